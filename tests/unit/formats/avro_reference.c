@@ -14,8 +14,9 @@ static void must(int is_true, const char *what)
     abort();
 }
 
-/* Avro C's memory. It allocates what a length says before it looks whether the bytes are there, so there is a
- * limit; and it forgets what it had when reading fails, so what was allocated since `kept` can be freed. */
+/* The allocator of Avro C, which allocates what a length in the payload says before it checks that the bytes
+ * are there, and does not free its memory when reading fails. So an allocation of more than 1 MiB fails, and
+ * free_since frees all blocks that are newer than `kept`. */
 struct block {
     struct block *next, *last;
 };
@@ -57,7 +58,7 @@ static void free_since(const struct block *kept)
     }
 }
 
-/* Schemas are kept parsed, by the address of their text. */
+/* The class and the parsed schema of a JSON text. They are kept for the next call with the same address. */
 static avro_value_iface_t *class_of(const char *json, avro_schema_t *schema)
 {
     enum { SCHEMAS_MAX = 16 };
@@ -263,7 +264,7 @@ static void put_value(struct text *text, avro_value_t *value, bool is_float)
     case AVRO_FIXED: avro_value_get_fixed(value, &data, &bytes), put_bytes(text, data, bytes); break;
     case AVRO_ENUM:
         avro_value_get_enum(value, &flag);
-        /* Avro C lets any number pass. */
+        /* Avro C accepts any number of a symbol. */
         text->is_bad |= flag < 0 || flag >= avro_schema_enum_number_of_symbols(avro_value_get_schema(value));
         string = text->is_bad ? "" : avro_schema_enum_get(avro_value_get_schema(value), flag);
         put_bytes(text, string, strlen(string));

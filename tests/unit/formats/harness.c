@@ -123,7 +123,7 @@ void harness_render(const struct schema *schema, const struct decode_output *out
     format_json.encoder_free(encoder);
 }
 
-/* What harness_decode carries from batch to batch. */
+/* What harness_decode uses for all batches. */
 struct decoding {
     const struct format_kind *format;
     const struct schema *schema;
@@ -135,7 +135,7 @@ struct decoding {
 
 static void decode_batch(struct decoding *decoding, const char *data, const struct format_split *split)
 {
-    /* Exactly as much memory as a decoder may touch, so that the sanitizer sees a byte more. */
+    /* A copy of exactly the bytes that a decoder may read, so that a sanitizer sees a read beyond them. */
     char *copy = malloc(split->used + RAW_PADDING);
     leat_assert(copy != NULL);
     memcpy(copy, data, split->used);

@@ -12,8 +12,8 @@ namespace
 struct bad {
 };
 
-/* What the DOM makes of numbers is not enough (17.0 and 1.7e1 are the same to it), so tokens are read as
- * text. */
+/* A JSON value as it is written. Numbers are read from this text, because the DOM does not tell
+ * 17.0 from 1.7e1. */
 std::string token_text(ondemand::value value)
 {
     std::string_view token = value.raw_json_token();
@@ -157,7 +157,7 @@ std::string read_value(char key, ondemand::value value)
 std::string read_document(const padded_string &record, size_t fields)
 {
     static const std::string keys = "ifsbtle";
-    static ondemand::parser parser; /* its memory is used again */
+    static ondemand::parser parser; /* static, so that its memory is reused */
     ondemand::document document;
     ondemand::object object;
     std::string values[7], out;

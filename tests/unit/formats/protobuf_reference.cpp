@@ -47,7 +47,7 @@ void parse(const char *text, pb::FileDescriptorProto *proto)
     proto->set_name("m.proto");
 }
 
-/* What belongs to one .proto text. */
+/* A .proto text, loaded by libprotobuf. */
 struct Loaded {
     pb::DescriptorPool pool;
     pb::DynamicMessageFactory factory;
@@ -181,7 +181,7 @@ struct Style {
 
 void put_message(Text *text, const pb::Message &message, Style style);
 
-/* index: of a repeated field, else -1. */
+/* Appends a field's value. index: the element of a repeated field, else -1. */
 void put_value(Text *text, const pb::Message &message, const Field *field, int index, Style style)
 {
     const pb::Reflection *reflection = message.GetReflection();

@@ -1,4 +1,5 @@
-/* The wire format as libprotobuf writes and reads it: what the decoder is held against. */
+/* The wire format of Protocol Buffers, written and read by libprotobuf: the tests compare leat's
+ * decoder with it. */
 #ifndef LEAT_TESTS_FORMATS_PROTOBUF_REFERENCE_H
 #define LEAT_TESTS_FORMATS_PROTOBUF_REFERENCE_H
 
@@ -10,14 +11,16 @@
 extern "C" {
 #endif
 
-/* A random message M of the .proto text into `out`; returns its bytes. draw: random numbers. */
+/* Writes a random message M of the .proto text to `out`; returns its length in bytes. draw:
+ * returns random numbers. */
 size_t protobuf_reference_write(const char *proto, uint64_t (*draw)(void *argument), void *argument,
                                 char *out, size_t room);
-/* The message as text, as harness_exact writes it, with its fields in the order of `names`
- * (payload_cases.h). False: libprotobuf calls it bad. */
+/* Reads a message M and writes it to `out` as text, as harness_exact does, with its fields in the order of
+ * `names` (payload_cases.h). Returns false if libprotobuf finds it bad. */
 bool protobuf_reference_read(const char *proto, const char *data, size_t bytes, const char *const *names,
                              char *out, size_t room);
-/* The .proto text, and what it imports of google/protobuf, as a FileDescriptorSet; returns its bytes. */
+/* Writes the .proto text and the files of google/protobuf that it imports as a FileDescriptorSet to `out`;
+ * returns its length in bytes. */
 size_t protobuf_reference_set(const char *proto, char *out, size_t room);
 
 #ifdef __cplusplus

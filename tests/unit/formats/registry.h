@@ -1,4 +1,4 @@
-/* registry.py as a process of its own, for tests. */
+/* Runs registry.py, a small Schema Registry, as a child process. */
 #ifndef LEAT_TESTS_FORMATS_REGISTRY_H
 #define LEAT_TESTS_FORMATS_REGISTRY_H
 
@@ -12,9 +12,9 @@ struct registry {
     char url[64];
 };
 
-/* what: as registry.py describes it. */
+/* Starts it. what: the argument that registry.py describes: schemas and faults, as JSON. */
 void registry_open(struct registry *registry, const char *what);
-/* Ends it; what it was asked, a path a line. */
+/* Ends it. asked: gets the paths of the requests, a line each, at most room - 1 bytes. */
 void registry_close(struct registry *registry, char *asked, size_t room);
 
 #endif

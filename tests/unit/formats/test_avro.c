@@ -1,5 +1,5 @@
-/* Avro payloads by tables: every type into every column that can hold it, what cannot be is said when the
- * schema is seen, and payloads that are cut, lie about lengths, or go on without end. */
+/* Avro payloads, by tables: every type in every column that can hold it; schemas that are refused when they
+ * are read; payloads that are cut, have wrong lengths, or hold too many values or levels. */
 #include "unit/formats/harness.h"
 #include "unit/formats/payloads.h"
 
@@ -73,7 +73,7 @@ static const struct {
      "{\"t\":\"2015-09-12T00:46:58Z\"}\n!0 `t`: not a time like 2015-09-12T00:46:58Z\n"},
     {RECORD(FIELD("t", "{\"type\":\"long\",\"logicalType\":\"timestamp-millis\"}")), "t int", "02",
      "{\"t\":1}\n"},
-    /* Lists, in one block and in several, with and without their bytes. */
+    /* Lists, in one block and in several, with and without a block's size in bytes. */
     {RECORD(FIELD("l", "{\"type\":\"array\",\"items\":\"int\"}")), "l [int]",
      "04 02 04 00 | 00 | 02 02 01 02 06 00 | 01 04 06 00 | 01 | 04 02",
      "{\"l\":[1,2]}\n{\"l\":[]}\n{\"l\":[1,3]}\n!0 `l`: a block that is not as long as it says\n!1 the "
@@ -99,7 +99,7 @@ static const struct {
      "04 0261 02 0262 04 00", "{\"m\":[{\"key\":\"a\",\"value\":1},{\"key\":\"b\",\"value\":2}]}\n"},
     {RECORD(FIELD("m", "{\"type\":\"map\",\"values\":\"int\"}")), "m [{key text}]", "04 0261 02 0262 04 00",
      "{\"m\":[{\"key\":\"a\"},{\"key\":\"b\"}]}\n"},
-    /* What no column takes is checked in its lengths. */
+    /* Of fields that no column takes, only the lengths are checked. */
     {RECORD(FIELD("x", "\"string\"") "," FIELD("y", "\"double\"") "," FIELD("z", "\"boolean\"") "," FIELD(
          "a", "\"int\"") "," FIELD("w", "{\"type\":\"map\",\"values\":[\"null\",\"long\"]}")),
      "a int",
@@ -110,7 +110,7 @@ static const struct {
                                             INNER(FIELD("b", "\"int\"") "," FIELD("n", "[\"null\",\"R\"]")))),
      "a int", "0a 02 00 | 0a 02 02", "{\"a\":5}\n!3 the payload ends inside a value\n"},
     {RECORD(FIELD("a", "\"int\"")), "a int", "0a 00", "!1 something follows the record\n"},
-    /* Thousands of millions of nothing. */
+    /* Lists of 2^62 values of no bytes. */
     {RECORD(FIELD("x", "{\"type\":\"array\",\"items\":\"null\"}") "," FIELD("a", "\"int\"")), "a int",
      "feffffffffffffffff01 00 02", "!10 too many values in so few bytes\n"},
     {RECORD(FIELD("l", "{\"type\":\"array\",\"items\":\"null\"}")), "l [int]",
@@ -168,7 +168,7 @@ static const struct {
     {RECORD(FIELD("a", "5")), "a int",
      "s.avsc is no Avro schema: a type is missing, or neither a name, an object nor a list (in the field "
      "`a`)\n"},
-    /* Columns. */
+    /* Columns that do not fit the schema. */
     {RECORD(FIELD("user", "\"int\"")), "usr int, b int",
      "s.avsc has no field `usr` [did you mean `user`?]\ns.avsc has no field `b`\n"},
     {RECORD(FIELD("a", "\"string\"") "," FIELD("b", "\"double\"")), "a int, b int",
@@ -217,13 +217,13 @@ static void test_refused(void **state)
     }
 }
 
-/* Schemas that are small and stand for much. */
+/* Small schemas with an enormous number of values or levels. */
 static void test_huge_schemas(void **state)
 {
     (void)state;
     struct byte_buffer text = {0};
     struct payloads payloads;
-    /* Each record holds the one before twice: 2^60 values of nothing. */
+    /* Each record type holds the one before twice: 2^60 values of no bytes. */
     buffer_printf(&text,
                   "{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"x0\",\"type\":{\"type\":"
                   "\"record\",\"name\":\"N0\",\"fields\":[]}}");
@@ -240,7 +240,7 @@ static void test_huge_schemas(void **state)
     assert_string_equal(decoded, "!0 too many values in so few bytes\n");
     free(decoded);
     payloads_close(&payloads);
-    /* Types in types. */
+    /* Types nested 100 deep. */
     buffer_clear(&text);
     for (int i = 0; i < 100; i++)
         buffer_printf(&text, "{\"type\":\"array\",\"items\":");
@@ -255,7 +255,7 @@ static void test_huge_schemas(void **state)
     buffer_free(&text);
 }
 
-/* A list that holds itself, skipped: deeper than anybody may go. */
+/* A record type that holds itself, in a field that no column takes: records nested too deep are bad. */
 static void test_deep(void **state)
 {
     (void)state;

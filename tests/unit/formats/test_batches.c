@@ -1,5 +1,5 @@
-/* Recordings of columns: times, subsets of columns, damage anywhere, and blocks that lie with a good digest.
- */
+/* Recordings (format `batches`): times, subsets of columns, damage anywhere, and wrong blocks with
+ * a good digest. */
 #include "formats/batches.h"
 #include "unit/formats/harness.h"
 #include "unit/support/random.h"
@@ -74,7 +74,7 @@ static void test_times(void **state)
         struct byte_buffer file = {0};
         encode(batch, &file);
         struct decode_output output;
-        /* With all columns, and without the one that holds the event time. */
+        /* Read with all columns, and without the one that may equal the event time. */
         for (int subset = 0; subset < 2; subset++) {
             const struct schema *wanted = subset ? harness_schema(&arena, "i int, none text") : schema;
             struct batch *got = decode_first(pool, wanted, &file, &output);
@@ -98,7 +98,7 @@ static void test_times(void **state)
     arena_free(&arena);
 }
 
-/* One flipped bit anywhere, and every way to cut the file short, is noticed. */
+/* A flipped bit in any byte is noticed, and so is a file that is cut anywhere. */
 static void test_damage(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void test_damage(void **state)
         struct byte_buffer got = {0};
         harness_decode(&format_batches, schema, NULL, file.data, length, 1, &got);
         bool is_whole_block = got.length == whole.length;
-        /* Without its end mark a file is truncated too, but it is the reader of files that says so. */
+        /* A file that lacks only its end mark is truncated, too, but the file source reports that. */
         buffer_append(&got, "", 1);
         got.length--;
         if (got.length > 0 && !is_whole_block)
@@ -141,8 +141,8 @@ static void test_damage(void **state)
     arena_free(&arena);
 }
 
-/* Blocks that somebody made with a right digest and wrong content: rows are bad, and no byte outside is
- * touched. */
+/* Blocks with wrong content and a right digest: the rows are bad or have other values, and no byte outside
+ * the block is read. */
 static void test_lies(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void test_lies(void **state)
         size_t header = header_bytes(&file);
         struct batches_head head;
         memcpy(&head, file.data + header, sizeof(head));
-        /* The head's magic, rows and length stay; the digest is made right again. */
+        /* The head's magic, row count and length stay; the digest is computed again. */
         for (uint32_t i = 0; i < 1 + random_below(&random, 3); i++) {
             size_t at = header + 12 + random_below(&random, head.bytes - 12 - BATCHES_DIGEST_BYTES);
             file.data[at] = (char)(random_chance(&random, 50)   ? random_next(&random)
@@ -208,7 +208,7 @@ static void test_header_check(void **state)
     arena_free(&arena);
 }
 
-/* A block ends by rows or by bytes; wide rows make small blocks, and none is lost. */
+/* A block ends after so many rows or so many bytes: wide rows make small blocks, and no row is lost. */
 static void test_wide_rows(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void test_wide_rows(void **state)
     struct byte_buffer file = {0}, expected = {0}, got = {0}, resumed = {0}, saved = {0};
     encode(batch, &file);
     harness_json(batch, &expected);
-    /* The same through a checkpoint in the middle of a block. */
+    /* The same file, from an encoder that is saved and loaded in the middle of a block. */
     void *encoder = format_batches.encoder_new(schema, NULL);
     format_batches.encode_header(encoder, &resumed);
     format_batches.encode(encoder, batch, 0, 17, &resumed);

@@ -1,5 +1,4 @@
-/* CSV: quoting, headers, nulls, and records whose quotes are wrong, which must not swallow their neighbours.
- */
+/* CSV: quoting, headers, nulls, and records with wrong quotes, which must not swallow their neighbours. */
 #include "unit/formats/harness.h"
 #include "unit/support/random.h"
 
@@ -102,13 +101,13 @@ static const struct {
      "a,b\n1, \"x\"  y\n2, x \"y\"\n3, \"z\n4,\"w\" \n",
      "!8 something follows a closing quote\n!5 a quote inside a field that does not begin with one\n"
      "!3 a quote that is never closed\n{\"a\":4,\"b\":\"w\"}\n"},
-    /* As they stand, where nothing is trimmed. */
+    /* Without `trims`, blanks and pluses belong to the field. */
     {"a int, b text",
      {0},
      "a,b\n1, x \n+1,x\n 1,x\n1 ,x\n1, \"x\"\n1,\"x\" \n",
      "{\"a\":1,\"b\":\" x \"}\n!0 `a`: not a number\n!0 `a`: not a number\n!0 `a`: not a number\n"
      "!3 a quote inside a field that does not begin with one\n!5 something follows a closing quote\n"},
-    /* Torn quotes: one record is bad, the neighbours are whole. */
+    /* Wrong quotes: one record is bad, its neighbours are good. */
     {"a int, b text",
      {0},
      "a,b\n1,\"torn\n2,y\n3,z\n",
@@ -153,7 +152,8 @@ static void test_cases(void **state)
     }
 }
 
-/* A quote that stays open for more than a record may have, and a line that is too long. */
+/* A quote that stays open for longer than a record may be, and a line that is too long: one
+ * bad record each. */
 static void test_long(void **state)
 {
     (void)state;
@@ -203,8 +203,8 @@ static void test_header_check(void **state)
     arena_free(&arena);
 }
 
-/* The same table twice, as it is written and with blanks and pluses: trimmed they are one, in pieces of any
- * size. */
+/* The same table is written twice: plain, and with blanks and pluses. The second, decoded with `trims` in
+ * batches of any size, gives the first. */
 static void test_trimmed_at_random(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void test_trimmed_at_random(void **state)
                        &got);
         buffer_append(&expected, "", 1);
         buffer_append(&got, "", 1);
-        /* A bad record is bad in both, at other bytes. */
+        /* A bad record is bad in both, but at another byte. */
         const char *x = expected.data, *y = got.data;
         while (*x != '\0') {
             x += *x == '!' ? strcspn(x, " ") : 0;
@@ -258,8 +258,7 @@ static void test_trimmed_at_random(void **state)
     arena_free(&arena);
 }
 
-/* A text of every length, with each character that matters at every place: quoted exactly where it must be.
- */
+/* Texts of every length, with each special character at every place, are quoted exactly if they must be. */
 static void test_quotes(void **state)
 {
     (void)state;
@@ -273,7 +272,7 @@ static void test_quotes(void **state)
     void *encoder = format_csv.encoder_new(schema, NULL);
     batch->columns[0].ints[0] = 7;
     for (uint32_t length = 1; length <= LENGTH_MAX; length++) {
-        char *text = malloc(length); /* sanitizers see what reads beyond it */
+        char *text = malloc(length); /* so that a sanitizer sees a read beyond the text */
         batch->columns[1].heap = text;
         batch->columns[1].texts[0] = (struct text_ref){0, length};
         for (uint32_t at = 0; at < length; at++)

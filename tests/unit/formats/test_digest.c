@@ -1,5 +1,5 @@
-/* The digest of batches: the same however rows are cut, selected, laid out or checkpointed; another for any
- * change. */
+/* The digest of batches is the same however rows are cut, selected, laid out or checkpointed; any change of a
+ * value changes it. */
 #include "unit/formats/harness.h"
 #include "unit/support/random.h"
 

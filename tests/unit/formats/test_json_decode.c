@@ -1,4 +1,5 @@
-/* What JSON gives, and what is a bad record, with its reason and its byte; neighbours are untouched. */
+/* Records of JSON and the values that they give; bad records, with the position and the reason. Neighbours of
+ * a bad record are not affected. */
 #include "unit/formats/harness.h"
 
 #include <setjmp.h>
@@ -62,7 +63,7 @@ static const struct {
      "{\"s\":1,\"e\":[{\"aid\":5,\"ts\":1000,\"k\":\"x\"},{\"k\":\"y\",\"more\":[1]},null]}",
      "{\"s\":1,\"e\":[{\"aid\":5,\"ts\":\"1970-01-01T00:00:01Z\",\"k\":\"x\"},"
      "{\"aid\":null,\"ts\":null,\"k\":\"y\"},{\"aid\":null,\"ts\":null,\"k\":null}]}"},
-    /* What is bad. */
+    /* Bad records. */
     {"a int", "", NULL},
     {"a int", "   ", "!3 a record begins with `{` (the record ends here)"},
     {"a int", "[1]", "!0 a record begins with `{`"},
@@ -125,7 +126,7 @@ static const struct {
     {"e [{x int!}]", "{\"e\":[{\"x\":1},{}]}", "!15 `x`: missing, but the schema requires it"},
     {"e [{x int}]", "{\"e\":[{\"x\":1,\"x\":1}]}", "!13 `x`: given twice"},
     {"e [{x int}]", "{\"e\":[5]}", "!6 a record was expected in the list"},
-    /* Fields that nobody reads are checked all the same. */
+    /* Fields that are no columns are checked, too. */
     {"a int", "{\"a\":1,\"z\":nul}", "!11 something that is no JSON value"},
     {"a int", "{\"a\":1,\"z\":NaN}", "!11 something that is no JSON value"},
     {"a int", "{\"a\":1,\"z\":01}", "!11 something that is no JSON value"},
@@ -138,7 +139,8 @@ static const struct {
     {"a int", "{\"\xff\":1}", "!2 not valid UTF-8"},
 };
 
-/* Each case alone, and again between neighbours that teach the decoder another template or the case's own. */
+/* Each case alone, and between neighbours from which the decoder learns another template or
+ * the case's own. */
 static void test_cases(void **state)
 {
     (void)state;
@@ -171,7 +173,7 @@ static void test_long_and_deep(void **state)
     struct arena arena = {0};
     const struct schema *schema = harness_schema(&arena, "a int, b text");
     struct byte_buffer text = {0};
-    /* A field of almost 1 MiB is fine, a record above it is not, nor is 100,000 deep. */
+    /* A field of almost 1 MiB is good; a record above 1 MiB and one that is nested 100,000 deep are bad. */
     buffer_printf(&text, "{\"a\":1,\"b\":\"");
     size_t field = SOURCE_RECORD_BYTES_MAX - 100;
     memset(buffer_reserve(&text, field), 'x', field);
@@ -199,7 +201,7 @@ static void test_long_and_deep(void **state)
     arena_free(&arena);
 }
 
-/* A bad record leaves no elements behind, nor nulls among those that follow. */
+/* A bad record leaves no list elements in the batch, and no nulls among the elements of the next record. */
 static void test_elements_taken_back(void **state)
 {
     (void)state;
@@ -232,7 +234,7 @@ static void test_elements_taken_back(void **state)
     arena_free(&arena);
 }
 
-/* A million values from a hundred kilobytes: the elements of a batch are bounded. */
+/* A record of 300 kB that would give 20 million values: the list elements of a batch are limited. */
 static void test_many_elements(void **state)
 {
     (void)state;
@@ -258,8 +260,8 @@ static void test_many_elements(void **state)
     arena_free(&arena);
 }
 
-/* Records that lie back to back, as messages of a broker do: what ends early must not read on in its
- * neighbour. */
+/* Records that lie back to back, as messages of a broker do: a record that ends too early is bad, and the
+ * decoder must not read on in its neighbour. */
 static void test_back_to_back(void **state)
 {
     (void)state;

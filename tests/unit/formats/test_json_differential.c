@@ -1,5 +1,6 @@
-/* JSON decoded three ways: many records by one decoder (which learns their form), each by a decoder of its
- * own (which knows none), and by simdjson. All must agree, on good records and on mutilated ones. */
+/* JSON decoded in three ways: many records by one decoder, which learns their form; each record by
+ * a new decoder, which has learned nothing; and by simdjson. All must agree, on good records and
+ * on damaged ones. */
 #include "unit/formats/harness.h"
 #include "unit/formats/json_reference.h"
 #include "unit/support/random.h"
@@ -12,7 +13,7 @@
 
 enum { ROUNDS = 60, RECORDS = 600, RECORD_BYTES = 1024, TEXT_BYTES = 8192 };
 
-/* Without lists two records are decoded at once. */
+/* Where the schema has no lists, leat decodes two records at once. */
 static const struct {
     const char *text;
     size_t fields;
@@ -94,7 +95,8 @@ static size_t mutate(struct test_random *random, char *record, size_t length)
     return length;
 }
 
-/* `separator`: between records; "" puts them back to back. */
+/* Fills the fixture's data with RECORDS records. separator: text between records, "": they lie
+ * back to back. */
 static void make_records(struct fixture *fixture, struct test_random *random, const char *separator,
                          uint32_t mutilated_percent)
 {

@@ -1,5 +1,5 @@
-/* Records of many kinds in one stream, long texts, and the ways of looking through them: what the decoder
- * learns makes it faster, never different. */
+/* Records of many kinds in one stream, long texts, and the variants of the scan through them: what the
+ * decoder learns makes it faster, but never changes a result. */
 #include "formats/json_scan.h"
 #include "unit/formats/harness.h"
 #include "unit/support/random.h"
@@ -45,7 +45,7 @@ static void every_way_finds_the_same_end(void **state)
     assert_true(json_scan_best()->is_supported());
 }
 
-/* A kind: which members, in which order, with which spacing. */
+/* A kind of record: its members, their order, and the space between them. */
 struct kind {
     uint32_t order[MEMBERS], count;
     const char *space;
@@ -59,7 +59,7 @@ static void make_text(struct test_random *random, char *text)
     text[length] = '\0';
 }
 
-/* The record, and the line that a decoder makes of it. */
+/* Appends a record of the kind to `in`, and the line that a decoder makes of it to `expected`. */
 static void put_record(struct test_random *random, const struct kind *kind, struct byte_buffer *in,
                        struct byte_buffer *expected)
 {
@@ -120,7 +120,7 @@ static void many_kinds_of_records(void **state)
     struct arena arena = {0};
     struct byte_buffer in = {0}, expected = {0}, found = {0};
     const struct schema *schema = harness_schema(&arena, "a int, b text");
-    for (int i = 0; i < RECORDS; i++) /* runs of one kind, as well as changes at each record */
+    for (int i = 0; i < RECORDS; i++) /* first runs of one kind, then a random kind for each record */
         put_record(&random, &kinds[i < RECORDS / 2 ? i / 50 % KINDS : (int)random_below(&random, KINDS)], &in,
                    &expected);
     harness_decode(&format_json, schema, NULL, in.data, in.length, BATCH_ROWS, &found);
@@ -132,7 +132,7 @@ static void many_kinds_of_records(void **state)
     arena_free(&arena);
 }
 
-/* Records that lie back to back: a text that does not end in its record does not end in the next one. */
+/* Records that lie back to back: a text that has no end in its record must not end in the next one. */
 static void long_texts_back_to_back(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Cutting lines: the same records however many bytes or records come at once, with and without AVX2's blocks.
- */
+/* Splitting lines gives the same records however many bytes or records come at once, with and
+ * without AVX2's blocks. */
 #include "formats/formats.h"
 #include "unit/support/random.h"
 
@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-/* Appends each record as `[text]` and how many newlines were counted. */
+/* Splits the bytes, of which `step` more come each time, into at most `max` records at once; appends each
+ * record as `[text]`. Returns the number of newlines that were counted. */
 static uint32_t cut(const char *data, size_t bytes, size_t step, uint32_t max, struct byte_buffer *out)
 {
     struct raw_record records[BATCH_ROWS];
@@ -69,7 +70,7 @@ static void test_any_step(void **state)
     }
 }
 
-/* At the limit of a record's length, one byte above it, and with a carriage return. */
+/* Records of the greatest length, one byte longer, and with a carriage return. */
 static void test_limit(void **state)
 {
     (void)state;
@@ -96,7 +97,7 @@ static void test_limit(void **state)
         assert_int_equal(split.is_cut, cases[i].is_cut);
         assert_int_equal(records[0].length,
                          cases[i].is_cut ? SOURCE_RECORD_BYTES_MAX + 1 : (uint32_t)cases[i].length);
-        /* Without the end, no more than the limit needs to be seen. */
+        /* While more bytes may come, a record is given out once its end or too many bytes are there. */
         split.is_last = false;
         split.bytes = MIN(text.length, (size_t)SOURCE_RECORD_BYTES_MAX + 2);
         format_json.split(&split);

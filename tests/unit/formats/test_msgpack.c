@@ -1,4 +1,4 @@
-/* MessagePack: every head, what is bad, and what is damage. Checked against bytes that other writers make. */
+/* MessagePack: every kind of head, bad records, and damage. The bytes are as other writers make them. */
 #include "unit/formats/harness.h"
 
 #include <setjmp.h>

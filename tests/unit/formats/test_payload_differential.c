@@ -1,6 +1,6 @@
-/* Random payloads that the library of their format wrote, and such payloads with bytes changed: the decoder
- * and the library's own reader say the same of them, but for what the library lets pass, and what only it
- * looks into. */
+/* Random payloads that the library of their format wrote, and such payloads with bytes changed: leat's
+ * decoder and the library's reader agree, except for payloads that only leat refuses (is_stricter) and for
+ * fields that only the library checks (has_unread). */
 #include "formats/payload.h"
 #include "unit/formats/harness.h"
 #include "unit/formats/payload_cases.h"
@@ -36,7 +36,7 @@ static void mutate(struct test_random *random, char *data, size_t *bytes)
     }
 }
 
-/* A batch of payloads of a case; *good counts those that both read. */
+/* Checks a batch of random payloads of a case; adds the number of payloads that both read to *good. */
 static void check_batch(const struct payload_cases *cases, const struct payload_case *test,
                         struct test_random *random, bool is_mutated, unsigned *good)
 {

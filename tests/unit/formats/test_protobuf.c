@@ -1,5 +1,5 @@
-/* Protocol Buffers by tables: every type into every column that can hold it, what cannot be is said when the
- * schema is seen, and payloads that are cut, lie about lengths, or nest without end. */
+/* Protocol Buffers, by tables: every type in every column that can hold it; schemas that are refused when
+ * they are read; payloads that are cut, have wrong lengths, or are nested too deep. */
 #include "unit/formats/harness.h"
 #include "unit/formats/payloads.h"
 #include "unit/formats/protobuf_reference.h"
@@ -21,7 +21,7 @@ static const struct {
 } cases[] = {
     {P3("int32 a = 1; string b = 2;"), "a int, b text", "0801 120178 | 120178 0801 | ",
      "{\"a\":1,\"b\":\"x\"}\n{\"a\":1,\"b\":\"x\"}\n{\"a\":0,\"b\":\"\"}\n"},
-    /* The last counts. */
+    /* Of several values of a field the last counts. */
     {P3("int32 a = 1; string b = 2;"), "a int, b text", "0801 0802 120178 120179", "{\"a\":2,\"b\":\"y\"}\n"},
     {P3("int32 a = 1; int64 b = 2; uint32 c = 3; sint32 d = 4; sint64 e = 5;"),
      "a int, b int, c int, d int, e int",
@@ -47,7 +47,7 @@ static const struct {
      "0807 1007 |  | 0808 | 1008",
      "{\"a\":\"GREEN\",\"b\":7}\n{\"a\":\"RED\",\"b\":0}\n!1 `a`: a number that its "
      "enum does not have\n{\"a\":\"RED\",\"b\":8}\n"},
-    /* proto2: what an enum does not know is not there. */
+    /* proto2: a number that the enum does not have is ignored. */
     {P2("optional Colour a = 1; repeated Colour b = 2; enum Colour { RED = 1; GREEN = 7; }"),
      "a text, b [text]", "0808 1001 1008 1007 | 0807 0808",
      "{\"a\":null,\"b\":[\"RED\",\"GREEN\"]}\n{\"a\":\"GREEN\",\"b\":[]}\n"},
@@ -85,7 +85,7 @@ static const struct {
      "{\"a\":null,\"b\":null}\n{\"a\":0,\"b\":\"\"}\n{\"a\":5,\"b\":\"x\"}\n{\"a\":5,\"b\":null}\n!4 a field "
      "that no "
      "message has\n"},
-    /* Lists: one by one, packed, both; records; maps. */
+    /* Lists: element by element, packed, both; records; maps. */
     {P3("repeated int32 a = 1; repeated string b = 2;"), "a [int], b [text]",
      "0801 0a020203 120178 0804 1200 | | 0a01ff | 0a0201",
      "{\"a\":[1,2,3,4],\"b\":[\"x\",\"\"]}\n{\"a\":[],\"b\":[]}\n"
@@ -96,7 +96,7 @@ static const struct {
      "{\"n\":[{\"x\":1,\"y\":[5]},{\"x\":0,\"y\":[]},{\"x\":0,\"y\":[6,7,8]}]}\n"},
     {P3("map<string, int32> m = 1;"), "m [{key text, value int}]", "0a05 0a0161 1001 0a02 1002",
      "{\"m\":[{\"key\":\"a\",\"value\":1},{\"key\":\"\",\"value\":2}]}\n"},
-    /* What no column takes. */
+    /* Fields that no column takes, and wire types that do not fit the schema. */
     {P3("int32 a = 1;"), "a int",
      "3201ff 0805 | 3500000000 0805 | 3900000000000000000805 | 33 0807 34 0805 | 33 34 | 33 44 | 34 | 0805 "
      "00 | 37 | "
@@ -187,7 +187,7 @@ static void test_refused(void **state)
     }
 }
 
-/* Groups in groups, in what no column takes. */
+/* Groups that are nested in a field that no column takes. */
 static void test_deep(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void write_file(const char *directory, const char *name, const char *text
     fclose(file);
 }
 
-/* A set of descriptors, and imports from beside the file. */
+/* Schemas in a FileDescriptorSet, and imports from the directory of the schema file. */
 static void test_sets_and_imports(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Raw payloads: bytes as they are, texts that are none, and what a schema for them looks like. */
+/* Raw payloads: bytes as they are, texts that are not valid UTF-8, and the schemas that
+ * raw payloads allow. */
 #include "unit/formats/harness.h"
 
 #include <setjmp.h>
@@ -20,7 +21,7 @@ static char *decode(const char *schema_text, const struct str *payloads, uint32_
 static void test_texts(void **state)
 {
     (void)state;
-    /* The two halves of é are no text, though together they are one. */
+    /* The two halves of an é, in neighbouring payloads, are invalid, though together they are valid. */
     const struct str payloads[] = {STR("{\"a\":1}"), STR(""),       STR("a\xc3"),
                                    STR("\xa9z"),     STR("Zürich"), STR("\xff")};
     char *text = decode("payload text", payloads, ARRAY_COUNT(payloads));

@@ -1,5 +1,5 @@
-/* What an encoder writes, its decoder reads back: random rows of every type through every format. And what is
- * written does not depend on how the rows were cut into calls. */
+/* What an encoder writes, its decoder reads back: random rows of every type, in every format. The bytes do
+ * not depend on how the rows are distributed over calls of the encoder. */
 #include "unit/formats/harness.h"
 #include "unit/support/random.h"
 
@@ -28,7 +28,7 @@ static void encode_file(const struct format_kind *format, const struct batch *ba
         at += count;
         if (format->encoder_save == NULL || !random_chance(&random, 30))
             continue;
-        /* Through a checkpoint. */
+        /* Save and load the encoder, as a checkpoint does. */
         struct byte_buffer saved = {0};
         format->encoder_save(encoder, &saved);
         format->encoder_free(encoder);
@@ -41,7 +41,8 @@ static void encode_file(const struct format_kind *format, const struct batch *ba
     format->encoder_free(encoder);
 }
 
-/* JSON and CSV have no NaN; random rows have none either. */
+/* Random rows of the schema, encoded twice and decoded. They have no NaN, which JSON and
+ * CSV cannot express. */
 static void round_trip(const struct format_kind *format, const char *schema_text)
 {
     struct arena arena = {0};
@@ -104,7 +105,7 @@ static void test_batches(void **state)
     round_trip(&format_batches, flat_schema);
 }
 
-/* Numbers in every unit, and texts of floats that must be the shortest. */
+/* Times as numbers in every unit, and the shortest texts of floats. */
 static void test_written_forms(void **state)
 {
     (void)state;
@@ -164,8 +165,8 @@ static void test_written_forms(void **state)
     arena_free(&arena);
 }
 
-/* Times in a unit are cut to whole ones, downwards, and read back so; in nanoseconds every microsecond does,
- * also where 64 bits do not reach. */
+/* Times are rounded down to whole units, and read back so; in nanoseconds every microsecond is written
+ * exactly, also where the number exceeds 64 bits. */
 static void test_times_in_units(void **state)
 {
     (void)state;
@@ -204,7 +205,8 @@ static void test_times_in_units(void **state)
             buffer_free(&expected);
             batch_release(batch);
         }
-    /* Before 1677 and behind 2262: text has as many digits as it needs, MessagePack its own timestamp. */
+    /* Before 1677 and after 2262 nanoseconds exceed 64 bits: JSON and CSV write all digits, MessagePack
+     * its own timestamp. */
     for (size_t f = 0; f < ARRAY_COUNT(formats); f++) {
         struct format_config config = {.times = TIME_UNIT_NS};
         struct batch *batch = batch_new(pool, harness_schema(&arena, "t ns"), 2);

@@ -1,5 +1,5 @@
-/* Payloads that name their schema, against a small registry (registry.py): schemas that change, that come
- * late, that are not there; registries that are away, slow, guarded, endless, or speak nonsense. */
+/* Payloads that name their schema, against a small registry (registry.py): schemas that change, come late, or
+ * are missing; registries that do not answer, are slow, want a password, or send too much or nonsense. */
 #include "core/os.h"
 #include "unit/formats/harness.h"
 #include "unit/formats/payloads.h"
@@ -19,7 +19,8 @@
 #define FIELD(name, type) "{\\\"name\\\":\\\"" name "\\\",\\\"type\\\":\\\"" type "\\\"}"
 #define SCHEMA(text)      "{\"schema\":\"" text "\"}"
 
-/* Asks until the answer is another than LATER. */
+/* Asks payload_ready for a payload until the answer is not PAYLOAD_LATER, for 60 s at most;
+ * returns the answer. */
 static enum payload_status wait_for(struct payloads *payloads, const char *hex)
 {
     char bytes[256];
@@ -61,7 +62,7 @@ static const char evolving[] = "{\"schemas\":{\"1\":" SCHEMA(RECORD(FIELD("user"
                                            "user",
                                            "string"))) ",\"4\":{\"schemaType\":\"JSON\",\"schema\":\"{}\"}}}";
 
-/* Two writers and a reader whose schema gives a default and an alias. */
+/* Two schemas of writers, and a reader's schema with defaults and an alias. */
 static void test_evolution(void **state)
 {
     (void)state;
@@ -83,7 +84,7 @@ static void test_evolution(void **state)
     assert_int_equal(payload_ready(payloads.payload, bytes, sizeof(bytes)), PAYLOAD_LATER);
     assert_int_equal(wait_for(&payloads, "00 00000001"), PAYLOAD_READY);
     assert_int_equal(wait_for(&payloads, "00 00000002"), PAYLOAD_READY);
-    /* Bad, so nothing needs to be waited for. */
+    /* Payloads that name no schema are bad: there is nothing to wait for. */
     assert_int_equal(payload_ready(payloads.payload, "\x01\0\0\0\x09x", 6), PAYLOAD_READY);
     assert_int_equal(payload_ready(payloads.payload, "", 0), PAYLOAD_READY);
     char *text = payloads_decode(
@@ -107,7 +108,8 @@ static void test_evolution(void **state)
     assert_string_equal(asked, "/schemas/ids/1\n/schemas/ids/2\n/schemas/ids/3\n/schemas/ids/4\n");
 }
 
-/* Without a reader's schema: what a writer lacks is null, unless it is required. */
+/* Without a reader's schema, a column that the writer's schema lacks is null; if it is required,
+ * the schema fails. */
 static void test_without_reader(void **state)
 {
     (void)state;
@@ -128,7 +130,8 @@ static void test_without_reader(void **state)
     registry_close(&registry, asked, sizeof(asked));
 }
 
-/* A schema that comes late is waited for; one that is not there makes bad records, and few requests. */
+/* payload_ready waits for a schema that comes late; one that the registry lacks makes bad records,
+ * and few requests. */
 static void test_missing(void **state)
 {
     (void)state;
@@ -153,7 +156,7 @@ static void test_missing(void **state)
                         "/schemas/ids/99\n/schemas/ids/99\n/schemas/ids/99\n");
 }
 
-/* Each by its schema's number. */
+/* What registry.py does for `faulty`: a different fault for each schema number. */
 static const char faulty[] = "{\"slow\":{\"8\":5},\"huge\":[9],\"strange\":{\"10\":[200,\"<html>\"],\"11\":["
                              "200,{\"a\":1}],\"12\":[404,"
                              "\"<html>\"],\"13\":[403,{\"message\":\"no \\u001b[31m "
@@ -197,7 +200,7 @@ static void test_failures(void **state)
     registry_close(&registry, asked, sizeof(asked));
 }
 
-/* A password that is wrong is refused at once, and not shown. */
+/* A wrong password ends in an error after one request, without further attempts. */
 static void test_password(void **state)
 {
     (void)state;
@@ -226,7 +229,7 @@ static void test_password(void **state)
     }
 }
 
-/* Nobody listens: waited for, then said; and whoever closes does not wait. */
+/* No registry listens: an error comes after wait_us, and closing does not wait. */
 static void test_away(void **state)
 {
     (void)state;
@@ -245,7 +248,7 @@ static void test_away(void **state)
     assert_true(os_monotonic_us() - begin < 5 * US_PER_SECOND);
 }
 
-/* References are had first; message indexes choose the message. */
+/* Schemas with references, which are fetched, too; message indexes choose the message of a payload. */
 static void test_references(void **state)
 {
     (void)state;
@@ -312,7 +315,8 @@ static void *decode_again_and_again(void *argument)
     return NULL;
 }
 
-/* Lanes decode what is known while others ask for more. 1 and 17 share a place among the recent ones. */
+/* Threads decode with known schemas while another asks for more. Schemas 1 and 17 share a slot of
+ * the recent ones. */
 static void test_threads(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Floats as text: the digits of the C++ library's shortest form, and what reads back is what was written. */
+/* Floats as text: the shortest digits, as the C++ library gives them, which read back as the same float. */
 #include "formats/text_simd.h"
 #include "formats/text_write.h"
 
@@ -51,7 +51,7 @@ static void test_floats(void **state)
         uint64_t drawn = random_next(&random);
         double part = (double)(drawn >> 11) * 0x1p-53;
         check(part);                                                    /* a probability */
-        check(-part * pow(10.0, (double)(drawn % 24) - 7.0));           /* around the bounds of each way */
+        check(-part * pow(10.0, (double)(drawn % 24) - 7.0));           /* around the limits of each form */
         check(nearbyint(part * 1e8) / pow(10.0, (double)(drawn % 13))); /* few digits */
         check((double)(int64_t)(drawn >> 13));
     }

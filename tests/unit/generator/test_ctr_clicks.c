@@ -1,4 +1,4 @@
-/* Clicks come in the order of their time, all of them, and from any place on. */
+/* All clicks come, in the order of their times, also when reading begins at any position. */
 #include "connectors/generator/ctr_clicks.h"
 
 #include <setjmp.h>
@@ -118,7 +118,7 @@ static void seeking_equals_reading_on(void **state)
     free(jumper);
 }
 
-/* Impressions were made, and no click came out yet. */
+/* A position after some impressions and before the first click. */
 static void seeking_before_the_first_click(void **state)
 {
     (void)state;
