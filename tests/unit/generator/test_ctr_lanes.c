@@ -1,5 +1,5 @@
-/* Batches decoded by several threads at once, while the report is read: the same rows and the same truth as
- * by one. */
+/* Batches decoded by several threads at once, while another reads the report: the same rows and the same
+ * report as with one thread. */
 #include "core/connector.h"
 #include "core/operator.h"
 

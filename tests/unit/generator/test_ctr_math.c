@@ -1,4 +1,4 @@
-/* The generator's own arithmetic against libm, and its random numbers against what they promise. */
+/* The generator's own arithmetic against libm, and the distribution of its random numbers. */
 #include "connectors/generator/ctr_math.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static void functions_agree_with_libm(void **state)
     assert_int_equal(ctr_round(-2.51), -3);
 }
 
-/* Bits that any compiler on any machine must give. */
+/* Every compiler on every machine must give these bits. */
 static void bits_are_pinned(void **state)
 {
     (void)state;
@@ -53,7 +53,7 @@ static void numbers_are_even_and_independent(void **state)
     enum { DRAWS = 200000 };
     double mean = 0.0, square = 0.0, product = 0.0, before = 0.5;
     uint32_t cells[16] = {0};
-    /* The first number of neighbouring records: what records share if the keys were mixed badly. */
+    /* The first random numbers of neighbouring records, which would be similar if keys were mixed badly. */
     for (uint64_t i = 0; i < DRAWS; i++) {
         struct ctr_random random = ctr_random_at(7, 1, i);
         cells[ctr_below(&random, 16)]++;
@@ -64,7 +64,7 @@ static void numbers_are_even_and_independent(void **state)
         product += (u - 0.5) * (before - 0.5) / DRAWS;
         before = u;
     }
-    /* Five standard errors each. */
+    /* Within five standard errors each. */
     assert_true(fabs(mean - 0.5) < 5 * 0.2887 / sqrt(DRAWS));
     assert_true(fabs(square - 1.0 / 3) < 5 * 0.2981 / sqrt(DRAWS));
     assert_true(fabs(product) < 5 * (1.0 / 12) / sqrt(DRAWS));

@@ -1,4 +1,5 @@
-/* The source kind `ctr`: columns equal to what the world makes, from any position, by any decoder. */
+/* Source `ctr`: its columns are the events that the generator's world makes, from any position,
+ * with any decoder. */
 #include "connectors/generator/ctr_clicks.h"
 #include "core/connector.h"
 #include "core/operator.h"
@@ -64,7 +65,7 @@ static void close_stream(struct fixture *fixture)
 {
     source_ctr.decoder_free(fixture->decoder);
     source_ctr.close(&fixture->source);
-    source_ctr.close(&fixture->source); /* tolerated */
+    source_ctr.close(&fixture->source); /* a second close is allowed */
     batch_pool_free(fixture->pool);
     arena_free(&fixture->raw.arena);
     arena_free(&fixture->arena);
@@ -92,7 +93,7 @@ static struct batch *decode(struct fixture *fixture)
     source_ctr.decode(&fixture->source, fixture->decoder, &fixture->raw, &output);
     assert_int_equal(output.bad_count, 0);
     memcpy(batch->event_time, column_of(batch, "ts")->ints,
-           batch->rows * sizeof(int64_t)); /* the engine's work */
+           batch->rows * sizeof(int64_t)); /* as the engine does */
     return batch;
 }
 
@@ -144,7 +145,7 @@ static void columns_are_what_the_world_makes(void **state)
     ctr_world_free(world);
 }
 
-/* Joined on imp_id, each click carries its impression's user and item. */
+/* Each click has the user and the item of the impression with its imp_id. */
 static void clicks_name_their_impressions(void **state)
 {
     (void)state;
@@ -171,7 +172,7 @@ static void clicks_name_their_impressions(void **state)
     ctr_world_free(world);
 }
 
-/* The rest of the stream after a seek to any batch is what it was the first time. */
+/* After a seek to any batch, that batch reads the same as the first time. */
 static void seeking_equals_reading_on(void **state)
 {
     (void)state;
@@ -207,7 +208,7 @@ static void seeking_equals_reading_on(void **state)
     }
 }
 
-/* The report sums over decoders, living and gone, and knows no single p. */
+/* The report adds up the decoders, also those that were freed, and equals the truth of all events. */
 static void the_report_is_the_truth(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The world: rates, shapes and drift that the generator promises, and the score of a model that knows the
- * truth. */
+/* The generator's world: rates, distributions and drift that it promises, and the scores of a model that
+ * knows the true probabilities. */
 #include "connectors/generator/ctr_draw.h"
 
 #include <math.h>
@@ -49,8 +49,8 @@ static void a_draw_follows_its_weights(void **state)
     free(draw.slots);
 }
 
-/* Fifteen percent are clicked, and the labels fit the probabilities: the logloss of the labels drawn is
- * within five standard errors of its expectation; so for several seeds. */
+/* For several seeds: 15 % of the impressions are clicked, and the labels fit the probabilities: their logloss
+ * is within five standard errors of its expectation. */
 static void labels_fit_the_truth(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static int rising(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* The slope of log frequency over log rank, between two ranks. */
+/* The slope of log frequency over log rank between the ranks `from` and `to`, counted from 0. */
 static double slope_of(enum ctr_field field, uint32_t from, uint32_t to)
 {
     uint32_t *counts = calloc(ctr_fields[field].size, sizeof(*counts));
@@ -137,12 +137,13 @@ static void fields_are_in_range_and_consistent(void **state)
             assert_true(event.ts_ms >= ctr_floor_ms(world, i - 1));
         before_ms = event.ts_ms;
     }
-    assert_true(back > 0 && back < EVENTS / 100); /* some are out of order, a little */
+    assert_true(back > 0 && back < EVENTS / 100); /* a few events are out of order */
     free(adv_of_item);
     ctr_maker_free(maker);
 }
 
-/* How much what is shown differs between two places of the stream: half the sum of differences of shares. */
+/* The difference between the items shown at two places of the stream, from events `first` and `second` on:
+ * half the sum of the absolute differences of the items' shares. */
 static double distance_of_exposure(uint64_t first, uint64_t second)
 {
     enum { SEEN = 65536 };
@@ -164,11 +165,11 @@ static void exposure_drifts(void **state)
 {
     (void)state;
     double noise = distance_of_exposure(0, 65536),
-           drift = distance_of_exposure(0, 65536 * 60); /* ten hours, 27 days */
+           drift = distance_of_exposure(0, 65536 * 60); /* 11 hours and 27 days apart */
     assert_true(drift > noise + 0.1);
 }
 
-/* Any record by itself is the record that comes in sequence. */
+/* A record that is made by itself is the same as one that is made in sequence. */
 static void records_stand_alone(void **state)
 {
     (void)state;
@@ -217,7 +218,7 @@ static void scores_of_a_case_by_hand(void **state)
     assert_true(fabs(scores.ctr - 0.25) < 1e-12);
     assert_true(fabs(scores.logloss - (-log(0.75) - log(0.75) - log(0.25)) / 4) < 1e-6);
     assert_true(fabs(scores.base_logloss - (-0.25 * log(0.25) - 0.75 * log(0.75))) < 1e-9);
-    assert_true(fabs(scores.auc - 2.5 / 3) < 1e-9); /* before two zeros, beside one */
+    assert_true(fabs(scores.auc - 2.5 / 3) < 1e-9); /* the one click ranks above two others, equal to one */
     free(truth);
 }
 

@@ -1,5 +1,5 @@
-/* `leat generate ctr`: the same bytes for the same options, planted rows counted to the last one, no half
- * files. */
+/* `leat generate ctr`: the same options give the same bytes, bad rows that were planted are counted exactly,
+ * and no half file is left. */
 #include "connectors/generator/ctr_world.h"
 #include "connectors/generator/ctr_write.h"
 #include "core/os.h"
@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-/* xxh3-64 of what seed 7 gives: part of leat's promises, on any machine and by any compiler. */
+/* xxh3-64 of the files for seed 7: leat promises these bytes on every machine and with every compiler. */
 #define IMPRESSIONS_HASH UINT64_C(0x9d348112d35c093f)
 #define CLICKS_HASH      UINT64_C(0xd04830ba5a7e8dc2)
 
@@ -87,7 +87,8 @@ static bool is_there(const char *name)
     return access(path, F_OK) == 0;
 }
 
-/* A number that follows `"key": ` in truth.json, after `section` where that is given. */
+/* The number after `"key": ` in truth.json; only what follows the text `section` is searched if it
+ * is not NULL. */
 static double truth_of(const char *section, const char *key)
 {
     size_t bytes;
@@ -140,8 +141,8 @@ struct tally {
     uint64_t lines, rows, duplicates, late, broken;
 };
 
-/* The number after `key` in a line, or -1: a reader that only knows what a good line looks like. Digits are
- * copied first: where strings are checked strictly, strtoll reads to the end of the text, a file here. */
+/* The number after `key` in a line, or -1 if the line is malformed there. The digits are copied first,
+ * because a sanitizer's strtoll may check the text up to its end, here that of the file. */
 static int64_t number_after(const char *line, size_t length, const char *key)
 {
     const char *at = memmem(line, length, key, strlen(key));
@@ -208,7 +209,7 @@ static void planted_rows_are_counted_exactly(void **state)
         assert_true(tally.late == truth_of(names[i], "late"));
         assert_true(tally.broken == truth_of(names[i], "malformed"));
         assert_int_equal(tally.lines, tally.rows + tally.duplicates + tally.broken);
-        /* Shares as asked for, within five standard errors and the last rows that cannot be late. */
+        /* The shares that were asked for, within five standard errors; the last rows cannot be late. */
         double rows = (double)tally.rows;
         assert_true((double)tally.duplicates > 0.007 * rows && (double)tally.duplicates < 0.0135 * rows);
         assert_true((double)tally.late > 0.0015 * rows && (double)tally.late < 0.006 * rows);
@@ -220,8 +221,8 @@ static void planted_rows_are_counted_exactly(void **state)
     assert_true(truth_of(NULL, "bayes_logloss") < truth_of(NULL, "base_rate_logloss"));
 }
 
-/* Rows a quarter of an hour apart: what is held back at the end of the file is late only where others passed
- * it. */
+/* Rows that are about a quarter of an hour apart: one that is held back until the end of the file counts as
+ * late only if later rows came before it. */
 static void rows_held_to_the_end_count_as_what_they_are(void **state)
 {
     (void)state;
@@ -287,7 +288,7 @@ static void files_are_not_overwritten_unasked(void **state)
     options.events = 999;
     assert_false(write_with(&options, &code));
     assert_int_equal(code, DIAG_E0606);
-    options.is_labelled = true; /* another file, but the truth of the first would go */
+    options.is_labelled = true; /* another data file, but the first one's truth.json would be lost */
     assert_false(write_with(&options, &code));
     assert_int_equal(code, DIAG_E0606);
     assert_int_equal(hash_of("truth.json"), before);
@@ -308,7 +309,7 @@ static void impossible_orders_are_refused(void **state)
     assert_int_equal(code, DIAG_E0605);
 }
 
-/* In a process of its own, whose files may not grow beyond a megabyte: as on a full disk. */
+/* A child process whose files may not grow beyond 1 MiB meets a full disk. */
 static void a_full_disk_leaves_no_half_file(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Nexmark: the bytes of the lines, and the source's columns, which are the same events from any position. */
+/* Nexmark: the bytes of the lines, and the columns of the source, which give the same events
+ * from any position. */
 #include "connectors/generator/nexmark_write.h"
 #include "core/connector.h"
 
@@ -91,7 +92,7 @@ static struct batch *read_batch(struct fixture *fixture)
     struct decode_output output = {.batch = batch, .bad_count = 99};
     source_nexmark.decode(&fixture->source, fixture->decoder, &fixture->raw, &output);
     assert_int_equal(output.bad_count, 0);
-    memset(batch->event_time, 0, batch->rows * sizeof(int64_t)); /* the engine's work */
+    memset(batch->event_time, 0, batch->rows * sizeof(int64_t)); /* as the engine does */
     return batch;
 }
 

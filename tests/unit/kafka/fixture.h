@@ -1,4 +1,4 @@
-/* Records as a function of a number and an index, for the tests of the Kafka sink. */
+/* Records as a function of a micro-batch number and an index, for the tests of the Kafka sink. */
 #ifndef LEAT_TESTS_KAFKA_FIXTURE_H
 #define LEAT_TESTS_KAFKA_FIXTURE_H
 
@@ -7,14 +7,15 @@
 
 enum { FIXTURE_ROWS_MAX = 5 };
 
-/* Rows of a number: 0 .. FIXTURE_ROWS_MAX - 1. */
+/* The number of rows of micro-batch `number`: 0 .. FIXTURE_ROWS_MAX - 1. */
 static inline uint32_t fixture_rows(uint64_t number)
 {
     struct test_random random = {number * 77 + 5};
     return random_below(&random, FIXTURE_ROWS_MAX);
 }
 
-/* The bytes stay the caller's buffers'. Nulls, empty texts and headers occur. */
+/* Row `index` of micro-batch `number`; some have nulls, empty texts or headers. The record points into
+ * `value` and `headers`, the caller's buffers, which are overwritten. */
 static inline struct kafka_record fixture_record(uint64_t number, uint32_t index, struct byte_buffer *value,
                                                  struct byte_buffer *headers)
 {
@@ -36,7 +37,7 @@ static inline struct kafka_record fixture_record(uint64_t number, uint32_t index
     return record;
 }
 
-/* A record as text. */
+/* Appends a record as a line of text. */
 static inline void fixture_print(const struct kafka_record *record, struct byte_buffer *out)
 {
     struct str rest = record->headers, name, value;

@@ -1,6 +1,6 @@
 /* Exactly once, without a broker: the topic is a list, a transaction is atomic, and processes die at any
- * step, lose checkpoints, and do not hear of commits. Thousands of seeded histories; in each the topic has
- * every row once, in order. */
+ * step, lose checkpoints, and do not hear of commits. In each of thousands of seeded histories the topic must
+ * have every row once, in order. */
 #include "connectors/kafka/exact.h"
 #include "unit/connectors/rig.h"
 #include "unit/kafka/fixture.h"
@@ -13,13 +13,13 @@
 
 enum { NUMBERS = 60, CHECKPOINTS_MAX = 512 };
 
-/* --- The brokers: they outlive processes --- */
+/* --- The brokers, which outlive the processes --- */
 
 static struct {
     struct byte_buffer rows;  /* the topic, printed */
     struct byte_buffer notes; /* the progress topic: lengths, key, value */
     bool has_life;
-    uint32_t kept; /* parts that stay; older ones get tombstones */
+    uint32_t kept; /* how many parts stay in the progress topic; older ones get tombstones */
 } brokers;
 
 static void add_note(const struct byte_buffer *key, const struct byte_buffer *value)
@@ -43,7 +43,7 @@ static void read_notes(struct progress *progress)
     }
 }
 
-/* --- A sender without a broker: what exact.c sees of sender.c --- */
+/* --- A sender without a broker: the functions of sender.c that exact.c calls --- */
 
 bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox)
 {
@@ -90,7 +90,8 @@ void sender_close(struct sender *sender)
     progress_free(&sender->progress);
 }
 
-/* All of it, or nothing. */
+/* Commits a transaction, as a whole: the records of the parts, their progress records, and tombstones
+ * for old parts. */
 static void commit(struct sender *sender, const struct outbox_part *parts, uint32_t count)
 {
     struct byte_buffer key = {0}, value = {0};
@@ -127,12 +128,12 @@ static enum turn send_some(struct sender *sender, struct test_random *random)
     struct outbox_part parts[3];
     uint32_t count =
         outbox_take(sender->outbox, 1 + random_below(random, 2000), parts, 1 + random_below(random, 3));
-    if (count == 0 || random_chance(random, 10)) /* aborted */
+    if (count == 0 || random_chance(random, 10)) /* nothing to send, or the transaction is aborted */
         return WENT_ON;
     commit(sender, parts, count);
     if (random_chance(random, 5))
         return DIED;
-    if (random_chance(random, 10)) { /* the outcome is not known: a new producer reads what is out */
+    if (random_chance(random, 10)) { /* the outcome is unknown: a new producer reads the progress topic */
         read_notes(&sender->progress);
         assert_null(outbox_skip(sender->outbox, progress_last(&sender->progress)));
         return WENT_ON;
@@ -145,7 +146,7 @@ static enum turn send_some(struct sender *sender, struct test_random *random)
 /* --- The sink --- */
 
 static const struct option no_options[] = {OPTIONS_END};
-static uint64_t known_next; /* the order log reaches so far */
+static uint64_t known_next; /* the order log has the micro-batches before this one */
 
 static bool test_open(struct sink_context *context)
 {
@@ -195,10 +196,10 @@ struct history {
     struct test_random random;
     struct saved saved[CHECKPOINTS_MAX];
     uint32_t count;
-    uint64_t changed; /* a number whose rows are others in every later life; 0: none */
+    uint64_t changed; /* a micro-batch whose rows differ in every later life; 0: none */
     bool is_first_life;
-    uint32_t chain; /* checkpoints of this life since the base, and with it; 0: the next is a base */
-    char why[512];  /* it was refused */
+    uint32_t chain; /* checkpoints of this life from the last base on; 0: the next one is a base */
+    char why[512];  /* the message of a refusal */
 };
 
 static void write_number(struct rig_sink *rig, struct history *history, uint64_t number, bool *is_good)
@@ -217,7 +218,8 @@ static void write_number(struct rig_sink *rig, struct history *history, uint64_t
     buffer_free(&headers);
 }
 
-/* The barrier after a number. Sometimes its checkpoint is abandoned. */
+/* Takes a checkpoint at the barrier before micro-batch `next`; some are abandoned. Returns false if
+ * the sink refused. */
 static bool take_checkpoint(struct rig_sink *rig, struct history *history, uint64_t next, uint64_t *epoch)
 {
     struct saved *saved = &history->saved[history->count];
@@ -234,7 +236,7 @@ static bool take_checkpoint(struct rig_sink *rig, struct history *history, uint6
     assert_true(history->count++ < CHECKPOINTS_MAX - 1);
     history->chain = is_base ? 1 : history->chain + 1;
     known_next = MAX(known_next, next);
-    /* A process may die between the two. */
+    /* In some cases the sink does not hear that the checkpoint is published. */
     return random_chance(&history->random, 97) ? exact_committed(rig->context.config, *epoch) : true;
 }
 
@@ -264,7 +266,7 @@ static enum end run_life(struct rig_sink *rig, struct history *history, uint64_t
                : CRASHED;
 }
 
-/* Which checkpoint the next process finds; those behind it are damaged. */
+/* The checkpoint that the next process finds, or NULL. Sometimes up to three newer ones are lost. */
 static struct saved *find_checkpoint(struct history *history)
 {
     uint32_t lost = random_chance(&history->random, 30) ? random_below(&history->random, 4) : 0;
@@ -332,13 +334,13 @@ static void test_histories(void **state LEAT_UNUSED)
             fail_msg("history %llu: the topic has other rows", (unsigned long long)seed);
         end_history(&history);
     }
-    assert_true(redone > 3000); /* falling back was tried, and not only a little */
+    assert_true(redone > 3000); /* many rows were executed again after a fall back */
     buffer_free(&expected);
     buffer_free(&value);
     buffer_free(&headers);
 }
 
-/* Rows that were sent and are others when they come again are refused, and those behind them are not sent. */
+/* Rows that were sent, and differ when they are executed again, are refused. */
 static void test_changed_rows(void **state LEAT_UNUSED)
 {
     static struct history history;
@@ -356,7 +358,7 @@ static void test_changed_rows(void **state LEAT_UNUSED)
         end_history(&history);
     }
     assert_true(refused > 30);
-    assert_true(finished > 30); /* it was not executed again, or not out yet */
+    assert_true(finished > 30); /* the micro-batch was not executed again, or had not been sent */
 }
 
 /* --- What is refused at a start --- */
@@ -373,7 +375,7 @@ static const char *restart(struct history *history, uint32_t index)
     return message;
 }
 
-/* Three checkpoints; what the first two hold is out. */
+/* Makes three checkpoints, and sends the rows of the first two. */
 static void make_three(struct history *history)
 {
     struct rig_sink rig;
@@ -408,11 +410,11 @@ static void test_refusals(void **state LEAT_UNUSED)
     make_three(&history);
     assert_string_equal(restart(&history, 2), "");
     assert_string_equal(restart(&history, 1), "");
-    assert_string_equal(restart(&history, 0), ""); /* falls back: number 19 is out, and the log reaches it */
+    assert_string_equal(restart(&history, 0), ""); /* falls back: 19 was sent, and is in the order log */
     known_next = 19;
     assert_non_null(strstr(restart(&history, 0), "E0707 progress topic `p`: rows up to number 20 are out"));
     assert_string_equal(restart(&history, 1), "");
-    /* Cut: the second transaction is not in it. */
+    /* The progress topic was cut: it lacks the second transaction. */
     uint32_t lengths[2];
     memcpy(lengths, brokers.notes.data, sizeof(lengths));
     brokers.notes.length = sizeof(lengths) + lengths[0] + lengths[1];

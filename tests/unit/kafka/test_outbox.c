@@ -1,4 +1,5 @@
-/* The outbox: what goes in comes out in order, through snapshots, in parts of any size; its budget. */
+/* The outbox gives out its records in order, in parts of any size, also after a snapshot; and it keeps
+ * to its budget. */
 #include "connectors/kafka/outbox.h"
 #include "unit/connectors/rig.h"
 #include "unit/kafka/fixture.h"
@@ -49,7 +50,7 @@ static void print_parts(const struct outbox_part *parts, uint32_t count, struct 
     }
 }
 
-/* Takes everything that is committed, `bytes` a turn. */
+/* Sends all committed records, `bytes` a turn, and prints them to `out`; returns the number of turns. */
 static uint32_t send_all(struct outbox *outbox, uint64_t bytes, struct byte_buffer *out)
 {
     struct outbox_part parts[4];
@@ -67,7 +68,7 @@ static void check_same(const struct byte_buffer *a, const struct byte_buffer *b)
     assert_memory_equal(a->data, b->data, a->length);
 }
 
-/* --- Snapshots: a sink that is nothing but an outbox --- */
+/* --- Snapshots: a sink that consists of an outbox alone --- */
 
 struct holder {
     struct outbox outbox;
@@ -169,10 +170,10 @@ static void test_snapshot(void **state LEAT_UNUSED)
     buffer_clear(&out);
     append_numbers(&outbox, 100, 9000, &in); /* more than one chunk */
     outbox_close(&outbox, 2, 9000);
-    outbox_close(&outbox, 3, 9100); /* nothing in it */
+    outbox_close(&outbox, 3, 9100); /* an epoch without records */
     append_numbers(&outbox, 9100, 9200, &in);
     outbox_close(&outbox, 4, 9200);
-    append_numbers(&outbox, 9200, 9300, &early); /* open: not of this checkpoint */
+    append_numbers(&outbox, 9200, 9300, &early); /* the open epoch, which is not in the snapshot */
     take_snapshot(&outbox, &checkpoint);
     struct outbox *again = restored(&rig, &checkpoint);
     assert_non_null(again);
@@ -187,15 +188,15 @@ static void test_snapshot(void **state LEAT_UNUSED)
     outbox_free(&outbox);
 }
 
-/* Brokers are away: each epoch is in one delta, and the chain gives what is held, whatever went out
- * meanwhile. */
+/* While brokers do not answer, each epoch is written into one delta, and the chain of deltas restores the
+ * records that are held, whichever were sent in between. */
 static void test_deltas(void **state LEAT_UNUSED)
 {
     static const struct {
-        uint64_t numbers; /* of the epoch */
+        uint64_t numbers; /* micro-batches of the epoch */
         bool is_abandoned;
-        size_t records;  /* of the delta: what is held, then an epoch and its chunk for each that is new */
-        uint32_t go_out; /* epochs, after it */
+        size_t records;  /* of the delta: one for all, then two for each new epoch: it and its chunk */
+        uint32_t go_out; /* epochs that are sent after the delta */
     } turns[] = {{10, false, 2, 0}, {10, false, 3, 0}, {10, false, 3, 2}, {10, true, 3, 0}, {10, true, 5, 1},
                  {10, false, 7, 0}, {10, false, 3, 4}, {0, false, 1, 0},  {10, false, 3, 0}};
     struct rig_checkpoint checkpoints[ARRAY_COUNT(turns)] = {{0}}, *previous = NULL;
@@ -240,7 +241,7 @@ static void test_deltas(void **state LEAT_UNUSED)
     outbox_free(&outbox);
 }
 
-/* A record longer than a piece of a snapshot. */
+/* A Kafka record that is longer than a record of a snapshot may be. */
 static void test_large_record(void **state LEAT_UNUSED)
 {
     enum { BYTES = 9 << 20 };
@@ -292,7 +293,7 @@ static void test_budget(void **state LEAT_UNUSED)
         assert_int_equal(outbox_take(&outbox, 10000, &part, 1), 1);
         outbox_sent(&outbox, &part, 1);
     }
-    /* An epoch gives its memory back when it is out as a whole. */
+    /* An epoch's memory is freed when the whole epoch is sent. */
     assert_true(outbox.closed_bytes < 50000);
     assert_int_equal(woken, 1);
     append_numbers(&outbox, number, number + 500, &in);
@@ -306,7 +307,7 @@ static void test_budget(void **state LEAT_UNUSED)
     outbox_free(&outbox);
 }
 
-/* A snapshot is written while the epoch goes out: its bytes stay until then. */
+/* The epoch is sent while a snapshot of it is written: its bytes stay until that is done. */
 static struct outbox *snapshot_of;
 static bool sends_meanwhile(struct sink_context *context LEAT_UNUSED, struct snapshot_writer *writer)
 {
@@ -335,7 +336,7 @@ static void test_held(void **state LEAT_UNUSED)
     assert_true(rig_sink_open(&rig, &kind, "{}", NULL, true, NULL));
     assert_true(rig_sink_snapshot(&rig, 1, &checkpoint));
     rig_sink_close(&rig);
-    assert_null(outbox.closed); /* let go when it was done */
+    assert_null(outbox.closed); /* freed when the snapshot was done */
     struct outbox *again = restored(&rig, &checkpoint);
     assert_non_null(again);
     send_all(again, 1 << 20, &out);
@@ -347,7 +348,7 @@ static void test_held(void **state LEAT_UNUSED)
     outbox_free(&outbox);
 }
 
-/* --- What a progress topic says --- */
+/* --- Going on where the progress topic says --- */
 
 static void fill(struct outbox *outbox, struct byte_buffer *in)
 {
@@ -359,7 +360,7 @@ static void fill(struct outbox *outbox, struct byte_buffer *in)
     outbox_committed(outbox, 4);
 }
 
-/* However far it was sent, another life goes on there. */
+/* However much of an outbox was sent, the outbox of another life goes on there. */
 static void test_skip(void **state LEAT_UNUSED)
 {
     for (uint32_t turns = 0;; turns++) {
@@ -393,9 +394,9 @@ static void test_skip(void **state LEAT_UNUSED)
 static void test_skip_refuses(void **state LEAT_UNUSED)
 {
     struct progress_part bad[] = {
-        {.first = 0, .next = 15, .to = 3, .total = 3},     /* ends amid the first */
-        {.first = 15, .next = 20, .to = 3, .total = 3},    /* begins amid the first */
-        {.first = 0, .next = 20, .to = 999, .total = 999}, /* another count */
+        {.first = 0, .next = 15, .to = 3, .total = 3},     /* ends inside the first epoch */
+        {.first = 15, .next = 20, .to = 3, .total = 3},    /* begins inside the first epoch */
+        {.first = 0, .next = 20, .to = 999, .total = 999}, /* another count of records */
         {.first = 0, .next = 21, .to = 1, .total = 1},
     };
     for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
@@ -410,7 +411,7 @@ static void test_skip_refuses(void **state LEAT_UNUSED)
     }
 }
 
-/* Bytes from outside: any byte may be another, any record may be missing or cut. */
+/* A snapshot in which a byte was changed or a record was cut is restored or refused, but does no harm. */
 static void test_damaged_snapshot(void **state LEAT_UNUSED)
 {
     struct rig_checkpoint checkpoint = {0};

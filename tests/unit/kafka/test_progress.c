@@ -1,4 +1,4 @@
-/* Progress records: what is written is read, and bytes from outside do no harm. */
+/* Records of the progress topic: what is written is read back, and damaged bytes do no harm. */
 #include "connectors/kafka/progress.h"
 #include "unit/support/random.h"
 
@@ -52,20 +52,21 @@ static void test_order(void **state LEAT_UNUSED)
     assert_int_equal(give(&progress, &progress, part(10, 20, 0, 4, 9)), PROGRESS_READ);
     assert_int_equal(give(&progress, &progress, part(20, 30, 0, 9, 9)), PROGRESS_READ);
     assert_int_equal(give(&progress, &progress, part(10, 20, 4, 9, 9)), PROGRESS_READ);
-    assert_int_equal(give(&progress, &progress, part(20, 30, 0, 9, 9)), PROGRESS_READ); /* twice the same */
+    assert_int_equal(give(&progress, &progress, part(20, 30, 0, 9, 9)), PROGRESS_READ); /* the same again */
     assert_int_equal(progress.count, 3);
     assert_int_equal(progress_at(&progress, 0)->to, 4);
     assert_int_equal(progress_at(&progress, 1)->to, 9);
     assert_int_equal(progress_last(&progress)->first, 20);
     assert_int_equal(take_back(&progress, 10, 0), PROGRESS_READ);
-    assert_int_equal(take_back(&progress, 10, 0), PROGRESS_READ); /* it is gone already */
+    assert_int_equal(take_back(&progress, 10, 0), PROGRESS_READ); /* the part is gone already */
     assert_int_equal(take_back(&progress, 20, 0), PROGRESS_READ);
     assert_int_equal(progress.count, 1);
     assert_int_equal(progress_last(&progress)->from, 4);
     progress_free(&progress);
 }
 
-/* A topic of a month: parts come, and old ones get tombstones; time is linear. */
+/* As many parts as in a month, of which old ones get tombstones: the memory stays small, and
+ * the time linear. */
 static void test_many(void **state LEAT_UNUSED)
 {
     enum { COUNT = 200000, KEPT = 4096 };
@@ -103,7 +104,7 @@ static void test_others(void **state LEAT_UNUSED)
     assert_int_equal(give(&ours, &other_run, part(1, 2, 0, 1, 1)), PROGRESS_IGNORED);
     assert_int_equal(give(&ours, &other_run, part(7, 9, 0, 1, 1)), PROGRESS_IGNORED);
     assert_int_equal(give(&ours, &other_sink, part(1, 2, 0, 1, 1)), PROGRESS_IGNORED);
-    assert_int_equal(give_life(&ours, &other_run), PROGRESS_IGNORED); /* it has sent nothing by that */
+    assert_int_equal(give_life(&ours, &other_run), PROGRESS_IGNORED); /* a life alone has sent nothing */
     assert_int_equal(progress_apply(&ours, STR("somebody's key"), STR("x")), PROGRESS_IGNORED);
     assert_int_equal(progress_apply(&ours, STR(""), STR("")), PROGRESS_IGNORED);
     assert_int_equal(ours.count, 0);
@@ -124,14 +125,14 @@ static void test_life(void **state LEAT_UNUSED)
     assert_int_equal(progress_apply(&progress, text(&key), text(&value)), PROGRESS_READ);
     assert_true(progress.has_life);
     assert_string_equal(progress.life.holder, "host mill, process 7");
-    /* A life is never taken back. */
+    /* A tombstone for a life is damage: leat never writes one. */
     assert_int_equal(progress_apply(&progress, text(&key), (struct str){NULL, 0}), PROGRESS_DAMAGED);
     buffer_free(&key);
     buffer_free(&value);
     progress_free(&progress);
 }
 
-/* Each byte of key and value counts. */
+/* A change of any byte of key or value is noticed. */
 static void test_damage(void **state LEAT_UNUSED)
 {
     struct progress progress;
@@ -159,10 +160,10 @@ static void test_damage(void **state LEAT_UNUSED)
     progress_free(&progress);
 }
 
-/* Impossible parts are none, though their check is right. */
+/* Parts with impossible values are damage, though their checksum is right. */
 static void test_impossible(void **state LEAT_UNUSED)
 {
-    static const size_t places[] = {8, 16, 32, 40}; /* first (the key has another), next, to, total */
+    static const size_t places[] = {8, 16, 32, 40}; /* of first (also in the key), next, to, total */
     struct progress_part good = part(10, 11, 0, 1, 1);
     for (size_t i = 0; i <= ARRAY_COUNT(places); i++) {
         struct progress progress;

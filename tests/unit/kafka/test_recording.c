@@ -1,5 +1,5 @@
-/* Recordings on disk: every payload, key and header comes back byte for byte, from any offset, whatever spans
- * it lies in; holes, damage and leftovers are seen. */
+/* Recordings on disk: every payload, key and header comes back byte for byte, from any offset, however the
+ * records are divided into spans; gaps, damage and what a crash left are found. */
 #include "connectors/kafka/recording_form.h"
 #include "connectors/kafka/recording_write.h"
 #include "unit/support/random.h"
@@ -52,7 +52,7 @@ static const struct str keys[] = {{NULL, 0},     BYTES(""),     BYTES("k1"),
 
 enum { CASES = ARRAY_COUNT(payloads) * ARRAY_COUNT(keys) };
 
-/* Record number i; offsets have holes. */
+/* Record number i, whose headers are put into `headers`; the offsets have gaps. */
 static struct recorded record_at(uint64_t i, struct byte_buffer *headers)
 {
     struct recorded record = {.offset = (int64_t)(i * 3 + i % 2),
@@ -111,7 +111,7 @@ static void end(struct place *place)
     temporary_remove(place->folder);
 }
 
-/* Records [from, to) of partition 3, in spans of `each`. */
+/* Writes a recording of the records [from, to) of partition 3, in spans of `each` records. */
 static void write_records(const char *folder, uint64_t from, uint64_t to, uint64_t each,
                           enum recording_format format)
 {
@@ -258,7 +258,7 @@ static void test_a_line_that_others_wrote(void **state LEAT_UNUSED)
     }
 }
 
-/* Bytes from outside: whatever they are, they are read within their bounds, or refused. */
+/* Damaged records are read or refused; no byte beyond them is read. */
 static void test_damaged_records(void **state LEAT_UNUSED)
 {
     struct test_random random = {7};
@@ -273,7 +273,7 @@ static void test_damaged_records(void **state LEAT_UNUSED)
             recorded_put_json(&record, &out);
         else
             recorded_put_msgpack(&record, &out);
-        char *bytes = malloc(out.length); /* exactly: AddressSanitizer watches its end */
+        char *bytes = malloc(out.length); /* of exact size: AddressSanitizer watches its end */
         size_t length = out.length - (i % 3 == 0 ? random_below(&random, (uint32_t)out.length) : 0);
         memcpy(bytes, out.data, length);
         if (length > 0)
@@ -291,7 +291,7 @@ static void test_damaged_records(void **state LEAT_UNUSED)
     buffer_free(&out);
 }
 
-/* --- Several, and damaged ones --- */
+/* --- Several recordings, and damaged ones --- */
 
 static char *below(struct place *place, const char *name)
 {
@@ -303,7 +303,7 @@ static void test_several_as_one(void **state LEAT_UNUSED)
     struct place place;
     begin(&place);
     write_records(below(&place, "a"), 0, 50, 20, RECORDING_JSONL);
-    write_records(below(&place, "b"), 40, 120, 30, RECORDING_MSGPACK); /* some again */
+    write_records(below(&place, "b"), 40, 120, 30, RECORDING_MSGPACK); /* 40 to 49 again */
     write_records(below(&place, "c"), 121, 130, 30, RECORDING_JSONL);
     assert_true(recording_is(str_from(below(&place, "[ab]"))));
     assert_true(recording_is(str_from(below(&place, "a/clicks/"))));
@@ -353,7 +353,7 @@ static void test_a_span_that_was_cut(void **state LEAT_UNUSED)
     end(&place);
 }
 
-/* Reads until it fails, and wants this to be said. */
+/* Reads until an error, whose message must contain `says`. */
 static void assert_unreadable(struct place *place, const char *says)
 {
     struct recorded record;

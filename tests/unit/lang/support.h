@@ -1,4 +1,4 @@
-/* What the tests of lang share: a job from text, and what is said about it. */
+/* What the tests of lang share: a job parsed from text, and the codes of its diagnostics. */
 #ifndef LEAT_TESTS_UNIT_LANG_SUPPORT_H
 #define LEAT_TESTS_UNIT_LANG_SUPPORT_H
 
@@ -43,7 +43,7 @@ static inline struct job_file *parse_job(struct fixture *fixture, const char *te
     return lang_parse(&fixture->arena, &fixture->diags, &lang_test_registry, str_from(text));
 }
 
-/* "E0104 E0203": the codes in the order of reporting. */
+/* The codes of the diagnostics in the order in which they were reported: "E0104 E0203". */
 static inline const char *codes(struct fixture *fixture)
 {
     const char *all = "";
@@ -53,7 +53,7 @@ static inline const char *codes(struct fixture *fixture)
     return all;
 }
 
-/* The printed value of an entry, or NULL where there is none of that name. */
+/* The value of the first entry with that name as canonical text, or NULL if there is none. */
 static inline const char *entry_text(struct fixture *fixture, const struct ast_entry *entries, uint32_t count,
                                      const char *name)
 {

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-/* What diag_print says, in the arena. */
+/* What diag_print writes about the diagnostics, as a text in the arena. */
 static const char *printed(struct fixture *f, struct str text, bool color)
 {
     struct diag_source source = {"job.leat", text};
@@ -58,7 +58,8 @@ static void test_everything(void **state)
     assert_non_null(strstr(printed(f, text, true), "\033[1;31merror[E0206]: \033[0m"));
 }
 
-/* Places: in the order of the file; without one; in another file; at the end. */
+/* Diagnostics are printed in the order of their places in the file; others have no place, are about another
+ * file, or about the end of the file. */
 static void test_places(void **state)
 {
     struct fixture *f = *state;
@@ -91,7 +92,7 @@ static void test_places(void **state)
 static void test_columns(void **state)
 {
     struct fixture *f = *state;
-    /* A tab, a wide character, a combining mark, then the place. */
+    /* A tab, a wide character, a combining mark, then the place that is marked. */
     struct str text = STR("\ta\xE4\xB8\xAD"
                           "e\xCC\x81 x\r\n");
     diag_error(&f->diags, DIAG_E0104, (struct span){9, 10}, "here");
@@ -99,7 +100,7 @@ static void test_columns(void **state)
                                                  "    1 |     a\xE4\xB8\xAD"
                                                  "e\xCC\x81 x\n"
                                                  "      |          ^\n");
-    /* A span over several lines is marked to the end of its first. */
+    /* A span over several lines is marked to the end of its first line. */
     forget_diags(f);
     text = STR("a [1,\n2]\n");
     diag_error(&f->diags, DIAG_E0104, (struct span){2, 8}, "here");
@@ -108,7 +109,8 @@ static void test_columns(void **state)
                                                  "      |   ^~~\n");
 }
 
-/* Nothing that is printed can drive a terminal: not the source, the message, the path. */
+/* Control characters in the source, a message or a path are printed escaped, so that they cannot
+ * control a terminal. */
 static void test_hostile_bytes(void **state)
 {
     struct fixture *f = *state;
@@ -187,7 +189,7 @@ static void test_json(void **state)
     assert_int_equal(json_integer_value(json_object_get(second, "offset")), 12);
     assert_true(json_is_null(json_object_get(second, "line")));
     json_decref(json);
-    /* Nothing to say is an empty array. */
+    /* Without diagnostics the JSON is an empty array. */
     forget_diags(f);
     json = printed_json(f, text);
     assert_int_equal(json_array_size(json), 0);

@@ -1,4 +1,4 @@
-/* Parameters, functions, env() and file(), constants. */
+/* lang_expand: parameters, functions, env() and file(), constants. */
 #include "unit/lang/support.h"
 
 #include <errno.h>
@@ -36,7 +36,8 @@ static struct job_file *expand(struct fixture *f, const char *text, const struct
     return job;
 }
 
-/* The value of `v` in a job block behind `declarations`; NULL and codes where there are errors. */
+/* The value of `v` in a job block after `declarations` as text, or the codes of the diagnostics if
+ * there are any. */
 static const char *value_of(struct fixture *f, const char *declarations, const char *value)
 {
     forget_diags(f);
@@ -67,7 +68,7 @@ static const struct {
      "case when a.b is null then 0 else a.b end"},
     /* functions of functions, in either order of declaration */
     {"let g(y) = f(y) * f(2)\nlet f(x) = x + 1", "g(a)", "(a + 1) * 3"},
-    /* hygiene: a function's argument does not catch names of the caller, nor of parameters */
+    /* hygiene: a function's parameters replace no names of the caller, and hide the job's parameters */
     {"let f(x, y) = x - y\nlet g(y) = f(y, 1)", "g(x)", "x - 1"},
     {"let f(x, y) = x - y", "f(y, x)", "y - x"},
     {"param x: int = 9\nlet f(x) = x + 1", "f(a)", "a + 1"},
@@ -76,7 +77,7 @@ static const struct {
     /* a function's name is no value, a parameter's name no function */
     {"let f(x) = x", "f", "f"},
     {"param p: int = 1", "p(2)", "p(2)"},
-    /* secrets are shown by where they come from */
+    /* secrets are printed as the calls that they come from */
     {"", "env(\"USER_NAME\")", "env(\"USER_NAME\")"},
     {"", "env(\"NONE\", \"default\")", "env(\"NONE\")"},
     {"", "env(\"EMPTY\", \"default\")", "env(\"EMPTY\")"},
@@ -121,7 +122,7 @@ static void test_expansions(void **state)
     }
 }
 
-/* The values are right, and never shown: not in a print, not in any diagnostic. */
+/* Secrets have the right values, but are in no printed value and no diagnostic. */
 static void test_secrets(void **state)
 {
     struct fixture *f = *state;
@@ -171,7 +172,8 @@ static void test_settings(void **state)
     assert_string_equal(f->diags.items[0].hint, "values of type int are written 42");
 }
 
-/* Inside a function, places are those of the use; a label shows the definition. */
+/* What comes from a function's body has the span of the call, and a diagnostic about it gets a label at the
+ * definition; a parameter's value has the span of its use. */
 static void test_places(void **state)
 {
     struct fixture *f = *state;
@@ -183,7 +185,7 @@ static void test_places(void **state)
     assert_int_equal(where->children[0]->span.begin, use);
     assert_int_equal(where->children[0]->span.end, use + 6);
     assert_int_equal(where->children[0]->children[1]->span.begin, use);
-    assert_int_equal(where->children[0]->children[0]->span.begin, use + 2); /* the argument keeps its own */
+    assert_int_equal(where->children[0]->children[0]->span.begin, use + 2); /* the argument keeps its span */
     assert_int_equal(where->children[1]->span.begin, (uint32_t)(strstr(text, "> p\n") - text) + 2);
     assert_int_equal(where->children[1]->tag, AST_INT);
     diag_error(&f->diags, DIAG_E0304, where->children[0]->children[1]->span, "no function y2k");
@@ -197,7 +199,8 @@ static void test_places(void **state)
     assert_int_equal(f->diags.items[2].labels_count, 0);
 }
 
-/* What is broken is marked, what is not can be bound; types of a schema are left alone. */
+/* Declarations and steps with errors are marked, the others are expanded; the types of a schema
+ * are left alone. */
 static void test_marks(void **state)
 {
     struct fixture *f = *state;
@@ -220,7 +223,7 @@ static void test_marks(void **state)
     assert_entry(f, &job->sinks[0], "p", "1");
 }
 
-/* Where a job is only looked at, variables need no values. */
+/* With `unset`, variables of the environment need no values: for commands that only look at a job. */
 static void test_unset(void **state)
 {
     struct fixture *f = *state;
@@ -233,7 +236,8 @@ static void test_unset(void **state)
         assert_true(str_is(job->job_entries[i].value->text, expected[i]));
 }
 
-/* Functions that double their argument again and again end in one report, soon. */
+/* Functions that double their argument again and again, or that call each other too deep, end in one
+ * diagnostic, and soon. */
 static void test_growth(void **state)
 {
     struct fixture *f = *state;

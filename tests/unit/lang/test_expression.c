@@ -1,4 +1,4 @@
-/* Expressions and values: what they read as (their canonical print), and what is refused. */
+/* Expressions and values: how they are parsed, seen by their canonical text, and which are refused. */
 #include "unit/lang/support.h"
 
 static const struct {
@@ -106,7 +106,7 @@ static void test_good(void **state)
             print_error("%s: %s\n", good[i].text, f->diags.items[0].message);
         assert_non_null(value);
         assert_string_equal(ast_text(&f->arena, value), good[i].printed);
-        /* What was printed reads back as the same tree. */
+        /* The canonical text parses to the same tree. */
         struct ast *again = lang_parse_value(&f->arena, &f->diags, str_from(good[i].printed));
         assert_non_null(again);
         if (!ast_equal(value, again))
@@ -222,7 +222,7 @@ static void test_height(void **state)
     chain = repeated(&f->arena, "", " + x", AST_HEIGHT_MAX);
     assert_null(lang_parse_value(&f->arena, &f->diags, chain));
     assert_string_equal(codes(f), "E0105");
-    /* `between` holds its operand twice: nested, it must not grow without bound. */
+    /* `between` has its operand twice in the tree: nested ones must not grow without limit. */
     forget_diags(f);
     chain = repeated(&f->arena, "(", " between 1 and 2)", 60);
     assert_null(lang_parse_value(&f->arena, &f->diags, chain));

@@ -1,10 +1,12 @@
-/* The formatter: what it makes of a layout, that it keeps the meaning, that twice is once. */
+/* The formatter: the layout that it gives; it keeps the meaning of a job; formatting twice gives the
+ * same as once. */
 #include "core/os.h"
 #include "unit/lang/support.h"
 
 #include <dirent.h>
 
-/* The formatted job, after checking that formatting it again changes nothing and that it means the same. */
+/* The formatted job, after checks that formatting it again changes nothing and that it means the same; NULL:
+ * it has errors. */
 static const char *format(struct fixture *f, struct str text)
 {
     struct byte_buffer once = {0}, twice = {0};
@@ -63,7 +65,7 @@ static const struct {
      "  | drop x\n"},
     {"stream a=b|where case when x then 1 else 2 end is not null",
      "stream a = b | where case when x then 1 else 2 end is not null\n"},
-    /* comments stand in a column within a run of lines */
+    /* comments are aligned within a run of lines */
     {"param a:int=1#a\nparam bcd:int=1 # b\n\n# own\nparam e:int=1#   e  \nsource s=file",
      "param a: int = 1    #a\nparam bcd: int = 1  # b\n\n# own\nparam e: int = 1  #   e\nsource s = file\n"},
     {"param \xC3\xA9: int = 1", NULL},
@@ -90,7 +92,8 @@ static void test_layouts(void **state)
     }
 }
 
-/* Jobs that ship are formatted; a folder's other jobs at least keep their meaning. */
+/* Formats the jobs of a folder, which must keep their meaning. is_canonical: they must be
+ * formatted already. */
 static void check_folder(struct fixture *f, const char *folder, bool is_canonical)
 {
     DIR *directory = opendir(folder);
@@ -121,7 +124,8 @@ static void test_jobs(void **state)
     check_folder(*state, LEAT_SOURCE_DIR "/tests/fuzz/corpus/lang", false);
 }
 
-/* Jobs made at random, with spaces, line breaks and comments wherever the language allows them. */
+/* --- Random jobs, with spaces, line breaks and comments wherever the language allows them --- */
+
 struct writer {
     struct byte_buffer out;
     uint64_t random;
@@ -135,7 +139,7 @@ static uint32_t choose(struct writer *w, uint32_t below)
     return (uint32_t)(w->random >> 33) % below;
 }
 
-/* White space; with `may_break` also line breaks and comments. */
+/* Random white space; with `may_break` also line breaks and comments. */
 static void space(struct writer *w, bool may_break)
 {
     static const char *const breaks[] = {"\n",     "\n\n\n", " # c\n", "# \xE2\x82\xAC \"x\n  ",

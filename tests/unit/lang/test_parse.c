@@ -1,4 +1,4 @@
-/* Declarations and steps: the tree that comes of a job, and how parsing goes on after errors. */
+/* Parsing declarations and steps: the tree of a job, and how parsing goes on after errors. */
 #include "core/os.h"
 #include "unit/lang/support.h"
 
@@ -98,7 +98,7 @@ static void test_steps(void **state)
 
 static const struct {
     const char *text, *codes;
-    unsigned broken; /* of the first stream's steps, one bit each */
+    unsigned broken; /* bit i: step i of the first stream is broken */
 } errors[] = {
     {"stream s = a | where | where x > | where z", "E0104 E0104", 3},
     {"stream s = a | dedup by x witin 1h keep first | where z", "E0401", 1},
@@ -128,7 +128,7 @@ static const struct {
     {"stream s = a | where x\n42\nstream t = b", "E0104", 0},
 };
 
-/* One report for each mistake, and what stands behind it is still read. */
+/* Each mistake gives one diagnostic, and what follows it is still parsed. */
 static void test_recovery(void **state)
 {
     struct fixture *f = *state;
@@ -152,7 +152,7 @@ static void test_recovery(void **state)
     }
 }
 
-/* Without a registry, kinds are unknown and nothing else is wrong. */
+/* Without a registry all kinds are unknown, but nothing else is an error. */
 static void test_without_registry(void **state)
 {
     struct fixture *f = *state;
