@@ -1,4 +1,4 @@
-/* The plan for people: what the text says, and that nothing in the picture lies over anything else. */
+/* The plan for people: its text, and its picture, in which nothing overlaps. */
 #include "toys.h"
 
 #include <setjmp.h>
@@ -102,8 +102,7 @@ static void test_dot(void **state)
     free(text);
 }
 
-/* --- the picture
- * ---------------------------------------------------------------------------------------------- */
+/* --- The picture --- */
 
 struct rectangle {
     double x, y, width, height;
@@ -152,7 +151,7 @@ static void check_point(const struct drawn *drawn, uint32_t wire, double x, doub
             fail_msg("arrow %u runs through label %u", wire, i);
 }
 
-/* Follows "M x yV yC ..." and looks at points along the way. */
+/* Follows the SVG path of a wire ("M x yV yC ...") and checks points along it. */
 static void follow_wire(const struct drawn *drawn, uint32_t wire, const char *path)
 {
     double x = 0, y = 0;
@@ -233,7 +232,7 @@ static void test_svg_of_random_jobs(void **state)
     }
 }
 
-/* What a job says cannot break out of the picture or the dot text. */
+/* Texts of a job are escaped in the picture and in the dot text. */
 static void test_escapes(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Promise 3: no learner input may derive from its label, whatever way it takes; what had arrived before may.
- */
+/* Promise 3 of the design: no input of a learner may derive from its label in any way, except from labels
+ * that had arrived before. */
 #include "cli/commands.h"
 #include "core/os.h"
 #include "toys.h"
@@ -25,12 +25,11 @@
 
 struct label_case {
     const char *what;
-    const char *stream; /* steps behind `labelled` or `ratings` */
+    const char *stream; /* `labelled` or `ratings`, and steps */
     const char *inputs; /* of the learner */
 };
 
-/* --- joined labels: `clicked` -----------------------------------------------------------------------------
- */
+/* --- Joined labels: `clicked` --- */
 
 static const struct label_case joined_bad[] = {
     {"the label itself", "labelled", "clicked"},
@@ -93,8 +92,7 @@ static const struct label_case joined_good[] = {
      "item, c"},
 };
 
-/* --- labels that a source has: `rating` --------------------------------------------------------------------
- */
+/* --- Labels that a source has: `rating` --- */
 
 static const struct label_case source_bad[] = {
     {"the label itself", "ratings", "rating"},
@@ -143,7 +141,7 @@ static void check(const struct label_case *c, const char *label, const char *oth
         const struct diag *d = &toy.diags.items[i];
         if (d->severity != DIAG_ERROR)
             continue;
-        /* It points at the input and at the label. */
+        /* The diagnostic points at the input and at the label. */
         assert_true(d->span.begin > (uint32_t)(strstr(job, "sparse:") - job));
         assert_true(d->labels_count >= 1 &&
                     str_is((struct str){job + d->labels[0].span.begin, strlen(label)}, label));
@@ -175,7 +173,8 @@ static void test_from_a_source(void **state)
         check(&source_good[i], "rating", source_others, false);
 }
 
-/* A label that is computed of several columns taints all of them, except those known when serving. */
+/* A label that is computed from several columns taints all of them, except those that are
+ * known when serving. */
 static void test_known_early(void **state)
 {
     (void)state;
@@ -203,7 +202,7 @@ static void test_known_early(void **state)
     }
 }
 
-/* Dense features and those of every learner are looked at as well. */
+/* Dense features, and the features of every kind of learner, are checked as well. */
 static void test_every_learner(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The tables of every kind that is built in: defaults and bounds pass their own rows, all is said that help
- * needs, and every example is a job that passes `leat check`. (That each descriptor has its line in a
- * registry.def is checked by tests/tidy.) */
+/* The option tables of every kind that is built in: defaults and bounds pass their own rows, all texts that
+ * help needs are there, and every example is a job that passes `leat check`. (That each descriptor has its
+ * line in a registry.def is checked by tests/tidy.) */
 #include "cli/commands.h"
 #include "toys.h"
 
@@ -12,8 +12,7 @@
 
 enum { CONFIG_BYTES = 1 << 20, ROWS_MAX = 128 };
 
-/* --- tables
- * --------------------------------------------------------------------------------------------------- */
+/* --- Tables --- */
 
 static uint32_t rows_checked;
 
@@ -79,7 +78,7 @@ static void check_row(const struct option *table, const struct option *o, const 
     }
 }
 
-/* Binds nothing to the table, with what is required left out: every default passes its own row. */
+/* Binds no entries to the table without its required rows: every default must pass its own row. */
 static void check_defaults(const struct option *table, const char *where)
 {
     struct option rows[ROWS_MAX + 1];
@@ -100,7 +99,7 @@ static void check_defaults(const struct option *table, const char *where)
     arena_free(&arena);
 }
 
-/* What a hint shows as an example is a value that the option takes, and one that says something: not 0B. */
+/* The value that a hint shows as an example is one that the option takes, and is not zero. */
 static void check_example(const struct option *o, const char *where)
 {
     const char *example = option_example(o);
@@ -156,7 +155,7 @@ static void test_tables(void **state)
         const struct source_kind *k = r->sources[i];
         check_kind("source", k->name, k->summary, k->example, k->options);
         assert_true(registry_source(r, str_from(k->name)) == k);
-        /* The options that every source has come first: a kind must not use their names. */
+        /* A kind must not use the names of the options that every source has. */
         for (const struct option *o = source_options; o->name != NULL; o++)
             if (option_find(k->options, str_from(o->name)) != NULL)
                 fail_msg("source %s: %s is an option of every source", k->name, o->name);
@@ -204,10 +203,9 @@ static void test_functions(void **state)
     assert_true(count > 60);
 }
 
-/* --- examples
- * ------------------------------------------------------------------------------------------------- */
+/* --- Examples --- */
 
-/* What examples read: sources with the sample columns. */
+/* Appends the sources that examples read, with the sample columns, except the source `but`. */
 static void add_sources(struct byte_buffer *job, const char *but)
 {
     static const char *const names[] = {"events", "more_events", "sessions", "ratings", "features",

@@ -1,4 +1,4 @@
-/* Where a plan is cut: jobs in, stages and exchanges out. */
+/* How jobs are cut into stages and exchanges. */
 #include "toys.h"
 
 #include <setjmp.h>
@@ -102,8 +102,8 @@ static const struct {
      "1 -> 5 o3/0 single\n"},
 };
 
-/* Holds for every plan: nodes after their inputs, stages in topological order, every edge within a stage or
- * an exchange, keys where rows with equal keys must meet. */
+/* What holds for every plan: nodes come after their inputs, stages are in topological order, every edge is
+ * within a stage or is an exchange, and exchanges into keyed stages have keys. */
 static void check_invariants(const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->exchanges_count; i++) {
@@ -146,7 +146,7 @@ static void test_cuts(void **state)
     }
 }
 
-/* Many jobs of random shape hold the invariants. */
+/* The invariants hold for many jobs of random shape. */
 static void test_random_jobs(void **state)
 {
     (void)state;
@@ -173,7 +173,8 @@ static void get_fingerprint(const char *job, char fingerprint[33])
     toy_free(&toy);
 }
 
-/* The fingerprint is what reaches state: not comments, order of options, lanes, intervals, sinks. */
+/* The fingerprint depends on what reaches state; not on comments, the order of options, lanes,
+ * intervals or sinks. */
 static void test_fingerprint(void **state)
 {
     (void)state;
@@ -218,7 +219,8 @@ static void test_fingerprint(void **state)
     }
 }
 
-/* --replay swaps a source's connector and keeps its times; sinks then count, unless one is given a path. */
+/* --replay replaces a source's connector and keeps its times; sinks then only count, except one that is
+ * given a path. */
 static void test_replay(void **state)
 {
     (void)state;
@@ -242,7 +244,7 @@ static void test_replay(void **state)
     toy_free(&toy);
 }
 
-/* What is not used is said, as a warning that stops nothing. */
+/* A source that is not used gives a warning, and the plan is still made. */
 static void test_unused(void **state)
 {
     (void)state;

@@ -18,8 +18,8 @@
 
 extern const struct registry toy_registry;
 
-/* A job text through parser, expansion and plan. The plan is NULL where that failed; the diagnostics tell
- * why. */
+/* A job text that went through parser, expansion and plan. plan: NULL if one of them failed,
+ * with diagnostics. */
 struct toy_job {
     struct arena arena;
     struct diag_list diags;
@@ -30,12 +30,13 @@ struct toy_job {
 void toy_plan(struct toy_job *toy, const struct registry *registry, const char *text);
 void toy_plan_with(struct toy_job *toy, const char *text, struct plan_options options);
 void toy_free(struct toy_job *toy);
-/* A valid job of random shape, terminated: up to six streams over two sources, a sink each. */
+/* Appends a valid job of random shape, and a terminator: up to six streams over two sources, with
+ * a sink each. */
 void toy_random_job(struct test_random *random, struct byte_buffer *job);
-/* "E0202 E0402 ": the codes of all errors, in order. */
+/* The codes of all errors, in order: "E0202 E0402 ". */
 const char *toy_codes(struct toy_job *toy);
-/* One line a stage: "0 sources: clicks imps.pass\n1 keyed: ...". One line an exchange: "0 -> 1 imps hash
- * user\n". */
+/* The plan as text: a line for each stage, "0 sources: clicks.rows imps.pass\n1 keyed: ...", then one for
+ * each exchange, "0 -> 1 imps/0 hash user\n". Without a plan: toy_codes. */
 const char *toy_shape(struct toy_job *toy);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* --- Source `drip`: rows that the test gives it --- */
+/* --- Source `drip`: rows that the test gives --- */
 
 struct drip drip = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -58,14 +58,14 @@ static int64_t offset_of(uint32_t partition, uint32_t row)
     return drip.offsets[partition][row] + (row >= drip.gap ? 2 : 0);
 }
 
-/* The offset behind the rows before this one. A test may say that reading is anywhere, before a seek. */
+/* The offset after the row before `row`. A test may set drip.read to any value before a seek. */
 static int64_t behind(uint32_t partition, uint32_t row)
 {
     row = MIN(row, drip.given[partition]);
     return row == 0 ? 0 : offset_of(partition, row - 1) + 1;
 }
 
-/* What a batch has: of raw_batch.extra. */
+/* The rows of a batch: raw_batch.extra. */
 struct drip_batch {
     uint32_t partition;
     struct drip_row rows[BATCH_ROWS];
@@ -94,8 +94,8 @@ static bool drip_seek(struct source *source, uint32_t partition, const struct so
     return true;
 }
 
-/* Rows of the batch that begins with the record; where batches are random some are short, as of long records.
- */
+/* The number of rows of the batch that begins with the record; with is_random some are short, as
+ * with long records. */
 static uint32_t whole_batch(uint64_t record)
 {
     struct test_random random = {record};
@@ -103,8 +103,8 @@ static uint32_t whole_batch(uint64_t record)
     return is_short ? 1 + random_below(&random, drip.batch_max) : drip.batch_max;
 }
 
-/* The next rows that are there; READ_BATCH, or the status where there are none. is_cut: by the records alone,
- * as a recording's. */
+/* Puts the partition's next rows into `raw`. Returns READ_BATCH, or `status` if there are none. is_cut: where
+ * batches end depends on the records alone, as in a recording. */
 static enum read_status fill(uint32_t partition, enum read_status status, bool is_cut, struct raw_batch *raw)
 {
     struct drip_batch *batch = arena_alloc(&raw->arena, sizeof(*batch));
@@ -179,7 +179,7 @@ static const struct source_kind source_drip = {.name = "drip",
                                                .read = drip_read,
                                                .decode = drip_decode};
 
-/* --- Source `tank`: all that was given, as a recording of it has it --- */
+/* --- Source `tank`: a recording of all rows that were given --- */
 
 void forget_reading(void)
 {
@@ -254,7 +254,7 @@ void end_drip(void)
     drip.wake(drip.engine);
 }
 
-/* --- Sink `cup`: what came, in its order; full when told --- */
+/* --- Sink `cup`: keeps rows in the order in which they come --- */
 
 struct cup cup = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -335,7 +335,7 @@ void wait_for(const uint32_t *counter, uint32_t count)
     assert_int_equal(cup_count(counter), count);
 }
 
-/* --- Operator `lamp`: the clock of arrival, as a step is told of it --- */
+/* --- Operator `lamp`: notes the times of the clock of arrival --- */
 
 struct lamp lamp = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -373,7 +373,7 @@ static const struct operator_kind operator_lamp = {.name = "lamp",
                                                    .process = lamp_process,
                                                    .on_watermark = lamp_on_watermark};
 
-/* --- Operator `scale`: a column with the load of the row's number --- */
+/* --- Operator `scale`: adds a column with the load of the row's micro-batch --- */
 
 static bool scale_bind(struct operator_bind *bind)
 {
@@ -409,7 +409,7 @@ static const struct operator_kind operator_scale = {.name = "scale",
 
 enum { OPERATORS_MAX = 128 };
 
-/* Those that are built in, the lamp and the scale. */
+/* The built-in operators, the lamp and the scale. */
 static const struct operator_kind *const *operators(void)
 {
     static const struct operator_kind *list[OPERATORS_MAX];
@@ -455,7 +455,7 @@ void reset(uint32_t partitions)
     reset_cup();
 }
 
-/* run: NULL where it could not be made. */
+/* Makes a run of the job; ->run: NULL if it could not be made, with diagnostics. */
 static struct live *make(const char *text, const struct run_options *options)
 {
     static struct registry registry;

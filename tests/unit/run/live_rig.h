@@ -1,5 +1,6 @@
-/* What tests of live sources share: source `drip`, whose rows the test gives by hand; `tank`, a recording of
- * what dripped; sink `cup`, which keeps what came, and is full when told; runs of jobs with these. */
+/* What the tests of live sources share: the source `drip`, a live source whose rows the test gives; the
+ * source `tank`, a recording of the same rows; the sink `cup`, which keeps the rows that it gets, and is full
+ * when the test says so; and runs of jobs with them. */
 #ifndef LEAT_TESTS_LIVE_RIG_H
 #define LEAT_TESTS_LIVE_RIG_H
 
@@ -18,53 +19,54 @@ enum { PARTITIONS = 4, ROWS_MAX = 4096, WAIT_US = 20 * US_PER_SECOND };
 
 struct drip_row {
     int64_t id, arrival_us;
-    int64_t late_us; /* its event was so long before its arrival, beside the partition's delay */
+    int64_t late_us; /* event time is arrival time, less drip.delay of the partition, less this */
 };
 
 struct drip {
     pthread_mutex_t mutex;
     struct drip_row rows[PARTITIONS][ROWS_MAX];
-    uint32_t given[PARTITIONS], read[PARTITIONS];
-    uint64_t records[PARTITIONS]; /* given to the engine, over all lives */
+    uint32_t given[PARTITIONS], read[PARTITIONS]; /* counts of rows; read: by the source, the next row */
+    uint64_t records[PARTITIONS];                 /* records that the engine got, over all lives */
     int64_t offsets[PARTITIONS][ROWS_MAX];
-    bool is_gone[PARTITIONS][ROWS_MAX]; /* compacted away */
-    int64_t ends[PARTITIONS];           /* of the log, where that is behind its last record: markers */
-    int64_t least[PARTITIONS];          /* the first offset that the log still has */
-    struct batch_share share[PARTITIONS];
-    bool is_late[PARTITIONS]; /* there is more, it says, than it has */
+    bool is_gone[PARTITIONS][ROWS_MAX];   /* compacted away */
+    int64_t ends[PARTITIONS];             /* the end of the log, if markers follow its last record */
+    int64_t least[PARTITIONS];            /* the first offset that the log still has */
+    struct batch_share share[PARTITIONS]; /* how much of a recording's batch was read */
+    bool is_late[PARTITIONS];             /* without rows a read gives READ_LATER, not READ_QUIET */
     uint32_t partitions;
     bool has_ended;
-    uint32_t batch_max; /* rows that a read gives */
+    uint32_t batch_max; /* rows that a read gives at most */
     bool is_turned;     /* the source names its partitions from the last to the first */
-    bool is_random;     /* that is at most what it gives */
+    bool is_random;     /* a read gives a random number of rows, up to batch_max */
     struct test_random random;
     uint32_t missing;          /* records that a tank lacks at the beginning of each partition */
-    int64_t delay[PARTITIONS]; /* how long before its arrival an event was */
-    uint32_t gap;              /* from this record on offsets are 2 more */
+    int64_t delay[PARTITIONS]; /* event time is that much before arrival time, microseconds */
+    uint32_t gap;              /* offsets from this row on are 2 higher */
     void (*wake)(void *);
     void *engine;
 };
 extern struct drip drip;
 
-/* A row; its offset is twice its place in the partition, where drip.offsets does not say otherwise. */
+/* Gives the drip a row, and wakes the engine. After reset() the offset of a row is twice its index. */
 void give(uint32_t partition, int64_t id, int64_t arrival_us);
 void end_drip(void);
 
 enum { CUP_EPOCHS = 64 };
 struct cup {
     pthread_mutex_t mutex;
-    int64_t ids[PARTITIONS * ROWS_MAX]; /* the first column */
+    int64_t ids[PARTITIONS * ROWS_MAX]; /* the first column of each row */
     uint64_t hash;                      /* of all columns of all rows */
-    uint32_t count, committed_rows;
-    uint64_t committed;
-    uint32_t snapshots;
-    uint32_t rows_at[CUP_EPOCHS]; /* rows that the checkpoint of the epoch holds, of the last epochs */
+    uint32_t count, committed_rows;     /* rows; rows at the last checkpoint that was committed */
+    uint64_t committed;                 /* its epoch */
+    uint32_t snapshots;                 /* rows at the last snapshot */
+    uint32_t rows_at[CUP_EPOCHS];       /* rows at the checkpoint of epoch % CUP_EPOCHS */
     bool sends_checkpoints;
     struct sink_context *context;
 };
 extern struct cup cup;
 
-/* Operator `lamp`, which goes by arrival and lets rows pass: what its clock was told, each new time once. */
+/* The operator `lamp` goes by arrival time and lets rows pass. times: the times of the clock of arrival that
+ * it was told, each new one once. */
 enum { LAMP_TIMES_MAX = 64 };
 struct lamp {
     pthread_mutex_t mutex;
@@ -73,13 +75,15 @@ struct lamp {
 };
 extern struct lamp lamp;
 
-/* A figure of the cup, under its mutex. */
+/* Reads a figure of the cup, under its mutex. */
 uint32_t cup_count(const uint32_t *counter);
-/* Waits until it is there; fails when that takes far too long. */
+/* Waits until the figure of the cup is `count`; fails after WAIT_US, or if it is more. */
 void wait_for(const uint32_t *counter, uint32_t count);
+/* The cup must have these rows, in this order. */
 void assert_order(const int64_t *ids, uint32_t count);
 
-/* Figures are read while lanes write them: stale, not torn, but that TSan does not know. */
+/* Whether a test may read a run's figures while lanes write them: they may be old but never torn, which TSan
+ * does not know. */
 #ifdef __SANITIZE_THREAD__
 enum { CAN_LOOK = 0 };
 #else
@@ -93,24 +97,27 @@ struct live {
     struct run_stats stats;
 };
 
-/* Nothing was given, nothing came. */
+/* Empties the drip, which then has `partitions` partitions, and the cup. */
 void reset(uint32_t partitions);
-/* Where each partition is read, in the source. */
+/* Forgets how far the source has read each partition. */
 void forget_reading(void);
-/* What was given is there to be read again, by a run of its own. */
+/* Empties the cup and forgets the reading, so that another run reads all given rows again. */
 void reset_cup(void);
+/* Options of a run on so many lanes. */
 struct run_options on(uint32_t lanes);
+/* Starts a run of the job; the test fails if the job or the run is refused. */
 struct live *begin(const char *text, const struct run_options *options);
-/* As begin; it is told to stop before it begins. */
+/* As begin; the run is told to stop before it starts. */
 struct live *begin_stopped(const char *text, const struct run_options *options);
-/* The run must fail: what it says. */
+/* The run must be refused. says: texts that the message or the hint of the error must contain, NULL
+ * at the end. */
 void begin_refused(const char *text, const struct run_options *options, const char *const *says);
-/* Waits for its end. */
+/* Waits for the end of the run, which must not fail, and frees it. */
 void end(struct live *live);
-/* As end; it must fail, and say this (NULL at the end). */
+/* As end; the run must fail. says: as for begin_refused. */
 void end_failed(struct live *live, const char *const *says);
 
-/* A path in /tmp that is not there; a directory that is. */
+/* A path in /tmp that does not exist; a new directory. */
 void new_path(char path[64]);
 void new_directory(char path[64]);
 

@@ -1,5 +1,6 @@
-/* The times of a partition's keys: the oldest of them against a plain list, what is forgotten where there are
- * too many, and that a checkpoint brings back what goes on in the same way. */
+/* The newest event time of each key of a partition: the oldest of these times is compared with that of a
+ * plain list; if there are too many keys, the right ones are forgotten; what a checkpoint restores goes on in
+ * the same way. */
 #include "run/key_times.h"
 
 #include <setjmp.h>
@@ -43,7 +44,7 @@ static void test_oldest(void **state)
     key_times_free(&keys);
 }
 
-/* One that comes back from a checkpoint, wherever its keys lie in memory, forgets the same ones. */
+/* A table that is restored from a checkpoint forgets the same keys, wherever they are in memory. */
 static void test_bounded(void **state)
 {
     (void)state;
@@ -54,7 +55,7 @@ static void test_bounded(void **state)
         uint64_t hash = next(&random) * 0x9E3779B97F4A7C15u | 1;
         key_times_see(&keys, LIMIT, hash, step);
         assert_true(keys.count <= LIMIT);
-        assert_true(key_times_oldest(&keys, TIME_MIN) >= step - LIMIT); /* the slowest went first */
+        assert_true(key_times_oldest(&keys, TIME_MIN) >= step - LIMIT); /* the oldest went first */
         if (step == STEPS / 2) {
             key_times_save(&keys, &saved);
             assert_true(key_times_load(&again, (struct str){saved.data, saved.length}));

@@ -1,5 +1,5 @@
-/* Whole jobs at several numbers of lanes: the digests of everything they give must be the same, the counts
- * must add up. Run under ASan and TSan as well, which see what the lanes share. */
+/* Whole jobs at several numbers of lanes: the digests of all output must be the same, and the counts must add
+ * up. The test also runs under ASan and TSan, which see what the lanes share. */
 #include "cli/commands.h"
 #include "core/buffer.h"
 #include "part.h"
@@ -15,7 +15,7 @@
 enum { SINKS_MAX = 8, NOTE_BYTES = 160 };
 
 struct outcome {
-    char notes[SINKS_MAX][NOTE_BYTES]; /* of the null sinks: rows and digest */
+    char notes[SINKS_MAX][NOTE_BYTES]; /* rows and digest of each null sink */
     struct counters counters[PLAN_NODES_MAX];
     uint32_t sinks, nodes;
 };
@@ -111,8 +111,8 @@ static void test_union(void **state)
                       "sink u = null from u\n");
 }
 
-/* As many streams into one step as it takes, from as many sources; the rows of all are there, in the one
- * order of the job, which the digest of what follows depends on. */
+/* A union of as many streams as a step takes, each from its own source: the rows of all are there, in the
+ * job's one order, on which the digest of the next step depends. */
 static void test_wide_union(void **state)
 {
     (void)state;
@@ -153,8 +153,8 @@ static void test_learner(void **state)
         "sink t = null from m.metrics\n");
 }
 
-/* A learner whose rows other lanes find and make, while it learns: by tables that keep all, and by ones where
- * headers decide who goes. */
+/* Learners whose embedding rows other lanes find and make while they learn: in tables that keep all rows, and
+ * in tables that evict rows by their headers. */
 static void test_team(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void test_team(void **state)
         "sink q = null from n.predictions\n");
 }
 
-/* A thousandfold fan-out and a window that closes everything at once, with a budget that both exceed. */
+/* A window that closes for 60,000 keys at once: its rows exceed the memory budget, and are spilled. */
 static void test_spill(void **state)
 {
     (void)state;

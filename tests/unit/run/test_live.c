@@ -1,5 +1,6 @@
-/* Live sources, driven by hand: what numbers wait for, what they go on without, who is idle, what is found
- * while running, and what full sinks hold up. The same on several lanes, and under TSan. */
+/* Live sources, driven by the test: which partitions micro-batches wait for or go on without, which are
+ * idle, which are found while running, and how full sinks hold the sources up. The same on several lanes,
+ * and under TSan. */
 #include "live_rig.h"
 
 #include <stdio.h>
@@ -29,7 +30,8 @@ static void test_goes_on_without_the_quiet(void **state)
     }
 }
 
-/* One partition is behind, and says so: the other's rows wait, and all come in the order of their arrival. */
+/* One partition is late, and says so: the other's rows wait, and all come in the order of
+ * their arrival times. */
 static void test_waits_for_the_late(void **state)
 {
     (void)state;
@@ -113,12 +115,12 @@ static void test_idle(void **state)
     give(1, 2, 5500);
     give(0, 3, 6000);
     wait_for(&cup.count, 3);
-    wait_for_watermark(live, 6000); /* of the one that is idle last */
+    wait_for_watermark(live, 6000); /* of the partition that becomes idle last */
     end_drip();
     end(live);
 }
 
-/* How often the order log, a file, has the entry. */
+/* How many entries with the tag and the partition the order log in the file has. */
 static uint32_t entries(const char *path, enum order_tag tag, uint32_t partition)
 {
     static char text[1 << 16];
@@ -164,7 +166,7 @@ static void test_found_while_running(void **state)
     unlink(path);
 }
 
-/* What a live run did is done again by its order log: numbers without rows, idle partitions, and rows in an
+/* A replay by the order log repeats a live run: micro-batches without rows, idle partitions, and rows in an
  * order that the records alone would not give. */
 static void test_done_again_by_the_log(void **state)
 {
@@ -179,7 +181,7 @@ static void test_done_again_by_the_log(void **state)
         give(i % 3 == 0, i, 10000 - 10 * i); /* against the order of arrival */
         wait_for(&cup.count, (uint32_t)i + 1);
         if (i % 10 == 9)
-            usleep(80000); /* idle, both */
+            usleep(80000); /* both become idle */
     }
     end_drip();
     end(live);
@@ -195,7 +197,7 @@ static void test_done_again_by_the_log(void **state)
     unlink(path);
 }
 
-/* What was one batch, and one number, may come in so many that they are more than is read ahead. */
+/* In the replay, the rows of one batch and one micro-batch may come in more batches than are read ahead. */
 static void test_done_again_in_small_batches(void **state)
 {
     (void)state;
@@ -224,7 +226,7 @@ static void test_done_again_in_small_batches(void **state)
     unlink(path);
 }
 
-/* A job with checkpoints in a new directory, and nothing given yet. */
+/* A job with checkpoints in a new directory; no rows are given yet. */
 struct kept {
     char path[64], text[512];
 };
@@ -237,7 +239,7 @@ static void keep(struct kept *kept, uint32_t partitions, const char *every, cons
     reset(partitions);
 }
 
-/* The last rows before a lull are committed too: a checkpoint gets a number without rows. */
+/* The last rows before a lull are committed, too: a micro-batch without rows is made for the checkpoint. */
 static void test_commits_in_a_lull(void **state)
 {
     (void)state;
@@ -251,13 +253,14 @@ static void test_commits_in_a_lull(void **state)
     }
     uint64_t committed = cup.committed;
     usleep(300000);
-    assert_int_equal(cup.committed, committed); /* and nothing is, where nothing happened */
+    assert_int_equal(cup.committed, committed); /* no checkpoint while nothing happens */
     end_drip();
     end(live);
     os_remove_tree(kept.path);
 }
 
-/* A full sink holds the sources; one that sends by checkpoints gets one soon, though the next turn is far. */
+/* A full sink holds the sources up; if it sends its rows at checkpoints, it gets one soon, long before the
+ * next is due. */
 static void test_full_sink(void **state)
 {
     (void)state;
@@ -282,7 +285,7 @@ static void test_full_sink(void **state)
     os_remove_tree(kept.path);
 }
 
-/* A resume has the partitions of its checkpoint by name, and takes in those that came since. */
+/* A resumed run finds the partitions of its checkpoint by name, and adds those that came since. */
 static void test_resume(void **state)
 {
     (void)state;
@@ -297,7 +300,7 @@ static void test_resume(void **state)
     end(live);
     drip.partitions = 3;
     reset_cup();
-    drip.read[0] = drip.read[1] = 77; /* seek says where to begin */
+    drip.read[0] = drip.read[1] = 77; /* seek must set where to begin */
     live = begin(kept.text, &options);
     give(2, 2, 1002);
     wait_for(&cup.count, 1);
@@ -309,7 +312,7 @@ static void test_resume(void **state)
     os_remove_tree(kept.path);
 }
 
-/* A source may number its partitions anew: each goes on where the one of its name ended. */
+/* A source may number its partitions differently: each goes on where the one with its name ended. */
 static void test_resume_by_name(void **state)
 {
     (void)state;
@@ -350,7 +353,7 @@ static void test_resume_idle(void **state)
     options.record_order = log;
     struct live *live = begin(kept.text, &options);
     give(0, 0, 5000);
-    wait_for_watermark(live, 5000); /* the other one is idle */
+    wait_for_watermark(live, 5000); /* the other partition is idle */
     give(0, 1, 6000);
     wait_for(&cup.committed_rows, 2);
     run_stop(live->run);
@@ -363,20 +366,20 @@ static void test_resume_idle(void **state)
     wait_for(&cup.count, 2);
     end_drip();
     end(live);
-    assert_int_equal(entries(log, ORDER_IDLE, 1), 1); /* of the first life */
+    assert_int_equal(entries(log, ORDER_IDLE, 1), 1); /* by the first life */
     unlink(log);
     os_remove_tree(kept.path);
 }
 
-/* What was read as one batch may come in smaller ones after a resume: none of its rows counts again, also
- * when the next checkpoint is taken while some of them are still to be skipped. */
+/* Rows that were read as one batch may come in smaller ones after a resume: none of them counts again, also
+ * if the next checkpoint is taken while some are still to be skipped. */
 static void test_resume_in_smaller_batches(void **state)
 {
     (void)state;
     struct kept kept;
     keep(&kept, 1, "30ms", JOB(""));
     struct run_options options = on(2);
-    for (uint32_t i = 0; i < 10; i++) /* before anybody reads */
+    for (uint32_t i = 0; i < 10; i++) /* before the run reads */
         drip.rows[0][drip.given[0]++] = (struct drip_row){i, 1000 + i, 0};
     struct live *live = begin(kept.text, &options);
     wait_for(&cup.committed_rows, 10);
@@ -386,7 +389,7 @@ static void test_resume_in_smaller_batches(void **state)
     for (uint32_t given = 0; lives < 3; lives++) {
         reset_cup();
         drip.batch_max = 3;
-        drip.is_late[0] = lives == 0; /* so that it is stopped in the middle of them */
+        drip.is_late[0] = lives == 0; /* so that the run is stopped while rows are skipped */
         drip.given[0] = lives == 0 ? 4 : 10 + given;
         live = begin(kept.text, &options);
         if (lives == 0) {

@@ -1,6 +1,7 @@
-/* Where partitions go on, whose records have offsets with gaps: the next offset to read, never a count. Logs
- * with random gaps, read in random batches, by runs that end anywhere, and that are compacted, and cut at
- * their beginning, while nobody runs: each record that is there and was not read is read once. */
+/* Positions in partitions whose offsets have gaps: a position is the next offset to read, never a count
+ * of records. Logs with random gaps are read in random batches by runs that end anywhere; between the
+ * runs the logs are compacted and lose their beginning. Each record that is still there and was not read
+ * is read once. */
 #include "live_rig.h"
 
 #include "state/checkpoint.h"
@@ -15,7 +16,8 @@ enum { TEXT = 1024, ROUNDS = 6, LIVES_MAX = 6 };
 static struct test_random chance;
 static char folder[64];
 
-/* LEAT_TEST_SEEDS=FIRST-LAST: other rounds than the usual ones. */
+/* Calls `round` for each seed, with a new `folder`. LEAT_TEST_SEEDS=FIRST-LAST: these seeds instead of
+ * 1 to ROUNDS. */
 static void each_round(void (*round)(uint64_t seed))
 {
     unsigned long long first = 1, last = ROUNDS;
@@ -32,7 +34,8 @@ static void each_round(void (*round)(uint64_t seed))
 }
 
 #define COPIES "sink out = cup from s {}\n"
-/* Counts so far, and windows over them, which say what was late: they tell order and watermarks. */
+/* Running counts, and windows over them, which leave out late rows: the result depends on the order of the
+ * rows and on watermarks. */
 #define WINDOWS                                                                                              \
     "stream counted = s | with k = id %% 5 | feature by k over 1h every 1m { n: count() }\n"                 \
     "stream closed = counted | window by k over tumbling(5ms) { rows: count(), most: max(n) }\n"             \
@@ -46,7 +49,7 @@ static const char *job(const char *source, const char *streams)
         "job j { checkpoint: { dir: \"%s/state\", every: 10ms, min_free: 0B, keep: { last: 1000 } } }\n"
         "source s = %s { event_time: ts }\n",
         folder, source);
-    snprintf(text + length, TEXT - (size_t)length, streams, 0); /* %% */
+    snprintf(text + length, TEXT - (size_t)length, streams, 0); /* makes % of %% */
     return text;
 }
 
@@ -57,8 +60,8 @@ static struct live *start(const char *text)
     return begin(text, &options);
 }
 
-/* The log of some partitions: offsets with gaps, and markers behind the last record. id: partition * ROWS_MAX
- * + row. */
+/* Fills the drip with a random log: offsets with gaps, and markers after the last record. A row's id is
+ * partition * ROWS_MAX + row. */
 static void make_log(uint32_t partitions, uint32_t rows_max)
 {
     reset(partitions);
@@ -82,7 +85,8 @@ static void make_log(uint32_t partitions, uint32_t rows_max)
 
 static bool was_read[PARTITIONS][ROWS_MAX];
 
-/* What came, by now; a partition's in their order. */
+/* Notes in `was_read` which rows the cup has; none may be there twice, and a partition's rows must
+ * be in order. */
 static void note_read(void)
 {
     int64_t last[PARTITIONS] = {-1, -1, -1, -1};
@@ -96,7 +100,8 @@ static void note_read(void)
     }
 }
 
-/* The next offsets of the newest checkpoint, as they are shown to people. */
+/* The next offset of each partition in the newest checkpoint, as `leat` shows it to people; 0:
+ * it has none. */
 static void next_offsets(int64_t next[PARTITIONS])
 {
     struct arena arena = {0};
@@ -126,8 +131,8 @@ static void next_offsets(int64_t next[PARTITIONS])
     arena_free(&arena);
 }
 
-/* A position is behind the last record that was read, at most at the next, and at most at the end of the log.
- */
+/* `next` must be after the last record that was read, at most the first that was not, and at most the end
+ * of the log. */
 static void check_next(uint32_t p, int64_t next)
 {
     for (uint32_t row = 0; row < drip.given[p]; row++) {
@@ -140,7 +145,8 @@ static void check_next(uint32_t p, int64_t next)
     assert_true(next <= MAX(last, drip.ends[p]));
 }
 
-/* Compaction takes any records; retention all up to some offset, of which none is unread. */
+/* Loses records: any of them by compaction, `percent` in all; and by retention all before some offset, if
+ * those were read. */
 static void lose(uint32_t percent)
 {
     int64_t next[PARTITIONS];
@@ -165,8 +171,8 @@ static uint32_t rows_left(void)
     return left;
 }
 
-/* The newest checkpoint was never there: as if the process had died before that. What went out behind the one
- * before it goes with it. */
+/* Removes the newest checkpoint, as if the process had died before it, and from the cup the rows that came
+ * after the checkpoint before it. */
 static void forget_newest(void)
 {
     char pattern[128];
@@ -185,8 +191,8 @@ static void forget_newest(void)
     globfree(&found);
 }
 
-/* Of some partitions a part alone comes, and the source says that there is more: numbers wait for it, with
- * batches of others half taken. */
+/* Gives more rows of each partition, or all. Some partitions then say that they are late: micro-batches wait
+ * for them, with batches of other partitions taken in part. */
 static void give_some(const uint32_t *rows, const int64_t *ends, bool are_all)
 {
     for (uint32_t p = 0; p < drip.partitions; p++) {
@@ -197,7 +203,7 @@ static void give_some(const uint32_t *rows, const int64_t *ends, bool are_all)
     }
 }
 
-/* A live run, in lives that end anywhere. */
+/* A live run in several lives, which end anywhere. */
 static void once_each(uint64_t seed)
 {
     (void)seed;
@@ -237,7 +243,7 @@ static void test_each_record_once(void **state)
     each_round(once_each);
 }
 
-/* --- What can be repeated is repeated, bit for bit --- */
+/* --- A bounded source gives the same again, bit for bit --- */
 
 struct outcome {
     uint32_t count;
@@ -250,8 +256,8 @@ static struct outcome to_the_end(const char *text)
     return (struct outcome){cup.count, cup.hash};
 }
 
-/* A bounded source cuts batches by its records alone: stopped within one, the rest of it ends where the whole
- * would have ended, and watermarks advance at the same records. */
+/* Where a bounded source's batches end depends on its records alone: after a stop inside a batch the rest of
+ * it ends where the whole would have ended, and watermarks advance at the same records. */
 static void the_same_again(uint64_t seed)
 {
     (void)seed;
@@ -301,13 +307,14 @@ static void damage_newest(void)
     globfree(&found);
 }
 
-/* Falls back to the first of several checkpoints; the rows in the cup then. */
+/* Makes a live run with several checkpoints and damages all but the first, so that the next run falls back to
+ * that. Returns the job; *first: the rows in the cup at the first checkpoint. */
 static const char *fall_back(uint32_t *first)
 {
     do
         make_log(2, 300);
     while (drip.given[0] < 100 || drip.given[1] < 100);
-    drip.ends[0] = drip.ends[1] = 0; /* records follow */
+    drip.ends[0] = drip.ends[1] = 0; /* more records follow */
     uint32_t given[2] = {drip.given[0], drip.given[1]};
     const char *text = job("drip", COPIES);
     for (uint32_t step = 1; step <= 4; step++) {
@@ -325,7 +332,8 @@ static const char *fall_back(uint32_t *first)
     return text;
 }
 
-/* The same records: the same rows, gaps or not. */
+/* If the records are still there, executing them again gives the same rows, with gaps in the
+ * offsets or without. */
 static void again_by_the_log(uint64_t seed)
 {
     (void)seed;
@@ -348,15 +356,14 @@ static void test_again_by_the_log(void **state)
     each_round(again_by_the_log);
 }
 
-/* Some of the records are gone: that is said, at once, wherever they are. */
+/* If some of the records are gone, the run fails at once and says so, wherever they were. */
 static void not_again(uint64_t seed)
 {
     uint32_t first = 0, p = (uint32_t)(seed % 2);
     const char *text = fall_back(&first);
     uint32_t row = drip.given[p] - 1 - random_below(&chance, drip.given[p] / 2);
-    for (uint32_t i = row; i < drip.given[p]; i++)
-        drip.is_gone[p][i] =
-            i == row || seed % 3 == 0; /* all of the rest, too: then nothing comes behind it */
+    for (uint32_t i = row; i < drip.given[p]; i++) /* one row, or all from there on */
+        drip.is_gone[p][i] = i == row || seed % 3 == 0;
     struct run_options options = on(2);
     forget_reading();
     end_failed(begin(text, &options),
@@ -379,8 +386,8 @@ static uint64_t committed(void)
     return epoch;
 }
 
-/* The end of the log is told after the last checkpoint: one more says so, though no record came; and no
- * further ones. */
+/* If the end of the log moves after the last checkpoint without a record, one more checkpoint keeps the new
+ * end; no further ones follow. */
 static void test_the_end_of_the_log_is_kept(void **state)
 {
     (void)state;
@@ -417,7 +424,7 @@ static void test_the_end_of_the_log_is_kept(void **state)
     os_remove_tree(folder);
 }
 
-/* --- Of another leat --- */
+/* --- Positions of another version of leat --- */
 
 static void copy_part(struct checkpoint *from, struct checkpoint_writer *to, const char *name,
                       struct diag_list *diags)
@@ -431,7 +438,7 @@ static void copy_part(struct checkpoint *from, struct checkpoint_writer *to, con
     assert_true(checkpoint_reader_close(reader));
 }
 
-/* Publishes the newest checkpoint's positions once more, as of another format. */
+/* Publishes the newest checkpoint once more, with its positions marked as of format `version`. */
 static void publish_as(uint64_t version)
 {
     struct arena arena = {0};

@@ -1,5 +1,5 @@
-/* What a live run decided, done again from a recording by its order log: the same rows, at any number of
- * lanes. The live run has several lives, partitions that come and go idle, and lulls. */
+/* A replay from a recording, by the order log of a live run, gives the same rows at any number of lanes. The
+ * live run has several lives, partitions that are found later or become idle, and lulls. */
 #include "live_rig.h"
 
 #include "core/order_log.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Counts so far, and windows over them, which say what was late: they tell order and watermarks; and what the
- * load was of each row's number. */
+/* Running counts, and windows over them, which leave out late rows: the result depends on the order of the
+ * rows and on watermarks; and on the load of each row's micro-batch. */
 #define STREAMS                                                                                              \
     "stream counted = s | scale | with k = id %% 5 | feature by k over 1h every 1m { n: count() }\n"         \
     "stream closed = counted | window by k over tumbling(5ms) { rows: count(), most: max(n), loads: "        \
@@ -41,7 +41,7 @@ static const char *job(char text[TEXT], const char *source, const char *state, c
     return text;
 }
 
-/* Rows whose arrival is not the order in which they are given: some partitions lag. */
+/* Gives LIFE rows, not in the order of their arrival times: partitions other than 0 lag. */
 static void feed(uint32_t first, uint32_t partitions)
 {
     for (uint32_t i = first; i < first + LIFE; i++) {
@@ -77,11 +77,11 @@ static void assert_same(struct result found, struct result expected)
     assert_true(found.hash == expected.hash);
 }
 
-/* One life of the live run; with a lull in which partitions become idle. */
+/* One life of the live run, with a lull at its end in which partitions become idle. */
 static struct result live_life(const char *text, const struct run_options *options, uint32_t life)
 {
     struct live *live = begin(text, options);
-    if (life == 1) { /* one is found while rows come */
+    if (life == 1) { /* a partition is found while rows come */
         feed(life * LIFE, drip.partitions);
         pthread_mutex_lock(&drip.mutex);
         drip.partitions++;
@@ -89,7 +89,7 @@ static struct result live_life(const char *text, const struct run_options *optio
         feed((life + 1) * LIFE, drip.partitions);
     } else {
         feed(life == 0 ? 0 : (life + 1) * LIFE,
-             life == 0 ? drip.partitions : 1); /* then all but one are idle */
+             life == 0 ? drip.partitions : 1); /* in life 2 all partitions but one are idle */
     }
     usleep(120000);
     run_stop(live->run);
@@ -98,7 +98,8 @@ static struct result live_life(const char *text, const struct run_options *optio
 
 enum { LIVES = 3 };
 
-/* The results after each life. */
+/* Runs the live job in LIVES lives, with checkpoints in `live` and the order log in `order`; results:
+ * after each life. */
 static void live_run(const char *keep, struct result results[LIVES])
 {
     char text[TEXT];
@@ -111,7 +112,7 @@ static void live_run(const char *keep, struct result results[LIVES])
     options.record_order = order;
     for (uint32_t life = 0; life < LIVES; life++) {
         results[life] = live_life(text, &options, life);
-        memset(drip.read, 0x7f, sizeof(drip.read)); /* the next life seeks */
+        memset(drip.read, 0x7f, sizeof(drip.read)); /* the next life must seek */
     }
     assert_true(results[0].count > 10 && results[0].count < results[1].count);
 }
@@ -143,7 +144,8 @@ static struct str read_part(uint32_t life, char path[128], part_text text)
     return (struct str){text, bytes};
 }
 
-/* What a life wrote that was thought dead, after another had begun: numbers without rows. */
+/* Appends to the order log of life 1 what a process may write that was thought dead, after life 2 had begun:
+ * micro-batches without rows. */
 static void zombie_writes(void)
 {
     static part_text text;
@@ -184,7 +186,8 @@ static void test_the_live_rows(void **state)
     os_remove_tree(folder);
 }
 
-/* Its own log is that of the live run: a replay of the replay gives the rows again. And it may be stopped. */
+/* A replay that is stopped and started again gives the same rows. Its own order log is that of the live run:
+ * a replay by it gives the rows once more. */
 static void test_stopped(void **state)
 {
     (void)state;
@@ -211,7 +214,7 @@ static void test_stopped(void **state)
     }
     assert_int_equal(cup.count, expected[LIVES - 1].count);
     assert_true(cup.hash == expected[LIVES - 1].hash);
-    /* Nothing is left of the log, nor is anything made up. */
+    /* The log has run out: another run adds nothing. */
     struct live *live = begin(text, &options);
     assert_int_equal(result_of(live).count, expected[LIVES - 1].count);
     reset_cup();
@@ -219,14 +222,14 @@ static void test_stopped(void **state)
     os_remove_tree(folder);
 }
 
-/* What is in the cup by now, to go on with later. */
+/* Puts the rows of an earlier result back into the cup, so that the next run adds to them. */
 static void put_back(const struct result *kept)
 {
     cup.count = kept->count;
     cup.hash = kept->hash;
 }
 
-/* The log goes on, as that of a job that runs: so does its replay. */
+/* While a live job goes on and its order log grows, the replay goes on, too. */
 static void test_follows(void **state)
 {
     (void)state;
@@ -249,7 +252,7 @@ static void test_follows(void **state)
     os_remove_tree(folder);
 }
 
-/* Damages all but the oldest checkpoints of the live run; how many. */
+/* Damages all but the `whole` oldest checkpoints of the live run; returns how many. */
 static uint32_t damage_checkpoints(uint32_t whole)
 {
     char pattern[128];
@@ -270,8 +273,8 @@ static uint32_t damage_checkpoints(uint32_t whole)
     return count;
 }
 
-/* After a fall back, what went out is executed again, number by number: a stop takes the next of them, so
- * that the run goes on where it was, and its log is that of the rows. */
+/* After a fall back, micro-batches whose rows are out are executed again, one by one. A stop first completes
+ * the next of them, so that a later run goes on there, and the order log still fits the rows. */
 static void test_stopped_while_executing_again(void **state)
 {
     (void)state;
@@ -284,8 +287,8 @@ static void test_stopped_while_executing_again(void **state)
     snprintf(order, sizeof(order), "%s/", at("order"));
     options.record_order = order;
     struct live *first = begin(text, &options);
-    for (uint32_t part = 0; part < 4;
-         part++) { /* a checkpoint at least for each, at any pace of the machine */
+    /* At least one checkpoint for each part, however slow the machine is. */
+    for (uint32_t part = 0; part < 4; part++) {
         uint32_t before = cup_count(&cup.snapshots);
         feed(part * LIFE, drip.partitions);
         while (cup_count(&cup.snapshots) == before)
@@ -348,11 +351,11 @@ static void test_misfits(void **state)
     os_remove_tree(at("own"));
 
     reset_cup();
-    drip.partitions = 4; /* one that the live run never had */
+    drip.partitions = 4; /* a partition that the live run never had */
     assert_same(replay(order, at("own"), 2), expected[LIVES - 1]);
     drip.partitions = 3;
 
-    /* Checkpoints went, and their part of the log with them. */
+    /* Old checkpoints were removed, and their part of the order log with them. */
     options.order = at("live");
     job(text, "tank", at("own-2"), "3");
     begin_refused(text, &options, SAYS("have the order from number", "--from", "--record-order DIR"));
@@ -360,7 +363,7 @@ static void test_misfits(void **state)
     assert_int_equal(os_mkdirs(options.order), 0);
     begin_refused(text, &options, SAYS("it is neither a directory of --record-order nor of checkpoints"));
 
-    /* Such a directory is of one run. */
+    /* A directory of --record-order belongs to one run. */
     options = on(2);
     options.record_order = order;
     job(text, "drip", at("other"), "3");

@@ -1,5 +1,5 @@
-/* Time of sources: the clock of arrival ticks without records, and does so again by the order log; a
- * partition that is ahead by event time waits for one that is behind, live and from a recording. */
+/* Time of sources: the clock of arrival (processing time) ticks without records, and does so again in a
+ * replay; a partition that is ahead by event time waits for one that is behind, live and from a recording. */
 #include "live_rig.h"
 
 #include <stdio.h>
@@ -20,8 +20,8 @@ static uint32_t lamp_times(int64_t times[LAMP_TIMES_MAX])
     return count;
 }
 
-/* Rows move the clock, and when none come a tick does, behind the wall clock; it never falls. What was told
- * is told again by the log of it, from the drip and from a recording. */
+/* Rows move the clock of arrival; while none come, ticks do, some time behind the wall clock. The clock never
+ * goes back. A replay by the order log gives the same times, from the drip and from a recording. */
 static void test_clock_ticks(void **state)
 {
     (void)state;
@@ -61,7 +61,8 @@ static void test_clock_ticks(void **state)
     unlink(path);
 }
 
-/* A window of arrival closes by the clock alone, whatever the event times say; and so again by the log. */
+/* A window over arrival time closes by the clock of arrival alone, whatever the event times are; also
+ * in a replay. */
 static void test_windows_by_arrival(void **state)
 {
     (void)state;
@@ -76,7 +77,7 @@ static void test_windows_by_arrival(void **state)
     struct run_options options = on(2);
     options.record_order = path;
     struct live *live = begin(job, &options);
-    /* They arrive now: rows of the past may come behind a tick, and are late. */
+    /* The rows arrive now: rows with an older arrival time may come after a tick, and would be late. */
     int64_t edge = (os_wall_us() / WINDOW_US + 1) * WINDOW_US;
     give(0, 7, edge - 1);
     give(0, 7, edge + 10);
@@ -97,7 +98,7 @@ static void test_windows_by_arrival(void **state)
     unlink(path);
 }
 
-/* For os.c: a wall clock that the test sets. */
+/* Replaces the C library's clock_gettime, also for os.c: a wall clock that the test sets. */
 static _Atomic int64_t wall_jump_us;
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -108,8 +109,8 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return error;
 }
 
-/* Set forward for a moment, in a lull: what arrives then is not late. Set forward for good, which records
- * tell: windows close in lulls as ever. */
+/* The wall clock is set forward for a moment, in a lull: rows that arrive after that are not late. Then it is
+ * set forward for longer, and records have such times: windows close in lulls as before. */
 static void test_a_clock_that_jumps(void **state)
 {
     (void)state;
@@ -137,8 +138,9 @@ static void test_a_clock_that_jumps(void **state)
     assert_int_equal(cup.count, 3);
 }
 
-/* Events of partition 1 arrive 1 ms late: by arrival, the other one's would be 1 ms ahead. Nobody gets ahead
- * by more than 100 us and what one number takes. */
+/* Gives both partitions `rows` rows. Those of partition 1 arrive 1 ms after their event, so that in the order
+ * of arrival partition 0 is 1 ms ahead by event time; with `align` it is at most 100 us ahead, and what one
+ * micro-batch takes. */
 static void fill_late(uint32_t rows)
 {
     drip.delay[1] = 1000;
@@ -147,7 +149,8 @@ static void fill_late(uint32_t rows)
             drip.rows[p][drip.given[p]++] = (struct drip_row){2 * i + p, 1000000 + i, 0};
 }
 
-/* Of the cup's rows, how far by event time one comes before another partition's that is earlier. */
+/* How far partition 0 is ahead of partition 1 by event time, at most, in the order of the cup's
+ * rows; microseconds. */
 static int64_t furthest_ahead(void)
 {
     int64_t newest[2] = {0, 0}, ahead = 0;
@@ -171,7 +174,7 @@ static void test_alignment(void **state)
     struct run_options options = on(1);
     end(begin("source s = tank { event_time: ts }\nsink out = cup from s {}\n", &options));
     assert_int_equal(cup.count, 2 * ROWS);
-    assert_true(furthest_ahead() >= 1000); /* as they arrive */
+    assert_true(furthest_ahead() >= 1000); /* in the order of arrival */
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
         reset_cup();
         options = on(lanes);
@@ -182,29 +185,29 @@ static void test_alignment(void **state)
         else
             assert_memory_equal(ids, cup.ids, sizeof(ids));
     }
-    /* But for the end, where the late one has no more to wait for. */
+    /* Without the end, where partition 0 has no more rows of partition 1 to wait for. */
     cup.count = 2 * ROWS - 2 * 1200;
     assert_true(furthest_ahead() <= 100 + 2 * BATCH);
     for (uint32_t lanes = 1; lanes <= 2; lanes++) {
         reset_cup();
         options = on(lanes);
         struct live *live = begin(ALIGN("drip"), &options);
-        wait_for(&cup.count, 2 * ROWS); /* nobody waits for what may never come */
+        wait_for(&cup.count, 2 * ROWS); /* a live run does not wait for rows that may never come */
         end_drip();
         end(live);
         drip.has_ended = false;
     }
 }
 
-/* An event that is far ahead of its arrival is bad, a day where nothing is said, and so what it would have
- * done to the watermark is not done. */
+/* A row whose event time is too far ahead of its arrival time (`max_jump`, by default a day) goes
+ * to dead letters. */
 static void test_ahead_of_arrival(void **state)
 {
     (void)state;
     static const struct {
         const char *job;
         int64_t ahead;
-        uint32_t rows; /* that stay, of 2 each */
+        uint32_t rows; /* that stay, of 4 */
     } cases[] = {
         {"source s = tank { event_time: ts }\nsink out = cup from s {}\n", US_PER_DAY, 4},
         {"source s = tank { event_time: ts }\nsink out = cup from s {}\n", US_PER_DAY + 1, 2},

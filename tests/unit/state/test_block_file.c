@@ -1,5 +1,5 @@
-/* A file written in blocks has the bytes and the digests that it should have, whatever the sizes of the
- * pieces, also where the file system stops writing past the page cache in the middle of a block. */
+/* A file that is written in blocks has the right bytes and digests, whatever the sizes of the pieces, also if
+ * the file system refuses to write past the page cache in the middle of a block. */
 #include "state/block_file.h"
 
 #include "core/os.h"
@@ -118,13 +118,13 @@ static void refused(void **state)
     struct block_file file;
     begin(&f);
     size_t bytes = 2 * CHECKPOINT_CHUNK_BYTES + 17;
-    /* Half a block is written, then the file system wants no more of that kind. */
+    /* The second write fails as if the file system refused to write past the page cache. */
     set_rule("ckpt.write=error:EINVAL@2");
     int error = write_pieces(&f, &file, bytes);
     if (error == 0)
         check_file(&f, f.path, bytes, file.bytes, (uint8_t *)file.digests.data);
     else
-        assert_true(error == EINVAL && !file.is_direct); /* it never began */
+        assert_true(error == EINVAL && !file.is_direct); /* it wrote through the page cache from the start */
     block_file_close(&file);
     assert_int_equal(remove(f.path), 0);
     set_rule("ckpt.write=error:ENOSPC");

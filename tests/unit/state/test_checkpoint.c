@@ -1,4 +1,4 @@
-/* Checkpoint storage: what is written comes back; what is damaged is found; what fails is abandoned. */
+/* Checkpoint storage: what is written is read back, damage is found, and a write that fails is abandoned. */
 #include "checkpoint_fixture.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static void records_come_back(void **state)
         uint32_t records = 0;
         for (uint32_t lane = 0; lane < MAX(lanes, 1); lane++)
             records += fixture_read(&f, found, "op/1/", lane, lanes);
-        /* One of no key group in each part comes to every lane. */
+        /* The global record of each part comes to every lane. */
         assert_int_equal(records, 5 * 2 * (FIXTURE_RECORDS + MAX(lanes, 1)));
     }
     assert_int_equal(fixture_read(&f, found, "op/", 0, 0), 5 * 3 * (FIXTURE_RECORDS + 1));
@@ -146,7 +146,8 @@ static void damage(void **state)
     fixture_free(&f);
 }
 
-/* The base of a chain is damaged: the chain before serves; then nothing does. */
+/* If the base of a chain is damaged, the chain before it is found; if that is damaged, too,
+ * opening is refused. */
 static void damaged_base(void **state)
 {
     (void)state;
