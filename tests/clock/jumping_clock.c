@@ -1,11 +1,11 @@
-/* Preloaded into a process: a wall clock that a test sets, and what the kernel makes of that. test_clock.py
- * has it jump.
+/* A library that is preloaded into a process and gives it a wall clock that a test sets, with the kernel's
+ * behaviour for waits. test_clock.py makes the clock jump.
  *
- * The file that LEAT_CLOCK names holds the page `struct shared`, which both map. The wall clock is the real
- * one and its `ahead_us`. Waits with a limit of the wall clock end when that clock says so, as futexes of
- * FUTEX_CLOCK_REALTIME do: set back by an hour they last an hour longer, also those that have begun.
- * (libfaketime takes the limit for so long from now, so that such a wait never shows.) All by the monotonic
- * clock is the C library's. */
+ * The process and the test map the same file, which LEAT_CLOCK names; it holds a `struct shared`. The wall
+ * clock is the real one plus `ahead_us`. A wait with a limit by the wall clock ends when that clock reaches
+ * the limit, as futexes with FUTEX_CLOCK_REALTIME do: if the clock is set back by an hour, the wait lasts an
+ * hour longer, also when it has begun already. (libfaketime converts the limit into a duration, and would not
+ * show such waits.) Everything by the monotonic clock is left to the C library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,13 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SLICE_NS = 2000000, MONOTONIC_CONDITION = 2 }; /* the latter: glibc's bit in a condition */
+/* MONOTONIC_CONDITION: glibc's bit in a condition variable that waits by the monotonic clock. */
+enum { SLICE_NS = 2000000, MONOTONIC_CONDITION = 2 };
 
 struct shared {
     _Atomic int64_t ahead_us;
-    _Atomic uint64_t asked;      /* how often the wall clock was */
-    _Atomic uint64_t wall_waits; /* waits with a limit of it */
-    _Atomic uint64_t longest_us; /* of these, by the monotonic clock */
+    _Atomic uint64_t asked;      /* how often the wall clock was asked */
+    _Atomic uint64_t wall_waits; /* number of waits with a limit by the wall clock */
+    _Atomic uint64_t longest_us; /* the longest of these waits, by the monotonic clock */
 };
 
 static struct shared alone;
@@ -68,7 +69,7 @@ static int64_t time_of(const struct timespec *time)
     return (int64_t)time->tv_sec * 1000000 + time->tv_nsec / 1000;
 }
 
-/* --- Asking --- */
+/* --- Asking the wall clock --- */
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -100,7 +101,7 @@ int timespec_get(struct timespec *now, int base)
     return base == TIME_UTC && clock_gettime(CLOCK_REALTIME, now) == 0 ? base : 0;
 }
 
-/* --- Waiting --- */
+/* --- Waits with a limit by the wall clock --- */
 
 static void note_wait(int64_t begin_us)
 {

@@ -1,9 +1,9 @@
-/* Cases from standard input -> what leat's decoders make of them: what tests/formats/reference.py compares
- * with the encoders of others. A case is five texts, each with its length before it (u32, little-endian): the
- * format's name; the columns, as harness_schema reads them; the schema of payloads (avro; else empty); and
- * then the number of payloads, as a decimal text, and the lengths of the payloads and their bytes, in one.
- * The answer is a line a record (harness_decode), then a line "=". A schema that is refused is a line "*"
- * with why. */
+/* Reads cases from standard input and prints what leat's decoders make of them, for
+ * tests/formats/reference.py, which compares it with what other libraries encoded. A case is five texts, each
+ * after its length (u32, little-endian): the format's name; the columns, as harness_schema reads them; the
+ * schema of payloads (avro; else empty); a count as a decimal text, the number of payloads or of records to
+ * decode at once; and all payloads, each after its length, or the bytes of a file. The answer is a line for
+ * each record (harness_decode), or a line "*" with the reason why the schema is refused; then a line "=". */
 #include "formats/payload.h"
 #include "unit/formats/harness.h"
 
@@ -12,7 +12,7 @@
 
 enum { TEXT_BYTES_MAX = 64 << 20 };
 
-/* malloc'd, terminated. False at the end of the input. */
+/* Reads a text, malloc'd and terminated; returns false at the end of the input. */
 static bool read_text(struct str *text)
 {
     uint32_t length;

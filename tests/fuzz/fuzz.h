@@ -1,4 +1,4 @@
-/* What fuzz targets share: a claim that must hold, and input in memory that ends where it may. */
+/* What fuzz targets share: a check that must hold, and pieces of the input in memory of exact size. */
 #ifndef LEAT_TESTS_FUZZ_FUZZ_H
 #define LEAT_TESTS_FUZZ_FUZZ_H
 
@@ -17,7 +17,7 @@ static inline void must(bool is_true, const char *what)
     abort();
 }
 
-/* The input from its front on: what a target is told first, then the bytes that are left. */
+/* The rest of the input: a target takes bytes from its front. */
 struct fuzz_input {
     const uint8_t *at, *end;
 };
@@ -33,8 +33,8 @@ static inline uint32_t fuzz_below(struct fuzz_input *input, uint32_t limit)
     return (value | fuzz_byte(input)) % limit;
 }
 
-/* The next `length` bytes, or as many as are left, in malloc'd memory of their own: a byte behind is seen by
- * the sanitizer. */
+/* The next `length` bytes, or as many as are left, in malloc'd memory of exact size, so that a sanitizer sees
+ * a read beyond them. */
 static inline struct str fuzz_take(struct fuzz_input *input, size_t length)
 {
     length = MIN(length, (size_t)(input->end - input->at));

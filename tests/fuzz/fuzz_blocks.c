@@ -1,7 +1,7 @@
-/* Arbitrary bytes as a file of msgpack, or of batches (FUZZED_FORMAT says which). The first byte says how
- * many records are cut at once. However they are cut, rows, bad records and damage are the same, and what was
- * good is the same again once it is written and read. The digests of batches are set right, so that what they
- * guard is reached: a header and blocks are made of the input, whose second byte says how. */
+/* Arbitrary bytes as a file of the format FUZZED_FORMAT, msgpack or batches. The first byte says how many
+ * records are decoded at once: rows, bad records and damage must be the same with any number, and good rows
+ * must be the same once they are written and read. A file of batches is a header and blocks that are made
+ * from the input, with right digests, so that the fuzzer gets past these; the second byte says how. */
 #include "formats/formats.h"
 #include "fuzz.h"
 #include "unit/formats/harness.h"
@@ -10,7 +10,7 @@
 
 enum { DIGEST_BYTES = 16, HEADER_START = 16, HEAD_BYTES = 16, BLOCKS_MAX = 6 };
 
-/* With times as the harness shows them, and as records may have them. */
+/* The schema with times as the harness shows them, and as they are in the input. */
 static const char shown_columns[] =
     "a int, b text, c float, d bool, e bytes, t rfc3339, l [int], r [{x int, y text}]";
 static const char columns[] = "a int, b text, c float, d bool, e bytes, t us, l [int], r [{x int, y text}]";
@@ -27,8 +27,8 @@ static void put_digest(struct byte_buffer *out, size_t begin)
     buffer_append(out, &digest, sizeof(digest));
 }
 
-/* The header that an encoder writes, then blocks whose sections are the input's, with lengths and digests as
- * they must be; or the header from the input, too. */
+/* Appends a header, the encoder's or one of bytes of the input, then blocks whose sections are bytes of the
+ * input, with right lengths and digests. */
 static void put_blocks(const struct schema *schema, struct fuzz_input *input, struct byte_buffer *out)
 {
     uint8_t how = fuzz_byte(input);
@@ -64,8 +64,8 @@ static void put_blocks(const struct schema *schema, struct fuzz_input *input, st
     }
 }
 
-/* The columns that a header of the input's may tell are others than the schema's: a decoder is made only for
- * one that was checked, as by sources. */
+/* Whether the header can be read and fits the schema. As in sources, a decoder is made only then: a header
+ * from the input may name other columns. */
 static bool header_fits(const struct schema *schema, const struct byte_buffer *bytes)
 {
     if (FUZZED_FORMAT.header == NULL)
@@ -88,15 +88,15 @@ static void terminate(struct byte_buffer *text)
     text->length--;
 }
 
-/* Whether a row's line is one of a good row; times that no calendar has are shown as numbers, which cannot be
- * read again. */
+/* Whether a line is that of a good row which can be read again: times beyond the calendar are shown as
+ * numbers, and cannot. */
 static bool is_good_row(const char *line)
 {
     const char *end = strchr(line, '\n'), *time = memmem(line, (size_t)(end - line), "\"t\":\"", 5);
     return *line == '{' && (time == NULL || (time[9] == '-' && time[12] == '-'));
 }
 
-/* Good rows are written, and read again. */
+/* The good rows must be the same once they are written and read. */
 static void check_written(const struct byte_buffer *rows)
 {
     struct arena arena = {.block_bytes = 4096};

@@ -1,9 +1,12 @@
-/* Arbitrary bytes where a checkpoint should be. The first byte says where:
- *   a MANIFEST or a GENERATION, its digest set right: decoding must not crash, and what decodes says the same
- * after encoding and decoding again; state.bin, digests and frames set right: the reader, and the restore of
- * keyed tables and time queues, must not crash, whatever the records say; a row held in state: decoding into
- * columns must not crash, and what decodes says the same after encoding; a segment of the order log, its
- * digest set right: reading must not crash, and what is good has the numbers that its head says. */
+/* Arbitrary bytes as parts of a checkpoint. The first byte chooses the part:
+ * - a MANIFEST or a GENERATION with a right digest: decoding must not crash, and a manifest that decodes is
+ *   the same after encoding and decoding again;
+ * - state.bin with right digests and frames: the reader, and the restore of keyed tables and time queues,
+ *   must not crash, whatever the records are;
+ * - a row that is held in state: decoding into columns must not crash, and a row that decodes encodes to the
+ *   same bytes;
+ * - a segment of the order log with a right length and digest: reading must not crash, and a good segment has
+ *   the micro-batches that its head says. */
 #include "core/order_log.h"
 #include "core/os.h"
 #include "operators/aggregate/rows.h"
@@ -44,7 +47,7 @@ static void make_root(void)
     atexit(remove_root);
 }
 
-/* The bytes with a digest at their end that matches. */
+/* A copy of the bytes with a right digest at its end, malloc'd. */
 static char *sealed(const uint8_t *data, size_t size, size_t *length)
 {
     *length = size + SEAL_BYTES;
@@ -97,7 +100,7 @@ static void write_file(const char *path, const void *data, size_t size)
     close(fd);
 }
 
-/* gen-000001/ckpt-000000000001 with that state.bin, cut into two frames. */
+/* Writes gen-000001/ckpt-000000000001 with the bytes as state.bin, in two frames. */
 static void make_checkpoint(const uint8_t *data, size_t size)
 {
     char path[512];
@@ -234,7 +237,7 @@ static void fuzz_order(const uint8_t *data, size_t size)
     free(text);
 }
 
-/* One of eight inputs is torn: a length then says just a little more than there is. */
+/* Cuts one of eight inputs, so that a length in it exceeds the bytes that are left by little. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
 {
     if (size > 2 && seed % 8 == 0)

@@ -1,7 +1,7 @@
-/* Arbitrary bytes as CSV. The first byte chooses delimiter, header, and whether fields are trimmed. However
- * they are cut into pieces the records are the same; no byte belongs to two records; a bad quote costs one
- * line; and what was good is the same again when it is written and read. Where nothing is blank and nothing
- * has a `+`, trimming changes nothing. */
+/* Arbitrary bytes as CSV. The first byte chooses the delimiter, whether there is a header, and whether
+ * fields are trimmed. However the bytes are cut into pieces, the records are the same; no byte belongs
+ * to two records; good rows are the same once they are written and read. Without blanks and `+`,
+ * trimming changes nothing. */
 #include "formats/formats.h"
 #include "unit/formats/harness.h"
 
@@ -51,7 +51,7 @@ static uint32_t cut(const struct format_config *config, const char *data, size_t
     return count;
 }
 
-/* Decodes a whole file and writes its good rows as CSV again; both texts are JSON lines of harness_decode. */
+/* Decodes a whole file to lines as harness_decode writes them. */
 static void decode(const struct schema *schema, const struct format_config *config, const char *data,
                    size_t bytes, struct byte_buffer *json)
 {
@@ -60,7 +60,7 @@ static void decode(const struct schema *schema, const struct format_config *conf
     json->length--;
 }
 
-/* The lines of good rows alone. */
+/* Copies the lines of good rows. */
 static void good_lines(const struct byte_buffer *from, struct byte_buffer *to)
 {
     for (const char *at = from->data; *at != '\0'; at = strchr(at, '\n') + 1)
@@ -70,7 +70,7 @@ static void good_lines(const struct byte_buffer *from, struct byte_buffer *to)
     to->length--;
 }
 
-/* JSON lines -> columns -> CSV. */
+/* Writes the rows of JSON lines as a CSV file. */
 static void to_csv(const struct schema *schema, const struct format_config *config, struct byte_buffer *json,
                    struct byte_buffer *csv)
 {

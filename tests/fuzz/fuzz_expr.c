@@ -1,7 +1,7 @@
-/* Expressions over arbitrary values: the first line of the input is an expression of the job language, what
- * is behind it the values of a column `t` (text, where it is UTF-8), `z` (bytes) and, as numbers, of the
- * others. A row's value and its reason depend on that row alone: they are the same in a batch and by itself,
- * in any selection. Nothing may crash, whatever functions get. */
+/* Expressions over arbitrary values: the first line of the input is an expression of the job language; the
+ * bytes after it give the values of the columns. A row's value, or the reason why it failed, depends on that
+ * row alone: it is the same in a batch and when the row alone is selected. No function may crash, whatever
+ * its arguments are. */
 #include "formats/text.h"
 #include "fuzz.h"
 #include "lang/lang.h"
@@ -21,7 +21,7 @@ static const struct {
     {"m", {.tag = TYPE_TIME}},  {"l", {.tag = TYPE_LIST, .element = &(const struct type){.tag = TYPE_TEXT}}},
 };
 
-/* Each row's texts are pieces of the rest of the input; a piece that is no UTF-8 is no text. */
+/* Fills a column with pieces of the input; a text ends before the first byte that is not UTF-8. */
 static void fill_text(struct column *column, struct fuzz_input *input, uint32_t rows, char *heap,
                       bool is_text)
 {
@@ -112,7 +112,7 @@ static void show(struct byte_buffer *out, const struct column *column, uint32_t 
     }
 }
 
-/* Of the selected rows, a line each. */
+/* Appends a line for each selected row: its value, or why it failed. */
 static void evaluate(const struct expr *expr, const struct batch *batch, struct byte_buffer *out)
 {
     struct arena scratch = {.block_bytes = 4096}, memory = {.block_bytes = 4096};

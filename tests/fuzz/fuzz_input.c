@@ -1,7 +1,7 @@
-/* Arbitrary bytes as a file that is compressed, or not (the first byte says how, and how it is read). In
- * pieces of whatever size, and behind a seek, the bytes are the same, and the end is as good. Some inputs are
- * compressed here first and then damaged in places, so that what lies deeper is reached, and what was not
- * damaged comes back. */
+/* Arbitrary bytes as a file that is compressed or not; the first byte says how, and how the file is read.
+ * Read in pieces of any size, or after a seek, the file has the same bytes and the same end, good or bad.
+ * Some inputs are compressed here and then damaged in places, so that the fuzzer gets deeper; if they are not
+ * damaged, the bytes must come back. */
 #include "connectors/file/input.h"
 #include "core/buffer.h"
 #include "fuzz.h"
@@ -29,7 +29,8 @@ static void set_file(struct str bytes)
          "a file in memory is written");
 }
 
-/* Reads all in pieces of at most `piece`; at most BYTES_MAX. Whether the end was reached well. */
+/* Reads about BYTES_MAX bytes at most from offset `from` on, in pieces of at most `piece`, and appends them
+ * to `out`. Returns false after an error. */
 static bool read_all(size_t piece, int64_t from, struct byte_buffer *out)
 {
     struct file_input input = {0};
@@ -71,7 +72,8 @@ static struct str compressed(enum compression compression, struct str bytes, cha
     return (struct str){room, length};
 }
 
-/* The input itself behind the bytes that say how it is compressed, or what compresses to so much, damaged. */
+/* Makes a file in `room`: the rest of the input, *plain, after the magic bytes of the compression; or *plain
+ * compressed, with up to three bytes damaged. */
 static struct str make_file(struct fuzz_input *input, enum compression compression, uint8_t how, char *room,
                             struct str *plain)
 {
@@ -115,8 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct byte_buffer whole = {0}, pieces = {0}, behind = {0};
     bool is_good = read_all(1 << 16, 0, &whole);
     bool is_long = whole.length >= BYTES_MAX;
-    /* libzstd does not compare the size that a frame's head names with an empty last block where it streams.
-     */
+    /* libzstd, when streaming, does not check the size in a frame's head if the last block is empty. */
     must(read_all(1 + (how >> 5) * 3, 0, &pieces) == is_good || is_long || compression == COMPRESSION_ZSTD,
          "it ends the same in pieces");
     size_t common = MIN(whole.length, pieces.length);

@@ -1,10 +1,10 @@
-/* Arbitrary bytes as JSON lines. The first byte chooses a schema. However they are cut into pieces the
- * records are the same; a record decoded among others is what it is alone; simdjson says the same of its
- * validity and its values; and what was good is good again when it is written and read.
+/* Arbitrary bytes as JSON lines. The first byte chooses a schema. However the bytes are cut into pieces, the
+ * records are the same; a record gives the same among others and alone; simdjson gives the same verdict and
+ * values; and a good record is good again when it is written and read.
  *
- * Bytes that are changed at random are hardly ever two records of the same shape, and only the second of
- * these is read by the template: so half of the inputs get a record of the schema, or one of their own once
- * more. */
+ * Bytes that are changed at random hardly ever have two records of the same shape, and only the second of two
+ * such records is read by the template: so half of the inputs get a random record of the schema, or one of
+ * their own records again. */
 #include "formats/formats.h"
 #include "unit/formats/harness.h"
 #include "unit/formats/json_reference.h"
@@ -43,7 +43,7 @@ struct fuzz {
     uint32_t count;
 };
 
-/* Cuts all records, `step` bytes more at a time. */
+/* Splits the bytes into records, with `step` more bytes at a time; returns the number of records. */
 static uint32_t cut(const char *data, size_t bytes, size_t step, struct raw_record *records)
 {
     size_t used = 0, given = 0;
@@ -77,7 +77,8 @@ static struct decode_output decode(struct fuzz *fuzz, char *data, size_t bytes, 
     return output;
 }
 
-/* One record in memory that ends where it may: what it decodes to, as text in `out`. */
+/* Decodes one record, in memory that ends right after the padding, and appends its values as
+ * text to `out`. */
 static void decode_alone(struct fuzz *fuzz, const char *data, uint32_t length, struct byte_buffer *out)
 {
     char *copy = malloc(length + RAW_PADDING);
@@ -111,8 +112,8 @@ static void check_record(struct fuzz *fuzz, const struct decode_output *together
         void *encoder = format_json.encoder_new(fuzz->schema, &config);
         format_json.encode(encoder, together->batch, row, 1, &line);
         format_json.encoder_free(encoder);
-        /* Times were written in microseconds and are read in milliseconds, so only the verdict is compared.
-         */
+        /* Times were written in microseconds and are read in milliseconds, so only the
+         * verdict is compared. */
         decode_alone(fuzz, line.data, (uint32_t)line.length - 1, &again);
         must(again.data[0] != '!' || strstr(again.data, "out of range") != NULL, "what was written is good");
     }
@@ -122,7 +123,7 @@ static void check_record(struct fuzz *fuzz, const struct decode_output *together
     buffer_free(&again);
 }
 
-/* --- inputs that look like records --- */
+/* --- Inputs that look like records --- */
 
 static const char *const numbers[] = {"0",
                                       "-1",
@@ -179,7 +180,7 @@ static uint32_t draw(uint64_t *state, uint32_t below)
     return (uint32_t)(*state >> 33) % below;
 }
 
-/* A value that the key's type takes, more often than not. */
+/* A random value, in most cases one of the type of the key's column. */
 static const char *draw_value(uint64_t *state, char key)
 {
     bool is_number = strchr("ift", key) != NULL;
@@ -210,7 +211,7 @@ static void draw_record(uint64_t *state, struct byte_buffer *out)
     buffer_printf(out, "}\n");
 }
 
-/* Appends one of the lines, drawn by where it begins. */
+/* Appends a random line of the data. */
 static void draw_line(uint64_t *state, const uint8_t *data, size_t size, struct byte_buffer *out)
 {
     size_t begin = 1 + draw(state, (uint32_t)size - 1), end;
@@ -256,7 +257,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     fuzz.schema = harness_schema(&arena, schemas[which].text);
     fuzz.fields = schemas[which].fields;
     if (fuzz.pool == NULL)
-        fuzz.pool = batch_pool_new(); /* for good: most of the time would go into memory */
+        fuzz.pool = batch_pool_new(); /* never freed: allocating would take most of the time */
     size_t length = size - 1;
     char *data = malloc(length + RAW_PADDING);
     must(data != NULL, "there is memory");

@@ -1,6 +1,7 @@
-/* Arbitrary bytes in files that Kafka's connector reads, by the first byte: the manifest of a recording, one
- * dead letter, headers, a token. A manifest that is read has no holes between its spans; headers come back; a
- * letter's bytes lie in their bounds; a token's end is a time. */
+/* Arbitrary bytes as what the Kafka connector reads; the first byte chooses: the manifest of a recording, a
+ * dead letter and headers, a token, the claims of a token. A manifest that can be read has no gaps between
+ * its spans; headers are read back as they were written; the bytes of a letter can be read; a refused
+ * token has a reason. */
 #include "connectors/kafka/produce_letters.h"
 #include "connectors/kafka/recording_form.h"
 #include "connectors/kafka/recording_write.h"
@@ -18,7 +19,7 @@ static void remove_root(void)
     (void)os_remove_tree(root);
 }
 
-/* DIR/manifest.json with those bytes, and the one span that manifests here may name. */
+/* Writes the bytes to manifest.json in `root`, with the one span file that a manifest here may name. */
 static void make_recording(struct str bytes)
 {
     char path[128];
@@ -83,7 +84,7 @@ static void fuzz_letter(struct str bytes)
     const char *why = letter_read(bytes, &arena, &letter);
     struct byte_buffer out = {0};
     if (why == NULL) {
-        /* Each byte is there. */
+        /* Reads every byte of the letter. */
         buffer_append(&out, letter.topic.data, letter.topic.length);
         buffer_append(&out, letter.key.data, letter.key.length);
         buffer_append(&out, letter.raw.data, letter.raw.length);
@@ -91,7 +92,7 @@ static void fuzz_letter(struct str bytes)
     }
     buffer_clear(&out);
     struct str headers, again;
-    if (recorded_take_headers(bytes, &arena, &headers) && headers.length > 0) { /* none: left out */
+    if (recorded_take_headers(bytes, &arena, &headers) && headers.length > 0) { /* no headers: not written */
         recorded_put_headers(headers, &out);
         struct str written = {out.data, out.length};
         must(recorded_take_headers(arena_str(&arena, written), &arena, &again) && str_equal(headers, again),
@@ -112,7 +113,7 @@ static void fuzz_token(struct str bytes)
         must(why != NULL, "what is no token has a reason");
 }
 
-/* The payload of a token is base64 of JSON: it is encoded here, so that JSON is what is fuzzed. */
+/* The claims of a token are JSON in base64: the bytes are encoded here, so that the JSON is fuzzed. */
 static void fuzz_claims(struct str bytes)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

@@ -1,14 +1,14 @@
-/* Arbitrary records of a sink's outbox, as a checkpoint gives them back: restoring must not crash, and what
- * is restored is whole: it can be taken in parts of any size, each record once and in order, and what a
- * progress topic says of it is believed only where it fits. The first byte says how much is taken at once.
- * Each record then begins with a byte that says what it is: an epoch with a chunk of records of its own,
- * which are right but for one, or any bytes. */
+/* Arbitrary records of a sink's outbox in a checkpoint: restoring must not crash, and an outbox that is
+ * restored is whole: it can be taken in parts of any size, each record once, and progress of a topic is
+ * accepted only if it fits. The first byte says how much is taken at once, the second is the progress. Then
+ * follow records, each begun by a byte that chooses: an epoch with a chunk of records, all right but for one
+ * harm, or any bytes. */
 #include "connectors/kafka/outbox.h"
 #include "fuzz.h"
 
 enum { PARTS = 4, RECORDS_MAX = 32, PAYLOAD_MAX = 20 };
 
-/* As outbox.c and chunk.c have them. */
+/* The layouts of outbox.c and chunk.c. */
 struct epoch_bytes {
     uint64_t type, epoch, first, next, base, records;
 };
@@ -25,7 +25,7 @@ struct record_bytes {
 
 static bool restore(struct outbox *outbox, const void *bytes, size_t length)
 {
-    char *copy = malloc(MAX(length, (size_t)1)); /* ends where it may */
+    char *copy = malloc(MAX(length, (size_t)1)); /* of exact size, for the sanitizer */
     must(copy != NULL, "there is memory");
     if (length > 0)
         memcpy(copy, bytes, length);
@@ -48,7 +48,7 @@ static void put_record(struct byte_buffer *out, struct fuzz_input *input, bool i
     out->length += (bytes + 7) / 8 * 8;
 }
 
-/* An epoch behind number *next. */
+/* Restores an epoch that begins at micro-batch *next, and its chunk; moves *next to the epoch's end. */
 static bool restore_epoch(struct outbox *outbox, struct fuzz_input *input, uint64_t *next)
 {
     struct byte_buffer chunk = {0};
@@ -69,7 +69,8 @@ static bool restore_epoch(struct outbox *outbox, struct fuzz_input *input, uint6
     size_t piece = harmed == 11 ? fuzz_below(input, (uint32_t)chunk.length) : chunk.length;
     bool is_good = restore(outbox, &epoch, sizeof(epoch)) && restore(outbox, chunk.data, piece);
     if (is_good && piece < chunk.length) {
-        chunk.data[piece - 1] = OUTBOX_RECORD_MORE; /* what stood there is lost, and one byte is missing */
+        /* The rest of the chunk in a second record: the type byte overwrites a byte that was restored. */
+        chunk.data[piece - 1] = OUTBOX_RECORD_MORE;
         is_good = restore(outbox, chunk.data + piece - 1, chunk.length - piece + 1);
     }
     buffer_free(&chunk);
@@ -92,7 +93,8 @@ static uint64_t print(const struct outbox_part *part, struct byte_buffer *out)
     return part->to - part->from;
 }
 
-/* skipped: of the first epoch left, some records may be out. */
+/* Takes everything from the outbox, `at_once` bytes a turn. skipped: some records may count
+ * as sent already. */
 static void take_all(struct outbox *outbox, uint64_t at_once, bool skipped)
 {
     struct outbox_part parts[PARTS];

@@ -1,7 +1,7 @@
 /* Arbitrary records of a progress topic (connectors/kafka/progress.h). The input is a sequence of records,
- * each begun by a byte that says how it is made: of bytes as they are, or as a part, a tombstone or a life
- * whose numbers are small and whose check is right, so that parts meet. After each, the verdict and all that
- * was read are those of a model that is as plain as can be. */
+ * each begun by a byte that says how it is made: from any bytes, or as a part, a tombstone or a life with
+ * small numbers and a right checksum, so that parts touch each other. After each record the verdict and the
+ * progress are those of a simple model. */
 #include "connectors/kafka/progress.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ static void seal(const struct byte_buffer *key, struct byte_buffer *value)
     buffer_append(value, &check, sizeof(check));
 }
 
-/* One byte of the value, or its length, may be another afterwards. */
+/* Changes one byte of the value, or its length, or nothing. */
 static void harm(struct input *input, struct byte_buffer *value)
 {
     size_t at = take(input);
@@ -96,7 +96,7 @@ static void make_part(struct input *input, struct byte_buffer *key, struct byte_
     part.to = part.from + take(input) % 4;
     part.total = part.to + take(input) % 3 - 1;
     memset(part.digest, take(input), sizeof(part.digest));
-    uint8_t other = take(input); /* the key may be another part's */
+    uint8_t other = take(input); /* 1, 2: the key is that of another part */
     put_head(key, 'p', part.first + (other == 1), part.from + (other == 2));
     buffer_append(value, &part, sizeof(part));
     seal(key, value);
@@ -111,7 +111,7 @@ static void make_life(struct input *input, struct byte_buffer *key, struct byte_
     seal(key, value);
 }
 
-/* false: a tombstone. */
+/* Makes the next record; returns false if it is a tombstone. */
 static bool make_record(struct input *input, struct byte_buffer *key, struct byte_buffer *value)
 {
     uint8_t how = take(input);
@@ -135,7 +135,7 @@ static bool make_record(struct input *input, struct byte_buffer *key, struct byt
     return true;
 }
 
-/* --- What it must say --- */
+/* --- The model --- */
 
 static enum progress_read model_part(const struct byte_buffer *key, const struct byte_buffer *value,
                                      bool has_value)
@@ -219,7 +219,7 @@ static void compare(const struct progress *progress)
          "what is not ours is counted");
 }
 
-/* Each part is written as it was read. */
+/* Each part must be written as it was read. */
 static void write_again(const struct progress *progress)
 {
     struct byte_buffer key = {0}, value = {0}, wanted = {0};
@@ -240,7 +240,7 @@ static void write_again(const struct progress *progress)
     buffer_free(&wanted);
 }
 
-/* Memory that ends where the record does. */
+/* A copy in malloc'd memory of exact size, for the sanitizer. */
 static struct str copy(const struct byte_buffer *buffer)
 {
     char *bytes = malloc(MAX(buffer->length, 1));

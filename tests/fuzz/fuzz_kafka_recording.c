@@ -1,6 +1,6 @@
-/* Arbitrary records of recordings (connectors/kafka/recording_form.h). The first byte of the input says of
- * which form the rest is: a line of JSON, or msgpack. What is read is written in both forms, and reads back
- * as it was; what is written of the input's own bytes, as payload, key and header, does too. */
+/* Arbitrary records of recordings (connectors/kafka/recording_form.h). The first byte says which form the
+ * other bytes have: a line of JSON, or msgpack. A record that can be read, and one with the input's bytes as
+ * payload, key and header, are written in both forms and must be read back unchanged. */
 #include "connectors/kafka/recording_form.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void check_same(const struct recorded *a, const struct recorded *b)
     must(str_equal(a->record.headers, b->record.headers), "headers come back");
 }
 
-/* In memory of its own, so that AddressSanitizer sees its end. */
+/* A copy in the arena, so that AddressSanitizer sees a read beyond its end. */
 static struct str alone(struct arena *arena, const struct byte_buffer *buffer)
 {
     return arena_str(arena, (struct str){buffer->data, buffer->length});

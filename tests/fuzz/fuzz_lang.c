@@ -1,7 +1,7 @@
 /* Arbitrary bytes as a job file: parsing, expansion, formatting and printing must neither crash nor leak, and
- *   formatting keeps the meaning, and once formatted a job stays as it is;
- *   a printed value reads back as one that prints the same; it is UTF-8 where the job was;
- *   the JSON of the diagnostics and their text can always be written. */
+ * - formatting keeps the meaning, and formatting again changes nothing;
+ * - a printed value is parsed to one that prints the same; it is UTF-8 if the job was;
+ * - the diagnostics can always be written as text and as JSON. */
 #include "lang/lang.h"
 #include "unit/lang/kinds.h"
 
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Small, so that most of the time goes into the language and not into memory. */
+/* Block size of arenas: small, so that most of the time is spent on the language, not on memory. */
 enum { BLOCK_BYTES = 4096 };
 
 static void must(bool is_true, const char *what)
@@ -53,7 +53,8 @@ static void check_value(struct arena *arena, const struct ast *value)
     struct ast *again = is_list || strlen(text) > LANG_SOURCE_BYTES_MAX
                             ? NULL
                             : lang_parse_value(arena, &diags, str_from(text));
-    /* What the parser folds, and parentheses that the print adds beyond the limit, need not come back. */
+    /* The text may differ once (the parser folds constants), or not parse (the print may add parentheses
+     * beyond the limit of nesting). */
     if (again != NULL) {
         const char *twice = ast_text(arena, again);
         struct ast *third = lang_parse_value(arena, &diags, str_from(twice));

@@ -1,6 +1,6 @@
 /* Arbitrary bytes as one literal: a number, duration, size, time, base64, text. Each parser is compared with
- * a plain one: numbers with strtod and 128 bits, times with timegm, UTF-8 with what libc decodes. What parses
- * reads back the same once written. */
+ * a simple one: numbers with strtod and 128-bit integers, times with timegm, UTF-8 with a decoder by RFC
+ * 3629. Times and base64 are read back the same once they are written. */
 #include "core/buffer.h"
 #include "core/civil.h"
 #include "core/option.h"
@@ -12,7 +12,7 @@
 
 enum { TEXT_MAX = 200 };
 
-/* As literal_int says: digits with _ between them. */
+/* The definition of literal_int: digits with _ between them. */
 static bool plain_int(const char *text, size_t length, int64_t *value)
 {
     __int128 sum = 0;
@@ -25,7 +25,7 @@ static bool plain_int(const char *text, size_t length, int64_t *value)
             continue;
         if (text[i] < '0' || text[i] > '9')
             return false;
-        if (sum < (__int128)1 << 70) /* it is too large already */
+        if (sum < (__int128)1 << 70) /* beyond that the int is too large anyway */
             sum = sum * 10 + (text[i] - '0');
     }
     if (sum > (__int128)INT64_MAX + negative)
@@ -85,7 +85,7 @@ static void check_json_number(struct str text)
             must(fabs((double)value - expected * units[i].us) <= 1, "a time is that time");
 }
 
-/* A date and time of UTC shows itself: no day of another month. */
+/* A date and time in UTC is parsed to just these fields, never to a day of another month. */
 static void check_shown(struct str text, const struct civil *civil)
 {
     int year, month, day, hour, minute, second;
@@ -96,7 +96,7 @@ static void check_shown(struct str text, const struct civil *civil)
         sscanf(copy, "%4d-%2d-%2d%*1c%2d:%2d:%2d", &year, &month, &day, &hour, &minute, &second) != 6)
         return;
     if (second == 60)
-        return; /* a leap second is the second behind it */
+        return; /* a leap second is read as the second after it */
     must(civil->year == year && civil->month == month && civil->day == day, "a date is that date");
     must(civil->hour == hour && civil->minute == minute && civil->second == second, "a time is that time");
 }
@@ -124,7 +124,8 @@ static void check_time(struct str text)
              "a time that is written reads back");
 }
 
-/* The length of one character, 0: none begins there. RFC 3629. */
+/* The bytes of the UTF-8 character at `at` (RFC 3629), or 0 if none begins there. left: bytes
+ * that are left. */
 static size_t utf8_length(const unsigned char *at, size_t left)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

@@ -1,6 +1,6 @@
-/* Arbitrary bytes as payloads of CASES (avro_cases, protobuf_cases), and as schemas. The first byte chooses a
- * schema: one of the cases, of whose payloads the format's library must say the same; or what follows is the
- * schema's text, a byte 0, and a payload. */
+/* Arbitrary bytes as payloads of CASES (avro_cases, protobuf_cases), and as schemas. The first byte chooses:
+ * a schema of the cases, and the other bytes are a payload, for which the format's library must give the same
+ * verdict and values; or the other bytes are the text of a schema, a byte 0, and a payload. */
 #include "core/buffer.h"
 #include "formats/payload.h"
 #include "unit/formats/harness.h"
@@ -48,7 +48,8 @@ static void fuzz_close(struct fuzz *fuzz)
     arena_free(&fuzz->arena);
 }
 
-/* The payloads in memory that ends where it may; row `row` of what comes out. */
+/* Decodes the payloads in one batch, in memory that ends right after the padding, and appends the text
+ * (harness_exact) of `rows` of the rows, evenly spaced from the first on. */
 static void decode(struct fuzz *fuzz, const struct str *payloads, uint32_t count, uint32_t rows,
                    struct byte_buffer *out)
 {
@@ -67,7 +68,7 @@ static void decode(struct fuzz *fuzz, const struct str *payloads, uint32_t count
             memcpy(data + bytes, payloads[i].data, payloads[i].length);
         bytes += payloads[i].length;
     }
-    /* What follows is no end of a number. */
+    /* Padding that ends no varint, so that a decoder that reads on does not stop there. */
     memset(data + bytes, 0x81, RAW_PADDING);
     struct decode_output output = {.batch = batch_new(fuzz->pool, fuzz->schema, count)};
     output.bad = arena_array(&output.batch->arena, struct bad_record, count);
@@ -82,8 +83,8 @@ static void decode(struct fuzz *fuzz, const struct str *payloads, uint32_t count
     free(data);
 }
 
-/* Decodes the payload alone, and three times with others between; all must be the same. Its columns, or why
- * it is bad, as harness_exact writes it. */
+/* Decodes the payload alone, and three times with others between them; the results must be the same. Appends
+ * the text of the row, as harness_exact writes it. */
 static void fuzz_decode(struct fuzz *fuzz, struct str payload, struct byte_buffer *out)
 {
     struct str payloads[2 * COPIES];
@@ -136,7 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     int choice = bytes[0] % (PAYLOAD_CASES + 1);
     struct str rest = {(const char *)bytes + 1, size - 1};
     if (choice < PAYLOAD_CASES) {
-        /* libprotobuf takes its time to read a schema. */
+        /* Opened once, because libprotobuf takes long to read a schema. */
         if (fuzzes[choice].payload == NULL)
             fuzz_open(&fuzzes[choice], CASES.format, CASES.schema_name, str_from(CASES.cases[choice].schema),
                       CASES.message, CASES.cases[choice].columns);

@@ -1,7 +1,6 @@
-/* Arbitrary bytes as a job, up to the checked plan, with everything that is built in: kinds, functions,
- * formats. Nothing may crash or leak, nothing is opened, and what gets no plan has a diagnostic, and every
- * diagnostic can be written; a plan can be explained as text and pictures; a job has the same fingerprint
- * once it is formatted. */
+/* Arbitrary bytes as a job, up to the checked plan, with all kinds, functions and formats that are built in.
+ * Nothing may crash or leak, and nothing is opened; a job without a plan has an error; every diagnostic can
+ * be written; a plan can be explained as text and pictures; a formatted job has the same fingerprint. */
 #include "cli/commands.h"
 #include "plan/plan.h"
 
@@ -32,7 +31,7 @@ static int no_file(void *argument LEAT_UNUSED, const char *path LEAT_UNUSED, siz
     return ENOENT;
 }
 
-/* Nor may it load what lies there. */
+/* The built-in registry without `use`: the input must not load libraries. */
 static const struct registry *kinds(void)
 {
     static struct registry registry;

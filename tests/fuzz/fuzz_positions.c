@@ -1,7 +1,7 @@
-/* Arbitrary bytes as the positions of a checkpoint (engine/run/positions.c): whatever they say, describing
- * them, and asking what number they are of and whether they are the last, must not crash; the texts in them
- * may be any bytes. Half of the inputs have the version set right. Times of keys that load are saved the
- * same. */
+/* Arbitrary bytes as the positions of a checkpoint (engine/run/positions.c): describing them, and asking
+ * for their micro-batch number and whether they are final, must not crash; the texts in them may be any
+ * bytes. Half of the inputs get the right version. Key times that can be loaded are the same once they are
+ * saved and loaded. */
 #include "fuzz.h"
 #include "run/internal.h"
 #include "run/key_times.h"
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t how = fuzz_byte(&input);
     struct str bytes = fuzz_take(&input, size);
     uint64_t version = 0;
-    /* The version is what leat writes today: found by asking, so that it is not said twice. */
+    /* Sets the version that leat writes today; it is found by trying, so that it is not repeated here. */
     if (how & 1 && bytes.length >= 24)
         for (version = 1; version < 64 && positions_number(bytes) == UINT64_MAX; version++)
             memcpy((char *)(uintptr_t)bytes.data + 8, &version, sizeof(version));

@@ -1,7 +1,7 @@
-/* Arbitrary answers of a Schema Registry: the first byte says how many pieces an answer comes in, then
- * answers follow, ended by a byte 0xff, each with its status. libcurl is played here. Whatever is answered,
- * the schema that comes out is whole: texts in their bounds, references with names; and what does not has a
- * reason. */
+/* Arbitrary answers of a Schema Registry, through functions that replace libcurl's. The first byte says in
+ * how many pieces an answer comes; then follow answers, each a byte for its status and its text up to a byte
+ * 0xff. A schema that is found is whole: its texts are terminated, its references have names. One that is not
+ * found has a reason. */
 #include "formats/schema_registry.h"
 #include "fuzz.h"
 
@@ -103,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     answers = (struct fuzz_input){data, data + size};
     pieces = 1 + fuzz_byte(&answers) % 4;
     struct schema_registry *registry = schema_registry_open(&options);
-    schema_registry_stop(registry); /* nobody waits here */
+    schema_registry_stop(registry); /* so that fetching does not wait between attempts */
     enum registry_result result = schema_registry_fetch(registry, 7, &arena, &schema, &why);
     must(result == REGISTRY_FOUND || (why != NULL && why[0] != '\0'), "what is not found has a reason");
     if (result == REGISTRY_FOUND) {

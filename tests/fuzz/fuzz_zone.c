@@ -1,12 +1,13 @@
-/* Arbitrary bytes as a TZif file: parsing must not crash, and what parses is a zone: the wall clock is never
- * more than a day away, an instant comes back through it where it is shown once, and instants never fall as
- * the wall clock rises. */
+/* Arbitrary bytes as a TZif file: parsing must not crash, and a file that can be parsed is a time zone: the
+ * wall clock is at most two days away from UTC; the first instant at which the clock shows a time is not
+ * after the instant from which that time came; and instants rise with the wall clock. */
 #include "core/zone.h"
 #include "fuzz.h"
 
 enum { INSTANTS = 48 };
 
-/* Where rules and known changes meet, and far from both. */
+/* Instant number i, at random from 1870 to 2370: among known changes of the clock, and beyond them,
+ * where rules hold. */
 static int64_t instant_of(uint32_t i, uint64_t salt)
 {
     uint64_t random = (salt + i) * UINT64_C(0x9e3779b97f4a7c15);

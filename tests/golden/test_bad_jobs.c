@@ -1,7 +1,6 @@
-/* Each job under tests/golden/bad is wrong in its own way: what is said about NAME.leat stands in NAME.txt.
- * Comments
- * `# --set NAME=VALUE` at the beginning of a job are settings. LEAT_UPDATE_GOLDEN=1 writes the texts anew:
- * read the difference before you commit it. */
+/* Each job under tests/golden/bad has errors: the diagnostics of NAME.leat must be the text of NAME.txt.
+ * Comments `# --set NAME=VALUE` at the beginning of a job are settings. LEAT_UPDATE_GOLDEN=1 writes the texts
+ * anew: read the difference before you commit it. */
 #include "core/os.h"
 #include "lang/lang.h"
 #include "unit/lang/kinds.h"
@@ -33,7 +32,7 @@ static uint32_t read_settings(struct str text, struct lang_setting *settings)
     return count;
 }
 
-/* What is said about the job, in malloc'd memory. */
+/* The diagnostics of the job as text, malloc'd. */
 static char *diagnose(const char *name, struct str text)
 {
     struct arena arena = {0};
@@ -74,7 +73,7 @@ static void check_job(const char *name)
     if (strcmp(said, expected) != 0)
         print_error("%s: said\n%s\nexpected\n%s\n", name, said, expected);
     assert_string_equal(said, expected);
-    /* The file is named after a code that it provokes. */
+    /* The file's name begins with a code that it provokes. */
     char code[16];
     snprintf(code, sizeof(code), "[%.5s]", name);
     assert_non_null(strstr(said, code));

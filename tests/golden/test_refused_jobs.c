@@ -1,6 +1,6 @@
-/* Jobs that parse and are refused all the same: names, columns, options, plan. What `leat check` says about
- * refused/NAME.leat stands in refused/NAME.txt. LEAT_UPDATE_GOLDEN=1 writes the texts anew: read the
- * difference before you commit it. (Jobs that do not parse: test_bad_jobs.c.) */
+/* Jobs that are refused although they parse, for names, columns, options or the plan. The diagnostics of
+ * `leat check` for refused/NAME.leat must be the text of refused/NAME.txt. LEAT_UPDATE_GOLDEN=1 writes the
+ * texts anew: read the difference before you commit it. (Jobs that do not parse: test_bad_jobs.c.) */
 #include "cli/commands.h"
 #include "core/os.h"
 #include "unit/plan/toys.h"
@@ -19,7 +19,7 @@
 
 enum { FILE_BYTES_MAX = 1 << 20 };
 
-/* What is said about the job, in malloc'd memory. */
+/* The diagnostics of the job as text, malloc'd. */
 static char *diagnose(const char *name, const char *text)
 {
     struct toy_job toy;
@@ -34,7 +34,7 @@ static char *diagnose(const char *name, const char *text)
     fclose(out);
     for (unsigned i = 0; i < toy.diags.count; i++) {
         const struct diag *d = &toy.diags.items[i];
-        bool is_about_all = d->code == DIAG_E0501; /* what is missing has no place */
+        bool is_about_all = d->code == DIAG_E0501; /* it is about the whole job, and has no place */
         if (!is_about_all && (d->span.end == 0 || d->span.begin >= d->span.end))
             fail_msg("%s: `%s` points nowhere", name, d->message);
     }
@@ -60,7 +60,7 @@ static void check_job(const char *name)
     assert_int_equal(os_read_file(path, FILE_BYTES_MAX, &expected, &expected_bytes), 0);
     if (strcmp(said, expected) != 0)
         fail_msg("%s: said\n%s\nexpected\n%s", name, said, expected);
-    /* The file is named after a code that it provokes. */
+    /* The file's name begins with a code that it provokes. */
     snprintf(code, sizeof(code), "[%.5s]", name);
     assert_non_null(strstr(said, code));
     free(said);
@@ -87,8 +87,8 @@ static void test_refused_jobs(void **state)
     free(entries);
 }
 
-/* Codes that a job file provokes, but for those of lang, which bad/ has, and E0408: no kind takes a secret
- * yet, so tests/unit/core/test_option.c provokes it. */
+/* The codes that a job file can provoke, except those of lang, which bad/ has, and E0408, which
+ * tests/unit/core/test_option.c provokes. */
 static void test_every_code_has_a_job(void **state)
 {
     (void)state;

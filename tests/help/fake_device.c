@@ -1,11 +1,9 @@
-/*
- * A device library without a device: shows what LEAT_FAKE_DEVICES asks for.
+/* A library for devices without a device. LEAT_FAKE_DEVICES says what it shows:
  *   two      one usable device and one that is too old
- *   busy     one that cannot be opened
+ *   busy     one device that cannot be opened
  *   none     a driver, and no device
  *   driver   a driver that is too old
- *   version  functions of another build of leat
- */
+ *   version  the functions of another build of leat */
 #include "kernels/gpu.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
-/* state_digest DIR [SINCE]: a line for each operator with keyed state in the newest checkpoint, "op 3: 50
- * entries HEX". The same entries give the same line, however lanes, bases and deltas hold them. Which expired
- * entries are still there is chance: those that expired before SINCE (microseconds) are left out. */
+/* state_digest DIR [SINCE]: prints a line for each operator with keyed state in the newest checkpoint, "op 3:
+ * 50 entries HEX". The same entries give the same line, however they are distributed over lanes, bases and
+ * deltas. It is not determined which expired entries are still there: those that expired before SINCE
+ * (microseconds) are left out. */
 #include "state/checkpoint.h"
 #include "state/time_queue.h"
 
@@ -13,7 +14,7 @@
 
 enum { PLACES_MAX = 64, HEAD_BYTES = 8, QUEUE_HEAD_BYTES = 16, QUEUE_KIND = 'q' };
 
-/* As state/table_snapshot.c writes them. */
+/* The head of an entry, as state/table_snapshot.c writes it. */
 struct __attribute__((packed)) entry_head {
     struct key key;
     int64_t expire_us;
@@ -24,7 +25,7 @@ struct entry {
     struct key key;
     uint8_t kind;
     int64_t expire_us;
-    uint64_t turn; /* the last of a key counts */
+    uint64_t turn; /* order in the checkpoint: of the entries of one key the last counts */
     XXH128_hash_t digest;
 };
 
@@ -74,7 +75,8 @@ static void take_record(struct entries *entries, struct str record)
     }
 }
 
-/* Of a time queue: which number in its order of pushing a row has is the lane's own affair. */
+/* Adds a record of a time queue. Its sequence number tells records apart, but is not in the digest, because
+ * it depends on the lane. */
 static void take_queued(struct entries *entries, struct str record)
 {
     struct queue_record row;

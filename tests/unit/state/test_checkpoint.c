@@ -146,8 +146,7 @@ static void damage(void **state)
     fixture_free(&f);
 }
 
-/* If the base of a chain is damaged, the chain before it is found; if that is damaged, too,
- * opening is refused. */
+/* If the base of a chain is damaged, the chain before it is found; if that is damaged, too, nothing is. */
 static void damaged_base(void **state)
 {
     (void)state;
@@ -228,7 +227,7 @@ static void locks(void **state)
     struct checkpoint_dir *reader = checkpoint_dir_open(&options, &f.diags);
     assert_non_null(reader);
     checkpoint_dir_close(reader);
-    /* Taken over: what the other process publishes from now on is never found. */
+    /* The directory is taken over: what the former owner publishes from now on is never found. */
     fixture_open(&f, true);
     struct checkpoint *found;
     assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
@@ -250,7 +249,7 @@ static void locks(void **state)
     assert_int_equal(checkpoint_info(found)->id.epoch, 1);
     checkpoint_close(found);
     assert_true(fixture_write(&f, 2, true));
-    checkpoint_dir_close(zombie); /* gives nothing back that is not its own */
+    checkpoint_dir_close(zombie); /* does not free the lock of the new owner */
     assert_null(checkpoint_dir_open(&(struct checkpoint_dir_options){.path = f.path}, &f.diags));
     fixture_free(&f);
     /* A path that is no checkpoint directory. */
@@ -265,8 +264,9 @@ static void locks(void **state)
     fixture_free(&f);
 }
 
-/* A life of three checkpoints that falls asleep in the next step; whether the step is done then, and no
- * other. */
+/* A process that publishes three checkpoints and is stopped by the failpoint `point` in the next step, a
+ * publication or a removal, until it is woken. Returns whether the publication then still succeeds, but a
+ * removal and every later step are refused. */
 static bool sleep_and_wake(struct fixture *f, const char *point, bool is_publication)
 {
     char rule[64];
@@ -284,7 +284,8 @@ static bool sleep_and_wake(struct fixture *f, const char *point, bool is_publica
     return is_good && !fixture_write(f, 5, true);
 }
 
-/* Asleep between the question and the step (checkpoint_lock.c): what comes too late counts for nobody. */
+/* A process sleeps between checkpoint_dir_check and its step (checkpoint_lock.c), and is replaced in that
+ * moment: the step, which comes too late, changes nothing for its successor. */
 static void steps_that_come_too_late(void **state)
 {
     (void)state;
@@ -322,7 +323,7 @@ static void steps_that_come_too_late(void **state)
 
 /* --- Failing steps --- */
 
-/* A process that was killed holds its lock a little longer. */
+/* A process that was killed holds its lock a little longer: opening the directory waits for it. */
 static void lock_of_the_dying(void **state)
 {
     (void)state;
@@ -339,7 +340,7 @@ static void lock_of_the_dying(void **state)
         usleep(200 * 1000);
         _exit(0);
     }
-    close(fd); /* the child's copy is the lock now */
+    close(fd); /* now the child alone holds the lock */
     fixture_open(&f, false);
     assert_non_null(f.dir);
     assert_int_equal(waitpid(dying, NULL, 0), dying);
@@ -369,7 +370,7 @@ static void failing_steps(void **state)
         snprintf(rule, sizeof rule, "%s=sleep:0", points[i]);
         setenv("LEAT_FAILPOINTS", rule, 1);
         assert_true(failpoints_init(&f.diags));
-        /* It left nothing behind that counts, and the next one comes after the first. */
+        /* The abandoned checkpoint is not found, and the next one follows the first. */
         diag_list_init(&f.diags, &f.arena);
         struct checkpoint *found;
         assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
@@ -384,7 +385,7 @@ static void failing_steps(void **state)
     }
 }
 
-/* --- What is kept --- */
+/* --- Pruning --- */
 
 static void count_kept(struct fixture *f, uint32_t expected, uint64_t newest, uint64_t oldest)
 {
@@ -410,7 +411,8 @@ static void keeping(void **state)
         assert_true(fixture_write(&f, epoch, epoch % 4 == 1));
         fixture_set_time(&f, epoch, (int64_t)epoch * US_PER_HOUR / 2 + 1);
     }
-    /* The newest two; what they need, 13 and 14; one of the chain before, 12, with what it needs. */
+    /* Kept: the newest two, 16 and 15, and what they need, 14 and 13; one of the chain before, 12, and
+     * what it needs. */
     struct checkpoint_keep keep = {.last = 2};
     assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
     assert_int_equal(removed, 8);
@@ -421,14 +423,14 @@ static void keeping(void **state)
     }
     keep = (struct checkpoint_keep){.last = 1, .hourly = 3};
     assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
-    count_kept(&f, 3, 24, 21); /* the newest of three hours; 23 is of another chain as well */
-    /* A clock that jumped to and fro by an hour: each hour still has one, and the oldest of them stays. */
+    count_kept(&f, 3, 24, 21); /* the newest of three hours; 23 is also the one of the chain before */
+    /* The wall clock jumped forward and back by an hour: of each hour one is kept, also of the oldest. */
     for (uint64_t epoch = 25; epoch <= 30; epoch++) {
         assert_true(fixture_write(&f, epoch, true));
         fixture_set_time(&f, epoch, (int64_t)(12 + epoch % 2) * US_PER_HOUR + 2);
     }
     assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
-    count_kept(&f, 3, 30, 23); /* of 12:00 and 13:00 the newest, 30 and 29, and 23, of 11:00 */
+    count_kept(&f, 3, 30, 23); /* 30 of the hour 12:00, 29 of 13:00, 23 of 11:00 */
     keep = (struct checkpoint_keep){.last = 1};
     assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
     count_kept(&f, 2, 30, 29);

@@ -1,4 +1,5 @@
-/* Order logs in a checkpoint directory: what pruning leaves of them, and what a fall back executes again. */
+/* Order logs in a checkpoint directory: the segments that pruning keeps, and those that a fall
+ * back executes again. */
 #include "checkpoint_fixture.h"
 
 #include "core/order_log.h"
@@ -9,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* Epoch e has the numbers from 10 (e - 1) on. */
+/* Opens a checkpoint. The order log of epoch e has the micro-batches 10 (e - 1) .. 10 e - 1. */
 static struct checkpoint *open_at(struct fixture *f, uint32_t generation, uint64_t epoch)
 {
     struct checkpoint *checkpoint =
@@ -25,8 +26,8 @@ static void remove_checkpoint_files(struct fixture *f, uint64_t epoch, const cha
     assert_int_equal(unlink(path), 0);
 }
 
-/* The numbers that the started generation executes again: from `first` up to `next`, in segments that follow
- * each other. */
+/* The generation that was started must execute the micro-batches [first, next) again, by `count` segments
+ * that follow each other. */
 static void check_redo(struct fixture *f, uint32_t count, uint64_t first, uint64_t next)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -78,14 +79,14 @@ static void pruning_keeps_segments(void **state)
     begin(&f, 10, 3);
     struct checkpoint_keep keep = {.last = 1};
     assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
-    assert_int_equal(removed, 6); /* 10 stands alone; 9 is of the chain before, with 8 and 7 */
+    assert_int_equal(removed, 6); /* kept: 10, a base; and 9, of the chain before, with 8 and 7 */
     assert_int_equal(loose_segments(&f, 1), 0);
     for (uint64_t epoch = 11; epoch <= 15; epoch++)
         assert_true(fixture_write(&f, epoch, epoch == 13));
     fixture_set_time(&f, 7, 1); /* the newest of its hour and day */
     keep = (struct checkpoint_keep){.last = 1, .daily = 3};
     assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
-    assert_int_equal(loose_segments(&f, 1), 2); /* of 8 and 9: 7 is kept, and 10 to 12, before 13's chain */
+    assert_int_equal(loose_segments(&f, 1), 2); /* of 8 and 9; checkpoints 7 and 10 to 15 are kept */
     assert_true(checkpoint_verify(f.dir, (struct checkpoint_id){1, 15}, &f.diags));
     struct byte_buffer shown = {0};
     assert_true(checkpoint_show(f.dir, (struct checkpoint_id){1, 15}, &shown, &f.diags));
@@ -103,8 +104,9 @@ static void pruning_keeps_segments(void **state)
     fixture_free(&f);
 }
 
-/* A fall back takes the segments along; a crash before the first checkpoint loses none; a second one in the
- * middle goes on in the middle of a segment. */
+/* A fall back takes the segments of the order log along. A crash before the first checkpoint of the
+ * new generation loses none of them; after a checkpoint in the middle of a segment the next life
+ * goes on there. */
 static void falls_back(void **state)
 {
     (void)state;
@@ -129,7 +131,7 @@ static void falls_back(void **state)
     checkpoint_close(found);
     fixture_write_numbers(&f, 4, true, 30, 45);
     checkpoint_redo_passed(f.dir, 45);
-    check_redo(&f, 3, 30, 60); /* not through */
+    check_redo(&f, 3, 30, 60); /* not all of them were executed yet */
     uint32_t removed;
     assert_true(checkpoint_prune(f.dir, &(struct checkpoint_keep){.last = 1}, &removed, &f.diags));
     checkpoint_dir_close(f.dir);
@@ -143,7 +145,7 @@ static void falls_back(void **state)
     assert_null(checkpoint_redo(f.dir, 0));
     checkpoint_close(found);
     checkpoint_dir_close(f.dir);
-    /* Nothing is left to be executed again. */
+    /* No micro-batches are left to execute again. */
     fixture_open(&f, false);
     assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
     start(&f, found, 60);
@@ -152,7 +154,7 @@ static void falls_back(void **state)
     fixture_free(&f);
 }
 
-/* A segment that is damaged or gone: up to there, and that is said. */
+/* If a segment is damaged, micro-batches are executed again only up to it, with a warning. */
 static void damaged_segments(void **state)
 {
     (void)state;
@@ -174,7 +176,8 @@ static void damaged_segments(void **state)
     fixture_free(&f);
 }
 
-/* What a zombie wanted to publish after another process took over is not executed again. */
+/* The micro-batches of a checkpoint that a process could not publish, because another had taken over, are
+ * not executed again. */
 static void zombies(void **state)
 {
     (void)state;

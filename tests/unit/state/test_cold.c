@@ -1,5 +1,5 @@
-/* Cold rows on the disk: those that expired before a barrier leave it when the database comes by, and those
- * of tables that nobody has any more; no others do. */
+/* Cold rows on disk: when the database compacts, rows that had expired at a barrier are removed, and so are
+ * rows of tables that nobody uses any more; no other rows are. */
 #include "state/state.h"
 #include "unit/support/temporary.h"
 
@@ -33,7 +33,8 @@ static void count_other(void *argument, uint64_t key, const void *row)
     ((struct seen *)argument)->alive++;
 }
 
-/* Even keys in a row with the time key / 2, or odd ones far and wide that stay. */
+/* Puts PIECE rows. is_timed: with consecutive even keys from 2 * first on and the time key / 2; else with odd
+ * keys that are spread widely, and without a time, so that they never expire. */
 static void put_piece(struct cold_store *cold, uint64_t first, bool is_timed)
 {
     static unsigned char rows[PIECE][ROW_BYTES];
@@ -65,7 +66,7 @@ static void test_expiry(void **state)
         put_piece(cold, at, true);
         put_piece(gone, at, true);
     }
-    gone->free(gone->self); /* a job that has changed does not have its table */
+    gone->free(gone->self); /* as if the job had changed and this table were no longer in it */
     assert_true(cold->takes_rows(cold->self));
     cold->barrier(cold->self, EXPIRED);
     other->barrier(other->self, TIME_MIN);
@@ -74,8 +75,8 @@ static void test_expiry(void **state)
     assert_true(state_store_checkpoint(store, copy, &has_database, &diags) && has_database);
     assert_true(cold->takes_rows(cold->self));
     struct seen seen = {.expired = EXPIRED}, of_gone = {.alive = ROWS}, of_other = {0};
-    gone = cold_store_new(store, 7, 4, ROW_BYTES); /* too late to be asked about */
-    /* Other rows among them, until compactions have been everywhere. */
+    gone = cold_store_new(store, 7, 4, ROW_BYTES); /* only to scan it: at the barrier nobody used it */
+    /* Puts other rows among them, until compactions have gone through all. */
     for (uint64_t round = 0;
          round < ROUNDS_MAX && MAX(seen.expired, of_gone.expired + of_gone.alive) > EXPIRED / 10; round++) {
         put_piece(cold, round % OTHERS, false);

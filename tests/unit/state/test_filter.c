@@ -1,4 +1,4 @@
-/* The filter of stored keys never says no to one that is there, and seldom yes to one that is not. */
+/* The filter of stored keys has every key that was added, and seldom one that was not. */
 #include "state/filter.h"
 
 #include "unit/support/random.h"
@@ -38,7 +38,7 @@ static void lives_as_long_as_its_keys(void **state)
     struct key_filter filter;
     filter_init(&filter, 0);
     filter_add(&filter, 77, 10);
-    filter_add(&filter, 77, 100); /* again, to live longer */
+    filter_add(&filter, 77, 100); /* the same key, which expires later now */
     filter_expire(&filter, 50);
     assert_true(filter_has(&filter, 77));
     filter_give_up(&filter);
@@ -46,7 +46,8 @@ static void lives_as_long_as_its_keys(void **state)
     filter_free(&filter);
 }
 
-/* A lane's keys are those of a range of key groups: the upper bits of their hashes are the same. */
+/* The keys of one lane, which are those of a range of key groups: the upper bits of their hashes
+ * are the same. */
 static void of_one_lane(void **state)
 {
     (void)state;

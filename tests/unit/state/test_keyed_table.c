@@ -1,5 +1,5 @@
-/* The keyed table against a plain array of keys, under tiny budgets: evictions, expiry, checkpoints that are
- * published or abandoned while entries change, restores at other numbers of lanes. */
+/* The keyed table against a plain array of entries, with small budgets: evictions, expiry, checkpoints that
+ * are published or abandoned while entries change, restores at other numbers of lanes. */
 #include "state/checkpoint.h"
 #include "state/state.h"
 #include "state/table.h"
@@ -126,7 +126,8 @@ static void teardown(struct fixture *f)
     temporary_remove(f->path);
 }
 
-/* One row of a bracket: what is there must be what the model says; then perhaps a change. */
+/* One key between keyed_begin and keyed_end: its entry must be the model's; in some cases both
+ * are then changed. */
 static void touch(struct fixture *f, struct keyed_table *table, struct keyed_slot *slot, uint32_t i)
 {
     struct model_entry *entry = &f->model.entries[i];
@@ -309,7 +310,7 @@ static void random_life(void **state)
     assert_true(copies > 0);
 }
 
-/* The writer thread at work while the lane goes on, for the thread sanitizer. */
+/* The writer thread writes a checkpoint while the lane goes on; for ThreadSanitizer. */
 static void *write_and_publish(void *argument)
 {
     struct fixture *f = argument;
@@ -348,8 +349,8 @@ static void writer_thread(void **state)
     teardown(&f);
 }
 
-/* Far below its budget a table gives up what has expired before it grows, and a bracket's slots are those of
- * its keys wherever that moved them. */
+/* Far below its budget a table removes expired entries before it grows; the slots that keyed_begin gives are
+ * those of the keys, though removing moves slots. */
 static void expired_make_room(void **state)
 {
     (void)state;
@@ -363,7 +364,7 @@ static void expired_make_room(void **state)
         uint64_t hashes[ROWS];
         struct keyed_slot *slots[ROWS];
         for (uint32_t i = 0; i < ROWS; i++) {
-            /* Every fourth was met in the batch before. */
+            /* Every fourth key was in the batch before. */
             uint32_t id = batch > 0 && i % 4 == 0 ? (batch - 1) * ROWS + i + 1 : batch * ROWS + i;
             keys[i] = (struct key){id, 7};
             hashes[i] = key_hash(keys[i]);
@@ -389,7 +390,7 @@ static void expired_make_room(void **state)
     teardown(&f);
 }
 
-/* Fills a group of the table, and no other. */
+/* Adds `count` entries, all in the key group `group`, to the table. */
 static void fill_group(struct keyed_table *table, uint32_t group, uint32_t count)
 {
     for (uint32_t id = 0; count > 0; id++) {
@@ -405,8 +406,9 @@ static void fill_group(struct keyed_table *table, uint32_t group, uint32_t count
     }
 }
 
-/* Entries come back in the order of their homes: in a group that grew meanwhile, they would crowd at its
- * beginning, and each be searched for past all others. */
+/* A restore inserts entries in the order of their home slots. If the group grew meanwhile, they would
+ * crowd at its beginning, and each insertion would probe past all others: so the group must have its size
+ * from the start. */
 static void restored_groups_do_not_grow(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The sorter against qsort: in memory, in runs, in runs of runs, with records larger than what a run is read
- * through; a disk that fails. */
+/* The sorter against qsort: in memory, in runs, in merged runs, with records larger than the buffer of a run;
+ * and on a full disk. */
 #include "core/os.h"
 #include "state/sorter.h"
 
@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-/* Of a record: what it takes beside its data, at most; how often it may be written, here, with eight runs at
- * most. */
+/* HEAD_MOST: bytes that a record takes beside its data, at most. WRITTEN_MOST: how often a record is written,
+ * at most, with a budget for eight runs. */
 enum { RECORDS_MAX = 60000, BUDGET = 64 << 10, LARGE = 200 << 10, HEAD_MOST = 64, WRITTEN_MOST = 5 };
 
 struct item {
@@ -37,7 +37,7 @@ static int compare(const void *a, const void *b)
     return order != 0 ? order : x->number < y->number ? -1 : 1;
 }
 
-/* Times and hashes that many share, and records of any length: one in `rarity` is large. */
+/* A random record; many share its time and its hash. One in `rarity` is large (0: none). */
 static struct item make(struct test_random *random, uint32_t number, uint32_t rarity)
 {
     struct item item = {.time_us = (int64_t)random_below(random, 300) - 100,
@@ -103,7 +103,7 @@ static void sorted(void **state)
         sort(store, seed, 2000, 0, true);
         sort(store, seed, 3000, 300, true);
     }
-    sort(store, 7, RECORDS_MAX, 0, true); /* hundreds of runs: they are united several times */
+    sort(store, 7, RECORDS_MAX, 0, true); /* hundreds of runs, which are merged several times */
     if (state_store_error(store) != NULL)
         fail_msg("%s", state_store_error(store));
     state_store_close(store);
@@ -114,7 +114,8 @@ static void sorted(void **state)
     arena_free(&arena);
 }
 
-/* What cannot be written is no end of the records: the store says why there are no more. */
+/* After a failed write the sorter gives no records, and the store has the error: it is no end
+ * of the records. */
 static void full_disk(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* The time queue against a sorted list: spilling, checkpoints with kills, other numbers of lanes, many
- * records of one time. And cold rows. */
+ * records with one time. And cold rows. */
 #include "state/checkpoint.h"
 #include "state/state.h"
 
@@ -17,7 +17,7 @@ enum {
     QUEUE_ID = 4,
     QUEUE_KIND = 'q',
     QUEUE_BUDGET = 30000,
-    BURST_ITEMS = 4500, /* a lane's are several budgets */
+    BURST_ITEMS = 4500, /* several budgets for each lane */
     BURST_BYTES = 5 * QUEUE_BUDGET,
     COLD_ID = 9,
     COLD_KEYS = 500
@@ -130,7 +130,7 @@ static void push(struct fixture *f)
     }
 }
 
-/* The first item of the lane that should come, in the order (time, hash, pushing). */
+/* The item of the lane that must be popped next, or NULL: the first by time, hash and order of pushing. */
 static struct item *next_item(struct fixture *f, uint32_t lane, int64_t before)
 {
     struct item *best = NULL;
@@ -289,7 +289,8 @@ static void random_life(void **state)
     }
 }
 
-/* Pushes records of one time; where nothing holds the database they stay in budget. */
+/* Pushes BURST_ITEMS records with one time; while no checkpoint holds the database, memory stays
+ * within BURST_BYTES. */
 static void push_burst(struct fixture *f, int64_t time_us)
 {
     for (int i = 0; i < BURST_ITEMS; i++) {
@@ -299,8 +300,9 @@ static void push_burst(struct fixture *f, int64_t time_us)
     }
 }
 
-/* A bucket with two times, each of many records: a checkpoint while it fills, one when the first time is gone
- * and others came late, a kill after some of the second time's are gone at another number of lanes. */
+/* A bucket with two times, each with many records: a checkpoint while the bucket fills; another when the
+ * records of the first time are gone and more came late; then a kill after those of the second time are gone,
+ * and a restore at another number of lanes. */
 static void one_time(void **state)
 {
     (void)state;
@@ -317,7 +319,7 @@ static void one_time(void **state)
         push_burst(&f, FIRST);
         publish(&f);
         assert_true(f.model.before < FIRST);
-        pop_until(&f, FIRST + 1, 20 * QUEUE_BUDGET); /* held by the barrier, all the first are in memory */
+        pop_until(&f, FIRST + 1, 20 * QUEUE_BUDGET); /* the barrier kept all of FIRST in memory */
         push_burst(&f, SECOND);                      /* into the open bucket */
         barrier(&f);
         publish(&f);
@@ -339,7 +341,8 @@ static void one_time(void **state)
     }
 }
 
-/* As many as there are, wherever they lie; after a restore, about as many. */
+/* time_queue_count gives the numbers of records, wherever these are; exact ones, or after a
+ * restore about right. */
 static void check_counts(struct fixture *f, bool is_exact)
 {
     for (int64_t before = 10000; before <= 30000; before += 10000) {
@@ -377,7 +380,7 @@ static void counts(void **state)
     check_counts(&f, true);
     pop_until(&f, 4500, 20 * QUEUE_BUDGET);
     check_counts(&f, true);
-    discard_until(&f, 11300); /* the open bucket, whole ones, a part of one */
+    discard_until(&f, 11300); /* the open bucket, whole buckets, a part of one */
     check_counts(&f, true);
     barrier(&f);
     publish(&f);

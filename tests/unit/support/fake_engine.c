@@ -20,16 +20,16 @@ static const struct operator_kind *const operators[] = {
     NULL,
 };
 
-/* A row that a lane emitted in this number. */
+/* A row that a lane emitted in this micro-batch. */
 struct fake_emitted {
     struct row_order order;
     uint32_t sequence;
-    size_t offset, length; /* of its text, in texts */
+    size_t offset, length; /* of its text in `texts` */
 };
 
-static struct byte_buffer texts; /* of the number in progress */
+static struct byte_buffer texts; /* of the rows in fake_engine.pending */
 
-/* --- What the engine gives operators --- */
+/* --- The functions of the engine that operators call --- */
 
 static void show_value(struct byte_buffer *out, const struct column *column, uint32_t row,
                        const struct type *type)
@@ -102,7 +102,7 @@ void operator_reject(struct operator_context *context, const struct batch *batch
     context->counters.dead++;
 }
 
-/* An operator here is in a job that ends, without checkpoints. */
+/* The operator's job is bounded and has no checkpoints, so that there is no history to keep. */
 void operator_history(const struct operator_context *context, struct operator_history *history)
 {
     (void)context;
@@ -258,7 +258,7 @@ static struct batch *make_batch(struct fake_engine *engine, const struct fake_ro
     return batch;
 }
 
-/* The lane of a row: key_encode sees batches, so one of a single row is made. */
+/* The lane of a row, by a batch of this row alone, because key_encode takes batches. */
 static uint32_t lane_of(struct fake_engine *engine, const struct fake_row *row)
 {
     if (engine->lanes_count == 1)
@@ -498,7 +498,7 @@ void fake_barrier(struct fake_engine *engine)
         snprintf(name, sizeof name, "op/7/%u", lane);
         assert_true(engine->kind->snapshot(&engine->lanes[lane], checkpoint_part(engine->writer, name)));
     }
-    /* What a sequencer would note at the barrier. */
+    /* What the sequencer would save at the barrier. */
     struct counters counters = fake_counters(engine);
     int64_t numbers[3] = {engine->watermark, (int64_t)engine->number, (int64_t)engine->rows_given};
     assert_true(

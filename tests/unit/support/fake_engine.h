@@ -1,7 +1,7 @@
 /* A small engine for tests of keyed operators: one operator on some lanes, with real state and real
- * checkpoints. It stands in for engine/run: a number is a list of rows; each lane gets the rows whose keys it
- * owns, in batches cut at random, then the watermark; what the lanes emit is merged by row_order into one
- * text.
+ * checkpoints. It stands in for engine/run: a micro-batch is a list of rows; each lane gets the rows whose
+ * keys it owns, in batches of random size, then the watermark; the rows that the lanes emit are merged by
+ * row_order into one text.
  *
  * Both inputs have the columns id: int, k: int, x: int, v: float, s: text, b: bool, ts: time, l: list(int),
  * which carry lineage bits 0..7 and 16..23. Rows arrive FAKE_ARRIVAL_US after their event time. */
@@ -16,7 +16,7 @@
 
 enum { FAKE_LANES_MAX = 8, FAKE_INPUTS = 2, FAKE_LABEL_ROOT = 100, FAKE_ARRIVAL_US = 5000000 };
 
-/* One row. ts: the event time; null columns by flag. */
+/* One row. ts: its event time. k, x and v are null without has_k, has_x, has_v. */
 struct fake_row {
     uint32_t input;
     int64_t id, k, x, ts;
@@ -24,7 +24,7 @@ struct fake_row {
     const char *s; /* NULL: null */
     bool b;
     bool has_k, has_x, has_v;
-    uint32_t list; /* elements id, id + 1 ...; UINT32_MAX: null */
+    uint32_t list; /* number of elements of l: id, id + 1, ...; UINT32_MAX: null */
 };
 
 struct fake_engine {
@@ -43,37 +43,41 @@ struct fake_engine {
     const char *path; /* NULL: in memory */
     struct checkpoint_dir *dir;
     struct checkpoint_writer *writer;
-    struct str barrier_state;  /* watermark, number, rows, counters at the barrier */
-    struct test_random random; /* where batches are cut */
+    struct str barrier_state;  /* watermark, micro-batch number, rows given, counters at the barrier */
+    struct test_random random; /* for the sizes of batches */
     uint64_t number, epoch;
     int64_t watermark;
     uint64_t rows_given;
-    /* Rows as text: columns with `|` between, one a line. late: of the side outputs, "2> " before those of
-     * the second and so on. */
+    /* Emitted rows as text, one a line, with `|` between columns. late: those of side outputs, with "2> "
+     * before rows of output 2, and so on. */
     struct byte_buffer output, late;
-    struct byte_buffer pending; /* struct fake_emitted of the number in progress */
+    struct byte_buffer pending; /* struct fake_emitted of the micro-batch in progress */
     uint32_t rejects;
-    uint32_t batch_rows_max;
-    bool is_out_of_order; /* a lane emitted rows against row_order */
+    uint32_t batch_rows_max; /* rows of the largest batch that was emitted */
+    bool is_out_of_order;    /* a lane emitted rows against row_order */
 };
 
-/* inputs: 1, or 2 for operators that read a second stream, named `other`. */
+/* path: the checkpoint directory, or NULL: state in memory. inputs: 1, or 2 for operators that read a second
+ * stream, named `other`. */
 void fake_open(struct fake_engine *engine, const char *path, uint32_t inputs);
 void fake_close(struct fake_engine *engine);
-/* Binds "dedup by k within 1h"; false: a diagnostic was added. */
+/* Binds a step like "dedup by k within 1h"; returns false after a diagnostic. */
 bool fake_bind(struct fake_engine *engine, const char *step, uint32_t inputs);
-/* Opens the operator on so many lanes; restores the newest checkpoint where there is a path and one. */
+/* Opens the operator on so many lanes, which share memory_bytes; restores the newest checkpoint if
+ * there is one. */
 void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes);
 /* Ends the lanes and the store, as a kill would: what was not published is gone. */
 void fake_stop(struct fake_engine *engine);
-/* One number, then its watermark. */
+/* Runs one micro-batch, then its watermark. */
 void fake_number(struct fake_engine *engine, const struct fake_row *rows, uint32_t count, int64_t watermark);
-/* Barrier now; fake_publish later does the writing, after other numbers if the caller likes. */
+/* Takes a barrier now; fake_publish writes the checkpoint later, also after further micro-batches. */
 void fake_barrier(struct fake_engine *engine);
 void fake_publish(struct fake_engine *engine, bool is_abandoned);
-/* The sum over the lanes. */
+/* The sum of the lanes' counters. */
 struct counters fake_counters(const struct fake_engine *engine);
+/* The buffer's text, terminated; valid until the buffer changes. */
 const char *fake_text(struct byte_buffer *buffer);
+/* The first diagnostic with the code, or NULL. */
 const struct diag *fake_diag(const struct fake_engine *engine, enum diag_code code);
 
 #endif

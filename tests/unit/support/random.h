@@ -16,7 +16,7 @@ static inline uint64_t random_next(struct test_random *random)
     return z ^ z >> 31;
 }
 
-/* 0 <= x < limit */
+/* A number from 0 to limit - 1. */
 static inline uint32_t random_below(struct test_random *random, uint32_t limit)
 {
     return (uint32_t)((random_next(random) >> 32) * limit >> 32);

@@ -1,4 +1,4 @@
-/* A directory of its own for a test, below $TMPDIR or /tmp. */
+/* A new directory for a test, below $TMPDIR or /tmp. */
 #ifndef LEAT_TESTS_SUPPORT_TEMPORARY_H
 #define LEAT_TESTS_SUPPORT_TEMPORARY_H
 
@@ -21,7 +21,7 @@ static inline void temporary_remove(const char *path)
     leat_assert(os_remove_tree(path) == 0);
 }
 
-/* Set-up and teardown of a test that works in such a directory: *state is its path. */
+/* Set-up and teardown of tests that work in such a directory; *state is its path. */
 static inline int temporary_enter(void **state)
 {
     *state = malloc(TEMPORARY_PATH_BYTES);
