@@ -1,8 +1,8 @@
 /* Arbitrary records of a sink's outbox in a checkpoint: restoring must not crash, and an outbox that is
  * restored is whole: it can be taken in parts of any size, each record once, and progress of a topic is
  * accepted only if it fits. The first byte says how much is taken at once, the second is the progress. Then
- * follow records, each begun by a byte that chooses: an epoch with a chunk of records, all right but for one
- * harm, or any bytes. */
+ * follow records, each begun by a byte that chooses: an epoch with a chunk of records, right but for one
+ * fault at most, or any bytes. */
 #include "connectors/kafka/outbox.h"
 #include "fuzz.h"
 

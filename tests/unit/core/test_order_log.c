@@ -165,7 +165,7 @@ static void test_impossible(void **state)
     assert_non_null(WHY("\2\0\12\0\4", 1, 1, 11)); /* records */
     assert_non_null(WHY("\2\1\12\0\4", 1, 1, 10)); /* a partition that is not there */
     assert_non_null(WHY("\5\1", 1, 0, 0));
-    assert_non_null(WHY("\2\0\0\0\4", 1, 1, 0));                                      /* no records */
+    assert_non_null(WHY("\2\0\0\0\4", 1, 1, 0)); /* a slice without records */
     assert_non_null(WHY("\2\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\2\0\4", 1, 1, 10)); /* more than 64 bits */
     assert_non_null(WHY("\4" P, 1, 0, 0));                                            /* a partition later */
     assert_non_null(WHY("\1\2\0\0\0\0\0\4", 1, 0, 0));                                /* and out of turn */

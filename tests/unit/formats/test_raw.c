@@ -21,7 +21,7 @@ static char *decode(const char *schema_text, const struct str *payloads, uint32_
 static void test_texts(void **state)
 {
     (void)state;
-    /* The two halves of an é, in neighbouring payloads, are invalid, though together they are valid. */
+    /* The two bytes of U+00E9, in neighbouring payloads, are invalid, though together they are valid. */
     const struct str payloads[] = {STR("{\"a\":1}"), STR(""),       STR("a\xc3"),
                                    STR("\xa9z"),     STR("Zürich"), STR("\xff")};
     char *text = decode("payload text", payloads, ARRAY_COUNT(payloads));

@@ -59,7 +59,7 @@ struct cup {
     uint32_t count, committed_rows;     /* rows; rows at the last checkpoint that was committed */
     uint64_t committed;                 /* its epoch */
     uint32_t snapshots;                 /* rows at the last snapshot */
-    uint32_t rows_at[CUP_EPOCHS];       /* rows at the checkpoint of epoch % CUP_EPOCHS */
+    uint32_t rows_at[CUP_EPOCHS];       /* rows_at[epoch % CUP_EPOCHS]: rows at that checkpoint */
     bool sends_checkpoints;
     struct sink_context *context;
 };

@@ -145,8 +145,8 @@ static void check_next(uint32_t p, int64_t next)
     assert_true(next <= MAX(last, drip.ends[p]));
 }
 
-/* Loses records: any of them by compaction, `percent` in all; and by retention all before some offset, if
- * those were read. */
+/* Checks the next offsets of the newest checkpoint, then loses records: by compaction each with a chance of
+ * `percent`; by retention, in some cases, those before an offset that is at most the next one. */
 static void lose(uint32_t percent)
 {
     int64_t next[PARTITIONS];
