@@ -13,12 +13,12 @@ LANES_INLINE void block_vector(float *w, const float *g, float *state, v16 scale
     float few[4] = {0};
     size_t groups = lanes / 4;
     if (groups < 4)
-        memcpy(few, state, groups * sizeof *few);
+        memcpy(few, state, groups * sizeof(*few));
     v16 sum = v16_spread4(groups < 4 ? few : state), old = v16_load_n(w, lanes);
     v16_store_n(w, block_step(old, opt_gradient(old, v16_load_n(g, lanes), scale, o), &sum, o), lanes);
     v16_store_groups(groups < 4 ? few : state, sum);
     if (groups < 4)
-        memcpy(state, few, groups * sizeof *few);
+        memcpy(state, few, groups * sizeof(*few));
 }
 
 /*

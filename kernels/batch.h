@@ -22,8 +22,8 @@
  * Words: a place is a position in the batch's list of ids; an index (dense index) is the position of a
  * distinct id, numbered by first occurrence; a bag is the list of places that one field of one event has.
  */
-#ifndef KERNELS_BATCH_H
-#define KERNELS_BATCH_H
+#ifndef LEAT_KERNELS_BATCH_H
+#define LEAT_KERNELS_BATCH_H
 
 #include "kernels/kernels.h"
 #include "kernels/num.h"

@@ -96,7 +96,7 @@ static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size
     uint32_t *unique = a->unique, *slots = a->scratch, before = m;
     size_t mask = dedupe_slots(a->room > 0 ? a->room : to - from) - 1, hashes[DEDUPE_AHEAD];
     if (a->before == 0)
-        memset(slots, 0, (mask + 1) * sizeof *slots);
+        memset(slots, 0, (mask + 1) * sizeof(*slots));
     for (size_t first = from; first < to; first += DEDUPE_AHEAD) {
         size_t count = to - first < DEDUPE_AHEAD ? to - first : DEDUPE_AHEAD;
         for (size_t i = 0; i < count; i++) {
@@ -128,7 +128,7 @@ static void dedupe_order(const struct batch_dedupe *a, uint32_t m)
 {
     const uint32_t *unique = a->unique;
     uint32_t *starts = a->starts, *order = a->order, sum = 0;
-    memset(starts, 0, ((size_t)m + 1) * sizeof *starts);
+    memset(starts, 0, ((size_t)m + 1) * sizeof(*starts));
     for (size_t place = 0; place < a->n; place++) {
         if (unique[place] != BATCH_NONE)
             starts[unique[place]]++;
@@ -142,14 +142,14 @@ static void dedupe_order(const struct batch_dedupe *a, uint32_t m)
         if (unique[place] != BATCH_NONE)
             order[starts[unique[place]]++] = (uint32_t)place;
     }
-    memmove(starts + 1, starts, m * sizeof *starts); /* each starts[u] has advanced to starts[u + 1] */
+    memmove(starts + 1, starts, m * sizeof(*starts)); /* each starts[u] has advanced to starts[u + 1] */
     starts[0] = 0;
 }
 
 static void batch_dedupe(struct batch_dedupe *a, void *stream)
 {
     (void)stream;
-    if (!a->scratch) {
+    if (a->scratch == NULL) {
         a->scratch_bytes = dedupe_bytes(a);
         return;
     }
@@ -166,6 +166,6 @@ static void batch_dedupe(struct batch_dedupe *a, void *stream)
                                      : dedupe_hashed(a, table, from, to, m);
     }
     a->count[0] = m;
-    if (a->order)
+    if (a->order != NULL)
         dedupe_order(a, m);
 }

@@ -64,7 +64,7 @@ LANES_INLINE void dot_event(float *out, const float *vectors, size_t fields, siz
             for (size_t r = 0; r < DOT_ROWS && i + r < fields; r++) {
                 float *to = out + dot_row(i + r) + j;
                 if (j + 4 <= i + r)
-                    memcpy(to, products[r], sizeof products[r]);
+                    memcpy(to, products[r], sizeof(products[r]));
                 for (size_t k = 0; j + 4 > i + r && j + k < i + r; k++)
                     to[k] = products[r][k];
             }
@@ -150,11 +150,11 @@ static void batch_dot_interaction(struct batch_dot_interaction *a, void *stream)
     size_t grads_stride = matrix_stride(a->grads_stride, fields * d);
     for (size_t e = 0; e < a->n; e++) {
         const float *vectors = a->vectors + e * stride;
-        if (a->out) {
-            memcpy(a->out + e * out_stride, vectors, copied * sizeof *vectors);
+        if (a->out != NULL) {
+            memcpy(a->out + e * out_stride, vectors, copied * sizeof(*vectors));
             dot_event(a->out + e * out_stride + copied, vectors, fields, d);
         }
-        if (a->grads) {
+        if (a->grads != NULL) {
             const float *slopes = a->slopes + e * slopes_stride;
             struct dot_grads g = {.vectors = vectors,
                                   .slopes = slopes + copied,

@@ -7,7 +7,7 @@ enum { GATHER_AHEAD = 16, GATHER_VECTORS = 4, CACHE_LINE = 64 };
 
 LANES_INLINE const unsigned char *gather_row(const struct batch_gather_pool *a, size_t place)
 {
-    if (!a->unique)
+    if (a->unique == NULL)
         return a->rows[place];
     return a->unique[place] == BATCH_NONE ? NULL : a->rows[a->unique[place]];
 }
@@ -43,7 +43,7 @@ LANES_INLINE void bag_vectors(float *out, const struct batch_gather_pool *a, siz
             sums[v] = v16_add(sums[v], row_load(row, i + (size_t)v * 16, n, format));
     }
     for (int v = 0; v < vectors; v++)
-        v16_store_n(out + i + v * 16, divisor ? v16_div(sums[v], *divisor) : sums[v], n);
+        v16_store_n(out + i + v * 16, divisor != NULL ? v16_div(sums[v], *divisor) : sums[v], n);
 }
 
 LANES_INLINE void bag_sum(float *out, const struct batch_gather_pool *a, size_t from, size_t to,

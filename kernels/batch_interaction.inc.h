@@ -206,10 +206,10 @@ static void batch_fm(struct batch_interaction *a, void *stream)
         for (size_t j = 0; j < 4; j++) {
             size_t one = bag + (j < count ? j : count - 1);
             b.v[j] = a->vectors + one * stride;
-            b.grads[j] = a->grads ? a->grads + one * grads_stride : NULL;
-            slopes[j] = a->grads ? a->slopes[one] : 0.0F;
+            b.grads[j] = a->grads != NULL ? a->grads + one * grads_stride : NULL;
+            slopes[j] = a->grads != NULL ? a->slopes[one] : 0.0F;
         }
-        if (!a->grads)
+        if (a->grads == NULL)
             fm_four_bags(&b, count, a->d, size, totals, FM_NO_GRADS);
         else if (a->adds)
             fm_four_bags(&b, count, a->d, size, totals, FM_ADDS);
@@ -258,9 +258,9 @@ static void batch_ffm(struct batch_interaction *a, void *stream)
 {
     (void)stream;
     for (size_t bag = 0; bag < a->bags; bag++) {
-        float total = !a->grads ? ffm_bag(a, bag, false, false)
-                      : a->adds ? ffm_bag(a, bag, true, true)
-                                : ffm_bag(a, bag, true, false);
+        float total = a->grads == NULL ? ffm_bag(a, bag, false, false)
+                      : a->adds        ? ffm_bag(a, bag, true, true)
+                                       : ffm_bag(a, bag, true, false);
         put_logits(a, bag, &total, 1);
     }
 }

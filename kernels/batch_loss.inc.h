@@ -14,15 +14,15 @@ struct loss_block {
 /* Loads n events from e on: logits (summed, and written to a->sums), labels and weights. */
 static void loss_gather(struct loss_block *b, const struct batch_loss *a, size_t e, size_t n)
 {
-    memset(b, 0, sizeof *b);
-    memcpy(b->logits, a->logits + e, n * sizeof *b->logits);
-    memcpy(b->labels, a->labels + e, n * sizeof *b->labels);
+    memset(b, 0, sizeof(*b));
+    memcpy(b->logits, a->logits + e, n * sizeof(*b->logits));
+    memcpy(b->labels, a->labels + e, n * sizeof(*b->labels));
     for (size_t i = 0; i < n; i++)
-        b->weights[i] = a->weights ? a->weights[e + i] : 1.0F;
+        b->weights[i] = a->weights != NULL ? a->weights[e + i] : 1.0F;
     for (size_t i = 0; a->more && i < n; i++)
         b->logits[i] += a->more[(e + i) * a->more_stride];
-    if (a->sums)
-        memcpy(a->sums + e, b->logits, n * sizeof *b->logits);
+    if (a->sums != NULL)
+        memcpy(a->sums + e, b->logits, n * sizeof(*b->logits));
 }
 
 LANES_INLINE void loss_slopes(struct loss_block *b, const struct batch_loss *a, bool is_squared,
@@ -58,7 +58,7 @@ static uint32_t loss_judge(struct loss_block *b, const struct batch_loss *a, siz
         for (size_t i = 0; i < n; i++)
             a->slopes[(e + i) * a->slopes_stride] = b->slopes[i];
     } else {
-        memcpy(a->slopes + e, b->slopes, n * sizeof *b->slopes);
+        memcpy(a->slopes + e, b->slopes, n * sizeof(*b->slopes));
     }
     uint32_t rejected = 0;
     for (size_t i = 0; i < n; i++)
@@ -82,6 +82,6 @@ static void batch_loss(struct batch_loss *a, void *stream)
             loss_slopes(&b, a, false, false);
         rejected += loss_judge(&b, a, e, n);
     }
-    if (a->rejected)
+    if (a->rejected != NULL)
         a->rejected[0] += rejected;
 }

@@ -495,7 +495,7 @@ static void batch_matmul(struct batch_matmul *a, void *stream)
 {
     (void)stream;
     size_t floats[3], bytes = floats_of_scratch(a, floats) * sizeof(float);
-    if (!a->scratch) {
+    if (a->scratch == NULL) {
         a->scratch_bytes = bytes > BATCH_SCRATCH_MIN ? bytes : BATCH_SCRATCH_MIN;
         return;
     }

@@ -12,9 +12,9 @@ struct cross_at {
 LANES_INLINE void cross_vector(const struct cross_at *c, size_t i, size_t n, bool is_same, bool adds)
 {
     v16 x0 = v16_load_n(c->x0 + i, n), z = v16_load_n(c->z + i, n);
-    if (c->out)
+    if (c->out != NULL)
         v16_store_n(c->out + i, v16_fma(x0, z, v16_load_n(c->x + i, n)), n);
-    if (!c->slopes)
+    if (c->slopes == NULL)
         return;
     v16 slopes = v16_load_n(c->slopes + i, n), before = v16_load_n(c->x0_slopes + i, n);
     v16_store_n(c->z_slopes + i, v16_mul(slopes, x0), n);
@@ -41,8 +41,8 @@ static void batch_cross(struct batch_cross *a, void *stream)
     size_t x0 = matrix_stride(a->x0_stride, columns), x = matrix_stride(a->x_stride, columns);
     size_t z = matrix_stride(a->z_stride, columns), out = matrix_stride(a->out_stride, columns);
     size_t slopes = matrix_stride(a->slopes_stride, columns);
-    if (x0 == columns && x == columns && z == columns && (!a->out || out == columns) &&
-        (!a->slopes || slopes == columns)) {
+    if (x0 == columns && x == columns && z == columns && (a->out == NULL || out == columns) &&
+        (a->slopes == NULL || slopes == columns)) {
         columns *= rows;
         rows = columns > 0;
     }
@@ -51,11 +51,11 @@ static void batch_cross(struct batch_cross *a, void *stream)
         struct cross_at c = {.x0 = a->x0 + e * x0,
                              .x = a->x + e * x,
                              .z = a->z + e * z,
-                             .slopes = a->slopes ? a->slopes + e * slopes : NULL,
-                             .out = a->out ? a->out + e * out : NULL,
-                             .x0_slopes = a->slopes ? a->x0_slopes + e * x0 : NULL,
-                             .x_slopes = a->slopes ? a->x_slopes + e * x : NULL,
-                             .z_slopes = a->slopes ? a->z_slopes + e * z : NULL};
+                             .slopes = a->slopes != NULL ? a->slopes + e * slopes : NULL,
+                             .out = a->out != NULL ? a->out + e * out : NULL,
+                             .x0_slopes = a->slopes != NULL ? a->x0_slopes + e * x0 : NULL,
+                             .x_slopes = a->slopes != NULL ? a->x_slopes + e * x : NULL,
+                             .z_slopes = a->slopes != NULL ? a->z_slopes + e * z : NULL};
         if (is_same)
             cross_row(&c, columns, true, a->adds);
         else
@@ -172,12 +172,12 @@ static void batch_mixture(struct batch_mixture *a, void *stream)
     for (size_t e = 0; e < a->n; e++) {
         const float *inputs = a->inputs + e * inputs_stride;
         float made[BATCH_EXPERTS_MAX], *gates = a->out ? made : a->gates + e * gates_stride;
-        if (a->out) {
+        if (a->out != NULL) {
             mixture_gates(made, a->gate_logits + e * gates_stride, a->experts);
-            memcpy(a->gates + e * gates_stride, made, a->experts * sizeof *made);
+            memcpy(a->gates + e * gates_stride, made, a->experts * sizeof(*made));
             mixture_out(a->out + e * out_stride, gates, inputs, a->experts, a->columns);
         }
-        if (a->slopes)
+        if (a->slopes != NULL)
             mixture_back(a, gates, inputs, a->slopes + e * slopes_stride, a->input_slopes + e * back_stride,
                          a->gate_slopes + e * gates_stride);
     }

@@ -52,8 +52,8 @@ LANES_INLINE void pack_wide_tile(float *out, size_t out_stride, const float *col
 LANES_INLINE size_t next_marked(const uint8_t *is_marked, size_t e, size_t n)
 {
     uint64_t eight = 0;
-    for (; e + sizeof eight <= n; e += sizeof eight) {
-        memcpy(&eight, is_marked + e, sizeof eight);
+    for (; e + sizeof(eight) <= n; e += sizeof(eight)) {
+        memcpy(&eight, is_marked + e, sizeof(eight));
         if (eight != 0)
             break;
     }
@@ -66,7 +66,7 @@ static void clear_rows(float *x, size_t stride, size_t columns, const uint8_t *i
                        size_t to)
 {
     for (size_t e = next_marked(is_rejected, from, to); e < to; e = next_marked(is_rejected, e + 1, to))
-        memset(x + e * stride, 0, columns * sizeof *x);
+        memset(x + e * stride, 0, columns * sizeof(*x));
 }
 
 /* Packs events `from` up to `to`: sixteen columns, all events, then the next sixteen; the rest by four. */
@@ -102,7 +102,7 @@ static void batch_pack(struct batch_pack *a, void *stream)
         for (size_t e = 0; e < n; e++)
             a->out[e * stride + c] = a->columns[c * a->columns_stride + e];
     }
-    if (a->is_rejected)
+    if (a->is_rejected != NULL)
         clear_rows(a->out, stride, count, a->is_rejected, 0, n);
 }
 

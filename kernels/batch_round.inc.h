@@ -17,7 +17,7 @@ LANES_INLINE void round_block(uint16_t *restrict out, const float *restrict x, s
     for (size_t k = 0; k < n / 4 && !is_nearest; k++)
         words[k] = rounding_word(begin, i / 4 + k);
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bits 16 (i % 4) of a word are its i-th half");
-    memcpy(random, words, n * sizeof *random);
+    memcpy(random, words, n * sizeof(*random));
     for (size_t k = 0; k < n; k++)
         out[k] = format == ROW_BF16 ? bf16_of(float_bits(x[k]), random[k], is_nearest)
                                     : fp16_of(float_bits(x[k]), random[k], is_nearest);
@@ -35,9 +35,9 @@ LANES_INLINE void round_format(uint16_t *out, const float *x, size_t n, enum row
         return;
     float rest[16] = {0};
     uint16_t rounded[16];
-    memcpy(rest, x + i, (n - i) * sizeof *rest);
+    memcpy(rest, x + i, (n - i) * sizeof(*rest));
     round_block(rounded, rest, 16, format, is_nearest, begin, i);
-    memcpy(out + i, rounded, (n - i) * sizeof *out);
+    memcpy(out + i, rounded, (n - i) * sizeof(*out));
 }
 
 static void round_floats(uint16_t *out, const float *x, size_t n, enum row_format format, uint64_t seed,
@@ -107,8 +107,8 @@ static void batch_quantize(struct batch_quantize *a, void *stream)
             largest = largest_size(x + blocks, d - blocks, largest);
         float scale = int8_scale(largest);
         memset(row + stride - 16, 0, 16); /* the padding; constant length: no call */
-        memcpy(row, &scale, sizeof scale);
-        int8_t *bytes = (int8_t *)row + sizeof scale;
+        memcpy(row, &scale, sizeof(scale));
+        int8_t *bytes = (int8_t *)row + sizeof(scale);
         for (size_t i = 0; i < blocks; i += ROUND_BLOCK)
             int8_block(bytes + i, x + i, ROUND_BLOCK, scale);
         if (blocks < d)
@@ -133,7 +133,7 @@ LANES_INLINE bool floats_are_finite(const float *x, size_t n)
 static void batch_check(struct batch_check *a, void *stream)
 {
     (void)stream;
-    if (!a->scratch) {
+    if (a->scratch == NULL) {
         a->scratch_bytes = BATCH_SCRATCH_MIN;
         return;
     }
@@ -144,14 +144,14 @@ static void batch_check(struct batch_check *a, void *stream)
             const float *x = a->x + r * a->d;
             float squares = sum_squares(x, a->d);
             bool is_finite = isfinite(squares) || floats_are_finite(x, a->d); /* squares may overflow */
-            if (a->is_finite)
+            if (a->is_finite != NULL)
                 a->is_finite[r] = is_finite;
-            if (a->squares)
+            if (a->squares != NULL)
                 a->squares[r] = squares;
             chunk += is_finite ? (double)squares : 0.0;
         }
         total += chunk;
     }
-    if (a->total)
+    if (a->total != NULL)
         a->total[0] = total;
 }

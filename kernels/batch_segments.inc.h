@@ -87,7 +87,7 @@ LANES_INLINE void segment_fetch(const struct batch_segments *in, size_t u, size_
 static void batch_segment_reduce(struct batch_segment_reduce *a, void *stream)
 {
     (void)stream;
-    if (!a->scratch) {
+    if (a->scratch == NULL) {
         a->scratch_bytes = BATCH_SCRATCH_MIN;
         return;
     }

@@ -9,8 +9,8 @@
  * A gradient of the loss by an intermediate value is called slope in the names here: `slopes` belongs to
  * `out`, x_slopes to x.
  */
-#ifndef KERNELS_BATCH_TRAIN_H
-#define KERNELS_BATCH_TRAIN_H
+#ifndef LEAT_KERNELS_BATCH_TRAIN_H
+#define LEAT_KERNELS_BATCH_TRAIN_H
 
 /*
  * pack: columns of decoded events become rows: out[e][c] = columns[c * columns_stride + e], c < count, e < n.

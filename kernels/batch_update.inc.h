@@ -50,14 +50,14 @@ static void update_gather(struct update_block *b, const struct batch_update *a, 
         unsigned char *row = a->rows[u];
         segment_fetch(&a->in, u, ahead);
         update_fetch(a, u + UPDATE_AHEAD, bytes);
-        if (!row)
+        if (row == NULL)
             continue;
         float *grad = b->grads[b->n], *w = (float *)(void *)row;
         segment_of(grad, &a->in, u);
         for (size_t i = 0; a->more && i < d; i++)
             grad[i] += a->more[u * d + i];
         if (!floats_are_finite(grad, d)) {
-            if (a->rejected)
+            if (a->rejected != NULL)
                 a->rejected[0]++;
             continue;
         }
@@ -77,7 +77,7 @@ static void update_gather(struct update_block *b, const struct batch_update *a, 
 static void batch_update(struct batch_update *a, void *stream)
 {
     (void)stream;
-    if (!a->scratch) {
+    if (a->scratch == NULL) {
         a->scratch_bytes = BATCH_SCRATCH_MIN;
         return;
     }

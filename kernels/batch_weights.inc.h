@@ -14,7 +14,7 @@ enum { WEIGHTS_AHEAD = 48, WEIGHTS_WINDOW = 4 * BATCH_CHUNK, WEIGHTS_TILE = 8 };
 LANES_INLINE void *weight_place(const struct batch_weights *of, size_t u)
 {
     unsigned char *row = of->rows[u];
-    return row ? row + of->at : NULL;
+    return row != NULL ? row + of->at : NULL;
 }
 
 LANES_INLINE void weights_fetch(const struct batch_weights *of, size_t from, size_t to, size_t count,
@@ -22,9 +22,9 @@ LANES_INLINE void weights_fetch(const struct batch_weights *of, size_t from, siz
 {
     for (size_t u = from; u < to && u < count; u++) {
         const void *place = weight_place(of, u);
-        if (place && changes)
+        if (place != NULL && changes)
             __builtin_prefetch(place, 1);
-        else if (place)
+        else if (place != NULL)
             __builtin_prefetch(place);
     }
 }
@@ -35,12 +35,12 @@ static void weights_derive(const struct batch_weights *of, size_t u, size_t n, f
     double z[16] = {0}, sums[16] = {0}, w[16];
     for (size_t k = 0; k < n; k++) {
         const double *place = weight_place(of, u + k);
-        if (place)
+        if (place != NULL)
             z[k] = place[0], sums[k] = place[1];
     }
     ftrl64_weights(w, z, sums, 16, &of->ftrl);
     for (size_t k = 0; k < n; k++)
-        out[k] = of->rows[u + k] ? (float)w[k] : 0.0F;
+        out[k] = of->rows[u + k] != NULL ? (float)w[k] : 0.0F;
 }
 
 static void batch_weights_read(struct batch_weights_read *a, void *stream)
@@ -82,8 +82,8 @@ static void forward_dense(struct forward_tile *t, const struct batch_weights_for
     for (size_t i = 0; i < t->n; i += 16) {
         size_t lanes = forward_lanes(t, i);
         v16 sum = a->start ? v16_load_n(a->start + t->e + i, lanes) : v16_set1(a->base);
-        v16_store(t->sums + i, a->bias ? v16_add(sum, v16_set1(*a->bias)) : sum);
-        if (a->is_rejected)
+        v16_store(t->sums + i, a->bias != NULL ? v16_add(sum, v16_set1(*a->bias)) : sum);
+        if (a->is_rejected != NULL)
             rejected[i / 16] = v16_abs(v16_load_int8((const int8_t *)a->is_rejected + t->e + i, lanes));
     }
     size_t stride = a->dense_stride > 0 ? a->dense_stride : a->n;
@@ -91,7 +91,7 @@ static void forward_dense(struct forward_tile *t, const struct batch_weights_for
         v16 weight = v16_set1(a->dense_weights[c]);
         for (size_t i = 0; i < t->n; i += 16) {
             v16 x = v16_load_n(a->dense + c * stride + t->e + i, forward_lanes(t, i));
-            if (a->is_rejected)
+            if (a->is_rejected != NULL)
                 x = v16_keep_gt(x, one, rejected[i / 16]);
             v16_store(t->sums + i, v16_fma(x, weight, v16_load(t->sums + i)));
         }
@@ -136,14 +136,14 @@ static void batch_weights_forward(struct batch_weights_forward *a, void *stream)
         forward_dense(&t, a);
         for (size_t f = 0; f < a->fields; f++) {
             size_t bag = f * a->n + e, i = 0;
-            for (; !a->offsets && i + 16 <= t.n; i += 16)
+            for (; a->offsets == NULL && i + 16 <= t.n; i += 16)
                 forward_places(t.sums + i, a, bag + i, 16);
-            if (!a->offsets && i < t.n)
+            if (a->offsets == NULL && i < t.n)
                 forward_places(t.sums + i, a, bag + i, t.n - i);
-            for (i = 0; a->offsets && i < t.n; i += 16)
+            for (i = 0; a->offsets != NULL && i < t.n; i += 16)
                 forward_lists(t.sums + i, a, a->offsets + bag + i, forward_lanes(&t, i));
         }
-        memcpy(a->logits + e, t.sums, t.n * sizeof *t.sums);
+        memcpy(a->logits + e, t.sums, t.n * sizeof(*t.sums));
     }
 }
 
@@ -178,7 +178,7 @@ LANES_INLINE float window_chunk(struct weights_window *w, size_t from, size_t to
         window_fill(w, from);
     const float *grads = w->grads + (from - w->from), *scales = w->scales + (from - w->from);
     float sum = 0.0F;
-    if (w->in->scales) {
+    if (w->in->scales != NULL) {
         for (size_t i = 0; i < to - from; i++)
             sum = fmaf(scales[i], grads[i], sum);
     } else {
@@ -239,7 +239,7 @@ LANES_INLINE void weights_step(const struct weights_block *b, enum opt_kind kind
 {
     float *places[16], lanes[16] = {0};
     size_t n = b->n;
-    memcpy(places, b->places, sizeof places);
+    memcpy(places, b->places, sizeof(places));
     v16 one = v16_set1(1.0F), s0 = one, s1 = one, w;
     if (opt_states(kind) == 0) {
         for (size_t k = 0; k < n; k++)
@@ -325,6 +325,6 @@ static void batch_weights_update(struct batch_weights_update *a, void *stream)
         if (block.n > 0)
             weights_step_kind(&block, &a->of, &o);
     }
-    if (a->rejected)
+    if (a->rejected != NULL)
         a->rejected[0] += rejected;
 }

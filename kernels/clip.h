@@ -1,6 +1,6 @@
 /* The arithmetic of the kernel clip (batch.h), shared by all variants. */
-#ifndef KERNELS_CLIP_H
-#define KERNELS_CLIP_H
+#ifndef LEAT_KERNELS_CLIP_H
+#define LEAT_KERNELS_CLIP_H
 
 #include "kernels/num.h"
 

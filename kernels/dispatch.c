@@ -89,14 +89,14 @@ const char *kernels_variant_name(enum kernels_variant variant)
 
 const struct kernels *kernels_pick(const char *forced, const char **reason)
 {
-    assert(reason);
+    assert(reason != NULL);
     *reason = NULL;
-    bool is_forced = forced && *forced;
+    bool is_forced = forced != NULL && *forced;
     for (int v = KERNELS_VARIANTS - 1; v >= 0; v--) {
         if (is_forced && strcmp(forced, names[v]) != 0)
             continue;
         const struct kernels *table = kernels_variant((enum kernels_variant)v);
-        if (table)
+        if (table != NULL)
             return table;
         if (is_forced) {
             *reason = "this CPU or operating system does not support that kernel variant";

@@ -209,7 +209,7 @@ LANES_INLINE void ffm_put_products(float *out, size_t blocks, size_t n, v16 four
     float some[16];
     v16_store(some, four);
     for (size_t k = 0; k < n; k++)
-        memcpy(out + k * blocks, some + k * 4, 4 * sizeof *out);
+        memcpy(out + k * blocks, some + k * 4, 4 * sizeof(*out));
 }
 
 /* Writes a tile's partners in all slices of `width` floats; returns its products, summed over the slices. */

@@ -10,8 +10,8 @@
  * it. After a failure nothing on the device can be trusted: the process has to end (docs/design.md,
  * section 9) and be started again from its last checkpoint.
  */
-#ifndef KERNELS_GPU_H
-#define KERNELS_GPU_H
+#ifndef LEAT_KERNELS_GPU_H
+#define LEAT_KERNELS_GPU_H
 
 #include "kernels/batch.h"
 

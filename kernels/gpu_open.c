@@ -20,7 +20,7 @@ static const struct gpu_api *refuse(struct gpu_error *error, const char *format,
     error->failure = GPU_NO_LIBRARY;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(error->text, sizeof error->text, format, arguments);
+    vsnprintf(error->text, sizeof(error->text), format, arguments);
     va_end(arguments);
     return NULL;
 }
@@ -34,9 +34,9 @@ static bool beside_program(char *path, size_t size)
     path[length] = '\0';
     char *name = strrchr(path, '/');
     size_t folder = name == NULL ? 0 : (size_t)(name - path) + 1;
-    if (folder + sizeof LIBRARY_NAME > size)
+    if (folder + sizeof(LIBRARY_NAME) > size)
         return false;
-    memcpy(path + folder, LIBRARY_NAME, sizeof LIBRARY_NAME);
+    memcpy(path + folder, LIBRARY_NAME, sizeof(LIBRARY_NAME));
     return true;
 }
 
@@ -55,7 +55,7 @@ static const struct gpu_api *open_path(const char *path, struct gpu_error *error
             path);
     }
     gpu_api_function *function;
-    memcpy(&function, &symbol, sizeof function); /* ISO C has no cast between the two kinds of pointers */
+    memcpy(&function, &symbol, sizeof(function)); /* ISO C has no cast between the two kinds of pointers */
     const struct gpu_api *api = function();
     if (api->version != GPU_API_VERSION)
         return refuse(
@@ -80,7 +80,7 @@ const struct gpu_api *gpu_open_library(const char *path, struct gpu_error *error
     char found[PATH_MAX];
     if (path != NULL)
         return open_path(path, error);
-    if (!gpu_library_path(found, sizeof found))
+    if (!gpu_library_path(found, sizeof(found)))
         return refuse(error, "The path of this program is not known, and so not that of " LIBRARY_NAME
                              ": name it in LEAT_CUDA_LIBRARY.");
     bool is_named = getenv("LEAT_CUDA_LIBRARY") != NULL && getenv("LEAT_CUDA_LIBRARY")[0] != '\0';

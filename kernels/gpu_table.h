@@ -26,8 +26,8 @@
  * All functions queue work on the given stream and return, except those whose comment says that they wait.
  * One thread at a time uses a set.
  */
-#ifndef KERNELS_GPU_TABLE_H
-#define KERNELS_GPU_TABLE_H
+#ifndef LEAT_KERNELS_GPU_TABLE_H
+#define LEAT_KERNELS_GPU_TABLE_H
 
 #include "kernels/gpu.h"
 

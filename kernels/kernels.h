@@ -7,8 +7,8 @@
  * no locks, so any thread may call any kernel. Each learner counts its own calls per variant, one per call of
  * its learn() (kernels_count).
  */
-#ifndef KERNELS_H
-#define KERNELS_H
+#ifndef LEAT_KERNELS_KERNELS_H
+#define LEAT_KERNELS_KERNELS_H
 
 #include <assert.h>
 #include <stdbool.h>

@@ -11,8 +11,8 @@
  * Loads and stores need no alignment. The _n forms take n in 0..16 (d8: 0..8): lanes n and up are loaded as
  * zero, and not stored.
  */
-#ifndef KERNELS_LANES_H
-#define KERNELS_LANES_H
+#ifndef LEAT_KERNELS_LANES_H
+#define LEAT_KERNELS_LANES_H
 
 #include <math.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* lanes.h in AVX2 and FMA: two registers a v16, two a d8. */
-#ifndef KERNELS_LANES_AVX2_H
-#define KERNELS_LANES_AVX2_H
+#ifndef LEAT_KERNELS_LANES_AVX2_H
+#define LEAT_KERNELS_LANES_AVX2_H
 
 #include <immintrin.h>
 
@@ -111,8 +111,8 @@ LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
 {
     uint32_t some[16];
     if (n < 16) { /* lanes from n on get index UINT32_MAX */
-        memset(some, 0xff, sizeof some);
-        memcpy(some, index, n * sizeof *some);
+        memset(some, 0xff, sizeof(some));
+        memcpy(some, index, n * sizeof(*some));
         index = some;
     }
     const __m256i *halves = (const __m256i *)(const void *)index;
@@ -123,12 +123,12 @@ LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
 LANES_INLINE double pair_load(const float *p)
 {
     double pair;
-    memcpy(&pair, p, sizeof pair);
+    memcpy(&pair, p, sizeof(pair));
     return pair;
 }
 LANES_INLINE void pair_store(float *p, double pair)
 {
-    memcpy(p, &pair, sizeof pair);
+    memcpy(p, &pair, sizeof(pair));
 }
 /* four pairs; pairs from n on repeat the first */
 LANES_INLINE __m256d pairs4(float *const *p, size_t n)

@@ -1,6 +1,6 @@
 /* lanes.h in AVX-512 (F, DQ, VL, BW): one register a v16, one a d8. */
-#ifndef KERNELS_LANES_AVX512_H
-#define KERNELS_LANES_AVX512_H
+#ifndef LEAT_KERNELS_LANES_AVX512_H
+#define LEAT_KERNELS_LANES_AVX512_H
 
 #include <immintrin.h>
 
@@ -105,12 +105,12 @@ LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
 LANES_INLINE double pair_load(const float *p)
 {
     double pair;
-    memcpy(&pair, p, sizeof pair);
+    memcpy(&pair, p, sizeof(pair));
     return pair;
 }
 LANES_INLINE void pair_store(float *p, double pair)
 {
-    memcpy(p, &pair, sizeof pair);
+    memcpy(p, &pair, sizeof(pair));
 }
 /* four pairs; pairs from n on repeat the first */
 LANES_INLINE __m256d pairs4(float *const *p, size_t n)

@@ -3,8 +3,8 @@
  * exactly. n in 0..16 as in v16_load_n; n = 16 takes the fast path. A quiet NaN stays a quiet NaN, a
  * signalling NaN may become quiet.
  */
-#ifndef KERNELS_LANES_FORMATS_H
-#define KERNELS_LANES_FORMATS_H
+#ifndef LEAT_KERNELS_LANES_FORMATS_H
+#define LEAT_KERNELS_LANES_FORMATS_H
 
 #include "kernels/rounding.h"
 
@@ -16,7 +16,7 @@ LANES_INLINE __m256i v16_load_halfwords(const uint16_t *p, size_t n)
     if (n == 16)
         return _mm256_loadu_si256((const __m256i *)(const void *)p);
     uint16_t some[16] = {0};
-    memcpy(some, p, n * sizeof *p);
+    memcpy(some, p, n * sizeof(*p));
     return _mm256_loadu_si256((const __m256i *)(const void *)some);
 }
 LANES_INLINE __m128i v16_load_bytes(const int8_t *p, size_t n)

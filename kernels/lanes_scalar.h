@@ -1,6 +1,6 @@
 /* lanes.h in plain C. fmaf comes from libm and is correctly rounded whether or not the CPU has it. */
-#ifndef KERNELS_LANES_SCALAR_H
-#define KERNELS_LANES_SCALAR_H
+#ifndef LEAT_KERNELS_LANES_SCALAR_H
+#define LEAT_KERNELS_LANES_SCALAR_H
 
 typedef struct {
     float f[16];
@@ -26,7 +26,7 @@ LANES_INLINE v16 v16_load(const float *p)
 }
 LANES_INLINE void v16_store(float *p, v16 a)
 {
-    memcpy(p, a.f, sizeof a.f);
+    memcpy(p, a.f, sizeof(a.f));
 }
 LANES_INLINE v16 v16_load_n(const float *p, size_t n)
 {
@@ -57,7 +57,7 @@ LANES_INLINE void v16_store4x4(float *a, float *b, float *c, float *d, v16 v)
 LANES_INLINE void v16_turn_groups(v16 v[4])
 {
     v16 old[4];
-    memcpy(old, v, sizeof old);
+    memcpy(old, v, sizeof(old));
     for (int k = 0; k < 4; k++)
         for (int l = 0; l < 16; l++)
             v[k].f[l] = old[l % 4].f[l / 4 * 4 + k];
@@ -66,7 +66,7 @@ LANES_INLINE void v16_turn_groups(v16 v[4])
 LANES_INLINE void v16_turn_vectors(v16 v[4])
 {
     v16 old[4];
-    memcpy(old, v, sizeof old);
+    memcpy(old, v, sizeof(old));
     for (int k = 0; k < 4; k++)
         for (int l = 0; l < 16; l++)
             v[k].f[l] = old[l / 4].f[4 * k + l % 4];
@@ -256,8 +256,8 @@ LANES_INLINE v16 v16_load_halves(const float *lo, const float *hi)
 }
 LANES_INLINE void v16_store_halves(float *lo, float *hi, v16 a)
 {
-    memcpy(lo, a.f, 8 * sizeof *lo);
-    memcpy(hi, a.f + 8, 8 * sizeof *hi);
+    memcpy(lo, a.f, 8 * sizeof(*lo));
+    memcpy(hi, a.f + 8, 8 * sizeof(*hi));
 }
 /* stores the first lane of each group */
 LANES_INLINE void v16_store_groups(float *p, v16 a)
@@ -280,7 +280,7 @@ LANES_INLINE d8 d8_load_n(const double *p, size_t n)
 }
 LANES_INLINE void d8_store(double *p, d8 a)
 {
-    memcpy(p, a.f, sizeof a.f);
+    memcpy(p, a.f, sizeof(a.f));
 }
 LANES_INLINE void d8_store_n(double *p, d8 a, size_t n)
 {

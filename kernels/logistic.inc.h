@@ -4,8 +4,8 @@
  * exactly as written here. Plain C over doubles, so that compilers can vectorize it with the same bits.
  * Compiled as C and as C++; include lanes.h first.
  */
-#ifndef KERNELS_LOGISTIC_INC_H
-#define KERNELS_LOGISTIC_INC_H
+#ifndef LEAT_KERNELS_LOGISTIC_INC_H
+#define LEAT_KERNELS_LOGISTIC_INC_H
 
 /*
  * num_exp with fma, x limited to +-708, without branches: Cody and Waite's reduction to |r| <= ln2 / 2, then
@@ -26,10 +26,10 @@ LANES_INLINE double exp_limited(double x)
     double d = fma(r, 1.0 / 6227020800, 1.0 / 479001600);
     double p = fma(r4, fma(r4, fma(r4, d, c), b), a);
     uint64_t bits; /* k + 1023 is in its low bits */
-    memcpy(&bits, &shifted, sizeof bits);
+    memcpy(&bits, &shifted, sizeof(bits));
     bits = (bits + 1023) << 52;
     double scale;
-    memcpy(&scale, &bits, sizeof scale);
+    memcpy(&scale, &bits, sizeof(scale));
     return p * scale;
 }
 

@@ -60,7 +60,7 @@ LANES_INLINE void pack_straight(float *out, size_t width, const struct matmul_si
     for (size_t p = 0; p < depth; p++) {
         const float *from = s->at + p * s->deep;
         if (count == width) {
-            memcpy(out + p * width, from, width * sizeof *out);
+            memcpy(out + p * width, from, width * sizeof(*out));
             continue;
         }
         for (size_t l = 0; l < width; l += 16) {
@@ -79,7 +79,7 @@ LANES_INLINE void round_some(float *x, size_t n, enum row_format format, float s
     float back = 1.0F / scale;
     for (size_t k = 0; k < n; k++)
         x[k] *= scale;
-    memcpy(bits, x, n * sizeof *bits);
+    memcpy(bits, x, n * sizeof(*bits));
     for (size_t k = 0; k < n; k++)
         rounded[k] = format == ROW_BF16 ? bf16_of(bits[k], 0, true) : fp16_ieee(bits[k]);
     for (size_t k = 0; k < n; k++)

@@ -99,14 +99,14 @@ LANES_INLINE void pair_panels(float *out, size_t width, size_t count, size_t dep
     for (size_t i = 0; i < count; i += width, from += width * depth) {
         for (size_t p = 0; p < depth; p += 2, out += width) {
             uint32_t first[TILE_LANES], second[TILE_LANES];
-            memcpy(first, from + p * width, width * sizeof *first);
+            memcpy(first, from + p * width, width * sizeof(*first));
             for (size_t l = 0; l < width; l++)
                 second[l] = float_bits(none);
             if (p + 1 < depth)
-                memcpy(second, from + (p + 1) * width, width * sizeof *second);
+                memcpy(second, from + (p + 1) * width, width * sizeof(*second));
             for (size_t l = 0; l < width; l++)
                 first[l] = (round_upper(first[l]) & 0xffff0000U) | round_upper(second[l]) >> 16;
-            memcpy(out, first, width * sizeof *first);
+            memcpy(out, first, width * sizeof(*first));
         }
     }
 }

@@ -26,7 +26,7 @@ double num_exp(double x)
     double p = (a + r2 * b) + r4 * ((c + r2 * d) + r4 * ((e + r2 * f) + r4 * g));
     uint64_t bits = (uint64_t)((int64_t)k + 1023) << 52;
     double scale;
-    memcpy(&scale, &bits, sizeof scale);
+    memcpy(&scale, &bits, sizeof(scale));
     return p * scale;
 }
 
@@ -54,11 +54,11 @@ double num_log1p_unit(double t)
 double num_log(double x)
 {
     uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
+    memcpy(&bits, &x, sizeof(bits));
     int64_t k = (int64_t)(bits >> 52) - 1023;
     bits = (bits & 0x000fffffffffffffU) | 0x3ff0000000000000U;
     double m;
-    memcpy(&m, &bits, sizeof m);
+    memcpy(&m, &bits, sizeof(m));
     return (double)k * 6.93147180559945309417e-01 + num_log1p_unit(m - 1.0);
 }
 

@@ -3,8 +3,8 @@
  * depend on its version, these do not. Compiled once, without contraction to fma; every kernel variant uses
  * the same code. Any thread.
  */
-#ifndef KERNELS_NUM_H
-#define KERNELS_NUM_H
+#ifndef LEAT_KERNELS_NUM_H
+#define LEAT_KERNELS_NUM_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * of optimizer steps on a CPU (optimizer.inc.h, adagrad_block.inc.h, batch_weights.inc.h) and on a GPU
  * (cuda/update.cu and cuda/weights.cu, with the words of cuda/lanes.cuh). Compiled as C and as C++.
  */
-#ifndef KERNELS_OPTIMIZER_STEP_INC_H
-#define KERNELS_OPTIMIZER_STEP_INC_H
+#ifndef LEAT_KERNELS_OPTIMIZER_STEP_INC_H
+#define LEAT_KERNELS_OPTIMIZER_STEP_INC_H
 
 struct opt_vectors {
     v16 rate, l1, l2, epsilon, decay, beta1, beta2, rest1, rest2, correction1, correction2, step_max;

@@ -15,7 +15,7 @@ LANES_INLINE void pool_vectors(float *out, const float *const *rows, size_t n, s
             sums[v] = v16_add(sums[v], v16_load_n(rows[r] + i + v * 16, lanes));
     }
     for (int v = 0; v < vectors; v++)
-        v16_store_n(out + i + v * 16, divisor ? v16_div(sums[v], *divisor) : sums[v], lanes);
+        v16_store_n(out + i + v * 16, divisor != NULL ? v16_div(sums[v], *divisor) : sums[v], lanes);
 }
 
 LANES_INLINE void pool(float *out, const float *const *rows, size_t n, size_t d, const v16 *divisor)

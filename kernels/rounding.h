@@ -8,8 +8,8 @@
  * with a probability of its distance from the lower neighbour; rounding to nearest even takes half a step
  * less one, or half a step if the last kept bit is set.
  */
-#ifndef KERNELS_ROUNDING_H
-#define KERNELS_ROUNDING_H
+#ifndef LEAT_KERNELS_ROUNDING_H
+#define LEAT_KERNELS_ROUNDING_H
 
 #include "kernels/num.h"
 
@@ -19,14 +19,14 @@
 static inline KERNELS_BOTH uint32_t float_bits(float x)
 {
     uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
+    memcpy(&bits, &x, sizeof(bits));
     return bits;
 }
 
 static inline KERNELS_BOTH float bits_float(uint32_t bits)
 {
     float x;
-    memcpy(&x, &bits, sizeof x);
+    memcpy(&x, &bits, sizeof(x));
     return x;
 }
 

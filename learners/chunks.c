@@ -26,7 +26,7 @@ struct chunks {
 
 struct chunks *chunks_begin(size_t count, size_t chunk_bytes, chunks_copy *copy, const void *owner)
 {
-    struct chunks *c = calloc(1, sizeof *c);
+    struct chunks *c = calloc(1, sizeof(*c));
     leat_assert(c);
     *c = (struct chunks){.copy = copy, .owner = owner, .count = count, .chunk_bytes = chunk_bytes};
     pthread_mutex_init(&c->mutex, NULL);
@@ -61,7 +61,7 @@ void chunks_protect(struct chunks *c, size_t chunk)
             sched_yield(); /* the writer is copying this one chunk: a short wait */
         return;
     }
-    struct copied *copy = malloc(sizeof *copy + c->chunk_bytes);
+    struct copied *copy = malloc(sizeof(*copy) + c->chunk_bytes);
     leat_assert(copy);
     copy->count = c->copy(c->owner, chunk, copy->items);
     if (copy->count == 0) { /* no item of the chunk belongs to the snapshot */

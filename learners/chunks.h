@@ -6,8 +6,8 @@
  * all chunks as at the barrier. The `copy` function defines what a chunk is and which of its items belong to
  * the snapshot.
  */
-#ifndef LEARNERS_CHUNKS_H
-#define LEARNERS_CHUNKS_H
+#ifndef LEAT_LEARNERS_CHUNKS_H
+#define LEAT_LEARNERS_CHUNKS_H
 
 #include <stdbool.h>
 #include <stddef.h>

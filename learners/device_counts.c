@@ -15,8 +15,9 @@ bool device_counts_init(struct device_table *t, struct gpu_error *error)
         blocks += gpu_sketch_blocks(&t->options.table[i]);
     if (blocks == 0)
         return true;
-    t->blocks = t->api->alloc_pinned(t->gpu, DEVICE_SKETCH_PIECE * sizeof *t->blocks, error);
-    t->blocks_count = t->blocks ? t->api->alloc_pinned(t->gpu, sizeof *t->blocks_count, error) : NULL;
+    t->blocks = t->api->alloc_pinned(t->gpu, DEVICE_SKETCH_PIECE * sizeof(*t->blocks), error);
+    t->blocks_count =
+        t->blocks != NULL ? t->api->alloc_pinned(t->gpu, sizeof(*t->blocks_count), error) : NULL;
     return t->blocks_count != NULL;
 }
 
@@ -83,14 +84,14 @@ bool device_table_restore_counts(struct device_table *t, uint32_t table, const s
             continue;
         *error = (struct gpu_error){.failure = GPU_UNSUPPORTED};
         (void)snprintf(
-            error->text, sizeof error->text,
+            error->text, sizeof(error->text),
             "A checkpoint has block %llu of the sightings of table %u; its sketch has %llu blocks.",
             (unsigned long long)blocks[i].number, table, (unsigned long long)all);
         return false;
     }
     for (size_t from = 0; from < count; from += DEVICE_SKETCH_PIECE) {
         uint32_t n = (uint32_t)MIN(count - from, (size_t)DEVICE_SKETCH_PIECE);
-        memcpy(t->blocks, blocks + from, n * sizeof *t->blocks);
+        memcpy(t->blocks, blocks + from, n * sizeof(*t->blocks));
         t->api->tables->import_sketch(t->tables, t->stream, table, t->blocks, n);
         if (!t->api->wait(t->stream, error))
             return false;

@@ -22,19 +22,20 @@ bool device_pool_init(struct device_pool *p, const struct gpu_api *api, struct g
                               .room = (uint32_t)MIN(room, (uint64_t)UINT32_MAX / 4),
                               .stage = stage};
     size_t slots = (size_t)p->room + stage;
-    p->heads = api->alloc_pinned(gpu, slots * sizeof *p->heads, error);
-    p->payloads = p->heads ? api->alloc_pinned(gpu, slots * floats * sizeof *p->payloads, error) : NULL;
-    if (!p->payloads)
+    p->heads = api->alloc_pinned(gpu, slots * sizeof(*p->heads), error);
+    p->payloads =
+        p->heads != NULL ? api->alloc_pinned(gpu, slots * floats * sizeof(*p->payloads), error) : NULL;
+    if (p->payloads == NULL)
         return false;
     uint64_t size = 64;
     while (size < 2 * (uint64_t)p->room)
         size *= 2;
     p->index_mask = (uint32_t)(size - 1);
-    p->index = calloc(size, sizeof *p->index);
-    p->free_slots = malloc(p->room * sizeof *p->free_slots);
-    p->is_busy = calloc(p->room, sizeof *p->is_busy);
-    leat_assert(p->index && p->free_slots && p->is_busy);
-    memset(p->heads, 0, slots * sizeof *p->heads);
+    p->index = calloc(size, sizeof(*p->index));
+    p->free_slots = malloc(p->room * sizeof(*p->free_slots));
+    p->is_busy = calloc(p->room, sizeof(*p->is_busy));
+    leat_assert(p->index != NULL && p->free_slots != NULL && p->is_busy != NULL);
+    memset(p->heads, 0, slots * sizeof(*p->heads));
     p->free_count = p->room;
     for (uint32_t i = 0; i < p->room; i++)
         p->free_slots[i] = p->room - 1 - i;
@@ -43,7 +44,7 @@ bool device_pool_init(struct device_pool *p, const struct gpu_api *api, struct g
 
 void device_pool_free(struct device_pool *p)
 {
-    if (p->api) {
+    if (p->api != NULL) {
         p->api->free_pinned(p->gpu, p->heads);
         p->api->free_pinned(p->gpu, p->payloads);
     }

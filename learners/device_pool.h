@@ -3,8 +3,8 @@
  * that a GPU reads and writes them in place. Bounded; an index finds rows by (table, key). Behind the slots
  * where rows live there are `stage` slots for rows on their way. One thread.
  */
-#ifndef LEARNERS_DEVICE_POOL_H
-#define LEARNERS_DEVICE_POOL_H
+#ifndef LEAT_LEARNERS_DEVICE_POOL_H
+#define LEAT_LEARNERS_DEVICE_POOL_H
 
 #include "kernels/gpu_table.h"
 

@@ -12,7 +12,7 @@ static void list_key(struct table_keys *keys, uint64_t key)
 {
     if (keys->count == keys->capacity) {
         keys->capacity = MAX(2 * keys->capacity, (size_t)64);
-        keys->items = realloc(keys->items, keys->capacity * sizeof *keys->items);
+        keys->items = realloc(keys->items, keys->capacity * sizeof(*keys->items));
         leat_assert(keys->items);
     }
     keys->items[keys->count++] = key;
@@ -34,7 +34,7 @@ static void sort_keys(struct table_keys *keys)
     size_t count = 0;
     if (keys->count == 0)
         return;
-    qsort(keys->items, keys->count, sizeof *keys->items, by_number);
+    qsort(keys->items, keys->count, sizeof(*keys->items), by_number);
     for (size_t i = 0; i < keys->count; i++)
         if (i == 0 || keys->items[i] != keys->items[count - 1])
             keys->items[count++] = keys->items[i];
@@ -44,7 +44,7 @@ static void sort_keys(struct table_keys *keys)
 /* Adds the removed keys that the GPU listed to the lists. */
 static bool collect_removed(struct device_table *t, struct gpu_error *error)
 {
-    struct gpu_row_head *heads = calloc(REMOVED_PIECE, sizeof *heads);
+    struct gpu_row_head *heads = calloc(REMOVED_PIECE, sizeof(*heads));
     uint64_t count = REMOVED_PIECE;
     bool is_good = true;
     leat_assert(heads);
@@ -137,8 +137,8 @@ bool device_table_restore(struct device_table *t, uint32_t table, const void *st
 bool device_table_restore_remove(struct device_table *t, uint32_t table, const uint64_t *keys, size_t count,
                                  struct gpu_error *error)
 {
-    uint64_t *device_keys = t->api->alloc(t->gpu, t->stage * sizeof *device_keys, error);
-    uint32_t *device_tables = t->api->alloc(t->gpu, t->stage * sizeof *device_tables, error);
+    uint64_t *device_keys = t->api->alloc(t->gpu, t->stage * sizeof(*device_keys), error);
+    uint32_t *device_tables = t->api->alloc(t->gpu, t->stage * sizeof(*device_tables), error);
     bool is_good = device_keys != NULL && device_tables != NULL;
     for (size_t from = 0; is_good && from < count; from += t->stage) {
         uint32_t n = (uint32_t)MIN(count - from, (size_t)t->stage);
@@ -148,8 +148,8 @@ bool device_table_restore_remove(struct device_table *t, uint32_t table, const u
                 device_pool_drop(&t->pool, slot);
             t->at[i] = table;
         }
-        t->api->copy(t->stream, device_keys, keys + from, n * sizeof *keys);
-        t->api->copy(t->stream, device_tables, t->at, n * sizeof *t->at);
+        t->api->copy(t->stream, device_keys, keys + from, n * sizeof(*keys));
+        t->api->copy(t->stream, device_tables, t->at, n * sizeof(*t->at));
         t->api->tables->remove(t->tables, t->stream, device_keys, device_tables, n);
         is_good = t->api->wait(t->stream, error);
     }

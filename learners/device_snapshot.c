@@ -41,12 +41,12 @@ bool device_snapshot_init(struct device_table *t, uint64_t bytes, struct gpu_err
     struct device_snapshot *s = &t->snapshot;
     const struct gpu_api *api = t->api;
     plan_pieces(t, bytes);
-    s->pieces = calloc(s->pieces_count, sizeof *s->pieces);
+    s->pieces = calloc(s->pieces_count, sizeof(*s->pieces));
     leat_assert(s->pieces);
     if ((s->copies = api->stream(t->gpu, error)) == NULL ||
         (s->staging = api->alloc(t->gpu, s->pieces_count * s->piece_bytes, error)) == NULL ||
         (s->pool_rows = api->alloc_pinned(t->gpu, s->piece_bytes, error)) == NULL ||
-        (s->count = api->alloc(t->gpu, sizeof *s->count, error)) == NULL)
+        (s->count = api->alloc(t->gpu, sizeof(*s->count), error)) == NULL)
         return false;
     for (size_t i = 0; i < ARRAY_COUNT(s->landings); i++)
         if ((s->landings[i].memory = api->alloc_pinned(t->gpu, s->piece_bytes, error)) == NULL ||
@@ -55,7 +55,7 @@ bool device_snapshot_init(struct device_table *t, uint64_t bytes, struct gpu_err
     for (uint32_t i = 0; i < s->pieces_count; i++) {
         struct device_piece *p = &s->pieces[i];
         p->memory = s->staging + i * s->piece_bytes;
-        p->blocks = calloc(t->options.tables, sizeof *p->blocks);
+        p->blocks = calloc(t->options.tables, sizeof(*p->blocks));
         leat_assert(p->blocks);
         if ((p->gathered = api->event(t->gpu, error)) == NULL)
             return false;
@@ -122,11 +122,11 @@ static bool gather_pool(struct device_table *t, struct device_piece *p, struct g
             continue;
         heads[p->rows] = t->pool.heads[s->slot];
         memcpy(payloads + p->rows * t->floats, device_pool_payload(&t->pool, s->slot),
-               t->floats * sizeof *payloads);
+               t->floats * sizeof(*payloads));
         p->rows++;
     }
-    t->api->copy(t->stream, heads_of(p->memory), heads, p->rows * sizeof *heads);
-    t->api->copy(t->stream, payloads_of(s, p->memory), payloads, p->rows * t->floats * sizeof *payloads);
+    t->api->copy(t->stream, heads_of(p->memory), heads, p->rows * sizeof(*heads));
+    t->api->copy(t->stream, payloads_of(s, p->memory), payloads, p->rows * t->floats * sizeof(*payloads));
     return p->rows == 0 || t->api->wait(t->stream, error);
 }
 
@@ -168,7 +168,7 @@ static bool gather_piece(struct device_table *t, struct gpu_error *error)
     struct device_piece *p = &s->pieces[s->gathered % s->pieces_count];
     uint64_t blocks = 0;
     p->rows = 0;
-    memset(p->blocks, 0, t->options.tables * sizeof *p->blocks);
+    memset(p->blocks, 0, t->options.tables * sizeof(*p->blocks));
     if (s->rows_left > 0)
         gather_rows(t, p);
     else if (s->slot < t->pool.room) {
@@ -296,7 +296,7 @@ static bool write_pieces(const struct writer *w, struct gpu_error *error)
         struct device_landing *landing = &s->landings[at % 2];
         const struct device_piece *p = &s->pieces[at % s->pieces_count];
         uint32_t rows = p->rows;
-        memcpy(w->blocks, p->blocks, t->options.tables * sizeof *w->blocks);
+        memcpy(w->blocks, p->blocks, t->options.tables * sizeof(*w->blocks));
         if (!t->api->wait_for(landing->copied, error))
             return false;
         s->left = at + 1;
@@ -315,8 +315,8 @@ bool device_table_snapshot_write(struct device_table *t, device_table_emit *rows
 {
     struct writer w = {.t = t, .rows = rows, .counts = counts, .argument = argument};
     w.stored = malloc(STORED_ROWS * t->stored_bytes);
-    w.blocks = calloc(t->options.tables, sizeof *w.blocks);
-    leat_assert(w.stored && w.blocks);
+    w.blocks = calloc(t->options.tables, sizeof(*w.blocks));
+    leat_assert(w.stored != NULL && w.blocks != NULL);
     struct gpu_error ignored;
     bool is_good = write_pieces(&w, error);
     if (!is_good) /* a queued copy may still read staging, which belongs to the next snapshot */

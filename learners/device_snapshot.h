@@ -6,8 +6,8 @@
  * pieces leave it; until all are gathered, nothing in the tables may change: they are held. So the GPU keeps
  * a bounded part of its memory for this, and the host two pieces.
  */
-#ifndef LEARNERS_DEVICE_SNAPSHOT_H
-#define LEARNERS_DEVICE_SNAPSHOT_H
+#ifndef LEAT_LEARNERS_DEVICE_SNAPSHOT_H
+#define LEAT_LEARNERS_DEVICE_SNAPSHOT_H
 
 #include "kernels/gpu_table.h"
 

@@ -16,8 +16,8 @@ void device_pack(const struct device_table *t, const struct gpu_row_head *head, 
     size_t d = t->options.d, state = gpu_state_floats(&t->options);
     unsigned char *out = stored + offsetof(struct table_row, step);
     memset(out, 0, s->payload_bytes);
-    memcpy(out + s->vector_at, payload, d * sizeof *payload);
-    memcpy(out + s->state_at, payload + d, state * sizeof *payload);
+    memcpy(out + s->vector_at, payload, d * sizeof(*payload));
+    memcpy(out + s->state_at, payload + d, state * sizeof(*payload));
     memcpy(out + s->linear_at, payload + d + state, s->linear_bytes);
 }
 
@@ -31,9 +31,9 @@ void device_unpack(const struct device_table *t, uint32_t table, const unsigned 
     size_t d = t->options.d, state = gpu_state_floats(&t->options);
     const unsigned char *in = stored + offsetof(struct table_row, step);
     float *payload = device_pool_payload(&t->pool, slot);
-    memcpy(payload, in + s->vector_at, d * sizeof *payload);
-    memcpy(payload + d, in + s->state_at, state * sizeof *payload);
-    memset(payload + d + state, 0, t->options.extra_floats * sizeof *payload);
+    memcpy(payload, in + s->vector_at, d * sizeof(*payload));
+    memcpy(payload + d, in + s->state_at, state * sizeof(*payload));
+    memset(payload + d + state, 0, t->options.extra_floats * sizeof(*payload));
     memcpy(payload + d + state, in + s->linear_at, s->linear_bytes);
 }
 
@@ -65,15 +65,15 @@ static bool batch_init(struct device_table *t, struct device_batch *b, struct gp
 {
     const struct gpu_api *api = t->api;
     size_t n = MAX(t->options.batch_max, 1U);
-    b->raised = malloc(n * sizeof *b->raised);
+    b->raised = malloc(n * sizeof(*b->raised));
     leat_assert(b->raised);
     return (b->asked = api->event(t->gpu, error)) != NULL &&
-           (b->keys = api->alloc_pinned(t->gpu, n * sizeof *b->keys, error)) != NULL &&
-           (b->tables = api->alloc_pinned(t->gpu, n * sizeof *b->tables, error)) != NULL &&
-           (b->missing = api->alloc_pinned(t->gpu, n * sizeof *b->missing, error)) != NULL &&
-           (b->counts = api->alloc_pinned(t->gpu, 2 * sizeof *b->counts, error)) != NULL &&
-           (b->device_missing = api->alloc(t->gpu, n * sizeof *b->device_missing, error)) != NULL &&
-           (b->device_count = api->alloc(t->gpu, sizeof *b->device_count, error)) != NULL;
+           (b->keys = api->alloc_pinned(t->gpu, n * sizeof(*b->keys), error)) != NULL &&
+           (b->tables = api->alloc_pinned(t->gpu, n * sizeof(*b->tables), error)) != NULL &&
+           (b->missing = api->alloc_pinned(t->gpu, n * sizeof(*b->missing), error)) != NULL &&
+           (b->counts = api->alloc_pinned(t->gpu, 2 * sizeof(*b->counts), error)) != NULL &&
+           (b->device_missing = api->alloc(t->gpu, n * sizeof(*b->device_missing), error)) != NULL &&
+           (b->device_count = api->alloc(t->gpu, sizeof(*b->device_count), error)) != NULL;
 }
 
 static void batch_free(struct device_table *t, struct device_batch *b)
@@ -98,27 +98,27 @@ static void *zeroed(size_t count, size_t size)
 static void make_arrays(struct device_table *t, const struct device_table_options *options)
 {
     size_t n = options->tables.tables;
-    struct gpu_table_options *copies = zeroed(n, sizeof *copies);
-    memcpy(copies, options->tables.table, n * sizeof *copies);
+    struct gpu_table_options *copies = zeroed(n, sizeof(*copies));
+    memcpy(copies, options->tables.table, n * sizeof(*copies));
     t->options.table = copies;
-    t->has_stored = zeroed(n, sizeof *t->has_stored);
-    t->rows_stored = zeroed(n, sizeof *t->rows_stored);
-    t->expired_before = zeroed(n, sizeof *t->expired_before);
-    t->halved_at_us = zeroed(n, sizeof *t->halved_at_us);
+    t->has_stored = zeroed(n, sizeof(*t->has_stored));
+    t->rows_stored = zeroed(n, sizeof(*t->rows_stored));
+    t->expired_before = zeroed(n, sizeof(*t->expired_before));
+    t->halved_at_us = zeroed(n, sizeof(*t->halved_at_us));
     for (size_t i = 0; i < n; i++)
         t->halved_at_us[i] = INT64_MIN;
-    t->rows_new = zeroed(n, sizeof *t->rows_new);
-    t->rows_cold = zeroed(n, sizeof *t->rows_cold);
-    t->removed = zeroed(n, sizeof *t->removed);
-    t->removed_since = zeroed(n, sizeof *t->removed_since);
-    t->at_waiting = zeroed(t->stage, sizeof *t->at_waiting);
-    t->store_keys = zeroed(DEVICE_STORE_BATCH, sizeof *t->store_keys);
-    t->store_times = zeroed(DEVICE_STORE_BATCH, sizeof *t->store_times);
-    t->store_found = zeroed(DEVICE_STORE_BATCH, sizeof *t->store_found);
-    t->store_slots = zeroed(DEVICE_STORE_BATCH, sizeof *t->store_slots);
+    t->rows_new = zeroed(n, sizeof(*t->rows_new));
+    t->rows_cold = zeroed(n, sizeof(*t->rows_cold));
+    t->removed = zeroed(n, sizeof(*t->removed));
+    t->removed_since = zeroed(n, sizeof(*t->removed_since));
+    t->at_waiting = zeroed(t->stage, sizeof(*t->at_waiting));
+    t->store_keys = zeroed(DEVICE_STORE_BATCH, sizeof(*t->store_keys));
+    t->store_times = zeroed(DEVICE_STORE_BATCH, sizeof(*t->store_times));
+    t->store_found = zeroed(DEVICE_STORE_BATCH, sizeof(*t->store_found));
+    t->store_slots = zeroed(DEVICE_STORE_BATCH, sizeof(*t->store_slots));
     t->store_rows = zeroed(DEVICE_STORE_BATCH, t->stored_bytes);
     t->ahead_count = MAX(options->ahead, 1U) + 1; /* one more, for the batch that is due */
-    t->ahead = zeroed(t->ahead_count, sizeof *t->ahead);
+    t->ahead = zeroed(t->ahead_count, sizeof(*t->ahead));
 }
 
 static bool init(struct device_table *t, const struct device_table_options *options, struct gpu_error *error)
@@ -128,7 +128,7 @@ static bool init(struct device_table *t, const struct device_table_options *opti
     if (t->tables == NULL ||
         !device_pool_init(&t->pool, t->api, t->gpu, t->floats, options->pinned_bytes, t->stage, error) ||
         !device_snapshot_init(t, options->snapshot_bytes, error) ||
-        (t->at = t->api->alloc_pinned(t->gpu, t->stage * sizeof *t->at, error)) == NULL)
+        (t->at = t->api->alloc_pinned(t->gpu, t->stage * sizeof(*t->at), error)) == NULL)
         return false;
     for (uint32_t i = 0; i < t->ahead_count; i++)
         if (!batch_init(t, &t->ahead[i], error))
@@ -141,7 +141,7 @@ static bool init(struct device_table *t, const struct device_table_options *opti
 
 struct device_table *device_table_new(const struct device_table_options *options, struct gpu_error *error)
 {
-    struct device_table *t = zeroed(1, sizeof *t);
+    struct device_table *t = zeroed(1, sizeof(*t));
     const struct gpu_tables_options *o = &options->tables;
     t->api = options->api;
     t->gpu = options->gpu;
@@ -247,11 +247,11 @@ static void ask(struct device_table *t, struct device_batch *b)
     const struct gpu_batch *batch = &b->batch;
     const struct gpu_api *api = t->api;
     api->tables->missing(t->tables, t->stream, batch, b->device_missing, b->device_count);
-    api->copy(t->stream, &b->counts[0], batch->count, sizeof *b->counts);
-    api->copy(t->stream, &b->counts[1], b->device_count, sizeof *b->counts);
-    api->copy(t->stream, b->missing, b->device_missing, batch->n * sizeof *b->missing);
-    api->copy(t->stream, b->keys, batch->keys, batch->n * sizeof *b->keys);
-    api->copy(t->stream, b->tables, batch->tables, batch->n * sizeof *b->tables);
+    api->copy(t->stream, &b->counts[0], batch->count, sizeof(*b->counts));
+    api->copy(t->stream, &b->counts[1], b->device_count, sizeof(*b->counts));
+    api->copy(t->stream, b->missing, b->device_missing, batch->n * sizeof(*b->missing));
+    api->copy(t->stream, b->keys, batch->keys, batch->n * sizeof(*b->keys));
+    api->copy(t->stream, b->tables, batch->tables, batch->n * sizeof(*b->tables));
     api->record(b->asked, t->stream);
     b->is_asked = true;
 }

@@ -26,8 +26,8 @@
  * One thread, except where said. Functions that return bool return false on an error (error->text); after
  * that only what was emitted before can be trusted.
  */
-#ifndef LEARNERS_DEVICE_TABLE_H
-#define LEARNERS_DEVICE_TABLE_H
+#ifndef LEAT_LEARNERS_DEVICE_TABLE_H
+#define LEAT_LEARNERS_DEVICE_TABLE_H
 
 #include "core/cold_store.h"
 #include "kernels/gpu_table.h"

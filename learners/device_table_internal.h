@@ -1,6 +1,6 @@
 /* The inside of a device_table, shared by its files. */
-#ifndef LEARNERS_DEVICE_TABLE_INTERNAL_H
-#define LEARNERS_DEVICE_TABLE_INTERNAL_H
+#ifndef LEAT_LEARNERS_DEVICE_TABLE_INTERNAL_H
+#define LEAT_LEARNERS_DEVICE_TABLE_INTERNAL_H
 
 #include "learners/device_pool.h"
 #include "learners/device_snapshot.h"

@@ -8,7 +8,7 @@ static bool no_store(struct gpu_error *error, const char *what)
 {
     *error = (struct gpu_error){.failure = GPU_FAILED};
     (void)snprintf(
-        error->text, sizeof error->text,
+        error->text, sizeof(error->text),
         "The cold store of an embedding table could not %s rows; the job has to end and be started "
         "again from its last checkpoint.",
         what);
@@ -99,7 +99,7 @@ static size_t collect(struct device_table *t, struct spill *rows, size_t limit)
             rows[count++] = (struct spill){head->table, slot, head->key};
         }
     }
-    qsort(rows, count, sizeof *rows, by_table_and_key);
+    qsort(rows, count, sizeof(*rows), by_table_and_key);
     return count;
 }
 
@@ -133,7 +133,7 @@ bool device_pool_room(struct device_table *t, uint32_t count, struct gpu_error *
         if (found == 0 && t->pool.free_count < count) {
             *error = (struct gpu_error){.failure = GPU_NO_MEMORY};
             (void)snprintf(
-                error->text, sizeof error->text,
+                error->text, sizeof(error->text),
                 "Pinned memory for cold rows of embedding tables is full (%u rows), and there is no "
                 "cold store below it. Give the learner more memory, or rows_max.",
                 t->pool.room);
@@ -207,7 +207,7 @@ static uint32_t unspare(struct device_table *t, uint32_t step)
 static bool too_small(const struct device_table *t, uint64_t rows, struct gpu_error *error)
 {
     *error = (struct gpu_error){.failure = GPU_NO_MEMORY};
-    (void)snprintf(error->text, sizeof error->text,
+    (void)snprintf(error->text, sizeof(error->text),
                    "A batch needs %llu rows more than fit into the %llu MiB of device memory that embedding "
                    "tables may take. Give them more, or make batches smaller.",
                    (unsigned long long)rows, (unsigned long long)(t->options.memory_bytes >> 20));
@@ -248,12 +248,12 @@ bool device_room(struct device_table *t, uint32_t step, struct gpu_error *error)
 /* Makes room for the rows of t->at[0 .. count), and keeps t->at, which sending rows down overwrites. */
 static bool import_room(struct device_table *t, uint32_t count, uint32_t step, struct gpu_error *error)
 {
-    memset(t->rows_new, 0, t->options.tables * sizeof *t->rows_new);
+    memset(t->rows_new, 0, t->options.tables * sizeof(*t->rows_new));
     for (uint32_t i = 0; i < count; i++)
         t->rows_new[t->pool.heads[t->at[i]].table]++;
-    memcpy(t->at_waiting, t->at, count * sizeof *t->at);
+    memcpy(t->at_waiting, t->at, count * sizeof(*t->at));
     bool has_room = device_room(t, step, error);
-    memcpy(t->at, t->at_waiting, count * sizeof *t->at);
+    memcpy(t->at, t->at_waiting, count * sizeof(*t->at));
     return has_room;
 }
 
@@ -353,7 +353,7 @@ static bool raise_table(struct device_table *t, struct device_batch *b, uint32_t
 
 bool device_raise(struct device_table *t, struct device_batch *b, struct gpu_error *error)
 {
-    memset(b->raised, 0xff, b->batch.n * sizeof *b->raised);
+    memset(b->raised, 0xff, b->batch.n * sizeof(*b->raised));
     b->is_raised = true;
     b->spilled = t->stats.spilled;
     for (uint32_t table = 0; table < t->options.tables; table++)
@@ -446,7 +446,7 @@ bool device_fetch(struct device_table *t, struct device_batch *b, struct gpu_err
     for (uint32_t table = 0; table < t->options.tables; table++)
         if (t->has_stored[table] && !fetch_cold(t, b, table, error))
             return false;
-    memset(t->rows_new, 0, t->options.tables * sizeof *t->rows_new);
+    memset(t->rows_new, 0, t->options.tables * sizeof(*t->rows_new));
     for (uint32_t m = 0; m < b->counts[1]; m++)
         if (b->missing[m] != BATCH_NONE)
             t->rows_new[b->tables[b->missing[m]]]++;

@@ -48,8 +48,8 @@ void head_init(struct head *head, const struct kernels *k, size_t inputs, const 
                size_t count, enum opt_kind opt, float accumulator, uint64_t seed)
 {
     *head = (struct head){.layers = count + 1, .inputs = inputs, .opt = opt};
-    head->items = calloc(head->layers, sizeof *head->items);
-    leat_assert(head->items && inputs > 0);
+    head->items = calloc(head->layers, sizeof(*head->items));
+    leat_assert(head->items != NULL && inputs > 0);
     head->in = floats_new(inputs * 16);
     head->in_slope = floats_new(inputs * 16);
     for (size_t l = 0; l < head->layers; l++)
@@ -90,7 +90,7 @@ const float *head_forward(struct head *head, const struct kernels *k, size_t eve
 
 const float *head_backward(struct head *head, const struct kernels *k, const float *slopes)
 {
-    memcpy(head->items[head->layers - 1].slope, slopes, 16 * sizeof *slopes);
+    memcpy(head->items[head->layers - 1].slope, slopes, 16 * sizeof(*slopes));
     for (size_t l = head->layers; l-- > 0;) {
         struct head_layer *layer = &head->items[l];
         float *below = l > 0 ? head->items[l - 1].slope : head->in_slope;

@@ -3,8 +3,8 @@
  * sixteen events, one event in each lane of a vector. Lanes without an event have zero inputs and zero
  * gradients. One thread.
  */
-#ifndef LEARNERS_HEAD_H
-#define LEARNERS_HEAD_H
+#ifndef LEAT_LEARNERS_HEAD_H
+#define LEAT_LEARNERS_HEAD_H
 
 #include "kernels/kernels.h"
 

@@ -12,7 +12,7 @@ void interaction_pool(struct model *m, struct example *e)
         const float *list[MODEL_LIST_MAX];
         size_t count = 0;
         for (; i < e->entries && e->fields[i] == f; i++) {
-            if (e->rows[i] && count < ARRAY_COUNT(list))
+            if (e->rows[i] != NULL && count < ARRAY_COUNT(list))
                 list[count++] = model_vector(m, e->rows[i]);
         }
         e->vectors[f] = count == 0 ? m->zero : list[0];
@@ -60,7 +60,7 @@ size_t interaction_pairs(const struct model *m)
 void interaction_pairs_step(struct model *m, struct example *e, float *scales)
 {
     size_t n = m->options.vectors, pair = 0, count = interaction_pairs(m);
-    memset(m->pair_slopes, 0, count * sizeof *m->pair_slopes);
+    memset(m->pair_slopes, 0, count * sizeof(*m->pair_slopes));
     for (size_t f = 0; f < n; f++) {
         for (size_t g = f + 1; g < n; g++, pair++) {
             m->pair_slopes[pair] = m->options.pair_is_off[pair] ? 0.0F : e->products[f * m->blocks + g];
@@ -88,7 +88,7 @@ static size_t vector_rows(struct model *m, const struct example *e, float slope,
     for (uint32_t i = 0; i < e->entries; i++) {
         if (e->fields[i] >= m->options.vectors)
             break;
-        if (!e->rows[i])
+        if (e->rows[i] == NULL)
             continue;
         float scale = e->scales[i];
         m->opt_rows[count++] = (struct opt_row){

@@ -20,7 +20,7 @@ float interaction_weighted_forward(struct model *m, struct example *e)
 {
     size_t n = m->options.vectors, d = m->options.dim;
     float *gradients = e->partners + d, total = 0.0F;
-    memset(gradients, 0, n * d * sizeof *gradients);
+    memset(gradients, 0, n * d * sizeof(*gradients));
     for (size_t f = 0, pair = 0; f < n; f++) {
         for (size_t g = f + 1; g < n; g++, pair++) {
             if (m->options.pair_is_off[pair])

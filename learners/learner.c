@@ -110,8 +110,8 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
     else if (c->hidden.count >= MODEL_LAYERS_MAX || c->bottom.count >= MODEL_LAYERS_MAX)
         problem = "at most five dense layers stand behind each other";
     else if (c->batch > 1 &&
-             ((c->embedding.optimizer.config && c->embedding.optimizer.choice == OPT_NEWTON) ||
-              (c->linear.config && c->linear.choice == OPT_NEWTON)))
+             ((c->embedding.optimizer.config != NULL && c->embedding.optimizer.choice == OPT_NEWTON) ||
+              (c->linear.config != NULL && c->linear.choice == OPT_NEWTON)))
         problem = "the newton optimizer learns one example at a time: it needs `batch: 1`";
     else if (c->hidden.count > 0 && (is_joint(&c->linear) || is_joint(&c->embedding.optimizer)))
         problem = "`joint: true` shares an example's error among all its weights, which it cannot with those "
@@ -124,7 +124,7 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
                   "logistic`, and no other weights of classes or share of negatives";
     else if (c->batch_min > c->batch)
         problem = "`batch_min` is the least that a step has, and `batch` the most";
-    if (problem)
+    if (problem != NULL)
         diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
     return !problem;
 }
@@ -160,18 +160,18 @@ static void common_options(const struct learner_config *c, struct model_options 
     o->cross_layers = (uint32_t)c->cross_layers;
     o->experts = (uint32_t)c->experts;
     o->labels = c->labels_count;
-    if (c->linear.config) {
+    if (c->linear.config != NULL) {
         o->linear = optimizer_from(&c->linear);
         o->linear_is_double = c->linear.choice == OPT_FTRL;
         if (o->linear_is_double)
             o->ftrl = optimizer_ftrl(&c->linear);
     }
     o->is_joint = is_joint(&c->linear) || is_joint(&c->embedding.optimizer);
-    if (c->embedding.optimizer.config)
+    if (c->embedding.optimizer.config != NULL)
         o->embedding = optimizer_from(&c->embedding.optimizer);
-    if (c->head.config)
+    if (c->head.config != NULL)
         o->head = optimizer_from(&c->head);
-    if (c->pair_weights.config)
+    if (c->pair_weights.config != NULL)
         o->pairs = optimizer_from(&c->pair_weights);
 }
 
@@ -183,7 +183,7 @@ static bool bind_model(struct operator_bind *bind, enum interaction_kind interac
     c->weight_column = -1;
     c->model = (struct model_options){0};
     bool is_ok = learner_bind_labels(bind, c);
-    if (c->weight.ast) {
+    if (c->weight.ast != NULL) {
         c->weight_column = learner_bind_column(bind, c->weight.ast, true);
         is_ok = c->weight_column >= 0 && is_ok;
     }
@@ -244,7 +244,7 @@ bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
         problem = "dense layers of a batch move by `sgd`, `momentum`, `adagrad`, `adam` or `ftrl`";
     else if (c->embedding.optimizer.choice == OPT_NEWTON)
         problem = "the newton optimizer learns one example at a time: vectors of a batch need another one";
-    if (problem) {
+    if (problem != NULL) {
         diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
         return false;
     }
@@ -259,11 +259,11 @@ bool learner_open(struct operator_context *context)
     struct learner_config *c = context->config;
     const char *reason;
     const struct kernels *kernels = kernels_pick_env(&reason);
-    if (!kernels) {
+    if (kernels == NULL) {
         diag_error(context->diags, DIAG_E1002, (struct span){0, 0}, "LEAT_KERNELS: %s", reason);
         return false;
     }
-    struct learner_state *s = calloc(1, sizeof *s);
+    struct learner_state *s = calloc(1, sizeof(*s));
     leat_assert(s);
     c->state = s;
     s->kernels = kernels;
@@ -274,10 +274,10 @@ bool learner_open(struct operator_context *context)
     if (!learner_pick_device(context) || !learner_check_memory(context) || !learner_make_model(context))
         return false;
     s->columns = learner_columns_new(c);
-    s->metrics = calloc(c->labels_count, sizeof *s->metrics);
-    s->logits = calloc((size_t)c->labels_count * BATCH_ROWS, sizeof *s->logits);
-    s->scored = calloc(BATCH_ROWS, sizeof *s->scored);
-    leat_assert(s->metrics && s->logits && s->scored);
+    s->metrics = calloc(c->labels_count, sizeof(*s->metrics));
+    s->logits = calloc((size_t)c->labels_count * BATCH_ROWS, sizeof(*s->logits));
+    s->scored = calloc(BATCH_ROWS, sizeof(*s->scored));
+    leat_assert(s->metrics != NULL && s->logits != NULL && s->scored != NULL);
     for (uint32_t l = 0; l < c->labels_count; l++)
         metrics_init(&s->metrics[l], c->model.loss, (uint64_t)c->window);
     return true;
@@ -292,7 +292,7 @@ static void put_predictions(const struct learner_config *c, const double *logits
     if (c->model.loss == LOSS_LOGISTIC)
         c->state->kernels->sigmoid64(predictions, logits, batch->selected);
     else
-        memcpy(predictions, logits, batch->selected * sizeof *logits);
+        memcpy(predictions, logits, batch->selected * sizeof(*logits));
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
         column->floats[row] = isnan(logits[i]) ? 0.0 : predictions[i];
@@ -446,7 +446,7 @@ void learner_report(struct operator_context *context, struct report *report)
 void learner_close(struct operator_context *context)
 {
     struct learner_config *c = context->config;
-    if (!c->state)
+    if (c->state == NULL)
         return;
     learner_snapshot_settle(c->state, true);
     model_free(c->state->model);

@@ -4,8 +4,8 @@
  * rows below and its own, and its bind. Its option struct is, or begins with, struct learner_config. All
  * calls come from the lane that owns the learner, except where said.
  */
-#ifndef LEARNERS_LEARNER_H
-#define LEARNERS_LEARNER_H
+#ifndef LEAT_LEARNERS_LEARNER_H
+#define LEAT_LEARNERS_LEARNER_H
 
 #include "core/learner.h"
 #include "learners/metrics.h"

@@ -32,8 +32,8 @@ static void *memory(size_t bytes)
 
 struct learner_columns_scratch *learner_columns_new(const struct learner_config *c)
 {
-    struct learner_columns_scratch *s = memory(sizeof *s);
-    memset(s, 0, sizeof *s);
+    struct learner_columns_scratch *s = memory(sizeof(*s));
+    memset(s, 0, sizeof(*s));
     for (uint32_t f = 0; f < c->sparse_count; f++) {
         s->ids_capacity[f] = BATCH_ROWS;
         s->ids[f] = memory(BATCH_ROWS * sizeof(uint64_t));
@@ -70,7 +70,7 @@ static uint64_t id_of(const struct column *column, uint32_t row)
         double value = column->floats[row] == 0.0 ? 0.0 : column->floats[row];
         if (isnan(value))
             return NULL_ID;
-        memcpy(&hash, &value, sizeof hash);
+        memcpy(&hash, &value, sizeof(hash));
         hash = num_mix(hash + UINT64_C(0xf10a7));
         break;
     }
@@ -94,7 +94,7 @@ static void read_ids(struct learner_columns_scratch *s, uint32_t f, const struct
                      const struct column *column, uint32_t begin, uint32_t end)
 {
     uint64_t *ids = s->ids[f];
-    bool has_all = !column->valid; /* then ids are computed as by id_of, but without its branches */
+    bool has_all = column->valid == NULL; /* then ids are computed as by id_of, but without its branches */
     if (has_all && column->tag == TYPE_INT) {
         for (uint32_t i = begin; i < end; i++) {
             uint64_t hash =

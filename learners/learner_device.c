@@ -49,7 +49,7 @@ bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
         problem = "a GPU has no kernels for what this learner is set up with: weights of pairs, `ffm` with "
                   "`hidden`, `clip_norm` without dense layers, an FFM of more than 512 floats an id, dense "
                   "layers by `adagrad_row` or `adagrad_block`: take `device: cpu`";
-    if (problem)
+    if (problem != NULL)
         diag_error(bind->diags, DIAG_E0901, c->device.ast->span, "%s", problem);
     return problem == NULL;
 }
@@ -84,9 +84,9 @@ static bool open_device(struct learner_state *s, int number, struct gpu_error *e
 {
     *error = (struct gpu_error){.failure = GPU_OK};
     s->gpu_api = gpu_open_library(NULL, error);
-    s->gpu = s->gpu_api ? s->gpu_api->open(number, error) : NULL;
-    s->gpu_stream = s->gpu ? s->gpu_api->stream(s->gpu, error) : NULL;
-    if (s->gpu_stream)
+    s->gpu = s->gpu_api != NULL ? s->gpu_api->open(number, error) : NULL;
+    s->gpu_stream = s->gpu != NULL ? s->gpu_api->stream(s->gpu, error) : NULL;
+    if (s->gpu_stream != NULL)
         return true;
     learner_close_device(s);
     return false;
@@ -153,7 +153,7 @@ bool learner_attach(struct operator_context *context)
 bool learner_check_compared(struct operator_context *context)
 {
     const struct learner_config *c = context->config;
-    if (!model_shadow(c->state->model) || !model_compared(c->state->model)->is_found)
+    if (model_shadow(c->state->model) == NULL || !model_compared(c->state->model)->is_found)
         return true;
     operator_fail(
         context, DIAG_E0904, device_span(c), model_compared(c->state->model)->text,
@@ -165,7 +165,7 @@ bool learner_check_compared(struct operator_context *context)
 bool learner_check_device(struct operator_context *context)
 {
     const struct learner_config *c = context->config;
-    const struct gpu_error *error = c->state->gpu_api ? model_error(c->state->model) : NULL;
+    const struct gpu_error *error = c->state->gpu_api != NULL ? model_error(c->state->model) : NULL;
     if (error == NULL)
         return true;
     if (!c->state->has_failed)
@@ -177,7 +177,7 @@ bool learner_check_device(struct operator_context *context)
 bool learner_restore_failed(struct operator_context *context)
 {
     const struct learner_config *c = context->config;
-    const struct gpu_error *error = c->state->gpu_api ? model_error(c->state->model) : NULL;
+    const struct gpu_error *error = c->state->gpu_api != NULL ? model_error(c->state->model) : NULL;
     if (error == NULL || error->failure == GPU_UNSUPPORTED)
         return false; /* GPU_UNSUPPORTED: the checkpoint's content cannot be of these tables */
     diag_hint(context->diags,

@@ -131,7 +131,7 @@ struct list_head {
 static void put_name(struct byte_buffer *out, uint32_t number, struct str name)
 {
     uint32_t words[2] = {number, (uint32_t)name.length};
-    buffer_append(out, words, sizeof words);
+    buffer_append(out, words, sizeof(words));
     buffer_append(out, name.data, name.length);
 }
 
@@ -139,8 +139,8 @@ void learner_features_save(const struct learner_config *c, struct byte_buffer *o
 {
     const struct learner_state *s = c->state;
     struct list_head head = {c->sparse_count, c->vectors_count, c->dense_count, s->tables_next, {0}};
-    memcpy(head.hidden, c->model.hidden, sizeof head.hidden);
-    buffer_append(out, &head, sizeof head);
+    memcpy(head.hidden, c->model.hidden, sizeof(head.hidden));
+    buffer_append(out, &head, sizeof(head));
     for (uint32_t f = 0; f < c->sparse_count; f++)
         put_name(out, s->tables[f], field_name(c, f));
     for (uint32_t d = 0; d < c->dense_count; d++)
@@ -151,14 +151,14 @@ void learner_features_save(const struct learner_config *c, struct byte_buffer *o
 static bool take_name(struct str *left, uint32_t *number, struct str *name)
 {
     uint32_t words[2];
-    if (left->length < sizeof words)
+    if (left->length < sizeof(words))
         return false;
-    memcpy(words, left->data, sizeof words);
-    if (words[1] > NAME_MAX_BYTES || words[1] > left->length - sizeof words)
+    memcpy(words, left->data, sizeof(words));
+    if (words[1] > NAME_MAX_BYTES || words[1] > left->length - sizeof(words))
         return false;
     *number = words[0];
-    *name = (struct str){left->data + sizeof words, words[1]};
-    *left = (struct str){name->data + words[1], left->length - sizeof words - words[1]};
+    *name = (struct str){left->data + sizeof(words), words[1]};
+    *left = (struct str){name->data + words[1], left->length - sizeof(words) - words[1]};
     return true;
 }
 
@@ -184,10 +184,10 @@ bool learner_features_load(struct operator_context *context, struct str list)
     struct learner_config *c = context->config;
     struct learner_state *s = c->state;
     struct list_head head;
-    if (list.length < sizeof head)
+    if (list.length < sizeof(head))
         return false;
-    memcpy(&head, list.data, sizeof head);
-    list = (struct str){list.data + sizeof head, list.length - sizeof head};
+    memcpy(&head, list.data, sizeof(head));
+    list = (struct str){list.data + sizeof(head), list.length - sizeof(head)};
     if (head.fields > MODEL_FIELDS_MAX || head.dense > MODEL_DENSE_MAX || head.vectors > head.fields ||
         head.next_table >= UINT16_MAX - MODEL_FIELDS_MAX)
         return false;
@@ -195,9 +195,9 @@ bool learner_features_load(struct operator_context *context, struct str list)
     struct model_saved *saved = &s->saved;
     *saved = (struct model_saved){
         .fields = head.fields, .vectors = has_vectors ? head.vectors : 0, .dense = head.dense};
-    memcpy(saved->hidden, head.hidden, sizeof saved->hidden);
+    memcpy(saved->hidden, head.hidden, sizeof(saved->hidden));
     uint16_t tables[MODEL_FIELDS_MAX];
-    memset(tables, 0xff, sizeof tables);
+    memset(tables, 0xff, sizeof(tables));
     uint32_t number;
     struct str name;
     for (uint32_t f = 0; f < head.fields; f++) {
@@ -216,8 +216,8 @@ bool learner_features_load(struct operator_context *context, struct str list)
         if (tables[f] == UINT16_MAX)
             tables[f] = (uint16_t)head.next_table++;
     s->tables_next = head.next_table;
-    if (memcmp(tables, s->tables, c->sparse_count * sizeof *tables) != 0) {
-        memcpy(s->tables, tables, sizeof tables);
+    if (memcmp(tables, s->tables, c->sparse_count * sizeof(*tables)) != 0) {
+        memcpy(s->tables, tables, sizeof(tables));
         if (!learner_make_model(context))
             return false;
     }

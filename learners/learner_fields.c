@@ -41,7 +41,7 @@ static bool bind_pair(struct operator_bind *bind, struct learner_config *c, cons
 
 bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c)
 {
-    if (!c->pairs.items) /* option not given; an empty list would mean no pair at all */
+    if (c->pairs.items == NULL) /* option not given; an empty list would mean no pair at all */
         return true;
     bool is_ok = true;
     memset(c->model.pair_is_off, 1, c->vectors_count * (c->vectors_count - 1) / 2);

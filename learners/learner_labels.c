@@ -27,7 +27,7 @@ static bool bind_label(struct operator_bind *bind, struct learner_config *c, con
 bool learner_bind_labels(struct operator_bind *bind, struct learner_config *c)
 {
     c->labels_count = 0;
-    if (c->label.ast)
+    if (c->label.ast != NULL)
         return bind_label(bind, c, c->label.ast);
     if (c->labels.count == 0 || c->labels.count > LEARNER_LABELS_MAX) {
         diag_error(bind->diags, DIAG_E0503, bind->span, "`labels` names 1 to %d labels", LEARNER_LABELS_MAX);
@@ -53,7 +53,7 @@ static const char *name_of(struct operator_bind *bind, const struct learner_conf
 
 void learner_name_labels(struct operator_bind *bind, struct learner_config *c)
 {
-    struct learner_label *labels = arena_calloc(bind->arena, c->labels_count, sizeof *labels);
+    struct learner_label *labels = arena_calloc(bind->arena, c->labels_count, sizeof(*labels));
     for (uint32_t l = 0; l < c->labels_count; l++) {
         const char *name = name_of(bind, c, l);
         bool is_one = c->labels_count == 1;
@@ -73,7 +73,7 @@ static void report_values(struct report *report, const struct learner_config *c,
     report_add(report, label->report[0], (double)v->count, is_window);
     for (size_t i = 0; i < LEARNER_FIGURES && v->count > 0; i++) {
         double value;
-        memcpy(&value, (const char *)v + learner_figures[i].offset, sizeof value);
+        memcpy(&value, (const char *)v + learner_figures[i].offset, sizeof(value));
         if (!learner_figures[i].is_of_probabilities || c->model.loss == LOSS_LOGISTIC)
             report_add(report, label->report[i + 1], value, is_window);
     }

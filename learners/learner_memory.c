@@ -25,7 +25,7 @@ static void plan_parts(const struct learner_config *c, const struct learner_stat
     struct model_device device = {.api = s->gpu_api, .gpu = s->gpu, .stream = s->gpu_stream};
     struct model_plan parts;
     plan->count = 0;
-    if (!model_plan(&c->model, s->kernels, s->gpu_api ? &device : NULL, &parts))
+    if (!model_plan(&c->model, s->kernels, s->gpu_api != NULL ? &device : NULL, &parts))
         return;
     memory_plan_add(plan, "input", parts.input, false);
     memory_plan_add(plan, "rows", parts.rows, false);
@@ -44,21 +44,21 @@ static void plan_parts(const struct learner_config *c, const struct learner_stat
 void learner_memory(void *config, struct memory_plan *plan)
 {
     const struct learner_config *c = config;
-    struct learner_state *s = calloc(1, sizeof *s);
+    struct learner_state *s = calloc(1, sizeof(*s));
     const char *reason;
     struct gpu_error error = {.failure = GPU_OK};
     leat_assert(s);
     *plan = (struct memory_plan){.count = 0};
     s->kernels = kernels_pick_env(&reason);
     bool is_there = learner_open_device(c, s, &error);
-    if (s->kernels)
+    if (s->kernels != NULL)
         plan_parts(c, s, plan);
-    if (s->gpu_api)
-        snprintf(plan->where, sizeof plan->where, "of cuda(%d)", c->device_number);
+    if (s->gpu_api != NULL)
+        snprintf(plan->where, sizeof(plan->where), "of cuda(%d)", c->device_number);
     else if (is_there)
-        snprintf(plan->where, sizeof plan->where, "on the CPU");
+        snprintf(plan->where, sizeof(plan->where), "on the CPU");
     else
-        snprintf(plan->where, sizeof plan->where, "as on a CPU, for cuda(%d) cannot be used here (%s)",
+        snprintf(plan->where, sizeof(plan->where), "as on a CPU, for cuda(%d) cannot be used here (%s)",
                  c->device_number, gpu_failure_name(error.failure));
     learner_close_device(s);
     free(s);

@@ -70,7 +70,7 @@ static void emit_metrics(struct operator_context *context, const struct learner_
         const struct learner_figure *figure = &learner_figures[i % LEARNER_FIGURES];
         double value = (double)NAN;
         if (part->count > 0 && (!figure->is_of_probabilities || c->model.loss == LOSS_LOGISTIC))
-            memcpy(&value, (const char *)part + figure->offset, sizeof value);
+            memcpy(&value, (const char *)part + figure->offset, sizeof(value));
         if (figure->is_in_rows)
             put(batch, column++, value);
     }

@@ -32,7 +32,7 @@ bool learner_bind_precision(struct operator_bind *bind, struct learner_config *c
         problem =
             "with `accumulate`, `batch` must be a multiple of 4, and both together make at most 262,144 "
             "examples a step";
-    if (problem)
+    if (problem != NULL)
         diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
     if (is_more) {
         o->micro = (uint32_t)c->batch;

@@ -46,7 +46,7 @@ bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c)
     else if (c->loss != LOSS_LOGISTIC && (f->calibration_min > 0.0 || f->calibration_max > 0.0))
         problem =
             "calibration is of probabilities: with `loss: squared`, `freeze` can look at label_mean only";
-    if (problem)
+    if (problem != NULL)
         diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
     c->is_scheduled = has_band(f) || is_scheduled(&c->linear) || is_scheduled(&c->embedding.optimizer) ||
                       is_scheduled(&c->head) || is_scheduled(&c->pair_weights);
@@ -62,7 +62,7 @@ uint32_t learner_piece(const struct learner_config *c, uint32_t rows)
 static float rate_at(const struct kind_ref *ref, uint64_t seen)
 {
     const struct optimizer_config *o = ref->config;
-    if (!o)
+    if (o == NULL)
         return 0.0F;
     double rate = o->rate, n = (double)seen;
     if (o->halve_every > 0)

@@ -59,10 +59,10 @@ struct rows_writer {
 
 static bool flush_rows(struct rows_writer *w)
 {
-    bool is_ok = w->buffer.length <= sizeof w->head ||
+    bool is_ok = w->buffer.length <= sizeof(w->head) ||
                  snapshot_put(w->out, SNAPSHOT_GLOBAL, w->buffer.data, w->buffer.length);
     buffer_clear(&w->buffer);
-    buffer_append(&w->buffer, &w->head, sizeof w->head);
+    buffer_append(&w->buffer, &w->head, sizeof(w->head));
     return is_ok;
 }
 
@@ -78,7 +78,7 @@ static void begin_items(struct rows_writer *w, uint8_t kind, size_t item_bytes)
     w->head.kind = kind;
     w->head.item_bytes = (uint32_t)item_bytes;
     buffer_clear(&w->buffer);
-    buffer_append(&w->buffer, &w->head, sizeof w->head);
+    buffer_append(&w->buffer, &w->head, sizeof(w->head));
 }
 
 static bool write_removed(struct rows_writer *w, const struct table_keys *removed)
@@ -179,14 +179,14 @@ static void snapshot_outcome(void *argument, bool is_published)
 void learner_snapshot_settle(struct learner_state *state, bool is_closing)
 {
     struct learner_snapshot *s = state->snapshot;
-    if (!s)
+    if (s == NULL)
         return;
     int outcome = atomic_load_explicit(&s->outcome, memory_order_acquire);
     if (outcome == 0 && !is_closing)
         return;
     for (uint32_t f = 0; f < s->fields && !state->gpu_api; f++)
         table_snapshot_end(model_table(state->model, f), outcome == 1);
-    if (state->gpu_api)
+    if (state->gpu_api != NULL)
         learner_device_settle(state, s->fields, outcome == 1);
     if (outcome == 1)
         state->published = s->epoch;
@@ -215,17 +215,17 @@ static bool put_state(const struct learner_state *state, uint32_t labels, uint32
         .frozen = state->frozen,
         .is_frozen = state->is_frozen,
         .rejected = state->rejected,
-        .metrics_bytes = labels * sizeof *state->metrics,
+        .metrics_bytes = labels * sizeof(*state->metrics),
     };
     struct byte_buffer buffer = {0};
-    buffer_append(&buffer, &record, sizeof record);
-    buffer_append(&buffer, state->metrics, labels * sizeof *state->metrics);
+    buffer_append(&buffer, &record, sizeof(record));
+    buffer_append(&buffer, state->metrics, labels * sizeof(*state->metrics));
     model_save(state->model, &buffer);
     bool is_ok = true; /* in pieces, because dense layers may be large */
     for (size_t at = 0; at < buffer.length && is_ok; at += 8 << 20) {
         struct byte_buffer piece = {0};
         struct record_head head = {'s', STATE_VERSION, at + (8 << 20) >= buffer.length, 0};
-        buffer_append(&piece, &head, sizeof head);
+        buffer_append(&piece, &head, sizeof(head));
         buffer_append(&piece, buffer.data + at, MIN(buffer.length - at, (size_t)8 << 20));
         is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, piece.data, piece.length);
         buffer_free(&piece);
@@ -238,7 +238,7 @@ static bool put_features(const struct learner_config *c, struct snapshot_writer 
 {
     struct byte_buffer record = {0};
     struct record_head head = {'F', STATE_VERSION, 0, 0};
-    buffer_append(&record, &head, sizeof head);
+    buffer_append(&record, &head, sizeof(head));
     learner_features_save(c, &record);
     bool is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, record.data, record.length);
     buffer_free(&record);
@@ -249,7 +249,7 @@ static bool put_features(const struct learner_config *c, struct snapshot_writer 
 static uint64_t total_of(const struct learner_state *state, uint32_t field)
 {
     const struct table *table = model_table(state->model, field);
-    if (state->gpu_api)
+    if (state->gpu_api != NULL)
         return learner_device_total(state, field);
     return table->cold != NULL && table->cold->rows > 0 ? table_rows(table) : 0;
 }
@@ -261,9 +261,9 @@ static bool put_totals(const struct learner_state *state, uint32_t fields, struc
         struct {
             struct record_head head;
             uint64_t rows;
-        } record = {{'T', STATE_VERSION, (uint16_t)f, sizeof record.rows}, total_of(state, f)};
+        } record = {{'T', STATE_VERSION, (uint16_t)f, sizeof(record.rows)}, total_of(state, f)};
         if (record.rows > 0)
-            is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof record);
+            is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
     }
     return is_ok;
 }
@@ -276,8 +276,8 @@ struct single_record {
 
 static bool put_single(struct snapshot_writer *out, uint8_t kind, uint64_t value)
 {
-    struct single_record record = {{kind, STATE_VERSION, 0, sizeof value}, value};
-    return snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof record);
+    struct single_record record = {{kind, STATE_VERSION, 0, sizeof(value)}, value};
+    return snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
 }
 
 static bool put_singles(const struct learner_state *state, struct snapshot_writer *out)
@@ -289,14 +289,14 @@ static bool put_singles(const struct learner_state *state, struct snapshot_write
 static bool restore_single(struct learner_state *state, struct str data)
 {
     struct single_record record;
-    if (data.length != sizeof record)
+    if (data.length != sizeof(record))
         return false;
-    memcpy(&record, data.data, sizeof record);
+    memcpy(&record, data.data, sizeof(record));
     if (record.head.kind == 'W')
         state->weightless = record.value;
     else
         state->seen_last_us = (int64_t)record.value;
-    return record.head.item_bytes == sizeof record.value;
+    return record.head.item_bytes == sizeof(record.value);
 }
 
 struct mean_record {
@@ -306,18 +306,18 @@ struct mean_record {
 
 static bool put_mean(const struct learner_config *c, struct snapshot_writer *out)
 {
-    struct mean_record record = {{'B', STATE_VERSION, 0, sizeof record.mean}, *model_mean(c->state->model)};
-    return !c->model.is_centered || snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof record);
+    struct mean_record record = {{'B', STATE_VERSION, 0, sizeof(record.mean)}, *model_mean(c->state->model)};
+    return !c->model.is_centered || snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
 }
 
 static bool restore_mean(const struct learner_config *c, struct str data)
 {
     struct mean_record record;
-    if (data.length != sizeof record || !c->model.is_centered)
+    if (data.length != sizeof(record) || !c->model.is_centered)
         return false;
-    memcpy(&record, data.data, sizeof record);
+    memcpy(&record, data.data, sizeof(record));
     *model_mean(c->state->model) = record.mean;
-    return record.head.item_bytes == sizeof record.mean && isfinite(record.mean.labels) &&
+    return record.head.item_bytes == sizeof(record.mean) && isfinite(record.mean.labels) &&
            record.mean.weights >= 0.0 && isfinite(record.mean.weights);
 }
 
@@ -333,7 +333,7 @@ static bool put_lists(const struct learner_state *state, uint32_t fields, struct
         struct list_record record = {
             {'L', STATE_VERSION, (uint16_t)f, 2 * sizeof(uint64_t)}, state->lists_cut[f], state->ids_cut[f]};
         if (record.lists_cut > 0)
-            is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof record);
+            is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
     }
     return is_ok;
 }
@@ -343,19 +343,19 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     struct learner_config *c = context->config;
     struct learner_state *state = c->state;
     learner_snapshot_settle(state, false);
-    leat_assert(!state->snapshot); /* one checkpoint at a time */
+    leat_assert(state->snapshot == NULL); /* one checkpoint at a time */
     uint32_t epoch = (uint32_t)snapshot_epoch(writer);
     if (!put_features(c, writer) || !put_state(state, c->labels_count, epoch, writer) ||
         !put_totals(state, c->sparse_count, writer) || !put_singles(state, writer) || !put_mean(c, writer) ||
         !put_lists(state, c->sparse_count, writer))
         return false;
-    struct learner_snapshot *s = calloc(1, sizeof *s);
+    struct learner_snapshot *s = calloc(1, sizeof(*s));
     leat_assert(s);
     s->state = state;
     s->fields = c->sparse_count;
     s->epoch = epoch;
     uint32_t since = snapshot_is_base(writer) ? 0 : state->published;
-    if (state->gpu_api) {
+    if (state->gpu_api != NULL) {
         learner_device_begin(state, s->fields, since, epoch);
         if (!learner_check_device(context)) {
             free(s);
@@ -377,10 +377,10 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
 static bool restore_item(struct table *table, uint8_t kind, const unsigned char *item)
 {
     uint64_t key;
-    memcpy(&key, item, sizeof key);
+    memcpy(&key, item, sizeof(key));
     if (kind == 'C') {
         struct sketch_block block;
-        memcpy(&block, item, sizeof block);
+        memcpy(&block, item, sizeof(block));
         return sketch_restore(&table->sketch, &block);
     }
     if (key == 0)
@@ -408,7 +408,7 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     if (field < 0)
         return true;
     if (head->kind == 'L') {
-        if (bytes != sizeof(struct list_record) - sizeof *head)
+        if (bytes != sizeof(struct list_record) - sizeof(*head))
             return false;
         memcpy(&state->lists_cut[field], items, sizeof(uint64_t));
         memcpy(&state->ids_cut[field], items + sizeof(uint64_t), sizeof(uint64_t));
@@ -423,15 +423,15 @@ static bool restore_items(struct learner_state *state, const struct record_head 
         return false;
     if (head->kind == 'T') {
         bool has_store =
-            state->gpu_api ? learner_device_has_store(state, (uint32_t)field) : table->cold != NULL;
+            state->gpu_api != NULL ? learner_device_has_store(state, (uint32_t)field) : table->cold != NULL;
         if (bytes != item_bytes || !has_store)
             return false;
         memcpy(&state->totals[field], items, item_bytes);
         return true;
     }
-    bool is_ok = !state->gpu_api ||
+    bool is_ok = state->gpu_api == NULL ||
                  learner_device_restore(state, (uint32_t)field, head->kind, items, bytes / item_bytes);
-    if (!cpu_model(state))
+    if (cpu_model(state) == NULL)
         return is_ok;
     table = model_table(cpu_model(state), (uint32_t)field);
     table_begin(table); /* memory of rows removed by a 'D' may be used again */
@@ -444,29 +444,29 @@ static bool restore_items(struct learner_state *state, const struct record_head 
 static void restore_metrics(struct metrics *metrics, const char *data)
 {
     uint64_t slice_events = metrics->slice_events;
-    memcpy(metrics, data, sizeof *metrics);
+    memcpy(metrics, data, sizeof(*metrics));
     if (metrics->slice_events == slice_events)
         return;
     metrics->slice_events = slice_events;
     metrics->slice = 0;
-    memset(metrics->slices, 0, sizeof metrics->slices);
-    memset(metrics->slice_bins, 0, sizeof metrics->slice_bins);
+    memset(metrics->slices, 0, sizeof(metrics->slices));
+    memset(metrics->slice_bins, 0, sizeof(metrics->slice_bins));
 }
 
 static bool restore_state(struct learner_state *state, const struct learner_config *c,
                           const struct byte_buffer *buffer)
 {
     struct state_record record;
-    size_t metrics_bytes = c->labels_count * sizeof *state->metrics;
-    if (buffer->length < sizeof record + metrics_bytes)
+    size_t metrics_bytes = c->labels_count * sizeof(*state->metrics);
+    if (buffer->length < sizeof(record) + metrics_bytes)
         return false;
-    memcpy(&record, buffer->data, sizeof record);
+    memcpy(&record, buffer->data, sizeof(record));
     if (record.head.kind != 'S' || record.head.version != STATE_VERSION ||
         record.metrics_bytes != metrics_bytes)
         return false;
     bool is_good = true;
     for (uint32_t l = 0; l < c->labels_count; l++) {
-        restore_metrics(&state->metrics[l], buffer->data + sizeof record + l * sizeof *state->metrics);
+        restore_metrics(&state->metrics[l], buffer->data + sizeof(record) + l * sizeof(*state->metrics));
         is_good = is_good && state->metrics[l].slice < METRICS_SLICES;
     }
     state->seen = record.seen;
@@ -476,7 +476,7 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
     state->is_frozen = record.is_frozen != 0;
     state->rejected = record.rejected;
     state->published = record.epoch;
-    if (state->gpu_api && !learner_device_restored(state, c->sparse_count, record.epoch))
+    if (state->gpu_api != NULL && !learner_device_restored(state, c->sparse_count, record.epoch))
         return false;
     struct model *cpu = cpu_model(state), *shadow = model_shadow(state->model);
     for (uint32_t f = 0; f < c->sparse_count && cpu; f++) {
@@ -484,9 +484,9 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
         if (state->totals[f] > 0)
             table_cold_restored(model_table(cpu, f), state->totals[f]);
     }
-    size_t at = sizeof record + metrics_bytes, left = buffer->length - at;
+    size_t at = sizeof(record) + metrics_bytes, left = buffer->length - at;
     return is_good && model_load_saved(state->model, &state->saved, buffer->data + at, left) &&
-           (!shadow || model_load_saved(shadow, &state->saved, buffer->data + at, left));
+           (shadow == NULL || model_load_saved(shadow, &state->saved, buffer->data + at, left));
 }
 
 bool learner_restore(struct operator_context *context, struct snapshot_reader *reader)
@@ -498,12 +498,12 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
     struct str data;
     while (is_ok && snapshot_get(reader, &group, &data)) {
         struct record_head head;
-        is_ok = data.length >= sizeof head;
+        is_ok = data.length >= sizeof(head);
         if (!is_ok)
             break;
-        memcpy(&head, data.data, sizeof head);
-        const unsigned char *items = (const unsigned char *)data.data + sizeof head;
-        size_t bytes = data.length - sizeof head;
+        memcpy(&head, data.data, sizeof(head));
+        const unsigned char *items = (const unsigned char *)data.data + sizeof(head);
+        size_t bytes = data.length - sizeof(head);
         if (head.kind == 's') {
             if (is_whole)
                 buffer_clear(&newest);

@@ -42,7 +42,7 @@ static bool visit_dense(struct model *m, struct model_visitor *v)
     for (size_t l = 0; l < model_layers(m) && is_good; l++) {
         size_t n, d;
         model_layer_shape(m, l, &n, &d);
-        float *floats = malloc(model_layer_floats(m, l) * sizeof *floats);
+        float *floats = malloc(model_layer_floats(m, l) * sizeof(*floats));
         leat_assert(floats != NULL);
         model_layer_get(m, MODEL_LAYERS_OWN, l, floats);
         char name[64];

@@ -143,7 +143,7 @@ void linear_step_places(struct model *m, void *const *places, float *slopes, siz
         for (size_t i = 0; i < whole; i++)
             weights[s * whole + i] = i < count ? ((float *)places[i])[s] : 1.0F;
     }
-    memset(slopes + count, 0, (whole - count) * sizeof *slopes);
+    memset(slopes + count, 0, (whole - count) * sizeof(*slopes));
     struct opt_row row = {
         .w = weights, .state = weights + whole, .g = slopes, .scale = 1.0F, .curvature = 1.0F};
     m->linear_step(&row, 1, whole, &m->options.linear.params);

@@ -46,15 +46,15 @@ bool linear_is_plain(const struct model *m)
 struct plain *linear_plain_new(const struct model *m)
 {
     size_t fields = m->options.fields, used = fields + m->options.dense + 1, whole = (used + 15) / 16 * 16;
-    struct plain *p = calloc(1, sizeof *p + RING * fields * sizeof *p->wanted);
+    struct plain *p = calloc(1, sizeof(*p) + RING * fields * sizeof(*p->wanted));
     leat_assert(p);
     p->fields = m->options.fields;
     p->whole = whole;
-    p->values = calloc(RING * whole, sizeof *p->values);
+    p->values = calloc(RING * whole, sizeof(*p->values));
     leat_assert(p->values);
     for (size_t i = 0; i < RING * whole; i++)
         p->values[i] = i % whole < fields || i % whole == used - 1 ? 1.0F : 0.0F;
-    memset(p->nobody, 0xff, sizeof p->nobody);
+    memset(p->nobody, 0xff, sizeof(p->nobody));
     for (size_t f = fields; f < MODEL_FIELDS_MAX; f++)
         p->places[f] = p->spare;
     return p;
@@ -113,7 +113,7 @@ static inline struct table_row *find_near(const struct wanted *wanted)
 {
     const unsigned char *home = wanted->home;
     uint64_t beside;
-    memcpy(&beside, home + ROW_BYTES, sizeof beside);
+    memcpy(&beside, home + ROW_BYTES, sizeof(beside));
     home += beside == wanted->key ? ROW_BYTES : 0;
     struct table_row *row = (struct table_row *)(uintptr_t)home;
     return likely(row->key == wanted->key) ? row : NULL;

@@ -35,14 +35,14 @@ static void make_room(struct model *m, const struct call *c)
         need((void **)&m->resolved[f], &m->resolved_capacity[f], MAX(ids, (size_t)MODEL_ROWS_MAX),
              sizeof(void *));
         struct model_list *list = &m->list;
-        if (offsets && list->capacity < ids) {
+        if (offsets != NULL && list->capacity < ids) {
             size_t capacity = MAX(ids, (size_t)2 * MODEL_ROWS_MAX);
             free(list->learns);
             free(list->seen);
             free(list->steps);
             *list =
                 (struct model_list){malloc(capacity), malloc(capacity * 4), malloc(capacity * 4), capacity};
-            leat_assert(list->learns && list->seen && list->steps);
+            leat_assert(list->learns != NULL && list->seen != NULL && list->steps != NULL);
         }
         table_begin(&m->tables[f]);
     }

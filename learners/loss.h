@@ -1,7 +1,7 @@
 /* The losses: value, and first and second derivative by the logit, in double; inline, because every event
  * needs them. */
-#ifndef LEARNERS_LOSS_H
-#define LEARNERS_LOSS_H
+#ifndef LEAT_LEARNERS_LOSS_H
+#define LEAT_LEARNERS_LOSS_H
 
 #include "kernels/num.h"
 

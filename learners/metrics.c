@@ -9,7 +9,7 @@ enum { BINS_A_UNIT = 64, TILE = 128 };
 
 void metrics_init(struct metrics *m, enum loss_kind kind, uint64_t window)
 {
-    memset(m, 0, sizeof *m);
+    memset(m, 0, sizeof(*m));
     m->kind = kind;
     m->slice_events = MAX(window / METRICS_SLICES, 1);
 }
@@ -52,8 +52,8 @@ static void tile_fill(struct tile *t, const struct metrics *m, const struct kern
         k->logloss64(t->losses, t->logits, kept, t->count);
         k->sigmoid64(t->predictions, t->logits, t->count);
     } else {
-        memset(t->losses, 0, t->count * sizeof *t->losses);
-        memcpy(t->predictions, t->logits, t->count * sizeof *t->logits);
+        memset(t->losses, 0, t->count * sizeof(*t->losses));
+        memcpy(t->predictions, t->logits, t->count * sizeof(*t->logits));
     }
 }
 
@@ -100,7 +100,7 @@ static void slices_add(struct metrics *m, const struct tile *t)
         if (m->slices[m->slice].count >= m->slice_events) {
             m->slice = (m->slice + 1) % METRICS_SLICES;
             m->slices[m->slice] = (struct metrics_sums){0};
-            memset(m->slice_bins[m->slice], 0, sizeof m->slice_bins[m->slice]);
+            memset(m->slice_bins[m->slice], 0, sizeof(m->slice_bins[m->slice]));
         }
         end = (size_t)MIN((uint64_t)t->count, at + m->slice_events - m->slices[m->slice].count);
         sums_add_tile(&m->slices[m->slice], t, at, end);
@@ -141,10 +141,10 @@ struct metrics_values metrics_values(const struct metrics *m, bool is_window)
     uint64_t bins[2][METRICS_BINS];
     struct metrics_sums s = m->whole;
     sums_add(&s, &m->open);
-    memcpy(bins, m->whole_bins, sizeof bins);
+    memcpy(bins, m->whole_bins, sizeof(bins));
     if (is_window) {
         s = (struct metrics_sums){0};
-        memset(bins, 0, sizeof bins);
+        memset(bins, 0, sizeof(bins));
         for (uint32_t i = 0; i < METRICS_SLICES; i++) {
             uint32_t slice = (m->slice + 1 + i) % METRICS_SLICES; /* oldest first */
             sums_add(&s, &m->slices[slice]);

@@ -8,8 +8,8 @@
  * a bin count half, so the error is at most half the share of pairs that fall into one bin; auc_error reports
  * it. One thread.
  */
-#ifndef LEARNERS_METRICS_H
-#define LEARNERS_METRICS_H
+#ifndef LEAT_LEARNERS_METRICS_H
+#define LEAT_LEARNERS_METRICS_H
 
 #include "learners/loss.h"
 

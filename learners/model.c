@@ -117,12 +117,12 @@ static void example_init(struct model *m, struct example *e)
 {
     size_t lanes = linear_lanes(m), floats = (size_t)m->options.vectors * m->vector_floats;
     *e = (struct example){
-        .rows = zeroed(m->entries_max * sizeof *e->rows),
-        .keys = zeroed(m->entries_max * sizeof *e->keys),
-        .fields = zeroed(m->entries_max * sizeof *e->fields),
-        .scales = zeroed(m->entries_max * sizeof *e->scales),
+        .rows = zeroed(m->entries_max * sizeof(*e->rows)),
+        .keys = zeroed(m->entries_max * sizeof(*e->keys)),
+        .fields = zeroed(m->entries_max * sizeof(*e->fields)),
+        .scales = zeroed(m->entries_max * sizeof(*e->scales)),
         .dense = zeroed(m->options.dense * sizeof(float)),
-        .vectors = zeroed(m->blocks * sizeof *e->vectors),
+        .vectors = zeroed(m->blocks * sizeof(*e->vectors)),
         .pooled = zeroed(floats * sizeof(float)),
         .partners = zeroed((floats + m->options.dim) * sizeof(float)),
         .products = zeroed((size_t)m->options.vectors * m->blocks * sizeof(float)),
@@ -137,11 +137,11 @@ size_t model_example_bytes(const struct model *m)
 {
     size_t n = m->options.vectors, floats = n * m->vector_floats, lanes = linear_lanes(m);
     const struct example *e = NULL;
-    return m->entries_max * (sizeof *e->rows + sizeof *e->keys + sizeof *e->fields + sizeof *e->scales) +
-           m->options.dense * sizeof *e->dense + m->blocks * sizeof *e->vectors +
+    return m->entries_max * (sizeof(*e->rows) + sizeof(*e->keys) + sizeof(*e->fields) + sizeof(*e->scales)) +
+           m->options.dense * sizeof(*e->dense) + m->blocks * sizeof(*e->vectors) +
            (2 * floats + m->options.dim + n * m->blocks) * sizeof(float) +
-           lanes *
-               (sizeof *e->places + sizeof *e->values + 3 * sizeof *e->weights + 4 * sizeof *e->weights64);
+           lanes * (sizeof(*e->places) + sizeof(*e->values) + 3 * sizeof(*e->weights) +
+                    4 * sizeof(*e->weights64));
 }
 
 static size_t hidden_count(const struct model_options *options)
@@ -164,8 +164,8 @@ static void tables_init(struct model *m)
 {
     const struct model_options *o = &m->options;
     bool is_plain = linear_is_plain(m);
-    m->tables = zeroed(o->fields * sizeof *m->tables);
-    m->inits = zeroed(o->fields * sizeof *m->inits);
+    m->tables = zeroed(o->fields * sizeof(*m->tables));
+    m->inits = zeroed(o->fields * sizeof(*m->inits));
     for (uint32_t f = 0; f < o->fields; f++) {
         float own = o->field_init[f];
         uint32_t number = o->tables == NULL ? f : o->tables[f];
@@ -204,7 +204,7 @@ static void pairs_init(struct model *m)
     for (size_t i = 0; i < count + states; i++)
         m->pair_weights[i] = i < count ? 1.0F : opt_state_init(o->kind, o->accumulator);
     for (size_t i = 0; i < count; i++) {
-        if (i < sizeof m->options.pair_is_off && m->options.pair_is_off[i])
+        if (i < sizeof(m->options.pair_is_off) && m->options.pair_is_off[i])
             m->pair_weights[i] = 0.0F;
     }
 }
@@ -231,14 +231,14 @@ void model_shape(struct model *m, const struct model_options *options)
     m->linear_states = opt_state_floats(o->linear.kind, 1);
     for (uint32_t f = 0; f < o->fields; f++)
         m->entries_max += model_field_ids(o, f);
-    bool some_off = memchr(o->pair_is_off, 1, MIN(interaction_pairs(m), sizeof o->pair_is_off)) != NULL;
+    bool some_off = memchr(o->pair_is_off, 1, MIN(interaction_pairs(m), sizeof(o->pair_is_off))) != NULL;
     m->has_pairs = o->interaction != INTERACTION_NONE && (o->pairs.params.rate > 0.0F || some_off);
 }
 
 struct model *model_new(const struct model_options *options, const struct kernels *kernels)
 {
     leat_assert(kernels);
-    struct model *m = zeroed(sizeof *m);
+    struct model *m = zeroed(sizeof(*m));
     model_shape(m, options);
     m->k = kernels;
     m->linear_step = opt_pick(kernels, options->linear.kind);
@@ -263,10 +263,10 @@ struct model *model_new(const struct model_options *options, const struct kernel
     else if (!is_trained && hidden > 0)
         head_init(&m->head, kernels, head_inputs(m), options->hidden, hidden, options->head.kind,
                   options->head.accumulator, num_mix(options->seed ^ 0x4ead));
-    m->examples = zeroed(example_slots(m) * sizeof *m->examples);
+    m->examples = zeroed(example_slots(m) * sizeof(*m->examples));
     for (size_t i = 0; i < example_slots(m); i++)
         example_init(m, &m->examples[i]);
-    m->opt_rows = zeroed(m->entries_max * sizeof *m->opt_rows);
+    m->opt_rows = zeroed(m->entries_max * sizeof(*m->opt_rows));
     if (m->options.batch > 1 && !is_trained)
         model_batch_init(m);
     m->plain = linear_is_plain(m) ? linear_plain_new(m) : NULL;
@@ -374,9 +374,9 @@ void model_set_watermark(struct model *m, int64_t watermark_us)
      * progress stay. */
     uint32_t step = m->pending > 0 ? (uint32_t)m->steps + 1 : TABLE_STEP_NONE;
     m->watermark_us = MAX(m->watermark_us, watermark_us);
-    if (m->device_rows) {
+    if (m->device_rows != NULL) {
         model_device_watermark(m);
-        if (model_shadow(m))
+        if (model_shadow(m) != NULL)
             model_set_watermark(model_shadow(m), watermark_us);
         return;
     }

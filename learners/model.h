@@ -15,8 +15,8 @@
  *
  * The result does not depend on how the events are cut into calls of model_learn. One thread owns a model.
  */
-#ifndef LEARNERS_MODEL_H
-#define LEARNERS_MODEL_H
+#ifndef LEAT_LEARNERS_MODEL_H
+#define LEAT_LEARNERS_MODEL_H
 
 #include "kernels/kernels.h"
 #include "learners/loss.h"

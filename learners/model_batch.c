@@ -45,10 +45,10 @@ size_t model_batch_bytes(const struct model *m)
 {
     size_t entries = (size_t)m->options.batch * m->entries_max, vectors = entries * m->vector_floats;
     const struct model_batch *b = NULL;
-    return entries * (2 * sizeof *b->entries + sizeof *b->keys + sizeof *b->seen + sizeof *b->found +
-                      sizeof *b->is_known + sizeof *b->order + sizeof *b->starts + sizeof *b->scales +
-                      sizeof *b->rows + sizeof *b->places + sizeof *b->slopes + 3 * sizeof *b->weights +
-                      (m->options.linear_is_double ? 4 * sizeof *b->weights64 : 0)) +
+    return entries * (2 * sizeof(*b->entries) + sizeof(*b->keys) + sizeof(*b->seen) + sizeof(*b->found) +
+                      sizeof(*b->is_known) + sizeof(*b->order) + sizeof(*b->starts) + sizeof(*b->scales) +
+                      sizeof(*b->rows) + sizeof(*b->places) + sizeof(*b->slopes) + 3 * sizeof(*b->weights) +
+                      (m->options.linear_is_double ? 4 * sizeof(*b->weights64) : 0)) +
            2 * vectors * sizeof(float);
 }
 
@@ -78,7 +78,7 @@ void model_batch_free(struct model *m)
  * then by record. */
 static void count_places(const struct model *m, uint32_t *first)
 {
-    memset(first, 0, (MODEL_FIELDS_MAX + 1) * sizeof *first);
+    memset(first, 0, (MODEL_FIELDS_MAX + 1) * sizeof(*first));
     for (uint32_t x = 0; x < m->pending; x++)
         for (uint32_t i = 0; i < m->examples[x].entries; i++)
             first[m->examples[x].fields[i] + 1]++;
@@ -92,7 +92,7 @@ static void resolve_batch(struct model *m)
     struct model_batch *b = &m->batch;
     uint32_t at[MODEL_FIELDS_MAX + 1], first[MODEL_FIELDS_MAX + 1];
     count_places(m, first);
-    memcpy(at, first, sizeof at);
+    memcpy(at, first, sizeof(at));
     for (uint32_t x = 0; x < m->pending; x++) {
         const struct example *e = &m->examples[x];
         for (uint32_t i = 0; i < e->entries; i++) {
@@ -148,7 +148,7 @@ static size_t collect_entries(struct model *m)
     for (uint32_t x = 0; x < m->pending; x++) {
         struct example *e = &m->examples[x];
         for (uint32_t i = 0; i < e->entries && !e->is_rejected; i++) {
-            if (!e->rows[i])
+            if (e->rows[i] == NULL)
                 continue;
             uint32_t f = e->fields[i];
             uint64_t row = table_row_number(&m->tables[f], e->rows[i]);
@@ -192,7 +192,7 @@ static void sum_gradients(struct model *m, size_t count, size_t segments)
                                                  .d = (uint32_t)m->vector_floats},
                                           .sums = b->sums,
                                           .scratch = scratch,
-                                          .scratch_bytes = sizeof scratch};
+                                          .scratch_bytes = sizeof(scratch)};
     batch_beside(m->k)->segment_reduce(&reduce, NULL);
 }
 

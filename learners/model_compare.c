@@ -25,23 +25,23 @@ struct compare {
 
 struct model *model_shadow(const struct model *m)
 {
-    return m->compare ? m->compare->shadow : NULL;
+    return m->compare != NULL ? m->compare->shadow : NULL;
 }
 
 void model_compare_begin(struct model *m)
 {
-    leat_assert(m->options.is_on_device && m->train && !m->compare);
+    leat_assert(m->options.is_on_device && m->train != NULL && m->compare == NULL);
     struct model_options options = m->options;
     options.is_on_device = false;
     options.is_like_device = true;
-    m->compare = calloc(1, sizeof *m->compare);
+    m->compare = calloc(1, sizeof(*m->compare));
     leat_assert(m->compare);
     m->compare->shadow = model_new(&options, m->k);
 }
 
 void model_compare_free(struct model *m)
 {
-    if (m->compare)
+    if (m->compare != NULL)
         model_free(m->compare->shadow);
     free(m->compare);
     m->compare = NULL;
@@ -86,7 +86,7 @@ static size_t first_difference(const double *ours, const double *theirs, size_t 
 static void note(struct compare *c, uint64_t step, const char *where, double ours, double theirs)
 {
     c->found.is_found = true;
-    snprintf(c->found.text, sizeof c->found.text,
+    snprintf(c->found.text, sizeof(c->found.text),
              "step %" PRIu64
              ", %s: %.9g on the GPU, %.9g on the CPU, which differ by more than %g of their size",
              step, where, ours, theirs, COMPARE_TOLERANCE);
@@ -96,14 +96,14 @@ static void compare_floats(struct model *m, const char *tensor, const float *our
                            size_t count)
 {
     struct compare *c = m->compare;
-    double *values = calloc(2 * count + 1, sizeof *values);
+    double *values = calloc(2 * count + 1, sizeof(*values));
     leat_assert(values);
     for (size_t i = 0; i < count; i++)
         values[i] = (double)ours[i], values[count + i] = (double)theirs[i];
     size_t at = first_difference(values, values + count, count);
     if (at < count && !c->found.is_found) {
         char where[96];
-        snprintf(where, sizeof where, "%s, value %zu of %zu", tensor, at + 1, count);
+        snprintf(where, sizeof(where), "%s, value %zu of %zu", tensor, at + 1, count);
         note(c, c->shadow->steps, where, values[at], values[count + at]);
     }
     free(values);
@@ -124,7 +124,7 @@ void model_compare_predicted(struct model *m, const struct train_events *events,
         if (at == to - from)
             continue;
         char where[96];
-        snprintf(where, sizeof where, "logit %u of event %" PRIu64, l + 1, c->events + at + 1);
+        snprintf(where, sizeof(where), "logit %u of event %" PRIu64, l + 1, c->events + at + 1);
         note(c, s->steps + 1, where, logits[label + at], c->logits[label + at]);
     }
     c->events += to - from;
@@ -139,13 +139,13 @@ static void compare_layers(struct model *m)
     struct model *s = m->compare->shadow;
     for (size_t layer = 0; layer < model_layers(m) && !m->compare->found.is_found; layer++) {
         size_t floats = model_layer_floats(m, layer), n, d;
-        float *both = calloc(2 * floats + 1, sizeof *both);
+        float *both = calloc(2 * floats + 1, sizeof(*both));
         leat_assert(both);
         model_layer_get(m, MODEL_LAYERS_OWN, layer, both);
         model_layer_get(s, MODEL_LAYERS_OWN, layer, both + floats);
         model_layer_shape(m, layer, &n, &d);
         char tensor[80];
-        snprintf(tensor, sizeof tensor, "dense layer %zu (%zu x %zu, biases, optimizer's state)", layer + 1,
+        snprintf(tensor, sizeof(tensor), "dense layer %zu (%zu x %zu, biases, optimizer's state)", layer + 1,
                  n, d);
         compare_floats(m, tensor, both, both + floats, floats);
         free(both);
@@ -185,13 +185,13 @@ static bool add_ids(struct model *m, const struct train_group *g, uint32_t table
 {
     const struct train_device *d = &m->train->device;
     uint32_t at = seen->count, count;
-    train_copy(d, seen->tables + at, g->count, sizeof *g->count);
+    train_copy(d, seen->tables + at, g->count, sizeof(*g->count));
     if (!train_wait(d, &m->error))
         return false;
     count = seen->tables[at];
-    train_copy(d, seen->ids + at, g->unique_ids, count * sizeof *seen->ids);
-    train_copy(d, seen->rows + at, (const void *)g->rows, count * sizeof *seen->rows);
-    train_copy(d, seen->tables + at, g->unique_tables, count * sizeof *seen->tables);
+    train_copy(d, seen->ids + at, g->unique_ids, count * sizeof(*seen->ids));
+    train_copy(d, seen->rows + at, (const void *)g->rows, count * sizeof(*seen->rows));
+    train_copy(d, seen->tables + at, g->unique_tables, count * sizeof(*seen->tables));
     seen->count += count;
     if (!train_wait(d, &m->error))
         return false;
@@ -203,9 +203,9 @@ static bool add_ids(struct model *m, const struct train_group *g, uint32_t table
 /* Collects the ids of the GPU's group `g`; on a CPU each field of it is a group of its own. */
 static bool see_ids(struct model *m, const struct train_group *g, struct rows_seen *seen)
 {
-    size_t most = g->places_max + 1, each = sizeof *seen->ids + sizeof *seen->rows + sizeof *seen->tables;
+    size_t most = g->places_max + 1, each = sizeof(*seen->ids) + sizeof(*seen->rows) + sizeof(*seen->tables);
     seen->ids = train_host_new(&m->train->device, most * each, &m->error);
-    if (!seen->ids)
+    if (seen->ids == NULL)
         return false;
     seen->rows = (void **)(void *)(seen->ids + most);
     seen->tables = (uint32_t *)(void *)(seen->rows + most);
@@ -231,7 +231,7 @@ static bool see_rows(struct model *m, const struct train_group *g, struct rows_s
     seen->bytes = train_host_new(d, seen->count * seen->row_bytes, &m->error);
     for (uint32_t u = 0; seen->bytes && u < seen->count; u++) {
         unsigned char *to = seen->bytes + u * seen->row_bytes, *row = seen->rows[u];
-        if (!row)
+        if (row == NULL)
             continue;
         train_copy(d, to, row + (g->has_vectors ? m->train->rows.linear_at : 0), linear);
         train_copy(d, to + seen->linear, row, seen->vector);
@@ -245,14 +245,15 @@ static bool same_ids(struct model *m, const struct train_group *g, const struct 
 {
     char where[96];
     uint32_t u = 0, count = MIN(a->count, b->count);
-    while (u < count && a->ids[u] == b->ids[u] && a->tables[u] == b->tables[u] && !a->rows[u] == !b->rows[u])
+    while (u < count && a->ids[u] == b->ids[u] && a->tables[u] == b->tables[u] &&
+           (a->rows[u] == NULL) == (b->rows[u] == NULL))
         u++;
     if (u == count && a->count == b->count)
         return true;
     if (u == count || a->ids[u] != b->ids[u] || a->tables[u] != b->tables[u])
-        snprintf(where, sizeof where, "the step's distinct ids, from number %u on: how many there are", u);
+        snprintf(where, sizeof(where), "the step's distinct ids, from number %u on: how many there are", u);
     else
-        snprintf(where, sizeof where, "sparse feature %u, id %016" PRIx64 ": whether it has a row",
+        snprintf(where, sizeof(where), "sparse feature %u, id %016" PRIx64 ": whether it has a row",
                  g->first + a->tables[u] + 1, a->ids[u]);
     bool is_row = u < count && a->ids[u] == b->ids[u];
     note(m->compare, m->compare->shadow->steps, where, is_row ? a->rows[u] != NULL : a->count,
@@ -264,10 +265,10 @@ static double value_at(const unsigned char *bytes, size_t i, bool is_double)
 {
     float single;
     double value;
-    memcpy(&single, bytes + i * sizeof single, sizeof single);
+    memcpy(&single, bytes + i * sizeof(single), sizeof(single));
     if (!is_double)
         return (double)single;
-    memcpy(&value, bytes + i * sizeof value, sizeof value);
+    memcpy(&value, bytes + i * sizeof(value), sizeof(value));
     return value;
 }
 
@@ -277,7 +278,7 @@ static void compare_part(struct model *m, const struct train_group *g, const str
                          bool is_double)
 {
     size_t all = a->count * count;
-    double *values = calloc(2 * all + 1, sizeof *values);
+    double *values = calloc(2 * all + 1, sizeof(*values));
     leat_assert(values);
     for (size_t i = 0; i < all; i++) {
         size_t at = i / count * a->row_bytes + from;
@@ -288,7 +289,7 @@ static void compare_part(struct model *m, const struct train_group *g, const str
     if (at < all) {
         char where[128];
         size_t u = at / count;
-        snprintf(where, sizeof where, "%s of sparse feature %u, id %016" PRIx64 ", value %zu of %zu", tensor,
+        snprintf(where, sizeof(where), "%s of sparse feature %u, id %016" PRIx64 ", value %zu of %zu", tensor,
                  g->first + a->tables[u] + 1, a->ids[u], at % count + 1, count);
         note(m->compare, m->compare->shadow->steps, where, values[at], values[all + at]);
     }

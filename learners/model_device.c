@@ -65,7 +65,7 @@ static struct gpu_tables_options tables_of(const struct model *m, const struct d
                                    .extra_floats = m->options.linear_is_off ? 0 : EXTRA_FLOATS,
                                    .batch_max = s->batch_max,
                                    .memory_bytes = memory};
-    memcpy(o.extra, s->extra, sizeof o.extra);
+    memcpy(o.extra, s->extra, sizeof(o.extra));
     return o;
 }
 
@@ -101,7 +101,7 @@ static struct device_stored stored_of(const struct model *m, const struct device
 static struct device_table *table_new(struct model *m, uint32_t first, uint32_t count, uint64_t memory,
                                       const struct model_device *d, struct gpu_error *error)
 {
-    struct device_set *s = calloc(1, sizeof *s);
+    struct device_set *s = calloc(1, sizeof(*s));
     leat_assert(s);
     s->first = first, s->count = count;
     set_tables(m, s);
@@ -113,7 +113,7 @@ static struct device_table *table_new(struct model *m, uint32_t first, uint32_t 
                                      .pinned_bytes =
                                          d->pinned_bytes / (first > 0 || count < m->options.fields ? 2 : 1),
                                      .snapshot_bytes = memory / SNAPSHOT_PART,
-                                     .stores = d->stores ? d->stores + first : NULL,
+                                     .stores = d->stores != NULL ? d->stores + first : NULL,
                                      .ahead = 1,
                                      .expire_after_us = m->options.expire_after_us};
     if (first < m->options.vectors)
@@ -150,10 +150,10 @@ static bool tables_new(struct model *m, const struct model_device *d, struct gpu
 
 bool model_attach(struct model *m, const struct model_device *d, struct gpu_error *error)
 {
-    leat_assert(!m->train && m->options.is_on_device);
+    leat_assert(m->train == NULL && m->options.is_on_device);
     if (m->options.network != NETWORK_NONE && !d->api->can_matmul(d->gpu, error))
         return stores_free(m, d, 0);
-    m->device_rows = calloc(1, sizeof *m->device_rows);
+    m->device_rows = calloc(1, sizeof(*m->device_rows));
     leat_assert(m->device_rows);
     m->device_rows->format = ROW_FP32;
     if (!tables_new(m, d, error))
@@ -164,7 +164,7 @@ bool model_attach(struct model *m, const struct model_device *d, struct gpu_erro
         .rows = rows_gpu_of(m->device_rows),
         .kernels = m->k};
     m->train = train_new(&setup, error);
-    if (!m->train)
+    if (m->train == NULL)
         return false;
     model_train_write(m);
     if (m->error.failure != GPU_OK)
@@ -179,7 +179,7 @@ const struct gpu_error *model_error(const struct model *m)
 
 void model_device_free(struct model *m)
 {
-    for (uint32_t i = 0; m->device_rows && i < ARRAY_COUNT(m->device_rows->tables); i++)
+    for (uint32_t i = 0; m->device_rows != NULL && i < ARRAY_COUNT(m->device_rows->tables); i++)
         device_table_free(m->device_rows->tables[i]);
     free(m->device_rows);
 }
@@ -187,7 +187,7 @@ void model_device_free(struct model *m)
 void model_device_watermark(struct model *m)
 {
     for (uint32_t i = 0; i < ARRAY_COUNT(m->device_rows->tables); i++)
-        if (m->device_rows->tables[i])
+        if (m->device_rows->tables[i] != NULL)
             device_table_set_watermark(m->device_rows->tables[i], m->watermark_us, m->train->epoch);
 }
 

@@ -1,6 +1,6 @@
 /* What the model's files share. */
-#ifndef LEARNERS_MODEL_INTERNAL_H
-#define LEARNERS_MODEL_INTERNAL_H
+#ifndef LEAT_LEARNERS_MODEL_INTERNAL_H
+#define LEAT_LEARNERS_MODEL_INTERNAL_H
 
 #include "kernels/gpu.h"
 #include "learners/head.h"
@@ -198,7 +198,7 @@ static inline void lookahead_touch(struct model *m, const struct call *c, uint32
 {
     struct table *t = &m->tables[f];
     struct table_row *row = m->resolved[f][i];
-    if (row && c->learns[i] && !table_is_eager(t))
+    if (row != NULL && c->learns[i] && !table_is_eager(t))
         table_touch(t, row, c->seen[i], c->steps[i], 1);
 }
 

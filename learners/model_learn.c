@@ -43,7 +43,7 @@ static void judge_finite(const struct model *m, const struct model_input *in, ui
 static bool is_sampled_out(const struct model *m, const struct model_input *in, uint32_t i)
 {
     double kept = m->options.negatives_kept;
-    if (kept >= 1.0 || !in->identity || in->labels[i] != 0.0F)
+    if (kept >= 1.0 || in->identity == NULL || in->labels[i] != 0.0F)
         return false;
     return (double)(num_mix(in->identity[i] ^ 0x5a3d1eU) >> 11) * 0x1p-53 >= kept;
 }
@@ -53,7 +53,7 @@ static enum model_verdict verdict_of(const struct model *m, const struct model_i
 {
     if (!is_good)
         return MODEL_REJECTED;
-    if (in->weights && in->weights[i] == 0.0F)
+    if (in->weights != NULL && in->weights[i] == 0.0F)
         return MODEL_WEIGHTLESS;
     return is_sampled_out(m, in, i) ? MODEL_SAMPLED_OUT : MODEL_LEARNED;
 }
@@ -80,7 +80,7 @@ void model_example_label(const struct model *m, struct example *e, const struct 
     e->label = c->in->labels[i];
     e->learns = c->learns[i];
     e->is_rejected = c->out->verdicts[i] == MODEL_REJECTED;
-    e->weight = c->in->weights ? c->in->weights[i] : 1.0F;
+    e->weight = c->in->weights != NULL ? c->in->weights[i] : 1.0F;
     if (m->options.loss == LOSS_LOGISTIC)
         e->weight *= m->options.class_weights[e->label > 0.5F];
 }
@@ -100,7 +100,7 @@ static void example_fill(struct model *m, struct example *e, const struct call *
             e->fields[n] = (uint16_t)f;
             e->scales[n] = 1.0F / (float)count;
         }
-        if (!offsets && m->ahead.call == c)
+        if (offsets == NULL && m->ahead.call == c)
             lookahead_touch(m, c, f, i);
     }
     e->entries = n;
@@ -114,10 +114,10 @@ static void example_fill(struct model *m, struct example *e, const struct call *
 static void example_copy(struct example *to, const struct example *from, uint32_t dense)
 {
     to->entries = from->entries;
-    memcpy(to->keys, from->keys, from->entries * sizeof *to->keys);
-    memcpy(to->fields, from->fields, from->entries * sizeof *to->fields);
-    memcpy(to->scales, from->scales, from->entries * sizeof *to->scales);
-    memcpy(to->dense, from->dense, dense * sizeof *to->dense);
+    memcpy(to->keys, from->keys, from->entries * sizeof(*to->keys));
+    memcpy(to->fields, from->fields, from->entries * sizeof(*to->fields));
+    memcpy(to->scales, from->scales, from->entries * sizeof(*to->scales));
+    memcpy(to->dense, from->dense, dense * sizeof(*to->dense));
     to->label = from->label;
     to->weight = from->weight;
     to->seen = from->seen;
@@ -164,7 +164,7 @@ float model_clip_scale(struct model *m, const struct example *e)
 {
     float squares = 1.0F;
     for (uint32_t i = 0; i < e->entries; i++)
-        squares += e->rows[i] ? e->scales[i] * e->scales[i] : 0.0F;
+        squares += e->rows[i] != NULL ? e->scales[i] * e->scales[i] : 0.0F;
     squares += m->k->sum_squares(e->dense, m->options.dense);
     for (uint32_t f = 0; f < m->options.vectors; f++)
         squares += m->k->sum_squares(interaction_gradient(m, e, f), m->vector_floats);
@@ -251,14 +251,14 @@ void model_head_inputs(struct model *m, const struct example *e, float *row)
     uint32_t n = m->options.vectors;
     if (m->options.interaction == INTERACTION_FFM) {
         for (uint32_t f = 0; f < n; f++) {
-            memcpy(row, e->products + (size_t)f * m->blocks + f + 1, (n - f - 1) * sizeof *row);
+            memcpy(row, e->products + (size_t)f * m->blocks + f + 1, (n - f - 1) * sizeof(*row));
             row += n - f - 1;
         }
     } else {
         for (uint32_t f = 0; f < n; f++, row += m->options.dim)
-            memcpy(row, e->vectors[f], m->options.dim * sizeof *row);
+            memcpy(row, e->vectors[f], m->options.dim * sizeof(*row));
     }
-    memcpy(row, e->dense, m->options.dense * sizeof *row);
+    memcpy(row, e->dense, m->options.dense * sizeof(*row));
 }
 
 /* Adds the head's logits to `count` examples and writes their predictions out. */
@@ -431,8 +431,8 @@ static void predict(struct model *m, const struct model_input *input, double *lo
     struct call c = {.in = &in, .out = &out, .correction = model_correction(&m->options)};
     judge(m, &c);
     c.all_learn = false;
-    memset(c.learns, 0, sizeof c.learns);
-    if (m->train) {
+    memset(c.learns, 0, sizeof(c.learns));
+    if (m->train != NULL) {
         model_train_predict(m, &c);
         kernels_count(&m->calls, m->k);
         return;
@@ -474,7 +474,7 @@ static void refresh_rows(struct model *m, const struct call *c)
             uint32_t count = offsets ? MIN(offsets[i + 1] - from, model_field_ids(&m->options, f)) : 1;
             for (uint32_t k = from; k < from + count && c->learns[i]; k++) {
                 struct table_row *row = table_find(&m->tables[f], c->in->ids[f][k]);
-                if (row)
+                if (row != NULL)
                     table_refresh(&m->tables[f], row, c->seen[i]);
             }
         }
@@ -497,18 +497,18 @@ void model_serve(struct model *m, const struct model_input *input, struct model_
     }
     if (m->options.expire_after_us == 0)
         return;
-    if (m->device_rows)
+    if (m->device_rows != NULL)
         model_train_refresh(m, &c);
     else
         refresh_rows(m, &c);
-    if (model_shadow(m))
+    if (model_shadow(m) != NULL)
         refresh_rows(model_shadow(m), &c);
 }
 
 void model_set_team(struct model *m, struct team *team)
 {
     m->team = team;
-    if (m->train)
+    if (m->train != NULL)
         m->train->net.team = team;
 }
 
@@ -529,7 +529,7 @@ static void center(struct model *m, const struct call *c, float *labels, double 
 
 static void learn(struct model *m, struct call *c)
 {
-    if (m->train) {
+    if (m->train != NULL) {
         model_train_learn(m, c);
     } else if (m->options.batch > 1) {
         c->all_learn = false;

@@ -47,18 +47,18 @@ struct state_table {
 static void save_example(const struct model *m, const struct example *e, struct byte_buffer *out)
 {
     struct state_example s = {e->entries, e->seen, e->label, e->weight};
-    buffer_append(out, &s, sizeof s);
+    buffer_append(out, &s, sizeof(s));
     /* A key without a row when its event came has none for that event, even if a row was made later. */
     for (uint32_t i = 0; m->options.batch <= 1 && i < e->entries; i++)
         if (e->rows[i] == NULL)
             e->keys[i] = 0;
-    buffer_append(out, e->keys, e->entries * sizeof *e->keys);
-    buffer_append(out, e->fields, e->entries * sizeof *e->fields);
-    buffer_append(out, e->scales, e->entries * sizeof *e->scales);
+    buffer_append(out, e->keys, e->entries * sizeof(*e->keys));
+    buffer_append(out, e->fields, e->entries * sizeof(*e->fields));
+    buffer_append(out, e->scales, e->entries * sizeof(*e->scales));
     if (m->options.dense > 0)
-        buffer_append(out, e->dense, m->options.dense * sizeof *e->dense);
+        buffer_append(out, e->dense, m->options.dense * sizeof(*e->dense));
     if (m->options.labels > 1)
-        buffer_append(out, e->more_labels, (m->options.labels - 1) * sizeof *e->more_labels);
+        buffer_append(out, e->more_labels, (m->options.labels - 1) * sizeof(*e->more_labels));
 }
 
 static void save_layer(struct model *m, enum model_layers_of of, size_t layer, struct byte_buffer *out)
@@ -76,23 +76,23 @@ static void save_precision(struct model *m, struct byte_buffer *out)
     if (m->options.precision == ROW_FP16) {
         const struct train_scale *s = &m->train->scale;
         struct state_scale scale = {s->scale, s->good, s->lowered};
-        buffer_append(out, &scale, sizeof scale);
+        buffer_append(out, &scale, sizeof(scale));
     }
     if (!m->options.is_tried)
         return;
     const struct trial_score *s = &m->train->trial->score;
     struct state_trial trial = {s->examples, s->bf16, s->fp32, s->is_over, s->keeps_bf16, {0}};
-    buffer_append(out, &trial, sizeof trial);
+    buffer_append(out, &trial, sizeof(trial));
     for (size_t l = 0; l < model_layers(m) && !s->is_over; l++)
         save_layer(m, MODEL_LAYERS_TRIAL, l, out);
 }
 
 void model_save(struct model *m, struct byte_buffer *out)
 {
-    if (m->train)
+    if (m->train != NULL)
         model_train_read(m);
     struct state_head head = {STATE_MAGIC, m->pending, m->steps, m->watermark_us, 0};
-    buffer_append(out, &head, sizeof head);
+    buffer_append(out, &head, sizeof(head));
     buffer_append(out, m->dense_weights, (m->options.dense + 1) * (size_t)LINEAR_BYTES);
     if (m->has_pairs) {
         size_t count = interaction_pairs(m);
@@ -106,12 +106,12 @@ void model_save(struct model *m, struct byte_buffer *out)
         const struct table *t = &m->tables[f];
         struct state_table s = {t->halved_at_us, t->watermark_us, t->expired_before, 0,
                                 SKETCH_DEPTH * t->sketch.width};
-        if (m->device_rows)
+        if (m->device_rows != NULL)
             model_device_times(m, f, &s.halved_at_us, &s.watermark_us, &s.expired_before);
-        buffer_append(out, &s, sizeof s);
+        buffer_append(out, &s, sizeof(s));
     }
     for (uint32_t i = 0; i < m->pending; i++) {
-        if (m->train)
+        if (m->train != NULL)
             model_train_get(m, i, &m->examples[0]);
         save_example(m, &m->examples[m->train ? 0 : i], out);
     }
@@ -123,7 +123,7 @@ struct model_saved model_saved_as(const struct model *m)
 {
     struct model_saved saved = {
         .fields = m->options.fields, .vectors = m->options.vectors, .dense = m->options.dense};
-    memcpy(saved.hidden, m->options.hidden, sizeof saved.hidden);
+    memcpy(saved.hidden, m->options.hidden, sizeof(saved.hidden));
     for (uint32_t f = 0; f < saved.fields; f++)
         saved.field_of[f] = (int16_t)f;
     for (uint32_t d = 0; d < saved.dense; d++)
@@ -203,9 +203,9 @@ static void load_layer(struct reading *r, struct model *m, enum model_layers_of 
         model_layer_shape(m, layer, &own_n, &own_d);
     if (data == NULL || !is_same || own_n != n || own_d != d)
         return;
-    float *floats = malloc(layer_floats(m, n, d) * sizeof *floats); /* malloc aligns the floats */
+    float *floats = malloc(layer_floats(m, n, d) * sizeof(*floats)); /* malloc aligns the floats */
     leat_assert(floats);
-    memcpy(floats, data, layer_floats(m, n, d) * sizeof *floats);
+    memcpy(floats, data, layer_floats(m, n, d) * sizeof(*floats));
     model_layer_put(m, of, layer, floats);
     free(floats);
 }
@@ -235,12 +235,12 @@ static void load_precision(struct reading *r, struct model *m, const struct mode
 {
     if (m->options.precision == ROW_FP16) {
         struct state_scale s = {0};
-        load_bytes(r, &s, sizeof s);
+        load_bytes(r, &s, sizeof(s));
         r->is_bad = r->is_bad || !scale_set(m->train, (struct train_scale){s.scale, s.good, s.lowered});
     }
     if (m->options.is_tried) {
         struct state_trial s = {0};
-        load_bytes(r, &s, sizeof s);
+        load_bytes(r, &s, sizeof(s));
         struct trial_score score = {s.examples, s.bf16, s.fp32, s.is_over != 0, s.keeps_bf16 != 0};
         r->is_bad = r->is_bad || !trial_set(m->train, score);
         if (!r->is_bad && !score.is_over)
@@ -251,7 +251,7 @@ static void load_precision(struct reading *r, struct model *m, const struct mode
 static void load_table(struct reading *r, struct model *m, int16_t field)
 {
     struct state_table s = {0};
-    load_bytes(r, &s, sizeof s);
+    load_bytes(r, &s, sizeof(s));
     if (field < 0 || r->is_bad)
         return;
     struct table *t = &m->tables[field];
@@ -316,15 +316,15 @@ static void load_example(struct reading *r, struct model *m, const struct model_
                          struct example *e)
 {
     struct state_example s = {0};
-    load_bytes(r, &s, sizeof s);
+    load_bytes(r, &s, sizeof(s));
     size_t count = r->is_bad ? 0 : s.entries;
     r->is_bad |= count > (size_t)saved->fields * MODEL_LIST_MAX;
-    const unsigned char *keys = next_bytes(r, count * sizeof *e->keys);
-    const unsigned char *fields = next_bytes(r, count * sizeof *e->fields);
-    const unsigned char *scales = next_bytes(r, count * sizeof *e->scales);
-    const unsigned char *dense = next_bytes(r, saved->dense * sizeof *e->dense);
+    const unsigned char *keys = next_bytes(r, count * sizeof(*e->keys));
+    const unsigned char *fields = next_bytes(r, count * sizeof(*e->fields));
+    const unsigned char *scales = next_bytes(r, count * sizeof(*e->scales));
+    const unsigned char *dense = next_bytes(r, saved->dense * sizeof(*e->dense));
     if (m->options.labels > 1)
-        load_bytes(r, e->more_labels, (m->options.labels - 1) * sizeof *e->more_labels);
+        load_bytes(r, e->more_labels, (m->options.labels - 1) * sizeof(*e->more_labels));
     if (r->is_bad)
         return;
     uint32_t counts[MODEL_FIELDS_MAX] = {0};
@@ -334,9 +334,9 @@ static void load_example(struct reading *r, struct model *m, const struct model_
         uint64_t key;
         uint16_t field;
         float scale;
-        memcpy(&key, keys + i * sizeof key, sizeof key);
-        memcpy(&field, fields + i * sizeof field, sizeof field);
-        memcpy(&scale, scales + i * sizeof scale, sizeof scale);
+        memcpy(&key, keys + i * sizeof(key), sizeof(key));
+        memcpy(&field, fields + i * sizeof(field), sizeof(field));
+        memcpy(&scale, scales + i * sizeof(scale), sizeof(scale));
         r->is_bad |= field >= saved->fields;
         if (!r->is_bad && saved->field_of[field] >= 0)
             r->is_bad = !take_entry(m, e, counts, key, (uint16_t)saved->field_of[field], scale);
@@ -355,7 +355,7 @@ static void load_example(struct reading *r, struct model *m, const struct model_
 static void load_model(struct reading *r, struct model *m, const struct model_saved *saved)
 {
     struct state_head head = {0};
-    load_bytes(r, &head, sizeof head);
+    load_bytes(r, &head, sizeof(head));
     if (r->is_bad || head.magic != STATE_MAGIC || head.pending > MAX(m->options.block, m->options.batch)) {
         r->is_bad = true;
         return;
@@ -408,7 +408,7 @@ bool model_load_saved(struct model *m, const struct model_saved *saved, const vo
         struct example *e = &m->examples[x];
         for (uint32_t i = 0; i < e->entries; i++) {
             e->rows[i] = pending_row(&m->tables[e->fields[i]], e->keys[i]);
-            if (e->rows[i])
+            if (e->rows[i] != NULL)
                 e->rows[i]->step = (uint32_t)m->steps + 1; /* spared until the block's step is made */
         }
         model_example_forward(m, e);

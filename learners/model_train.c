@@ -44,7 +44,7 @@ bool model_plan(const struct model_options *options, const struct kernels *kerne
         return m.options.batch > 1;
     }
     struct train_setup setup = {.options = &m.options, .device = {.kernels = batch_beside(kernels)}};
-    if (device)
+    if (device != NULL)
         setup.device = (struct train_device){.kernels = device->api->kernels,
                                              .api = device->api,
                                              .gpu = device->gpu,
@@ -57,7 +57,7 @@ bool model_plan(const struct model_options *options, const struct kernels *kerne
                                 .parameters = train.parts[TRAIN_PARAMETERS],
                                 .scratch = train.parts[TRAIN_SCRATCH],
                                 .pinned = train.host};
-    if (!device) {
+    if (device == NULL) {
         plan->input += plan->pinned, plan->pinned = 0;
         plan->rows += rows_cpu_bytes((size_t)MAX(m.options.batch, (uint32_t)MODEL_ROWS_MAX) * m.entries_max);
     }
@@ -67,7 +67,7 @@ bool model_plan(const struct model_options *options, const struct kernels *kerne
 void model_train_init(struct model *m)
 {
     uint32_t events = MAX(m->options.batch, (uint32_t)MODEL_ROWS_MAX);
-    m->rows = calloc(1, sizeof *m->rows);
+    m->rows = calloc(1, sizeof(*m->rows));
     leat_assert(m->rows);
     rows_cpu_init(m->rows, m->tables, m->vector_at, (size_t)events * m->entries_max);
     struct train_setup setup = {.options = &m->options,
@@ -82,7 +82,7 @@ void model_train_init(struct model *m)
 void model_train_free(struct model *m)
 {
     train_free(m->train);
-    if (m->rows)
+    if (m->rows != NULL)
         rows_cpu_free(m->rows);
     free(m->rows);
 }
@@ -154,7 +154,7 @@ static bool step(struct model *m)
     m->train->steps = m->steps;
     if (!train_step(m->train, &m->error))
         return false;
-    if (m->compare)
+    if (m->compare != NULL)
         model_compare_step(m);
     m->pending = 0;
     m->steps++;
@@ -163,7 +163,7 @@ static bool step(struct model *m)
 
 void model_set_step_events(struct model *m, uint32_t events)
 {
-    leat_assert(m->train && events > 0 && events <= m->options.batch);
+    leat_assert(m->train != NULL && events > 0 && events <= m->options.batch);
     m->step_events = events;
     if (m->pending >= events)
         (void)step(m);
@@ -190,10 +190,10 @@ static void learn_call(struct model *m, struct call *c)
         if (!train_learn(m->train, &events, at, end, &m->error))
             return;
         m->pending = train_pending(m->train);
-        bool is_due = m->pending == m->step_events, is_watched = m->compare || trial_runs(m->train);
+        bool is_due = m->pending == m->step_events, is_watched = m->compare != NULL || trial_runs(m->train);
         if ((is_due && !is_watched && !step(m)) || !train_read(m->train, at, c->out->logits, &m->error))
             return;
-        if (m->compare)
+        if (m->compare != NULL)
             model_compare_predicted(m, &events, at, end, c->out->logits);
         give(m, c, at, end);
         if (trial_runs(m->train))
@@ -205,10 +205,10 @@ static void learn_call(struct model *m, struct call *c)
 
 void model_train_learn(struct model *m, struct call *c)
 {
-    if (m->team)
+    if (m->team != NULL)
         atomic_store_explicit(&m->team->comes_again, true, memory_order_relaxed);
     learn_call(m, c);
-    if (m->team)
+    if (m->team != NULL)
         atomic_store_explicit(&m->team->comes_again, false, memory_order_relaxed);
 }
 
@@ -249,11 +249,11 @@ bool model_train_put(struct model *m, const struct example *e)
     for (uint32_t f = 0; f < m->options.fields; f++) {
         uint32_t *own = in->field_offsets[f], at = own ? own[to] : to, count = 0;
         uint32_t count_max = model_field_ids(&m->options, f);
-        if (!own)
+        if (own == NULL)
             in->field_ids[f][to] = 0;
         for (; entry < e->entries && e->fields[entry] == f && count < count_max; entry++, count++)
             in->field_ids[f][at + count] = e->keys[entry];
-        if (own)
+        if (own != NULL)
             own[to + 1] = at + count;
     }
     if (entry != e->entries)
@@ -292,8 +292,8 @@ size_t model_layers(const struct model *m)
 
 void model_layer_shape(const struct model *m, size_t layer, size_t *n, size_t *d)
 {
-    *n = m->train ? m->train->net.params[layer].n : m->head.items[layer].n;
-    *d = m->train ? m->train->net.params[layer].d : m->head.items[layer].d;
+    *n = m->train != NULL ? m->train->net.params[layer].n : m->head.items[layer].n;
+    *d = m->train != NULL ? m->train->net.params[layer].d : m->head.items[layer].d;
 }
 
 size_t model_layer_floats(const struct model *m, size_t layer)
@@ -308,16 +308,16 @@ static struct net *net_of(struct model *m, enum model_layers_of of)
 
 void model_layer_get(struct model *m, enum model_layers_of of, size_t layer, float *floats)
 {
-    if (m->train)
+    if (m->train != NULL)
         (void)net_save(net_of(m, of), (uint32_t)layer, floats, &m->error);
     else
-        memcpy(floats, m->head.items[layer].weights, head_layer_floats(&m->head, layer) * sizeof *floats);
+        memcpy(floats, m->head.items[layer].weights, head_layer_floats(&m->head, layer) * sizeof(*floats));
 }
 
 void model_layer_put(struct model *m, enum model_layers_of of, size_t layer, const float *floats)
 {
-    if (m->train)
+    if (m->train != NULL)
         (void)net_load(net_of(m, of), (uint32_t)layer, floats, &m->error);
     else
-        memcpy(m->head.items[layer].weights, floats, head_layer_floats(&m->head, layer) * sizeof *floats);
+        memcpy(m->head.items[layer].weights, floats, head_layer_floats(&m->head, layer) * sizeof(*floats));
 }

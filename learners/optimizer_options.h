@@ -1,7 +1,7 @@
 /* The option `optimizer: adagrad { rate: 0.05 }`: one struct for all kinds of optimizers, one option table
  * for each. */
-#ifndef LEARNERS_OPTIMIZER_OPTIONS_H
-#define LEARNERS_OPTIMIZER_OPTIONS_H
+#ifndef LEAT_LEARNERS_OPTIMIZER_OPTIONS_H
+#define LEAT_LEARNERS_OPTIMIZER_OPTIONS_H
 
 #include "core/option.h"
 #include "learners/model.h"

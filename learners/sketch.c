@@ -10,8 +10,8 @@ void sketch_init(struct sketch *sketch, size_t bytes)
     while (width * 2 * SKETCH_DEPTH <= bytes)
         width *= 2;
     *sketch = (struct sketch){.width = width, .counts = calloc(SKETCH_DEPTH, width), .epoch = 1};
-    sketch->block_epochs = calloc(sketch_blocks(sketch), sizeof *sketch->block_epochs);
-    leat_assert(sketch->counts && sketch->block_epochs);
+    sketch->block_epochs = calloc(sketch_blocks(sketch), sizeof(*sketch->block_epochs));
+    leat_assert(sketch->counts != NULL && sketch->block_epochs != NULL);
 }
 
 void sketch_free(struct sketch *sketch)
@@ -29,12 +29,12 @@ size_t sketch_blocks(const struct sketch *sketch)
 
 size_t sketch_bytes(const struct sketch *sketch)
 {
-    return sketch_blocks(sketch) * (SKETCH_BLOCK + sizeof *sketch->block_epochs);
+    return sketch_blocks(sketch) * (SKETCH_BLOCK + sizeof(*sketch->block_epochs));
 }
 
 static void mark_changed(struct sketch *sketch, size_t block)
 {
-    if (sketch->snapshot)
+    if (sketch->snapshot != NULL)
         chunks_protect(sketch->snapshot, block);
     sketch->block_epochs[block] = sketch->epoch;
 }

@@ -14,8 +14,8 @@
  * by k, from a sketch that holds at least as much (other keys came before), and cells never fall. Counts end
  * at SKETCH_COUNT_MAX in both.
  */
-#ifndef LEARNERS_SKETCH_H
-#define LEARNERS_SKETCH_H
+#ifndef LEAT_LEARNERS_SKETCH_H
+#define LEAT_LEARNERS_SKETCH_H
 
 #include "learners/chunks.h"
 

@@ -82,7 +82,7 @@ static void range_init(struct table_range *range, size_t bytes)
 
 static void range_free(struct table_range *range)
 {
-    if (range->base && (!range->is_far || range->usable > 0))
+    if (range->base != NULL && (!range->is_far || range->usable > 0))
         munmap(range->base, range->is_far ? range->usable : range->reserved);
     *range = (struct table_range){0};
 }
@@ -157,7 +157,7 @@ static uint32_t page_new(struct table *t, unsigned depth)
 
 void table_init(struct table *t, const struct table_options *options)
 {
-    leat_assert(options->align > 0 && options->align % 8 == 0 && options->init);
+    leat_assert(options->align > 0 && options->align % 8 == 0 && options->init != NULL);
     *t =
         (struct table){.options = *options, .halved_at_us = INT64_MIN, .watermark_us = INT64_MIN, .epoch = 1};
     t->stride =
@@ -171,12 +171,12 @@ void table_init(struct table *t, const struct table_options *options)
     range_init(&t->page_counts, ROWS_RESERVED / 32);
     range_init(&t->chunk_epochs, ROWS_RESERVED / TABLE_CHUNK_ROWS * sizeof(uint32_t));
     t->depth = 1;
-    t->directory = malloc(2 * sizeof *t->directory);
+    t->directory = malloc(2 * sizeof(*t->directory));
     leat_assert(t->directory);
     t->directory[0] = t->directory[1] = page_new(t, 0);
     if (options->rows_max > 0) {
         t->buckets = (options->rows_max + TABLE_BUCKET_ROWS - 1) / TABLE_BUCKET_ROWS;
-        t->bucket_counts = calloc(t->buckets, sizeof *t->bucket_counts);
+        t->bucket_counts = calloc(t->buckets, sizeof(*t->bucket_counts));
         leat_assert(t->bucket_counts);
     }
     if (options->admit_after > 1)
@@ -206,8 +206,8 @@ void table_free(struct table *t)
 struct table_row *table_find(const struct table *t, uint64_t key)
 {
     const uint64_t *slot = key ? table_slot_of(t, key, table_hash(t, key)) : NULL;
-    struct table_row *row = slot ? table_slot_row(t, slot) : NULL;
-    return row && !table_is_expired(t, row) ? row : NULL;
+    struct table_row *row = slot != NULL ? table_slot_row(t, slot) : NULL;
+    return row != NULL && !table_is_expired(t, row) ? row : NULL;
 }
 
 /* The first free slot of a key's probe sequence, counted as taken. */
@@ -231,7 +231,7 @@ static void rows_may_move(struct table *t, uint32_t from, uint32_t to)
     enum { CHUNKS = TABLE_PAGE_SLOTS / TABLE_CHUNK_ROWS };
     uint32_t newest = 0;
     for (uint32_t i = 0; i < CHUNKS; i++) {
-        if (t->snapshot)
+        if (t->snapshot != NULL)
             table_snapshot_protect(t, from * TABLE_PAGE_SLOTS + i * TABLE_CHUNK_ROWS);
         newest = MAX(newest, chunk_epoch(t, (size_t)from * CHUNKS + i));
     }
@@ -245,7 +245,7 @@ static void directory_double(struct table *t)
 {
     leat_assert(t->depth < DEPTH_MAX);
     size_t size = (size_t)1 << t->depth;
-    uint32_t *bigger = malloc(2 * size * sizeof *bigger);
+    uint32_t *bigger = malloc(2 * size * sizeof(*bigger));
     leat_assert(bigger);
     for (size_t i = 0; i < size; i++)
         bigger[2 * i] = bigger[2 * i + 1] = t->directory[i];
@@ -281,7 +281,7 @@ static void page_split(struct table *t, uint64_t hash)
         uint64_t h = table_hash(t, key);
         *slot = 0;
         uint64_t *to = take_slot(t, h >> (64 - depth) & 1 ? high : low, h);
-        memcpy(to + 1, slot + 1, t->slot_bytes - sizeof key);
+        memcpy(to + 1, slot + 1, t->slot_bytes - sizeof(key));
         *to = key;
     }
 }
@@ -290,7 +290,7 @@ static void push_number(uint32_t **items, size_t *count, size_t *capacity, uint3
 {
     if (*count == *capacity) {
         *capacity = MAX(2 * *capacity, 256);
-        *items = realloc(*items, *capacity * sizeof **items);
+        *items = realloc(*items, *capacity * sizeof(**items));
         leat_assert(*items);
     }
     (*items)[(*count)++] = number;
@@ -369,7 +369,7 @@ static void list_removed(struct table_keys *removed, uint64_t key)
 {
     if (removed->count == removed->capacity) {
         removed->capacity = MAX(2 * removed->capacity, 256);
-        removed->items = realloc(removed->items, removed->capacity * sizeof *removed->items);
+        removed->items = realloc(removed->items, removed->capacity * sizeof(*removed->items));
         leat_assert(removed->items);
     }
     removed->items[removed->count++] = key;
@@ -403,7 +403,7 @@ static struct table_row *admit(struct table *t, uint64_t key, uint64_t hash, uin
             return NULL;
         }
     }
-    if (t->bucket_counts && !table_make_room(t, hash, step)) {
+    if (t->bucket_counts != NULL && !table_make_room(t, hash, step)) {
         t->stats.refused++;
         return NULL;
     }
@@ -415,7 +415,7 @@ struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash,
 {
     if (!learns)
         return NULL;
-    if (t->expired_before > 0 && table_slot_of(t, key, hash)) {
+    if (t->expired_before > 0 && table_slot_of(t, key, hash) != NULL) {
         table_remove(t, key, hash);
         t->stats.expired++;
     }
@@ -442,7 +442,7 @@ static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *
         if (i + LOOK_AHEAD < n)
             table_prefetch(t, hashes[i + LOOK_AHEAD], is_inline, t->slot_bytes);
         if (i < n) {
-            bool is_learned = !learns || learns[i];
+            bool is_learned = learns == NULL || learns[i];
             out[i] = likely(keys[i] != 0)
                          ? table_sight(t, keys[i], hashes[i], steps[i], is_learned, is_inline, t->stride)
                          : NULL;
@@ -452,7 +452,7 @@ static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *
         if (i < behind || !touches)
             continue;
         size_t late = i - behind;
-        if (likely(out[late] && (!learns || learns[late]))) {
+        if (likely(out[late] != NULL && (learns == NULL || learns[late]))) {
             table_touch(t, out[late], seen[late], steps[late], 1);
         }
     }
@@ -470,7 +470,7 @@ void table_look(struct table *t, const uint64_t *keys, const uint32_t *seen, con
 {
     table_warm(t, keys, n, n > 0 ? steps[0] : 0);
     for (size_t at = 0; at < n; at += TILE)
-        resolve_tile(t, keys + at, seen + at, steps + at, learns ? learns + at : NULL,
+        resolve_tile(t, keys + at, seen + at, steps + at, learns != NULL ? learns + at : NULL,
                      MIN(n - at, (size_t)TILE), out + at, touches);
 }
 
@@ -480,7 +480,7 @@ void table_resolve(struct table *t, const uint64_t *keys, const uint32_t *seen, 
     table_warm(t, keys, n, n > 0 ? steps[0] : 0);
     table_begin(t);
     for (size_t at = 0; at < n; at += TILE)
-        resolve_tile(t, keys + at, seen + at, steps + at, learns ? learns + at : NULL,
+        resolve_tile(t, keys + at, seen + at, steps + at, learns != NULL ? learns + at : NULL,
                      MIN(n - at, (size_t)TILE), out + at, true);
 }
 
@@ -503,7 +503,7 @@ void table_restore_row(struct table *t, const void *stored)
 
 void table_restore_remove(struct table *t, uint64_t key)
 {
-    if (table_slot_of(t, key, table_hash(t, key)))
+    if (table_slot_of(t, key, table_hash(t, key)) != NULL)
         table_remove(t, key, table_hash(t, key));
 }
 
@@ -519,5 +519,5 @@ size_t table_bytes(const struct table *t)
 {
     size_t page_bytes = t->options.is_inline ? 0 : TABLE_PAGE_SLOTS * sizeof(struct table_slot);
     return (size_t)t->rows_used * t->stride + (size_t)t->pages_count * (page_bytes + 2) +
-           ((size_t)4 << t->depth) + sketch_bytes(&t->sketch) + t->buckets * sizeof *t->bucket_counts;
+           ((size_t)4 << t->depth) + sketch_bytes(&t->sketch) + t->buckets * sizeof(*t->bucket_counts);
 }

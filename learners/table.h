@@ -29,8 +29,8 @@
  * One thread owns a table; table_snapshot_write runs on another (see there). Rows beyond a table's memory lie
  * in a cold store: table_cold.h.
  */
-#ifndef LEARNERS_TABLE_H
-#define LEARNERS_TABLE_H
+#ifndef LEAT_LEARNERS_TABLE_H
+#define LEAT_LEARNERS_TABLE_H
 
 #include "learners/sketch.h"
 

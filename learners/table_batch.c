@@ -37,32 +37,32 @@ static struct table_batch *need(struct table *t, size_t n)
 {
     struct table_batch *b = t->batch;
     if (!b) {
-        b = t->batch = calloc(1, sizeof *b);
+        b = t->batch = calloc(1, sizeof(*b));
         leat_assert(b);
     }
     if (likely(n <= b->capacity))
         return b;
     leat_assert(n < UINT32_MAX / 4);
     b->capacity = MAX(n, 2 * b->capacity);
-    b->missing = room(b->missing, b->capacity, sizeof *b->missing);
-    b->number = room(b->number, b->capacity, sizeof *b->number);
-    b->keys = room(b->keys, b->capacity, sizeof *b->keys);
-    b->hashes = room(b->hashes, b->capacity, sizeof *b->hashes);
-    b->counts = room(b->counts, b->capacity, sizeof *b->counts);
-    b->seen = room(b->seen, b->capacity, sizeof *b->seen);
-    b->after = room(b->after, b->capacity, sizeof *b->after);
+    b->missing = room(b->missing, b->capacity, sizeof(*b->missing));
+    b->number = room(b->number, b->capacity, sizeof(*b->number));
+    b->keys = room(b->keys, b->capacity, sizeof(*b->keys));
+    b->hashes = room(b->hashes, b->capacity, sizeof(*b->hashes));
+    b->counts = room(b->counts, b->capacity, sizeof(*b->counts));
+    b->seen = room(b->seen, b->capacity, sizeof(*b->seen));
+    b->after = room(b->after, b->capacity, sizeof(*b->after));
     b->rows = room(b->rows, b->capacity, sizeof(void *));
     b->map_capacity = 64;
     while (b->map_capacity < 2 * b->capacity)
         b->map_capacity *= 2;
-    b->map = room(b->map, b->map_capacity, sizeof *b->map);
+    b->map = room(b->map, b->map_capacity, sizeof(*b->map));
     return b;
 }
 
 void table_batch_free(struct table *t)
 {
     struct table_batch *b = t->batch;
-    if (!b)
+    if (b == NULL)
         return;
     free(b->missing);
     free(b->number);
@@ -80,7 +80,7 @@ void table_batch_free(struct table *t)
 static struct table_row *find_row(const struct table *t, uint64_t key, uint64_t hash)
 {
     const uint64_t *slot = key != 0 ? table_slot_of(t, key, hash) : NULL;
-    return slot ? table_slot_row(t, slot) : NULL;
+    return slot != NULL ? table_slot_row(t, slot) : NULL;
 }
 
 static uint32_t sightings_of(const struct table_sightings *in, size_t i)
@@ -121,13 +121,13 @@ static size_t look(struct table *t, const struct table_sightings *in, uint32_t s
         size_t count = MIN(n - first, (size_t)TILE);
         for (size_t i = 0; i < count; i++)
             hashes[i] = table_hash(t, keys[first + i]);
-        for (size_t i = 0; i < MIN(count, (size_t)LOOK_AHEAD) && !in->rows; i++)
+        for (size_t i = 0; i < MIN(count, (size_t)LOOK_AHEAD) && in->rows == NULL; i++)
             table_prefetch(t, hashes[i], is_inline, t->slot_bytes);
         for (size_t i = 0; i < count + behind; i++) {
-            if (i + LOOK_AHEAD < count && !in->rows)
+            if (i + LOOK_AHEAD < count && in->rows == NULL)
                 table_prefetch(t, hashes[i + LOOK_AHEAD], is_inline, t->slot_bytes);
             if (i < count) {
-                struct table_row *row = in->rows ? in->rows[first + i] : NULL;
+                struct table_row *row = in->rows != NULL ? in->rows[first + i] : NULL;
                 if (row == NULL || row->key != keys[first + i])
                     row = find_row(t, keys[first + i], hashes[i]);
                 out[first + i] = row;
@@ -156,7 +156,7 @@ static size_t collect(struct table *t, const struct table_sightings *in, size_t 
     size_t size = 64, count = 0;
     while (size < 2 * missing)
         size *= 2;
-    memset(b->map, 0, size * sizeof *b->map);
+    memset(b->map, 0, size * sizeof(*b->map));
     for (size_t i = 0; i < missing; i++) {
         uint32_t place = b->missing[i], number;
         uint64_t key = in->keys[place], hash = table_hash(t, key);
@@ -187,7 +187,7 @@ static void admit(struct table *t, size_t count, uint32_t step)
         b->rows[i] = NULL;
         if (wanted > 1 && b->after[i] < wanted) {
             t->stats.waiting += b->counts[i];
-        } else if (t->bucket_counts && !table_make_room(t, b->hashes[i], step)) {
+        } else if (t->bucket_counts != NULL && !table_make_room(t, b->hashes[i], step)) {
             t->stats.refused += b->counts[i];
         } else {
             struct table_row *row = table_insert(t, b->keys[i], b->hashes[i]);

@@ -16,22 +16,22 @@ enum {
 void table_cold_init(struct table *t, struct cold_store *store)
 {
     leat_assert(t->cold == NULL && t->stats.rows == 0 && t->options.rows_max == 0);
-    struct table_cold *c = calloc(1, sizeof *c);
+    struct table_cold *c = calloc(1, sizeof(*c));
     leat_assert(c);
     c->store = store;
     c->rows_cap = UINT64_MAX;
-    c->keys = calloc(COLD_BATCH, sizeof *c->keys);
-    c->times = calloc(COLD_BATCH, sizeof *c->times);
-    c->found = calloc(COLD_BATCH, sizeof *c->found);
+    c->keys = calloc(COLD_BATCH, sizeof(*c->keys));
+    c->times = calloc(COLD_BATCH, sizeof(*c->times));
+    c->found = calloc(COLD_BATCH, sizeof(*c->found));
     c->rows_of = calloc(COLD_BATCH, table_stored_bytes(t));
-    leat_assert(c->keys && c->times && c->found && c->rows_of);
+    leat_assert(c->keys != NULL && c->times != NULL && c->found != NULL && c->rows_of != NULL);
     t->cold = c;
 }
 
 void table_cold_free(struct table *t)
 {
     struct table_cold *c = t->cold;
-    if (!c)
+    if (c == NULL)
         return;
     c->store->free(c->store->self);
     free(c->keys);
@@ -45,7 +45,7 @@ void table_cold_free(struct table *t)
 static uint32_t stored_seen(const unsigned char *stored)
 {
     uint32_t seen;
-    memcpy(&seen, stored + offsetof(struct table_row, seen), sizeof seen);
+    memcpy(&seen, stored + offsetof(struct table_row, seen), sizeof(seen));
     return seen;
 }
 
@@ -60,7 +60,8 @@ static void load_batch(struct table *t, size_t count, uint32_t step)
     for (size_t i = 0; i < count; i++) {
         const unsigned char *stored = c->rows_of + i * bytes;
         uint64_t hash = table_hash(t, c->keys[i]);
-        if (!c->found[i] || stored_seen(stored) < t->expired_before || table_slot_of(t, c->keys[i], hash))
+        if (!c->found[i] || stored_seen(stored) < t->expired_before ||
+            table_slot_of(t, c->keys[i], hash) != NULL)
             continue;
         table_restore_row(t, stored);
         /* The row counts as used by the step before, so that it is not spared as a row of this step. */
@@ -74,7 +75,7 @@ void table_cold_load(struct table *t, const uint64_t *keys, size_t n, uint32_t s
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
-        if (keys[i] == 0 || table_slot_of(t, keys[i], table_hash(t, keys[i])))
+        if (keys[i] == 0 || table_slot_of(t, keys[i], table_hash(t, keys[i])) != NULL)
             continue;
         t->cold->keys[count++] = keys[i];
         if (count == COLD_BATCH) {
@@ -117,7 +118,7 @@ static uint32_t old_age(const struct table *t, uint64_t count, uint32_t step)
     }
     if (n == 0)
         return 0;
-    qsort(ages, n, sizeof *ages, by_number);
+    qsort(ages, n, sizeof(*ages), by_number);
     uint64_t wanted = MAX(n / 4, n * count * 3 / 2 / MAX(t->stats.rows, 1));
     return ages[n - 1 - MIN(wanted, (uint64_t)n - 1)];
 }
@@ -142,7 +143,7 @@ static size_t collect_old(struct table *t, size_t limit, uint32_t age, uint32_t 
         if (row->key != 0 && step - row->step >= age && !(is_spared && row->step == step))
             c->keys[count++] = row->key;
     }
-    qsort(c->keys, count, sizeof *c->keys, by_key);
+    qsort(c->keys, count, sizeof(*c->keys), by_key);
     return count;
 }
 

@@ -20,8 +20,8 @@
  * memory that each table holds when the learner's memory is nearly full, which shows its need, becomes
  * its share (table_share).
  */
-#ifndef LEARNERS_TABLE_COLD_H
-#define LEARNERS_TABLE_COLD_H
+#ifndef LEAT_LEARNERS_TABLE_COLD_H
+#define LEAT_LEARNERS_TABLE_COLD_H
 
 #include "core/cold_store.h"
 #include "learners/table.h"

@@ -86,7 +86,7 @@ bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
             const struct table_row *row = table_slot_row(t, slot);
             if (table_is_expired(t, row) && row->step != step && expired_count < ARRAY_COUNT(expired))
                 expired[expired_count++] = key;
-            else if (row->step != step && (!victim || goes_before(row, victim)))
+            else if (row->step != step && (victim == NULL || goes_before(row, victim)))
                 victim = row;
         }
     }
@@ -95,7 +95,7 @@ bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
     t->stats.expired += expired_count;
     if (expired_count > 0)
         return true;
-    if (!victim)
+    if (victim == NULL)
         return false;
     table_remove(t, victim->key, table_hash(t, victim->key));
     t->stats.evicted++;
@@ -119,7 +119,7 @@ struct table_row **table_sorted(const struct table *t, size_t *count)
         if (row->key != 0 && !table_is_expired(t, row))
             list[n++] = row;
     }
-    qsort(list, n, sizeof *list, by_key);
+    qsort(list, n, sizeof(*list), by_key);
     *count = n;
     return list;
 }

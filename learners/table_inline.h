@@ -3,8 +3,8 @@
  * key's slot, later find and prefetch its row, later write the row's header. Pointers stay valid from one
  * table_begin to the next.
  */
-#ifndef LEARNERS_TABLE_INLINE_H
-#define LEARNERS_TABLE_INLINE_H
+#ifndef LEAT_LEARNERS_TABLE_INLINE_H
+#define LEAT_LEARNERS_TABLE_INLINE_H
 
 #include "core/base.h"
 #include "kernels/num.h"

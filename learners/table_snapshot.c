@@ -18,7 +18,7 @@ static size_t copy_rows(const void *owner, size_t chunk, unsigned char *out)
     const struct table_snapshot *s = owner;
     const struct table *t = s->table;
     uint32_t newest;
-    memcpy(&newest, t->chunk_epochs.base + chunk * sizeof newest, sizeof newest);
+    memcpy(&newest, t->chunk_epochs.base + chunk * sizeof(newest), sizeof(newest));
     if (newest <= s->since)
         return 0;
     size_t count = 0, bytes = table_stored_bytes(t), head = offsetof(struct table_row, step);
@@ -37,8 +37,8 @@ static size_t copy_rows(const void *owner, size_t chunk, unsigned char *out)
 struct table_snapshot *table_snapshot_begin(struct table *t, uint32_t since, uint32_t closing,
                                             const struct table_keys **removed)
 {
-    leat_assert(!t->snapshot && closing >= t->epoch && since <= closing);
-    struct table_snapshot *s = calloc(1, sizeof *s);
+    leat_assert(t->snapshot == NULL && closing >= t->epoch && since <= closing);
+    struct table_snapshot *s = calloc(1, sizeof(*s));
     leat_assert(s);
     *s = (struct table_snapshot){.table = t, .since = since, .closing = closing, .rows_used = t->rows_used};
     size_t chunks = ((size_t)t->rows_used + TABLE_CHUNK_ROWS - 1) / TABLE_CHUNK_ROWS;
@@ -77,11 +77,11 @@ void table_snapshot_end(struct table *t, bool is_published)
     chunks_end(s->rows);
     if (!is_published && s->removed.count > 0) { /* the next snapshot must list them */
         size_t count = s->removed.count + t->removed.count;
-        s->removed.items = realloc(s->removed.items, count * sizeof *s->removed.items);
+        s->removed.items = realloc(s->removed.items, count * sizeof(*s->removed.items));
         leat_assert(s->removed.items);
         if (t->removed.count > 0)
             memcpy(s->removed.items + s->removed.count, t->removed.items,
-                   t->removed.count * sizeof *t->removed.items);
+                   t->removed.count * sizeof(*t->removed.items));
         free(t->removed.items);
         t->removed = (struct table_keys){.items = s->removed.items, .count = count, .capacity = count};
     } else {

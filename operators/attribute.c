@@ -139,7 +139,7 @@ static bool attribute_open(struct operator_context *context)
     bool has_waiting = attribute->emit != ATTRIBUTE_AT_DEADLINE;
     size_t share = (size_t)context->memory_bytes / (has_queue && has_waiting ? 3 : 2);
     held_layout_init(&attribute->layout, attribute->input);
-    attribute->layouts = calloc(1, sizeof *attribute->layouts);
+    attribute->layouts = calloc(1, sizeof(*attribute->layouts));
     leat_assert(attribute->layouts != NULL);
     held_layouts_init(attribute->layouts, attribute->input);
     attribute->hot = hot_keys_new();

@@ -16,20 +16,20 @@ static uint32_t add_time(int64_t *times, uint32_t count, int64_t time, int64_t f
     while (gone < count && times[gone] < first)
         gone++;
     count -= gone;
-    memmove(times, times + gone, count * sizeof *times);
+    memmove(times, times + gone, count * sizeof(*times));
     uint32_t at = count;
     while (at > 0 && times[at - 1] > time)
         at--;
     if (at > 0 && times[at - 1] == time)
         return count;
-    memmove(times + at + 1, times + at, (count - at) * sizeof *times);
+    memmove(times + at + 1, times + at, (count - at) * sizeof(*times));
     times[at] = time;
     count++;
     /* Drops the new time and its neighbours where their own neighbours are at most `within` apart. */
     for (uint32_t i = at + 1 < count ? at + 1 : at, turns = 0; turns < 3 && i > 0; turns++, i--) {
         if (i + 1 >= count || times[i + 1] > time_add(times[i - 1], within_us))
             continue;
-        memmove(times + i, times + i + 1, (count - i - 1) * sizeof *times);
+        memmove(times + i, times + i + 1, (count - i - 1) * sizeof(*times));
         count--;
     }
     return count;
@@ -118,7 +118,7 @@ static const struct version **finger_of(struct attribute_fingers *fingers, const
     *nowhere = versions_last(slot);
     if (fingers == NULL || slot == NULL)
         return nowhere;
-    size_t at = (uintptr_t)slot / sizeof *slot % ATTRIBUTE_FINGERS;
+    size_t at = (uintptr_t)slot / sizeof(*slot) % ATTRIBUTE_FINGERS;
     if (fingers->items[at].slot != slot) {
         fingers->items[at].slot = slot;
         fingers->items[at].at = *nowhere;

@@ -83,7 +83,7 @@ static void make_batch(struct operator_context *context, struct attribute *attri
     for (uint32_t i = 0; i < attribute->columns.count; i++)
         builder_finish(&builders[i]);
     batch->rows = batch->selected = count;
-    batch->orders = arena_copy(&batch->arena, early->orders, count * sizeof *early->orders);
+    batch->orders = arena_copy(&batch->arena, early->orders, count * sizeof(*early->orders));
     batch->next = NULL;
     *(early->first == NULL ? &early->first : &early->last->next) = batch;
     early->last = batch;
@@ -99,9 +99,9 @@ static void give_row(struct operator_context *context, struct attribute *attribu
     early->labels[i] = answer != NULL;
     early->answers[i] = NO_ANSWER;
     if (answer != NULL && attribute->columns.count > 0) {
-        size_t bytes = (sizeof *answer + answer->bytes + 7) & ~(size_t)7;
+        size_t bytes = (sizeof(*answer) + answer->bytes + 7) & ~(size_t)7;
         early->answers[i] = (uint32_t)early->bytes.length;
-        memcpy(buffer_reserve(&early->bytes, bytes), answer, sizeof *answer + answer->bytes);
+        memcpy(buffer_reserve(&early->bytes, bytes), answer, sizeof(*answer) + answer->bytes);
         early->bytes.length += bytes;
     }
     row = held_layouts_convert(attribute->layouts, &attribute->layout, row);
@@ -140,11 +140,11 @@ static struct prepared *prepare(struct operator_context *context, struct attribu
         compute_reject(context, batch, prepared->errors);
         return prepared;
     }
-    uint16_t *rows = arena_alloc(context->scratch, (batch->selected + 1) * sizeof *rows);
+    uint16_t *rows = arena_alloc(context->scratch, (batch->selected + 1) * sizeof(*rows));
     for (uint32_t i = 0; i < batch->selected; i++)
         rows[i] = (uint16_t)batch_row(batch, i);
-    prepared->late = arena_alloc(context->scratch, (batch->selected + 1) * sizeof *prepared->late);
-    prepared->offsets = arena_alloc(context->scratch, (batch->selected + 1) * sizeof *prepared->offsets);
+    prepared->late = arena_alloc(context->scratch, (batch->selected + 1) * sizeof(*prepared->late));
+    prepared->offsets = arena_alloc(context->scratch, (batch->selected + 1) * sizeof(*prepared->offsets));
     prepared->packed = arena_new(context->scratch, struct byte_buffer);
     held_pack(&attribute->layout, batch, rows, batch->selected, context->scratch, prepared->packed,
               prepared->offsets);
@@ -220,7 +220,7 @@ static void take_row(struct operator_context *context, struct attribute *attribu
     context->counters.held++;
     attribute->tally.values[ATTRIBUTE_ROWS_LEFT_OUT] += !has_null && !has_room;
     time_queue_push(attribute->queue, MIN(deadline, TIME_MAX - 1), merged->keys[i], merged->hashes[i],
-                    has_room ? (struct str){(const char *)&time, sizeof time} : row);
+                    has_room ? (struct str){(const char *)&time, sizeof(time)} : row);
 }
 
 static void take_answer(struct operator_context *context, struct attribute *attribute,
@@ -236,10 +236,10 @@ static void take_answer(struct operator_context *context, struct attribute *attr
     struct byte_buffer *encoded = &attribute->encoded;
     struct version head = {.time = time};
     buffer_clear(encoded);
-    buffer_append(encoded, &head, sizeof head);
+    buffer_append(encoded, &head, sizeof(head));
     version_encode(&attribute->columns, prepared->values, at->row, encoded);
-    head.bytes = (uint32_t)(encoded->length - sizeof head);
-    memcpy(encoded->data, &head, sizeof head);
+    head.bytes = (uint32_t)(encoded->length - sizeof(head));
+    memcpy(encoded->data, &head, sizeof(head));
     if (head.bytes > VERSION_BYTES_MAX || !has_order(at)) {
         context->counters.in++;
         operator_reject(context, at->batch, at->row,
@@ -293,7 +293,7 @@ static void process_rows(struct operator_context *context, struct attribute *att
 
 void attribute_early(struct operator_context *context, struct attribute *attribute, struct merge *merge)
 {
-    struct merged_rows *merged = arena_alloc(context->scratch, sizeof *merged);
+    struct merged_rows *merged = arena_alloc(context->scratch, sizeof(*merged));
     struct early *early = arena_new(context->scratch, struct early);
     struct prepared *current[2] = {NULL, NULL}, *all = NULL, **end = &all;
     merged->count = 0;
@@ -359,12 +359,12 @@ static void give_due(struct operator_context *context, struct attribute *attribu
             row_order_of_timer(&attribute->last_due, 1 + context->place, due->deadlines[i], due->hashes[i]);
         const struct version *row = NULL, *answer = NULL;
         int64_t time;
-        memcpy(&time, data.data, sizeof time);
-        if (data.length == sizeof time && (row = waiting_at(waiting[i], time)) == NULL)
+        memcpy(&time, data.data, sizeof(time));
+        if (data.length == sizeof(time) && (row = waiting_at(waiting[i], time)) == NULL)
             continue;
         if (row == NULL) { /* the record is the row itself */
             struct held_head head;
-            memcpy(&head, data.data, sizeof head);
+            memcpy(&head, data.data, sizeof(head));
             answer = head.has_null ? NULL : attribute_first(attribute, NULL, answers[i], head.event_time);
         }
         give_row(context, attribute, early, row == NULL ? data : (struct str){row->data, row->bytes}, &order,
@@ -381,7 +381,7 @@ static void give_due(struct operator_context *context, struct attribute *attribu
 
 void attribute_early_release(struct operator_context *context, struct attribute *attribute, int64_t watermark)
 {
-    struct due *due = arena_alloc(context->scratch, sizeof *due);
+    struct due *due = arena_alloc(context->scratch, sizeof(*due));
     struct early *early = arena_new(context->scratch, struct early);
     struct time_record record;
     attribute->last_due = (struct row_order){0};

@@ -64,7 +64,7 @@ struct emission {
 static void begin_emission(struct operator_context *context, struct emission *emission)
 {
     struct batch *batch = emission->batch = batch_new(context->pool, context->output, BATCH_ROWS);
-    emission->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *emission->orders);
+    emission->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof(*emission->orders));
 }
 
 /* Makes a held row the next row of the batch. Bytes that cannot be read mean a bug of ours or a broken
@@ -138,7 +138,7 @@ static void end_chunk(struct operator_context *context, struct attribute *attrib
     }
     for (uint32_t i = 0; i < attribute->columns.count; i++)
         builder_finish(&builders[i]);
-    struct row_order *orders = arena_alloc(&batch->arena, batch->rows * sizeof *orders);
+    struct row_order *orders = arena_alloc(&batch->arena, batch->rows * sizeof(*orders));
     for (uint32_t i = 0; i < batch->rows; i++)
         orders[i] = row_order_of_timer(&attribute->last_given, batch->orders[i].place, batch->orders[i].time,
                                        batch->orders[i].tie);
@@ -231,7 +231,7 @@ static void end_emission(struct operator_context *context, struct attribute *att
 
 void attribute_release(struct operator_context *context, struct attribute *attribute, int64_t watermark)
 {
-    struct emission *emission = arena_alloc(context->scratch, sizeof *emission);
+    struct emission *emission = arena_alloc(context->scratch, sizeof(*emission));
     emission->batch = NULL;
     attribute->last_due = attribute->last_given = (struct row_order){0};
     struct time_record record;

@@ -197,7 +197,7 @@ static void pass_rows(struct operator_context *context, const struct dedup *dedu
     if (count == 0)
         return;
     struct batch *out = batch_derive(batch, context->output);
-    out->sel = arena_copy(&out->arena, sel, count * sizeof *sel);
+    out->sel = arena_copy(&out->arena, sel, count * sizeof(*sel));
     out->selected = count;
     if (dedup->options.change_column >= 0) {
         struct column *change = &out->columns[dedup->options.change_column];
@@ -236,9 +236,9 @@ static void find_replaced(const struct dedup *dedup, struct keyed_slot *const *s
 {
     enum { PLACES = 2 * BATCH_ROWS };
     uint16_t latest[PLACES] = {0}; /* hash table by slot: 1 + index of its latest row */
-    memset(is_replaced, 0, BATCH_VALID_WORDS * sizeof *is_replaced);
+    memset(is_replaced, 0, BATCH_VALID_WORDS * sizeof(*is_replaced));
     for (uint32_t i = 0; i < count && dedup->within_us == INT64_MAX; i++) {
-        size_t place = (uintptr_t)slots[i] / sizeof **slots % PLACES;
+        size_t place = (uintptr_t)slots[i] / sizeof(**slots) % PLACES;
         while (latest[place] != 0 && slots[latest[place] - 1] != slots[i])
             place = (place + 1) % PLACES;
         if (latest[place] == 0) {
@@ -295,7 +295,7 @@ static void take_in_replaced(struct operator_context *context, struct dedup *ded
 
 static void process_last(struct operator_context *context, struct dedup *dedup, struct batch *batch)
 {
-    struct intake *in = arena_alloc(context->scratch, sizeof *in);
+    struct intake *in = arena_alloc(context->scratch, sizeof(*in));
     struct expr_errors errors = {0};
     in->batch = batch;
     in->keys = keys_of(batch, dedup->columns, dedup->by.count, context->scratch);

@@ -46,8 +46,8 @@ static void measure_tails(struct packing *p, uint32_t count, size_t *tails, stru
     uint32_t lists = 0;
     for (uint32_t c = 0; c < schema->count; c++)
         lists += schema->fields[c].type.tag == TYPE_LIST;
-    p->list_ref = lists == 0 ? NULL : arena_alloc(scratch, (size_t)lists * count * sizeof *p->list_ref);
-    memset(tails, 0, count * sizeof *tails);
+    p->list_ref = lists == 0 ? NULL : arena_alloc(scratch, (size_t)lists * count * sizeof(*p->list_ref));
+    memset(tails, 0, count * sizeof(*tails));
     struct text_ref *list = p->list_ref;
     for (uint32_t c = 0; c < schema->count; c++) {
         const struct type *type = &schema->fields[c].type;
@@ -78,8 +78,8 @@ static void pack_heads(const struct packing *p, uint32_t first, uint32_t limit)
                                  .partition = origin.partition,
                                  .has_arrival = arrival != NULL};
         char *out = p->out + p->offsets[i];
-        memcpy(out, &head, sizeof head);
-        memset(out + sizeof head, 0, nulls_bytes(p->layout));
+        memcpy(out, &head, sizeof(head));
+        memset(out + sizeof(head), 0, nulls_bytes(p->layout));
         p->tail_at[i] = 0;
     }
 }
@@ -97,7 +97,7 @@ static struct text_ref put_tail(const struct packing *p, uint32_t i, const char 
 static uint64_t ref_bits(struct text_ref ref)
 {
     uint64_t bits;
-    memcpy(&bits, &ref, sizeof bits);
+    memcpy(&bits, &ref, sizeof(bits));
     return bits;
 }
 
@@ -122,7 +122,7 @@ static void pack_column(const struct packing *p, uint32_t c, const struct text_r
             bits = ref_bits(put_tail(p, i, p->lists.data + list[i].offset, list[i].length));
         else
             bits = (uint64_t)column->ints[row];
-        memcpy(out + at, &bits, sizeof bits);
+        memcpy(out + at, &bits, sizeof(bits));
     }
 }
 
@@ -204,7 +204,7 @@ struct unpacking {
 static uint64_t bits_of(const struct unpacking *u, uint32_t row)
 {
     uint64_t bits;
-    memcpy(&bits, u->fixed + row * u->stride, sizeof bits);
+    memcpy(&bits, u->fixed + row * u->stride, sizeof(bits));
     return bits;
 }
 
@@ -213,7 +213,7 @@ static uint64_t bits_of(const struct unpacking *u, uint32_t row)
 static bool tail_ref(const struct unpacking *u, uint32_t row, struct text_ref *ref)
 {
     uint64_t bits = bits_of(u, row);
-    memcpy(ref, &bits, sizeof *ref);
+    memcpy(ref, &bits, sizeof(*ref));
     uint32_t bytes = u->rows->tail_at[row + 1] - u->rows->tail_at[row];
     if (ref->offset > bytes || ref->length > bytes - ref->offset) {
         *ref = (struct text_ref){0, 0};
@@ -267,12 +267,12 @@ static void unpack_column(const struct unpacking *u, struct batch *batch, uint32
 
 static void unpack_heads(const struct held_layout *layout, const struct held_rows *rows, struct batch *batch)
 {
-    struct row_origin *origins = arena_alloc(&batch->arena, batch->rows * sizeof *origins);
-    int64_t *arrivals = arena_alloc(&batch->arena, batch->rows * sizeof *arrivals);
+    struct row_origin *origins = arena_alloc(&batch->arena, batch->rows * sizeof(*origins));
+    int64_t *arrivals = arena_alloc(&batch->arena, batch->rows * sizeof(*arrivals));
     bool has_arrivals = false;
     for (uint32_t row = 0; row < rows->count; row++) {
         struct held_head head;
-        memcpy(&head, rows->fixed.data + (size_t)row * layout->fixed_bytes, sizeof head);
+        memcpy(&head, rows->fixed.data + (size_t)row * layout->fixed_bytes, sizeof(head));
         batch->event_time[row] = head.event_time;
         arrivals[row] = head.arrival_time;
         has_arrivals |= head.has_arrival != 0;
@@ -289,8 +289,8 @@ static uint64_t nulls_of(const struct held_layout *layout, const struct held_row
     uint64_t bits;
     memcpy(&bits,
            rows->fixed.data + (size_t)row * layout->fixed_bytes + sizeof(struct held_head) +
-               word * sizeof bits,
-           sizeof bits);
+               word * sizeof(bits),
+           sizeof(bits));
     return bits;
 }
 

@@ -41,10 +41,10 @@ static void put_type(struct byte_buffer *out, const struct type *type)
 
 static void put_schema(struct byte_buffer *out, const struct schema *schema)
 {
-    buffer_append(out, &schema->count, sizeof schema->count);
+    buffer_append(out, &schema->count, sizeof(schema->count));
     for (uint32_t i = 0; i < schema->count; i++) {
         uint32_t length = (uint32_t)schema->fields[i].name.length;
-        buffer_append(out, &length, sizeof length);
+        buffer_append(out, &length, sizeof(length));
         buffer_append(out, schema->fields[i].name.data, length);
         put_type(out, &schema->fields[i].type);
     }
@@ -53,7 +53,7 @@ static void put_schema(struct byte_buffer *out, const struct schema *schema)
 void held_layouts_save(const struct held_layouts *layouts, struct byte_buffer *out)
 {
     for (uint32_t i = 0; i < layouts->count; i++) {
-        buffer_append(out, &layouts->numbers[i], sizeof layouts->numbers[i]);
+        buffer_append(out, &layouts->numbers[i], sizeof(layouts->numbers[i]));
         put_schema(out, layouts->items[i].schema);
     }
 }
@@ -95,12 +95,12 @@ static struct type take_type(struct bytes *bytes, struct arena *arena, int depth
 static struct schema *take_schema(struct bytes *bytes, struct arena *arena, int depth)
 {
     uint32_t count, length;
-    take(bytes, &count, sizeof count);
+    take(bytes, &count, sizeof(count));
     bytes->is_bad |= count > SCHEMA_FIELDS_MAX;
     struct schema *schema = arena_new(arena, struct schema);
     schema->fields = arena_array(arena, struct field, bytes->is_bad ? 1 : count + 1);
     for (uint32_t i = 0; i < count && !bytes->is_bad; i++) {
-        take(bytes, &length, sizeof length);
+        take(bytes, &length, sizeof(length));
         bytes->is_bad |= length > (size_t)(bytes->end - bytes->at);
         if (bytes->is_bad)
             break;
@@ -119,7 +119,7 @@ bool held_layouts_load(struct held_layouts *layouts, struct str data, const stru
     arena_reset(&layouts->arena);
     layouts->count = 0;
     while (bytes.at < bytes.end && !bytes.is_bad && layouts->count < HELD_LAYOUTS_MAX) {
-        take(&bytes, &layouts->numbers[layouts->count], sizeof newest);
+        take(&bytes, &layouts->numbers[layouts->count], sizeof(newest));
         held_layout_init(&layouts->items[layouts->count], take_schema(&bytes, &layouts->arena, 0));
         newest = MAX(newest, layouts->numbers[layouts->count]);
         if (!bytes.is_bad && schema_equal(layouts->items[layouts->count].schema, schema))
@@ -131,8 +131,8 @@ bool held_layouts_load(struct held_layouts *layouts, struct str data, const stru
     if (own == UINT32_MAX) {
         if (layouts->count == HELD_LAYOUTS_MAX) {
             layouts->count--;
-            memmove(layouts->items, layouts->items + 1, layouts->count * sizeof layouts->items[0]);
-            memmove(layouts->numbers, layouts->numbers + 1, layouts->count * sizeof layouts->numbers[0]);
+            memmove(layouts->items, layouts->items + 1, layouts->count * sizeof(layouts->items[0]));
+            memmove(layouts->numbers, layouts->numbers + 1, layouts->count * sizeof(layouts->numbers[0]));
         }
         own = layouts->count++;
         layouts->numbers[own] = (uint16_t)(newest + 1);
@@ -158,38 +158,38 @@ static void convert_column(struct converting *c, uint32_t column, int source)
     const struct field *field = &c->to->schema->fields[column];
     uint64_t bits = 0, null_word = 0;
     if (source >= 0)
-        memcpy(&null_word, c->row.data + nulls + (size_t)source / 64 * sizeof null_word, sizeof null_word);
+        memcpy(&null_word, c->row.data + nulls + (size_t)source / 64 * sizeof(null_word), sizeof(null_word));
     bool is_null = source < 0 || (null_word >> source % 64 & 1) != 0;
     if (!is_null) {
-        memcpy(&bits, c->row.data + held_column_at(c->from, (uint32_t)source), sizeof bits);
+        memcpy(&bits, c->row.data + held_column_at(c->from, (uint32_t)source), sizeof(bits));
         bool has_tail =
             field->type.tag == TYPE_TEXT || field->type.tag == TYPE_BYTES || field->type.tag == TYPE_LIST;
         struct text_ref ref;
-        memcpy(&ref, &bits, sizeof ref);
+        memcpy(&ref, &bits, sizeof(ref));
         size_t tail = c->row.length - c->from->fixed_bytes;
         is_null = has_tail && (ref.offset > tail || ref.length > tail - ref.offset);
         if (has_tail && !is_null) {
             struct text_ref moved = {(uint32_t)(c->out->length - c->to->fixed_bytes), ref.length};
             if (ref.length > 0)
                 buffer_append(c->out, c->row.data + c->from->fixed_bytes + ref.offset, ref.length);
-            memcpy(&bits, &moved, sizeof bits);
+            memcpy(&bits, &moved, sizeof(bits));
         }
     }
     if (is_null)
         bit_set((uint64_t *)(void *)(c->out->data + nulls), column);
     else
-        memcpy(c->out->data + held_column_at(c->to, column), &bits, sizeof bits);
+        memcpy(c->out->data + held_column_at(c->to, column), &bits, sizeof(bits));
 }
 
 struct str held_layouts_convert(struct held_layouts *layouts, const struct held_layout *now, struct str row)
 {
     struct held_head head;
-    if (row.length < sizeof head)
+    if (row.length < sizeof(head))
         return row;
-    memcpy(&head.layout, row.data + offsetof(struct held_head, layout), sizeof head.layout);
+    memcpy(&head.layout, row.data + offsetof(struct held_head, layout), sizeof(head.layout));
     if (likely(head.layout == layouts->current))
         return row;
-    memcpy(&head, row.data, sizeof head);
+    memcpy(&head, row.data, sizeof(head));
     uint32_t i = 0;
     while (i < layouts->count && layouts->numbers[i] != head.layout)
         i++;
@@ -201,7 +201,7 @@ struct str held_layouts_convert(struct held_layouts *layouts, const struct held_
     memset(buffer_reserve(out, now->fixed_bytes), 0, now->fixed_bytes);
     out->length = now->fixed_bytes;
     head.layout = layouts->current;
-    memcpy(out->data, &head, sizeof head);
+    memcpy(out->data, &head, sizeof(head));
     for (uint32_t k = 0; k < now->schema->count; k++) {
         const struct field *field = &now->schema->fields[k];
         int source = schema_find(c.from->schema, field->name);

@@ -46,7 +46,7 @@ struct hot_record {
 
 struct hot_keys *hot_keys_new(void)
 {
-    struct hot_keys *hot = calloc(1, sizeof *hot);
+    struct hot_keys *hot = calloc(1, sizeof(*hot));
     leat_assert(hot != NULL);
     return hot;
 }
@@ -127,11 +127,11 @@ bool hot_keys_snapshot(const struct hot_keys *hot, char kind, const struct opera
     }
     for (uint32_t i = 0; i < HOT_KEYS; i++)
         head.entries += hot->keys[i].count > 0;
-    buffer_append(&record, &head, sizeof head);
-    buffer_append(&record, hot->sampled + head.first_group, head.groups * sizeof *hot->sampled);
+    buffer_append(&record, &head, sizeof(head));
+    buffer_append(&record, hot->sampled + head.first_group, head.groups * sizeof(*hot->sampled));
     for (uint32_t i = 0; i < HOT_KEYS; i++)
         if (hot->keys[i].count > 0)
-            buffer_append(&record, &hot->keys[i], sizeof hot->keys[i]);
+            buffer_append(&record, &hot->keys[i], sizeof(hot->keys[i]));
     bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
     buffer_free(&record);
     return is_good;
@@ -157,11 +157,11 @@ bool hot_keys_restore(struct hot_keys *hot, const struct operator_context *conte
                       struct snapshot_reader *reader, struct str record)
 {
     struct hot_record head;
-    memcpy(&head, record.data, MIN(record.length, sizeof head));
-    if (record.length < sizeof head || head.groups > KEY_GROUPS || head.entries > HOT_KEYS ||
+    memcpy(&head, record.data, MIN(record.length, sizeof(head)));
+    if (record.length < sizeof(head) || head.groups > KEY_GROUPS || head.entries > HOT_KEYS ||
         head.first_group > KEY_GROUPS - head.groups ||
         record.length !=
-            sizeof head + head.groups * sizeof *hot->sampled + head.entries * sizeof(struct hot_entry)) {
+            sizeof(head) + head.groups * sizeof(*hot->sampled) + head.entries * sizeof(struct hot_entry)) {
         snapshot_corrupt(reader, context->diags, "figures of keys with many rows in an impossible form");
         return false;
     }
@@ -171,16 +171,16 @@ bool hot_keys_restore(struct hot_keys *hot, const struct operator_context *conte
         *hot = (struct hot_keys){.epoch = head.epoch};
     if (head.lane == context->lane && head.lanes == context->lanes)
         hot->rows = head.rows;
-    const char *at = record.data + sizeof head;
-    for (uint32_t i = 0; i < head.groups; i++, at += sizeof *hot->sampled) {
+    const char *at = record.data + sizeof(head);
+    for (uint32_t i = 0; i < head.groups; i++, at += sizeof(*hot->sampled)) {
         uint64_t sampled;
-        memcpy(&sampled, at, sizeof sampled);
+        memcpy(&sampled, at, sizeof(sampled));
         if (key_lane(head.first_group + i, context->lanes) == context->lane)
             hot->sampled[head.first_group + i] += sampled;
     }
     for (uint64_t i = 0; i < head.entries; i++, at += sizeof(struct hot_entry)) {
         struct hot_entry entry;
-        memcpy(&entry, at, sizeof entry);
+        memcpy(&entry, at, sizeof(entry));
         if (key_lane(key_group(key_hash(entry.key)), context->lanes) == context->lane)
             take_entry(hot, &entry);
     }
@@ -209,9 +209,9 @@ static const char *line_of(struct hot_keys *hot, double *rows)
         return hot->lines[HOT_LINES - 1];
     uint32_t line = hot->lines_count++;
     char key[HOT_TEXT];
-    memcpy(key, hot->keys[most].text, sizeof key);
+    memcpy(key, hot->keys[most].text, sizeof(key));
     hot->said[line] = hot->keys[most].key;
-    snprintf(hot->lines[line], sizeof hot->lines[line],
+    snprintf(hot->lines[line], sizeof(hot->lines[line]),
              "%s has more than %d %% of the rows of its lane, which works on them alone", key, HOT_SHARE);
     return hot->lines[line];
 }

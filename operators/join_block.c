@@ -26,7 +26,7 @@ struct join_block {
 
 struct join_block *join_block_new(void)
 {
-    struct join_block *block = malloc(sizeof *block);
+    struct join_block *block = malloc(sizeof(*block));
     leat_assert(block != NULL);
     return block;
 }
@@ -68,8 +68,8 @@ static void emit_late(struct operator_context *context, const struct join *join,
 {
     struct batch *batch = prepared->batch;
     struct batch *late = batch_derive(batch, join->late);
-    uint16_t *sel = arena_alloc(&late->arena, batch->selected * sizeof *sel);
-    struct row_order *orders = arena_alloc(&late->arena, MAX(batch->rows, 1) * sizeof *orders);
+    uint16_t *sel = arena_alloc(&late->arena, batch->selected * sizeof(*sel));
+    struct row_order *orders = arena_alloc(&late->arena, MAX(batch->rows, 1) * sizeof(*orders));
     uint32_t count = 0;
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
@@ -80,7 +80,7 @@ static void emit_late(struct operator_context *context, const struct join *join,
         orders[row].sub = orders[row].sub << JOIN_SUB_SHIFT | (prepared->side == 1 ? JOIN_SUB_RIGHT : 0);
     }
     void *nothing = arena_calloc(&late->arena, MAX(batch->rows, 1), sizeof(int64_t));
-    uint64_t *nulls = arena_calloc(&late->arena, BATCH_VALID_WORDS, sizeof *nulls);
+    uint64_t *nulls = arena_calloc(&late->arena, BATCH_VALID_WORDS, sizeof(*nulls));
     for (uint32_t c = 0; c < join->late->count; c++) {
         struct column *column = &late->columns[c];
         batch_column_init(late, column, join->late->fields[c].type, 1);
@@ -121,7 +121,7 @@ static void count_fates(struct operator_context *context, const struct join *joi
 static struct join_prepared *prepare(struct operator_context *context, struct join *join, struct batch *batch,
                                      int side)
 {
-    struct join_prepared *prepared = arena_alloc(context->scratch, sizeof *prepared);
+    struct join_prepared *prepared = arena_alloc(context->scratch, sizeof(*prepared));
     prepared->batch = batch;
     prepared->side = side;
     prepared->keys = keys_of(batch, join->keys[side], join->on.count, context->scratch);

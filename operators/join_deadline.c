@@ -42,7 +42,7 @@ static bool settle(struct deadline *deadline, struct keyed_slot *slot)
         return false;
     const struct kept_row *left = (const struct kept_row *)(const void *)join->left.data;
     struct held_head head;
-    memcpy(&head, kept_packed(left).data, sizeof head);
+    memcpy(&head, kept_packed(left).data, sizeof(head));
     deadline->made.sides[0] = (struct joined_from){.kept = left, .key = deadline->key};
     deadline->made.time = join->is_time_of_left ? head.event_time : left->until;
     deadline->made.window_start = left->from;
@@ -99,7 +99,7 @@ void join_on_watermark(struct operator_context *context, int64_t watermark)
     struct join *join = context->config;
     struct time_record record;
     struct row_order last = {0};
-    struct deadlines *due = join->has_deadline ? arena_alloc(context->scratch, sizeof *due) : NULL;
+    struct deadlines *due = join->has_deadline ? arena_alloc(context->scratch, sizeof(*due)) : NULL;
     if (due != NULL)
         due->count = 0;
     while (due != NULL && time_queue_pop(join->queue, watermark, &record)) {
@@ -108,8 +108,8 @@ void join_on_watermark(struct operator_context *context, int64_t watermark)
         due->hashes[at] = record.hash;
         due->orders[at] = row_order_of_timer(&last, 1 + context->place, record.time_us, record.hash);
         due->ids[at] = UINT64_MAX;
-        if (record.data.length == sizeof due->ids[at])
-            memcpy(&due->ids[at], record.data.data, sizeof due->ids[at]);
+        if (record.data.length == sizeof(due->ids[at]))
+            memcpy(&due->ids[at], record.data.data, sizeof(due->ids[at]));
         if (due->count == BATCH_ROWS)
             settle_all(context, join, due);
     }

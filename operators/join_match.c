@@ -18,9 +18,9 @@ static void make_row(struct join_meeting *m, const struct kept_row *kept)
     made->time = time;
     if (kept != NULL) {
         struct held_head head;
-        leat_assert(side == 0 || kept->row_bytes >= sizeof head);
+        leat_assert(side == 0 || kept->row_bytes >= sizeof(head));
         if (side == 1) { /* kept->from .. to is the left row's reach; its event time is in its packed head */
-            memcpy(&head, kept_packed(kept).data, sizeof head);
+            memcpy(&head, kept_packed(kept).data, sizeof(head));
             made->time = MAX(time, head.event_time);
             made->window_start = kept->from;
             made->window_end = time_add(kept->to, 1);
@@ -156,7 +156,7 @@ static enum outcome keep_left(struct join_meeting *m, struct keyed_slot *slot)
     }
     if (join->has_deadline)
         time_queue_push(join->queue, m->reach.until, m->key, key_hash(m->key),
-                        (struct str){(const char *)&id, sizeof id});
+                        (struct str){(const char *)&id, sizeof(id)});
     return OUTCOME_KEPT;
 }
 
@@ -283,7 +283,7 @@ static unsigned meet_left(void *argument, const struct kept_row *kept)
     m->has_met = true;
     if (join->take != JOIN_ALL) {
         struct waiting waiting = {.id = kept->id, .until = kept->until};
-        buffer_append(&join->ids, &waiting, sizeof waiting);
+        buffer_append(&join->ids, &waiting, sizeof(waiting));
         return KEPT_STAY;
     }
     if (join->kind == JOIN_ANTI)
@@ -299,7 +299,7 @@ static unsigned meet_left(void *argument, const struct kept_row *kept)
 static struct waiting *find_waiting(const struct join *join, uint64_t id)
 {
     struct waiting *waiting = (struct waiting *)(void *)join->ids.data;
-    size_t low = 0, high = join->ids.length / sizeof *waiting;
+    size_t low = 0, high = join->ids.length / sizeof(*waiting);
     while (low < high) {
         size_t middle = (low + high) / 2;
         if (waiting[middle].id < id)
@@ -307,7 +307,7 @@ static struct waiting *find_waiting(const struct join *join, uint64_t id)
         else
             high = middle;
     }
-    bool is_there = low < join->ids.length / sizeof *waiting && waiting[low].id == id;
+    bool is_there = low < join->ids.length / sizeof(*waiting) && waiting[low].id == id;
     return is_there ? &waiting[low] : NULL;
 }
 
@@ -332,7 +332,7 @@ static void challenge(struct join_meeting *m, struct keyed_slot *slot)
 {
     struct join *join = m->join;
     const struct waiting *waiting = (const struct waiting *)(const void *)join->ids.data;
-    size_t count = join->ids.length / sizeof *waiting;
+    size_t count = join->ids.length / sizeof(*waiting);
     if (count == 0)
         return;
     struct rival rival = {join, order_of(m)};

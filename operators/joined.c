@@ -7,7 +7,7 @@ enum { TAILS_FULL = 4 << 20 };
 struct joined *joined_new(struct batch_pool *pool, const struct schema *output,
                           const struct schema *const schemas[2], int *const columns[2], int window_column)
 {
-    struct joined *joined = calloc(1, sizeof *joined);
+    struct joined *joined = calloc(1, sizeof(*joined));
     leat_assert(joined != NULL);
     joined->pool = pool;
     joined->output = output;
@@ -111,7 +111,7 @@ static void note_place(struct joined *joined, const struct joined_row *row)
             head.has_arrival = from->batch->arrival_time != NULL;
             head.arrival_time = head.has_arrival ? from->batch->arrival_time[from->row] : 0;
         } else if (from->kept != NULL) {
-            memcpy(&head, fixed_of(side, side->kept_at[at]), sizeof head);
+            memcpy(&head, fixed_of(side, side->kept_at[at]), sizeof(head));
         }
         if (k == 0)
             joined->origins[at] = (struct row_origin){head.partition, head.record};
@@ -182,12 +182,12 @@ struct kept_column {
 static bool kept_tail(const struct joined_side *side, uint32_t kept, uint64_t *bits)
 {
     struct text_ref ref;
-    memcpy(&ref, bits, sizeof ref);
+    memcpy(&ref, bits, sizeof(ref));
     uint32_t bytes = side->tail_at[kept + 1] - side->tail_at[kept];
     if (ref.offset > bytes || ref.length > bytes - ref.offset)
         return false;
     ref.offset += side->tail_at[kept];
-    memcpy(bits, &ref, sizeof ref);
+    memcpy(bits, &ref, sizeof(ref));
     return true;
 }
 
@@ -197,16 +197,16 @@ static struct kept_column read_kept(const struct joined_side *side, uint32_t c, 
     uint32_t count = (uint32_t)side->kept_count, stride = side->layout.fixed_bytes;
     const char *values = side->fixed.data + held_column_at(&side->layout, c);
     const char *nulls = side->fixed.data + sizeof(struct held_head) + c / 64 * sizeof(uint64_t);
-    struct kept_column column = {.bits = arena_alloc(scratch, MAX(count, 1) * sizeof *column.bits)};
+    struct kept_column column = {.bits = arena_alloc(scratch, MAX(count, 1) * sizeof(*column.bits))};
     for (uint32_t k = 0; k < count; k++) {
         uint64_t word;
-        memcpy(&word, nulls + (size_t)k * stride, sizeof word);
-        memcpy(&column.bits[k], values + (size_t)k * stride, sizeof column.bits[k]);
+        memcpy(&word, nulls + (size_t)k * stride, sizeof(word));
+        memcpy(&column.bits[k], values + (size_t)k * stride, sizeof(column.bits[k]));
         bool is_null = (word >> c % 64 & 1) != 0;
         if (likely(!is_null && (!has_tails || kept_tail(side, k, &column.bits[k]))))
             continue;
         if (column.nulls == NULL)
-            column.nulls = arena_calloc(scratch, BIT_WORDS((size_t)count), sizeof *column.nulls);
+            column.nulls = arena_calloc(scratch, BIT_WORDS((size_t)count), sizeof(*column.nulls));
         bit_set(column.nulls, k);
         column.bits[k] = 0;
     }
@@ -293,7 +293,7 @@ static void gather_texts(const struct joined *joined, const struct joined_side *
     for (uint32_t i = 0; i < joined->count; i++) {
         int32_t at = side->kept_at[i];
         if (at >= 0) {
-            memcpy(&to->texts[i], &kept->bits[at], sizeof to->texts[i]);
+            memcpy(&to->texts[i], &kept->bits[at], sizeof(to->texts[i]));
         } else if (at == JOINED_NONE || !column_is_valid(given_column(side, i, c), side->rows[i])) {
             to->texts[i] = (struct text_ref){0, 0};
         } else if (is_repeated(side, i)) {
@@ -322,7 +322,7 @@ static void gather_lists(const struct joined *joined, const struct joined_side *
         struct text_ref ref = {0, 0};
         const char *at = NULL;
         if (k >= 0) {
-            memcpy(&ref, &kept->bits[k], sizeof ref);
+            memcpy(&ref, &kept->bits[k], sizeof(ref));
             at = side->tails.data + ref.offset;
         } else if (k == JOINED_GIVEN) {
             buffer_clear(&encoded);
@@ -403,16 +403,16 @@ static void finish(struct joined *joined)
     struct batch *out = batch_new(joined->pool, joined->output, count);
     build_side(joined, 0, out);
     build_side(joined, 1, out);
-    memcpy(out->event_time, joined->times, count * sizeof joined->times[0]);
+    memcpy(out->event_time, joined->times, count * sizeof(joined->times[0]));
     if (joined->window_column >= 0) {
         struct column *starts = &out->columns[joined->window_column], *ends = starts + 1;
-        memcpy(starts->ints, joined->window_starts, count * sizeof joined->window_starts[0]);
-        memcpy(ends->ints, joined->window_ends, count * sizeof joined->window_ends[0]);
+        memcpy(starts->ints, joined->window_starts, count * sizeof(joined->window_starts[0]));
+        memcpy(ends->ints, joined->window_ends, count * sizeof(joined->window_ends[0]));
     }
     if (joined->has_arrivals)
-        out->arrival_time = arena_copy(&out->arena, joined->arrivals, count * sizeof joined->arrivals[0]);
-    out->orders = arena_copy(&out->arena, joined->orders, count * sizeof joined->orders[0]);
-    out->origins = arena_copy(&out->arena, joined->origins, count * sizeof joined->origins[0]);
+        out->arrival_time = arena_copy(&out->arena, joined->arrivals, count * sizeof(joined->arrivals[0]));
+    out->orders = arena_copy(&out->arena, joined->orders, count * sizeof(joined->orders[0]));
+    out->origins = arena_copy(&out->arena, joined->origins, count * sizeof(joined->origins[0]));
     clear_side(&joined->sides[0]);
     clear_side(&joined->sides[1]);
     joined->count = 0;

@@ -13,7 +13,7 @@ void kept_open(struct kept *kept, struct operator_context *context, const struct
     kept->options = *options;
     kept->item_bytes =
         options->ordering->count * (uint32_t)sizeof(uint64_t) + (uint32_t)sizeof(struct kept_place);
-    kept->layouts = calloc(1, sizeof *kept->layouts);
+    kept->layouts = calloc(1, sizeof(*kept->layouts));
     leat_assert(kept->layouts != NULL);
     held_layouts_init(kept->layouts, options->input);
     packed_init(&kept->released, kept->layouts, options->input);
@@ -61,14 +61,14 @@ static char *rows_of(const struct kept *kept, const struct kept_head *list)
 
 static size_t space_of(const struct kept *kept, const struct kept_head *list)
 {
-    return list->bytes - sizeof *list - (size_t)list->room * kept->item_bytes;
+    return list->bytes - sizeof(*list) - (size_t)list->room * kept->item_bytes;
 }
 
 /* Length of the key's texts that follow a row: stored as 4 bytes, then the texts. */
 static uint32_t texts_bytes(const char *row_end)
 {
     uint32_t bytes;
-    memcpy(&bytes, row_end, sizeof bytes);
+    memcpy(&bytes, row_end, sizeof(bytes));
     return bytes;
 }
 
@@ -119,7 +119,7 @@ static size_t seek(const char *value, size_t bytes, int64_t window, bool *is_the
     *is_there = false;
     while (at < bytes) {
         const struct kept_head *list = (const struct kept_head *)(const void *)(value + at);
-        leat_assert(list->bytes >= sizeof *list && list->bytes <= bytes - at);
+        leat_assert(list->bytes >= sizeof(*list) && list->bytes <= bytes - at);
         *is_there = list->window == window;
         if (list->window >= window)
             break;
@@ -258,7 +258,7 @@ static void make_room(struct kept *kept, struct change_of *c, bool is_there, int
     if (is_there)
         old = *list_of(c);
     uint32_t room = MAX(old.room, room_for(kept, count));
-    size_t fixed = sizeof old + (size_t)room * kept->item_bytes;
+    size_t fixed = sizeof(old) + (size_t)room * kept->item_bytes;
     size_t least = MAX(fixed + used, old.bytes), wanted = fixed + with_slack(kept, used, count);
     size_t bytes = MAX(least, wanted);
     if (c->bytes - old.bytes + bytes > GROUP_BYTES_MAX)
@@ -281,7 +281,7 @@ static void put_row(struct kept *kept, struct kept_head *list, const struct kept
 {
     char *item = item_at(kept, list, worse);
     memmove(item + kept->item_bytes, item, (size_t)(list->count - worse) * kept->item_bytes);
-    memcpy(item, row->key.words, kept->options.ordering->count * sizeof *row->key.words);
+    memcpy(item, row->key.words, kept->options.ordering->count * sizeof(*row->key.words));
     *place_of(kept, item) = (struct kept_place){.at = list->used,
                                                 .bytes = (uint32_t)row_bytes,
                                                 .sequence = list->sequence++,
@@ -290,8 +290,8 @@ static void put_row(struct kept *kept, struct kept_head *list, const struct kept
     memcpy(out, kept->packed.data, row_bytes);
     if (kept->options.ordering->has_texts) {
         char *texts = out + row_bytes;
-        memcpy(texts, &row->key.texts_bytes, sizeof row->key.texts_bytes);
-        memcpy(texts + sizeof row->key.texts_bytes, row->key.texts, row->key.texts_bytes);
+        memcpy(texts, &row->key.texts_bytes, sizeof(row->key.texts_bytes));
+        memcpy(texts + sizeof(row->key.texts_bytes), row->key.texts, row->key.texts_bytes);
     }
     list->used += (uint32_t)record_bytes(kept, row_bytes, row->key.texts_bytes);
     list->count++;
@@ -318,7 +318,7 @@ static void note_change(struct kept *kept, const struct kept_row *row, struct ke
         return;
     if (changes->count == changes->capacity) {
         changes->capacity = MAX(changes->capacity * 2, 256);
-        changes->items = realloc(changes->items, changes->capacity * sizeof *changes->items);
+        changes->items = realloc(changes->items, changes->capacity * sizeof(*changes->items));
         leat_assert(changes->items != NULL);
     }
     struct kept_copy *change = &changes->items[changes->count++];
@@ -360,7 +360,7 @@ static bool measure_entry(const struct kept *kept, const struct change_of *c, bo
     }
     entry->count = list->count - entry->leaving + 1;
     entry->needs_room = !is_there || entry->count > list->room || entry->used > space_of(kept, list);
-    size_t fixed = sizeof *list + (size_t)MAX(list->room, room_for(kept, entry->count)) * kept->item_bytes;
+    size_t fixed = sizeof(*list) + (size_t)MAX(list->room, room_for(kept, entry->count)) * kept->item_bytes;
     return !entry->needs_room || c->bytes - list->bytes + fixed + entry->used <= GROUP_BYTES_MAX;
 }
 

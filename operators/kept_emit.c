@@ -28,7 +28,7 @@ static void begin_emission(struct emission *e)
     const struct kept_options *options = &e->kept->options;
     struct batch *batch = e->batch = batch_new(e->context->pool, e->context->output, BATCH_ROWS);
     packed_begin(&e->kept->released, batch);
-    e->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *e->orders);
+    e->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof(*e->orders));
     e->ranks = options->rank_column < 0 ? NULL : batch->columns[options->rank_column].ints;
     e->changes = options->change_column < 0 ? NULL : batch->columns[options->change_column].texts;
     if (e->changes != NULL)
@@ -82,7 +82,7 @@ static struct kept_copy *add_copy(struct kept_copies *copies)
 {
     if (copies->count == copies->capacity) {
         copies->capacity = MAX(copies->capacity * 2, 256);
-        copies->items = realloc(copies->items, copies->capacity * sizeof *copies->items);
+        copies->items = realloc(copies->items, copies->capacity * sizeof(*copies->items));
         leat_assert(copies->items != NULL);
     }
     return &copies->items[copies->count++];
@@ -93,14 +93,14 @@ static int by_hash(const void *a, const void *b)
     const struct kept_copy *x = a, *y = b;
     if (x->hash != y->hash)
         return x->hash < y->hash ? -1 : 1;
-    int order = memcmp(&x->key, &y->key, sizeof x->key);
+    int order = memcmp(&x->key, &y->key, sizeof(x->key));
     return order != 0 ? order : x->window < y->window ? -1 : x->window > y->window;
 }
 
 static void sort_copies(struct kept_copies *copies)
 {
     if (copies->count > 1)
-        qsort(copies->items, copies->count, sizeof *copies->items, by_hash);
+        qsort(copies->items, copies->count, sizeof(*copies->items), by_hash);
 }
 
 static const struct kept_head *list_at(const struct byte_buffer *lists, size_t at)
@@ -181,7 +181,7 @@ static void emit_change(struct emission *e, const struct kept_copy *change, cons
 {
     const struct kept *kept = e->kept;
     uint32_t left = before == NULL ? 0 : count_left(kept, before, list), rank = 0;
-    uint32_t *ranks = arena_alloc(e->context->scratch, MAX(left, 1) * sizeof *ranks);
+    uint32_t *ranks = arena_alloc(e->context->scratch, MAX(left, 1) * sizeof(*ranks));
     for (uint32_t i = 0; before != NULL && i < before->count; i++) {
         rank = rank_of(kept, before, i, rank);
         if (i < left)
@@ -209,8 +209,8 @@ static uint32_t look_at_groups(struct kept *kept, struct operator_context *conte
 {
     struct kept_copy *changes = kept->changes.items + first;
     uint32_t count = MIN(kept->changes.count - first, LOOK_GROUPS), done = 0;
-    struct key *keys = arena_alloc(context->scratch, count * sizeof *keys);
-    uint64_t *hashes = arena_alloc(context->scratch, count * sizeof *hashes);
+    struct key *keys = arena_alloc(context->scratch, count * sizeof(*keys));
+    uint64_t *hashes = arena_alloc(context->scratch, count * sizeof(*hashes));
     struct keyed_slot *slots[LOOK_GROUPS];
     for (uint32_t i = 0; i < count; i++) {
         keys[i] = changes[i].key;

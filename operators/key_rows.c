@@ -48,18 +48,18 @@ struct max_record {
 bool key_rows_put_max(const struct key_rows *rows, char kind, struct snapshot_writer *writer)
 {
     struct max_record record = {{kind}, snapshot_epoch(writer), rows->rows_max, rows->rows_max_key};
-    return snapshot_put(writer, SNAPSHOT_GLOBAL, &record, sizeof record);
+    return snapshot_put(writer, SNAPSHOT_GLOBAL, &record, sizeof(record));
 }
 
 bool key_rows_take_max(struct key_rows *rows, const struct operator_context *context,
                        struct snapshot_reader *reader, struct str data)
 {
     struct max_record record;
-    if (data.length != sizeof record) {
+    if (data.length != sizeof(record)) {
         snapshot_corrupt(reader, context->diags, "figures of another size");
         return false;
     }
-    memcpy(&record, data.data, sizeof record);
+    memcpy(&record, data.data, sizeof(record));
     if (record.epoch < rows->restored_epoch)
         return true;
     if (record.epoch > rows->restored_epoch)
@@ -117,7 +117,7 @@ static struct keyed_slot *begin_piece(struct key_rows *rows, struct key owner, u
 static const char *piece_of(const struct keyed_slot *slot, struct key owner, uint32_t number, uint32_t *bytes)
 {
     const struct piece_head *head = keyed_read(slot, bytes);
-    bool is_there = *bytes >= sizeof *head && head->number == number && key_equal(head->owner, owner);
+    bool is_there = *bytes >= sizeof(*head) && head->number == number && key_equal(head->owner, owner);
     return is_there ? (const char *)head : NULL;
 }
 
@@ -172,7 +172,7 @@ void key_rows_set_watermark(struct key_rows *rows, int64_t watermark)
 static const struct kept_row *row_at(const char *value, uint32_t at, uint32_t bytes)
 {
     const struct kept_row *row = (const struct kept_row *)(const void *)(value + at);
-    leat_assert(at + sizeof *row <= bytes && row->bytes >= sizeof *row && row->bytes <= bytes - at);
+    leat_assert(at + sizeof(*row) <= bytes && row->bytes >= sizeof(*row) && row->bytes <= bytes - at);
     return row;
 }
 
@@ -218,7 +218,7 @@ static bool visit_value(struct key_rows *rows, const char *value, uint32_t from,
         query->first_id = row->id + 1;
         change.action = visit(argument, row);
         if ((change.action & (KEPT_DROP | KEPT_MARK)) != 0)
-            buffer_append(&rows->changes, &change, sizeof change);
+            buffer_append(&rows->changes, &change, sizeof(change));
         if ((change.action & KEPT_STOP) != 0)
             return false;
     }
@@ -229,7 +229,7 @@ static bool visit_value(struct key_rows *rows, const char *value, uint32_t from,
 static uint64_t apply_changes(struct key_rows *rows, struct keyed_table *table, struct keyed_slot *slot)
 {
     const struct change *changes = (const struct change *)(const void *)rows->changes.data;
-    size_t count = rows->changes.length / sizeof *changes;
+    size_t count = rows->changes.length / sizeof(*changes);
     if (count == 0)
         return 0;
     uint32_t bytes;
@@ -294,10 +294,10 @@ static void want_chunks(struct key_rows *rows, struct key owner, uint32_t salt,
     const char *value = piece_of(begin_piece(rows, owner, 0, salt), owner, 0, &bytes);
     const struct piece_head *head = (const struct piece_head *)(const void *)value;
     const struct chunk_info *items = (const struct chunk_info *)(const void *)(head + 1);
-    leat_assert(head == NULL || bytes == sizeof *head + head->count * sizeof *items);
+    leat_assert(head == NULL || bytes == sizeof(*head) + head->count * sizeof(*items));
     for (uint32_t i = 0; head != NULL && i < head->count; i++)
         if (may_have(&items[i], query, rows->watermark))
-            buffer_append(&rows->wanted, &items[i], sizeof items[i]);
+            buffer_append(&rows->wanted, &items[i], sizeof(items[i]));
     keyed_end(rows->chunks);
 }
 
@@ -349,7 +349,7 @@ bool key_rows_visit(struct key_rows *rows, struct keyed_slot *slot, struct kept_
     if (bytes == 0)
         return true;
     const struct list_head *head = (const struct list_head *)(const void *)value;
-    leat_assert(bytes >= sizeof *head);
+    leat_assert(bytes >= sizeof(*head));
     if (unlikely((head->chunk_sides & query->sides) != 0) &&
         !visit_chunks(rows, slot, head->salt, query, visit, argument))
         return false;
@@ -357,7 +357,7 @@ bool key_rows_visit(struct key_rows *rows, struct keyed_slot *slot, struct kept_
     head = (const struct list_head *)(const void *)value;
     if ((head->open_sides & query->sides) == 0)
         return true;
-    bool goes_on = visit_value(rows, value, sizeof *head, bytes, query, visit, argument);
+    bool goes_on = visit_value(rows, value, sizeof(*head), bytes, query, visit, argument);
     note_dropped(rows, slot, apply_changes(rows, rows->heads, slot));
     return goes_on;
 }
@@ -376,7 +376,7 @@ static void tidy(struct key_rows *rows, struct keyed_slot *slot)
         const struct kept_row *row = row_at(value, at, bytes);
         change.at = at;
         if (row->until < rows->watermark)
-            buffer_append(&rows->changes, &change, sizeof change);
+            buffer_append(&rows->changes, &change, sizeof(change));
         else
             sides |= (uint8_t)(1U << row->side);
         at += row->bytes;
@@ -432,7 +432,7 @@ static struct keyed_slot *begin_directory(struct key_rows *rows, struct key owne
     if (value == NULL) {
         head->count = count_rows(rows->sealed.data, rows->sealed.length); /* all chunks are dead */
         slot = begin_new_piece(rows, owner, 0, &head->salt);
-        struct piece_head *made = keyed_write(rows->chunks, slot, sizeof *made, TIME_MIN);
+        struct piece_head *made = keyed_write(rows->chunks, slot, sizeof(*made), TIME_MIN);
         *made = (struct piece_head){.owner = owner};
         return slot;
     }
@@ -449,7 +449,7 @@ static struct keyed_slot *begin_directory(struct key_rows *rows, struct key owne
             items[kept++] = items[i];
     }
     piece->count = kept;
-    (void)keyed_write(rows->chunks, slot, (uint32_t)(sizeof *piece + kept * sizeof *items), TIME_MIN);
+    (void)keyed_write(rows->chunks, slot, (uint32_t)(sizeof(*piece) + kept * sizeof(*items)), TIME_MIN);
     return slot;
 }
 
@@ -479,7 +479,7 @@ static void put_info(struct key_rows *rows, struct keyed_slot *directory, const 
     uint32_t bytes;
     keyed_read(directory, &bytes);
     struct piece_head *piece =
-        keyed_write(rows->chunks, directory, bytes + (is_new ? (uint32_t)sizeof *info : 0), info->until);
+        keyed_write(rows->chunks, directory, bytes + (is_new ? (uint32_t)sizeof(*info) : 0), info->until);
     piece->count += is_new;
     struct chunk_info *items = (struct chunk_info *)(void *)(piece + 1);
     items[piece->count - 1] = *info;
@@ -505,7 +505,7 @@ static void seal(struct key_rows *rows, struct keyed_slot *slot)
     bytes -= (uint32_t)sizeof(struct list_head);
     buffer_clear(&rows->sealed);
     buffer_append(&rows->sealed, value + sizeof(struct list_head), bytes);
-    struct list_head *head = keyed_write(rows->heads, slot, sizeof *head, slot->expire_us);
+    struct list_head *head = keyed_write(rows->heads, slot, sizeof(*head), slot->expire_us);
     head->tidy_at = TIDY_BYTES_MIN;
     head->chunk_sides |= head->open_sides;
     head->open_sides = 0;
@@ -537,7 +537,7 @@ uint64_t key_rows_add(struct key_rows *rows, struct keyed_slot *slot, const stru
                       const char *order, const char *packed)
 {
     size_t order_room = ((size_t)head->order_bytes + 7) & ~(size_t)7;
-    size_t wanted = (sizeof *head + order_room + head->row_bytes + 7) & ~(size_t)7;
+    size_t wanted = (sizeof(*head) + order_room + head->row_bytes + 7) & ~(size_t)7;
     if (wanted > KEPT_ROW_BYTES_MAX)
         return UINT64_MAX;
     uint32_t bytes, added = (uint32_t)wanted;
@@ -545,11 +545,11 @@ uint64_t key_rows_add(struct key_rows *rows, struct keyed_slot *slot, const stru
     if (bytes > 0 && bytes + added > list->tidy_at) {
         tidy(rows, slot);
         list = keyed_read(slot, &bytes);
-        if (bytes > sizeof *list && bytes + added > OPEN_BYTES_MAX)
+        if (bytes > sizeof(*list) && bytes + added > OPEN_BYTES_MAX)
             seal(rows, slot);
     }
     keyed_read(slot, &bytes);
-    uint32_t at = MAX(bytes, (uint32_t)sizeof *list);
+    uint32_t at = MAX(bytes, (uint32_t)sizeof(*list));
     char *value = keyed_write(rows->heads, slot, at + added, head->until);
     struct list_head *mine = (struct list_head *)(void *)value;
     if (bytes == 0)

@@ -4,9 +4,9 @@ struct row_keys keys_of(const struct batch *batch, const int *columns, uint32_t 
                         struct arena *arena)
 {
     size_t count = MAX(batch->selected, 1);
-    struct row_keys keys = {.keys = arena_alloc(arena, count * sizeof *keys.keys),
-                            .hashes = arena_alloc(arena, count * sizeof *keys.hashes),
-                            .has_null = arena_calloc(arena, count, sizeof *keys.has_null)};
+    struct row_keys keys = {.keys = arena_alloc(arena, count * sizeof(*keys.keys)),
+                            .hashes = arena_alloc(arena, count * sizeof(*keys.hashes)),
+                            .has_null = arena_calloc(arena, count, sizeof(*keys.has_null))};
     key_encode(batch, columns, columns_count, keys.keys, keys.has_null);
     for (uint32_t i = 0; i < batch->selected; i++)
         keys.hashes[i] = key_hash(keys.keys[i]);
@@ -17,7 +17,7 @@ bool keys_bind(struct operator_bind *bind, uint32_t input, struct columns *by, i
 {
     const struct schema *schema = bind->inputs[input].schema;
     /* A copy, as the same names may be resolved against several inputs. */
-    struct columns refs = {arena_copy(bind->arena, by->items, MAX(by->count, 1) * sizeof *by->items),
+    struct columns refs = {arena_copy(bind->arena, by->items, MAX(by->count, 1) * sizeof(*by->items)),
                            by->count};
     if (!columns_resolve(&refs, schema, bind->arena, bind->diags))
         return false;

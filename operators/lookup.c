@@ -248,7 +248,7 @@ static const struct lookup_table *table_of(const struct lookup *lookup)
 static void keep_found(struct operator_context *context, const struct lookup_row *const *found,
                        struct batch *out)
 {
-    uint16_t *sel = arena_alloc(&out->arena, (out->selected + 1) * sizeof *sel);
+    uint16_t *sel = arena_alloc(&out->arena, (out->selected + 1) * sizeof(*sel));
     uint32_t count = 0;
     for (uint32_t i = 0; i < out->selected; i++) {
         sel[count] = (uint16_t)batch_row(out, i);
@@ -299,8 +299,8 @@ static bool lookup_snapshot(struct operator_context *context, struct snapshot_wr
     }
     const char *digest = lookup_table_digest(table_of(lookup));
     char record[1 + LOOKUP_DIGEST_BYTES] = {LOOKUP_DIGEST};
-    memcpy(record + 1, digest, sizeof record - 1);
-    return snapshot_put(writer, SNAPSHOT_GLOBAL, record, sizeof record) &&
+    memcpy(record + 1, digest, sizeof(record) - 1);
+    return snapshot_put(writer, SNAPSHOT_GLOBAL, record, sizeof(record)) &&
            tally_snapshot(&lookup->tally, LOOKUP_TALLY, writer);
 }
 
@@ -332,9 +332,9 @@ static bool lookup_restore(struct operator_context *context, struct snapshot_rea
     while (snapshot_get(reader, &group, &record)) {
         struct str rest = {record.data + 1, record.length == 0 ? 0 : record.length - 1};
         if (record.length > 0 && record.data[0] == LOOKUP_DIGEST) {
-            has_digest = rest.length == sizeof digest;
+            has_digest = rest.length == sizeof(digest);
             if (has_digest && lookup->shared->versions != NULL)
-                memcpy(digest, rest.data, sizeof digest); /* all lanes have the same */
+                memcpy(digest, rest.data, sizeof(digest)); /* all lanes have the same */
             else if (!check_digest(context, lookup, rest))
                 return false;
         } else if (!tally_restore(&lookup->tally, context, reader, record)) {
@@ -343,7 +343,7 @@ static bool lookup_restore(struct operator_context *context, struct snapshot_rea
     }
     return lookup->shared->versions == NULL ||
            versions_begin(lookup->shared->versions, context,
-                          (struct str){digest, has_digest ? sizeof digest : 0}, &lookup->seat);
+                          (struct str){digest, has_digest ? sizeof(digest) : 0}, &lookup->seat);
 }
 
 static void lookup_report(struct operator_context *context, struct report *report)
@@ -364,7 +364,7 @@ static void lookup_report(struct operator_context *context, struct report *repor
     versions_figures(lookup->shared->versions, &versions);
     report_add(report, "table_changes", (double)versions.changes, false);
     report_add(report, "table_refused", (double)versions.refused, false);
-    memcpy(report->error, versions.error, sizeof report->error);
+    memcpy(report->error, versions.error, sizeof(report->error));
 }
 
 static void lookup_close(struct operator_context *context)

@@ -25,7 +25,7 @@ static struct lookup_table *load(const struct lookup_kept *kept, const char *pat
     *texts.items = str_from(path);
     while (strcmp(option->name, "path") != 0)
         option++;
-    memcpy(config + option->offset, &texts, sizeof texts);
+    memcpy(config + option->offset, &texts, sizeof(texts));
     return lookup_table_load(kept->source, config, kept->pool, diags);
 }
 

@@ -47,7 +47,7 @@ static struct lookup_row *row_at(const struct lookup_table *table, uint64_t row)
 
 static size_t bytes_of(const struct lookup_table *table)
 {
-    size_t bytes = table->rows_capacity * table->stride + table->index_capacity * sizeof *table->index;
+    size_t bytes = table->rows_capacity * table->stride + table->index_capacity * sizeof(*table->index);
     for (uint32_t i = 0; i < table->columns; i++)
         bytes += table->heaps[i].capacity;
     return bytes;
@@ -81,7 +81,7 @@ static void grow(struct lookup_table *table)
     table->rows = realloc(table->rows, table->rows_capacity * table->stride);
     free(table->index);
     table->index_capacity = table->rows_capacity * 2;
-    table->index = calloc(table->index_capacity, sizeof *table->index);
+    table->index = calloc(table->index_capacity, sizeof(*table->index));
     leat_assert(table->rows != NULL && table->index != NULL);
     for (uint64_t i = 0; i < table->rows_count; i++) {
         struct key key = row_at(table, i)->key;
@@ -116,7 +116,7 @@ static bool check_bad(struct loading *l, const struct decode_output *output)
 static void set_values(struct lookup_table *table, struct lookup_row *row, const struct batch *batch,
                        uint32_t at)
 {
-    memset(row->values, 0, table->stride - sizeof *row);
+    memset(row->values, 0, table->stride - sizeof(*row));
     for (uint32_t i = 0; i < table->columns; i++) {
         const struct column *column = &batch->columns[table->source->key_count + i];
         struct byte_buffer *heap = &table->heaps[i];
@@ -138,7 +138,7 @@ static void set_values(struct lookup_table *table, struct lookup_row *row, const
         default: row->values[i] = (uint64_t)column->ints[at]; continue;
         }
         ref.length = (uint32_t)(heap->length - ref.offset);
-        memcpy(&row->values[i], &ref, sizeof ref);
+        memcpy(&row->values[i], &ref, sizeof(ref));
     }
 }
 
@@ -213,7 +213,7 @@ static bool add_batch(struct loading *l, void *decoder)
     struct batch *batch = batch_new(l->pool, l->source.schema, l->raw.count);
     struct decode_output output = {
         .batch = batch, .bad = arena_alloc(&batch->arena, MAX(l->raw.count, 1) * sizeof(struct bad_record))};
-    memset(batch->event_time, 0, batch->rows * sizeof *batch->event_time);
+    memset(batch->event_time, 0, batch->rows * sizeof(*batch->event_time));
     l->table->source->kind->decode(&l->source, decoder, &l->raw, &output);
     bool is_good = check_bad(l, &output) && add_rows(l, batch) && check_room(l) && check_texts(l);
     batch_digest_add(l->digest, batch);
@@ -248,13 +248,13 @@ static void no_wake(void *engine LEAT_UNUSED)
 struct lookup_table *lookup_table_load(const struct lookup_source *source, void *config,
                                        struct batch_pool *pool, struct diag_list *diags)
 {
-    struct lookup_table *table = calloc(1, sizeof *table);
+    struct lookup_table *table = calloc(1, sizeof(*table));
     leat_assert(table != NULL);
     table->source = source;
     table->fields = source->schema->fields + source->key_count;
     table->columns = source->schema->count - source->key_count;
     table->stride = sizeof(struct lookup_row) + (table->columns + BIT_WORDS((size_t)table->columns)) * 8;
-    table->heaps = calloc(MAX(table->columns, 1), sizeof *table->heaps);
+    table->heaps = calloc(MAX(table->columns, 1), sizeof(*table->heaps));
     leat_assert(table->heaps != NULL);
     struct loading l = {.table = table, .pool = pool, .digest = batch_digest_new(), .diags = diags};
     l.source = (struct source){.config = config,
@@ -332,7 +332,7 @@ static void set_lists(const struct lookup_table *table, uint32_t i, const struct
             continue;
         }
         struct text_ref ref;
-        memcpy(&ref, &found[k]->values[i], sizeof ref);
+        memcpy(&ref, &found[k]->values[i], sizeof(ref));
         const char *at = table->heaps[i].data + ref.offset;
         bool is_good = builder_decode(&builder, row, &at, at + ref.length);
         leat_assert(is_good);
@@ -376,7 +376,7 @@ void lookup_table_column(const struct lookup_table *table, uint32_t i, const str
         if (type.tag == TYPE_BOOL)
             column->bools[row] = (uint8_t)value;
         else
-            memcpy(&column->ints[row], &value, sizeof value);
+            memcpy(&column->ints[row], &value, sizeof(value));
         if (is_null)
             batch_set_null(batch, column, row);
     }

@@ -57,7 +57,7 @@ static void version_free(struct version *version)
 
 static struct version *version_new(uint64_t from, const char *digest, struct lookup_table *table)
 {
-    struct version *version = calloc(1, sizeof *version);
+    struct version *version = calloc(1, sizeof(*version));
     leat_assert(version != NULL);
     version->from = from;
     version->table = table;
@@ -235,15 +235,15 @@ static void say(struct versions *v, const struct diag_list *diags)
     char text[REPORT_ERROR_BYTES];
     size_t length = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < diags->count && length < sizeof text; i++) {
+    for (uint32_t i = 0; i < diags->count && length < sizeof(text); i++) {
         const struct diag *d = &diags->items[i];
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s: %s%s%s", i == 0 ? "" : "; ",
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s: %s%s%s", i == 0 ? "" : "; ",
                                    diag_code_name(d->code), d->message, d->cause == NULL ? "" : ": ",
                                    d->cause == NULL ? "" : d->cause);
     }
     pthread_mutex_lock(&v->mutex);
     bool is_new = strcmp(text, v->error) != 0;
-    memcpy(v->error, text, sizeof text);
+    memcpy(v->error, text, sizeof(text));
     pthread_mutex_unlock(&v->mutex);
     if (is_new && text[0] != '\0')
         fprintf(stderr, "leat: %s; the job goes on with the table that it has\n", text);
@@ -407,14 +407,14 @@ struct versions *versions_new(const struct lookup_source *source, int64_t refres
     operator_history(context, &history);
     if (history.obeyed == NULL && (history.directory == NULL || !history.is_live))
         return NULL;
-    struct versions *v = calloc(1, sizeof *v);
+    struct versions *v = calloc(1, sizeof(*v));
     leat_assert(v != NULL);
     v->source = *source;
     v->context = context;
     v->history = history;
     v->is_obeying = history.obeyed != NULL || history.is_traced;
     v->refresh_us = refresh_us;
-    snprintf(v->next, sizeof v->next, "next-%u", history.life);
+    snprintf(v->next, sizeof(v->next), "next-%u", history.life);
     const char *slash = strrchr(source->path, '/');
     v->kept = (struct lookup_kept){.source = &v->source,
                                    .directory = history.directory,
@@ -595,6 +595,6 @@ void versions_figures(struct versions *v, struct version_figures *figures)
 {
     pthread_mutex_lock(&v->mutex);
     *figures = (struct version_figures){.changes = v->changes, .refused = v->refused};
-    memcpy(figures->error, v->error, sizeof figures->error);
+    memcpy(figures->error, v->error, sizeof(figures->error));
     pthread_mutex_unlock(&v->mutex);
 }

@@ -3,7 +3,7 @@
 void merged_run(struct operator_context *context, struct merge *merge, merged_prepare *prepare,
                 merged_process *process)
 {
-    struct merged_rows *merged = arena_alloc(context->scratch, sizeof *merged);
+    struct merged_rows *merged = arena_alloc(context->scratch, sizeof(*merged));
     struct {
         const struct batch *batch;
         struct prepared *prepared;

@@ -103,7 +103,7 @@ static uint64_t float_word(double value)
 {
     uint64_t bits;
     value = value == 0 ? 0 : value;
-    memcpy(&bits, &value, sizeof bits);
+    memcpy(&bits, &value, sizeof(bits));
     return (bits & UINT64_C(1) << 63) != 0 ? ~bits : bits | UINT64_C(1) << 63;
 }
 
@@ -154,7 +154,7 @@ static void fill_texts(const struct ordering *ordering, const struct batch *batc
                        struct ordered_rows *rows)
 {
     struct byte_buffer out = {0};
-    uint32_t *at = arena_alloc(scratch, ((size_t)batch->selected + 1) * sizeof *at);
+    uint32_t *at = arena_alloc(scratch, ((size_t)batch->selected + 1) * sizeof(*at));
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
         bool has_failed = errors->count > 0 && bit_get(errors->rows, row);
@@ -166,7 +166,7 @@ static void fill_texts(const struct ordering *ordering, const struct batch *batc
             if (!has_failed && column_is_valid(&columns[k], row))
                 text = column_text(&columns[k], row);
             uint32_t length = (uint32_t)text.length;
-            buffer_append(&out, &length, sizeof length);
+            buffer_append(&out, &length, sizeof(length));
             if (length > 0)
                 buffer_append(&out, text.data, length);
         }
@@ -182,8 +182,8 @@ struct ordered_rows ordering_evaluate(const struct ordering *ordering, const str
                                       struct arena *scratch, struct expr_errors *errors)
 {
     size_t selected = MAX(batch->selected, 1);
-    uint64_t *words = arena_alloc(scratch, selected * ordering->count * sizeof *words);
-    uint64_t *nulls = arena_calloc(scratch, selected, sizeof *nulls);
+    uint64_t *words = arena_alloc(scratch, selected * ordering->count * sizeof(*words));
+    uint64_t *nulls = arena_calloc(scratch, selected, sizeof(*nulls));
     struct column *columns = arena_array(scratch, struct column, ordering->count);
     struct ordered_rows rows = {.count = ordering->count, .words = words, .nulls = nulls};
     for (uint32_t k = 0; k < ordering->count; k++)
@@ -205,9 +205,9 @@ struct ordered_rows ordering_evaluate(const struct ordering *ordering, const str
 static struct str next_text(const char **at)
 {
     uint32_t length;
-    memcpy(&length, *at, sizeof length);
-    struct str text = {*at + sizeof length, length};
-    *at += sizeof length + length;
+    memcpy(&length, *at, sizeof(length));
+    struct str text = {*at + sizeof(length), length};
+    *at += sizeof(length) + length;
     return text;
 }
 
@@ -259,13 +259,13 @@ static bool texts_are_whole(const struct ordering *ordering, const char *texts, 
         uint32_t length;
         if (!is_text(&ordering->items[k]))
             continue;
-        if (bytes < sizeof length)
+        if (bytes < sizeof(length))
             return false;
-        memcpy(&length, texts, sizeof length);
-        if (length > bytes - sizeof length)
+        memcpy(&length, texts, sizeof(length));
+        if (length > bytes - sizeof(length))
             return false;
-        texts += sizeof length + length;
-        bytes -= sizeof length + length;
+        texts += sizeof(length) + length;
+        bytes -= sizeof(length) + length;
     }
     return bytes == 0;
 }

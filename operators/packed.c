@@ -136,9 +136,9 @@ static const char *take(struct bytes *bytes, uint64_t count)
 static int64_t take_int(struct bytes *bytes)
 {
     int64_t value = 0;
-    const char *data = take(bytes, sizeof value);
+    const char *data = take(bytes, sizeof(value));
     if (data != NULL)
-        memcpy(&value, data, sizeof value);
+        memcpy(&value, data, sizeof(value));
     return value;
 }
 
@@ -158,7 +158,7 @@ void packed_begin(struct packed_rows *rows, struct batch *batch)
     leat_assert(batch->rows == BATCH_ROWS);
     rows->batch = batch;
     rows->count = 0;
-    rows->origins = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *rows->origins);
+    rows->origins = arena_alloc(&batch->arena, BATCH_ROWS * sizeof(*rows->origins));
     rows->arrivals = NULL;
     rows->lists = arena_array(&batch->arena, struct column_builder, MAX(rows->schema->count, 1));
     for (uint32_t c = 0; c < rows->schema->count; c++)
@@ -299,7 +299,7 @@ void packed_add(struct packed_rows *rows, struct str row)
     rows->batch->event_time[rows->count] = take_int(&bytes);
     if ((flags & HAS_ARRIVAL) != 0) {
         if (rows->arrivals == NULL)
-            rows->arrivals = arena_calloc(&rows->batch->arena, BATCH_ROWS, sizeof *rows->arrivals);
+            rows->arrivals = arena_calloc(&rows->batch->arena, BATCH_ROWS, sizeof(*rows->arrivals));
         rows->arrivals[rows->count] = take_int(&bytes);
     }
     uint32_t partition = (uint32_t)take_varint(&bytes);

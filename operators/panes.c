@@ -13,7 +13,7 @@ void panes_init(struct panes *panes, const struct aggregates *aggregates, struct
     panes->run_stride = (uint32_t)sizeof(struct run_head) + aggregates->bytes;
     panes->node_stride =
         (uint32_t)(sizeof(struct node_head) + aggregates->variable * sizeof(struct reference));
-    panes->blocks = calloc(PANES_LEVELS_MAX + 1, sizeof *panes->blocks);
+    panes->blocks = calloc(PANES_LEVELS_MAX + 1, sizeof(*panes->blocks));
     leat_assert(panes->blocks != NULL);
     if (window_panes <= PANES_MERGED_ABOVE)
         return;
@@ -156,7 +156,7 @@ void panes_note_garbage(const struct panes *panes, char *data, const char *parti
         struct reference reference;
         if (!is_variable(&panes->aggregates->items[k]))
             continue;
-        memcpy(&reference, partials + panes->aggregates->items[k].offset, sizeof reference);
+        memcpy(&reference, partials + panes->aggregates->items[k].offset, sizeof(reference));
         head_of(data)->garbage_bytes += reference.capacity;
         head_of(data)->used_bytes -= reference.length;
     }
@@ -219,7 +219,7 @@ size_t panes_growth(const struct panes *panes, char *data, const struct panes_ro
         }
         struct reference reference = {0};
         if (is_there)
-            memcpy(&reference, pane_partials(panes, data, i) + aggregate->offset, sizeof reference);
+            memcpy(&reference, pane_partials(panes, data, i) + aggregate->offset, sizeof(reference));
         struct str partial = {heap_of(panes, data) + reference.offset, reference.length};
         uint32_t more = aggregate->kind->growth(aggregate, partial, &from);
         if (more > 0)

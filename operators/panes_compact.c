@@ -80,7 +80,7 @@ void panes_compact(struct panes *panes, struct keyed_slot *slot, int64_t first_a
     buffer_append(out, heap->data, heap->length);
     head.heap_bytes = (uint32_t)heap->length;
     head.garbage_bytes = 0;
-    memcpy(out->data, &head, sizeof head);
+    memcpy(out->data, &head, sizeof(head));
     data = keyed_write(panes->table, slot, (uint32_t)out->length, TIME_MIN);
     memcpy(data, out->data, out->length);
 }

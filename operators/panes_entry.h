@@ -127,7 +127,7 @@ static inline struct str variable_at(const struct panes *panes, char *data, cons
                                      const struct aggregate *aggregate)
 {
     struct reference reference;
-    memcpy(&reference, partials + aggregate->offset, sizeof reference);
+    memcpy(&reference, partials + aggregate->offset, sizeof(reference));
     return (struct str){heap_of(panes, data) + reference.offset, reference.length};
 }
 

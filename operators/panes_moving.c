@@ -94,5 +94,5 @@ void panes_extract(struct panes *panes, const struct keyed_slot *slot, uint32_t 
     head.panes = 1;
     head.heap_bytes = head.used_bytes = (uint32_t)panes->partial.length;
     head.garbage_bytes = 0;
-    memcpy(out->data + begin, &head, sizeof head);
+    memcpy(out->data + begin, &head, sizeof(head));
 }

@@ -8,7 +8,7 @@ void panes_sum_init(const struct panes *panes, struct panes_sum *sum)
     const struct aggregates *aggregates = panes->aggregates;
     sum->fixed = calloc(1, MAX(aggregates->bytes, 8));
     sum->run = calloc(1, MAX(aggregates->bytes, 8));
-    sum->variable = calloc(aggregates->count, sizeof *sum->variable);
+    sum->variable = calloc(aggregates->count, sizeof(*sum->variable));
     leat_assert(sum->fixed != NULL && sum->run != NULL && sum->variable != NULL);
 }
 

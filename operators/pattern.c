@@ -187,7 +187,7 @@ static bool pattern_open(struct operator_context *context)
     if (!has_unless)
         return true;
     held_layout_init(&pattern->layout, pattern->output);
-    pattern->layouts = calloc(1, sizeof *pattern->layouts);
+    pattern->layouts = calloc(1, sizeof(*pattern->layouts));
     leat_assert(pattern->layouts != NULL);
     held_layouts_init(pattern->layouts, pattern->output);
     pattern->queue =
@@ -273,7 +273,7 @@ static struct batch *match_batch(struct operator_context *context, const struct 
     struct batch *out = batch_derive(batch, pattern->output);
     uint32_t base = batch->schema->count, extra = pattern->output->count - base;
     struct column_builder *builders = arena_array(context->scratch, struct column_builder, extra);
-    uint16_t *sel = arena_alloc(&out->arena, count * sizeof *sel);
+    uint16_t *sel = arena_alloc(&out->arena, count * sizeof(*sel));
     for (uint32_t c = 0; c < extra; c++) {
         struct type type = pattern->output->fields[base + c].type;
         batch_column_init(out, &out->columns[base + c], type, batch->rows);
@@ -308,7 +308,7 @@ static void hold_matches(struct operator_context *context, struct pattern *patte
         char *row = pattern->packed.data + offsets[i];
         ((struct held_head *)(void *)row)->layout = pattern->layouts->current;
         buffer_clear(&pattern->entry);
-        buffer_append(&pattern->entry, &id, sizeof id);
+        buffer_append(&pattern->entry, &id, sizeof(id));
         buffer_append(&pattern->entry, row, offsets[i + 1] - offsets[i]);
         time_queue_push(pattern->queue, time_add(matches[i].match.times[0], pattern->within_us),
                         keys->keys[matches[i].index], keys->hashes[matches[i].index],
@@ -321,7 +321,7 @@ static uint32_t take_rows(struct operator_context *context, struct pattern *patt
                           const struct row_keys *keys, struct sorting *sorting, struct match *matches)
 {
     struct keyed_slot *slots[BATCH_ROWS];
-    struct key *used = arena_alloc(context->scratch, BATCH_ROWS * sizeof *used);
+    struct key *used = arena_alloc(context->scratch, BATCH_ROWS * sizeof(*used));
     uint64_t hashes[BATCH_ROWS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < batch->selected; i++)
@@ -404,7 +404,7 @@ struct emission {
 static void begin_emission(struct operator_context *context, struct emission *emission)
 {
     struct batch *batch = emission->batch = batch_new(context->pool, context->output, BATCH_ROWS);
-    emission->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *emission->orders);
+    emission->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof(*emission->orders));
 }
 
 static void release_match(struct operator_context *context, struct pattern *pattern,
@@ -412,9 +412,9 @@ static void release_match(struct operator_context *context, struct pattern *patt
 {
     uint32_t row = pattern->released.count;
     uint64_t id = 0;
-    leat_assert(record->data.length >= sizeof id);
-    memcpy(&id, record->data.data, sizeof id);
-    struct str data = {record->data.data + sizeof id, record->data.length - sizeof id};
+    leat_assert(record->data.length >= sizeof(id));
+    memcpy(&id, record->data.data, sizeof(id));
+    struct str data = {record->data.data + sizeof(id), record->data.length - sizeof(id)};
     (void)held_add(&pattern->layout, &pattern->released,
                    held_layouts_convert(pattern->layouts, &pattern->layout, data));
     emission->orders[row] =
@@ -434,7 +434,7 @@ static void end_emission(struct operator_context *context, struct pattern *patte
     uint32_t count = pattern->released.count, kept = 0;
     held_unpack(&pattern->layout, &pattern->released, batch);
     struct keyed_slot *slots[BATCH_ROWS];
-    uint16_t *sel = arena_alloc(&batch->arena, count * sizeof *sel);
+    uint16_t *sel = arena_alloc(&batch->arena, count * sizeof(*sel));
     keyed_look(pattern->table, emission->keys, emission->hashes, count, slots);
     for (uint32_t i = 0; i < count; i++)
         if (sequence_waits(&pattern->sequence, slots[i], emission->ids[i]))
@@ -453,7 +453,7 @@ static void pattern_on_watermark(struct operator_context *context, int64_t water
 {
     struct pattern *pattern = context->config;
     if (pattern->queue != NULL) {
-        struct emission *emission = arena_alloc(context->scratch, sizeof *emission);
+        struct emission *emission = arena_alloc(context->scratch, sizeof(*emission));
         emission->batch = NULL;
         emission->last = (struct row_order){0};
         struct time_record record;

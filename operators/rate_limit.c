@@ -88,7 +88,7 @@ static bool take(const struct operator_context *context, struct rate_limit *limi
 {
     uint32_t bytes;
     int64_t *times = keyed_read(slot, &bytes); /* read only: keyed_write comes before changes */
-    uint32_t count = bytes / (uint32_t)sizeof *times;
+    uint32_t count = bytes / (uint32_t)sizeof(*times);
     uint32_t at = lower_bound(times, count, time);
     if (is_beyond(limit, times, count, at, time))
         return false;
@@ -98,12 +98,12 @@ static bool take(const struct operator_context *context, struct rate_limit *limi
     int64_t last = count > at ? times[count - 1] : time;
     int64_t expire = time_add(time_add(last, limit->per_us), limit->per_us - 1);
     leat_assert(gone <= at);
-    times = keyed_write(limit->table, slot, (count + 1) * (uint32_t)sizeof *times, expire);
-    memmove(times + at + 1, times + at, (count - at) * sizeof *times);
+    times = keyed_write(limit->table, slot, (count + 1) * (uint32_t)sizeof(*times), expire);
+    memmove(times + at + 1, times + at, (count - at) * sizeof(*times));
     times[at] = time;
     count += 1 - gone;
-    memmove(times, times + gone, count * sizeof *times);
-    (void)keyed_write(limit->table, slot, count * (uint32_t)sizeof *times, expire);
+    memmove(times, times + gone, count * sizeof(*times));
+    (void)keyed_write(limit->table, slot, count * (uint32_t)sizeof(*times), expire);
     return true;
 }
 
@@ -177,7 +177,7 @@ static bool rate_limit_describe(struct operator_context *context, struct state_q
     struct keyed_slot *slot = keys_look(context, query, limit->table, limit->keys, limit->by.count);
     uint32_t bytes = 0;
     const int64_t *times = slot == NULL ? NULL : keyed_read(slot, &bytes);
-    uint32_t count = bytes / (uint32_t)sizeof *times;
+    uint32_t count = bytes / (uint32_t)sizeof(*times);
     describe_list(out, "went_on");
     for (uint32_t i = 0; i < count; i++)
         describe_time(out, NULL, times[i]);

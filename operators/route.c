@@ -49,7 +49,7 @@ static struct batch *view_of(struct batch *batch, const struct schema *schema, c
                              uint32_t count)
 {
     struct batch *view = batch_derive(batch, schema);
-    view->sel = arena_copy(&view->arena, sel, count * sizeof *sel);
+    view->sel = arena_copy(&view->arena, sel, count * sizeof(*sel));
     view->selected = count;
     return view;
 }

@@ -12,10 +12,10 @@ void sequence_load(const struct sequence *sequence, const struct keyed_slot *slo
     state->head = (struct sequence_head){0};
     state->undone = UINT32_MAX;
     state->has_added = false;
-    if (bytes < sizeof state->head)
+    if (bytes < sizeof(state->head))
         return;
-    memcpy(&state->head, at, sizeof state->head);
-    at += sizeof state->head;
+    memcpy(&state->head, at, sizeof(state->head));
+    at += sizeof(state->head);
     state->waiting = at;
     at += state->head.waiting * sizeof(struct sequence_waiting);
     for (uint32_t n = 1; n < sequence->steps; n++) {
@@ -25,8 +25,8 @@ void sequence_load(const struct sequence *sequence, const struct keyed_slot *slo
             continue;
         memcpy(beginning->times, at, n * sizeof(int64_t));
         at += n * sizeof(int64_t);
-        memcpy(&length, at, sizeof length);
-        at += sizeof length;
+        memcpy(&length, at, sizeof(length));
+        at += sizeof(length);
         beginning->kept = (struct str){at, length};
         beginning->more = (struct str){NULL, 0};
         at += length;
@@ -37,7 +37,7 @@ void sequence_load(const struct sequence *sequence, const struct keyed_slot *slo
 static struct sequence_waiting waiting_at(const struct sequence_state *state, uint32_t i)
 {
     struct sequence_waiting waiting;
-    memcpy(&waiting, state->waiting + i * sizeof waiting, sizeof waiting);
+    memcpy(&waiting, state->waiting + i * sizeof(waiting), sizeof(waiting));
     return waiting;
 }
 
@@ -69,16 +69,16 @@ static int64_t save_waiting(const struct sequence *sequence, const struct sequen
     int64_t expire = TIME_MIN;
     struct sequence_head head = state->head;
     head.waiting = 0;
-    buffer_append(out, &head, sizeof head);
+    buffer_append(out, &head, sizeof(head));
     for (uint32_t i = 0; i < state->head.waiting + state->has_added; i++) {
         struct sequence_waiting waiting = i < state->head.waiting ? waiting_at(state, i) : state->added;
         if (i == state->undone || deadline_of(sequence, waiting.first) < watermark)
             continue;
-        buffer_append(out, &waiting, sizeof waiting);
+        buffer_append(out, &waiting, sizeof(waiting));
         expire = MAX(expire, deadline_of(sequence, waiting.first));
         head.waiting++;
     }
-    memcpy(out->data, &head, sizeof head);
+    memcpy(out->data, &head, sizeof(head));
     return expire;
 }
 
@@ -93,7 +93,7 @@ void sequence_save(const struct sequence *sequence, struct keyed_table *table, s
             continue;
         uint32_t length = (uint32_t)(beginning->kept.length + beginning->more.length);
         buffer_append(scratch, beginning->times, n * sizeof(int64_t));
-        buffer_append(scratch, &length, sizeof length);
+        buffer_append(scratch, &length, sizeof(length));
         append(scratch, beginning->kept);
         append(scratch, beginning->more);
         expire = MAX(expire, deadline_of(sequence, beginning->times[0]));

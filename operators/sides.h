@@ -13,7 +13,7 @@ static inline void sides_emit(struct operator_context *context, uint32_t output,
         return;
     struct batch *out = batch_derive(batch, schema);
     if (count < batch->rows) {
-        out->sel = arena_copy(&out->arena, sel, count * sizeof *sel);
+        out->sel = arena_copy(&out->arena, sel, count * sizeof(*sel));
         out->selected = count;
     } else {
         out->sel = NULL;

@@ -63,7 +63,7 @@ static bool sort_open(struct operator_context *context)
 {
     struct sort *sort = context->config;
     held_layout_init(&sort->layout, sort->input);
-    sort->layouts = calloc(1, sizeof *sort->layouts);
+    sort->layouts = calloc(1, sizeof(*sort->layouts));
     leat_assert(sort->layouts != NULL);
     held_layouts_init(sort->layouts, sort->input);
     sort->queue = time_queue_new(
@@ -156,7 +156,7 @@ static void sort_on_watermark(struct operator_context *context, int64_t watermar
     while (time_queue_pop(sort->queue, left_before(sort, watermark), &record)) {
         if (batch == NULL) {
             batch = batch_new(context->pool, context->output, BATCH_ROWS);
-            orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *orders);
+            orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof(*orders));
         }
         orders[sort->released.count] =
             row_order_of_timer(&last, 1 + context->place, record.time_us, record.hash);

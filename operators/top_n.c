@@ -189,10 +189,10 @@ static void note_open(struct top_n *top, int64_t window)
         return;
     if (top->open_count == top->open_capacity) {
         top->open_capacity = MAX(top->open_capacity * 2, 16);
-        top->open = realloc(top->open, top->open_capacity * sizeof *top->open);
+        top->open = realloc(top->open, top->open_capacity * sizeof(*top->open));
         leat_assert(top->open != NULL);
     }
-    memmove(&top->open[at + 1], &top->open[at], (top->open_count - at) * sizeof *top->open);
+    memmove(&top->open[at + 1], &top->open[at], (top->open_count - at) * sizeof(*top->open));
     top->open[at] = window;
     top->open_count++;
 }
@@ -305,7 +305,7 @@ static void top_n_on_watermark(struct operator_context *context, int64_t waterma
     }
     if (closed > 0) {
         top->open_count -= closed;
-        memmove(top->open, top->open + closed, top->open_count * sizeof *top->open);
+        memmove(top->open, top->open + closed, top->open_count * sizeof(*top->open));
     }
     keyed_set_watermark(top->kept.table, watermark);
 }
@@ -317,8 +317,8 @@ static bool top_n_snapshot(struct operator_context *context, struct snapshot_wri
     struct top_n *top = context->config;
     struct byte_buffer record = {0};
     char head[OPEN_HEAD] = {TOP_OPEN};
-    buffer_append(&record, head, sizeof head);
-    buffer_append(&record, top->open, top->open_count * sizeof *top->open);
+    buffer_append(&record, head, sizeof(head));
+    buffer_append(&record, top->open, top->open_count * sizeof(*top->open));
     bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
     buffer_free(&record);
     return is_good && tally_snapshot(&top->tally, TOP_TALLY, writer) && kept_snapshot(&top->kept, writer);
@@ -334,7 +334,7 @@ static bool restore_open(struct operator_context *context, struct top_n *top, st
     }
     for (size_t at = OPEN_HEAD; at < record.length; at += sizeof(int64_t)) {
         int64_t window;
-        memcpy(&window, record.data + at, sizeof window);
+        memcpy(&window, record.data + at, sizeof(window));
         if (windows_end(&top->windows, window) > context->watermark)
             note_open(top, window);
     }

@@ -106,7 +106,7 @@ static void insert_at(struct keyed_table *table, struct keyed_slot *slot, size_t
         version_at(data, offset + size)->before = size;
         head->last += size;
     } else {
-        before = offset == sizeof *head ? 0 : (uint32_t)(offset - head->last);
+        before = offset == sizeof(*head) ? 0 : (uint32_t)(offset - head->last);
         head->last = (uint32_t)offset;
     }
     memset(version, 0, size);
@@ -129,7 +129,7 @@ static void replace_at(struct keyed_table *table, struct keyed_slot *slot, size_
     bool is_last = head->last == offset;
     memmove(data + offset + size, data + offset + old, behind);
     version = version_at(data, offset);
-    memset(version->data, 0, size - sizeof *version);
+    memset(version->data, 0, size - sizeof(*version));
     version->bytes = (uint32_t) new->data.length;
     if (new->data.length > 0)
         memcpy(version->data, new->data.data, new->data.length);

@@ -221,7 +221,7 @@ static bool window_open(struct operator_context *context)
     panes_init(&window->panes, &window->aggregates, window->table, windows_panes_count(&window->shape));
     panes_sum_init(&window->panes, &window->sum);
     window_keys_init(&window->listed, lists);
-    window->look = calloc(1, sizeof *window->look);
+    window->look = calloc(1, sizeof(*window->look));
     leat_assert(window->look != NULL);
     if (window->shape.tag == WINDOWS_FOREVER)
         window_keys_forget(&window->listed, INT64_MAX); /* the list would hold the whole table */
@@ -396,10 +396,10 @@ static bool window_snapshot(struct operator_context *context, struct snapshot_wr
     struct window *window = context->config;
     struct byte_buffer record = {0};
     char head[OPEN_HEAD] = {WINDOW_OPEN};
-    buffer_append(&record, head, sizeof head);
-    buffer_append(&record, &window->tick, sizeof window->tick);
-    buffer_append(&record, &window->fired_tick, sizeof window->fired_tick);
-    buffer_append(&record, window->open, window->open_count * sizeof *window->open);
+    buffer_append(&record, head, sizeof(head));
+    buffer_append(&record, &window->tick, sizeof(window->tick));
+    buffer_append(&record, &window->fired_tick, sizeof(window->fired_tick));
+    buffer_append(&record, window->open, window->open_count * sizeof(*window->open));
     bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
     buffer_free(&record);
     return is_good && keyed_table_snapshot(window->table, writer) &&
@@ -412,15 +412,15 @@ static bool restore_open(struct operator_context *context, struct window *window
                          struct snapshot_reader *reader, struct str record)
 {
     int64_t value;
-    if (record.length < OPEN_HEAD + 2 * sizeof value || (record.length - OPEN_HEAD) % sizeof value != 0) {
+    if (record.length < OPEN_HEAD + 2 * sizeof(value) || (record.length - OPEN_HEAD) % sizeof(value) != 0) {
         snapshot_corrupt(reader, context->diags, "a list of open windows has an impossible length");
         return false;
     }
-    for (size_t at = OPEN_HEAD; at < record.length; at += sizeof value) {
-        memcpy(&value, record.data + at, sizeof value);
+    for (size_t at = OPEN_HEAD; at < record.length; at += sizeof(value)) {
+        memcpy(&value, record.data + at, sizeof(value));
         if (at == OPEN_HEAD)
             window->tick = MAX(window->tick, value);
-        else if (at == OPEN_HEAD + sizeof value)
+        else if (at == OPEN_HEAD + sizeof(value))
             window->fired_tick = MAX(window->fired_tick, value);
         else if (window_closed_at(window, windows_of_pane(&window->shape, value).last) > context->watermark)
             window_note_open(window, value);

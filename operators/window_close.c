@@ -111,13 +111,13 @@ static void pass_list(struct operator_context *context, struct window *window, s
 void window_copy_entry(struct window *window, const struct keyed_slot *slot)
 {
     window->copy_list = window_grow(window->copy_list, window->copies_count, &window->copies_capacity,
-                                    sizeof *window->copy_list);
+                                    sizeof(*window->copy_list));
     uint32_t bytes, head[2] = {0, 0};
     const char *data = keyed_read(slot, &bytes);
     head[0] = bytes;
     window->copy_list[window->copies_count++] =
         (struct window_copy){{key_hash(slot->key), slot->key}, window->copies.length};
-    buffer_append(&window->copies, head, sizeof head);
+    buffer_append(&window->copies, head, sizeof(head));
     buffer_append(&window->copies, data, bytes);
     buffer_reserve(&window->copies, 8);
     window->copies.length = (window->copies.length + 7) & ~(size_t)7;
@@ -147,7 +147,7 @@ void window_copy_group(struct window *window, uint32_t group, keyed_visit *visit
     window->copies_count = 0;
     keyed_scan_group(window->table, group, visit, argument);
     if (window->copies_count > 1)
-        qsort(window->copy_list, window->copies_count, sizeof *window->copy_list, compare_copies);
+        qsort(window->copy_list, window->copies_count, sizeof(*window->copy_list), compare_copies);
 }
 
 struct keyed_slot window_copy_slot(const struct window *window, const struct window_copy *copy)
@@ -241,7 +241,7 @@ static int compare_touches(const void *a, const void *b)
 void window_sort_touches(struct window *window)
 {
     if (window->touches_count > 1)
-        qsort(window->touches, window->touches_count, sizeof *window->touches, compare_touches);
+        qsort(window->touches, window->touches_count, sizeof(*window->touches), compare_touches);
 }
 
 /* The first window from `from` on that got a row in this micro-batch. */
@@ -301,7 +301,7 @@ static void retire(struct window *window, int64_t watermark)
     if (closed == 0)
         return;
     window->open_count -= closed;
-    memmove(window->open, window->open + closed, window->open_count * sizeof *window->open);
+    memmove(window->open, window->open + closed, window->open_count * sizeof(*window->open));
     window->last_pane.is_known = false;
 }
 

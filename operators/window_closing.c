@@ -32,10 +32,10 @@ static void add_session(struct closing *closing, const struct keyed_slot *slot, 
     struct byte_buffer *entry = &closing->entry;
     uint32_t head[KEYED_VALUE_HEADER / sizeof(uint32_t)] = {0};
     buffer_clear(entry);
-    buffer_append(entry, head, sizeof head);
+    buffer_append(entry, head, sizeof(head));
     panes_extract(&closing->window->panes, slot, i, entry);
-    head[0] = (uint32_t)(entry->length - sizeof head);
-    memcpy(entry->data, head, sizeof head);
+    head[0] = (uint32_t)(entry->length - sizeof(head));
+    memcpy(entry->data, head, sizeof(head));
     sorter_add(closing->sorter, &(struct sorted_record){.time_us = at,
                                                         .hash = key_hash(slot->key),
                                                         .key = slot->key,

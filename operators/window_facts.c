@@ -49,7 +49,7 @@ void window_add_facts(struct operator_bind *bind, struct window *window)
 {
     struct aggregates *aggregates = &window->aggregates;
     struct aggregate *items = arena_array(bind->arena, struct aggregate, aggregates->count + 1);
-    memcpy(items, aggregates->items, aggregates->count * sizeof *items);
+    memcpy(items, aggregates->items, aggregates->count * sizeof(*items));
     items[aggregates->count] = (struct aggregate){.kind = &facts_kind, .offset = aggregates->bytes};
     aggregates->items = items;
     aggregates->count++;

@@ -9,7 +9,7 @@ void window_keys_init(struct window_keys *keys, size_t budget_bytes)
 
 static size_t run_bytes(const struct window_key_run *run)
 {
-    return run->capacity * sizeof *run->items;
+    return run->capacity * sizeof(*run->items);
 }
 
 /* Drops the first `count` lists. */
@@ -22,7 +22,7 @@ static void drop_lists(struct window_keys *keys, uint32_t count)
     }
     keys->count -= count;
     if (count > 0)
-        memmove(keys->lists, keys->lists + count, keys->count * sizeof *keys->lists);
+        memmove(keys->lists, keys->lists + count, keys->count * sizeof(*keys->lists));
 }
 
 void window_keys_free(struct window_keys *keys)
@@ -43,7 +43,7 @@ int window_key_compare(const struct window_key *a, const struct window_key *b)
 {
     if (a->hash != b->hash)
         return a->hash < b->hash ? -1 : 1;
-    return memcmp(&a->key, &b->key, sizeof a->key);
+    return memcmp(&a->key, &b->key, sizeof(a->key));
 }
 
 static int compare(const void *a, const void *b)
@@ -61,10 +61,10 @@ static struct window_key_list *list_of(struct window_keys *keys, int64_t window)
         return &keys->lists[at - 1];
     if (keys->count == keys->capacity) {
         keys->capacity = MAX(keys->capacity * 2, 16);
-        keys->lists = realloc(keys->lists, keys->capacity * sizeof *keys->lists);
+        keys->lists = realloc(keys->lists, keys->capacity * sizeof(*keys->lists));
         leat_assert(keys->lists != NULL);
     }
-    memmove(&keys->lists[at + 1], &keys->lists[at], (keys->count - at) * sizeof *keys->lists);
+    memmove(&keys->lists[at + 1], &keys->lists[at], (keys->count - at) * sizeof(*keys->lists));
     keys->count++;
     keys->lists[at] = (struct window_key_list){
         .window = window, .carried = {.is_sorted = true}, .fresh = {.is_sorted = true}};
@@ -99,7 +99,7 @@ bool window_keys_add(struct window_keys *keys, int64_t window, const struct wind
 static void sort(struct window_key_run *run)
 {
     if (!run->is_sorted)
-        qsort(run->items, run->count, sizeof *run->items, compare);
+        qsort(run->items, run->count, sizeof(*run->items), compare);
 }
 
 /* Merges both runs into `out`, each key once. */

@@ -21,8 +21,8 @@ void window_note_open(struct window *window, int64_t pane)
     if (at > 0 && window->open[at - 1] == pane)
         return;
     window->open =
-        window_grow(window->open, window->open_count, &window->open_capacity, sizeof *window->open);
-    memmove(&window->open[at + 1], &window->open[at], (window->open_count - at) * sizeof *window->open);
+        window_grow(window->open, window->open_count, &window->open_capacity, sizeof(*window->open));
+    memmove(&window->open[at + 1], &window->open[at], (window->open_count - at) * sizeof(*window->open));
     window->open[at] = pane;
     window->open_count++;
 }
@@ -30,7 +30,7 @@ void window_note_open(struct window *window, int64_t pane)
 void window_touch(struct window *window, const struct window_key *key, int64_t pane)
 {
     window->touches = window_grow(window->touches, window->touches_count, &window->touches_capacity,
-                                  sizeof *window->touches);
+                                  sizeof(*window->touches));
     window->touches[window->touches_count++] = (struct window_touch){*key, pane};
 }
 

@@ -6,7 +6,7 @@ static void begin(struct operator_context *context, const struct window *window,
     const struct schema *schema = context->output;
     struct batch *batch = out->batch = batch_new(context->pool, schema, BATCH_ROWS);
     out->rows = 0;
-    out->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *out->orders);
+    out->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof(*out->orders));
     out->builders = arena_array(&batch->arena, struct column_builder, schema->count);
     for (uint32_t i = 0; i < schema->count; i++)
         builder_init(&out->builders[i], batch, &batch->columns[i], schema->fields[i].type);

@@ -123,7 +123,7 @@ static int compare_due(const void *a, const void *b)
         return x->time < y->time ? -1 : 1;
     if (x->hash != y->hash)
         return x->hash < y->hash ? -1 : 1;
-    int order = memcmp(&x->slot->key, &y->slot->key, sizeof x->slot->key);
+    int order = memcmp(&x->slot->key, &y->slot->key, sizeof(x->slot->key));
     return order != 0 ? order : x->start < y->start ? -1 : x->start > y->start;
 }
 
@@ -250,7 +250,7 @@ static void find_dues(const struct operator_context *context, struct window *win
             dues[count++].record = i;
     }
     if (count > 1)
-        qsort(dues, count, sizeof *dues, compare_due);
+        qsort(dues, count, sizeof(*dues), compare_due);
     timers->due_count = 0;
     for (uint32_t i = 0; i < count; i++)
         if (i == 0 || compare_due(&dues[i - 1], &dues[i]) != 0)
@@ -310,7 +310,7 @@ static void take_timers(struct operator_context *context, struct window *window,
 
 static void take_all_timers(struct operator_context *context, struct window *window, int64_t watermark)
 {
-    struct timers *timers = arena_alloc(context->scratch, sizeof *timers);
+    struct timers *timers = arena_alloc(context->scratch, sizeof(*timers));
     timers->last = (struct due){.time = TIME_MIN};
     timers->given_count = 0;
     do {
@@ -382,7 +382,7 @@ static void copy_any(void *argument, const struct keyed_slot *slot)
 static void give_early(struct operator_context *context, struct window *window)
 {
     struct window_key items[BATCH_ROWS];
-    struct keyed_slot *copies = arena_alloc(context->scratch, BATCH_ROWS * sizeof *copies);
+    struct keyed_slot *copies = arena_alloc(context->scratch, BATCH_ROWS * sizeof(*copies));
     uint32_t first, limit;
     keyed_groups(context->lane, context->lanes, &first, &limit);
     for (uint32_t group = first; group < limit; group++) {

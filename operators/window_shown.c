@@ -23,9 +23,9 @@ static const struct given *given_at(struct str list, size_t at)
 static void keep(struct byte_buffer *list, const struct given *given, const char *values)
 {
     static const char zeros[8];
-    buffer_append(list, given, sizeof *given);
+    buffer_append(list, given, sizeof(*given));
     buffer_append(list, values, given->bytes);
-    buffer_append(list, zeros, given_bytes(given->bytes) - sizeof *given - given->bytes);
+    buffer_append(list, zeros, given_bytes(given->bytes) - sizeof(*given) - given->bytes);
 }
 
 /* Adds the session's row as it is now, and appends the row to the list. */

@@ -66,7 +66,7 @@ static bool open_files(struct copying *c)
     raise_limit();
     for (uint32_t link = 0; link < c->chain->count; link++)
         c->count += c->chain->chain[link].files_count;
-    c->files = malloc(MAX(c->count, 1) * sizeof *c->files);
+    c->files = malloc(MAX(c->count, 1) * sizeof(*c->files));
     leat_assert(c->files != NULL);
     for (uint32_t i = 0; i < c->count; i++)
         c->files[i] = -1;
@@ -76,7 +76,7 @@ static bool open_files(struct copying *c)
         for (uint32_t i = 0; i < manifest->files_count; i++, at++) {
             path_checkpoint(c->dir, manifest->info.id, path);
             size_t length = strlen(path);
-            snprintf(path + length, sizeof path - length, "/%.*s", STR_ARGS(manifest->files[i].path));
+            snprintf(path + length, sizeof(path) - length, "/%.*s", STR_ARGS(manifest->files[i].path));
             c->files[at] = open(path, O_RDONLY | O_CLOEXEC);
             if (c->files[at] < 0)
                 return cannot_read(c, path, errno);
@@ -142,7 +142,7 @@ static bool copy_bytes(struct copying *c, int in, int out, const struct manifest
 static bool copy_one(struct copying *c, int in, const char *directory, const struct manifest_file *file)
 {
     char path[PATH_BYTES * 2];
-    snprintf(path, sizeof path, "%s/%.*s", directory, STR_ARGS(file->path));
+    snprintf(path, sizeof(path), "%s/%.*s", directory, STR_ARGS(file->path));
     char *slash = strrchr(path, '/');
     *slash = '\0';
     int error = os_mkdirs(path);
@@ -160,7 +160,7 @@ static bool write_text(struct copying *c, const char *directory, const char *nam
                        const struct byte_buffer *text)
 {
     char path[PATH_BYTES * 2];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     int error = fd < 0 ? errno : os_write_all(fd, text->data, text->length, "ckpt.manifest");
     if (error == 0)
@@ -181,9 +181,9 @@ static bool copy_link(struct copying *c, const struct manifest *manifest, const 
                       const char *generation)
 {
     char directory[PATH_BYTES + 64], database[PATH_BYTES + 80];
-    snprintf(directory, sizeof directory, "%.*s/ckpt-%012llu", PATH_BYTES, generation,
+    snprintf(directory, sizeof(directory), "%.*s/ckpt-%012llu", PATH_BYTES, generation,
              (unsigned long long)manifest->info.id.epoch);
-    snprintf(database, sizeof database, "%s/db", directory);
+    snprintf(database, sizeof(database), "%s/db", directory);
     int error = os_mkdirs(directory);
     bool is_good = error == 0 || cannot_write(c, directory, error);
     for (uint32_t i = 0; is_good && i < manifest->files_count; i++)
@@ -204,7 +204,7 @@ static bool copy_chain(struct copying *c)
     struct generation own = {.generation = info->id.generation, .run = info->run};
     char generation[PATH_BYTES + 32];
     int error = os_remove_tree(c->temporary);
-    snprintf(generation, sizeof generation, "%s/gen-%06u", c->temporary, own.generation);
+    snprintf(generation, sizeof(generation), "%s/gen-%06u", c->temporary, own.generation);
     if (error == 0)
         error = os_mkdirs(generation);
     if (error != 0)
@@ -234,7 +234,7 @@ static bool refuse_target(struct copying *c, const char *to, const char *why, co
 static bool take_lock_away(struct copying *c, const char *to)
 {
     char path[PATH_BYTES + 8];
-    snprintf(path, sizeof path, "%s/LOCK", to);
+    snprintf(path, sizeof(path), "%s/LOCK", to);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     bool is_free = fd >= 0 && os_lock(fd);
     if (is_free)
@@ -275,7 +275,7 @@ static bool is_free_target(struct copying *c, const char *to)
 static char *parent_of(const char *to)
 {
     char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s", to);
+    snprintf(path, sizeof(path), "%s", to);
     char *slash = strrchr(path, '/');
     if (slash == NULL)
         return realpath(".", NULL);
@@ -427,10 +427,10 @@ bool checkpoint_copy(struct checkpoint_dir *dir, struct checkpoint_id *id, const
     size_t length = strlen(to);
     while (length > 1 && to[length - 1] == '/')
         length--;
-    snprintf(path, sizeof path, "%.*s", (int)MIN(length, (size_t)PATH_BYTES - 1), to);
+    snprintf(path, sizeof(path), "%.*s", (int)MIN(length, (size_t)PATH_BYTES - 1), to);
     if (!check_target(&c, path))
         return false;
-    snprintf(c.temporary, sizeof c.temporary, "%s.tmp", path);
+    snprintf(c.temporary, sizeof(c.temporary), "%s.tmp", path);
     c.chunk = malloc(CHECKPOINT_CHUNK_BYTES);
     leat_assert(c.chunk != NULL);
     bool is_good = id->generation != 0 ? copy_named(&c, *id) : copy_newest(&c, id);

@@ -77,7 +77,7 @@ static struct str own_str(struct str text)
 struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options,
                                            struct diag_list *diags)
 {
-    struct checkpoint_dir *dir = calloc(1, sizeof *dir);
+    struct checkpoint_dir *dir = calloc(1, sizeof(*dir));
     leat_assert(dir != NULL);
     dir->lock_fd = -1;
     dir->path = strdup(options->path);
@@ -130,8 +130,8 @@ void checkpoint_dir_close(struct checkpoint_dir *dir)
 static int descending(const void *a, const void *b)
 {
     uint64_t x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
+    memcpy(&x, a, sizeof(x));
+    memcpy(&y, b, sizeof(y));
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
@@ -154,21 +154,21 @@ uint64_t *numbers_list(const char *path, const char *prefix, uint32_t *count)
             continue;
         if (*count == capacity) {
             capacity = MAX(capacity * 2, 16);
-            numbers = realloc(numbers, capacity * sizeof *numbers);
+            numbers = realloc(numbers, capacity * sizeof(*numbers));
             leat_assert(numbers != NULL);
         }
         numbers[(*count)++] = number;
     }
     closedir(stream);
     if (*count > 0)
-        qsort(numbers, *count, sizeof *numbers, descending);
+        qsort(numbers, *count, sizeof(*numbers), descending);
     return numbers;
 }
 
 uint32_t *generations_list(const struct checkpoint_dir *dir, uint32_t *count)
 {
     uint64_t *numbers = numbers_list(dir->path, "gen-", count);
-    uint32_t *generations = malloc(MAX(*count, 1) * sizeof *generations);
+    uint32_t *generations = malloc(MAX(*count, 1) * sizeof(*generations));
     leat_assert(generations != NULL);
     for (uint32_t i = 0; i < *count; i++)
         generations[i] = (uint32_t)MIN(numbers[i], UINT32_MAX);
@@ -201,7 +201,7 @@ static void add_ids(const struct checkpoint_dir *dir, struct id_array *ids, uint
             continue;
         if (ids->count == ids->capacity) {
             ids->capacity = MAX(ids->capacity * 2, 16);
-            ids->items = realloc(ids->items, ids->capacity * sizeof *ids->items);
+            ids->items = realloc(ids->items, ids->capacity * sizeof(*ids->items));
             leat_assert(ids->items != NULL);
         }
         ids->items[ids->count++] = (struct checkpoint_id){generation, epochs[i]};
@@ -297,7 +297,7 @@ struct generation_span *spans_walk(const struct checkpoint_dir *dir, uint32_t *c
 {
     uint32_t generations_count;
     uint32_t *generations = generations_list(dir, &generations_count);
-    struct generation_span *spans = malloc(MAX(generations_count, 1) * sizeof *spans);
+    struct generation_span *spans = malloc(MAX(generations_count, 1) * sizeof(*spans));
     leat_assert(spans != NULL);
     *count = 0;
     uint64_t limit = UINT64_MAX;
@@ -338,7 +338,7 @@ static int write_generation_file(const char *directory, const struct generation 
     char path[PATH_BYTES + 96];
     struct byte_buffer text = {0};
     generation_encode(generation, &text);
-    snprintf(path, sizeof path, "%s/GENERATION", directory);
+    snprintf(path, sizeof(path), "%s/GENERATION", directory);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int error = fd < 0 ? errno : os_write_all(fd, text.data, text.length, "ckpt.manifest");
     if (error == 0)
@@ -351,7 +351,7 @@ static int write_generation_file(const char *directory, const struct generation 
 
 static bool new_run(struct run_id *run, struct diag_list *diags)
 {
-    if (getrandom(run->bytes, sizeof run->bytes, 0) == sizeof run->bytes)
+    if (getrandom(run->bytes, sizeof(run->bytes), 0) == sizeof(run->bytes))
         return true;
     struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "no randomness for a run id");
     diag_errno(diags, diag, errno);
@@ -370,7 +370,7 @@ static int sweep_beginnings(const struct checkpoint_dir *dir)
         bool is_beginning =
             strncmp(entry->d_name, "gen-", 4) == 0 && suffix != NULL && strncmp(suffix, ".tmp", 4) == 0;
         bool is_lock = strncmp(entry->d_name, ".LOCK-", 6) == 0;
-        snprintf(path, sizeof path, "%s/%s", dir->path, entry->d_name);
+        snprintf(path, sizeof(path), "%s/%s", dir->path, entry->d_name);
         if (is_beginning || is_lock)
             error = os_remove_tree(path);
     }
@@ -527,7 +527,7 @@ bool checkpoint_had_run(const struct checkpoint_dir *dir, const struct run_id *r
         struct generation generation;
         const char *why;
         is_there = generation_read(dir, generations[i], &generation, &why) == DECODE_GOOD &&
-                   memcmp(generation.run.bytes, run->bytes, sizeof run->bytes) == 0;
+                   memcmp(generation.run.bytes, run->bytes, sizeof(run->bytes)) == 0;
     }
     free(generations);
     return is_there;

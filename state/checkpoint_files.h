@@ -40,7 +40,7 @@ struct manifest {
 static inline struct manifest_frame manifest_frame(const struct manifest *manifest, uint64_t index)
 {
     struct manifest_frame frame;
-    memcpy(&frame, manifest->frames + index * sizeof frame, sizeof frame);
+    memcpy(&frame, manifest->frames + index * sizeof(frame), sizeof(frame));
     return frame;
 }
 

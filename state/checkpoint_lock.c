@@ -57,12 +57,12 @@ static bool make_text(struct checkpoint_dir *dir)
 {
     uint8_t token[16];
     char host[HOST_BYTES] = "", text[LOCK_TEXT_BYTES], hex[33];
-    if (getrandom(token, sizeof token, 0) != sizeof token)
+    if (getrandom(token, sizeof(token), 0) != sizeof(token))
         return false;
-    for (size_t i = 0; i < sizeof token; i++)
+    for (size_t i = 0; i < sizeof(token); i++)
         snprintf(hex + 2 * i, 3, "%02x", token[i]);
-    gethostname(host, sizeof host - 1);
-    snprintf(text, sizeof text, "pid %d on %s\n%s\n", (int)getpid(), host, hex);
+    gethostname(host, sizeof(host) - 1);
+    snprintf(text, sizeof(text), "pid %d on %s\n%s\n", (int)getpid(), host, hex);
     dir->lock_text = strdup(text);
     leat_assert(dir->lock_text != NULL);
     return true;
@@ -96,7 +96,7 @@ static bool is_elsewhere(const char *text)
     char host[HOST_BYTES] = "";
     if (is_free_text(text))
         return false;
-    gethostname(host, sizeof host - 1);
+    gethostname(host, sizeof(host) - 1);
     const char *on = strstr(text, " on ");
     size_t length = on == NULL ? 0 : strcspn(on + 4, "\n");
     return on != NULL && (length != strlen(host) || strncmp(on + 4, host, length) != 0);
@@ -116,7 +116,7 @@ static int replace(struct checkpoint_dir *dir, const char *path)
 {
     char temporary[PATH_BYTES + 64];
     const char *token = strchr(dir->lock_text, '\n') + 1;
-    snprintf(temporary, sizeof temporary, "%s/.LOCK-%.32s", dir->path, token);
+    snprintf(temporary, sizeof(temporary), "%s/.LOCK-%.32s", dir->path, token);
     int fd = open_new(temporary), error = fd < 0 ? errno : 0;
     if (error == 0 && flock(fd, LOCK_EX | LOCK_NB) != 0)
         error = errno;
@@ -175,7 +175,7 @@ bool checkpoint_lock(struct checkpoint_dir *dir, bool take_over, struct diag_lis
         close(fd);
         error = replace(dir, path);
         if (error == 0)
-            snprintf(dir->taken_from, sizeof dir->taken_from, "%.*s", (int)strcspn(holder, "\n"), holder);
+            snprintf(dir->taken_from, sizeof(dir->taken_from), "%.*s", (int)strcspn(holder, "\n"), holder);
     } else {
         dir->lock_fd = fd;
         size_t length = strlen(dir->lock_text);
@@ -188,7 +188,7 @@ void checkpoint_unlock(struct checkpoint_dir *dir)
 {
     if (dir->lock_fd >= 0 && dir->lock_text != NULL && checkpoint_dir_check(dir) == 0) {
         char text[LOCK_TEXT_BYTES];
-        int length = snprintf(text, sizeof text, "%s%.*s\n", free_text, (int)strcspn(dir->lock_text, "\n"),
+        int length = snprintf(text, sizeof(text), "%s%.*s\n", free_text, (int)strcspn(dir->lock_text, "\n"),
                               dir->lock_text);
         if (ftruncate(dir->lock_fd, 0) == 0)
             (void)os_pwrite_all(dir->lock_fd, text, (size_t)length, 0, NULL);

@@ -61,7 +61,7 @@ void manifest_encode(const struct manifest *manifest, struct byte_buffer *out)
     pack_bytes(&packer, info->profile);
     pack_bytes(&packer, info->sources);
     pack_bytes(&packer, info->notes);
-    pack_bytes(&packer, (struct str){(const char *)info->run.bytes, sizeof info->run.bytes});
+    pack_bytes(&packer, (struct str){(const char *)info->run.bytes, sizeof(info->run.bytes)});
     msgpack_pack_uint64(&packer, (uint64_t)info->created_us);
     msgpack_pack_uint64(&packer, info->has_database);
     msgpack_pack_array(&packer, (size_t)manifest->files_count * 3);
@@ -90,7 +90,7 @@ void generation_encode(const struct generation *generation, struct byte_buffer *
     msgpack_pack_uint64(&packer, generation->generation);
     msgpack_pack_uint64(&packer, generation->parent.generation);
     msgpack_pack_uint64(&packer, generation->parent.epoch);
-    pack_bytes(&packer, (struct str){(const char *)generation->run.bytes, sizeof generation->run.bytes});
+    pack_bytes(&packer, (struct str){(const char *)generation->run.bytes, sizeof(generation->run.bytes)});
     pack_bytes(&packer, generation->from_path);
     msgpack_pack_uint64(&packer, generation->from.generation);
     msgpack_pack_uint64(&packer, generation->from.epoch);
@@ -187,10 +187,10 @@ static bool open_text(struct str text, const char *magic, struct cursor *cursor,
 static void read_run(struct cursor *cursor, struct run_id *run)
 {
     struct str bytes = read_bytes(cursor);
-    if (bytes.length != sizeof run->bytes)
+    if (bytes.length != sizeof(run->bytes))
         cursor->is_bad = true;
     else
-        memcpy(run->bytes, bytes.data, sizeof run->bytes);
+        memcpy(run->bytes, bytes.data, sizeof(run->bytes));
 }
 
 /* Whether the path is relative and without "..": a manifest names only files of its own directory. */

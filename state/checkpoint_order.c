@@ -29,7 +29,7 @@ static const char *read_head(const char *path, struct order_head *head)
     char text[ORDER_HEAD_BYTES];
     size_t got = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int error = fd < 0 ? errno : os_pread_all(fd, text, sizeof text, 0, &got);
+    int error = fd < 0 ? errno : os_pread_all(fd, text, sizeof(text), 0, &got);
     if (fd >= 0)
         close(fd);
     return error != 0 ? strerror(error) : order_head_read((struct str){text, got}, head);
@@ -85,7 +85,7 @@ static struct checkpoint_id *loose_list(const struct checkpoint_dir *dir, uint32
         uint32_t epochs_count;
         path_generation(dir, generations[i], path);
         uint64_t *epochs = numbers_list(path, "order-", &epochs_count);
-        ids = realloc(ids, MAX(*count + epochs_count, 1) * sizeof *ids);
+        ids = realloc(ids, MAX(*count + epochs_count, 1) * sizeof(*ids));
         leat_assert(ids != NULL);
         for (uint32_t k = 0; k < epochs_count; k++)
             ids[(*count)++] = (struct checkpoint_id){generations[i], epochs[k]};
@@ -151,7 +151,7 @@ static void add_candidate(struct candidates *found, const char *path, uint64_t n
         return;
     if (found->count == found->capacity) {
         found->capacity = MAX(found->capacity * 2, 16);
-        found->items = realloc(found->items, found->capacity * sizeof *found->items);
+        found->items = realloc(found->items, found->capacity * sizeof(*found->items));
         leat_assert(found->items != NULL);
     }
     char *copy = strdup(path);
@@ -179,7 +179,7 @@ static void add_generation(const struct checkpoint_dir *dir, struct candidates *
     uint32_t count = 0;
     uint64_t *redo = is_newest ? numbers_list(directory, "redo-", &count) : NULL;
     for (uint32_t i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "%.*s/redo-%06llu", PATH_BYTES - 32, directory,
+        snprintf(path, sizeof(path), "%.*s/redo-%06llu", PATH_BYTES - 32, directory,
                  (unsigned long long)redo[i]);
         add_candidate(found, path, number);
     }
@@ -216,7 +216,7 @@ void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *f
     for (uint32_t i = 0; i < spans_count; i++)
         add_generation(dir, &found, &spans[i], i == 0, number);
     free(spans);
-    dir->redo = calloc(MAX(found.count, 1), sizeof *dir->redo);
+    dir->redo = calloc(MAX(found.count, 1), sizeof(*dir->redo));
     leat_assert(dir->redo != NULL);
     for (struct candidate *c; (c = choose_candidate(&found, next, diags)) != NULL; next = c->next)
         dir->redo[dir->redo_count++] = strdup(c->path);
@@ -284,7 +284,7 @@ int redo_link(struct checkpoint_dir *dir, const char *temporary, const char *gen
 {
     for (uint32_t i = 0; i < dir->redo_count; i++) {
         char path[PATH_BYTES + 64];
-        snprintf(path, sizeof path, "%s/redo-%06u", temporary, i + 1);
+        snprintf(path, sizeof(path), "%s/redo-%06u", temporary, i + 1);
         int error = link(dir->redo[i], path) == 0 ? 0 : copy_file(dir->redo[i], path);
         if (error != 0)
             return error;

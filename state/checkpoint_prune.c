@@ -93,7 +93,7 @@ static void mark_kept(struct entry *entries, uint32_t count, const struct checkp
 static struct entry *load_entries(const struct checkpoint_dir *dir, uint32_t *count)
 {
     struct checkpoint_id *ids = ids_walk(dir, count);
-    struct entry *entries = calloc(MAX(*count, 1), sizeof *entries);
+    struct entry *entries = calloc(MAX(*count, 1), sizeof(*entries));
     leat_assert(entries != NULL);
     struct arena arena;
     arena_init(&arena, 64 << 10);
@@ -117,7 +117,7 @@ static int remove_checkpoint(const struct checkpoint_dir *dir, struct checkpoint
 {
     char path[PATH_BYTES], gone[PATH_BYTES + 8];
     path_checkpoint(dir, id, path);
-    snprintf(gone, sizeof gone, "%s.tmp", path);
+    snprintf(gone, sizeof(gone), "%s.tmp", path);
     int error = checkpoint_dir_check(dir);
     if (error == 0)
         error = os_rename(path, gone, "ckpt.prune");
@@ -140,7 +140,7 @@ static int sweep_generation(const struct checkpoint_dir *dir, uint32_t generatio
                            strcmp(item->d_name, "db") == 0;
         if (!is_leftover)
             continue;
-        snprintf(child, sizeof child, "%s/%s", path, item->d_name);
+        snprintf(child, sizeof(child), "%s/%s", path, item->d_name);
         error = checkpoint_dir_check(dir);
         if (error == 0)
             error = os_remove_tree(child);
@@ -264,7 +264,7 @@ bool checkpoint_verify(struct checkpoint_dir *dir, struct checkpoint_id id, stru
 
 static void show_parts(const struct manifest *manifest, struct byte_buffer *out)
 {
-    uint64_t *bytes = calloc(MAX(manifest->parts_count, 1), sizeof *bytes);
+    uint64_t *bytes = calloc(MAX(manifest->parts_count, 1), sizeof(*bytes));
     leat_assert(bytes != NULL);
     for (uint64_t i = 0; i < manifest->frames_count; i++) {
         struct manifest_frame frame = manifest_frame(manifest, i);

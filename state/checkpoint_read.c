@@ -162,7 +162,7 @@ static bool verify_file(const char *path, const struct manifest_file *file, bool
         is_good = false;
     } else if (bytes != file->bytes) {
         char why[128];
-        snprintf(why, sizeof why, "the file has %llu bytes instead of %llu", (unsigned long long)bytes,
+        snprintf(why, sizeof(why), "the file has %llu bytes instead of %llu", (unsigned long long)bytes,
                  (unsigned long long)file->bytes);
         damaged(path, (int64_t)MIN(bytes, file->bytes), is_warning, diags, why);
         is_good = false;
@@ -183,7 +183,7 @@ bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *ma
     char directory[PATH_BYTES], path[PATH_BYTES + 1024];
     path_checkpoint(dir, manifest->info.id, directory);
     for (uint32_t i = 0; i < manifest->files_count; i++) {
-        snprintf(path, sizeof path, "%s/%.*s", directory, STR_ARGS(manifest->files[i].path));
+        snprintf(path, sizeof(path), "%s/%.*s", directory, STR_ARGS(manifest->files[i].path));
         if (!verify_file(path, &manifest->files[i], is_warning, diags))
             return false;
     }
@@ -207,7 +207,7 @@ static bool refuse_format(const struct checkpoint_dir *dir, struct checkpoint_id
 struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id id, bool is_warning,
                               enum decode_result *result, struct diag_list *diags)
 {
-    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    struct checkpoint *checkpoint = calloc(1, sizeof(*checkpoint));
     leat_assert(checkpoint != NULL);
     checkpoint->dir = dir;
     arena_init(&checkpoint->arena, 64 << 10);
@@ -238,7 +238,7 @@ struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id i
         char path[PATH_BYTES], message[256];
         path_checkpoint(dir, at, path);
         strcat(path, "/MANIFEST");
-        snprintf(message, sizeof message, "the MANIFEST is damaged: %s", why);
+        snprintf(message, sizeof(message), "the MANIFEST is damaged: %s", why);
         damaged(path, -1, is_warning, diags, message);
     }
     checkpoint_close(checkpoint);
@@ -406,8 +406,8 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path
         struct str name = manifest->files[i].path;
         if (name.length <= 3 || memcmp(name.data, "db/", 3) != 0)
             continue;
-        snprintf(from, sizeof from, "%s/%.*s", directory, STR_ARGS(name));
-        snprintf(to, sizeof to, "%s/%.*s", path, (int)name.length - 3, name.data + 3);
+        snprintf(from, sizeof(from), "%s/%.*s", directory, STR_ARGS(name));
+        snprintf(to, sizeof(to), "%s/%.*s", path, (int)name.length - 3, name.data + 3);
         bool is_table = name.length > 4 && memcmp(name.data + name.length - 4, ".sst", 4) == 0;
         /* Table files never change and can be linked; the others change, and the checkpoint's must not. */
         if (!is_table || link(from, to) != 0)
@@ -469,7 +469,7 @@ struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const c
                                           uint32_t lanes, struct diag_list *diags)
 {
     leat_assert(lanes == 0 || lane < lanes);
-    struct snapshot_reader *reader = calloc(1, sizeof *reader);
+    struct snapshot_reader *reader = calloc(1, sizeof(*reader));
     leat_assert(reader != NULL);
     *reader = (struct snapshot_reader){.checkpoint = checkpoint,
                                        .diags = diags,
@@ -562,9 +562,9 @@ bool snapshot_get(struct snapshot_reader *reader, uint32_t *key_group, struct st
         }
         uint32_t head[2] = {0, 0};
         reader->record_at = reader->at;
-        if (reader->length - reader->at >= sizeof head) {
-            memcpy(head, reader->data + reader->at, sizeof head);
-            reader->at += sizeof head;
+        if (reader->length - reader->at >= sizeof(head)) {
+            memcpy(head, reader->data + reader->at, sizeof(head));
+            reader->at += sizeof(head);
         }
         if (reader->at == reader->record_at || head[1] > reader->length - reader->at ||
             (head[0] >= KEY_GROUPS && head[0] != SNAPSHOT_GLOBAL)) {

@@ -70,7 +70,7 @@ bool snapshot_is_base(const struct snapshot_writer *writer)
 void snapshot_defer(struct snapshot_writer *writer, snapshot_job *write, snapshot_done *done, void *argument)
 {
     leat_assert(!writer->is_streaming);
-    writer->deferred = realloc(writer->deferred, (writer->deferred_count + 1) * sizeof *writer->deferred);
+    writer->deferred = realloc(writer->deferred, (writer->deferred_count + 1) * sizeof(*writer->deferred));
     leat_assert(writer->deferred != NULL);
     writer->deferred[writer->deferred_count++] = (struct deferred){write, done, argument};
 }
@@ -82,8 +82,8 @@ void snapshot_refuse(struct snapshot_writer *writer, const char *why)
 
 struct snapshot_writer *checkpoint_part(struct checkpoint_writer *checkpoint, const char *name)
 {
-    struct snapshot_writer *part = calloc(1, sizeof *part);
-    leat_assert(part != NULL && strlen(name) < sizeof part->name);
+    struct snapshot_writer *part = calloc(1, sizeof(*part));
+    leat_assert(part != NULL && strlen(name) < sizeof(part->name));
     part->checkpoint = checkpoint;
     strcpy(part->name, name);
     pthread_mutex_lock(&checkpoint->mutex);
@@ -125,7 +125,7 @@ static void close_frame(struct snapshot_writer *part)
         return;
     part->open.part = part->index;
     buffer_append(part->is_streaming ? &part->checkpoint->frames : &part->frames, &part->open,
-                  sizeof part->open);
+                  sizeof(part->open));
     part->open = (struct manifest_frame){0};
 }
 
@@ -136,9 +136,9 @@ static void begin_streaming(struct snapshot_writer *part)
     close_frame(part);
     for (size_t at = 0; at < part->frames.length; at += sizeof(struct manifest_frame)) {
         struct manifest_frame frame;
-        memcpy(&frame, part->frames.data + at, sizeof frame);
+        memcpy(&frame, part->frames.data + at, sizeof(frame));
         frame.offset += checkpoint->state.bytes;
-        buffer_append(&checkpoint->frames, &frame, sizeof frame);
+        buffer_append(&checkpoint->frames, &frame, sizeof(frame));
     }
     write_state(checkpoint, part->buffer.data, part->buffer.length);
     buffer_free(&part->buffer);
@@ -158,13 +158,13 @@ bool snapshot_put(struct snapshot_writer *part, uint32_t key_group, const void *
     }
     uint32_t head[2] = {key_group, (uint32_t)bytes};
     if (part->is_streaming) {
-        write_state(checkpoint, head, sizeof head);
+        write_state(checkpoint, head, sizeof(head));
         write_state(checkpoint, data, bytes);
     } else {
-        buffer_append(&part->buffer, head, sizeof head);
+        buffer_append(&part->buffer, head, sizeof(head));
         buffer_append(&part->buffer, data, bytes);
     }
-    part->open.bytes += (uint32_t)(sizeof head + bytes);
+    part->open.bytes += (uint32_t)(sizeof(head) + bytes);
     part->open.group_min = MIN(part->open.group_min, key_group);
     part->open.group_max = MAX(part->open.group_max, key_group);
     if (part->open.bytes >= FRAME_TARGET)
@@ -224,7 +224,7 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
                                            struct diag_list *diags)
 {
     leat_assert(dir->generation.generation != 0 && (is_base || dir->last.generation != 0));
-    struct checkpoint_writer *checkpoint = calloc(1, sizeof *checkpoint);
+    struct checkpoint_writer *checkpoint = calloc(1, sizeof(*checkpoint));
     leat_assert(checkpoint != NULL);
     checkpoint->dir = dir;
     checkpoint->info.id = (struct checkpoint_id){dir->generation.generation, epoch};
@@ -238,7 +238,7 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
     bool has_paths = asprintf(&checkpoint->temporary, "%s.tmp", path) >= 0 &&
                      asprintf(&checkpoint->database, "%s.tmp/db", path) >= 0;
     leat_assert(has_paths && checkpoint->path != NULL);
-    snprintf(path + strlen(path), sizeof path - strlen(path), ".tmp/state.bin");
+    snprintf(path + strlen(path), sizeof(path) - strlen(path), ".tmp/state.bin");
     if (checkpoint->error == 0)
         fail(checkpoint, os_remove_tree(checkpoint->temporary), "removing an older attempt");
     if (checkpoint->error == 0)
@@ -264,7 +264,8 @@ uint64_t checkpoint_written_bytes(const struct checkpoint_writer *checkpoint)
 
 static void add_file(struct checkpoint_writer *checkpoint, const char *name, uint64_t bytes, uint8_t *digests)
 {
-    checkpoint->files = realloc(checkpoint->files, (checkpoint->files_count + 1) * sizeof *checkpoint->files);
+    checkpoint->files =
+        realloc(checkpoint->files, (checkpoint->files_count + 1) * sizeof(*checkpoint->files));
     char *copy = strdup(name);
     leat_assert(checkpoint->files != NULL && copy != NULL);
     checkpoint->files[checkpoint->files_count++] = (struct manifest_file){str_from(copy), bytes, digests};
@@ -292,7 +293,7 @@ static const struct known_digest *known_digest(const struct checkpoint_dir *dir,
 static int separate(const char *path, uint64_t *bytes, uint8_t **digests)
 {
     char copy[PATH_BYTES + 8];
-    snprintf(copy, sizeof copy, "%s.copy", path);
+    snprintf(copy, sizeof(copy), "%s.copy", path);
     int error = block_file_copy(path, copy, bytes, digests);
     return error == 0 ? os_rename(copy, path, NULL) : error;
 }
@@ -300,8 +301,8 @@ static int separate(const char *path, uint64_t *bytes, uint8_t **digests)
 static void add_database_file(struct checkpoint_writer *checkpoint, const char *name)
 {
     char path[PATH_BYTES], relative[NAME_MAX + 8];
-    snprintf(path, sizeof path, "%s/%s", checkpoint->database, name);
-    snprintf(relative, sizeof relative, "db/%s", name);
+    snprintf(path, sizeof(path), "%s/%s", checkpoint->database, name);
+    snprintf(relative, sizeof(relative), "db/%s", name);
     bool is_base = checkpoint->info.previous.generation == 0;
     const struct known_digest *known =
         is_base ? NULL : known_digest(checkpoint->dir, relative, os_file_bytes(path));
@@ -341,7 +342,7 @@ static void add_database(struct checkpoint_writer *checkpoint)
         if (entry->d_name[0] != '.')
             add_database_file(checkpoint, entry->d_name);
     closedir(stream);
-    qsort(checkpoint->files + first, checkpoint->files_count - first, sizeof *checkpoint->files, by_name);
+    qsort(checkpoint->files + first, checkpoint->files_count - first, sizeof(*checkpoint->files), by_name);
     if (checkpoint->error == 0)
         fail(checkpoint, os_fsync_directory(checkpoint->database, "ckpt.fsync_directory"),
              "fsync of the database");
@@ -371,7 +372,7 @@ bool checkpoint_write_order(struct checkpoint_writer *checkpoint, struct str seg
     char path[PATH_BYTES];
     uint64_t bytes = 0;
     uint8_t *digests = NULL;
-    snprintf(path, sizeof path, "%s/order.log", checkpoint->temporary);
+    snprintf(path, sizeof(path), "%s/order.log", checkpoint->temporary);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     fail(checkpoint, fd < 0 ? errno : os_write_all(fd, segment.data, segment.length, "ckpt.order"),
          "writing the order log");
@@ -405,7 +406,7 @@ static void write_manifest(struct checkpoint_writer *checkpoint)
                                 .parts_count = checkpoint->parts_count,
                                 .frames = checkpoint->frames.data,
                                 .frames_count = checkpoint->frames.length / sizeof(struct manifest_frame)};
-    manifest.parts = malloc(MAX(checkpoint->parts_count, 1) * sizeof *manifest.parts);
+    manifest.parts = malloc(MAX(checkpoint->parts_count, 1) * sizeof(*manifest.parts));
     leat_assert(manifest.parts != NULL);
     for (struct snapshot_writer *part = checkpoint->first; part != NULL; part = part->next)
         manifest.parts[part->index] = str_from(part->name);
@@ -413,7 +414,7 @@ static void write_manifest(struct checkpoint_writer *checkpoint)
     manifest_encode(&manifest, &text);
     free(manifest.parts);
     char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s/MANIFEST", checkpoint->temporary);
+    snprintf(path, sizeof(path), "%s/MANIFEST", checkpoint->temporary);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     fail(checkpoint, fd < 0 ? errno : os_write_all(fd, text.data, text.length, "ckpt.manifest"),
          "writing the MANIFEST");
@@ -472,7 +473,7 @@ static void remember(struct checkpoint_writer *checkpoint)
         free(dir->known[i].name);
         free(dir->known[i].digests);
     }
-    dir->known = realloc(dir->known, MAX(checkpoint->files_count, 1) * sizeof *dir->known);
+    dir->known = realloc(dir->known, MAX(checkpoint->files_count, 1) * sizeof(*dir->known));
     leat_assert(dir->known != NULL);
     dir->known_count = 0;
     for (uint32_t i = 0; i < checkpoint->files_count; i++) {

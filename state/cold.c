@@ -47,7 +47,7 @@ static void wait_with(struct cold *cold, uint64_t key, int64_t time_us, const vo
     if ((cold->count + 1) * 2 > cold->capacity) {
         struct cold old = *cold;
         cold->capacity = MAX(old.capacity * 2, 256);
-        cold->waiting = calloc(cold->capacity, sizeof *cold->waiting);
+        cold->waiting = calloc(cold->capacity, sizeof(*cold->waiting));
         leat_assert(cold->waiting != NULL);
         for (uint32_t i = 0; i < old.capacity; i++)
             if (old.waiting[i].state != 0)
@@ -71,7 +71,7 @@ static void wait_with(struct cold *cold, uint64_t key, int64_t time_us, const vo
 static void put_row(struct cold *cold, uint64_t key, int64_t time_us, const void *row)
 {
     char text[COLD_KEY_BYTES];
-    size_t key_bytes = sizeof text;
+    size_t key_bytes = sizeof(text);
     make_key(cold, text, key);
     if (row == NULL) {
         rocksdb_writebatch_delete(cold->batch, text, key_bytes);
@@ -79,7 +79,7 @@ static void put_row(struct cold *cold, uint64_t key, int64_t time_us, const void
     }
     struct stored_value head = {.expire_us = time_us};
     const char *keys[1] = {text}, *parts[2] = {(const char *)&head, row};
-    size_t lengths[2] = {sizeof head, cold->row_bytes};
+    size_t lengths[2] = {sizeof(head), cold->row_bytes};
     rocksdb_writebatch_putv(cold->batch, 1, keys, &key_bytes, 2, parts, lengths);
 }
 
@@ -102,7 +102,7 @@ static void settle(struct cold *cold)
                     slot->state == 1 ? cold->rows.data + slot->row * cold->row_bytes : NULL);
     }
     if (cold->count > 0)
-        memset(cold->waiting, 0, cold->capacity * sizeof *cold->waiting);
+        memset(cold->waiting, 0, cold->capacity * sizeof(*cold->waiting));
     cold->count = 0;
     buffer_clear(&cold->rows);
 }
@@ -251,8 +251,8 @@ static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, co
         if (cold->waiting[i].state != 0)
             scan.sorted[count++] = &cold->waiting[i];
     qsort(scan.sorted, count, sizeof(void *), by_key);
-    bool is_good = store_scan(cold->user.store, (struct str){first, sizeof first},
-                              (struct str){limit, sizeof limit}, visit_stored, &scan);
+    bool is_good = store_scan(cold->user.store, (struct str){first, sizeof(first)},
+                              (struct str){limit, sizeof(limit)}, visit_stored, &scan);
     visit_waiting(&scan, 0, true);
     free(scan.sorted);
     return is_good;
@@ -280,7 +280,7 @@ static void cold_free(void *self)
 
 struct cold_store *cold_store_new(struct state_store *store, uint16_t id, uint32_t table, size_t row_bytes)
 {
-    struct cold *cold = calloc(1, sizeof *cold);
+    struct cold *cold = calloc(1, sizeof(*cold));
     leat_assert(cold != NULL && row_bytes > 0 && table < UINT16_MAX);
     cold->store = (struct cold_store){.self = cold,
                                       .takes_rows = cold_takes_rows,

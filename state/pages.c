@@ -45,7 +45,7 @@ static struct pages_region *add_region(struct pages *pages)
 {
     if (pages->count == pages->capacity) {
         pages->capacity = MAX(pages->capacity * 2, 16);
-        pages->regions = realloc(pages->regions, pages->capacity * sizeof *pages->regions);
+        pages->regions = realloc(pages->regions, pages->capacity * sizeof(*pages->regions));
         leat_assert(pages->regions != NULL);
     }
     struct pages_region region = {.free = PAGES_REGION, .longest = PAGES_REGION};
@@ -148,7 +148,7 @@ void pages_give(struct pages *pages, void *span, size_t bytes)
     munmap(base, PAGES_REGION_BYTES);
     pages->empty--;
     pages->count--;
-    memmove(region, region + 1, (pages->count - low) * sizeof *region);
+    memmove(region, region + 1, (pages->count - low) * sizeof(*region));
 }
 
 void pages_free(struct pages *pages)

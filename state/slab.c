@@ -42,14 +42,14 @@ static size_t room_of(size_t bytes)
 static uint32_t chunk_of(const char *block)
 {
     uint32_t index;
-    memcpy(&index, block + 4, sizeof index);
+    memcpy(&index, block + 4, sizeof(index));
     return index;
 }
 
 static void set_head(char *block, uint32_t bytes, uint32_t chunk)
 {
-    memcpy(block, &bytes, sizeof bytes);
-    memcpy(block + 4, &chunk, sizeof chunk);
+    memcpy(block, &bytes, sizeof(bytes));
+    memcpy(block + 4, &chunk, sizeof(chunk));
 }
 
 static void link_partial(struct slab *slab, struct slab_chunk *chunk)
@@ -80,12 +80,12 @@ static struct slab_chunk *new_chunk(struct slab *slab, uint32_t class)
         index++;
     if (index == slab->capacity) {
         slab->capacity = MAX(slab->capacity * 2, 64);
-        slab->chunks = realloc(slab->chunks, slab->capacity * sizeof *slab->chunks);
+        slab->chunks = realloc(slab->chunks, slab->capacity * sizeof(*slab->chunks));
         leat_assert(slab->chunks != NULL);
     }
     slab->count = MAX(slab->count, index + 1);
     slab->free_index = index + 1;
-    struct slab_chunk *chunk = malloc(sizeof *chunk);
+    struct slab_chunk *chunk = malloc(sizeof(*chunk));
     leat_assert(chunk != NULL);
     *chunk = (struct slab_chunk){.index = index, .class = class, .blocks = CHUNK_BYTES / class_bytes(class)};
     chunk->data = pages_take(slab->pages, CHUNK_BYTES, false);
@@ -111,7 +111,7 @@ char *slab_take(struct slab *slab, uint32_t bytes)
         chunk = new_chunk(slab, class);
     char *block = chunk->free_list;
     if (block != NULL)
-        memcpy(&chunk->free_list, block, sizeof chunk->free_list);
+        memcpy(&chunk->free_list, block, sizeof(chunk->free_list));
     else
         block = chunk->data + (size_t)class_bytes(class) * chunk->fresh++;
     if (++chunk->used == chunk->blocks)
@@ -133,7 +133,7 @@ void slab_give(struct slab *slab, char *block)
     struct slab_chunk *chunk = slab->chunks[index];
     leat_assert(chunk != NULL && chunk->used > 0);
     slab->used_bytes -= class_bytes(chunk->class);
-    memcpy(block, &chunk->free_list, sizeof chunk->free_list);
+    memcpy(block, &chunk->free_list, sizeof(chunk->free_list));
     chunk->free_list = block;
     if (!chunk->is_partial)
         link_partial(slab, chunk);

@@ -32,7 +32,7 @@ void slab_free(struct slab *slab);
 static inline uint32_t slab_bytes(const char *block)
 {
     uint32_t bytes;
-    memcpy(&bytes, block, sizeof bytes);
+    memcpy(&bytes, block, sizeof(bytes));
     return bytes;
 }
 

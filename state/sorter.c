@@ -65,7 +65,7 @@ struct sorter {
 
 struct sorter *sorter_new(struct state_store *store, size_t budget_bytes)
 {
-    struct sorter *sorter = calloc(1, sizeof *sorter);
+    struct sorter *sorter = calloc(1, sizeof(*sorter));
     leat_assert(sorter != NULL);
     sorter->store = store;
     sorter->budget_bytes = MAX(budget_bytes, BUDGET_LEAST);
@@ -89,7 +89,7 @@ void sorter_free(struct sorter *sorter)
 
 size_t sorter_memory(const struct sorter *sorter)
 {
-    return sorter->records.capacity + sorter->large.capacity + sorter->capacity * sizeof *sorter->items +
+    return sorter->records.capacity + sorter->large.capacity + sorter->capacity * sizeof(*sorter->items) +
            (sorter->pieces == NULL ? 0 : sorter->runs_count * sorter->piece_bytes);
 }
 
@@ -114,7 +114,7 @@ static int compare_heads(const struct head *a, const struct head *b)
         return a->time_us < b->time_us ? -1 : 1;
     if (a->hash != b->hash)
         return a->hash < b->hash ? -1 : 1;
-    int order = memcmp(&a->key, &b->key, sizeof a->key);
+    int order = memcmp(&a->key, &b->key, sizeof(a->key));
     return order != 0 ? order : a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
 }
 
@@ -131,7 +131,7 @@ static int compare_items(const void *a, const void *b, void *argument)
 static void sort_items(struct sorter *sorter)
 {
     if (sorter->count > 1)
-        qsort_r(sorter->items, sorter->count, sizeof *sorter->items, compare_items, sorter);
+        qsort_r(sorter->items, sorter->count, sizeof(*sorter->items), compare_items, sorter);
 }
 
 /* --- The file --- */
@@ -154,7 +154,7 @@ static void write_piece(struct sorter *sorter, struct byte_buffer *piece)
 static void put_record(struct sorter *sorter, struct byte_buffer *piece, const struct head *head,
                        const char *data)
 {
-    buffer_append(piece, head, sizeof *head);
+    buffer_append(piece, head, sizeof(*head));
     buffer_append(piece, data, padded(head->length));
     if (piece->length >= WRITE_BYTES)
         write_piece(sorter, piece);
@@ -186,7 +186,7 @@ static void unite_runs(struct sorter *sorter)
     uint64_t begin = sorter->file_bytes;
     uint32_t count = MAX(sorter->runs_count / UNITED_SHARE, UNITED_LEAST);
     buffer_free(&sorter->records); /* the pieces of the merge take its room */
-    qsort(sorter->runs, sorter->runs_count, sizeof *sorter->runs, compare_runs);
+    qsort(sorter->runs, sorter->runs_count, sizeof(*sorter->runs), compare_runs);
     start_merge(sorter, count);
     while (!sorter->has_failed && next_merged(sorter, &head, &data))
         put_record(sorter, &piece, &head, data);
@@ -197,7 +197,7 @@ static void unite_runs(struct sorter *sorter)
     sorter->is_started = false;
     sorter->runs[0] = (struct run){.at = begin, .end = sorter->file_bytes};
     sorter->runs_count -= count - 1;
-    memmove(sorter->runs + 1, sorter->runs + count, (sorter->runs_count - 1) * sizeof *sorter->runs);
+    memmove(sorter->runs + 1, sorter->runs + count, (sorter->runs_count - 1) * sizeof(*sorter->runs));
 }
 
 static void write_run(struct sorter *sorter)
@@ -233,23 +233,23 @@ void sorter_add(struct sorter *sorter, const struct sorted_record *record)
                         .key = record->key,
                         .sequence = sorter->sequence++,
                         .length = (uint32_t)record->data.length};
-    size_t bytes = sizeof head + padded(record->data.length);
-    size_t used = sorter->records.length + sorter->count * sizeof *sorter->items;
+    size_t bytes = sizeof(head) + padded(record->data.length);
+    size_t used = sorter->records.length + sorter->count * sizeof(*sorter->items);
     if (sorter->has_failed)
         return;
     if (sorter->count > 0 && used + bytes > sorter->budget_bytes && store_has_directory(sorter->store))
         write_run(sorter);
     if (sorter->count == sorter->capacity) {
         sorter->capacity = MAX(sorter->capacity * 2, 256);
-        sorter->items = realloc(sorter->items, sorter->capacity * sizeof *sorter->items);
+        sorter->items = realloc(sorter->items, sorter->capacity * sizeof(*sorter->items));
         leat_assert(sorter->items != NULL);
     }
     sorter->items[sorter->count++] = (struct item){record->time_us, record->hash, sorter->records.length};
     char *at = buffer_reserve(&sorter->records, bytes);
-    memcpy(at, &head, sizeof head);
-    memset(at + bytes - (bytes > sizeof head ? 8 : 0), 0, bytes > sizeof head ? 8 : 0);
+    memcpy(at, &head, sizeof(head));
+    memset(at + bytes - (bytes > sizeof(head) ? 8 : 0), 0, bytes > sizeof(head) ? 8 : 0);
     if (record->data.length > 0)
-        memcpy(at + sizeof head, record->data.data, record->data.length);
+        memcpy(at + sizeof(head), record->data.data, record->data.length);
     sorter->records.length += bytes;
 }
 
@@ -272,7 +272,7 @@ static void read_ahead(struct sorter *sorter, struct run *run, size_t bytes)
 static struct head run_head(const struct run *run)
 {
     struct head head;
-    memcpy(&head, run->piece + run->position, sizeof head);
+    memcpy(&head, run->piece + run->position, sizeof(head));
     return head;
 }
 
@@ -320,10 +320,10 @@ static void leave_first(struct sorter *sorter)
 {
     struct run *run = &sorter->runs[sorter->heap[0]];
     struct head head = run_head(run);
-    size_t bytes = sizeof head + padded(head.length), left = run->length - run->position;
+    size_t bytes = sizeof(head) + padded(head.length), left = run->length - run->position;
     run->at += bytes;
     run->position += MIN(bytes, left);
-    read_ahead(sorter, run, sizeof head);
+    read_ahead(sorter, run, sizeof(head));
     if (run->at == run->end)
         sorter->heap[0] = sorter->heap[--sorter->heap_count];
     if (sorter->heap_count > 0)
@@ -339,9 +339,9 @@ static bool next_merged(struct sorter *sorter, struct head *head, const char **d
         return false;
     struct run *run = &sorter->runs[sorter->heap[0]];
     *head = run_head(run);
-    size_t bytes = sizeof *head + padded(head->length);
+    size_t bytes = sizeof(*head) + padded(head->length);
     read_ahead(sorter, run, bytes);
-    *data = run->piece + run->position + sizeof *head;
+    *data = run->piece + run->position + sizeof(*head);
     if (run->length - run->position >= bytes)
         return !sorter->has_failed;
     size_t got;
@@ -350,7 +350,7 @@ static bool next_merged(struct sorter *sorter, struct head *head, const char **d
     int error = os_pread_all(sorter->fd, large, bytes, run->at, &got);
     if (error != 0 || got != bytes)
         fail(sorter, error != 0 ? error : EIO);
-    *data = large + sizeof *head;
+    *data = large + sizeof(*head);
     return !sorter->has_failed;
 }
 
@@ -382,7 +382,7 @@ bool sorter_next(struct sorter *sorter, struct sorted_record *record)
         if (sorter->next == sorter->count)
             return false;
         head = *head_at(sorter, sorter->items[sorter->next].at);
-        data = sorter->records.data + sorter->items[sorter->next++].at + sizeof head;
+        data = sorter->records.data + sorter->items[sorter->next++].at + sizeof(head);
     } else if (!next_merged(sorter, &head, &data)) {
         return false;
     }

@@ -101,7 +101,7 @@ static inline void *keyed_read(const struct keyed_slot *slot, uint32_t *bytes)
         *bytes = 0;
         return NULL;
     }
-    memcpy(bytes, block, sizeof *bytes);
+    memcpy(bytes, block, sizeof(*bytes));
     return block + KEYED_VALUE_HEADER;
 }
 

@@ -91,10 +91,10 @@ static unsigned char filter_drops(void *state, int level, const char *key, size_
     *is_changed = 0;
     const struct filter *filter = state;
     struct stored_value head;
-    if (key_bytes < STORE_PREFIX_BYTES || value_bytes < sizeof head)
+    if (key_bytes < STORE_PREFIX_BYTES || value_bytes < sizeof(head))
         return 0;
     uint16_t id = (uint16_t)((unsigned char)key[0] << 8 | (unsigned char)key[1]);
-    memcpy(&head, value, sizeof head);
+    memcpy(&head, value, sizeof(head));
     uint32_t table = (uint32_t)((unsigned char)key[3] << 8 | (unsigned char)key[4]);
     for (uint32_t i = 0; i < filter->count; i++) {
         const struct filter_rule *rule = &filter->rules[i];
@@ -277,11 +277,11 @@ static bool open_database(struct state_store *store, bool is_restored)
 struct state_store *state_store_open(const char *directory, size_t memory_bytes, bool is_restored,
                                      struct diag_list *diags)
 {
-    struct state_store *store = calloc(1, sizeof *store);
+    struct state_store *store = calloc(1, sizeof(*store));
     leat_assert(store != NULL);
     pthread_mutex_init(&store->mutex, NULL);
     store->memory_bytes = MAX(memory_bytes, (size_t)4 << 20);
-    store->rules = calloc(1, sizeof *store->rules + FILTER_USERS_MAX * sizeof(struct filter_rule));
+    store->rules = calloc(1, sizeof(*store->rules) + FILTER_USERS_MAX * sizeof(struct filter_rule));
     leat_assert(store->rules != NULL);
     if (directory != NULL)
         store->directory = strdup(directory);
@@ -454,8 +454,8 @@ bool store_get(struct state_store *store, uint32_t count, const char *const *key
 {
     leat_assert(count <= STORE_READ_MAX);
     char *errors[STORE_READ_MAX];
-    memset(errors, 0, count * sizeof errors[0]);
-    memset(values, 0, count * sizeof values[0]);
+    memset(errors, 0, count * sizeof(errors[0]));
+    memset(values, 0, count * sizeof(values[0]));
     rocksdb_batched_multi_get_cf(atomic_load(&store->database), store->read_options, store->family, count,
                                  keys, key_bytes, values, errors, false);
     bool is_good = true;

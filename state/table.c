@@ -39,7 +39,7 @@ static void slots_free(struct keyed_table *table, struct keyed_slot *slots, uint
 
 struct keyed_table *keyed_table_new(const struct keyed_options *options)
 {
-    struct keyed_table *table = calloc(1, sizeof *table);
+    struct keyed_table *table = calloc(1, sizeof(*table));
     leat_assert(table != NULL);
     table->options = *options;
     table->user = (struct store_user){.store = options->store, .id = options->id, .kind = options->kind};
@@ -55,7 +55,7 @@ struct keyed_table *keyed_table_new(const struct keyed_options *options)
     table->learn_limit = KEY_GROUPS;
     filter_init(&table->filter, options->budget_bytes);
     table->evictions = store_batch_new();
-    table->key_space = malloc(STORE_READ_MAX * sizeof table->key_space[0]);
+    table->key_space = malloc(STORE_READ_MAX * sizeof(table->key_space[0]));
     leat_assert(table->key_space != NULL);
     return table;
 }
@@ -197,8 +197,8 @@ void keyed_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expi
 size_t keyed_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash)
 {
     size_t length = store_prefix(out, table->options.id, table->options.kind, key_group(hash));
-    memcpy(out + length, &key, sizeof key);
-    return length + sizeof key;
+    memcpy(out + length, &key, sizeof(key));
+    return length + sizeof(key);
 }
 
 /* --- Brackets --- */
@@ -234,11 +234,11 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
         struct str value;
         value.data = rocksdb_pinnableslice_value(values[i], &value.length);
         struct stored_value head;
-        leat_assert(!is_good || value.length >= sizeof head);
-        memcpy(&head, value.data, sizeof head);
+        leat_assert(!is_good || value.length >= sizeof(head));
+        memcpy(&head, value.data, sizeof(head));
         if (head.expire_us >= table->watermark) {
-            value.data += sizeof head;
-            value.length -= sizeof head;
+            value.data += sizeof(head);
+            value.length -= sizeof(head);
             keyed_fill(table, missing[i], head.expire_us, value);
             /* The entry was changed and evicted after the barrier: tag it, so that the base being taken
              * leaves it out. */
@@ -421,9 +421,9 @@ static bool learn_stored(void *argument, struct str key, struct str value)
     struct keyed_table *table = argument;
     struct stored_value head;
     struct key stored;
-    leat_assert(key.length == STORE_PREFIX_BYTES + sizeof stored && value.length >= sizeof head);
-    memcpy(&stored, key.data + STORE_PREFIX_BYTES, sizeof stored);
-    memcpy(&head, value.data, sizeof head);
+    leat_assert(key.length == STORE_PREFIX_BYTES + sizeof(stored) && value.length >= sizeof(head));
+    memcpy(&stored, key.data + STORE_PREFIX_BYTES, sizeof(stored));
+    memcpy(&head, value.data, sizeof(head));
     if (head.expire_us >= table->watermark)
         filter_add(&table->filter, key_hash(stored), head.expire_us);
     return true;
@@ -438,8 +438,8 @@ void keyed_learn(struct keyed_table *table)
     store_prefix(first, table->options.id, table->options.kind, group);
     store_prefix(limit, table->options.id, table->options.kind, group + 1);
     table->learn_in = LEARN_EVERY;
-    if (!store_scan(table->options.store, (struct str){first, sizeof first},
-                    (struct str){limit, sizeof limit}, learn_stored, table))
+    if (!store_scan(table->options.store, (struct str){first, sizeof(first)},
+                    (struct str){limit, sizeof(limit)}, learn_stored, table))
         filter_give_up(&table->filter); /* the store keeps the error */
 }
 
@@ -456,13 +456,13 @@ static bool scan_stored(void *argument, struct str key, struct str value)
     struct scan *scan = argument;
     struct stored_value head;
     struct keyed_slot slot = {.bits = SLOT_USED};
-    leat_assert(key.length == STORE_PREFIX_BYTES + sizeof slot.key && value.length >= sizeof head);
-    memcpy(&slot.key, key.data + STORE_PREFIX_BYTES, sizeof slot.key);
-    memcpy(&head, value.data, sizeof head);
+    leat_assert(key.length == STORE_PREFIX_BYTES + sizeof(slot.key) && value.length >= sizeof(head));
+    memcpy(&slot.key, key.data + STORE_PREFIX_BYTES, sizeof(slot.key));
+    memcpy(&head, value.data, sizeof(head));
     const struct keyed_slot *resident = keyed_find(scan->table, slot.key, key_hash(slot.key));
     if (head.expire_us < scan->table->watermark || (resident != NULL && (resident->bits & SLOT_FRESH) == 0))
         return true;
-    struct str bytes = {value.data + sizeof head, value.length - sizeof head};
+    struct str bytes = {value.data + sizeof(head), value.length - sizeof(head)};
     keyed_fill(scan->table, &slot, head.expire_us, bytes);
     scan->visit(scan->argument, &slot);
     if (slot_block(&slot) != NULL)
@@ -486,8 +486,8 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
         store_prefix(first, table->options.id, table->options.kind, group);
         store_prefix(limit, table->options.id, table->options.kind, group + 1);
         struct scan scan = {table, visit, argument};
-        bool is_good = store_scan(table->options.store, (struct str){first, sizeof first},
-                                  (struct str){limit, sizeof limit}, scan_stored, &scan);
+        bool is_good = store_scan(table->options.store, (struct str){first, sizeof(first)},
+                                  (struct str){limit, sizeof(limit)}, scan_stored, &scan);
         (void)is_good; /* the store keeps the error */
     }
     /* A scan also passes dead entries: keep them below half. */

@@ -16,7 +16,7 @@ static void put_entry(struct keyed_table *table, const struct keyed_slot *slot)
     const char *value = keyed_read(slot, &bytes);
     const char *keys[1] = {key};
     const char *parts[2] = {(const char *)&head, value == NULL ? "" : value};
-    size_t lengths[2] = {sizeof head, bytes};
+    size_t lengths[2] = {sizeof(head), bytes};
     rocksdb_writebatch_putv(table->evictions, 1, keys, &key_bytes, 2, parts, lengths);
     table->stats.evicted++;
 }
@@ -49,14 +49,14 @@ static bool leaves(struct keyed_table *table, struct keyed_slot *slot, uint32_t 
 static int by_stored_key(const void *a, const void *b)
 {
     const struct keyed_slot *x = *(struct keyed_slot *const *)a, *y = *(struct keyed_slot *const *)b;
-    return memcmp(&x->key, &y->key, sizeof x->key);
+    return memcmp(&x->key, &y->key, sizeof(x->key));
 }
 
 /* Puts the victims into the batch in the database's order: it then finds each place from the one before. */
 static void put_victims(struct keyed_table *table)
 {
     if (table->victims_count > 1)
-        qsort(table->victims, table->victims_count, sizeof *table->victims, by_stored_key);
+        qsort(table->victims, table->victims_count, sizeof(*table->victims), by_stored_key);
     for (uint32_t i = 0; i < table->victims_count; i++)
         put_entry(table, table->victims[i]);
     table->victims_count = 0;
@@ -67,7 +67,7 @@ static void sweep_group(struct keyed_table *table, uint32_t index, bool can_writ
     struct table_group *group = &table->groups[index];
     if (group->count > table->victims_capacity) {
         table->victims_capacity = group->count + group->count / 4;
-        table->victims = realloc(table->victims, table->victims_capacity * sizeof *table->victims);
+        table->victims = realloc(table->victims, table->victims_capacity * sizeof(*table->victims));
         leat_assert(table->victims != NULL);
     }
     uint32_t left = 0;

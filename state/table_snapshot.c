@@ -63,22 +63,22 @@ bool keyed_is_frozen(const struct keyed_table *table, const struct keyed_slot *s
 static void append_frame_head(struct byte_buffer *buffer, uint32_t group)
 {
     struct frame frame = {.group = group};
-    buffer_append(buffer, &frame, sizeof frame);
+    buffer_append(buffer, &frame, sizeof(frame));
 }
 
 static void append_record_head(const struct keyed_table *table, struct byte_buffer *buffer)
 {
     struct record_head head = {.kind = table->options.kind, .epoch = (uint32_t)table->snapshot.epoch};
-    buffer_append(buffer, &head, sizeof head);
+    buffer_append(buffer, &head, sizeof(head));
 }
 
 /* Sets the length of the frame that begins at offset `from` and ends at the end of the buffer. */
 static void close_frame(struct byte_buffer *buffer, size_t from)
 {
     struct frame frame;
-    memcpy(&frame, buffer->data + from, sizeof frame);
-    frame.bytes = (uint32_t)(buffer->length - from - sizeof frame);
-    memcpy(buffer->data + from, &frame, sizeof frame);
+    memcpy(&frame, buffer->data + from, sizeof(frame));
+    frame.bytes = (uint32_t)(buffer->length - from - sizeof(frame));
+    memcpy(buffer->data + from, &frame, sizeof(frame));
 }
 
 static void append_entry(struct byte_buffer *buffer, const struct keyed_slot *slot)
@@ -87,11 +87,11 @@ static void append_entry(struct byte_buffer *buffer, const struct keyed_slot *sl
     uint32_t bytes;
     const void *value = keyed_read(slot, &bytes);
     entry.bytes = bytes;
-    char *at = buffer_reserve(buffer, sizeof entry + bytes);
-    memcpy(at, &entry, sizeof entry);
+    char *at = buffer_reserve(buffer, sizeof(entry) + bytes);
+    memcpy(at, &entry, sizeof(entry));
     if (bytes > 0)
-        memcpy(at + sizeof entry, value, bytes);
-    buffer->length += sizeof entry + bytes;
+        memcpy(at + sizeof(entry), value, bytes);
+    buffer->length += sizeof(entry) + bytes;
 }
 
 void keyed_save(struct keyed_table *table, const struct keyed_slot *slot)
@@ -241,8 +241,8 @@ static bool put_frames(struct snapshot_writer *writer, const struct byte_buffer 
 {
     for (size_t at = 0; at < buffer->length;) {
         struct frame frame;
-        memcpy(&frame, buffer->data + at, sizeof frame);
-        at += sizeof frame;
+        memcpy(&frame, buffer->data + at, sizeof(frame));
+        at += sizeof(frame);
         if (!snapshot_put(writer, frame.group, buffer->data + at, frame.bytes))
             return false;
         at += frame.bytes;
@@ -323,8 +323,8 @@ static bool is_newer_stored(struct keyed_table *table, struct key key, uint64_t 
     struct str data;
     data.data = rocksdb_pinnableslice_value(value, &data.length);
     struct stored_value head = {0};
-    if (data.length >= sizeof head)
-        memcpy(&head, data.data, sizeof head);
+    if (data.length >= sizeof(head))
+        memcpy(&head, data.data, sizeof(head));
     rocksdb_pinnableslice_destroy(value);
     return head.epoch > epoch;
 }
@@ -358,12 +358,12 @@ static void restore_entry(struct keyed_table *table, const struct record_entry *
 /* Reads the next entry of a record; false where no whole entry is left. */
 static bool next_entry(struct str record, size_t *at, struct record_entry *entry)
 {
-    if (record.length - *at < sizeof *entry)
+    if (record.length - *at < sizeof(*entry))
         return false;
-    memcpy(entry, record.data + *at, sizeof *entry);
-    if (entry->bytes > TABLE_VALUE_MAX || entry->bytes > record.length - *at - sizeof *entry)
+    memcpy(entry, record.data + *at, sizeof(*entry));
+    if (entry->bytes > TABLE_VALUE_MAX || entry->bytes > record.length - *at - sizeof(*entry))
         return false;
-    *at += sizeof *entry + entry->bytes;
+    *at += sizeof(*entry) + entry->bytes;
     return true;
 }
 
@@ -395,11 +395,11 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
                          struct diag_list *diags)
 {
     struct record_head head;
-    if (record.length < sizeof head || (uint8_t)record.data[0] != table->options.kind) {
+    if (record.length < sizeof(head) || (uint8_t)record.data[0] != table->options.kind) {
         snapshot_corrupt(reader, diags, "a record of keyed state has no head");
         return false;
     }
-    memcpy(&head, record.data, sizeof head);
+    memcpy(&head, record.data, sizeof(head));
     pthread_mutex_lock(&table->mutex);
     table->epoch = MAX(table->epoch, head.epoch);
     bool is_good = true;
@@ -410,7 +410,7 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
         table->next_unknown = MAX(table->next_unknown, first);
     }
     expect_entries(table, record, lane, lanes);
-    for (size_t at = sizeof head; is_good && at < record.length;) {
+    for (size_t at = sizeof(head); is_good && at < record.length;) {
         struct record_entry entry;
         is_good = next_entry(record, &at, &entry);
         if (is_good && (lanes == 0 || key_lane(key_group(key_hash(entry.key)), lanes) == lane))

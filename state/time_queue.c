@@ -8,7 +8,7 @@ enum { BLOCK_FIRST = 4 << 10, BLOCK_MAX = 256 << 10 };
 struct time_queue *time_queue_new(const struct time_queue_options *options)
 {
     leat_assert(options->bucket_us > 0);
-    struct time_queue *queue = calloc(1, sizeof *queue);
+    struct time_queue *queue = calloc(1, sizeof(*queue));
     leat_assert(queue != NULL);
     queue->options = *options;
     queue->user = (struct store_user){.store = options->store, .id = options->id, .kind = options->kind};
@@ -29,7 +29,7 @@ void queue_block_release(struct queue_block *block)
 
 void queue_block_drop(struct time_queue *queue, struct queue_bucket *bucket, struct queue_block *block)
 {
-    size_t bytes = sizeof *block + block->capacity;
+    size_t bytes = sizeof(*block) + block->capacity;
     *(block->previous == NULL ? &bucket->first : &block->previous->next) = block->next;
     *(block->next == NULL ? &bucket->last : &block->next->previous) = block->previous;
     queue->bytes -= bytes;
@@ -92,12 +92,12 @@ static void reserve_bucket(struct time_queue *queue)
     if (opened < queue->buckets_capacity / 2 || opened == 0) {
         queue->buckets_capacity = MAX(queue->buckets_capacity * 2, 64);
         queue->buckets_room =
-            realloc(queue->buckets_room, queue->buckets_capacity * sizeof *queue->buckets_room);
+            realloc(queue->buckets_room, queue->buckets_capacity * sizeof(*queue->buckets_room));
         leat_assert(queue->buckets_room != NULL);
     }
     if (opened > 0)
         memmove(queue->buckets_room, queue->buckets_room + opened,
-                queue->buckets_count * sizeof *queue->buckets_room);
+                queue->buckets_count * sizeof(*queue->buckets_room));
     queue->buckets = queue->buckets_room;
 }
 
@@ -115,7 +115,7 @@ struct queue_bucket *queue_bucket(struct time_queue *queue, int64_t index)
         return &queue->buckets[low];
     reserve_bucket(queue);
     memmove(&queue->buckets[low + 1], &queue->buckets[low],
-            (queue->buckets_count - low) * sizeof *queue->buckets);
+            (queue->buckets_count - low) * sizeof(*queue->buckets));
     queue->buckets_count++;
     queue->buckets[low] = (struct queue_bucket){.index = index};
     return &queue->buckets[low];
@@ -128,7 +128,7 @@ static struct queue_block *new_block(struct time_queue *queue, struct queue_buck
     size_t capacity = bucket->last == NULL ? first : MIN(bucket->last->capacity * 2, BLOCK_MAX);
     capacity = MAX(capacity, bytes);
     leat_assert(capacity <= UINT32_MAX);
-    struct queue_block *block = malloc(sizeof *block + capacity);
+    struct queue_block *block = malloc(sizeof(*block) + capacity);
     leat_assert(block != NULL);
     *block = (struct queue_block){
         .previous = bucket->last, .references = 1, .capacity = (uint32_t)capacity, .is_stored = is_stored};
@@ -137,8 +137,8 @@ static struct queue_block *new_block(struct time_queue *queue, struct queue_buck
     else
         bucket->last->next = block;
     bucket->last = block;
-    queue->bytes += sizeof *block + capacity;
-    queue->loaded_bytes += is_stored ? sizeof *block + capacity : 0;
+    queue->bytes += sizeof(*block) + capacity;
+    queue->loaded_bytes += is_stored ? sizeof(*block) + capacity : 0;
     return block;
 }
 
@@ -188,7 +188,7 @@ static void heap_reserve(struct time_queue *queue, uint32_t count)
     if (count <= queue->heap_capacity)
         return;
     queue->heap_capacity = MAX(count, queue->heap_capacity * 2);
-    queue->heap = realloc(queue->heap, queue->heap_capacity * sizeof *queue->heap);
+    queue->heap = realloc(queue->heap, queue->heap_capacity * sizeof(*queue->heap));
     leat_assert(queue->heap != NULL);
 }
 

@@ -90,16 +90,16 @@ static void put_pack(struct time_queue *queue, int64_t bucket, const struct queu
     put_be(key + QUEUE_KEY_BYTES - 8, XXH3_64bits(queue->pack.data, queue->pack.length), 8);
     struct stored_value head = {.epoch = (uint32_t)queue->epoch, .expire_us = last->time_us};
     const char *keys[1] = {key};
-    size_t key_bytes = sizeof key;
+    size_t key_bytes = sizeof(key);
     const char *parts[2] = {(const char *)&head, queue->pack.data};
-    size_t lengths[2] = {sizeof head, queue->pack.length};
+    size_t lengths[2] = {sizeof(head), queue->pack.length};
     rocksdb_writebatch_putv(queue->batch, 1, keys, &key_bytes, 2, parts, lengths);
     buffer_clear(&queue->pack);
 }
 
 static void pack_record(struct time_queue *queue, const struct queue_record *record)
 {
-    size_t bytes = queue_record_bytes(record->length), used = sizeof *record + record->length;
+    size_t bytes = queue_record_bytes(record->length), used = sizeof(*record) + record->length;
     char *at = buffer_reserve(&queue->pack, bytes);
     memcpy(at, record, used);
     memset(at + used, 0, bytes - used);
@@ -130,7 +130,7 @@ static bool put_sorted(struct time_queue *queue, int64_t bucket, uint32_t count)
 {
     size_t bytes = 0, pack_bytes = MIN(queue->options.budget_bytes / PACK_SHARE, PACK_BYTES_MAX);
     if (count > 1)
-        qsort(queue->sorted, count, sizeof *queue->sorted, by_position);
+        qsort(queue->sorted, count, sizeof(*queue->sorted), by_position);
     for (uint32_t i = 0; i < count; i++) {
         pack_record(queue, queue->sorted[i]);
         size_t next_bytes = i + 1 < count ? queue_record_bytes(queue->sorted[i + 1]->length) : pack_bytes;
@@ -150,7 +150,7 @@ static bool put_sorted(struct time_queue *queue, int64_t bucket, uint32_t count)
 static void reserve_sorted(struct time_queue *queue)
 {
     if (queue->sorted == NULL)
-        queue->sorted = malloc(SPILL_RECORDS * sizeof *queue->sorted);
+        queue->sorted = malloc(SPILL_RECORDS * sizeof(*queue->sorted));
     leat_assert(queue->sorted != NULL);
 }
 
@@ -212,7 +212,7 @@ static void shrink_heap(struct time_queue *queue)
     if (queue->heap_capacity <= MAX(4 * queue->heap_count, HEAP_KEPT))
         return;
     queue->heap_capacity = MAX(queue->heap_count, HEAP_KEPT);
-    queue->heap = realloc(queue->heap, queue->heap_capacity * sizeof *queue->heap);
+    queue->heap = realloc(queue->heap, queue->heap_capacity * sizeof(*queue->heap));
     leat_assert(queue->heap != NULL);
 }
 
@@ -266,10 +266,10 @@ static bool load_pack(void *argument, struct str key, struct str value)
     if (stream->has_more)
         return false;
     for (size_t at = sizeof(struct stored_value); at < value.length; at += queue_record_bytes(head.length)) {
-        leat_assert(value.length - at >= sizeof head);
-        memcpy(&head, value.data + at, sizeof head);
+        leat_assert(value.length - at >= sizeof(head));
+        memcpy(&head, value.data + at, sizeof(head));
         leat_assert(value.length - at >= queue_record_bytes(head.length));
-        load_record(load, &head, value.data + at + sizeof head);
+        load_record(load, &head, value.data + at + sizeof(head));
     }
     const char *position = key.data + STREAM_KEY_BYTES;
     memcpy(stream->position, position, QUEUE_POSITION_BYTES);
@@ -288,7 +288,7 @@ static void load_piece(struct time_queue *queue, struct queue_bucket *bucket, st
     struct load load = {queue, bucket, stream, piece_bytes, 0};
     stream->has_more = false;
     stream_key(queue, limit, bucket->index, stream->first, stream->limit + 1);
-    if (!store_scan(queue->options.store, first, (struct str){limit, sizeof limit}, load_pack, &load))
+    if (!store_scan(queue->options.store, first, (struct str){limit, sizeof(limit)}, load_pack, &load))
         stream->has_more = false;
 }
 
@@ -308,8 +308,8 @@ static void find_streams(struct time_queue *queue, int64_t bucket)
     for (uint32_t first = 0, end = 0;;) {
         char from[STREAM_KEY_BYTES], found[QUEUE_KEY_BYTES] = {0};
         stream_key(queue, from, bucket, first, end);
-        if (!store_scan(queue->options.store, (struct str){from, sizeof from},
-                        (struct str){limit, sizeof limit}, first_key, found) ||
+        if (!store_scan(queue->options.store, (struct str){from, sizeof(from)},
+                        (struct str){limit, sizeof(limit)}, first_key, found) ||
             memcmp(found, from, 3) != 0)
             return;
         first = (uint32_t)get_be(found + 11, 2);
@@ -317,7 +317,7 @@ static void find_streams(struct time_queue *queue, int64_t bucket)
         if (end > queue->group_first) {
             if (queue->streams_count == queue->streams_capacity) {
                 queue->streams_capacity = MAX(queue->streams_capacity * 2, 4);
-                queue->streams = realloc(queue->streams, queue->streams_capacity * sizeof *queue->streams);
+                queue->streams = realloc(queue->streams, queue->streams_capacity * sizeof(*queue->streams));
                 leat_assert(queue->streams != NULL);
             }
             queue->streams[queue->streams_count++] = (struct queue_stream){.first = first, .limit = end};
@@ -339,7 +339,7 @@ void queue_load(struct time_queue *queue, struct queue_bucket *bucket)
         struct queue_stream *stream = &queue->streams[i];
         char first[STREAM_KEY_BYTES];
         stream_key(queue, first, bucket->index, stream->first, stream->limit);
-        load_piece(queue, bucket, stream, (struct str){first, sizeof first}, piece_bytes(queue));
+        load_piece(queue, bucket, stream, (struct str){first, sizeof(first)}, piece_bytes(queue));
     }
 }
 
@@ -358,7 +358,7 @@ void queue_refill(struct time_queue *queue, int64_t before)
         stream_key(queue, first, piece.index, stream->first, stream->limit);
         memcpy(first + STREAM_KEY_BYTES, stream->position, QUEUE_POSITION_BYTES);
         first[QUEUE_KEY_BYTES] = 0; /* just behind that pack */
-        load_piece(queue, &piece, stream, (struct str){first, sizeof first}, bytes);
+        load_piece(queue, &piece, stream, (struct str){first, sizeof(first)}, bytes);
         queue_enter(queue, &piece);
     }
 }
@@ -390,8 +390,8 @@ static bool write_parts(void *argument, struct snapshot_writer *writer)
                 continue;
             struct snapshot_head head = {.kind = snapshot->kind, .type = QUEUE_RECORD};
             buffer_clear(&buffer);
-            buffer_append(&buffer, &head, sizeof head);
-            buffer_append(&buffer, record, sizeof *record);
+            buffer_append(&buffer, &head, sizeof(head));
+            buffer_append(&buffer, record, sizeof(*record));
             buffer_append(&buffer, record->data, record->length);
             is_good = snapshot_put(writer, key_group(record->hash), buffer.data, buffer.length);
         }
@@ -419,7 +419,7 @@ static void add_parts(struct queue_snapshot *snapshot, struct queue_block *block
             continue;
         if (snapshot->count == snapshot->capacity) {
             snapshot->capacity = MAX(snapshot->capacity * 2, 64);
-            snapshot->parts = realloc(snapshot->parts, snapshot->capacity * sizeof *snapshot->parts);
+            snapshot->parts = realloc(snapshot->parts, snapshot->capacity * sizeof(*snapshot->parts));
             leat_assert(snapshot->parts != NULL);
         }
         __atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
@@ -436,9 +436,9 @@ bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *write
     __atomic_store_n(&queue->user.barrier_watermark, queue->gone_before, __ATOMIC_RELEASE);
     struct snapshot_head head = {
         .kind = queue->options.kind, .type = QUEUE_SEQUENCE, .sequence = queue->sequence};
-    if (!snapshot_put(writer, SNAPSHOT_GLOBAL, &head, sizeof head))
+    if (!snapshot_put(writer, SNAPSHOT_GLOBAL, &head, sizeof(head)))
         return false;
-    struct queue_snapshot *snapshot = calloc(1, sizeof *snapshot);
+    struct queue_snapshot *snapshot = calloc(1, sizeof(*snapshot));
     leat_assert(snapshot != NULL);
     snapshot->kind = queue->options.kind;
     snapshot->gone_before = queue->gone_before;
@@ -454,22 +454,22 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
 {
     struct snapshot_head head;
     struct queue_record record;
-    if (data.length < sizeof head || (uint8_t)data.data[0] != queue->options.kind) {
+    if (data.length < sizeof(head) || (uint8_t)data.data[0] != queue->options.kind) {
         snapshot_corrupt(reader, diags, "a record of a time queue has no head");
         return false;
     }
-    memcpy(&head, data.data, sizeof head);
+    memcpy(&head, data.data, sizeof(head));
     queue->gone_before = MAX(queue->gone_before, watermark);
     if (head.type == QUEUE_SEQUENCE) {
         queue->sequence = MAX(queue->sequence, head.sequence);
         return true;
     }
-    if (data.length < sizeof head + sizeof record) {
+    if (data.length < sizeof(head) + sizeof(record)) {
         snapshot_corrupt(reader, diags, "a record of a time queue is too short");
         return false;
     }
-    memcpy(&record, data.data + sizeof head, sizeof record);
-    if (record.length != data.length - sizeof head - sizeof record) {
+    memcpy(&record, data.data + sizeof(head), sizeof(record));
+    if (record.length != data.length - sizeof(head) - sizeof(record)) {
         snapshot_corrupt(reader, diags, "a record of a time queue has another length than it says");
         return false;
     }
@@ -479,7 +479,7 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
         return true;
     struct queue_block *block;
     struct queue_bucket *bucket = queue_bucket(queue, queue_bucket_index(queue, record.time_us));
-    queue_append(queue, bucket, &record, data.data + sizeof head + sizeof record, false, &block);
+    queue_append(queue, bucket, &record, data.data + sizeof(head) + sizeof(record), false, &block);
     bucket->records++;
     if (queue->bytes > queue->spill_bytes)
         queue_spill(queue);
@@ -492,8 +492,8 @@ static uint64_t stored_records(struct time_queue *queue, int64_t bucket)
     char first[STREAM_KEY_BYTES], limit[STREAM_KEY_BYTES];
     stream_key(queue, first, bucket, 0, 0);
     stream_key(queue, limit, bucket, UINT16_MAX, UINT16_MAX);
-    uint64_t bytes = store_bytes(queue->options.store, (struct str){first, sizeof first},
-                                 (struct str){limit, sizeof limit});
+    uint64_t bytes = store_bytes(queue->options.store, (struct str){first, sizeof(first)},
+                                 (struct str){limit, sizeof(limit)});
     return bytes / RECORD_STORED * (queue->group_limit - queue->group_first) / KEY_GROUPS;
 }
 
@@ -510,8 +510,8 @@ bool time_queue_restored(struct time_queue *queue, uint32_t lane, uint32_t lanes
     for (;; index++) { /* a bucket's index is far below INT64_MAX: it is a time divided by a width */
         char first[STREAM_KEY_BYTES], found[QUEUE_KEY_BYTES] = {0};
         stream_key(queue, first, index, 0, 0);
-        if (!store_scan(queue->options.store, (struct str){first, sizeof first},
-                        (struct str){limit, sizeof limit}, first_key, found))
+        if (!store_scan(queue->options.store, (struct str){first, sizeof(first)},
+                        (struct str){limit, sizeof(limit)}, first_key, found))
             return false;
         if (memcmp(found, limit, 3) != 0)
             return true;

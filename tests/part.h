@@ -1,7 +1,7 @@
 /* `--part K/N`: of a list of cases each Nth one, from the Kth on. CMake's PARTS runs N such processes, so
  * that none of them has much to do, and none is kept long by whatever else the machine does. */
-#ifndef TESTS_PART_H
-#define TESTS_PART_H
+#ifndef LEAT_TESTS_PART_H
+#define LEAT_TESTS_PART_H
 
 #include <stdbool.h>
 #include <stdio.h>

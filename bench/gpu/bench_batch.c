@@ -86,7 +86,7 @@ static void measure(struct bench *b, const char *kernel, const char *what, struc
 static struct batch_dedupe make_dedupe(struct bench *b, enum ids kind, enum dedupe_method method)
 {
     uint32_t n = b->sizes->places, tables = b->sizes->tables, each = n / tables;
-    uint64_t *ids = host_room(n * sizeof *ids);
+    uint64_t *ids = host_room(n * sizeof(*ids));
     uint32_t offsets[BATCH_TABLES_MAX + 1] = {0};
     for (uint32_t t = 0; t < tables; t++) {
         ids_fill(ids + t * each, each, kind, 77 + t);
@@ -103,7 +103,7 @@ static uint32_t distinct(struct bench *b, struct batch_dedupe *a)
 {
     uint32_t count = 0;
     b->place->kernels->dedupe(a, b->place->stream);
-    place_download(b->place, &count, a->count, sizeof count);
+    place_download(b->place, &count, a->count, sizeof(count));
     return count;
 }
 
@@ -125,11 +125,11 @@ static void bench_dedupe(struct bench *b)
 static void **make_rows(struct bench *b, uint32_t n, uint32_t rows, size_t stride)
 {
     unsigned char *base = (unsigned char *)place_rows(b->place, rows * stride / sizeof(float));
-    void **host = host_room(n * sizeof *host);
+    void **host = host_room(n * sizeof(*host));
     const uint64_t prime = 2654435761U; /* a stride that visits each row once */
     for (uint32_t i = 0; i < n; i++)
         host[i] = base + (i * prime % rows) * stride;
-    void **there = place_upload(b->place, host, n * sizeof *host);
+    void **there = place_upload(b->place, host, n * sizeof(*host));
     free(host);
     return there;
 }
@@ -188,7 +188,7 @@ static void bench_update(struct bench *b)
         {OPT_ADAM, ROW_FP32, IDS_ZIPF, "Adam, Zipf, half distinct"},
     };
     uint32_t d = b->sizes->d, rows = b->sizes->rows;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct batch_dedupe ids = make_dedupe(b, cases[i].ids, DEDUPE_SORT);
         uint32_t count = distinct(b, &ids);
         struct batch_update a = {.in = make_segments(b, &ids),
@@ -222,7 +222,7 @@ static void bench_weights_read(struct bench *b)
     uint32_t n = b->sizes->places;
     for (int is_double = 0; is_double < 2; is_double++) {
         struct batch_weights_read a = {.of = make_weights(b, n, OPT_FTRL, is_double != 0),
-                                       .count = place_upload(b->place, &n, sizeof n),
+                                       .count = place_upload(b->place, &n, sizeof(n)),
                                        .n = n,
                                        .out = place_zeros(b->place, n * sizeof(float))};
         MEASURE(b, weights_read, &a, n, is_double ? "of FTRL in double" : "floats");
@@ -258,15 +258,15 @@ static void bench_weights_update(struct bench *b)
         {OPT_FTRL, false, IDS_ZIPF, "FTRL, Zipf, half distinct"},
         {OPT_FTRL, true, IDS_ZIPF, "FTRL in double, Zipf, half distinct"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct batch_dedupe ids = make_dedupe(b, cases[i].ids, DEDUPE_SORT);
         uint32_t count = distinct(b, &ids), events = ids.n / ids.tables_count;
-        uint32_t *bag = host_room(ids.n * sizeof *bag);
+        uint32_t *bag = host_room(ids.n * sizeof(*bag));
         for (uint32_t p = 0; p < ids.n; p++)
             bag[p] = p % events;
         struct batch_weights_update a = {.of = make_weights(b, ids.n, cases[i].kind, cases[i].is_double),
                                          .in = {.grads = place_floats(b->place, events),
-                                                .bag = place_upload(b->place, bag, ids.n * sizeof *bag),
+                                                .bag = place_upload(b->place, bag, ids.n * sizeof(*bag)),
                                                 .order = ids.order,
                                                 .starts = ids.starts,
                                                 .count = ids.count,
@@ -484,7 +484,7 @@ static void bench_relu_mask(struct bench *b)
 
 static void bench_clip(struct bench *b)
 {
-    double *squares = place_zeros(b->place, 16 * sizeof *squares);
+    double *squares = place_zeros(b->place, 16 * sizeof(*squares));
     struct batch_clip a = {squares, 16, 1.0F, place_zeros(b->place, sizeof(float))};
     MEASURE(b, clip, &a, 0, "16 layers");
     place_release(b->place);

@@ -238,7 +238,7 @@ static void bench_pause(struct checkpoints *c)
     char what[160];
     double ms = place_wall_ms(place, run_barrier, change_rows, c);
     end_checkpoint(c);
-    (void)snprintf(what, sizeof what, "%.3g GB of %.3g GB have changed, staging %.3g GB",
+    (void)snprintf(what, sizeof(what), "%.3g GB of %.3g GB have changed, staging %.3g GB",
                    changed_bytes(c) * 1e-9, all_bytes(c) * 1e-9, staging_bytes(c) * 1e-9);
     struct line line = {.group = "training",
                         .figure = "pause",
@@ -288,10 +288,10 @@ static void bench_throughput(struct checkpoints *c, uint32_t percent)
     struct stretch before = train_for(c, ALONE_S, false);
     struct stretch done = train_for(c, (double)(PERIOD_S * CHECKPOINTS), true);
     struct stretch after = train_for(c, ALONE_S, false);
-    describe(c, &done, what, sizeof what);
-    (void)snprintf(figure, sizeof figure, "checkpoints %u %%", percent);
+    describe(c, &done, what, sizeof(what));
+    (void)snprintf(figure, sizeof(figure), "checkpoints %u %%", percent);
     print_steps(c, figure, what, done.s, done.steps);
-    (void)snprintf(figure, sizeof figure, "checkpoints %u %%, none", percent);
+    (void)snprintf(figure, sizeof(figure), "checkpoints %u %%, none", percent);
     print_steps(c, figure, "the same steps without", before.s + after.s, before.steps + after.steps);
 }
 

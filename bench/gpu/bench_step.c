@@ -62,15 +62,15 @@ static void make_ids(struct step *s, enum ids kind)
     struct tables_bench *b = s->b;
     struct place *place = b->place;
     uint32_t tables = b->sizes->step_tables, each = b->sizes->step_n / tables, n = each * tables;
-    uint64_t *ids = host_room(n * sizeof *ids);
-    uint32_t *numbers = host_room(n * sizeof *numbers), offsets[BATCH_TABLES_MAX + 1] = {0};
+    uint64_t *ids = host_room(n * sizeof(*ids));
+    uint32_t *numbers = host_room(n * sizeof(*numbers)), offsets[BATCH_TABLES_MAX + 1] = {0};
     for (uint32_t t = 0; t < tables; t++) {
         ids_fill(ids + t * each, each, kind, 900 + t);
         offsets[t + 1] = (t + 1) * each;
         for (uint32_t i = t * each; i < (t + 1) * each; i++)
             numbers[i] = t;
     }
-    s->place_tables = place_upload(place, numbers, n * sizeof *numbers);
+    s->place_tables = place_upload(place, numbers, n * sizeof(*numbers));
     s->ids = place_dedupe(place, ids, offsets, tables);
     free(ids), free(numbers);
 }
@@ -86,7 +86,7 @@ static void make_rows(struct step *s)
                                           b->sizes->step_n > b->sizes->n ? b->sizes->step_n : b->sizes->n});
     tables_fill(b, 0, tables, others, 1);
     run_dedupe(place, s);
-    place_download(place, &s->distinct, s->ids.count, sizeof s->distinct);
+    place_download(place, &s->distinct, s->ids.count, sizeof(s->distinct));
     struct gpu_batch batch = {.count = s->ids.count,
                               .keys = s->ids.unique_ids,
                               .tables = s->ids.unique_tables,
@@ -140,7 +140,7 @@ static void step_with(struct tables_bench *b, enum ids kind)
         {"forward Zipf", "backward Zipf", "dedupe Zipf", "find Zipf", "gather Zipf", "update Zipf"}};
     struct step s = {.b = b};
     make_ids(&s, kind);
-    s.rows = place_zeros(b->place, s.ids.n * sizeof *s.rows);
+    s.rows = place_zeros(b->place, s.ids.n * sizeof(*s.rows));
     s.out = place_zeros(b->place, (size_t)s.ids.n * b->sizes->step_d * sizeof(float));
     s.found = place_zeros(b->place, s.ids.n);
     make_rows(&s);

@@ -89,7 +89,7 @@ static void find_at(struct tables_bench *b, const char *figure, uint64_t inserte
                         .unit = "keys"};
     line_print(&line);
     char name[64];
-    snprintf(name, sizeof name, "%s, pointers", figure);
+    snprintf(name, sizeof(name), "%s, pointers", figure);
     line.figure = name;
     line.what = "find, pointers to rows alone";
     line.ms = place_time_ms(b->place, run_find, NULL, &f);
@@ -148,16 +148,16 @@ static void resolve_at(struct tables_bench *b, const char *figure, uint64_t inse
     tables_make(b, &(struct tables_shape){1, s->rows, s->d, OPT_SGD, s->n});
     tables_fill(b, 0, 1, inserted, 1);
     struct resolve r = {.b = b, .is_full = is_full, .batch = tables_batch(b, s->n, 1)};
-    uint64_t *present = tables_present(b, inserted, s->n), *host = host_room(s->n * sizeof *host);
+    uint64_t *present = tables_present(b, inserted, s->n), *host = host_room(s->n * sizeof(*host));
     for (uint32_t i = 0; i < (is_full ? RESOLVE_BATCHES : 1); i++) {
-        place_download(b->place, host, present, s->n * sizeof *host);
+        place_download(b->place, host, present, s->n * sizeof(*host));
         for (uint32_t k = s->n - s->n / 2; k < s->n; k++)
             host[k] = tables_key(0, inserted + (uint64_t)i * s->n + k);
-        r.keys[i] = place_upload(b->place, host, s->n * sizeof *host);
+        r.keys[i] = place_upload(b->place, host, s->n * sizeof(*host));
     }
     free(host);
     r.rows = place_zeros(b->place, s->n * sizeof(void *));
-    r.removed = place_pinned(b->place, s->n * sizeof *r.removed);
+    r.removed = place_pinned(b->place, s->n * sizeof(*r.removed));
     line_print(
         &(struct line){.group = "tables",
                        .figure = figure,
@@ -207,16 +207,16 @@ static void bench_export(struct tables_bench *b)
     tables_fill(b, 0, 1, s->export_rows / 10 * 9, 1);
     tables_fill(b, 0, 1, s->export_rows / 10, 2); /* once more, in the next epoch: these are dirty */
     struct export e = {.b = b};
-    e.heads = place_pinned(b->place, s->export_room * sizeof *e.heads);
+    e.heads = place_pinned(b->place, s->export_room * sizeof(*e.heads));
     e.payloads = place_pinned(b->place, s->export_room * floats * sizeof(float));
-    e.count = place_pinned(b->place, sizeof *e.count);
+    e.count = place_pinned(b->place, sizeof(*e.count));
     double ms = place_time_ms(b->place, run_export, NULL, &e);
     line_print(&(struct line){.group = "tables",
                               .figure = "export",
                               .what = "select and export_rows into pinned memory",
                               .variant = b->place->name,
                               .ms = ms,
-                              .bytes = (double)e.rows * (double)(sizeof *e.heads + floats * sizeof(float)),
+                              .bytes = (double)e.rows * (double)(sizeof(*e.heads) + floats * sizeof(float)),
                               .items = (double)e.rows,
                               .unit = "rows"});
     place_wait(b->place);
@@ -243,7 +243,7 @@ int main(int argc, char **argv)
         return 0;
     struct tables_bench b = {
         .place = &place, .api = place.api->tables, .sizes = is_small ? &small_sizes : &all_sizes[place.size]};
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+    for (size_t i = 0; i < sizeof(figures) / sizeof(*figures); i++)
         for (int a = 1; a < argc; a++)
             if (strcmp(argv[a], figures[i].name) == 0)
                 figures[i].run(&b);

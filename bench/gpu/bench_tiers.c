@@ -64,13 +64,13 @@ static void put_ids(struct tiers *t, struct tier_ids *ids, int64_t first, uint64
 {
     struct batch_dedupe *a = &ids->in;
     uint32_t tables = a->tables_count, each = a->n / tables;
-    uint64_t *host = host_room(a->n * sizeof *host);
+    uint64_t *host = host_room(a->n * sizeof(*host));
     for (uint32_t i = 0; i < a->n; i++) {
         uint64_t rank = first >= 0 ? (uint64_t)first + i % each
                                    : zipf_rank(num_mix(seed ^ num_mix(i)), t->b->sizes->step_rows);
         host[i] = tables_key(i / each, rank);
     }
-    place_download(t->b->place, (void *)(uintptr_t)a->ids, host, a->n * sizeof *host);
+    place_download(t->b->place, (void *)(uintptr_t)a->ids, host, a->n * sizeof(*host));
     free(host);
     t->b->place->kernels->dedupe(a, t->b->place->stream);
     place_wait(t->b->place);
@@ -194,7 +194,7 @@ void bench_tiers(struct tables_bench *b)
         t.ids[i] = make_ids(b, b->sizes->step_n / b->sizes->step_tables);
     uint32_t n = t.ids[0].in.n;
     b->step = 0;
-    t.rows = place_zeros(b->place, n * sizeof *t.rows);
+    t.rows = place_zeros(b->place, n * sizeof(*t.rows));
     t.out = place_zeros(b->place, (size_t)n * d * sizeof(float));
     t.grads = place_floats(b->place, (size_t)n * d);
     t.rejected = place_zeros(b->place, sizeof(uint32_t));
@@ -209,7 +209,7 @@ void bench_tiers(struct tables_bench *b)
     double ms = place_time_ms(b->place, run_step, NULL, &t);
     double fetched = (double)(device_table_stats(t.table).fetched - before) / (t.turn - WARM_UP);
     char what[160];
-    (void)snprintf(what, sizeof what,
+    (void)snprintf(what, sizeof(what),
                    "a whole step: rows from below, gather, update (Adam); bytes: rows that came; %.3g %% of "
                    "the rows in the GPU's memory",
                    percent_there(&t));

@@ -69,7 +69,7 @@ static void run_learning(struct place *place, void *state)
         struct model_input in =
             training_input(t, ids, dense, at, MIN(t->batch - at, (uint32_t)MODEL_ROWS_MAX));
         model_learn(t->model, &in, &out);
-        if (model_error(t->model))
+        if (model_error(t->model) != NULL)
             training_check(false, model_error(t->model));
     }
     t->turn++;
@@ -87,7 +87,7 @@ static void bench(struct place *place, const struct training_shape *shape)
         training_zipf(&t);
         for (uint32_t i = 0; i < warm_up && !is_tiny; i++)
             training_step(place, &t);
-        (void)snprintf(figure, sizeof figure, "%s %u%s", shape->name, shape->batches[b], shape->suffix);
+        (void)snprintf(figure, sizeof(figure), "%s %u%s", shape->name, shape->batches[b], shape->suffix);
         struct line line = {.group = "training",
                             .figure = figure,
                             .what = shape->what,
@@ -96,7 +96,7 @@ static void bench(struct place *place, const struct training_shape *shape)
                             .items = t.batch,
                             .unit = "samples"};
         line_print(&line);
-        (void)snprintf(figure, sizeof figure, "%s %u%s, learning", shape->name, shape->batches[b],
+        (void)snprintf(figure, sizeof(figure), "%s %u%s, learning", shape->name, shape->batches[b],
                        shape->suffix);
         line.what = "the same, each event predicted before";
         line.ms = place_time_ms(place, run_learning, NULL, &t);

@@ -111,12 +111,12 @@ void *place_upload(struct place *place, const void *from, size_t bytes)
 /* n floats, uniform in [least, least + 1): a repeated pattern. */
 static float *pattern_from(struct place *place, size_t n, float least)
 {
-    float *pattern = host_room(PATTERN_FLOATS * sizeof *pattern);
+    float *pattern = host_room(PATTERN_FLOATS * sizeof(*pattern));
     for (size_t i = 0; i < PATTERN_FLOATS; i++)
         pattern[i] = (float)(num_mix(i) >> 40) * 0x1p-24F + least;
-    float *memory = room(place, n * sizeof *memory);
+    float *memory = room(place, n * sizeof(*memory));
     for (size_t i = 0; i < n; i += PATTERN_FLOATS)
-        copy(place, memory + i, pattern, (n - i < PATTERN_FLOATS ? n - i : PATTERN_FLOATS) * sizeof *memory);
+        copy(place, memory + i, pattern, (n - i < PATTERN_FLOATS ? n - i : PATTERN_FLOATS) * sizeof(*memory));
     free(pattern);
     return memory;
 }
@@ -125,9 +125,9 @@ struct batch_dedupe place_dedupe(struct place *place, const uint64_t *ids, const
                                  uint32_t tables)
 {
     uint32_t n = offsets[tables];
-    struct batch_dedupe a = {.ids = ids != NULL ? place_upload(place, ids, n * sizeof *ids)
-                                                : place_zeros(place, n * sizeof *ids),
-                             .tables = place_upload(place, offsets, (tables + 1) * sizeof *offsets),
+    struct batch_dedupe a = {.ids = ids != NULL ? place_upload(place, ids, n * sizeof(*ids))
+                                                : place_zeros(place, n * sizeof(*ids)),
+                             .tables = place_upload(place, offsets, (tables + 1) * sizeof(*offsets)),
                              .tables_count = tables,
                              .n = n,
                              .method = DEDUPE_SORT,
@@ -267,7 +267,7 @@ static double median_ms(struct place *place,
         if (s > 0)
             ms[s - 1] = one;
     }
-    qsort(ms, samples, sizeof *ms, by_size);
+    qsort(ms, samples, sizeof(*ms), by_size);
     return ms[samples / 2];
 }
 

@@ -2,8 +2,8 @@
  * Where a benchmark of batch kernels runs: a CPU variant with host memory, or a device of leat_cuda.so. One
  * thread. Every error ends the program with its text.
  */
-#ifndef BENCH_GPU_PLACE_H
-#define BENCH_GPU_PLACE_H
+#ifndef LEAT_BENCH_GPU_PLACE_H
+#define LEAT_BENCH_GPU_PLACE_H
 
 #include "kernels/gpu_table.h"
 

@@ -1,6 +1,6 @@
 /* Tables for bench_tables.c, bench_step.c and bench_tiers.c: made, filled, and keys that have rows. */
-#ifndef BENCH_GPU_TABLES_H
-#define BENCH_GPU_TABLES_H
+#ifndef LEAT_BENCH_GPU_TABLES_H
+#define LEAT_BENCH_GPU_TABLES_H
 
 #include "place.h"
 

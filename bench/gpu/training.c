@@ -42,8 +42,8 @@ static struct model_options options_of(const struct training_shape *s, uint32_t 
                               .negatives_kept = 1.0,
                               .seed = 1,
                               .is_on_device = true};
-    memcpy(o.hidden, s->hidden, sizeof o.hidden);
-    memcpy(o.bottom, s->bottom, sizeof o.bottom);
+    memcpy(o.hidden, s->hidden, sizeof(o.hidden));
+    memcpy(o.bottom, s->bottom, sizeof(o.bottom));
     return o;
 }
 

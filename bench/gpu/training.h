@@ -1,6 +1,6 @@
 /* Models that learn on a device, and their events: for bench_train.c and bench_checkpoint.c. */
-#ifndef BENCH_GPU_TRAINING_H
-#define BENCH_GPU_TRAINING_H
+#ifndef LEAT_BENCH_GPU_TRAINING_H
+#define LEAT_BENCH_GPU_TRAINING_H
 
 #include "place.h"
 

@@ -1,6 +1,6 @@
 /* simdjson On-Demand, reading the same fields of the same bytes: the reference for the JSON decoder. */
-#ifndef LEAT_BENCH_JSON_PEER_H
-#define LEAT_BENCH_JSON_PEER_H
+#ifndef LEAT_BENCH_JSON_JSON_PEER_H
+#define LEAT_BENCH_JSON_JSON_PEER_H
 
 #include <stddef.h>
 #include <stdint.h>

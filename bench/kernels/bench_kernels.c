@@ -146,7 +146,7 @@ static double least(const struct units *w, const struct units *unit, const char 
          "divider"},
     };
     size_t most = 0;
-    for (size_t i = 1; i < sizeof parts / sizeof *parts; i++)
+    for (size_t i = 1; i < sizeof(parts) / sizeof(*parts); i++)
         most = parts[i].seconds > parts[most].seconds ? i : most;
     *part = parts[most].name;
     return parts[most].seconds + w->call * unit->call;
@@ -175,7 +175,7 @@ static double time_call(float (*run)(const struct kernels *, struct place *), co
 static void *room(size_t bytes)
 {
     void *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-    if (!p)
+    if (p == NULL)
         abort();
     memset(p, 0, bytes);
     return p;
@@ -209,8 +209,8 @@ static struct result measure(const struct kernels *k, void (*units_measure)(stru
         seconds[i] = time_call(run, k, p, &calls);
         shares[i] = units_measure == NULL ? 0.0 : least(&work, &units, &r.part) / seconds[i];
     }
-    qsort(seconds, TURNS, sizeof *seconds, by_value);
-    qsort(shares, TURNS, sizeof *shares, by_value);
+    qsort(seconds, TURNS, sizeof(*seconds), by_value);
+    qsort(shares, TURNS, sizeof(*shares), by_value);
     r.seconds = seconds[TURNS / 2];
     r.share = shares[TURNS / 2];
     return r;
@@ -218,7 +218,7 @@ static struct result measure(const struct kernels *k, void (*units_measure)(stru
 
 static struct place *make_place(void)
 {
-    struct place *p = room(sizeof *p);
+    struct place *p = room(sizeof(*p));
     p->memory = room(16 * ROW_FLOATS * sizeof(float));
     p->a = room(FLOATS * sizeof(float)), p->b = room((FLOATS + 1024) * sizeof(float)),
     p->c = room((FLOATS + 512) * sizeof(float));
@@ -283,7 +283,7 @@ int main(int argc, char **argv)
     struct place *p = make_place();
     for (int v = 0; v < KERNELS_VARIANTS; v++) {
         const struct kernels *k = kernels_variant((enum kernels_variant)v);
-        if (!k || (rows_only && units[v] == NULL))
+        if (k == NULL || (rows_only && units[v] == NULL))
             continue;
         if (units[v] != NULL && !rows_only)
             print_units(k, units[v]);

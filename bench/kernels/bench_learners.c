@@ -55,7 +55,7 @@ static double real(char **args, const char *key, double fallback)
 static void *read_column(FILE *file, size_t count, size_t size)
 {
     void *p = malloc(count * size);
-    if (!p || fread(p, size, count, file) != count) {
+    if (p == NULL || fread(p, size, count, file) != count) {
         fprintf(stderr, "cannot read a column of %zu\n", count);
         exit(1);
     }
@@ -66,7 +66,7 @@ static void load(struct columns_file *c, const char *path)
 {
     FILE *file = fopen(path, "rb");
     uint64_t head[3];
-    if (!file || fread(head, sizeof head, 1, file) != 1) {
+    if (file == NULL || fread(head, sizeof(head), 1, file) != 1) {
         perror(path);
         exit(1);
     }
@@ -93,7 +93,7 @@ static void add_crosses(struct columns_file *c, const char *text)
     char *end;
     while (text && *text) {
         unsigned long a = strtoul(text, &end, 10), b = strtoul(end + 1, &end, 10);
-        uint64_t *column = malloc(c->events * sizeof *column);
+        uint64_t *column = malloc(c->events * sizeof(*column));
         for (uint64_t i = 0; i < c->events; i++)
             column[i] = num_mix(c->ids[a][i] * 0x9e3779b97f4a7c15U + c->ids[b][i]) | 1;
         c->ids[c->fields++] = column;
@@ -105,7 +105,7 @@ static void add_crosses(struct columns_file *c, const char *text)
 static void add_bins(struct columns_file *c, double bins)
 {
     for (uint32_t d = 0; bins > 0.0 && d < c->dense; d++) {
-        uint64_t *column = malloc(c->events * sizeof *column);
+        uint64_t *column = malloc(c->events * sizeof(*column));
         for (uint64_t i = 0; i < c->events; i++)
             column[i] = num_mix((uint64_t)(int64_t)((double)c->dense_columns[d][i] * bins + 1000.0)) | 1;
         c->ids[c->fields++] = column;
@@ -118,7 +118,7 @@ static struct optimizer_options optimizer(char **args, const char *prefix, doubl
                                                  "adagrad_block", "adam",     "ftrl",    "newton"};
     struct optimizer_options o = {.kind = OPT_ADAGRAD};
     char key[32];
-#define KEY(name) (snprintf(key, sizeof key, "%s" name, prefix), key)
+#define KEY(name) (snprintf(key, sizeof(key), "%s" name, prefix), key)
     const char *name = option(args, KEY("opt"), "adagrad");
     for (int i = 0; i < OPT_KINDS; i++) {
         if (strcmp(name, names[i]) == 0)
@@ -215,7 +215,7 @@ static struct model_options model_options(char **args, const struct columns_file
     o.vectors = (uint32_t)real(args, "vectors", (double)o.fields);
     o.pairs = optimizer(args, "p", 0.0, 1.0);
     const char *mask = option(args, "mask", "");
-    for (size_t i = 0; mask[i] && i < sizeof o.pair_is_off; i++)
+    for (size_t i = 0; mask[i] && i < sizeof(o.pair_is_off); i++)
         o.pair_is_off[i] = mask[i] == '0';
     const char *laccs = option(args, "laccs", "");
     for (size_t f = 0; *laccs && f < MODEL_FIELDS_MAX; f++) {
@@ -294,7 +294,7 @@ static double pass(struct model *model, const struct kernels *kernels, struct me
     double begin = seconds();
     for (uint64_t at = 0; at < limit; at += chunk) {
         const uint64_t *ids[MODEL_FIELDS_MAX];
-        const float *dense[MODEL_DENSE_MAX], *kept = c->kept ? c->kept + at : NULL;
+        const float *dense[MODEL_DENSE_MAX], *kept = c->kept != NULL ? c->kept + at : NULL;
         for (uint32_t f = 0; f < c->fields; f++)
             ids[f] = c->ids[f] + at;
         for (uint32_t d = 0; d < c->dense; d++)
@@ -311,8 +311,8 @@ static double pass(struct model *model, const struct kernels *kernels, struct me
         metrics_add(&metrics[0], kernels, logits, in.labels, in.rows);
         if (metrics[1].slice_events > 0)
             metrics_add(&metrics[1], kernels, logits + MODEL_ROWS_MAX, kept, in.rows);
-        if (predictions)
-            fwrite(logits, sizeof *logits, in.rows, predictions);
+        if (predictions != NULL)
+            fwrite(logits, sizeof(*logits), in.rows, predictions);
         for (uint32_t r = 0; r < replays && at > 0; r++)
             replay(model, c, chunk, num_mix(at * 8 + r) % (at / chunk) * chunk);
     }
@@ -329,7 +329,7 @@ int main(int argc, char **argv)
     }
     const char *reason;
     const struct kernels *kernels = kernels_pick_env(&reason);
-    if (!kernels) {
+    if (kernels == NULL) {
         fprintf(stderr, "LEAT_KERNELS: %s\n", reason);
         return 2;
     }
@@ -340,7 +340,7 @@ int main(int argc, char **argv)
     uint64_t limit = MIN(c.events, (uint64_t)real(argv, "limit", 1e18));
     metrics_init(&metrics[0], LOSS_LOGISTIC, limit / 5);
     struct model_options options = model_options(argv, &c);
-    if (options.labels > 1 && !c.kept) {
+    if (options.labels > 1 && c.kept == NULL) {
         fprintf(stderr, "%s has one label\n", argv[1]);
         return 2;
     }
@@ -355,7 +355,7 @@ int main(int argc, char **argv)
         leat_assert(pthread_create(&helper.thread, NULL, help, &helper) == 0);
     }
     const char *path = option(argv, "out", NULL);
-    FILE *predictions = path ? fopen(path, "wb") : NULL;
+    FILE *predictions = path != NULL ? fopen(path, "wb") : NULL;
     for (double again = real(argv, "warm", 0.0); again > 0.0; again--)
         (void)pass(model, kernels, metrics, &c, CHUNK, limit, NULL);
     double s = pass(model, kernels, metrics, &c, (uint32_t)real(argv, "chunk", CHUNK), limit, predictions);
@@ -375,7 +375,7 @@ int main(int argc, char **argv)
         for (uint32_t g = f + 1; g < options.vectors; g++, i++)
             printf("pair %u %u %.4f\n", f, g, (double)pairs[i]);
     }
-    if (predictions)
+    if (predictions != NULL)
         fclose(predictions);
     atomic_store(&helper.is_over, true);
     if (is_helped)

@@ -55,7 +55,7 @@ static void *room(size_t bytes)
 {
     size_t huge = (size_t)2 << 20;
     void *p = aligned_alloc(huge, (bytes + huge - 1) / huge * huge);
-    if (!p)
+    if (p == NULL)
         abort();
     (void)madvise(p, bytes, MADV_HUGEPAGE);
     memset(p, 0, bytes);
@@ -329,7 +329,7 @@ static const struct kernel {
      0.0,
      0.0},
 };
-enum { KERNELS = sizeof kernels / sizeof *kernels };
+enum { KERNELS = sizeof(kernels) / sizeof(*kernels) };
 
 /* --- Measuring --- */
 
@@ -340,7 +340,7 @@ static void own_init(struct own *o, const struct kernels *k, const struct batch_
     o->x = room(FLOATS * sizeof(float)), o->y = room((FLOATS + 256) * sizeof(float));
     o->y += 256; /* not with the same offset in a page as x */
     o->small = room(2 * PLACES * sizeof(float));
-    o->rows = room(PLACES * sizeof *o->rows);
+    o->rows = room(PLACES * sizeof(*o->rows));
     o->marks = room(PLACES);
     o->order = room(PLACES * 4), o->starts = room((PLACES + 1) * 4);
     for (size_t i = 0; i < (size_t)ROWS * ROW_FLOATS; i++)
@@ -432,15 +432,15 @@ static void print_kernel(struct team *t, int k, bool rows_only)
     for (int l = 0; l < LIMITS; l++) {
         bytes += kernels[k].bytes[l];
         if (kernels[k].bytes[l] > 0.0)
-            snprintf(parts + strlen(parts), sizeof parts - strlen(parts), "%s%s", *parts ? " + " : "",
+            snprintf(parts + strlen(parts), sizeof(parts) - strlen(parts), "%s%s", *parts ? " + " : "",
                      limits[l].name);
     }
     if (took == 0.0)
         return;
     if (kernels[k].quotients > 0.0)
-        snprintf(parts + strlen(parts), sizeof parts - strlen(parts), " or divider");
+        snprintf(parts + strlen(parts), sizeof(parts) - strlen(parts), " or divider");
     if (kernels[k].fmas > 0.0)
-        snprintf(parts + strlen(parts), sizeof parts - strlen(parts), "fma");
+        snprintf(parts + strlen(parts), sizeof(parts) - strlen(parts), "fma");
     if (rows_only)
         printf("%s %s %u %.3f %s\n", kernels[k].name, t->owns[0].k->name, t->threads, share, parts);
     else
@@ -483,7 +483,7 @@ int main(int argc, char **argv)
     bool rows_only = argc > 1 && strcmp(argv[1], "--rows") == 0;
     const char *prefix = argc > 1 + rows_only ? argv[1 + rows_only] : "", *reason;
     const struct kernels *k = kernels_pick_env(&reason);
-    if (!k) {
+    if (k == NULL) {
         fprintf(stderr, "LEAT_KERNELS: %s\n", reason);
         return 2;
     }

@@ -3,8 +3,8 @@
  * kernels are compared with. One set for each vector width; a vector is sixteen floats, in one register or
  * two. One thread.
  */
-#ifndef BENCH_KERNELS_UNITS_H
-#define BENCH_KERNELS_UNITS_H
+#ifndef LEAT_BENCH_KERNELS_UNITS_H
+#define LEAT_BENCH_KERNELS_UNITS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -198,7 +198,7 @@ static const struct column *values_of(struct hash_row *r, int index, struct colu
 static void put_key(const struct hash_arguments *a, struct describe *d, struct str name, uint64_t key)
 {
     char text[24];
-    int length = snprintf(text, sizeof text, "%016" PRIx64, key);
+    int length = snprintf(text, sizeof(text), "%016" PRIx64, key);
     if (a->is_json)
         describe_text(d, NULL, (struct str){text, (size_t)length});
     else

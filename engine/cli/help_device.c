@@ -126,7 +126,7 @@ static void put_library(const struct found *f, struct byte_buffer *out, struct a
     buffer_printf(out,
                   "device cuda: NVIDIA GPUs of compute capability %d.%d and later, through one library\n\n",
                   GPU_CAPABILITY_MIN / 10, GPU_CAPABILITY_MIN % 10);
-    help_put_item(out, "library", gpu_library_path(path, sizeof path) ? path : "its place is not known",
+    help_put_item(out, "library", gpu_library_path(path, sizeof(path)) ? path : "its place is not known",
                   FACT_COLUMN);
     if (f->api != NULL) {
         help_put_item(out, "built with", arena_printf(arena, "CUDA %s", version(arena, f->library)),

@@ -141,7 +141,7 @@ static void print_rows(FILE *out, const struct trace_step *step)
             add_row(&text, step->node, view, COLUMNS_ALL, true);
         else
             add_row(&text, step->node, view, COLUMNS_NEW, false);
-        snprintf(head, sizeof head, "%s%s", side != NULL ? side : "->", side != NULL ? " rows: " : " ");
+        snprintf(head, sizeof(head), "%s%s", side != NULL ? side : "->", side != NULL ? " rows: " : " ");
         print_detail(out, head, &text);
     }
     if (step->rows_left > 0)

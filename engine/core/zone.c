@@ -307,14 +307,14 @@ static bool is_name(struct str name)
 
 enum zone_status zone_load(struct arena *arena, struct str name, const struct zone **zone)
 {
-    char path[sizeof ZONE_DIRECTORY + NAME_MAX_BYTES + 1], *data = NULL;
+    char path[sizeof(ZONE_DIRECTORY) + NAME_MAX_BYTES + 1], *data = NULL;
     size_t bytes = 0;
     *zone = NULL;
     if (!is_name(name))
         return ZONE_UNKNOWN;
-    memcpy(path, ZONE_DIRECTORY "/", sizeof ZONE_DIRECTORY);
-    memcpy(path + sizeof ZONE_DIRECTORY, name.data, name.length);
-    path[sizeof ZONE_DIRECTORY + name.length] = '\0';
+    memcpy(path, ZONE_DIRECTORY "/", sizeof(ZONE_DIRECTORY));
+    memcpy(path + sizeof(ZONE_DIRECTORY), name.data, name.length);
+    path[sizeof(ZONE_DIRECTORY) + name.length] = '\0';
     if (os_read_file(path, FILE_BYTES_MAX, &data, &bytes) != 0)
         return os_file_bytes(ZONE_DIRECTORY "/Europe") < 0 ? ZONE_NO_DATA : ZONE_UNKNOWN;
     *zone = zone_parse(arena, (struct str){data, bytes});

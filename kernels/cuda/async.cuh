@@ -11,8 +11,8 @@
  *   async_copy_wait<1>();                          waits for all groups except the latest 1
  *   __syncthreads();
  */
-#ifndef KERNELS_CUDA_ASYNC_CUH
-#define KERNELS_CUDA_ASYNC_CUH
+#ifndef LEAT_KERNELS_CUDA_ASYNC_CUH
+#define LEAT_KERNELS_CUDA_ASYNC_CUH
 
 #include "kernels/cuda/cuda.cuh"
 

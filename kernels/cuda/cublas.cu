@@ -73,7 +73,7 @@ static bool find(void *library, const char *name, function *found, char *why, si
     if (symbol == NULL)
         snprintf(why, size, "it has no %s", name);
     else
-        memcpy(found, &symbol, sizeof symbol);
+        memcpy(found, &symbol, sizeof(symbol));
     return symbol != NULL;
 }
 
@@ -92,7 +92,7 @@ static void *open_file(void)
     const char *named = getenv("LEAT_CUBLASLT");
     if (named != NULL && named[0] != '\0')
         return dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    snprintf(path, sizeof path, "%s/libcublasLt.so.%d", LEAT_CUBLASLT_FOLDER, major);
+    snprintf(path, sizeof(path), "%s/libcublasLt.so.%d", LEAT_CUBLASLT_FOLDER, major);
     void *library = dlopen(strrchr(path, '/') + 1, RTLD_NOW | RTLD_LOCAL);
     return library != NULL ? library : dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
@@ -102,13 +102,13 @@ static cublas_library open_library(void)
     cublas_library found = {};
     void *library = open_file();
     if (library == NULL) {
-        snprintf(found.why, sizeof found.why, "%s", dlerror());
+        snprintf(found.why, sizeof(found.why), "%s", dlerror());
         return found;
     }
     found.is_complete = true;
 #define FUNCTION(name)                                                                                       \
     found.is_complete =                                                                                      \
-        found.is_complete && find(library, #name, &found.functions.name, found.why, sizeof found.why);
+        found.is_complete && find(library, #name, &found.functions.name, found.why, sizeof(found.why));
     CUBLAS_FUNCTIONS(FUNCTION)
 #undef FUNCTION
     return found;
@@ -127,7 +127,7 @@ static const cublas_functions *functions_of(char *why, size_t size)
 static const cublas_functions *functions_or_error(gpu_error *error)
 {
     char why[160] = "";
-    const cublas_functions *functions = functions_of(why, sizeof why);
+    const cublas_functions *functions = functions_of(why, sizeof(why));
     if (functions == NULL)
         gpu_refuse(error, GPU_UNSUPPORTED,
                    "Dense layers on a GPU need cuBLASLt of CUDA %d: install libcublas, or name its "
@@ -182,7 +182,7 @@ static void plan_free(const cublas_functions *f, cublas_plan *plan)
 void cublas_close(gpu *gpu)
 {
     char why[160];
-    const cublas_functions *f = functions_of(why, sizeof why);
+    const cublas_functions *f = functions_of(why, sizeof(why));
     if (gpu->cublas == NULL || f == NULL)
         return;
     for (cublas_plan *list : gpu->cublas->plans) {
@@ -200,7 +200,7 @@ template <typename type>
 static cublasStatus_t product_set(const cublas_functions *f, cublasLtMatmulDesc_t product,
                                   cublasLtMatmulDescAttributes_t attribute, type value)
 {
-    return f->cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value);
+    return f->cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof(value));
 }
 
 static cublasStatus_t describe_product(const cublas_functions *f, cublas_plan *plan)
@@ -239,7 +239,7 @@ template <typename type>
 static cublasStatus_t prefer(const cublas_functions *f, cublasLtMatmulPreference_t preference,
                              cublasLtMatmulPreferenceAttributes_t attribute, type value)
 {
-    return f->cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
+    return f->cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value));
 }
 
 /* Takes the first algorithm of cuBLASLt's heuristic; success without an algorithm if it has none. */
@@ -292,7 +292,7 @@ static cublas_plan *plan_of(const cublas_functions *f, cublas *c, const cublas_s
 {
     cublas_plan **list = &c->plans[shape_hash(shape) % CUBLAS_PLAN_LISTS];
     cublas_plan *plan = *list;
-    while (plan != NULL && memcmp(&plan->shape, &shape, sizeof shape) != 0)
+    while (plan != NULL && memcmp(&plan->shape, &shape, sizeof(shape)) != 0)
         plan = plan->next;
     bool is_new = plan == NULL;
     *status = CUBLAS_STATUS_SUCCESS;
@@ -302,7 +302,7 @@ static cublas_plan *plan_of(const cublas_functions *f, cublas *c, const cublas_s
             *status = CUBLAS_STATUS_ALLOC_FAILED;
             return NULL;
         }
-        memcpy(&plan->shape, &shape, sizeof shape);
+        memcpy(&plan->shape, &shape, sizeof(shape));
         *status = describe_product(f, plan);
         if (*status == CUBLAS_STATUS_SUCCESS)
             *status = describe_matrices(f, plan);

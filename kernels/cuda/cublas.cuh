@@ -6,8 +6,8 @@
  * device is closed: the same product has the same bits each time. No algorithm adds in an order that may vary
  * (parts of k are summed in sequence, or in a step of their own).
  */
-#ifndef KERNELS_CUDA_CUBLAS_CUH
-#define KERNELS_CUDA_CUBLAS_CUH
+#ifndef LEAT_KERNELS_CUDA_CUBLAS_CUH
+#define LEAT_KERNELS_CUDA_CUBLAS_CUH
 
 #include "kernels/cuda/gpu.cuh"
 

@@ -19,8 +19,8 @@
  * blocks run; every rounding is visible in the source (nvcc -fmad=false, g++ -ffp-contract=off: fmaf where an
  * fma is meant).
  */
-#ifndef KERNELS_CUDA_CUDA_CUH
-#define KERNELS_CUDA_CUDA_CUH
+#ifndef LEAT_KERNELS_CUDA_CUDA_CUH
+#define LEAT_KERNELS_CUDA_CUDA_CUH
 
 #include <stddef.h>
 #include <stdint.h>

@@ -261,8 +261,8 @@ static __global__ void __launch_bounds__(BLOCK) starts_kernel(batch_dedupe a, de
 static void dedupe_hash(const batch_dedupe &a, dedupe_scratch s, cudaStream_t stream)
 {
     const unsigned blocks = cuda_blocks((size_t)a.n + 1, BLOCK);
-    (void)cudaMemsetAsync(s.slot_ids, 0, 2 * (size_t)a.n * sizeof *s.slot_ids, stream);
-    (void)cudaMemsetAsync(s.slot_firsts, 0xff, 2 * (size_t)a.n * sizeof *s.slot_firsts, stream);
+    (void)cudaMemsetAsync(s.slot_ids, 0, 2 * (size_t)a.n * sizeof(*s.slot_ids), stream);
+    (void)cudaMemsetAsync(s.slot_firsts, 0xff, 2 * (size_t)a.n * sizeof(*s.slot_firsts), stream);
     LAUNCH(insert_kernel, blocks, BLOCK, 0, stream, a, s);
     LAUNCH(firsts_kernel, blocks, BLOCK, 0, stream, a, s);
     scan_exclusive_32(s.library, &s.library_bytes, s.numbers, s.numbers, a.n + 1, stream);

@@ -1,6 +1,6 @@
 /* Weights of a row as floats, four at a time, for each storage format (batch.h: enum row_format). Exact. */
-#ifndef KERNELS_CUDA_FORMATS_CUH
-#define KERNELS_CUDA_FORMATS_CUH
+#ifndef LEAT_KERNELS_CUDA_FORMATS_CUH
+#define LEAT_KERNELS_CUDA_FORMATS_CUH
 
 #include "kernels/batch.h"
 #include "kernels/cuda/cuda.cuh"

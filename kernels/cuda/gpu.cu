@@ -63,10 +63,10 @@ bool gpu_note(gpu *gpu, cudaError_t status, const char *what)
 
 void gpu_fail(gpu *gpu, const char *format, ...)
 {
-    char text[sizeof gpu->failed.text];
+    char text[sizeof(gpu->failed.text)];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     pthread_mutex_lock(&gpu->lock);
     if (gpu->failed.failure == GPU_OK)

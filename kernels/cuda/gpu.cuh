@@ -1,6 +1,6 @@
 /* An open device and a stream, as the device library sees them; gpu.h has the public side. */
-#ifndef KERNELS_CUDA_GPU_CUH
-#define KERNELS_CUDA_GPU_CUH
+#ifndef LEAT_KERNELS_CUDA_GPU_CUH
+#define LEAT_KERNELS_CUDA_GPU_CUH
 
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/gpu.h"

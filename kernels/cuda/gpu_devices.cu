@@ -12,7 +12,7 @@ bool gpu_refuse(gpu_error *error, enum gpu_failure failure, const char *format, 
     error->failure = failure;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(error->text, sizeof error->text, format, arguments);
+    vsnprintf(error->text, sizeof(error->text), format, arguments);
     va_end(arguments);
     return false;
 }
@@ -24,7 +24,7 @@ struct version_text {
 static version_text version_of(int version)
 {
     version_text v;
-    snprintf(v.text, sizeof v.text, "%d.%d", version / 1000, version % 1000 / 10);
+    snprintf(v.text, sizeof(v.text), "%d.%d", version / 1000, version % 1000 / 10);
     return v;
 }
 
@@ -102,11 +102,11 @@ bool gpu_describe(int device, gpu_device *to)
     cudaError_t status = cudaGetDeviceProperties(&properties, device);
     (void)cudaGetLastError();
     if (status != cudaSuccess) {
-        snprintf(to->name, sizeof to->name, "unknown");
+        snprintf(to->name, sizeof(to->name), "unknown");
         return gpu_refuse(&to->why, GPU_FAILED, "Device %d cannot be asked what it is: %s (%s).", device,
                           cudaGetErrorString(status), cudaGetErrorName(status));
     }
-    snprintf(to->name, sizeof to->name, "%.63s", properties.name);
+    snprintf(to->name, sizeof(to->name), "%.63s", properties.name);
     to->capability = properties.major * 10 + properties.minor;
     to->multiprocessors = properties.multiProcessorCount;
     to->memory_bytes = properties.totalGlobalMem;

@@ -4,8 +4,8 @@
  * `width` float4s, one (fm) or one for each partner (ffm: FFM_ROUND(fields)). The rows of a tile are
  * contiguous runs of global memory, and the whole tile is one run if it holds all slices.
  */
-#ifndef KERNELS_CUDA_INTERACTION_CUH
-#define KERNELS_CUDA_INTERACTION_CUH
+#ifndef LEAT_KERNELS_CUDA_INTERACTION_CUH
+#define LEAT_KERNELS_CUDA_INTERACTION_CUH
 
 #include "kernels/cuda/async.cuh"
 #include "kernels/cuda/gpu.cuh"

@@ -4,8 +4,8 @@
  * what a CPU has in one v16. Each operation is rounded as on a CPU (nvcc -fmad=false, no flushing of
  * denormals). lanes.h includes this file if KERNELS_LANES_CUDA is defined.
  */
-#ifndef KERNELS_CUDA_LANES_CUH
-#define KERNELS_CUDA_LANES_CUH
+#ifndef LEAT_KERNELS_CUDA_LANES_CUH
+#define LEAT_KERNELS_CUDA_LANES_CUH
 
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/rounding.h"

@@ -1,7 +1,7 @@
 /* Loads and stores of four columns of a matrix row by one thread. Columns beyond the row are read as zeros,
  * and not written. */
-#ifndef KERNELS_CUDA_MATRIX_CUH
-#define KERNELS_CUDA_MATRIX_CUH
+#ifndef LEAT_KERNELS_CUDA_MATRIX_CUH
+#define LEAT_KERNELS_CUDA_MATRIX_CUH
 
 #include "kernels/cuda/rows.cuh"
 

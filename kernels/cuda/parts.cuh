@@ -3,8 +3,8 @@
  * kernel is cuda_NAME, a function of gpu_table_api is tables_NAME. parts.cu puts them into two tables, so a
  * missing function does not link.
  */
-#ifndef KERNELS_CUDA_PARTS_CUH
-#define KERNELS_CUDA_PARTS_CUH
+#ifndef LEAT_KERNELS_CUDA_PARTS_CUH
+#define LEAT_KERNELS_CUDA_PARTS_CUH
 
 #include "kernels/gpu_table.h"
 

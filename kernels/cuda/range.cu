@@ -33,7 +33,7 @@ template <typename function> static bool find(const char *name, function *found)
         (void)cudaGetLastError();
     if (result != cudaDriverEntryPointSuccess || entry == NULL)
         return false;
-    memcpy(found, &entry, sizeof entry);
+    memcpy(found, &entry, sizeof(entry));
     return true;
 }
 
@@ -58,7 +58,7 @@ static const driver *driver_of(void)
 static CUmemAllocationProp properties(const gpu *gpu)
 {
     CUmemAllocationProp p;
-    memset(&p, 0, sizeof p);
+    memset(&p, 0, sizeof(p));
     p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     p.location.id = gpu->device;
@@ -117,7 +117,7 @@ static cudaError_t map_piece(gpu *gpu, const gpu_range *range, gpu_range_piece *
     if (result != CUDA_SUCCESS)
         return status_of(result);
     CUmemAccessDesc access;
-    memset(&access, 0, sizeof access);
+    memset(&access, 0, sizeof(access));
     access.location = wanted.location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     result = d->set_access(at, piece->bytes, &access, 1);
@@ -164,7 +164,7 @@ bool range_need(gpu *gpu, gpu_range *range, size_t bytes, gpu_error *error)
         return gpu_refuse(error, GPU_NO_MEMORY,
                           "A table wants to grow to %zu MiB; %zu MiB of addresses were reserved for it.",
                           bytes >> 20, range->reserved >> 20);
-    void *pieces = realloc(range->pieces, (range->pieces_count + 1) * sizeof *range->pieces);
+    void *pieces = realloc(range->pieces, (range->pieces_count + 1) * sizeof(*range->pieces));
     if (pieces == NULL)
         return gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left.");
     range->pieces = static_cast<gpu_range_piece *>(pieces);

@@ -7,8 +7,8 @@
  * memory is usable at return, and range_free must be called after the last kernel that uses the range is
  * done.
  */
-#ifndef KERNELS_CUDA_RANGE_CUH
-#define KERNELS_CUDA_RANGE_CUH
+#ifndef LEAT_KERNELS_CUDA_RANGE_CUH
+#define LEAT_KERNELS_CUDA_RANGE_CUH
 
 #include "kernels/cuda/gpu.cuh"
 

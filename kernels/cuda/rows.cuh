@@ -3,8 +3,8 @@
  * neighbouring floats of it (16 bytes). In rows of more than 128 floats each lane has two or four such
  * vectors, 128 floats apart. The shape is chosen once a launch, from d (rows_by_dims).
  */
-#ifndef KERNELS_CUDA_ROWS_CUH
-#define KERNELS_CUDA_ROWS_CUH
+#ifndef LEAT_KERNELS_CUDA_ROWS_CUH
+#define LEAT_KERNELS_CUDA_ROWS_CUH
 
 #define KERNELS_LANES_CUDA
 #include "kernels/cuda/cuda.cuh"

@@ -17,8 +17,8 @@
  * Gradients of one float (d = 1, linear weights) have no row to share out: there each thread has an index,
  * and the whole warp sums those of its indexes that have many places (segment_sum_one).
  */
-#ifndef KERNELS_CUDA_SEGMENTS_CUH
-#define KERNELS_CUDA_SEGMENTS_CUH
+#ifndef LEAT_KERNELS_CUDA_SEGMENTS_CUH
+#define LEAT_KERNELS_CUDA_SEGMENTS_CUH
 
 #include "kernels/batch.h"
 #include "kernels/cuda/cuda.cuh"

@@ -3,8 +3,8 @@
  * only file that includes CUB (it takes half a minute to compile). All functions: scratch = NULL sets
  * *scratch_bytes and does nothing else.
  */
-#ifndef KERNELS_CUDA_SORT_CUH
-#define KERNELS_CUDA_SORT_CUH
+#ifndef LEAT_KERNELS_CUDA_SORT_CUH
+#define LEAT_KERNELS_CUDA_SORT_CUH
 
 #include "kernels/cuda/cuda.cuh"
 

@@ -9,8 +9,8 @@
  * stash. The stash's buckets are filled in order, and follow the same rule: behind a bucket with a 0 there is
  * nothing.
  */
-#ifndef KERNELS_CUDA_TABLE_CUH
-#define KERNELS_CUDA_TABLE_CUH
+#ifndef LEAT_KERNELS_CUDA_TABLE_CUH
+#define LEAT_KERNELS_CUDA_TABLE_CUH
 
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/gpu_table.h"

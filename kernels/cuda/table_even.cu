@@ -120,7 +120,7 @@ void moves_count_full(gpu_tables *tables, gpu_stream *stream, uint32_t t)
 {
     table_moves *m = tables->moves;
     cudaStream_t queue = gpu_cuda_stream(stream);
-    const size_t at = (size_t)t * MOVES_FULL, bytes = MOVES_FULL * sizeof *m->full;
+    const size_t at = (size_t)t * MOVES_FULL, bytes = MOVES_FULL * sizeof(*m->full);
     const uint64_t buckets = tables->tables[t].view.bucket_count;
     const unsigned blocks = cuda_blocks(buckets * WARP_LANES, BLOCK);
     const unsigned most = (unsigned)tables->gpu->multiprocessors * 8;
@@ -241,10 +241,10 @@ static bool queue_round(gpu_tables *tables, gpu_stream *stream, uint32_t t, cons
     LAUNCH(count_used, blocks, BLOCK, 0, queue, r.view, r.places, m->counts);
     LAUNCH(make_offers, blocks, BLOCK, 0, queue, r, m->offsets, m->offsets, (uint32_t *)NULL,
            (uint32_t *)NULL);
-    gpu_note(tables->gpu, cudaMemsetAsync(m->offsets + r.places, 0, sizeof *m->offsets, queue),
+    gpu_note(tables->gpu, cudaMemsetAsync(m->offsets + r.places, 0, sizeof(*m->offsets), queue),
              "tables: offers");
     scan_exclusive_32(m->scan, &m->scan_room, m->offsets, m->offsets, (uint32_t)r.places + 1, queue);
-    gpu_note(tables->gpu, cudaMemsetAsync(m->offers[0], 0xff, r.room * sizeof *m->offers[0], queue),
+    gpu_note(tables->gpu, cudaMemsetAsync(m->offers[0], 0xff, r.room * sizeof(*m->offers[0]), queue),
              "tables: offers");
     LAUNCH(make_offers, blocks, BLOCK, 0, queue, r, (uint32_t *)NULL, m->offsets, m->offers[0], m->offers[1]);
     sort_pairs_32(m->sort, &sort_bytes, m->offers[0], m->offers[2], m->offers[1], m->offers[3], r.room, 32,
@@ -265,7 +265,7 @@ static bool read_offers(gpu_tables *tables, gpu_stream *stream, const even_round
 {
     table_moves *m = tables->moves;
     gpu_note(tables->gpu,
-             cudaMemcpyAsync(m->offsets_host, m->offsets + r.places, sizeof *m->offsets, cudaMemcpyDefault,
+             cudaMemcpyAsync(m->offsets_host, m->offsets + r.places, sizeof(*m->offsets), cudaMemcpyDefault,
                              gpu_cuda_stream(stream)),
              "tables: offers");
     if (!tables_wait(tables, stream, error))

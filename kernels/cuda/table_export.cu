@@ -174,7 +174,7 @@ void moves_count(gpu_tables *tables, gpu_stream *stream, uint32_t t, const table
 void moves_scan(gpu_tables *tables, gpu_stream *stream, size_t n)
 {
     table_moves *m = tables->moves;
-    gpu_note(tables->gpu, cudaMemsetAsync(m->counts + n, 0, sizeof *m->counts, gpu_cuda_stream(stream)),
+    gpu_note(tables->gpu, cudaMemsetAsync(m->counts + n, 0, sizeof(*m->counts), gpu_cuda_stream(stream)),
              "tables: counts");
     scan_exclusive_32(m->scan, &m->scan_room, m->counts, m->offsets, (uint32_t)n + 1,
                       gpu_cuda_stream(stream));
@@ -311,7 +311,7 @@ bool tables_select(gpu_tables *tables, gpu_stream *stream, uint32_t since, uint3
     size_t places = tables_places(tables, tables->options.tables);
     moves_scan(tables, stream, places);
     gpu_note(tables->gpu,
-             cudaMemcpyAsync(m->offsets_host, m->offsets, (places + 1) * sizeof *m->offsets,
+             cudaMemcpyAsync(m->offsets_host, m->offsets, (places + 1) * sizeof(*m->offsets),
                              cudaMemcpyDefault, gpu_cuda_stream(stream)),
              "tables: select");
     if (!tables_wait(tables, stream, error))

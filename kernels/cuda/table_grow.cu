@@ -220,7 +220,7 @@ bool tables_make_room(gpu_tables *tables, gpu_stream *stream, const uint32_t *ro
     const gpu_table_counts *counted = tables_read_all(tables, stream, error);
     if (counted == NULL)
         return false;
-    memcpy(counts, counted, n * sizeof *counts); /* moving rows may wait, which overwrites `counted` */
+    memcpy(counts, counted, n * sizeof(*counts)); /* moving rows may wait, which overwrites `counted` */
     for (uint32_t t = 0; t < n; t++)
         if (!tables->tables[t].view.is_bounded &&
             !make_table_room(tables, stream, t, &counts[t], rows_new[t], &rows_cold[t], error))

@@ -94,7 +94,7 @@ static bool find_places(gpu_tables *tables, gpu_stream *stream, const gpu_row_he
                         gpu_error *error)
 {
     table_moves *m = tables->moves;
-    size_t bytes = tables->options.tables * sizeof *m->missing_by_table;
+    size_t bytes = tables->options.tables * sizeof(*m->missing_by_table);
     table_lookup in = lookup_of(tables);
     in.heads = heads;
     in.n = n;
@@ -114,7 +114,7 @@ static bool make_import_room(gpu_tables *tables, gpu_stream *stream, gpu_error *
 {
     uint64_t cold[BATCH_TABLES_MAX] = {};
     uint32_t missing[BATCH_TABLES_MAX];
-    memcpy(missing, tables->moves->missing_by_table_host, tables->options.tables * sizeof *missing);
+    memcpy(missing, tables->moves->missing_by_table_host, tables->options.tables * sizeof(*missing));
     if (!tables_make_room(tables, stream, missing, cold, error))
         return false;
     for (uint32_t t = 0; t < tables->options.tables; t++)
@@ -229,10 +229,10 @@ void tables_missing(gpu_tables *tables, gpu_stream *stream, const gpu_batch *bat
     in.tables = batch->tables;
     in.count = batch->count;
     in.n = batch->n;
-    gpu_note(tables->gpu, cudaMemsetAsync(count, 0, sizeof *count, queue), "tables: missing");
+    gpu_note(tables->gpu, cudaMemsetAsync(count, 0, sizeof(*count), queue), "tables: missing");
     if (batch->n == 0)
         return;
-    gpu_note(tables->gpu, cudaMemsetAsync(s->numbers, 0, batch->n * sizeof *s->numbers, queue),
+    gpu_note(tables->gpu, cudaMemsetAsync(s->numbers, 0, batch->n * sizeof(*s->numbers), queue),
              "tables: missing");
     LAUNCH(mark_missing, cuda_blocks(batch->n, BLOCK_KEYS), BLOCK, 0, queue, in, batch->step, s->numbers);
     scan_exclusive_32(tables->moves->scan, &tables->moves->scan_room, s->numbers, s->numbers_sorted, batch->n,
@@ -308,7 +308,7 @@ bool tables_take_removed(gpu_tables *tables, gpu_stream *stream, gpu_row_head *r
     if (!tables_drain_removed(tables, stream, error))
         return false;
     if (tables->removed_host == NULL && tables->removed_room > 0) {
-        const size_t bytes = tables->removed_room * sizeof *tables->removed_host;
+        const size_t bytes = tables->removed_room * sizeof(*tables->removed_host);
         tables->removed_host =
             static_cast<gpu_removed *>(leat_gpu_api()->alloc_pinned(tables->gpu, bytes, error));
         if (tables->removed_host == NULL)
@@ -323,7 +323,7 @@ bool tables_take_removed(gpu_tables *tables, gpu_stream *stream, gpu_row_head *r
         removed[i] = {first[i].key, first[i].table, 0, 0, 0};
     tables->gone_count = (size_t)(end - first) - n;
     if (tables->gone_count > 0)
-        memmove(first, first + n, tables->gone_count * sizeof *first);
+        memmove(first, first + n, tables->gone_count * sizeof(*first));
     *count = n;
     return true;
 }

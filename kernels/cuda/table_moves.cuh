@@ -2,8 +2,8 @@
  * Rows that enter and leave tables: the common part of select, export, import, take_oldest and make_room. A
  * bucket's place is its position among the buckets of all tables, each table's stash before its own buckets.
  */
-#ifndef KERNELS_CUDA_TABLE_MOVES_CUH
-#define KERNELS_CUDA_TABLE_MOVES_CUH
+#ifndef LEAT_KERNELS_CUDA_TABLE_MOVES_CUH
+#define LEAT_KERNELS_CUDA_TABLE_MOVES_CUH
 
 #include "kernels/cuda/table_room.cuh"
 #include "kernels/cuda/tables.cuh"

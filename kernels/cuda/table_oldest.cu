@@ -59,12 +59,12 @@ static bool read_digits(gpu_tables *tables, gpu_stream *stream, uint32_t t, cons
     uint64_t places = table_places(&tables->tables[t].view);
     unsigned blocks = cuda_blocks(places * GPU_BUCKET_SLOTS, BLOCK * 8);
     unsigned most = (unsigned)tables->gpu->multiprocessors * 8;
-    gpu_note(tables->gpu, cudaMemsetAsync(m->digits, 0, MOVES_DIGITS * sizeof *m->digits, queue),
+    gpu_note(tables->gpu, cudaMemsetAsync(m->digits, 0, MOVES_DIGITS * sizeof(*m->digits), queue),
              "tables: take_oldest");
     LAUNCH(count_digits, blocks < most ? blocks : most, BLOCK, 0, queue, tables->views + t, places, *digit,
            m->digits);
     gpu_note(tables->gpu,
-             cudaMemcpyAsync(m->digits_host, m->digits, MOVES_DIGITS * sizeof *m->digits, cudaMemcpyDefault,
+             cudaMemcpyAsync(m->digits_host, m->digits, MOVES_DIGITS * sizeof(*m->digits), cudaMemcpyDefault,
                              queue),
              "tables: take_oldest");
     return tables_wait(tables, stream, error);
@@ -140,14 +140,14 @@ bool tables_take_oldest(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint
     uint64_t places = table_places(&tables->tables[t].view), first = tables_places(tables, t);
     m->selected_rows = m->exported_rows = 0;
     gpu_note(tables->gpu,
-             cudaMemsetAsync(m->counts, 0, (first + places) * sizeof *m->counts, gpu_cuda_stream(stream)),
+             cudaMemsetAsync(m->counts, 0, (first + places) * sizeof(*m->counts), gpu_cuda_stream(stream)),
              "tables: take_oldest");
     moves_count(tables, stream, t, &filter);
     moves_scan(tables, stream, first + places);
     moves_export out = {&filter, 0, room, 0, places, true, heads, payloads, at};
     moves_export_table(tables, stream, t, &out);
     gpu_note(tables->gpu,
-             cudaMemcpyAsync(m->offsets_host, m->offsets + first + places, sizeof *m->offsets,
+             cudaMemcpyAsync(m->offsets_host, m->offsets + first + places, sizeof(*m->offsets),
                              cudaMemcpyDefault, gpu_cuda_stream(stream)),
              "tables: take_oldest");
     if (!tables_wait(tables, stream, error))

@@ -4,8 +4,8 @@
  * warp processes 4 * KEYS keys at once; it looks at second buckets and the stash together, if any of its keys
  * needs to.
  */
-#ifndef KERNELS_CUDA_TABLE_PROBE_CUH
-#define KERNELS_CUDA_TABLE_PROBE_CUH
+#ifndef LEAT_KERNELS_CUDA_TABLE_PROBE_CUH
+#define LEAT_KERNELS_CUDA_TABLE_PROBE_CUH
 
 #include "kernels/cuda/table.cuh"
 

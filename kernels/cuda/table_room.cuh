@@ -3,8 +3,8 @@
  * (tests/unit/kernels/tables/test_stash.cpp) and checks how many rows go to the stash: at most 16 rows with
  * up to 4096 buckets, 75 with 11585. A simulation of 36864 buckets with batches of a million rows gave 357.
  */
-#ifndef KERNELS_CUDA_TABLE_ROOM_CUH
-#define KERNELS_CUDA_TABLE_ROOM_CUH
+#ifndef LEAT_KERNELS_CUDA_TABLE_ROOM_CUH
+#define LEAT_KERNELS_CUDA_TABLE_ROOM_CUH
 
 #include "kernels/cuda/table.cuh"
 

@@ -41,7 +41,7 @@ static bool check_flags(gpu_tables *tables, const gpu_table_flags &flags, gpu_er
 
 static bool read_flags(gpu_tables *tables, gpu_stream *stream, gpu_table_flags *flags, gpu_error *error)
 {
-    if (!gpu_is_good(tables->gpu, error) || !read_back(tables, stream, flags, tables->flags, sizeof *flags))
+    if (!gpu_is_good(tables->gpu, error) || !read_back(tables, stream, flags, tables->flags, sizeof(*flags)))
         return gpu_is_good(tables->gpu, error);
     return check_flags(tables, *flags, error);
 }
@@ -57,7 +57,7 @@ bool tables_read_counts(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_
 {
     if (!tables_wait(tables, stream, error))
         return false;
-    read_back(tables, stream, counts, tables->counts + t, sizeof *counts);
+    read_back(tables, stream, counts, tables->counts + t, sizeof(*counts));
     return gpu_is_good(tables->gpu, error);
 }
 
@@ -69,7 +69,7 @@ static bool need_gone(gpu_tables *tables, size_t count, gpu_error *error)
     if (tables->gone_count + count <= tables->gone_room)
         return true;
     size_t room = 2 * (tables->gone_count + count);
-    void *grown = realloc(tables->gone, room * sizeof *tables->gone);
+    void *grown = realloc(tables->gone, room * sizeof(*tables->gone));
     if (grown == NULL)
         return gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left for %zu removed keys.", room);
     tables->gone = static_cast<gpu_removed *>(grown);
@@ -82,7 +82,7 @@ static bool queue_drain(gpu_tables *tables, gpu_stream *stream, void *to, size_t
 {
     cudaStream_t queue = gpu_cuda_stream(stream);
     return gpu_note(tables->gpu,
-                    cudaMemcpyAsync(to, tables->removed, count * sizeof *tables->removed,
+                    cudaMemcpyAsync(to, tables->removed, count * sizeof(*tables->removed),
                                     cudaMemcpyDeviceToHost, queue),
                     "tables: reading removals") &&
            gpu_note(tables->gpu, cudaMemsetAsync(&tables->flags->removed, 0, sizeof(uint32_t), queue),
@@ -111,7 +111,7 @@ const gpu_table_counts *tables_read_all(gpu_tables *tables, gpu_stream *stream, 
     const uint32_t most =
         tables->removed_most < tables->removed_room ? tables->removed_most : tables->removed_room;
     const bool drains = tables->removed_host != NULL && most > tables->removed_room / 2;
-    gpu_note(tables->gpu, cudaMemcpyAsync(flags, tables->flags, sizeof *flags, cudaMemcpyDefault, queue),
+    gpu_note(tables->gpu, cudaMemcpyAsync(flags, tables->flags, sizeof(*flags), cudaMemcpyDefault, queue),
              "tables: reading counts");
     gpu_note(tables->gpu,
              cudaMemcpyAsync(counts, tables->counts, tables->options.tables * sizeof(gpu_table_counts),
@@ -128,7 +128,7 @@ const gpu_table_counts *tables_read_all(gpu_tables *tables, gpu_stream *stream, 
             return NULL;
         if (flags->removed > 0)
             memcpy(tables->gone + tables->gone_count, tables->removed_host,
-                   flags->removed * sizeof *tables->gone);
+                   flags->removed * sizeof(*tables->gone));
         tables->gone_count += flags->removed;
         tables->removed_most = 0;
     }

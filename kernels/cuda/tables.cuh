@@ -1,6 +1,6 @@
 /* A set of embedding tables on the host, and the functions that its files share. */
-#ifndef KERNELS_CUDA_TABLES_CUH
-#define KERNELS_CUDA_TABLES_CUH
+#ifndef LEAT_KERNELS_CUDA_TABLES_CUH
+#define LEAT_KERNELS_CUDA_TABLES_CUH
 
 #include "kernels/cuda/parts.cuh"
 #include "kernels/cuda/range.cuh"

@@ -6,8 +6,8 @@ bool train_clock_init(struct train_clock *c, const struct train_device *d, struc
 {
     for (int i = 0; i < TRAIN_SPANS && d->api; i++) {
         c->from[i] = d->api->event(d->gpu, error);
-        c->to[i] = c->from[i] ? d->api->event(d->gpu, error) : NULL;
-        if (!c->to[i])
+        c->to[i] = c->from[i] != NULL ? d->api->event(d->gpu, error) : NULL;
+        if (c->to[i] == NULL)
             return false;
     }
     return true;
@@ -23,7 +23,7 @@ void train_clock_free(struct train_clock *c, const struct train_device *d)
 
 void train_clock_begin(struct train_clock *c, const struct train_device *d)
 {
-    if (!d->api || c->count == TRAIN_SPANS)
+    if (d->api == NULL || c->count == TRAIN_SPANS)
         return;
     d->api->record(c->from[(c->first + c->count) % TRAIN_SPANS], d->stream);
     c->count++;
@@ -31,7 +31,7 @@ void train_clock_begin(struct train_clock *c, const struct train_device *d)
 
 void train_clock_end(struct train_clock *c, const struct train_device *d)
 {
-    if (d->api)
+    if (d->api != NULL)
         d->api->record(c->to[(c->first + c->count - 1) % TRAIN_SPANS], d->stream);
 }
 

@@ -2,8 +2,8 @@
  * How long a GPU was busy with a learner's work, measured by GPU events before and after the work that a step
  * or a call queues. On a CPU nothing is measured. One thread, the learner's.
  */
-#ifndef LEARNERS_TRAIN_CLOCK_H
-#define LEARNERS_TRAIN_CLOCK_H
+#ifndef LEAT_LEARNERS_TRAIN_CLOCK_H
+#define LEAT_LEARNERS_TRAIN_CLOCK_H
 
 #include "learners/train/memory.h"
 

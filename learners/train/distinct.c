@@ -26,7 +26,7 @@ static struct batch_matmul slopes_of_ids(const struct train *t, const struct net
                                          const struct train_distinct *d, uint32_t n)
 {
     return (struct batch_matmul){.a = d->sums,
-                                 .b = l->params->w ? l->params->w + column : NULL,
+                                 .b = l->params->w != NULL ? l->params->w + column : NULL,
                                  .c = d->grads,
                                  .m = n,
                                  .n = t->net.options.dim,
@@ -42,7 +42,7 @@ static struct batch_matmul gradient_of_ids(const struct train *t, const struct n
 {
     return (struct batch_matmul){.a = d->sums,
                                  .b = d->vectors,
-                                 .c = l->params->gradient ? l->params->gradient + column : NULL,
+                                 .c = l->params->gradient != NULL ? l->params->gradient + column : NULL,
                                  .m = l->params->n,
                                  .n = t->net.options.dim,
                                  .k = n,
@@ -70,9 +70,9 @@ void distinct_take(struct train *t, struct train_memory *memory)
     }
     for (unsigned who = 0; who < SHARE_THREADS && widest > 0; who++) {
         struct train_distinct *d = &t->distinct[who];
-        d->sums = train_take(memory, TRAIN_SCRATCH, IDS * widest, sizeof *d->sums);
-        d->vectors = train_take(memory, TRAIN_SCRATCH, IDS * dim, sizeof *d->vectors);
-        d->grads = train_take(memory, TRAIN_SCRATCH, IDS * dim, sizeof *d->grads);
+        d->sums = train_take(memory, TRAIN_SCRATCH, IDS * widest, sizeof(*d->sums));
+        d->vectors = train_take(memory, TRAIN_SCRATCH, IDS * dim, sizeof(*d->vectors));
+        d->grads = train_take(memory, TRAIN_SCRATCH, IDS * dim, sizeof(*d->grads));
         d->is_finite = train_take(memory, TRAIN_SCRATCH, IDS, 1);
         d->scratch = train_take(memory, TRAIN_SCRATCH, bytes, 1);
         d->scratch_bytes = bytes;
@@ -100,7 +100,7 @@ static void gather_vectors(const struct train *t, const struct train_group *g, u
     t->device.kernels->check(&check, t->device.stream);
     for (uint32_t u = 0; u < n; u++)
         if (!d->is_finite[u])
-            memset(d->vectors + (size_t)u * dim, 0, dim * sizeof *d->vectors);
+            memset(d->vectors + (size_t)u * dim, 0, dim * sizeof(*d->vectors));
 }
 
 static void sum_slopes(const struct train *t, const struct train_group *g, const struct net_layer *l,

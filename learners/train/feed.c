@@ -3,7 +3,7 @@
 bool feed_init(struct train_feed *f, const struct train_device *work, struct gpu_error *error)
 {
     f->device = *work;
-    if (!work->api)
+    if (work->api == NULL)
         return true;
     f->device.stream = work->api->stream(work->gpu, error);
     for (int i = 0; i < FEED_EVENTS && f->device.stream; i++)
@@ -15,7 +15,7 @@ bool feed_init(struct train_feed *f, const struct train_device *work, struct gpu
 void feed_free(struct train_feed *f)
 {
     const struct gpu_api *api = f->device.api;
-    if (!api || !f->device.stream)
+    if (api == NULL || f->device.stream == NULL)
         return;
     api->stream_free(f->device.gpu, f->device.stream);
     for (int i = 0; i < FEED_EVENTS; i++)
@@ -24,13 +24,13 @@ void feed_free(struct train_feed *f)
 
 void feed_reached(const struct train_feed *f, const struct train_device *stream, enum feed_event event)
 {
-    if (stream->api)
+    if (stream->api != NULL)
         stream->api->record(f->events[event], stream->stream);
 }
 
 void feed_await(const struct train_feed *f, const struct train_device *stream, enum feed_event event)
 {
-    if (stream->api)
+    if (stream->api != NULL)
         stream->api->wait_event(stream->stream, f->events[event]);
 }
 

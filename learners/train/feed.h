@@ -12,8 +12,8 @@
  * step before the one that the feed waits for, or was queued before a call whose predictions have been read.
  * One thread, the learner's.
  */
-#ifndef LEARNERS_TRAIN_FEED_H
-#define LEARNERS_TRAIN_FEED_H
+#ifndef LEAT_LEARNERS_TRAIN_FEED_H
+#define LEAT_LEARNERS_TRAIN_FEED_H
 
 #include "learners/train/memory.h"
 

@@ -18,8 +18,8 @@ static bool next_fields(const struct train_group *g, const struct piece *p, stru
     size_t bag = (size_t)first * p->in->n + p->from;
     *fields = (struct some_fields){.first = first,
                                    .count = p->n == p->in->n ? g->fields : 1,
-                                   .numbers = offsets ? g->unique : g->unique + g->at + bag,
-                                   .offsets = offsets ? offsets + bag : NULL};
+                                   .numbers = offsets != NULL ? g->unique : g->unique + g->at + bag,
+                                   .offsets = offsets != NULL ? offsets + bag : NULL};
     return first < g->fields;
 }
 
@@ -91,7 +91,7 @@ static void add_linear(struct train *t, const struct train_group *g, const struc
                                       .dense_stride = p->in->capacity,
                                       .dense_count = is_first ? t->options->dense : 0,
                                       .is_rejected = p->in->there.is_rejected + p->from,
-                                      .weights = g ? g->weights : NULL,
+                                      .weights = g != NULL ? g->weights : NULL,
                                       .unique = fields->numbers,
                                       .offsets = fields->offsets,
                                       .fields = fields->count,
@@ -145,8 +145,8 @@ static void judge(struct train *t, const struct piece *p, const struct judged *b
     const struct net_matrix *out = by->net->output; /* NULL: there is no network */
     for (uint32_t l = 0; l < MAX(o->labels, 1U); l++) {
         struct batch_loss a = {.logits = t->logits + (size_t)l * t->events_max + p->first,
-                               .more = out ? net_values(by->net, out) + l : NULL,
-                               .more_stride = out ? out->stride : 0,
+                               .more = out != NULL ? net_values(by->net, out) + l : NULL,
+                               .more_stride = out != NULL ? out->stride : 0,
                                .labels = there->labels + (size_t)l * p->in->capacity + p->from,
                                .weights = there->weights + p->from,
                                .class_weights = {1.0F, 1.0F},
@@ -156,7 +156,7 @@ static void judge(struct train *t, const struct piece *p, const struct judged *b
                                .n = p->n,
                                .sums = by->logits + (size_t)l * t->events_max,
                                .slopes = by->slopes + l,
-                               .slopes_stride = out ? out->stride : 1,
+                               .slopes_stride = out != NULL ? out->stride : 1,
                                .is_rejected = by->is_rejected};
         t->device.kernels->loss(&a, t->device.stream);
     }
@@ -169,7 +169,7 @@ static void judge_trial(struct train *t, const struct piece *p)
     /* a copy of its own: layers may write into it, and rejected events are masked */
     struct net_matrix *in = trial->net.input;
     train_copy(&t->device, in->values, net_values(&t->net, t->net.input),
-               (size_t)p->n * in->stride * sizeof *in->values);
+               (size_t)p->n * in->stride * sizeof(*in->values));
     net_forward(&trial->net, p->n);
     train_copy(&t->device, trial->is_rejected, p->in->there.is_rejected + p->from, p->n);
     judge(t, p, &(struct judged){&trial->net, trial->logits, trial->net.output->slopes, trial->is_rejected});

@@ -35,7 +35,7 @@ static bool clear(struct train_graphs *g, const struct train_device *device, uin
 bool train_graph_run(struct train_graphs *g, const struct train_device *device, uint64_t arguments,
                      void (*work)(void *of), void *of, struct gpu_error *error)
 {
-    if (!device->api) {
+    if (device->api == NULL) {
         work(of);
         return true;
     }
@@ -44,15 +44,15 @@ bool train_graph_run(struct train_graphs *g, const struct train_device *device, 
         return false;
     g->kept[at].last_at = ++g->runs;
     g->kept[at].times++;
-    if (!g->kept[at].graph && g->kept[at].times >= TIMES_TO_RECORD) {
+    if (g->kept[at].graph == NULL && g->kept[at].times >= TIMES_TO_RECORD) {
         if (!device->api->graph_begin(device->stream, error))
             return false;
         work(of);
         g->kept[at].graph = device->api->graph_end(device->stream, error);
-        if (!g->kept[at].graph)
+        if (g->kept[at].graph == NULL)
             return false;
     }
-    if (!g->kept[at].graph) {
+    if (g->kept[at].graph == NULL) {
         work(of);
         return true;
     }

@@ -3,8 +3,8 @@
  * them. Work that comes again with the same arguments is recorded, and queued by one call from then on. On a
  * CPU the work is simply done.
  */
-#ifndef LEARNERS_TRAIN_GRAPH_H
-#define LEARNERS_TRAIN_GRAPH_H
+#ifndef LEAT_LEARNERS_TRAIN_GRAPH_H
+#define LEAT_LEARNERS_TRAIN_GRAPH_H
 
 #include "learners/train/memory.h"
 

@@ -18,16 +18,16 @@ static size_t lay_out(const struct train_input *in, struct train_columns *c, uns
 {
     const struct model_options *o = in->options;
     size_t used = 0, n = in->capacity, places = in->places_max;
-    size_t tables = take(&used, 2 * (size_t)o->fields + 1, sizeof *c->tables);
-    size_t offsets = take(&used, in->has_lists ? o->fields * (n + 1) + 1 : 0, sizeof *c->offsets);
-    size_t scales = take(&used, in->has_lists ? places : 0, sizeof *c->scales);
-    size_t numbers = take(&used, (o->dense + 1) * n, sizeof *c->numbers);
-    size_t labels = take(&used, MAX(o->labels, 1U) * n, sizeof *c->labels);
-    size_t weights = take(&used, n, sizeof *c->weights), rejected = take(&used, n, 1);
-    size_t seen = take(&used, places, sizeof *c->seen);
-    size_t ids = take(&used, places, sizeof *c->ids);
-    size_t event = take(&used, places, sizeof *c->event), bag = take(&used, places, sizeof *c->bag);
-    if (!base)
+    size_t tables = take(&used, 2 * (size_t)o->fields + 1, sizeof(*c->tables));
+    size_t offsets = take(&used, in->has_lists ? o->fields * (n + 1) + 1 : 0, sizeof(*c->offsets));
+    size_t scales = take(&used, in->has_lists ? places : 0, sizeof(*c->scales));
+    size_t numbers = take(&used, (o->dense + 1) * n, sizeof(*c->numbers));
+    size_t labels = take(&used, MAX(o->labels, 1U) * n, sizeof(*c->labels));
+    size_t weights = take(&used, n, sizeof(*c->weights)), rejected = take(&used, n, 1);
+    size_t seen = take(&used, places, sizeof(*c->seen));
+    size_t ids = take(&used, places, sizeof(*c->ids));
+    size_t event = take(&used, places, sizeof(*c->event)), bag = take(&used, places, sizeof(*c->bag));
+    if (base == NULL)
         return used;
     c->ids = (uint64_t *)(void *)(base + ids);
     c->tables = (uint32_t *)(void *)(base + tables);
@@ -69,7 +69,7 @@ static bool fill_places(struct train_input *in)
 uint32_t train_group_of(const struct model_options *options, const struct train_device *device,
                         uint32_t field)
 {
-    if (!device->api)
+    if (device->api == NULL)
         return field;
     return options->vectors > 0 && field >= options->vectors;
 }
@@ -97,7 +97,7 @@ size_t train_input_host_bytes(const struct train_input *in)
     size_t lists = in->has_lists ? in->places_max * sizeof(uint64_t) : 0;
     for (uint32_t f = 0; f < in->options->fields; f++)
         lists += in->options->is_list[f] ? ((size_t)in->capacity + 1) * sizeof(uint32_t) : 0;
-    return in->bytes + lists + in->capacity * sizeof *in->event_seen;
+    return in->bytes + lists + in->capacity * sizeof(*in->event_seen);
 }
 
 bool train_input_make(struct train_input *in, struct gpu_error *error)
@@ -105,7 +105,7 @@ bool train_input_make(struct train_input *in, struct gpu_error *error)
     const struct model_options *options = in->options;
     uint32_t capacity = in->capacity;
     in->block = train_host_new(in->device, in->bytes, error);
-    if (!in->block)
+    if (in->block == NULL)
         return false;
     lay_out(in, &in->host, in->block);
     for (uint32_t f = 0; f < options->fields; f++) {
@@ -113,9 +113,9 @@ bool train_input_make(struct train_input *in, struct gpu_error *error)
         in->field_ids[f] =
             in->has_lists ? calloc(each * capacity, sizeof(uint64_t)) : in->host.ids + (size_t)f * capacity;
         in->field_offsets[f] = options->is_list[f] ? calloc((size_t)capacity + 1, sizeof(uint32_t)) : NULL;
-        leat_assert(in->field_ids[f] && (in->field_offsets[f] || !options->is_list[f]));
+        leat_assert(in->field_ids[f] != NULL && (in->field_offsets[f] != NULL || !options->is_list[f]));
     }
-    in->event_seen = calloc(capacity, sizeof *in->event_seen);
+    in->event_seen = calloc(capacity, sizeof(*in->event_seen));
     leat_assert(in->event_seen);
     for (uint32_t e = 0; e < capacity; e++)
         in->host.numbers[(size_t)options->dense * capacity + e] = 1.0F;
@@ -125,10 +125,10 @@ bool train_input_make(struct train_input *in, struct gpu_error *error)
 void train_input_take(struct train_input *in, struct train_memory *memory)
 {
     in->there = in->host;
-    if (!in->device->api)
+    if (in->device->api == NULL)
         return;
     unsigned char *base = train_take(memory, TRAIN_INPUT, in->bytes, 1);
-    if (base)
+    if (base != NULL)
         lay_out(in, &in->there, base);
 }
 
@@ -140,7 +140,7 @@ void train_input_free(struct train_input *in)
         free(in->field_offsets[f]);
     }
     free(in->event_seen);
-    if (in->block)
+    if (in->block != NULL)
         train_host_free(in->device, in->block);
     *in = (struct train_input){0};
 }
@@ -165,12 +165,12 @@ static void add_labels(struct train_input *in, const struct train_events *events
     const struct model_input *columns = events->in;
     size_t n = to - from;
     float *labels = in->host.labels + in->n, *weights = in->host.weights + in->n;
-    memcpy(labels, columns->labels + from, n * sizeof *labels);
+    memcpy(labels, columns->labels + from, n * sizeof(*labels));
     for (uint32_t l = 1; l < o->labels; l++)
-        memcpy(labels + (size_t)l * in->capacity, columns->more_labels[l - 1] + from, n * sizeof *labels);
+        memcpy(labels + (size_t)l * in->capacity, columns->more_labels[l - 1] + from, n * sizeof(*labels));
     bool has_classes = o->loss == LOSS_LOGISTIC && o->labels <= 1;
     for (size_t i = 0; i < n; i++) {
-        weights[i] = columns->weights ? columns->weights[from + i] : 1.0F;
+        weights[i] = columns->weights != NULL ? columns->weights[from + i] : 1.0F;
         weights[i] *= has_classes ? o->class_weights[labels[i] > 0.5F] : 1.0F;
     }
 }
@@ -181,7 +181,7 @@ static void add_run(struct train_input *in, const struct train_events *events, u
     const struct model_options *o = in->options;
     size_t n = to - from;
     for (uint32_t f = 0; f < o->fields; f++) {
-        if (in->field_offsets[f])
+        if (in->field_offsets[f] != NULL)
             add_lists(in, f, events, from, to);
         else
             memcpy(in->field_ids[f] + in->n, events->in->ids[f] + from, n * sizeof(uint64_t));
@@ -191,8 +191,9 @@ static void add_run(struct train_input *in, const struct train_events *events, u
                n * sizeof(float));
     add_labels(in, events, from, to);
     for (size_t i = 0; i < n; i++)
-        in->host.is_rejected[in->n + i] = events->verdicts && events->verdicts[from + i] == MODEL_REJECTED;
-    memcpy(in->event_seen + in->n, events->seen + from, n * sizeof *in->event_seen);
+        in->host.is_rejected[in->n + i] =
+            events->verdicts != NULL && events->verdicts[from + i] == MODEL_REJECTED;
+    memcpy(in->event_seen + in->n, events->seen + from, n * sizeof(*in->event_seen));
     in->n += (uint32_t)n;
 }
 
@@ -200,9 +201,9 @@ void train_input_add(struct train_input *in, const struct train_events *events, 
 {
     const uint8_t *learns = events->learns;
     for (uint32_t end; from < to; from = end) {
-        bool is_added = !learns || learns[from];
+        bool is_added = learns == NULL || learns[from];
         end = from + 1;
-        while (end < to && (!learns || (bool)learns[end] == is_added))
+        while (end < to && (learns == NULL || (bool)learns[end] == is_added))
             end++;
         leat_assert(!is_added || end - from <= in->capacity - in->n);
         if (is_added)
@@ -261,8 +262,8 @@ static void close_gaps(struct train_input *in)
             places = 0;
         tables[0] = places, tables[1] = places + n;
         if (n < in->capacity && f > 0)
-            memmove(c->ids + (size_t)f * n, in->field_ids[f], n * sizeof *c->ids);
-        memcpy(c->seen + (size_t)f * n, in->event_seen, n * sizeof *c->seen);
+            memmove(c->ids + (size_t)f * n, in->field_ids[f], n * sizeof(*c->ids));
+        memcpy(c->seen + (size_t)f * n, in->event_seen, n * sizeof(*c->seen));
         in->first_of[f] = (size_t)f * n;
     }
 }
@@ -293,7 +294,7 @@ void train_input_finish(struct train_input *in, bool learns, const struct train_
         spread(in);
     else
         close_gaps(in);
-    if (!stream->api)
+    if (stream->api == NULL)
         return;
     const struct train_columns *c = &in->host;
     size_t places = places_of(in);

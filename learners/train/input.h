@@ -8,8 +8,8 @@
  * a GPU there are one or two groups, the fields with vectors and those with a linear weight alone; on a CPU
  * each field is a group, so that another thread can process some of them.
  */
-#ifndef LEARNERS_TRAIN_INPUT_H
-#define LEARNERS_TRAIN_INPUT_H
+#ifndef LEAT_LEARNERS_TRAIN_INPUT_H
+#define LEAT_LEARNERS_TRAIN_INPUT_H
 
 #include "learners/model.h"
 #include "learners/train/net.h"

@@ -13,7 +13,7 @@ static struct batch_matmul product(const struct net *net)
 /* `from` floats after `base`, or NULL while memory is counted. */
 static float *behind(float *base, size_t from)
 {
-    return base ? base + from : NULL;
+    return base != NULL ? base + from : NULL;
 }
 
 static struct batch_matmul forward_of(const struct net *net, const struct net_layer *l, uint32_t n)

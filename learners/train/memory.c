@@ -12,10 +12,10 @@ void *train_take(struct train_memory *memory, enum train_part part, size_t count
     size_t bytes;
     leat_assert(!__builtin_mul_overflow(count, size, &bytes) && bytes <= SIZE_MAX / 4);
     bytes = (bytes + ALIGN) / ALIGN * ALIGN; /* at least one byte more: vectors may be read past the end */
-    unsigned char *at = memory->base ? memory->base + memory->used : NULL;
+    unsigned char *at = memory->base != NULL ? memory->base + memory->used : NULL;
     memory->used += bytes;
     memory->parts[part] += bytes;
-    leat_assert(!memory->base || memory->used <= memory->size);
+    leat_assert(memory->base == NULL || memory->used <= memory->size);
     return at;
 }
 
@@ -37,24 +37,24 @@ bool train_memory_make(struct train_memory *memory, struct gpu_error *error)
 {
     const struct train_device *d = memory->device;
     memory->size = MAX(memory->used, (size_t)ALIGN);
-    if (d->api) {
+    if (d->api != NULL) {
         memory->base = d->api->alloc(d->gpu, memory->size, error);
     } else {
         memory->base = huge_new(memory->size);
         leat_assert(memory->base);
     }
     memory->used = 0;
-    memset(memory->parts, 0, sizeof memory->parts);
-    if (memory->base)
+    memset(memory->parts, 0, sizeof(memory->parts));
+    if (memory->base != NULL)
         train_fill(d, memory->base, 0, memory->size);
     return memory->base != NULL;
 }
 
 void train_memory_free(struct train_memory *memory)
 {
-    if (!memory->base)
+    if (memory->base == NULL)
         return;
-    if (memory->device->api)
+    if (memory->device->api != NULL)
         memory->device->api->free(memory->device->gpu, memory->base);
     else
         free(memory->base);
@@ -65,7 +65,7 @@ void train_copy(const struct train_device *d, void *to, const void *from, size_t
 {
     if (bytes == 0)
         return;
-    if (d->api)
+    if (d->api != NULL)
         d->api->copy(d->stream, to, from, bytes);
     else
         memcpy(to, from, bytes);
@@ -75,7 +75,7 @@ void train_fill(const struct train_device *d, void *to, uint8_t byte, size_t byt
 {
     if (bytes == 0)
         return;
-    if (d->api)
+    if (d->api != NULL)
         d->api->fill(d->stream, to, byte, bytes);
     else
         memset(to, byte, bytes);
@@ -90,7 +90,7 @@ void *train_host_new(const struct train_device *d, size_t bytes, struct gpu_erro
 {
     bytes = (bytes + ALIGN) / ALIGN * ALIGN;
     void *memory = d->api ? d->api->alloc_pinned(d->gpu, bytes, error) : aligned_alloc(ALIGN, bytes);
-    leat_assert(memory || d->api);
+    leat_assert(memory != NULL || d->api != NULL);
     if (memory)
         memset(memory, 0, bytes);
     return memory;

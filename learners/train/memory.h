@@ -3,8 +3,8 @@
  * walk over all users counts it, a second walk in the same order hands it out. Device memory on a GPU, host
  * memory on a CPU.
  */
-#ifndef LEARNERS_TRAIN_MEMORY_H
-#define LEARNERS_TRAIN_MEMORY_H
+#ifndef LEAT_LEARNERS_TRAIN_MEMORY_H
+#define LEAT_LEARNERS_TRAIN_MEMORY_H
 
 #include "kernels/gpu.h"
 

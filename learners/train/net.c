@@ -247,12 +247,12 @@ void net_take(struct net *net, struct train_memory *memory)
     bool is_checked = net->options.clip_norm > 0.0F || net->options.precision == ROW_FP16;
     for (uint32_t i = 0; i < net->params_count && is_checked; i++)
         net->scratch_bytes = MAX(net->scratch_bytes, squares_scratch(net, &net->params[i]));
-    net->squares = train_take(memory, TRAIN_PARAMETERS, NET_LAYERS_MAX, sizeof *net->squares);
-    net->clip = train_take(memory, TRAIN_PARAMETERS, 1, sizeof *net->clip);
+    net->squares = train_take(memory, TRAIN_PARAMETERS, NET_LAYERS_MAX, sizeof(*net->squares));
+    net->clip = train_take(memory, TRAIN_PARAMETERS, 1, sizeof(*net->clip));
     if (net->options.precision == ROW_FP16)
         net->is_finite = train_take(memory, TRAIN_PARAMETERS, net_gradient_rows(net), 1);
     net->scratch = train_take(memory, TRAIN_SCRATCH, net->scratch_bytes, 1);
-    if (net->second)
+    if (net->second != NULL)
         net_second_take(net, memory);
 }
 
@@ -262,15 +262,15 @@ void net_take(struct net *net, struct train_memory *memory)
 static void unpad(const struct net_params *p, float *to, const float *from)
 {
     for (uint32_t i = 0; i < p->n; i++)
-        memcpy(to + (size_t)i * p->d, from + (size_t)i * p->stride, p->d * sizeof *to);
-    memcpy(to + (size_t)p->n * p->d, from + (size_t)p->n * p->stride, p->n * sizeof *to);
+        memcpy(to + (size_t)i * p->d, from + (size_t)i * p->stride, p->d * sizeof(*to));
+    memcpy(to + (size_t)p->n * p->d, from + (size_t)p->n * p->stride, p->n * sizeof(*to));
 }
 
 static void pad(const struct net_params *p, float *to, const float *from)
 {
     for (uint32_t i = 0; i < p->n; i++)
-        memcpy(to + (size_t)i * p->stride, from + (size_t)i * p->d, p->d * sizeof *to);
-    memcpy(to + (size_t)p->n * p->stride, from + (size_t)p->n * p->d, p->n * sizeof *to);
+        memcpy(to + (size_t)i * p->stride, from + (size_t)i * p->d, p->d * sizeof(*to));
+    memcpy(to + (size_t)p->n * p->stride, from + (size_t)p->n * p->d, p->n * sizeof(*to));
 }
 
 /* Number of arrays of p->floats that a parameter has: its weights and its optimizer's states. */
@@ -297,10 +297,10 @@ static float *array_of(const struct net_params *p, size_t which)
 bool net_save(const struct net *net, uint32_t number, float *floats, struct gpu_error *error)
 {
     const struct net_params *p = &net->params[number];
-    float *padded = train_host_new(net->device, p->floats * sizeof *padded, error);
+    float *padded = train_host_new(net->device, p->floats * sizeof(*padded), error);
     bool is_good = padded != NULL;
     for (size_t a = 0; a < arrays(net) && is_good; a++) {
-        train_copy(net->device, padded, array_of(p, a), p->floats * sizeof *padded);
+        train_copy(net->device, padded, array_of(p, a), p->floats * sizeof(*padded));
         is_good = train_wait(net->device, error);
         unpad(p, floats + a * saved_weights(p), padded);
     }
@@ -311,15 +311,15 @@ bool net_save(const struct net *net, uint32_t number, float *floats, struct gpu_
 bool net_load(struct net *net, uint32_t number, const float *floats, struct gpu_error *error)
 {
     const struct net_params *p = &net->params[number];
-    float *padded = train_host_new(net->device, p->floats * sizeof *padded, error);
+    float *padded = train_host_new(net->device, p->floats * sizeof(*padded), error);
     bool is_good = padded != NULL;
     for (size_t a = 0; a < arrays(net) && is_good; a++) {
         for (size_t i = 0; i < p->floats; i++) /* padding never has a gradient */
             padded[i] = a == 0 ? 0.0F : opt_state_init(net->options.optimizer, net->options.accumulator);
         pad(p, padded, floats + a * saved_weights(p));
         for (uint32_t i = 0; a == 0 && i < p->n; i++)
-            memset(padded + (size_t)i * p->stride + p->d, 0, (p->stride - p->d) * sizeof *padded);
-        train_copy(net->device, array_of(p, a), padded, p->floats * sizeof *padded);
+            memset(padded + (size_t)i * p->stride + p->d, 0, (p->stride - p->d) * sizeof(*padded));
+        train_copy(net->device, array_of(p, a), padded, p->floats * sizeof(*padded));
         is_good = train_wait(net->device, error);
     }
     train_host_free(net->device, padded);
@@ -335,7 +335,7 @@ bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error 
             continue;
         uint32_t number = (uint32_t)(l->params - net->params);
         size_t weights = saved_weights(l->params), all = net_saved_floats(net, number);
-        float *floats = calloc(all + 16, sizeof *floats);
+        float *floats = calloc(all + 16, sizeof(*floats));
         leat_assert(floats);
         kernels->init_uniform(floats, num_mix(net->options.seed + number + 1), l->bound,
                               (size_t)l->params->n * l->params->d);
@@ -414,13 +414,13 @@ void net_move(struct net *net, uint32_t from, uint32_t to)
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         const struct net_matrix *m = &net->matrices[i];
         size_t stride = m->stride;
-        memcpy(m->values + to * stride, m->values + from * stride, stride * sizeof *m->values);
+        memcpy(m->values + to * stride, m->values + from * stride, stride * sizeof(*m->values));
     }
     for (uint32_t i = 0; i < net->layers_count; i++) {
         const struct net_layer *l = &net->layers[i];
-        if (l->gates)
+        if (l->gates != NULL)
             memcpy(l->gates + (size_t)to * l->z->stride, l->gates + (size_t)from * l->z->stride,
-                   l->z->stride * sizeof *l->gates);
+                   l->z->stride * sizeof(*l->gates));
     }
 }
 
@@ -437,7 +437,7 @@ void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected)
 bool net_adds_part(struct net *net, struct net_matrix *m, uint32_t n)
 {
     if (!m->has_slopes)
-        train_fill(net->device, m->slopes, 0, (size_t)n * m->stride * sizeof *m->slopes);
+        train_fill(net->device, m->slopes, 0, (size_t)n * m->stride * sizeof(*m->slopes));
     m->has_slopes = true;
     return true;
 }

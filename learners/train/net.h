@@ -8,8 +8,8 @@
  * `slopes`: the derivative of the loss by its values. The backward pass runs through the layers in reverse;
  * the first that gives gradients to a matrix sets them, later ones add (net_adds).
  */
-#ifndef LEARNERS_TRAIN_NET_H
-#define LEARNERS_TRAIN_NET_H
+#ifndef LEAT_LEARNERS_TRAIN_NET_H
+#define LEAT_LEARNERS_TRAIN_NET_H
 
 #include "learners/model.h"
 #include "learners/train/memory.h"
@@ -163,7 +163,7 @@ bool net_load(struct net *net, uint32_t p, const float *floats, struct gpu_error
 static inline float *net_values(const struct net *net, const struct net_matrix *matrix)
 {
     /* NULL while memory is counted */
-    return matrix->values ? matrix->values + (size_t)net->first * matrix->stride : NULL;
+    return matrix->values != NULL ? matrix->values + (size_t)net->first * matrix->stride : NULL;
 }
 
 /* For a layer's backward pass: net_wait_turn waits until the layer's gradients of all earlier tiles are

@@ -17,7 +17,7 @@ static void move_event(struct train *t, uint32_t from, uint32_t to)
 {
     uint32_t stride = t->net.output ? t->net.output->stride : 1;
     net_move(&t->net, from, to);
-    memcpy(t->slopes + (size_t)to * stride, t->slopes + (size_t)from * stride, stride * sizeof *t->slopes);
+    memcpy(t->slopes + (size_t)to * stride, t->slopes + (size_t)from * stride, stride * sizeof(*t->slopes));
 }
 
 /* If all events of a call learn, their forward pass is made in their places of the batch. */

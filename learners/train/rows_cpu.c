@@ -7,21 +7,22 @@
 void rows_cpu_init(struct rows_cpu *rows, struct table *tables, size_t vector_at, size_t places_max)
 {
     *rows = (struct rows_cpu){.tables = tables, .vector_at = vector_at};
-    memset(rows->seen_least, 0xff, sizeof rows->seen_least);
-    rows->found = calloc(places_max + 1, sizeof *rows->found);
-    rows->steps = calloc(places_max + 1, sizeof *rows->steps);
-    rows->seen = calloc(places_max + 1, sizeof *rows->seen);
-    rows->counts = calloc(places_max + 1, sizeof *rows->counts);
+    memset(rows->seen_least, 0xff, sizeof(rows->seen_least));
+    rows->found = calloc(places_max + 1, sizeof(*rows->found));
+    rows->steps = calloc(places_max + 1, sizeof(*rows->steps));
+    rows->seen = calloc(places_max + 1, sizeof(*rows->seen));
+    rows->counts = calloc(places_max + 1, sizeof(*rows->counts));
     rows->none = calloc(places_max + 1, 1);
     rows->is_known = calloc(places_max + 1, 1);
-    leat_assert(rows->found && rows->steps && rows->seen && rows->counts && rows->none && rows->is_known);
+    leat_assert(rows->found != NULL && rows->steps != NULL && rows->seen != NULL && rows->counts != NULL &&
+                rows->none != NULL && rows->is_known != NULL);
 }
 
 size_t rows_cpu_bytes(size_t places_max)
 {
     const struct rows_cpu *rows = NULL;
-    return (places_max + 1) * (sizeof *rows->found + sizeof *rows->steps + sizeof *rows->seen +
-                               sizeof *rows->counts + sizeof *rows->none + sizeof *rows->is_known);
+    return (places_max + 1) * (sizeof(*rows->found) + sizeof(*rows->steps) + sizeof(*rows->seen) +
+                               sizeof(*rows->counts) + sizeof(*rows->none) + sizeof(*rows->is_known));
 }
 
 void rows_cpu_free(struct rows_cpu *rows)
@@ -37,7 +38,7 @@ void rows_cpu_free(struct rows_cpu *rows)
 
 static void *row_of(const struct rows_cpu *rows, const struct train_group *g, struct table_row *row)
 {
-    return row ? (unsigned char *)table_payload(row) + (g->has_vectors ? rows->vector_at : 0) : NULL;
+    return row != NULL ? (unsigned char *)table_payload(row) + (g->has_vectors ? rows->vector_at : 0) : NULL;
 }
 
 /* A store of cold rows is shared by all tables, so tables with one must be looked up by one thread. */
@@ -115,7 +116,7 @@ static bool rows_find(void *of, struct train *t, struct train_group *g, const st
     rows->as_found[g->first].expired_before = table->expired_before;
     for (uint32_t u = g->fresh; u < n; u++) {
         g->known[u] = row_of(rows, g, found[u]);
-        *least = found[u] ? MIN(*least, found[u]->seen) : *least;
+        *least = found[u] != NULL ? MIN(*least, found[u]->seen) : *least;
     }
     return true;
 }

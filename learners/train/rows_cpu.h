@@ -1,6 +1,6 @@
 /* Rows in the tables of a CPU (learners/table.h), for a training step. */
-#ifndef LEARNERS_TRAIN_ROWS_CPU_H
-#define LEARNERS_TRAIN_ROWS_CPU_H
+#ifndef LEAT_LEARNERS_TRAIN_ROWS_CPU_H
+#define LEAT_LEARNERS_TRAIN_ROWS_CPU_H
 
 #include "learners/table.h"
 #include "learners/train/train.h"

@@ -1,6 +1,6 @@
 /* Rows in the tables of a GPU, with tiers below (learners/device_table.h), for a training step. */
-#ifndef LEARNERS_TRAIN_ROWS_GPU_H
-#define LEARNERS_TRAIN_ROWS_GPU_H
+#ifndef LEAT_LEARNERS_TRAIN_ROWS_GPU_H
+#define LEAT_LEARNERS_TRAIN_ROWS_GPU_H
 
 #include "learners/device_table.h"
 #include "learners/train/train.h"

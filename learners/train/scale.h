@@ -6,8 +6,8 @@
  * half the scale, and counted; after SCALE_GROWS_AFTER steps in a row within the range the scale doubles. It
  * is a power of two, a function of the steps alone, and part of checkpoints.
  */
-#ifndef LEARNERS_TRAIN_SCALE_H
-#define LEARNERS_TRAIN_SCALE_H
+#ifndef LEAT_LEARNERS_TRAIN_SCALE_H
+#define LEAT_LEARNERS_TRAIN_SCALE_H
 
 #include "kernels/gpu.h"
 

@@ -2,8 +2,8 @@
  * Work in many pieces, shared with an idle lane (core/team.h). The result must not depend on which thread
  * does a piece, nor on which pieces are done at the same time.
  */
-#ifndef LEARNERS_TRAIN_SHARE_H
-#define LEARNERS_TRAIN_SHARE_H
+#ifndef LEAT_LEARNERS_TRAIN_SHARE_H
+#define LEAT_LEARNERS_TRAIN_SHARE_H
 
 #include <stdint.h>
 

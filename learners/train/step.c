@@ -54,7 +54,7 @@ static void feed(struct train *t, struct train_input *in, bool learns)
     if (learns)
         feed_await(f, &f->device, FEED_STEPPED);
     train_input_finish(in, learns, &f->device);
-    if (!t->device.api)
+    if (t->device.api == NULL)
         return;
     if (learns)
         feed_reached(f, &f->device, FEED_SENT);
@@ -95,22 +95,22 @@ static uint64_t digest_of(uint64_t digest, const void *data, size_t bytes)
 static uint64_t arguments_of(const struct train *t, const struct train_input *in, enum work_kind kind)
 {
     const struct model_options *o = t->options;
-    if (!t->device.api) /* a CPU has no graphs */
+    if (t->device.api == NULL) /* a CPU has no graphs */
         return 1;
     uint64_t sizes[5 + MODEL_FIELDS_MAX] = {kind, in->n, t->net.options.precision, trial_runs(t),
                                             t->feed.set};
     for (uint32_t i = 0; i < t->groups_count; i++)
         sizes[5 + i] = places_of(&t->groups[i], in);
-    uint64_t digest = digest_of(1, sizes, (5 + t->groups_count) * sizeof *sizes);
+    uint64_t digest = digest_of(1, sizes, (5 + t->groups_count) * sizeof(*sizes));
     if (kind == WORK_PREDICT)
         return digest | 1;
-    digest = digest_of(digest, &t->net.scale, sizeof t->net.scale);
-    digest = digest_of(digest, &o->linear.params, sizeof o->linear.params);
-    digest = digest_of(digest, &o->ftrl, sizeof o->ftrl);
-    digest = digest_of(digest, &o->embedding.params, sizeof o->embedding.params);
-    digest = digest_of(digest, &o->head.params, sizeof o->head.params);
+    digest = digest_of(digest, &t->net.scale, sizeof(t->net.scale));
+    digest = digest_of(digest, &o->linear.params, sizeof(o->linear.params));
+    digest = digest_of(digest, &o->ftrl, sizeof(o->ftrl));
+    digest = digest_of(digest, &o->embedding.params, sizeof(o->embedding.params));
+    digest = digest_of(digest, &o->head.params, sizeof(o->head.params));
     if (t->rows.format != ROW_FP32) /* rounding uses the step's seed */
-        digest = digest_of(digest, &t->steps, sizeof t->steps);
+        digest = digest_of(digest, &t->steps, sizeof(t->steps));
     return digest | 1;
 }
 
@@ -118,7 +118,7 @@ static uint64_t arguments_of(const struct train *t, const struct train_input *in
 static void copy_logits(struct train *t, float *to, const float *logits, uint32_t n)
 {
     for (uint32_t l = 0; l < MAX(t->options->labels, 1U); l++)
-        train_copy(&t->device, to + (size_t)l * n, logits + (size_t)l * t->events_max, n * sizeof *logits);
+        train_copy(&t->device, to + (size_t)l * n, logits + (size_t)l * t->events_max, n * sizeof(*logits));
 }
 
 static void predict_all(void *of)
@@ -158,7 +158,7 @@ static void find_group(void *of, uint32_t group, unsigned who)
     struct train_group *g = &w->t->groups[group];
     if (w->has_failed)
         return;
-    if (!w->t->device.api)
+    if (w->t->device.api == NULL)
         number_call(w->t, g, w->in, who);
     if (!w->t->rows.find(w->t->rows.of, w->t, g, w->in, w->error))
         w->has_failed = true;
@@ -171,7 +171,7 @@ static void resolve_group(void *of, uint32_t group, unsigned who)
     struct train_group *g = &w->t->groups[group];
     if (w->has_failed)
         return;
-    if (!w->t->device.api)
+    if (w->t->device.api == NULL)
         number_batch(w->t, g, w->in, who);
     if (!w->t->rows.resolve(w->t->rows.of, w->t, g, w->error))
         w->has_failed = true;
@@ -297,7 +297,7 @@ static void make_slopes(void *of)
 static struct batch_segments segments_of(const struct train_group *g, const struct train_input *in)
 {
     size_t first = train_input_first(in, g->first);
-    return (struct batch_segments){.scales = in->there.scales ? in->there.scales + first : NULL,
+    return (struct batch_segments){.scales = in->there.scales != NULL ? in->there.scales + first : NULL,
                                    .order = g->order,
                                    .starts = g->starts,
                                    .count = g->count,
@@ -353,8 +353,8 @@ static bool place_numbers(struct train *t, uint32_t n, struct gpu_error *error)
     for (uint32_t c = 0; c < columns; c++)
         for (uint32_t e = 0; e < n; e++)
             order[c * n + e] = c * t->batch.capacity + e;
-    train_copy(&t->device, t->number_order, order, (size_t)columns * n * sizeof *order);
-    train_copy(&t->device, t->number_starts, starts, (columns + 1) * sizeof *starts);
+    train_copy(&t->device, t->number_order, order, (size_t)columns * n * sizeof(*order));
+    train_copy(&t->device, t->number_starts, starts, (columns + 1) * sizeof(*starts));
     t->numbers_placed = n;
     return true;
 }
@@ -436,7 +436,7 @@ bool train_step(struct train *t, struct gpu_error *error)
     for (uint32_t i = 0; i < t->groups_count; i++)
         t->is_forward &= !t->groups[i].has_lost;
     t->net.options.params = t->options->head.params;
-    if (t->trial)
+    if (t->trial != NULL)
         t->trial->net.options.params = t->options->head.params;
     if (!learn(t, in, error))
         return false;

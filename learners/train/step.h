@@ -1,6 +1,6 @@
 /* What the files of a training step share, mainly the forward pass. Not for other files. */
-#ifndef LEARNERS_TRAIN_STEP_H
-#define LEARNERS_TRAIN_STEP_H
+#ifndef LEAT_LEARNERS_TRAIN_STEP_H
+#define LEAT_LEARNERS_TRAIN_STEP_H
 
 #include "learners/train/train.h"
 
@@ -29,7 +29,7 @@ static inline struct batch_weights weights_of(const struct train *t, void *const
 
 static inline const uint32_t *offsets_of(const struct train_group *g, const struct train_input *in)
 {
-    return in->there.offsets ? in->there.offsets + train_input_offsets(in, g->first) : NULL;
+    return in->there.offsets != NULL ? in->there.offsets + train_input_offsets(in, g->first) : NULL;
 }
 
 static inline int32_t linear_at(const struct train *t, const struct train_group *g)

@@ -32,12 +32,12 @@ struct net_way {
 
 uint32_t net_tile(const struct net *net, uint32_t events)
 {
-    return net->device->api ? events : MIN(events, (uint32_t)TILE_ALONE);
+    return net->device->api != NULL ? events : MIN(events, (uint32_t)TILE_ALONE);
 }
 
 struct net *net_second(const struct net *net)
 {
-    struct net *second = calloc(1, sizeof *second);
+    struct net *second = calloc(1, sizeof(*second));
     leat_assert(second);
     net_shape(second, &net->options, net->device, net->events_max, net->slopes_max);
     return second;
@@ -52,11 +52,11 @@ void net_second_take(struct net *net, struct train_memory *memory)
         m->values = net->matrices[i].values;
         m->all_slopes = net->matrices[i].all_slopes;
         if (m != second->input && m != second->output && !m->keeps_slopes)
-            m->slopes = train_take(memory, TRAIN_ACTIVATIONS, TILE_SHARED * stride, sizeof *m->slopes);
+            m->slopes = train_take(memory, TRAIN_ACTIVATIONS, TILE_SHARED * stride, sizeof(*m->slopes));
     }
     for (uint32_t i = 0; i < net->layers_count; i++)
         second->layers[i].gates = net->layers[i].gates;
-    memcpy(second->params, net->params, sizeof net->params);
+    memcpy(second->params, net->params, sizeof(net->params));
     second->scratch_bytes = net->scratch_bytes;
     second->scratch = train_take(memory, TRAIN_SCRATCH, net->scratch_bytes, 1);
 }
@@ -106,7 +106,7 @@ static void backward_tile(void *of, uint32_t number, unsigned who)
 static void go(struct net *net, uint32_t n, share_piece *tile)
 {
     uint32_t shared = n >= TILES_SHARED * TILE_SHARED ? TILE_SHARED : BATCH_CHUNK;
-    struct team *team = net->second && n > shared ? net->team : NULL;
+    struct team *team = net->second != NULL && n > shared ? net->team : NULL;
     struct net_way w = {.nets = {net, net->second},
                         .events = n,
                         .tile = team ? shared : net_tile(net, n),
@@ -128,7 +128,7 @@ static void go(struct net *net, uint32_t n, share_piece *tile)
     net->first = w.first;
     net->adds_gradients = w.adds;
     net->input->slopes = w.in_slopes;
-    if (net->output)
+    if (net->output != NULL)
         net->output->slopes = w.out_slopes;
 }
 

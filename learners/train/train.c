@@ -33,8 +33,8 @@ static struct net_options network_of(const struct model_options *o)
         n.dim = 0;
     else if (o->interaction == INTERACTION_FFM)
         n.dim = (uint32_t)FFM_ROUND(o->vectors) * o->dim;
-    memcpy(n.hidden, o->hidden, sizeof n.hidden);
-    memcpy(n.bottom, o->bottom, sizeof n.bottom);
+    memcpy(n.hidden, o->hidden, sizeof(n.hidden));
+    memcpy(n.bottom, o->bottom, sizeof(n.bottom));
     return n;
 }
 
@@ -55,15 +55,15 @@ static uint32_t vector_floats(const struct train *t)
 static void group_take(struct train_group *g, struct train_memory *memory)
 {
     size_t n = g->places_max;
-    g->count = train_take(memory, TRAIN_ROWS, 1, sizeof *g->count);
-    g->unique = train_take(memory, TRAIN_ROWS, n, sizeof *g->unique);
-    g->unique_ids = train_take(memory, TRAIN_ROWS, n, sizeof *g->unique_ids);
-    g->unique_tables = train_take(memory, TRAIN_ROWS, n, sizeof *g->unique_tables);
-    g->order = train_take(memory, TRAIN_ROWS, n, sizeof *g->order);
-    g->starts = train_take(memory, TRAIN_ROWS, n + 1, sizeof *g->starts);
-    g->rows = train_take(memory, TRAIN_ROWS, n, sizeof *g->rows);
-    g->known = train_take(memory, TRAIN_ROWS, n, sizeof *g->known);
-    g->weights = train_take(memory, TRAIN_ROWS, n, sizeof *g->weights);
+    g->count = train_take(memory, TRAIN_ROWS, 1, sizeof(*g->count));
+    g->unique = train_take(memory, TRAIN_ROWS, n, sizeof(*g->unique));
+    g->unique_ids = train_take(memory, TRAIN_ROWS, n, sizeof(*g->unique_ids));
+    g->unique_tables = train_take(memory, TRAIN_ROWS, n, sizeof(*g->unique_tables));
+    g->order = train_take(memory, TRAIN_ROWS, n, sizeof(*g->order));
+    g->starts = train_take(memory, TRAIN_ROWS, n + 1, sizeof(*g->starts));
+    g->rows = train_take(memory, TRAIN_ROWS, n, sizeof(*g->rows));
+    g->known = train_take(memory, TRAIN_ROWS, n, sizeof(*g->known));
+    g->weights = train_take(memory, TRAIN_ROWS, n, sizeof(*g->weights));
     g->slots = train_take(memory, TRAIN_ROWS, g->slots_bytes, 1);
 }
 
@@ -83,7 +83,7 @@ static void groups_shape(struct train *t)
         g->fields++;
         g->places_max += count, places += count;
     }
-    memcpy(t->sets[1], t->sets[0], sizeof t->sets[0]);
+    memcpy(t->sets[1], t->sets[0], sizeof(t->sets[0]));
 }
 
 /* Bytes of scratch memory that the kernels of a step need at most; sets slots_bytes of the groups, too. */
@@ -126,24 +126,24 @@ static void take_all(struct train *t, struct train_memory *memory)
     trial_take(t, memory);
     distinct_take(t, memory);
     t->number_event =
-        train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof *t->number_event);
+        train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof(*t->number_event));
     t->number_order =
-        train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof *t->number_order);
-    t->number_starts = train_take(memory, TRAIN_ROWS, dense + 2, sizeof *t->number_starts);
-    t->number_count = train_take(memory, TRAIN_ROWS, 1, sizeof *t->number_count);
-    t->number_rows = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof *t->number_rows);
-    t->number_weights = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof *t->number_weights);
+        train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof(*t->number_order));
+    t->number_starts = train_take(memory, TRAIN_ROWS, dense + 2, sizeof(*t->number_starts));
+    t->number_count = train_take(memory, TRAIN_ROWS, 1, sizeof(*t->number_count));
+    t->number_rows = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof(*t->number_rows));
+    t->number_weights = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof(*t->number_weights));
     t->number_params = train_take(memory, TRAIN_PARAMETERS, dense + 1, NUMBER_BYTES);
-    t->logits_bytes = MAX(t->options->labels, 1U) * n * sizeof *t->logits;
+    t->logits_bytes = MAX(t->options->labels, 1U) * n * sizeof(*t->logits);
     t->logits = train_take(memory, TRAIN_ACTIVATIONS, t->logits_bytes, 1);
     t->input_slopes = t->net.input->slopes;
-    if (t->net.output)
+    if (t->net.output != NULL)
         t->slopes = t->net.output->slopes; /* with one label: the gradients by the logits */
     else
-        t->slopes = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof *t->slopes);
+        t->slopes = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof(*t->slopes));
     for (unsigned who = 0; who < (t->device.api ? 1 : SHARE_THREADS); who++)
         t->scratch[who] = train_take(memory, TRAIN_SCRATCH, t->scratch_bytes, 1);
-    if (t->device.api)
+    if (t->device.api != NULL)
         t->feed.scratch = train_take(memory, TRAIN_SCRATCH, t->feed.scratch_bytes, 1);
 }
 
@@ -153,7 +153,7 @@ static bool send_constants(struct train *t, struct gpu_error *error)
     size_t n = t->batch.capacity, columns = (size_t)t->options->dense + 1;
     size_t bytes = (1 + columns * n) * sizeof(uint32_t) + columns * sizeof(void *);
     void **rows = train_host_new(&t->device, bytes, error);
-    if (!rows)
+    if (rows == NULL)
         return false;
     uint32_t *count = (uint32_t *)(void *)(rows + columns), *event = count + 1;
     count[0] = (uint32_t)columns;
@@ -161,9 +161,9 @@ static bool send_constants(struct train *t, struct gpu_error *error)
         event[i] = (uint32_t)(i % n);
     for (size_t c = 0; c < columns; c++)
         rows[c] = (unsigned char *)t->number_params + c * NUMBER_BYTES;
-    train_copy(&t->device, t->number_event, event, columns * n * sizeof *event);
-    train_copy(&t->device, t->number_count, count, sizeof *count);
-    train_copy(&t->device, t->number_rows, rows, columns * sizeof *rows);
+    train_copy(&t->device, t->number_event, event, columns * n * sizeof(*event));
+    train_copy(&t->device, t->number_count, count, sizeof(*count));
+    train_copy(&t->device, t->number_rows, rows, columns * sizeof(*rows));
     bool is_good = train_wait(&t->device, error);
     train_host_free(&t->device, rows);
     return is_good;
@@ -175,7 +175,7 @@ static void shape(struct train *t, const struct train_setup *setup)
     const struct model_options *o = setup->options;
     *t = (struct train){.options = o, .device = setup->device, .rows = setup->rows, .epoch = 1};
     /* With pieces, a later one overwrites the matrices before the step; in fp16 a step may be repeated. */
-    bool goes_once = !t->device.api && o->micro == 0 && o->precision != ROW_FP16;
+    bool goes_once = t->device.api == NULL && o->micro == 0 && o->precision != ROW_FP16;
     t->call_at = goes_once ? o->batch : 0;
     t->events_max = MAX(o->batch, t->call_at + (uint32_t)MODEL_ROWS_MAX);
     struct net_options network = network_of(o);
@@ -183,11 +183,11 @@ static void shape(struct train *t, const struct train_setup *setup)
                             !have_lists(o, o->vectors) && network.dim > 0 && network.dim % BY_IDS_DIM == 0;
     uint32_t together = o->micro > 0 ? MAX(o->micro, (uint32_t)MODEL_ROWS_MAX) : t->events_max;
     net_shape(&t->net, &network, &t->device, together, t->events_max);
-    if (!t->device.api && network.kind != NETWORK_NONE)
+    if (t->device.api == NULL && network.kind != NETWORK_NONE)
         t->net.second = net_second(&t->net);
     t->trial = trial_new(t, &network, together);
     t->groups = t->sets[0];
-    t->numbers_on = !t->device.api && !have_lists(o, o->fields);
+    t->numbers_on = t->device.api == NULL && !have_lists(o, o->fields);
     groups_shape(t);
     t->memory.device = &t->device;
     t->scratch_bytes = scratch_of(t);
@@ -197,7 +197,7 @@ static void shape(struct train *t, const struct train_setup *setup)
 
 static struct train *new_shape(const struct train_setup *setup)
 {
-    struct train *t = calloc(1, sizeof *t);
+    struct train *t = calloc(1, sizeof(*t));
     leat_assert(t);
     shape(t, setup);
     return t;
@@ -218,7 +218,7 @@ void train_plan(const struct train_setup *setup, struct train_plan *plan)
 {
     struct train *t = new_shape(setup);
     take_all(t, &t->memory);
-    memcpy(plan->parts, t->memory.parts, sizeof plan->parts);
+    memcpy(plan->parts, t->memory.parts, sizeof(plan->parts));
     plan->host = train_input_host_bytes(&t->batch) + train_input_host_bytes(&t->call) + host_logits_bytes(t) +
                  host_numbers_bytes(t) + MODEL_ROWS_MAX + net_gradient_rows(&t->net);
     train_free(t);
@@ -238,10 +238,10 @@ struct train *train_new(const struct train_setup *setup, struct gpu_error *error
         t->host_rejected = train_host_new(&t->device, MODEL_ROWS_MAX, error);
         t->host_numbers = train_host_new(&t->device, host_numbers_bytes(t), error);
         t->host_finite = train_host_new(&t->device, net_gradient_rows(&t->net), error);
-        is_good = t->host_logits && t->host_rejected && t->host_numbers && t->host_finite &&
-                  train_clock_init(&t->clock, &t->device, error) && feed_init(&t->feed, &t->device, error) &&
-                  send_constants(t, error) && net_start(&t->net, setup->kernels, error) &&
-                  trial_start(t, setup->kernels, error);
+        is_good = t->host_logits != NULL && t->host_rejected != NULL && t->host_numbers != NULL &&
+                  t->host_finite != NULL && train_clock_init(&t->clock, &t->device, error) &&
+                  feed_init(&t->feed, &t->device, error) && send_constants(t, error) &&
+                  net_start(&t->net, setup->kernels, error) && trial_start(t, setup->kernels, error);
         (void)scale_set(t, (struct train_scale){.scale = SCALE_FIRST});
     }
     if (is_good)
@@ -252,7 +252,7 @@ struct train *train_new(const struct train_setup *setup, struct gpu_error *error
 
 void train_free(struct train *t)
 {
-    if (!t)
+    if (t == NULL)
         return;
     feed_free(&t->feed);
     train_graphs_free(&t->graphs, &t->device);
@@ -273,7 +273,7 @@ bool train_save_numbers(struct train *t, float *floats, struct gpu_error *error)
 {
     size_t bytes = ((size_t)t->options->dense + 1) * NUMBER_BYTES;
     float *host = train_host_new(&t->device, bytes, error);
-    if (!host)
+    if (host == NULL)
         return false;
     train_copy(&t->device, host, t->number_params, bytes);
     bool is_good = train_wait(&t->device, error);
@@ -286,7 +286,7 @@ bool train_load_numbers(struct train *t, const float *floats, struct gpu_error *
 {
     size_t bytes = ((size_t)t->options->dense + 1) * NUMBER_BYTES;
     float *host = train_host_new(&t->device, bytes, error);
-    if (!host)
+    if (host == NULL)
         return false;
     memcpy(host, floats, bytes);
     train_copy(&t->device, t->number_params, host, bytes);

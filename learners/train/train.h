@@ -33,8 +33,8 @@
  * trial and a model that is compared wait for the results that they need. All memory is taken once, when the
  * model is made. One thread owns it.
  */
-#ifndef LEARNERS_TRAIN_TRAIN_H
-#define LEARNERS_TRAIN_TRAIN_H
+#ifndef LEAT_LEARNERS_TRAIN_TRAIN_H
+#define LEAT_LEARNERS_TRAIN_TRAIN_H
 
 #include "learners/train/clock.h"
 #include "learners/train/feed.h"

@@ -9,7 +9,7 @@ struct train_trial *trial_new(const struct train *t, const struct net_options *s
 {
     if (!t->options->is_tried)
         return NULL;
-    struct train_trial *trial = calloc(1, sizeof *trial);
+    struct train_trial *trial = calloc(1, sizeof(*trial));
     leat_assert(trial);
     struct net_options fp32 = *shape;
     fp32.precision = ROW_FP32;
@@ -26,16 +26,16 @@ static size_t logits_of(const struct train *t)
 void trial_take(struct train *t, struct train_memory *memory)
 {
     struct train_trial *trial = t->trial;
-    if (!trial)
+    if (trial == NULL)
         return;
     net_take(&trial->net, memory);
-    trial->logits = train_take(memory, TRAIN_ACTIVATIONS, logits_of(t), sizeof *trial->logits);
+    trial->logits = train_take(memory, TRAIN_ACTIVATIONS, logits_of(t), sizeof(*trial->logits));
     trial->is_rejected = train_take(memory, TRAIN_ACTIVATIONS, t->events_max, 1);
 }
 
 bool trial_start(struct train *t, const struct kernels *kernels, struct gpu_error *error)
 {
-    if (!t->trial)
+    if (t->trial == NULL)
         return true;
     t->trial->host_logits = train_host_new(&t->device, logits_of(t) * sizeof(float), error);
     return t->trial->host_logits && net_start(&t->trial->net, kernels, error);
@@ -43,7 +43,7 @@ bool trial_start(struct train *t, const struct kernels *kernels, struct gpu_erro
 
 void trial_free(struct train *t)
 {
-    if (t->trial)
+    if (t->trial != NULL)
         train_host_free(&t->device, t->trial->host_logits);
     free(t->trial);
 }

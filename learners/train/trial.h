@@ -9,8 +9,8 @@
  *
  * The trial cannot see how bf16's gradients affect the vectors, because both sets use the same vectors.
  */
-#ifndef LEARNERS_TRAIN_TRIAL_H
-#define LEARNERS_TRAIN_TRIAL_H
+#ifndef LEAT_LEARNERS_TRAIN_TRIAL_H
+#define LEAT_LEARNERS_TRAIN_TRIAL_H
 
 #include "learners/train/net.h"
 

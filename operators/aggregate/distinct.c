@@ -12,7 +12,7 @@ enum { SPARSE_MAX = 512, REGISTER_BITS = 12, REGISTERS = 1 << REGISTER_BITS };
 static uint32_t hash_at(const char *hashes, uint32_t index)
 {
     uint32_t hash;
-    memcpy(&hash, hashes + (size_t)index * sizeof hash, sizeof hash);
+    memcpy(&hash, hashes + (size_t)index * sizeof(hash), sizeof(hash));
     return hash;
 }
 
@@ -37,7 +37,7 @@ static void make_dense(struct byte_buffer *sketch)
     for (uint32_t i = 0; i < sketch->length / sizeof(uint32_t); i++)
         set_register(registers, hash_at(sketch->data, i));
     buffer_clear(sketch);
-    buffer_append(sketch, registers, sizeof registers);
+    buffer_append(sketch, registers, sizeof(registers));
 }
 
 static void add_hash(struct byte_buffer *sketch, uint32_t hash)
@@ -46,7 +46,7 @@ static void add_hash(struct byte_buffer *sketch, uint32_t hash)
         set_register(sketch->data, hash);
         return;
     }
-    uint32_t count = (uint32_t)(sketch->length / sizeof hash), low = 0, high = count;
+    uint32_t count = (uint32_t)(sketch->length / sizeof(hash)), low = 0, high = count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         if (hash_at(sketch->data, middle) < hash)
@@ -56,11 +56,11 @@ static void add_hash(struct byte_buffer *sketch, uint32_t hash)
     }
     if (low < count && hash_at(sketch->data, low) == hash)
         return;
-    buffer_reserve(sketch, sizeof hash);
-    char *at = sketch->data + (size_t)low * sizeof hash;
-    memmove(at + sizeof hash, at, (count - low) * sizeof hash);
-    memcpy(at, &hash, sizeof hash);
-    sketch->length += sizeof hash;
+    buffer_reserve(sketch, sizeof(hash));
+    char *at = sketch->data + (size_t)low * sizeof(hash);
+    memmove(at + sizeof(hash), at, (count - low) * sizeof(hash));
+    memcpy(at, &hash, sizeof(hash));
+    sketch->length += sizeof(hash);
     if (count + 1 > SPARSE_MAX)
         make_dense(sketch);
 }

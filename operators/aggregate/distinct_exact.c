@@ -53,7 +53,7 @@ static struct slot slot_of(const struct aggregate *aggregate, const struct aggre
         value = column->bools[row->row];
     } else if (column->tag == TYPE_FLOAT) {
         double real = column->floats[row->row] + 0.0; /* -0.0 is 0.0 */
-        memcpy(&value, &real, sizeof value);
+        memcpy(&value, &real, sizeof(value));
     } else {
         value = (uint64_t)column->ints[row->row];
     }
@@ -63,14 +63,14 @@ static struct slot slot_of(const struct aggregate *aggregate, const struct aggre
 static struct set_head head_of(const char *set)
 {
     struct set_head head;
-    memcpy(&head, set, sizeof head);
+    memcpy(&head, set, sizeof(head));
     return head;
 }
 
 static struct slot slot_at(const char *set, uint32_t i)
 {
     struct slot slot;
-    memcpy(&slot, set + sizeof(struct set_head) + (size_t)i * sizeof slot, sizeof slot);
+    memcpy(&slot, set + sizeof(struct set_head) + (size_t)i * sizeof(slot), sizeof(slot));
     return slot;
 }
 
@@ -115,8 +115,8 @@ static bool put(char *set, uint32_t slots, struct slot wanted, bool is_block)
         head.values += (uint32_t)__builtin_popcountll(fresh);
     }
     wanted.high |= found.high;
-    memcpy(set, &head, sizeof head);
-    memcpy(set + sizeof head + (size_t)at * sizeof wanted, &wanted, sizeof wanted);
+    memcpy(set, &head, sizeof(head));
+    memcpy(set + sizeof(head) + (size_t)at * sizeof(wanted), &wanted, sizeof(wanted));
     return true;
 }
 

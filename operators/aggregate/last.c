@@ -16,7 +16,7 @@ static void timed_set(struct timed_partial *p, const struct column *argument, ui
     if (argument->tag == TYPE_BOOL)
         p->value = argument->bools[row];
     else
-        memcpy(&p->value, &argument->ints[row], sizeof p->value);
+        memcpy(&p->value, &argument->ints[row], sizeof(p->value));
 }
 
 static void last_update(char *partial, const struct column *argument, uint32_t row, int64_t time)
@@ -58,7 +58,7 @@ static void timed_finish(const char *partial, int64_t time, struct column_builde
     else if (out->type.tag == TYPE_BOOL)
         out->column->bools[row] = p->value != 0;
     else
-        memcpy(&out->column->ints[row], &p->value, sizeof p->value);
+        memcpy(&out->column->ints[row], &p->value, sizeof(p->value));
 }
 
 static void since_last_finish(const char *partial, int64_t time, struct column_builder *out, uint32_t row)
@@ -75,14 +75,14 @@ static void since_last_finish(const char *partial, int64_t time, struct column_b
 static int64_t text_time(const char *partial)
 {
     int64_t time;
-    memcpy(&time, partial, sizeof time);
+    memcpy(&time, partial, sizeof(time));
     return time;
 }
 
 static void text_set(struct byte_buffer *partial, struct str text, int64_t time)
 {
     buffer_clear(partial);
-    buffer_append(partial, &time, sizeof time);
+    buffer_append(partial, &time, sizeof(time));
     buffer_append(partial, text.data, text.length);
 }
 

@@ -64,13 +64,13 @@ struct clusters {
 static struct digest_head head_of(const char *partial)
 {
     struct digest_head head;
-    memcpy(&head, partial, sizeof head);
+    memcpy(&head, partial, sizeof(head));
     return head;
 }
 
 static size_t clusters_at(struct digest_head head)
 {
-    return sizeof head + (head.clusters == 0 ? 0 : sizeof(struct digest_ends));
+    return sizeof(head) + (head.clusters == 0 ? 0 : sizeof(struct digest_ends));
 }
 
 static size_t buffer_at(struct digest_head head)
@@ -83,10 +83,10 @@ static struct digest_ends ends_of(struct str partial)
     struct digest_head head = head_of(partial.data);
     struct digest_ends ends = {INFINITY, -INFINITY};
     if (head.clusters > 0)
-        memcpy(&ends, partial.data + sizeof head, sizeof ends);
+        memcpy(&ends, partial.data + sizeof(head), sizeof(ends));
     for (uint32_t i = 0; i < head.buffered && head.clusters == 0; i++) {
         double value;
-        memcpy(&value, partial.data + sizeof head + i * sizeof value, sizeof value);
+        memcpy(&value, partial.data + sizeof(head) + i * sizeof(value), sizeof(value));
         ends = (struct digest_ends){MIN(ends.least, value), MAX(ends.most, value)};
     }
     return ends;
@@ -95,8 +95,8 @@ static struct digest_ends ends_of(struct str partial)
 static int by_value(const void *a, const void *b)
 {
     double x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
+    memcpy(&x, a, sizeof(x));
+    memcpy(&y, b, sizeof(y));
     return x < y ? -1 : x > y;
 }
 
@@ -107,13 +107,13 @@ static void merge_into(struct clusters *list, struct str partial)
     struct cluster fresh[CLUSTERS_MAX + BUFFERED_MAX];
     double values[BUFFERED_MAX];
     leat_assert(head.clusters <= CLUSTERS_MAX && head.buffered <= BUFFERED_MAX);
-    memcpy(values, partial.data + buffer_at(head), head.buffered * sizeof *values);
-    qsort(values, head.buffered, sizeof *values, by_value);
+    memcpy(values, partial.data + buffer_at(head), head.buffered * sizeof(*values));
+    qsort(values, head.buffered, sizeof(*values), by_value);
     uint32_t a = 0, b = 0, count = 0;
     while (a < head.clusters || b < head.buffered) {
         struct cluster next = {0, 0};
         if (a < head.clusters)
-            memcpy(&next, partial.data + clusters_at(head) + a * sizeof next, sizeof next);
+            memcpy(&next, partial.data + clusters_at(head) + a * sizeof(next), sizeof(next));
         if (a == head.clusters || (b < head.buffered && values[b] < next.mean)) {
             fresh[count++] = (struct cluster){values[b++], 1};
         } else {
@@ -215,9 +215,9 @@ static void write_clusters(struct byte_buffer *partial, struct clusters *list, s
 {
     struct digest_head head = {.clusters = list->count};
     buffer_clear(partial);
-    buffer_append(partial, &head, sizeof head);
-    buffer_append(partial, &ends, sizeof ends);
-    buffer_append(partial, list->items, list->count * sizeof *list->items);
+    buffer_append(partial, &head, sizeof(head));
+    buffer_append(partial, &ends, sizeof(ends));
+    buffer_append(partial, list->items, list->count * sizeof(*list->items));
 }
 
 /* --- Callbacks --- */
@@ -236,18 +236,18 @@ static uint32_t digest_absorb_here(const struct aggregate *aggregate, char *part
     (void)aggregate;
     struct digest_head head = head_of(partial);
     double value = value_of(row);
-    if (head.buffered == BUFFERED_MAX || capacity - length < sizeof value)
+    if (head.buffered == BUFFERED_MAX || capacity - length < sizeof(value))
         return ABSORB_ELSEWHERE;
     if (head.clusters > 0) {
         struct digest_ends ends;
-        memcpy(&ends, partial + sizeof head, sizeof ends);
+        memcpy(&ends, partial + sizeof(head), sizeof(ends));
         ends = (struct digest_ends){MIN(ends.least, value), MAX(ends.most, value)};
-        memcpy(partial + sizeof head, &ends, sizeof ends);
+        memcpy(partial + sizeof(head), &ends, sizeof(ends));
     }
     head.buffered++;
-    memcpy(partial, &head, sizeof head);
-    memcpy(partial + length, &value, sizeof value);
-    return length + (uint32_t)sizeof value;
+    memcpy(partial, &head, sizeof(head));
+    memcpy(partial + length, &value, sizeof(value));
+    return length + (uint32_t)sizeof(value);
 }
 
 static void digest_absorb(const struct aggregate *aggregate, struct byte_buffer *partial,
@@ -255,7 +255,7 @@ static void digest_absorb(const struct aggregate *aggregate, struct byte_buffer 
 {
     struct digest_head none = {0};
     if (partial->length == 0)
-        buffer_append(partial, &none, sizeof none);
+        buffer_append(partial, &none, sizeof(none));
     struct digest_head head = head_of(partial->data);
     if (head.buffered == BUFFERED_MAX) {
         struct clusters list;
@@ -291,8 +291,8 @@ static void digest_combine(const struct aggregate *aggregate, struct byte_buffer
     struct digest_head a = head_of(into->data), b = head_of(from.data);
     if (a.clusters + b.clusters == 0 && a.buffered + b.buffered <= BUFFERED_MAX) {
         a.buffered += b.buffered;
-        buffer_append(into, from.data + sizeof b, from.length - sizeof b);
-        memcpy(into->data, &a, sizeof a);
+        buffer_append(into, from.data + sizeof(b), from.length - sizeof(b));
+        memcpy(into->data, &a, sizeof(a));
         return;
     }
     struct clusters list;

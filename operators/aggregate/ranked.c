@@ -47,7 +47,7 @@ static uint64_t rank_of(const struct column *by, uint32_t row)
         return rank_of_int(by->ints[row]);
     double real = by->floats[row] + 0.0; /* -0.0 is 0.0 */
     uint64_t bits;
-    memcpy(&bits, &real, sizeof bits);
+    memcpy(&bits, &real, sizeof(bits));
     return bits >> 63 ? ~bits : bits | UINT64_C(1) << 63;
 }
 
@@ -64,8 +64,8 @@ static struct entry entry_of(const struct aggregate *aggregate, const struct agg
     } else if (column->tag == TYPE_TEXT || column->tag == TYPE_BYTES) {
         entry.tail = column_text(column, row->row);
         uint32_t length = (uint32_t)entry.tail.length;
-        memcpy(entry.head + 1, &length, sizeof length);
-        entry.head_bytes = 1 + sizeof length;
+        memcpy(entry.head + 1, &length, sizeof(length));
+        entry.head_bytes = 1 + sizeof(length);
     } else {
         memcpy(entry.head + 1, &column->ints[row->row], 8);
     }
@@ -80,28 +80,28 @@ static uint32_t bytes_of(const struct entry *entry)
 static struct ranked_head head_of(const char *partial)
 {
     struct ranked_head head;
-    memcpy(&head, partial, sizeof head);
+    memcpy(&head, partial, sizeof(head));
     return head;
 }
 
 static uint64_t rank_at(const char *partial, uint32_t at)
 {
     uint64_t rank;
-    memcpy(&rank, partial + at, sizeof rank);
+    memcpy(&rank, partial + at, sizeof(rank));
     return rank;
 }
 
 static int64_t time_at(const char *partial, uint32_t at)
 {
     int64_t time;
-    memcpy(&time, partial + at + 8, sizeof time);
+    memcpy(&time, partial + at + 8, sizeof(time));
     return time;
 }
 
 static uint32_t length_at(const char *partial, uint32_t at)
 {
     uint32_t length;
-    memcpy(&length, partial + at + 16, sizeof length);
+    memcpy(&length, partial + at + 16, sizeof(length));
     return ENTRY_HEAD + length;
 }
 
@@ -129,7 +129,7 @@ static uint32_t insert(const struct aggregate *aggregate, char *partial, uint32_
                        const struct entry *entry)
 {
     struct ranked_head head = head_of(partial);
-    uint32_t at = sizeof head, bytes = bytes_of(entry), value_bytes = bytes - ENTRY_HEAD;
+    uint32_t at = sizeof(head), bytes = bytes_of(entry), value_bytes = bytes - ENTRY_HEAD;
     while (at < length &&
            stays_ahead(aggregate, rank_at(partial, at), time_at(partial, at), entry->rank, entry->time))
         at += length_at(partial, at);
@@ -145,10 +145,10 @@ static uint32_t insert(const struct aggregate *aggregate, char *partial, uint32_
     if (++head.count > most_of(aggregate)) {
         head.count--;
         length = head.last;
-        for (uint32_t next = head.last = sizeof head; next < length; next += length_at(partial, next))
+        for (uint32_t next = head.last = sizeof(head); next < length; next += length_at(partial, next))
             head.last = next;
     }
-    memcpy(partial, &head, sizeof head);
+    memcpy(partial, &head, sizeof(head));
     return length;
 }
 
@@ -156,9 +156,9 @@ static void ranked_absorb(const struct aggregate *aggregate, struct byte_buffer 
                           const struct aggregate_row *row)
 {
     struct entry entry = entry_of(aggregate, row);
-    struct ranked_head none = {.last = sizeof none};
+    struct ranked_head none = {.last = sizeof(none)};
     if (partial->length == 0)
-        buffer_append(partial, &none, sizeof none);
+        buffer_append(partial, &none, sizeof(none));
     else if (is_out(aggregate, partial->data, &entry))
         return;
     (void)buffer_reserve(partial, bytes_of(&entry));
@@ -199,10 +199,10 @@ static void ranked_combine(const struct aggregate *aggregate, struct byte_buffer
         buffer_append(into, from.data, from.length);
         return;
     }
-    struct ranked_head head = {.last = sizeof head};
-    uint32_t a = sizeof head, b = sizeof head, most = most_of(aggregate);
+    struct ranked_head head = {.last = sizeof(head)};
+    uint32_t a = sizeof(head), b = sizeof(head), most = most_of(aggregate);
     struct byte_buffer out = {0};
-    buffer_append(&out, &head, sizeof head);
+    buffer_append(&out, &head, sizeof(head));
     while (head.count < most && (a < into->length || b < from.length)) {
         bool is_first =
             b >= from.length ||
@@ -216,7 +216,7 @@ static void ranked_combine(const struct aggregate *aggregate, struct byte_buffer
             b += length_at(from.data, b);
         }
     }
-    memcpy(out.data, &head, sizeof head);
+    memcpy(out.data, &head, sizeof(head));
     buffer_free(into);
     *into = out;
 }

@@ -16,7 +16,7 @@ static void encode_list(struct byte_buffer *out, const struct column *column, co
 {
     struct list_ref list = column->lists[row];
     const struct schema *record = record_of(type);
-    buffer_append(out, &list.length, sizeof list.length);
+    buffer_append(out, &list.length, sizeof(list.length));
     for (uint32_t i = 0; i < list.length; i++)
         for (uint32_t c = 0; c < column->children_count; c++)
             row_encode_value(out, &column->children[c],
@@ -39,7 +39,7 @@ void row_encode_value(struct byte_buffer *out, const struct column *column, cons
     case TYPE_BYTES: {
         struct str text = column_text(column, row);
         uint32_t length = (uint32_t)text.length;
-        buffer_append(out, &length, sizeof length);
+        buffer_append(out, &length, sizeof(length));
         buffer_append(out, text.data, length);
         break;
     }
@@ -106,7 +106,7 @@ static void grow_child(struct column_builder *child)
     column->data = data;
     if (column->valid != NULL) {
         uint64_t *valid = batch_valid_new(child->batch, child->capacity);
-        memcpy(valid, column->valid, BIT_WORDS((size_t)old) * sizeof *valid);
+        memcpy(valid, column->valid, BIT_WORDS((size_t)old) * sizeof(*valid));
         column->valid = valid;
     }
 }
@@ -131,7 +131,7 @@ static bool take(const char **at, const char *end, void *out, size_t bytes)
 static bool decode_list(struct column_builder *builder, uint32_t row, const char **at, const char *end)
 {
     uint32_t count;
-    if (!take(at, end, &count, sizeof count) || count > (size_t)(end - *at))
+    if (!take(at, end, &count, sizeof(count)) || count > (size_t)(end - *at))
         return false;
     for (uint32_t c = 0; c < builder->children_count; c++)
         if (builder->children[c].rows > CHILD_ROWS_MAX - MIN(count, CHILD_ROWS_MAX))
@@ -164,7 +164,7 @@ bool builder_decode(struct column_builder *builder, uint32_t row, const char **a
     case TYPE_FLOAT: return take(at, end, &column->ints[row], 8);
     case TYPE_TEXT:
     case TYPE_BYTES:
-        if (!take(at, end, &length, sizeof length) || length > (size_t)(end - *at))
+        if (!take(at, end, &length, sizeof(length)) || length > (size_t)(end - *at))
             return false;
         builder_text(builder, row, (struct str){*at, length});
         *at += length;

@@ -4,8 +4,8 @@
  * A value is one byte (0: null; 1: not null), then: bool 1 byte; int, float, time 8; text, bytes: length (4)
  * and the bytes; list: count (4), then for each element its value, or the values of its record's fields.
  * Bytes are checked when they are decoded, as they may come from a checkpoint. */
-#ifndef LEAT_OPERATORS_ROWS_H
-#define LEAT_OPERATORS_ROWS_H
+#ifndef LEAT_OPERATORS_AGGREGATE_ROWS_H
+#define LEAT_OPERATORS_AGGREGATE_ROWS_H
 
 #include "core/batch.h"
 #include "core/buffer.h"

@@ -157,7 +157,7 @@ static void top_finish(const struct aggregate *aggregate, struct str partial, st
         at += ENTRY_HEAD + entries[count].value.length;
         count++;
     }
-    qsort(entries, count, sizeof *entries, by_count);
+    qsort(entries, count, sizeof(*entries), by_count);
     count = (uint32_t)MIN(count, aggregate->parameter);
     builder_list(out, row, count);
     for (uint32_t i = 0; i < count; i++) {

@@ -1,7 +1,7 @@
 /* Libraries of users (include/leat.h): loads and checks them, makes their functions and operators leat's own
  * kinds, and names the library if one crashes. Except for user_use, private to this folder. */
-#ifndef LEAT_OPERATORS_USER_H
-#define LEAT_OPERATORS_USER_H
+#ifndef LEAT_OPERATORS_USER_USER_H
+#define LEAT_OPERATORS_USER_USER_H
 
 #include "core/registry.h"
 #include "include/leat.h"

@@ -1,7 +1,7 @@
 /* CUDA's functions for a single thread: bits, four bytes in a word, conversions, roundings,
  * loads and stores. */
-#ifndef CUDA_ON_HOST_ARITHMETIC_H
-#define CUDA_ON_HOST_ARITHMETIC_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_ARITHMETIC_H
+#define LEAT_TESTS_CUDA_ON_HOST_ARITHMETIC_H
 
 #include <math.h>
 #include <stdint.h>

@@ -14,7 +14,7 @@ void model_async_copy(uint4 *to, const uint4 *from)
     model_thread *self = scheduler_self();
     if (self->copies == self->copies_room) {
         self->copies_room = self->copies_room == 0 ? 8 : 2 * self->copies_room;
-        self->copy = (model_copy *)realloc(self->copy, self->copies_room * sizeof *self->copy);
+        self->copy = (model_copy *)realloc(self->copy, self->copies_room * sizeof(*self->copy));
     }
     self->copy[self->copies++] = {to, from, self->groups};
 }
@@ -31,7 +31,7 @@ bool model_async_landed(unsigned groups, uint4 **to, const uint4 **from)
         self->copy[self->copies_landed].group + groups >= self->groups) {
         if (self->copies_landed > 0) {
             memmove(self->copy, self->copy + self->copies_landed,
-                    (self->copies - self->copies_landed) * sizeof *self->copy);
+                    (self->copies - self->copies_landed) * sizeof(*self->copy));
         }
         self->copies -= self->copies_landed;
         self->copies_landed = 0;

@@ -83,7 +83,7 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product)
 /* Copies an attribute's value if it has the size that the library expects. */
 template <typename type> static cublasStatus_t take(type *to, const void *value, size_t bytes)
 {
-    if (bytes != sizeof *to) {
+    if (bytes != sizeof(*to)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     memcpy(to, value, bytes);

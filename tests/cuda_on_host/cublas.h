@@ -1,8 +1,8 @@
 /* The names of cuBLASLt that kernels/cuda/ uses. A product is a piece of a stream's work, done by plain loops
  * in the order of the CPU's matmul: fmaf, p rising from 0. Matrices are column-major, as in cuBLASLt.
  * Arguments are checked as the library checks them, and the workspace is filled with the run's poison. */
-#ifndef CUDA_ON_HOST_CUBLAS_H
-#define CUDA_ON_HOST_CUBLAS_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_CUBLAS_H
+#define LEAT_TESTS_CUDA_ON_HOST_CUBLAS_H
 
 #include "tests/cuda_on_host/runtime.h"
 

@@ -50,7 +50,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
         return runtime_fail(cudaErrorInvalidDevice);
     }
     *properties = cudaDeviceProp{};
-    snprintf(properties->name, sizeof properties->name, "the host's model of a GPU");
+    snprintf(properties->name, sizeof(properties->name), "the host's model of a GPU");
     properties->totalGlobalMem = run.memory_bytes;
     properties->sharedMemPerBlock = SHARED_BYTES_MAX;
     properties->sharedMemPerBlockOptin = SHARED_BYTES_OPTIN;

@@ -1,7 +1,7 @@
 /* The driver's functions that map memory into reserved addresses (cuda.h, cudaTypedefs.h); callers find them
  * by name. */
-#ifndef CUDA_ON_HOST_DRIVER_H
-#define CUDA_ON_HOST_DRIVER_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_DRIVER_H
+#define LEAT_TESTS_CUDA_ON_HOST_DRIVER_H
 
 #include "tests/cuda_on_host/runtime.h"
 

@@ -103,7 +103,7 @@ static void fiber_begin(void)
 model_fiber *fiber_new(void (*entry)(model_fiber *self))
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    model_fiber *fiber = (model_fiber *)calloc(1, sizeof *fiber);
+    model_fiber *fiber = (model_fiber *)calloc(1, sizeof(*fiber));
     char *memory = (char *)mmap(NULL, STACK_BYTES + page, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (fiber == NULL || memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0) {

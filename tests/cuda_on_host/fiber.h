@@ -1,6 +1,6 @@
 /* Fibers: stacks between which a thread of the host switches without the kernel's help. */
-#ifndef CUDA_ON_HOST_FIBER_H
-#define CUDA_ON_HOST_FIBER_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_FIBER_H
+#define LEAT_TESTS_CUDA_ON_HOST_FIBER_H
 
 #include <stddef.h>
 #include <stdint.h>

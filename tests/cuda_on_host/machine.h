@@ -1,7 +1,7 @@
 /* The inside of the model: a launch, its blocks and threads, and the order in which they run. One launch runs
  * at a time, on the host thread whose call made it run (runtime_lock of devices.cpp is held). */
-#ifndef CUDA_ON_HOST_MACHINE_H
-#define CUDA_ON_HOST_MACHINE_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_MACHINE_H
+#define LEAT_TESTS_CUDA_ON_HOST_MACHINE_H
 
 #include "tests/cuda_on_host/fiber.h"
 #include "tests/cuda_on_host/model.h"

@@ -10,8 +10,8 @@
  *   driver.h      memory in reserved addresses
  *   cublas.h      products of matrices
  */
-#ifndef CUDA_ON_HOST_MODEL_H
-#define CUDA_ON_HOST_MODEL_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_MODEL_H
+#define LEAT_TESTS_CUDA_ON_HOST_MODEL_H
 
 #include <math.h>
 #include <stddef.h>

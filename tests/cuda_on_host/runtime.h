@@ -1,8 +1,8 @@
 /* The CUDA run time's names that kernels/cuda/ uses. Device and pinned memory are the host's own. Work queued
  * on a stream is done at a moment that the seed chooses, at the latest when a thread waits for it; reading
  * too early therefore gives old content. There is no default stream. testing.h plants failures. */
-#ifndef CUDA_ON_HOST_RUNTIME_H
-#define CUDA_ON_HOST_RUNTIME_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_RUNTIME_H
+#define LEAT_TESTS_CUDA_ON_HOST_RUNTIME_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Shared by the files of the run time; the caller holds runtime_lock. */
-#ifndef CUDA_ON_HOST_RUNTIME_INTERNAL_H
-#define CUDA_ON_HOST_RUNTIME_INTERNAL_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_RUNTIME_INTERNAL_H
+#define LEAT_TESTS_CUDA_ON_HOST_RUNTIME_INTERNAL_H
 
 #include <functional>
 #include <mutex>

@@ -1,6 +1,6 @@
 /* The model's calls of ASan and TSan; empty in other builds. */
-#ifndef CUDA_ON_HOST_SANITIZERS_H
-#define CUDA_ON_HOST_SANITIZERS_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_SANITIZERS_H
+#define LEAT_TESTS_CUDA_ON_HOST_SANITIZERS_H
 
 #if defined(__SANITIZE_ADDRESS__)
 #define MODEL_ASAN 1

@@ -119,11 +119,11 @@ static void place_block(model_block *block)
 static model_block *make_block(void)
 {
     const model_launch_now *launch = machine.launch;
-    model_block *block = (model_block *)calloc(1, sizeof *block);
+    model_block *block = (model_block *)calloc(1, sizeof(*block));
     block->block_dim = launch->block;
     block->grid_dim = launch->grid;
     block->size = launch->block.x * launch->block.y * launch->block.z;
-    block->threads = (model_thread *)calloc(block->size, sizeof *block->threads);
+    block->threads = (model_thread *)calloc(block->size, sizeof(*block->threads));
     for (unsigned n = 0; n < block->size; n++) {
         block->threads[n].block = block;
         block->threads[n].in = block;

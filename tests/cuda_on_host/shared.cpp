@@ -75,7 +75,7 @@ static void fill_piece(model_block *block, const void *site, size_t bytes, size_
     const tsan_as launcher(scheduler_launcher());
     model_shared_piece *piece = find_piece(block, site);
     if (piece == NULL) {
-        piece = (model_shared_piece *)calloc(1, sizeof *piece);
+        piece = (model_shared_piece *)calloc(1, sizeof(*piece));
         piece->site = site;
         piece->bytes = max(bytes, (size_t)1);
         piece->next = block->shared;

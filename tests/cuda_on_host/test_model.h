@@ -1,7 +1,7 @@
 /* For tests of the model: words in device memory, checks, and a list of tests that are run
  * with several seeds. */
-#ifndef CUDA_ON_HOST_TEST_MODEL_H
-#define CUDA_ON_HOST_TEST_MODEL_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_TEST_MODEL_H
+#define LEAT_TESTS_CUDA_ON_HOST_TEST_MODEL_H
 
 #include "kernels/cuda/cuda.cuh"
 #include "tests/cuda_on_host/testing.h"

@@ -3,8 +3,8 @@
  * A run follows from its seed and its poison. A process that calls no function of this file takes them from
  * LEAT_CUDA_SEED and LEAT_CUDA_POISON in its environment; every report of the model names the seed that
  * repeats it. */
-#ifndef CUDA_ON_HOST_TESTING_H
-#define CUDA_ON_HOST_TESTING_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_TESTING_H
+#define LEAT_TESTS_CUDA_ON_HOST_TESTING_H
 
 #include <stdbool.h>
 #include <stddef.h>

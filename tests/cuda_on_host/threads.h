@@ -5,8 +5,8 @@
  * The model is stricter than a GPU, on which such a bug would be silent: a barrier needs all threads of
  * the block, and a warp collective all lanes of its mask, at the same line; a shuffle's source must be
  * in the mask. */
-#ifndef CUDA_ON_HOST_THREADS_H
-#define CUDA_ON_HOST_THREADS_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_THREADS_H
+#define LEAT_TESTS_CUDA_ON_HOST_THREADS_H
 
 #include <functional>
 #include <tuple>
@@ -152,9 +152,9 @@ static inline type model_shuffle(model_warp_kind kind, unsigned mask, type value
     static_assert(std::is_trivially_copyable<type>::value && (sizeof(type) == 4 || sizeof(type) == 8),
                   "shuffles take 4 or 8 bytes");
     uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
+    memcpy(&bits, &value, sizeof(value));
     bits = model_warp(kind, mask, bits, operand, width, site);
-    memcpy(&value, &bits, sizeof value);
+    memcpy(&value, &bits, sizeof(value));
     return value;
 }
 
@@ -201,7 +201,7 @@ template <typename type> static inline unsigned __match_any_sync(unsigned mask, 
 {
     static_assert(sizeof(type) == 4 || sizeof(type) == 8, "match takes 4 or 8 bytes");
     uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
+    memcpy(&bits, &value, sizeof(value));
     return (unsigned)model_warp(MODEL_MATCH_ANY, mask, bits, 0, 32, here);
 }
 
@@ -210,7 +210,7 @@ static inline unsigned __match_all_sync(unsigned mask, type value, int *is_same,
 {
     static_assert(sizeof(type) == 4 || sizeof(type) == 8, "match takes 4 or 8 bytes");
     uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
+    memcpy(&bits, &value, sizeof(value));
     const unsigned lanes = (unsigned)model_warp(MODEL_MATCH_ALL, mask, bits, 0, 32, here);
     *is_same = lanes != 0;
     return lanes;

@@ -1,6 +1,6 @@
 /* CUDA's vector types and 16-bit floats. Conversions to 16 bits give the bits that a GPU gives. */
-#ifndef CUDA_ON_HOST_TYPES_H
-#define CUDA_ON_HOST_TYPES_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_TYPES_H
+#define LEAT_TESTS_CUDA_ON_HOST_TYPES_H
 
 #include <stdint.h>
 #include <string.h>
@@ -64,7 +64,7 @@ template <typename to, typename from> static inline to model_bits(from value)
 {
     static_assert(sizeof(to) == sizeof(from), "the same bits");
     to bits;
-    memcpy(&bits, &value, sizeof bits);
+    memcpy(&bits, &value, sizeof(bits));
     return bits;
 }
 

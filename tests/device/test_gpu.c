@@ -56,7 +56,8 @@ static void test_copies(const struct gpu_api *api, struct gpu *gpu)
     struct gpu_stream *stream = api->stream(gpu, &error);
     unsigned char *from = api->alloc_pinned(gpu, BYTES, &error), *to = api->alloc_pinned(gpu, BYTES, &error);
     unsigned char *a = api->alloc(gpu, BYTES, &error), *b = api->alloc(gpu, BYTES, &error);
-    check(stream && from && to && a && b && (uintptr_t)a % 256 == 0 && (uintptr_t)b % 256 == 0,
+    check(stream != NULL && from != NULL && to != NULL && a != NULL && b != NULL && (uintptr_t)a % 256 == 0 &&
+              (uintptr_t)b % 256 == 0,
           "memory of both kinds");
     for (int i = 0; i < BYTES; i++)
         from[i] = (unsigned char)(i * 7 + i / 256);
@@ -87,7 +88,9 @@ static void test_order(const struct gpu_api *api, struct gpu *gpu)
                      *read = api->event(gpu, &error);
     unsigned char *memory = api->alloc(gpu, BYTES, &error),
                   *seen = api->alloc_pinned(gpu, ROUNDS * BYTES, &error);
-    check(first && second && begin && filled && read && memory && seen, "two streams and events");
+    check(first != NULL && second != NULL && begin != NULL && filled != NULL && read != NULL &&
+              memory != NULL && seen != NULL,
+          "two streams and events");
     check(isnan(api->elapsed_ms(begin, filled)), "no time lies between events that were not recorded");
     api->record(begin, first);
     for (int i = 0; i < ROUNDS; i++) {
@@ -228,11 +231,11 @@ static void test_products(const struct gpu_api *api, struct gpu *gpu)
     void (*set_cublas)(bool is_there);
     bool can = api->can_matmul(gpu, &error);
     check(can ? error.failure == GPU_OK
-              : error.failure == GPU_UNSUPPORTED && strstr(error.text, "LEAT_CUBLASLT"),
+              : error.failure == GPU_UNSUPPORTED && strstr(error.text, "LEAT_CUBLASLT") != NULL,
           "products of matrices, or what to install for them");
     if (symbol == NULL)
         return;
-    memcpy(&set_cublas, &symbol, sizeof set_cublas);
+    memcpy(&set_cublas, &symbol, sizeof(set_cublas));
     check(can, "the model has them");
     set_cublas(false);
     check(!api->can_matmul(gpu, &error) && error.failure == GPU_UNSUPPORTED &&
@@ -247,7 +250,8 @@ static void test_products(const struct gpu_api *api, struct gpu *gpu)
     a.a = (float *)memory + a.scratch_bytes / 4, a.b = a.a + 16,
     a.c = (float *)memory + a.scratch_bytes / 4 + 32;
     api->kernels->matmul(&a, stream);
-    check(!api->wait(stream, &error) && error.failure == GPU_FAILED && strstr(error.text, "LEAT_CUBLASLT"),
+    check(!api->wait(stream, &error) && error.failure == GPU_FAILED &&
+              strstr(error.text, "LEAT_CUBLASLT") != NULL,
           "a product without it is a failure that says so");
     api->free(other, memory);
     api->stream_free(other, stream);

@@ -42,7 +42,7 @@ static void make_root(void)
 {
     if (root[0] != '\0')
         return;
-    snprintf(root, sizeof root, "%s/leat-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    snprintf(root, sizeof(root), "%s/leat-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     must(mkdtemp(root) != NULL, "a temporary directory");
     atexit(remove_root);
 }
@@ -104,9 +104,9 @@ static void write_file(const char *path, const void *data, size_t size)
 static void make_checkpoint(const uint8_t *data, size_t size)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/gen-000001/ckpt-000000000001", root);
+    snprintf(path, sizeof(path), "%s/gen-000001/ckpt-000000000001", root);
     must(os_mkdirs(path) == 0, "a directory");
-    snprintf(path, sizeof path, "%s/gen-000001/ckpt-000000000001/state.bin", root);
+    snprintf(path, sizeof(path), "%s/gen-000001/ckpt-000000000001/state.bin", root);
     write_file(path, data, size);
     uint64_t bytes;
     uint8_t *digests;
@@ -126,7 +126,7 @@ static void make_checkpoint(const uint8_t *data, size_t size)
                                 .frames_count = 2};
     struct byte_buffer text = {0};
     manifest_encode(&manifest, &text);
-    snprintf(path, sizeof path, "%s/gen-000001/ckpt-000000000001/MANIFEST", root);
+    snprintf(path, sizeof(path), "%s/gen-000001/ckpt-000000000001/MANIFEST", root);
     write_file(path, text.data, text.length);
     buffer_free(&text);
     free(digests);
@@ -219,7 +219,7 @@ static void fuzz_order(const uint8_t *data, size_t size)
     uint64_t bytes = size < ORDER_HEAD_BYTES ? 0 : size - ORDER_HEAD_BYTES;
     if (size >= ORDER_HEAD_BYTES) {
         memcpy(text, "leatord2", 8);
-        memcpy(text + ORDER_HEAD_BYTES - sizeof bytes, &bytes, sizeof bytes);
+        memcpy(text + ORDER_HEAD_BYTES - sizeof(bytes), &bytes, sizeof(bytes));
         manifest_seal(text, length);
     }
     struct order_reader reader;

@@ -145,6 +145,13 @@ class TidyTest(unittest.TestCase):
         self.plant("tests/c.c", "int now = clock_gettime(CLOCK_REALTIME, &t);\n")
         self.assertEqual(self.found(tidy.check_waits), [("connectors/b.c", 3), ("state/a.c", 2)])
 
+    def test_dialect(self):
+        self.plant("state/a.h", "#ifndef STATE_A_H\n#define STATE_A_H\nenum { N = sizeof(int) };\n#endif\n")
+        self.plant("engine/run/b.h", "#ifndef LEAT_RUN_B_H\n#define LEAT_RUN_B_H\n#endif\n")
+        self.plant("state/c.c", "int a;\nint b = (int)sizeof a; /* sizeof a */\n")
+        self.plant("tests/unit/d.c", "x = {cmocka_unit_test(test_a),\n     cmocka_unit_test_setup(b, c)};\n")
+        self.assertEqual(self.found(tidy.check_dialect), [("state/a.h", 1), ("state/c.c", 2), ("tests/unit/d.c", 2)])
+
     def test_planted_bugs_apply(self):
         self.plant("state/a.c", "int a;\nint b;\nint b;\n")
         self.plant("tests/cases/a.py", 'BOUND = 1\nBUGS = [\n    ("good", "state/a.c", "int a;", "int c;"),\n'

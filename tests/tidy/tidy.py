@@ -179,6 +179,35 @@ def check_waits(tree):
             for text in [ctext.without_noise(tree.read(path))] for match in WALL_CLOCK.finditer(text)]
 
 
+BARE_SIZE = re.compile(r"\bsizeof (?!\.\.\.)")
+GUARD = re.compile(r"^#ifndef (\w+)\n#define \1\n", re.M)
+CMOCKA_TEST = re.compile(r"\bcmocka_unit_test(?:_\w+)?\(\s*(\w+)")
+
+
+def guard_of(path):
+    return "LEAT_" + re.sub(r"[^A-Z0-9]", "_", path.removeprefix("engine/").upper())
+
+
+def check_dialect(tree):
+    """One way to write what C lets people write in several (docs/style.md)."""
+    found = []
+    for path in tree.code():
+        text = ctext.without_noise(tree.read(path))
+
+        def add(match, message, path=path, text=text):
+            found.append(Finding(path, text.count("\n", 0, match.start()) + 1, message))
+
+        for match in BARE_SIZE.finditer(text):
+            add(match, "sizeof(x) has brackets")
+        guard = GUARD.search(text) if path.endswith((".h", ".cuh")) and not path.startswith("include/") else None
+        if guard is not None and guard.group(1) != guard_of(path):
+            add(guard, f"the include guard is {guard_of(path)}")
+        for match in CMOCKA_TEST.finditer(text) if path.startswith("tests/") else ():
+            if not match.group(1).startswith("test_"):
+                add(match, f"the name of a test begins with test_: {match.group(1)}")
+    return found
+
+
 def check_readmes(tree):
     folders = {os.path.dirname(path) for path in tree.code() if path.split("/")[0] in HOUSE}
     return [Finding(folder, 1, "has code, and no README.md that says what it is for")
@@ -281,6 +310,7 @@ RULES = [
     ("code is formatted", check_formatting),
     ("each folder of code has a README.md", check_readmes),
     ("waits go by the monotonic clock", check_waits),
+    ("code is written in one dialect", check_dialect),
     ("each kind is in its registry.def", check_registries),
     ("each diagnostic code is raised", check_codes_are_raised),
     ("each test is built", check_tests_are_built),

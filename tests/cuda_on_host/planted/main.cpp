@@ -64,7 +64,7 @@ static void run_once(void *context, cuda_model_output *output)
     cudaStreamSynchronize(run.other);
     cudaMemcpyAsync(result, run.device, PLANTED_BYTES, cudaMemcpyDeviceToHost, run.stream);
     cudaStreamSynchronize(run.stream);
-    cuda_model_add(output, result, sizeof result);
+    cuda_model_add(output, result, sizeof(result));
     cuda_model_add(output, run.pinned, PLANTED_BYTES);
     cudaFreeHost(run.pinned);
     cudaFree(run.device);
@@ -93,7 +93,7 @@ static int run_apart(const char *program, const planted *bug, bool has_bug, std:
     FILE *pipe = popen(command.c_str(), "r");
     char part[4096];
     said->clear();
-    for (size_t n; pipe != NULL && (n = fread(part, 1, sizeof part, pipe)) > 0;) {
+    for (size_t n; pipe != NULL && (n = fread(part, 1, sizeof(part), pipe)) > 0;) {
         said->append(part, n);
     }
     return pipe == NULL ? -1 : pclose(pipe);

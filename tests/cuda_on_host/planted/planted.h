@@ -1,8 +1,8 @@
 /* Tests of the tests: small kernels with a bug of each class that the model must detect, and the same kernels
  * without the bug, for which it must report nothing. Each file has a list of cases; main.cpp runs each case
  * in a process of its own. */
-#ifndef CUDA_ON_HOST_PLANTED_H
-#define CUDA_ON_HOST_PLANTED_H
+#ifndef LEAT_TESTS_CUDA_ON_HOST_PLANTED_PLANTED_H
+#define LEAT_TESTS_CUDA_ON_HOST_PLANTED_PLANTED_H
 
 #include "kernels/cuda/async.cuh"
 #include "tests/cuda_on_host/testing.h"

@@ -19,12 +19,12 @@ static __global__ void set_table(gpu_table_view *to, gpu_table_view view)
 
 static void table_begin(small_table *t, planted_run *run)
 {
-    cudaMalloc(&t->view, sizeof *t->view);
-    cudaMalloc(&t->counts, sizeof *t->counts);
-    cudaMalloc(&t->buckets, BUCKETS * sizeof *t->buckets);
+    cudaMalloc(&t->view, sizeof(*t->view));
+    cudaMalloc(&t->counts, sizeof(*t->counts));
+    cudaMalloc(&t->buckets, BUCKETS * sizeof(*t->buckets));
     cudaMalloc(&t->rows, SLOTS * STRIDE);
-    cudaMemsetAsync(t->counts, 0, sizeof *t->counts, run->stream);
-    cudaMemsetAsync(t->buckets, 0, BUCKETS * sizeof *t->buckets, run->stream);
+    cudaMemsetAsync(t->counts, 0, sizeof(*t->counts), run->stream);
+    cudaMemsetAsync(t->buckets, 0, BUCKETS * sizeof(*t->buckets), run->stream);
     cudaMemsetAsync(t->rows, 0, SLOTS * STRIDE, run->stream);
     gpu_table_view view = {};
     view.buckets = t->buckets;

@@ -1,6 +1,6 @@
 /* librdkafka's own mock cluster, for tests of the source `kafka` without a broker. */
-#ifndef LEAT_TESTS_KAFKA_MOCK_H
-#define LEAT_TESTS_KAFKA_MOCK_H
+#ifndef LEAT_TESTS_UNIT_CONNECTORS_KAFKA_MOCK_H
+#define LEAT_TESTS_UNIT_CONNECTORS_KAFKA_MOCK_H
 
 #include "core/connector.h"
 

@@ -1,6 +1,6 @@
 /* Sources and sinks driven by hand, with checkpoints in memory. */
-#ifndef LEAT_TESTS_CONNECTORS_RIG_H
-#define LEAT_TESTS_CONNECTORS_RIG_H
+#ifndef LEAT_TESTS_UNIT_CONNECTORS_RIG_H
+#define LEAT_TESTS_UNIT_CONNECTORS_RIG_H
 
 #include "core/connector.h"
 

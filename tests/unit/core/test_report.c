@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void merged(void **state)
+static void test_merged(void **state)
 {
     (void)state;
     struct report all = {0}, lanes[3] = {{0}};
@@ -33,6 +33,6 @@ static void merged(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(merged)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_merged)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static const char *const names[] = {"UTC",
                                     "Europe/Dublin",
                                     "Asia/Tehran"};
 
-static void as_the_c_library(void **state)
+static void test_as_the_c_library(void **state)
 {
     (void)state;
     struct arena arena = {0};
@@ -65,7 +65,7 @@ static void as_the_c_library(void **state)
 
 /* zone_instant gives the first instant at which the wall clock shows the given time or a later one; the test
  * finds it minute by minute. */
-static void instants(void **state)
+static void test_instants(void **state)
 {
     (void)state;
     struct arena arena = {0};
@@ -90,7 +90,7 @@ static void instants(void **state)
     arena_free(&arena);
 }
 
-static void unknown(void **state)
+static void test_unknown(void **state)
 {
     (void)state;
     struct arena arena = {0};
@@ -106,16 +106,16 @@ static void unknown(void **state)
 }
 
 /* A file that is cut is refused; one with a wrong byte is refused or read, but does no harm. */
-static void damaged(void **state)
+static void test_damaged(void **state)
 {
     (void)state;
     struct arena arena = {0};
     char file[4096], copy[4096];
     FILE *in = fopen(ZONE_DIRECTORY "/Europe/Berlin", "rb");
     assert_non_null(in);
-    size_t bytes = fread(file, 1, sizeof file, in);
+    size_t bytes = fread(file, 1, sizeof(file), in);
     fclose(in);
-    assert_true(bytes > 100 && bytes < sizeof file);
+    assert_true(bytes > 100 && bytes < sizeof(file));
     assert_non_null(zone_parse(&arena, (struct str){file, bytes}));
     for (size_t i = 0; i < bytes; i++) {
         arena_reset(&arena);
@@ -131,7 +131,8 @@ static void damaged(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_the_c_library), cmocka_unit_test(instants),
-                                       cmocka_unit_test(unknown), cmocka_unit_test(damaged)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_the_c_library),
+                                       cmocka_unit_test(test_instants), cmocka_unit_test(test_unknown),
+                                       cmocka_unit_test(test_damaged)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* What the tests of expressions share: a schema with columns of each type, batches of it, values as text. */
-#ifndef LEAT_TESTS_EXPR_FIXTURE_H
-#define LEAT_TESTS_EXPR_FIXTURE_H
+#ifndef LEAT_TESTS_UNIT_EXPR_FIXTURE_H
+#define LEAT_TESTS_UNIT_EXPR_FIXTURE_H
 
 #include "lang/lang.h"
 #include "operators/expr/expr.h"

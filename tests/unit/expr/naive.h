@@ -1,7 +1,7 @@
 /* A second, simple implementation of expressions: one row at a time, directly over the syntax tree. It shares
  * no code with operators/expr, so that the property test compares two independent results. */
-#ifndef LEAT_TESTS_EXPR_NAIVE_H
-#define LEAT_TESTS_EXPR_NAIVE_H
+#ifndef LEAT_TESTS_UNIT_EXPR_NAIVE_H
+#define LEAT_TESTS_UNIT_EXPR_NAIVE_H
 
 #include "fixture.h"
 

@@ -90,7 +90,7 @@ static void test_errors(void **state)
         for (unsigned k = 0; k < f.diags.count; k++) {
             const struct diag *d = &f.diags.items[k];
             bool has_words = strstr(d->message, bad[i].words) != NULL ||
-                             (d->hint != NULL && strstr(d->hint, bad[i].words));
+                             (d->hint != NULL && strstr(d->hint, bad[i].words) != NULL);
             is_found |= d->severity == DIAG_ERROR && d->code == bad[i].code && has_words &&
                         d->span.end > d->span.begin;
         }
@@ -111,8 +111,8 @@ static const char *advice_of(struct fixture *f)
         const char *hint = f->diags.items[i].hint;
         const char *begin = hint == NULL ? NULL : strstr(hint, mark);
         if (begin != NULL)
-            return arena_printf(&f->arena, "%.*s", (int)(strlen(begin + sizeof mark - 1) - 1),
-                                begin + sizeof mark - 1);
+            return arena_printf(&f->arena, "%.*s", (int)(strlen(begin + sizeof(mark) - 1) - 1),
+                                begin + sizeof(mark) - 1);
     }
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* Avro's binary encoding, written and read by Avro C: the tests compare leat's decoder with it. */
-#ifndef LEAT_TESTS_FORMATS_AVRO_REFERENCE_H
-#define LEAT_TESTS_FORMATS_AVRO_REFERENCE_H
+#ifndef LEAT_TESTS_UNIT_FORMATS_AVRO_REFERENCE_H
+#define LEAT_TESTS_UNIT_FORMATS_AVRO_REFERENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

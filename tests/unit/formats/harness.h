@@ -1,6 +1,6 @@
 /* Bytes -> columns -> text, for the tests of formats and connectors. */
-#ifndef LEAT_TESTS_FORMATS_HARNESS_H
-#define LEAT_TESTS_FORMATS_HARNESS_H
+#ifndef LEAT_TESTS_UNIT_FORMATS_HARNESS_H
+#define LEAT_TESTS_UNIT_FORMATS_HARNESS_H
 
 #include "formats/formats.h"
 

@@ -1,6 +1,6 @@
 /* JSON read by simdjson, slowly and strictly: the tests compare leat's decoder with it. */
-#ifndef LEAT_TESTS_FORMATS_JSON_REFERENCE_H
-#define LEAT_TESTS_FORMATS_JSON_REFERENCE_H
+#ifndef LEAT_TESTS_UNIT_FORMATS_JSON_REFERENCE_H
+#define LEAT_TESTS_UNIT_FORMATS_JSON_REFERENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

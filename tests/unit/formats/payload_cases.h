@@ -1,7 +1,7 @@
 /* Payload schemas for tests and fuzzing, and the library of each format (Avro C, libprotobuf)
  * to compare with. */
-#ifndef LEAT_TESTS_FORMATS_PAYLOAD_CASES_H
-#define LEAT_TESTS_FORMATS_PAYLOAD_CASES_H
+#ifndef LEAT_TESTS_UNIT_FORMATS_PAYLOAD_CASES_H
+#define LEAT_TESTS_UNIT_FORMATS_PAYLOAD_CASES_H
 
 #include "core/connector.h"
 

@@ -1,6 +1,6 @@
 /* Payload formats with schemas from files and registries, for tests. */
-#ifndef LEAT_TESTS_FORMATS_PAYLOADS_H
-#define LEAT_TESTS_FORMATS_PAYLOADS_H
+#ifndef LEAT_TESTS_UNIT_FORMATS_PAYLOADS_H
+#define LEAT_TESTS_UNIT_FORMATS_PAYLOADS_H
 
 #include "formats/payload.h"
 

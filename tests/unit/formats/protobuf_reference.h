@@ -1,7 +1,7 @@
 /* The wire format of Protocol Buffers, written and read by libprotobuf: the tests compare leat's
  * decoder with it. */
-#ifndef LEAT_TESTS_FORMATS_PROTOBUF_REFERENCE_H
-#define LEAT_TESTS_FORMATS_PROTOBUF_REFERENCE_H
+#ifndef LEAT_TESTS_UNIT_FORMATS_PROTOBUF_REFERENCE_H
+#define LEAT_TESTS_UNIT_FORMATS_PROTOBUF_REFERENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

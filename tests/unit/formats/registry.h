@@ -1,6 +1,6 @@
 /* Runs registry.py, a small Schema Registry, as a child process. */
-#ifndef LEAT_TESTS_FORMATS_REGISTRY_H
-#define LEAT_TESTS_FORMATS_REGISTRY_H
+#ifndef LEAT_TESTS_UNIT_FORMATS_REGISTRY_H
+#define LEAT_TESTS_UNIT_FORMATS_REGISTRY_H
 
 #include <stdio.h>
 #include <sys/types.h>

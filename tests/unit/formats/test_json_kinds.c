@@ -20,7 +20,7 @@ static size_t plain_bytes(const char *text, size_t length)
     return length;
 }
 
-static void every_way_finds_the_same_end(void **state)
+static void test_every_way_finds_the_same_end(void **state)
 {
     (void)state;
     static const char specials[] = "\"\\\x1f\x00\n\x80\xff";
@@ -99,7 +99,7 @@ static void put_record(struct test_random *random, const struct kind *kind, stru
         buffer_printf(expected, "\"b\":null}\n");
 }
 
-static void many_kinds_of_records(void **state)
+static void test_many_kinds_of_records(void **state)
 {
     (void)state;
     static const char *const spaces[] = {"", "", " ", "  "};
@@ -133,7 +133,7 @@ static void many_kinds_of_records(void **state)
 }
 
 /* Records that lie back to back: a text that has no end in its record must not end in the next one. */
-static void long_texts_back_to_back(void **state)
+static void test_long_texts_back_to_back(void **state)
 {
     (void)state;
     static const char *const records[] = {
@@ -172,9 +172,9 @@ static void long_texts_back_to_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_finds_the_same_end),
-        cmocka_unit_test(many_kinds_of_records),
-        cmocka_unit_test(long_texts_back_to_back),
+        cmocka_unit_test(test_every_way_finds_the_same_end),
+        cmocka_unit_test(test_many_kinds_of_records),
+        cmocka_unit_test(test_long_texts_back_to_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

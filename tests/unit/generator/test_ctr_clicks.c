@@ -27,7 +27,7 @@ static int free_world(void **state)
     return 0;
 }
 
-static void the_heap_sorts(void **state)
+static void test_the_heap_sorts(void **state)
 {
     (void)state;
     struct ctr_click_heap heap = {0};
@@ -47,7 +47,7 @@ static void the_heap_sorts(void **state)
     ctr_click_heap_free(&heap);
 }
 
-static void every_click_comes_once_in_order(void **state)
+static void test_every_click_comes_once_in_order(void **state)
 {
     (void)state;
     struct ctr_clicks *clicks = calloc(1, sizeof(*clicks));
@@ -79,7 +79,7 @@ static void every_click_comes_once_in_order(void **state)
     ctr_maker_free(maker);
 }
 
-static void seeking_equals_reading_on(void **state)
+static void test_seeking_equals_reading_on(void **state)
 {
     (void)state;
     struct ctr_clicks *straight = calloc(1, sizeof(*straight)), *jumper = calloc(1, sizeof(*jumper));
@@ -119,7 +119,7 @@ static void seeking_equals_reading_on(void **state)
 }
 
 /* A position after some impressions and before the first click. */
-static void seeking_before_the_first_click(void **state)
+static void test_seeking_before_the_first_click(void **state)
 {
     (void)state;
     struct ctr_clicks *straight = calloc(1, sizeof(*straight)), *jumper = calloc(1, sizeof(*jumper));
@@ -136,7 +136,7 @@ static void seeking_before_the_first_click(void **state)
     free(jumper);
 }
 
-static void impossible_places_are_refused(void **state)
+static void test_impossible_places_are_refused(void **state)
 {
     (void)state;
     struct ctr_clicks *clicks = calloc(1, sizeof(*clicks));
@@ -163,11 +163,11 @@ static void impossible_places_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_heap_sorts),
-        cmocka_unit_test(every_click_comes_once_in_order),
-        cmocka_unit_test(seeking_equals_reading_on),
-        cmocka_unit_test(seeking_before_the_first_click),
-        cmocka_unit_test(impossible_places_are_refused),
+        cmocka_unit_test(test_the_heap_sorts),
+        cmocka_unit_test(test_every_click_comes_once_in_order),
+        cmocka_unit_test(test_seeking_equals_reading_on),
+        cmocka_unit_test(test_seeking_before_the_first_click),
+        cmocka_unit_test(test_impossible_places_are_refused),
     };
     return cmocka_run_group_tests(tests, make_world, free_world);
 }

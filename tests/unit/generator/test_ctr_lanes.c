@@ -98,7 +98,7 @@ static void close_stream(struct shared *shared)
     arena_free(&shared->arena);
 }
 
-static void any_number_of_threads_gives_the_same(void **state)
+static void test_any_number_of_threads_gives_the_same(void **state)
 {
     (void)state;
     struct shared *one = calloc(1, sizeof(*one)), *many = calloc(1, sizeof(*many));
@@ -115,7 +115,7 @@ static void any_number_of_threads_gives_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_number_of_threads_gives_the_same),
+        cmocka_unit_test(test_any_number_of_threads_gives_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void functions_agree_with_libm(void **state)
+static void test_functions_agree_with_libm(void **state)
 {
     (void)state;
     for (int i = -2000; i <= 2000; i++) {
@@ -26,7 +26,7 @@ static void functions_agree_with_libm(void **state)
 }
 
 /* Every compiler on every machine must give these bits. */
-static void bits_are_pinned(void **state)
+static void test_bits_are_pinned(void **state)
 {
     (void)state;
     uint64_t fold = 0;
@@ -47,7 +47,7 @@ static void bits_are_pinned(void **state)
     assert_int_equal(fold, UINT64_C(0x435616fd5761629d));
 }
 
-static void numbers_are_even_and_independent(void **state)
+static void test_numbers_are_even_and_independent(void **state)
 {
     (void)state;
     enum { DRAWS = 200000 };
@@ -74,7 +74,7 @@ static void numbers_are_even_and_independent(void **state)
     assert_true(chi_square < 45.0); /* 15 degrees of freedom: 1 in 10,000 */
 }
 
-static void normal_numbers_have_their_moments(void **state)
+static void test_normal_numbers_have_their_moments(void **state)
 {
     (void)state;
     enum { PAIRS = 100000 };
@@ -96,10 +96,10 @@ static void normal_numbers_have_their_moments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(functions_agree_with_libm),
-        cmocka_unit_test(bits_are_pinned),
-        cmocka_unit_test(numbers_are_even_and_independent),
-        cmocka_unit_test(normal_numbers_have_their_moments),
+        cmocka_unit_test(test_functions_agree_with_libm),
+        cmocka_unit_test(test_bits_are_pinned),
+        cmocka_unit_test(test_numbers_are_even_and_independent),
+        cmocka_unit_test(test_normal_numbers_have_their_moments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

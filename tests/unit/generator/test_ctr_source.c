@@ -114,7 +114,7 @@ static void check_row(const struct batch *batch, uint32_t row, const struct ctr_
         assert_true(column_of(batch, ctr_dense_names[d])->floats[row] == event->dense[d] / 1000.0);
 }
 
-static void columns_are_what_the_world_makes(void **state)
+static void test_columns_are_what_the_world_makes(void **state)
 {
     (void)state;
     struct ctr_world *world = ctr_world_new(5, ctr_gap_us(50.0));
@@ -146,7 +146,7 @@ static void columns_are_what_the_world_makes(void **state)
 }
 
 /* Each click has the user and the item of the impression with its imp_id. */
-static void clicks_name_their_impressions(void **state)
+static void test_clicks_name_their_impressions(void **state)
 {
     (void)state;
     struct ctr_world *world = ctr_world_new(5, ctr_gap_us(50.0));
@@ -173,7 +173,7 @@ static void clicks_name_their_impressions(void **state)
 }
 
 /* After a seek to any batch, that batch reads the same as the first time. */
-static void seeking_equals_reading_on(void **state)
+static void test_seeking_equals_reading_on(void **state)
 {
     (void)state;
     for (int stream = IMPRESSIONS; stream <= LABELLED; stream++) {
@@ -209,7 +209,7 @@ static void seeking_equals_reading_on(void **state)
 }
 
 /* The report adds up the decoders, also those that were freed, and equals the truth of all events. */
-static void the_report_is_the_truth(void **state)
+static void test_the_report_is_the_truth(void **state)
 {
     (void)state;
     struct ctr_world *world = ctr_world_new(5, ctr_gap_us(50.0));
@@ -247,7 +247,7 @@ static void the_report_is_the_truth(void **state)
     ctr_world_free(world);
 }
 
-static void bad_jobs_and_positions_are_refused(void **state)
+static void test_bad_jobs_and_positions_are_refused(void **state)
 {
     (void)state;
     struct fixture fixture = {0};
@@ -280,9 +280,11 @@ static void bad_jobs_and_positions_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(columns_are_what_the_world_makes),   cmocka_unit_test(clicks_name_their_impressions),
-        cmocka_unit_test(seeking_equals_reading_on),          cmocka_unit_test(the_report_is_the_truth),
-        cmocka_unit_test(bad_jobs_and_positions_are_refused),
+        cmocka_unit_test(test_columns_are_what_the_world_makes),
+        cmocka_unit_test(test_clicks_name_their_impressions),
+        cmocka_unit_test(test_seeking_equals_reading_on),
+        cmocka_unit_test(test_the_report_is_the_truth),
+        cmocka_unit_test(test_bad_jobs_and_positions_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static int free_world(void **state)
     return 0;
 }
 
-static void a_draw_follows_its_weights(void **state)
+static void test_a_draw_follows_its_weights(void **state)
 {
     (void)state;
     enum { DRAWS = 100000 };
@@ -51,7 +51,7 @@ static void a_draw_follows_its_weights(void **state)
 
 /* For several seeds: 15 % of the impressions are clicked, and the labels fit the probabilities: their logloss
  * is within five standard errors of its expectation. */
-static void labels_fit_the_truth(void **state)
+static void test_labels_fit_the_truth(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= WORLDS; seed++) {
@@ -98,7 +98,7 @@ static double slope_of(enum ctr_field field, uint32_t from, uint32_t to)
     return slope;
 }
 
-static void popularity_follows_zipf(void **state)
+static void test_popularity_follows_zipf(void **state)
 {
     (void)state;
     assert_true(fabs(slope_of(CTR_USER, 0, 200) + 1.0) < 0.12);
@@ -107,7 +107,7 @@ static void popularity_follows_zipf(void **state)
     assert_true(fabs(slope_of(CTR_SLOT, 0, 300) + 1.0) < 0.12);
 }
 
-static void fields_are_in_range_and_consistent(void **state)
+static void test_fields_are_in_range_and_consistent(void **state)
 {
     (void)state;
     struct ctr_maker *maker = ctr_maker_new(world);
@@ -161,7 +161,7 @@ static double distance_of_exposure(uint64_t first, uint64_t second)
     return distance;
 }
 
-static void exposure_drifts(void **state)
+static void test_exposure_drifts(void **state)
 {
     (void)state;
     double noise = distance_of_exposure(0, 65536),
@@ -170,7 +170,7 @@ static void exposure_drifts(void **state)
 }
 
 /* A record that is made by itself is the same as one that is made in sequence. */
-static void records_stand_alone(void **state)
+static void test_records_stand_alone(void **state)
 {
     (void)state;
     struct ctr_maker *maker = ctr_maker_new(world), *fresh = ctr_maker_new(world);
@@ -189,7 +189,7 @@ static void records_stand_alone(void **state)
     ctr_maker_free(fresh);
 }
 
-static void sums_do_not_depend_on_who_adds(void **state)
+static void test_sums_do_not_depend_on_who_adds(void **state)
 {
     (void)state;
     struct ctr_truth *parts = calloc(4, sizeof(*parts));
@@ -205,7 +205,7 @@ static void sums_do_not_depend_on_who_adds(void **state)
     free(parts);
 }
 
-static void scores_of_a_case_by_hand(void **state)
+static void test_scores_of_a_case_by_hand(void **state)
 {
     (void)state;
     struct ctr_truth *truth = calloc(1, sizeof(*truth));
@@ -225,14 +225,14 @@ static void scores_of_a_case_by_hand(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_draw_follows_its_weights),
-        cmocka_unit_test(labels_fit_the_truth),
-        cmocka_unit_test(popularity_follows_zipf),
-        cmocka_unit_test(fields_are_in_range_and_consistent),
-        cmocka_unit_test(exposure_drifts),
-        cmocka_unit_test(records_stand_alone),
-        cmocka_unit_test(sums_do_not_depend_on_who_adds),
-        cmocka_unit_test(scores_of_a_case_by_hand),
+        cmocka_unit_test(test_a_draw_follows_its_weights),
+        cmocka_unit_test(test_labels_fit_the_truth),
+        cmocka_unit_test(test_popularity_follows_zipf),
+        cmocka_unit_test(test_fields_are_in_range_and_consistent),
+        cmocka_unit_test(test_exposure_drifts),
+        cmocka_unit_test(test_records_stand_alone),
+        cmocka_unit_test(test_sums_do_not_depend_on_who_adds),
+        cmocka_unit_test(test_scores_of_a_case_by_hand),
     };
     return cmocka_run_group_tests(tests, make_world, free_world);
 }

@@ -103,7 +103,7 @@ static double truth_of(const char *section, const char *key)
     return value;
 }
 
-static void same_options_give_the_same_bytes(void **state)
+static void test_same_options_give_the_same_bytes(void **state)
 {
     (void)state;
     struct ctr_write_options options = options_of(3000);
@@ -120,7 +120,7 @@ static void same_options_give_the_same_bytes(void **state)
     assert_int_not_equal(hash_of("impressions.jsonl"), IMPRESSIONS_HASH);
 }
 
-static void more_events_only_add(void **state)
+static void test_more_events_only_add(void **state)
 {
     (void)state;
     struct ctr_write_options options = options_of(2000);
@@ -192,7 +192,7 @@ static struct tally tally_of(const char *name, uint64_t ids_max, int64_t late_ms
     return tally;
 }
 
-static void planted_rows_are_counted_exactly(void **state)
+static void test_planted_rows_are_counted_exactly(void **state)
 {
     (void)state;
     struct ctr_write_options options = options_of(40000);
@@ -223,7 +223,7 @@ static void planted_rows_are_counted_exactly(void **state)
 
 /* Rows that are about a quarter of an hour apart: one that is held back until the end of the file counts as
  * late only if later rows came before it. */
-static void rows_held_to_the_end_count_as_what_they_are(void **state)
+static void test_rows_held_to_the_end_count_as_what_they_are(void **state)
 {
     (void)state;
     struct ctr_write_options options = options_of(200);
@@ -241,7 +241,7 @@ static void rows_held_to_the_end_count_as_what_they_are(void **state)
     assert_true(late > 200 && late < 600);
 }
 
-static void the_truth_is_what_the_world_says(void **state)
+static void test_the_truth_is_what_the_world_says(void **state)
 {
     (void)state;
     struct ctr_write_options options = options_of(10001);
@@ -266,7 +266,7 @@ static void the_truth_is_what_the_world_says(void **state)
     ctr_world_free(world);
 }
 
-static void nothing_planted_is_nothing_counted(void **state)
+static void test_nothing_planted_is_nothing_counted(void **state)
 {
     (void)state;
     struct ctr_write_options options = options_of(5000);
@@ -277,7 +277,7 @@ static void nothing_planted_is_nothing_counted(void **state)
     assert_int_equal(tally.late, 0);
 }
 
-static void files_are_not_overwritten_unasked(void **state)
+static void test_files_are_not_overwritten_unasked(void **state)
 {
     (void)state;
     struct ctr_write_options options = options_of(1000);
@@ -295,7 +295,7 @@ static void files_are_not_overwritten_unasked(void **state)
     assert_false(is_there("impressions.jsonl.part"));
 }
 
-static void impossible_orders_are_refused(void **state)
+static void test_impossible_orders_are_refused(void **state)
 {
     (void)state;
     enum diag_code code;
@@ -310,7 +310,7 @@ static void impossible_orders_are_refused(void **state)
 }
 
 /* A child process whose files may not grow beyond 1 MiB meets a full disk. */
-static void a_full_disk_leaves_no_half_file(void **state)
+static void test_a_full_disk_leaves_no_half_file(void **state)
 {
     (void)state;
     assert_int_equal(os_remove_tree(folder), 0);
@@ -341,15 +341,15 @@ static void a_full_disk_leaves_no_half_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_options_give_the_same_bytes),
-        cmocka_unit_test(more_events_only_add),
-        cmocka_unit_test(planted_rows_are_counted_exactly),
-        cmocka_unit_test(nothing_planted_is_nothing_counted),
-        cmocka_unit_test(files_are_not_overwritten_unasked),
-        cmocka_unit_test(impossible_orders_are_refused),
-        cmocka_unit_test(rows_held_to_the_end_count_as_what_they_are),
-        cmocka_unit_test(the_truth_is_what_the_world_says),
-        cmocka_unit_test(a_full_disk_leaves_no_half_file),
+        cmocka_unit_test(test_same_options_give_the_same_bytes),
+        cmocka_unit_test(test_more_events_only_add),
+        cmocka_unit_test(test_planted_rows_are_counted_exactly),
+        cmocka_unit_test(test_nothing_planted_is_nothing_counted),
+        cmocka_unit_test(test_files_are_not_overwritten_unasked),
+        cmocka_unit_test(test_impossible_orders_are_refused),
+        cmocka_unit_test(test_rows_held_to_the_end_count_as_what_they_are),
+        cmocka_unit_test(test_the_truth_is_what_the_world_says),
+        cmocka_unit_test(test_a_full_disk_leaves_no_half_file),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -22,7 +22,7 @@ enum { EVENTS = 5000 };
 static const struct nexmark_options options = {
     .seed = 1, .rate = 10000, .person_bytes = 200, .auction_bytes = 500, .bid_bytes = 100};
 
-static void lines_are_what_they_always_were(void **state)
+static void test_lines_are_what_they_always_were(void **state)
 {
     (void)state;
     struct nexmark_event event;
@@ -137,7 +137,7 @@ static void check_row(const struct batch *batch, uint32_t row, const struct nexm
     check_text(batch, row, "url", is_bid ? &event->url : NULL);
 }
 
-static void columns_are_the_events_from_any_position(void **state)
+static void test_columns_are_the_events_from_any_position(void **state)
 {
     (void)state;
     static const uint64_t starts[] = {0, 1, 2048, EVENTS - 1, EVENTS};
@@ -163,7 +163,7 @@ static void columns_are_the_events_from_any_position(void **state)
     close_source(&fixture);
 }
 
-static void a_schema_is_refused(void **state)
+static void test_a_schema_is_refused(void **state)
 {
     (void)state;
     struct arena arena = {0};
@@ -180,9 +180,9 @@ static void a_schema_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_what_they_always_were),
-        cmocka_unit_test(columns_are_the_events_from_any_position),
-        cmocka_unit_test(a_schema_is_refused),
+        cmocka_unit_test(test_lines_are_what_they_always_were),
+        cmocka_unit_test(test_columns_are_the_events_from_any_position),
+        cmocka_unit_test(test_a_schema_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

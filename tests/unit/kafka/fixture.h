@@ -1,6 +1,6 @@
 /* Records as a function of a micro-batch number and an index, for the tests of the Kafka sink. */
-#ifndef LEAT_TESTS_KAFKA_FIXTURE_H
-#define LEAT_TESTS_KAFKA_FIXTURE_H
+#ifndef LEAT_TESTS_UNIT_KAFKA_FIXTURE_H
+#define LEAT_TESTS_UNIT_KAFKA_FIXTURE_H
 
 #include "connectors/kafka/record.h"
 #include "unit/support/random.h"

@@ -55,7 +55,7 @@ static double number(struct slab *s, enum fill fill)
 
 static float *floats(struct slab *s, size_t n, enum fill fill)
 {
-    float *p = take(s, n * sizeof *p);
+    float *p = take(s, n * sizeof(*p));
     for (size_t i = 0; i < n; i++)
         p[i] = (float)number(s, fill);
     return p;
@@ -65,7 +65,7 @@ static double *doubles(struct slab *s, size_t n, enum fill fill)
 {
     size_t shift = s->shift;
     s->shift = shift / 8 * 8;
-    double *p = take(s, n * sizeof *p);
+    double *p = take(s, n * sizeof(*p));
     s->shift = shift;
     for (size_t i = 0; i < n; i++)
         p[i] = number(s, fill);
@@ -83,7 +83,7 @@ static const float *const *rows(struct slab *s, size_t n, size_t d)
 
 static void result(struct slab *s, float x)
 {
-    float *p = take(s, sizeof *p);
+    float *p = take(s, sizeof(*p));
     *p = x;
 }
 
@@ -191,9 +191,9 @@ CASE(pairs_adagrad)
     if (e.learns && is_good) {
         k->opt_adagrad(&row, 1, d, &p);
         k->pairs_store(pointers2, w2, n, d);
-        assert_memory_equal(w, w2, 2 * d * sizeof *w);
+        assert_memory_equal(w, w2, 2 * d * sizeof(*w));
     }
-    assert_memory_equal(all, all2, 2 * n * sizeof *all);
+    assert_memory_equal(all, all2, 2 * n * sizeof(*all));
     assert_true(is_good ? logit == same : isnan(logit));
     result(s, (float)logit);
 }
@@ -237,10 +237,10 @@ CASE(fm_backward)
 static const float *const *ffm_rows(struct slab *s, size_t n, size_t length, const float **zero)
 {
     static const float *pointers[ROWS_MAX];
-    float *nothing = take(s, (length + 1) * sizeof *nothing);
-    memset(nothing, 0, (length + 1) * sizeof *nothing);
+    float *nothing = take(s, (length + 1) * sizeof(*nothing));
+    memset(nothing, 0, (length + 1) * sizeof(*nothing));
     *zero = nothing;
-    memcpy(pointers, rows(s, n, length), n * sizeof *pointers);
+    memcpy(pointers, rows(s, n, length), n * sizeof(*pointers));
     for (size_t i = n; i < FFM_ROUND(n); i++)
         pointers[i] = nothing;
     return pointers;
@@ -431,7 +431,7 @@ static void compare(const char *name, case_function *run)
     struct slab expected = {.bytes = malloc(SLAB_BYTES)}, actual = {.bytes = malloc(SLAB_BYTES)};
     assert_non_null(expected.bytes);
     assert_non_null(actual.bytes);
-    for (size_t c = 0; c < sizeof sizes / sizeof *sizes; c++) {
+    for (size_t c = 0; c < sizeof(sizes) / sizeof(*sizes); c++) {
         for (size_t shift = 0; shift <= 12; shift += 4) {
             for (int special = 0; special < 2; special++) {
                 size_t n = sizes[c][0], d = sizes[c][1];
@@ -439,7 +439,7 @@ static void compare(const char *name, case_function *run)
                 run(kernels_variant(KERNELS_SCALAR), &expected, n, d);
                 for (int v = KERNELS_SCALAR + 1; v < KERNELS_VARIANTS; v++) {
                     const struct kernels *k = kernels_variant((enum kernels_variant)v);
-                    if (!k)
+                    if (k == NULL)
                         continue;
                     slab_start(&actual, n, d, shift, special);
                     run(k, &actual, n, d);

@@ -84,7 +84,7 @@ static void test_ffm(void **state)
     for (int i = 0; i < F * 8; i++)
         sum += (double)products[i] / 2.0;
     assert_true(fabs(sum - expected) < 1e-4);
-    assert_memory_equal(partners, pairs, sizeof pairs);
+    assert_memory_equal(partners, pairs, sizeof(pairs));
     for (int i = 0; i < 40; i++) { /* the gradient by one weight, by differences: the function is bilinear */
         int f = rand() % F, at = rand() % LENGTH;
         float old = rows[f][at];
@@ -169,7 +169,7 @@ static void test_dense(void **state)
     k->dense_backward(din, c, w, O, I);
     k->dense_lanes_to_rows(rows, in, I);
     k->dense_rows_to_lanes(back, rows, I);
-    assert_memory_equal(back, in, sizeof in);
+    assert_memory_equal(back, in, sizeof(in));
     k->dense_gradient(dw, db, c, rows, O, I);
     float *const places[3] = {in, w, bias}, *const slopes[3] = {din, dw, db};
     const int lengths[3] = {I * 16, O * I, O};
@@ -265,16 +265,16 @@ static void check_adagrad_blocks(const struct opt_params *p, const float scales[
             }
             rows[r] = (struct opt_row){.w = w[r], .state = sums[r], .g = g[r], .scale = scales[r]};
         }
-        memcpy(before, w, sizeof before);
-        memcpy(sums_before, sums, sizeof sums_before);
+        memcpy(before, w, sizeof(before));
+        memcpy(sums_before, sums, sizeof(sums_before));
         k->opt_adagrad_block(rows, ROWS, d, p);
         for (size_t r = 0; r < ROWS; r++) {
             for (size_t b = 0; b < d / 4; b++) {
                 float *few = before[r] + b * 4, *sum = &sums_before[r][b];
                 struct opt_row block = {.w = few, .state = sum, .g = g[r] + b * 4, .scale = scales[r]};
                 k->opt_adagrad_block(&block, 1, 4, p);
-                assert_memory_equal(few, w[r] + b * 4, 4 * sizeof *few);
-                assert_memory_equal(sum, &sums[r][b], sizeof *sum);
+                assert_memory_equal(few, w[r] + b * 4, 4 * sizeof(*few));
+                assert_memory_equal(sum, &sums[r][b], sizeof(*sum));
             }
         }
     }
@@ -319,7 +319,7 @@ static void test_adagrad_block_free(void **state)
         }
         struct opt_params near = {.rate = 0.1F, .decay = 1.0F, .step_max = 0.15F};
         struct opt_row row = {.w = w[0], .state = sums[0], .g = g, .scale = scale};
-        memset(w[0], 0, sizeof w[0]);
+        memset(w[0], 0, sizeof(w[0]));
         for (size_t i = 0; i < D / 4; i++)
             sums[0][i] = 1e-6F;
         k->opt_adagrad_block(&row, 1, D, &near);

@@ -42,7 +42,7 @@ static float target(uint32_t row, uint32_t i)
 static void weights_of(const struct batch_kernels *k, const struct learner *l, uint32_t row, float *w)
 {
     if (l->format == ROW_FP32)
-        memcpy(w, l->rows[row], DIM * sizeof *w);
+        memcpy(w, l->rows[row], DIM * sizeof(*w));
     else
         k->widen(&(struct batch_widen){(const uint16_t *)(const void *)l->rows[row], DIM, l->format, w},
                  NULL);

@@ -65,6 +65,7 @@ static inline const char *entry_text(struct fixture *fixture, const struct ast_e
 
 #define assert_entry(fixture, owner, name, expected)                                                         \
     assert_string_equal(entry_text(fixture, (owner)->entries, (owner)->count, name), expected)
-#define test_case(function) cmocka_unit_test_setup_teardown(function, fixture_setup, fixture_teardown)
+#define test_case(test_function)                                                                             \
+    cmocka_unit_test_setup_teardown(test_function, fixture_setup, fixture_teardown)
 
 #endif

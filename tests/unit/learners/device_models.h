@@ -2,8 +2,8 @@
  * test_device_model.c, test_device_cold.c and test_device_feed.c. On the host's model of a device all results
  * are equal bit for bit; on a device matrix products sum in another order, and numbers differ by 1e-5, or by
  * a step of 16 bits. */
-#ifndef TESTS_LEARNERS_DEVICE_MODELS_H
-#define TESTS_LEARNERS_DEVICE_MODELS_H
+#ifndef LEAT_TESTS_UNIT_LEARNERS_DEVICE_MODELS_H
+#define LEAT_TESTS_UNIT_LEARNERS_DEVICE_MODELS_H
 
 #include "events.h"
 #include "host_model.h"
@@ -38,7 +38,7 @@ static inline void must(bool is_good, const struct gpu_error *error, const char 
 {
     if (is_good)
         return;
-    printf("not ok - %s: %s\n", what, error ? error->text : "?");
+    printf("not ok - %s: %s\n", what, error != NULL ? error->text : "?");
     exit(1);
 }
 
@@ -138,8 +138,8 @@ static inline void save_device(struct model *m, struct saved *s)
 
 static inline void save(struct model *m, struct saved *s)
 {
-    memset(s, 0, sizeof *s);
-    if (m->device_rows)
+    memset(s, 0, sizeof(*s));
+    if (m->device_rows != NULL)
         save_device(m, s);
     else
         save_cpu(m, s);
@@ -163,7 +163,7 @@ static inline void load(struct model *m, const struct saved *s)
         struct table *t = model_table(m, f);
         size_t bytes = table_stored_bytes(t), blocks = from->counts.length / sizeof(struct sketch_block);
         const struct sketch_block *counts = (const void *)from->counts.data;
-        if (m->device_rows) {
+        if (m->device_rows != NULL) {
             uint32_t number;
             struct device_table *d = model_device_table(m, f, &number);
             must(device_table_restore(d, number, from->rows.data, from->rows.length / bytes, &error), &error,
@@ -197,7 +197,7 @@ static double tolerance = 1e-5;
 static inline bool is_near(double a, double b)
 {
     if (is_exact())
-        return memcmp(&a, &b, sizeof a) == 0;
+        return memcmp(&a, &b, sizeof(a)) == 0;
     return (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * (1.0 + fabs(b));
 }
 
@@ -206,7 +206,7 @@ static size_t item_of;
 static inline int by_key(const void *a, const void *b)
 {
     uint64_t x, y;
-    memcpy(&x, a, sizeof x), memcpy(&y, b, sizeof y);
+    memcpy(&x, a, sizeof(x)), memcpy(&y, b, sizeof(y));
     return (x > y) - (x < y);
 }
 
@@ -223,8 +223,8 @@ static inline bool same_rows(struct byte_buffer *a, struct byte_buffer *b, size_
             return false;
         for (size_t i = offsetof(struct table_row, step); i + sizeof(float) <= bytes; i += sizeof(float)) {
             float x, y;
-            memcpy(&x, a->data + at + i, sizeof x), memcpy(&y, b->data + at + i, sizeof y);
-            if (is_exact() ? memcmp(&x, &y, sizeof x) != 0 : !is_near((double)x, (double)y))
+            memcpy(&x, a->data + at + i, sizeof(x)), memcpy(&y, b->data + at + i, sizeof(y));
+            if (is_exact() ? memcmp(&x, &y, sizeof(x)) != 0 : !is_near((double)x, (double)y))
                 return false;
         }
     }
@@ -253,7 +253,7 @@ static inline bool same_models(struct model *a, struct model *b)
 static inline float float_at(const struct byte_buffer *of, size_t at)
 {
     float x;
-    memcpy(&x, of->data + at, sizeof x);
+    memcpy(&x, of->data + at, sizeof(x));
     return x;
 }
 
@@ -378,7 +378,7 @@ static inline void learn(struct model *m, uint32_t begin, uint32_t end, double *
     for (uint32_t at = begin; at < end; at = MIN(at + 250, end)) {
         events_learn(&events, m, at, MIN(at + 250, end), 250, logits, verdicts);
         model_set_watermark(m, events.times[MIN(at + 250, end) - 1]);
-        if (model_error(m))
+        if (model_error(m) != NULL)
             must(false, model_error(m), "learning");
     }
 }
@@ -396,7 +396,7 @@ static inline bool models_open(void)
 {
     struct gpu_error error;
     api = gpu_open_library(NULL, &error);
-    gpu = api ? api->open(0, &error) : NULL;
+    gpu = api != NULL ? api->open(0, &error) : NULL;
     if (!gpu) {
         printf("1..0 # SKIP %s\n", error.text);
         return false;

@@ -1,7 +1,7 @@
 /* A device_table with a stream of batches that follows from the step alone, and functions that collect all
  * its rows: shared by test_device_table.c, test_device_steps.c and test_device_snapshot.c. */
-#ifndef TESTS_LEARNERS_DEVICE_WORLD_H
-#define TESTS_LEARNERS_DEVICE_WORLD_H
+#ifndef LEAT_TESTS_UNIT_LEARNERS_DEVICE_WORLD_H
+#define LEAT_TESTS_UNIT_LEARNERS_DEVICE_WORLD_H
 
 #include "learners/device_table.h"
 
@@ -77,13 +77,13 @@ static inline void *device_memory(size_t bytes)
 
 static inline void trial_init(struct trial_batch *b)
 {
-    b->keys = device_memory(PLACES * sizeof *b->keys);
-    b->tables = device_memory(PLACES * sizeof *b->tables);
-    b->starts = device_memory((PLACES + 1) * sizeof *b->starts);
-    b->order = device_memory(PLACES * sizeof *b->order);
-    b->seen = device_memory(PLACES * sizeof *b->seen);
-    b->count = device_memory(sizeof *b->count);
-    b->grads = device_memory(PLACES * dim * sizeof *b->grads);
+    b->keys = device_memory(PLACES * sizeof(*b->keys));
+    b->tables = device_memory(PLACES * sizeof(*b->tables));
+    b->starts = device_memory((PLACES + 1) * sizeof(*b->starts));
+    b->order = device_memory(PLACES * sizeof(*b->order));
+    b->seen = device_memory(PLACES * sizeof(*b->seen));
+    b->count = device_memory(sizeof(*b->count));
+    b->grads = device_memory(PLACES * dim * sizeof(*b->grads));
 }
 
 static inline void trial_free(struct trial_batch *b)
@@ -132,13 +132,13 @@ static inline void trial_fill(struct trial_batch *b, uint32_t step, uint32_t epo
     starts[m] = at;
     for (size_t i = 0; i < PLACES * (size_t)dim; i++)
         grads[i] = (float)(int64_t)(num_mix(step * 77 + i) % 2001) * 0.001F - 1.0F;
-    put(b->keys, keys, sizeof keys);
-    put(b->tables, tables, sizeof tables);
-    put(b->starts, starts, (m + 1) * sizeof *starts);
-    put(b->order, order, sizeof order);
-    put(b->seen, seen, sizeof seen);
-    put(b->count, &m, sizeof m);
-    put(b->grads, grads, PLACES * dim * sizeof *grads);
+    put(b->keys, keys, sizeof(keys));
+    put(b->tables, tables, sizeof(tables));
+    put(b->starts, starts, (m + 1) * sizeof(*starts));
+    put(b->order, order, sizeof(order));
+    put(b->seen, seen, sizeof(seen));
+    put(b->count, &m, sizeof(m));
+    put(b->grads, grads, PLACES * dim * sizeof(*grads));
     must(api->wait(stream, &error), &error, "a batch");
     b->batch = (struct gpu_batch){.count = b->count,
                                   .keys = b->keys,
@@ -275,7 +275,7 @@ static inline bool add_rows(void *argument, uint32_t table, const void *stored, 
     for (size_t i = 0; i < count; i++) {
         uint64_t key;
         const unsigned char *row = (const unsigned char *)stored + i * stored_bytes();
-        memcpy(&key, row, sizeof key);
+        memcpy(&key, row, sizeof(key));
         leat_assert(key > 0 && key <= KEYS && table < TABLES);
         image->count += !image->has[table][key];
         image->has[table][key] = true;
@@ -291,7 +291,7 @@ static inline void add_cold(struct image *image, const struct fake_rows *rows, u
         uint32_t seen;
         if (rows->rows[key] == NULL || image->has[table][key])
             continue;
-        memcpy(&seen, rows->rows[key] + 12, sizeof seen);
+        memcpy(&seen, rows->rows[key] + 12, sizeof(seen));
         if (seen >= expired_before)
             add_rows(image, table, rows->rows[key], 1);
     }
@@ -314,7 +314,7 @@ static inline void take_snapshot(struct world *w, uint32_t since, uint32_t closi
 /* All rows. The device's rows come first, because the store's rows of the same keys are older. */
 static inline struct image *take_image(struct world *w)
 {
-    struct image *image = calloc(1, sizeof *image);
+    struct image *image = calloc(1, sizeof(*image));
     take_snapshot(w, 0, 0, image);
     device_table_snapshot_end(w->table, false);
     for (uint32_t t = 0; t < TABLES; t++)

@@ -1,7 +1,7 @@
 /* Events for the learners' tests: follow from a counter alone; ids and a dense feature partly
  * explain the labels. */
-#ifndef TESTS_LEARNERS_EVENTS_H
-#define TESTS_LEARNERS_EVENTS_H
+#ifndef LEAT_TESTS_UNIT_LEARNERS_EVENTS_H
+#define LEAT_TESTS_UNIT_LEARNERS_EVENTS_H
 
 #include "learners/model.h"
 
@@ -119,7 +119,7 @@ static inline uint64_t events_digest(struct model *model, uint32_t fields)
     const float *dense = model_dense_weights(model, &count);
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
-        memcpy(&bits, &dense[i], sizeof bits);
+        memcpy(&bits, &dense[i], sizeof(bits));
         digest = num_mix(digest ^ bits);
     }
     return digest;

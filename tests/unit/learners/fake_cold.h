@@ -1,6 +1,6 @@
 /* A cold store in memory, with the copy that a checkpoint would hold. Keys are below FAKE_KEYS. */
-#ifndef TESTS_LEARNERS_FAKE_COLD_H
-#define TESTS_LEARNERS_FAKE_COLD_H
+#ifndef LEAT_TESTS_UNIT_LEARNERS_FAKE_COLD_H
+#define LEAT_TESTS_UNIT_LEARNERS_FAKE_COLD_H
 
 #include "core/base.h"
 #include "core/cold_store.h"
@@ -27,7 +27,7 @@ static inline void fake_clear(struct fake_rows *rows)
 {
     for (size_t k = 0; k < FAKE_KEYS; k++)
         free(rows->rows[k]);
-    memset(rows, 0, sizeof *rows);
+    memset(rows, 0, sizeof(*rows));
 }
 
 static inline void fake_copy(struct fake_rows *to, const struct fake_rows *from, size_t row_bytes)
@@ -101,7 +101,7 @@ static void fake_barrier(void *self, int64_t expired_us)
         uint32_t seen;
         if (f->now.rows[k] == NULL)
             continue;
-        memcpy(&seen, f->now.rows[k] + 12, sizeof seen);
+        memcpy(&seen, f->now.rows[k] + 12, sizeof(seen));
         if ((int64_t)seen * US_PER_SECOND < expired_us) {
             free(f->now.rows[k]);
             f->now.rows[k] = NULL;
@@ -120,7 +120,7 @@ static void fake_free(void *self)
 
 static inline struct fake_cold *fake_new(size_t row_bytes)
 {
-    struct fake_cold *f = calloc(1, sizeof *f);
+    struct fake_cold *f = calloc(1, sizeof(*f));
     leat_assert(f != NULL);
     f->row_bytes = row_bytes;
     f->store = (struct cold_store){.self = f,

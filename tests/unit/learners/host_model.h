@@ -1,7 +1,7 @@
 /* Functions that only the host's model of a device has, not a device's library
  * (tests/cuda_on_host/testing.h). */
-#ifndef TESTS_LEARNERS_HOST_MODEL_H
-#define TESTS_LEARNERS_HOST_MODEL_H
+#ifndef LEAT_TESTS_UNIT_LEARNERS_HOST_MODEL_H
+#define LEAT_TESTS_UNIT_LEARNERS_HOST_MODEL_H
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -33,7 +33,7 @@ static inline bool has_wide_pieces(void)
 {
     size_t (*granule)(void) = NULL;
     void *symbol = host_model_symbol("cuda_model_granule");
-    memcpy(&granule, &symbol, sizeof granule);
+    memcpy(&granule, &symbol, sizeof(granule));
     return granule == NULL || granule() > (size_t)64 << 10;
 }
 

@@ -46,7 +46,7 @@ static struct model *cold_model(bool is_on_device, const struct cold_saved *from
     struct gpu_error error;
     for (uint32_t f = 0; f < EVENT_FIELDS; f++) {
         fakes[f] = fake_new(table_stored_bytes(model_table(m, f)));
-        if (from)
+        if (from != NULL)
             fake_copy(&fakes[f]->now, &from->copies[f], fakes[f]->row_bytes);
         stores[f] = &fakes[f]->store;
         if (!is_on_device)
@@ -64,10 +64,11 @@ static void cold_save(struct model *m, struct cold_saved *s)
     for (uint32_t f = 0; f < EVENT_FIELDS; f++) {
         struct fake_cold *store = stores_of[m->device_rows == NULL][f];
         uint64_t bytes;
-        memset(&s->copies[f], 0, sizeof s->copies[f]);
+        memset(&s->copies[f], 0, sizeof(s->copies[f]));
         if (m->device_rows == NULL)
             table_cold_barrier(model_table(m, f));
-        s->totals[f] = m->device_rows ? model_device_stats(m, f, &bytes).rows : table_rows(model_table(m, f));
+        s->totals[f] =
+            m->device_rows != NULL ? model_device_stats(m, f, &bytes).rows : table_rows(model_table(m, f));
         fake_copy(&s->copies[f], &store->copy, store->row_bytes);
     }
 }
@@ -78,7 +79,7 @@ static void cold_load(struct model *m, const struct cold_saved *s)
     uint32_t number;
     load(m, &s->saved);
     for (uint32_t f = 0; f < EVENT_FIELDS; f++) {
-        if (!m->device_rows) {
+        if (m->device_rows == NULL) {
             table_cold_restored(model_table(m, f), s->totals[f]);
             continue;
         }

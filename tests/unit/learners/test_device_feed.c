@@ -14,7 +14,7 @@ static begin_model *model_of_host(void)
     void *symbol = host_model_symbol("cuda_model_begin");
     begin_model *begin = NULL;
     if (symbol)
-        memcpy(&begin, &symbol, sizeof begin);
+        memcpy(&begin, &symbol, sizeof(begin));
     return begin;
 }
 
@@ -27,7 +27,7 @@ static void learn_fed(struct model *m, uint32_t calls, double *logits)
         end = MIN(at + calls, (uint32_t)FED);
         model_set_step_events(m, at < FED / 2 ? batch : batch / 2);
         events_learn(&events, m, at, end, calls, logits, verdicts);
-        if (model_error(m))
+        if (model_error(m) != NULL)
             must(false, model_error(m), "learning");
     }
 }
@@ -40,7 +40,7 @@ static void test_fed(size_t k, uint32_t calls, begin_model *begin)
     uint32_t wrong = 0, seeds = begin ? SEEDS : 1;
     learn_fed(cpu, calls, ours);
     for (uint32_t seed = 1; seed <= seeds; seed++) {
-        if (begin)
+        if (begin != NULL)
             begin(seed, seed % 2 ? 0xa5 : 0x5a);
         struct model *device = device_model(&o);
         learn_fed(device, calls, theirs);
@@ -49,7 +49,7 @@ static void test_fed(size_t k, uint32_t calls, begin_model *begin)
     }
     model_free(cpu);
     char what[120];
-    (void)snprintf(what, sizeof what, "%s, calls of %u: the same whenever streams do their work (%u of %u)",
+    (void)snprintf(what, sizeof(what), "%s, calls of %u: the same whenever streams do their work (%u of %u)",
                    kinds[k].name, calls, seeds - wrong, seeds);
     report(wrong == 0, what);
 }

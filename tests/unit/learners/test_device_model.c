@@ -14,9 +14,9 @@ static void test_kind(size_t k)
     struct model *cpu = model_new(&o, best()), *device = device_model(&o);
     learn(cpu, 0, CUT, ours);
     learn(device, 0, CUT, theirs);
-    (void)snprintf(what, sizeof what, "%s: the same predictions and the same model on both", kinds[k].name);
+    (void)snprintf(what, sizeof(what), "%s: the same predictions and the same model on both", kinds[k].name);
     report(same_logits(ours, theirs, CUT) && same_models(cpu, device), what);
-    (void)snprintf(what, sizeof what, "%s: work that comes again is launched as a graph", kinds[k].name);
+    (void)snprintf(what, sizeof(what), "%s: work that comes again is launched as a graph", kinds[k].name);
     report(device->train->graphs.launched > 4, what);
     struct saved of_cpu, of_device;
     save(cpu, &of_cpu);
@@ -27,17 +27,17 @@ static void test_kind(size_t k)
     uint32_t next = CUT + o.batch; /* one step later */
     learn(cpu, CUT, next, ours);
     learn(device_next, CUT, next, theirs);
-    (void)snprintf(what, sizeof what, "%s: in lock-step", kinds[k].name);
+    (void)snprintf(what, sizeof(what), "%s: in lock-step", kinds[k].name);
     report(is_in_step(cpu, device_next), what);
     learn(cpu, next, LEARNED, ours);
     learn(cpu_next, CUT, next, theirs);
     learn(cpu_next, next, LEARNED, theirs);
     bool is_good = same_logits(ours + CUT, theirs + CUT, LEARNED - CUT) && same_models(cpu, cpu_next);
-    (void)snprintf(what, sizeof what, "%s: a CPU goes on with what the device has saved", kinds[k].name);
+    (void)snprintf(what, sizeof(what), "%s: a CPU goes on with what the device has saved", kinds[k].name);
     report(is_good, what);
     learn(device_next, next, LEARNED, theirs);
     is_good = same_logits(ours + CUT, theirs + CUT, LEARNED - CUT) && same_models(cpu, device_next);
-    (void)snprintf(what, sizeof what, "%s: the device goes on with what a CPU has saved", kinds[k].name);
+    (void)snprintf(what, sizeof(what), "%s: the device goes on with what a CPU has saved", kinds[k].name);
     report(is_good, what);
     saved_free(&of_cpu);
     saved_free(&of_device);
@@ -64,7 +64,7 @@ static void test_steps(size_t k)
         model_set_step_events(cpu, steps[i].events > 0 ? steps[i].events : o.batch);
         model_set_step_events(device, steps[i].events > 0 ? steps[i].events : o.batch);
     }
-    (void)snprintf(what, sizeof what, "%s: steps of few events are the same on both", kinds[k].name);
+    (void)snprintf(what, sizeof(what), "%s: steps of few events are the same on both", kinds[k].name);
     report(same_logits(ours, theirs, CUT) && same_models(cpu, device), what);
     model_free(cpu);
     model_free(device);
@@ -74,8 +74,8 @@ static void test_steps(size_t k)
     struct model *small = model_new(&o, best());
     learn(cpu, 0, CUT, ours);
     learn(small, 0, CUT, theirs);
-    (void)snprintf(what, sizeof what, "%s: a batch of which less is used is a small batch", kinds[k].name);
-    report(memcmp(ours, theirs, CUT * sizeof *ours) == 0 && same_models(cpu, small), what);
+    (void)snprintf(what, sizeof(what), "%s: a batch of which less is used is a small batch", kinds[k].name);
+    report(memcmp(ours, theirs, CUT * sizeof(*ours)) == 0 && same_models(cpu, small), what);
     model_free(cpu);
     model_free(small);
 }

@@ -79,7 +79,7 @@ struct trial {
 
 static void begin(struct world *w, uint32_t since, struct writing *writing)
 {
-    *writing = (struct writing){.w = w, .image = calloc(1, sizeof *writing->image)};
+    *writing = (struct writing){.w = w, .image = calloc(1, sizeof(*writing->image))};
     must(device_table_snapshot_begin(w->table, since, CLOSING, &writing->error), &writing->error, "begin");
 }
 
@@ -117,7 +117,7 @@ static void test_steps_between(const struct trial *trial)
             add_cold(writing.image, &w.cold[t]->copy, t, w.expired_before);
     printf("# %s: %llu rows, %u times held, %u steps between\n", trial->name,
            (unsigned long long)expected->count, writing.held, writing.step - BEFORE - 1);
-    (void)snprintf(what, sizeof what, "a snapshot is of its barrier: %s", trial->name);
+    (void)snprintf(what, sizeof(what), "a snapshot is of its barrier: %s", trial->name);
     report(is_same(expected, writing.image) && was_held == trial->is_held && taken == 0 &&
                (trial->has_thread || writing.step > BEFORE + 1),
            what);
@@ -139,7 +139,7 @@ static void test_abandoned(void)
 {
     struct world w;
     struct writing writing;
-    struct image *all = calloc(1, sizeof *all);
+    struct image *all = calloc(1, sizeof(*all));
     world_init(&w, MEMORY_ALL, false, 1);
     learn_all(&w, 1, BEFORE);
     struct image *expected = take_image(&w);

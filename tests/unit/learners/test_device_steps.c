@@ -11,7 +11,7 @@ static uint64_t (*model_waits(void))(void)
     void *symbol = host_model_symbol("cuda_model_waits");
     uint64_t (*waits)(void) = NULL;
     if (symbol != NULL)
-        memcpy(&waits, &symbol, sizeof waits);
+        memcpy(&waits, &symbol, sizeof(waits));
     return waits;
 }
 
@@ -23,7 +23,7 @@ static void test_waits(bool has_stores, uint32_t ahead, uint32_t start, uint64_t
     struct world w;
     struct gpu_error error;
     char what[160];
-    (void)snprintf(what, sizeof what, "%s, %u ahead, room for %u rows: no step waits twice%s",
+    (void)snprintf(what, sizeof(what), "%s, %u ahead, room for %u rows: no step waits twice%s",
                    has_stores ? "cold stores that are empty" : "no cold stores", ahead, start,
                    waits_most < STEPS ? ", and most do not wait" : "");
     if (waits == NULL) {
@@ -71,7 +71,7 @@ static void lookup_init(struct lookup *l)
     *l = (struct lookup){0};
     trial_init(&l->on_device);
     l->rows = api->alloc_pinned(gpu, PLACES * sizeof(void *), &error);
-    l->row = l->rows ? api->alloc_pinned(gpu, row_floats() * sizeof(float), &error) : NULL;
+    l->row = l->rows != NULL ? api->alloc_pinned(gpu, row_floats() * sizeof(float), &error) : NULL;
     must(l->row != NULL, &error, "pinned memory");
 }
 
@@ -91,9 +91,9 @@ static void look_up(struct lookup *l, struct world *w, uint32_t step)
         l->keys[i] = i == 7 ? 0 : 1 + (num_mix(step * 999U) + i * 13) % (KEYS + 60);
         l->tables[i] = (uint32_t)(num_mix(step * 77U + i) % TABLES);
     }
-    put(l->on_device.keys, l->keys, sizeof l->keys);
-    put(l->on_device.tables, l->tables, sizeof l->tables);
-    put(l->on_device.count, &count, sizeof count);
+    put(l->on_device.keys, l->keys, sizeof(l->keys));
+    put(l->on_device.tables, l->tables, sizeof(l->tables));
+    put(l->on_device.count, &count, sizeof(count));
     struct gpu_batch batch = {.count = l->on_device.count,
                               .keys = l->on_device.keys,
                               .tables = l->on_device.tables,

@@ -40,7 +40,7 @@ static void test_tiers(uint32_t expires_after)
                (unsigned long long)stats.fetched, (unsigned long long)stats.loaded,
                (unsigned long long)stats.unspared, (unsigned long long)some->count);
         char what[128];
-        (void)snprintf(what, sizeof what, "where rows lie changes nothing%s: %s",
+        (void)snprintf(what, sizeof(what), "where rows lie changes nothing%s: %s",
                        expires_after > 0 ? ", with expiry" : "", cases[i].name);
         report(is_same(all, some) && stats.sent > 0 && stats.fetched > 0 && stats.loaded >= cases[i].loaded,
                what);
@@ -75,9 +75,9 @@ static void save(struct world *w, uint32_t since, uint32_t closing, struct image
     for (uint32_t t = 0; t < TABLES && removed != NULL; t++) {
         const struct table_keys *keys = device_table_removed(w->table, t);
         removed[t].count = keys->count;
-        removed[t].items = malloc((keys->count + 1) * sizeof *keys->items);
+        removed[t].items = malloc((keys->count + 1) * sizeof(*keys->items));
         if (keys->count > 0)
-            memcpy(removed[t].items, keys->items, keys->count * sizeof *keys->items);
+            memcpy(removed[t].items, keys->items, keys->count * sizeof(*keys->items));
     }
     device_table_snapshot_end(w->table, true);
 }
@@ -105,7 +105,7 @@ static void restore_image(struct world *w, const struct image *image)
 static void test_checkpoint(enum memory memory, enum memory back_memory, uint32_t cut, uint32_t last,
                             uint32_t expires_after, const char *what)
 {
-    struct saved *s = calloc(1, sizeof *s);
+    struct saved *s = calloc(1, sizeof(*s));
     struct world w, back;
     struct gpu_error error;
     world_init(&w, memory, true, 2);
@@ -168,7 +168,7 @@ static void test_cpu(void)
     struct gpu_error error;
     world_init(&w, MEMORY_ALL, false, 1);
     learn_all(&w, 1, 12);
-    struct image *now = take_image(&w), *cpu = calloc(1, sizeof *cpu);
+    struct image *now = take_image(&w), *cpu = calloc(1, sizeof(*cpu));
     for (uint32_t t = 0; t < TABLES; t++) {
         struct table table;
         const struct table_keys *removed;
@@ -209,7 +209,7 @@ static uint32_t back_from_below(const struct world *w, const struct image *image
             const unsigned char *row = w->cold[t]->now.rows[key];
             uint32_t seen = UINT32_MAX;
             if (row != NULL)
-                memcpy(&seen, row + 12, sizeof seen);
+                memcpy(&seen, row + 12, sizeof(seen));
             count += seen < w->expired_before && image->has[t][key];
         }
     return count;
@@ -231,7 +231,7 @@ static struct image *run_expired(enum memory memory, uint32_t ahead, uint32_t *b
     struct fake_rows before[TABLES] = {{{NULL}}};
     for (uint32_t t = 0; t < TABLES && memory != MEMORY_ALL; t++)
         fake_copy(&before[t], &w.cold[t]->now, stored_bytes());
-    struct image *image = calloc(1, sizeof *image);
+    struct image *image = calloc(1, sizeof(*image));
     *back = 0;
     take_snapshot(&w, 0, 0, image);
     device_table_snapshot_end(w.table, false);
@@ -324,7 +324,7 @@ static void test_pool(void)
     static uint32_t slot_of[4096];
     uint32_t rows = 0;
     bool is_good = device_pool_init(&pool, api, gpu, 1, 0, 64, &error);
-    memset(slot_of, 0xff, sizeof slot_of);
+    memset(slot_of, 0xff, sizeof(slot_of));
     for (uint32_t i = 0; i < 20000 && is_good; i++) {
         uint32_t key = 1 + (uint32_t)(num_mix(i) % 4095), slot;
         if (slot_of[key] != BATCH_NONE && i % 3 != 0) {

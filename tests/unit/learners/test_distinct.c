@@ -98,12 +98,12 @@ static void rows_are_near(const char *name, struct model *a, struct model *b, do
         struct table_row **x = table_sorted(model_table(a, f), &ours);
         struct table_row **y = table_sorted(model_table(b, f), &theirs);
         assert_int_equal(ours, theirs);
-        float *both = calloc(2 * ours * floats + 1, sizeof *both);
+        float *both = calloc(2 * ours * floats + 1, sizeof(*both));
         assert_non_null(both);
         for (size_t r = 0; r < ours; r++) {
             assert_true(x[r]->key == y[r]->key && x[r]->count == y[r]->count);
-            memcpy(both + r * floats, table_payload(x[r]), floats * sizeof *both);
-            memcpy(both + (ours + r) * floats, table_payload(y[r]), floats * sizeof *both);
+            memcpy(both + r * floats, table_payload(x[r]), floats * sizeof(*both));
+            memcpy(both + (ours + r) * floats, table_payload(y[r]), floats * sizeof(*both));
         }
         are_near(name, both, both + ours * floats, ours * floats, share);
         free(both);
@@ -116,7 +116,7 @@ static void layers_are_near(const char *name, struct model *a, struct model *b, 
 {
     for (size_t l = 0; l < model_layers(a); l++) {
         size_t floats = model_layer_floats(a, l);
-        float *both = calloc(2 * floats, sizeof *both);
+        float *both = calloc(2 * floats, sizeof(*both));
         assert_non_null(both);
         model_layer_get(a, MODEL_LAYERS_OWN, l, both);
         model_layer_get(b, MODEL_LAYERS_OWN, l, both + floats);
@@ -159,7 +159,7 @@ static uint64_t digest_of(struct model *m)
     uint64_t digest = events_digest(m, EVENT_FIELDS);
     for (size_t l = 0; l < model_layers(m); l++) {
         size_t floats = model_layer_floats(m, l);
-        uint32_t *words = calloc(floats, sizeof *words);
+        uint32_t *words = calloc(floats, sizeof(*words));
         assert_non_null(words);
         model_layer_get(m, MODEL_LAYERS_OWN, l, (float *)(void *)words);
         for (size_t w = 0; w < floats; w++)
@@ -176,7 +176,7 @@ static void test_same_bits(void **state)
         struct model_options o = options_of(k);
         uint64_t digest = 0;
         for (int v = 0; v < KERNELS_VARIANTS; v++) {
-            if (!kernels_variant((enum kernels_variant)v))
+            if (kernels_variant((enum kernels_variant)v) == NULL)
                 continue;
             struct model *m = model_new(&o, kernels_variant((enum kernels_variant)v));
             for (uint32_t s = 0; s < STEPS; s++)

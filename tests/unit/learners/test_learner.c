@@ -46,7 +46,7 @@ bool snapshot_put(struct snapshot_writer *w, uint32_t group, const void *data, s
 {
     assert_int_equal(group, SNAPSHOT_GLOBAL);
     if (w->count == w->room)
-        w->records = realloc(w->records, (w->room = w->room * 2 + 16) * sizeof *w->records);
+        w->records = realloc(w->records, (w->room = w->room * 2 + 16) * sizeof(*w->records));
     w->records[w->count] = (struct byte_buffer){0};
     buffer_append(&w->records[w->count++], data, bytes);
     return true;
@@ -65,9 +65,9 @@ bool snapshot_is_base(const struct snapshot_writer *w)
 }
 bool snapshot_get(struct snapshot_reader *r, uint32_t *group, struct str *data)
 {
-    while (r->parts[r->part] && r->next == r->parts[r->part]->count)
+    while (r->parts[r->part] != NULL && r->next == r->parts[r->part]->count)
         r->part++, r->next = 0;
-    if (!r->parts[r->part])
+    if (r->parts[r->part] == NULL)
         return false;
     const struct byte_buffer *record = &r->parts[r->part]->records[r->next++];
     *group = SNAPSHOT_GLOBAL;
@@ -106,7 +106,7 @@ void operator_emit(struct operator_context *context, uint32_t output, struct bat
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
         uint64_t bits;
-        memcpy(&bits, &column->floats[row], sizeof bits);
+        memcpy(&bits, &column->floats[row], sizeof(bits));
         digest = num_mix(digest ^ bits ^ column_is_valid(column, row));
         last_prediction = column->floats[row];
     }
@@ -255,7 +255,7 @@ static void start(struct bench *t, const struct operator_kind *kind)
     t->bind.inputs[0].schema = make_schema(&t->arena);
     assert_true(kind->bind(&t->bind));
     assert_int_equal(t->learner.labels[0], COLUMN_CLICKED);
-    assert_int_equal(t->learner.count, strcmp(kind->name, "mf") == 0 || !third_feature ? 3 : 4);
+    assert_int_equal(t->learner.count, strcmp(kind->name, "mf") == 0 || third_feature == NULL ? 3 : 4);
     t->context = (struct operator_context){
         .config = c, .pool = t->pool, .output = t->bind.outputs[0], .diags = &t->diags};
     assert_true(kind->open(&t->context));
@@ -461,7 +461,7 @@ static void test_freeze(void **state)
     freeze = (struct freeze_config){.calibration_min = 1e-3, .calibration_max = 1e3, .label_mean_max = 0.9};
     digests(&learner_linear, other, &frozen); /* within its bands the learner is not affected */
     assert_true(frozen == 0.0);
-    assert_memory_equal(plain, other, sizeof plain);
+    assert_memory_equal(plain, other, sizeof(plain));
     static const struct freeze_config left[] = {{.label_mean_max = 0.2, .after = 2000},
                                                 {.label_mean_min = 0.6, .after = 2000},
                                                 {.calibration_max = 0.5, .after = 2000},
@@ -469,7 +469,7 @@ static void test_freeze(void **state)
     for (size_t i = 0; i < ARRAY_COUNT(left); i++) {
         freeze = left[i];
         digests(&learner_linear, other, &frozen);
-        assert_memory_equal(plain, other, 2 * sizeof *plain);
+        assert_memory_equal(plain, other, 2 * sizeof(*plain));
         /* Frozen from example 2,048 on (in each batch, one row has no label): predictions repeat. */
         assert_true(frozen == BATCHES * ROWS - 2048 - (BATCHES - 3));
         assert_true(other[BATCHES - 1] == other[BATCHES - 2] && other[3] != plain[3]);
@@ -485,7 +485,7 @@ static void test_schedule(void **state)
     digests(&learner_fm, plain, &frozen);
     schedule = (struct optimizer_config){.rate = 0.1, .halve_every = 1 << 30, .rate_min = 0.1};
     digests(&learner_fm, other, &frozen); /* the floor keeps the rate unchanged */
-    assert_memory_equal(plain, other, sizeof plain);
+    assert_memory_equal(plain, other, sizeof(plain));
     schedule.rate_min = 0.0;
     schedule.halve_every = 8;
     digests(&learner_fm, other, &frozen); /* 128 halvings from example 1,024 on: the rate is 0 */

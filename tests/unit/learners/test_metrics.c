@@ -70,7 +70,7 @@ static void test_cuts(void **state)
     metrics_add(&metrics, kernels_variant(KERNELS_SCALAR), logits, labels, N);
     for (size_t at = 0, n = 1; at < N; at += n, n = n * 7 % 1023 + 1)
         metrics_add(&other, kernels_variant(KERNELS_SCALAR), logits + at, labels + at, MIN(n, N - at));
-    assert_memory_equal(&metrics, &other, sizeof metrics);
+    assert_memory_equal(&metrics, &other, sizeof(metrics));
 }
 
 static void test_squared(void **state)

@@ -104,16 +104,16 @@ static void test_same_bits(void **state)
         uint64_t digest = 0;
         for (int v = 0; v < KERNELS_VARIANTS; v++) {
             const struct kernels *k = kernels_variant((enum kernels_variant)v);
-            if (!k)
+            if (k == NULL)
                 continue;
             struct model *m = model_new(&o, k);
             events_learn(&events, m, 0, EVENTS_MAX, v == 0 ? 1024 : 100 + 77 * (uint32_t)v, other_logits,
                          verdicts);
             if (v == 0) {
-                memcpy(logits, other_logits, sizeof logits);
+                memcpy(logits, other_logits, sizeof(logits));
                 digest = events_digest(m, EVENT_FIELDS);
             }
-            assert_memory_equal(logits, other_logits, sizeof logits);
+            assert_memory_equal(logits, other_logits, sizeof(logits));
             assert_true(digest == events_digest(m, EVENT_FIELDS));
             assert_true(model_calls(m)->calls[v] > 0);
             model_free(m);
@@ -141,7 +141,7 @@ static void test_short_way(void **state)
         struct model *longer = model_new(&o, best());
         events_learn(&events, shorter, 0, EVENTS_MAX, 500, logits, verdicts);
         events_learn(&events, longer, 0, EVENTS_MAX, 500, other_logits, verdicts);
-        assert_memory_equal(logits, other_logits, sizeof logits);
+        assert_memory_equal(logits, other_logits, sizeof(logits));
         assert_true(events_digest(shorter, EVENT_FIELDS) == events_digest(longer, EVENT_FIELDS));
         model_free(shorter);
         model_free(longer);
@@ -226,7 +226,7 @@ static void test_resume(void **state)
         struct model *second = copy_by_snapshot(first, &o);
         model_free(first);
         events_learn(&events, second, 3003, EVENTS_MAX, 700, other_logits, verdicts);
-        assert_memory_equal(logits, other_logits, sizeof logits);
+        assert_memory_equal(logits, other_logits, sizeof(logits));
         assert_true(events_digest(whole, EVENT_FIELDS) == events_digest(second, EVENT_FIELDS));
         model_free(whole);
         model_free(second);
@@ -240,7 +240,7 @@ static void test_rejected(void **state)
     static struct events bad, good;
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++) {
         struct model_options o = shape_options(&shapes[s]);
-        memcpy(&bad, &events, sizeof bad);
+        memcpy(&bad, &events, sizeof(bad));
         bad.dense[1][100] = NAN;
         bad.labels[200] = INFINITY;
         struct model *m = model_new(&o, best()), *n = model_new(&o, best());
@@ -248,7 +248,7 @@ static void test_rejected(void **state)
         assert_int_equal(verdicts[100], MODEL_REJECTED);
         assert_int_equal(verdicts[200], MODEL_REJECTED);
         assert_true(isnan(logits[100]) && isnan(logits[200]) && !isnan(logits[1023]));
-        memcpy(&good, &events, sizeof good); /* the same stream without these two events */
+        memcpy(&good, &events, sizeof(good)); /* the same stream without these two events */
         events_learn(&good, n, 0, 100, 100, other_logits, verdicts);
         events_learn(&good, n, 101, 200, 99, other_logits, verdicts);
         events_learn(&good, n, 201, 1024, 823, other_logits, verdicts);
@@ -384,7 +384,7 @@ static void test_gradients(void **state)
             size_t floats = model_table(m, f)->options.payload_bytes / sizeof(float);
             float *w = table_payload(row), before[512], after[512];
             double slopes[512];
-            memcpy(before, w, floats * sizeof *w);
+            memcpy(before, w, floats * sizeof(*w));
             for (size_t i = 0; i < floats; i++) {
                 double side[2];
                 for (int k = 0; k < 2; k++) {
@@ -397,7 +397,7 @@ static void test_gradients(void **state)
             struct model *step = copy_by_snapshot(m, &o);
             events_learn(&events, step, 300, 301, 1, logits, verdicts);
             memcpy(after, table_payload(table_find(model_table(step, f), events.ids[f][300])),
-                   floats * sizeof *w);
+                   floats * sizeof(*w));
             for (size_t i = 0; i < floats; i++) {
                 double moved = -64.0 * ((double)after[i] - (double)before[i]);
                 if (fabs(moved - slopes[i]) > 2e-3)
@@ -434,7 +434,7 @@ static void test_lists(void **state)
     struct model_output out = {.logits = logits, .verdicts = verdicts};
     model_learn(listed, &in, &out);
     events_learn(&events, single, 0, 1000, 1000, other_logits, verdicts);
-    assert_memory_equal(logits, other_logits, 1000 * sizeof *logits);
+    assert_memory_equal(logits, other_logits, 1000 * sizeof(*logits));
     assert_true(events_digest(listed, EVENT_FIELDS) == events_digest(single, EVENT_FIELDS));
     in.rows = 2; /* an empty list, and a list of two ids: the mean of their rows */
     uint32_t few[3] = {0, 0, 2};
@@ -508,8 +508,8 @@ static void test_sightings(void **state)
         events_learn(&events, m, 0, 5, call, logits, verdicts);
         const struct table_row *often = table_find(model_table(m, 0), 17),
                                *once = table_find(model_table(m, 0), 18);
-        assert_true(often && often->count == 4 && often->seen == 90);
-        assert_true(once && once->count == 1 && once->seen == 90);
+        assert_true(often != NULL && often->count == 4 && often->seen == 90);
+        assert_true(once != NULL && once->count == 1 && once->seen == 90);
         model_free(m);
     }
     events_make(&events);

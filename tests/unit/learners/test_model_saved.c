@@ -56,9 +56,9 @@ static struct model_saved changed(const struct model *from)
 static void turn_events(void)
 {
     turned = events;
-    memcpy(turned.ids[0], events.ids[2], sizeof turned.ids[0]);
-    memcpy(turned.ids[2], events.ids[0], sizeof turned.ids[2]);
-    memcpy(turned.dense[1], events.dense[0], sizeof turned.dense[1]);
+    memcpy(turned.ids[0], events.ids[2], sizeof(turned.ids[0]));
+    memcpy(turned.ids[2], events.ids[0], sizeof(turned.ids[2]));
+    memcpy(turned.dense[1], events.dense[0], sizeof(turned.dense[1]));
 }
 
 static void assert_same_row(struct model *from, uint32_t f, struct model *to, uint32_t g, uint64_t key)
@@ -127,7 +127,7 @@ static void test_hidden_changes(void **state)
     model_save(from, &small);
     struct model_saved saved = model_saved_as(from);
     for (size_t w = 0; w < ARRAY_COUNT(widths); w++) {
-        memcpy(o.hidden, widths[w], sizeof widths[w]);
+        memcpy(o.hidden, widths[w], sizeof(widths[w]));
         struct model *to = model_new(&o, best()), *fresh = model_new(&o, best());
         assert_true(model_load_saved(to, &saved, small.data, small.length));
         for (size_t l = 0; l < to->head.layers; l++) {

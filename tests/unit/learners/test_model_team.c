@@ -117,7 +117,7 @@ static void same_with_help(const struct model_options *o)
     uint64_t half = events_digest(alone, EVENT_FIELDS);
     learn_during_snapshot(helped, &w);
     events_learn(&events, alone, HALF, EVENTS_MAX, 1000, logits, verdicts);
-    assert_memory_equal(logits, other_logits, sizeof logits);
+    assert_memory_equal(logits, other_logits, sizeof(logits));
     assert_true(events_digest(alone, EVENT_FIELDS) == events_digest(helped, EVENT_FIELDS));
     assert_true(half == events_digest(w.copy, EVENT_FIELDS));
     atomic_store(&h.is_over, true);
@@ -222,7 +222,7 @@ static void test_calls(void **state)
             size = MIN(sizes[i % ARRAY_COUNT(sizes)], HALF - at);
             events_learn(&events, parted, at, at + size, size, other_logits, verdicts);
         }
-        assert_memory_equal(logits, other_logits, HALF * sizeof *logits);
+        assert_memory_equal(logits, other_logits, HALF * sizeof(*logits));
         assert_true(events_digest(whole, EVENT_FIELDS) == events_digest(parted, EVENT_FIELDS));
         model_free(whole);
         model_free(parted);

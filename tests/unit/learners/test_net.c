@@ -192,7 +192,7 @@ static void test_derivatives(void **state)
     for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
         struct net_options o = network(i);
         char name[32];
-        snprintf(name, sizeof name, "network %zu", i);
+        snprintf(name, sizeof(name), "network %zu", i);
         check(name, &o);
     }
 }
@@ -330,7 +330,7 @@ static void test_saved(void **state)
         o.seed++;
         trial_begin(&b, &o);
         for (uint32_t p = 0; p < a.net.params_count; p++) {
-            float *floats = calloc(net_saved_floats(&a.net, p), sizeof *floats);
+            float *floats = calloc(net_saved_floats(&a.net, p), sizeof(*floats));
             assert_true(net_save(&a.net, p, floats, &error) && net_load(&b.net, p, floats, &error));
             free(floats);
         }

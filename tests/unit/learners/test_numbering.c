@@ -59,7 +59,7 @@ static void disturb(struct model *m, uint32_t number, uint32_t end)
     uint32_t second = (uint32_t)(events.times[end - 1] / US_PER_SECOND);
     if (number % 7 == 1)
         model_set_watermark(m, events.times[end - 1]);
-    if (number % 7 == 3 && table_find(t, key))
+    if (number % 7 == 3 && table_find(t, key) != NULL)
         table_remove(t, key, table_hash(t, key));
     if (number % 7 == 5 && second > EXPIRES_S)
         t->expired_before = MAX(t->expired_before, second - EXPIRES_S / 2);
@@ -91,7 +91,7 @@ static void test_calls(void **state)
             print_message("%s, calls of %u: numbers of several stood %u times\n", kinds[k].name, calls[c],
                           together);
             assert_true(calls[c] > BATCH / 2 || together > 10);
-            assert_memory_equal(ours, theirs, LEARNED * sizeof *ours);
+            assert_memory_equal(ours, theirs, LEARNED * sizeof(*ours));
             assert_true(events_digest(on, EVENT_FIELDS) == events_digest(anew, EVENT_FIELDS));
             model_free(on);
             model_free(anew);

@@ -50,7 +50,7 @@ static double layers_off(struct model *a, struct model *b)
     double off = 0.0, most = 0.0;
     for (size_t l = 0; l < model_layers(a); l++) {
         size_t count = model_layer_floats(a, l);
-        float *x = calloc(count, sizeof *x), *y = calloc(count, sizeof *y);
+        float *x = calloc(count, sizeof(*x)), *y = calloc(count, sizeof(*y));
         model_layer_get(a, MODEL_LAYERS_OWN, l, x);
         model_layer_get(b, MODEL_LAYERS_OWN, l, y);
         for (size_t i = 0; i < count; i++) {
@@ -165,7 +165,7 @@ static void test_clipped(void **state)
     double moved = 0.0;
     for (size_t l = 0; l < model_layers(m); l++) {
         size_t count = model_layer_floats(m, l);
-        float *x = calloc(count, sizeof *x), *y = calloc(count, sizeof *y);
+        float *x = calloc(count, sizeof(*x)), *y = calloc(count, sizeof(*y));
         model_layer_get(before, MODEL_LAYERS_OWN, l, x);
         model_layer_get(m, MODEL_LAYERS_OWN, l, y);
         for (size_t i = 0; i < count; i++)
@@ -185,7 +185,7 @@ static struct model *learned_large(float label)
 {
     struct model_options o = options_of(NETWORK_HIDDEN);
     o.loss = LOSS_SQUARED, o.precision = ROW_FP16;
-    struct events *large = malloc(sizeof *large);
+    struct events *large = malloc(sizeof(*large));
     *large = events;
     for (uint32_t i = 0; i < EVENTS_MAX; i++)
         large->labels[i] *= label;
@@ -223,7 +223,7 @@ static void test_scale_gives_up(void **state)
     for (size_t l = 0; l < model_layers(m); l++) {
         size_t n, d;
         model_layer_shape(m, l, &n, &d);
-        float *floats = calloc(model_layer_floats(m, l), sizeof *floats);
+        float *floats = calloc(model_layer_floats(m, l), sizeof(*floats));
         model_layer_get(m, MODEL_LAYERS_OWN, l, floats);
         for (size_t i = 0; i < n * d + n; i++)
             assert_true(fabsf(floats[i]) < 100.0F);
@@ -252,7 +252,7 @@ static void test_scale_rises(void **state)
     events_learn(&events, next, 3001, 4500, 99, others, verdicts);
     assert_true(model_precision(m).scale == 2.0F * SCALE_FIRST);
     assert_true(model_precision(next).scale == 2.0F * SCALE_FIRST);
-    assert_memory_equal(logits + 3001, others + 3001, 1499 * sizeof *logits);
+    assert_memory_equal(logits + 3001, others + 3001, 1499 * sizeof(*logits));
     assert_true(layers_off(m, next) == 0.0);
     struct train_scale bad[] = {{0.0F, 0, 0}, {NAN, 0, 0}, {3.0F, 0, 0}, {0x1p17F, 0, 0}, {0x1p-25F, 0, 0}};
     for (size_t i = 0; i < ARRAY_COUNT(bad); i++)
@@ -309,7 +309,7 @@ static void test_trial_keeps(void **state)
         o.precision = ROW_BF16;
         o.micro = of_trial.micro = n % 2 == 0 ? 16 : 0;
         struct model *bf16 = learned(&o, 3000, logits), *m = learned(&of_trial, 3000, others);
-        assert_memory_equal(logits, others, 3000 * sizeof *logits);
+        assert_memory_equal(logits, others, 3000 * sizeof(*logits));
         assert_true(events_digest(m, EVENT_FIELDS) == events_digest(bf16, EVENT_FIELDS));
         assert_true(layers_off(m, bf16) == 0.0);
         struct model_precision p = model_precision(m);

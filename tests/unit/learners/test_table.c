@@ -91,7 +91,7 @@ static void compare(const struct table *t, uint32_t expired_before)
         const struct table_row *row = table_find(t, k);
         bool is_there = naive[k].is_there && naive[k].seen >= expired_before;
         assert_true((row != NULL) == is_there);
-        if (row) {
+        if (row != NULL) {
             assert_int_equal(row->count, naive[k].count);
             assert_int_equal(row->seen, naive[k].seen);
             const uint64_t *payload = (const void *)((const unsigned char *)row + TABLE_ROW_HEADER);
@@ -108,7 +108,7 @@ static void compare(const struct table *t, uint32_t expired_before)
 
 static void drive(struct table *t, uint32_t steps, uint32_t call)
 {
-    memset(naive, 0, sizeof naive);
+    memset(naive, 0, sizeof(naive));
     uint64_t keys[64];
     uint32_t seen[64], step[64], expired_before = 0;
     struct table_row *rows[64];
@@ -125,7 +125,7 @@ static void drive(struct table *t, uint32_t steps, uint32_t call)
         for (uint32_t j = 0; j < call; j++) {
             if (j % piece == 0)
                 table_resolve(t, keys + j, seen + j, step + j, NULL, piece, rows + j);
-            if (rows[j])
+            if (rows[j] != NULL)
                 (*(uint64_t *)(void *)((unsigned char *)rows[j] + TABLE_ROW_HEADER + 8))++;
         }
         if (t->options.expire_after_us && i % 640 == 0) {
@@ -380,7 +380,7 @@ static bool emit_slowly(void *argument, const void *rows, size_t count)
     struct slow_copy *c = argument;
     for (size_t i = 0; i < count; i++) {
         uint64_t key;
-        memcpy(&key, (const unsigned char *)rows + i * table_stored_bytes(&c->copy), sizeof key);
+        memcpy(&key, (const unsigned char *)rows + i * table_stored_bytes(&c->copy), sizeof(key));
         assert_null(table_find(&c->copy, key));
     }
     unsigned before = atomic_load(&c->chunks);
@@ -439,7 +439,8 @@ static void test_growth_in_snapshot(void **state)
     table_free(&c.copy);
 }
 
-#define IN_BOTH_LAYOUTS(test) cmocka_unit_test_setup(test, apart), cmocka_unit_test_setup(test, in_slots)
+#define IN_BOTH_LAYOUTS(test_test)                                                                           \
+    cmocka_unit_test_setup(test_test, apart), cmocka_unit_test_setup(test_test, in_slots)
 
 static int apart(void **state)
 {

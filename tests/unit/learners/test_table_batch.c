@@ -155,7 +155,7 @@ static void plain_watermark(int64_t watermark_us)
     if (plain.halved_at_us == 0)
         plain.halved_at_us = watermark_us;
     for (; plain.halved_at_us + after <= watermark_us; plain.halved_at_us += after)
-        for (size_t i = 0; i < sizeof plain.cells; i++)
+        for (size_t i = 0; i < sizeof(plain.cells); i++)
             ((uint8_t *)plain.cells)[i] /= 2;
 }
 
@@ -163,7 +163,7 @@ static bool check_row(void *argument, struct table_row *row)
 {
     const struct plain_row *p = &plain.rows[row->key];
     uint64_t payload[2];
-    memcpy(payload, table_payload(row), sizeof payload);
+    memcpy(payload, table_payload(row), sizeof(payload));
     assert_true(row->key >= 1 && row->key <= KEYS && p->is_there);
     assert_int_equal(row->count, p->count);
     assert_int_equal(row->seen, p->seen);
@@ -180,7 +180,7 @@ static void check(const struct table *t)
         expected += plain.rows[k].is_there && plain.rows[k].seen >= plain.expired_before;
     assert_int_equal(found, expected);
     if (plain.options.admit_after > 1)
-        assert_memory_equal(t->sketch.counts, plain.cells, sizeof plain.cells);
+        assert_memory_equal(t->sketch.counts, plain.cells, sizeof(plain.cells));
     assert_int_equal(t->stats.waiting, plain.waiting);
     assert_int_equal(t->stats.refused, plain.refused);
     assert_int_equal(t->stats.evicted, plain.evicted);
@@ -428,7 +428,7 @@ static bool note_row(void *argument, struct table_row *row)
 {
     struct rows_seen *all = argument;
     all->rows[all->count].head = *row;
-    memcpy(all->rows[all->count++].payload, table_payload(row), sizeof all->rows->payload);
+    memcpy(all->rows[all->count++].payload, table_payload(row), sizeof(all->rows->payload));
     return true;
 }
 
@@ -481,8 +481,8 @@ static void test_rows_that_went(void **state)
         }
         assert_true(gone > OLD / 10 || way == 2 * SPLIT); /* a split does not move rows that lie apart */
         assert_int_equal(handed.count, searched.count);
-        assert_memory_equal(handed.rows, searched.rows, handed.count * sizeof *handed.rows);
-        assert_memory_equal(known[0], known[1], sizeof known[0]);
+        assert_memory_equal(handed.rows, searched.rows, handed.count * sizeof(*handed.rows));
+        assert_memory_equal(known[0], known[1], sizeof(known[0]));
     }
 }
 

@@ -71,7 +71,7 @@ static void call(struct table *t, uint32_t at, uint32_t n)
 static bool add_row(void *argument, struct table_row *row)
 {
     uint64_t *digest = argument, payload[2];
-    memcpy(payload, table_payload(row), sizeof payload);
+    memcpy(payload, table_payload(row), sizeof(payload));
     *digest = num_mix(*digest ^ row->key) + row->count * 5 + row->seen * 7;
     *digest = num_mix(*digest ^ payload[0]) + payload[1] * 3;
     return true;
@@ -384,11 +384,11 @@ static void same_model(const struct model_options *o)
         assert_true(table_evict(model_table(cold, f), 200, (uint32_t)cold->steps + 1, cold->pending > 0));
     predict(cold, other_logits);
     predict(warm, logits);
-    assert_memory_equal(logits, other_logits, 4000 * sizeof *logits);
+    assert_memory_equal(logits, other_logits, 4000 * sizeof(*logits));
     learn_cold(cold, 4000, EVENTS_MAX);
     learn_warm(warm, 4000, EVENTS_MAX);
-    assert_memory_equal(logits + 4000, other_logits + 4000, (EVENTS_MAX - 4000) * sizeof *logits);
-    assert_memory_equal(verdicts, other_verdicts, sizeof verdicts);
+    assert_memory_equal(logits + 4000, other_logits + 4000, (EVENTS_MAX - 4000) * sizeof(*logits));
+    assert_memory_equal(verdicts, other_verdicts, sizeof(verdicts));
     assert_true(model_digest(cold) == model_digest(warm));
     assert_true(model_table(cold, 2)->cold->loaded > 500);
     atomic_store(&h.is_over, true);

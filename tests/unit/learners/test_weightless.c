@@ -107,7 +107,7 @@ static void learn(struct model *m, struct stream *s, uint32_t calls)
         struct model_output out = {.logits = logits, .verdicts = s->verdicts + at};
         model_learn(m, &in, &out);
         for (uint32_t l = 0; l < labels; l++)
-            memcpy(s->logits[l] + at, logits + (size_t)l * MODEL_ROWS_MAX, rows * sizeof *logits);
+            memcpy(s->logits[l] + at, logits + (size_t)l * MODEL_ROWS_MAX, rows * sizeof(*logits));
     }
 }
 
@@ -122,7 +122,7 @@ static void append_table(const struct table *t, struct byte_buffer *out)
         buffer_append(out, table_payload(rows[i]), t->options.payload_bytes);
     }
     free(rows);
-    if (t->sketch.counts)
+    if (t->sketch.counts != NULL)
         buffer_append(out, t->sketch.counts, SKETCH_DEPTH * t->sketch.width);
 }
 
@@ -242,7 +242,7 @@ static void check_predictions(const char *what, uint32_t labels)
             double own = with.logits[l][i];
             bool is_same = with.origin[i] == TAUGHT
                                ? isfinite(own)
-                               : memcmp(&own, &without.logits[l][with.origin[i]], sizeof own) == 0;
+                               : memcmp(&own, &without.logits[l][with.origin[i]], sizeof(own)) == 0;
             if (!is_same)
                 fail_msg("%s: label %u of example %u is predicted %.17g", what, l, i, own);
         }
@@ -258,7 +258,7 @@ static uint32_t check(const struct kind *k, enum opt_kind kind, bool is_joint)
     struct model_options o;
     if (!options_of(k, kind, is_joint, &o))
         return 0;
-    snprintf(what, sizeof what, "%s, optimizer %d%s", k->name, (int)kind, is_joint ? ", joint" : "");
+    snprintf(what, sizeof(what), "%s, optimizer %d%s", k->name, (int)kind, is_joint ? ", joint" : "");
     struct model *a = model_new(&o, best()), *b = model_new(&o, best());
     learn(a, &without, 250);
     learn(b, &with, 333);

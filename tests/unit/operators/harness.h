@@ -1,7 +1,7 @@
 /* Runs one operator by itself: binds a step written in the job language, pushes batches, collects what it
  * emits and rejects. Stands in for engine/run. */
-#ifndef LEAT_TESTS_OPERATORS_HARNESS_H
-#define LEAT_TESTS_OPERATORS_HARNESS_H
+#ifndef LEAT_TESTS_UNIT_OPERATORS_HARNESS_H
+#define LEAT_TESTS_UNIT_OPERATORS_HARNESS_H
 
 #include "core/buffer.h"
 #include "core/operator_history.h"

@@ -18,7 +18,7 @@ void script_make(struct script *script, const struct script_options *options)
     int64_t step_us = options->step_us == 0 ? 300000 : options->step_us;
     int64_t jitter_us = options->jitter_us == 0 ? 4 * US_PER_SECOND : options->jitter_us;
     int64_t delay_us = options->delay_us == 0 ? 6 * US_PER_SECOND : options->delay_us;
-    memset(script, 0, sizeof *script);
+    memset(script, 0, sizeof(*script));
     script->numbers = options->numbers;
     for (uint32_t n = 0; n < options->numbers; n++) {
         script->first[n] = script->count;
@@ -147,7 +147,7 @@ char *script_sorted(const struct byte_buffer *text)
     size_t lines = 0, at = 0;
     for (size_t i = 0; i < text->length; i++)
         lines += text->data[i] == '\n';
-    struct str *items = malloc(MAX(lines, 1) * sizeof *items);
+    struct str *items = malloc(MAX(lines, 1) * sizeof(*items));
     char *sorted = malloc(text->length + 1);
     assert_true(items != NULL && sorted != NULL);
     for (size_t i = 0, begin = 0, n = 0; i < text->length; i++)
@@ -155,7 +155,7 @@ char *script_sorted(const struct byte_buffer *text)
             items[n++] = (struct str){text->data + begin, i + 1 - begin};
             begin = i + 1;
         }
-    qsort(items, lines, sizeof *items, by_bytes);
+    qsort(items, lines, sizeof(*items), by_bytes);
     for (size_t n = 0; n < lines; n++) {
         memcpy(sorted + at, items[n].data, items[n].length);
         at += items[n].length;
@@ -198,13 +198,13 @@ void script_check_variants(const char *step, const struct script *script,
     for (int variant = SCRIPT_LANES; variant < SCRIPT_VARIANTS; variant++) {
         struct script_result other;
         char what[64];
-        snprintf(what, sizeof what, "variant %d, seed %llu", variant, (unsigned long long)options->seed);
+        snprintf(what, sizeof(what), "variant %d, seed %llu", variant, (unsigned long long)options->seed);
         script_run(step, script, options, (enum script_variant)variant, &other);
         script_compare(what, other.output.data, plain->output.data);
         script_compare_sorted(what, &other.late, &plain->late);
         assert_false(other.is_out_of_order);
         assert_true(variant != SCRIPT_KILLS || other.kills > 0);
-        assert_memory_equal(&other.counters, &plain->counters, sizeof other.counters);
+        assert_memory_equal(&other.counters, &plain->counters, sizeof(other.counters));
         script_free(&other);
     }
 }
@@ -284,7 +284,7 @@ static void apply_change(struct table *table, char *line, uint32_t id_columns)
         return;
     }
     if (!is_there) {
-        table->lines = realloc(table->lines, ++table->count * sizeof *table->lines);
+        table->lines = realloc(table->lines, ++table->count * sizeof(*table->lines));
         assert_non_null(table->lines);
     }
     table->lines[at] = strdup(line);

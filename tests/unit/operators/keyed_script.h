@@ -1,7 +1,7 @@
 /* Random streams for keyed operators, and the conditions under which the same stream must give the same
  * output: other numbers of lanes, a tiny memory budget, checkpoints, kills and restores in between. */
-#ifndef LEAT_TESTS_OPERATORS_KEYED_SCRIPT_H
-#define LEAT_TESTS_OPERATORS_KEYED_SCRIPT_H
+#ifndef LEAT_TESTS_UNIT_OPERATORS_KEYED_SCRIPT_H
+#define LEAT_TESTS_UNIT_OPERATORS_KEYED_SCRIPT_H
 
 #include "unit/support/fake_engine.h"
 

@@ -108,7 +108,7 @@ static void show_quantile(struct byte_buffer *out, const uint32_t *rows, uint32_
         buffer_printf(out, "null");
         return;
     }
-    qsort(values, n, sizeof *values, compare_doubles);
+    qsort(values, n, sizeof(*values), compare_doubles);
     double rank = share * (n - 1), below = floor(rank);
     uint32_t at = (uint32_t)below;
     double next = values[MIN(at + 1, n - 1)], part = rank - below;
@@ -155,7 +155,7 @@ static void make(uint64_t seed, uint32_t keys)
     }
 }
 
-static void in_windows(void **state)
+static void test_in_windows(void **state)
 {
     (void)state;
     int64_t size = 20 * US_PER_SECOND;
@@ -197,7 +197,7 @@ static void in_windows(void **state)
 }
 
 /* Six panes of 5 s and the row's own pane: a row's value is merged from several panes. */
-static void over_panes(void **state)
+static void test_over_panes(void **state)
 {
     (void)state;
     int64_t width = 5 * US_PER_SECOND, over = 30 * US_PER_SECOND;
@@ -255,7 +255,7 @@ static uint64_t large_group(int values, int64_t count, uint64_t *dead)
     for (int64_t at = 0; at < 2 * count; at += LARGE_STEP) { /* each value twice */
         for (int64_t i = 0; i < LARGE_STEP; i++) {
             int64_t value = (at + i) % count;
-            snprintf(texts[i], sizeof texts[i], "%lld of many such texts", (long long)value);
+            snprintf(texts[i], sizeof(texts[i]), "%lld of many such texts", (long long)value);
             rows[i] = (struct fake_row){
                 .id = at + i,
                 .x = values == 0 ? (int64_t)((uint64_t)value * UINT64_C(0x9e3779b97f4a7c1)) : value,
@@ -275,7 +275,7 @@ static uint64_t large_group(int values, int64_t count, uint64_t *dead)
     return n;
 }
 
-static void large_groups(void **state)
+static void test_large_groups(void **state)
 {
     (void)state;
     uint64_t dead;
@@ -293,7 +293,7 @@ static void large_groups(void **state)
 
 /* The values 1 .. n, near 0 or far from it, in one pane or merged from many: their sample variance (divided
  * by n - 1) is n (n + 1) / 12; the population's would be (n * n - 1) / 12. A single value has none. */
-static void variance_of_a_sample(void **state)
+static void test_variance_of_a_sample(void **state)
 {
     (void)state;
     enum { ROWS = 300 };
@@ -334,7 +334,7 @@ static void variance_of_a_sample(void **state)
     }
 }
 
-static void diagnostics(void **state)
+static void test_diagnostics(void **state)
 {
     (void)state;
     static const char *const cases[] = {
@@ -344,7 +344,7 @@ static void diagnostics(void **state)
         "collect(l, 3)",  "count_if(x)",       "distinct_exact()", "distinct_exact(l)"};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         char step[128];
-        snprintf(step, sizeof step, "window by k over tumbling(1h) { n: %s }", cases[i]);
+        snprintf(step, sizeof(step), "window by k over tumbling(1h) { n: %s }", cases[i]);
         script_check_refusals(&(struct script_refusal){step, DIAG_E0305}, 1, 1);
     }
 }
@@ -352,8 +352,9 @@ static void diagnostics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(diagnostics), cmocka_unit_test(variance_of_a_sample), cmocka_unit_test(large_groups),
-        cmocka_unit_test(in_windows),  cmocka_unit_test(over_panes),
+        cmocka_unit_test(test_diagnostics),  cmocka_unit_test(test_variance_of_a_sample),
+        cmocka_unit_test(test_large_groups), cmocka_unit_test(test_in_windows),
+        cmocka_unit_test(test_over_panes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void model(const struct script *script, struct byte_buffer *out, struct c
     fake_text(out);
 }
 
-static void against_model(void **state)
+static void test_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -74,7 +74,7 @@ static void against_model(void **state)
         model(&script, &expected, &counters);
         script_check_variants("attribute other on k, s within 25s as label", &script, &options, &plain);
         script_compare_sorted("attribute", &plain.output, &expected);
-        assert_memory_equal(&plain.counters, &counters, sizeof counters);
+        assert_memory_equal(&plain.counters, &counters, sizeof(counters));
         for (const char *at = plain.output.data; (at = strstr(at, "|1\n")) != NULL; at++)
             answered++;
         buffer_free(&expected);
@@ -85,7 +85,7 @@ static void against_model(void **state)
 
 /* Both ends of the interval count; an answer that arrives before the row counts while it is kept; two answers
  * count as one. */
-static void edges(void **state)
+static void test_edges(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -133,7 +133,7 @@ static void edges(void **state)
 }
 
 /* Thinning: the kept answers give the same labels as all answers, for any row. */
-static void many_answers(void **state)
+static void test_many_answers(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -160,7 +160,7 @@ static void many_answers(void **state)
     fake_close(&engine);
 }
 
-static void diagnostics(void **state)
+static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
@@ -256,7 +256,7 @@ static uint32_t model_of_mode(const struct script *script, enum mode mode, struc
                               struct counters *counters)
 {
     static bool is_waiting[SCRIPT_ROWS_MAX];
-    memset(is_waiting, 0, sizeof is_waiting);
+    memset(is_waiting, 0, sizeof(is_waiting));
     uint32_t answered = 0;
     bool is_early = mode >= AT_ONCE;
     for (uint32_t i = 0; i < script->count; i++) {
@@ -295,7 +295,7 @@ static uint32_t model_of_mode(const struct script *script, enum mode mode, struc
     return answered;
 }
 
-static void modes_against_model(void **state)
+static void test_modes_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -313,7 +313,7 @@ static void modes_against_model(void **state)
             uint32_t answered = model_of_mode(&script, mode, &expected, &counters);
             script_check_variants(mode_steps[mode], &script, &options, &plain);
             script_compare_sorted(mode_steps[mode], &plain.output, &expected);
-            assert_memory_equal(&plain.counters, &counters, sizeof counters);
+            assert_memory_equal(&plain.counters, &counters, sizeof(counters));
             assert_true(answered > 20);
             buffer_free(&expected);
             script_free(&plain);
@@ -322,7 +322,7 @@ static void modes_against_model(void **state)
 
 /* A row is emitted in its own place if its answer was there before, in the answer's place if that comes
  * later, else at its deadline. */
-static void order_at_once(void **state)
+static void test_order_at_once(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -354,7 +354,7 @@ static void order_at_once(void **state)
         char got[32];
         while (line[last - 1] != '|')
             last--;
-        snprintf(got, sizeof got, "%c %.*s", line[0], (int)(length - last), line + last);
+        snprintf(got, sizeof(got), "%c %.*s", line[0], (int)(length - last), line + last);
         assert_string_equal(got, expected[i]);
         line += length + 1;
     }
@@ -364,7 +364,7 @@ static void order_at_once(void **state)
 
 /* A key has room for some waiting rows; rows beyond that wait for their deadline and get the
  * right label then. */
-static void crowded_key(void **state)
+static void test_crowded_key(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -373,7 +373,7 @@ static void crowded_key(void **state)
     fake_open(&engine, NULL, 2);
     assert_true(fake_bind(&engine, "attribute other on k within 100s as label emit at_once { by: id }", 2));
     fake_start(&engine, 1, 16 << 20);
-    memset(text, 'x', sizeof text - 1);
+    memset(text, 'x', sizeof(text) - 1);
     for (int64_t i = 0; i < 61; i++)
         rows[i] =
             (struct fake_row){.input = i == 60, .id = i, .k = 1, .has_k = true, .ts = i * US_PER_SECOND};
@@ -406,7 +406,7 @@ static double one_key(const char *take, int64_t count)
         static struct fake_row rows[ROWS];
         char step[128];
         fake_open(&engine, NULL, 2);
-        snprintf(step, sizeof step, "attribute other on k within 1s as label take %s { by: id }", take);
+        snprintf(step, sizeof(step), "attribute other on k within 1s as label take %s { by: id }", take);
         assert_true(fake_bind(&engine, step, 2));
         fake_start(&engine, 1, 256 << 20);
         clock_t begin = clock();
@@ -426,7 +426,7 @@ static double one_key(const char *take, int64_t count)
 }
 
 /* A row's cost does not grow with the number of rows of its key. */
-static void hot_key(void **state)
+static void test_hot_key(void **state)
 {
     (void)state;
     static const char *const takes[] = {"first", "last", "all"};
@@ -439,9 +439,10 @@ static void hot_key(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(edges),         cmocka_unit_test(diagnostics),
-                                       cmocka_unit_test(many_answers),  cmocka_unit_test(order_at_once),
-                                       cmocka_unit_test(crowded_key),   cmocka_unit_test(modes_against_model),
-                                       cmocka_unit_test(against_model), cmocka_unit_test(hot_key)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_edges),         cmocka_unit_test(test_diagnostics),
+        cmocka_unit_test(test_many_answers),  cmocka_unit_test(test_order_at_once),
+        cmocka_unit_test(test_crowded_key),   cmocka_unit_test(test_modes_against_model),
+        cmocka_unit_test(test_against_model), cmocka_unit_test(test_hot_key)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

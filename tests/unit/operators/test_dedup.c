@@ -39,7 +39,7 @@ static void model(const struct script *script, struct byte_buffer *out, struct c
     }
 }
 
-static void against_model(void **state)
+static void test_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -58,7 +58,7 @@ static void against_model(void **state)
         script_ids(&plain.output, &got);
         script_compare("dedup", got.data, fake_text(&expected));
         assert_true(plain.counters.duplicate > 0);
-        assert_memory_equal(&plain.counters, &counters, sizeof counters);
+        assert_memory_equal(&plain.counters, &counters, sizeof(counters));
         buffer_free(&expected);
         buffer_free(&got);
         script_free(&plain);
@@ -66,7 +66,7 @@ static void against_model(void **state)
 }
 
 /* The bounds of `within`, and rows out of order. */
-static void edges(void **state)
+static void test_edges(void **state)
 {
     (void)state;
     static const struct {
@@ -105,7 +105,7 @@ static void model_last(const struct script *script, int64_t within, struct byte_
     enum { IDENTITIES_MAX = 200 };
     static struct identity known[KEYS_MAX][IDENTITIES_MAX];
     static uint32_t count[KEYS_MAX];
-    memset(count, 0, sizeof count);
+    memset(count, 0, sizeof(count));
     for (uint32_t i = 0; i < script->count; i++) {
         const struct fake_row *row = &script->rows[i];
         int64_t watermark = script_watermark_before(script, script->number_of[i]);
@@ -193,7 +193,7 @@ static void ids_and_changes(const struct byte_buffer *rows, struct byte_buffer *
     fake_text(out);
 }
 
-static void last_against_model(void **state)
+static void test_last_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -215,7 +215,7 @@ static void last_against_model(void **state)
                               &script, &options, &plain);
         ids_and_changes(&plain.output, &got);
         script_compare_sorted("dedup keep last", &got, &expected);
-        assert_memory_equal(&plain.counters, &counters, sizeof counters);
+        assert_memory_equal(&plain.counters, &counters, sizeof(counters));
         assert_true(is_forever || plain.counters.late > 0);
         buffer_free(&changes);
         buffer_free(&expected);
@@ -226,7 +226,7 @@ static void last_against_model(void **state)
 
 /* Emits at the end: the row with the latest event time, of equal times the last record; rows of all
  * sizes and types. */
-static void final_is_the_latest(void **state)
+static void test_final_is_the_latest(void **state)
 {
     (void)state;
     static struct script script;
@@ -257,7 +257,7 @@ static void final_is_the_latest(void **state)
 
 /* A row that is larger than an entry may be goes to dead letters, and the row before it is kept, in the same
  * batch or in another one. */
-static void too_large(void **state)
+static void test_too_large(void **state)
 {
     (void)state;
     enum { TEXT_BYTES = 9 << 20 };
@@ -288,7 +288,7 @@ static void too_large(void **state)
     free(text);
 }
 
-static void diagnostics(void **state)
+static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {{"dedup by kk within 1h", DIAG_E0302},
@@ -305,11 +305,11 @@ static void diagnostics(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(edges),
-                                       cmocka_unit_test(diagnostics),
-                                       cmocka_unit_test(against_model),
-                                       cmocka_unit_test(last_against_model),
-                                       cmocka_unit_test(final_is_the_latest),
-                                       cmocka_unit_test(too_large)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges),
+                                       cmocka_unit_test(test_diagnostics),
+                                       cmocka_unit_test(test_against_model),
+                                       cmocka_unit_test(test_last_against_model),
+                                       cmocka_unit_test(test_final_is_the_latest),
+                                       cmocka_unit_test(test_too_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static uint32_t model(const struct script *script, int64_t within, struct byte_b
 {
     static bool is_kept[SCRIPT_ROWS_MAX];
     uint32_t matched = 0;
-    memset(is_kept, 0, sizeof is_kept);
+    memset(is_kept, 0, sizeof(is_kept));
     for (uint32_t i = 0; i < script->count; i++) {
         const struct fake_row *row = &script->rows[i];
         int64_t watermark = script_watermark_before(script, script->number_of[i]);
@@ -88,7 +88,7 @@ static uint32_t model(const struct script *script, int64_t within, struct byte_b
     return matched;
 }
 
-static void against_model(void **state)
+static void test_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -115,7 +115,7 @@ static void against_model(void **state)
                                     "tags: l, at: ts, ob: b }",
                               &script, &options, &plain);
         script_compare("enrich", plain.output.data, expected.data);
-        assert_memory_equal(&plain.counters, &counters, sizeof counters);
+        assert_memory_equal(&plain.counters, &counters, sizeof(counters));
         buffer_free(&expected);
         script_free(&plain);
     }
@@ -131,7 +131,7 @@ static struct fake_row at(uint32_t input, int64_t id, int64_t seconds)
 
 /* Matches by event time, both ends of `within` included; of two versions with equal times the later; no
  * version after the row. The newest version before the watermark is kept; older ones no longer count. */
-static void edges(void **state)
+static void test_edges(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -158,7 +158,7 @@ static void edges(void **state)
         size_t length = strcspn(line, "\n"), own = strcspn(line, "|"), last = length;
         while (line[last - 1] != '|')
             last--;
-        snprintf(got, sizeof got, "%.*s %.*s", (int)own, line, (int)(length - last), line + last);
+        snprintf(got, sizeof(got), "%.*s %.*s", (int)own, line, (int)(length - last), line + last);
         assert_string_equal(got, expected[i]);
         line += length + 1;
     }
@@ -171,7 +171,7 @@ static void edges(void **state)
 }
 
 /* A key with more versions than an entry holds keeps the newest, and reports it. */
-static void full_key(void **state)
+static void test_full_key(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -180,7 +180,7 @@ static void full_key(void **state)
     fake_start(&engine, 1, 64 << 20);
     static char text[100000];
     static struct fake_row rows[100];
-    memset(text, 'x', sizeof text - 1);
+    memset(text, 'x', sizeof(text) - 1);
     for (int64_t i = 0; i < 100; i++) {
         rows[i] = at(1, i, i);
         rows[i].s = text;
@@ -199,7 +199,7 @@ static void full_key(void **state)
 }
 
 /* The report names a key with a large share of the rows, but not one key among many. */
-static void hot_key(void **state)
+static void test_hot_key(void **state)
 {
     (void)state;
     for (int64_t keys = 1; keys <= 200; keys += 199) {
@@ -226,7 +226,7 @@ static void hot_key(void **state)
     }
 }
 
-static void diagnostics(void **state)
+static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
@@ -247,8 +247,8 @@ static void diagnostics(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(edges), cmocka_unit_test(full_key),
-                                       cmocka_unit_test(hot_key), cmocka_unit_test(diagnostics),
-                                       cmocka_unit_test(against_model)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges), cmocka_unit_test(test_full_key),
+                                       cmocka_unit_test(test_hot_key), cmocka_unit_test(test_diagnostics),
+                                       cmocka_unit_test(test_against_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

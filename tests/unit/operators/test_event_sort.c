@@ -30,13 +30,13 @@ static void model(const struct script *script, int64_t within, struct byte_buffe
             order[count++] = i;
     }
     sorted_script = script;
-    qsort(order, count, sizeof *order, by_time);
+    qsort(order, count, sizeof(*order), by_time);
     for (uint32_t i = 0; i < count; i++)
         buffer_printf(out, "%lld\n", (long long)script->rows[order[i]].id);
     fake_text(out);
 }
 
-static void against_model(void **state)
+static void test_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -61,7 +61,7 @@ static void against_model(void **state)
         assert_true(plain.counters.late == late && late > 0 && plain.counters.held == 0);
         assert_true(counters_balance(&plain.counters));
         /* `by k` gives the same rows, but another order of rows with equal times. */
-        snprintf(by_key, sizeof by_key, "%s by k", cases[i].step);
+        snprintf(by_key, sizeof(by_key), "%s by k", cases[i].step);
         script_check_variants(by_key, &script, &options, &keyed);
         script_compare_sorted(by_key, &keyed.output, &plain.output);
         buffer_free(&expected);
@@ -71,7 +71,7 @@ static void against_model(void **state)
     }
 }
 
-static void edges(void **state)
+static void test_edges(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -99,6 +99,6 @@ static void edges(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(edges), cmocka_unit_test(against_model)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges), cmocka_unit_test(test_against_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -201,7 +201,7 @@ static void run_case(uint64_t seed, const char *step, uint32_t inputs, struct mo
     script_free(&plain);
 }
 
-static void one_stream(void **state)
+static void test_one_stream(void **state)
 {
     (void)state;
     static struct model m;
@@ -215,7 +215,7 @@ static void one_stream(void **state)
     }
 }
 
-static void two_windows(void **state)
+static void test_two_windows(void **state)
 {
     (void)state;
     static struct model m;
@@ -227,7 +227,7 @@ static void two_windows(void **state)
 
 /* Windows over all time, alone and beside a window that ends; updates from the stream itself and
  * from another one. */
-static void forever(void **state)
+static void test_forever(void **state)
 {
     (void)state;
     static struct model m;
@@ -254,7 +254,7 @@ static void forever(void **state)
 /* A long stream of one key: its state stays as small as the open slices, and each row costs the same, also if
  * one micro-batch has a thousand slices. The median is as exact as without slices (test_aggregates has the
  * bound of its sketch). */
-static void forever_is_bounded(void **state)
+static void test_forever_is_bounded(void **state)
 {
     (void)state;
     enum { ROWS = 100000, PER_NUMBER = 1000 };
@@ -305,7 +305,7 @@ static void forever_is_bounded(void **state)
 }
 
 /* `leat state get` shows all closed slices as one, then the open ones. */
-static void forever_described(void **state)
+static void test_forever_described(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -339,7 +339,7 @@ static void forever_described(void **state)
 
 /* Aggregates that add: a longer window continues from the shorter window's sums, in any order
  * of the windows. */
-static void additive_windows(void **state)
+static void test_additive_windows(void **state)
 {
     (void)state;
     static struct model m;
@@ -354,7 +354,7 @@ static void additive_windows(void **state)
 
 /* Of rows with the same time, last takes the one that arrived later and first the one
  * that arrived earlier. */
-static void ties(void **state)
+static void test_ties(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -374,7 +374,7 @@ static void ties(void **state)
 }
 
 /* Sketches: exact while sparse, within 5 % (three standard errors) beyond; top is ordered by counts. */
-static void sketches(void **state)
+static void test_sketches(void **state)
 {
     (void)state;
     enum { ROWS = 20000, STEP = 2000 };
@@ -411,7 +411,7 @@ static void sketches(void **state)
 
 /* Windows of many panes are read by runs of panes, whose sketches change when a row is late; both sketches
  * are exact for few values. */
-static void sketches_of_long_windows(void **state)
+static void test_sketches_of_long_windows(void **state)
 {
     (void)state;
     enum { ROWS = 4000, STEP = 100, PANES = 200, VALUES = 40 };
@@ -451,7 +451,7 @@ static void sketches_of_long_windows(void **state)
     fake_close(&engine);
 }
 
-static void from_another_stream(void **state)
+static void test_from_another_stream(void **state)
 {
     (void)state;
     static struct model m;
@@ -463,7 +463,7 @@ static void from_another_stream(void **state)
 }
 
 /* Floats whose sums depend on the order, sketches beyond their sparse form, lists: equal in all variants. */
-static void all_aggregates(void **state)
+static void test_all_aggregates(void **state)
 {
     (void)state;
     static struct script script;
@@ -493,7 +493,7 @@ static void all_aggregates(void **state)
     }
 }
 
-static void lineage_and_names(void **state)
+static void test_lineage_and_names(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -517,7 +517,7 @@ static void lineage_and_names(void **state)
     fake_close(&engine);
 }
 
-static void diagnostics(void **state)
+static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
@@ -541,7 +541,7 @@ static void diagnostics(void **state)
 }
 
 /* A row whose argument fails goes to dead letters and changes no state. */
-static void failing_arguments(void **state)
+static void test_failing_arguments(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -563,19 +563,19 @@ static void failing_arguments(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(failing_arguments),
-                                       cmocka_unit_test(diagnostics),
-                                       cmocka_unit_test(lineage_and_names),
-                                       cmocka_unit_test(one_stream),
-                                       cmocka_unit_test(from_another_stream),
-                                       cmocka_unit_test(two_windows),
-                                       cmocka_unit_test(forever),
-                                       cmocka_unit_test(forever_is_bounded),
-                                       cmocka_unit_test(forever_described),
-                                       cmocka_unit_test(all_aggregates),
-                                       cmocka_unit_test(additive_windows),
-                                       cmocka_unit_test(ties),
-                                       cmocka_unit_test(sketches),
-                                       cmocka_unit_test(sketches_of_long_windows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_failing_arguments),
+                                       cmocka_unit_test(test_diagnostics),
+                                       cmocka_unit_test(test_lineage_and_names),
+                                       cmocka_unit_test(test_one_stream),
+                                       cmocka_unit_test(test_from_another_stream),
+                                       cmocka_unit_test(test_two_windows),
+                                       cmocka_unit_test(test_forever),
+                                       cmocka_unit_test(test_forever_is_bounded),
+                                       cmocka_unit_test(test_forever_described),
+                                       cmocka_unit_test(test_all_aggregates),
+                                       cmocka_unit_test(test_additive_windows),
+                                       cmocka_unit_test(test_ties),
+                                       cmocka_unit_test(test_sketches),
+                                       cmocka_unit_test(test_sketches_of_long_windows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static void check(const char *step, bool has_state, uint64_t seed, struct byte_b
     script_compare(step, got.data, fake_text(expected));
     script_ids(&plain.late, &got_sides);
     script_compare_sorted(step, &got_sides, sides);
-    assert_memory_equal(&plain.counters, counters, sizeof *counters);
+    assert_memory_equal(&plain.counters, counters, sizeof(*counters));
     buffer_free(expected);
     buffer_free(sides);
     buffer_free(&got);
@@ -54,7 +54,7 @@ static void check(const char *step, bool has_state, uint64_t seed, struct byte_b
 
 /* --- Split, route --- */
 
-static void splitting(void **state)
+static void test_splitting(void **state)
 {
     (void)state;
     struct byte_buffer out = {0}, rest = {0};
@@ -74,7 +74,7 @@ static void splitting(void **state)
     check("split where 100 / x > 1", false, 1, &out, &rest, &counters);
 }
 
-static void routing(void **state)
+static void test_routing(void **state)
 {
     (void)state;
     for (int all = 0; all < 2; all++) {
@@ -115,7 +115,7 @@ static int64_t key_of(const struct fake_row *row)
     return row->has_k ? row->k : INT64_MIN;
 }
 
-static void limiting(void **state)
+static void test_limiting(void **state)
 {
     (void)state;
     static bool went_on[SCRIPT_ROWS_MAX];
@@ -124,7 +124,7 @@ static void limiting(void **state)
         struct byte_buffer out = {0}, sides = {0};
         struct counters counters = {0};
         make(seed, seed % 2 == 0 ? 4 * US_PER_SECOND : US_PER_SECOND / 2);
-        memset(went_on, 0, sizeof went_on);
+        memset(went_on, 0, sizeof(went_on));
         for (uint32_t i = 0; i < script.count; i++) {
             const struct fake_row *row = &script.rows[i];
             int64_t watermark = script_watermark_before(&script, script.number_of[i]);
@@ -227,7 +227,7 @@ static void follow(struct model *model, uint32_t i, int64_t within, int64_t wate
             continue;
         is_used = true;
         if (step > 0)
-            memcpy(begun[step + 1], begun[step], sizeof begun[step]);
+            memcpy(begun[step + 1], begun[step], sizeof(begun[step]));
         begun[step + 1][step] = row->ts;
     }
     model->counters.absorbed += is_used;
@@ -245,8 +245,8 @@ static void patterns(uint64_t seed, bool waits)
     static struct model model;
     int64_t within = WITHIN_S * US_PER_SECOND;
     make(seed, seed % 2 == 0 ? 3 * US_PER_SECOND : US_PER_SECOND / 4);
-    memset(&model, 0, sizeof model);
-    memset(model.begun, 0xff, sizeof model.begun);
+    memset(&model, 0, sizeof(model));
+    memset(model.begun, 0xff, sizeof(model.begun));
     for (uint32_t i = 0; i < script.count; i++) {
         const struct fake_row *row = &script.rows[i];
         int64_t watermark = script_watermark_before(&script, script.number_of[i]);
@@ -259,7 +259,7 @@ static void patterns(uint64_t seed, bool waits)
             follow(&model, i, within, watermark, waits);
         }
     }
-    qsort(model.waiting, model.waiting_count, sizeof *model.waiting, by_deadline);
+    qsort(model.waiting, model.waiting_count, sizeof(*model.waiting), by_deadline);
     for (uint32_t i = 0; i < model.waiting_count; i++)
         if (!model.waiting[i].is_undone) {
             buffer_printf(&model.out, "%lld\n", (long long)script.rows[model.waiting[i].row].id);
@@ -280,7 +280,7 @@ static void patterns(uint64_t seed, bool waits)
     for (size_t i = 0; i < model.out.length; i += strcspn(model.out.data + i, "\n") + 1)
         buffer_printf(&expected, "%.*s\n", (int)strcspn(model.out.data + i, " \n"), model.out.data + i);
     script_compare_sorted(step, &got, &expected);
-    assert_memory_equal(&plain.counters, &model.counters, sizeof model.counters);
+    assert_memory_equal(&plain.counters, &model.counters, sizeof(model.counters));
     buffer_free(&got);
     buffer_free(&sides);
     buffer_free(&expected);
@@ -289,7 +289,7 @@ static void patterns(uint64_t seed, bool waits)
     script_free(&plain);
 }
 
-static void pattern_against_model(void **state)
+static void test_pattern_against_model(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -299,7 +299,7 @@ static void pattern_against_model(void **state)
 }
 
 /* One key, a few rows: the columns of a match, and when it is emitted. */
-static void pattern_by_hand(void **state)
+static void test_pattern_by_hand(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -334,7 +334,7 @@ static void pattern_by_hand(void **state)
     fake_close(&engine);
 }
 
-static void diagnostics(void **state)
+static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
@@ -358,9 +358,9 @@ static void diagnostics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(splitting),   cmocka_unit_test(routing),
-        cmocka_unit_test(limiting),    cmocka_unit_test(pattern_by_hand),
-        cmocka_unit_test(diagnostics), cmocka_unit_test(pattern_against_model),
+        cmocka_unit_test(test_splitting),   cmocka_unit_test(test_routing),
+        cmocka_unit_test(test_limiting),    cmocka_unit_test(test_pattern_by_hand),
+        cmocka_unit_test(test_diagnostics), cmocka_unit_test(test_pattern_against_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

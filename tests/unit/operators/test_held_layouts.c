@@ -36,7 +36,7 @@ static struct batch *old_rows(struct batch_pool *pool)
         builder_init(&builders[c], batch, &batch->columns[c], old_fields[c].type);
     for (uint32_t i = 0; i < ROWS; i++) {
         char text[32];
-        struct str site = {text, (size_t)snprintf(text, sizeof text, "site-%0*u", (int)(i % 17), i)};
+        struct str site = {text, (size_t)snprintf(text, sizeof(text), "site-%0*u", (int)(i % 17), i)};
         batch->event_time[i] = i;
         batch->columns[0].ints[i] = 1000 + i;
         if (i % 7 == 0)
@@ -66,7 +66,7 @@ static struct batch *old_rows(struct batch_pool *pool)
 static void assert_row(const struct batch *out, uint32_t i)
 {
     char text[32];
-    int length = snprintf(text, sizeof text, "site-%0*u", (int)(i % 17), i);
+    int length = snprintf(text, sizeof(text), "site-%0*u", (int)(i % 17), i);
     assert_false(column_is_valid(&out->columns[0], i));
     assert_int_equal(column_is_valid(&out->columns[1], i), i % 5 != 0);
     if (i % 5 != 0) {
@@ -232,7 +232,7 @@ static void test_numbers(void **state)
     struct byte_buffer saved = {0};
     for (uint32_t turn = 0; turn < 3 * HELD_LAYOUTS_MAX; turn++) {
         char name[16];
-        struct field field = {.name = {name, (size_t)snprintf(name, sizeof name, "c%u", turn)},
+        struct field field = {.name = {name, (size_t)snprintf(name, sizeof(name), "c%u", turn)},
                               .type = {.tag = TYPE_INT}};
         struct schema schema = {.fields = &field, .count = 1};
         buffer_clear(&saved);

@@ -47,7 +47,7 @@ static void ask(struct fake_engine *engine, struct said *said)
                              *rows = report_find(&all, "hot_key_rows_max"),
                              *most = report_find(&all, "state_key_rows_max");
     if (key != NULL)
-        snprintf(said->key, sizeof said->key, "%s", key->text);
+        snprintf(said->key, sizeof(said->key), "%s", key->text);
     said->rows = rows == NULL ? 0 : rows->value;
     said->rows_max = most == NULL ? 0 : most->value;
 }
@@ -96,7 +96,7 @@ static void run(const char *step, uint32_t stop_every, const uint32_t lanes[2], 
     temporary_remove(path);
 }
 
-static void goes_on(void **state)
+static void test_goes_on(void **state)
 {
     (void)state;
     for (size_t s = 0; s < ARRAY_COUNT(steps); s++) {
@@ -127,6 +127,6 @@ static void goes_on(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(goes_on)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_goes_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,7 +218,7 @@ static uint64_t count_lines(const char *text)
     return lines;
 }
 
-static void against_model(void **state)
+static void test_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -249,7 +249,7 @@ static void against_model(void **state)
 /* --- One side unique --- */
 
 /* If a side has each key once, `unique` does not change the output. */
-static void unique_is_no_other_join(void **state)
+static void test_unique_is_no_other_join(void **state)
 {
     (void)state;
     static struct script script;
@@ -315,7 +315,7 @@ static void start(struct fake_engine *engine, const char *step)
     fake_start(engine, 1, 1 << 20);
 }
 
-static void second_one_is_dead(void **state)
+static void test_second_one_is_dead(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -340,7 +340,7 @@ static void second_one_is_dead(void **state)
 
 /* --- Edges --- */
 
-static void bounds_are_inclusive(void **state)
+static void test_bounds_are_inclusive(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -370,7 +370,7 @@ static void bounds_are_inclusive(void **state)
 
 /* 30,000 rows of one key on one side, then a row on the other side that meets 1,001 of them; the report names
  * the key and counts its rows. */
-static void hot_key(void **state)
+static void test_hot_key(void **state)
 {
     (void)state;
     enum { ROWS = 30000, PER_NUMBER = 3000 };
@@ -403,7 +403,7 @@ static void hot_key(void **state)
 }
 
 /* Expired rows are not counted in state_key_rows_max, however many there were. */
-static void rows_of_a_key(void **state)
+static void test_rows_of_a_key(void **state)
 {
     (void)state;
     enum { PER_NUMBER = 2000 };
@@ -428,7 +428,7 @@ static void rows_of_a_key(void **state)
 }
 
 /* All pairs of two sides of one key in one micro-batch: output batches end in the middle of a row's pairs. */
-static void many_pairs(void **state)
+static void test_many_pairs(void **state)
 {
     (void)state;
     enum { FIRST_RIGHT = 1100, THEN = 60, PAIRS = THEN / 2 * (FIRST_RIGHT + THEN / 2) };
@@ -451,7 +451,7 @@ static void many_pairs(void **state)
     fake_close(&engine);
 }
 
-static void lineage_and_columns(void **state)
+static void test_lineage_and_columns(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -467,7 +467,7 @@ static void lineage_and_columns(void **state)
     fake_close(&engine);
 }
 
-static void diagnostics(void **state)
+static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal wrong[] = {
@@ -495,14 +495,14 @@ static void diagnostics(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bounds_are_inclusive),
-                                       cmocka_unit_test(second_one_is_dead),
-                                       cmocka_unit_test(lineage_and_columns),
-                                       cmocka_unit_test(diagnostics),
-                                       cmocka_unit_test(hot_key),
-                                       cmocka_unit_test(rows_of_a_key),
-                                       cmocka_unit_test(many_pairs),
-                                       cmocka_unit_test(against_model),
-                                       cmocka_unit_test(unique_is_no_other_join)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bounds_are_inclusive),
+                                       cmocka_unit_test(test_second_one_is_dead),
+                                       cmocka_unit_test(test_lineage_and_columns),
+                                       cmocka_unit_test(test_diagnostics),
+                                       cmocka_unit_test(test_hot_key),
+                                       cmocka_unit_test(test_rows_of_a_key),
+                                       cmocka_unit_test(test_many_pairs),
+                                       cmocka_unit_test(test_against_model),
+                                       cmocka_unit_test(test_unique_is_no_other_join)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

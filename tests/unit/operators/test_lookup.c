@@ -37,7 +37,7 @@ static int remove_directory(void **state)
 static void write_table(const char *name, const char *text)
 {
     char path[TEMPORARY_PATH_BYTES + 64];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fputs(text, file);
@@ -77,7 +77,7 @@ static void check_rows(const char *step, const char *expected)
     harness_free(&h);
 }
 
-static void rows(void **state)
+static void test_rows(void **state)
 {
     (void)state;
     write_table("items.csv",
@@ -96,7 +96,7 @@ static void rows(void **state)
 }
 
 /* Keys of two columns; several rows of a key (`duplicates`). */
-static void keys(void **state)
+static void test_keys(void **state)
 {
     (void)state;
     write_table("pairs.csv", "device,item,note\nmobile,10,first\nmobile,10,second\ntv,10,other\nTV,40,tv\n");
@@ -107,7 +107,7 @@ static void keys(void **state)
 }
 
 /* Rows without a match are filtered, which the key's lineage must show. */
-static void inner(void **state)
+static void test_inner(void **state)
 {
     (void)state;
     struct harness h;
@@ -125,7 +125,7 @@ static void inner(void **state)
     harness_free(&h);
 }
 
-static void refused(void **state)
+static void test_refused(void **state)
 {
     (void)state;
     write_table("twice.csv", "id,name\n1,a\n2,b\n1,c\n");
@@ -173,7 +173,7 @@ static void refused(void **state)
 }
 
 /* A resumed run must find the table that it began with; a run that begins with --from need not. */
-static void checkpoints(void **state)
+static void test_checkpoints(void **state)
 {
     (void)state;
     static const char step[] = "moving.csv\" on item_id = id { name: text }";
@@ -201,7 +201,7 @@ static void checkpoints(void **state)
     }
     struct byte_buffer torn = {0};
     uint32_t header[] = {SNAPSHOT_GLOBAL, 3};
-    buffer_append(&torn, header, sizeof header);
+    buffer_append(&torn, header, sizeof(header));
     buffer_append(&torn, "t..", 3);
     struct harness h;
     assert_true(bind(&h, step));
@@ -220,7 +220,7 @@ static const char refreshed[] = "versions.csv\" on item_id = id refresh 1h { nam
 static void version(const char *name)
 {
     char text[64];
-    snprintf(text, sizeof text, "id,name\n10,%s\n", name);
+    snprintf(text, sizeof(text), "id,name\n10,%s\n", name);
     write_table("versions.csv", text);
 }
 
@@ -239,7 +239,7 @@ static const char *name_at(struct harness *h, uint64_t number)
 static void read_log(char text[256])
 {
     char path[TEMPORARY_PATH_BYTES + 64];
-    snprintf(path, sizeof path, "%s/kept/LOG", directory);
+    snprintf(path, sizeof(path), "%s/kept/LOG", directory);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     text[fread(text, 1, 255, file)] = '\0';
@@ -262,14 +262,14 @@ static void begin_live(const char *name, char log[256])
 static void change_log(const char *one, const char *two)
 {
     char text[256];
-    snprintf(text, sizeof text, "%.54s%020d %.33s", one, 10, two + 21);
+    snprintf(text, sizeof(text), "%.54s%020d %.33s", one, 10, two + 21);
     write_table("kept/LOG", text);
 }
 
 static void remove_kept(const char *line)
 {
     char path[TEMPORARY_PATH_BYTES + 96];
-    snprintf(path, sizeof path, "%s/kept/%.32s/versions.csv", directory, line + 21);
+    snprintf(path, sizeof(path), "%s/kept/%.32s/versions.csv", directory, line + 21);
     assert_int_equal(remove(path), 0);
 }
 
@@ -285,12 +285,12 @@ static void hold(struct harness *h, const struct batch *batch)
 
 /* Replay: micro-batches of the log use the log's versions of the table, whatever the file holds; a missing
  * version is named. */
-static void obeyed(void **state)
+static void test_obeyed(void **state)
 {
     (void)state;
     char one[256], two[256], kept[TEMPORARY_PATH_BYTES + 64];
     struct harness h;
-    snprintf(kept, sizeof kept, "%s/kept", directory);
+    snprintf(kept, sizeof(kept), "%s/kept", directory);
     harness_history = (struct operator_history){.directory = kept, .is_live = true};
     begin_live("one", one);
     begin_live("two", two); /* a new run: the log is begun anew */
@@ -331,13 +331,13 @@ static void obeyed(void **state)
 
 /* A resume: uses the checkpoint's version, and the versions of the micro-batches that are executed again; the
  * rest of the log was in no checkpoint. */
-static void resumed(void **state)
+static void test_resumed(void **state)
 {
     (void)state;
     char one[256], two[256], log[256], kept[TEMPORARY_PATH_BYTES + 64];
     struct snapshot_writer writer = {0};
     struct harness h;
-    snprintf(kept, sizeof kept, "%s/kept", directory);
+    snprintf(kept, sizeof(kept), "%s/kept", directory);
     harness_history = (struct operator_history){.directory = kept, .is_live = true};
     begin_live("two", two);
     begin_live("one", one);
@@ -408,7 +408,7 @@ static void change_with(const char *failpoints, bool changes, bool fails)
     arena_free(&arena);
 }
 
-static void torn_logs(void **state)
+static void test_torn_logs(void **state)
 {
     (void)state;
     /* Passages of the failpoints: copy, its rename, log (file, rename, directory), at the begin and
@@ -425,13 +425,13 @@ static void torn_logs(void **state)
     };
     char kept[TEMPORARY_PATH_BYTES + 64];
     pid_t pids[ARRAY_COUNT(cases)];
-    snprintf(kept, sizeof kept, "%s/kept", directory);
+    snprintf(kept, sizeof(kept), "%s/kept", directory);
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         pids[i] = fork();
         if (pids[i] != 0)
             continue;
         temporary_make(directory); /* each process has its own */
-        snprintf(kept, sizeof kept, "%s/kept", directory);
+        snprintf(kept, sizeof(kept), "%s/kept", directory);
         harness_history = (struct operator_history){.directory = kept, .is_live = true};
         change_with(cases[i].failpoints, cases[i].changes, cases[i].fails);
         temporary_remove(directory);
@@ -447,9 +447,9 @@ static void torn_logs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows),        cmocka_unit_test(keys),
-                                       cmocka_unit_test(inner),       cmocka_unit_test(refused),
-                                       cmocka_unit_test(checkpoints), cmocka_unit_test(obeyed),
-                                       cmocka_unit_test(resumed),     cmocka_unit_test(torn_logs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),        cmocka_unit_test(test_keys),
+                                       cmocka_unit_test(test_inner),       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_obeyed),
+                                       cmocka_unit_test(test_resumed),     cmocka_unit_test(test_torn_logs)};
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -170,7 +170,7 @@ static void fill(struct bench *b)
     batch->columns[2].texts[10] = (struct text_ref){0, 0};
 }
 
-static void orders(void **state)
+static void test_orders(void **state)
 {
     (void)state;
     struct bench b;
@@ -196,7 +196,7 @@ static void orders(void **state)
 }
 
 /* Rows whose expression fails have no key; other rows have one. */
-static void failures(void **state)
+static void test_failures(void **state)
 {
     (void)state;
     struct bench b;
@@ -214,6 +214,6 @@ static void failures(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(orders), cmocka_unit_test(failures)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_orders), cmocka_unit_test(test_failures)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void put(const struct aggregate *aggregate, struct byte_buffer *out, stru
 {
     size_t tail = tail_of(aggregate, partial);
     buffer_clear(out);
-    buffer_append(out, &partial, sizeof partial);
+    buffer_append(out, &partial, sizeof(partial));
     memset(buffer_reserve(out, tail), (int)(partial.hash & 127), tail);
     out->length += tail;
 }
@@ -52,7 +52,7 @@ static struct partial get(const struct aggregate *aggregate, struct str bytes)
     struct partial partial = {0};
     if (bytes.length == 0)
         return partial;
-    memcpy(&partial, bytes.data, sizeof partial);
+    memcpy(&partial, bytes.data, sizeof(partial));
     assert_int_equal(bytes.length, HEAD_BYTES + tail_of(aggregate, partial));
     const char *tail = bytes.data + HEAD_BYTES;
     if (bytes.length > HEAD_BYTES &&
@@ -105,7 +105,7 @@ struct fixture {
 /* bytes: of the longest partials of the two aggregates; row_bytes: bytes that each row adds. */
 static void setup(struct fixture *f, uint64_t window_panes, const int64_t *bytes, uint32_t row_bytes)
 {
-    memset(f, 0, sizeof *f);
+    memset(f, 0, sizeof(*f));
     diag_list_init(&f->diags, &f->arena);
     f->store = state_store_open(NULL, 1 << 20, false, &f->diags);
     assert_non_null(f->store);
@@ -117,7 +117,7 @@ static void setup(struct fixture *f, uint64_t window_panes, const int64_t *bytes
                                          .parameter = bytes[k],
                                          .share = row_bytes,
                                          .offset = k * (uint32_t)sizeof(struct reference)};
-        f->model[k] = calloc(PANES_MOST, sizeof *f->model[k]);
+        f->model[k] = calloc(PANES_MOST, sizeof(*f->model[k]));
     }
     f->aggregates = (struct aggregates){
         .items = f->items, .count = 2, .variable = 2, .bytes = 2 * sizeof(struct reference)};
@@ -237,7 +237,7 @@ static void run(uint64_t seed, uint64_t window, const int64_t *bytes, uint32_t r
     teardown(&f);
 }
 
-static void against_definition(void **state)
+static void test_against_definition(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -250,7 +250,7 @@ static void against_definition(void **state)
 
 /* Near an entry's size limit nodes are dropped, the lowest first, and results do not change; rows are refused
  * if the panes alone are too large. */
-static void without_room(void **state)
+static void test_without_room(void **state)
 {
     (void)state;
     enum { PANES = 1000, ROW_BYTES = 8192 };
@@ -285,7 +285,7 @@ static void without_room(void **state)
 
 /* A row of a long window merges a few pieces for each level of the tree: not all panes, nor the square root
  * of their number. */
-static void merges_of_a_row(void **state)
+static void test_merges_of_a_row(void **state)
 {
     (void)state;
     static const int64_t windows[] = {1000, 10000, 30000};
@@ -319,7 +319,8 @@ static void merges_of_a_row(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(against_definition), cmocka_unit_test(without_room),
-                                       cmocka_unit_test(merges_of_a_row)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_definition),
+                                       cmocka_unit_test(test_without_room),
+                                       cmocka_unit_test(test_merges_of_a_row)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static void fill(int kind, uint32_t count, uint64_t seed)
     struct test_random random = {seed};
     for (uint32_t i = 0; i < count; i++)
         sorted[i] = rows_of[i] = value_of(kind, i, count, &random);
-    qsort(sorted, count, sizeof *sorted, compare_doubles);
+    qsort(sorted, count, sizeof(*sorted), compare_doubles);
 }
 
 /* Returns how many sorted values are less than `value` (or_equal: or equal). */
@@ -185,7 +185,7 @@ static void check(int kind, uint32_t count, const struct byte_buffer *digests, d
     }
 }
 
-static void error_is_bounded(void **state)
+static void test_error_is_bounded(void **state)
 {
     (void)state;
     static const uint32_t counts[] = {129, 200, 300, 500, 1000, 1677, 3000, 10000, ROWS_MOST};
@@ -205,7 +205,7 @@ static void error_is_bounded(void **state)
 }
 
 /* Up to 128 values the quantile is exact: interpolated linearly between neighbouring values. */
-static void few_are_exact(void **state)
+static void test_few_are_exact(void **state)
 {
     (void)state;
     for (uint32_t count = 1; count <= 128; count += count < 8 ? 1 : 15) {
@@ -225,7 +225,7 @@ static void few_are_exact(void **state)
 }
 
 /* Infinite values and equal values. */
-static void edges(void **state)
+static void test_edges(void **state)
 {
     (void)state;
     const struct aggregate aggregate = {.kind = &aggregate_quantile_float};
@@ -243,7 +243,7 @@ static void edges(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(edges), cmocka_unit_test(few_are_exact),
-                                       cmocka_unit_test(error_is_bounded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges), cmocka_unit_test(test_few_are_exact),
+                                       cmocka_unit_test(test_error_is_bounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

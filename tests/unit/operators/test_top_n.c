@@ -158,7 +158,7 @@ static void check_ranks(const struct byte_buffer *rows)
     }
 }
 
-static void final_against_model(void **state)
+static void test_final_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -178,7 +178,7 @@ static void final_against_model(void **state)
     }
 }
 
-static void windows_against_model(void **state)
+static void test_windows_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -190,7 +190,7 @@ static void windows_against_model(void **state)
         char step[200];
         bool is_sliding = seed % 2 == 0;
         make(&script, &options, seed + 100);
-        snprintf(step, sizeof step, "%s over %s", spec->step,
+        snprintf(step, sizeof(step), "%s over %s", spec->step,
                  is_sliding ? "sliding(20s, 5s)" : "tumbling(20s)");
         model(spec, &script, (is_sliding ? 5 : WINDOW_S) * US_PER_SECOND, &expected);
         script_check_variants(step, &script, &options, &plain);
@@ -204,7 +204,7 @@ static void windows_against_model(void **state)
 
 /* --- Changes --- */
 
-static void changes_add_up(void **state)
+static void test_changes_add_up(void **state)
 {
     (void)state;
     static struct script script;
@@ -215,7 +215,7 @@ static void changes_add_up(void **state)
         struct byte_buffer expected = {0}, got = {0};
         char step[200];
         make(&script, &options, seed + 200);
-        snprintf(step, sizeof step, "%s emit on_change", spec->step);
+        snprintf(step, sizeof(step), "%s emit on_change", spec->step);
         model(spec, &script, 0, &expected);
         script_check_variants(step, &script, &options, &plain);
         script_apply_changes(&plain.output, 8, &got); /* all columns but the rank identify the row */
@@ -249,7 +249,7 @@ static void check_description(struct fake_engine *engine)
 }
 
 /* Without ranks there are no updates. */
-static void changes_without_ranks(void **state)
+static void test_changes_without_ranks(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -273,7 +273,7 @@ static void changes_without_ranks(void **state)
 
 /* A row that would make a group larger than an entry may be goes to dead letters; smaller rows are still
  * taken, and each of them is one change. */
-static void a_group_is_full(void **state)
+static void test_a_group_is_full(void **state)
 {
     (void)state;
     enum { TEXT_BYTES = 200000, ROWS = 60 };
@@ -306,7 +306,7 @@ static void a_group_is_full(void **state)
 /* How many different rows were emitted; a row may be emitted in several windows. */
 static uint64_t rows_given(struct fake_engine *engine, uint32_t count)
 {
-    bool *is_given = calloc(count, sizeof *is_given);
+    bool *is_given = calloc(count, sizeof(*is_given));
     uint64_t rows = 0;
     assert_non_null(is_given);
     const char *line = fake_text(&engine->output);
@@ -323,7 +323,7 @@ static uint64_t rows_given(struct fake_engine *engine, uint32_t count)
 /* A row belongs to several windows. It is dead if no window has room for it, late if none is open, and
  * neither if one window takes it: each row is emitted, dead or late. The report counts the windows that had
  * no room, also through checkpoints. */
-static void a_window_is_full(void **state)
+static void test_a_window_is_full(void **state)
 {
     (void)state;
     enum { TEXT_BYTES = 200000, ROWS = 320, PER_NUMBER = 4 };
@@ -379,7 +379,7 @@ static void a_window_is_full(void **state)
     }
 }
 
-static void diagnostics(void **state)
+static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
@@ -402,10 +402,10 @@ static void diagnostics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(diagnostics),         cmocka_unit_test(changes_without_ranks),
-        cmocka_unit_test(a_group_is_full),     cmocka_unit_test(a_window_is_full),
-        cmocka_unit_test(final_against_model), cmocka_unit_test(windows_against_model),
-        cmocka_unit_test(changes_add_up),
+        cmocka_unit_test(test_diagnostics),         cmocka_unit_test(test_changes_without_ranks),
+        cmocka_unit_test(test_a_group_is_full),     cmocka_unit_test(test_a_window_is_full),
+        cmocka_unit_test(test_final_against_model), cmocka_unit_test(test_windows_against_model),
+        cmocka_unit_test(test_changes_add_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,7 +218,7 @@ static const struct {
               {"count(10, 3) expire_after forever", WINDOWS_COUNT, 10, 3, false},
               {"forever", WINDOWS_FOREVER, 0, 1, false}};
 
-static void against_model(void **state)
+static void test_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -237,12 +237,12 @@ static void against_model(void **state)
                            .lateness = has_lateness ? 7 * US_PER_SECOND : 0};
         model_run(&m);
         char step[256];
-        snprintf(step, sizeof step, "window by k, b over %s %s { n: count(), total: sum(v), word: last(s) }",
+        snprintf(step, sizeof(step), "window by k, b over %s %s { n: count(), total: sum(v), word: last(s) }",
                  shapes[shape].over, has_lateness ? "lateness 7s" : "");
         struct script_result plain;
         script_check_variants(step, &script, &options, &plain);
         script_compare_sorted(step, &plain.output, &m.out);
-        assert_memory_equal(&plain.counters, &m.counters, sizeof m.counters);
+        assert_memory_equal(&plain.counters, &m.counters, sizeof(m.counters));
         assert_true(m.counters.emitted > 0);
         assert_true((m.counters.late > 0) == shapes[shape].can_be_late);
         buffer_free(&m.out);
@@ -253,7 +253,7 @@ static void against_model(void **state)
 /* --- Results that change --- */
 
 /* Applying all changes, with any `emit`, must give the rows that the model emits once. */
-static void changes_against_model(void **state)
+static void test_changes_against_model(void **state)
 {
     (void)state;
     static struct script script;
@@ -282,7 +282,7 @@ static void changes_against_model(void **state)
                                .lateness = is_forever || seed % 4 == 0 ? 0 : 11 * US_PER_SECOND};
             model_run(&m);
             char step[256];
-            snprintf(step, sizeof step,
+            snprintf(step, sizeof(step),
                      "window by k, b over %s %s emit %s { n: count(), total: sum(v), word: last(s) }",
                      shapes[shape].over, m.lateness > 0 ? "lateness 11s" : "", emits[e]);
             struct script_result plain;
@@ -309,7 +309,7 @@ static void check_story(const char *step, const char *story, const char *expecte
     struct fake_engine engine;
     fake_open(&engine, NULL, 1);
     char text[256];
-    snprintf(text, sizeof text, "window by s %s { n: count() }", step);
+    snprintf(text, sizeof(text), "window by s %s { n: count() }", step);
     if (!fake_bind(&engine, text, 1)) {
         diag_print(stderr, &engine.diags, NULL, false);
         fail_msg("%s", text);
@@ -335,7 +335,7 @@ static void check_story(const char *step, const char *story, const char *expecte
     fake_close(&engine);
 }
 
-static void stories(void **state)
+static void test_stories(void **state)
 {
     (void)state;
     /* on_end: a row at the window's end, corrections with each micro-batch, none after end + lateness. */
@@ -404,7 +404,7 @@ static void stories(void **state)
 
 /* Rows come in order of window end, also when several windows close at once; their event time is end
  * - 1 us. */
-static void order_of_closing(void **state)
+static void test_order_of_closing(void **state)
 {
     (void)state;
     struct fake_engine engine;
@@ -432,7 +432,7 @@ static void order_of_closing(void **state)
 }
 
 /* A hundred thousand groups close at once: output batches have at most 1,024 rows. */
-static void many_at_once(void **state)
+static void test_many_at_once(void **state)
 {
     (void)state;
     enum { GROUPS = 100000, STEP = 5000 };
@@ -464,7 +464,7 @@ static void close_sessions(const char *step, bool is_small, uint32_t lanes, stru
     uint32_t count = 0;
     temporary_make(path);
     fake_open(&engine, path, 1);
-    snprintf(text, sizeof text, "window by k %s { n: count(), s: sum(x) }", step);
+    snprintf(text, sizeof(text), "window by k %s { n: count(), s: sum(x) }", step);
     assert_true(fake_bind(&engine, text, 1));
     fake_start(&engine, lanes, is_small ? 256 << 10 : 64 << 20);
     for (int64_t i = 0; i < KEYS; i++) {
@@ -506,7 +506,7 @@ static void close_sessions(const char *step, bool is_small, uint32_t lanes, stru
     temporary_remove(path);
 }
 
-static void sessions_at_once(void **state)
+static void test_sessions_at_once(void **state)
 {
     (void)state;
     static const char *const steps[] = {"over session(10s)", "over session(10s) emit final",
@@ -524,7 +524,7 @@ static void sessions_at_once(void **state)
     }
 }
 
-static void diagnostics(void **state)
+static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
@@ -556,9 +556,9 @@ static void diagnostics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_of_closing), cmocka_unit_test(diagnostics),
-        cmocka_unit_test(stories),          cmocka_unit_test(changes_against_model),
-        cmocka_unit_test(many_at_once),     cmocka_unit_test(against_model),
-        cmocka_unit_test(sessions_at_once)};
+        cmocka_unit_test(test_order_of_closing), cmocka_unit_test(test_diagnostics),
+        cmocka_unit_test(test_stories),          cmocka_unit_test(test_changes_against_model),
+        cmocka_unit_test(test_many_at_once),     cmocka_unit_test(test_against_model),
+        cmocka_unit_test(test_sessions_at_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void check_time(const struct windows *w, int64_t time)
     }
 }
 
-static void against_definition(void **state)
+static void test_against_definition(void **state)
 {
     (void)state;
     static const struct {
@@ -122,7 +122,7 @@ static void check_window(const struct windows *w, const char *time, const char *
 }
 
 /* Days of 23 and 25 hours, months by days, weeks from Monday, times before 1970. */
-static void examples(void **state)
+static void test_examples(void **state)
 {
     (void)state;
     struct test test;
@@ -169,7 +169,7 @@ static void examples(void **state)
     arena_free(&test.arena);
 }
 
-static void diagnostics(void **state)
+static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct {
@@ -231,7 +231,7 @@ static void diagnostics(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(against_definition), cmocka_unit_test(examples),
-                                       cmocka_unit_test(diagnostics)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_definition),
+                                       cmocka_unit_test(test_examples), cmocka_unit_test(test_diagnostics)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* What the tests of live sources share: the source `drip`, a live source whose rows the test gives; the
  * source `tank`, a recording of the same rows; the sink `cup`, which keeps the rows that it gets, and is full
  * when the test says so; and runs of jobs with them. */
-#ifndef LEAT_TESTS_LIVE_RIG_H
-#define LEAT_TESTS_LIVE_RIG_H
+#ifndef LEAT_TESTS_UNIT_RUN_LIVE_RIG_H
+#define LEAT_TESTS_UNIT_RUN_LIVE_RIG_H
 
 #include "core/os.h"
 #include "run/run.h"

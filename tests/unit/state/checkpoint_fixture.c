@@ -42,7 +42,7 @@ static bool put_records(struct snapshot_writer *writer, uint64_t epoch, uint32_t
     bool is_good = true;
     for (uint32_t i = first; i < limit; i++) {
         char text[64];
-        int length = snprintf(text, sizeof text, "record %u of epoch %llu", i, (unsigned long long)epoch);
+        int length = snprintf(text, sizeof(text), "record %u of epoch %llu", i, (unsigned long long)epoch);
         is_good &= snapshot_put(writer, i * 60 + 7, text, (size_t)length);
     }
     return is_good;
@@ -125,7 +125,7 @@ uint32_t fixture_read(struct fixture *f, struct checkpoint *checkpoint, const ch
         char text[64];
         unsigned number;
         unsigned long long epoch;
-        snprintf(text, sizeof text, "%.*s", STR_ARGS(data));
+        snprintf(text, sizeof(text), "%.*s", STR_ARGS(data));
         assert_int_equal(sscanf(text, "record %u of epoch %llu", &number, &epoch), 2);
         assert_int_equal(group, number * 60 + 7);
         assert_true(epoch >= last_epoch); /* base, then deltas */

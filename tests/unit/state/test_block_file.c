@@ -42,8 +42,8 @@ static void set_rule(const char *rule)
 static void begin(struct fixture *f)
 {
     temporary_make(f->folder);
-    snprintf(f->path, sizeof f->path, "%s/a", f->folder);
-    snprintf(f->copy, sizeof f->copy, "%s/b", f->folder);
+    snprintf(f->path, sizeof(f->path), "%s/a", f->folder);
+    snprintf(f->copy, sizeof(f->copy), "%s/b", f->folder);
     f->random = (struct test_random){11};
     size_t bytes = sizes[ARRAY_COUNT(sizes) - 1];
     f->data = malloc(bytes);
@@ -90,7 +90,7 @@ static void check_file(const struct fixture *f, const char *path, size_t bytes, 
     free(expected);
 }
 
-static void bytes_and_digests(void **state)
+static void test_bytes_and_digests(void **state)
 {
     (void)state;
     struct fixture f;
@@ -111,7 +111,7 @@ static void bytes_and_digests(void **state)
     end(&f);
 }
 
-static void refused(void **state)
+static void test_refused(void **state)
 {
     (void)state;
     struct fixture f;
@@ -142,6 +142,7 @@ static void refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_and_digests), cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes_and_digests),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 
 /* --- Writing and reading --- */
 
-static void records_come_back(void **state)
+static void test_records_come_back(void **state)
 {
     (void)state;
     struct fixture f;
@@ -47,7 +47,7 @@ static void records_come_back(void **state)
 }
 
 /* A record of 16 MiB, many small ones, none at all. */
-static void sizes(void **state)
+static void test_sizes(void **state)
 {
     (void)state;
     struct fixture f;
@@ -106,7 +106,7 @@ static bool is_detected(struct fixture *f, const char *what, size_t offset)
 static void every_byte(struct fixture *f, const char *name, bool must_detect)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/gen-000001/%s", f->path, name);
+    snprintf(path, sizeof(path), "%s/gen-000001/%s", f->path, name);
     char *text;
     size_t bytes;
     assert_int_equal(os_read_file(path, 1 << 24, &text, &bytes), 0);
@@ -131,7 +131,7 @@ static void every_byte(struct fixture *f, const char *name, bool must_detect)
     free(text);
 }
 
-static void damage(void **state)
+static void test_damage(void **state)
 {
     (void)state;
     struct fixture f;
@@ -147,7 +147,7 @@ static void damage(void **state)
 }
 
 /* If the base of a chain is damaged, the chain before it is found; if that is damaged, too, nothing is. */
-static void damaged_base(void **state)
+static void test_damaged_base(void **state)
 {
     (void)state;
     struct fixture f;
@@ -157,7 +157,7 @@ static void damaged_base(void **state)
     for (uint64_t epoch = 1; epoch <= 6; epoch++)
         assert_true(fixture_write(&f, epoch, epoch % 3 == 1));
     char path[4096];
-    snprintf(path, sizeof path, "%s/gen-000001/ckpt-000000000004/state.bin", f.path);
+    snprintf(path, sizeof(path), "%s/gen-000001/ckpt-000000000004/state.bin", f.path);
     fixture_patch(path, 20, 'X');
     struct checkpoint *found;
     assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
@@ -166,7 +166,7 @@ static void damaged_base(void **state)
     assert_int_equal(f.diags.count, 3); /* 6, 5 and 4 were skipped */
     assert_false(checkpoint_verify(f.dir, (struct checkpoint_id){1, 6}, &f.diags));
     assert_true(checkpoint_verify(f.dir, (struct checkpoint_id){1, 2}, &f.diags));
-    snprintf(path, sizeof path, "%s/gen-000001/ckpt-000000000001/state.bin", f.path);
+    snprintf(path, sizeof(path), "%s/gen-000001/ckpt-000000000001/state.bin", f.path);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_REFUSED);
     assert_non_null(fixture_diag(&f, DIAG_E0705));
@@ -175,7 +175,7 @@ static void damaged_base(void **state)
 
 /* --- Refusals --- */
 
-static void foreign_and_newer(void **state)
+static void test_foreign_and_newer(void **state)
 {
     (void)state;
     struct fixture f;
@@ -193,7 +193,7 @@ static void foreign_and_newer(void **state)
     fixture_open(&f, false);
     char path[4096], *text;
     size_t bytes;
-    snprintf(path, sizeof path, "%s/gen-000001/ckpt-000000000001/MANIFEST", f.path);
+    snprintf(path, sizeof(path), "%s/gen-000001/ckpt-000000000001/MANIFEST", f.path);
     assert_int_equal(os_read_file(path, 1 << 20, &text, &bytes), 0);
     assert_int_equal(text[9], CHECKPOINT_FORMAT); /* after the magic number and the array's head */
     static const char others[] = {CHECKPOINT_FORMAT + 1, CHECKPOINT_FORMAT - 1}; /* newer, older */
@@ -209,7 +209,7 @@ static void foreign_and_newer(void **state)
     fixture_free(&f);
 }
 
-static void locks(void **state)
+static void test_locks(void **state)
 {
     (void)state;
     struct fixture f;
@@ -255,7 +255,7 @@ static void locks(void **state)
     /* A path that is no checkpoint directory. */
     fixture_init(&f);
     char path[4096];
-    snprintf(path, sizeof path, "%s/thesis.tex", f.path);
+    snprintf(path, sizeof(path), "%s/thesis.tex", f.path);
     fixture_write_file(path, "x", 1);
     options = (struct checkpoint_dir_options){.path = f.path};
     assert_null(checkpoint_dir_open(&options, &f.diags));
@@ -276,7 +276,7 @@ static bool sleep_and_wake(struct fixture *f, const char *point, bool is_publica
     bool is_good = checkpoint_start_generation(f->dir, NULL, &f->diags);
     for (uint64_t epoch = 1; epoch <= 3; epoch++)
         is_good = is_good && fixture_write(f, epoch, true);
-    snprintf(rule, sizeof rule, "%s=stop@1", point);
+    snprintf(rule, sizeof(rule), "%s=stop@1", point);
     setenv("LEAT_FAILPOINTS", rule, 1);
     is_good = is_good && failpoints_init(&f->diags);
     is_good = is_good && (!is_publication || fixture_write(f, 4, true));
@@ -286,7 +286,7 @@ static bool sleep_and_wake(struct fixture *f, const char *point, bool is_publica
 
 /* A process sleeps between checkpoint_dir_check and its step (checkpoint_lock.c), and is replaced in that
  * moment: the step, which comes too late, changes nothing for its successor. */
-static void steps_that_come_too_late(void **state)
+static void test_steps_that_come_too_late(void **state)
 {
     (void)state;
     static const char *const points[] = {"ckpt.rename", "ckpt.prune"};
@@ -324,7 +324,7 @@ static void steps_that_come_too_late(void **state)
 /* --- Failing steps --- */
 
 /* A process that was killed holds its lock a little longer: opening the directory waits for it. */
-static void lock_of_the_dying(void **state)
+static void test_lock_of_the_dying(void **state)
 {
     (void)state;
     struct fixture f;
@@ -332,7 +332,7 @@ static void lock_of_the_dying(void **state)
     fixture_open(&f, false);
     checkpoint_dir_close(f.dir);
     char path[4096];
-    snprintf(path, sizeof path, "%s/LOCK", f.path);
+    snprintf(path, sizeof(path), "%s/LOCK", f.path);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
     pid_t dying = fork();
@@ -347,7 +347,7 @@ static void lock_of_the_dying(void **state)
     fixture_free(&f);
 }
 
-static void failing_steps(void **state)
+static void test_failing_steps(void **state)
 {
     (void)state;
     static const char *const points[] = {"ckpt.write",  "ckpt.order",           "ckpt.manifest",
@@ -360,14 +360,14 @@ static void failing_steps(void **state)
         fixture_open(&f, false);
         assert_true(checkpoint_start_generation(f.dir, NULL, &f.diags));
         assert_true(fixture_write(&f, 1, true));
-        snprintf(rule, sizeof rule, "%s=error:EIO", points[i]);
+        snprintf(rule, sizeof(rule), "%s=error:EIO", points[i]);
         setenv("LEAT_FAILPOINTS", rule, 1);
         assert_true(failpoints_init(&f.diags));
         if (fixture_write(&f, 2, false))
             fail_msg("%s", points[i]);
         assert_non_null(fixture_diag(&f, DIAG_E0708));
         assert_int_equal(f.done_abandoned, 1);
-        snprintf(rule, sizeof rule, "%s=sleep:0", points[i]);
+        snprintf(rule, sizeof(rule), "%s=sleep:0", points[i]);
         setenv("LEAT_FAILPOINTS", rule, 1);
         assert_true(failpoints_init(&f.diags));
         /* The abandoned checkpoint is not found, and the next one follows the first. */
@@ -398,7 +398,7 @@ static void count_kept(struct fixture *f, uint32_t expected, uint64_t newest, ui
         assert_true(!list.is_damaged[i] && checkpoint_verify(f->dir, list.items[i].id, &f->diags));
 }
 
-static void keeping(void **state)
+static void test_keeping(void **state)
 {
     (void)state;
     struct fixture f;
@@ -435,7 +435,7 @@ static void keeping(void **state)
     assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
     count_kept(&f, 2, 30, 29);
     char orphan[4096];
-    snprintf(orphan, sizeof orphan, "%s/gen-000001/ckpt-000000000099.tmp", f.path);
+    snprintf(orphan, sizeof(orphan), "%s/gen-000001/ckpt-000000000099.tmp", f.path);
     checkpoint_dir_close(f.dir);
     assert_int_equal(mkdir(orphan, 0777), 0);
     fixture_open(&f, false);
@@ -456,15 +456,15 @@ static void keeping(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(records_come_back),
-                                       cmocka_unit_test(sizes),
-                                       cmocka_unit_test(damage),
-                                       cmocka_unit_test(damaged_base),
-                                       cmocka_unit_test(foreign_and_newer),
-                                       cmocka_unit_test(locks),
-                                       cmocka_unit_test(lock_of_the_dying),
-                                       cmocka_unit_test(steps_that_come_too_late),
-                                       cmocka_unit_test(failing_steps),
-                                       cmocka_unit_test(keeping)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_records_come_back),
+                                       cmocka_unit_test(test_sizes),
+                                       cmocka_unit_test(test_damage),
+                                       cmocka_unit_test(test_damaged_base),
+                                       cmocka_unit_test(test_foreign_and_newer),
+                                       cmocka_unit_test(test_locks),
+                                       cmocka_unit_test(test_lock_of_the_dying),
+                                       cmocka_unit_test(test_steps_that_come_too_late),
+                                       cmocka_unit_test(test_failing_steps),
+                                       cmocka_unit_test(test_keeping)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

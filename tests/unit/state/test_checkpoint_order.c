@@ -22,7 +22,7 @@ static struct checkpoint *open_at(struct fixture *f, uint32_t generation, uint64
 static void remove_checkpoint_files(struct fixture *f, uint64_t epoch, const char *name)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/gen-000001/ckpt-%012llu/%s", f->path, (unsigned long long)epoch, name);
+    snprintf(path, sizeof(path), "%s/gen-000001/ckpt-%012llu/%s", f->path, (unsigned long long)epoch, name);
     assert_int_equal(unlink(path), 0);
 }
 
@@ -71,7 +71,7 @@ static uint32_t loose_segments(struct fixture *f, uint32_t generation)
 }
 
 /* The log reaches back to the oldest checkpoint kept, and no further. */
-static void pruning_keeps_segments(void **state)
+static void test_pruning_keeps_segments(void **state)
 {
     (void)state;
     struct fixture f;
@@ -107,7 +107,7 @@ static void pruning_keeps_segments(void **state)
 /* A fall back takes the segments of the order log along. A crash before the first checkpoint of the
  * new generation loses none of them; after a checkpoint in the middle of a segment the next life
  * goes on there. */
-static void falls_back(void **state)
+static void test_falls_back(void **state)
 {
     (void)state;
     struct fixture f;
@@ -155,7 +155,7 @@ static void falls_back(void **state)
 }
 
 /* If a segment is damaged, micro-batches are executed again only up to it, with a warning. */
-static void damaged_segments(void **state)
+static void test_damaged_segments(void **state)
 {
     (void)state;
     struct fixture f;
@@ -178,7 +178,7 @@ static void damaged_segments(void **state)
 
 /* The micro-batches of a checkpoint that a process could not publish, because another had taken over, are
  * not executed again. */
-static void zombies(void **state)
+static void test_zombies(void **state)
 {
     (void)state;
     struct fixture f;
@@ -205,10 +205,10 @@ static void zombies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pruning_keeps_segments),
-        cmocka_unit_test(falls_back),
-        cmocka_unit_test(damaged_segments),
-        cmocka_unit_test(zombies),
+        cmocka_unit_test(test_pruning_keeps_segments),
+        cmocka_unit_test(test_falls_back),
+        cmocka_unit_test(test_damaged_segments),
+        cmocka_unit_test(test_zombies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

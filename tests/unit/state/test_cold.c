@@ -20,7 +20,7 @@ static void count_row(void *argument, uint64_t key, const void *row)
 {
     struct seen *seen = argument;
     uint64_t first;
-    memcpy(&first, row, sizeof first);
+    memcpy(&first, row, sizeof(first));
     assert_true(first == key && (key > seen->last || key == 0));
     seen->last = key;
     seen->expired += key % 2 == 0 && key / 2 < EXPIRED;
@@ -43,7 +43,7 @@ static void put_piece(struct cold_store *cold, uint64_t first, bool is_timed)
     for (uint64_t i = 0; i < PIECE; i++) {
         keys[i] = is_timed ? 2 * (first + i) : 2 * (i * OTHERS + first) + 1;
         times[i] = (int64_t)keys[i] / 2;
-        memcpy(rows[i], &keys[i], sizeof keys[i]);
+        memcpy(rows[i], &keys[i], sizeof(keys[i]));
     }
     assert_true(cold->put(cold->self, keys, is_timed ? times : NULL, rows, ROW_BYTES, PIECE));
 }
@@ -56,8 +56,8 @@ static void test_expiry(void **state)
     diag_list_init(&diags, &arena);
     char path[TEMPORARY_PATH_BYTES], database[TEMPORARY_PATH_BYTES + 16], copy[TEMPORARY_PATH_BYTES + 16];
     temporary_make(path);
-    snprintf(database, sizeof database, "%s/db", path);
-    snprintf(copy, sizeof copy, "%s/copy", path);
+    snprintf(database, sizeof(database), "%s/db", path);
+    snprintf(copy, sizeof(copy), "%s/copy", path);
     struct state_store *store = state_store_open(database, 4 << 20, false, &diags);
     struct cold_store *cold = cold_store_new(store, 7, 3, ROW_BYTES);
     struct cold_store *gone = cold_store_new(store, 7, 4, ROW_BYTES);

@@ -10,7 +10,7 @@
 
 enum { KEYS = 200000 };
 
-static void has_what_was_added(void **state)
+static void test_has_what_was_added(void **state)
 {
     (void)state;
     struct key_filter filter;
@@ -32,7 +32,7 @@ static void has_what_was_added(void **state)
     filter_free(&filter);
 }
 
-static void lives_as_long_as_its_keys(void **state)
+static void test_lives_as_long_as_its_keys(void **state)
 {
     (void)state;
     struct key_filter filter;
@@ -48,7 +48,7 @@ static void lives_as_long_as_its_keys(void **state)
 
 /* The keys of one lane, which are those of a range of key groups: the upper bits of their hashes
  * are the same. */
-static void of_one_lane(void **state)
+static void test_of_one_lane(void **state)
 {
     (void)state;
     struct key_filter filter;
@@ -65,7 +65,8 @@ static void of_one_lane(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(has_what_was_added), cmocka_unit_test(of_one_lane),
-                                       cmocka_unit_test(lives_as_long_as_its_keys)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_has_what_was_added),
+                                       cmocka_unit_test(test_of_one_lane),
+                                       cmocka_unit_test(test_lives_as_long_as_its_keys)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,7 +105,7 @@ static void stop(struct fixture *f)
 
 static void setup(struct fixture *f, uint64_t seed)
 {
-    memset(f, 0, sizeof *f);
+    memset(f, 0, sizeof(*f));
     temporary_make(f->path);
     arena_init(&f->arena, 4096);
     diag_list_init(&f->diags, &f->arena);
@@ -193,7 +193,7 @@ static void barrier(struct fixture *f)
     assert_non_null(f->writer);
     for (uint32_t lane = 0; lane < f->lanes; lane++) {
         char name[32];
-        snprintf(name, sizeof name, "op/%d/lane/%u", STATE_ID, lane);
+        snprintf(name, sizeof(name), "op/%d/lane/%u", STATE_ID, lane);
         assert_true(keyed_table_snapshot(f->tables[lane], checkpoint_part(f->writer, name)));
     }
     f->pending = f->model;
@@ -241,7 +241,7 @@ static void restore(struct fixture *f)
     f->model = f->published;
     for (uint32_t lane = 0; found != NULL && lane < f->lanes; lane++) {
         char prefix[32];
-        snprintf(prefix, sizeof prefix, "op/%d/", STATE_ID);
+        snprintf(prefix, sizeof(prefix), "op/%d/", STATE_ID);
         keyed_set_watermark(f->tables[lane], f->model.watermark);
         struct snapshot_reader *reader = checkpoint_reader(found, prefix, lane, f->lanes, &f->diags);
         uint32_t group;
@@ -280,7 +280,7 @@ static void check_scan(struct fixture *f)
     assert_int_equal(scanned, alive);
 }
 
-static void random_life(void **state)
+static void test_random_life(void **state)
 {
     (void)state;
     static struct fixture f;
@@ -323,7 +323,7 @@ static void *write_and_publish(void *argument)
     return NULL;
 }
 
-static void writer_thread(void **state)
+static void test_writer_thread(void **state)
 {
     (void)state;
     static struct fixture f;
@@ -351,7 +351,7 @@ static void writer_thread(void **state)
 
 /* Far below its budget a table removes expired entries before it grows; the slots that keyed_begin gives are
  * those of the keys, though removing moves slots. */
-static void expired_make_room(void **state)
+static void test_expired_make_room(void **state)
 {
     (void)state;
     enum { BATCHES = 400, ROWS = 500, ALIVE = 20 };
@@ -374,10 +374,10 @@ static void expired_make_room(void **state)
             uint32_t bytes;
             assert_true(key_equal(slots[i]->key, keys[i]));
             const void *value = keyed_read(slots[i], &bytes);
-            assert_int_equal(bytes, batch > 0 && i % 4 == 0 ? sizeof keys[i] : 0);
+            assert_int_equal(bytes, batch > 0 && i % 4 == 0 ? sizeof(keys[i]) : 0);
             if (bytes > 0)
                 assert_memory_equal(value, &keys[i], bytes);
-            memcpy(keyed_write(table, slots[i], sizeof keys[i], batch + ALIVE), &keys[i], sizeof keys[i]);
+            memcpy(keyed_write(table, slots[i], sizeof(keys[i]), batch + ALIVE), &keys[i], sizeof(keys[i]));
         }
         keyed_end(table);
         keyed_set_watermark(table, batch);
@@ -400,7 +400,7 @@ static void fill_group(struct keyed_table *table, uint32_t group, uint32_t count
         if (key_group(hash) != group)
             continue;
         keyed_begin(table, &key, &hash, 1, &slot);
-        memcpy(keyed_write(table, slot, sizeof key, TIME_MAX), &key, sizeof key);
+        memcpy(keyed_write(table, slot, sizeof(key), TIME_MAX), &key, sizeof(key));
         keyed_end(table);
         count--;
     }
@@ -409,7 +409,7 @@ static void fill_group(struct keyed_table *table, uint32_t group, uint32_t count
 /* A restore inserts entries in the order of their home slots. If the group grew meanwhile, they would
  * crowd at its beginning, and each insertion would probe past all others: so the group must have its size
  * from the start. */
-static void restored_groups_do_not_grow(void **state)
+static void test_restored_groups_do_not_grow(void **state)
 {
     (void)state;
     enum { ENTRIES = 20000, GROUP = 17, REBUILDS_MAX = 4 };
@@ -447,8 +447,8 @@ static void restored_groups_do_not_grow(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_life), cmocka_unit_test(writer_thread),
-                                       cmocka_unit_test(expired_make_room),
-                                       cmocka_unit_test(restored_groups_do_not_grow)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_life), cmocka_unit_test(test_writer_thread),
+        cmocka_unit_test(test_expired_make_room), cmocka_unit_test(test_restored_groups_do_not_grow)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

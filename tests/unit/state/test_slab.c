@@ -22,7 +22,7 @@ static void check(const char *block, uint32_t bytes, unsigned char value)
         assert_int_equal((unsigned char)block[KEYED_VALUE_HEADER + i], value);
 }
 
-static void blocks_keep_their_bytes(void **state)
+static void test_blocks_keep_their_bytes(void **state)
 {
     (void)state;
     struct test_random random = {7};
@@ -65,7 +65,7 @@ static void blocks_keep_their_bytes(void **state)
 }
 
 /* A block that grows by little moves seldom, however large it is. */
-static void growing_moves_seldom(void **state)
+static void test_growing_moves_seldom(void **state)
 {
     (void)state;
     enum { STEP = 24, LIMIT = 6 << 20, MOVES_MAX = 120 };
@@ -90,7 +90,7 @@ static void growing_moves_seldom(void **state)
 }
 
 /* Spans of random sizes do not overlap, are zero where that is wanted, and empty regions are given back. */
-static void spans_keep_apart(void **state)
+static void test_spans_keep_apart(void **state)
 {
     (void)state;
     enum { SPANS = 200, TURNS = 20000, SPAN_BYTES_MAX = PAGES_REGION_BYTES * 5 / 8 };
@@ -124,8 +124,8 @@ static void spans_keep_apart(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_keep_their_bytes),
-                                       cmocka_unit_test(growing_moves_seldom),
-                                       cmocka_unit_test(spans_keep_apart)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks_keep_their_bytes),
+                                       cmocka_unit_test(test_growing_moves_seldom),
+                                       cmocka_unit_test(test_spans_keep_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

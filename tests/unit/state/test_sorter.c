@@ -33,7 +33,7 @@ static int compare(const void *a, const void *b)
         return x->time_us < y->time_us ? -1 : 1;
     if (x->hash != y->hash)
         return x->hash < y->hash ? -1 : 1;
-    int order = memcmp(&x->key, &y->key, sizeof x->key);
+    int order = memcmp(&x->key, &y->key, sizeof(x->key));
     return order != 0 ? order : x->number < y->number ? -1 : 1;
 }
 
@@ -70,7 +70,7 @@ static void sort(struct state_store *store, uint64_t seed, uint32_t count, uint3
                                items[i].time_us, items[i].hash, items[i].key, {data, items[i].bytes}});
         assert_true(!is_bounded || sorter_memory(sorter) <= 4 * BUDGET + (rarity > 0 ? 4 * LARGE : 0));
     }
-    qsort(items, count, sizeof *items, compare);
+    qsort(items, count, sizeof(*items), compare);
     for (uint32_t i = 0; i < count; i++) {
         assert_true(sorter_next(sorter, &record));
         assert_true(record.time_us == items[i].time_us && record.hash == items[i].hash &&
@@ -86,7 +86,7 @@ static void sort(struct state_store *store, uint64_t seed, uint32_t count, uint3
     sorter_free(sorter);
 }
 
-static void sorted(void **state)
+static void test_sorted(void **state)
 {
     (void)state;
     struct arena arena = {0};
@@ -94,7 +94,7 @@ static void sorted(void **state)
     char path[TEMPORARY_PATH_BYTES], directory[TEMPORARY_PATH_BYTES + 8];
     diag_list_init(&diags, &arena);
     temporary_make(path);
-    snprintf(directory, sizeof directory, "%s/db", path);
+    snprintf(directory, sizeof(directory), "%s/db", path);
     struct state_store *store = state_store_open(directory, 4 << 20, false, &diags);
     for (uint64_t seed = 1; seed <= 6; seed++) {
         sort(store, seed, 0, 0, true);
@@ -116,7 +116,7 @@ static void sorted(void **state)
 
 /* After a failed write the sorter gives no records, and the store has the error: it is no end
  * of the records. */
-static void full_disk(void **state)
+static void test_full_disk(void **state)
 {
     (void)state;
     struct arena arena = {0};
@@ -126,7 +126,7 @@ static void full_disk(void **state)
     setenv("LEAT_FAILPOINTS", "spill.write=error:ENOSPC@3", 1);
     assert_true(failpoints_init(&diags));
     temporary_make(path);
-    snprintf(directory, sizeof directory, "%s/db", path);
+    snprintf(directory, sizeof(directory), "%s/db", path);
     struct state_store *store = state_store_open(directory, 4 << 20, false, &diags);
     struct sorter *sorter = sorter_new(store, BUDGET);
     struct test_random random = {5};
@@ -146,6 +146,6 @@ static void full_disk(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sorted), cmocka_unit_test(full_disk)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sorted), cmocka_unit_test(test_full_disk)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

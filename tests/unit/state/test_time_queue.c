@@ -115,7 +115,7 @@ static void push_item(struct fixture *f, int64_t time_us)
     *item = (struct item){.id = m->count, .bytes = random_below(&f->random, 60), .time_us = time_us};
     item->hash = key_hash(key_of(item->id % 50));
     char data[80];
-    memset(data, (int)item->id, sizeof data);
+    memset(data, (int)item->id, sizeof(data));
     uint32_t lane = key_lane(key_group(item->hash), f->lanes);
     time_queue_push(f->queues[lane], item->time_us, key_of(item->id % 50), item->hash,
                     (struct str){data, item->bytes});
@@ -194,7 +194,7 @@ static void use_cold(struct fixture *f)
     }
     uint32_t what = random_below(&f->random, 4);
     if (what < 2) {
-        assert_true(f->cold->put(f->cold->self, keys, NULL, rows, sizeof rows[0], count));
+        assert_true(f->cold->put(f->cold->self, keys, NULL, rows, sizeof(rows[0]), count));
         for (uint64_t i = 0; i < count; i++)
             f->model.cold.values[keys[i]] = rows[i];
     } else if (what == 2) {
@@ -202,7 +202,7 @@ static void use_cold(struct fixture *f)
         for (uint64_t i = 0; i < count; i++)
             f->model.cold.values[keys[i]] = 0;
     }
-    assert_true(f->cold->get(f->cold->self, keys, rows, sizeof rows[0], count, found));
+    assert_true(f->cold->get(f->cold->self, keys, rows, sizeof(rows[0]), count, found));
     for (uint64_t i = 0; i < count; i++) {
         assert_int_equal(found[i], f->model.cold.values[keys[i]] != 0);
         assert_true(!found[i] || rows[i] == f->model.cold.values[keys[i]]);
@@ -225,7 +225,7 @@ static void barrier(struct fixture *f)
     assert_non_null(f->writer);
     for (uint32_t lane = 0; lane < f->lanes; lane++) {
         char name[32];
-        snprintf(name, sizeof name, "op/4/%u", lane);
+        snprintf(name, sizeof(name), "op/4/%u", lane);
         assert_true(time_queue_snapshot(f->queues[lane], checkpoint_part(f->writer, name)));
     }
     f->cold->barrier(f->cold->self, TIME_MIN);
@@ -249,12 +249,12 @@ static void publish(struct fixture *f)
     f->has_published = true;
 }
 
-static void random_life(void **state)
+static void test_random_life(void **state)
 {
     (void)state;
     static struct fixture f;
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        memset(&f, 0, sizeof f);
+        memset(&f, 0, sizeof(f));
         temporary_make(f.path);
         diag_list_init(&f.diags, &f.arena);
         f.random.state = seed;
@@ -303,13 +303,13 @@ static void push_burst(struct fixture *f, int64_t time_us)
 /* A bucket with two times, each with many records: a checkpoint while the bucket fills; another when the
  * records of the first time are gone and more came late; then a kill after those of the second time are gone,
  * and a restore at another number of lanes. */
-static void one_time(void **state)
+static void test_one_time(void **state)
 {
     (void)state;
     static struct fixture f;
     enum { FIRST = 5000, SECOND = FIRST + 500 };
     for (uint32_t lanes = 1; lanes <= LANES_MAX; lanes++) {
-        memset(&f, 0, sizeof f);
+        memset(&f, 0, sizeof(f));
         temporary_make(f.path);
         diag_list_init(&f.diags, &f.arena);
         f.random.state = f.lanes = lanes;
@@ -365,11 +365,11 @@ static void check_counts(struct fixture *f, bool is_exact)
     }
 }
 
-static void counts(void **state)
+static void test_counts(void **state)
 {
     (void)state;
     static struct fixture f;
-    memset(&f, 0, sizeof f);
+    memset(&f, 0, sizeof(f));
     temporary_make(f.path);
     diag_list_init(&f.diags, &f.arena);
     f.random.state = 3;
@@ -399,7 +399,7 @@ static void counts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_life), cmocka_unit_test(one_time),
-                                       cmocka_unit_test(counts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_life), cmocka_unit_test(test_one_time),
+                                       cmocka_unit_test(test_counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

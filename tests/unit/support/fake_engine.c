@@ -88,7 +88,7 @@ void operator_emit(struct operator_context *context, uint32_t output, struct bat
         }
         show_row(&texts, batch, row);
         emitted.length = texts.length - emitted.offset;
-        buffer_append(&engine->pending, &emitted, sizeof emitted);
+        buffer_append(&engine->pending, &emitted, sizeof(emitted));
     }
     batch_release(batch);
 }
@@ -237,9 +237,9 @@ static struct batch *make_batch(struct fake_engine *engine, const struct fake_ro
     batch_column_init(batch, &c[7].children[0], type_of(TYPE_INT), elements * step + 1);
     batch->order_time = arena_alloc(&batch->arena, count * step * sizeof(int64_t));
     batch->arrival_time = arena_alloc(&batch->arena, count * step * sizeof(int64_t));
-    struct row_origin *origins = arena_alloc(&batch->arena, count * step * sizeof *origins);
-    struct row_order *orders = arena_alloc(&batch->arena, count * step * sizeof *orders);
-    uint16_t *sel = arena_alloc(&batch->arena, count * sizeof *sel);
+    struct row_origin *origins = arena_alloc(&batch->arena, count * step * sizeof(*origins));
+    struct row_order *orders = arena_alloc(&batch->arena, count * step * sizeof(*orders));
+    uint16_t *sel = arena_alloc(&batch->arena, count * sizeof(*sel));
     elements = 0;
     for (uint32_t i = 0; i < count * step; i++) {
         uint64_t number = sequence[i / step];
@@ -325,7 +325,7 @@ static int by_order(const void *a, const void *b)
 
 void fake_number(struct fake_engine *engine, const struct fake_row *rows, uint32_t count, int64_t watermark)
 {
-    uint32_t *lanes = malloc(MAX(count, 1) * sizeof *lanes);
+    uint32_t *lanes = malloc(MAX(count, 1) * sizeof(*lanes));
     assert_non_null(lanes);
     for (uint32_t i = 0; i < count; i++)
         lanes[i] = lane_of(engine, &rows[i]);
@@ -344,7 +344,7 @@ void fake_number(struct fake_engine *engine, const struct fake_row *rows, uint32
     size_t emitted = engine->pending.length / sizeof(struct fake_emitted);
     struct fake_emitted *items = (struct fake_emitted *)(void *)engine->pending.data;
     if (emitted > 0)
-        qsort(items, emitted, sizeof *items, by_order);
+        qsort(items, emitted, sizeof(*items), by_order);
     for (size_t i = 0; i < emitted; i++)
         buffer_append(&engine->output, texts.data + items[i].offset, items[i].length);
     buffer_clear(&engine->pending);
@@ -397,11 +397,11 @@ static void restore(struct fake_engine *engine, struct checkpoint *found)
 {
     struct str state = checkpoint_info(found)->sources;
     struct counters counters;
-    assert_int_equal(state.length, 3 * sizeof(uint64_t) + sizeof counters);
-    memcpy(&engine->watermark, state.data, sizeof engine->watermark);
+    assert_int_equal(state.length, 3 * sizeof(uint64_t) + sizeof(counters));
+    memcpy(&engine->watermark, state.data, sizeof(engine->watermark));
     memcpy(&engine->number, state.data + 8, 8);
     memcpy(&engine->rows_given, state.data + 16, 8);
-    memcpy(&counters, state.data + 24, sizeof counters);
+    memcpy(&counters, state.data + 24, sizeof(counters));
     engine->lanes[0].counters = counters;
     for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
         engine->lanes[lane].watermark = engine->watermark;
@@ -495,18 +495,18 @@ void fake_barrier(struct fake_engine *engine)
     assert_non_null(engine->writer);
     for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
         char name[32];
-        snprintf(name, sizeof name, "op/7/%u", lane);
+        snprintf(name, sizeof(name), "op/7/%u", lane);
         assert_true(engine->kind->snapshot(&engine->lanes[lane], checkpoint_part(engine->writer, name)));
     }
     /* What the sequencer would save at the barrier. */
     struct counters counters = fake_counters(engine);
     int64_t numbers[3] = {engine->watermark, (int64_t)engine->number, (int64_t)engine->rows_given};
     assert_true(
-        snapshot_put(checkpoint_part(engine->writer, "numbers"), SNAPSHOT_GLOBAL, numbers, sizeof numbers));
-    char *state = arena_alloc(&engine->arena, sizeof numbers + sizeof counters);
-    memcpy(state, numbers, sizeof numbers);
-    memcpy(state + sizeof numbers, &counters, sizeof counters);
-    engine->barrier_state = (struct str){state, sizeof numbers + sizeof counters};
+        snapshot_put(checkpoint_part(engine->writer, "numbers"), SNAPSHOT_GLOBAL, numbers, sizeof(numbers)));
+    char *state = arena_alloc(&engine->arena, sizeof(numbers) + sizeof(counters));
+    memcpy(state, numbers, sizeof(numbers));
+    memcpy(state + sizeof(numbers), &counters, sizeof(counters));
+    engine->barrier_state = (struct str){state, sizeof(numbers) + sizeof(counters)};
 }
 
 void fake_publish(struct fake_engine *engine, bool is_abandoned)

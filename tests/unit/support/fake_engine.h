@@ -5,8 +5,8 @@
  *
  * Both inputs have the columns id: int, k: int, x: int, v: float, s: text, b: bool, ts: time, l: list(int),
  * which carry lineage bits 0..7 and 16..23. Rows arrive FAKE_ARRIVAL_US after their event time. */
-#ifndef LEAT_TESTS_SUPPORT_FAKE_ENGINE_H
-#define LEAT_TESTS_SUPPORT_FAKE_ENGINE_H
+#ifndef LEAT_TESTS_UNIT_SUPPORT_FAKE_ENGINE_H
+#define LEAT_TESTS_UNIT_SUPPORT_FAKE_ENGINE_H
 
 #include "core/buffer.h"
 #include "core/operator.h"

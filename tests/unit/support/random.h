@@ -1,6 +1,6 @@
 /* A small seeded generator for tests: splitmix64. */
-#ifndef LEAT_TESTS_SUPPORT_RANDOM_H
-#define LEAT_TESTS_SUPPORT_RANDOM_H
+#ifndef LEAT_TESTS_UNIT_SUPPORT_RANDOM_H
+#define LEAT_TESTS_UNIT_SUPPORT_RANDOM_H
 
 #include "core/base.h"
 

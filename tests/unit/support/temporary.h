@@ -1,6 +1,6 @@
 /* A new directory for a test, below $TMPDIR or /tmp. */
-#ifndef LEAT_TESTS_SUPPORT_TEMPORARY_H
-#define LEAT_TESTS_SUPPORT_TEMPORARY_H
+#ifndef LEAT_TESTS_UNIT_SUPPORT_TEMPORARY_H
+#define LEAT_TESTS_UNIT_SUPPORT_TEMPORARY_H
 
 #include "core/os.h"
 

@@ -21,24 +21,24 @@ static void check_plainly(struct trial *t, const struct check_shape *s, const fl
         for (uint32_t i = 0; i < s->d; i++)
             row_is_finite = row_is_finite && isfinite(row[i]);
         TRIAL_CHECK(t, !(s->bits & 1) || is_finite[r] == row_is_finite);
-        TRIAL_CHECK(t, !(s->bits & 2) || same_floats(&want, squares + r, sizeof want));
+        TRIAL_CHECK(t, !(s->bits & 2) || same_floats(&want, squares + r, sizeof(want)));
         chunk += row_is_finite ? (double)want : 0.0;
         if (r % BATCH_CHUNK == BATCH_CHUNK - 1 || r + 1 == s->rows) {
             sum += chunk;
             chunk = 0.0;
         }
     }
-    TRIAL_CHECK(t, !(s->bits & 4) || same_bits(&sum, total, sizeof sum));
+    TRIAL_CHECK(t, !(s->bits & 4) || same_bits(&sum, total, sizeof(sum)));
 }
 
 static void build_check(struct trial *t, const void *arg)
 {
     const struct check_shape *s = arg;
     size_t n = (size_t)s->rows * s->d;
-    float *x = trial_input(t, "x", n * sizeof *x, TRIAL_MATRIX);
+    float *x = trial_input(t, "x", n * sizeof(*x), TRIAL_MATRIX);
     uint8_t *is_finite = trial_output(t, "is_finite", s->rows, 1, same_bits);
-    float *squares = trial_output(t, "squares", s->rows * sizeof *squares, sizeof *squares, same_floats);
-    double *total = trial_output(t, "total", sizeof *total, sizeof *total, same_doubles);
+    float *squares = trial_output(t, "squares", s->rows * sizeof(*squares), sizeof(*squares), same_floats);
+    double *total = trial_output(t, "total", sizeof(*total), sizeof(*total), same_doubles);
     trial_floats(t, x, n, FILL_PLAIN);
     for (uint32_t r = 0; r < s->rows && s->fill == FILL_SPECIAL; r += 1 + trial_below(t, 4))
         trial_floats(t, x + (size_t)r * s->d, s->d, FILL_SPECIAL); /* some of these rows stay finite */
@@ -50,8 +50,8 @@ static void build_check(struct trial *t, const void *arg)
                             .total = s->bits & 4 ? PLACE(t, total) : NULL};
     TRIAL_CALL_SCRATCH(t, check, &a);
     trial_valid(t, is_finite, s->bits & 1 ? s->rows : 0);
-    trial_valid(t, squares, s->bits & 2 ? s->rows * sizeof *squares : 0);
-    trial_valid(t, total, s->bits & 4 ? sizeof *total : 0);
+    trial_valid(t, squares, s->bits & 2 ? s->rows * sizeof(*squares) : 0);
+    trial_valid(t, total, s->bits & 4 ? sizeof(*total) : 0);
     if (trial_is_scalar(t))
         check_plainly(t, s, x, is_finite, squares, total);
 }

@@ -92,8 +92,8 @@ static void build_dedupe(struct trial *t, const void *arg)
 {
     const struct dedupe_shape *s = arg;
     size_t n = s->n;
-    uint64_t *ids = trial_input(t, "ids", n * sizeof *ids, sizeof *ids);
-    uint32_t *tables = trial_input(t, "tables", (s->tables + 1) * sizeof *tables, sizeof *tables);
+    uint64_t *ids = trial_input(t, "ids", n * sizeof(*ids), sizeof(*ids));
+    uint32_t *tables = trial_input(t, "tables", (s->tables + 1) * sizeof(*tables), sizeof(*tables));
     fill_tables(t, tables, s->tables, s->n);
     trial_ids(t, ids, n, s->kind);
     for (uint32_t i = 1; s->is_same && i < s->tables; i++) {
@@ -101,14 +101,14 @@ static void build_dedupe(struct trial *t, const void *arg)
             ids[p] = from < p ? ids[from] : ids[p];
     }
     struct batch_dedupe host = {.n = s->n};
-    host.count = trial_output(t, "count", sizeof *host.count, sizeof *host.count, same_bits);
-    host.unique = trial_output(t, "unique", n * sizeof *host.unique, sizeof *host.unique, same_bits);
-    host.unique_ids = trial_output(t, "unique_ids", n * sizeof *ids, sizeof *ids, same_bits);
-    host.unique_tables = trial_output(t, "unique_tables", n * sizeof *tables, sizeof *tables, same_bits);
+    host.count = trial_output(t, "count", sizeof(*host.count), sizeof(*host.count), same_bits);
+    host.unique = trial_output(t, "unique", n * sizeof(*host.unique), sizeof(*host.unique), same_bits);
+    host.unique_ids = trial_output(t, "unique_ids", n * sizeof(*ids), sizeof(*ids), same_bits);
+    host.unique_tables = trial_output(t, "unique_tables", n * sizeof(*tables), sizeof(*tables), same_bits);
     if (!s->is_unlisted) {
-        host.order = trial_output(t, "order", n * sizeof *host.order, sizeof *host.order, same_bits);
+        host.order = trial_output(t, "order", n * sizeof(*host.order), sizeof(*host.order), same_bits);
         host.starts =
-            trial_output(t, "starts", (n + 1) * sizeof *host.starts, sizeof *host.starts, same_bits);
+            trial_output(t, "starts", (n + 1) * sizeof(*host.starts), sizeof(*host.starts), same_bits);
     }
     struct batch_dedupe a = {.ids = PLACE(t, ids),
                              .tables = PLACE(t, tables),
@@ -130,14 +130,14 @@ static void build_dedupe(struct trial *t, const void *arg)
         trial_fail(t, "%zu distinct ids of %zu", m, n);
         return;
     }
-    trial_valid(t, host.unique_ids, m * sizeof *ids);
-    trial_valid(t, host.unique_tables, m * sizeof *tables);
+    trial_valid(t, host.unique_ids, m * sizeof(*ids));
+    trial_valid(t, host.unique_tables, m * sizeof(*tables));
     if (trial_is_scalar(t))
         check_plainly(t, ids, tables, s->tables, &host);
     if (s->is_unlisted)
         return;
-    trial_valid(t, host.order, host.starts[m] * sizeof *host.order);
-    trial_valid(t, host.starts, (m + 1) * sizeof *host.starts);
+    trial_valid(t, host.order, host.starts[m] * sizeof(*host.order));
+    trial_valid(t, host.starts, (m + 1) * sizeof(*host.starts));
     if (trial_is_scalar(t))
         check_order(t, ids, &host);
 }

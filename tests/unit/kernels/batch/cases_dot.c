@@ -67,7 +67,7 @@ static void backward_plainly(const struct dot_shape *s, const float *vectors, co
 
 static float *result(struct trial *t, const char *name, size_t floats, bool is_changed, float **want)
 {
-    size_t bytes = floats * sizeof **want;
+    size_t bytes = floats * sizeof(**want);
     float *x = is_changed ? trial_changed(t, name, bytes, TRIAL_MATRIX, same_floats)
                           : trial_output(t, name, bytes, TRIAL_MATRIX, same_floats);
     if (is_changed)
@@ -80,13 +80,13 @@ static void build_dot(struct trial *t, const void *arg)
 {
     const struct dot_shape *s = arg;
     size_t row = row_stride(s), width = out_stride(s), floats = s->n * row;
-    float *vectors = trial_input(t, "vectors", floats * sizeof *vectors, TRIAL_MATRIX);
+    float *vectors = trial_input(t, "vectors", floats * sizeof(*vectors), TRIAL_MATRIX);
     float *out = NULL, *slopes = NULL, *grads = NULL, *want_out = NULL, *want_grads = NULL;
     trial_floats(t, vectors, floats, s->fill);
     if (s->mode != BACKWARD)
         out = result(t, "out", s->n * width, width > out_width(s), &want_out);
     if (s->mode != FORWARD) {
-        slopes = trial_input(t, "slopes", s->n * width * sizeof *slopes, TRIAL_MATRIX);
+        slopes = trial_input(t, "slopes", s->n * width * sizeof(*slopes), TRIAL_MATRIX);
         trial_floats(t, slopes, s->n * width, s->fill);
         grads = result(t, "grads", floats, s->adds || s->gap > 0, &want_grads);
     }
@@ -111,8 +111,8 @@ static void build_dot(struct trial *t, const void *arg)
             backward_plainly(s, vectors + e * row, slopes + e * width, want_grads + e * row);
     }
     if (trial_is_scalar(t)) {
-        TRIAL_CHECK(t, !out || same_floats(want_out, out, s->n * width * sizeof *out));
-        TRIAL_CHECK(t, !grads || same_floats(want_grads, grads, floats * sizeof *grads));
+        TRIAL_CHECK(t, out == NULL || same_floats(want_out, out, s->n * width * sizeof(*out)));
+        TRIAL_CHECK(t, grads == NULL || same_floats(want_grads, grads, floats * sizeof(*grads)));
     }
     free(want_out);
     free(want_grads);
@@ -129,7 +129,7 @@ void suite_dot_interaction(struct suite *suite)
 {
     static const uint32_t fields[] = {1, 2, 3, 4, 5, 7, 8, 13, 27, 64};
     static const uint32_t dims[] = {4, 8, 12, 16, 20, 36, 64, 68, 128};
-    enum { FIELDS = sizeof fields / sizeof *fields, DIMS = sizeof dims / sizeof *dims };
+    enum { FIELDS = sizeof(fields) / sizeof(*fields), DIMS = sizeof(dims) / sizeof(*dims) };
     bool is_slow = suite_huge(suite) < 1 << 20;
     for (uint32_t i = 0; i < FIELDS * DIMS; i++) {
         struct dot_shape s = {.fields = fields[i / DIMS], .d = dims[i % DIMS]};

@@ -48,11 +48,11 @@ static void check_plainly(struct trial *t, const struct gather_shape *s, float *
         for (uint32_t i = 0; i < s->d; i++) {
             float sum = 0.0F;
             for (uint32_t p = from; p < to; p++)
-                sum += rows[p] ? rows[p][i] : 0.0F;
+                sum += rows[p] != NULL ? rows[p][i] : 0.0F;
             want[i] = s->is_mean && to > from ? sum / (float)(to - from) : sum;
         }
     }
-    TRIAL_CHECK(t, same_floats(before, out, events * out_stride(s) * sizeof *out));
+    TRIAL_CHECK(t, same_floats(before, out, events * out_stride(s) * sizeof(*out)));
 }
 
 static void build_gather(struct trial *t, const void *arg)
@@ -61,15 +61,15 @@ static void build_gather(struct trial *t, const void *arg)
     uint32_t places = s->bags;
     uint32_t *offsets = NULL, *unique = NULL;
     if (s->has_offsets) {
-        offsets = trial_input(t, "offsets", ((size_t)s->bags + 1) * sizeof *offsets, sizeof *offsets);
+        offsets = trial_input(t, "offsets", ((size_t)s->bags + 1) * sizeof(*offsets), sizeof(*offsets));
         places = fill_offsets(t, offsets, s->bags, s->longest);
     }
     uint32_t pointers = s->has_unique ? places / 2 + 1 : places;
     uint32_t count = pointers / 2 < 3000 ? pointers / 2 + 1 : 3000;
     struct trial_rows rows = trial_rows(t, s->format, s->d, 3, count, s->fill, false);
-    void **list = trial_input(t, "list", pointers * sizeof *list, sizeof *list);
-    const float **pointed = calloc(pointers + 1, sizeof *pointed);
-    const float **placed = calloc(places + 1, sizeof *placed);
+    void **list = trial_input(t, "list", pointers * sizeof(*list), sizeof(*list));
+    const float **pointed = calloc(pointers + 1, sizeof(*pointed));
+    const float **placed = calloc(places + 1, sizeof(*placed));
     for (uint32_t i = 0; i < pointers; i++) {
         uint32_t row = trial_below(t, 7) == 0 ? BATCH_NONE : trial_below(t, count);
         list[i] = row == BATCH_NONE ? NULL : trial_row(t, &rows, row);
@@ -78,7 +78,7 @@ static void build_gather(struct trial *t, const void *arg)
     for (uint32_t i = 0; i < places && !s->has_unique; i++)
         placed[i] = pointed[i];
     if (s->has_unique) {
-        unique = trial_input(t, "unique", places * sizeof *unique, sizeof *unique);
+        unique = trial_input(t, "unique", places * sizeof(*unique), sizeof(*unique));
         for (uint32_t i = 0; i < places; i++)
             unique[i] = trial_below(t, 9) == 0 ? BATCH_NONE : trial_below(t, pointers);
         for (uint32_t i = 0; i < places; i++)
@@ -89,11 +89,11 @@ static void build_gather(struct trial *t, const void *arg)
     float *out = s->gap > 0 ? trial_changed(t, "out", bytes, TRIAL_MATRIX, same_floats)
                             : trial_output(t, "out", bytes, TRIAL_MATRIX, same_floats);
     if (s->gap > 0)
-        trial_floats(t, out, bytes / sizeof *out, FILL_PLAIN);
+        trial_floats(t, out, bytes / sizeof(*out), FILL_PLAIN);
     float *before = memcpy(malloc(bytes + 1), out, bytes);
     struct batch_gather_pool a = {.rows = (const void *const *)PLACE(t, list),
-                                  .unique = unique ? PLACE(t, unique) : NULL,
-                                  .offsets = offsets ? PLACE(t, offsets) : NULL,
+                                  .unique = unique != NULL ? PLACE(t, unique) : NULL,
+                                  .offsets = offsets != NULL ? PLACE(t, offsets) : NULL,
                                   .bags = s->bags,
                                   .d = s->d,
                                   .fields = s->fields,
@@ -126,14 +126,14 @@ static void build_known(struct trial *t, const void *arg)
     static const uint16_t one[ROWS] = {0x3f80, 0x4000, 0x4080}; /* 1, 2, 4 */
     for (uint32_t u = 0; u < ROWS; u++) {
         for (size_t i = 0; i < D; i++)
-            memcpy(rows.host + u * rows.stride + i * sizeof *one, &one[u], sizeof *one);
+            memcpy(rows.host + u * rows.stride + i * sizeof(*one), &one[u], sizeof(*one));
     }
-    void **list = trial_input(t, "list", 4 * sizeof *list, sizeof *list);
-    uint32_t *offsets = trial_input(t, "offsets", 4 * sizeof *offsets, sizeof *offsets);
-    memcpy(offsets, (uint32_t[4]){0, 3, 3, 4}, 4 * sizeof *offsets);
+    void **list = trial_input(t, "list", 4 * sizeof(*list), sizeof(*list));
+    uint32_t *offsets = trial_input(t, "offsets", 4 * sizeof(*offsets), sizeof(*offsets));
+    memcpy(offsets, (uint32_t[4]){0, 3, 3, 4}, 4 * sizeof(*offsets));
     list[0] = trial_row(t, &rows, 0), list[1] = NULL;
     list[2] = trial_row(t, &rows, 1), list[3] = trial_row(t, &rows, 2);
-    float *out = trial_output(t, "out", sizeof *out * 3 * D, TRIAL_MATRIX, same_floats);
+    float *out = trial_output(t, "out", sizeof(*out) * 3 * D, TRIAL_MATRIX, same_floats);
     struct batch_gather_pool a = {.rows = (const void *const *)PLACE(t, list),
                                   .offsets = PLACE(t, offsets),
                                   .bags = 3,

@@ -54,11 +54,11 @@ static void check_bag(struct trial *t, const struct shape *shape, const float *v
                       float slope, const float *grads)
 {
     size_t n = shape->fields * row_floats(shape);
-    double *bag = malloc(n * sizeof *bag), size = 0.0;
+    double *bag = malloc(n * sizeof(*bag)), size = 0.0;
     for (size_t i = 0; i < n; i++)
         bag[i] = (double)vectors[i];
     double value = plain_logit(shape, bag, &size);
-    if (logit && fabs((double)*logit - value) > 1e-5 * size)
+    if (logit != NULL && fabs((double)*logit - value) > 1e-5 * size)
         trial_fail(t, "a logit is %g, the pairs' sum %g", (double)*logit, value);
     for (int k = 0; grads && k < 6; k++) {
         size_t at = trial_below(t, (uint32_t)n);
@@ -82,8 +82,8 @@ static void check_event(struct trial *t, const struct shape *shape, const float 
 {
     const struct kernels *k = kernels_variant(KERNELS_SCALAR);
     size_t n = shape->fields, length = row_floats(shape);
-    float *zero = calloc(length, sizeof *zero), *sum = calloc(length, sizeof *sum);
-    float *expected = calloc(n * length, sizeof *expected), value;
+    float *zero = calloc(length, sizeof(*zero)), *sum = calloc(length, sizeof(*sum));
+    float *expected = calloc(n * length, sizeof(*expected)), value;
     const float *rows[BATCH_FIELDS_MAX];
     for (size_t f = 0; f < FFM_ROUND(n); f++)
         rows[f] = f < n ? vectors + f * length : zero;
@@ -96,11 +96,11 @@ static void check_event(struct trial *t, const struct shape *shape, const float 
     value = shape->adds ? logit_before + value : value;
     for (size_t i = 0; i < n * length; i++) {
         expected[i] = slope * expected[i];
-        if (shape->adds && grads_before)
+        if (shape->adds && grads_before != NULL)
             expected[i] = grads_before[i] + expected[i];
     }
-    TRIAL_CHECK(t, !logit || same_floats(logit, &value, sizeof value));
-    TRIAL_CHECK(t, !grads || same_floats(grads, expected, n * length * sizeof *expected));
+    TRIAL_CHECK(t, logit == NULL || same_floats(logit, &value, sizeof(value)));
+    TRIAL_CHECK(t, grads == NULL || same_floats(grads, expected, n * length * sizeof(*expected)));
     free(zero);
     free(sum);
     free(expected);
@@ -115,7 +115,7 @@ struct results {
 static float *make_result(struct trial *t, const char *name, size_t floats, size_t align, bool is_changed,
                           float **before)
 {
-    size_t bytes = floats * sizeof **before;
+    size_t bytes = floats * sizeof(**before);
     float *x = is_changed ? trial_changed(t, name, bytes, align, same_floats)
                           : trial_output(t, name, bytes, align, same_floats);
     if (is_changed)
@@ -129,8 +129,9 @@ static void check_results(struct trial *t, const struct shape *shape, const floa
 {
     size_t bag = shape->fields * row_floats(shape), stride = bag + shape->gap, to = bag + 2 * shape->gap;
     for (size_t b = 0; b<shape->bags; b += shape->bags> 1 ? shape->bags - 1 : 1) {
-        const float *logit = r->logits ? r->logits + b : NULL, *grad = r->grads ? r->grads + b * to : NULL;
-        const float *grad_before = r->grads ? r->grads_before + b * to : NULL;
+        const float *logit = r->logits != NULL ? r->logits + b : NULL,
+                    *grad = r->grads != NULL ? r->grads + b * to : NULL;
+        const float *grad_before = r->grads != NULL ? r->grads_before + b * to : NULL;
         float slope = slopes ? slopes[b] : 0.0F;
         if (shape->fill == FILL_PLAIN && !shape->adds)
             check_bag(t, shape, vectors + b * stride, logit, slope, grad);
@@ -138,7 +139,7 @@ static void check_results(struct trial *t, const struct shape *shape, const floa
             check_event(t, shape, vectors + b * stride, logit, slope, grad,
                         logit ? r->logits_before[b] : 0.0F, grad_before);
         for (size_t i = bag; grad && i < to; i++)
-            TRIAL_CHECK(t, same_bits(grad + i, grad_before + i, sizeof *grad));
+            TRIAL_CHECK(t, same_bits(grad + i, grad_before + i, sizeof(*grad)));
     }
 }
 
@@ -146,14 +147,14 @@ static void build(struct trial *t, const void *arg)
 {
     const struct shape *shape = arg;
     size_t bag = shape->fields * row_floats(shape), n = shape->bags * (bag + shape->gap);
-    float *vectors = trial_input(t, "vectors", n * sizeof *vectors, TRIAL_MATRIX);
+    float *vectors = trial_input(t, "vectors", n * sizeof(*vectors), TRIAL_MATRIX);
     trial_floats(t, vectors, n, shape->fill);
     float *slopes = NULL;
     struct results r = {0};
     if (shape->mode != BACKWARD)
         r.logits = make_result(t, "logits", shape->bags, sizeof(float), shape->adds, &r.logits_before);
     if (shape->mode != FORWARD) {
-        slopes = trial_input(t, "slopes", shape->bags * sizeof *slopes, sizeof *slopes);
+        slopes = trial_input(t, "slopes", shape->bags * sizeof(*slopes), sizeof(*slopes));
         trial_floats(t, slopes, shape->bags, shape->fill);
         r.grads = make_result(t, "grads", n + shape->bags * (size_t)shape->gap, TRIAL_MATRIX,
                               shape->adds || shape->gap > 0, &r.grads_before);
@@ -193,7 +194,7 @@ static void try_shapes(struct suite *suite, bool is_ffm, size_t floats)
     floats /= is_slow ? 8 : 1;
     static const uint32_t fields[] = {1, 2, 3, 4, 5, 8, 13, 39, 64};
     static const uint32_t dims[] = {4, 8, 12, 16, 32, 64, 128};
-    enum { FIELDS = sizeof fields / sizeof *fields, DIMS = sizeof dims / sizeof *dims };
+    enum { FIELDS = sizeof(fields) / sizeof(*fields), DIMS = sizeof(dims) / sizeof(*dims) };
     for (unsigned i = 0; i < FIELDS * DIMS; i++) {
         struct shape shape = {.is_ffm = is_ffm, .fields = fields[i / DIMS], .d = dims[i % DIMS]};
         size_t many = floats / (shape.fields * row_floats(&shape));

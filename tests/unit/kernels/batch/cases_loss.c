@@ -29,7 +29,7 @@ struct loss_call {
 
 static float *input_floats(struct trial *t, const char *name, size_t n, enum fill fill)
 {
-    float *x = trial_input(t, name, n * sizeof *x, sizeof *x);
+    float *x = trial_input(t, name, n * sizeof(*x), sizeof(*x));
     trial_floats(t, x, n, fill);
     return x;
 }
@@ -37,9 +37,9 @@ static float *input_floats(struct trial *t, const char *name, size_t n, enum fil
 static void fill_inputs(struct trial *t, const struct loss_shape *s, struct loss_call *c)
 {
     bool is_in_place = s->bits & 64;
-    size_t bytes = s->n * sizeof *c->logits;
-    c->logits = is_in_place ? trial_changed(t, "logits", bytes, sizeof *c->logits, same_floats)
-                            : trial_input(t, "logits", bytes, sizeof *c->logits);
+    size_t bytes = s->n * sizeof(*c->logits);
+    c->logits = is_in_place ? trial_changed(t, "logits", bytes, sizeof(*c->logits), same_floats)
+                            : trial_input(t, "logits", bytes, sizeof(*c->logits));
     trial_floats(t, c->logits, s->n, s->fill);
     c->labels = input_floats(t, "labels", s->n, s->fill);
     for (uint32_t e = 0; e < s->n; e++) {
@@ -52,7 +52,7 @@ static void fill_inputs(struct trial *t, const struct loss_shape *s, struct loss
     c->is_rejected = trial_changed(t, "is_rejected", s->n, 1, same_bits);
     for (uint32_t e = 0; e < s->n; e++)
         c->is_rejected[e] = trial_below(t, 6) == 0;
-    c->rejected = trial_changed(t, "rejected", sizeof *c->rejected, sizeof *c->rejected, same_bits);
+    c->rejected = trial_changed(t, "rejected", sizeof(*c->rejected), sizeof(*c->rejected), same_bits);
     *c->rejected = 5;
 }
 
@@ -63,8 +63,9 @@ static void fill_loss(struct trial *t, const struct loss_shape *s, struct loss_c
     if (s->bits & 64)
         c->sums = c->logits;
     else if (s->bits & 32)
-        c->sums = trial_output(t, "sums", s->n * sizeof *c->sums, sizeof *c->sums, same_floats);
-    c->slopes = trial_changed(t, "slopes", s->n * stride * sizeof *c->slopes, sizeof *c->slopes, same_floats);
+        c->sums = trial_output(t, "sums", s->n * sizeof(*c->sums), sizeof(*c->sums), same_floats);
+    c->slopes =
+        trial_changed(t, "slopes", s->n * stride * sizeof(*c->slopes), sizeof(*c->slopes), same_floats);
     trial_floats(t, c->slopes, s->n * stride, FILL_PLAIN);
     c->args = (struct batch_loss){.logits = PLACE(t, c->logits),
                                   .more = PLACE(t, c->more),
@@ -92,7 +93,7 @@ static float slope_plainly(const struct loss_call *c, float logit, uint32_t e)
     double p = (double)logit, label = (double)c->labels[e], weight = 1.0;
     if (!a->is_squared)
         p = kernels_variant(KERNELS_SCALAR)->sigmoid_one(p);
-    if (c->weights)
+    if (c->weights != NULL)
         weight = (double)c->weights[e];
     if (!a->is_squared)
         weight *= (double)a->class_weights[label > 0.5];
@@ -113,9 +114,9 @@ static void check_loss(struct trial *t, const struct loss_shape *s, const struct
         bool is_rejected = verdicts[e] || !isfinite(logit) || !isfinite(slope);
         float want = is_rejected ? 0.0F : slope;
         rejected += is_rejected;
-        TRIAL_CHECK(t, same_floats(&want, &c->slopes[e * stride], sizeof want));
+        TRIAL_CHECK(t, same_floats(&want, &c->slopes[e * stride], sizeof(want)));
         TRIAL_CHECK(t, c->is_rejected[e] == is_rejected);
-        TRIAL_CHECK(t, !c->sums || same_floats(&logit, &c->sums[e], sizeof logit));
+        TRIAL_CHECK(t, c->sums == NULL || same_floats(&logit, &c->sums[e], sizeof(logit)));
     }
     TRIAL_CHECK(t, *c->rejected == (s->bits & 256 ? 5 : rejected));
 }
@@ -125,7 +126,7 @@ static void build_loss(struct trial *t, const void *arg)
     const struct loss_shape *s = arg;
     struct loss_call c = {0};
     fill_loss(t, s, &c);
-    size_t bytes = s->n * sizeof *c.logits;
+    size_t bytes = s->n * sizeof(*c.logits);
     float *logits = memcpy(malloc(bytes + 1), c.logits, bytes);
     uint8_t *verdicts = memcpy(malloc((size_t)s->n + 1), c.is_rejected, s->n);
     TRIAL_CALL(t, loss, &c.args);
@@ -140,11 +141,11 @@ static void build_known(struct trial *t, const void *arg)
 {
     static const float labels[4] = {0.0F, 1.0F, 1.0F, 0.0F}, expected[4] = {0.75F, -3.0F, 0.0F, 0.0F};
     (void)arg;
-    float *logits = trial_input(t, "logits", 4 * sizeof *logits, sizeof *logits);
-    float *label = trial_input(t, "labels", sizeof labels, sizeof *label);
-    float *slopes = trial_output(t, "slopes", sizeof expected, sizeof *slopes, same_floats);
+    float *logits = trial_input(t, "logits", 4 * sizeof(*logits), sizeof(*logits));
+    float *label = trial_input(t, "labels", sizeof(labels), sizeof(*label));
+    float *slopes = trial_output(t, "slopes", sizeof(expected), sizeof(*slopes), same_floats);
     uint8_t *is_rejected = trial_changed(t, "is_rejected", 4, 1, same_bits);
-    memcpy(label, labels, sizeof labels);
+    memcpy(label, labels, sizeof(labels));
     memset(is_rejected, 0, 4);
     logits[2] = NAN;
     is_rejected[3] = 1;
@@ -157,7 +158,7 @@ static void build_known(struct trial *t, const void *arg)
                            .slopes = PLACE(t, slopes),
                            .is_rejected = PLACE(t, is_rejected)};
     TRIAL_CALL(t, loss, &a); /* 0.5 * 0.75 * 2, -0.5 * 2 * 1.5 * 2 */
-    TRIAL_CHECK(t, memcmp(slopes, expected, sizeof expected) == 0);
+    TRIAL_CHECK(t, memcmp(slopes, expected, sizeof(expected)) == 0);
     TRIAL_CHECK(t, memcmp(is_rejected, (uint8_t[4]){0, 0, 1, 1}, 4) == 0);
 }
 

@@ -8,7 +8,7 @@
 
 static const char *const epilogue_names[] = {"plain", "bias", "bias and relu", "mask", "sums"};
 static const char *const precision_names[] = {"fp32", "bf16", "fp16"};
-enum { EPILOGUES = sizeof epilogue_names / sizeof *epilogue_names };
+enum { EPILOGUES = sizeof(epilogue_names) / sizeof(*epilogue_names) };
 
 /* Constants that fill all of a, of b and of c. */
 struct only {
@@ -120,12 +120,12 @@ static void check_plainly(struct trial *t, const struct shape *s, const struct o
             want = 0.0F;
         if (s->adds && !begins_at_c)
             want = before[at] + want;
-        if (!same_floats(&want, o->c.at + at, sizeof want))
+        if (!same_floats(&want, o->c.at + at, sizeof(want)))
             trial_fail(t, "c[%zu][%zu] is %a, the loop's %a", i, j, (double)o->c.at[at], (double)want);
     }
     for (size_t i = 0; i < s->m && s->epilogue == MATMUL_SUMS; i++) {
         float want = sum_of(s, &o->a, i, s->adds ? o->sums_before[i] : 0.0F);
-        TRIAL_CHECK(t, same_floats(&want, o->sums + i, sizeof want));
+        TRIAL_CHECK(t, same_floats(&want, o->sums + i, sizeof(want)));
     }
     /* The floats between the rows of c are unchanged. */
     for (size_t i = 0; i < s->m; i++)
@@ -142,7 +142,7 @@ static void bound(struct trial *t, const struct shape *s, const struct operands 
     for (size_t e = 0; bounds && e < (size_t)s->m * s->n; e++) {
         size_t i = e / s->n, j = e % s->n, at = i * o->c.stride + j;
         double sizes =
-            (o->bias ? fabs((double)o->bias[j]) : 0.0) + (s->adds ? fabs((double)before[at]) : 0.0);
+            (o->bias != NULL ? fabs((double)o->bias[j]) : 0.0) + (s->adds ? fabs((double)before[at]) : 0.0);
         for (size_t p = 0; p < s->k; p++)
             sizes += fabs((double)of_a(s, &o->a, i, p) * (double)of_b(s, &o->b, p, j));
         bool may_overflow = !(sizes <= (double)FLT_MAX);
@@ -154,7 +154,7 @@ static void bound(struct trial *t, const struct shape *s, const struct operands 
 static void lower(struct matrix *x, uint32_t rows, float by, const float *only)
 {
     for (size_t i = 0; i < (size_t)rows * x->stride; i++)
-        x->at[i] = only ? *only : x->at[i] * by;
+        x->at[i] = only != NULL ? *only : x->at[i] * by;
 }
 
 static void build(struct trial *t, const void *arg)
@@ -165,11 +165,13 @@ static void build(struct trial *t, const void *arg)
     o.b = make_matrix(t, "b", s, s->b_is_transposed ? s->n : s->k, s->b_is_transposed ? s->k : s->n, false);
     o.c = make_matrix(t, "c", s, s->m, s->n, true);
     size_t floats = (size_t)s->m * o.c.stride;
-    lower(&o.a, s->a_is_transposed ? s->k : s->m, ldexpf(1.0F, -s->lower), s->only ? &s->only->a : NULL);
-    lower(&o.b, s->b_is_transposed ? s->n : s->k, ldexpf(1.0F, -s->lower), s->only ? &s->only->b : NULL);
-    lower(&o.c, s->m, ldexpf(1.0F, -2 * s->lower), s->only ? &s->only->c : NULL);
-    float *before = trial_input(t, "before", floats * sizeof *before, sizeof *before);
-    memcpy(before, o.c.at, floats * sizeof *before);
+    lower(&o.a, s->a_is_transposed ? s->k : s->m, ldexpf(1.0F, -s->lower),
+          s->only != NULL ? &s->only->a : NULL);
+    lower(&o.b, s->b_is_transposed ? s->n : s->k, ldexpf(1.0F, -s->lower),
+          s->only != NULL ? &s->only->b : NULL);
+    lower(&o.c, s->m, ldexpf(1.0F, -2 * s->lower), s->only != NULL ? &s->only->c : NULL);
+    float *before = trial_input(t, "before", floats * sizeof(*before), sizeof(*before));
+    memcpy(before, o.c.at, floats * sizeof(*before));
     struct batch_matmul call = {.a = PLACE(t, o.a.at),
                                 .b = PLACE(t, o.b.at),
                                 .c = PLACE(t, o.c.at),
@@ -217,7 +219,7 @@ static void try_shape(struct suite *suite, struct shape s)
               s.k, s.apart, s.a_is_transposed ? ", a transposed" : "",
               s.b_is_transposed ? ", b transposed" : "", s.adds ? ", added" : "", epilogue_names[s.epilogue],
               precision_names[s.precision], s.fill == FILL_SPECIAL ? ", special" : "",
-              s.only ? ", alike" : "", (double)s.scale, s.lower);
+              s.only != NULL ? ", alike" : "", (double)s.scale, s.lower);
 }
 
 /* A shape of the given size; i chooses its other options. */
@@ -271,7 +273,7 @@ static void try_low(struct suite *suite)
         s.lower = 32 + (int)i;
         try_shape(suite, s);
         s.k = 1, s.adds = true;
-        s.only = &only[i % (sizeof only / sizeof *only)];
+        s.only = &only[i % (sizeof(only) / sizeof(*only))];
         try_shape(suite, s);
     }
 }

@@ -18,7 +18,7 @@ struct result {
 
 static struct result make_result(struct trial *t, const char *name, size_t floats, bool is_changed)
 {
-    struct result r = {.bytes = floats * sizeof *r.x};
+    struct result r = {.bytes = floats * sizeof(*r.x)};
     r.x = is_changed ? trial_changed(t, name, r.bytes, TRIAL_MATRIX, same_floats)
                      : trial_output(t, name, r.bytes, TRIAL_MATRIX, same_floats);
     if (is_changed)
@@ -31,13 +31,13 @@ static struct result make_result(struct trial *t, const char *name, size_t float
 static void end_result(struct trial *t, const struct result *r)
 {
     if (trial_is_scalar(t))
-        TRIAL_CHECK(t, !r->x || same_floats(r->x, r->want, r->bytes));
+        TRIAL_CHECK(t, r->x == NULL || same_floats(r->x, r->want, r->bytes));
     free(r->want);
 }
 
 static float *make_input(struct trial *t, const char *name, size_t floats, enum fill fill)
 {
-    float *x = trial_input(t, name, floats * sizeof *x, TRIAL_MATRIX);
+    float *x = trial_input(t, name, floats * sizeof(*x), TRIAL_MATRIX);
     trial_floats(t, x, floats, fill);
     return x;
 }
@@ -68,9 +68,9 @@ static void cross_plainly(const struct cross_shape *s, const struct batch_cross 
     size_t x_at = s->is_first ? x0_at : e * stride_of(s->columns, 2 * s->gap) + c;
     size_t out_at = e * stride_of(s->columns, 4 * s->gap) + c;
     float x0 = a->x0[x0_at], z = a->z[z_at];
-    if (a->out)
+    if (a->out != NULL)
         a->out[out_at] = fmaf(x0, z, a->x[x_at]);
-    if (!a->slopes)
+    if (a->slopes == NULL)
         return;
     float slope = a->slopes[out_at];
     a->z_slopes[z_at] = slope * x0;
@@ -211,7 +211,7 @@ static void check_gates(struct trial *t, const struct mixture_shape *s, const fl
 static void mixture_plainly(const struct mixture_shape *s, const struct mixture_call *c, size_t e)
 {
     const float *inputs = c->inputs + e * inputs_stride(s), *gates = c->gates.x + e * gates_stride(s);
-    const float *slopes = c->slopes ? c->slopes + e * out_stride(s) : NULL;
+    const float *slopes = c->slopes != NULL ? c->slopes + e * out_stride(s) : NULL;
     float products[BATCH_EXPERTS_MAX], mean = 0.0F;
     for (uint32_t j = 0; j < s->columns && c->out.x; j++) {
         float sum = 0.0F;
@@ -241,7 +241,7 @@ static void check_mixture(struct trial *t, const struct mixture_shape *s, const 
             check_gates(t, s, c->logits + at, c->gates.x + at);
         mixture_plainly(s, c, e);
         if (c->out.x)
-            memcpy(c->gates.want + at, c->gates.x + at, s->experts * sizeof *c->gates.x);
+            memcpy(c->gates.want + at, c->gates.x + at, s->experts * sizeof(*c->gates.x));
     }
     end_result(t, &c->gates);
     end_result(t, &c->out);

@@ -14,13 +14,13 @@ static void build_relu_mask(struct trial *t, const void *arg)
     const struct relu_shape *s = arg;
     uint32_t stride = s->columns + s->gap, y_stride = s->columns + s->y_gap;
     size_t floats = (size_t)s->n * stride, y_floats = (size_t)s->n * y_stride;
-    float *x = trial_changed(t, "x", floats * sizeof *x, TRIAL_MATRIX, same_bits);
-    float *y = trial_input(t, "y", y_floats * sizeof *y, TRIAL_MATRIX);
+    float *x = trial_changed(t, "x", floats * sizeof(*x), TRIAL_MATRIX, same_bits);
+    float *y = trial_input(t, "y", y_floats * sizeof(*y), TRIAL_MATRIX);
     trial_floats(t, x, floats, FILL_SPECIAL);
     trial_floats(t, y, y_floats, FILL_SPECIAL);
     for (size_t i = 0; i < y_floats; i += 1 + trial_below(t, 3))
         y[i] = trial_below(t, 2) ? 0.0F : -0.0F;
-    float *want = memcpy(malloc(floats * sizeof *x + 1), x, floats * sizeof *x);
+    float *want = memcpy(malloc(floats * sizeof(*x) + 1), x, floats * sizeof(*x));
     for (size_t e = 0; e < s->n; e++)
         for (size_t c = 0; c < s->columns; c++)
             want[e * stride + c] = y[e * y_stride + c] > 0.0F ? x[e * stride + c] : 0.0F;
@@ -32,7 +32,7 @@ static void build_relu_mask(struct trial *t, const void *arg)
                                 .y_stride = s->y_gap > 0 ? y_stride : 0};
     TRIAL_CALL(t, relu_mask, &a);
     if (trial_is_scalar(t))
-        TRIAL_CHECK(t, same_bits(want, x, floats * sizeof *x));
+        TRIAL_CHECK(t, same_bits(want, x, floats * sizeof(*x)));
     free(want);
 }
 
@@ -46,7 +46,7 @@ void suite_relu_mask(struct suite *suite)
 {
     static const struct relu_shape shapes[] = {{7, 4, 0, 0},   {33, 12, 4, 0}, {5, 13, 3, 7},
                                                {70, 64, 8, 4}, {19, 3, 1, 5},  {6, 100, 0, 12}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
         try_relu_mask(suite, shapes[i]);
     for (const uint32_t *n = suite_sizes(suite); *n != SIZES_END; n++)
         try_relu_mask(suite, (struct relu_shape){*n, 8, *n % 2 * 4, 0});
@@ -57,8 +57,8 @@ void suite_relu_mask(struct suite *suite)
 static void build_clip(struct trial *t, const void *arg)
 {
     const uint32_t *count = arg;
-    double *squares = trial_input(t, "squares", *count * sizeof *squares, sizeof *squares);
-    float *scale = trial_output(t, "scale", sizeof *scale, sizeof *scale, same_floats);
+    double *squares = trial_input(t, "squares", *count * sizeof(*squares), sizeof(*squares));
+    float *scale = trial_output(t, "scale", sizeof(*scale), sizeof(*scale), same_floats);
     double sum = 0.0;
     for (uint32_t i = 0; i < *count; i++) {
         squares[i] = (double)trial_below(t, 1000) / 100.0;
@@ -71,11 +71,11 @@ static void build_clip(struct trial *t, const void *arg)
     struct batch_clip a = {
         .squares = PLACE(t, squares), .count = *count, .norm_max = norm_max, .scale = PLACE(t, scale)};
     TRIAL_CALL(t, clip, &a);
-    trial_valid(t, scale, sizeof *scale);
+    trial_valid(t, scale, sizeof(*scale));
     double root = sqrt(sum);
     float want = kind == 3 ? 0.0F : root > (double)norm_max ? (float)((double)norm_max / root) : 1.0F;
     if (trial_is_scalar(t))
-        TRIAL_CHECK(t, same_floats(&want, scale, sizeof want));
+        TRIAL_CHECK(t, same_floats(&want, scale, sizeof(want)));
 }
 
 void suite_clip(struct suite *suite)

@@ -42,7 +42,7 @@ static void check_row(struct trial *t, const struct shape *s, const float *g, fl
                       const float *w_after, const float *state_after)
 {
     size_t states = opt_state_floats(s->kind, s->n);
-    float *grads = malloc(s->n * sizeof *grads + 1);
+    float *grads = malloc(s->n * sizeof(*grads) + 1);
     struct opt_params p = params_of(s);
     for (uint32_t i = 0; i < s->n; i++) {
         float product = s->has_scale ? g[i] * s->scale : g[i];
@@ -50,8 +50,8 @@ static void check_row(struct trial *t, const struct shape *s, const float *g, fl
     }
     struct opt_row row = {.w = w, .state = state, .g = grads, .scale = 1.0F};
     opt_pick(kernels_variant(KERNELS_SCALAR), s->kind)(&row, 1, s->n, &p);
-    TRIAL_CHECK(t, same_floats(w, w_after, s->n * sizeof *w));
-    TRIAL_CHECK(t, same_floats(state, state_after, states * sizeof *state));
+    TRIAL_CHECK(t, same_floats(w, w_after, s->n * sizeof(*w)));
+    TRIAL_CHECK(t, same_floats(state, state_after, states * sizeof(*state)));
     free(grads);
 }
 
@@ -59,17 +59,17 @@ static void build(struct trial *t, const void *arg)
 {
     const struct shape *s = arg;
     size_t states = opt_state_floats(s->kind, s->n);
-    float *w = trial_changed(t, "w", s->n * sizeof *w, TRIAL_MATRIX, same_floats);
-    float *state = trial_changed(t, "state", states * sizeof *state, TRIAL_MATRIX, same_floats);
-    float *g = trial_input(t, "g", s->n * sizeof *g, TRIAL_MATRIX);
-    float *scale = trial_input(t, "scale", sizeof *scale, sizeof *scale);
+    float *w = trial_changed(t, "w", s->n * sizeof(*w), TRIAL_MATRIX, same_floats);
+    float *state = trial_changed(t, "state", states * sizeof(*state), TRIAL_MATRIX, same_floats);
+    float *g = trial_input(t, "g", s->n * sizeof(*g), TRIAL_MATRIX);
+    float *scale = trial_input(t, "scale", sizeof(*scale), sizeof(*scale));
     *scale = s->scale;
     trial_floats(t, w, s->n, FILL_PLAIN);
     trial_floats(t, state, states, FILL_POSITIVE);
     trial_floats(t, g, s->n, s->fill);
-    float *w_before = malloc(s->n * sizeof *w + 1), *state_before = malloc(states * sizeof *state + 1);
-    memcpy(w_before, w, s->n * sizeof *w);
-    memcpy(state_before, state, states * sizeof *state);
+    float *w_before = malloc(s->n * sizeof(*w) + 1), *state_before = malloc(states * sizeof(*state) + 1);
+    memcpy(w_before, w, s->n * sizeof(*w));
+    memcpy(state_before, state, states * sizeof(*state));
     struct batch_params_update a = {.w = PLACE(t, w),
                                     .state = PLACE(t, state),
                                     .g = PLACE(t, g),
@@ -107,7 +107,7 @@ void suite_params_update(struct suite *suite)
             s.is_limited = !s.is_limited;
             try_shape(suite, s);
         }
-        for (i = 0; i < sizeof scales / sizeof *scales; i++)
+        for (i = 0; i < sizeof(scales) / sizeof(*scales); i++)
             try_shape(suite, (struct shape){16 + 4 * i, (enum opt_kind)k, true, i % 2 != 0, scales[i],
                                             i % 3 == 0 ? FILL_SPECIAL : FILL_PLAIN});
     }

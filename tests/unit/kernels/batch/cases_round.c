@@ -44,7 +44,7 @@ static const float edges[] = {0.0F,
                               -INFINITY,
                               NAN,
                               -NAN};
-enum { EDGES = sizeof edges / sizeof *edges };
+enum { EDGES = sizeof(edges) / sizeof(*edges) };
 
 /* The distance between neighbouring numbers of the format around x. largest_of: its largest finite number. */
 static double step_at(double x, enum row_format format)
@@ -99,8 +99,8 @@ struct round_shape {
 static void build_round(struct trial *t, const void *arg)
 {
     const struct round_shape *s = arg;
-    float *x = trial_input(t, "x", s->n * sizeof *x, TRIAL_MATRIX);
-    uint16_t *out = trial_output(t, "out", s->n * sizeof *out, TRIAL_MATRIX, same_bits);
+    float *x = trial_input(t, "x", s->n * sizeof(*x), TRIAL_MATRIX);
+    uint16_t *out = trial_output(t, "out", s->n * sizeof(*out), TRIAL_MATRIX, same_bits);
     trial_floats(t, x, s->n, FILL_SPECIAL);
     for (uint32_t i = 0; i < s->n; i++) {
         if (!isnan(s->constant))
@@ -142,7 +142,7 @@ void suite_round(struct suite *suite)
             struct round_shape s = {n, format, n % 3, NAN};
             suite_try(suite, build_round, &s, "%s, n %u, seed %u", format_names[format], n, n % 3);
         }
-        for (uint32_t i = 0; i < sizeof constants / sizeof *constants; i++) {
+        for (uint32_t i = 0; i < sizeof(constants) / sizeof(*constants); i++) {
             if (fabs((double)constants[i]) > largest_of(format))
                 continue;
             struct round_shape s = {5000, format, 100 + i, constants[i]};
@@ -161,15 +161,15 @@ struct widen_shape {
 static void build_widen(struct trial *t, const void *arg)
 {
     const struct widen_shape *s = arg;
-    uint16_t *x = trial_input(t, "x", s->n * sizeof *x, TRIAL_MATRIX);
-    float *out = trial_output(t, "out", s->n * sizeof *out, TRIAL_MATRIX, same_floats);
+    uint16_t *x = trial_input(t, "x", s->n * sizeof(*x), TRIAL_MATRIX);
+    float *out = trial_output(t, "out", s->n * sizeof(*out), TRIAL_MATRIX, same_floats);
     for (uint32_t i = 0; i < s->n; i++)
         x[i] = s->n >= 65536 ? (uint16_t)i : (uint16_t)trial_random(t);
     struct batch_widen a = {PLACE(t, x), s->n, s->format, PLACE(t, out)};
     TRIAL_CALL(t, widen, &a);
     for (uint32_t i = 0; i < s->n && trial_is_scalar(t); i++) {
         double want = value_of(x[i], s->format), got = (double)out[i];
-        TRIAL_CHECK(t, isnan(want) ? isnan(got) : memcmp(&want, &got, sizeof got) == 0);
+        TRIAL_CHECK(t, isnan(want) ? isnan(got) : memcmp(&want, &got, sizeof(got)) == 0);
     }
 }
 
@@ -200,7 +200,7 @@ static void check_quantized(struct trial *t, const float *x, uint32_t d, const u
 {
     float scale, largest = 0.0F;
     bool is_finite = true;
-    memcpy(&scale, row, sizeof scale);
+    memcpy(&scale, row, sizeof(scale));
     for (uint32_t i = 0; i < d; i++) {
         is_finite = is_finite && isfinite(x[i]);
         largest = fmaxf(largest, fabsf(x[i]));
@@ -211,7 +211,7 @@ static void check_quantized(struct trial *t, const float *x, uint32_t d, const u
     }
     TRIAL_CHECK(t, scale == (largest / 127.0F < 0x1p-126F ? 0.0F : largest / 127.0F));
     for (uint32_t i = 0; i < d; i++) {
-        signed char byte = (signed char)row[sizeof scale + i];
+        signed char byte = (signed char)row[sizeof(scale) + i];
         double off = fabs((double)x[i] - (double)scale * byte);
         TRIAL_CHECK(t, off <= (double)scale * 0.50001 || (scale == 0.0F && byte == 0 && off <= 0x1p-119));
     }
@@ -221,7 +221,7 @@ static void build_quantize(struct trial *t, const void *arg)
 {
     const struct quantize_shape *s = arg;
     size_t n = (size_t)s->rows * s->d, stride = row_bytes(ROW_INT8, s->d, 0);
-    float *x = trial_input(t, "x", n * sizeof *x, TRIAL_MATRIX);
+    float *x = trial_input(t, "x", n * sizeof(*x), TRIAL_MATRIX);
     unsigned char *out = trial_output(t, "out", s->rows * stride, TRIAL_MATRIX, same_bits);
     trial_floats(t, x, n, FILL_PLAIN);
     for (uint32_t r = 0; r < s->rows && s->fill == FILL_SPECIAL; r++) {

@@ -31,7 +31,7 @@ static void sum_plainly(const struct segments_shape *s, const float *grads, cons
             for (uint32_t at = chunk; at < length && at < chunk + BATCH_CHUNK; at++) {
                 uint32_t place = places[at];
                 float scale = scales ? scales[place] : 1.0F;
-                sum = fmaf(scale, grads[(size_t)(bag ? bag[place] : place) * unit_of(s) + i], sum);
+                sum = fmaf(scale, grads[(size_t)(bag != NULL ? bag[place] : place) * unit_of(s) + i], sum);
             }
             total = chunk == 0 ? sum : total + sum;
         }
@@ -47,32 +47,32 @@ static void build_segments(struct trial *t, const void *arg)
     const uint32_t *order, *starts;
     uint32_t m = trial_segments(t, s->n, s->kind, &a.in, &order, &starts), *bag = NULL;
     size_t floats = rows > 0 ? (size_t)(rows - 1) * unit_of(s) + s->d : 0;
-    float *scales = NULL, *grads = trial_input(t, "grads", sizeof *grads * floats, TRIAL_MATRIX);
+    float *scales = NULL, *grads = trial_input(t, "grads", sizeof(*grads) * floats, TRIAL_MATRIX);
     trial_floats(t, grads, floats, s->fill);
     a.in.grads = PLACE(t, grads);
     if (s->has_bag) {
-        bag = trial_input(t, "bag", s->n * sizeof *bag, sizeof *bag);
+        bag = trial_input(t, "bag", s->n * sizeof(*bag), sizeof(*bag));
         for (uint32_t i = 0; i < s->n; i++)
             bag[i] = i / 3;
         a.in.bag = PLACE(t, bag);
     }
     if (s->has_scales) {
-        scales = trial_input(t, "scales", s->n * sizeof *scales, sizeof *scales);
+        scales = trial_input(t, "scales", s->n * sizeof(*scales), sizeof(*scales));
         trial_floats(t, scales, s->n, FILL_PLAIN);
         for (uint32_t i = 0; i < s->n && s->fill == FILL_SPECIAL; i += 2)
             scales[i] *= 1e-38F; /* products that underflow, of either sign */
         a.in.scales = PLACE(t, scales);
     }
-    float *sums = trial_output(t, "sums", sizeof *sums * s->n * s->d, TRIAL_MATRIX, same_floats);
+    float *sums = trial_output(t, "sums", sizeof(*sums) * s->n * s->d, TRIAL_MATRIX, same_floats);
     a.sums = PLACE(t, sums);
     TRIAL_CALL_SCRATCH(t, segment_reduce, &a);
-    trial_valid(t, sums, sizeof *sums * m * s->d);
+    trial_valid(t, sums, sizeof(*sums) * m * s->d);
     if (!trial_is_scalar(t))
         return;
-    float *want = malloc(s->d * sizeof *want);
+    float *want = malloc(s->d * sizeof(*want));
     for (uint32_t u = 0; u < m; u++) {
         sum_plainly(s, grads, bag, scales, order + starts[u], starts[u + 1] - starts[u], want);
-        TRIAL_CHECK(t, same_floats(want, sums + (size_t)u * s->d, s->d * sizeof *want));
+        TRIAL_CHECK(t, same_floats(want, sums + (size_t)u * s->d, s->d * sizeof(*want)));
     }
     free(want);
 }

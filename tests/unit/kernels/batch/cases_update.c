@@ -68,35 +68,35 @@ static void fill_call(struct trial *t, const struct update_shape *s, struct upda
                                     .seed = s->bits & 32 ? 0 : 77};
     c->m = trial_segments(t, s->n, s->ids, &c->args.in, &c->order, &c->starts);
     size_t floats = places * (unit_of(s) > 0 ? unit_of(s) : s->d);
-    c->grads = trial_input(t, "grads", sizeof *c->grads * floats, TRIAL_MATRIX);
+    c->grads = trial_input(t, "grads", sizeof(*c->grads) * floats, TRIAL_MATRIX);
     trial_floats(t, c->grads, floats, s->fill);
     c->args.in.grads = PLACE(t, c->grads);
     if (s->bits & 1) {
-        c->bag = trial_input(t, "bag", s->n * sizeof *c->bag, sizeof *c->bag);
+        c->bag = trial_input(t, "bag", s->n * sizeof(*c->bag), sizeof(*c->bag));
         for (uint32_t i = 0; i < s->n; i++)
             c->bag[i] = i / 3;
         c->args.in.bag = PLACE(t, c->bag);
     }
     if (s->bits & 2) {
-        c->scales = trial_input(t, "scales", s->n * sizeof *c->scales, sizeof *c->scales);
+        c->scales = trial_input(t, "scales", s->n * sizeof(*c->scales), sizeof(*c->scales));
         trial_floats(t, c->scales, s->n, FILL_PLAIN);
         c->args.in.scales = PLACE(t, c->scales);
     }
     if (s->bits & 256) {
-        c->more = trial_input(t, "more", sizeof *c->more * c->m * s->d, TRIAL_MATRIX);
+        c->more = trial_input(t, "more", sizeof(*c->more) * c->m * s->d, TRIAL_MATRIX);
         trial_floats(t, c->more, (size_t)c->m * s->d, s->fill);
         c->args.more = PLACE(t, c->more);
     }
     for (uint32_t k = 0; k < 2; k++) /* behind the second table's rows lie floats that must not change */
         c->tables[k] = trial_rows(t, s->format, s->d, state + k * 8, c->m / 2 + 1, FILL_PLAIN, true);
-    void **rows = trial_input(t, "list", s->n * sizeof *rows, sizeof *rows);
-    c->keys = trial_input(t, "keys", s->n * sizeof *c->keys, sizeof *c->keys);
+    void **rows = trial_input(t, "list", s->n * sizeof(*rows), sizeof(*rows));
+    c->keys = trial_input(t, "keys", s->n * sizeof(*c->keys), sizeof(*c->keys));
     for (uint32_t u = 0; u < c->m; u++) {
         unsigned char *row = host_row(c, u);
-        rows[u] = row ? trial_place(t, row) : NULL;
+        rows[u] = row != NULL ? trial_place(t, row) : NULL;
         c->keys[u] = trial_random(t);
     }
-    c->rejected = trial_changed(t, "rejected", sizeof *c->rejected, sizeof *c->rejected, same_bits);
+    c->rejected = trial_changed(t, "rejected", sizeof(*c->rejected), sizeof(*c->rejected), same_bits);
     *c->rejected = 7;
     c->args.rows = PLACE(t, rows);
     c->args.keys = s->format == ROW_FP32 ? NULL : PLACE(t, c->keys);
@@ -133,7 +133,7 @@ static bool step_plainly(const struct update_shape *s, unsigned char *row, float
 static void check_plainly(struct trial *t, const struct update_shape *s, const struct update_call *c,
                           unsigned char *const before[2])
 {
-    float *sums = malloc(sizeof *sums * s->d * c->m + 1);
+    float *sums = malloc(sizeof(*sums) * s->d * c->m + 1);
     uint32_t rejected = 7, count = c->m;
     struct batch_segments in = {c->grads, c->bag, c->scales, c->order,  c->starts,
                                 &count,   s->n,   s->d,      unit_of(s)};

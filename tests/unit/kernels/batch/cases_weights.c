@@ -61,9 +61,9 @@ static void fill_weight(struct trial *t, const struct weights_shape *s, unsigned
     trial_floats(t, floats + 1, 2, FILL_POSITIVE);
     double pair[2] = {(double)floats[0] * 0.3, (double)floats[1]};
     if (s->is_double)
-        memcpy(place, pair, sizeof pair);
+        memcpy(place, pair, sizeof(pair));
     else
-        memcpy(place, floats, (1 + state) * sizeof *floats);
+        memcpy(place, floats, (1 + state) * sizeof(*floats));
 }
 
 /* Makes the rows of m indices and the list of n pointers to rows. Rows are aligned only as their weights
@@ -78,12 +78,12 @@ static struct weights_rows make_rows(struct trial *t, const struct weights_shape
     r.bytes = r.stride * m;
     r.host = trial_changed(t, "rows", r.bytes, align, s->is_double ? same_doubles : same_floats);
     memset(r.host, 0x77, r.bytes);
-    void **list = trial_input(t, "list", s->n * sizeof *list, sizeof *list);
+    void **list = trial_input(t, "list", s->n * sizeof(*list), sizeof(*list));
     for (uint32_t u = 0; u < m; u++) {
         unsigned char *place = host_place(&r, u);
-        if (place)
+        if (place != NULL)
             fill_weight(t, s, place);
-        list[u] = place ? (unsigned char *)trial_place(t, place) - r.at : NULL;
+        list[u] = place != NULL ? (unsigned char *)trial_place(t, place) - r.at : NULL;
     }
     *of = (struct batch_weights){.rows = PLACE(t, list),
                                  .at = (int32_t)r.at,
@@ -118,24 +118,24 @@ static void build_read(struct trial *t, const void *arg)
     uint32_t m = s->n - s->n / 3; /* fewer than n */
     struct batch_weights_read a = {.n = s->n};
     struct weights_rows rows = make_rows(t, s, m, &a.of);
-    uint32_t *count = trial_input(t, "count", sizeof *count, sizeof *count);
+    uint32_t *count = trial_input(t, "count", sizeof(*count), sizeof(*count));
     *count = m;
-    float *out = trial_output(t, "out", s->n * sizeof *out, TRIAL_MATRIX, same_floats);
+    float *out = trial_output(t, "out", s->n * sizeof(*out), TRIAL_MATRIX, same_floats);
     a.count = PLACE(t, count);
     a.out = PLACE(t, out);
     TRIAL_CALL(t, weights_read, &a);
-    trial_valid(t, out, m * sizeof *out);
+    trial_valid(t, out, m * sizeof(*out));
     for (uint32_t u = 0; u < m && trial_is_scalar(t); u++) {
         const unsigned char *place = host_place(&rows, u);
         float want = 0.0F;
         double pair[2];
-        if (place && s->is_double) {
-            memcpy(pair, place, sizeof pair);
+        if (place != NULL && s->is_double) {
+            memcpy(pair, place, sizeof(pair));
             want = (float)ftrl_weight(pair);
-        } else if (place) {
-            memcpy(&want, place, sizeof want);
+        } else if (place != NULL) {
+            memcpy(&want, place, sizeof(want));
         }
-        TRIAL_CHECK(t, same_floats(&want, &out[u], sizeof want));
+        TRIAL_CHECK(t, same_floats(&want, &out[u], sizeof(want)));
     }
 }
 
@@ -175,7 +175,7 @@ struct forward_call {
 
 static float *input_floats(struct trial *t, const char *name, size_t n, enum fill fill)
 {
-    float *x = trial_input(t, name, n * sizeof *x, sizeof *x);
+    float *x = trial_input(t, name, n * sizeof(*x), sizeof(*x));
     trial_floats(t, x, n, fill);
     return x;
 }
@@ -184,7 +184,7 @@ static void fill_places(struct trial *t, const struct forward_shape *s, struct f
 {
     size_t bags = (size_t)s->fields * s->n, places = bags;
     if (s->bits & 24) {
-        c->offsets = trial_input(t, "offsets", (bags + 1) * sizeof *c->offsets, sizeof *c->offsets);
+        c->offsets = trial_input(t, "offsets", (bags + 1) * sizeof(*c->offsets), sizeof(*c->offsets));
         for (size_t b = 0; b < bags; b++) {
             uint32_t length = trial_below(t, 40) == 0 ? 70 : trial_below(t, 4);
             bool is_one = s->bits & 16 && b / (s->n / 2 + 1) % 2 == 0;
@@ -195,7 +195,7 @@ static void fill_places(struct trial *t, const struct forward_shape *s, struct f
     }
     uint32_t m = (uint32_t)places / 3 + 1;
     c->weights = input_floats(t, "weights", m, s->fill);
-    c->unique = trial_input(t, "unique", places * sizeof *c->unique, sizeof *c->unique);
+    c->unique = trial_input(t, "unique", places * sizeof(*c->unique), sizeof(*c->unique));
     for (size_t i = 0; i < places; i++)
         c->unique[i] = trial_below(t, 9) == 0 ? BATCH_NONE : trial_below(t, m);
     c->args.weights = PLACE(t, c->weights);
@@ -211,11 +211,11 @@ static void fill_forward(struct trial *t, const struct forward_shape *s, struct 
                                              .fields = s->fields,
                                              .n = s->n};
     if (s->bits & 64) {
-        c->logits = trial_changed(t, "logits", s->n * sizeof *c->logits, TRIAL_MATRIX, same_floats);
+        c->logits = trial_changed(t, "logits", s->n * sizeof(*c->logits), TRIAL_MATRIX, same_floats);
         trial_floats(t, c->logits, s->n, s->fill);
         c->start = c->logits;
     } else {
-        c->logits = trial_output(t, "logits", s->n * sizeof *c->logits, TRIAL_MATRIX, same_floats);
+        c->logits = trial_output(t, "logits", s->n * sizeof(*c->logits), TRIAL_MATRIX, same_floats);
         c->start = s->bits & 1 ? input_floats(t, "start", s->n, s->fill) : NULL;
     }
     c->bias = s->bits & 2 ? input_floats(t, "bias", 1, FILL_PLAIN) : NULL;
@@ -242,7 +242,7 @@ static float forward_plainly(const struct forward_shape *s, const struct forward
     uint32_t stride = s->bits & 32 ? c->args.dense_stride : s->n;
     float sum = c->bias ? fmaf(c->bias[0], 1.0F, start) : start;
     for (uint32_t d = 0; d < s->dense; d++) {
-        bool is_rejected = c->is_rejected && c->is_rejected[e];
+        bool is_rejected = c->is_rejected != NULL && c->is_rejected[e];
         float x = is_rejected ? 0.0F : c->dense[(size_t)d * stride + e];
         sum = fmaf(x, c->dense_weights[d], sum);
     }
@@ -263,13 +263,13 @@ static void build_forward(struct trial *t, const void *arg)
     const struct forward_shape *s = arg;
     struct forward_call c = {0};
     fill_forward(t, s, &c);
-    float *starts = malloc(s->n * sizeof *starts + 1);
+    float *starts = malloc(s->n * sizeof(*starts) + 1);
     for (uint32_t e = 0; e < s->n; e++)
-        starts[e] = c.start ? c.start[e] : c.args.base;
+        starts[e] = c.start != NULL ? c.start[e] : c.args.base;
     TRIAL_CALL(t, weights_forward, &c.args);
     for (uint32_t e = 0; e < s->n && trial_is_scalar(t); e++) {
         float want = forward_plainly(s, &c, starts[e], e);
-        TRIAL_CHECK(t, same_floats(&want, &c.logits[e], sizeof want));
+        TRIAL_CHECK(t, same_floats(&want, &c.logits[e], sizeof(want)));
     }
     free(starts);
 }
@@ -317,7 +317,7 @@ static void fill_update(struct trial *t, const struct weights_shape *s, struct u
     c->grads = input_floats(t, "grads", places * unit, s->fill);
     c->args.in.grads = PLACE(t, c->grads);
     if (s->bits & 1) {
-        c->bag = trial_input(t, "bag", s->n * sizeof *c->bag, sizeof *c->bag);
+        c->bag = trial_input(t, "bag", s->n * sizeof(*c->bag), sizeof(*c->bag));
         for (uint32_t i = 0; i < s->n; i++)
             c->bag[i] = i / 3;
         c->args.in.bag = PLACE(t, c->bag);
@@ -325,7 +325,7 @@ static void fill_update(struct trial *t, const struct weights_shape *s, struct u
     c->scales = s->bits & 2 ? input_floats(t, "scales", s->n, FILL_PLAIN) : NULL;
     c->args.in.scales = PLACE(t, c->scales);
     c->rows = make_rows(t, s, c->m, &c->args.of);
-    c->rejected = trial_changed(t, "rejected", sizeof *c->rejected, sizeof *c->rejected, same_bits);
+    c->rejected = trial_changed(t, "rejected", sizeof(*c->rejected), sizeof(*c->rejected), same_bits);
     *c->rejected = 7;
     c->args.rejected = s->bits & 64 ? NULL : PLACE(t, c->rejected);
 }
@@ -339,7 +339,7 @@ static float sum_plainly(const struct update_call *c, uint32_t u)
         float sum = 0.0F;
         for (uint32_t at = chunk; at < c->starts[u + 1] && at < chunk + BATCH_CHUNK; at++) {
             uint32_t place = c->order[at], row = c->bag ? c->bag[place] : place;
-            sum = fmaf(c->scales ? c->scales[place] : 1.0F, c->grads[(size_t)row * unit], sum);
+            sum = fmaf(c->scales != NULL ? c->scales[place] : 1.0F, c->grads[(size_t)row * unit], sum);
         }
         total = chunk == c->starts[u] ? sum : total + sum;
     }
@@ -353,13 +353,13 @@ static void step_plainly(const struct weights_shape *s, unsigned char *place, fl
     struct opt_params params = params_of(s->bits);
     if (s->is_double) {
         double pair[2];
-        memcpy(pair, place, sizeof pair);
+        memcpy(pair, place, sizeof(pair));
         ftrl_step(pair, (double)sum);
-        memcpy(place, pair, sizeof pair);
+        memcpy(place, pair, sizeof(pair));
         return;
     }
     float floats[3];
-    size_t bytes = (1 + opt_state_floats(s->kind, 1)) * sizeof *floats;
+    size_t bytes = (1 + opt_state_floats(s->kind, 1)) * sizeof(*floats);
     memcpy(floats, place, bytes);
     struct opt_row row = {.w = floats, .state = floats + 1, .g = &sum, .scale = 1.0F, .curvature = 1.0F};
     bool is_adagrad = s->kind == OPT_ADAGRAD_BLOCK; /* OPT_ADAGRAD_BLOCK is not defined for a single weight */
@@ -375,9 +375,9 @@ static void check_update(struct trial *t, const struct weights_shape *s, const s
     for (uint32_t u = 0; u < c->m; u++) {
         const unsigned char *place = host_place(&c->rows, u);
         float sum = sum_plainly(c, u);
-        if (place && isfinite(sum))
+        if (place != NULL && isfinite(sum))
             step_plainly(s, before + (place - c->rows.host), sum);
-        rejected += place && !isfinite(sum);
+        rejected += place != NULL && !isfinite(sum);
     }
     TRIAL_CHECK(t, s->is_double ? same_doubles(before, c->rows.host, c->rows.bytes)
                                 : same_floats(before, c->rows.host, c->rows.bytes));

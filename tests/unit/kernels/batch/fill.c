@@ -30,7 +30,7 @@ void trial_floats(struct trial *t, float *x, size_t n, enum fill fill)
 {
     for (size_t i = 0; i < n; i++) {
         float f = one_float(t, fill);
-        memcpy((char *)x + i * sizeof f, &f, sizeof f);
+        memcpy((char *)x + i * sizeof(f), &f, sizeof(f));
     }
 }
 
@@ -65,8 +65,8 @@ static uint32_t number_ids(const uint64_t *ids, uint32_t n, uint32_t *numbers)
     size_t size = 16;
     while (size < 2 * (size_t)n)
         size *= 2;
-    uint32_t *slots = malloc(size * sizeof *slots), count = 0; /* first occurrences */
-    memset(slots, 0xff, size * sizeof *slots);
+    uint32_t *slots = malloc(size * sizeof(*slots)), count = 0; /* first occurrences */
+    memset(slots, 0xff, size * sizeof(*slots));
     for (uint32_t i = 0; i < n; i++) {
         numbers[i] = BATCH_NONE;
         if (ids[i] == 0)
@@ -86,24 +86,24 @@ static uint32_t number_ids(const uint64_t *ids, uint32_t n, uint32_t *numbers)
 uint32_t trial_segments(struct trial *t, uint32_t n, enum ids kind, struct batch_segments *segments,
                         const uint32_t **host_order, const uint32_t **host_starts)
 {
-    uint64_t *ids = malloc(n * sizeof *ids + 1);
-    uint32_t *numbers = malloc(n * sizeof *numbers + 1);
+    uint64_t *ids = malloc(n * sizeof(*ids) + 1);
+    uint32_t *numbers = malloc(n * sizeof(*numbers) + 1);
     trial_ids(t, ids, n, kind);
     uint32_t m = number_ids(ids, n, numbers);
-    uint32_t *order = trial_input(t, "order", n * sizeof *order, sizeof *order);
-    uint32_t *starts = trial_input(t, "starts", ((size_t)n + 1) * sizeof *starts, sizeof *starts);
-    uint32_t *count = trial_input(t, "count", sizeof *count, sizeof *count);
-    uint32_t *next = calloc((size_t)m + 1, sizeof *next);
+    uint32_t *order = trial_input(t, "order", n * sizeof(*order), sizeof(*order));
+    uint32_t *starts = trial_input(t, "starts", ((size_t)n + 1) * sizeof(*starts), sizeof(*starts));
+    uint32_t *count = trial_input(t, "count", sizeof(*count), sizeof(*count));
+    uint32_t *next = calloc((size_t)m + 1, sizeof(*next));
     /* Entries behind m + 1 are undefined, as after dedupe. */
-    memset(starts, 0xee, ((size_t)n + 1) * sizeof *starts);
-    memset(order, 0xee, n * sizeof *order);
+    memset(starts, 0xee, ((size_t)n + 1) * sizeof(*starts));
+    memset(order, 0xee, n * sizeof(*order));
     for (uint32_t i = 0; i < n; i++) {
         if (numbers[i] != BATCH_NONE)
             next[numbers[i] + 1]++;
     }
     for (uint32_t u = 0; u < m; u++)
         next[u + 1] += next[u];
-    memcpy(starts, next, ((size_t)m + 1) * sizeof *starts);
+    memcpy(starts, next, ((size_t)m + 1) * sizeof(*starts));
     for (uint32_t i = 0; i < n; i++) {
         if (numbers[i] != BATCH_NONE)
             order[next[numbers[i]]++] = i;
@@ -113,9 +113,9 @@ uint32_t trial_segments(struct trial *t, uint32_t n, enum ids kind, struct batch
     segments->starts = PLACE(t, starts);
     segments->count = PLACE(t, count);
     segments->n = n;
-    if (host_order)
+    if (host_order != NULL)
         *host_order = order;
-    if (host_starts)
+    if (host_starts != NULL)
         *host_starts = starts;
     free(ids);
     free(numbers);
@@ -129,7 +129,7 @@ static uint16_t half_of(float x, enum row_format format)
 {
     if (format == ROW_FP16) {
         uint32_t bits;
-        memcpy(&bits, &x, sizeof bits);
+        memcpy(&bits, &x, sizeof(bits));
         uint32_t sign = bits >> 16 & 0x8000U;
         if (x != x)
             return (uint16_t)(sign | 0x7e00U);
@@ -141,7 +141,7 @@ static uint16_t half_of(float x, enum row_format format)
         return (uint16_t)(sign | ((bits & 0x7fffffffU) - (112U << 23)) >> 13);
     }
     uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
+    memcpy(&bits, &x, sizeof(bits));
     return (uint16_t)(bits >> 16);
 }
 
@@ -152,9 +152,9 @@ static void fill_row(struct trial *t, const struct trial_rows *rows, unsigned ch
         trial_floats(t, &x, 1, fill);
         uint16_t half = half_of(x, rows->format);
         switch (rows->format) {
-        case ROW_FP32: memcpy(row + i * sizeof x, &x, sizeof x); break;
+        case ROW_FP32: memcpy(row + i * sizeof(x), &x, sizeof(x)); break;
         case ROW_BF16:
-        case ROW_FP16: memcpy(row + i * sizeof half, &half, sizeof half); break;
+        case ROW_FP16: memcpy(row + i * sizeof(half), &half, sizeof(half)); break;
         case ROW_INT8: row[sizeof(float) + i] = (unsigned char)trial_random(t); break;
         case ROW_FORMATS: break;
         }

@@ -48,7 +48,7 @@ struct options {
 static bool has_kernel(const struct batch_kernels *kernels, size_t offset)
 {
     void (*function)(void);
-    memcpy(&function, (const char *)kernels + offset, sizeof function);
+    memcpy(&function, (const char *)kernels + offset, sizeof(function));
     return function != NULL;
 }
 
@@ -57,8 +57,8 @@ static unsigned run_targets(const struct target *scalar, const struct target *ta
                             const struct options *o)
 {
     unsigned failed = 0;
-    for (size_t i = 0; i < sizeof suites / sizeof *suites; i++) {
-        if (!part_has(&o->part, i) || (o->kernel && strcmp(o->kernel, suites[i].name) != 0))
+    for (size_t i = 0; i < sizeof(suites) / sizeof(*suites); i++) {
+        if (!part_has(&o->part, i) || (o->kernel != NULL && strcmp(o->kernel, suites[i].name) != 0))
             continue;
         struct suite suite = {.kernel = suites[i].name,
                               .scalar = scalar,
@@ -67,7 +67,7 @@ static unsigned run_targets(const struct target *scalar, const struct target *ta
                               .only = o->only,
                               .is_small = o->is_reduced || SMALL_HERE || targets->model_begin,
                               .text = ""};
-        memcpy(suite.targets, targets, count * sizeof *targets);
+        memcpy(suite.targets, targets, count * sizeof(*targets));
         if (!has_kernel(scalar->kernels, suites[i].offset) ||
             !has_kernel(targets->kernels, suites[i].offset)) {
             printf("not ok - %s, %s: there is no such kernel\n", suite.kernel, targets->name);
@@ -111,10 +111,10 @@ static unsigned run_cpu(const struct target *scalar, const struct options *o)
 static void find_model(const struct options *o, struct target *target)
 {
     const char *path = o->library ? o->library : getenv("LEAT_CUDA_LIBRARY");
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    void *symbol = library ? dlsym(library, "cuda_model_begin") : NULL;
+    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *symbol = library != NULL ? dlsym(library, "cuda_model_begin") : NULL;
     if (symbol)
-        memcpy(&target->model_begin, &symbol, sizeof target->model_begin);
+        memcpy(&target->model_begin, &symbol, sizeof(target->model_begin));
 }
 
 /* Returns the exit status. */
@@ -122,8 +122,8 @@ static int run_device(const struct target *scalar, const struct options *o)
 {
     struct gpu_error error = {0};
     const struct gpu_api *api = gpu_open_library(o->library, &error);
-    struct gpu *gpu = api ? api->open(0, &error) : NULL;
-    struct gpu_stream *stream = gpu ? api->stream(gpu, &error) : NULL;
+    struct gpu *gpu = api != NULL ? api->open(0, &error) : NULL;
+    struct gpu_stream *stream = gpu != NULL ? api->stream(gpu, &error) : NULL;
     if (!stream) {
         printf("ok - cuda # SKIP no device: %s\n", error.text);
         return 77;
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     struct options o = read_options(argc, argv);
     struct target scalar = {.name = "scalar", .kernels = batch_variant(KERNELS_SCALAR)};
     printf("# seed %llu\n", (unsigned long long)o.seed);
-    if (o.variant && strcmp(o.variant, "cuda") == 0)
+    if (o.variant != NULL && strcmp(o.variant, "cuda") == 0)
         return run_device(&scalar, &o);
     return run_cpu(&scalar, &o) > 0;
 }

@@ -28,7 +28,7 @@ static const struct suite *suite_now;
 void __asan_on_error(void);
 void __asan_on_error(void)
 {
-    if (suite_now)
+    if (suite_now != NULL)
         printf("# %s, case %u (%s):\n", suite_now->kernel, suite_now->cases, suite_now->text);
     fflush(stdout);
 }
@@ -45,7 +45,7 @@ static unsigned char *target_alloc(const struct target *target, size_t bytes)
     void *memory = NULL;
     struct gpu_error error = {0};
     bytes = bytes ? bytes : 1;
-    if (target->api)
+    if (target->api != NULL)
         memory = target->api->alloc(target->gpu, bytes, &error);
     else if (posix_memalign(&memory, ALIGN_MAX, bytes) != 0)
         memory = NULL;
@@ -144,7 +144,7 @@ static struct buffer *find_buffer(struct trial *t, const void *host)
 
 void *trial_place(struct trial *t, const void *host)
 {
-    if (!host)
+    if (host == NULL)
         return NULL;
     struct buffer *b = find_buffer(t, host);
     return b->place_block + ((const unsigned char *)host - b->block);
@@ -159,8 +159,8 @@ void trial_valid(struct trial *t, const void *host, size_t bytes)
 double *trial_bounds(struct trial *t, const void *host)
 {
     struct buffer *b = find_buffer(t, host);
-    if (t->target->api && !t->target->model_begin)
-        b->bounds = calloc(b->bytes / sizeof(float) + 1, sizeof *b->bounds);
+    if (t->target->api != NULL && !t->target->model_begin)
+        b->bounds = calloc(b->bytes / sizeof(float) + 1, sizeof(*b->bounds));
     return b->bounds;
 }
 
@@ -223,7 +223,7 @@ void trial_end(struct trial *t)
     for (unsigned i = 0; i < t->buffers; i++) {
         struct buffer *b = &t->buffer[i];
         unsigned char *after = malloc(b->total + 1);
-        if (!after)
+        if (after == NULL)
             stop(b->name, "no memory of the host");
         target_copy(t->target, after, b->place_block, b->total);
         target_wait(t->target, t->suite);
@@ -299,11 +299,11 @@ static bool same_row(const struct trial_rows *rows, const unsigned char *x, cons
 static bool is_within(const double *bounds, const unsigned char *x, const unsigned char *y, size_t bytes)
 {
     float a, b;
-    for (size_t i = 0; i < bytes / sizeof a; i++) {
-        memcpy(&a, x + i * sizeof a, sizeof a);
-        memcpy(&b, y + i * sizeof b, sizeof b);
+    for (size_t i = 0; i < bytes / sizeof(a); i++) {
+        memcpy(&a, x + i * sizeof(a), sizeof(a));
+        memcpy(&b, y + i * sizeof(b), sizeof(b));
         bool is_near = fabs((double)a - (double)b) <= bounds[i] || !isfinite(bounds[i]);
-        if (!is_near && !same_floats(&a, &b, sizeof a))
+        if (!is_near && !same_floats(&a, &b, sizeof(a)))
             return false;
     }
     return true;
@@ -319,11 +319,12 @@ static size_t first_difference(const struct buffer *b, const unsigned char *x, c
         }
         return b->valid;
     }
-    if (b->bounds ? is_within(b->bounds, x, y, b->valid) : b->same(x, y, b->valid))
+    if (b->bounds != NULL ? is_within(b->bounds, x, y, b->valid) : b->same(x, y, b->valid))
         return b->valid;
     size_t at = 0;
-    while (at + 8 < b->valid && (b->bounds ? is_within(b->bounds + at / sizeof(float), x + at, y + at, 8)
-                                           : b->same(x + at, y + at, 8)))
+    while (at + 8 < b->valid &&
+           (b->bounds != NULL ? is_within(b->bounds + at / sizeof(float), x + at, y + at, 8)
+                              : b->same(x + at, y + at, 8)))
         at += 8;
     return at;
 }
@@ -364,8 +365,8 @@ static void trial_free(struct trial *t)
 static struct trial *trial_run(struct suite *suite, const struct target *target, trial_builder *build,
                                const void *shape, int pass)
 {
-    struct trial *t = calloc(1, sizeof *t);
-    if (!t)
+    struct trial *t = calloc(1, sizeof(*t));
+    if (t == NULL)
         stop(suite->kernel, "no memory of the host");
     t->suite = suite;
     t->target = target;
@@ -397,7 +398,7 @@ void suite_try(struct suite *suite, trial_builder *build, const void *shape, con
     char line[200];
     va_list list;
     va_start(list, text);
-    vsnprintf(line, sizeof line, text, list);
+    vsnprintf(line, sizeof(line), text, list);
     va_end(list);
     suite->text = line;
     suite_now = suite;

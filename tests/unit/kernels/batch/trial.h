@@ -27,8 +27,8 @@
  * With the scalar variant, which nothing else checks, a builder should also compare the outputs with a
  * simpler computation (trial_is_scalar, trial_fail).
  */
-#ifndef TESTS_UNIT_KERNELS_BATCH_TRIAL_H
-#define TESTS_UNIT_KERNELS_BATCH_TRIAL_H
+#ifndef LEAT_TESTS_UNIT_KERNELS_BATCH_TRIAL_H
+#define LEAT_TESTS_UNIT_KERNELS_BATCH_TRIAL_H
 
 #include "kernels/gpu.h"
 

@@ -24,8 +24,8 @@ bool device::open(gpu_error *error)
     stream = on != NULL ? api->stream(on, error) : NULL;
     void *begin = host_model_symbol("cuda_model_begin");
     void *fail = host_model_symbol("cuda_model_fail_allocation");
-    memcpy(&model_begin, &begin, sizeof begin);
-    memcpy(&model_fail_allocation, &fail, sizeof fail);
+    memcpy(&model_begin, &begin, sizeof(begin));
+    memcpy(&model_fail_allocation, &fail, sizeof(fail));
     return stream != NULL;
 }
 
@@ -122,7 +122,7 @@ void rig::fail(const char *format, ...)
     char text[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     if (failure.empty())
         failure = text;
@@ -162,7 +162,7 @@ bool rig::import_rows(const row_map &some, uint32_t step, bool keeps, bool from_
         n++;
     }
     if (from_device) {
-        d->api->copy(d->stream, device_heads, heads, n * sizeof *heads);
+        d->api->copy(d->stream, device_heads, heads, n * sizeof(*heads));
         d->api->copy(d->stream, device_payloads, payloads, n * floats() * sizeof(float));
     }
     if (!d->api->tables->import_rows(tables, d->stream, from_device ? device_heads : heads,
@@ -185,8 +185,8 @@ void rig::remove(const std::vector<table_key> &some)
         of_table[i] = some[i].first;
         rows.erase(some[i]);
     }
-    d->api->copy(d->stream, device_keys, keys, some.size() * sizeof *keys);
-    d->api->copy(d->stream, device_tables, of_table, some.size() * sizeof *of_table);
+    d->api->copy(d->stream, device_keys, keys, some.size() * sizeof(*keys));
+    d->api->copy(d->stream, device_tables, of_table, some.size() * sizeof(*of_table));
     d->api->tables->remove(tables, d->stream, device_keys, device_tables, (uint32_t)some.size());
     if (!d->api->wait(d->stream, &error))
         fail("remove: %s", error.text);
@@ -246,9 +246,9 @@ std::vector<uint32_t> rig::missing(const std::vector<table_key> &some, uint32_t 
         of_table[i] = some[i].first;
     }
     counts[0] = n;
-    d->api->copy(d->stream, device_keys, keys, n * sizeof *keys);
-    d->api->copy(d->stream, device_tables, of_table, n * sizeof *of_table);
-    d->api->copy(d->stream, device_counts + n, counts, sizeof *counts);
+    d->api->copy(d->stream, device_keys, keys, n * sizeof(*keys));
+    d->api->copy(d->stream, device_tables, of_table, n * sizeof(*of_table));
+    d->api->copy(d->stream, device_counts + n, counts, sizeof(*counts));
     gpu_batch batch = {};
     batch.count = device_counts + n;
     batch.keys = device_keys;
@@ -256,7 +256,7 @@ std::vector<uint32_t> rig::missing(const std::vector<table_key> &some, uint32_t 
     batch.n = n;
     batch.step = step;
     d->api->tables->missing(tables, d->stream, &batch, device_counts, device_counts + n + 1);
-    d->api->copy(d->stream, counts, device_counts, (n + 2) * sizeof *counts);
+    d->api->copy(d->stream, counts, device_counts, (n + 2) * sizeof(*counts));
     if (!d->api->wait(d->stream, &error))
         fail("missing: %s", error.text);
     for (const table_key &key : some) {
@@ -319,11 +319,11 @@ void rig::find_piece(const std::vector<table_key> &some)
         keys[i] = some[i].second;
         of_table[i] = some[i].first;
     }
-    d->api->copy(d->stream, device_keys, keys, some.size() * sizeof *keys);
-    d->api->copy(d->stream, device_tables, of_table, some.size() * sizeof *of_table);
+    d->api->copy(d->stream, device_keys, keys, some.size() * sizeof(*keys));
+    d->api->copy(d->stream, device_tables, of_table, some.size() * sizeof(*of_table));
     d->api->tables->find(tables, d->stream, device_keys, device_tables, NULL, (uint32_t)some.size(),
                          device_places);
-    d->api->copy(d->stream, places, device_places, some.size() * sizeof *places);
+    d->api->copy(d->stream, places, device_places, some.size() * sizeof(*places));
     size_t stride = stride_of(options);
     if (!d->api->wait(d->stream, &error))
         return fail("find: %s", error.text);
@@ -341,15 +341,15 @@ void rig::compare_bytes(const table_key &key, const unsigned char *stored, const
     for (size_t i = 0; i < floats(); i++) {
         float x;
         uint16_t half;
-        memcpy(&half, stored + 2 * (i < options.d ? i : 0), sizeof half);
+        memcpy(&half, stored + 2 * (i < options.d ? i : 0), sizeof(half));
         if (i >= extra)
-            memcpy(&x, stored + extra_at + 4 * (i - extra), sizeof x);
+            memcpy(&x, stored + extra_at + 4 * (i - extra), sizeof(x));
         else if (i >= options.d)
-            memcpy(&x, stored + state + 4 * (i - options.d), sizeof x);
+            memcpy(&x, stored + state + 4 * (i - options.d), sizeof(x));
         else if (options.format == ROW_FP32)
-            memcpy(&x, stored + 4 * i, sizeof x);
+            memcpy(&x, stored + 4 * i, sizeof(x));
         else if (options.format == ROW_INT8)
-            memcpy(&x, stored, sizeof x), x *= (float)(int8_t)stored[4 + i];
+            memcpy(&x, stored, sizeof(x)), x *= (float)(int8_t)stored[4 + i];
         else
             x = options.format == ROW_BF16 ? float_of_bf16(half) : float_of_fp16(half);
         if (x != expected.payload[i])

@@ -2,8 +2,8 @@
  * Rows that are put into a set of embedding tables, moved and taken out again, beside a std::map of them.
  * Rows are made by the test and imported; resolve is not called.
  */
-#ifndef TESTS_KERNELS_ROWS_ROWS_H
-#define TESTS_KERNELS_ROWS_ROWS_H
+#ifndef LEAT_TESTS_UNIT_KERNELS_ROWS_ROWS_H
+#define LEAT_TESTS_UNIT_KERNELS_ROWS_ROWS_H
 
 #include "kernels/gpu_table.h"
 

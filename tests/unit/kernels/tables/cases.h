@@ -1,6 +1,6 @@
 /* Shared by the cases of test_tables. */
-#ifndef TESTS_KERNELS_TABLES_CASES_H
-#define TESTS_KERNELS_TABLES_CASES_H
+#ifndef LEAT_TESTS_UNIT_KERNELS_TABLES_CASES_H
+#define LEAT_TESTS_UNIT_KERNELS_TABLES_CASES_H
 
 #include "rig.h"
 

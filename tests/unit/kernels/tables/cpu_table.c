@@ -30,7 +30,7 @@ static void init_row(void *argument, uint64_t key, void *payload)
 struct cpu_table *cpu_table_new(const struct gpu_table_options *options, uint32_t d, uint32_t state_floats,
                                 float state_init)
 {
-    struct cpu_table *t = calloc(1, sizeof *t);
+    struct cpu_table *t = calloc(1, sizeof(*t));
     t->options = *options;
     t->d = d;
     t->state_floats = state_floats;
@@ -79,7 +79,7 @@ void cpu_table_expire(struct cpu_table *t, uint32_t expired_before)
 float *cpu_table_find(struct cpu_table *t, uint64_t key)
 {
     struct table_row *row = table_find(&t->table, key);
-    return row ? table_payload(row) : NULL;
+    return row != NULL ? table_payload(row) : NULL;
 }
 
 bool cpu_table_row(struct cpu_table *t, size_t i, struct gpu_row_head *head, const float **payload)

@@ -1,6 +1,6 @@
 /* The CPU's embedding table (learners/table.h) behind functions that C++ tests can call. */
-#ifndef TESTS_KERNELS_TABLES_CPU_TABLE_H
-#define TESTS_KERNELS_TABLES_CPU_TABLE_H
+#ifndef LEAT_TESTS_UNIT_KERNELS_TABLES_CPU_TABLE_H
+#define LEAT_TESTS_UNIT_KERNELS_TABLES_CPU_TABLE_H
 
 #include "kernels/gpu_table.h"
 

@@ -114,7 +114,7 @@ static void extra_floats(device *d, std::string *failure)
             o.optimizer = dim == 12 ? OPT_ADAGRAD_ROW : dim == 64 ? OPT_SGD : OPT_ADAM;
             o.extra_floats = 4;
             const double two[2] = {1.0 / 3.0, -2.0e-308};
-            memcpy(o.extra, two, sizeof two);
+            memcpy(o.extra, two, sizeof(two));
             gpu_table_options other = unbounded(700);
             other.extra = own;
             rig r(d, o, {bounded(150), other, unbounded(128)});
@@ -320,7 +320,7 @@ static void full_buckets(device *d, std::string *failure)
 {
     enum { BUCKETS = 16, ROWS = BUCKETS * GPU_BUCKET_SLOTS * 19 / 20 };
     static const char *const ways[] = {"removed", "to the cold tier", "expired", "split"};
-    for (size_t way = 0; way < sizeof ways / sizeof *ways && failure->empty(); way++) {
+    for (size_t way = 0; way < sizeof(ways) / sizeof(*ways) && failure->empty(); way++) {
         rig r(d, some_options(4), {unbounded(ROWS)});
         random_numbers random = {way};
         std::vector<place> places;

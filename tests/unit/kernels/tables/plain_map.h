@@ -1,8 +1,8 @@
 /* What a set of embedding tables must hold, computed as plainly as possible: a std::map for each table, and
  * the rule of a batch as in gpu_table.h, step by step, without regard to speed. Shares nothing with the
  * kernels but the hash. */
-#ifndef TESTS_KERNELS_TABLES_PLAIN_MAP_H
-#define TESTS_KERNELS_TABLES_PLAIN_MAP_H
+#ifndef LEAT_TESTS_UNIT_KERNELS_TABLES_PLAIN_MAP_H
+#define LEAT_TESTS_UNIT_KERNELS_TABLES_PLAIN_MAP_H
 
 #include "kernels/gpu_table.h"
 

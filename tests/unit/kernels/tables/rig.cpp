@@ -18,7 +18,7 @@ bool device::open()
     stream = on != NULL ? api->stream(on, &error) : NULL;
     void *symbol = host_model_symbol("cuda_model_begin");
     if (symbol != NULL)
-        memcpy(&model_begin, &symbol, sizeof model_begin);
+        memcpy(&model_begin, &symbol, sizeof(model_begin));
     why = error.text;
     return stream != NULL;
 }
@@ -81,7 +81,7 @@ void rig::fail(const char *format, ...)
     if (!failure.empty())
         return;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     failure = text;
 }

@@ -2,8 +2,8 @@
  * A set of embedding tables on a device, and the plain map beside it: each operation is done to both, and
  * check compares them.
  */
-#ifndef TESTS_KERNELS_TABLES_RIG_H
-#define TESTS_KERNELS_TABLES_RIG_H
+#ifndef LEAT_TESTS_UNIT_KERNELS_TABLES_RIG_H
+#define LEAT_TESTS_UNIT_KERNELS_TABLES_RIG_H
 
 #include "plain_map.h"
 

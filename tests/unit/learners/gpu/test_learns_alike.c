@@ -146,7 +146,7 @@ static double logloss(struct model *m, uint64_t events)
     for (uint64_t at = 0; at < events; at += CALL) {
         make(&e, at);
         model_learn(m, &in, &out);
-        if (model_error(m))
+        if (model_error(m) != NULL)
             must(false, model_error(m));
         metrics_add(&metrics, best(), logits, e.labels, CALL);
     }
@@ -184,7 +184,7 @@ int main(int argc, char **argv)
     }
     int failures = 0;
     api = gpu_open_library(NULL, &error);
-    gpu = api ? api->open(0, &error) : NULL;
+    gpu = api != NULL ? api->open(0, &error) : NULL;
     if (!gpu) {
         printf("ok - learning alike # SKIP no device: %s\n", error.text);
         return 77;

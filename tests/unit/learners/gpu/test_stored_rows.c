@@ -104,7 +104,7 @@ static void device_init(struct twins *t, const struct layout *l)
                                                .seed = of->seed,
                                                .init_seed = num_mix(t->options.seed + t->first + i + 1),
                                                .init_bound = own > 0.0F ? own : t->options.init_bound};
-        memcpy(precisions[i], o.tables.extra, sizeof precisions[i]);
+        memcpy(precisions[i], o.tables.extra, sizeof(precisions[i]));
         if (precision > 0.0F && l->linear == OPT_NEWTON) {
             precisions[i][1] = precision;
             tables[i].extra = precisions[i];
@@ -142,7 +142,7 @@ static void twins_init(struct twins *t, const struct layout *l)
                                         .rows_max = l->rows_max};
     t->model = model_new(&t->options, kernels_variant(KERNELS_SCALAR));
     device_init(t, l);
-    t->keys = memory(false, PLACES * sizeof *t->keys);
+    t->keys = memory(false, PLACES * sizeof(*t->keys));
     t->tables = memory(false, PLACES * 4);
     t->starts = memory(false, (PLACES + 1) * 4);
     t->order = memory(false, PLACES * 4);
@@ -251,11 +251,11 @@ static void batch_there(struct twins *t, const struct places *p)
     size_t state = t->d == 0 ? 0 : opt_state_floats(t->model->options.embedding.kind, t->d) * sizeof(float);
     size_t extra_at = vector + (state + 15) / 16 * 16, bytes = extra_at + 16;
     leat_assert(bytes <= ROW_MOST);
-    api->copy(stream, t->keys, p->ids, p->count * sizeof *p->ids);
+    api->copy(stream, t->keys, p->ids, p->count * sizeof(*p->ids));
     api->copy(stream, t->tables, p->tables, p->count * 4);
     api->copy(stream, t->starts, p->starts, (p->count + 1) * 4);
-    api->copy(stream, t->order, p->order, sizeof p->order);
-    api->copy(stream, t->seen, p->seen, sizeof p->seen);
+    api->copy(stream, t->order, p->order, sizeof(p->order));
+    api->copy(stream, t->seen, p->seen, sizeof(p->seen));
     api->copy(stream, t->count, &p->count, 4);
     must(device_table_step(t->device, &batch, t->rows, &error), &error);
     api->copy(stream, t->rows_here, t->rows, p->count * sizeof(void *));
@@ -358,9 +358,9 @@ static void sort_rows(struct stored *s)
 static void copy_keys(struct table_keys *to, const struct table_keys *from)
 {
     to->count = from->count;
-    to->items = malloc((from->count + 1) * sizeof *to->items);
+    to->items = malloc((from->count + 1) * sizeof(*to->items));
     if (from->count > 0)
-        memcpy(to->items, from->items, from->count * sizeof *to->items);
+        memcpy(to->items, from->items, from->count * sizeof(*to->items));
 }
 
 static void store_here(struct twins *t, uint32_t since, struct stored *out)
@@ -450,7 +450,7 @@ static void restore_here(struct twins *t, const struct stored *s)
             table_restore_row(table, s[f].rows.data + i * s[f].rows.bytes);
         for (size_t i = 0; i < s[f].blocks.count; i++) {
             struct sketch_block block;
-            memcpy(&block, s[f].blocks.data + i * sizeof block, sizeof block);
+            memcpy(&block, s[f].blocks.data + i * sizeof(block), sizeof(block));
             leat_assert(sketch_restore(&table->sketch, &block));
         }
         table_restored(table, t->epoch);

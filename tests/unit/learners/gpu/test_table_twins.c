@@ -39,7 +39,7 @@ __attribute__((format(printf, 1, 2))) static bool fail(const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     if (failure[0] == '\0')
-        vsnprintf(failure, sizeof failure, format, arguments);
+        vsnprintf(failure, sizeof(failure), format, arguments);
     va_end(arguments);
     return false;
 }
@@ -167,7 +167,7 @@ static bool twins_init(struct twins *t)
     struct gpu_error error = {0};
     *t = (struct twins){.epoch = 1};
     for (int v = 0; v < KERNELS_VARIANTS; v++)
-        t->k = batch_variant((enum kernels_variant)v) ? batch_variant((enum kernels_variant)v) : t->k;
+        t->k = batch_variant((enum kernels_variant)v) != NULL ? batch_variant((enum kernels_variant)v) : t->k;
     for (uint32_t f = 0; f < TABLES; f++) {
         struct gpu_table_options *o = &t->options[f];
         *o = (struct gpu_table_options){.admit_after = admissions[draw(ARRAY_COUNT(admissions))],
@@ -250,7 +250,7 @@ static void batch_here(struct twins *t, uint32_t n)
     }
     for (uint32_t u = 0; u < *s->count; u++) {
         struct table_row *row = found[s->order[s->starts[u]]];
-        s->rows[u] = row ? table_payload(row) : NULL;
+        s->rows[u] = row != NULL ? table_payload(row) : NULL;
     }
     t->k->update(&update, NULL);
 }
@@ -296,10 +296,10 @@ static bool batch_there(struct twins *t, uint32_t n, bool is_refresh)
     if (!is_refresh && api->tables->make_room &&
         !api->tables->make_room(t->on_device, stream, rows_new, rows_cold, &error))
         return fail("make_room: %s", error.text);
-    api->copy(stream, s->ids, h->ids, n * sizeof *s->ids);
-    api->copy(stream, s->seen, h->seen, n * sizeof *s->seen);
-    api->copy(stream, s->grads, h->grads, n * D * sizeof *s->grads);
-    api->copy(stream, s->tables, h->tables, (TABLES + 1) * sizeof *s->tables);
+    api->copy(stream, s->ids, h->ids, n * sizeof(*s->ids));
+    api->copy(stream, s->seen, h->seen, n * sizeof(*s->seen));
+    api->copy(stream, s->grads, h->grads, n * D * sizeof(*s->grads));
+    api->copy(stream, s->tables, h->tables, (TABLES + 1) * sizeof(*s->tables));
     api->kernels->dedupe(&dedupe, stream);
     if (is_refresh) {
         api->tables->refresh(t->on_device, stream, &batch);
@@ -336,26 +336,26 @@ static bool compare_rows(struct twins *t, uint32_t f)
     static uint64_t keys[KEYS];
     static void *rows[KEYS];
     static float payloads[KEYS][ROW_FLOATS];
-    uint64_t *on_device = room(true, sizeof keys);
+    uint64_t *on_device = room(true, sizeof(keys));
     uint32_t *tables = room(true, KEYS * 4), numbers[KEYS];
-    void **found = room(true, sizeof rows);
+    void **found = room(true, sizeof(rows));
     for (uint32_t i = 0; i < KEYS; i++)
         keys[i] = i + 1, numbers[i] = f;
-    api->copy(stream, on_device, keys, sizeof keys);
-    api->copy(stream, tables, numbers, sizeof numbers);
+    api->copy(stream, on_device, keys, sizeof(keys));
+    api->copy(stream, tables, numbers, sizeof(numbers));
     api->tables->find(t->on_device, stream, on_device, tables, NULL, KEYS, found);
-    api->copy(stream, rows, found, sizeof rows);
+    api->copy(stream, rows, found, sizeof(rows));
     bool is_good = wait("find");
     for (uint32_t i = 0; i < KEYS && is_good; i++)
         if (rows[i] != NULL)
-            api->copy(stream, payloads[i], rows[i], sizeof payloads[i]);
+            api->copy(stream, payloads[i], rows[i], sizeof(payloads[i]));
     is_good = is_good && wait("reading rows");
     for (uint32_t i = 0; i < KEYS && is_good; i++) {
         struct table_row *row = table_find(&t->cpu[f], keys[i]);
         if ((row != NULL) != (rows[i] != NULL))
             is_good = fail("step %u, table %u: key %llu has a row on the %s alone", t->step, f,
-                           (unsigned long long)keys[i], row ? "CPU" : "device");
-        else if (row && memcmp(table_payload(row), payloads[i], sizeof payloads[i]) != 0)
+                           (unsigned long long)keys[i], row != NULL ? "CPU" : "device");
+        else if (row != NULL && memcmp(table_payload(row), payloads[i], sizeof(payloads[i])) != 0)
             is_good =
                 fail("step %u, table %u: key %llu: a weight is %g on the CPU, %g on the device", t->step, f,
                      (unsigned long long)keys[i], (double)*table_payload(row), (double)payloads[i][0]);
@@ -376,10 +376,10 @@ static bool compare_heads(struct twins *t)
         return true;
     if (!api->tables->select(t->on_device, stream, 0, UINT32_MAX, &all, &error))
         return fail("select: %s", error.text);
-    struct gpu_row_head *heads = api->alloc_pinned(gpu, ROOM * sizeof *heads, &error);
-    float *payloads = api->alloc_pinned(gpu, (size_t)ROOM * ROW_FLOATS * sizeof *payloads, &error);
-    uint32_t *count = api->alloc_pinned(gpu, sizeof *count, &error);
-    bool is_good = (heads && payloads && count) || fail("%s", error.text);
+    struct gpu_row_head *heads = api->alloc_pinned(gpu, ROOM * sizeof(*heads), &error);
+    float *payloads = api->alloc_pinned(gpu, (size_t)ROOM * ROW_FLOATS * sizeof(*payloads), &error);
+    uint32_t *count = api->alloc_pinned(gpu, sizeof(*count), &error);
+    bool is_good = (heads != NULL && payloads != NULL && count != NULL) || fail("%s", error.text);
     if (is_good)
         api->tables->export_rows(t->on_device, stream, ROOM, heads, payloads, count);
     is_good = is_good && wait("export_rows") &&
@@ -453,8 +453,8 @@ int main(int argc, char **argv)
     bool is_reduced = argc > 1 && strcmp(argv[1], "--reduced") == 0;
     struct gpu_error error = {0};
     api = gpu_open_library(NULL, &error);
-    gpu = api ? api->open(0, &error) : NULL;
-    stream = gpu ? api->stream(gpu, &error) : NULL;
+    gpu = api != NULL ? api->open(0, &error) : NULL;
+    stream = gpu != NULL ? api->stream(gpu, &error) : NULL;
     if (stream == NULL) {
         printf("ok - tables on the CPU and on a device # SKIP %s\n1..1\n", error.text);
         return 77;
