@@ -192,14 +192,15 @@ def check_dialect(tree):
     """One way to write what C lets people write in several (docs/style.md)."""
     found = []
     for path in tree.code():
-        text = ctext.without_noise(tree.read(path))
+        raw = tree.read(path)
+        text = ctext.without_noise(raw)
 
         def add(match, message, path=path, text=text):
             found.append(Finding(path, text.count("\n", 0, match.start()) + 1, message))
 
         for match in BARE_SIZE.finditer(text):
             add(match, "sizeof(x) has brackets")
-        guard = GUARD.search(text) if path.endswith((".h", ".cuh")) and not path.startswith("include/") else None
+        guard = GUARD.search(raw) if path.endswith((".h", ".cuh")) and not path.startswith("include/") else None
         if guard is not None and guard.group(1) != guard_of(path):
             add(guard, f"the include guard is {guard_of(path)}")
         for match in CMOCKA_TEST.finditer(text) if path.startswith("tests/") else ():
