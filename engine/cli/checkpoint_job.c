@@ -2,7 +2,7 @@
 
 #include "cli/commands.h"
 #include "cli/job.h"
-#include "run/model.h"
+#include "run/inspect.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "cli/model_export.h"
 #include "control/summary.h"
 #include "core/civil.h"
-#include "run/model.h"
+#include "run/inspect.h"
 
 #include <errno.h>
 #include <inttypes.h>

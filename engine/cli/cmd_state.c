@@ -5,7 +5,7 @@
 #include "cli/commands.h"
 #include "control/summary.h"
 #include "core/civil.h"
-#include "run/opened.h"
+#include "run/inspect.h"
 #include "run/run.h"
 
 #include <inttypes.h>

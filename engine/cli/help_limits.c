@@ -25,7 +25,7 @@
 #include "operators/versions.h"
 #include "operators/windows.h"
 #include "plan/plan.h"
-#include "run/internal.h"
+#include "run/base/base.h"
 #include "state/checkpoint.h"
 #include "state/checkpoint_files.h"
 #include "state/table.h"

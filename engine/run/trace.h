@@ -83,6 +83,10 @@ struct trace {
     bool is_over;
 };
 
+/* What the sequencer tells a trace (base/base.h). */
+struct run_observer;
+extern const struct run_observer trace_observer;
+
 /* Finds the source, the partition and the record that `source` and `place` name: opens that source alone,
  * and reads it up to a line. false after a diagnostic. */
 bool trace_resolve(struct trace *trace, const struct plan *plan, struct diag_list *diags);

@@ -3,8 +3,9 @@
  * bytes. Half of the inputs get the right version. Key times that can be loaded are the same once they are
  * saved and loaded. */
 #include "fuzz.h"
-#include "run/internal.h"
-#include "run/key_times.h"
+#include "run/base/positions.h"
+#include "run/run.h"
+#include "run/sequencer/internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

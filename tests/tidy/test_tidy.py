@@ -145,6 +145,22 @@ class TidyTest(unittest.TestCase):
         self.plant("tests/c.c", "int now = clock_gettime(CLOCK_REALTIME, &t);\n")
         self.assertEqual(self.found(tidy.check_waits), [("connectors/b.c", 3), ("state/a.c", 2)])
 
+    def test_rooms(self):
+        for room in ("base", "order", "lanes"):
+            self.plant(f"engine/run/{room}/{room}.h", "int a(void);\n")
+            self.plant(f"engine/run/{room}/internal.h", f'#include "run/{room}/{room}.h"\n')
+        self.plant("engine/run/run.h", "int b(void);\n")
+        self.plant("engine/run/run.c", '#include "run/run.h"\n#include "run/lanes/lanes.h"\n#include "run/lanes/internal.h"\n')
+        self.plant("engine/run/trace.h", '#include "run/lanes/lanes.h"\n')
+        self.plant("engine/run/order/log.c", '#include "run/order/internal.h"\n#include "run/base/base.h"\n'
+                   '#include "run/run.h"\n#include "run/base/internal.h"\n#include "run/lanes/lanes.h"\n')
+        self.plant("engine/run/attic/a.c", "int c;\n")
+        self.plant("engine/control/a.c", '#include "run/run.h"\n#include "run/base/base.h"\n')
+        self.plant("engine/cli/a.c", '#include "run/base/base.h"\n')
+        self.assertEqual(self.found(tidy.check_rooms),
+                         [("engine/control/a.c", 2), ("engine/run/run.c", 3), ("engine/run/trace.h", 1),
+                          ("engine/run/attic/a.c", 1), ("engine/run/order/log.c", 4), ("engine/run/order/log.c", 5)])
+
     def test_dialect(self):
         self.plant("state/a.h", "#ifndef STATE_A_H\n#define STATE_A_H\nenum { N = sizeof(int) };\n#endif\n")
         self.plant("engine/run/b.h", "#ifndef LEAT_RUN_B_H\n#define LEAT_RUN_B_H\n#endif\n")

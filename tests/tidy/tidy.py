@@ -42,8 +42,15 @@ ARROWS = {
     "engine/lang": {"engine/lang", "engine/core"},
     "engine/plan": {"engine/plan", "engine/lang", "engine/core"},
     "engine/run": {"engine/run", "engine/plan", "engine/lang", "state", "engine/core"},
-    "engine/control": {"engine/control", "engine/run", "engine/plan", "engine/lang", "engine/core"},
+    "engine/control": {"engine/control", "engine/net", "engine/run", "engine/plan", "engine/lang", "engine/core"},
+    # Planned (docs/design.md, section 13): connections; a follower that scores; a job on many workers.
+    "engine/net": {"engine/net", "engine/core"},
+    "engine/serve": {"engine/serve", "engine/net", "engine/run", "engine/plan", "engine/lang", "state", "engine/core"},
+    "engine/cluster": {"engine/cluster", "engine/net", "engine/run", "engine/plan", "engine/lang", "state", "engine/core"},
 }
+# The rooms of engine/run, from below: a room may include those before it, never one behind it (engine/run/README.md). The
+# headers of engine/run itself are the interface, which every room may include; its .c files may include every room.
+ROOMS = {"engine/run": ["base", "order", "sequencer", "lanes", "checkpoints"]}
 SEES_EVERYTHING = {"engine/cli", "tests", "bench"}
 # Where device code is compiled for the host, this stands in for the CUDA headers.
 STANDS_IN = ("kernels/cuda/cuda.cuh", "tests/cuda_on_host/model.h")
@@ -134,6 +141,40 @@ def check_include_arrows(tree):
             elif to not in ARROWS[layer]:
                 may = ", ".join(sorted(ARROWS[layer] - {layer})) or "nothing"
                 found.append(Finding(path, line, f"{layer} includes {to} ({name}); it may include {may}"))
+    return found
+
+
+def room_of(path):
+    """("engine/run", "order") for engine/run/order/log.c; ("engine/run", None) for engine/run/run.c; None: no house of rooms."""
+    for house in ROOMS:
+        if path.startswith(house + "/"):
+            parts = path[len(house) + 1 :].split("/")
+            return house, parts[0] if len(parts) > 1 else None
+    return None
+
+
+def check_rooms(tree):
+    """Rooms include what lies below them, by public headers alone."""
+    found = []
+    for path in tree.code():
+        own = room_of(path)
+        if own is not None and own[1] is not None and own[1] not in ROOMS[own[0]]:
+            found.append(Finding(path, 1, f"no room {own[1]} is known in {own[0]}: add it to tidy.py"))
+            continue
+        for line, name, quoted in includes(tree.read(path)):
+            target = resolve_include(tree, path, name, quoted)
+            to = room_of(target) if target is not None else None
+            if to is None or to[1] is None or to == own or path.startswith("tests/"):
+                continue
+            rooms = ROOMS[to[0]]
+            if target.endswith("/internal.h"):
+                found.append(Finding(path, line, f"{name} is private to the room {to[1]}"))
+            elif own is None and layer_of(path) not in SEES_EVERYTHING:
+                found.append(Finding(path, line, f"{name} is in a room of {to[0]}, whose own headers are the interface"))
+            elif own is not None and own[1] is not None and rooms.index(to[1]) > rooms.index(own[1]):
+                found.append(Finding(path, line, f"the room {own[1]} includes {to[1]} ({name}), which lies above it"))
+            elif own is not None and own[1] is None and path.endswith(".h"):
+                found.append(Finding(path, line, f"an interface includes {name}, which is of a room"))
     return found
 
 
@@ -308,6 +349,7 @@ RULES = [
     (f"files have at most {FILE_LINES_MAX} lines", check_file_sizes),
     (f"functions have at most {FUNCTION_LINES_MAX} lines", check_function_sizes),
     ("includes follow the arrows of the design", check_include_arrows),
+    ("rooms include what lies below them", check_rooms),
     ("code is formatted", check_formatting),
     ("each folder of code has a README.md", check_readmes),
     ("waits go by the monotonic clock", check_waits),

@@ -1,7 +1,7 @@
 /* The newest event time of each key of a partition: the oldest of these times is compared with that of a
  * plain list; if there are too many keys, the right ones are forgotten; what a checkpoint restores goes on in
  * the same way. */
-#include "run/key_times.h"
+#include "run/sequencer/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,102 @@
+#include "run/base/barrier.h"
+
+#include "core/os.h"
+
+#include <stdlib.h>
+
+struct barrier *barrier_new(void)
+{
+    struct barrier *b = calloc(1, sizeof(*b));
+    leat_assert(b != NULL);
+    pthread_mutex_init(&b->mutex, NULL);
+    pthread_cond_init(&b->condition, NULL);
+    return b;
+}
+
+void barrier_free(struct barrier *b)
+{
+    if (b == NULL)
+        return;
+    buffer_free(&b->positions);
+    pthread_cond_destroy(&b->condition);
+    pthread_mutex_destroy(&b->mutex);
+    free(b);
+}
+
+bool barrier_is_waiting(struct run *run)
+{
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    bool is_waiting = b->state == BARRIER_REQUESTED;
+    pthread_mutex_unlock(&b->mutex);
+    return is_waiting;
+}
+
+bool barrier_is_busy(struct run *run)
+{
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    bool is_busy = b->state == BARRIER_RUNNING || b->state == BARRIER_WRITING;
+    pthread_mutex_unlock(&b->mutex);
+    return is_busy;
+}
+
+bool barrier_takes_last(struct run *run)
+{
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    bool is_ready = b->state == BARRIER_REQUESTED || (b->state == BARRIER_IDLE && b->last_is_refused);
+    if (b->state == BARRIER_IDLE && !is_ready && !b->last_is_wanted) {
+        b->last_is_wanted = true;
+        pthread_cond_broadcast(&b->condition);
+    }
+    pthread_mutex_unlock(&b->mutex);
+    return is_ready;
+}
+
+uint64_t barrier_attach(struct run *run, bool is_last)
+{
+    struct barrier *b = run->barrier;
+    uint64_t epoch = 0;
+    pthread_mutex_lock(&b->mutex);
+    if (b->state == BARRIER_REQUESTED) {
+        epoch = b->epoch;
+        b->state = BARRIER_RUNNING;
+        b->is_last = is_last;
+        b->barrier_us = os_monotonic_us();
+        buffer_clear(&b->positions);
+    }
+    pthread_mutex_unlock(&b->mutex);
+    return epoch;
+}
+
+void barrier_ask(struct run *run)
+{
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    if (!b->is_wanted && !b->has_lately_failed && b->state == BARRIER_IDLE) {
+        b->is_wanted = true;
+        pthread_cond_broadcast(&b->condition);
+    }
+    pthread_mutex_unlock(&b->mutex);
+}
+
+void barrier_pass(struct run *run, int64_t stopped_us, bool is_good)
+{
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    b->stop_us = MAX(b->stop_us, stopped_us);
+    b->stop_max_us = MAX(b->stop_max_us, stopped_us);
+    b->has_failed |= !is_good;
+    leat_assert(b->remaining > 0);
+    if (--b->remaining == 0) {
+        b->state = BARRIER_WRITING;
+        pthread_cond_broadcast(&b->condition);
+    }
+    pthread_mutex_unlock(&b->mutex);
+}
+
+uint64_t barrier_published(const struct run *run)
+{
+    return run->barrier == NULL ? 0 : atomic_load_explicit(&run->barrier->published, memory_order_acquire);
+}

@@ -1,0 +1,76 @@
+/* The barrier: how the coordinator, the sequencer and the stages agree on where a checkpoint is cut.
+ *
+ *   coordinator: begins a checkpoint, asks for a barrier (BARRIER_REQUESTED), and waits
+ *   sequencer:   attaches the barrier to the next micro-batch it forms, and saves where each partition goes on
+ *                after it
+ *   stages:      each instance, when it has run that micro-batch, lets its nodes snapshot, and counts itself
+ *                off
+ *   coordinator: when the last instance has (BARRIER_WRITING): writes and publishes (checkpoints/coordinator.c)
+ *
+ * One checkpoint at a time. The last micro-batch of a run has a barrier too: it is not formed while another
+ * checkpoint is on its way, and waits for its own to begin. The mutex is taken inside the sequencer's mutex,
+ * never around it. */
+#ifndef LEAT_RUN_BASE_BARRIER_H
+#define LEAT_RUN_BASE_BARRIER_H
+
+#include "run/base/base.h"
+
+struct checkpoint_writer;
+
+enum barrier_state {
+    BARRIER_IDLE,
+    BARRIER_OPENING,   /* the coordinator makes the checkpoint's directory */
+    BARRIER_REQUESTED, /* begun: the next micro-batch formed gets the barrier */
+    BARRIER_RUNNING,   /* stages are passing the barrier */
+    BARRIER_WRITING,   /* all stages have passed it; the coordinator writes */
+};
+
+struct barrier {
+    pthread_mutex_t mutex; /* protects everything below that has no other owner */
+    pthread_cond_t condition;
+    enum barrier_state state;
+    /* From BARRIER_OPENING on. */
+    struct checkpoint_writer *writer;
+    uint64_t epoch;
+    struct byte_buffer positions; /* the sequencer's while it forms the micro-batch, then the coordinator's */
+    unsigned remaining;           /* stage instances that have not taken their snapshot yet */
+    bool has_failed;              /* a snapshot could not be written */
+    bool is_last;                 /* it is the barrier of the last micro-batch */
+    /* Requests to the coordinator. */
+    bool is_wanted;         /* a checkpoint is asked for before its turn */
+    bool last_is_wanted;    /* the end of the run waits for a checkpoint */
+    bool last_is_refused;   /* the disk refuses the last checkpoint */
+    bool has_lately_failed; /* no checkpoint was published since the last failure */
+    bool must_end;
+    int64_t barrier_us;         /* when the barrier was attached, on the monotonic clock */
+    int64_t stop_us;            /* longest time that a lane stood still for the checkpoint */
+    int64_t stop_max_us;        /* the same, for all checkpoints of this life */
+    _Atomic uint64_t published; /* epoch of the newest published checkpoint */
+};
+
+struct barrier *barrier_new(void);
+void barrier_free(struct barrier *barrier); /* NULL is allowed */
+
+/* --- For the sequencer, under its mutex; only where run->barrier is not NULL --- */
+
+/* Whether the next micro-batch formed gets a barrier. */
+bool barrier_is_waiting(struct run *run);
+/* Whether stages are passing a barrier, or the coordinator is writing a checkpoint. */
+bool barrier_is_busy(struct run *run);
+/* Whether the last micro-batch may be formed: with the barrier that waits for it, or with none if the disk
+ * refuses a checkpoint. Asks for a checkpoint if none was asked for. */
+bool barrier_takes_last(struct run *run);
+/* While a micro-batch is formed: epoch of the checkpoint after it, for which the caller fills
+ * barrier->positions; 0: it has no barrier. is_last: it is the last micro-batch of this life. */
+uint64_t barrier_attach(struct run *run, bool is_last);
+/* Asks for a checkpoint soon: the epoch's order log is long, or a full sink waits for one. */
+void barrier_ask(struct run *run);
+
+/* --- For lanes --- */
+
+/* A stage instance has taken its snapshot for this epoch, for which its lane stood still so long. */
+void barrier_pass(struct run *run, int64_t stopped_us, bool is_good);
+/* Epoch of the newest published checkpoint; 0: none. Any thread. */
+uint64_t barrier_published(const struct run *run);
+
+#endif

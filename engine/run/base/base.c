@@ -1,0 +1,79 @@
+#include "run/base/base.h"
+
+#include "state/state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void base_init(struct run *run)
+{
+    pthread_mutex_init(&run->diags_mutex, NULL);
+    pthread_mutex_init(&run->idle_mutex, NULL);
+    pthread_cond_init(&run->idle_condition, NULL);
+    run->pool = batch_pool_new();
+    run->sources = arena_array(&run->arena, struct source, MAX(run->plan->sources_count, 1));
+}
+
+void base_free(struct run *run)
+{
+    batch_pool_free(run->pool);
+    buffer_free(&run->notes);
+    pthread_mutex_destroy(&run->diags_mutex);
+    pthread_mutex_destroy(&run->idle_mutex);
+    pthread_cond_destroy(&run->idle_condition);
+    arena_free(&run->arena);
+}
+
+void run_wake(struct run *run)
+{
+    atomic_fetch_add(&run->progress, 1);
+    if (atomic_load(&run->idle_sleepers) == 0)
+        return;
+    pthread_mutex_lock(&run->idle_mutex);
+    pthread_cond_broadcast(&run->idle_condition);
+    pthread_mutex_unlock(&run->idle_mutex);
+}
+
+void run_fail(struct run *run)
+{
+    atomic_store(&run->has_failed, true);
+    run_wake(run);
+}
+
+void run_note(struct run *run, const char *format, ...)
+{
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    buffer_printf(&run->notes, "%s\n", line);
+}
+
+int64_t base_input_watermark(const struct plan *plan, const struct plan_node *node, const int64_t *after)
+{
+    int64_t watermark = TIME_MAX;
+    if (node->is_by_arrival)
+        return after[plan->nodes_count];
+    for (uint32_t i = 0; i < node->inputs_count; i++)
+        if (node->inputs[i].node < plan->nodes_count)
+            watermark = MIN(watermark, after[node->inputs[i].node]);
+    return watermark;
+}
+
+void base_watermarks(const struct plan *plan, const int64_t *sources, int64_t *after)
+{
+    after[plan->nodes_count] = sources[plan->sources_count];
+    for (uint32_t i = 0; i < plan->nodes_count; i++) {
+        const struct plan_node *node = &plan->nodes[i];
+        int64_t watermark =
+            node->tag == PLAN_SOURCE ? sources[node->source_index] : base_input_watermark(plan, node, after);
+        /* TIME_MAX lets all rows out, held ones too. */
+        after[i] = watermark == TIME_MAX ? TIME_MAX : time_add(watermark, -node->hold_us);
+    }
+}
+
+struct cold_store *base_cold_store(struct operator_context *context, uint32_t table, size_t row_bytes)
+{
+    return cold_store_new(context->state_store, context->id, table, row_bytes);
+}

@@ -1,0 +1,60 @@
+/* What a run does when another process has taken over its checkpoint directory, and how it finds out.
+ *
+ * The run asks before each step that others can see (state/checkpoint_lock.c says why, and what becomes of a
+ * step that still comes too late): the coordinator before it begins, publishes and prunes checkpoints, and
+ * once a second besides; sinks by sink_context.check, before a file gets its final name and before a
+ * transaction. A fenced run reports E0709 alone: its other errors (files that are gone, a producer that is
+ * fenced) come from the other process. */
+#include "run/base/base.h"
+
+#include "state/checkpoint.h"
+
+#include <errno.h>
+
+/* Replaces all diagnostics by E0709: earlier ones (a checkpoint or a file that is gone) come from the other
+ * process. */
+static void say_fenced(struct run *run)
+{
+    char holder[CHECKPOINT_HOLDER_BYTES];
+    diag_list_init(run->diags, run->diags->arena);
+    checkpoint_dir_holder(run->dir, holder);
+    struct diag *d =
+        diag_error(run->diags, DIAG_E0709, (struct span){0},
+                   "another process has taken over `%s` (%s): this one stops", run->path, holder);
+    diag_hint(
+        run->diags, d,
+        "the other process goes on from the last checkpoint that counts, and nothing is lost or doubled; if "
+        "this one is to run, stop the other one and start this one again");
+}
+
+int run_check(struct run *run)
+{
+    int error = run->dir == NULL ? 0 : checkpoint_dir_check(run->dir);
+    if (error != ESTALE)
+        return error;
+    pthread_mutex_lock(&run->diags_mutex);
+    if (!atomic_exchange(&run->is_fenced, true))
+        say_fenced(run);
+    pthread_mutex_unlock(&run->diags_mutex);
+    run_fail(run);
+    return error;
+}
+
+bool run_is_fenced(struct run *run)
+{
+    return run_check(run) == ESTALE || atomic_load(&run->is_fenced);
+}
+
+void run_ends_fenced(struct run *run)
+{
+    if (!run_is_fenced(run))
+        return;
+    pthread_mutex_lock(&run->diags_mutex);
+    say_fenced(run);
+    pthread_mutex_unlock(&run->diags_mutex);
+}
+
+int fence_check(void *engine)
+{
+    return run_check(engine);
+}

@@ -1,0 +1,49 @@
+/* Positions as a checkpoint has them (checkpoint_info.sources): 64-bit words, and texts as their length and
+ * bytes. The sequencer saves and restores them (sequencer/partitions.c); here is what reads them for other
+ * uses. The bytes come from outside. Any thread. */
+#ifndef LEAT_RUN_BASE_POSITIONS_H
+#define LEAT_RUN_BASE_POSITIONS_H
+
+#include "core/connector.h"
+#include "plan/plan.h"
+
+struct trace;
+
+/* Version 7: sources with offsets have the next offset to read. Up to 6: the offset of a batch, and a count
+ * of its records. */
+enum { POSITIONS_VERSION = 7, SAVED_TEXT_MAX = 1 << 21 };
+
+/* The bytes not read yet. is_short is set where they end too early. */
+struct saved {
+    struct str left;
+    bool is_short;
+};
+
+struct saved_partition {
+    uint64_t source;
+    struct str name, mark, keys;
+    bool has_offsets;
+    int64_t marked;
+    struct source_position resume;
+    uint32_t resume_rows, since_cut;
+    int64_t order_max, event_max;
+    bool has_event, has_own_order, is_idle;
+    uint64_t records;
+};
+
+/* The next word, text or partition. If there is none: 0 or empty, and saved->is_short is set. */
+uint64_t saved_take(struct saved *saved);
+struct str saved_take_text(struct saved *saved);
+struct saved_partition saved_take_partition(struct saved *saved);
+
+/* sources: gets the watermarks of the plan's sources, and behind them the arrival clock; TIME_MIN where
+ * `positions` have none. */
+void positions_watermarks(struct str positions, const struct plan *plan, int64_t *sources);
+/* Number of the first micro-batch after these positions; UINT64_MAX: they are of another format version. */
+uint64_t positions_number(struct str positions);
+/* Whether the traced record had not been sequenced yet. */
+bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace);
+/* Whether all sources had ended. */
+bool positions_are_final(struct str positions);
+
+#endif

@@ -1,0 +1,65 @@
+/* Where a trace begins: the newest checkpoint before the record that the user named. */
+#include "run/checkpoints/internal.h"
+
+#include "run/base/positions.h"
+#include "run/trace.h"
+
+static bool refuse_other(struct run *run)
+{
+    struct diag *d =
+        diag_error(run->diags, DIAG_E0703, (struct span){0},
+                   "the checkpoints in %s are of another job, or of this one before it changed", run->path);
+    diag_hint(run->diags, d, "trace with the job file, --set and --replay that the run has");
+    return false;
+}
+
+/* If none of the run's own checkpoints lies before the record, and the run began with another's checkpoint,
+ * chooses that one. False after a diagnostic. */
+static bool choose_from(struct run *run)
+{
+    struct checkpoints *c = run->checkpoints;
+    if (!checkpoint_first_from(run->dir, &c->from))
+        return true;
+    if (!from_open(run))
+        return false;
+    const struct checkpoint_info *info = checkpoint_info(run->resumed);
+    if (positions_are_before(info->sources, run->plan, run->trace))
+        return true;
+    struct diag *d =
+        diag_error(run->diags, DIAG_E1001, (struct span){0},
+                   "`%.*s` lies before the checkpoint that this run began with", STR_ARGS(run->trace->place));
+    diag_hint(run->diags, d, "trace it in the run that read it, whose checkpoints are in %s", c->from.path);
+    return false;
+}
+
+bool before_record_choose(struct run *run)
+{
+    struct trace *trace = run->trace;
+    struct checkpoint_list found;
+    struct arena arena = {0};
+    bool is_good = checkpoint_walk(run->dir, &arena, &found, run->diags);
+    for (uint32_t i = 0; is_good && run->resumed == NULL && i < found.count; i++) {
+        const struct checkpoint_info *info = &found.items[i];
+        if (found.is_damaged[i])
+            continue;
+        if (!str_equal(info->fingerprint, str_from(run->plan->fingerprint))) {
+            is_good = refuse_other(run);
+            break;
+        }
+        if (!positions_are_before(info->sources, run->plan, trace))
+            continue;
+        run->resumed = checkpoint_open(run->dir, info->id, run->diags);
+        is_good = run->resumed != NULL;
+    }
+    arena_free(&arena);
+    if (!is_good || (run->resumed == NULL && !choose_from(run)))
+        return false;
+    run->is_resumed = run->resumed != NULL;
+    uint64_t number = 0;
+    if (run->resumed != NULL) {
+        trace->from = checkpoint_info(run->resumed)->id;
+        number = positions_number(checkpoint_info(run->resumed)->sources);
+    }
+    checkpoint_redo_find(run->dir, run->resumed, number, run->diags);
+    return true;
+}

@@ -1,0 +1,218 @@
+/* What a run begins with: chooses the checkpoint, opens the state, and gives sources and nodes their state back. */
+#include "run/checkpoints/internal.h"
+
+#include "core/wait.h"
+#include "run/base/positions.h"
+#include "run/lanes/lanes.h"
+#include "run/sequencer/sequencer.h"
+#include "state/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static bool refuse_choice(struct run *run, bool has_checkpoint)
+{
+    if (run->options.mode == RUN_RESUME && !has_checkpoint) {
+        struct diag *d = diag_error(run->diags, DIAG_E0707, (struct span){0},
+                                    "there is no checkpoint to resume from in `%.*s`",
+                                    STR_ARGS(run->plan->config.checkpoint.directory));
+        diag_hint(run->diags, d, "leave --resume away to start the job");
+        return false;
+    }
+    return true;
+}
+
+static struct checkpoints *new_checkpoints(struct run *run)
+{
+    struct checkpoints *c = calloc(1, sizeof(*c));
+    leat_assert(c != NULL);
+    c->run = run;
+    c->next_epoch = 1;
+    diag_list_init(&c->diags, &c->arena);
+    run->checkpoints = c;
+    run->barrier = run->trace == NULL ? barrier_new() : NULL;
+    return c;
+}
+
+static bool refuse_without(struct run *run)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0707, (struct span){0}, "this job takes no checkpoints");
+    diag_hint(run->diags, d, "give it a directory: `checkpoint: { dir: \"state/%.*s\" }` in the job block",
+              STR_ARGS(run->plan->name));
+    return false;
+}
+
+/* Finds the checkpoint to begin with: the newest of the directory, another run's, or none. False after a
+ * diagnostic. */
+static bool find_begin(struct run *run)
+{
+    enum run_start_mode mode = run->options.mode;
+    if (mode == RUN_FRESH)
+        return true;
+    if (mode == RUN_FROM && !from_has_begun(run))
+        return from_open(run);
+    enum checkpoint_found found = checkpoint_find(run->dir, &run->resumed, run->diags);
+    if (found == CHECKPOINT_NONE && from_is_unfinished(run)) {
+        run->replaces_parts = true;
+        return from_open(run);
+    }
+    if (found == CHECKPOINT_REFUSED || !refuse_choice(run, found == CHECKPOINT_FOUND))
+        return false;
+    run->is_resumed = found == CHECKPOINT_FOUND;
+    run->replaces_parts = found == CHECKPOINT_NONE && !checkpoint_dir_is_empty(run->dir);
+    return true;
+}
+
+/* Implements sink_context.known_next. */
+static uint64_t known_next(void *engine)
+{
+    const struct run *run = engine;
+    return checkpoint_order_next(run->dir);
+}
+
+/* Shuts out any process that still sends for the newest run in the directory: rows that its sinks sent while a
+ * checkpoint is chosen would lie behind the chosen checkpoint, and their order would be unknown. false after a
+ * diagnostic. */
+static bool fence_sinks(struct run *run)
+{
+    struct run_id before;
+    bool goes_on = run->options.mode == RUN_AUTO || run->options.mode == RUN_RESUME;
+    if (!checkpoint_newest_run(run->dir, &before))
+        return true;
+    for (uint32_t i = 0; i < run->plan->nodes_count; i++) {
+        const struct plan_node *node = &run->plan->nodes[i];
+        if (node->tag != PLAN_SINK || node->sink_kind->fence == NULL)
+            continue;
+        struct sink_context context = {.config = node->config,
+                                       .input = node->bound[0].schema,
+                                       .arena = &run->arena,
+                                       .diags = run->diags,
+                                       .has_checkpoints = true,
+                                       .check = fence_check,
+                                       .engine = run,
+                                       .known_next = goes_on ? known_next : NULL,
+                                       .job = run->plan->name,
+                                       .name = node->name};
+        memcpy(context.run_id, before.bytes, sizeof(context.run_id));
+        if (!node->sink_kind->fence(&context))
+            return false;
+    }
+    return true;
+}
+
+bool checkpoints_init(struct run *run)
+{
+    const struct job_checkpoint *config = &run->plan->config.checkpoint;
+    uint32_t next_id;
+    if (config->directory.length == 0)
+        return run->options.mode != RUN_RESUME && run->options.mode != RUN_FROM ? parts_init(run, &next_id)
+                                                                                : refuse_without(run);
+    const char *path = arena_strndup(&run->arena, config->directory.data, config->directory.length);
+    if (run->trace != NULL && access(path, F_OK) != 0)
+        return parts_init(run, &next_id);
+    struct checkpoints *c = new_checkpoints(run);
+    struct checkpoint_dir_options options = {
+        .path = path,
+        .take_over = run->options.take_over,
+        .read_only = run->trace != NULL,
+        .fingerprint = str_from(run->plan->fingerprint),
+        .profile = STR("cpu"),
+        .keep = {.last = config->keep.last, .hourly = config->keep.hourly, .daily = config->keep.daily},
+    };
+    run->path = options.path;
+    run->dir = checkpoint_dir_open(&options, run->diags);
+    if (run->dir == NULL)
+        return false;
+    if (checkpoint_dir_taken_from(run->dir) != NULL)
+        run_note(run, "taking over `%s` from %s", run->path, checkpoint_dir_taken_from(run->dir));
+    if (run->trace == NULL && !fence_sinks(run))
+        return false;
+    if (!(run->trace != NULL ? before_record_choose(run) : find_begin(run)) || !parts_init(run, &next_id))
+        return false;
+    parts_put(run, next_id, &c->parts);
+    if (run->is_resumed) {
+        c->next_epoch = checkpoint_info(run->resumed)->id.epoch + 1;
+        run->was_finished = !run->is_from && positions_are_final(checkpoint_info(run->resumed)->sources);
+    }
+    return true;
+}
+
+/* RocksDB gets a quarter of the memory budget, for its block cache and write buffers. */
+bool checkpoints_open_state(struct run *run)
+{
+    struct checkpoints *c = run->checkpoints;
+    const char *path = NULL;
+    if (c != NULL && run->trace == NULL) {
+        if (run->is_resumed && !run->is_from)
+            checkpoint_redo_find(run->dir, run->resumed,
+                                 positions_number(checkpoint_info(run->resumed)->sources), run->diags);
+        const struct run_id *before = run->is_begun_again ? &c->from_run : NULL;
+        if (run->is_from ? !checkpoint_start_from(run->dir, &c->from, before, run->diags)
+                         : !checkpoint_start_generation(run->dir, run->resumed, run->diags))
+            return false;
+        path = checkpoint_database_path(run->dir);
+    } else if (run->plan->has_state) {
+        if (!temporary_directory_make(&run->temporary)) {
+            int error = errno;
+            struct diag *d =
+                diag_error(run->diags, DIAG_E0801, (struct span){0},
+                           "no temporary directory can be made for state that does not fit into memory");
+            diag_errno(run->diags, d, error);
+            diag_hint(run->diags, d, "name one where this user may write: TMPDIR=DIR leat run ...");
+            return false;
+        }
+        path = arena_printf(&run->arena, "%s/db", run->temporary.path);
+    }
+    if (!run->plan->has_state)
+        return true;
+    bool has_database = run->is_resumed && checkpoint_info(run->resumed)->has_database;
+    if (has_database && !checkpoint_restore_database(run->resumed, path, run->diags))
+        return false;
+    int64_t memory = run->plan->config.memory_bytes;
+    run->state_store = state_store_open(path, (size_t)(memory / 4), has_database, run->diags);
+    if (run->state_store != NULL && run->temporary.path != NULL)
+        state_store_set_temporary(run->state_store);
+    run->operator_memory_bytes = memory / 2;
+    return run->state_store != NULL;
+}
+
+bool checkpoints_restore(struct run *run)
+{
+    const struct checkpoint_info *info = checkpoint_info(run->resumed);
+    failpoint("restore.begin");
+    if (!sequencer_restore(run, info->sources) || !lanes_restore(run, run->resumed))
+        return false;
+    if (run->barrier != NULL)
+        atomic_store(&run->barrier->published, info->id.epoch);
+    run->resumed_generation = info->id.generation;
+    run->resumed_epoch = info->id.epoch;
+    checkpoint_close(run->resumed);
+    run->resumed = NULL;
+    failpoint("restore.end");
+    return true;
+}
+
+void checkpoints_close(struct run *run)
+{
+    checkpoint_close(run->resumed);
+    checkpoint_dir_close(run->dir);
+    run->resumed = NULL;
+    run->dir = NULL;
+}
+
+void checkpoints_free(struct run *run)
+{
+    struct checkpoints *c = run->checkpoints;
+    checkpoints_close(run);
+    barrier_free(run->barrier);
+    run->barrier = NULL;
+    if (c == NULL)
+        return;
+    checkpoint_dir_close(c->from_dir);
+    checkpoint_from_free(&c->from);
+    buffer_free(&c->parts);
+    arena_free(&c->arena);
+    free(c);
+    run->checkpoints = NULL;
+}

@@ -1,0 +1,262 @@
+/* Checkpoints while a job runs: the coordinator thread. base/barrier.h tells how it agrees with the sequencer and
+ * the stages on where a checkpoint is cut. When the last stage instance has taken its snapshot, the coordinator
+ * copies the database, runs the deferred writing, publishes, and tells the sinks.
+ *
+ * An error abandons its checkpoint alone: the job goes on, reports it, and tries again at the next turn. */
+#include "run/checkpoints/internal.h"
+
+#include "core/os.h"
+#include "core/wait.h"
+#include "run/lanes/lanes.h"
+#include "run/order/order.h"
+#include "run/sequencer/sequencer.h"
+#include "state/state.h"
+
+#include <stdio.h>
+
+enum { RETRY_US = 5000000, LOCK_LOOK_US = 1000000 };
+
+static void say(struct checkpoints *c)
+{
+    bool is_fenced = c->diags.count > 0 && run_is_fenced(c->run);
+    for (unsigned i = 0; i < c->diags.count && !is_fenced; i++) {
+        const struct diag *d = &c->diags.items[i];
+        fprintf(stderr, "leat: %s: %s%s%s%s%s\n", diag_code_name(d->code), d->message,
+                d->cause != NULL ? ": " : "", d->cause != NULL ? d->cause : "", d->hint != NULL ? "; " : "",
+                d->hint != NULL ? d->hint : "");
+        c->failures += d->severity == DIAG_ERROR;
+        if (d->severity == DIAG_ERROR)
+            snprintf(c->why, sizeof(c->why), "%.400s%s%.100s", d->message, d->cause != NULL ? ": " : "",
+                     d->cause != NULL ? d->cause : "");
+    }
+    arena_reset(&c->arena);
+    diag_list_init(&c->diags, &c->arena);
+}
+
+/* Makes the directory and the first parts of the next checkpoint; false if the disk refuses. */
+static bool make_writer(struct checkpoints *c)
+{
+    struct barrier *b = c->run->barrier;
+    b->writer = checkpoint_begin(c->run->dir, c->next_epoch, checkpoint_wants_base(c->run->dir), &c->diags);
+    if (b->writer == NULL)
+        return false;
+    const struct plan *plan = c->run->plan;
+    struct snapshot_writer *job = checkpoint_part(b->writer, "job");
+    struct snapshot_writer *parts = checkpoint_part(b->writer, "parts");
+    if (snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_text.data, plan->job_text.length) &&
+        snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_settings.data, plan->job_settings.length) &&
+        snapshot_put(parts, SNAPSHOT_GLOBAL, c->parts.data, c->parts.length))
+        return true;
+    checkpoint_abandon(b->writer);
+    b->writer = NULL;
+    return false;
+}
+
+/* Under the mutex, but gives it up during the disk work, because the sequencer takes it. */
+static void begin_checkpoint(struct checkpoints *c)
+{
+    struct barrier *b = c->run->barrier;
+    b->state = BARRIER_OPENING;
+    c->begun_us = os_monotonic_us();
+    pthread_mutex_unlock(&b->mutex);
+    bool is_good = make_writer(c);
+    if (!is_good)
+        say(c);
+    pthread_mutex_lock(&b->mutex);
+    b->state = is_good ? BARRIER_REQUESTED : BARRIER_IDLE;
+    b->last_is_refused = !is_good && b->last_is_wanted;
+    b->last_is_wanted = b->is_wanted = false;
+    b->has_lately_failed |= !is_good;
+    if (!is_good)
+        return;
+    b->epoch = c->next_epoch++;
+    b->has_failed = false;
+    b->stop_us = 0;
+    b->remaining = 0;
+    for (uint32_t stage = 0; stage < c->run->plan->stages_count; stage++)
+        b->remaining += run_stage_pieces(c->run, stage);
+}
+
+/* *segment: gets the order log of the epoch, which stays until the next checkpoint. */
+static bool write_order(struct checkpoints *c, struct str *segment)
+{
+    const struct barrier *b = c->run->barrier;
+    *segment = order_segment(c->run, b->epoch, &c->diags);
+    return segment->data != NULL && checkpoint_write_order(b->writer, *segment, &c->diags);
+}
+
+static bool write_and_publish(struct checkpoints *c, struct str *segment)
+{
+    struct run *run = c->run;
+    struct barrier *b = run->barrier;
+    bool has_database = false;
+    if (run->state_store != NULL &&
+        !state_store_checkpoint(run->state_store, checkpoint_writer_database(b->writer), &has_database,
+                                &c->diags)) {
+        checkpoint_abandon(b->writer);
+        return false;
+    }
+    /* A store that failed gives wrong answers: nothing that used it may be published. */
+    const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
+    if (error != NULL) {
+        checkpoint_abandon(b->writer);
+        run_fail(run); /* run_wait adds the diagnostic */
+        return false;
+    }
+    if (b->has_failed || !checkpoint_write(b->writer, has_database, &c->diags) || !write_order(c, segment)) {
+        checkpoint_abandon(b->writer);
+        return false;
+    }
+    pthread_mutex_lock(&b->mutex); /* protects the figures */
+    c->bytes = checkpoint_written_bytes(b->writer);
+    pthread_mutex_unlock(&b->mutex);
+    struct checkpoint_info info = {
+        .sources = {b->positions.data, b->positions.length},
+        .notes = run->plan->name,
+    };
+    return checkpoint_publish(b->writer, &info, &c->diags);
+}
+
+static void finish_checkpoint(struct checkpoints *c)
+{
+    struct barrier *b = c->run->barrier;
+    struct str segment = {NULL, 0};
+    bool is_published = write_and_publish(c, &segment);
+    if (is_published && !run_is_fenced(c->run)) {
+        lanes_committed(c->run, b->epoch, segment);
+        checkpoint_redo_passed(c->run->dir, order_published(c->run));
+        struct checkpoint_keep keep = {.last = c->run->plan->config.checkpoint.keep.last,
+                                       .hourly = c->run->plan->config.checkpoint.keep.hourly,
+                                       .daily = c->run->plan->config.checkpoint.keep.daily};
+        uint32_t removed;
+        /* A file that could not be removed is tried again at the next turn; say() reports it. */
+        if (!checkpoint_prune(c->run->dir, &keep, &removed, &c->diags))
+            c->diags.errors = 0;
+    } else if (!is_published) {
+        sequencer_forget_barrier(c->run);
+    }
+    pthread_mutex_lock(&b->mutex);
+    b->writer = NULL;
+    b->state = BARRIER_IDLE;
+    b->has_lately_failed = !is_published;
+    if (is_published) {
+        c->count++;
+        c->published_us = os_monotonic_us();
+        c->duration_us = c->published_us - b->barrier_us;
+        atomic_store_explicit(&b->published, b->epoch, memory_order_release);
+        c->last_is_published |= b->is_last;
+    }
+    say(c);
+    pthread_cond_broadcast(&b->condition);
+    pthread_mutex_unlock(&b->mutex);
+    run_wake(c->run);
+}
+
+/* Waits for the next turn, a request for a checkpoint, or the end. A checkpoint begins `every` after the
+ * last one began; if that one took longer than half of `every`, the pause after it is as long as it took,
+ * but at most `every`. */
+static void wait_for_turn(struct checkpoints *c)
+{
+    struct barrier *b = c->run->barrier;
+    int64_t every = c->run->plan->config.checkpoint.every_us, now = os_monotonic_us();
+    int64_t took = c->begun_us == 0 ? 0 : now - c->begun_us;
+    int64_t turn = MIN(MAX(every - took, took), every);
+    if (b->has_lately_failed) /* there may be room on the disk again soon */
+        turn = MIN(turn, (int64_t)RETRY_US);
+    int64_t end = time_add(now, turn);
+    while (!b->must_end && !b->last_is_wanted && !b->is_wanted && os_monotonic_us() < end) {
+        struct timespec until = wait_until(MIN(end - os_monotonic_us(), (int64_t)LOCK_LOOK_US));
+        if (wait_on(&b->condition, &b->mutex, &until))
+            continue;
+        pthread_mutex_unlock(&b->mutex);
+        (void)run_check(c->run);
+        pthread_mutex_lock(&b->mutex);
+    }
+}
+
+static void *coordinator_main(void *argument)
+{
+    struct checkpoints *c = argument;
+    struct barrier *b = c->run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    while (!b->must_end) {
+        wait_for_turn(c);
+        if (b->must_end)
+            break;
+        if (b->state == BARRIER_IDLE) {
+            begin_checkpoint(c);
+            run_wake(c->run);
+        }
+        while (!b->must_end && (b->state == BARRIER_REQUESTED || b->state == BARRIER_RUNNING))
+            pthread_cond_wait(&b->condition, &b->mutex);
+        if (b->state == BARRIER_WRITING) {
+            pthread_mutex_unlock(&b->mutex);
+            finish_checkpoint(c);
+            pthread_mutex_lock(&b->mutex);
+        }
+    }
+    pthread_mutex_unlock(&b->mutex);
+    return NULL;
+}
+
+bool checkpoints_start(struct run *run)
+{
+    struct checkpoints *c = run->checkpoints;
+    c->has_thread = pthread_create(&c->thread, NULL, coordinator_main, c) == 0;
+    return c->has_thread;
+}
+
+void checkpoints_join(struct run *run)
+{
+    struct checkpoints *c = run->checkpoints;
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    while (b->state == BARRIER_WRITING)
+        pthread_cond_wait(&b->condition, &b->mutex);
+    b->must_end = true;
+    pthread_cond_broadcast(&b->condition);
+    pthread_mutex_unlock(&b->mutex);
+    if (c->has_thread)
+        pthread_join(c->thread, NULL);
+    c->has_thread = false;
+    if (b->writer != NULL) {
+        checkpoint_abandon(b->writer);
+        if (run->state_store != NULL)
+            state_store_release(run->state_store);
+        b->writer = NULL;
+        b->state = BARRIER_IDLE;
+    }
+}
+
+bool checkpoints_have_last(struct run *run)
+{
+    const struct checkpoints *c = run->checkpoints;
+    if (c->last_is_published)
+        return true;
+    struct diag *d =
+        diag_error(run->diags, DIAG_E0708, (struct span){0}, "the last checkpoint could not be written");
+    if (c->why[0] != '\0')
+        diag_cause(run->diags, d, "%s", c->why);
+    diag_hint(run->diags, d, "mend the cause and start again: the run goes on from the checkpoint before");
+    return false;
+}
+
+void checkpoints_stats(struct run *run, struct run_stats *stats)
+{
+    const struct checkpoints *c = run->checkpoints;
+    struct barrier *b = run->barrier;
+    stats->checkpoint_age_us = stats->checkpoint_us = -1;
+    if (b == NULL)
+        return;
+    pthread_mutex_lock(&b->mutex);
+    stats->checkpoints = c->count;
+    stats->checkpoint_epoch = atomic_load(&b->published);
+    if (c->count > 0) {
+        stats->checkpoint_age_us = os_monotonic_us() - c->published_us;
+        stats->checkpoint_us = c->duration_us;
+        stats->checkpoint_bytes = c->bytes;
+        stats->checkpoint_stop_us = b->stop_us;
+        stats->checkpoint_stop_max_us = b->stop_max_us;
+    }
+    pthread_mutex_unlock(&b->mutex);
+}

@@ -1,0 +1,358 @@
+/* `leat run JOB --from DIR`: a new run that begins with the state of another run's checkpoint.
+ *
+ * The run has an id of its own, because it does not continue what the other run did behind the checkpoint.
+ * State is taken over part by part, by name (plan_node.part) and shape (core/shape.h). Where that is
+ * impossible, every difference is reported at once, and only the parts that `--drop-state` names are left
+ * behind.
+ *
+ * The generation of such a run records what it began from. Until its first checkpoint is published, a start
+ * without --from begins there again, under the same run id; rows that had left the other run's outbox by
+ * then are recorded under the other run's id. */
+#include "run/checkpoints/internal.h"
+
+#include "core/os.h"
+#include "core/shape.h"
+#include "run/base/positions.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { FROM_STEPS_MAX = 16 }; /* runs that began from runs that never published a checkpoint */
+
+/* --- The checkpoint --- */
+
+static bool refuse_path(struct run *run, const char *path, const char *what)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0705, (struct span){0}, "--from: `%s` %s", path, what);
+    diag_hint(run->diags, d,
+              "name a checkpoint directory or a savepoint, or one of its checkpoints: --from DIR@3-17; `leat "
+              "checkpoint list DIR` shows them");
+    return false;
+}
+
+/* Splits "DIR@3-17" into path and checkpoint, unless there is a directory with the whole name. */
+static void split_path(struct run *run)
+{
+    struct checkpoint_from *from = &run->checkpoints->from;
+    char *at = strrchr(from->path, '@');
+    struct checkpoint_id id;
+    if (at != NULL && os_free_bytes(from->path) < 0 && checkpoint_id_parse(str_from(at + 1), &id)) {
+        *at = '\0';
+        from->id = id;
+    }
+}
+
+static bool open_directory(struct run *run)
+{
+    struct checkpoints *c = run->checkpoints;
+    char *real = realpath(c->from.path, NULL);
+    if (real == NULL)
+        return refuse_path(run, c->from.path, errno == ENOENT ? "is not there" : strerror(errno));
+    free(c->from.path);
+    c->from.path = real;
+    struct checkpoint_dir_options options = {.path = real, .read_only = true};
+    checkpoint_dir_close(c->from_dir);
+    c->from_dir = checkpoint_dir_open(&options, run->diags);
+    return c->from_dir != NULL;
+}
+
+static bool take_drops(struct run *run)
+{
+    struct byte_buffer names = {0};
+    for (uint32_t i = 0; i < run->options.drops_count; i++)
+        buffer_printf(&names, "%s\n", run->options.drops[i]);
+    struct str *dropped = &run->checkpoints->from.dropped;
+    dropped->data = malloc(names.length + 1);
+    leat_assert(dropped->data != NULL);
+    if (names.length > 0)
+        memcpy((char *)(uintptr_t)dropped->data, names.data, names.length);
+    dropped->length = names.length;
+    buffer_free(&names);
+    return true;
+}
+
+/* Where the directory holds no checkpoint, but a run that began from another directory: goes on to that
+ * one. The parts that run dropped do not matter; those of this run are in its options. */
+static bool go_further(struct run *run)
+{
+    struct checkpoints *c = run->checkpoints;
+    struct checkpoint_from further;
+    struct run_id run_of_it;
+    if (!checkpoint_find_from(c->from_dir, &further, &run_of_it))
+        return false;
+    free(c->from.path);
+    c->from.path = further.path;
+    c->from.id = further.id;
+    further.path = NULL;
+    checkpoint_from_free(&further);
+    return true;
+}
+
+static bool refuse_finished(struct run *run)
+{
+    struct diag *d =
+        diag_error(run->diags, DIAG_E0707, (struct span){0},
+                   "the run of this checkpoint has finished: its sources had ended, and time with them");
+    diag_hint(
+        run->diags, d,
+        "begin with an earlier one, --from DIR@3-17; or let the sources begin anew with the state as it "
+        "is: --drop-state and the name of each");
+    return false;
+}
+
+/* Notes which rows are read and sent again. */
+static void note_start(struct run *run, const struct checkpoint_info *info)
+{
+    char id[33];
+    for (int i = 0; i < 16; i++)
+        snprintf(id + 2 * i, 3, "%02x", info->run.bytes[i]);
+    run_note(run, "a new run, with the state of checkpoint %u-%llu in %s (run %.8s)", info->id.generation,
+             (unsigned long long)info->id.epoch, run->checkpoints->from.path, id);
+    run_note(run, "what run %.8s read behind that checkpoint is read again, and goes out again from here",
+             id);
+}
+
+bool from_open(struct run *run)
+{
+    struct checkpoints *c = run->checkpoints;
+    if (c->from.path == NULL) {
+        c->from.path = strdup(run->options.from);
+        leat_assert(c->from.path != NULL);
+        split_path(run);
+        if (!take_drops(run))
+            return false;
+    }
+    enum checkpoint_found found = CHECKPOINT_NONE;
+    for (int step = 0; found == CHECKPOINT_NONE; step++) {
+        if (!open_directory(run))
+            return false;
+        if (c->from.id.generation != 0)
+            run->resumed = checkpoint_open(c->from_dir, c->from.id, run->diags);
+        else
+            found = checkpoint_find(c->from_dir, &run->resumed, run->diags);
+        if (run->resumed != NULL)
+            break;
+        if (c->from.id.generation != 0 || found == CHECKPOINT_REFUSED)
+            return false;
+        if (step == FROM_STEPS_MAX || !go_further(run))
+            return refuse_path(run, c->from.path, "holds no checkpoint");
+    }
+    const struct checkpoint_info *info = checkpoint_info(run->resumed);
+    c->from.id = info->id;
+    run->is_resumed = run->is_from = true;
+    note_start(run, info);
+    return true;
+}
+
+bool from_has_begun(const struct run *run)
+{
+    const struct run_options *options = &run->options;
+    const char *at = strrchr(options->from, '@');
+    char *real = options->is_restart ? realpath(options->from, NULL) : NULL;
+    if (options->is_restart && real == NULL && at != NULL) {
+        char *path = strndup(options->from, (size_t)(at - options->from));
+        real = realpath(path, NULL);
+        free(path);
+    }
+    bool has_begun = real != NULL && checkpoint_began_from(run->dir, real);
+    free(real);
+    return has_begun;
+}
+
+bool from_is_unfinished(struct run *run)
+{
+    struct checkpoints *c = run->checkpoints;
+    run->is_begun_again = checkpoint_find_from(run->dir, &c->from, &c->from_run);
+    if (run->is_begun_again)
+        run_note(run,
+                 "the newest run in `%s` began from another's checkpoint and came to none of its own: it "
+                 "begins there again",
+                 run->path);
+    return run->is_begun_again;
+}
+
+/* --- Its parts --- */
+
+struct matching {
+    struct run *run;
+    const struct parts *saved;
+    bool *is_used; /* per name of --drop-state: the checkpoint has that part */
+    const char *part;
+    struct span span;
+    bool keeps_figures_alone;
+    uint32_t refused; /* differences of this part */
+    struct diag *last;
+    struct byte_buffer to_drop;
+};
+
+static bool next_name(struct str *left, struct str *name)
+{
+    const char *end = left->length == 0 ? NULL : memchr(left->data, '\n', left->length);
+    if (end == NULL)
+        return false;
+    *name = (struct str){left->data, (size_t)(end - left->data)};
+    *left = (struct str){end + 1, left->length - name->length - 1};
+    return true;
+}
+
+static bool is_dropped(struct matching *m, struct str part)
+{
+    struct str left = m->run->checkpoints->from.dropped, name;
+    bool is_found = false;
+    for (uint32_t i = 0; next_name(&left, &name); i++)
+        if (str_equal(name, part))
+            is_found = m->is_used[i] = true;
+    return is_found;
+}
+
+static void refuse(struct matching *m, const char *sentence)
+{
+    m->last = diag_error(m->run->diags, DIAG_E0703, m->span, "`%s` does not match: %s", m->part, sentence);
+    if (m->refused++ == 0)
+        buffer_printf(&m->to_drop, " --drop-state %s", m->part);
+}
+
+static void tell_difference(void *argument, bool is_allowed, const char *sentence)
+{
+    struct matching *m = argument;
+    if (is_allowed)
+        run_note(m->run, "`%s` goes on changed: %s", m->part, sentence);
+    else if (m->keeps_figures_alone)
+        m->refused++;
+    else
+        refuse(m, sentence);
+}
+
+static const struct plan_node *find_node(const struct run *run, struct str part)
+{
+    for (uint32_t i = 0; i < run->plan->nodes_count; i++)
+        if (str_is(part, run->plan->nodes[i].part))
+            return &run->plan->nodes[i];
+    return NULL;
+}
+
+/* The first line of a shape, for messages: "dedup: by: imp_id within: 1h". */
+static struct str first_line(struct str shape)
+{
+    const char *end = shape.length == 0 ? NULL : memchr(shape.data, '\n', shape.length);
+    size_t length = end == NULL ? shape.length : (size_t)(end - shape.data);
+    return length == 0 ? shape : (struct str){shape.data + 1, length - 1};
+}
+
+static void match_lost(struct matching *m, const struct part *part)
+{
+    struct arena *arena = &m->run->arena;
+    if (part->name.length > 5 && memcmp(part->name.data, "sink/", 5) == 0) {
+        run_note(m->run, "`%s` is not in the job: rows that the checkpoint holds for it do not go out",
+                 m->part);
+        return;
+    }
+    refuse(m, arena_printf(arena, "the checkpoint has `%.*s`, the job has nothing of that name",
+                           STR_ARGS(first_line(part->shape))));
+}
+
+static void match_part(struct matching *m, const struct part *part)
+{
+    struct run *run = m->run;
+    const struct plan_node *node = find_node(run, part->name);
+    bool has_state = part->has_state && (node == NULL || node->has_state);
+    m->part = arena_printf(&run->arena, "%.*s", STR_ARGS(part->name));
+    m->span = node == NULL ? (struct span){0} : node->span;
+    m->keeps_figures_alone =
+        node != NULL && node->operator_kind != NULL && node->operator_kind->keeps_figures_alone;
+    m->refused = 0;
+    if (is_dropped(m, part->name)) {
+        run_note(run, "`%s`: what the checkpoint has of it is left behind", m->part);
+        return;
+    }
+    if (node != NULL && node->is_stand_in) /* the state of the job's own sink is not for its stand-in */
+        return;
+    if (part->has_state && node == NULL)
+        match_lost(m, part);
+    else if (has_state)
+        shape_compare(part->shape, node->shape, &run->arena, tell_difference, m);
+    if (node != NULL && m->refused == 0) {
+        run->ids[node->place] = (uint16_t)part->id;
+        run->has_saved[node->place] = true;
+    }
+}
+
+static bool check_drops(struct matching *m)
+{
+    struct run *run = m->run;
+    struct str left = run->checkpoints->from.dropped, name;
+    bool is_good = true;
+    for (uint32_t i = 0; next_name(&left, &name); i++) {
+        if (m->is_used[i])
+            continue;
+        const char **names = arena_array(&run->arena, const char *, MAX(m->saved->count, 1));
+        const char *all = "";
+        uint32_t count = 0;
+        for (uint32_t k = 0; k < m->saved->count; k++) {
+            const struct part *part = &m->saved->items[k];
+            if (!part->has_state)
+                continue;
+            names[count++] = arena_printf(&run->arena, "%.*s", STR_ARGS(part->name));
+            all = arena_printf(&run->arena, "%s%s%s", all, *all == '\0' ? "" : ", ", names[count - 1]);
+        }
+        struct diag *d = diag_error(run->diags, DIAG_E1001, (struct span){0},
+                                    "--drop-state: the checkpoint has no part `%.*s`", STR_ARGS(name));
+        const char *near = diag_nearest(name, names, count);
+        if (near != NULL)
+            diag_hint(run->diags, d, "did you mean `%s`? It has: %s", near, all);
+        else
+            diag_hint(run->diags, d, "it has: %s", all);
+        is_good = false;
+    }
+    return is_good;
+}
+
+static void note_new(struct run *run)
+{
+    for (uint32_t i = 0; i < run->plan->nodes_count; i++) {
+        const struct plan_node *node = &run->plan->nodes[i];
+        bool is_figures = node->operator_kind != NULL && node->operator_kind->keeps_figures_alone;
+        if (run->has_saved[i] || !node->has_state || is_figures)
+            continue;
+        if (node->tag == PLAN_SOURCE)
+            run_note(run, "`%s` has no position in the checkpoint: it begins as the job says", node->part);
+        else if (node->tag == PLAN_SINK)
+            run_note(run, "`%s` begins with the rows behind the checkpoint", node->part);
+        else
+            run_note(run, "`%s` begins empty", node->part);
+    }
+}
+
+static bool goes_on_finished(const struct run *run)
+{
+    if (!positions_are_final(checkpoint_info(run->resumed)->sources))
+        return false;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++)
+        if (run->has_saved[run->plan->sources[i]])
+            return true;
+    return false;
+}
+
+bool from_match(struct run *run, const struct parts *saved)
+{
+    uint32_t drops = 0;
+    struct str left = run->checkpoints->from.dropped, name;
+    while (next_name(&left, &name))
+        drops++;
+    struct matching m = {
+        .run = run, .saved = saved, .is_used = arena_array(&run->arena, bool, MAX(drops, 1))};
+    for (uint32_t i = 0; i < saved->count; i++)
+        match_part(&m, &saved->items[i]);
+    if (m.last != NULL)
+        diag_hint(run->diags, m.last,
+                  "let the job have what it had; or go on without what the checkpoint has of it:%.*s",
+                  (int)m.to_drop.length, m.to_drop.data);
+    bool is_good = check_drops(&m) && m.last == NULL;
+    buffer_free(&m.to_drop);
+    if (is_good && goes_on_finished(run))
+        return refuse_finished(run);
+    if (is_good)
+        note_new(run);
+    return is_good;
+}

@@ -1,0 +1,150 @@
+#include "run/checkpoints/internal.h"
+
+#include <stdlib.h>
+
+enum { PARTS_VERSION = 1, PART_TEXT_MAX = 1 << 20 };
+
+static void put(struct byte_buffer *out, uint64_t value)
+{
+    buffer_append(out, &value, sizeof(value));
+}
+
+static void put_text(struct byte_buffer *out, struct str text)
+{
+    put(out, text.length);
+    if (text.length > 0)
+        buffer_append(out, text.data, text.length);
+}
+
+void parts_put(const struct run *run, uint32_t next_id, struct byte_buffer *out)
+{
+    const struct plan *plan = run->plan;
+    put(out, PARTS_VERSION);
+    put(out, next_id);
+    put(out, plan->nodes_count);
+    for (uint32_t i = 0; i < plan->nodes_count; i++) {
+        const struct plan_node *node = &plan->nodes[i];
+        put(out, run->ids[i]);
+        put(out, node->has_state);
+        put_text(out, str_from(node->part));
+        put_text(out, node->shape);
+    }
+}
+
+/* --- Reading: the bytes come from outside --- */
+
+struct words {
+    struct str left;
+    bool is_short;
+};
+
+static uint64_t take(struct words *words)
+{
+    uint64_t value = 0;
+    words->is_short |= words->left.length < sizeof(value);
+    if (words->is_short)
+        return 0;
+    memcpy(&value, words->left.data, sizeof(value));
+    words->left.data += sizeof(value);
+    words->left.length -= sizeof(value);
+    return value;
+}
+
+static struct str take_text(struct words *words)
+{
+    uint64_t length = take(words);
+    words->is_short |= length > PART_TEXT_MAX || length > words->left.length;
+    if (words->is_short)
+        return (struct str){"", 0};
+    struct str text = {words->left.data, length};
+    words->left.data += length;
+    words->left.length -= length;
+    return text;
+}
+
+static bool decode(struct str record, struct arena *arena, struct parts *parts)
+{
+    struct words words = {.left = arena_str(arena, record)};
+    uint64_t version = take(&words), next = take(&words), count = take(&words);
+    if (version != PARTS_VERSION || next > PARTS_ID_MAX || count > PLAN_NODES_MAX)
+        return false;
+    *parts = (struct parts){.items = arena_array(arena, struct part, MAX(count, 1)),
+                            .count = (uint32_t)count,
+                            .next_id = (uint32_t)next};
+    for (uint32_t i = 0; i < count; i++) {
+        struct part *part = &parts->items[i];
+        uint64_t id = take(&words);
+        words.is_short |= id >= next;
+        part->id = (uint32_t)id;
+        part->has_state = take(&words) != 0;
+        part->name = take_text(&words);
+        part->shape = take_text(&words);
+    }
+    return !words.is_short && words.left.length == 0;
+}
+
+bool parts_read(struct checkpoint *checkpoint, struct arena *arena, struct parts *parts,
+                struct diag_list *diags)
+{
+    struct snapshot_reader *reader = checkpoint_reader(checkpoint, "parts", 0, 0, diags);
+    uint32_t group;
+    struct str record;
+    bool is_good = false;
+    while (snapshot_get(reader, &group, &record)) /* each checkpoint of a chain has the same record */
+        is_good = decode(record, arena, parts);
+    if (!is_good)
+        snapshot_corrupt(reader, diags, "the list of the job's parts is none");
+    return checkpoint_reader_close(reader) && is_good;
+}
+
+const struct part *parts_find(const struct parts *parts, struct str name)
+{
+    for (uint32_t i = 0; i < parts->count; i++)
+        if (str_equal(parts->items[i].name, name))
+            return &parts->items[i];
+    return NULL;
+}
+
+/* --- Ids --- */
+
+/* For a resume: every node must have a part in the checkpoint, except sinks. False after a diagnostic. */
+static bool match_all(struct run *run, const struct parts *saved)
+{
+    for (uint32_t i = 0; i < run->plan->nodes_count; i++) {
+        const struct plan_node *node = &run->plan->nodes[i];
+        const struct part *part = parts_find(saved, str_from(node->part));
+        if (part != NULL) {
+            run->ids[i] = (uint16_t)part->id;
+            run->has_saved[i] = true;
+        } else if (node->tag != PLAN_SINK) { /* a job may gain sinks */
+            struct diag *d = diag_error(run->diags, DIAG_E0703, node->span,
+                                        "the checkpoint knows nothing of `%s`", node->part);
+            diag_hint(run->diags, d, "`--from` starts a new run with what it has");
+            return false;
+        }
+    }
+    return true;
+}
+
+bool parts_init(struct run *run, uint32_t *next_id)
+{
+    const struct plan *plan = run->plan;
+    struct parts saved = {0};
+    run->ids = arena_array(&run->arena, uint16_t, MAX(plan->nodes_count, 1));
+    run->has_saved = arena_array(&run->arena, bool, MAX(plan->nodes_count, 1));
+    if (run->is_resumed && !parts_read(run->resumed, &run->arena, &saved, run->diags))
+        return false;
+    if (run->is_from ? !from_match(run, &saved) : run->is_resumed && !match_all(run, &saved))
+        return false;
+    *next_id = saved.next_id;
+    for (uint32_t i = 0; i < plan->nodes_count; i++)
+        if (!run->has_saved[i]) {
+            if (*next_id >= PARTS_ID_MAX) {
+                diag_error(run->diags, DIAG_E0503, (struct span){0},
+                           "more than %d parts have been in these checkpoints", PARTS_ID_MAX);
+                return false;
+            }
+            run->ids[i] = (uint16_t)(*next_id)++;
+        }
+    return true;
+}

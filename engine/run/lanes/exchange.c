@@ -1,0 +1,418 @@
+/* Exchanges: packets of batches from the instances of one stage to those of another, one packet per
+ * micro-batch, producer and consumer. See below for which threads may touch them when.
+ *
+ * All packets share a budget of memory. Beyond it a batch is written to a spill file at once, and read back
+ * when its consumer comes to it: so a window that closes a million rows in one micro-batch, or an unnest
+ * that fans out a thousandfold, costs disk, not memory. Where a batch lies never changes a result. */
+#include "run/lanes/internal.h"
+
+#include "core/batch_codec.h"
+#include "core/os.h"
+#include "core/temporary.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { UNITE_MAX = 16 }; /* views of one batch that can be united without comparing rows one by one */
+
+void batch_list_add(struct batch_list *list, struct batch *batch)
+{
+    batch->next = NULL;
+    if (list->first == NULL)
+        list->first = batch;
+    else
+        list->last->next = batch;
+    list->last = batch;
+    list->count++;
+}
+
+void batch_list_release(struct batch_list *list)
+{
+    for (struct batch *batch = list->first, *next; batch != NULL; batch = next) {
+        next = batch->next;
+        batch_release(batch);
+    }
+    *list = (struct batch_list){0};
+}
+
+void exchange_init(struct run *run)
+{
+    const struct plan *plan = run->plan;
+    run->lanes->exchange_budget = (size_t)(plan->config.memory_bytes / 8);
+    run->lanes->exchanges = arena_array(&run->arena, struct exchange, MAX(plan->exchanges_count, 1));
+    for (uint32_t i = 0; i < plan->exchanges_count; i++) {
+        struct exchange *x = &run->lanes->exchanges[i];
+        x->plan = &plan->exchanges[i];
+        bool is_dead = x->plan->from.output == PLAN_OUTPUT_DEAD;
+        x->schema =
+            is_dead ? &plan_dead_schema : plan->nodes[x->plan->from.node].outputs[x->plan->from.output];
+        x->producers = run_stage_pieces(run, x->plan->from_stage);
+        x->consumers = run->stage_instances[x->plan->to_stage];
+        x->packets = calloc((size_t)SLOTS * x->producers * x->consumers, sizeof(*x->packets));
+        x->spills = arena_array(&run->arena, struct spill_file, run->stage_instances[x->plan->from_stage]);
+        leat_assert(x->packets != NULL);
+        for (uint32_t k = 0; k < run->stage_instances[x->plan->from_stage]; k++)
+            x->spills[k].fd = -1;
+    }
+}
+
+static void free_packet(struct packet *packet)
+{
+    for (uint32_t i = 0; i < packet->count; i++)
+        batch_release(packet->entries[i].batch);
+    free(packet->entries);
+}
+
+void exchange_free(struct run *run)
+{
+    for (uint32_t i = 0; run->lanes->exchanges != NULL && i < run->plan->exchanges_count; i++) {
+        struct exchange *x = &run->lanes->exchanges[i];
+        for (size_t k = 0; x->packets != NULL && k < (size_t)SLOTS * x->producers * x->consumers; k++)
+            free_packet(&x->packets[k]);
+        free(x->packets);
+        for (uint32_t k = 0; x->spills != NULL && k < run->stage_instances[x->plan->from_stage]; k++)
+            if (x->spills[k].fd >= 0)
+                close(x->spills[k].fd);
+    }
+}
+
+static struct packet *packet_at(struct exchange *x, const struct slot *slot, uint32_t producer,
+                                uint32_t consumer)
+{
+    return &x->packets[((slot->number & (SLOTS - 1)) * x->producers + producer) * x->consumers + consumer];
+}
+
+/* --- Spilling --- */
+
+static void spill_failed(struct run *run, int error)
+{
+    pthread_mutex_lock(&run->diags_mutex);
+    struct diag *d = diag_error(run->diags, DIAG_E0608, (struct span){0},
+                                "rows between steps do not fit into memory, and cannot be spilled to disk");
+    diag_errno(run->diags, d, error);
+    diag_hint(run->diags, d, "free space, set TMPDIR to a larger disk, or raise `memory:`");
+    pthread_mutex_unlock(&run->diags_mutex);
+    run_fail(run);
+}
+
+/* Writes the batch to the spill file, and where to into `entry`. Returns false if that failed (the run
+ * stops). */
+static bool spill(struct run *run, struct spill_file *file, struct batch *batch, struct packet_entry *entry)
+{
+    if (file->fd < 0)
+        file->fd = temporary_file(temporary_root());
+    if (file->fd < 0) {
+        spill_failed(run, errno);
+        return false;
+    }
+    if (atomic_load_explicit(&file->outstanding, memory_order_acquire) == 0)
+        file->end = 0;
+    struct byte_buffer bytes = {0};
+    batch_write(batch, &bytes);
+    int error = os_pwrite_all(file->fd, bytes.data, bytes.length, file->end, "spill.write");
+    *entry = (struct packet_entry){.spill_offset = file->end, .spill_bytes = (uint32_t)bytes.length};
+    file->end += bytes.length;
+    buffer_free(&bytes);
+    if (error != 0) {
+        spill_failed(run, error);
+        return false;
+    }
+    atomic_fetch_add(&file->outstanding, 1);
+    return true;
+}
+
+static struct batch *unspill(struct run *run, struct exchange *x, const struct packet_entry *entry)
+{
+    struct spill_file *file = &x->spills[entry->spill_file];
+    char *data = malloc(entry->spill_bytes);
+    leat_assert(data != NULL);
+    size_t got;
+    int error = os_pread_all(file->fd, data, entry->spill_bytes, entry->spill_offset, &got);
+    struct batch *batch = NULL;
+    if (error == 0 && got == entry->spill_bytes)
+        batch = batch_read(run->pool, x->schema, (struct str){data, got});
+    else
+        spill_failed(run, error != 0 ? error : EIO);
+    free(data);
+    atomic_fetch_sub_explicit(&file->outstanding, 1, memory_order_release);
+    return batch;
+}
+
+/* --- Pushing --- */
+
+/* Approximate bytes of a batch's selected rows; a text counts as two words. */
+static size_t rows_bytes(const struct batch *batch)
+{
+    return batch->selected * (64 + 16 * (size_t)batch->schema->count);
+}
+
+/* Adds the batch to the packet, or spills it; owns the batch from now on. */
+static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t producer, uint32_t consumer,
+                      struct batch *batch)
+{
+    struct run *run = from->run;
+    struct packet *packet = packet_at(x, from->slot, producer, consumer);
+    if (packet->count == packet->capacity) {
+        packet->capacity = MAX(4, packet->capacity * 2);
+        packet->entries = realloc(packet->entries, packet->capacity * sizeof(*packet->entries));
+        leat_assert(packet->entries != NULL);
+    }
+    struct row_order first = batch_order(batch, batch_row(batch, 0));
+    if (packet->count == 0 || row_order_compare(&packet->last, &first) > 0)
+        packet->runs++;
+    packet->last = batch_order(batch, batch_row(batch, batch->selected - 1));
+    struct packet_entry *entry = &packet->entries[packet->count];
+    size_t bytes = rows_bytes(batch);
+    if (atomic_load_explicit(&run->lanes->exchange_bytes, memory_order_relaxed) + bytes >
+        run->lanes->exchange_budget) {
+        bool is_spilled = spill(run, &x->spills[from->instance], batch, entry);
+        entry->spill_file = from->instance;
+        batch_release(batch);
+        if (!is_spilled)
+            return;
+    } else {
+        *entry = (struct packet_entry){.batch = batch};
+        packet->bytes += bytes;
+        atomic_fetch_add_explicit(&run->lanes->exchange_bytes, bytes, memory_order_relaxed);
+    }
+    entry->run = packet->runs - 1;
+    packet->count++;
+}
+
+static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_t producer,
+                        struct batch *batch)
+{
+    struct key keys[BATCH_ROWS];
+    uint32_t lanes[BATCH_ROWS];
+    uint32_t counts[256] = {0};
+    leat_assert(x->consumers <= ARRAY_COUNT(counts));
+    key_encode(batch, x->plan->key_columns, x->plan->key_count, keys, NULL);
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        lanes[i] = key_lane(key_group(key_hash(keys[i])), x->consumers);
+        counts[lanes[i]]++;
+    }
+    struct batch *views[256];
+    uint16_t *sels[256];
+    for (uint32_t lane = 0; lane < x->consumers; lane++) {
+        if (counts[lane] == 0)
+            continue;
+        views[lane] = batch_derive(batch, batch->schema);
+        sels[lane] = arena_alloc(&views[lane]->arena, counts[lane] * sizeof(uint16_t));
+        views[lane]->sel = sels[lane];
+        views[lane]->selected = counts[lane];
+    }
+    for (uint32_t i = 0; i < batch->selected; i++)
+        *sels[lanes[i]]++ = (uint16_t)batch_row(batch, i);
+    for (uint32_t lane = 0; lane < x->consumers; lane++)
+        if (counts[lane] > 0)
+            add_entry(x, from, producer, lane, views[lane]);
+}
+
+void exchange_push(struct exchange *x, struct stage_instance *from, struct batch *batch)
+{
+    uint32_t producer = from->index == 0 ? 0 : from->instance;
+    leat_assert(producer < x->producers && batch->selected > 0);
+    if (x->consumers > 1 && x->plan->mode == EXCHANGE_HASH) {
+        push_by_key(x, from, producer, batch);
+        return;
+    }
+    uint64_t spread = from->index == 0 ? from->slot->number : from->instance;
+    batch_hold(batch);
+    add_entry(x, from, producer, (uint32_t)(spread % x->consumers), batch);
+}
+
+/* --- Taking: packets into one order --- */
+
+/* One run of one packet. */
+struct fan_in_input {
+    struct exchange *exchange;
+    uint32_t run;
+    struct packet *packet;
+    uint32_t next;       /* index of the next entry */
+    struct batch *batch; /* batch of the current entry */
+    uint32_t at;         /* selected index of the current row in `batch` */
+    struct row_order order;
+};
+
+static void load_entry(struct fan_in *fan_in, struct fan_in_input *input)
+{
+    struct packet *packet = input->packet;
+    while (input->next < packet->count && packet->entries[input->next].run != input->run)
+        input->next++;
+    input->batch = NULL;
+    input->at = 0;
+    if (input->next == packet->count)
+        return;
+    struct packet_entry *entry = &packet->entries[input->next++];
+    input->batch = entry->batch != NULL ? entry->batch : unspill(fan_in->run, input->exchange, entry);
+    entry->batch = NULL;
+}
+
+static void load_order(struct fan_in_input *input)
+{
+    if (input->batch != NULL)
+        input->order = batch_order(input->batch, batch_row(input->batch, input->at));
+}
+
+void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_in)
+{
+    struct stage_instance *stage = node->stage;
+    *fan_in = (struct fan_in){.run = stage->run};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < node->exchanges_count[input]; i++)
+        for (uint32_t p = 0; p < node->exchanges[input][i]->producers; p++)
+            count += packet_at(node->exchanges[input][i], stage->slot, p, stage->instance)->runs;
+    fan_in->inputs = arena_array(&stage->number_arena, struct fan_in_input, count);
+    for (uint32_t i = 0; i < node->exchanges_count[input]; i++) {
+        struct exchange *x = node->exchanges[input][i];
+        fan_in->schema = x->schema;
+        for (uint32_t p = 0; p < x->producers; p++) {
+            struct packet *packet = packet_at(x, stage->slot, p, stage->instance);
+            for (uint32_t run = 0; run < packet->runs; run++) {
+                struct fan_in_input *in = &fan_in->inputs[fan_in->count++];
+                *in = (struct fan_in_input){.exchange = x, .run = run, .packet = packet};
+                load_entry(fan_in, in);
+                load_order(in);
+            }
+        }
+    }
+}
+
+/* All rows were read: empties the packets. */
+static void close_fan_in(struct fan_in *fan_in)
+{
+    for (uint32_t i = 0; i < fan_in->count; i++) {
+        struct packet *packet = fan_in->inputs[i].packet;
+        atomic_fetch_sub_explicit(&fan_in->run->lanes->exchange_bytes, packet->bytes, memory_order_relaxed);
+        packet->count = packet->runs = 0;
+        packet->bytes = 0;
+    }
+    fan_in->count = 0;
+}
+
+/* The input with the first row in order; of equal rows the earlier input. alive: gets the number of inputs
+ * with rows. */
+static struct fan_in_input *first_input(struct fan_in *fan_in, uint32_t *alive)
+{
+    struct fan_in_input *best = NULL;
+    *alive = 0;
+    for (uint32_t i = 0; i < fan_in->count; i++) {
+        struct fan_in_input *in = &fan_in->inputs[i];
+        if (in->batch == NULL)
+            continue;
+        ++*alive;
+        if (best == NULL || row_order_compare(&in->order, &best->order) < 0)
+            best = in;
+    }
+    return best;
+}
+
+/* The rest of the input's current batch, without copying rows. */
+static struct batch *take_rest(struct fan_in *fan_in, struct fan_in_input *input)
+{
+    struct batch *batch = input->batch;
+    if (input->at > 0) {
+        struct batch *rest = batch_derive(batch, batch->schema);
+        uint16_t *sel = arena_alloc(&rest->arena, batch->selected * sizeof(*sel));
+        rest->selected = 0;
+        for (uint32_t i = input->at; i < batch->selected; i++)
+            sel[rest->selected++] = (uint16_t)batch_row(batch, i);
+        rest->sel = sel;
+        batch_release(batch);
+        batch = rest;
+    }
+    load_entry(fan_in, input);
+    load_order(input);
+    return batch;
+}
+
+/* Whether all rows of the input behind its current batch are known to come after `last`. */
+static bool goes_on_after(const struct fan_in_input *input, const struct row_order *last)
+{
+    const struct packet *packet = input->packet;
+    uint32_t next = input->next;
+    while (next < packet->count && packet->entries[next].run != input->run)
+        next++;
+    if (next == packet->count)
+        return true;
+    const struct batch *batch = packet->entries[next].batch; /* NULL: spilled */
+    if (batch == NULL)
+        return false;
+    struct row_order order = batch_order(batch, batch_row(batch, 0));
+    return row_order_compare(&order, last) > 0;
+}
+
+/* Unites the views of one batch, as push_by_key splits it: they come from several inputs, and no other row
+ * comes in between. Returns NULL if the rows must be merged one by one instead. */
+static struct batch *unite(struct fan_in *fan_in, const struct fan_in_input *first)
+{
+    struct fan_in_input *inputs[UNITE_MAX];
+    struct batch *views[UNITE_MAX];
+    uint32_t from[UNITE_MAX], count = 0;
+    for (uint32_t i = 0; i < fan_in->count; i++) {
+        struct fan_in_input *in = &fan_in->inputs[i];
+        if (in->batch == NULL || !batch_are_same_rows(in->batch, first->batch))
+            continue;
+        if (count == UNITE_MAX)
+            return NULL;
+        inputs[count] = in;
+        views[count] = in->batch;
+        from[count++] = in->at;
+    }
+    if (count == 1)
+        return NULL;
+    uint32_t last_row = 0;
+    for (uint32_t k = 0; k < count; k++)
+        last_row = MAX(last_row, batch_row(views[k], views[k]->selected - 1));
+    struct row_order last = batch_order(first->batch, last_row);
+    for (uint32_t i = 0; i < fan_in->count; i++) {
+        const struct fan_in_input *in = &fan_in->inputs[i];
+        bool is_part = in->batch != NULL && batch_are_same_rows(in->batch, first->batch);
+        if (in->batch != NULL &&
+            (is_part ? !goes_on_after(in, &last) : row_order_compare(&in->order, &last) <= 0))
+            return NULL;
+    }
+    struct batch *united = batch_unite(views, from, count);
+    for (uint32_t k = 0; united != NULL && k < count; k++) {
+        batch_release(views[k]);
+        load_entry(fan_in, inputs[k]);
+        load_order(inputs[k]);
+    }
+    return united;
+}
+
+struct batch *fan_in_next(struct fan_in *fan_in)
+{
+    uint32_t alive;
+    struct fan_in_input *input = first_input(fan_in, &alive);
+    if (input == NULL) {
+        close_fan_in(fan_in);
+        return NULL;
+    }
+    if (alive == 1)
+        return take_rest(fan_in, input);
+    struct batch *united = unite(fan_in, input);
+    if (united != NULL)
+        return united;
+    struct batch *sources[BATCH_ROWS];
+    uint16_t rows[BATCH_ROWS];
+    struct batch *drained[BATCH_ROWS];
+    uint32_t count = 0, drained_count = 0;
+    while (count < BATCH_ROWS && alive > 1) {
+        sources[count] = input->batch;
+        rows[count++] = (uint16_t)batch_row(input->batch, input->at);
+        if (++input->at == input->batch->selected) {
+            drained[drained_count++] = input->batch;
+            load_entry(fan_in, input);
+        }
+        load_order(input);
+        input = first_input(fan_in, &alive);
+    }
+    struct batch *merged = batch_merge(fan_in->run->pool, fan_in->schema, sources, rows, count);
+    for (uint32_t i = 0; i < drained_count; i++)
+        batch_release(drained[i]);
+    return merged;
+}

@@ -1,0 +1,94 @@
+/* Figures of nodes and queues. Counters are read while lanes write them: they may be stale, never torn. */
+#include "run/lanes/internal.h"
+
+static void describe_sink(const struct node_instance *instance, struct run_node_stats *node)
+{
+    const struct sink_kind *kind = instance->node->sink_kind;
+    if (kind->describe == NULL)
+        return;
+    struct byte_buffer text = {0};
+    kind->describe((struct sink_context *)(uintptr_t)&instance->sink, &text);
+    size_t length = MIN(text.length, sizeof(node->note) - 1);
+    memcpy(node->note, text.data, length);
+    node->note[length] = '\0';
+    buffer_free(&text);
+}
+
+static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
+{
+    const struct plan_node *plan_node = &run->plan->nodes[place];
+    struct run_node_stats *node = &stats->nodes[stats->nodes_count++];
+    *node = (struct run_node_stats){.node = plan_node, .dead_reason = ""};
+    for (uint32_t i = 0; i < run->stage_instances[plan_node->stage]; i++) {
+        const struct stage_instance *stage =
+            run->lanes->stages[run->lanes->stage_first[plan_node->stage] + i];
+        for (uint32_t k = 0; k < stage->stage->nodes_count; k++) {
+            const struct node_instance *instance = &stage->nodes[k];
+            if (instance->node != plan_node)
+                continue;
+            counters_add(&node->counters, &instance->context.counters);
+            if (node->dead_reason[0] == '\0' && atomic_load(&instance->has_dead))
+                node->dead_reason = instance->dead_reason;
+            if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->report != NULL && run->trace == NULL)
+                plan_node->sink_kind->report((struct sink_context *)(uintptr_t)&instance->sink,
+                                             &node->report);
+            if (plan_node->tag == PLAN_SINK && run->is_joined && run->trace == NULL)
+                describe_sink(instance, node);
+            pthread_mutex_lock(&run->lanes->reports_mutex);
+            for (uint32_t r = 0; r < instance->report.count; r++)
+                report_merge(&node->report, &instance->report.items[r]);
+            pthread_mutex_unlock(&run->lanes->reports_mutex);
+        }
+    }
+}
+
+/* Number of the micro-batch that the stage's slowest instance runs next. */
+static uint64_t stage_progress(struct run *run, uint32_t stage)
+{
+    if (stage == 0)
+        return sequencer_claimed(run);
+    uint64_t next = UINT64_MAX;
+    for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
+        next = MIN(next, __atomic_load_n(&run->lanes->stages[run->lanes->stage_first[stage] + i]->next,
+                                         __ATOMIC_RELAXED));
+    return next;
+}
+
+/* Per stage, the micro-batches that are ready for it and wait, as a share of SLOTS: the bottleneck is where
+ * they pile up. */
+static void add_queues(struct run *run, struct run_stats *stats)
+{
+    stats->numbers = sequencer_formed(run);
+    for (uint32_t stage = 1; stage < run->plan->stages_count; stage++) {
+        const struct stage_instance *any = run->lanes->stages[run->lanes->stage_first[stage]];
+        uint64_t ready = stats->numbers, next = stage_progress(run, stage);
+        for (uint32_t i = 0; i < any->feeders_count; i++)
+            ready = MIN(ready, stage_progress(run, any->feeders[i]));
+        stats->queue_fill[stage] = ready > next ? (double)(ready - next) / SLOTS : 0;
+    }
+}
+
+static void add_dead_examples(struct run *run, struct run_stats *stats)
+{
+    for (uint32_t i = 0; i < run->lanes->stages_total; i++)
+        for (uint32_t k = 0; k < run->lanes->stages[i]->examples_count; k++) {
+            const struct run_dead_example *example = &run->lanes->stages[i]->examples[k];
+            struct run_dead_example *room =
+                dead_example_room(stats->dead, &stats->dead_count, &example->order);
+            if (room != NULL)
+                *room = *example;
+        }
+}
+
+void lanes_stats(struct run *run, struct run_stats *stats)
+{
+    atomic_fetch_add(&run->lanes->report_epoch, 1);
+    if (run->is_joined)
+        for (uint32_t i = 0; i < run->lanes->stages_total; i++)
+            stage_reports(run->lanes->stages[i]);
+    for (uint32_t place = 0; place < run->plan->nodes_count; place++)
+        add_node(run, stats, place);
+    add_queues(run, stats);
+    if (run->is_joined)
+        add_dead_examples(run, stats);
+}

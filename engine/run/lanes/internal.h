@@ -1,0 +1,244 @@
+/* Private to run/lanes. */
+#ifndef LEAT_RUN_LANES_INTERNAL_H
+#define LEAT_RUN_LANES_INTERNAL_H
+
+#include "core/team.h"
+#include "run/lanes/lanes.h"
+#include "run/sequencer/sequencer.h"
+#include "run/trace.h"
+
+/* --- Stages --- */
+
+struct node_instance;
+
+struct consumer {
+    struct node_instance *node; /* consumer in the same stage, or NULL */
+    uint32_t input;
+    struct exchange *exchange;
+};
+
+struct batch_list {
+    struct batch *first, *last;
+    uint32_t count;
+};
+
+/* What is known of a bad row besides its place. A text with data NULL is unknown or absent. */
+struct dead_letter {
+    struct str reason, raw, key;
+    struct str headers; /* JSON */
+    int64_t time_us;    /* arrival time; 0: unknown */
+};
+
+struct dead_row {
+    struct row_origin origin;
+    struct row_order order;
+    const struct plan_node *node;
+    struct dead_letter letter;       /* its texts are mended to UTF-8 */
+    struct str raw_bytes, key_bytes; /* the original bytes, where they are not UTF-8 */
+};
+
+struct node_instance {
+    const struct plan_node *node;
+    struct stage_instance *stage;
+    struct operator_context context; /* counters of all node kinds are in here */
+    struct sink_context sink;
+    struct arena scratch;
+    struct consumer *consumers[OPERATOR_OUTPUTS_MAX];
+    uint32_t consumers_count[OPERATOR_OUTPUTS_MAX];
+    struct batch_list queues[OPERATOR_INPUTS_MAX]; /* of an operator with several inputs */
+    struct exchange **exchanges[OPERATOR_INPUTS_MAX];
+    uint32_t exchanges_count[OPERATOR_INPUTS_MAX];
+    int64_t watermark; /* of a source: its watermark after the micro-batch in work */
+    uint64_t published_seen;
+    bool has_failed; /* a sink: under run.diags_mutex */
+    /* dead_reason is set: it is written once, from the first dead letter of this life. */
+    atomic_bool has_dead;
+    char dead_reason[RUN_DEAD_REASON_BYTES];
+    struct report report; /* under lanes.reports_mutex */
+};
+
+struct stage_instance {
+    struct run *run;
+    const struct plan_stage *stage;
+    uint32_t index; /* index of the stage in the plan */
+    uint32_t lane, instance;
+    uint64_t next; /* micro-batch to run next; not used by stage 0 */
+    struct node_instance *nodes;
+    struct slot *slot;                 /* the micro-batch in work */
+    uint32_t feeders[PLAN_STAGES_MAX]; /* stages that must finish a micro-batch before this one may run it */
+    uint32_t feeders_count;
+    struct arena number_arena; /* reset after each micro-batch */
+    /* Per node of the plan: watermark after the micro-batch in work; behind them the arrival clock. */
+    int64_t *slot_watermarks;
+    int report_epoch; /* lanes.report_epoch at the last reports */
+    /* Dead letters of the micro-batch in work. */
+    struct arena dead_arena;
+    struct dead_row *dead;
+    uint32_t dead_count, dead_capacity;
+    struct exchange *dead_exchange; /* NULL: no sink takes them */
+    struct run_dead_example examples[RUN_DEAD_EXAMPLES];
+    uint32_t examples_count;
+};
+
+/* --- Exchanges --- */
+
+/* A batch of a packet: in memory, or written to the producer's spill file. */
+struct packet_entry {
+    struct batch *batch; /* NULL: spilled */
+    uint64_t spill_offset;
+    uint32_t spill_bytes;
+    uint32_t spill_file;
+    /* Entries of one run are in order; a producer with several chains of operators begins new runs. */
+    uint32_t run;
+};
+
+struct packet {
+    struct packet_entry *entries;
+    uint32_t count, capacity, runs;
+    struct row_order last; /* order of the last entry's last row */
+    size_t bytes;          /* bytes in memory, as counted in lanes.exchange_bytes */
+};
+
+/* Batches beyond the budget of all exchanges: an unlinked file per producer instance. (The instances of
+ * stage 0 share a packet column, because each micro-batch is run by one of them; but each has a spill
+ * file.) */
+struct spill_file {
+    int fd; /* -1: not open */
+    uint64_t end;
+    /* Entries not read back yet; at 0 the file is written from its beginning again. */
+    atomic_uint outstanding;
+};
+
+struct exchange {
+    const struct plan_exchange *plan;
+    const struct schema *schema;
+    uint32_t producers, consumers; /* numbers of instances */
+    struct packet *packets;        /* [slot][producer][consumer] */
+    struct spill_file *spills;     /* [instance of the producing stage] */
+};
+
+/* Merges the rows of several packets into the one order, a batch at a time. */
+struct fan_in {
+    struct run *run;
+    const struct schema *schema;
+    struct fan_in_input *inputs;
+    uint32_t count;
+};
+
+struct lane {
+    struct run *run;
+    uint32_t index;
+    pthread_t thread;
+    struct stage_instance **instances; /* of stages from 1 on, last stage first */
+    uint32_t instances_count;
+    struct stage_instance *sources; /* this lane's copy of stage 0 */
+    struct decoding decoding;
+};
+
+struct lanes {
+    struct lane *lanes;
+    uint32_t started;               /* lanes whose threads were started */
+    struct stage_instance **stages; /* instances of all stages; those of a stage begin at stage_first */
+    uint32_t *stage_first, stages_total;
+    struct node_instance **sinks; /* sinks of all stages */
+    struct exchange *exchanges;
+    _Atomic size_t exchange_bytes; /* bytes of packets in memory */
+    size_t exchange_budget;
+    /* One per learner, where there are several lanes: other lanes help through it (core/team.h). */
+    struct team *teams;
+    uint32_t teams_count;
+    _Atomic uint64_t learning; /* number of the newest micro-batch that a learner with a team has begun */
+    /* at_work: lanes whose own stages have not run the last micro-batch yet. */
+    atomic_uint running, at_work;
+    pthread_mutex_t reports_mutex;
+    atomic_int report_epoch; /* raised by lanes_stats, to ask for fresh reports */
+};
+
+/* exchange.c */
+void exchange_init(struct run *run);
+void exchange_free(struct run *run);
+void exchange_push(struct exchange *exchange, struct stage_instance *from, struct batch *batch);
+/* Begins to read all rows for one input of the node in this micro-batch, in the one order. */
+void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_in);
+/* The next batch, which the caller owns; NULL: no more. */
+struct batch *fan_in_next(struct fan_in *fan_in);
+void batch_list_add(struct batch_list *list, struct batch *batch);
+void batch_list_release(struct batch_list *list);
+
+/* merge.c */
+struct merge {
+    struct {
+        struct batch_list list;
+        struct batch *batch; /* the current row's */
+        uint32_t at;         /* selected index */
+        struct row_order order;
+    } inputs[OPERATOR_INPUTS_MAX];
+    uint32_t count;
+};
+void merge_init(struct merge *merge, const struct batch_list *lists, uint32_t count);
+/* Merges several lists into one order, whether or not each is sorted; takes over their batches. */
+void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t count, struct batch_list *out);
+
+/* instances.c */
+/* Refreshes the reports of a stage's nodes if lanes_stats asked for it. */
+void stage_reports(struct stage_instance *stage);
+
+/* snapshot.c */
+/* At the end of a micro-batch with a barrier: snapshots the nodes of the stage instance that has just run
+ * it. */
+void stage_snapshot(struct stage_instance *stage);
+/* Whether the resumed checkpoint has something of the sink; a sink that the job did not have then begins
+ * anew. */
+bool snapshot_has_sink(struct run *run, const struct plan_node *sink);
+
+/* sinks.c */
+/* Stops the job; sink.error says why. */
+void sink_failed(struct node_instance *node);
+/* Adds the sink's error as a diagnostic: "sink `out` stopped: ..."; under the run's diags_mutex where lanes
+ * run. */
+void sink_say(struct node_instance *node, const char *what);
+/* Tells the sink of a newly published checkpoint: files that it covers get their final names. */
+void sink_tell_published(struct node_instance *node);
+
+/* stage.c */
+/* stage_give: gives rows to the node. stage_merge: gives it the rows of its queues, merged. */
+void stage_give(struct node_instance *node, uint32_t input, struct batch *batch);
+void stage_merge(struct node_instance *node);
+bool stage_is_ready(const struct stage_instance *stage);
+void stage_run(struct stage_instance *stage, struct slot *slot);
+/* Sets stage->slot_watermarks from the watermarks of the sources. */
+void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources);
+int64_t stage_input_watermark(const struct node_instance *node);
+
+static inline enum diag_code sink_error_code(const struct sink_context *sink)
+{
+    return sink->error_code != DIAG_NONE ? sink->error_code : DIAG_E0605;
+}
+
+/* dead.c */
+/* Makes room for a row of this order among the first RUN_DEAD_EXAMPLES, and sets its order; NULL: there are
+ * as many earlier rows. */
+struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
+                                           const struct row_order *order);
+void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
+              const struct dead_letter *letter);
+/* Arrival time of the row; 0: unknown. */
+static inline int64_t dead_time(const struct batch *batch, uint32_t row)
+{
+    return batch->arrival_time == NULL ? 0 : batch->arrival_time[row];
+}
+void dead_flush(struct stage_instance *stage);
+
+/* trace.c: only where run->trace is set; such a run has one lane. */
+/* Returns false if no row of the record is in the batch; else gives the batch to the node and returns
+ * true. */
+bool trace_give(struct node_instance *node, uint32_t input, struct batch *batch);
+/* The same for the queues of a node with several inputs. */
+bool trace_merged(struct node_instance *node);
+void trace_emit(struct node_instance *node, uint32_t output, const struct batch *batch);
+void trace_dead(struct node_instance *node, const struct row_origin *origin,
+                const struct dead_letter *letter);
+/* A stage has run a micro-batch. */
+void trace_stage(struct run *run);
+
+#endif

@@ -1,0 +1,169 @@
+/* A lane is a thread that looks for work, downstream stages first. */
+#include "run/lanes/internal.h"
+
+#include "core/wait.h"
+
+enum {
+    SPINS = 500,          /* some tens of microseconds */
+    SPINS_OF_TEAM = 5000, /* yields: a millisecond or more */
+    SLEEP_US = 20000,
+};
+
+/* Runs a piece of the work that a learner of another lane has given to its team; false: there is none. */
+static bool help_teams(struct run *run)
+{
+    for (uint32_t i = 0; i < run->lanes->teams_count; i++)
+        if (team_help(&run->lanes->teams[i]))
+            return true;
+    return false;
+}
+
+/* Whether so many micro-batches wait for the learners that helping them comes before reading more. */
+static bool is_far_ahead(struct run *run)
+{
+    return run->lanes->teams_count > 0 &&
+           sequencer_claimed(run) >
+               atomic_load_explicit(&run->lanes->learning, memory_order_relaxed) + SLOTS / 2;
+}
+
+static bool any_comes_again(struct run *run)
+{
+    for (uint32_t i = 0; i < run->lanes->teams_count; i++)
+        if (atomic_load_explicit(&run->lanes->teams[i].comes_again, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+/* Waits awake where learners have teams: a lane that helps is needed again within microseconds, sooner than
+ * it could be woken. Returns whether there was progress after `seen`. */
+static bool spin_until_progress(struct run *run, uint64_t seen)
+{
+    if (run->lanes->teams_count == 0)
+        return false;
+    for (unsigned i = 0; i < SPINS || (i < SPINS_OF_TEAM && any_comes_again(run)); i++) {
+        if (atomic_load_explicit(&run->progress, memory_order_relaxed) != seen)
+            return true;
+        team_pause(i < SPINS ? 0 : i);
+    }
+    return false;
+}
+
+/* Sleeps until another lane makes progress after `seen`, or for SLEEP_US, to look again at sources that had
+ * nothing. */
+static void sleep_until_progress(struct run *run, uint64_t seen)
+{
+    if (spin_until_progress(run, seen))
+        return;
+    struct timespec until = wait_until(SLEEP_US);
+    pthread_mutex_lock(&run->idle_mutex);
+    atomic_fetch_add(&run->idle_sleepers, 1);
+    while (atomic_load(&run->progress) == seen)
+        if (!wait_on(&run->idle_condition, &run->idle_mutex, &until))
+            break;
+    atomic_fetch_sub(&run->idle_sleepers, 1);
+    pthread_mutex_unlock(&run->idle_mutex);
+    sequencer_look_again(run);
+}
+
+/* Runs one micro-batch on the most downstream stage that is ready. */
+static bool run_one_stage(struct lane *lane)
+{
+    for (uint32_t i = 0; i < lane->instances_count; i++)
+        if (stage_is_ready(lane->instances[i])) {
+            stage_run(lane->instances[i], sequencer_slot(lane->run, lane->instances[i]->next));
+            return true;
+        }
+    return false;
+}
+
+static bool run_sources(struct lane *lane)
+{
+    struct run *run = lane->run;
+    sequencer_form(run);
+    struct slot *slot = sequencer_claim(run);
+    if (slot == NULL)
+        return false;
+    stage_run(lane->sources, slot);
+    return true;
+}
+
+/* Whether all micro-batches are formed and this lane's stages have run the last one. */
+static bool is_finished(struct lane *lane)
+{
+    uint64_t formed;
+    if (!sequencer_has_ended(lane->run, &formed))
+        return false;
+    for (uint32_t i = 0; i < lane->instances_count; i++)
+        if (lane->instances[i]->next < formed)
+            return false;
+    return true;
+}
+
+/* Sinks of this lane that send in the background: reports their errors now, not with the next rows. */
+static void look_at_sinks(struct lane *lane)
+{
+    struct run *run = lane->run;
+    for (uint32_t i = 0; i < run->sinks_count; i++) {
+        struct node_instance *sink = run->lanes->sinks[i];
+        const struct sink_kind *kind = sink->node->sink_kind;
+        if (sink->stage->lane == lane->index && kind->is_well != NULL && !kind->is_well(&sink->sink))
+            sink_failed(sink);
+    }
+}
+
+static void *lane_main(void *argument)
+{
+    struct lane *lane = argument;
+    struct run *run = lane->run;
+    bool is_at_work = true;
+    while (!run_has_failed(run)) {
+        uint64_t seen = atomic_load(&run->progress);
+        bool has_worked = run_one_stage(lane);
+        if (!has_worked && is_far_ahead(run) && help_teams(run))
+            continue;
+        if (has_worked || run_sources(lane) || sequencer_work(run, &lane->decoding)) {
+            run_wake(run);
+            continue;
+        }
+        if (help_teams(run))
+            continue;
+        if (is_finished(lane)) {
+            if (is_at_work && atomic_fetch_sub(&run->lanes->at_work, 1) == 1)
+                run_wake(run);
+            is_at_work = false;
+            if (run->lanes->teams_count == 0 || atomic_load(&run->lanes->at_work) == 0)
+                break; /* otherwise this lane may still help a learner */
+        }
+        look_at_sinks(lane);
+        sleep_until_progress(run, seen);
+    }
+    atomic_fetch_sub(&run->lanes->running, 1);
+    run_wake(run);
+    return NULL;
+}
+
+bool lanes_start(struct run *run)
+{
+    struct lanes *lanes = run->lanes;
+    atomic_store(&lanes->running, run->lanes_count);
+    atomic_store(&lanes->at_work, run->lanes_count);
+    for (; lanes->started < run->lanes_count; lanes->started++) {
+        struct lane *lane = &lanes->lanes[lanes->started];
+        if (pthread_create(&lane->thread, NULL, lane_main, lane) != 0) {
+            atomic_fetch_sub(&lanes->running, run->lanes_count - lanes->started);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool lanes_have_ended(const struct run *run)
+{
+    return atomic_load(&run->lanes->running) == 0;
+}
+
+void lanes_join(struct run *run)
+{
+    for (uint32_t i = 0; i < run->lanes->started; i++)
+        pthread_join(run->lanes->lanes[i].thread, NULL);
+}

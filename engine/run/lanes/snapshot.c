@@ -1,0 +1,316 @@
+/* What the nodes have in a checkpoint: their parts, written at the barrier and given back at a start. */
+#include "run/lanes/internal.h"
+
+#include "core/os.h"
+#include "run/base/barrier.h"
+#include "state/checkpoint.h"
+
+#include <stdio.h>
+
+enum { SINK_PART_BYTES = 120, PART_BYTES = SINK_PART_BYTES + 32 };
+
+/* A record of counters. Every checkpoint has all of them, deltas too: a chain repeats them, and those of
+ * the newest epoch count. */
+struct saved_counters {
+    uint64_t epoch;
+    struct counters counters;
+};
+
+/* --- Names of parts --- */
+
+/* Name of the part that holds a sink's state. It goes by the sink's name, since a job may gain or lose sinks,
+ * and ends in a slash, so that it is no prefix of another sink's part. */
+static void sink_part(const struct plan_node *sink, char name[SINK_PART_BYTES])
+{
+    struct str text = sink->name;
+    if (text.length <= SINK_PART_BYTES - 8)
+        snprintf(name, SINK_PART_BYTES, "sink/%.*s/", STR_ARGS(text));
+    else /* no other sink's part can have a `#` in its name */
+        snprintf(name, SINK_PART_BYTES, "sink/%.*s#%u/", 64, text.data, sink->place);
+}
+
+/* Name of the part that holds a node's counters, without the number of the instance. */
+static void counters_part(const struct node_instance *node, char name[PART_BYTES])
+{
+    size_t length = strlen(strcpy(name, "counters/"));
+    if (node->node->tag != PLAN_SINK)
+        snprintf(name + length, PART_BYTES - length, "%u/", node->context.id);
+    else
+        sink_part(node->node, name + length);
+}
+
+/* Name of the part that holds the name of the sink's kind. */
+static void kind_part(const struct plan_node *sink, char name[PART_BYTES])
+{
+    sink_part(sink, name + strlen(strcpy(name, "kind/")));
+}
+
+/* --- Writing --- */
+
+static bool snapshot_counters(const struct barrier *barrier, struct node_instance *node,
+                              const struct counters *counters)
+{
+    char name[PART_BYTES];
+    counters_part(node, name);
+    size_t length = strlen(name);
+    snprintf(name + length, sizeof(name) - length, "%u", node->stage->instance);
+    struct saved_counters saved = {barrier->epoch, *counters};
+    return snapshot_put(checkpoint_part(barrier->writer, name), SNAPSHOT_GLOBAL, &saved, sizeof(saved));
+}
+
+static bool snapshot_node(const struct barrier *barrier, struct node_instance *node, uint64_t number)
+{
+    const struct plan_node *plan_node = node->node;
+    char name[PART_BYTES];
+    bool is_good = true;
+    node->context.number = number; /* an instance of stage 0 may not have run this micro-batch */
+    if (plan_node->operator_kind != NULL && plan_node->operator_kind->snapshot != NULL) {
+        snprintf(name, sizeof(name), "op/%u/%u", node->context.id, node->stage->instance);
+        is_good &= plan_node->operator_kind->snapshot(&node->context, checkpoint_part(barrier->writer, name));
+    }
+    if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->snapshot != NULL) {
+        kind_part(plan_node, name);
+        const char *kind = plan_node->sink_kind->name;
+        is_good &= snapshot_put(checkpoint_part(barrier->writer, name), SNAPSHOT_GLOBAL, kind, strlen(kind));
+        sink_part(plan_node, name);
+        is_good &= plan_node->sink_kind->snapshot(&node->sink, checkpoint_part(barrier->writer, name));
+    }
+    return is_good;
+}
+
+/* The node's counters; of stage 0, which all lanes run, their sum. The sequencer lets no lane into stage 0
+ * now. */
+static struct counters node_counters(const struct stage_instance *stage, uint32_t index)
+{
+    struct run *run = stage->run;
+    if (stage->index > 0)
+        return stage->nodes[index].context.counters;
+    struct counters sum = {0};
+    for (uint32_t lane = 0; lane < run->lanes_count; lane++)
+        counters_add(&sum, &run->lanes->lanes[lane].sources->nodes[index].context.counters);
+    return sum;
+}
+
+void stage_snapshot(struct stage_instance *stage)
+{
+    struct run *run = stage->run;
+    const struct barrier *barrier = run->barrier;
+    leat_assert(barrier->epoch == stage->slot->barrier && barrier->state == BARRIER_RUNNING);
+    failpoint("ckpt.barrier");
+    int64_t begin = os_monotonic_us();
+    bool is_good = true;
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
+        struct counters counters = node_counters(stage, i);
+        is_good &= snapshot_counters(barrier, &stage->nodes[i], &counters);
+        for (uint32_t lane = 0; stage->index == 0 && lane < run->lanes_count; lane++)
+            is_good &=
+                snapshot_node(barrier, &run->lanes->lanes[lane].sources->nodes[i], stage->slot->number);
+        if (stage->index > 0)
+            is_good &= snapshot_node(barrier, &stage->nodes[i], stage->slot->number);
+    }
+    barrier_pass(run, os_monotonic_us() - begin, is_good);
+}
+
+/* --- Restoring --- */
+
+bool snapshot_has_sink(struct run *run, const struct plan_node *sink)
+{
+    if (!run->is_resumed || sink->sink_kind->snapshot == NULL)
+        return run->is_resumed;
+    if (run->is_from && !run->has_saved[sink->place])
+        return false; /* the run's notes have said so */
+    char prefix[SINK_PART_BYTES];
+    sink_part(sink, prefix);
+    uint32_t group;
+    struct str data;
+    struct snapshot_reader *reader = checkpoint_reader(run->resumed, prefix, 0, 0, run->diags);
+    bool is_there = reader != NULL && snapshot_get(reader, &group, &data);
+    /* A damaged part counts as there: the restore reports it. */
+    bool is_good = reader != NULL && checkpoint_reader_close(reader);
+    if (is_there || !is_good)
+        return true;
+    struct diag *d = diag_warning(run->diags, DIAG_E0707, sink->span,
+                                  "sink `%.*s` is not in the checkpoint: it begins with the rows after it",
+                                  STR_ARGS(sink->name));
+    diag_hint(run->diags, d, "to have all rows in it, start anew with --fresh");
+    return false;
+}
+
+static bool restore_counters(struct run *run, struct node_instance *node, struct checkpoint *from)
+{
+    char prefix[PART_BYTES];
+    counters_part(node, prefix);
+    struct snapshot_reader *reader = checkpoint_reader(from, prefix, 0, 0, run->diags);
+    uint32_t group;
+    struct str data;
+    struct saved_counters newest = {0};
+    while (reader != NULL && snapshot_get(reader, &group, &data)) {
+        struct saved_counters part;
+        if (data.length != sizeof(part)) {
+            snapshot_corrupt(reader, run->diags, "counters of another size");
+            break;
+        }
+        memcpy(&part, data.data, sizeof(part));
+        if (part.epoch > newest.epoch)
+            newest = part;
+        else if (part.epoch == newest.epoch)
+            counters_add(&newest.counters, &part.counters);
+    }
+    node->context.counters = newest.counters;
+    return reader != NULL && checkpoint_reader_close(reader);
+}
+
+/* Whether the sink kept its name and changed its kind: it cannot restore the other kind's state. True after
+ * a diagnostic. */
+static bool is_other_kind(struct run *run, const struct plan_node *sink, struct checkpoint *from)
+{
+    char name[PART_BYTES], kind[64] = "";
+    uint32_t group;
+    struct str data;
+    kind_part(sink, name);
+    struct snapshot_reader *reader = checkpoint_reader(from, name, 0, 0, run->diags);
+    while (snapshot_get(reader, &group, &data))
+        snprintf(kind, sizeof(kind), "%.*s", STR_ARGS(data));
+    if (!checkpoint_reader_close(reader))
+        return true;
+    if (strcmp(kind, sink->sink_kind->name) == 0)
+        return false;
+    struct diag *d = diag_error(run->diags, DIAG_E0707, sink->span,
+                                "sink `%.*s` was of kind `%s` when the checkpoint was taken, and is `%s` now",
+                                STR_ARGS(sink->name), kind, sink->sink_kind->name);
+    diag_hint(run->diags, d,
+              "give it its kind back; or give the sink another name: it then begins with the rows after the "
+              "checkpoint; or start anew with --fresh");
+    return true;
+}
+
+static bool restore_sink(struct run *run, struct node_instance *node, struct checkpoint *from)
+{
+    if (is_other_kind(run, node->node, from))
+        return false;
+    char prefix[PART_BYTES];
+    sink_part(node->node, prefix);
+    struct snapshot_reader *reader = checkpoint_reader(from, prefix, 0, 1, run->diags);
+    if (reader == NULL)
+        return false;
+    bool is_good = node->node->sink_kind->restore(&node->sink, reader);
+    return checkpoint_reader_close(reader) && is_good;
+}
+
+/* Any thread; an instance is restored by one thread. */
+static bool restore_operator(struct node_instance *node, struct checkpoint *from, struct diag_list *diags)
+{
+    char prefix[PART_BYTES];
+    struct run *run = node->stage->run;
+    struct diag_list *usual = node->context.diags;
+    snprintf(prefix, sizeof(prefix), "op/%u/", node->context.id);
+    struct snapshot_reader *reader = checkpoint_reader(from, prefix, node->stage->instance,
+                                                       run->stage_instances[node->stage->index], diags);
+    if (reader == NULL)
+        return false;
+    node->context.diags = diags;
+    bool is_good = node->node->operator_kind->restore(&node->context, reader);
+    node->context.diags = usual;
+    return checkpoint_reader_close(reader) && is_good;
+}
+
+/* Watermarks as they were after the last micro-batch, so that rows are judged late as before. */
+static void restore_watermarks(struct run *run, struct stage_instance *stage)
+{
+    stage_set_watermarks(stage, sequencer_watermarks(run));
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
+        stage->nodes[i].context.watermark = stage_input_watermark(&stage->nodes[i]);
+}
+
+static bool restore_node(struct run *run, struct stage_instance *stage, struct node_instance *node,
+                         struct checkpoint *from, struct diag_list *diags)
+{
+    const struct plan_node *plan_node = node->node;
+    bool is_saved = run->has_saved[plan_node->place];
+    /* The first instance gets the sum of the counters that the earlier life's instances had. */
+    if (stage->instance == 0 && is_saved && !restore_counters(run, node, from))
+        return false;
+    if (plan_node->tag == PLAN_SINK)
+        return plan_node->sink_kind->restore == NULL || !node->sink.is_resumed ||
+               restore_sink(run, node, from);
+    return !is_saved || plan_node->operator_kind == NULL || plan_node->operator_kind->restore == NULL ||
+           restore_operator(node, from, diags);
+}
+
+/* The instances with one index, of all stages, which one thread restores. Each lane's state is separate,
+ * and most of the time goes into reading it and into the first use of memory. Instance 0 also restores what
+ * exists only once. */
+struct restoring {
+    struct run *run;
+    struct checkpoint *from;
+    uint32_t instance;
+    struct arena arena;
+    struct diag_list diags;
+    pthread_t thread;
+    bool has_thread, is_good;
+};
+
+static void *restore_instances(void *argument)
+{
+    struct restoring *r = argument;
+    struct run *run = r->run;
+    struct diag_list *diags = r->instance == 0 ? run->diags : &r->diags;
+    r->is_good = true;
+    for (uint32_t i = 0; i < run->lanes->stages_total && r->is_good; i++) {
+        struct stage_instance *stage = run->lanes->stages[i];
+        for (uint32_t k = 0; k < stage->stage->nodes_count && stage->instance == r->instance && r->is_good;
+             k++)
+            r->is_good = restore_node(run, stage, &stage->nodes[k], r->from, diags);
+    }
+    return NULL;
+}
+
+static void copy_diags(struct diag_list *to, const struct diag_list *from)
+{
+    for (unsigned i = 0; i < from->count; i++) {
+        const struct diag *item = &from->items[i];
+        struct diag *d = item->severity == DIAG_ERROR
+                             ? diag_error(to, item->code, item->span, "%s", item->message)
+                             : diag_warning(to, item->code, item->span, "%s", item->message);
+        if (item->hint != NULL)
+            diag_hint(to, d, "%s", item->hint);
+        if (item->cause != NULL)
+            diag_cause(to, d, "%s", item->cause);
+        if (item->path != NULL)
+            diag_at(to, d, item->path, item->offset, item->line);
+    }
+}
+
+static bool restore_all(struct run *run, struct checkpoint *from)
+{
+    bool is_good = true;
+    struct restoring *all = arena_array(&run->arena, struct restoring, run->lanes_count);
+    for (uint32_t i = 0; i < run->lanes_count; i++) {
+        all[i].run = run;
+        all[i].from = from;
+        all[i].instance = i;
+        diag_list_init(&all[i].diags, &all[i].arena);
+        all[i].has_thread = i > 0 && pthread_create(&all[i].thread, NULL, restore_instances, &all[i]) == 0;
+    }
+    for (uint32_t i = 0; i < run->lanes_count; i++)
+        if (!all[i].has_thread)
+            restore_instances(&all[i]);
+    for (uint32_t i = 0; i < run->lanes_count; i++) {
+        if (all[i].has_thread)
+            pthread_join(all[i].thread, NULL);
+        copy_diags(run->diags, &all[i].diags);
+        arena_free(&all[i].arena);
+        is_good &= all[i].is_good;
+    }
+    return is_good;
+}
+
+bool lanes_restore(struct run *run, struct checkpoint *from)
+{
+    for (uint32_t i = 0; i < run->lanes->stages_total; i++) {
+        struct stage_instance *stage = run->lanes->stages[i];
+        stage->next = sequencer_first(run);
+        restore_watermarks(run, stage);
+    }
+    return restore_all(run, from);
+}

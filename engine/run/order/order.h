@@ -1,0 +1,101 @@
+/* The order log of a run: writing what the sequencer decides, and finding what an earlier run decided
+ * (core/order_log.h has the format).
+ *
+ * Writing. The sequencer puts entries into the open piece while it forms micro-batches. At a barrier the piece
+ * is sealed: it becomes the segment that the checkpoint publishes, and a new piece begins. If a checkpoint is
+ * abandoned, its segment is continued by the next one. With --record-order segments are also appended to a
+ * file, or to files of a directory (file.c), before their checkpoint is published: so a resume finds at least
+ * the segments it needs, and ignores those behind them.
+ *
+ * Replaying. The log that a run replays (replay_log.c chooses it) comes from checkpoints that a resume could
+ * not use (state/checkpoint.h: redo), from --order, or from a recording's manifest. The sequencer reads its
+ * segments, one after another, and does again what they say (sequencer/replay.c).
+ *
+ * Under the sequencer's mutex, or before lanes start, unless said otherwise. */
+#ifndef LEAT_RUN_ORDER_ORDER_H
+#define LEAT_RUN_ORDER_ORDER_H
+
+#include "core/order_log.h"
+#include "run/base/base.h"
+
+/* The log that a run replays. It has micro-batch numbers of its own: a replay that is stopped and resumed has
+ * one micro-batch more than its log. */
+struct replay_log {
+    const char *name; /* path of the log, for messages; NULL: none was named */
+    /* Identity of the log of --order or of a recording, for checkpoints; 0: none, or a log that is replayed
+     * after a fallback. */
+    uint64_t identity;
+    /* After a fallback: number after the last micro-batch that is replayed; 0: no fallback. */
+    uint64_t redo_next;
+    uint64_t next;    /* number, in the log, of the next micro-batch */
+    bool is_live;     /* the log is of live sources: the order behind its end cannot be computed */
+    bool has_run_out; /* the end of a log of live sources was reached */
+    /* The segment in work. */
+    bool has_segment;
+    struct order_reader reader;
+    uint64_t until; /* number after the segment's last micro-batch that counts */
+};
+
+/* --- The log that is written --- */
+
+/* After the sources were opened: finds the log to replay. */
+bool order_init(struct run *run);
+/* Once positions are restored: opens the file of --record-order. first: number of the first micro-batch of
+ * this life. false after diagnostics. */
+bool order_begin(struct run *run, uint64_t first);
+void order_free(struct run *run);
+
+/* Whether a log is written. The functions below may be called where none is. */
+bool order_is_written(const struct run *run);
+/* Begins a new piece, from the open one's end on. The caller then adds all partitions, in the order of their
+ * ids, and the load. */
+void order_open_piece(struct run *run);
+/* tag: ORDER_PARTITION, in a new piece alone, or ORDER_ADDED. */
+void order_partition(struct run *run, enum order_tag tag, const struct order_partition *partition);
+/* tag: ORDER_ENDED or ORDER_IDLE. */
+void order_of(struct run *run, enum order_tag tag, uint32_t partition);
+void order_tick(struct run *run, int64_t time);
+void order_load(struct run *run, uint32_t level);
+void order_slice(struct run *run, const struct order_slice *slice);
+/* Ends a micro-batch. tag: ORDER_NUMBER, ORDER_LAST, or ORDER_CUT, with the partition at whose cut it ends. */
+void order_end(struct run *run, uint64_t number, enum order_tag tag, uint32_t partition);
+/* Seals the open piece, at a barrier or where order_wants_segment; the caller opens a new one. */
+void order_seal_piece(struct run *run);
+
+/* Whether the epoch's log is so long that a checkpoint must be asked for. */
+bool order_wants_barrier(const struct run *run);
+/* Whether it is so long, while no checkpoint is published, that the sources must wait. */
+bool order_is_full(const struct run *run);
+/* Without checkpoints: whether the open piece is to be sealed and written to the file of --record-order.
+ * order_write does that; false after a diagnostic. */
+bool order_wants_segment(const struct run *run);
+bool order_write(struct run *run, struct diag_list *diags);
+/* After the lanes have ended well: without checkpoints, writes the last segment. */
+bool order_finish(struct run *run);
+
+/* For the coordinator: the segment for the checkpoint that is being written, which stays until the next call;
+ * data NULL: the file of --record-order could not be written. */
+struct str order_segment(struct run *run, uint64_t epoch, struct diag_list *diags);
+/* That checkpoint was published. Returns the number after the segment's last micro-batch. */
+uint64_t order_published(struct run *run);
+
+/* --- The log that is replayed --- */
+
+/* Read-only, except for the sequencer. */
+struct replay_log *order_replay_log(const struct run *run);
+/* Whether there is one. */
+bool replay_log_is_there(const struct run *run);
+/* Whether the replay follows a fallback. Its output has gone out already, so no micro-batch may be put in
+ * between. */
+bool replay_log_is_redo(const struct run *run);
+/* Once replay_log.next is known: lists the files of a log that is in a directory of checkpoints. */
+bool replay_log_list(struct run *run);
+/* Reads the segment that has the micro-batch `number`; replay_log.has_segment stays false if the log ends
+ * before it. Returns false on an error. */
+bool replay_log_find_segment(struct run *run, uint64_t number);
+/* Fails the run because the log does not fit it. Lanes may be running: takes the run's diags_mutex.
+ * replay_log_refuse has a hint of its own. */
+void LEAT_PRINTF(3, 4) replay_log_refuse(struct run *run, enum diag_code code, const char *format, ...);
+void replay_log_refuse_so(struct run *run, enum diag_code code, const char *what, const char *hint);
+
+#endif

@@ -1,0 +1,67 @@
+/* What holds the sources back: sinks that are full, evictions that wait for a checkpoint, a disk that is nearly
+ * full. Under the sequencer's mutex. */
+#include "run/sequencer/internal.h"
+
+#include "core/os.h"
+#include "run/base/barrier.h"
+#include "state/state.h"
+
+#include <stdio.h>
+
+enum { DISK_LOOK_US = 200000 };
+
+/* sends_checkpoints: count only sinks that send what a checkpoint holds. */
+static bool has_full_sink(const struct run *run, bool sends_checkpoints)
+{
+    for (uint32_t i = 0; i < run->sinks_count; i++) {
+        const struct sink_context *sink = run->sinks[i];
+        if (atomic_load_explicit(&sink->is_full, memory_order_acquire) &&
+            (sink->sends_checkpoints || !sends_checkpoints))
+            return true;
+    }
+    return false;
+}
+
+bool hold_sinks_are_full(const struct run *run)
+{
+    return has_full_sink(run, false);
+}
+
+/* A full sink that sends only what a checkpoint holds needs a barrier: one micro-batch is formed to carry
+ * it. */
+bool hold_may_form(struct run *run, uint64_t number)
+{
+    if (!has_full_sink(run, true) || run->barrier == NULL || number == run->sequencer->last_barrier)
+        return false;
+    barrier_ask(run);
+    return barrier_is_waiting(run);
+}
+
+bool hold_state_is_pressed(struct run *run)
+{
+    return run->state_store != NULL && run->barrier != NULL &&
+           state_store_pressure(run->state_store) > (size_t)run->operator_memory_bytes / 4 &&
+           barrier_is_busy(run);
+}
+
+bool hold_disk_is_low(struct run *run)
+{
+    struct sequencer *s = run->sequencer;
+    const struct job_checkpoint *config = &run->plan->config.checkpoint;
+    int64_t now = os_monotonic_us();
+    if (now - s->disk_looked_us < DISK_LOOK_US)
+        return s->disk_is_low;
+    s->disk_looked_us = now;
+    int64_t left = os_free_bytes(run->path);
+    bool is_low = left >= 0 && left < config->free_bytes;
+    if (is_low && !s->disk_is_low)
+        fprintf(stderr,
+                "leat: the disk of `%.*s` has %lld MiB left, less than `min_free` (%lld MiB): the sources "
+                "pause until there is more\n",
+                STR_ARGS(config->directory), (long long)(left >> 20), (long long)(config->free_bytes >> 20));
+    if (!is_low && s->disk_is_low)
+        fprintf(stderr, "leat: the disk of `%.*s` has %lld MiB left: the sources go on\n",
+                STR_ARGS(config->directory), (long long)(left >> 20));
+    s->disk_is_low = is_low;
+    return is_low;
+}

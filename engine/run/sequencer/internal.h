@@ -1,0 +1,258 @@
+/* Private to run/sequencer. */
+#ifndef LEAT_RUN_SEQUENCER_INTERNAL_H
+#define LEAT_RUN_SEQUENCER_INTERNAL_H
+
+#include "core/order_log.h"
+#include "run/sequencer/sequencer.h"
+
+enum { PIECES_MAX = 32 /* raw batches read ahead per partition */ };
+
+/* The newest event time of each key of a partition, for a watermark that follows the slowest key.
+ *
+ * It holds a bounded number of keys, as 64-bit hashes (two keys with the same hash count as one, with the
+ * newer of their times). When a new key does not fit, the slowest eighth of the keys is forgotten. Which
+ * keys are kept depends only on the keys seen, not on their places in the table. Under the sequencer's
+ * mutex. */
+enum { KEY_TIMES_MIN = 16, KEY_TIMES_MAX = 65536 };
+
+struct key_times {
+    uint64_t *hashes; /* 0: a free place */
+    int64_t *times;
+    uint32_t capacity, count;
+    uint64_t forgotten; /* keys forgotten, over the life of the process */
+};
+
+/* A raw batch of a partition, and what it was decoded into. */
+struct piece {
+    struct raw_batch raw;
+    struct batch *batch; /* decoded rows; one reference is the ring's */
+    struct decode_output output;
+    atomic_bool is_ready;
+    bool is_fixed;      /* order times include the running maximum of earlier pieces */
+    bool has_own_order; /* order times are arrival or recorded times, not event times */
+    /* For the source's watermark (watermark.c), indexed by physical row; in the batch's arena. */
+    uint64_t *key_hashes; /* hash of the row's key; 0: null key. NULL: strategy is not per_key */
+    uint64_t *marks;      /* bit set: the row is a punctuation; NULL: no row is */
+};
+
+struct partition {
+    uint32_t id;     /* unique over all sources; breaks ties of order time */
+    uint32_t source; /* index in plan->sources */
+    uint32_t local;  /* index of the partition within its source */
+    struct piece *pieces;
+    uint32_t ring;       /* size of `pieces`: small, so that they stay in the CPU caches */
+    uint64_t head, tail; /* pieces [head, tail) are in the ring */
+    uint32_t head_row;   /* rows of the head piece that are already in micro-batches */
+    bool is_reading, is_ended;
+    bool is_over;       /* all rows are in micro-batches, and ORDER_ENDED is in the order log */
+    bool is_live;       /* the end of every raw batch is a cut: a batch holds what had arrived */
+    bool has_offsets;   /* the source kind counts by offsets (source_kind.has_offsets) */
+    bool is_quiet;      /* live: the last read found that there is no more for now */
+    bool is_idle;       /* live: left out of the watermark until its next row */
+    uint64_t dry_at;    /* sequencer.wakes before the last read, which found nothing; 0: it found something */
+    int64_t dry_us;     /* monotonic time since which reads find nothing; 0: the last one found something */
+    bool has_own_order; /* a sequenced piece had piece.has_own_order */
+    uint32_t since_cut; /* records sequenced since the last cut */
+    int64_t order_max;  /* order time of the last sequenced row */
+    int64_t order_logged; /* order time of the last slice in the order log */
+    /* With has_offsets: next offset after the last sequenced record, or where the partition began. */
+    int64_t offset;
+    int64_t offset_logged;
+    int64_t event_max;
+    bool has_event;
+    int64_t arrival_max; /* newest arrival time sequenced, where an arrival clock is needed; TIME_MIN: none */
+    int64_t marked;      /* event time of the newest punctuation; TIME_MIN: none so far */
+    struct key_times keys; /* newest event time by key, for the per_key watermark */
+    bool is_held_back;     /* by `align:`: gives no rows to the next micro-batch */
+    /* Pieces [head, fixed) have final order times; the running maxima at the end of piece `fixed` - 1. */
+    uint64_t fixed;
+    int64_t order_fixed, event_fixed;
+    bool has_event_fixed;
+    /* Where a resume begins when the head has no rows left: see partition_position. For kinds without
+     * offsets it always begins here: at this raw batch, without its first `resume_rows` rows. */
+    struct source_position resume;
+    uint32_t resume_rows;
+    uint32_t skip_rows; /* rows still to be skipped of the first batches after a resume */
+    /* With has_offsets: offset up to which the last read that found no more has read, gaps included. */
+    int64_t reach;
+    int64_t saved;    /* with has_offsets: next offset in the positions that were saved last */
+    uint64_t records; /* records sequenced, over all lives of the run */
+};
+
+#define PIECE_AT(partition, index) (&(partition)->pieces[(index) % (partition)->ring])
+
+/* The partition that holds a source's watermark back. */
+struct watermark_holder {
+    uint32_t partition; /* index of the partition; UINT32_MAX: no single one (merged by event time) */
+    int64_t newest;     /* the source's newest event time; TIME_MIN: none yet */
+};
+
+/* The micro-batch that the order log has next. */
+struct replay {
+    uint32_t *map; /* index of a partition in the log -> index in the run */
+    bool has_number;
+    enum order_tag tag;
+    uint32_t cut;
+    struct order_slice *slices; /* slice.partition: index in the run */
+    uint32_t slices_count;
+    bool *is_ended, *is_idle; /* per partition of the run */
+    int64_t tick;             /* new time of the arrival clock; TIME_MIN: no tick */
+    uint32_t load;
+    uint32_t *sources_places; /* per source: how many of its partitions the segment has named so far */
+};
+
+struct sequencer {
+    pthread_mutex_t mutex;
+    struct partition *partitions;
+    uint32_t partitions_count;
+    uint32_t pieces_ahead;
+    /* Watermark per source; behind them the arrival clock: no later row in order arrived before it. */
+    int64_t *source_watermarks;
+    int64_t wall_ahead_us; /* trusted wall clock less the monotonic clock (live.c); TIME_MIN: not yet read */
+    struct watermark_holder *holders; /* per source */
+    struct slot slots[SLOTS];
+    _Atomic uint64_t formed;  /* micro-batches below this number exist */
+    _Atomic uint64_t claimed; /* micro-batches below this number were taken for stage 0 */
+    uint64_t first;           /* number of the first micro-batch of this life */
+    bool has_ended;           /* the last micro-batch was formed */
+    bool is_finished;         /* the last micro-batch was final: all sources have ended */
+    bool is_replaying;        /* the order log says what the next micro-batch holds */
+    struct replay replay;
+    int64_t until_us;     /* --until, an order time; TIME_MAX: none */
+    uint32_t cut_records; /* records of a partition between two cuts: BATCH_ROWS, except in tests */
+    atomic_bool stop_requested;
+    /* Live sources. */
+    bool is_live;           /* at least one source is live */
+    _Atomic uint64_t wakes; /* starts at 1; raised when a source may have records again */
+    uint64_t discovered_at; /* value of `wakes` when sources were last asked for new partitions */
+    uint32_t *known;        /* per source: local partitions below this are in `partitions` */
+    uint32_t partitions_room;
+    uint64_t last_barrier; /* number after the micro-batch with the last barrier */
+    bool has_risen;        /* since positions were saved, a partition's position rose without records */
+    uint32_t load; /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step: see live_follow_load */
+    uint64_t records_before; /* records sequenced by earlier lives */
+    int64_t disk_looked_us;  /* when the free disk space was last asked for */
+    bool disk_is_low;        /* the sources pause */
+};
+
+/* partitions.c */
+/* local: the partition's index within its source. NULL after a diagnostic: there are too many. */
+struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint32_t local);
+/* Whether the source's partitions are known by their names, not by their places: then more can be added. */
+bool sequencer_is_named(const struct run *run, uint32_t source);
+/* Index within its source of the partition of that name; UINT32_MAX: there is none. */
+uint32_t sequencer_find_local(struct run *run, uint32_t source, struct str name);
+struct str sequencer_partition_name(struct run *run, const struct partition *p);
+/* Where a resume goes on after the micro-batch that is being formed. */
+void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out);
+
+/* partition.c */
+bool partition_prepare(struct run *run, struct partition *p);
+void partition_drop_head(struct partition *p);
+/* Doubles the read-ahead ring, for a micro-batch of many small batches; false once it holds BATCH_ROWS
+ * pieces, enough even if each has one record. Only when all pieces are decoded and no lane reads the
+ * partition. */
+bool partition_widen(struct partition *p);
+void partition_cut(struct run *run, struct partition *p, uint32_t end, struct slice *slice);
+/* Whether the head piece is a batch of BATCH_ROWS records, or the rest of one after a resume. */
+bool partition_is_whole(const struct partition *p);
+/* Where a resume goes on; for kinds without offsets, `resume_rows` rows behind this position. */
+struct source_position partition_position(const struct partition *p);
+/* With offsets: all records that were read are sequenced, and the position is behind the one saved last. */
+bool partition_has_risen(const struct partition *p);
+
+/* watermark.c */
+void watermark_init(struct run *run);
+void watermark_free(struct run *run);
+/* For a piece just decoded: rejects rows too far ahead of their arrival, and finds key hashes and
+ * punctuations. Any lane. */
+void watermark_decoded(struct run *run, struct decoding *decoding, const struct partition *p,
+                       struct piece *piece);
+/* Rejects rows that jump ahead of earlier rows, and applies the partition's running maxima; pieces come in
+ * their order. Returns false if a piece behind this one must be decoded first. */
+bool watermark_fix(struct run *run, struct partition *p, uint64_t piece);
+/* The rows [first, end) of the piece are now in a micro-batch. */
+void watermark_take(struct run *run, struct partition *p, const struct piece *piece, uint32_t first,
+                    uint32_t end);
+static inline bool watermark_is_mark(const struct piece *piece, uint32_t row)
+{
+    return piece->marks != NULL && bit_get(piece->marks, row);
+}
+/* Index behind the next punctuation at or after `row`; `end` if there is none in [row, end). */
+uint32_t watermark_next_mark(const struct piece *piece, uint32_t row, uint32_t end);
+/* Sets which partitions give no rows to the next micro-batch (`align:`); all heads are decoded. */
+void watermark_align(struct run *run);
+/* At a cut: advances the watermarks of all sources and the arrival clock. */
+void watermark_advance(struct run *run);
+
+/* key_times.c */
+/* Takes in the event time of a key with this hash, which is not 0. keys_max: bound of the number of keys. */
+void key_times_see(struct key_times *keys, uint32_t keys_max, uint64_t hash, int64_t time);
+/* The oldest of the times at or after `from`; TIME_MAX: there is none. */
+int64_t key_times_oldest(const struct key_times *keys, int64_t from);
+/* Writes the table into a checkpoint, and reads it back. load: false if save cannot have written `saved`. */
+void key_times_save(const struct key_times *keys, struct byte_buffer *out);
+bool key_times_load(struct key_times *keys, struct str saved);
+void key_times_free(struct key_times *keys);
+
+/* live.c */
+/* live_tick: time to which the arrival clock may advance in a lull; TIME_MIN: no tick is due.
+ * live_set_clock advances the clock and logs the tick. */
+int64_t live_tick(struct run *run);
+void live_set_clock(struct run *run, int64_t time);
+/* Decides the load after a micro-batch got its rows; a changed load goes into the order log. */
+void live_follow_load(struct run *run, const struct slot *slot);
+void live_set_load(struct run *run, uint32_t load);
+/* Takes in the status of a read, under the sequencer's mutex. wakes: sequencer.wakes before the read.
+ * Returns whether this may let the next micro-batch form. */
+bool live_was_read(struct partition *p, enum read_status status, uint64_t wakes);
+/* Whether the partition may have something to read: it was not dry, or its source called wake since. */
+bool live_may_read(const struct run *run, const struct partition *p);
+/* Adds partitions that the sources have found. false after a diagnostic. */
+bool live_discover(struct run *run);
+/* Whether micro-batches are formed without rows of this partition, which has none ready. */
+bool live_goes_without(struct run *run, const struct partition *p);
+/* Marks partitions that have become idle; returns the last one marked, or NULL. */
+struct partition *live_take_idle(struct run *run);
+
+/* hold.c: what holds the sources back */
+/* Whether a sink holds so much that the sources must wait. */
+bool hold_sinks_are_full(const struct run *run);
+/* While sinks are full: whether a micro-batch may be formed to carry the barrier that lets them send. */
+bool hold_may_form(struct run *run, uint64_t number);
+/* Whether evictions that wait for the running checkpoint hold memory beyond the budget: then the sources
+ * wait until the checkpoint is through. */
+bool hold_state_is_pressed(struct run *run);
+/* Whether the disk of the checkpoints has less than `min_free` left: then the sources pause, so that it
+ * never gets full in the middle of a write of the database. */
+bool hold_disk_is_low(struct run *run);
+
+/* replay.c */
+/* Once positions are restored: finds the first segment, and in a run that begins anew adds the partitions
+ * that it names. false after a diagnostic. */
+bool replay_begin(struct run *run);
+enum replay_state { REPLAY_WAIT, REPLAY_NUMBER, REPLAY_LAST, REPLAY_OUT };
+/* Whether the log's next micro-batch can be formed. REPLAY_NUMBER: yes. REPLAY_LAST: yes, and it is the
+ * last. REPLAY_OUT: the log has ended, and the order behind it cannot be computed. REPLAY_WAIT: not yet; also
+ * after an error, and at the end of a log behind which the order is computed (sequencer.is_replaying is then
+ * false). */
+enum replay_state replay_ready(struct run *run);
+/* Whether the next micro-batch begins at or after --until. */
+bool replay_is_beyond(const struct run *run);
+/* Cuts the slices of the next micro-batch; returns the partition at whose cut it ends, or NULL. */
+struct partition *replay_fill(struct run *run, struct slot *slot);
+
+/* log.c: entries of the order log that is written */
+/* The open piece begins, and with it the log of all partitions. */
+void log_begin(struct run *run);
+void log_micro_batch(struct run *run, const struct slot *slot, const struct partition *cut);
+void log_ended(struct run *run, const struct partition *p);
+void log_idle(struct run *run, const struct partition *p);
+void log_added(struct run *run, struct partition *p);
+/* At a barrier, after log_micro_batch: seals the segment. */
+void log_seal(struct run *run);
+/* After each micro-batch: asks for a checkpoint if the epoch's log is long; without checkpoints, writes a
+ * segment to the file of --record-order. false: that write failed, and so does the run. */
+bool log_keep_up(struct run *run);
+
+#endif

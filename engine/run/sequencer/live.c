@@ -1,0 +1,169 @@
+/* Live sources: what there is to read depends on the time of the read; so here, and nowhere else, a clock
+ * decides.
+ *
+ * A partition is dry when its last read answered READ_QUIET (all was read) or READ_LATER (there is more, and
+ * it has not come yet). Micro-batches go on without a quiet partition, and wait for a late one, up to
+ * `order_wait`: so after an hour down the partitions are merged in the order of their arrival at the broker,
+ * and none runs ahead of the others. A dry partition is read again when its source wakes the engine, or after
+ * a lane's nap.
+ *
+ * What the clock decided goes into the order log: which rows a micro-batch has, which partition is idle
+ * (left out of the watermark until its next row), which was found meanwhile, and where the arrival clock
+ * stands in a lull. All under the sequencer's mutex, except sequencer_wake. */
+#include "run/sequencer/internal.h"
+
+#include "core/os.h"
+#include "run/order/order.h"
+
+void sequencer_wake(void *engine)
+{
+    struct run *run = engine;
+    atomic_fetch_add(&run->sequencer->wakes, 1);
+    run_wake(run);
+}
+
+bool live_was_read(struct partition *p, enum read_status status, uint64_t wakes)
+{
+    bool was_quiet = p->is_quiet;
+    if (status != READ_LATER && status != READ_QUIET) {
+        p->dry_at = 0;
+        p->dry_us = 0;
+        p->is_quiet = false;
+        return true;
+    }
+    p->dry_at = wakes;
+    p->is_quiet = status == READ_QUIET;
+    if (p->dry_us == 0 || p->is_quiet != was_quiet)
+        p->dry_us = os_monotonic_us();
+    return p->is_quiet != was_quiet;
+}
+
+bool live_may_read(const struct run *run, const struct partition *p)
+{
+    return p->dry_at != atomic_load_explicit(&run->sequencer->wakes, memory_order_relaxed);
+}
+
+bool live_goes_without(struct run *run, const struct partition *p)
+{
+    const struct plan_node *node = run_source_node(run, p->source);
+    if (!node->is_live || p->is_ended || p->dry_at == 0)
+        return false;
+    return p->is_quiet || os_monotonic_us() - p->dry_us > node->common->order_wait_us;
+}
+
+struct partition *live_take_idle(struct run *run)
+{
+    struct sequencer *s = run->sequencer;
+    struct partition *idle = NULL;
+    for (uint32_t i = 0; s->is_live && i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        const struct plan_node *node = run_source_node(run, p->source);
+        if (!node->is_live || node->common->idle_after_us == 0 || p->is_idle || p->is_ended || !p->is_quiet ||
+            p->head < p->tail || p->is_reading || os_monotonic_us() - p->dry_us < node->common->idle_after_us)
+            continue;
+        log_idle(run, p);
+        p->is_idle = true;
+        idle = p;
+    }
+    return idle;
+}
+
+/* Windows over arrival time end without records when the arrival clock passes their end. In a lull, when
+ * everything was read, the clock follows the wall clock CLOCK_BEHIND_US behind it, in steps of
+ * CLOCK_STEP_US at least. Records stamped by a machine whose clock is further behind come late. */
+enum { CLOCK_BEHIND_US = 1000 * 1000, CLOCK_STEP_US = 1000 * 1000 };
+
+/* The wall clock, as far as it can be trusted. A tick too early makes rows late, a tick too late delays
+ * windows in a lull. So a clock that is set back is followed at once. A clock that is set forward (or a
+ * machine that slept) is followed only once a record arrived at such a time, because it may be set back in
+ * a moment. arrived: the newest arrival time. */
+static int64_t trusted_wall_us(struct sequencer *s, int64_t arrived)
+{
+    int64_t now = os_monotonic_us(), ahead = os_wall_us() - now;
+    int64_t trusted = s->wall_ahead_us == TIME_MIN ? ahead : MAX(s->wall_ahead_us, arrived - now);
+    s->wall_ahead_us = MIN(trusted, ahead);
+    return now + s->wall_ahead_us;
+}
+
+int64_t live_tick(struct run *run)
+{
+    struct sequencer *s = run->sequencer;
+    int64_t clock = s->source_watermarks[run->plan->sources_count];
+    if (!run->plan->has_arrival_clock || !s->is_live || clock == TIME_MIN)
+        return TIME_MIN;
+    int64_t time = trusted_wall_us(s, clock) - CLOCK_BEHIND_US;
+    return time - CLOCK_STEP_US >= clock ? time : TIME_MIN;
+}
+
+void live_set_clock(struct run *run, int64_t time)
+{
+    int64_t *clock = &run->sequencer->source_watermarks[run->plan->sources_count];
+    *clock = MAX(*clock, time);
+    order_tick(run, time);
+}
+
+/* Sets the load: log2 of the number of examples that a step of a learner should have. A step has as many as
+ * the micro-batch has rows, so that the model is as new as it can be. If the micro-batch is half full there
+ * are more rows to come, and the steps double until the stream is caught up. The load falls by one at a
+ * time, so that one small micro-batch in a rush changes little. */
+void live_follow_load(struct run *run, const struct slot *slot)
+{
+    const struct sequencer *s = run->sequencer;
+    uint32_t rows = 0, load = 0;
+    if (!run->plan->follows_load || !s->is_live)
+        return;
+    for (uint32_t i = 0; i < slot->slices_count; i++)
+        rows += slot->slices[i].end - slot->slices[i].begin;
+    while (load < ORDER_LOAD_MAX && rows > 1U << load)
+        load++;
+    if (rows >= BATCH_ROWS / 2)
+        load = MIN(MAX(load, s->load + 1), (uint32_t)ORDER_LOAD_MAX);
+    live_set_load(run, MAX(load, s->load - (s->load > 0)));
+}
+
+void live_set_load(struct run *run, uint32_t load)
+{
+    if (run->sequencer->load == load)
+        return;
+    run->sequencer->load = load;
+    order_load(run, load);
+}
+
+static bool is_known(const struct sequencer *s, uint32_t source, uint32_t local)
+{
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        if (s->partitions[i].source == source && s->partitions[i].local == local)
+            return true;
+    return false;
+}
+
+bool live_discover(struct run *run)
+{
+    struct sequencer *s = run->sequencer;
+    uint64_t wakes = atomic_load_explicit(&s->wakes, memory_order_relaxed);
+    if (!s->is_live || s->is_replaying || s->discovered_at == wakes)
+        return true;
+    s->discovered_at = wakes;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        const struct source_kind *kind = run_source_node(run, i)->source_kind;
+        uint32_t found = run->sources[i].partitions_count;
+        if (kind->discover == NULL)
+            continue;
+        if (!kind->discover(&run->sources[i])) {
+            run_fail(run);
+            return false;
+        }
+        leat_assert(run->sources[i].partitions_count >= found);
+        for (uint32_t local = s->known[i]; local < run->sources[i].partitions_count; local++)
+            if (!is_known(s, i, local)) {
+                struct partition *p = sequencer_add_partition(run, i, local);
+                if (p == NULL) {
+                    run_fail(run);
+                    return false;
+                }
+                log_added(run, p);
+            }
+        s->known[i] = run->sources[i].partitions_count;
+    }
+    return true;
+}

@@ -1,0 +1,447 @@
+/* The sequencer's beginning and end, and its positions in checkpoints: where each partition goes on. */
+#include "run/sequencer/internal.h"
+
+#include "core/os.h"
+#include "run/base/positions.h"
+#include "run/order/order.h"
+
+#include <stdlib.h>
+
+static bool has_dead_letters(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->exchanges_count; i++)
+        if (plan->exchanges[i].from.output == PLAN_OUTPUT_DEAD)
+            return true;
+    return false;
+}
+
+static bool open_source(struct run *run, uint32_t index)
+{
+    const struct plan_node *node = &run->plan->nodes[run->plan->sources[index]];
+    struct source *source = &run->sources[index];
+    *source = (struct source){.config = node->config,
+                              .schema = node->outputs[0],
+                              .arena = &run->arena,
+                              .diags = run->diags,
+                              .span = node->path_span,
+                              .claims = run->plan->claims,
+                              .wake = sequencer_wake,
+                              .engine = run,
+                              .stop = run->options.stop,
+                              .job = run->plan->name,
+                              .name = node->name,
+                              .has_dead_letters = has_dead_letters(run->plan),
+                              .is_resumed = run->has_saved[node->place]};
+    if (!node->source_kind->open(source))
+        return false;
+    leat_assert(source->partitions_count > 0);
+    return true;
+}
+
+bool sequencer_is_named(const struct run *run, uint32_t source)
+{
+    return run_source_node(run, source)->source_kind->discover != NULL;
+}
+
+/* Whether the source gives what has arrived, so that each end of a batch is a cut. */
+static bool is_live_source(const struct run *run, uint32_t source)
+{
+    const struct plan_node *node = run_source_node(run, source);
+    return node->is_live || !node->is_bounded || !node->is_replayable;
+}
+
+static bool refuse_partitions(struct run *run, uint32_t total)
+{
+    diag_error(run->diags, DIAG_E0503, (struct span){0},
+               "%u partitions are more than the %d that a job can have", total, PARTITIONS_MAX);
+    return false;
+}
+
+struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint32_t local)
+{
+    struct sequencer *s = run->sequencer;
+    const struct plan_node *node = run_source_node(run, source);
+    if (s->partitions_count == s->partitions_room) {
+        refuse_partitions(run, s->partitions_count + 1);
+        return NULL;
+    }
+    struct partition *p = &s->partitions[s->partitions_count];
+    p->id = s->partitions_count++;
+    p->source = source;
+    p->local = local;
+    p->ring = s->pieces_ahead;
+    p->pieces = calloc(p->ring, sizeof(*p->pieces));
+    leat_assert(p->pieces != NULL);
+    p->order_max = p->event_max = p->order_fixed = p->event_fixed = p->arrival_max = p->marked = TIME_MIN;
+    p->is_live = is_live_source(run, source);
+    p->has_offsets = node->source_kind->has_offsets;
+    p->has_own_order = node->is_live; /* then order is by arrival */
+    if (node->source_kind->begin != NULL)
+        node->source_kind->begin(&run->sources[source], local, &p->resume);
+    p->offset = p->saved = p->resume.b;
+    return p;
+}
+
+static bool open_sources(struct run *run)
+{
+    struct sequencer *s = run->sequencer;
+    uint32_t total = 0;
+    bool is_named = false;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        if (!open_source(run, i))
+            return false;
+        total += run->sources[i].partitions_count;
+        is_named |= sequencer_is_named(run, i);
+        /* Set only here: lanes read it without the mutex. */
+        s->is_live |= is_live_source(run, i) || sequencer_is_named(run, i);
+    }
+    if (total > PARTITIONS_MAX)
+        return refuse_partitions(run, total);
+    /* Partitions may be found while running, and those there must not move in memory. */
+    s->partitions_room = is_named ? PARTITIONS_MAX : total;
+    s->partitions = calloc(s->partitions_room, sizeof(*s->partitions));
+    s->known = arena_array(&run->arena, uint32_t, MAX(run->plan->sources_count, 1));
+    leat_assert(s->partitions != NULL);
+    return true;
+}
+
+void sequencer_add_partitions(struct run *run)
+{
+    struct sequencer *s = run->sequencer;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        s->known[i] = run->sources[i].partitions_count;
+        for (uint32_t local = 0; local < s->known[i]; local++)
+            sequencer_add_partition(run, i, local);
+    }
+}
+
+bool sequencer_init(struct run *run)
+{
+    struct sequencer *s = calloc(1, sizeof(*s));
+    leat_assert(s != NULL);
+    run->sequencer = s;
+    pthread_mutex_init(&s->mutex, NULL);
+    atomic_init(&s->wakes, 1);
+    if (!open_sources(run))
+        return false;
+    uint32_t total = s->partitions_room;
+    s->pieces_ahead = MIN(PIECES_MAX, 2 + 2 * run->lanes_count);
+    s->until_us = run->options.until_us;
+    s->cut_records = test_cut(BATCH_ROWS);
+    s->load = ORDER_LOAD_MAX;
+    watermark_init(run);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        s->slots[i].slices = malloc(total * sizeof(struct slice));
+        leat_assert(s->slots[i].slices != NULL);
+        s->slots[i].slices_room = total;
+        s->slots[i].number = UINT64_MAX;
+    }
+    return true;
+}
+
+void sequencer_free(struct run *run)
+{
+    struct sequencer *s = run->sequencer;
+    if (s == NULL)
+        return;
+    for (uint32_t i = 0; i < SLOTS; i++)
+        for (uint32_t k = 0; k < s->slots[i].slices_count; k++)
+            batch_release(s->slots[i].slices[k].batch);
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        for (uint32_t k = 0; k < s->partitions[i].ring; k++) {
+            struct piece *piece = &s->partitions[i].pieces[k];
+            batch_release(piece->batch);
+            arena_free(&piece->raw.arena);
+        }
+        free(s->partitions[i].pieces);
+    }
+    watermark_free(run);
+    for (uint32_t i = 0; i < SLOTS; i++)
+        free(s->slots[i].slices);
+    free(s->partitions);
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        const struct source_kind *kind = run_source_node(run, i)->source_kind;
+        if (run->sources[i].config != NULL && kind->close != NULL)
+            kind->close(&run->sources[i]);
+    }
+    pthread_mutex_destroy(&s->mutex);
+    free(s);
+    run->sequencer = NULL;
+}
+
+/* --- In a checkpoint: see base/positions.h --- */
+
+static void put(struct byte_buffer *out, uint64_t value)
+{
+    buffer_append(out, &value, sizeof(value));
+}
+
+static void put_text(struct byte_buffer *out, struct str text)
+{
+    put(out, text.length);
+    buffer_append(out, text.data, text.length);
+}
+
+struct str sequencer_partition_name(struct run *run, const struct partition *p)
+{
+    const struct source_kind *kind = run_source_node(run, p->source)->source_kind;
+    if (kind->partition_name == NULL)
+        return (struct str){"", 0};
+    struct str name = str_from(kind->partition_name(&run->sources[p->source], p->local));
+    name.length = MIN(name.length, SAVED_TEXT_MAX);
+    return name;
+}
+
+/* Called when the micro-batch with the barrier is formed: all its rows are sequenced, and none after them. */
+void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
+{
+    struct sequencer *s = run->sequencer;
+    const struct plan *plan = run->plan;
+    const struct replay_log *log = order_replay_log(run);
+    put(out, is_finished);
+    put(out, POSITIONS_VERSION);
+    put(out, atomic_load(&s->formed) + 1);
+    put(out, log->identity);
+    put(out, log->next);
+    put(out, log->is_live);
+    put(out, (uint64_t)s->source_watermarks[plan->sources_count]);
+    put(out, plan->sources_count);
+    for (uint32_t i = 0; i < plan->sources_count; i++) {
+        put_text(out, plan->nodes[plan->sources[i]].name);
+        put(out, (uint64_t)s->source_watermarks[i]);
+    }
+    put(out, s->partitions_count);
+    s->has_risen = false;
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        const struct source_kind *kind = plan->nodes[plan->sources[p->source]].source_kind;
+        const struct source_position position = partition_position(p);
+        p->saved = position.b;
+        put(out, p->source);
+        put_text(out, sequencer_partition_name(run, p));
+        put(out, p->has_offsets);
+        put(out, (uint64_t)position.a);
+        put(out, (uint64_t)position.b);
+        put(out, position.record);
+        put(out, (uint64_t)position.line);
+        put(out, p->resume_rows + p->skip_rows);
+        put(out, (uint64_t)p->order_max);
+        put(out, (uint64_t)p->event_max);
+        put(out, p->has_event);
+        put(out, p->has_own_order);
+        put(out, p->is_idle);
+        put(out, p->since_cut);
+        put(out, p->records);
+        put(out, (uint64_t)p->marked);
+        size_t keys = out->length;
+        put(out, 0);
+        key_times_save(&p->keys, out);
+        uint64_t keys_bytes = out->length - keys - sizeof(keys_bytes);
+        memcpy(out->data + keys, &keys_bytes, sizeof(keys_bytes));
+        char mark[SOURCE_MARK_BYTES];
+        size_t bytes =
+            kind->mark == NULL ? 0 : kind->mark(&run->sources[p->source], p->local, &position, mark);
+        put_text(out, (struct str){mark, bytes});
+    }
+}
+
+static bool refuse(struct run *run, const char *why)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0703, (struct span){0}, "%s", why);
+    diag_hint(run->diags, d,
+              run->is_from
+                  ? "give the job the inputs it had, or let the source begin anew: --drop-state SOURCE"
+                  : "give the job the inputs it had, or start anew with --fresh");
+    return false;
+}
+
+static bool refuse_version(struct run *run, uint64_t version)
+{
+    struct diag *d =
+        diag_error(run->diags, DIAG_E0703, (struct span){0},
+                   "the checkpoint's positions are of format %llu, and this leat reads format %d",
+                   (unsigned long long)version, POSITIONS_VERSION);
+    diag_hint(
+        run->diags, d,
+        version < POSITIONS_VERSION
+            ? "go on with the leat that wrote them (up to format 6 they count records from an offset on, "
+              "which no gap between offsets may follow), or start anew with --fresh"
+            : "go on with the leat that wrote them, or start anew with --fresh");
+    return false;
+}
+
+static bool refuse_order(struct run *run)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0703, (struct span){0},
+                                "the run so far obeyed another order log, or none where one is given now");
+    diag_hint(run->diags, d,
+              "give it the --order and the recordings that it was started with, or start anew with --fresh");
+    return false;
+}
+
+static bool restore_partition(struct run *run, struct partition *p, const struct saved_partition *saved)
+{
+    struct source *source = &run->sources[p->source];
+    const struct source_kind *kind = run_source_node(run, p->source)->source_kind;
+    if (p->has_offsets != saved->has_offsets)
+        return refuse(run, "the checkpoint was taken over sources of other kinds");
+    p->resume = saved->resume;
+    p->skip_rows = saved->resume_rows;
+    p->offset = p->reach = p->saved = p->resume.b;
+    p->order_max = p->order_fixed = saved->order_max;
+    p->event_max = p->event_fixed = saved->event_max;
+    p->has_event = p->has_event_fixed = saved->has_event;
+    p->marked = saved->marked;
+    p->has_own_order = saved->has_own_order;
+    p->is_idle = saved->is_idle;
+    p->since_cut = MIN(saved->since_cut, run->sequencer->cut_records - 1);
+    p->records = saved->records;
+    run->sequencer->records_before += p->records;
+    if (!key_times_load(&p->keys, saved->keys))
+        return refuse(run, "the checkpoint's positions are damaged");
+    if (p->records == 0)
+        return kind->begin == NULL || kind->seek(source, p->local, &p->resume);
+    return (kind->mark_check == NULL || kind->mark_check(source, p->local, &p->resume, saved->mark)) &&
+           kind->seek(source, p->local, &p->resume);
+}
+
+uint32_t sequencer_find_local(struct run *run, uint32_t source, struct str name)
+{
+    const struct source_kind *kind = run_source_node(run, source)->source_kind;
+    for (uint32_t i = 0; kind->partition_name != NULL && i < run->sources[source].partitions_count; i++)
+        if (str_is(name, kind->partition_name(&run->sources[source], i)))
+            return i;
+    return UINT32_MAX;
+}
+
+static bool refuse_gone(struct run *run, uint32_t source, struct str name)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0703, run_source_node(run, source)->span,
+                                "`%.*s` of source `%.*s` is in the checkpoint, and is not there any more",
+                                STR_ARGS(name), STR_ARGS(run_source_node(run, source)->name));
+    if (run->is_from)
+        diag_hint(run->diags, d,
+                  "bring it back with the records it had, or let the source begin anew: --drop-state %.*s",
+                  STR_ARGS(run_source_node(run, source)->name));
+    else
+        diag_hint(run->diags, d, "bring it back with the records it had, or start anew with --fresh");
+    return false;
+}
+
+/* sources: for each source of the checkpoint, the index of the run's source; UINT32_MAX: left behind. */
+static bool add_saved(struct run *run, const struct saved_partition *saved, const uint32_t *sources)
+{
+    uint32_t source = sources[saved->source];
+    if (source == UINT32_MAX)
+        return true;
+    bool is_named = sequencer_is_named(run, source);
+    uint32_t *next = &run->sequencer->known[source];
+    uint32_t local = is_named ? sequencer_find_local(run, source, saved->name) : (*next)++;
+    if (is_named && local == UINT32_MAX)
+        return refuse_gone(run, source, saved->name);
+    if (local >= run->sources[source].partitions_count)
+        return refuse(run, "the checkpoint was taken over more partitions than there are");
+    struct partition *p = sequencer_add_partition(run, source, local);
+    return p != NULL && restore_partition(run, p, saved);
+}
+
+/* Adds the partitions of sources that the checkpoint does not have, behind those that it has. */
+static bool add_new_sources(struct run *run)
+{
+    for (uint32_t i = 0; i < run->plan->sources_count; i++)
+        for (uint32_t local = 0;
+             !run->has_saved[run->plan->sources[i]] && local < run->sources[i].partitions_count; local++) {
+            run->sequencer->known[i] = local + 1;
+            if (sequencer_add_partition(run, i, local) == NULL)
+                return false;
+        }
+    return true;
+}
+
+/* Whether sources that cannot gain partitions have all those of the checkpoint. False after a diagnostic. */
+static bool all_are_saved(struct run *run)
+{
+    for (uint32_t i = 0; i < run->plan->sources_count; i++)
+        if (!sequencer_is_named(run, i) && run->sequencer->known[i] != run->sources[i].partitions_count)
+            return refuse(run, "the checkpoint was taken over fewer partitions than there are");
+    return true;
+}
+
+/* Restores watermarks, and finds by name which source of the checkpoint is which of the run. False after a
+ * diagnostic. */
+static bool take_sources(struct run *run, struct saved *saved, uint64_t count, uint32_t *sources)
+{
+    const struct plan *plan = run->plan;
+    for (uint64_t i = 0; i < count; i++) {
+        struct str name = saved_take_text(saved);
+        int64_t watermark = (int64_t)saved_take(saved);
+        sources[i] = UINT32_MAX;
+        for (uint32_t k = 0; k < plan->sources_count; k++)
+            if (run->has_saved[plan->sources[k]] && str_equal(plan->nodes[plan->sources[k]].name, name)) {
+                sources[i] = k;
+                run->sequencer->source_watermarks[k] = watermark;
+            }
+        if (sources[i] == UINT32_MAX && !run->is_from)
+            return refuse(run, "the checkpoint was taken over other sources");
+    }
+    return true;
+}
+
+bool sequencer_restore(struct run *run, struct str positions)
+{
+    struct sequencer *s = run->sequencer;
+    struct replay_log *log = order_replay_log(run);
+    struct saved saved = {.left = positions};
+    (void)saved_take(&saved); /* is_finished */
+    uint64_t version = saved_take(&saved);
+    if (version != POSITIONS_VERSION)
+        return refuse_version(run, version);
+    uint64_t number = saved_take(&saved);
+    uint64_t replayed = saved_take(&saved), next = saved_take(&saved), is_live = saved_take(&saved);
+    bool is_same_order = replayed == log->identity;
+    if (!is_same_order && !run->is_from)
+        return refuse_order(run);
+    log->next = replayed == 0 || !is_same_order ? number : next;
+    log->is_live = is_live != 0 && is_same_order;
+    s->source_watermarks[run->plan->sources_count] = (int64_t)saved_take(&saved);
+    uint64_t sources_count = saved_take(&saved);
+    uint32_t sources[PLAN_SOURCES_MAX];
+    saved.is_short |= sources_count > PLAN_SOURCES_MAX;
+    if (!saved.is_short && sources_count != run->plan->sources_count && !run->is_from)
+        return refuse(run, "the checkpoint was taken over another number of sources");
+    if (!saved.is_short && !take_sources(run, &saved, sources_count, sources))
+        return false;
+    uint64_t count = saved_take(&saved);
+    bool is_good = !saved.is_short;
+    for (uint64_t i = 0; is_good && i < count; i++) {
+        struct saved_partition p = saved_take_partition(&saved);
+        saved.is_short |= p.source >= sources_count;
+        is_good = !saved.is_short && add_saved(run, &p, sources);
+    }
+    if (saved.is_short || (is_good && saved.left.length > 0))
+        return refuse(run, "the checkpoint's positions are damaged");
+    is_good = is_good && add_new_sources(run) && all_are_saved(run);
+    s->first = s->last_barrier = number;
+    atomic_store(&s->formed, number);
+    atomic_store(&s->claimed, number);
+    return is_good;
+}
+
+enum { DESCRIBED_MAX = 8 };
+
+void run_describe_order_end(const struct run *run, struct byte_buffer *out)
+{
+    const struct sequencer *s = run->sequencer;
+    for (uint32_t i = 0; i < MIN(s->partitions_count, DESCRIBED_MAX); i++) {
+        const struct partition *p = &s->partitions[i];
+        const struct source_kind *kind = run_source_node(run, p->source)->source_kind;
+        struct source *source = &run->sources[p->source];
+        buffer_printf(out, "%s%s %llu records", i > 0 ? ", " : "",
+                      kind->partition_name == NULL ? "" : kind->partition_name(source, p->local),
+                      (unsigned long long)p->records);
+        if (kind->has_offsets)
+            buffer_printf(out, " (the next offset is %lld)", (long long)p->offset);
+    }
+    if (s->partitions_count > DESCRIBED_MAX)
+        buffer_printf(out, " and %u more partitions", s->partitions_count - DESCRIBED_MAX);
+}

@@ -1,0 +1,102 @@
+/* The sequencer: merges the rows of all partitions into one order, and cuts this order into micro-batches
+ * (sequencer.c tells how). */
+#ifndef LEAT_RUN_SEQUENCER_SEQUENCER_H
+#define LEAT_RUN_SEQUENCER_SEQUENCER_H
+
+#include "run/base/base.h"
+
+/* The rows of one partition in one micro-batch. */
+struct slice {
+    struct batch *batch; /* rows, with a selection of its own */
+    struct partition *partition;
+    uint32_t source;              /* index in plan->sources */
+    uint32_t begin, end;          /* physical rows */
+    const struct bad_record *bad; /* bad records of the whole batch; those in [begin, end) count */
+    uint32_t bad_count;
+    struct str *bad_raw; /* per bad record: its raw bytes, in the batch's arena */
+};
+
+/* A micro-batch on its way. The plain fields are written before the micro-batch is published, and read
+ * after. */
+struct slot {
+    uint64_t number;
+    struct slice *slices; /* room for one slice per partition at least; malloc'd */
+    uint32_t slices_count, slices_room;
+    int64_t *watermarks; /* per source, after this micro-batch; behind them the arrival clock */
+    bool is_end;         /* the last micro-batch of this life */
+    bool is_final;       /* all sources have ended: watermarks are TIME_MAX */
+    uint32_t load;       /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step (live.c) */
+    uint64_t barrier;    /* epoch of the checkpoint after this micro-batch; 0: none */
+    atomic_uint stage_done[PLAN_STAGES_MAX]; /* per stage: instances that have finished it */
+};
+
+/* What a lane needs to decode raw batches. */
+struct decoding {
+    void **decoders; /* per source */
+    struct arena scratch;
+};
+
+/* --- Building: control thread --- */
+
+/* Opens the sources. */
+bool sequencer_init(struct run *run);
+void sequencer_free(struct run *run);
+/* Adds all partitions of all sources: for a run that begins anew and replays no order log. A resume adds
+ * those of its checkpoint, in its order; a replay those of the log. */
+void sequencer_add_partitions(struct run *run);
+/* Goes on at the positions of a checkpoint. false after a diagnostic. */
+bool sequencer_restore(struct run *run, struct str positions);
+/* Once positions are restored: begins the replay of an order log, and the log that is written. false after a
+ * diagnostic. */
+bool sequencer_begin(struct run *run);
+void decoding_init(struct run *run, struct decoding *decoding);
+void decoding_free(struct run *run, struct decoding *decoding);
+
+/* --- Work for lanes --- */
+
+/* Reads and decodes one raw batch; false: no partition has one to read now. */
+bool sequencer_work(struct run *run, struct decoding *decoding);
+/* Forms micro-batches while it can; returns whether it formed any. */
+bool sequencer_form(struct run *run);
+/* The next micro-batch for stage 0, or NULL. The caller must run it. */
+struct slot *sequencer_claim(struct run *run);
+/* A nap without work is over: partitions of live sources that had nothing are read again. */
+void sequencer_look_again(struct run *run);
+
+/* --- What it has done; any thread --- */
+
+struct slot *sequencer_slot(const struct run *run, uint64_t number);
+/* Micro-batches below this number exist; what was written for them can be read. */
+uint64_t sequencer_formed(const struct run *run);
+/* Micro-batches below this number were taken for stage 0. */
+uint64_t sequencer_claimed(const struct run *run);
+/* Number of the first micro-batch of this life. */
+uint64_t sequencer_first(const struct run *run);
+/* Whether the last micro-batch was formed and taken; *formed: number behind it. */
+bool sequencer_has_ended(struct run *run, uint64_t *formed);
+/* Whether the last micro-batch was final: all sources have ended. */
+bool sequencer_is_finished(const struct run *run);
+/* Watermark per source; behind them the arrival clock. While the run is built. */
+int64_t *sequencer_watermarks(const struct run *run);
+
+/* A partition by its id: source, index within the source, and name ("": it has none). false: there is no such
+ * partition. */
+struct partition_place {
+    const struct plan_node *node;
+    struct source *source;
+    uint32_t local;
+    const char *name;
+};
+bool sequencer_place(const struct run *run, uint32_t id, struct partition_place *place);
+
+/* Forms the last micro-batch of this life next. Any thread. */
+void sequencer_stop(struct run *run);
+/* Implements source.wake and sink_context.wake; engine: the run. Any thread. */
+void sequencer_wake(void *engine);
+/* After a checkpoint was abandoned: its data is in no checkpoint, so the next barrier gets a micro-batch even
+ * if no rows arrive, or none may while a sink waits for a checkpoint. Coordinator. */
+void sequencer_forget_barrier(struct run *run);
+/* Adds figures of sources and of time; stats->nodes are there. */
+void sequencer_stats(struct run *run, struct run_stats *stats);
+
+#endif
