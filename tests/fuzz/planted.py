@@ -104,8 +104,8 @@ BUGS = [
      "record_bytes(&head) > chunk->used - at)", "record_bytes(&head) > chunk->used - at + 8)"),
     ("kafka_outbox", "more_than_the_chunk_has_room", "connectors/kafka/outbox.c",
      "chunk->capacity - chunk->used < bytes)", "chunk->capacity - chunk->used + 1 < bytes)"),
-    ("positions", "a_text_longer_than_what_is_left", "engine/run/base/positions.c",
-     "length > SAVED_TEXT_MAX || length > saved->left.length;", "length > SAVED_TEXT_MAX;"),
+    ("positions", "a_text_longer_than_what_is_left", "engine/run/base/words.c",
+     "length > WORDS_TEXT_MAX || length > words->left.length;", "length > WORDS_TEXT_MAX;"),
     ("expr", "a_blank_text_is_trimmed_twice", "operators/expr/kernels_text.c",
      "while (is_right && end > begin && is_space", "while (is_right && end > 0 && is_space"),
 ]

@@ -5,72 +5,48 @@
 
 #include "core/civil.h"
 
-uint64_t saved_take(struct saved *saved)
+struct saved_partition saved_take_partition(struct words *saved)
 {
-    uint64_t value = 0;
-    saved->is_short |= saved->left.length < sizeof(value);
-    if (saved->is_short)
-        return 0;
-    memcpy(&value, saved->left.data, sizeof(value));
-    saved->left.data += sizeof(value);
-    saved->left.length -= sizeof(value);
-    return value;
-}
-
-struct str saved_take_text(struct saved *saved)
-{
-    uint64_t length = saved_take(saved);
-    saved->is_short |= length > SAVED_TEXT_MAX || length > saved->left.length;
-    if (saved->is_short)
-        return (struct str){"", 0};
-    struct str text = {saved->left.data, length};
-    saved->left.data += length;
-    saved->left.length -= length;
-    return text;
-}
-
-struct saved_partition saved_take_partition(struct saved *saved)
-{
-    struct saved_partition p = {.source = saved_take(saved), .name = saved_take_text(saved)};
-    p.has_offsets = saved_take(saved) != 0;
-    p.resume.a = (int64_t)saved_take(saved);
-    p.resume.b = (int64_t)saved_take(saved);
-    p.resume.record = saved_take(saved);
-    p.resume.line = (int64_t)saved_take(saved);
-    p.resume_rows = (uint32_t)saved_take(saved);
-    p.order_max = (int64_t)saved_take(saved);
-    p.event_max = (int64_t)saved_take(saved);
-    p.has_event = saved_take(saved) != 0;
-    p.has_own_order = saved_take(saved) != 0;
-    p.is_idle = saved_take(saved) != 0;
-    p.since_cut = (uint32_t)saved_take(saved) % BATCH_ROWS;
-    p.records = saved_take(saved);
-    p.marked = (int64_t)saved_take(saved);
-    p.keys = saved_take_text(saved);
-    p.mark = saved_take_text(saved);
+    struct saved_partition p = {.source = words_take(saved), .name = words_take_text(saved)};
+    p.has_offsets = words_take(saved) != 0;
+    p.resume.a = (int64_t)words_take(saved);
+    p.resume.b = (int64_t)words_take(saved);
+    p.resume.record = words_take(saved);
+    p.resume.line = (int64_t)words_take(saved);
+    p.resume_rows = (uint32_t)words_take(saved);
+    p.order_max = (int64_t)words_take(saved);
+    p.event_max = (int64_t)words_take(saved);
+    p.has_event = words_take(saved) != 0;
+    p.has_own_order = words_take(saved) != 0;
+    p.is_idle = words_take(saved) != 0;
+    p.since_cut = (uint32_t)words_take(saved) % BATCH_ROWS;
+    p.records = words_take(saved);
+    p.marked = (int64_t)words_take(saved);
+    p.keys = words_take_text(saved);
+    p.mark = words_take_text(saved);
     return p;
 }
 
 /* Skips to the sources, and returns how many there are; the words are those of sequencer_restore. */
-static uint64_t skip_head(struct saved *saved)
+static uint64_t skip_head(struct words *saved)
 {
     for (int word = 0; word < 7; word++)
-        (void)saved_take(saved);
-    return saved_take(saved);
+        (void)words_take(saved);
+    return words_take(saved);
 }
 
 void positions_watermarks(struct str positions, const struct plan *plan, int64_t *sources)
 {
-    struct saved saved = {.left = positions};
+    struct words saved = {.left = positions};
     for (uint32_t i = 0; i < plan->sources_count; i++)
         sources[i] = TIME_MIN;
     for (int word = 0; word < 6; word++)
-        (void)saved_take(&saved);
-    sources[plan->sources_count] = (int64_t)saved_take(&saved);
-    uint64_t count = saved_take(&saved);
+        (void)words_take(&saved);
+    sources[plan->sources_count] = (int64_t)words_take(&saved);
+    uint64_t count = words_take(&saved);
     for (uint64_t i = 0; i < count && !saved.is_short; i++) {
-        struct str name = saved_take_text(&saved);
-        int64_t watermark = (int64_t)saved_take(&saved);
+        struct str name = words_take_text(&saved);
+        int64_t watermark = (int64_t)words_take(&saved);
         for (uint32_t k = 0; k < plan->sources_count && !saved.is_short; k++)
             if (str_equal(plan->nodes[plan->sources[k]].name, name))
                 sources[k] = watermark;
@@ -79,25 +55,25 @@ void positions_watermarks(struct str positions, const struct plan *plan, int64_t
 
 uint64_t positions_number(struct str positions)
 {
-    struct saved saved = {.left = positions};
-    (void)saved_take(&saved);
-    return saved_take(&saved) == POSITIONS_VERSION ? saved_take(&saved) : UINT64_MAX;
+    struct words saved = {.left = positions};
+    (void)words_take(&saved);
+    return words_take(&saved) == POSITIONS_VERSION ? words_take(&saved) : UINT64_MAX;
 }
 
 /* A partition that can be found while running goes by its name; others go by their place in the source. */
 bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace)
 {
-    struct saved saved = {.left = positions};
+    struct words saved = {.left = positions};
     const struct plan_node *node = &plan->nodes[plan->sources[trace->source_index]];
     uint64_t wanted = UINT64_MAX, count = skip_head(&saved);
     for (uint64_t i = 0; i < count && !saved.is_short; i++) {
-        wanted = str_equal(saved_take_text(&saved), node->name) ? i : wanted;
-        (void)saved_take(&saved);
+        wanted = str_equal(words_take_text(&saved), node->name) ? i : wanted;
+        (void)words_take(&saved);
     }
     uint32_t place = 0;
     if (positions_number(positions) == UINT64_MAX)
         return false;
-    for (count = saved_take(&saved); count > 0 && !saved.is_short; count--) {
+    for (count = words_take(&saved); count > 0 && !saved.is_short; count--) {
         struct saved_partition p = saved_take_partition(&saved);
         bool is_named = node->source_kind->discover != NULL;
         if (p.source != wanted ||
@@ -110,8 +86,8 @@ bool positions_are_before(struct str positions, const struct plan *plan, const s
 
 bool positions_are_final(struct str positions)
 {
-    struct saved saved = {.left = positions};
-    return saved_take(&saved) != 0;
+    struct words saved = {.left = positions};
+    return words_take(&saved) != 0;
 }
 
 static void describe_partition(const struct saved_partition *p, struct str source, int64_t watermark,
@@ -131,12 +107,12 @@ static void describe_partition(const struct saved_partition *p, struct str sourc
 
 void run_describe_positions(struct str positions, struct byte_buffer *out)
 {
-    struct saved saved = {.left = positions};
-    bool is_final = saved_take(&saved) != 0;
-    uint64_t version = saved_take(&saved), number = saved_take(&saved), obeyed = saved_take(&saved),
-             next = saved_take(&saved), is_live = saved_take(&saved);
-    (void)saved_take(&saved); /* the arrival clock */
-    uint64_t sources = saved_take(&saved);
+    struct words saved = {.left = positions};
+    bool is_final = words_take(&saved) != 0;
+    uint64_t version = words_take(&saved), number = words_take(&saved), obeyed = words_take(&saved),
+             next = words_take(&saved), is_live = words_take(&saved);
+    (void)words_take(&saved); /* the arrival clock */
+    uint64_t sources = words_take(&saved);
     if (saved.is_short || version != POSITIONS_VERSION || sources > PLAN_SOURCES_MAX) {
         buffer_printf(out, "source positions of another version of leat: format %llu, not %d\n",
                       (unsigned long long)version, POSITIONS_VERSION);
@@ -150,10 +126,10 @@ void run_describe_positions(struct str positions, struct byte_buffer *out)
     struct str names[PLAN_SOURCES_MAX];
     int64_t watermarks[PLAN_SOURCES_MAX];
     for (uint64_t i = 0; i < sources; i++) {
-        names[i] = saved_take_text(&saved);
-        watermarks[i] = (int64_t)saved_take(&saved);
+        names[i] = words_take_text(&saved);
+        watermarks[i] = (int64_t)words_take(&saved);
     }
-    uint64_t count = saved_take(&saved);
+    uint64_t count = words_take(&saved);
     for (uint64_t i = 0; i < count && !saved.is_short; i++) {
         struct saved_partition p = saved_take_partition(&saved);
         if (saved.is_short || p.source >= sources)

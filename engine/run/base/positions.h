@@ -1,23 +1,17 @@
-/* Positions as a checkpoint has them (checkpoint_info.sources): 64-bit words, and texts as their length and
- * bytes. The sequencer saves and restores them (sequencer/partitions.c); here is what reads them for other
+/* Positions as a checkpoint has them (checkpoint_info.sources), in words (words.h). The sequencer saves and restores them (sequencer/partitions.c); here is what reads them for other
  * uses. The bytes come from outside. Any thread. */
 #ifndef LEAT_RUN_BASE_POSITIONS_H
 #define LEAT_RUN_BASE_POSITIONS_H
 
 #include "core/connector.h"
 #include "plan/plan.h"
+#include "run/base/words.h"
 
 struct trace;
 
 /* Version 7: sources with offsets have the next offset to read. Up to 6: the offset of a batch, and a count
  * of its records. */
-enum { POSITIONS_VERSION = 7, SAVED_TEXT_MAX = 1 << 21 };
-
-/* The bytes not read yet. is_short is set where they end too early. */
-struct saved {
-    struct str left;
-    bool is_short;
-};
+enum { POSITIONS_VERSION = 7 };
 
 struct saved_partition {
     uint64_t source;
@@ -31,10 +25,8 @@ struct saved_partition {
     uint64_t records;
 };
 
-/* The next word, text or partition. If there is none: 0 or empty, and saved->is_short is set. */
-uint64_t saved_take(struct saved *saved);
-struct str saved_take_text(struct saved *saved);
-struct saved_partition saved_take_partition(struct saved *saved);
+/* The next partition; zeroed, and saved->is_short is set, if there is none. */
+struct saved_partition saved_take_partition(struct words *saved);
 
 /* sources: gets the watermarks of the plan's sources, and behind them the arrival clock; TIME_MIN where
  * `positions` have none. */

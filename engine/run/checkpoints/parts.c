@@ -1,71 +1,32 @@
 #include "run/checkpoints/internal.h"
 
+#include "run/base/words.h"
+
 #include <stdlib.h>
 
-enum { PARTS_VERSION = 1, PART_TEXT_MAX = 1 << 20 };
-
-static void put(struct byte_buffer *out, uint64_t value)
-{
-    buffer_append(out, &value, sizeof(value));
-}
-
-static void put_text(struct byte_buffer *out, struct str text)
-{
-    put(out, text.length);
-    if (text.length > 0)
-        buffer_append(out, text.data, text.length);
-}
+enum { PARTS_VERSION = 1 };
 
 void parts_put(const struct run *run, uint32_t next_id, struct byte_buffer *out)
 {
     const struct plan *plan = run->plan;
-    put(out, PARTS_VERSION);
-    put(out, next_id);
-    put(out, plan->nodes_count);
+    words_put(out, PARTS_VERSION);
+    words_put(out, next_id);
+    words_put(out, plan->nodes_count);
     for (uint32_t i = 0; i < plan->nodes_count; i++) {
         const struct plan_node *node = &plan->nodes[i];
-        put(out, run->ids[i]);
-        put(out, node->has_state);
-        put_text(out, str_from(node->part));
-        put_text(out, node->shape);
+        words_put(out, run->ids[i]);
+        words_put(out, node->has_state);
+        words_put_text(out, str_from(node->part));
+        words_put_text(out, node->shape);
     }
 }
 
 /* --- Reading: the bytes come from outside --- */
 
-struct words {
-    struct str left;
-    bool is_short;
-};
-
-static uint64_t take(struct words *words)
-{
-    uint64_t value = 0;
-    words->is_short |= words->left.length < sizeof(value);
-    if (words->is_short)
-        return 0;
-    memcpy(&value, words->left.data, sizeof(value));
-    words->left.data += sizeof(value);
-    words->left.length -= sizeof(value);
-    return value;
-}
-
-static struct str take_text(struct words *words)
-{
-    uint64_t length = take(words);
-    words->is_short |= length > PART_TEXT_MAX || length > words->left.length;
-    if (words->is_short)
-        return (struct str){"", 0};
-    struct str text = {words->left.data, length};
-    words->left.data += length;
-    words->left.length -= length;
-    return text;
-}
-
 static bool decode(struct str record, struct arena *arena, struct parts *parts)
 {
     struct words words = {.left = arena_str(arena, record)};
-    uint64_t version = take(&words), next = take(&words), count = take(&words);
+    uint64_t version = words_take(&words), next = words_take(&words), count = words_take(&words);
     if (version != PARTS_VERSION || next > PARTS_ID_MAX || count > PLAN_NODES_MAX)
         return false;
     *parts = (struct parts){.items = arena_array(arena, struct part, MAX(count, 1)),
@@ -73,12 +34,12 @@ static bool decode(struct str record, struct arena *arena, struct parts *parts)
                             .next_id = (uint32_t)next};
     for (uint32_t i = 0; i < count; i++) {
         struct part *part = &parts->items[i];
-        uint64_t id = take(&words);
+        uint64_t id = words_take(&words);
         words.is_short |= id >= next;
         part->id = (uint32_t)id;
-        part->has_state = take(&words) != 0;
-        part->name = take_text(&words);
-        part->shape = take_text(&words);
+        part->has_state = words_take(&words) != 0;
+        part->name = words_take_text(&words);
+        part->shape = words_take_text(&words);
     }
     return !words.is_short && words.left.length == 0;
 }

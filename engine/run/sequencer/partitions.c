@@ -171,24 +171,13 @@ void sequencer_free(struct run *run)
 
 /* --- In a checkpoint: see base/positions.h --- */
 
-static void put(struct byte_buffer *out, uint64_t value)
-{
-    buffer_append(out, &value, sizeof(value));
-}
-
-static void put_text(struct byte_buffer *out, struct str text)
-{
-    put(out, text.length);
-    buffer_append(out, text.data, text.length);
-}
-
 struct str sequencer_partition_name(struct run *run, const struct partition *p)
 {
     const struct source_kind *kind = run_source_node(run, p->source)->source_kind;
     if (kind->partition_name == NULL)
         return (struct str){"", 0};
     struct str name = str_from(kind->partition_name(&run->sources[p->source], p->local));
-    name.length = MIN(name.length, SAVED_TEXT_MAX);
+    name.length = MIN(name.length, WORDS_TEXT_MAX);
     return name;
 }
 
@@ -198,50 +187,50 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
     struct sequencer *s = run->sequencer;
     const struct plan *plan = run->plan;
     const struct replay_log *log = order_replay_log(run);
-    put(out, is_finished);
-    put(out, POSITIONS_VERSION);
-    put(out, atomic_load(&s->formed) + 1);
-    put(out, log->identity);
-    put(out, log->next);
-    put(out, log->is_live);
-    put(out, (uint64_t)s->source_watermarks[plan->sources_count]);
-    put(out, plan->sources_count);
+    words_put(out, is_finished);
+    words_put(out, POSITIONS_VERSION);
+    words_put(out, atomic_load(&s->formed) + 1);
+    words_put(out, log->identity);
+    words_put(out, log->next);
+    words_put(out, log->is_live);
+    words_put(out, (uint64_t)s->source_watermarks[plan->sources_count]);
+    words_put(out, plan->sources_count);
     for (uint32_t i = 0; i < plan->sources_count; i++) {
-        put_text(out, plan->nodes[plan->sources[i]].name);
-        put(out, (uint64_t)s->source_watermarks[i]);
+        words_put_text(out, plan->nodes[plan->sources[i]].name);
+        words_put(out, (uint64_t)s->source_watermarks[i]);
     }
-    put(out, s->partitions_count);
+    words_put(out, s->partitions_count);
     s->has_risen = false;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
         const struct source_kind *kind = plan->nodes[plan->sources[p->source]].source_kind;
         const struct source_position position = partition_position(p);
         p->saved = position.b;
-        put(out, p->source);
-        put_text(out, sequencer_partition_name(run, p));
-        put(out, p->has_offsets);
-        put(out, (uint64_t)position.a);
-        put(out, (uint64_t)position.b);
-        put(out, position.record);
-        put(out, (uint64_t)position.line);
-        put(out, p->resume_rows + p->skip_rows);
-        put(out, (uint64_t)p->order_max);
-        put(out, (uint64_t)p->event_max);
-        put(out, p->has_event);
-        put(out, p->has_own_order);
-        put(out, p->is_idle);
-        put(out, p->since_cut);
-        put(out, p->records);
-        put(out, (uint64_t)p->marked);
+        words_put(out, p->source);
+        words_put_text(out, sequencer_partition_name(run, p));
+        words_put(out, p->has_offsets);
+        words_put(out, (uint64_t)position.a);
+        words_put(out, (uint64_t)position.b);
+        words_put(out, position.record);
+        words_put(out, (uint64_t)position.line);
+        words_put(out, p->resume_rows + p->skip_rows);
+        words_put(out, (uint64_t)p->order_max);
+        words_put(out, (uint64_t)p->event_max);
+        words_put(out, p->has_event);
+        words_put(out, p->has_own_order);
+        words_put(out, p->is_idle);
+        words_put(out, p->since_cut);
+        words_put(out, p->records);
+        words_put(out, (uint64_t)p->marked);
         size_t keys = out->length;
-        put(out, 0);
+        words_put(out, 0);
         key_times_save(&p->keys, out);
         uint64_t keys_bytes = out->length - keys - sizeof(keys_bytes);
         memcpy(out->data + keys, &keys_bytes, sizeof(keys_bytes));
         char mark[SOURCE_MARK_BYTES];
         size_t bytes =
             kind->mark == NULL ? 0 : kind->mark(&run->sources[p->source], p->local, &position, mark);
-        put_text(out, (struct str){mark, bytes});
+        words_put_text(out, (struct str){mark, bytes});
     }
 }
 
@@ -369,12 +358,12 @@ static bool all_are_saved(struct run *run)
 
 /* Restores watermarks, and finds by name which source of the checkpoint is which of the run. False after a
  * diagnostic. */
-static bool take_sources(struct run *run, struct saved *saved, uint64_t count, uint32_t *sources)
+static bool take_sources(struct run *run, struct words *saved, uint64_t count, uint32_t *sources)
 {
     const struct plan *plan = run->plan;
     for (uint64_t i = 0; i < count; i++) {
-        struct str name = saved_take_text(saved);
-        int64_t watermark = (int64_t)saved_take(saved);
+        struct str name = words_take_text(saved);
+        int64_t watermark = (int64_t)words_take(saved);
         sources[i] = UINT32_MAX;
         for (uint32_t k = 0; k < plan->sources_count; k++)
             if (run->has_saved[plan->sources[k]] && str_equal(plan->nodes[plan->sources[k]].name, name)) {
@@ -391,27 +380,27 @@ bool sequencer_restore(struct run *run, struct str positions)
 {
     struct sequencer *s = run->sequencer;
     struct replay_log *log = order_replay_log(run);
-    struct saved saved = {.left = positions};
-    (void)saved_take(&saved); /* is_finished */
-    uint64_t version = saved_take(&saved);
+    struct words saved = {.left = positions};
+    (void)words_take(&saved); /* is_finished */
+    uint64_t version = words_take(&saved);
     if (version != POSITIONS_VERSION)
         return refuse_version(run, version);
-    uint64_t number = saved_take(&saved);
-    uint64_t replayed = saved_take(&saved), next = saved_take(&saved), is_live = saved_take(&saved);
+    uint64_t number = words_take(&saved);
+    uint64_t replayed = words_take(&saved), next = words_take(&saved), is_live = words_take(&saved);
     bool is_same_order = replayed == log->identity;
     if (!is_same_order && !run->is_from)
         return refuse_order(run);
     log->next = replayed == 0 || !is_same_order ? number : next;
     log->is_live = is_live != 0 && is_same_order;
-    s->source_watermarks[run->plan->sources_count] = (int64_t)saved_take(&saved);
-    uint64_t sources_count = saved_take(&saved);
+    s->source_watermarks[run->plan->sources_count] = (int64_t)words_take(&saved);
+    uint64_t sources_count = words_take(&saved);
     uint32_t sources[PLAN_SOURCES_MAX];
     saved.is_short |= sources_count > PLAN_SOURCES_MAX;
     if (!saved.is_short && sources_count != run->plan->sources_count && !run->is_from)
         return refuse(run, "the checkpoint was taken over another number of sources");
     if (!saved.is_short && !take_sources(run, &saved, sources_count, sources))
         return false;
-    uint64_t count = saved_take(&saved);
+    uint64_t count = words_take(&saved);
     bool is_good = !saved.is_short;
     for (uint64_t i = 0; is_good && i < count; i++) {
         struct saved_partition p = saved_take_partition(&saved);
