@@ -98,7 +98,9 @@ int cmd_fmt(int argc, char **argv)
     struct fmt_arguments arguments = {0};
     argp_command(&argp, argc, argv, &arguments);
     int status = EXIT_GOOD;
-    for (unsigned i = 0; i < arguments.count; i++)
-        status = MAX(status, format_file(&arguments, arguments.paths[i]));
+    for (unsigned i = 0; i < arguments.count; i++) {
+        int one = format_file(&arguments, arguments.paths[i]);
+        status = MAX(status, one);
+    }
     return status;
 }

@@ -166,6 +166,16 @@ def test_a_job_file_that_is_too_large_says_how_large_it_may_be():
             assert "hint" in errors
 
 
+def test_each_file_is_formatted_once():
+    with place():
+        usual = leat("fmt", "--stdout", "job.leat")[1]
+        assert usual.count("job j") == 1, usual
+        assert leat("fmt", "--check", "job.leat", "job.leat") == (FAILED, "job.leat: not in its usual form\n" * 2, "")
+        assert leat("fmt", "job.leat") == (GOOD, "job.leat\n", "")
+        with open("job.leat", encoding="utf-8") as file:
+            assert file.read() == usual
+
+
 def test_threads_that_the_system_refuses():
     with place():
         stack = (resource.RLIMIT_STACK, 1 << 40)  # of each thread
