@@ -6,7 +6,7 @@
 #include "connectors/kafka/produce_input.h"
 #include "connectors/kafka/topic_reader.h"
 
-/* One row of dead_letters, parsed from JSON (engine/run/dead.c). */
+/* One row of dead_letters, parsed from JSON (engine/run/lanes/dead.c). */
 struct letter {
     struct str topic; /* length 0: the record came from no topic */
     int64_t partition, offset, time_ms;

@@ -21,7 +21,7 @@
  *      3 ended      partition: it has no more records
  *      4 number     the micro-batch is complete
  *      5 cut        partition: the micro-batch is complete and ends at a cut of this partition; watermarks
- *                   advance (run/sequencer.c)
+ *                   advance (run/sequencer/sequencer.c)
  *      6 last       the micro-batch is complete and is the last of all: every source has ended
  *      7 epoch      the epoch is complete: number of slices in it, number of records in it
  *     16 idle       partition: it is left out of the watermark until its next slice

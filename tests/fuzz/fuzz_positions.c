@@ -1,4 +1,4 @@
-/* Arbitrary bytes as the positions of a checkpoint (engine/run/positions.c): describing them, and asking
+/* Arbitrary bytes as the positions of a checkpoint (engine/run/base/positions.h): describing them, and asking
  * for their micro-batch number and whether they are final, must not crash; the texts in them may be any
  * bytes. Half of the inputs get the right version. Key times that can be loaded are the same once they are
  * saved and loaded. */

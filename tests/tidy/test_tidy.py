@@ -115,6 +115,11 @@ class TidyTest(unittest.TestCase):
         self.plant("bench/a.c", "int a;\n")
         self.assertEqual(self.found(tidy.check_readmes), [("connectors/file", 1)])
 
+    def test_named_files(self):
+        self.plant("state/a.c", "/* As core/a.h has it, and state/gone.c; tests/unit/test_NAME.c. */\n#include <run/b.h>\nint a;\n")
+        self.plant("README.md", "`engine/core/a.h`, [core](engine/core), `engine/run/old.c`\n[moved](moved.md), build/core/b.c\n")
+        self.assertEqual(self.found(tidy.check_named_files), [("README.md", 1), ("README.md", 2), ("state/a.c", 1)])
+
     def test_registries(self):
         self.plant("operators/registry.def", "OPERATOR(where)\n")
         for folder, kind, name in (("operators", "operator", "where"), ("operators", "operator", "lost"),

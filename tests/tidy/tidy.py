@@ -256,6 +256,29 @@ def check_readmes(tree):
             for folder in sorted(folders) if folder + "/README.md" not in tree.known]
 
 
+# A file of the house, named in a text; without `engine/`, as an #include has it, too. DATE and NAME stand for something.
+NAMED_FILE = re.compile(r"(?<![\w./<-])((?:engine|core|lang|plan|run|control|cli|" + "|".join(HOUSE[1:]) +
+                        r"|include|examples|tests|bench|docs|jobs)/[\w./-]+\.(?:c|h|cpp|cuh?|py|md|def|leat))(?![\w*])")
+LINK = re.compile(r"\]\(([^):#]+)\)")
+
+
+def check_named_files(tree):
+    """A paper or a comment that names a file which is not there leads its reader nowhere."""
+    found = []
+    folders = {os.path.dirname(path) for path in tree.paths}
+    for path in tree.paths:
+        if not path.endswith(C_SUFFIXES + (".md",)):
+            continue
+        for number, line in enumerate(tree.read(path).split("\n"), 1):
+            names = [] if line.lstrip().startswith("#include") else NAMED_FILE.findall(line)
+            links = [os.path.normpath(os.path.join(os.path.dirname(path), link))
+                     for link in (LINK.findall(line) if path.endswith(".md") else ())]
+            found += [Finding(path, number, f"there is no {name}") for name in names
+                      if not re.search("[A-Z]{4}", name) and name not in tree.known and "engine/" + name not in tree.known]
+            found += [Finding(path, number, f"there is no {link}") for link in links if link not in tree.known | folders]
+    return found
+
+
 def check_registries(tree):
     found = []
     descriptor = re.compile(r"^const struct (?:operator|source|sink|format)_kind (\w+) = \{", re.M)
@@ -352,6 +375,7 @@ RULES = [
     ("rooms include what lies below them", check_rooms),
     ("code is formatted", check_formatting),
     ("each folder of code has a README.md", check_readmes),
+    ("files that texts name are there", check_named_files),
     ("waits go by the monotonic clock", check_waits),
     ("code is written in one dialect", check_dialect),
     ("each kind is in its registry.def", check_registries),
