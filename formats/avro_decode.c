@@ -4,6 +4,7 @@
 #include "formats/text.h"
 
 #include "core/civil.h"
+#include "core/utf8.h"
 
 static const char beyond_32[] = "an int of more than 32 bits";
 static const char no_symbol[] = "a symbol that its enum does not have";
@@ -170,7 +171,7 @@ static const char *run_text(struct payload_decoder *decoder, const struct avro_s
                    ? text + length
                    : payload_fail_column(decoder, at, column, "not a time like 2015-09-12T00:46:58Z");
     if (step->op == AVRO_OP_TEXT && !text_is_ascii(text, length) && !text_is_utf8(text, length))
-        return payload_fail_column(decoder, text + text_utf8_error(text, length), column, "not valid UTF-8");
+        return payload_fail_column(decoder, text + utf8_error(text, length), column, "not valid UTF-8");
     memcpy(decoder->rows->heap, text, length);
     rows_text(decoder->rows, column, row, length);
     return text + length;

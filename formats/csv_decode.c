@@ -3,6 +3,7 @@
 #include "formats/rows.h"
 #include "formats/text.h"
 
+#include "core/base64.h"
 #include "core/civil.h"
 
 #include <emmintrin.h>
@@ -241,7 +242,7 @@ static bool read_text(struct csv_decoder *decoder, struct row_column *column, ui
         return civil_parse((struct str){rows->heap, length}, &column->ints[row]) ||
                bad_field(decoder, column, field, "not a time like 2015-09-12 00:46:58");
     if (column->tag == TYPE_BYTES)
-        length = text_from_base64(rows->heap, length, rows->heap);
+        length = base64_decode(rows->heap, length, rows->heap);
     if (length == SIZE_MAX)
         return bad_field(decoder, column, field, "not base64");
     rows_text(rows, column, row, length);

@@ -4,6 +4,8 @@
 #include "formats/text.h"
 #include "formats/text_write.h"
 
+#include "core/base64.h"
+
 #include <emmintrin.h>
 #include <math.h>
 #include <stdlib.h>
@@ -82,7 +84,7 @@ static void write_value(const struct csv_encoder *encoder, const struct column *
         struct str bytes = column_text(column, row);
         if (bytes.length == 0)
             buffer_append(out, "\"\"", 2);
-        text_to_base64(bytes.data, bytes.length, out);
+        base64_encode(bytes.data, bytes.length, out);
         break;
     }
     default: leat_assert(column->tag != TYPE_LIST); /* refused at bind */

@@ -2,10 +2,12 @@
  * that read back the same; NaN and the infinities (which JSON lacks) are null; bytes are base64. */
 #include "formats/formats.h"
 #include "formats/json.h"
+#include "formats/json_escape.h"
 #include "formats/text.h"
 #include "formats/text_write.h"
 
-#include <emmintrin.h>
+#include "core/base64.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -23,44 +25,6 @@ struct json_encoder {
     uint32_t count;
     enum time_unit times;
 };
-
-/* Appends a text in quotes. It is valid UTF-8: only what JSON requires is escaped. */
-static void write_text(struct byte_buffer *out, struct str text)
-{
-    static const char hex[] = "0123456789abcdef";
-    /* At most six bytes for each byte, two quotes, and whole blocks of 16. */
-    char *to = buffer_reserve(out, text.length * 6 + 34);
-    *to++ = '"';
-    size_t i = 0;
-    while (i + 16 <= text.length) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)(text.data + i));
-        __m128i other = _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
-                                     _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
-        __m128i plain = _mm_cmpeq_epi8(_mm_max_epu8(bytes, _mm_set1_epi8(0x20)), bytes);
-        if (_mm_movemask_epi8(_mm_andnot_si128(other, plain)) != 0xffff)
-            break;
-        _mm_storeu_si128((__m128i *)to, bytes);
-        to += 16;
-        i += 16;
-    }
-    for (; i < text.length; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        const char *letter = c == '\n' ? "n" : c == '\t' ? "t" : c == '\r' ? "r" : NULL;
-        if (c == '"' || c == '\\' || letter != NULL) {
-            *to++ = '\\';
-            *to++ = letter != NULL ? *letter : (char)c;
-        } else if (c < 0x20) {
-            memcpy(to, "\\u00", 4);
-            to[4] = hex[c >> 4];
-            to[5] = hex[c & 15];
-            to += 6;
-        } else {
-            *to++ = (char)c;
-        }
-    }
-    *to++ = '"';
-    out->length = (size_t)(to - out->data);
-}
 
 static void make_members(struct json_encoder *encoder, struct json_member **members,
                          const struct schema *schema);
@@ -87,7 +51,7 @@ static void make_members(struct json_encoder *encoder, struct json_member **memb
     for (uint32_t i = 0; i < schema->count; i++) {
         struct byte_buffer head = {0};
         buffer_append(&head, ",", i > 0);
-        write_text(&head, schema->fields[i].name);
+        json_quote(&head, schema->fields[i].name);
         buffer_append(&head, ":", 1);
         (*members)[i].head = arena_str(&encoder->arena, (struct str){head.data, head.length});
         buffer_free(&head);
@@ -153,11 +117,11 @@ static void write_value(const struct json_encoder *encoder, const struct json_me
         break;
     case TYPE_INT: out->length += (size_t)(text_write_int(to, column->ints[row]) - to); break;
     case TYPE_FLOAT: out->length += (size_t)(text_write_float(to, column->floats[row]) - to); break;
-    case TYPE_TEXT: write_text(out, column_text(column, row)); break;
+    case TYPE_TEXT: json_quote(out, column_text(column, row)); break;
     case TYPE_BYTES: {
         struct str bytes = column_text(column, row);
         buffer_append(out, "\"", 1);
-        text_to_base64(bytes.data, bytes.length, out);
+        base64_encode(bytes.data, bytes.length, out);
         buffer_append(out, "\"", 1);
         break;
     }

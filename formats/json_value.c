@@ -1,6 +1,7 @@
 #include "formats/json_read.h"
 #include "formats/text.h"
 
+#include "core/base64.h"
 #include "core/civil.h"
 
 #include <stdarg.h>
@@ -165,7 +166,7 @@ static const char *read_text(struct json_reader *reader, struct row_column *colu
         return behind;
     }
     if (column->tag == TYPE_BYTES) {
-        length = text_from_base64(rows->heap, length, rows->heap);
+        length = base64_decode(rows->heap, length, rows->heap);
         if (length == SIZE_MAX)
             return bad_value(reader, column, at, "not base64");
     }

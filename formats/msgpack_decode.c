@@ -4,6 +4,7 @@
 #include "formats/text.h"
 
 #include "core/civil.h"
+#include "core/utf8.h"
 
 #include <stdlib.h>
 
@@ -101,7 +102,7 @@ static const char *read_text(struct msgpack_decoder *decoder, struct row_column 
     if ((size_t)(decoder->end - behind) < head->length)
         return fail(decoder, at, column, "the record ends inside a value");
     if (is_text && !text_is_utf8(behind, head->length))
-        return fail(decoder, behind + text_utf8_error(behind, head->length), column, "not valid UTF-8");
+        return fail(decoder, behind + utf8_error(behind, head->length), column, "not valid UTF-8");
     memcpy(decoder->rows->heap, behind, head->length);
     rows_text(decoder->rows, column, row, head->length);
     return behind + head->length;

@@ -8,12 +8,14 @@
 
 #include "core/os.h"
 #include "core/refused.h"
+#include "core/varint.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 enum { HEADER_BYTES = 5, PATH_BYTES_MAX = 16, MISSING_SLOTS = 4096, BUCKETS = 1024, RECENT = 16 };
+enum { INDEX_ZIGZAG_MAX = 1 << 28 };
 enum { MISSING_BELIEVED_US = 60 * 1000 * 1000, MISSING_REST_US = 20 * 1000 };
 
 static const struct payload_kind *const kinds[] = {&payload_avro, &payload_protobuf};
@@ -110,34 +112,18 @@ bool payload_bind(const struct format_kind *format, const struct payload_options
 
 /* --- keys --- */
 
-/* The number of bytes of the varint at `at`, or 0 where there is none. *small: its value, or a very large
- * number where it has more than 28 bits. */
-static size_t varint_bytes(const uint8_t *at, const uint8_t *end, uint64_t *small)
-{
-    *small = 0;
-    for (size_t i = 0; i < 10 && at + i < end; i++) {
-        *small |= i < 4 ? (uint64_t)(at[i] & 0x7f) << (7 * i) : at[i] != 0 ? UINT64_MAX : 0;
-        if (at[i] < 0x80)
-            return i + 1;
-    }
-    return 0;
-}
-
 /* Reads the message indexes into `key` as they stand in the payload: their count, then each index, all zigzag
- * varints. False where the bytes are no such list. */
-static bool read_path(const uint8_t *at, const uint8_t *end, struct payload_key *key)
+ * varints. False where the bytes are no such list, or an index is larger than any message can have. */
+static bool read_path(const char *begin, const char *end, struct payload_key *key)
 {
-    const uint8_t *begin = at;
     uint64_t count, index;
-    size_t bytes = varint_bytes(at, end, &count);
-    if (bytes == 0 || (count & 1) != 0 || count > 2 * PATH_BYTES_MAX)
+    const char *at = varint_take(begin, end, &count);
+    if (at == NULL || (count & 1) != 0 || count > 2 * PATH_BYTES_MAX)
         return false;
-    at += bytes;
     for (uint64_t i = 0; i < count / 2; i++) {
-        bytes = varint_bytes(at, end, &index);
-        if (bytes == 0 || (index & 1) != 0)
+        at = varint_take(at, end, &index);
+        if (at == NULL || (index & 1) != 0 || index >= INDEX_ZIGZAG_MAX)
             return false;
-        at += bytes;
     }
     if (at - begin > PATH_BYTES_MAX)
         return false;
@@ -155,7 +141,7 @@ static size_t read_key(const struct payload *payload, const char *data, size_t b
     if (bytes < HEADER_BYTES || at[0] != 0)
         return 0;
     key->number = (uint32_t)at[1] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 8 | at[4];
-    if (payload->kind->has_path && !read_path(at + HEADER_BYTES, at + bytes, key))
+    if (payload->kind->has_path && !read_path(data + HEADER_BYTES, data + bytes, key))
         return 0;
     return HEADER_BYTES + key->path_bytes;
 }

@@ -6,6 +6,8 @@
 #include "formats/payload.h"
 #include "formats/rows.h"
 
+#include "core/varint.h"
+
 enum { PAYLOAD_CONSTANTS_BYTES_MAX = 64 << 10 };
 
 /* Every plan begins with this struct. */
@@ -85,18 +87,8 @@ extern const char payload_ends_inside[];
 static inline const char *payload_number(struct payload_decoder *decoder, const char *at, const char *end,
                                          uint64_t *value)
 {
-    const uint8_t *byte = (const uint8_t *)at;
-    uint64_t bits = byte[0] & 0x7f;
-    unsigned i = 0;
-    while (byte[i] >= 0x80) {
-        if (++i == 10)
-            return payload_fail(decoder, at, payload_bad_number(at, end));
-        bits |= (uint64_t)(byte[i] & 0x7f) << (7 * i);
-    }
-    if (unlikely((i == 9 && byte[9] > 1) || at + i + 1 > end))
-        return payload_fail(decoder, at, payload_bad_number(at, end));
-    *value = bits;
-    return at + i + 1;
+    const char *behind = varint_take_padded(at, end, value);
+    return likely(behind != NULL) ? behind : payload_fail(decoder, at, payload_bad_number(at, end));
 }
 
 /* Decodes all records of a raw batch. decode: decodes one record whose body begins at `body`. */

@@ -6,6 +6,7 @@
 #include "formats/text.h"
 
 #include "core/civil.h"
+#include "core/utf8.h"
 
 enum { TAG_BYTES_MAX = 5 };
 enum wire { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_GROUP, WIRE_END, WIRE_32 };
@@ -191,8 +192,8 @@ static bool set_text(struct payload_decoder *decoder, const struct protobuf_step
         return civil_parse((struct str){text, length}, &column->ints[row]) ||
                payload_fail_column(decoder, text, column, "not a time like 2015-09-12T00:46:58Z") != NULL;
     if (step->target == PROTOBUF_TO_TEXT && !text_is_ascii(text, length) && !text_is_utf8(text, length))
-        return payload_fail_column(decoder, text + text_utf8_error(text, length), column,
-                                   "not valid UTF-8") != NULL;
+        return payload_fail_column(decoder, text + utf8_error(text, length), column, "not valid UTF-8") !=
+               NULL;
     memcpy(decoder->rows->heap, text, length);
     rows_text(decoder->rows, column, row, length);
     return true;

@@ -296,18 +296,12 @@ static bool compile_record(struct protobuf_compiler *compiler, const struct prot
  * each. A count of 0 means the first message. Returns how many `indexes` got. */
 static uint32_t read_indexes(const struct payload_request *request, int32_t *indexes)
 {
-    const uint8_t *at = request->path, *end = at + request->path_bytes;
-    uint32_t count = 0, numbers = 0;
-    for (; at < end; numbers++) {
-        uint64_t bits = 0;
-        for (unsigned shift = 0; at < end; shift += 7) {
-            bits |= shift < 35 ? (uint64_t)(*at & 0x7f) << shift : *at & 0x7f ? UINT64_MAX : 0;
-            if (*at++ < 0x80)
-                break;
-        }
-        if (numbers > 0 && count < INDEXES_MAX)
-            indexes[count++] = bits / 2 > INT32_MAX ? INT32_MAX : (int32_t)(bits / 2);
-    }
+    const char *at = (const char *)request->path, *end = at + request->path_bytes;
+    uint32_t count = 0;
+    uint64_t bits;
+    at = varint_take(at, end, &bits);
+    while (at != NULL && count < INDEXES_MAX && (at = varint_take(at, end, &bits)) != NULL)
+        indexes[count++] = (int32_t)(bits / 2);
     if (count == 0)
         indexes[count++] = 0;
     return count;

@@ -3,6 +3,8 @@
 #include "formats/formats.h"
 #include "formats/text.h"
 
+#include "core/utf8.h"
+
 #include <stdlib.h>
 
 struct raw_decoder {
@@ -43,7 +45,7 @@ static void raw_decode(void *self, struct raw_batch *raw, struct decode_output *
         column->texts[row] = (struct text_ref){record.offset, record.length};
         if (is_checked || text_is_utf8(raw->data + record.offset, record.length))
             continue;
-        size_t at = text_utf8_error(raw->data + record.offset, record.length);
+        size_t at = utf8_error(raw->data + record.offset, record.length);
         output->bad[output->bad_count++] =
             (struct bad_record){.row = row, .column = (uint32_t)at, .reason = "not valid UTF-8"};
         batch_set_null(batch, column, row);

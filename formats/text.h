@@ -1,13 +1,9 @@
-/* Small routines on bytes that several formats need: UTF-8, numbers, base64. Any thread. */
+/* Small routines on bytes that several formats need: UTF-8, numbers. Any thread. */
 #ifndef LEAT_FORMATS_TEXT_H
 #define LEAT_FORMATS_TEXT_H
 
-#include "core/buffer.h"
 #include "core/schema.h"
 #include "formats/text_simd.h"
-
-/* Index of the first byte that is not part of well-formed UTF-8; `length` where there is none. */
-size_t text_utf8_error(const char *data, size_t length);
 
 /* A decimal number as JSON writes it: -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)? */
 struct text_number {
@@ -29,12 +25,6 @@ enum text_result text_number_double(const struct text_number *number, double *va
  * microseconds are cut. */
 enum text_result text_number_time(const struct text_number *number, enum time_unit unit,
                                   int64_t *microseconds);
-
-/* Decodes base64 (standard alphabet, with padding) into `out`, which may be the text itself; writes at most
- * length / 4 * 3 bytes. Returns the bytes written, or SIZE_MAX where the text is not base64. */
-size_t text_from_base64(const char *text, size_t length, char *out);
-/* Appends the base64 of `data`. */
-void text_to_base64(const char *data, size_t length, struct byte_buffer *out);
 
 /* Whether all bytes are below 128. Loads up to 7 bytes behind the text. */
 static inline bool text_is_ascii(const char *text, size_t length)

@@ -22,6 +22,7 @@
  *     a transaction                                  sinks are fenced before a checkpoint is chosen */
 #include "state/checkpoint_files.h"
 
+#include "core/hex.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -59,8 +60,7 @@ static bool make_text(struct checkpoint_dir *dir)
     char host[HOST_BYTES] = "", text[LOCK_TEXT_BYTES], hex[33];
     if (getrandom(token, sizeof(token), 0) != sizeof(token))
         return false;
-    for (size_t i = 0; i < sizeof(token); i++)
-        snprintf(hex + 2 * i, 3, "%02x", token[i]);
+    hex_text(token, sizeof(token), hex);
     gethostname(host, sizeof(host) - 1);
     snprintf(text, sizeof(text), "pid %d on %s\n%s\n", (int)getpid(), host, hex);
     dir->lock_text = strdup(text);

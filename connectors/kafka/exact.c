@@ -1,6 +1,7 @@
 #include "connectors/kafka/exact.h"
 
 #include "core/civil.h"
+#include "core/hex.h"
 #include "core/os.h"
 
 #include <inttypes.h>
@@ -74,8 +75,7 @@ static bool may_begin(struct exact *exact)
     char run[9], when[32] = "at an unknown time";
     if (progress->others == 0)
         return true;
-    for (size_t i = 0; i < 4; i++)
-        snprintf(run + 2 * i, 3, "%02x", progress->other.run[i]);
+    hex_text(progress->other.run, 4, run);
     if (progress->other.time_ms > 0)
         when[civil_format(progress->other.time_ms * 1000, when)] = '\0';
     struct diag *d = (context->may_repeat ? diag_warning : diag_error)(

@@ -1,4 +1,5 @@
 /* Plain files as input of `leat produce`. */
+#include "connectors/kafka/json_walk.h"
 #include "connectors/kafka/produce_input.h"
 #include "connectors/kafka/recording_form.h"
 
@@ -74,14 +75,14 @@ static const char *key_of_msgpack(struct str record, struct str column, struct a
 static const char *key_of_json(struct str record, struct str column, struct arena *arena, struct str *key)
 {
     struct str name, value;
-    const char *end = record.data + record.length, *at = json_skip_blanks(record.data, end);
+    const char *end = record.data + record.length, *at = json_walk_blanks(record.data, end);
     if (at == end || *at++ != '{')
         return "it is no JSON object";
-    while (json_next_member(&at, end, arena, &name, &value)) {
+    while (json_walk_member(&at, end, arena, &name, &value)) {
         if (!str_equal(name, column))
             continue;
         if (value.data[0] == '"')
-            return json_unescape(value, arena, key) ? NULL : "it has half of a code";
+            return json_walk_text(value, arena, key) ? NULL : "it has half of a code";
         if (!str_equal(value, STR("null")))
             *key = value;
         return NULL;

@@ -1,7 +1,9 @@
 #include "connectors/kafka/produce_letters.h"
 
+#include "connectors/kafka/json_walk.h"
 #include "connectors/kafka/recording_form.h"
 
+#include "core/base64.h"
 #include "core/civil.h"
 #include "formats/text.h"
 
@@ -24,10 +26,10 @@ static bool take_whole(struct str json, int64_t *value)
 static bool take_base64(struct str quoted, struct arena *arena, struct str *bytes)
 {
     struct str text;
-    if (!json_unescape(quoted, arena, &text))
+    if (!json_walk_text(quoted, arena, &text))
         return false;
     char *out = arena_alloc(arena, text.length + 4);
-    *bytes = (struct str){out, text_from_base64(text.data, text.length, out)};
+    *bytes = (struct str){out, base64_decode(text.data, text.length, out)};
     return bytes->length != SIZE_MAX;
 }
 
@@ -45,22 +47,22 @@ static bool take_member(struct str name, struct str value, struct arena *arena, 
     if (str_equal(value, STR("null")))
         return true;
     if (str_is(name, "topic"))
-        return json_unescape(value, arena, &letter->topic);
+        return json_walk_text(value, arena, &letter->topic);
     if (str_is(name, "partition"))
         return take_whole(value, &letter->partition);
     if (str_is(name, "offset"))
         return take_whole(value, &letter->offset);
     if (str_is(name, "key"))
-        return json_unescape(value, arena, &letter->key);
+        return json_walk_text(value, arena, &letter->key);
     if (str_is(name, "raw"))
-        return json_unescape(value, arena, &letter->raw);
+        return json_walk_text(value, arena, &letter->raw);
     if (str_is(name, "key_bytes"))
         return take_base64(value, arena, &found->key_bytes);
     if (str_is(name, "raw_bytes"))
         return take_base64(value, arena, &found->raw_bytes);
     if (str_is(name, "headers"))
-        return json_unescape(value, arena, &text) && recorded_take_headers(text, arena, &letter->headers);
-    if (str_is(name, "time") && json_unescape(value, arena, &text) && civil_parse(text, &time_us))
+        return json_walk_text(value, arena, &text) && recorded_take_headers(text, arena, &letter->headers);
+    if (str_is(name, "time") && json_walk_text(value, arena, &text) && civil_parse(text, &time_us))
         letter->time_ms = time_us / 1000;
     return true;
 }
@@ -69,11 +71,11 @@ const char *letter_read(struct str json, struct arena *arena, struct letter *let
 {
     struct str name, value;
     struct found found = {0};
-    const char *end = json.data + json.length, *at = json_skip_blanks(json.data, end);
+    const char *end = json.data + json.length, *at = json_walk_blanks(json.data, end);
     *letter = (struct letter){.partition = -1, .offset = -1};
     if (at == end || *at++ != '{')
         return "it is no JSON object";
-    while (json_next_member(&at, end, arena, &name, &value))
+    while (json_walk_member(&at, end, arena, &name, &value))
         if (!take_member(name, value, arena, letter, &found))
             return arena_printf(arena, "its `%.*s` is not what a dead letter has there", STR_ARGS(name));
     if (at == NULL)

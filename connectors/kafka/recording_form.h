@@ -37,20 +37,4 @@ const char *recorded_from_msgpack(struct str bytes, struct arena *arena, struct 
 void recorded_put_headers(struct str headers, struct byte_buffer *out);
 LEAT_CHECKED bool recorded_take_headers(struct str json, struct arena *arena, struct str *headers);
 
-/* --- JSON's grammar (json_scan.c) --- */
-
-/* Finds the end of the JSON value that begins at `at`: the byte behind it; NULL if no valid value ends before
- * `end`, or it is nested deeper than 64. Does not check UTF-8. */
-const char *json_scan(const char *at, const char *end);
-const char *json_skip_blanks(const char *at, const char *end);
-/* Removes quotes and escapes from a JSON string. The text is in the arena, or in `quoted` if there are no
- * escapes. Returns false if it is not valid. */
-LEAT_CHECKED bool json_unescape(struct str quoted, struct arena *arena, struct str *text);
-/* Takes the next member of an object. at: behind `{` or behind a member. name: without escapes; value: the
- * JSON text. Returns false at the object's end (*at is behind it), or if the text is not valid (*at NULL). */
-bool json_next_member(const char **at, const char *end, struct arena *arena, struct str *name,
-                      struct str *value);
-/* Likewise for the next element of a list. */
-bool json_next_element(const char **at, const char *end, struct str *value);
-
 #endif

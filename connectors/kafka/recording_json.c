@@ -1,44 +1,19 @@
 /* A record as one line of JSON. */
+#include "connectors/kafka/json_walk.h"
 #include "connectors/kafka/recording_form.h"
 
+#include "core/base64.h"
+#include "formats/json_escape.h"
 #include "formats/text.h"
 
 #include <inttypes.h>
 
 /* --- Out --- */
 
-static bool is_utf8(struct str text)
-{
-    return text_utf8_error(text.data, text.length) == text.length;
-}
-
-/* Appends UTF-8 text, quoted and escaped. */
-static void put_quoted(struct str text, struct byte_buffer *out)
-{
-    char *begin = buffer_reserve(out, text.length * 6 + 2), *to = begin;
-    *to++ = '"';
-    for (size_t i = 0; i < text.length; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        if (likely(c >= 0x20 && c != '"' && c != '\\')) {
-            *to++ = (char)c;
-        } else if (c >= 0x20 || c == '\n' || c == '\t' || c == '\r') {
-            *to++ = '\\';
-            *to++ = c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : (char)c;
-        } else {
-            memcpy(to, "\\u00", 4);
-            to[4] = "0123456789abcdef"[c >> 4];
-            to[5] = "0123456789abcdef"[c & 15];
-            to += 6;
-        }
-    }
-    *to++ = '"';
-    out->length += (size_t)(to - begin);
-}
-
 static void put_base64(struct str bytes, struct byte_buffer *out)
 {
     buffer_append(out, "\"", 1);
-    text_to_base64(bytes.data, bytes.length, out);
+    base64_encode(bytes.data, bytes.length, out);
     buffer_append(out, "\"", 1);
 }
 
@@ -47,8 +22,8 @@ static void put_text(struct str text, struct byte_buffer *out)
 {
     if (text.data == NULL) {
         buffer_append(out, "null", 4);
-    } else if (is_utf8(text)) {
-        put_quoted(text, out);
+    } else if (text_is_utf8(text.data, text.length)) {
+        json_quote(out, text);
     } else {
         buffer_append(out, "{\"base64\":", 10);
         put_base64(text, out);
@@ -74,8 +49,8 @@ void recorded_put_headers(struct str headers, struct byte_buffer *out)
 static bool stands_as_is(struct str payload)
 {
     const char *end = payload.data + payload.length;
-    return payload.length > 0 && payload.data[0] != 'n' && json_scan(payload.data, end) == end &&
-           memchr(payload.data, '\n', payload.length) == NULL && is_utf8(payload);
+    return payload.length > 0 && payload.data[0] != 'n' && json_walk_value(payload.data, end) == end &&
+           memchr(payload.data, '\n', payload.length) == NULL && text_is_utf8(payload.data, payload.length);
 }
 
 void recorded_put_json(const struct recorded *recorded, struct byte_buffer *out)
@@ -95,9 +70,9 @@ void recorded_put_json(const struct recorded *recorded, struct byte_buffer *out)
     } else if (stands_as_is(record->value)) {
         buffer_append(out, ",\"value\":", 9);
         buffer_append(out, record->value.data, record->value.length);
-    } else if (is_utf8(record->value)) {
+    } else if (text_is_utf8(record->value.data, record->value.length)) {
         buffer_append(out, ",\"text\":", 8);
-        put_quoted(record->value, out);
+        json_quote(out, record->value);
     } else {
         buffer_append(out, ",\"base64\":", 10);
         put_base64(record->value, out);
@@ -110,10 +85,10 @@ void recorded_put_json(const struct recorded *recorded, struct byte_buffer *out)
 static bool take_base64(struct str quoted, struct arena *arena, struct str *bytes)
 {
     struct str text;
-    if (!json_unescape(quoted, arena, &text))
+    if (!json_walk_text(quoted, arena, &text))
         return false;
     char *out = arena_alloc(arena, text.length + 4);
-    size_t length = text_from_base64(text.data, text.length, out);
+    size_t length = base64_decode(text.data, text.length, out);
     *bytes = (struct str){out, length};
     return length != SIZE_MAX;
 }
@@ -126,9 +101,9 @@ static bool take_text(struct str json, struct arena *arena, struct str *text)
     if (str_equal(json, STR("null")))
         return true;
     if (json.data[0] == '"')
-        return json_unescape(json, arena, text);
+        return json_walk_text(json, arena, text);
     const char *at = json.data + 1, *end = json.data + json.length;
-    return json.data[0] == '{' && json_next_member(&at, end, arena, &name, &value) &&
+    return json.data[0] == '{' && json_walk_member(&at, end, arena, &name, &value) &&
            str_is(name, "base64") && take_base64(value, arena, text);
 }
 
@@ -138,11 +113,11 @@ bool recorded_take_headers(struct str json, struct arena *arena, struct str *hea
     struct str pair, part, name, value;
     const char *at = json.data + 1, *end = json.data + json.length;
     bool is_good = json.length > 0 && json.data[0] == '[';
-    while (is_good && json_next_element(&at, end, &pair)) {
+    while (is_good && json_walk_element(&at, end, &pair)) {
         const char *inner = pair.data + 1, *behind = pair.data + pair.length;
-        is_good = pair.data[0] == '[' && json_next_element(&inner, behind, &part) &&
+        is_good = pair.data[0] == '[' && json_walk_element(&inner, behind, &part) &&
                   take_text(part, arena, &name) && name.data != NULL &&
-                  json_next_element(&inner, behind, &part) && take_text(part, arena, &value);
+                  json_walk_element(&inner, behind, &part) && take_text(part, arena, &value);
         if (is_good)
             record_put_header(&out, name, value);
     }
@@ -188,7 +163,7 @@ static const char *take_member(struct str name, struct str value, struct arena *
         *has |= HAS_PAYLOAD;
         if (is_value)
             record->value = str_equal(value, STR("null")) ? (struct str){NULL, 0} : value;
-        else if (is_text ? !json_unescape(value, arena, &record->value)
+        else if (is_text ? !json_walk_text(value, arena, &record->value)
                          : !take_base64(value, arena, &record->value))
             return "its payload is neither text nor base64";
         return NULL;
@@ -204,12 +179,12 @@ const char *recorded_from_json(struct str line, struct arena *arena, struct reco
     *recorded = (struct recorded){.record = {.headers = {"", 0}, .origin = {.partition = PARTITION_NONE}}};
     if (line.length == 0 || line.data[0] != '{')
         return "it is no JSON object";
-    while (json_next_member(&at, end, arena, &name, &value)) {
+    while (json_walk_member(&at, end, arena, &name, &value)) {
         const char *why = take_member(name, value, arena, recorded, &has);
         if (why != NULL)
             return why;
     }
-    if (at == NULL || json_skip_blanks(at, end) != end)
+    if (at == NULL || json_walk_blanks(at, end) != end)
         return "it is no JSON object";
     return has == HAS_ALL ? NULL : "it lacks one of `offset`, `time` and `value`";
 }

@@ -1,5 +1,6 @@
 #include "connectors/kafka/sender.h"
 
+#include "core/hex.h"
 #include "core/os.h"
 #include "core/refused.h"
 
@@ -130,8 +131,7 @@ static void make_names(struct sender *sender)
 {
     const struct sender_options *options = &sender->options;
     char run[33];
-    for (size_t i = 0; i < sizeof(options->run_id); i++)
-        snprintf(run + 2 * i, 3, "%02x", options->run_id[i]);
+    hex_text(options->run_id, sizeof(options->run_id), run);
     bool is_good =
         asprintf(&sender->progress_name, "%.*s/%.*s", STR_ARGS(options->job), STR_ARGS(options->sink)) >= 0 &&
         asprintf(&sender->transactional_id, "leat.%.*s.%.*s.%s", STR_ARGS(options->job),

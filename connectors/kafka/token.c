@@ -2,8 +2,8 @@
 
 #include "connectors/kafka/errors.h"
 
+#include "core/base64.h"
 #include "core/os.h"
-#include "formats/text.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static size_t decode_part(char *text, size_t length)
         text[i] = text[i] == '-' ? '+' : text[i] == '_' ? '/' : text[i];
     while (length % 4 != 0)
         text[length++] = '=';
-    return text_from_base64(text, length, text);
+    return base64_decode(text, length, text);
 }
 
 bool kafka_token_parse(struct str token, int64_t *ends_ms, char *subject, size_t room, const char **why)

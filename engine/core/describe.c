@@ -1,6 +1,7 @@
 #include "core/describe.h"
 
 #include "core/civil.h"
+#include "core/hex.h"
 #include "core/option.h"
 
 #include <math.h>
@@ -179,8 +180,8 @@ static void put_bytes(struct describe *d, struct str bytes)
 {
     if (d->is_json)
         buffer_append(d->out, "\"", 1);
-    for (size_t i = 0; i < bytes.length; i++)
-        buffer_printf(d->out, "%02x", (unsigned char)bytes.data[i]);
+    hex_text(bytes.data, bytes.length, buffer_reserve(d->out, 2 * bytes.length + 1));
+    d->out->length += 2 * bytes.length;
     if (d->is_json)
         buffer_append(d->out, "\"", 1);
 }

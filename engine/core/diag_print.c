@@ -5,6 +5,8 @@
  * escaped or replaced. */
 #include "core/diag.h"
 
+#include "core/utf8.h"
+
 #include <stdlib.h>
 
 enum { WINDOW_COLUMNS = 110, TAB_COLUMNS = 4 };
@@ -30,26 +32,9 @@ static void paint(const struct painter *painter, const char *escape)
 /* Decodes one character. If it is not valid UTF-8, returns false with *length 1. */
 static bool decode(const char *data, size_t left, uint32_t *code, uint32_t *length)
 {
-    const unsigned char *s = (const unsigned char *)data;
-    *length = 1;
-    *code = s[0];
-    if (s[0] < 0x80)
-        return true;
-    uint32_t bytes = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
-    if (s[0] < 0xC2 || s[0] > 0xF4 || left < bytes)
-        return false;
-    uint32_t value = s[0] & (0xFFu >> (bytes + 1));
-    for (uint32_t i = 1; i < bytes; i++) {
-        if ((s[i] & 0xC0) != 0x80)
-            return false;
-        value = value << 6 | (s[i] & 0x3F);
-    }
-    if ((bytes == 3 && value < 0x800) || (bytes == 4 && (value < 0x10000 || value > 0x10FFFF)) ||
-        (value >= 0xD800 && value <= 0xDFFF))
-        return false;
-    *length = bytes;
-    *code = value;
-    return true;
+    size_t bytes = utf8_decode(data, left, code);
+    *length = (uint32_t)MAX(bytes, 1);
+    return bytes > 0;
 }
 
 static bool is_control(uint32_t code)

@@ -1,11 +1,13 @@
 #include "core/order_log.h"
 
+#include "core/varint.h"
+
 #include <stdlib.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { MAGIC_BYTES = 8, VARINT_MAX = 10 };
+enum { MAGIC_BYTES = 8 };
 
 static const char magic[MAGIC_BYTES + 1] = "leatord2";
 
@@ -13,24 +15,8 @@ static const char magic[MAGIC_BYTES + 1] = "leatord2";
 
 static void put_varint(struct byte_buffer *out, uint64_t value)
 {
-    uint8_t *at = (uint8_t *)buffer_reserve(out, VARINT_MAX);
-    size_t length = 0;
-    for (; value >= 0x80; value >>= 7)
-        at[length++] = (uint8_t)(value | 0x80);
-    at[length++] = (uint8_t)value;
-    out->length += length;
-}
-
-/* Maps a difference to a small unsigned number if it is near 0, negative or not. Differences
- * wrap modulo 2^64. */
-static uint64_t zigzag(uint64_t difference)
-{
-    return difference << 1 ^ (0 - (difference >> 63));
-}
-
-static uint64_t unzigzag(uint64_t value)
-{
-    return value >> 1 ^ (0 - (value & 1));
+    char *at = buffer_reserve(out, VARINT_BYTES_MAX);
+    out->length += (size_t)(varint_put(at, value) - at);
 }
 
 static void put_text(struct byte_buffer *out, struct str text)
@@ -163,19 +149,14 @@ void order_close(struct order_reader *reader)
 
 static uint64_t take_varint(struct order_reader *reader)
 {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        if (reader->at == reader->end)
-            break;
-        uint8_t byte = (uint8_t)*reader->at++;
-        if (shift == 63 && byte > 1)
-            break;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return value;
+    uint64_t value;
+    const char *behind = varint_take(reader->at, reader->end, &value);
+    if (behind == NULL) {
+        reader->why = "an entry ends too early";
+        return 0;
     }
-    reader->why = "an entry ends too early";
-    return 0;
+    reader->at = behind;
+    return value;
 }
 
 static struct str take_text(struct order_reader *reader)

@@ -1,4 +1,5 @@
 /* Values of parameters: from --set, else from the default. */
+#include "core/utf8.h"
 #include "lang/internal.h"
 
 static const struct lang_setting *find_setting(const struct expander *expander, struct str name)
@@ -21,7 +22,7 @@ static struct ast *value_from_setting(struct expander *expander, const struct pa
                                       const struct lang_setting *setting)
 {
     struct ast *value = NULL;
-    bool is_utf8 = lang_is_utf8(setting->value);
+    bool is_utf8 = utf8_is_valid(setting->value);
     if (is_utf8)
         value = lang_literal(expander->arena, param->type, setting->value, param->name.span);
     if (value != NULL)

@@ -205,9 +205,6 @@ struct ast *lang_parse_value(struct arena *arena, struct diag_list *diags, struc
 LEAT_CHECKED bool lang_format(struct arena *arena, struct diag_list *diags, const struct registry *registry,
                               struct str text, struct byte_buffer *out);
 
-/* Whether the text is valid UTF-8: no overlong or truncated sequences, no surrogates. */
-bool lang_is_utf8(struct str text);
-
 /* Whether two jobs are equal, ignoring spans. */
 bool lang_job_equal(const struct job_file *a, const struct job_file *b);
 

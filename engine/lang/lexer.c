@@ -1,5 +1,7 @@
 /* Text -> tokens and comments. Errors are reported here; the wrong text becomes a TOKEN_BAD (or the intended
  * token, if that is clear), so that the parser can go on. */
+#include "core/hex.h"
+#include "core/utf8.h"
 #include "lang/internal.h"
 
 struct lexer {
@@ -40,41 +42,13 @@ static bool at_end(const struct lexer *lexer)
     return lexer->at >= lexer->text.length;
 }
 
-/* Length of the UTF-8 sequence at `at`; 0 if it is invalid (overlong, surrogate, truncated). */
-static uint32_t utf8_length(struct str text, size_t at)
-{
-    const unsigned char *s = (const unsigned char *)text.data + at;
-    size_t left = text.length - at;
-    if (s[0] < 0x80)
-        return 1;
-    uint32_t length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
-    if (s[0] < 0xC2 || s[0] > 0xF4 || left < length)
-        return 0;
-    for (uint32_t i = 1; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-    bool is_bad = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-                  (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F);
-    return is_bad ? 0 : length;
-}
-
-bool lang_is_utf8(struct str text)
-{
-    uint32_t length;
-    for (size_t at = 0; at < text.length; at += length) {
-        length = utf8_length(text, at);
-        if (length == 0)
-            return false;
-    }
-    return true;
-}
-
 /* Steps over one character. false: an invalid UTF-8 byte, reported once per line. */
 static bool step_char(struct lexer *lexer)
 {
-    uint32_t length = utf8_length(lexer->text, lexer->at);
-    if (length > 0) {
-        lexer->at += length;
+    uint32_t code;
+    size_t bytes = utf8_decode(lexer->text.data + lexer->at, lexer->text.length - lexer->at, &code);
+    if (bytes > 0) {
+        lexer->at += (uint32_t)bytes;
         return true;
     }
     if (lexer->bad_utf8_line != lexer->line_begin + 1) {
@@ -178,35 +152,6 @@ static void lex_number(struct lexer *lexer)
     add_token(lexer, TOKEN_NUMBER, begin);
 }
 
-static void append_utf8(char **out, uint32_t code)
-{
-    char *o = *out;
-    if (code < 0x80) {
-        *o++ = (char)code;
-    } else if (code < 0x800) {
-        *o++ = (char)(0xC0 | code >> 6);
-        *o++ = (char)(0x80 | (code & 0x3F));
-    } else if (code < 0x10000) {
-        *o++ = (char)(0xE0 | code >> 12);
-        *o++ = (char)(0x80 | (code >> 6 & 0x3F));
-        *o++ = (char)(0x80 | (code & 0x3F));
-    } else {
-        *o++ = (char)(0xF0 | code >> 18);
-        *o++ = (char)(0x80 | (code >> 12 & 0x3F));
-        *o++ = (char)(0x80 | (code >> 6 & 0x3F));
-        *o++ = (char)(0x80 | (code & 0x3F));
-    }
-    *out = o;
-}
-
-static int hex_digit(char c)
-{
-    return is_digit(c)            ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* Reads {1F600}: one to six hex digits of a Unicode scalar value. The lexer is behind `\u`. */
 static bool lex_unicode_escape(struct lexer *lexer, char **out)
 {
@@ -214,13 +159,13 @@ static bool lex_unicode_escape(struct lexer *lexer, char **out)
         return false;
     lexer->at++;
     uint32_t code = 0, digits = 0;
-    for (; hex_digit(peek(lexer, 0)) >= 0 && digits < 7; digits++, lexer->at++)
-        code = code * 16 + (uint32_t)hex_digit(peek(lexer, 0));
+    for (; hex_value(peek(lexer, 0)) >= 0 && digits < 7; digits++, lexer->at++)
+        code = code * 16 + (uint32_t)hex_value(peek(lexer, 0));
     if (digits == 0 || digits > 6 || peek(lexer, 0) != '}' || code > 0x10FFFF ||
         (code >= 0xD800 && code <= 0xDFFF))
         return false;
     lexer->at++;
-    append_utf8(out, code);
+    *out += utf8_encode(code, *out);
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* env("NAME"[, "default"]) and file("path"): values that the job names but does not contain. The result is a
  * text with `origin` set; only the origin is ever shown. */
 #include "core/os.h"
+#include "core/utf8.h"
 #include "lang/internal.h"
 
 #include <errno.h>
@@ -39,7 +40,7 @@ static struct ast *checked(struct expander *expander, struct str value, const st
 {
     if (value.length > LANG_SECRET_BYTES_MAX)
         return refused(expander, call, span, "is longer than 64 KiB");
-    if (!lang_is_utf8(value))
+    if (!utf8_is_valid(value))
         return refused(expander, call, span, "is not valid UTF-8");
     return secret_text(expander, value, call, span);
 }

@@ -2,7 +2,7 @@
  * bytes after it give the values of the columns. A row's value, or the reason why it failed, depends on that
  * row alone: it is the same in a batch and when the row alone is selected. No function may crash, whatever
  * its arguments are. */
-#include "formats/text.h"
+#include "core/utf8.h"
 #include "fuzz.h"
 #include "lang/lang.h"
 #include "operators/expr/expr.h"
@@ -31,8 +31,8 @@ static void fill_text(struct column *column, struct fuzz_input *input, uint32_t 
         length = MIN(length, (uint32_t)(input->end - input->at));
         memcpy(heap + used, input->at, length);
         input->at += length;
-        if (is_text && text_utf8_error(heap + used, length) != length)
-            length = (uint32_t)text_utf8_error(heap + used, length);
+        if (is_text && utf8_error(heap + used, length) != length)
+            length = (uint32_t)utf8_error(heap + used, length);
         column->texts[i] = (struct text_ref){used, length};
         used += length;
     }
@@ -91,8 +91,7 @@ static void show(struct byte_buffer *out, const struct column *column, uint32_t 
     case TYPE_BYTES:
         text = column_text(column, row);
         buffer_append(out, text.data, text.length);
-        must(type->tag == TYPE_BYTES || text_utf8_error(text.data, text.length) == text.length,
-             "a text is UTF-8");
+        must(type->tag == TYPE_BYTES || utf8_error(text.data, text.length) == text.length, "a text is UTF-8");
         break;
     case TYPE_BOOL:
         must(column->bools[row] <= 1, "a bool is one");

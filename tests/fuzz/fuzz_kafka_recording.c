@@ -1,6 +1,7 @@
 /* Arbitrary records of recordings (connectors/kafka/recording_form.h). The first byte says which form the
  * other bytes have: a line of JSON, or msgpack. A record that can be read, and one with the input's bytes as
  * payload, key and header, are written in both forms and must be read back unchanged. */
+#include "connectors/kafka/json_walk.h"
 #include "connectors/kafka/recording_form.h"
 
 #include <stdio.h>
@@ -45,7 +46,7 @@ static void check_forms(const struct recorded *record, struct arena *arena)
          "a record is one line");
     struct str line = alone(arena, &out);
     line.length--;
-    must(json_scan(line.data, line.data + line.length) == line.data + line.length,
+    must(json_walk_value(line.data, line.data + line.length) == line.data + line.length,
          "a line is one JSON value");
     must(recorded_from_json(line, arena, &again) == NULL, "what is written as JSON can be read");
     check_same(record, &again);

@@ -2,6 +2,7 @@
  * - formatting keeps the meaning, and formatting again changes nothing;
  * - a printed value is parsed to one that prints the same; it is UTF-8 if the job was;
  * - the diagnostics can always be written as text and as JSON. */
+#include "core/utf8.h"
 #include "lang/lang.h"
 #include "unit/lang/kinds.h"
 
@@ -47,7 +48,7 @@ static void check_value(struct arena *arena, const struct ast *value)
     arena_reset(arena);
     diag_list_init(&diags, arena);
     const char *text = ast_text(arena, value);
-    must(!input_is_utf8 || lang_is_utf8(str_from(text)), "a printed value is UTF-8");
+    must(!input_is_utf8 || utf8_is_valid(str_from(text)), "a printed value is UTF-8");
     bool is_list =
         value->tag == AST_LIST || value->tag == AST_ASSIGN; /* of assignments: no value by itself */
     struct ast *again = is_list || strlen(text) > LANG_SOURCE_BYTES_MAX
@@ -126,7 +127,7 @@ static void print_all(const struct diag_list *diags, struct str text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
-    input_is_utf8 = lang_is_utf8(text);
+    input_is_utf8 = utf8_is_valid(text);
     struct arena arena;
     arena_init(&arena, BLOCK_BYTES);
     struct diag_list diags;

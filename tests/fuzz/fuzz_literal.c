@@ -1,9 +1,11 @@
 /* Arbitrary bytes as one literal: a number, duration, size, time, base64, text. Each parser is compared with
  * a simple one: numbers with strtod and 128-bit integers, times with timegm, UTF-8 with a decoder by RFC
  * 3629. Times and base64 are read back the same once they are written. */
+#include "core/base64.h"
 #include "core/buffer.h"
 #include "core/civil.h"
 #include "core/option.h"
+#include "core/utf8.h"
 #include "formats/text.h"
 #include "fuzz.h"
 
@@ -151,7 +153,7 @@ static void check_text(struct str text)
     const unsigned char *bytes = (const unsigned char *)text.data;
     while (at < text.length && (length = utf8_length(bytes + at, text.length - at)) > 0)
         at += length;
-    size_t error = text_utf8_error(text.data, text.length);
+    size_t error = utf8_error(text.data, text.length);
     must((error == text.length) == (at == text.length), "UTF-8 is UTF-8");
     must(error >= at && error <= text.length, "the first wrong byte is in the first wrong character");
     must(text_is_utf8(text.data, text.length) == (at == text.length), "both ways to look at UTF-8 agree");
@@ -161,18 +163,18 @@ static void check_base64(struct str text)
 {
     char bytes[TEXT_MAX + 4];
     struct byte_buffer out = {0};
-    size_t length = text_from_base64(text.data, text.length, bytes);
+    size_t length = base64_decode(text.data, text.length, bytes);
     if (length != SIZE_MAX) {
         must(length <= text.length / 4 * 3, "base64 is longer than its bytes");
-        text_to_base64(bytes, length, &out);
+        base64_encode(bytes, length, &out);
         char again[TEXT_MAX + 4];
-        must(text_from_base64(out.data, out.length, again) == length && memcmp(again, bytes, length) == 0,
+        must(base64_decode(out.data, out.length, again) == length && memcmp(again, bytes, length) == 0,
              "bytes come back through base64");
     }
     buffer_clear(&out);
-    text_to_base64(text.data, text.length, &out);
+    base64_encode(text.data, text.length, &out);
     char *back = malloc(out.length + 1);
-    must(back != NULL && text_from_base64(out.data, out.length, back) == text.length &&
+    must(back != NULL && base64_decode(out.data, out.length, back) == text.length &&
              memcmp(back, text.data, text.length) == 0,
          "any bytes come back through base64");
     free(back);

@@ -23,7 +23,7 @@ COPY = os.path.join(ROOT, "build", "planted")
 
 # target, name, file, the code, the bug
 BUGS = [
-    ("json", "low_surrogate_is_any", "formats/json_text.c",
+    ("json", "low_surrogate_is_any", "formats/json_escape.c",
      "if (low < 0xdc00 || low > 0xdfff)", "if (low < 0xdc00)"),
     ("json", "fast_text_keeps_escapes", "formats/json_decode.c",
      "_mm_movemask_epi8(_mm_or_si128(escape, other))", "_mm_movemask_epi8(other) + 0 * (unsigned)_mm_movemask_epi8(escape)"),
@@ -39,8 +39,8 @@ BUGS = [
      "if (*at == '\\r' && stop - at == 1 && !is_last && bytes < TOO_LONG)", "if (false)"),
     ("csv", "bad_base64_has_a_length", "formats/csv_decode.c",
      "    if (length == SIZE_MAX)\n        return bad_field(decoder, column, field, \"not base64\");\n", ""),
-    ("lang", "character_cut_at_the_end", "engine/lang/lexer.c",
-     "if (s[0] < 0xC2 || s[0] > 0xF4 || left < length)", "if (s[0] < 0xC2 || s[0] > 0xF4 || left + 1 < length)"),
+    ("lang", "character_cut_at_the_end", "engine/core/utf8.c",
+     "if (s[0] < 0xc2 || s[0] > 0xf4 || left < bytes)", "if (s[0] < 0xc2 || s[0] > 0xf4 || left + 1 < bytes)"),
     ("lang", "smallest_number_by_minus_one", "engine/lang/fold.c",
      "b == 0 || (a == INT64_MIN && b == -1) || ", "b == 0 || "),
     ("lang", "surrogates_in_text", "engine/lang/lexer.c",
@@ -71,7 +71,7 @@ BUGS = [
     ("kafka_progress", "taking_the_second_back_takes_the_first", "connectors/kafka/progress.c",
      "if (at == 0) /* nearly always", "if (at <= 1) /* nearly always"),
     ("kafka_recording", "a_payload_of_two_lines", "connectors/kafka/recording_json.c",
-     "memchr(payload.data, '\\n', payload.length) == NULL && is_utf8(payload);", "is_utf8(payload);"),
+     "memchr(payload.data, '\\n', payload.length) == NULL && text_is_utf8(", "text_is_utf8("),
     ("kafka_recording", "null_is_a_tombstone", "connectors/kafka/recording_json.c",
      "payload.length > 0 && payload.data[0] != 'n' &&", "payload.length > 0 &&"),
     ("kafka_recording", "bytes_a_byte_too_long", "connectors/kafka/recording_msgpack.c",

@@ -2,7 +2,7 @@
  * them. */
 #include "run/lanes/internal.h"
 
-#include "lang/lang.h"
+#include "core/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
  * not UTF-8. */
 static void mend_utf8(char *text, size_t length)
 {
-    if (lang_is_utf8((struct str){text, length}))
+    if (utf8_is_valid((struct str){text, length}))
         return;
     for (size_t i = 0; i < length; i++)
         if ((unsigned char)text[i] >= 0x80)
@@ -71,7 +71,7 @@ static void keep(struct stage_instance *stage, struct str *text, struct str *byt
 {
     if (text->data == NULL)
         return;
-    if (!lang_is_utf8(*text))
+    if (!utf8_is_valid(*text))
         *bytes = arena_str(&stage->dead_arena, *text);
     *text = mended(&stage->dead_arena, *text);
 }
