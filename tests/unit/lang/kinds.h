@@ -1,5 +1,5 @@
-/* A registry of kinds whose option tables have every shape that the parser must know: for the tests of lang,
- * the golden jobs and the fuzz target. The kinds have no callbacks. */
+/* A registry of kinds whose option tables have every shape that the parser must know: for the tests of lang
+ * and the fuzz target. The kinds have no callbacks. */
 #ifndef LEAT_TESTS_UNIT_LANG_KINDS_H
 #define LEAT_TESTS_UNIT_LANG_KINDS_H
 
