@@ -1,11 +1,13 @@
-/* Collects records from librdkafka's queue for a raw batch, copying each once. Private to connectors/kafka.
+/* Makes raw batches of records, live ones and recorded ones: a replay is what live was because both go this
+ * way. Private to connectors/kafka. One thread at a time.
  *
- * librdkafka passes a record to a callback and frees it afterwards. That is the cheapest way to get records:
- * the queue is locked once for many, and librdkafka's memory is freed while it is in the cache. So the
- * callback copies the bytes straight to their place in memory that becomes the raw batch's. */
+ * Each record is copied once, straight to its place in memory that becomes the raw batch's. Live, that is
+ * within librdkafka's callback, which frees the record afterwards: the cheapest way to get records, because
+ * the queue is locked once for many, and librdkafka's memory is freed while it is in the cache. */
 #ifndef LEAT_CONNECTORS_KAFKA_INTAKE_H
 #define LEAT_CONNECTORS_KAFKA_INTAKE_H
 
+#include "connectors/kafka/marks.h"
 #include "connectors/kafka/meta.h"
 
 #include "core/connector.h"
@@ -26,11 +28,13 @@ struct kafka_intake {
     struct batch_share carried;
 };
 
-/* Bytes that a record takes of a batch. A record that is too long is cut one byte above the limit. */
-static inline size_t kafka_payload_bytes(const rd_kafka_message_t *message)
-{
-    return MIN(message->len, (size_t)SOURCE_RECORD_BYTES_MAX + 1);
-}
+/* Whose records a batch has, and where it begins. */
+struct kafka_begin {
+    const char *name, *topic; /* "topic/3" and "topic"; as long-lived as the source */
+    int32_t partition;
+    int64_t next;     /* offset */
+    uint64_t records; /* of the partition before this batch */
+};
 
 /* The broker's time in milliseconds; 0: it knows none. */
 static inline int64_t kafka_time_ms(const rd_kafka_message_t *message)
@@ -39,21 +43,46 @@ static inline int64_t kafka_time_ms(const rd_kafka_message_t *message)
     return MAX(rd_kafka_message_timestamp(message, &type), 0);
 }
 
-/* Whether one more record of that many bytes belongs to the same batch. */
-static inline bool kafka_intake_fits(const struct kafka_intake *intake, size_t bytes)
+/* Bytes that a record takes of a batch. A record that is too long is cut one byte above the limit. */
+static inline size_t kafka_payload_bytes(size_t bytes)
+{
+    return MIN(bytes, (size_t)SOURCE_RECORD_BYTES_MAX + 1);
+}
+
+/* Whether the batch has as many records as one can have. */
+static inline bool kafka_intake_is_full(const struct kafka_intake *intake)
+{
+    return intake->count + intake->carried.records >= BATCH_ROWS;
+}
+
+/* Whether the partition's next record, whose payload has that many bytes, belongs to the same batch. Where
+ * the part given before turns out to be a whole batch, a new one begins. */
+static inline bool kafka_intake_takes(struct kafka_intake *intake, size_t bytes)
 {
     uint32_t count = intake->count + intake->carried.records;
-    return count == 0 || (count < BATCH_ROWS &&
-                          intake->payload_bytes + intake->carried.bytes + bytes <= SOURCE_BATCH_BYTES);
+    if (likely(count == 0 || (count < BATCH_ROWS &&
+                              intake->payload_bytes + intake->carried.bytes + kafka_payload_bytes(bytes) <=
+                                  SOURCE_BATCH_BYTES)))
+        return true;
+    if (intake->count > 0)
+        return false;
+    intake->carried = (struct batch_share){0};
+    return true;
 }
 
 void kafka_intake_add(struct kafka_intake *intake, const struct kafka_meta *meta,
                       const rd_kafka_message_t *message);
+void kafka_intake_add_recorded(struct kafka_intake *intake, const struct kafka_meta *meta,
+                               const struct recorded *recorded);
 /* Adds record number `row` of another intake. */
 void kafka_intake_move(struct kafka_intake *intake, const struct kafka_meta *meta,
                        const struct kafka_intake *from, uint32_t row);
-/* Moves the records into the raw batch (data, records, count, extra, offsets); the intake is empty then. */
-void kafka_intake_give(struct kafka_intake *intake, struct raw_batch *raw);
+
+/* Moves the records, at least one, into the raw batch; the intake is empty then. is_cut: the batch ends here;
+ * false: the log or the recording does, and what follows may belong to the same batch. Returns the mark of
+ * the last record. */
+struct kafka_mark kafka_intake_give(struct kafka_intake *intake, const struct kafka_begin *begin, bool is_cut,
+                                    struct raw_batch *raw);
 void kafka_intake_clear(struct kafka_intake *intake);
 void kafka_intake_free(struct kafka_intake *intake);
 

@@ -263,11 +263,7 @@ static void take(rd_kafka_message_t *message, void *argument)
     } else if (unlikely(message->offset == p->check.offset) && !check_before(p, message)) {
         rd_kafka_yield(p->shared->client);
     } else {
-        bool is_beyond = !kafka_intake_fits(&p->intake, kafka_payload_bytes(message));
-        if (unlikely(is_beyond && p->intake.count == 0)) { /* the part given before was a whole batch */
-            p->intake.carried = (struct batch_share){0};
-            is_beyond = false;
-        }
+        bool is_beyond = !kafka_intake_takes(&p->intake, message->len);
         kafka_intake_add(is_beyond ? &p->beyond : &p->intake, p->shared->meta, message);
         p->eof = -1;
         p->wanted--;
@@ -279,7 +275,7 @@ static void take(rd_kafka_message_t *message, void *argument)
 /* Whether the current batch can take no more records. */
 static bool is_full(const struct kafka_partition *p)
 {
-    return p->beyond.count > 0 || p->intake.count + p->intake.carried.records == BATCH_ROWS;
+    return p->beyond.count > 0 || kafka_intake_is_full(&p->intake);
 }
 
 /* When a queue is full, its broker's thread sleeps for up to a second, however much is taken meanwhile. Wakes
@@ -323,7 +319,7 @@ static void split(struct kafka_partition *p, uint32_t count, struct kafka_intake
     for (uint32_t i = count; i < first->count; i++)
         kafka_intake_move(&p->intake, meta, first, i);
     for (uint32_t i = 0; i < beyond.count; i++)
-        kafka_intake_move(kafka_intake_fits(&p->intake, beyond.records[i].length) ? &p->intake : &p->beyond,
+        kafka_intake_move(kafka_intake_takes(&p->intake, beyond.records[i].length) ? &p->intake : &p->beyond,
                           meta, &beyond, i);
     first->count = count;
     first->used = first->records[count - 1].offset + first->records[count - 1].length + 1;
@@ -334,30 +330,14 @@ static void split(struct kafka_partition *p, uint32_t count, struct kafka_intake
 static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_t count)
 {
     struct kafka_intake first, *intake = &p->intake;
-    struct batch_share carried = intake->carried;
+    const struct kafka_begin begin = {p->name, p->topic, p->id, p->next, p->records};
     bool is_cut = !p->shared->is_bounded || is_full(p);
     if (count < intake->count)
         split(p, count, intake = &first);
-    struct kafka_frame *frame = intake->frame;
-    const struct raw_record *last = &intake->records[count - 1];
-    int64_t time_us = frame->times[count - 1];
-    frame->topic = p->topic;
-    frame->partition = p->id;
-    raw->position =
-        (struct source_position){.a = batch_share_put(carried), .b = p->next, .record = p->records};
-    raw->next = (struct source_position){.b = frame->offsets[count - 1] + 1, .record = p->records + count};
-    if (!is_cut) /* the batch ends at the end of the log */
-        raw->next.a = batch_share_put(
-            (struct batch_share){carried.records + count, carried.bytes + intake->payload_bytes});
-    struct kafka_mark mark =
-        mark_of(raw->next.b - 1, time_us / 1000, (struct str){intake->data + last->offset, last->length});
+    struct kafka_mark mark = kafka_intake_give(intake, &begin, is_cut, raw);
     marks_add(&p->marks, &mark);
-    kafka_intake_give(intake, raw);
-    p->intake.carried = (struct batch_share){0};
-    raw->path = p->name;
-    raw->first_line = raw->first_offset = -1;
-    raw->header = (struct str){"", 0};
-    __atomic_store_n(&p->time_us, time_us, __ATOMIC_RELAXED);
+    const struct kafka_frame *frame = raw->extra;
+    __atomic_store_n(&p->time_us, frame->times[count - 1], __ATOMIC_RELAXED);
     kafka_partition_pass(p, raw);
     if (intake == &first) {
         kafka_intake_free(intake);

@@ -3,8 +3,7 @@
 #ifndef LEAT_CONNECTORS_KAFKA_RECORDING_FEED_H
 #define LEAT_CONNECTORS_KAFKA_RECORDING_FEED_H
 
-#include "connectors/kafka/marks.h"
-#include "connectors/kafka/meta.h"
+#include "connectors/kafka/intake.h"
 
 #include "core/connector.h"
 #include "formats/payload.h"

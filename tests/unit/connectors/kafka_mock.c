@@ -19,6 +19,7 @@ struct mock *mock_new(void)
     char reason[256];
     rd_kafka_conf_set_log_cb(conf, quiet);
     rd_kafka_conf_set(conf, "test.mock.num.brokers", "1", reason, sizeof(reason));
+    rd_kafka_conf_set(conf, "message.max.bytes", "4000000", reason, sizeof(reason));
     mock->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
     assert_non_null(mock->producer);
     mock->cluster = rd_kafka_handle_mock_cluster(mock->producer);

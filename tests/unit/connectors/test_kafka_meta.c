@@ -1,7 +1,6 @@
 /* Key, headers, partition, offset and time of Kafka records as columns beside those of the
  * payload; tombstones. */
-#include "connectors/kafka/meta.h"
-#include "connectors/kafka/record.h"
+#include "connectors/kafka/intake.h"
 #include "lang/lang.h"
 #include "unit/connectors/rig.h"
 #include "unit/formats/harness.h"
@@ -15,7 +14,7 @@
 /* A Kafka record; value, key and header: NULL means null. */
 struct record {
     const char *value, *key, *header;
-    int64_t time;
+    int64_t time_ms;
 };
 
 static struct kafka_meta *bind_meta(const char *text, const struct schema *schema, struct arena *arena)
@@ -31,64 +30,44 @@ static struct kafka_meta *bind_meta(const char *text, const struct schema *schem
     return meta;
 }
 
-static void add_text(struct kafka_frame *frame, struct byte_buffer *heap, uint32_t at, const char *text)
+/* The headers of record `i`: one that `meta` has a column for, or, for a list of all, as many as its index says
+ * (1,025 if the key is `many`), each with the key as name. */
+static void put_headers(const struct kafka_meta *meta, const struct record *record, uint32_t i,
+                        struct byte_buffer *out)
 {
-    frame->texts[at] =
-        (struct text_ref){(uint32_t)heap->length, text == NULL ? KAFKA_TEXT_NULL : (uint32_t)strlen(text)};
-    if (text != NULL)
-        buffer_append(heap, text, strlen(text));
-}
-
-/* Gives record i `i` headers (1,025 if its key is `many`), each with the record's key as name and the
- * record's `header` as value. */
-static void add_headers(struct kafka_frame *frame, const struct record *records, uint32_t count,
-                        struct arena *arena)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct byte_buffer headers = {0};
-        uint32_t wanted = strcmp(records[i].key, "many") == 0 ? KAFKA_LIST_MAX + 1 : i;
-        const char *value = records[i].header;
-        for (uint32_t k = 0; k < wanted; k++)
-            record_put_header(&headers, str_from(records[i].key),
-                              (struct str){value, value == NULL ? 0 : strlen(value)});
-        kafka_frame_keep(frame, i, count, str_from(records[i].key),
-                         (struct str){headers.data, headers.length}, arena);
-        buffer_free(&headers);
-    }
+    struct str value = {record->header, record->header == NULL ? 0 : strlen(record->header)};
+    bool has_list = meta->all_headers.name.length > 0;
+    uint32_t count = !has_list                          ? record->header != NULL && meta->headers_count > 0
+                     : strcmp(record->key, "many") == 0 ? KAFKA_LIST_MAX + 1
+                                                        : i;
+    for (uint32_t k = 0; k < count; k++)
+        record_put_header(out, str_from(has_list ? record->key : meta->header_names[0]), value);
 }
 
 static void make_raw(struct raw_batch *raw, const struct kafka_meta *meta, const struct record *records,
-                     uint32_t count, struct byte_buffer *data, struct byte_buffer *heap)
+                     uint32_t count)
 {
-    struct arena *arena = &raw->arena;
-    struct kafka_frame *frame = arena_new(arena, struct kafka_frame);
-    frame->topic = "clicks";
-    frame->partition = 3;
-    frame->times = arena_array(arena, int64_t, count);
-    frame->offsets = arena_array(arena, int64_t, count);
-    frame->texts = arena_array(arena, struct text_ref, count * (1 + meta->headers_count));
-    frame->flags = arena_calloc(arena, BATCH_ROWS, 1);
-    raw->records = arena_array(arena, struct raw_record, count);
-    raw->count = count;
-    raw->extra = frame;
+    static char too_long[SOURCE_RECORD_BYTES_MAX + 100];
+    struct kafka_intake intake = {0};
+    const struct kafka_begin begin = {"clicks/3", "clicks", 3, 100, 0};
     for (uint32_t i = 0; i < count; i++) {
-        const char *value = records[i].value;
-        frame->times[i] = records[i].time;
-        frame->offsets[i] = 100 + 2 * i;
-        frame->flags[i] = value == NULL ? KAFKA_TOMBSTONE : strcmp(value, "LONG") == 0 ? KAFKA_TOO_LONG : 0;
-        raw->records[i] =
-            (struct raw_record){(uint32_t)data->length, value == NULL ? 0 : (uint32_t)strlen(value)};
-        buffer_printf(data, "%s\n", value == NULL ? "" : value);
-        add_text(frame, heap, i * (1 + meta->headers_count), records[i].key);
-        if (meta->headers_count > 0)
-            add_text(frame, heap, i * (1 + meta->headers_count) + 1, records[i].header);
+        const char *value = records[i].value, *key = records[i].key;
+        bool is_long = value != NULL && strcmp(value, "LONG") == 0;
+        struct byte_buffer headers = {0};
+        put_headers(meta, &records[i], i, &headers);
+        struct recorded record = {
+            .offset = 100 + 2 * i,
+            .time_ms = records[i].time_ms,
+            .record = {.key = {key, key == NULL ? 0 : strlen(key)},
+                       .value = {is_long ? too_long : value, value == NULL ? 0 : strlen(value)},
+                       .headers = {headers.data, headers.length}}};
+        if (is_long)
+            record.record.value.length = sizeof(too_long);
+        kafka_intake_add_recorded(&intake, meta, &record);
+        buffer_free(&headers);
     }
-    if (meta->all_headers.name.length > 0)
-        add_headers(frame, records, count, arena);
-    frame->heap = heap->data;
-    frame->heap_bytes = heap->length;
-    raw->data_bytes = data->length;
-    raw->data = buffer_reserve(data, RAW_PADDING) - data->length;
+    kafka_intake_give(&intake, &begin, true, raw);
+    kafka_intake_free(&intake);
 }
 
 /* Decodes the records and compares them with `expected`: lines as harness_render writes them. */
@@ -97,20 +76,21 @@ static void check(const char *format, const char *schema_text, const char *meta_
 {
     struct arena arena = {0};
     struct raw_batch raw = {0};
-    struct byte_buffer data = {0}, heap = {0}, out = {0};
+    struct byte_buffer out = {0};
     const struct schema *schema = harness_schema(&arena, schema_text);
     struct kafka_meta *meta = bind_meta(meta_text, schema, &arena);
     const struct format_config config = {.delimiter = ',', .has_no_header = true};
     void *decoder = format_decoder_new(format_find(str_from(format)), meta->payload, &config);
     struct batch_pool *pool = batch_pool_new();
-    make_raw(&raw, meta, records, count, &data, &heap);
+    kafka_meta_open(meta, false);
+    make_raw(&raw, meta, records, count);
     struct batch *batch = batch_new(pool, schema, count);
     struct decode_output output = {.batch = batch,
                                    .bad = arena_array(&batch->arena, struct bad_record, count)};
     kafka_meta_decode(meta, decoder, &raw, &output);
     assert_ptr_equal(batch->schema, schema);
     for (uint32_t i = 0; i < count; i++)
-        assert_int_equal(batch->arrival_time[i], records[i].time);
+        assert_int_equal(batch->arrival_time[i], records[i].time_ms * 1000);
     for (uint32_t i = 1; i < output.bad_count; i++)
         assert_true(output.bad[i - 1].row < output.bad[i].row);
     harness_render(schema, &output, &out);
@@ -119,8 +99,6 @@ static void check(const char *format, const char *schema_text, const char *meta_
     batch_release(batch);
     batch_pool_free(pool);
     format_decoder_free(decoder);
-    buffer_free(&data);
-    buffer_free(&heap);
     buffer_free(&out);
     arena_free(&raw.arena);
     arena_free(&arena);
@@ -130,9 +108,9 @@ static void test_all_columns(void **state)
 {
     (void)state;
     static const struct record records[] = {
-        {"{\"a\":1,\"b\":\"x\"}", "k1", "h1", 1000000},
-        {"{\"a\":2}", NULL, NULL, 2000000},
-        {"{\"a\":3", "k3", "", 3000000},
+        {"{\"a\":1,\"b\":\"x\"}", "k1", "h1", 1000},
+        {"{\"a\":2}", NULL, NULL, 2000},
+        {"{\"a\":3", "k3", "", 3000},
         {"{\"b\":\"\"}", "", "h4", 0},
     };
     check("json", "k bytes, a int, o int, h text, b text, p int, at ms, t text",
