@@ -1,6 +1,8 @@
 /* leat's own recording of decoded columns, for reading events again and again. Each block has a digest. */
 #include "formats/batches.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -187,8 +189,7 @@ struct batches_decoder {
 
 static void *batches_decoder_new(const struct schema *schema, const void *config LEAT_UNUSED)
 {
-    struct batches_decoder *decoder = calloc(1, sizeof(*decoder));
-    leat_assert(decoder != NULL);
+    struct batches_decoder *decoder = mem_calloc(1, sizeof(*decoder));
     decoder->schema = schema;
     return decoder;
 }

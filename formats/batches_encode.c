@@ -1,6 +1,8 @@
 /* Columns -> batches: rows are collected until a block is full, then packed. */
 #include "formats/batches.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -62,9 +64,8 @@ static void clear_column(struct collected *column)
 static void grow(struct collected *into)
 {
     uint32_t capacity = into->capacity == 0 ? BATCH_ROWS : into->capacity * 2;
-    into->column.data = realloc(into->column.data, capacity * sizeof(int64_t));
-    into->valid = realloc(into->valid, capacity / 8);
-    leat_assert(into->column.data != NULL && into->valid != NULL);
+    into->column.data = mem_realloc(into->column.data, capacity * sizeof(int64_t));
+    into->valid = mem_realloc(into->valid, capacity / 8);
     if (into->column.valid != NULL)
         into->column.valid = into->valid;
     into->capacity = capacity;
@@ -335,8 +336,7 @@ void batches_encode_header(void *self, struct byte_buffer *out)
 void *batches_encoder_new(const struct schema *schema, const void *config LEAT_UNUSED)
 {
     static const struct type time = {.tag = TYPE_TIME};
-    struct encoder *encoder = calloc(1, sizeof(*encoder));
-    leat_assert(encoder != NULL);
+    struct encoder *encoder = mem_calloc(1, sizeof(*encoder));
     encoder->schema = schema;
     encoder->packer = batches_packer_new();
     encoder->columns = arena_array(&encoder->arena, struct collected, schema->count);

@@ -1,6 +1,8 @@
 /* One column -> one section, in the smallest encoding that keeps every bit; all are cheap to decode. */
 #include "formats/batches.h"
 
+#include "core/mem.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <xxhash.h>
@@ -20,8 +22,7 @@ struct batches_packer {
 
 struct batches_packer *batches_packer_new(void)
 {
-    struct batches_packer *packer = calloc(1, sizeof(*packer));
-    leat_assert(packer != NULL);
+    struct batches_packer *packer = mem_calloc(1, sizeof(*packer));
     return packer;
 }
 
@@ -38,8 +39,7 @@ static void reserve(struct batches_packer *packer, uint32_t rows)
     if (packer->capacity >= rows)
         return;
     packer->capacity = rows;
-    packer->integers = realloc(packer->integers, rows * sizeof(int64_t));
-    leat_assert(packer->integers != NULL);
+    packer->integers = mem_realloc(packer->integers, rows * sizeof(int64_t));
 }
 
 /* Bytes that an offset of at most `range` takes: 0, 1, 2, 4 or 8. */

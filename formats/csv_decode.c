@@ -5,6 +5,7 @@
 
 #include "core/base64.h"
 #include "core/civil.h"
+#include "core/mem.h"
 
 #include <emmintrin.h>
 #include <stdlib.h>
@@ -133,8 +134,7 @@ static void use_header(struct csv_decoder *decoder, struct str header)
     if (decoder->header != NULL && str_equal((struct str){decoder->header, decoder->header_bytes}, header))
         return;
     free(decoder->header);
-    decoder->header = malloc(header.length + 1);
-    leat_assert(decoder->header != NULL);
+    decoder->header = mem_alloc(header.length + 1);
     if (header.length > 0)
         memcpy(decoder->header, header.data, header.length);
     decoder->header_bytes = header.length;
@@ -315,15 +315,13 @@ void csv_decode(void *self, struct raw_batch *raw, struct decode_output *output)
 
 void *csv_decoder_new(const struct schema *schema, const void *config)
 {
-    struct csv_decoder *decoder = calloc(1, sizeof(*decoder));
-    leat_assert(decoder != NULL);
+    struct csv_decoder *decoder = mem_calloc(1, sizeof(*decoder));
     decoder->rows = rows_new(schema);
     decoder->delimiter = csv_delimiter(config);
     decoder->has_header = csv_has_header(config);
     decoder->trims = csv_trims(config);
-    decoder->columns = calloc(MAX((size_t)CSV_FIELDS_MAX, schema->count), sizeof(struct row_column *));
-    decoder->absent = calloc(schema->count + 1, sizeof(struct row_column *));
-    leat_assert(decoder->columns != NULL && decoder->absent != NULL);
+    decoder->columns = mem_calloc(MAX((size_t)CSV_FIELDS_MAX, schema->count), sizeof(struct row_column *));
+    decoder->absent = mem_calloc(schema->count + 1, sizeof(struct row_column *));
     return decoder;
 }
 

@@ -5,6 +5,7 @@
 #include "formats/text_write.h"
 
 #include "core/base64.h"
+#include "core/mem.h"
 
 #include <emmintrin.h>
 #include <math.h>
@@ -93,8 +94,7 @@ static void write_value(const struct csv_encoder *encoder, const struct column *
 
 void *csv_encoder_new(const struct schema *schema, const void *config)
 {
-    struct csv_encoder *encoder = calloc(1, sizeof(*encoder));
-    leat_assert(encoder != NULL);
+    struct csv_encoder *encoder = mem_calloc(1, sizeof(*encoder));
     encoder->schema = schema;
     encoder->delimiter = csv_delimiter(config);
     encoder->has_header = csv_has_header(config);

@@ -1,5 +1,7 @@
 #include "formats/formats.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 const struct format_kind *const formats_all[] = {
@@ -91,8 +93,7 @@ struct format_decoder {
 
 void *format_decoder_new(const struct format_kind *format, const struct schema *schema, const void *config)
 {
-    struct format_decoder *decoder = calloc(1, sizeof(*decoder));
-    leat_assert(decoder != NULL);
+    struct format_decoder *decoder = mem_calloc(1, sizeof(*decoder));
     decoder->format = format;
     decoder->decoder = format->decoder_new(schema, config);
     return decoder;

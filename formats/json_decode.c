@@ -17,6 +17,8 @@
 #include "formats/json_template.h"
 #include "formats/text.h"
 
+#include "core/mem.h"
+
 #include <emmintrin.h>
 #include <stdlib.h>
 
@@ -453,8 +455,7 @@ void json_decoder_free(void *self)
 
 void *json_decoder_new(const struct schema *schema, const void *config LEAT_UNUSED)
 {
-    struct json_decoder *decoder = calloc(1, sizeof(*decoder));
-    leat_assert(decoder != NULL);
+    struct json_decoder *decoder = mem_calloc(1, sizeof(*decoder));
     decoder->reader.rows = rows_new(schema);
     decoder->scan = json_scan_best();
     json_template_init(&decoder->template);

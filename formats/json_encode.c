@@ -7,6 +7,7 @@
 #include "formats/text_write.h"
 
 #include "core/base64.h"
+#include "core/mem.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -61,8 +62,7 @@ static void make_members(struct json_encoder *encoder, struct json_member **memb
 
 void *json_encoder_new(const struct schema *schema, const void *config)
 {
-    struct json_encoder *encoder = calloc(1, sizeof(*encoder));
-    leat_assert(encoder != NULL);
+    struct json_encoder *encoder = mem_calloc(1, sizeof(*encoder));
     encoder->times = config == NULL ? TIME_UNIT_RFC3339 : ((const struct format_config *)config)->times;
     encoder->count = schema->count;
     make_members(encoder, &encoder->members, schema);

@@ -2,6 +2,8 @@
 
 #include "formats/text.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 /* SLOTS_MAX: slots of the whole tree. OTHERS_MAX: slots beside one slot. When either is reached, the tree is
@@ -11,8 +13,7 @@ enum { LEARN_LIMIT = 1024, SLOTS_MAX = 4096, OTHERS_MAX = 8, ARENA_BLOCK_BYTES =
 
 void json_template_init(struct json_template *template)
 {
-    template->log = calloc(JSON_MEMBERS_MAX + 1, sizeof(*template->log));
-    leat_assert(template->log != NULL);
+    template->log = mem_calloc(JSON_MEMBERS_MAX + 1, sizeof(*template->log));
     template->deviations_max = 1;
     arena_init(&template->arena, ARENA_BLOCK_BYTES);
 }

@@ -4,6 +4,7 @@
 #include "formats/text.h"
 
 #include "core/civil.h"
+#include "core/mem.h"
 #include "core/utf8.h"
 
 #include <stdlib.h>
@@ -227,8 +228,7 @@ void msgpack_decode(void *self, struct raw_batch *raw, struct decode_output *out
 
 void *msgpack_decoder_new(const struct schema *schema, const void *config LEAT_UNUSED)
 {
-    struct msgpack_decoder *decoder = calloc(1, sizeof(*decoder));
-    leat_assert(decoder != NULL);
+    struct msgpack_decoder *decoder = mem_calloc(1, sizeof(*decoder));
     decoder->rows = rows_new(schema);
     return decoder;
 }

@@ -3,6 +3,8 @@
 #include "formats/msgpack.h"
 #include "formats/text.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 struct msgpack_encoder {
@@ -155,8 +157,7 @@ static void put_value(const struct msgpack_encoder *encoder, const struct type *
 
 void *msgpack_encoder_new(const struct schema *schema, const void *config)
 {
-    struct msgpack_encoder *encoder = calloc(1, sizeof(*encoder));
-    leat_assert(encoder != NULL);
+    struct msgpack_encoder *encoder = mem_calloc(1, sizeof(*encoder));
     encoder->schema = schema;
     encoder->times = config == NULL ? TIME_UNIT_RFC3339 : ((const struct format_config *)config)->times;
     return encoder;

@@ -6,6 +6,7 @@
  * registry does not know are kept apart, in a bounded number of slots: payloads of noise fill no memory. */
 #include "formats/payload.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 #include "core/refused.h"
 #include "core/varint.h"
@@ -189,8 +190,7 @@ static struct missing_slot *missing_slot(struct payload *payload, const struct p
 
 static void add_entry(struct payload *payload, const struct payload_key *key)
 {
-    struct payload_entry *entry = calloc(1, sizeof(*entry));
-    leat_assert(entry != NULL);
+    struct payload_entry *entry = mem_calloc(1, sizeof(*entry));
     entry->key = *key;
     diag_list_init(&entry->diags, &entry->arena);
     entry->chain = payload->buckets[key_hash(key) % BUCKETS];
@@ -338,8 +338,7 @@ static bool read_schema_file(struct payload *payload, struct diag_list *diags)
 struct payload *payload_of_text(const struct format_kind *format, const char *name, struct str text,
                                 struct str message, const struct schema *schema, struct diag_list *diags)
 {
-    struct payload *payload = calloc(1, sizeof(*payload));
-    leat_assert(payload != NULL);
+    struct payload *payload = mem_calloc(1, sizeof(*payload));
     payload->kind = find_kind(format);
     payload->schema = schema;
     if (set_plain(payload, name, text, message, diags))
@@ -356,8 +355,7 @@ bool payload_open(const struct format_kind *format, const struct payload_options
     *made = NULL;
     if (kind == NULL)
         return true;
-    struct payload *payload = *made = calloc(1, sizeof(*payload));
-    leat_assert(payload != NULL);
+    struct payload *payload = *made = mem_calloc(1, sizeof(*payload));
     payload->kind = kind;
     payload->options = options;
     payload->schema = schema;

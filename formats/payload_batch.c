@@ -1,5 +1,7 @@
 #include "formats/payload_batch.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 bool payload_constant(struct payload_plan *plan, const struct payload_request *request, const char *data,
@@ -71,9 +73,9 @@ const char payload_ends_inside[] = "the payload ends inside a value";
 
 void *payload_decoder_new(const struct schema *schema, const void *config)
 {
-    struct payload_decoder *decoder = calloc(1, sizeof(*decoder));
+    struct payload_decoder *decoder = mem_calloc(1, sizeof(*decoder));
     const struct format_config *format = config;
-    leat_assert(decoder != NULL && format != NULL && format->payload != NULL);
+    leat_assert(format != NULL && format->payload != NULL);
     decoder->rows = rows_new(schema);
     decoder->batch.payload = format->payload;
     return decoder;

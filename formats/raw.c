@@ -3,6 +3,7 @@
 #include "formats/formats.h"
 #include "formats/text.h"
 
+#include "core/mem.h"
 #include "core/utf8.h"
 
 #include <stdlib.h>
@@ -55,8 +56,7 @@ static void raw_decode(void *self, struct raw_batch *raw, struct decode_output *
 
 static void *raw_decoder_new(const struct schema *schema, const void *config LEAT_UNUSED)
 {
-    struct raw_decoder *decoder = calloc(1, sizeof(*decoder));
-    leat_assert(decoder != NULL);
+    struct raw_decoder *decoder = mem_calloc(1, sizeof(*decoder));
     decoder->is_text = schema->fields[0].type.tag == TYPE_TEXT;
     return decoder;
 }

@@ -1,5 +1,7 @@
 #include "formats/rows.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { LIST_CAPACITY_FIRST = 256, HEAP_SLACK = 64, PLAN_BLOCK_BYTES = 4096 };
@@ -86,8 +88,7 @@ static void add_column(struct rows *rows, struct row_column *column, const struc
 
 struct rows *rows_new(const struct schema *schema)
 {
-    struct rows *rows = calloc(1, sizeof(*rows));
-    leat_assert(rows != NULL);
+    struct rows *rows = mem_calloc(1, sizeof(*rows));
     arena_init(&rows->arena, PLAN_BLOCK_BYTES);
     add_fields(rows, &rows->fields, schema);
     return rows;
@@ -208,9 +209,8 @@ static void grow(struct row_list *list)
     uint32_t capacity = list->capacity == 0 ? LIST_CAPACITY_FIRST : list->capacity * 2;
     for (uint32_t i = 0; i < list->fields.count; i++) {
         struct row_column *column = &list->fields.columns[i];
-        column->data = realloc(column->data, capacity * value_bytes(column->tag));
-        column->valid = realloc(column->valid, capacity / 8);
-        leat_assert(column->data != NULL && column->valid != NULL);
+        column->data = mem_realloc(column->data, capacity * value_bytes(column->tag));
+        column->valid = mem_realloc(column->valid, capacity / 8);
         memset((char *)column->valid + list->capacity / 8, 0xff, (capacity - list->capacity) / 8);
     }
     list->capacity = capacity;

@@ -3,6 +3,7 @@
 #include "formats/schema_registry.h"
 
 #include "core/buffer.h"
+#include "core/mem.h"
 #include "core/wait.h"
 
 #include <curl/curl.h>
@@ -122,13 +123,6 @@ static void curl_begin(void)
     leat_assert(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
 }
 
-static char *copy_text(struct str text)
-{
-    char *copy = text.length == 0 ? calloc(1, 1) : strndup(text.data, text.length);
-    leat_assert(copy != NULL);
-    return copy;
-}
-
 static void set_up(struct schema_registry *registry)
 {
     CURL *curl = registry->curl;
@@ -161,17 +155,16 @@ static void set_up(struct schema_registry *registry)
 
 struct schema_registry *schema_registry_open(const struct schema_registry_options *options)
 {
-    struct schema_registry *registry = calloc(1, sizeof(*registry));
+    struct schema_registry *registry = mem_calloc(1, sizeof(*registry));
     struct str url = options->url;
-    leat_assert(registry != NULL);
     pthread_once(&curl_once, curl_begin);
     while (url.length > 0 && url.data[url.length - 1] == '/')
         url.length--;
     registry->options = options;
-    registry->url = copy_text(url);
-    registry->user = copy_text(options->user);
-    registry->password = copy_text(options->password);
-    registry->ca = copy_text(options->ca);
+    registry->url = mem_str(url);
+    registry->user = mem_str(options->user);
+    registry->password = mem_str(options->password);
+    registry->ca = mem_str(options->ca);
     registry->curl = curl_easy_init();
     registry->headers =
         curl_slist_append(NULL, "Accept: application/vnd.schemaregistry.v1+json, application/json");

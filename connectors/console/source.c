@@ -4,6 +4,8 @@
 #include "formats/account.h"
 #include "formats/formats.h"
 
+#include "core/mem.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -61,8 +63,7 @@ static bool console_bind(struct source_bind *bind)
 static bool console_open(struct source *source)
 {
     struct console_source *console = source->config;
-    console->buffer = malloc(BUFFER_BYTES);
-    leat_assert(console->buffer != NULL);
+    console->buffer = mem_alloc(BUFFER_BYTES);
     console->line = 1;
     source->partitions_count = 1;
     return true;

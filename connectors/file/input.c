@@ -1,5 +1,6 @@
 #include "connectors/file/input.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -52,11 +53,9 @@ static bool open_stream(struct file_input *input)
 {
     if (input->compression == COMPRESSION_NONE)
         return true;
-    input->window = malloc(WINDOW_BYTES);
-    leat_assert(input->window != NULL);
+    input->window = mem_alloc(WINDOW_BYTES);
     if (input->compression == COMPRESSION_GZIP) {
-        z_stream *stream = calloc(1, sizeof(*stream));
-        leat_assert(stream != NULL);
+        z_stream *stream = mem_calloc(1, sizeof(*stream));
         input->stream = stream;
         return inflateInit2(stream, 15 + 16) == Z_OK;
     }
@@ -244,8 +243,7 @@ bool input_seek(struct file_input *input, int64_t offset)
         return true;
     }
     leat_assert(offset >= input->offset);
-    char *scratch = malloc(WINDOW_BYTES);
-    leat_assert(scratch != NULL);
+    char *scratch = mem_alloc(WINDOW_BYTES);
     bool is_good = true;
     while (is_good && input->offset < offset) {
         size_t got = 0;

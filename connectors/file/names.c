@@ -2,6 +2,7 @@
 
 #include "core/buffer.h"
 #include "core/civil.h"
+#include "core/mem.h"
 
 #include <glob.h>
 #include <inttypes.h>
@@ -14,16 +15,14 @@ static const char number_mark[] = "{n}", time_mark[] = "{time}";
 
 char *names_pattern(struct str path, bool is_rolled)
 {
-    char *plain = strndup(path.data, path.length);
-    leat_assert(plain != NULL);
+    char *plain = mem_str(path);
     if (!is_rolled || strstr(plain, number_mark) != NULL || strstr(plain, time_mark) != NULL)
         return plain;
     char *slash = strrchr(plain, '/');
     char *name = slash == NULL ? plain : slash + 1;
     char *suffix = strchr(name + (name[0] == '.'), '.');
     size_t stem = suffix == NULL ? strlen(plain) : (size_t)(suffix - plain);
-    char *pattern;
-    leat_assert(asprintf(&pattern, "%.*s-%s%s", (int)stem, plain, number_mark, plain + stem) >= 0);
+    char *pattern = mem_printf("%.*s-%s%s", (int)stem, plain, number_mark, plain + stem);
     free(plain);
     return pattern;
 }
@@ -107,9 +106,7 @@ static bool gives(const char *pattern, const char *name)
 
 char *names_copy(const char *path, uint32_t life)
 {
-    char *copy;
-    leat_assert(asprintf(&copy, "%s.part.new-%010" PRIu32, path, life) >= 0);
-    return copy;
+    return mem_printf("%s.part.new-%010" PRIu32, path, life);
 }
 
 bool names_walk(const char *pattern, unsigned which, bool (*visit)(void *argument, const char *path),
@@ -132,10 +129,10 @@ bool names_walk(const char *pattern, unsigned which, bool (*visit)(void *argumen
         char *text = names_glob(pattern, all[i].ending);
         if (glob(text, 0, NULL, &found) == 0)
             for (size_t j = 0; j < found.gl_pathc && goes_on; j++) {
-                char *name = strndup(found.gl_pathv[j], strlen(found.gl_pathv[j]) - all[i].bytes);
-                leat_assert(name != NULL);
+                const char *path = found.gl_pathv[j];
+                char *name = mem_str((struct str){path, strlen(path) - all[i].bytes});
                 if (gives(pattern, name))
-                    goes_on = visit(argument, found.gl_pathv[j]);
+                    goes_on = visit(argument, path);
                 free(name);
             }
         globfree(&found);

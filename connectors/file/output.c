@@ -2,6 +2,7 @@
 
 #include "connectors/file/names.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -17,18 +18,7 @@ enum { FLUSH_BYTES = 256 << 10 };
 
 char *output_part_name(const char *path)
 {
-    char *part;
-    leat_assert(asprintf(&part, "%s.part", path) >= 0);
-    return part;
-}
-
-/* The directory of a path; malloc'd. */
-static char *directory_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *directory = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + (slash == path));
-    leat_assert(directory != NULL);
-    return directory;
+    return mem_printf("%s.part", path);
 }
 
 static void output_init(struct output *output, const char *path, const struct format_kind *format,
@@ -41,9 +31,8 @@ static void output_init(struct output *output, const char *path, const struct fo
                               .encoder = encoder,
                               .raw = output->raw,
                               .packed = output->packed,
-                              .path = strdup(path),
+                              .path = mem_strdup(path),
                               .part = output_part_name(path)};
-    leat_assert(output->path != NULL);
     buffer_clear(&output->raw);
 }
 
@@ -74,7 +63,7 @@ static int create_part(struct output *output, const struct sink_context *context
 
 int output_try(const char *path)
 {
-    char *directory = directory_of(path);
+    char *directory = os_directory(path);
     int error = os_mkdirs(directory);
     if (error == 0 && access(directory, W_OK | X_OK) != 0)
         error = errno;
@@ -86,7 +75,7 @@ int output_create(struct output *output, const char *path, const struct format_k
                   enum compression compression, void *encoder, const struct sink_context *context)
 {
     output_init(output, path, format, compression, encoder);
-    char *directory = directory_of(path);
+    char *directory = os_directory(path);
     int error = sink_check(context);
     if (error == 0)
         error = os_mkdirs(directory);

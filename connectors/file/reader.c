@@ -7,6 +7,7 @@
 
 #include "connectors/file/mark.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <stdlib.h>
@@ -61,12 +62,10 @@ static bool report_input(struct file_reader *reader)
 bool reader_open(struct file_reader *reader)
 {
     uint32_t count = reader->list->count;
-    reader->facts = calloc(count + 1, sizeof(*reader->facts));
-    reader->headers = calloc(count + 1, sizeof(*reader->headers));
-    reader->header_bytes = calloc(count + 1, sizeof(*reader->header_bytes));
-    reader->carry = malloc(BUFFER_BYTES + RAW_PADDING);
-    leat_assert(reader->facts != NULL && reader->headers != NULL && reader->header_bytes != NULL &&
-                reader->carry != NULL);
+    reader->facts = mem_calloc(count + 1, sizeof(*reader->facts));
+    reader->headers = mem_calloc(count + 1, sizeof(*reader->headers));
+    reader->header_bytes = mem_calloc(count + 1, sizeof(*reader->header_bytes));
+    reader->carry = mem_alloc(BUFFER_BYTES + RAW_PADDING);
     reader->guess_bytes = READ_FIRST_BYTES;
     reader->line = 1;
     bool is_good = true;
@@ -177,8 +176,7 @@ static bool read_header(struct file_reader *reader)
     reader->account = (struct byte_account){.before = reader->offset};
     if (reader->headers[reader->file] != NULL)
         goto done;
-    char *copy = malloc(used + 1);
-    leat_assert(copy != NULL);
+    char *copy = mem_alloc(used + 1);
     memcpy(copy, reader->carry, used);
     reader->headers[reader->file] = copy;
     reader->header_bytes[reader->file] = used;

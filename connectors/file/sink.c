@@ -10,6 +10,7 @@
  * time. */
 #include "connectors/file/sink.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -156,10 +157,8 @@ static bool open_next(struct sink_context *context, int64_t slot)
 
 void file_sink_add_pending(struct file_sink *sink, const char *path, uint64_t epoch)
 {
-    sink->pending = realloc(sink->pending, (sink->pending_count + 1) * sizeof(*sink->pending));
-    leat_assert(sink->pending != NULL);
-    char *copy = strdup(path);
-    leat_assert(copy != NULL);
+    sink->pending = mem_realloc(sink->pending, (sink->pending_count + 1) * sizeof(*sink->pending));
+    char *copy = mem_strdup(path);
     sink->pending[sink->pending_count++] = (struct pending){copy, epoch};
 }
 

@@ -1,6 +1,7 @@
 /* The checkpoint of a sink `file`; sink.c explains its use. */
 #include "connectors/file/sink.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -59,8 +60,7 @@ static void sync_done(void *argument, bool is_published LEAT_UNUSED)
 
 static void defer_sync(const struct output *output, struct snapshot_writer *writer)
 {
-    int *fd = malloc(sizeof(*fd));
-    leat_assert(fd != NULL);
+    int *fd = mem_alloc(sizeof(*fd));
     *fd = dup(output->fd); /* a descriptor of its own: the sink may close the file meanwhile */
     snapshot_defer(writer, sync_write, sync_done, fd);
 }
@@ -114,16 +114,6 @@ struct restored {
     struct byte_buffer raw, encoder;
 };
 
-/* A terminated copy of `path`; malloc'd. */
-static char *copy_path(struct str path)
-{
-    char *copy = malloc(path.length + 1);
-    leat_assert(copy != NULL);
-    memcpy(copy, path.data, path.length);
-    copy[path.length] = '\0';
-    return copy;
-}
-
 static void clear_pending(struct file_sink *sink)
 {
     for (uint32_t i = 0; i < sink->pending_count; i++)
@@ -146,17 +136,16 @@ static bool read_record(struct file_sink *sink, struct str record, struct restor
         buffer_clear(&restored->encoder);
         clear_pending(sink);
         free(restored->path);
-        restored->path = copy_path(rest);
-        leat_assert(restored->path != NULL);
+        restored->path = mem_str(rest);
     } else if (type == RECORD_PENDING) {
         struct pending_record pending;
         memcpy(&pending, record.data, sizeof(pending));
-        char *path = copy_path(rest);
+        char *path = mem_str(rest);
         file_sink_add_pending(sink, path, pending.epoch);
         free(path);
     } else if (type == RECORD_PATH) {
         free(restored->named);
-        restored->named = copy_path(rest);
+        restored->named = mem_str(rest);
     } else if (type == RECORD_RAW || type == RECORD_ENCODER) {
         buffer_append(type == RECORD_RAW ? &restored->raw : &restored->encoder, rest.data, rest.length);
     } else {

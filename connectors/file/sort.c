@@ -7,6 +7,7 @@
 #include "connectors/file/sort.h"
 #include "formats/formats.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 #include "core/temporary.h"
 
@@ -292,8 +293,7 @@ static bool add_record(struct sorter *sorter, uint64_t key, struct str record)
         return false;
     if (sorter->entries_count == sorter->entries_capacity) {
         sorter->entries_capacity = MAX(sorter->entries_capacity * 2, 4096);
-        sorter->entries = realloc(sorter->entries, sorter->entries_capacity * sizeof(struct entry));
-        leat_assert(sorter->entries != NULL);
+        sorter->entries = mem_realloc(sorter->entries, sorter->entries_capacity * sizeof(struct entry));
     }
     sorter->entries[sorter->entries_count++] = (struct entry){key, sorter->bytes.length};
     buffer_append(&sorter->bytes, &length, sizeof(length));
@@ -400,9 +400,8 @@ static bool make_copy(struct sorter *sorter, struct run *copy)
 bool sort_records(const struct sort_request *request, struct sorted_copy *copy, struct arena *arena)
 {
     struct file_reader *reader = request->reader;
-    struct sorter *sorter = calloc(1, sizeof(*sorter));
+    struct sorter *sorter = mem_calloc(1, sizeof(*sorter));
     struct run sorted = {.fd = -1};
-    leat_assert(sorter != NULL);
     *sorter = (struct sorter){.request = request, .reader = reader, .arena = arena, .diags = reader->diags};
     if (reader->format->is_blocks)
         sorter->encoder = format_msgpack.encoder_new(reader->schema, NULL);

@@ -1,5 +1,6 @@
 #include "connectors/file/sorted.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <stdlib.h>
@@ -32,8 +33,7 @@ static bool report(struct sorted_copy *copy, enum diag_code code, const char *wh
 /* Whether record number `record` begins at `offset`; walks the frames from the first one. */
 static bool is_record_at(struct sorted_copy *copy, uint64_t record, int64_t offset)
 {
-    char *window = malloc(WINDOW_BYTES);
-    leat_assert(window != NULL);
+    char *window = mem_alloc(WINDOW_BYTES);
     int64_t begin = 0, at = 0;
     size_t got = 0;
     uint64_t count = 0;

@@ -4,6 +4,7 @@
 #include "connectors/file/sort.h"
 #include "formats/formats.h"
 
+#include "core/mem.h"
 #include "core/temporary.h"
 
 #include <stdlib.h>
@@ -162,13 +163,11 @@ static bool file_open(struct source *source)
     if (!choose_format_by_files(file, source->diags, source->span) ||
         !format_schema_check(file->format_kind, source->schema, source->diags, source->span))
         return false;
-    file->readers = calloc(file->partitions_count, sizeof(*file->readers));
-    leat_assert(file->readers != NULL);
+    file->readers = mem_calloc(file->partitions_count, sizeof(*file->readers));
     bool is_good = true, is_sorted = file->order_by.name.length > 0;
     if (is_sorted) {
-        file->copies = calloc(file->partitions_count, sizeof(*file->copies));
+        file->copies = mem_calloc(file->partitions_count, sizeof(*file->copies));
         file->copied_files = arena_array(source->arena, uint64_t, file->partitions_count);
-        leat_assert(file->copies != NULL);
     }
     for (uint32_t i = 0; i < file->partitions_count; i++) {
         struct file_reader *reader = &file->readers[i];

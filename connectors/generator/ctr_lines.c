@@ -1,6 +1,7 @@
 #include "connectors/generator/ctr_lines.h"
 
 #include "connectors/generator/ctr_math.h"
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -17,9 +18,7 @@ bool ctr_lines_open(struct ctr_lines *lines, const char *directory, const char *
     lines->late.end = &lines->late.first;
     for (size_t i = 0; i < ARRAY_COUNT(lines->again); i++)
         lines->again[i].end = &lines->again[i].first;
-    if (asprintf(&lines->path, "%s/%s", directory, name) < 0)
-        lines->path = NULL;
-    leat_assert(lines->path != NULL);
+    lines->path = mem_printf("%s/%s", directory, name);
     if (!is_forced && access(lines->path, F_OK) == 0) {
         struct diag *diag =
             diag_error(diags, DIAG_E0606, (struct span){0}, "%s is already there", lines->path);
@@ -55,8 +54,7 @@ static void flush(struct ctr_lines *lines)
 
 static void hold(struct held_lines *held, const char *text, size_t length, int64_t ts_ms, uint64_t due)
 {
-    struct held_line *line = malloc(sizeof(*line) + length);
-    leat_assert(line != NULL);
+    struct held_line *line = mem_alloc(sizeof(*line) + length);
     *line = (struct held_line){.ts_ms = ts_ms, .due = due, .length = length};
     memcpy(line->text, text, length);
     *held->end = line;

@@ -2,6 +2,7 @@
 
 #include "connectors/generator/ctr_clicks.h"
 #include "connectors/generator/ctr_draw.h"
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <inttypes.h>
@@ -248,9 +249,9 @@ static bool prepare(struct writer *writer)
         return false;
     writer->world = ctr_world_new(options->seed, ctr_gap_us(options->rate));
     writer->maker = writer->world == NULL ? NULL : ctr_maker_new(writer->world);
-    writer->truth = calloc(1, sizeof(*writer->truth));
-    writer->end_truth = calloc(1, sizeof(*writer->end_truth));
-    return (writer->maker != NULL && writer->truth != NULL && writer->end_truth != NULL) || no_memory(writer);
+    writer->truth = mem_calloc(1, sizeof(*writer->truth));
+    writer->end_truth = mem_calloc(1, sizeof(*writer->end_truth));
+    return writer->maker != NULL || no_memory(writer);
 }
 
 bool ctr_write(const struct ctr_write_options *options, struct diag_list *diags)

@@ -1,6 +1,7 @@
 /* Source `nexmark`: the events of an auction site, generated as they are read. */
 #include "connectors/generator/nexmark_event.h"
 #include "core/connector.h"
+#include "core/mem.h"
 #include "core/operator.h"
 #include "core/os.h"
 
@@ -239,7 +240,7 @@ static void nexmark_decode(struct source *source, void *decoder, struct raw_batc
 
 static void *nexmark_decoder_new(struct source *source LEAT_UNUSED)
 {
-    return calloc(1, sizeof(struct byte_buffer));
+    return mem_calloc(1, sizeof(struct byte_buffer));
 }
 
 static void nexmark_decoder_free(void *decoder)

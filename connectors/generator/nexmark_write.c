@@ -1,5 +1,6 @@
 #include "connectors/generator/nexmark_write.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 #include "core/replacement.h"
 
@@ -164,11 +165,8 @@ bool nexmark_write(const struct nexmark_write_options *options, struct diag_list
     leat_assert(options->count >= 0 && options->count <= NEXMARK_EVENTS_MAX && options->events.rate > 0);
     leat_assert(options->parts > 0);
     struct writer writer = {.options = options, .diags = diags, .fd = -1, .file.fd = -1};
-    writer.buffer = writer.at = malloc(FLUSH_BYTES + NEXMARK_LINE_BYTES);
-    bool is_written = writer.buffer != NULL;
-    if (!is_written)
-        diag_error(diags, DIAG_E0802, (struct span){0}, "no memory for a buffer of 1 MiB");
-    is_written = is_written && open_output(&writer) && write_events(&writer) && finish(&writer);
+    writer.buffer = writer.at = mem_alloc(FLUSH_BYTES + NEXMARK_LINE_BYTES);
+    bool is_written = open_output(&writer) && write_events(&writer) && finish(&writer);
     replacement_abandon(&writer.file);
     free(writer.buffer);
     return is_written;

@@ -1,5 +1,6 @@
 #include "connectors/kafka/backfill.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <stdio.h>
@@ -140,8 +141,7 @@ bool kafka_backfill_attach(struct kafka_partition *p, const struct recording *re
     const struct recording_partition *of = recording_find(recording, str_from(p->name));
     if (of == NULL || of->next == of->first)
         return true;
-    struct kafka_history *history = calloc(1, sizeof(*history));
-    leat_assert(history != NULL);
+    struct kafka_history *history = mem_calloc(1, sizeof(*history));
     history->of = of;
     history->feed =
         recording_feed_new(of, shared->meta, shared->payload, shared->source->diags, &shared->mutex);

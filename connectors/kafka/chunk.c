@@ -1,5 +1,7 @@
 #include "connectors/kafka/chunk.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { LENGTH_NULL = UINT32_MAX };
@@ -32,8 +34,7 @@ static uint32_t length_of(struct str text)
 
 struct chunk *chunk_add(struct chunk **first, struct chunk **last, uint32_t capacity)
 {
-    struct chunk *chunk = malloc(sizeof(*chunk) + capacity);
-    leat_assert(chunk != NULL);
+    struct chunk *chunk = mem_alloc(sizeof(*chunk) + capacity);
     *chunk = (struct chunk){.capacity = capacity};
     if (*last == NULL)
         *first = chunk;
@@ -77,8 +78,7 @@ void chunk_trim(struct chunk **first, struct chunk **last)
     struct chunk *only = *first;
     if (only == NULL || only != *last || only->used > only->capacity / 2)
         return;
-    only = realloc(only, sizeof(*only) + only->used);
-    leat_assert(only != NULL);
+    only = mem_realloc(only, sizeof(*only) + only->used);
     only->capacity = only->used;
     *first = *last = only;
 }

@@ -5,6 +5,7 @@
 #include "connectors/kafka/properties.h"
 #include "connectors/kafka/token.h"
 
+#include "core/mem.h"
 #include "core/refused.h"
 
 #include <errno.h>
@@ -162,8 +163,7 @@ bool kafka_client_check(const struct kafka_client *client, rd_kafka_type_t type,
 /* Sets a property from a text that is not terminated; wipes its copy, which may be a secret. */
 static bool set(rd_kafka_conf_t *conf, const char *name, struct str value, struct diag_list *diags)
 {
-    char reason[256], *text = strndup(value.data == NULL ? "" : value.data, value.length);
-    leat_assert(text != NULL);
+    char reason[256], *text = mem_str(value);
     bool is_good = rd_kafka_conf_set(conf, name, text, reason, sizeof(reason)) == RD_KAFKA_CONF_OK;
     explicit_bzero(text, value.length);
     free(text);
@@ -277,8 +277,7 @@ static bool check_files(const struct kafka_client *client, struct diag_list *dia
     const struct str paths[] = {client->security.ca, client->security.certificate, client->security.key,
                                 client->security.token_file};
     for (size_t i = 0; i < ARRAY_COUNT(paths); i++) {
-        char *path = strndup(paths[i].length == 0 ? "" : paths[i].data, paths[i].length);
-        leat_assert(path != NULL);
+        char *path = mem_str(paths[i]);
         int error = path[0] != '\0' && access(path, R_OK) != 0 ? errno : 0;
         if (error != 0) {
             struct diag *d = diag_error(diags, DIAG_E0610, (struct span){0, 0},
@@ -377,9 +376,8 @@ void kafka_client_ask_leaders(rd_kafka_t *client, const char *topic)
 void kafka_client_nudge(rd_kafka_t *client, const struct kafka_client *options)
 {
     const struct kafka_security *s = &options->security;
-    char *user = s->user.length == 0 ? strdup("-") : strndup(s->user.data, s->user.length);
-    char *password = s->password.length == 0 ? strdup("-") : strndup(s->password.data, s->password.length);
-    leat_assert(user != NULL && password != NULL);
+    char *user = mem_str(s->user.length == 0 ? STR("-") : s->user);
+    char *password = mem_str(s->password.length == 0 ? STR("-") : s->password);
     rd_kafka_error_t *error = rd_kafka_sasl_set_credentials(client, user, password);
     leat_assert(error == NULL);
     explicit_bzero(password, strlen(password));

@@ -1,6 +1,7 @@
 #include "connectors/kafka/direct.h"
 
 #include "connectors/kafka/admin.h"
+#include "core/mem.h"
 #include "core/os.h"
 #include "core/refused.h"
 
@@ -252,8 +253,7 @@ static void flush_done(void *argument, bool is_published LEAT_UNUSED)
 
 void direct_snapshot(struct direct *direct, struct snapshot_writer *writer)
 {
-    struct flush *flush = malloc(sizeof(*flush));
-    leat_assert(flush != NULL);
+    struct flush *flush = mem_alloc(sizeof(*flush));
     uint32_t next = (direct->slot + 1) % DIRECT_SLOTS;
     /* If all slots are in use (that many checkpoints failed), wait for all records. */
     bool is_free = atomic_load(&direct->waiting[next]) == 0;

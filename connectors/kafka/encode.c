@@ -1,6 +1,7 @@
 #include "connectors/kafka/encode.h"
 
 #include "core/change.h"
+#include "core/mem.h"
 #include "formats/text_write.h"
 
 #include <stdlib.h>
@@ -43,8 +44,7 @@ void encode_open(struct encode *encode, const struct encode_options *options)
 {
     *encode = (struct encode){.options = *options};
     if (options->change >= 0 && (uint32_t)options->change < options->schema->count) {
-        encode->columns = calloc(options->schema->count, sizeof(*encode->columns));
-        leat_assert(encode->columns != NULL);
+        encode->columns = mem_calloc(options->schema->count, sizeof(*encode->columns));
     }
     encode->encoder = options->format->encoder_new(options->schema, &encode->options.config);
 }

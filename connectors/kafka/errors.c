@@ -1,5 +1,6 @@
 #include "connectors/kafka/errors.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <pthread.h>
@@ -109,8 +110,7 @@ static const struct {
 
 struct kafka_errors *kafka_errors_new(const struct kafka_client *client, const struct kafka_hooks *hooks)
 {
-    struct kafka_errors *errors = calloc(1, sizeof(*errors));
-    leat_assert(errors != NULL);
+    struct kafka_errors *errors = mem_calloc(1, sizeof(*errors));
     errors->client = client;
     if (hooks != NULL)
         errors->hooks = *hooks;

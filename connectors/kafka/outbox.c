@@ -1,5 +1,6 @@
 #include "connectors/kafka/outbox.h"
 
+#include "core/mem.h"
 #include "core/wait.h"
 
 #include <stdlib.h>
@@ -99,8 +100,7 @@ void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next)
     pthread_mutex_lock(&outbox->mutex);
     if (open->records > 0) {
         leat_assert(open->first < next);
-        struct outbox_epoch *closed = malloc(sizeof(*closed));
-        leat_assert(closed != NULL);
+        struct outbox_epoch *closed = mem_alloc(sizeof(*closed));
         chunk_trim(&open->chunks, &open->last); /* brokers may be away for thousands of small epochs */
         *closed = *open;
         closed->epoch = epoch;
@@ -252,16 +252,14 @@ bool outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer)
 {
     bool is_base = snapshot_is_base(writer);
     struct held_record record = {.type = OUTBOX_RECORD_HELD, .first = UINT64_MAX};
-    struct held_epochs *held = calloc(1, sizeof(*held));
-    leat_assert(held != NULL);
+    struct held_epochs *held = mem_calloc(1, sizeof(*held));
     held->outbox = outbox;
     pthread_mutex_lock(&outbox->mutex);
     struct outbox_epoch *first = first_held(outbox);
     uint32_t count = 0;
     for (struct outbox_epoch *epoch = first; epoch != NULL; epoch = epoch->following)
         count += is_base || !epoch->is_saved;
-    held->epochs = malloc(MAX(count, 1) * sizeof(*held->epochs));
-    leat_assert(held->epochs != NULL);
+    held->epochs = mem_alloc(MAX(count, 1) * sizeof(*held->epochs));
     for (struct outbox_epoch *epoch = first; epoch != NULL; epoch = epoch->following)
         if (is_base || !epoch->is_saved) {
             epoch->holds++;
@@ -297,8 +295,7 @@ static bool restore_epoch(struct outbox *outbox, struct str data)
     if (data.length != sizeof(record))
         return false;
     memcpy(&record, data.data, sizeof(record));
-    struct outbox_epoch *epoch = calloc(1, sizeof(*epoch));
-    leat_assert(epoch != NULL);
+    struct outbox_epoch *epoch = mem_calloc(1, sizeof(*epoch));
     *epoch = (struct outbox_epoch){.epoch = record.epoch,
                                    .first = record.first,
                                    .next = record.next,

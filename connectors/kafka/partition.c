@@ -1,6 +1,7 @@
 #include "connectors/kafka/backfill.h"
 #include "connectors/kafka/start.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <stdio.h>
@@ -12,14 +13,12 @@ static const struct span no_span = {0, 0};
 
 struct kafka_partition *kafka_partition_new(struct kafka_shared *shared, rd_kafka_topic_t *handle, int32_t id)
 {
-    struct kafka_partition *p = calloc(1, sizeof(*p));
-    leat_assert(p != NULL);
+    struct kafka_partition *p = mem_calloc(1, sizeof(*p));
     p->shared = shared;
     p->handle = handle;
     p->topic = rd_kafka_topic_name(handle);
     p->id = id;
-    int length = asprintf(&p->name, "%s/%d", p->topic, (int)id);
-    leat_assert(length > 0);
+    p->name = mem_printf("%s/%d", p->topic, (int)id);
     p->end = INT64_MAX;
     p->eof = p->check.offset = -1;
     p->time_us = p->newest_us = INT64_MIN;

@@ -5,6 +5,7 @@
 
 #include "connectors/file/reader.h"
 #include "core/civil.h"
+#include "core/mem.h"
 #include "formats/formats.h"
 
 #include <math.h>
@@ -278,8 +279,7 @@ static bool choose_format(struct files *f)
 bool produce_files(struct produce_input *input, const struct produce_files_options *options,
                    struct arena *arena, struct diag_list *diags)
 {
-    struct files *f = calloc(1, sizeof(*f));
-    leat_assert(f != NULL);
+    struct files *f = mem_calloc(1, sizeof(*f));
     const char *order_log;
     f->options = *options;
     f->diags = diags;
@@ -293,8 +293,7 @@ bool produce_files(struct produce_input *input, const struct produce_files_optio
     f->config =
         (struct format_config){.delimiter = options->delimiter, .has_no_header = !options->has_header};
     static const struct schema no_columns = {0};
-    f->readers = calloc(f->count, sizeof(*f->readers));
-    leat_assert(f->readers != NULL);
+    f->readers = mem_calloc(f->count, sizeof(*f->readers));
     bool is_good = true;
     for (uint32_t i = 0; i < f->count; i++) {
         f->readers[i] = (struct file_reader){.list = &f->lists[i],

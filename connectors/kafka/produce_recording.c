@@ -1,6 +1,8 @@
 /* A recorded topic as input of `leat produce`. */
 #include "connectors/kafka/produce_input.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 struct head {
@@ -64,12 +66,10 @@ static void close_merge(void *self)
 void produce_recording(struct produce_input *input, const struct recording *recording, bool is_by_key,
                        struct diag_list *diags)
 {
-    struct merge *merge = calloc(1, sizeof(*merge));
-    leat_assert(merge != NULL);
+    struct merge *merge = mem_calloc(1, sizeof(*merge));
     *merge = (struct merge){.count = recording->partitions_count, .last = UINT32_MAX, .is_by_key = is_by_key};
     /* one more, without a reader, ends the list */
-    merge->heads = calloc((size_t)merge->count + 1, sizeof(*merge->heads));
-    leat_assert(merge->heads != NULL);
+    merge->heads = mem_calloc((size_t)merge->count + 1, sizeof(*merge->heads));
     for (uint32_t i = 0; i < merge->count; i++) {
         merge->heads[i].reader = recording_reader_new(&recording->partitions[i], diags, NULL);
         merge->heads[i].time_ms = INT64_MIN;

@@ -1,5 +1,7 @@
 #include "connectors/kafka/progress.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -95,8 +97,7 @@ static bool add_part(struct progress *progress, const struct progress_part *part
     /* The capacity is at least twice the count, so that the cost of moving parts is amortized. */
     if (2 * (progress->count + 1) > progress->capacity) {
         progress->capacity = MAX(64, 4 * (progress->count + 1));
-        progress->parts = realloc(progress->parts, progress->capacity * sizeof(*progress->parts));
-        leat_assert(progress->parts != NULL);
+        progress->parts = mem_realloc(progress->parts, progress->capacity * sizeof(*progress->parts));
     }
     struct progress_part *parts = progress->parts + progress->begin;
     memmove(parts + at + 1, parts + at, (progress->count - at) * sizeof(*parts));

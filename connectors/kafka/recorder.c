@@ -4,6 +4,7 @@
 #include "connectors/kafka/recording_write.h"
 #include "connectors/kafka/topics.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -128,8 +129,7 @@ static struct topic *find_topic(struct recorder *r, const char *name)
     topic->handle = rd_kafka_topic_new(r->client, name, conf);
     leat_assert(topic->handle != NULL);
     if ((r->known_count & (r->known_count + 1)) == 0) {
-        r->known = realloc(r->known, (2 * (size_t)r->known_count + 2) * sizeof(struct topic *));
-        leat_assert(r->known != NULL);
+        r->known = mem_realloc(r->known, (2 * (size_t)r->known_count + 2) * sizeof(struct topic *));
     }
     r->known[r->known_count++] = topic;
     r->figures->topics = r->known_count;
@@ -140,14 +140,12 @@ static struct topic *find_topic(struct recorder *r, const char *name)
 static struct partition *new_partition(struct recorder *r, struct topic *topic, int32_t id)
 {
     if (topic->count <= id) {
-        topic->partitions = realloc(topic->partitions, ((size_t)id + 1) * sizeof(struct partition *));
-        leat_assert(topic->partitions != NULL);
+        topic->partitions = mem_realloc(topic->partitions, ((size_t)id + 1) * sizeof(struct partition *));
         while (topic->count <= id)
             topic->partitions[topic->count++] = NULL;
     }
-    struct partition *p = calloc(1, sizeof(*p));
-    r->partitions = realloc(r->partitions, (r->partitions_count + 1) * sizeof(struct partition *));
-    leat_assert(p != NULL && r->partitions != NULL);
+    struct partition *p = mem_calloc(1, sizeof(*p));
+    r->partitions = mem_realloc(r->partitions, (r->partitions_count + 1) * sizeof(struct partition *));
     topic->partitions[id] = r->partitions[r->partitions_count++] = p;
     r->figures->partitions = r->partitions_count;
     *p = (struct partition){.topic = topic, .id = id, .end = INT64_MAX, .check = {.offset = -1}};

@@ -1,5 +1,6 @@
 #include "connectors/kafka/recording_write.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -37,8 +38,7 @@ static bool has_manifest(const char *directory)
  * topic's folder, its name (a slash may follow); else "". */
 static char *directory_of(const char *path, const char **topic)
 {
-    char *directory = strdup(path);
-    leat_assert(directory != NULL);
+    char *directory = mem_strdup(path);
     for (size_t length = strlen(directory); length > 1 && directory[length - 1] == '/';)
         directory[--length] = '\0';
     *topic = "";
@@ -94,8 +94,7 @@ static uint32_t each(const char *path, bool (*found)(void *argument, const char 
 bool recording_is(struct str path)
 {
     bool is_good;
-    char *text = strndup(path.data, path.length);
-    leat_assert(text != NULL);
+    char *text = mem_str(path);
     bool is_one = each(text, NULL, NULL, &is_good) > 0;
     free(text);
     return is_one;

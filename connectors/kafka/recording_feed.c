@@ -1,5 +1,7 @@
 #include "connectors/kafka/recording_feed.h"
 
+#include "core/mem.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,8 +27,7 @@ struct recording_feed *recording_feed_new(const struct recording_partition *part
                                           const struct kafka_meta *meta, struct payload *payload,
                                           struct diag_list *diags, pthread_mutex_t *mutex)
 {
-    struct recording_feed *feed = calloc(1, sizeof(*feed));
-    leat_assert(feed != NULL);
+    struct recording_feed *feed = mem_calloc(1, sizeof(*feed));
     feed->partition = partition;
     feed->meta = meta;
     feed->payload = payload;

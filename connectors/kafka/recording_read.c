@@ -3,6 +3,8 @@
 
 #include "connectors/file/input.h"
 
+#include "core/mem.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -35,8 +37,7 @@ struct recording_reader {
 struct recording_reader *recording_reader_new(const struct recording_partition *partition,
                                               struct diag_list *diags, pthread_mutex_t *mutex)
 {
-    struct recording_reader *reader = calloc(1, sizeof(*reader));
-    leat_assert(reader != NULL);
+    struct recording_reader *reader = mem_calloc(1, sizeof(*reader));
     reader->partition = partition;
     reader->diags = diags;
     reader->mutex = mutex;

@@ -2,13 +2,13 @@
 
 #include "connectors/kafka/recording_form.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,28 +19,16 @@ enum { FRAME_BYTES = 1 << 20, LEVEL = 3 };
 
 static const char *const suffixes[] = {[RECORDING_JSONL] = "jsonl.zst", [RECORDING_MSGPACK] = "msgpack.zst"};
 
-static char *joined(const char *format, ...) LEAT_PRINTF(1, 2);
-static char *joined(const char *format, ...)
-{
-    char *text;
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vasprintf(&text, format, arguments);
-    va_end(arguments);
-    leat_assert(length >= 0);
-    return text;
-}
-
 static int open_span(struct recording_writer *w, int64_t first)
 {
-    char *folder = joined("%s/%s", w->directory, w->topic);
+    char *folder = mem_printf("%s/%s", w->directory, w->topic);
     int error = os_mkdirs(folder);
     free(folder);
     if (error != 0)
         return error;
-    w->path = joined("%s/%s/%05d-%020" PRId64 ".%s", w->directory, w->topic, (int)w->id, first,
-                     suffixes[w->format]);
-    w->part = joined("%s.part", w->path);
+    w->path = mem_printf("%s/%s/%05d-%020" PRId64 ".%s", w->directory, w->topic, (int)w->id, first,
+                         suffixes[w->format]);
+    w->part = mem_printf("%s.part", w->path);
     w->is_open = true;
     w->span = (struct recording_span){.first = first, .next = first, .first_ms = -1, .last_ms = -1};
     w->raw_bytes = 0;
@@ -126,7 +114,7 @@ int recording_writer_finish(struct recording_writer *w, int64_t next, struct rec
         error = os_rename(w->part, w->path, "record.rename");
     if (error != 0)
         return error;
-    char *folder = joined("%s/%s", w->directory, w->topic);
+    char *folder = mem_printf("%s/%s", w->directory, w->topic);
     error = os_fsync_directory(folder, "record.fsync");
     if (error == 0) /* the folder itself may be new */
         error = os_fsync_directory(w->directory, "record.fsync");
@@ -180,7 +168,7 @@ bool recording_begin(const char *directory, struct recording *recording, int *lo
                      struct diag_list *diags)
 {
     struct str name = str_from(directory);
-    char *lock = joined("%s/.lock", directory), *manifest = joined("%s/manifest.json", directory);
+    char *lock = mem_printf("%s/.lock", directory), *manifest = mem_printf("%s/manifest.json", directory);
     int error = os_mkdirs(directory);
     if (error == 0 && (*lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
         error = errno;
@@ -237,7 +225,7 @@ static bool is_named(const struct recording *recording, const char *topic, const
 
 void recording_sweep(const struct recording *recording, const char *directory, const char *topic)
 {
-    char *folder = joined("%s/%s", directory, topic);
+    char *folder = mem_printf("%s/%s", directory, topic);
     DIR *listing = opendir(folder);
     struct dirent *entry;
     while (listing != NULL && (entry = readdir(listing)) != NULL)

@@ -1,5 +1,7 @@
 #include "connectors/kafka/remake.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 uint64_t remake_next(const struct remake *remake)
@@ -29,8 +31,7 @@ const char *remake_begin(struct remake *remake, const struct progress *progress,
     remake->count = progress->count - begin;
     if (remake->count == 0)
         return NULL;
-    remake->parts = malloc(remake->count * sizeof(*remake->parts));
-    leat_assert(remake->parts != NULL);
+    remake->parts = mem_alloc(remake->count * sizeof(*remake->parts));
     memcpy(remake->parts, progress_at(progress, begin), remake->count * sizeof(*remake->parts));
     remake->is_on = true;
     XXH3_128bits_reset(&remake->state);

@@ -1,6 +1,7 @@
 #include "connectors/kafka/sender.h"
 
 #include "core/hex.h"
+#include "core/mem.h"
 #include "core/os.h"
 #include "core/refused.h"
 
@@ -132,11 +133,9 @@ static void make_names(struct sender *sender)
     const struct sender_options *options = &sender->options;
     char run[33];
     hex_text(options->run_id, sizeof(options->run_id), run);
-    bool is_good =
-        asprintf(&sender->progress_name, "%.*s/%.*s", STR_ARGS(options->job), STR_ARGS(options->sink)) >= 0 &&
-        asprintf(&sender->transactional_id, "leat.%.*s.%.*s.%s", STR_ARGS(options->job),
-                 STR_ARGS(options->sink), run) >= 0;
-    leat_assert(is_good);
+    sender->progress_name = mem_printf("%.*s/%.*s", STR_ARGS(options->job), STR_ARGS(options->sink));
+    sender->transactional_id =
+        mem_printf("leat.%.*s.%.*s.%s", STR_ARGS(options->job), STR_ARGS(options->sink), run);
 }
 
 static void make_life(struct sender *sender)

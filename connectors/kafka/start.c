@@ -1,6 +1,7 @@
 #include "connectors/kafka/start.h"
 
 #include "core/civil.h"
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <stdlib.h>
@@ -171,8 +172,7 @@ bool kafka_start_find(const struct kafka_start *start, rd_kafka_t *client, struc
                       const struct kafka_place *places, uint32_t count, struct kafka_range *ranges,
                       struct kafka_patience *patience, struct diag_list *diags)
 {
-    int64_t *offsets = calloc(count, sizeof(*offsets));
-    leat_assert(offsets != NULL);
+    int64_t *offsets = mem_calloc(count, sizeof(*offsets));
     bool is_good = ask(client, errors, places, count, RD_KAFKA_OFFSET_BEGINNING, offsets, patience, diags);
     for (uint32_t i = 0; i < count; i++) {
         ranges[i].low = ranges[i].first = offsets[i];

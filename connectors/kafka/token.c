@@ -3,6 +3,7 @@
 #include "connectors/kafka/errors.h"
 
 #include "core/base64.h"
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <jansson.h>
@@ -32,8 +33,7 @@ bool kafka_token_parse(struct str token, int64_t *ends_ms, char *subject, size_t
     if (end == NULL)
         return false;
     size_t length = (size_t)(end - begin);
-    char *part = malloc(length + 4);
-    leat_assert(part != NULL);
+    char *part = mem_alloc(length + 4);
     memcpy(part, begin, length);
     size_t bytes = decode_part(part, length);
     json_t *claims = bytes == SIZE_MAX ? NULL : json_loadb(part, bytes, 0, NULL);
@@ -59,8 +59,7 @@ void kafka_token_refresh(rd_kafka_t *client, const char *config LEAT_UNUSED, voi
 {
     struct kafka_errors *errors = opaque;
     struct str path = kafka_errors_client(errors)->security.token_file;
-    char *name = strndup(path.data, path.length), *data = NULL, subject[SUBJECT_ROOM], why[512] = "";
-    leat_assert(name != NULL);
+    char *name = mem_str(path), *data = NULL, subject[SUBJECT_ROOM], why[512] = "";
     size_t bytes = 0;
     int64_t ends_ms = 0;
     const char *reason = NULL;
@@ -72,8 +71,7 @@ void kafka_token_refresh(rd_kafka_t *client, const char *config LEAT_UNUSED, voi
     } else if (!kafka_token_parse((struct str){data, bytes}, &ends_ms, subject, sizeof(subject), &reason)) {
         snprintf(why, sizeof(why), "the token in `%s` cannot be used: %s", name, reason);
     } else {
-        char *token = strndup(data, bytes);
-        leat_assert(token != NULL);
+        char *token = mem_str((struct str){data, bytes});
         char text[256] = "";
         if (rd_kafka_oauthbearer_set_token(client, token, ends_ms, subject, NULL, 0, text, sizeof(text)) !=
             RD_KAFKA_RESP_ERR_NO_ERROR)

@@ -2,6 +2,7 @@
 
 #include "connectors/kafka/topics.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <inttypes.h>
@@ -36,8 +37,7 @@ struct topic_reader *topic_reader_new(const struct kafka_client *client, int64_t
                                                   {"check.crcs", "true"},
                                                   {"queued.max.messages.kbytes", "16384"},
                                                   {NULL, NULL}};
-    struct topic_reader *reader = calloc(1, sizeof(*reader));
-    leat_assert(reader != NULL);
+    struct topic_reader *reader = mem_calloc(1, sizeof(*reader));
     reader->patience_us = patience_us;
     reader->stop = stop;
     reader->diags = diags;

@@ -1,5 +1,7 @@
 #include "connectors/kafka/topics.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { NAME_MAX_BYTES = 249, NAMES_TOLD = 10 };
@@ -27,8 +29,7 @@ static bool is_name(struct str spec)
 static bool check_pattern(struct str spec, struct span span, struct diag_list *diags)
 {
     regex_t pattern;
-    char *text = strndup(spec.data, spec.length), reason[256];
-    leat_assert(text != NULL);
+    char *text = mem_str(spec), reason[256];
     int error = strlen(text) < spec.length ? REG_BADPAT : regcomp(&pattern, text, REG_EXTENDED | REG_NOSUB);
     free(text);
     if (error == 0) {

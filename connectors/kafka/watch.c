@@ -1,5 +1,6 @@
 #include "connectors/kafka/watch.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 #include "core/refused.h"
 
@@ -30,8 +31,7 @@ static struct kafka_topic *add_topic(struct kafka_watch *watch, const char *name
 {
     if (watch->known_count == watch->known_room) {
         watch->known_room = MAX(2 * watch->known_room, 8);
-        watch->known = realloc(watch->known, watch->known_room * sizeof(*watch->known));
-        leat_assert(watch->known != NULL);
+        watch->known = mem_realloc(watch->known, watch->known_room * sizeof(*watch->known));
     }
     struct kafka_topic *topic = &watch->known[watch->known_count++];
     *topic = (struct kafka_topic){.handle = rd_kafka_topic_new(watch->shared->client, name, NULL)};

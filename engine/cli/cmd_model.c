@@ -5,6 +5,7 @@
 #include "cli/model_export.h"
 #include "control/summary.h"
 #include "core/civil.h"
+#include "core/mem.h"
 #include "run/inspect.h"
 
 #include <errno.h>
@@ -186,8 +187,7 @@ static bool show_top(struct learner_walk *w)
 {
     printf("%.*s: %s, rows with the largest weights\n", STR_ARGS(w->learner->name),
            w->learner->operator_kind->name);
-    struct top *top = calloc(1, sizeof(*top));
-    leat_assert(top != NULL);
+    struct top *top = mem_calloc(1, sizeof(*top));
     top->limit = (size_t)w->arguments->top;
     struct model_visitor visitor = {top, ignore_tensor, top_table, top_row};
     bool is_good = walk(w, &visitor);

@@ -7,6 +7,7 @@
 #include "control/view.h"
 #include "core/civil.h"
 #include "core/learner.h"
+#include "core/mem.h"
 #include "core/os.h"
 #include "run/run.h"
 
@@ -314,8 +315,7 @@ static int run_job(struct run_arguments *arguments)
         return EXIT_INTERRUPTED;
     if (run == NULL)
         return has_code(&load->diags, DIAG_E0709) ? EXIT_FENCED : EXIT_FAILED;
-    struct run_stats *stats = calloc(1, sizeof(*stats));
-    leat_assert(stats != NULL);
+    struct run_stats *stats = mem_calloc(1, sizeof(*stats));
     run_stats(run, stats);
     say_warnings(load);
     say_notes(stats->notes);
@@ -329,8 +329,7 @@ static int run_job(struct run_arguments *arguments)
                 stats->numbers, stats->redo_next - 1);
     if (stats->order != NULL)
         fprintf(stderr, "leat: obeying the order log %s\n", stats->order);
-    struct dead_watch *dead = malloc(sizeof(*dead));
-    leat_assert(dead != NULL);
+    struct dead_watch *dead = mem_alloc(sizeof(*dead));
     dead_watch_begin(dead, stats);
     struct view *view =
         view_new(load->plan, dead, arguments->is_quiet || load->is_json, &arguments->progress);

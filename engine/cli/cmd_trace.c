@@ -6,6 +6,7 @@
 #include "cli/kafka.h"
 #include "cli/trace_print.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <signal.h>
@@ -87,8 +88,7 @@ static void on_signal(int number)
  * disk is removed. */
 static void watch(struct run *run)
 {
-    struct run_stats *stats = calloc(1, sizeof(*stats));
-    leat_assert(stats != NULL);
+    struct run_stats *stats = mem_calloc(1, sizeof(*stats));
     struct progress_line line = {0};
     int64_t shown_us = os_monotonic_us();
     while (!run_has_ended(run)) {
@@ -115,8 +115,7 @@ static bool follow(struct job_load *load, struct trace *trace, const char *order
     struct run *run = run_new(load->plan, &options, &load->diags);
     if (run == NULL)
         return false;
-    struct run_stats *stats = calloc(1, sizeof(*stats));
-    leat_assert(stats != NULL);
+    struct run_stats *stats = mem_calloc(1, sizeof(*stats));
     bool is_good = run_start(run);
     if (is_good)
         watch(run);

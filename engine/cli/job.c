@@ -1,6 +1,7 @@
 #include "cli/job.h"
 
 #include "cli/commands.h"
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -26,11 +27,9 @@ char **job_join_replays(int *argc, char **argv)
     int count = 0;
     for (int i = 0; i < *argc && count < ARGUMENTS_MAX; i++) {
         const char *next = argv[i + 1];
-        joined[count] = argv[i];
         bool has_value =
             strcmp(argv[i], "--replay") == 0 && next != NULL && next[0] != '-' && strchr(next, '=') != NULL;
-        if (has_value && asprintf(&joined[count], "--replay=%s", next) < 0)
-            leat_assert(false);
+        joined[count] = has_value ? mem_printf("--replay=%s", next) : argv[i];
         i += has_value;
         count++;
     }

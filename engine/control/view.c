@@ -3,6 +3,7 @@
 #include "control/progress.h"
 #include "control/summary.h"
 #include "core/civil.h"
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <inttypes.h>
@@ -34,8 +35,7 @@ struct view {
 struct view *view_new(const struct plan *plan, struct dead_watch *watch, bool is_quiet,
                       const struct progress *progress)
 {
-    struct view *view = calloc(1, sizeof(*view));
-    leat_assert(view != NULL);
+    struct view *view = mem_calloc(1, sizeof(*view));
     view->plan = plan;
     view->watch = watch;
     view->is_quiet = is_quiet;

@@ -1,5 +1,6 @@
 #include "core/arena.h"
 
+#include "core/mem.h"
 #include "core/refused.h"
 
 #include <stdarg.h>
@@ -108,7 +109,7 @@ static struct arena_block *next_block(struct arena *arena, size_t bytes)
     if (arena->block_bytes == 0)
         arena->block_bytes = ARENA_BLOCK_BYTES;
     size_t size = MAX(arena->block_bytes, (bytes + 63) / 64 * 64);
-    struct arena_block *block = aligned_alloc(64, ARENA_HEADER + (size + 63) / 64 * 64);
+    struct arena_block *block = mem_aligned(64, ARENA_HEADER + (size + 63) / 64 * 64);
     if (block == NULL)
         refused_memory(size);
     *block = (struct arena_block){.size = size};

@@ -1,5 +1,7 @@
 #include "core/batch.h"
 
+#include "core/mem.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -22,8 +24,7 @@ struct pooled_batch {
 
 struct batch_pool *batch_pool_new(void)
 {
-    struct batch_pool *pool = calloc(1, sizeof(*pool));
-    leat_assert(pool != NULL);
+    struct batch_pool *pool = mem_calloc(1, sizeof(*pool));
     pthread_mutex_init(&pool->mutex, NULL);
     return pool;
 }
@@ -61,8 +62,7 @@ static struct batch *pool_take(struct batch_pool *pool, enum pool_list list)
     if (batch != NULL) {
         arena = batch->arena;
     } else {
-        struct pooled_batch *pooled = calloc(1, sizeof(*pooled));
-        leat_assert(pooled != NULL);
+        struct pooled_batch *pooled = mem_calloc(1, sizeof(*pooled));
         pooled->list = list;
         batch = &pooled->batch;
     }

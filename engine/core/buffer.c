@@ -1,5 +1,6 @@
 #include "core/buffer.h"
 
+#include "core/mem.h"
 #include "core/refused.h"
 
 #include <stdarg.h>
@@ -12,7 +13,7 @@ char *buffer_reserve(struct byte_buffer *buffer, size_t bytes)
     size_t need = buffer->length + bytes;
     if (need > buffer->capacity) {
         size_t capacity = MAX(buffer->capacity * 2, MAX(need, 256));
-        char *data = realloc(buffer->data, capacity);
+        char *data = mem_realloc(buffer->data, capacity);
         if (data == NULL)
             refused_memory(capacity);
         buffer->data = data;

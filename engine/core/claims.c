@@ -1,6 +1,7 @@
 #include "core/claims.h"
 
 #include "core/glob_meet.h"
+#include "core/mem.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -130,10 +131,9 @@ char *claims_literal(struct arena *arena, struct str name)
 /* Resolves links, `.` and `..` of a directory as far as it exists; keeps the rest as written. malloc'd. */
 static char *real_directory(const char *path)
 {
-    char *real = realpath(*path == '\0' ? "." : path, NULL), *copy = real == NULL ? strdup(path) : NULL;
+    char *real = realpath(*path == '\0' ? "." : path, NULL), *copy = real == NULL ? mem_strdup(path) : NULL;
     if (real != NULL)
         return real;
-    leat_assert(copy != NULL);
     size_t length = strlen(copy);
     while (length > 1 && copy[length - 1] == '/')
         copy[--length] = '\0';
@@ -147,13 +147,12 @@ static char *real_directory(const char *path)
         char *last = strrchr(above, '/');
         if (last != NULL)
             *(last == above ? last + 1 : last) = '\0';
-        real = strdup(above);
+        real = mem_strdup(above);
     } else if (strcmp(name, ".") == 0) {
-        real = strdup(above);
-    } else if (asprintf(&real, "%s/%s", strcmp(above, "/") == 0 ? "" : above, name) < 0) {
-        real = NULL;
+        real = mem_strdup(above);
+    } else {
+        real = mem_printf("%s/%s", strcmp(above, "/") == 0 ? "" : above, name);
     }
-    leat_assert(real != NULL);
     free(above);
     free(copy);
     return real;
@@ -240,8 +239,7 @@ static void remember(struct claims *claims, const struct stat *info, uint32_t cl
 {
     if (claims->known_count == claims->known_capacity) {
         claims->known_capacity = MAX(claims->known_capacity * 2, 64);
-        claims->known = realloc(claims->known, claims->known_capacity * sizeof(*claims->known));
-        leat_assert(claims->known != NULL);
+        claims->known = mem_realloc(claims->known, claims->known_capacity * sizeof(*claims->known));
     }
     claims->known[claims->known_count++] = (struct known){info->st_dev, info->st_ino, claim};
 }

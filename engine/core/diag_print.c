@@ -5,6 +5,7 @@
  * escaped or replaced. */
 #include "core/diag.h"
 
+#include "core/mem.h"
 #include "core/utf8.h"
 
 #include <stdlib.h>
@@ -114,7 +115,7 @@ static void index_lines(struct painter *painter)
     uint32_t lines = 1;
     for (size_t i = 0; i < text.length; i++)
         lines += text.data[i] == '\n';
-    painter->line_begins = malloc(lines * sizeof(uint32_t));
+    painter->line_begins = mem_alloc(lines * sizeof(uint32_t));
     if (painter->line_begins == NULL)
         return; /* places are then shown without lines */
     painter->line_begins[painter->lines++] = 0;

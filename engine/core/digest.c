@@ -4,6 +4,7 @@
 #include "core/batch.h"
 
 #include "core/buffer.h"
+#include "core/mem.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,15 +30,13 @@ struct batch_digest {
 
 struct batch_digest *batch_digest_new(void)
 {
-    struct batch_digest *digest = calloc(1, sizeof(*digest));
-    leat_assert(digest != NULL);
+    struct batch_digest *digest = mem_calloc(1, sizeof(*digest));
     return digest;
 }
 
 static struct column_digest *columns_new(uint32_t count)
 {
-    struct column_digest *columns = aligned_alloc(64, MAX(count, 1) * sizeof(*columns));
-    leat_assert(columns != NULL);
+    struct column_digest *columns = mem_aligned(64, MAX(count, 1) * sizeof(*columns));
     memset(columns, 0, MAX(count, 1) * sizeof(*columns));
     for (uint32_t i = 0; i < count; i++)
         for (int stream = 0; stream < STREAMS; stream++)

@@ -1,5 +1,7 @@
 #include "core/glob_meet.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 /* An element of a pattern: a set of bytes that matches one byte, or (is_star) any number of bytes. */
@@ -48,8 +50,7 @@ static const char *read_class(const char *at, struct token *token)
 /* The pattern's elements; malloc'd. */
 static struct token *tokens_of(const char *glob, size_t *count)
 {
-    struct token *tokens = calloc(strlen(glob) + 1, sizeof(*tokens));
-    leat_assert(tokens != NULL);
+    struct token *tokens = mem_calloc(strlen(glob) + 1, sizeof(*tokens));
     *count = 0;
     while (*glob != '\0') {
         struct token *token = &tokens[(*count)++];
@@ -81,8 +82,7 @@ bool globs_meet(const char *a, const char *b)
     size_t as, bs;
     struct token *x = tokens_of(a, &as), *y = tokens_of(b, &bs);
     /* can[i * (bs + 1) + j]: whether some text matches both a from element i on and b from element j on. */
-    bool *can = calloc((as + 1) * (bs + 1), sizeof(*can));
-    leat_assert(can != NULL);
+    bool *can = mem_calloc((as + 1) * (bs + 1), sizeof(*can));
     for (size_t i = as + 1; i-- > 0;)
         for (size_t j = bs + 1; j-- > 0;) {
             bool *at = &can[i * (bs + 1) + j];

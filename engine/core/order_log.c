@@ -1,5 +1,6 @@
 #include "core/order_log.h"
 
+#include "core/mem.h"
 #include "core/varint.h"
 
 #include <stdlib.h>
@@ -192,8 +193,8 @@ static void take_partition(struct order_reader *reader, struct order_entry *entr
     if (reader->why != NULL)
         return;
     if ((reader->partitions & (reader->partitions - 1)) == 0) { /* doubles at powers of two */
-        reader->places = realloc(reader->places, MAX(reader->partitions * 2, 1) * sizeof(*reader->places));
-        leat_assert(reader->places != NULL);
+        reader->places =
+            mem_realloc(reader->places, MAX(reader->partitions * 2, 1) * sizeof(*reader->places));
     }
     reader->places[reader->partitions++] =
         (struct order_place){added->time, added->offset, (added->is & ORDER_HAS_OFFSETS) != 0};

@@ -1,4 +1,5 @@
 #include "core/os.h"
+#include "core/mem.h"
 #include "core/refused.h"
 
 #include <dirent.h>
@@ -87,7 +88,7 @@ int os_pread_all(int fd, void *data, size_t bytes, uint64_t offset, size_t *got)
 int os_copy_bytes(int from, int to, uint64_t bytes, const char *point)
 {
     enum { WINDOW_BYTES = 1 << 20 };
-    char *window = malloc(WINDOW_BYTES);
+    char *window = mem_alloc(WINDOW_BYTES);
     int error = window == NULL ? ENOMEM : 0;
     while (error == 0 && bytes > 0) {
         size_t got;
@@ -120,12 +121,15 @@ int os_fsync_directory(const char *path, const char *point)
     return error;
 }
 
-int os_fsync_parent(const char *path, const char *point)
+char *os_directory(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char *directory = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + (slash == path));
-    if (directory == NULL)
-        return ENOMEM;
+    return mem_str(slash == NULL ? STR(".") : (struct str){path, (size_t)(slash - path) + (slash == path)});
+}
+
+int os_fsync_parent(const char *path, const char *point)
+{
+    char *directory = os_directory(path);
     int error = os_fsync_directory(directory, point);
     free(directory);
     return error;
@@ -157,7 +161,7 @@ int os_rename_new(const char *from, const char *to, const char *point)
 
 int os_mkdirs(const char *path)
 {
-    char *copy = strdup(path);
+    char *copy = mem_strdup(path);
     if (copy == NULL)
         return ENOMEM;
     int error = 0;
@@ -202,11 +206,7 @@ int os_remove_tree(const char *path)
     while (error == 0 && (entry = readdir(directory)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        char *child;
-        if (asprintf(&child, "%s/%s", path, entry->d_name) < 0) {
-            error = ENOMEM;
-            break;
-        }
+        char *child = mem_printf("%s/%s", path, entry->d_name);
         struct stat info;
         if (lstat(child, &info) != 0)
             error = errno == ENOENT ? 0 : errno;

@@ -37,7 +37,9 @@ int os_pread_all(int fd, void *data, size_t bytes, uint64_t offset, size_t *got)
 int os_copy_bytes(int from, int to, uint64_t bytes, const char *point);
 int os_fsync(int fd, const char *point);
 int os_fsync_directory(const char *path, const char *point);
-/* Syncs the directory that contains the path. */
+/* The directory that contains the path; malloc'd. */
+char *os_directory(const char *path);
+/* Syncs that directory. */
 int os_fsync_parent(const char *path, const char *point);
 int os_rename(const char *from, const char *to, const char *point);
 /* Like os_rename, but where `to` exists it changes nothing and returns EEXIST. */

@@ -1,5 +1,6 @@
 #include "core/replacement.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -14,17 +15,14 @@ static char *temporary_name(const char *path)
 {
     static unsigned counter;
     unsigned number = __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
-    char *name;
-    leat_assert(asprintf(&name, "%s.%ld-%u", path, (long)getpid(), number) >= 0);
-    return name;
+    return mem_printf("%s.%ld-%u", path, (long)getpid(), number);
 }
 
 /* Opens a new file in the path's directory: unnamed, or with a temporary name where unnamed files
  * are not supported. */
 static int open_beside(struct replacement *r)
 {
-    char *directory = strdup(r->path), *slash = strrchr(directory, '/');
-    leat_assert(directory != NULL);
+    char *directory = mem_strdup(r->path), *slash = strrchr(directory, '/');
     if (slash != NULL)
         *(slash == directory ? slash + 1 : slash) = '\0';
     bool can_be_named = access("/proc/self/fd", X_OK) == 0;
@@ -50,7 +48,7 @@ int replacement_begin(struct replacement *r, const char *path)
         r->fd = open(path, O_WRONLY | O_CLOEXEC);
         return r->fd < 0 ? errno : 0;
     }
-    r->path = is_there ? realpath(path, NULL) : strdup(path);
+    r->path = is_there ? realpath(path, NULL) : mem_strdup(path);
     if (r->path == NULL)
         return errno;
     int error = open_beside(r);

@@ -1,5 +1,6 @@
 #include "core/temporary.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <dirent.h>
@@ -34,8 +35,7 @@ static int above_standard(int fd)
 /* For file systems without O_TMPFILE: makes a named file and unlinks it at once. */
 static int unnamed_file(const char *directory)
 {
-    char *path;
-    leat_assert(asprintf(&path, "%s/leat-file-XXXXXX", directory) >= 0);
+    char *path = mem_printf("%s/leat-file-XXXXXX", directory);
     int fd = mkostemp(path, O_CLOEXEC), error = errno;
     if (fd >= 0)
         unlink(path);
@@ -52,13 +52,6 @@ int temporary_file(const char *directory)
     return above_standard(fd);
 }
 
-static char *join(const char *directory, const char *name)
-{
-    char *path;
-    leat_assert(asprintf(&path, "%s/%s", directory, name) >= 0);
-    return path;
-}
-
 /* Removes the directory. Its lock goes last: as long as anything is left, the lock shows the owner. */
 static void remove_directory(const char *path)
 {
@@ -67,14 +60,14 @@ static void remove_directory(const char *path)
     while (entries != NULL && (entry = readdir(entries)) != NULL) {
         bool stays = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
                      strcmp(entry->d_name, lock_name) == 0;
-        char *child = join(path, entry->d_name);
+        char *child = mem_printf("%s/%s", path, entry->d_name);
         if (!stays)
             (void)os_remove_tree(child); /* if that fails, the next process tries again */
         free(child);
     }
     if (entries != NULL)
         closedir(entries);
-    char *lock = join(path, lock_name);
+    char *lock = mem_printf("%s/%s", path, lock_name);
     if (unlink(lock) == 0)
         (void)rmdir(path);
     free(lock);
@@ -89,7 +82,7 @@ static void remove_left(const char *path)
     if (rmdir(path) == 0) /* its owner was killed before it made a lock; or is so new that it will
                              try another name */
         return;
-    char *lock = join(path, lock_name);
+    char *lock = mem_printf("%s/%s", path, lock_name);
     int fd = open(lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     free(lock);
     if (fd < 0)
@@ -106,7 +99,7 @@ static void sweep(void)
     while (entries != NULL && (entry = readdir(entries)) != NULL) {
         if (strncmp(entry->d_name, directory_name, strlen(directory_name)) != 0)
             continue;
-        char *path = join(temporary_root(), entry->d_name);
+        char *path = mem_printf("%s/%s", temporary_root(), entry->d_name);
         remove_left(path);
         free(path);
     }
@@ -118,7 +111,7 @@ static void sweep(void)
 static bool take_lock(struct temporary_directory *directory)
 {
     struct stat ours, there;
-    char *name = join(directory->path, lock_name);
+    char *name = mem_printf("%s/%s", directory->path, lock_name);
     directory->lock_fd = above_standard(open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     bool is_ours = directory->lock_fd >= 0 && flock(directory->lock_fd, LOCK_EX | LOCK_NB) == 0 &&
                    fstat(directory->lock_fd, &ours) == 0 && stat(name, &there) == 0 &&
@@ -136,8 +129,8 @@ bool temporary_directory_make(struct temporary_directory *directory)
     enum { TRIES = 16 };
     sweep();
     for (int i = 0; i < TRIES; i++) {
-        *directory = (struct temporary_directory){.lock_fd = -1};
-        leat_assert(asprintf(&directory->path, "%s/%sXXXXXX", temporary_root(), directory_name) >= 0);
+        *directory = (struct temporary_directory){
+            .lock_fd = -1, .path = mem_printf("%s/%sXXXXXX", temporary_root(), directory_name)};
         bool is_made = mkdtemp(directory->path) != NULL;
         if (is_made && take_lock(directory))
             return true;
