@@ -1,13 +1,13 @@
 #include "connectors/kafka/produce_letters.h"
 
-#include "connectors/kafka/json_walk.h"
 #include "connectors/kafka/recording_form.h"
 
 #include "core/base64.h"
 #include "core/civil.h"
-#include "formats/text.h"
+#include "core/mem.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 
 enum { TOPICS_MAX = 1024 };
@@ -16,77 +16,68 @@ static const struct span no_span = {0, 0};
 
 /* --- One letter --- */
 
-static bool take_whole(struct str json, int64_t *value)
+/* Each returns false where the member is of another type. Where it is missing or null, the result stays as it
+ * was. */
+static bool take_text(const json_t *json, const char *name, struct arena *arena, struct str *text)
 {
-    struct text_number number;
-    const char *end = json.data + json.length;
-    return text_number(json.data, end, &number) == end && text_number_int(&number, value) == TEXT_GOOD;
+    const json_t *value = json_object_get(json, name);
+    if (value == NULL || json_is_null(value))
+        return true;
+    *text = arena_str(arena, (struct str){json_string_value(value), json_string_length(value)});
+    return json_is_string(value);
 }
 
-static bool take_base64(struct str quoted, struct arena *arena, struct str *bytes)
+static bool take_base64(const json_t *json, const char *name, struct arena *arena, struct str *bytes)
 {
-    struct str text;
-    if (!json_walk_text(quoted, arena, &text))
+    struct str text = {NULL, 0};
+    if (!take_text(json, name, arena, &text))
         return false;
-    char *out = arena_alloc(arena, text.length + 4);
-    *bytes = (struct str){out, base64_decode(text.data, text.length, out)};
+    if (text.data != NULL)
+        *bytes = (struct str){text.data, base64_decode(text.data, text.length, (char *)(uintptr_t)text.data)};
     return bytes->length != SIZE_MAX;
 }
 
-struct found {
-    struct str key_bytes, raw_bytes;
-    bool has_reason;
-};
-
-static bool take_member(struct str name, struct str value, struct arena *arena, struct letter *letter,
-                        struct found *found)
+static bool take_whole(const json_t *json, const char *name, int64_t *number)
 {
-    struct str text;
-    int64_t time_us;
-    found->has_reason |= str_is(name, "reason");
-    if (str_equal(value, STR("null")))
+    const json_t *value = json_object_get(json, name);
+    if (value == NULL || json_is_null(value))
         return true;
-    if (str_is(name, "topic"))
-        return json_walk_text(value, arena, &letter->topic);
-    if (str_is(name, "partition"))
-        return take_whole(value, &letter->partition);
-    if (str_is(name, "offset"))
-        return take_whole(value, &letter->offset);
-    if (str_is(name, "key"))
-        return json_walk_text(value, arena, &letter->key);
-    if (str_is(name, "raw"))
-        return json_walk_text(value, arena, &letter->raw);
-    if (str_is(name, "key_bytes"))
-        return take_base64(value, arena, &found->key_bytes);
-    if (str_is(name, "raw_bytes"))
-        return take_base64(value, arena, &found->raw_bytes);
-    if (str_is(name, "headers"))
-        return json_walk_text(value, arena, &text) && recorded_take_headers(text, arena, &letter->headers);
-    if (str_is(name, "time") && json_walk_text(value, arena, &text) && civil_parse(text, &time_us))
-        letter->time_ms = time_us / 1000;
-    return true;
+    *number = json_integer_value(value);
+    return json_is_integer(value);
 }
 
-const char *letter_read(struct str json, struct arena *arena, struct letter *letter)
+static const char *read_members(const json_t *json, struct arena *arena, struct letter *letter)
 {
-    struct str name, value;
-    struct found found = {0};
-    const char *end = json.data + json.length, *at = json_walk_blanks(json.data, end);
-    *letter = (struct letter){.partition = -1, .offset = -1};
-    if (at == end || *at++ != '{')
-        return "it is no JSON object";
-    while (json_walk_member(&at, end, arena, &name, &value))
-        if (!take_member(name, value, arena, letter, &found))
-            return arena_printf(arena, "its `%.*s` is not what a dead letter has there", STR_ARGS(name));
-    if (at == NULL)
-        return "it is no JSON object";
-    if (!found.has_reason)
+    struct str time = {NULL, 0}, headers = {NULL, 0};
+    int64_t time_us;
+    const char *wrong = !take_text(json, "topic", arena, &letter->topic)       ? "topic"
+                        : !take_whole(json, "partition", &letter->partition)   ? "partition"
+                        : !take_whole(json, "offset", &letter->offset)         ? "offset"
+                        : !take_text(json, "key", arena, &letter->key)         ? "key"
+                        : !take_base64(json, "key_bytes", arena, &letter->key) ? "key_bytes"
+                        : !take_text(json, "raw", arena, &letter->raw)         ? "raw"
+                        : !take_base64(json, "raw_bytes", arena, &letter->raw) ? "raw_bytes"
+                        : !take_text(json, "headers", arena, &headers)         ? "headers"
+                        : headers.data != NULL && !recorded_take_headers(headers, arena, &letter->headers)
+                            ? "headers"
+                        : !take_text(json, "time", arena, &time) ? "time"
+                                                                 : NULL;
+    if (wrong != NULL)
+        return arena_printf(arena, "its `%s` is not what a dead letter has there", wrong);
+    if (json_object_get(json, "reason") == NULL)
         return "it has no `reason`: it is no dead letter";
-    if (found.key_bytes.data != NULL)
-        letter->key = found.key_bytes;
-    if (found.raw_bytes.data != NULL)
-        letter->raw = found.raw_bytes;
+    if (time.data != NULL && civil_parse(time, &time_us))
+        letter->time_ms = time_us / 1000;
     return NULL;
+}
+
+const char *letter_read(struct str text, struct arena *arena, struct letter *letter)
+{
+    json_t *json = json_loadb(text.data, text.length, JSON_ALLOW_NUL, NULL);
+    *letter = (struct letter){.partition = -1, .offset = -1};
+    const char *why = json_is_object(json) ? read_members(json, arena, letter) : "it is no JSON object";
+    json_decref(json);
+    return why;
 }
 
 /* --- All of them --- */
@@ -197,8 +188,7 @@ static void close_letters(void *self)
 void produce_letters(struct produce_input *input, const struct produce_input *letters,
                      const struct letters_options *options, struct diag_list *diags)
 {
-    struct letters *l = calloc(1, sizeof(*l));
-    leat_assert(l != NULL);
+    struct letters *l = mem_calloc(1, sizeof(*l));
     *l = (struct letters){.bytes = *letters, .options = *options, .diags = diags};
     *input = (struct produce_input){l, letters->may_be_cut, next, close_letters};
 }
@@ -258,8 +248,7 @@ static enum recorded_status next_of_topic(void *self, struct produced *record)
 bool produce_topic(struct produce_input *input, struct topic_reader *reader, const char *topic,
                    int32_t partition, int64_t first, int64_t end)
 {
-    struct topic_input *t = calloc(1, sizeof(*t));
-    leat_assert(t != NULL);
+    struct topic_input *t = mem_calloc(1, sizeof(*t));
     *t = (struct topic_input){reader, topic, partition, first, end};
     *input = (struct produce_input){t, true, next_of_topic, free};
     return first >= end || topic_reader_seek(reader, topic, partition, first);
