@@ -99,7 +99,7 @@ BUGS = [
      "while (is_good && input->offset < offset)", "while (is_good && input->offset <= offset)"),
     ("kafka_files", "a_span_outside_of_its_recording", "connectors/kafka/recording.c",
      "file != NULL && file[0] != '/' && file[0] != '\\0'", "file != NULL && file[0] != '\\0'"),
-    ("kafka_files", "base64_without_room", "connectors/kafka/token.c", "malloc(length + 4)", "malloc(length + 1)"),
+    ("kafka_files", "base64_without_room", "connectors/kafka/token.c", "mem_alloc(length + 4)", "mem_alloc(length + 1)"),
     ("kafka_outbox", "a_record_longer_than_its_chunk", "connectors/kafka/chunk.c",
      "record_bytes(&head) > chunk->used - at)", "record_bytes(&head) > chunk->used - at + 8)"),
     ("kafka_outbox", "more_than_the_chunk_has_room", "connectors/kafka/outbox.c",
