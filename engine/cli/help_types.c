@@ -4,6 +4,7 @@
 #include "cli/help.h"
 #include "core/option.h"
 #include "core/option_schema.h"
+#include "operators/expr/letters.h"
 
 static const struct help_fact nulls[] = {
     {"what null is",
@@ -75,6 +76,25 @@ static const struct help_fact literals[] = {
     {"fractions", "Of a duration or a size where the result is whole.", "1.5h = 90m and 0.5KiB = 512B"},
 };
 
+static struct help_section letters_of(struct arena *arena)
+{
+    struct help_fact *facts = arena_array(arena, struct help_fact, 3);
+    facts[0] = (struct help_fact){
+        "upper, lower",
+        arena_printf(
+            arena,
+            "By Unicode %s, which is part of this leat: the result does not depend on the machine, nor "
+            "on a language.",
+            letters_unicode()),
+        "upper(\"señor ω\") = \"SEÑOR Ω\" and lower(\"I\") = \"i\""};
+    facts[1] = (struct help_fact){
+        "one for one", "A letter whose other case is several letters stays as it is, as one that has none.",
+        "upper(\"straße\") = \"STRAßE\" and lower(\"STRASSE\") = \"strasse\""};
+    facts[2] = (struct help_fact){"by itself", "What stands before or behind a letter does not count.",
+                                  "lower(\"ΣΑΣ\") = \"σασ\" and upper(\"σας\") = \"ΣΑΣ\""};
+    return (struct help_section){"upper and lower case", facts, 3};
+}
+
 #define SECTION(title, facts) ((struct help_section){title, facts, ARRAY_COUNT(facts)})
 
 static struct help_section types_of(struct arena *arena)
@@ -127,6 +147,7 @@ struct help_page help_types(struct help *help)
     page.sections[page.count++] = SECTION("nulls", nulls);
     page.sections[page.count++] = SECTION("NaN and the infinities", nans);
     page.sections[page.count++] = SECTION("numbers and texts", numbers);
+    page.sections[page.count++] = letters_of(arena);
     page.sections[page.count++] = SECTION("times and durations", times);
     page.sections[page.count++] = SECTION("literals", literals);
     page.sections[page.count++] = literals_of(arena, "durations", literal_duration_units, "microsecond");

@@ -251,14 +251,13 @@ void kernel_replace(struct expr_call *call)
     writer_finish(&writer);
 }
 
-static void map_letters(struct expr_call *call, uint32_t (*map)(uint32_t letter))
+static void map_letters(struct expr_call *call, size_t (*map)(struct str text, char *out))
 {
     struct expr_writer writer;
     writer_init(&writer, call, (size_t)call->live_count * 16);
     for (uint32_t i = 0; i < call->live_count; i++) {
         struct str text = vec_text(&call->args[0], call->live[i]);
-        char *out = writer_reserve(&writer, text.length * LETTER_GROWTH_MAX);
-        writer.length += letters_map(text, map, out);
+        writer.length += map(text, writer_reserve(&writer, text.length * LETTERS_GROWTH_MAX));
         writer_end(&writer, call->live[i]);
     }
     writer_finish(&writer);
@@ -266,12 +265,12 @@ static void map_letters(struct expr_call *call, uint32_t (*map)(uint32_t letter)
 
 void kernel_lower(struct expr_call *call)
 {
-    map_letters(call, letter_lower);
+    map_letters(call, letters_lower);
 }
 
 void kernel_upper(struct expr_call *call)
 {
-    map_letters(call, letter_upper);
+    map_letters(call, letters_upper);
 }
 
 /* --- Splitting --- */

@@ -1,71 +1,51 @@
 #include "operators/expr/letters.h"
 
-/* A range of capital letters, first..last. A small letter is `distance` behind its capital, or next to it. */
-struct letter_range {
-    uint32_t first, last;
-    int32_t distance; /* 0: capitals and small letters alternate, beginning with a capital at `first` */
-};
+#include "core/utf8.h"
 
-static const struct letter_range ranges[] = {
-    {0x00c0, 0x00d6, 32},   {0x00d8, 0x00de, 32}, /* Latin-1 */
-    {0x0100, 0x012f, 0},    {0x0132, 0x0137, 0},  {0x0139, 0x0148, 0},  {0x014a, 0x0177, 0},
-    {0x0178, 0x0178, -121}, {0x0179, 0x017e, 0}, /* Latin Extended-A; Y with diaeresis is ff */
-    {0x0386, 0x0386, 38},   {0x0388, 0x038a, 37}, {0x038c, 0x038c, 64}, {0x038e, 0x038f, 63},
-    {0x0391, 0x03a1, 32},   {0x03a3, 0x03ab, 32}, /* Greek */
-    {0x0400, 0x040f, 80},   {0x0410, 0x042f, 32}, {0x0460, 0x0481, 0},  {0x048a, 0x04bf, 0},
-    {0x04c0, 0x04c0, 15},   {0x04c1, 0x04ce, 0},  {0x04d0, 0x04ff, 0}, /* Cyrillic */
-};
+#include <utf8proc.h>
 
-uint32_t letter_lower(uint32_t letter)
+static utf8proc_int32_t upper(utf8proc_int32_t code)
 {
-    if (letter < 0x80)
-        return letter >= 'A' && letter <= 'Z' ? letter + 32 : letter;
-    for (size_t i = 0; i < ARRAY_COUNT(ranges); i++) {
-        const struct letter_range *r = &ranges[i];
-        if (letter < r->first || letter > r->last)
-            continue;
-        if (r->distance != 0)
-            return (uint32_t)((int32_t)letter + r->distance);
-        return (letter - r->first) % 2 == 0 ? letter + 1 : letter;
-    }
-    return letter;
+    enum { SHARP_S = 0xdf };
+    /* Unicode has no simple mapping for it; utf8proc takes the capital sharp s. */
+    return code == SHARP_S ? code : utf8proc_toupper(code);
 }
 
-uint32_t letter_upper(uint32_t letter)
+/* first: the first of the 26 letters of ASCII that change. */
+static inline size_t map(struct str text, char first, utf8proc_int32_t (*other)(utf8proc_int32_t code),
+                         char *out)
 {
-    if (letter < 0x80)
-        return letter >= 'a' && letter <= 'z' ? letter - 32 : letter;
-    if (letter == 0x03c2) /* the final sigma */
-        return 0x03a3;
-    for (size_t i = 0; i < ARRAY_COUNT(ranges); i++) {
-        const struct letter_range *r = &ranges[i];
-        if (r->distance == 0 && letter >= r->first && letter <= r->last)
-            return (letter - r->first) % 2 == 1 ? letter - 1 : letter;
-        uint32_t capital = (uint32_t)((int32_t)letter - r->distance);
-        if (r->distance != 0 && capital >= r->first && capital <= r->last)
-            return capital;
-    }
-    return letter;
-}
-
-/* The letters of `ranges` are U+0080 to U+07FF and map to letters of that range: two bytes each. */
-size_t letters_map(struct str text, uint32_t (*map)(uint32_t letter), char *out)
-{
-    size_t length = 0, i = 0;
-    while (i < text.length) {
+    size_t length = 0;
+    for (size_t i = 0; i < text.length;) {
         unsigned char c = (unsigned char)text.data[i];
-        bool is_two =
-            c >= 0xc2 && c <= 0xdf && i + 1 < text.length && ((unsigned char)text.data[i + 1] & 0xc0) == 0x80;
-        if (!is_two) {
-            out[length++] = c < 0x80 ? (char)map(c) : (char)c;
+        uint32_t code;
+        if (likely(c < 0x80)) {
+            bool is_other = (unsigned char)(c - (unsigned char)first) < 26;
+            out[length++] = (char)(c ^ (is_other ? 'a' ^ 'A' : 0));
             i++;
             continue;
         }
-        uint32_t letter = map(((uint32_t)c & 0x1f) << 6 | ((uint32_t)(unsigned char)text.data[i + 1] & 0x3f));
-        leat_assert(letter >= 0x80 && letter < 0x800);
-        out[length++] = (char)(0xc0 | letter >> 6);
-        out[length++] = (char)(0x80 | (letter & 0x3f));
-        i += 2;
+        size_t bytes = utf8_decode(text.data + i, text.length - i, &code);
+        if (bytes == 0)
+            out[length++] = text.data[i++];
+        else
+            length += utf8_encode((uint32_t)other((utf8proc_int32_t)code), out + length);
+        i += bytes;
     }
     return length;
+}
+
+size_t letters_lower(struct str text, char *out)
+{
+    return map(text, 'A', utf8proc_tolower, out);
+}
+
+size_t letters_upper(struct str text, char *out)
+{
+    return map(text, 'a', upper, out);
+}
+
+const char *letters_unicode(void)
+{
+    return utf8proc_unicode_version();
 }

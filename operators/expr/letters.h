@@ -1,20 +1,21 @@
-/* Small and capital letters of one code point each: ASCII, Latin-1, Latin Extended-A, Greek and Cyrillic (the
- * basic blocks). All other characters stay as they are; nothing depends on a locale. Letters whose other case
- * is several code points (sharp s, n with apostrophe) stay too, and so do dotted capital I and dotless small
- * i of Turkish, whose other case depends on the locale. */
+/* Upper and lower case by Unicode's simple mappings: each code point by itself becomes one code point. What
+ * has several as its other case stays (sharp s), what has none stays too; neither a locale nor neighbours
+ * count (a sigma at the end of a word is lower(sigma)). The tables are utf8proc's, linked into leat, so that
+ * a program has one version of Unicode wherever it runs. Any thread. */
 #ifndef LEAT_OPERATORS_EXPR_LETTERS_H
 #define LEAT_OPERATORS_EXPR_LETTERS_H
 
 #include "core/base.h"
 
-uint32_t letter_lower(uint32_t letter);
-uint32_t letter_upper(uint32_t letter);
+/* A mapped text has at most this many times the bytes of the original. */
+enum { LETTERS_GROWTH_MAX = 2 };
 
-/* A mapped letter takes at most LETTER_GROWTH_MAX times the bytes of the original. */
-enum { LETTER_GROWTH_MAX = 1 };
+/* Write the mapped text to `out`, with room for text.length * LETTERS_GROWTH_MAX bytes. Return its length.
+ * Bytes that are not UTF-8 stay as they are. */
+size_t letters_lower(struct str text, char *out);
+size_t letters_upper(struct str text, char *out);
 
-/* Writes the mapped text to `out`, at most text.length * LETTER_GROWTH_MAX bytes; returns its length. Bytes
- * that are not UTF-8 stay as they are. */
-size_t letters_map(struct str text, uint32_t (*map)(uint32_t letter), char *out);
+/* The version of Unicode whose letters are mapped: "15.0.0". */
+const char *letters_unicode(void);
 
 #endif
