@@ -19,9 +19,9 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tap  # noqa: E402
+from patience import PATIENCE_S, stretched  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
-LONG = 60  # seconds no run here comes near
 GOOD, FAILED, USAGE, BAD_JOB, INTERRUPTED = 0, 1, 2, 3, 130
 
 JOB = """
@@ -57,7 +57,7 @@ def place(job=None, more=""):
 def leat(*arguments, env=None, limit=None):
     """(status, stdout, stderr)"""
     set_limit = (lambda: resource.setrlimit(limit[0], (limit[1], limit[1]))) if limit else None
-    result = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=LONG, check=False,
+    result = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
                             env={**os.environ, **(env or {})}, preexec_fn=set_limit)
     return result.returncode, result.stdout, result.stderr
 
@@ -79,7 +79,7 @@ def start(*arguments, env=None):
     """A run that has published a checkpoint."""
     process = subprocess.Popen([LEAT, "run", "job.leat", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, env={**os.environ, **(env or {})})
-    deadline = time.monotonic() + LONG
+    deadline = time.monotonic() + PATIENCE_S
     while not published() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     return process
@@ -218,7 +218,7 @@ def test_interrupted_once_it_takes_a_checkpoint_and_goes_on():
         with place():
             process = start("--set", "count=4000000")
             process.send_signal(number)
-            _, errors = process.communicate(timeout=LONG)
+            _, errors = process.communicate(timeout=PATIENCE_S)
             assert process.returncode == GOOD and "once more to stop now" in errors, (process.returncode, errors)
             assert not os.path.exists("out.jsonl"), "the output has its final name although the run is not through"
             status, out, errors = leat("run", "job.leat", "--json", "--resume")
@@ -233,9 +233,9 @@ def test_interrupted_twice_it_stops_at_once():
     with place():
         process = start("--set", "count=400000000", env={"LEAT_FAILPOINTS": "ckpt.manifest=sleep:1000"})
         process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        time.sleep(stretched(0.2))
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE_S)
         assert process.returncode == INTERRUPTED, process.returncode
 
 
@@ -268,7 +268,7 @@ def test_an_interrupt_reaches_the_run_below_the_supervisor():
     with place():
         process = start("--supervise", "--set", "count=400000000")
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=LONG)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == GOOD and "starting it again" not in errors, (process.returncode, errors)
 
 

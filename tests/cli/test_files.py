@@ -19,9 +19,9 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tap  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
-LONG = 60
 GOOD, FAILED, USAGE, BAD_JOB = 0, 1, 2, 3
 ROWS = 500
 INPUT = "".join(f'{{"n":{n},"t":{1_700_000_000_000 + n}}}\n' for n in range(ROWS))
@@ -55,7 +55,7 @@ def read(path):
 
 
 def leat(*arguments, **env):
-    result = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=LONG, check=False,
+    result = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
                             env={**os.environ, **env})
     return result.returncode, result.stdout, result.stderr
 
@@ -255,7 +255,7 @@ def test_a_file_that_appears_meanwhile_stays():
         while not os.path.exists("o.jsonl.part"):
             time.sleep(0.001)
         write("o.jsonl", PRECIOUS)
-        _, errors = process.communicate(timeout=LONG)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == FAILED and "File exists" in errors and "o.jsonl" in errors, (process.returncode, errors)
         assert read("o.jsonl") == PRECIOUS and os.path.getsize("o.jsonl.part") > 1000
 
@@ -273,7 +273,7 @@ def start(*arguments, **env):
 
 def wait_for(condition, process):
     """The process is still there then; else, and after too long, it is ended and what it said is shown."""
-    end = time.monotonic() + LONG
+    end = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > end or process.poll() is not None:
             process.kill()
@@ -301,7 +301,7 @@ def test_the_next_start_removes_what_a_killed_one_kept():
         status, _, errors = leat("run", "job.leat", "--quiet", **env)
         assert status == GOOD, errors
         assert os.listdir("tmp") == mine, (os.listdir("tmp"), mine)  # of the one that lives
-        _, errors = living.communicate(timeout=LONG)
+        _, errors = living.communicate(timeout=PATIENCE_S)
         assert living.returncode == GOOD, errors
         assert os.listdir("tmp") == [], os.listdir("tmp")
 
@@ -340,7 +340,7 @@ def supervised(path, *arguments, block="", times=2):
     process = start("--supervise", *arguments)
     for _ in range(times):
         kill_child(process, lambda: os.path.exists(f"{path}.part") and os.path.getsize(f"{path}.part") > 1_000_000)
-    out, errors = process.communicate(timeout=LONG)
+    out, errors = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, errors
 
 
@@ -374,7 +374,7 @@ def test_a_supervised_run_of_many_files():
         job(['path: "o.csv", roll_rows: 250000'], source=SLOW)
         process = start("--supervise")
         kill_child(process, lambda: os.path.exists("o-000001.csv"))
-        _, errors = process.communicate(timeout=LONG)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == GOOD and "starting it again" in errors, errors
         assert {name: read(name) for name in glob.glob("o-*")} == expected
 

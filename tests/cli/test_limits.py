@@ -14,6 +14,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import tap  # noqa: E402
@@ -85,7 +88,7 @@ def run(folder, name, limits, user=None, goes_on=False, command=None):
             os.setuid(user)
     program = LEAT if user is None else tap.for_all_users(LEAT, folder)
     done = subprocess.run([program, *(command or ["run", name + ".leat", "--quiet"])], cwd=folder, capture_output=True, text=True, errors="replace",
-                          timeout=120, check=False, preexec_fn=limit)
+                          timeout=PATIENCE_S, check=False, preexec_fn=limit)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -10,6 +10,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 import tap  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
 LINE = re.compile(r"^job  .* events  ", re.M)
@@ -39,7 +40,7 @@ def run(seconds, *arguments, record=lambda i: f'{{"id":{i},"ts":{1700000000000 +
             for line in iter(process.stderr.readline, ""):
                 lines.append((time.monotonic() - begin, line))
         process.stdin.close()
-        process.wait(20)
+        process.wait(PATIENCE_S)
         lines += [(seconds, line) for line in iter(process.stderr.readline, "")]
         assert process.returncode == 0, lines
     return [(second, line) for second, line in lines if LINE.match(line)]

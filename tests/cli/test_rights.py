@@ -14,6 +14,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tap  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
 NOBODY = 65534
@@ -69,7 +70,7 @@ def give_back(path):
 
 
 def leat(*arguments, **environment):
-    return subprocess.run(["./leat", *arguments], capture_output=True, text=True, timeout=120, preexec_fn=drop_rights, check=False,
+    return subprocess.run(["./leat", *arguments], capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=drop_rights, check=False,
                           env={**os.environ, **environment})
 
 

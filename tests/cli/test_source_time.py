@@ -17,9 +17,10 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tap  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
-GOOD, LONG = 0, 60
+GOOD = 0
 BASE, DAY, HOUR, MINUTE = 1_700_000_000_000, 86_400_000, 3_600_000, 60_000
 
 JOB = """
@@ -47,7 +48,7 @@ def place(rows):
 
 
 def leat(*arguments, env=None):
-    return subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=LONG, check=False,
+    return subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
                           env={**os.environ, **(env or {})})
 
 

@@ -19,9 +19,9 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tap  # noqa: E402
+from patience import PATIENCE_S, stretched  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
-LONG = 60
 GOOD, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 BEGIN_MS = 1_700_000_040_000  # a whole minute
 
@@ -63,7 +63,7 @@ def place(records, clicks=(), job=JOB):
 
 
 def leat(*arguments):
-    result = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=LONG, check=False)
+    result = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return result.returncode, result.stdout, result.stderr
 
 
@@ -258,7 +258,7 @@ def test_while_the_job_runs_and_before_it_ever_ran():
             assert process.poll() is None
         assert trace("s", "s.jsonl@7")["steps"] == answer["steps"]
         assert process.poll() is None, "the job ended too early for this test"
-        process.wait(LONG)
+        process.wait(PATIENCE_S)
 
 
 def test_interrupted():
@@ -272,12 +272,12 @@ sink o = null from d { }
         os.mkdir("tmp")
         process = subprocess.Popen([LEAT, "trace", "job.leat", "s", "sequence@1999999999"], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": os.path.abspath("tmp")})
-        deadline = time.monotonic() + LONG
+        deadline = time.monotonic() + PATIENCE_S
         while not os.listdir("tmp") and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(0.2)
+        time.sleep(stretched(0.2))
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=LONG)
+        out, _ = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == INTERRUPTED and not out and not os.listdir("tmp"), (process.returncode, out)
 
 

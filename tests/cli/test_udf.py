@@ -17,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import tap  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
-LONG = 120
 GOOD, USAGE, BAD_JOB = 0, 2, 3
 
 JOB = """
@@ -66,7 +68,7 @@ LEAT_EXPORT = {.abi = ABI, .name = "bad", .functions = functions};
 
 
 def run(*arguments, env=None):
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=LONG, check=False,
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
                           env={**os.environ, **(env or {})})
 
 
@@ -84,7 +86,7 @@ def build_example(folder):
     """As a user would: the sources copied away, the header by a path."""
     shutil.copytree(os.path.join(ROOT, "examples", "udf"), os.path.join(folder, "udf"))
     for command in (["cmake", "-S", "udf", "-B", "build", f"-DLEAT_INCLUDE={ROOT}/include"], ["cmake", "--build", "build"]):
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONG, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     assert "warning" not in done.stdout + done.stderr, done.stdout + done.stderr
 

@@ -19,11 +19,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import jumps  # noqa: E402
 import tap  # noqa: E402
+from patience import PATIENCE_S, stretched  # noqa: E402
 
 LEAT, LIBRARY = (os.path.abspath(path) for path in sys.argv[1:3])
 ROWS, KILLS = 150000, 3
 LAST, HOURS, DAYS = 3, 2, 1
-SECONDS_MAX = 120
 KEPT_MAX = 20  # what `keep` names, with the chains that these need
 
 JOB = """job clocks {{ workers: 2, memory: 32MiB,
@@ -71,7 +71,7 @@ def lives(folder, data, environment, kills, rng):
     begin = time.monotonic()
     while True:
         more = {"LEAT_FAILPOINTS": f"ckpt.published=kill@{rng.randrange(1, 3)}"} if kills > 0 else {}
-        done = subprocess.run([LEAT, "run", path, "--json"], capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
+        done = subprocess.run([LEAT, "run", path, "--json"], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
                               env={**environment, **more})
         if done.returncode != -signal.SIGKILL:
             break
@@ -92,8 +92,8 @@ def test_files_while_the_clock_jumps():
                 summary, seconds = lives(f"{folder}/{kills}", data, clock.environment(), kills, random.Random(3))
             assert clock.jumps - begun > 10 and clock.asked > 0, (clock.jumps, clock.asked)
             assert outcome(f"{folder}/{kills}", summary) == wanted
-            assert seconds < 20 + 5 * (kills + 1) * quiet_seconds, (kills, seconds, quiet_seconds)
-            assert clock.longest_seconds < 5, clock.longest_seconds
+            assert seconds < stretched(20) + 5 * (kills + 1) * quiet_seconds, (kills, seconds, quiet_seconds)
+            assert clock.longest_seconds < stretched(5), clock.longest_seconds
             verified = subprocess.run([LEAT, "checkpoint", "verify", f"{folder}/{kills}/state"], capture_output=True, text=True, check=False)
             assert verified.returncode == 0, verified.stdout + verified.stderr
             kept = [name for _, names, _ in os.walk(f"{folder}/{kills}/state") for name in names if name.startswith("ckpt-")]

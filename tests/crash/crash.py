@@ -32,7 +32,10 @@ import shutil
 import subprocess
 import sys
 
-from lives import CHECKPOINTS_LEAST, KILL_POINTS, LANES, LIFE_SECONDS_MAX, Failure, Inputs, Round
+from lives import CHECKPOINTS_LEAST, KILL_POINTS, LANES, Failure, Inputs, Round
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROUND_KILLS_MAX = 12
@@ -84,7 +87,7 @@ class Job:
         """The outcome of a whole run, and its summary."""
         environment = dict(self.environment, LEAT_KERNELS=kernels) if kernels else self.environment
         result = subprocess.run(self.command(place, lanes, state, every, device), capture_output=True, text=True,
-                                timeout=LIFE_SECONDS_MAX, env=environment)
+                                timeout=PATIENCE_S, env=environment)
         if result.returncode != 0:
             raise Failure(f"an undisturbed run failed:\n{result.stderr[-2000:]}")
         return self.outcome(place, state, result.stdout), json.loads(result.stdout)
@@ -102,7 +105,7 @@ def export_models(leat, state, folder):
     models = os.path.join(folder, "models")
     os.makedirs(models, exist_ok=True)
     result = subprocess.run([os.path.abspath(leat), "model", "export", os.path.abspath(state)], cwd=models, capture_output=True,
-                            text=True, timeout=LIFE_SECONDS_MAX)
+                            text=True, timeout=PATIENCE_S)
     if result.returncode != 0:
         raise Failure(f"the models cannot be exported:\n{result.stderr[-2000:]}")
 

@@ -16,6 +16,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
+
 JOB = """
 param out: text = "out"
 param every: duration = 10ms
@@ -69,13 +72,13 @@ def with_kills(leat, out, kills, rng):
                 process.kill()
                 process.communicate()
                 done += 1
-    return done, subprocess.run(command(leat, out), check=True, capture_output=True, text=True, timeout=120).stdout
+    return done, subprocess.run(command(leat, out), check=True, capture_output=True, text=True, timeout=PATIENCE_S).stdout
 
 
 def check(leat, workers, kills, rng):
     with open("job.leat", "w", encoding="utf-8") as file:
         file.write(JOB.format(workers=workers))
-    whole = figures_of(subprocess.run(command(leat, f"whole-{workers}", "1h"), check=True, capture_output=True, text=True, timeout=120).stdout)
+    whole = figures_of(subprocess.run(command(leat, f"whole-{workers}", "1h"), check=True, capture_output=True, text=True, timeout=PATIENCE_S).stdout)
     done, text = with_kills(leat, f"killed-{workers}", kills, rng)
     killed = figures_of(text)
     assert done > 0, "it was never killed"

@@ -20,7 +20,10 @@ import sys
 import time
 
 from crash import compare, outcome
-from lives import LIFE_SECONDS_MAX, Failure
+from lives import Failure
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
 
 PATIENCE_SECONDS = 4  # a run that waits for room gets it then
 LEAST_KIB, MOST_KIB, ROOM = 64, 40 << 10, "1g"
@@ -94,11 +97,11 @@ class Case:
         except subprocess.TimeoutExpired:
             when_stuck()
         try:
-            return process.wait(timeout=LIFE_SECONDS_MAX)
+            return process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise Failure(f"it still stands, {LIFE_SECONDS_MAX} s after there was room: {self.said()[-1500:]}") from None
+            raise Failure(f"it still stands, {PATIENCE_S} s after there was room: {self.said()[-1500:]}") from None
 
     def outcome(self):
         return outcome(self.at("out"), self.summary())

@@ -12,7 +12,11 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
 
 LANES = [1, 2, 3, 7]
 KILL_POINTS = [
@@ -24,7 +28,6 @@ KILL_POINTS = [
 # Passed while a life begins, before it can have published anything: what came before it must have.
 AT_THE_START = ("restore.begin", "restore.end", "sink.truncate", "sink.reopen")
 CHECKPOINTS_LEAST = 3  # of a round, before a life of it is killed
-LIFE_SECONDS_MAX = 120
 
 
 class Failure(Exception):
@@ -118,7 +121,7 @@ class Round:
 
     def watch(self, process, point, is_killed, errors):
         """Until it ends, or is killed; its exit status as subprocess has it."""
-        deadline, moment, stopped = time.monotonic() + LIFE_SECONDS_MAX, None, 0.0
+        deadline, moment, stopped = time.monotonic() + PATIENCE_S, None, 0.0
         extra = self.rng.randrange(2) if point not in AT_THE_START else 0
         while True:
             pid, status = os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)
@@ -205,7 +208,7 @@ class Round:
         """{path: records} at a checkpoint, by `leat checkpoint show`; None where it is gone."""
         if checkpoint not in self.positions:
             result = subprocess.run([self.job.leat, "checkpoint", "show", self.state, f"{checkpoint[0]}-{checkpoint[1]}"],
-                                    capture_output=True, text=True, timeout=LIFE_SECONDS_MAX)
+                                    capture_output=True, text=True, timeout=PATIENCE_S)
             found = dict((m[2], int(m[1])) for m in
                          re.finditer(r"^  source .* (\d+) records  at .*?  (/\S+)$", result.stdout, re.M))
             if set(found) != set(self.inputs.ends):

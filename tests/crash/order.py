@@ -19,9 +19,11 @@ import sys
 
 from crash import export_models, outcome
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 LANES = [1, 2, 3, 7]
-SECONDS_MAX = 120
 
 # Whole batches of one time, so that no number has rows of both sources: which of two sources comes first is then a matter of their places in the job, so that jobs with
 # another order of sources make another order of rows. `left` has a feature of `right`, and stands or falls with it.
@@ -87,7 +89,7 @@ class Place:
         return subprocess.run(
             [self.leat, "run", self.jobs[first], "--json", "--workers", str(lanes), "--set", f"data={self.data}",
              "--set", f"out={self.folder}/{out}", "--set", f"state={state and self.folder + '/' + state}", *more],
-            capture_output=True, text=True, timeout=SECONDS_MAX, env={**os.environ, **environment}, check=False)
+            capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **environment}, check=False)
 
     def good(self, out, *more, **options):
         result = self.run(out, *more, **options)
@@ -117,7 +119,7 @@ def test_own_order(leat, folder):
             state = f"{folder}/{name}-state-{len(results)}"
             result = subprocess.run([leat, "run", path, "--json", "--workers", str(lanes), "--set", f"data={data}", "--set",
                                      f"out={out}", "--set", f"state={state}", "--set", "every=1h", "--record-order", log] + obey,
-                                    capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+                                    capture_output=True, text=True, timeout=PATIENCE_S, check=False)
             if result.returncode != 0 or (obey and "obeying the order log" not in result.stderr):
                 raise Failure(f"{name} at {lanes} lanes: {result.stderr[-2000:]}")
             if any(n["tag"] == "learner" for n in json.loads(result.stdout)["nodes"]):

@@ -22,6 +22,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
+
 RECORD_BYTES_MAX = 1 << 20
 KEYS = 4000
 PARAMETERS = 'param data: text = "."\nparam out: text = "out"\nparam copies: text = "."\n'
@@ -114,7 +117,7 @@ def command(leat, job, place, out, lanes):
 
 def run(leat, job, place, out, lanes=2, **environment):
     os.makedirs(f"{place}/copies", exist_ok=True)
-    return subprocess.run(command(leat, job, place, out, lanes), capture_output=True, text=True, timeout=300,
+    return subprocess.run(command(leat, job, place, out, lanes), capture_output=True, text=True, timeout=PATIENCE_S,
                           env={**os.environ, **environment}, check=False)
 
 

@@ -15,6 +15,9 @@ import signal
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
+
 JOB = """
 param data: text = "."
 param out: text = "out"
@@ -84,7 +87,7 @@ class Failure(Exception):
 def run(leat, job, data, out, **environment):
     os.makedirs(out, exist_ok=True)
     return subprocess.run([leat, "run", job, "--quiet", "--workers", "2", "--set", f"data={data}", "--set", f"out={out}"],
-                          capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, check=False)
+                          capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **environment}, check=False)
 
 
 def content(out, name="t"):

@@ -23,6 +23,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tap  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
 
 PARSER = argparse.ArgumentParser()
 PARSER.add_argument("--leat", required=True)
@@ -67,7 +68,7 @@ SINKS = ("examples.jsonl", "hourly.csv", "scored.jsonl")
 
 def leat(*arguments, failpoints="", check=None):
     """(status, stdout, stderr)"""
-    done = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=120, check=False,
+    done = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
                           env={**os.environ, "LEAT_FAILPOINTS": failpoints})
     if check is not None:
         assert done.returncode == check, (arguments, done.returncode, done.stdout[-400:], done.stderr[-2500:])

@@ -32,7 +32,10 @@ import sys
 import time
 
 from crash import compare, export_models, outcome
-from lives import KILL_POINTS, LIFE_SECONDS_MAX, Failure, checkpoints
+from lives import KILL_POINTS, Failure, checkpoints
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
 
 FENCED = 4
 WAKES = ("lock", "checkpoint", "end")
@@ -40,7 +43,6 @@ WAKES = ("lock", "checkpoint", "end")
 AT_THE_START = ("restore.begin", "restore.end", "sink.truncate", "sink.reopen")
 SELDOM = ("ckpt.prune", "ckpt.database")  # passed once or twice in a run of this length
 CASES_AT_ONCE = 4  # they mostly wait
-ASLEEP_SECONDS_MAX, WOKEN_SECONDS_MAX = 300, 120  # what hangs, not what is slow
 
 JOB = """
 param data: text = "."
@@ -95,7 +97,7 @@ class Case:
         with open(self.at(name), encoding="utf-8") as file:
             return file.read()
 
-    def wait(self, process, name, seconds=LIFE_SECONDS_MAX):
+    def wait(self, process, name, seconds=PATIENCE_S):
         try:
             return process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -125,7 +127,7 @@ def is_stopped(process):
 
 def fall_asleep(case, sleeper, point, rng, count):
     """Until the sleeper stands still where the case wants it, with checkpoints behind it; whether it does."""
-    deadline, moment, passed = time.monotonic() + ASLEEP_SECONDS_MAX, None, 0
+    deadline, moment, passed = time.monotonic() + PATIENCE_S, None, 0
     while time.monotonic() < deadline:
         stopped = is_stopped(sleeper)
         if stopped is None:
@@ -144,7 +146,7 @@ def fall_asleep(case, sleeper, point, rng, count):
     raise Failure(f"the sleeper does not come to {point}")
 
 
-def wait_until(condition, what, seconds=LIFE_SECONDS_MAX):
+def wait_until(condition, what, seconds=PATIENCE_S):
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -171,7 +173,7 @@ def wake_when(case, wake, successor, generation):
 
 
 def check_sleeper(case, sleeper, successor):
-    status = case.wait(sleeper, "sleeper", WOKEN_SECONDS_MAX)
+    status = case.wait(sleeper, "sleeper")
     said = case.text("sleeper.err")
     if status == 0 and json.loads(case.text("successor.out"))["records_life"] == 0:
         return  # it slept when everything was done
@@ -223,7 +225,7 @@ def sleeper_goes_on(sleeper):
         if is_stopped(sleeper):
             sleeper.send_signal(signal.SIGCONT)
         return sleeper.poll() is not None
-    wait_until(wakes, "the sleeper's end", WOKEN_SECONDS_MAX)
+    wait_until(wakes, "the sleeper's end")
 
 
 def main():

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from test_learning import LEAT, LIBRARY, Folder, tap  # noqa: E402
+from test_learning import LEAT, LIBRARY, PATIENCE_S, Folder, tap  # noqa: E402
 
 EVENTS = 3000
 OUT_OF_MEMORY = 2
@@ -32,7 +32,7 @@ FAILED = 1
 def leat(*arguments, expected=(0,), fault="", wrong=0, failpoints="", to="stderr"):
     environment = {**os.environ, "LEAT_CUDA_LIBRARY": LIBRARY, "LEAT_CUDA_FAULT": fault, "LEAT_CUDA_WRONG": str(wrong),
                    "LEAT_FAILPOINTS": failpoints}
-    done = subprocess.run([LEAT, *arguments], check=False, capture_output=True, text=True, env=environment, timeout=200)
+    done = subprocess.run([LEAT, *arguments], check=False, capture_output=True, text=True, env=environment, timeout=PATIENCE_S)
     assert done.returncode in expected, (fault, done.returncode, done.stdout[-800:], done.stderr[-2000:])
     return getattr(done, to)
 

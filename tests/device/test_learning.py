@@ -15,6 +15,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import tap  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
 
 LEAT, LIBRARY = (os.path.abspath(path) for path in sys.argv[1:3])
 EVENTS = 1500
@@ -69,7 +70,7 @@ class Folder:
     def run(place, expected=(0,), failpoints="", options=()):
         environment = {**os.environ, "LEAT_CUDA_LIBRARY": LIBRARY, "LEAT_FAILPOINTS": failpoints}
         done = subprocess.run([LEAT, "run", place + ".leat", *options], check=False, capture_output=True, text=True, env=environment,
-                              timeout=100)
+                              timeout=PATIENCE_S)
         assert done.returncode in expected, (done.returncode, done.stdout[-800:], done.stderr[-2000:])
         return done.stdout + done.stderr
 

@@ -23,6 +23,9 @@ import sys
 import tempfile
 import threading
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PACKAGES = os.path.join(ROOT, "build", "reference", "python-%d.%d" % sys.version_info[:2])
@@ -418,7 +421,7 @@ def through_leat(leat, folder, case):
 source s = file {{ path: "{folder}/in.msgpack", schema: {{ {schema} }} }}
 sink o = file from s {{ path: "{folder}/out.msgpack", times: us, overwrite: true }}
 """)
-    ran = subprocess.run([leat, "run", job, "--quiet"], capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run([leat, "run", job, "--quiet"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     if ran.returncode != 0:
         return f"status {ran.returncode}: {ran.stderr[-500:]}"
     with open(os.path.join(folder, "out.msgpack"), "rb") as file:

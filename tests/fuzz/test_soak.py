@@ -12,6 +12,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S, stretched  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import tap  # noqa: E402
@@ -64,7 +67,7 @@ def command(folder, *more):
 
 
 def soak(folder, *more):
-    return subprocess.run(command(folder, *more), capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command(folder, *more), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def counts(folder):
@@ -82,8 +85,8 @@ def in_logs(folder):
     return total
 
 
-def wait_for(what, seconds=20):
-    until = time.monotonic() + seconds
+def wait_for(what):
+    until = time.monotonic() + PATIENCE_S
     while not what():
         assert time.monotonic() < until, "it does not come"
         time.sleep(0.05)
@@ -148,8 +151,8 @@ def test_an_interrupted_soak_ends_and_counts():
         wait_for(lambda: os.path.exists(log) and os.path.getsize(log) > 200)
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=20)
-        assert process.returncode == 0 and time.monotonic() - begin < 8, f"{process.returncode}: {out}"
+        out, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0 and time.monotonic() - begin < stretched(8), f"{process.returncode}: {out}"
         assert counts(folder)["targets"]["one"]["executions"] == in_logs(folder) > 0 and not counts(folder)["open"], out
         assert not processes_in(folder)
 
@@ -198,7 +201,7 @@ def test_one_soak_at_a_time():
         wait_for(lambda: os.path.exists(os.path.join(folder, "soak", "one.0.log")))
         other = soak(folder)
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(PATIENCE_S)
         assert other.returncode != 0 and "another soak is at work" in other.stderr, other.stderr
 
 

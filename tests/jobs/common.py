@@ -7,6 +7,10 @@ import json
 import math
 import os
 import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 JOBS = os.path.join(ROOT, "jobs")
@@ -43,7 +47,7 @@ class Test:
         self.dead_examples = []  # of the latest run
 
     def call(self, *arguments, at=None):
-        result = subprocess.run([self.leat, *arguments], cwd=at or self.folder, capture_output=True, text=True, timeout=120,
+        result = subprocess.run([self.leat, *arguments], cwd=at or self.folder, capture_output=True, text=True, timeout=PATIENCE_S,
                                 check=False)
         if result.returncode != 0:
             raise Failure(f"leat {' '.join(arguments)} ended with {result.returncode}:\n{result.stderr[-2000:]}")

@@ -39,7 +39,6 @@ LEAT = os.path.abspath(os.environ.get("LEAT") or (sys.argv[1] if len(sys.argv) >
 STATE_DIGEST = os.path.join(os.path.dirname(LEAT), "tests", "kafka", "state_digest")  # CMake builds it beside leat
 STATEFUL = 3  # operators of the job with keyed state
 BEGIN_MS, STEP_MS = 1_700_000_000_000, 10
-LIFE_SECONDS_MAX = 120
 
 JOB = """job {name} {{ workers: 2, memory: 64MiB, checkpoint: {{ every: {every}, dir: "{state}", keep: {{ last: 5 }} {checkpoint} }} }}
 source events = kafka {{
@@ -88,12 +87,12 @@ class Lives:
         return subprocess.Popen([LEAT, "run", self.path, "--json", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True, env={**os.environ, "LEAT_FAILPOINTS": failpoints, **environment})
 
-    def run(self, *arguments, failpoints="", seconds=LIFE_SECONDS_MAX, **environment):
+    def run(self, *arguments, failpoints="", seconds=rig.PATIENCE_S, **environment):
         """Exit status, summary (or None), what it said."""
         return self.end(self.start(*arguments, failpoints=failpoints, **environment), seconds)
 
     @staticmethod
-    def end(process, seconds=LIFE_SECONDS_MAX):
+    def end(process, seconds=rig.PATIENCE_S):
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -110,7 +109,7 @@ class Lives:
         assert status == 0, (status, summary, err)
         return summary, err
 
-    def refused(self, *says, process=None, seconds=LIFE_SECONDS_MAX):
+    def refused(self, *says, process=None, seconds=rig.PATIENCE_S):
         """It ends by itself and says all of these; what it said."""
         status, _, err = self.end(process or self.start(), seconds)
         missing = [part for part in says if part not in err]
@@ -195,12 +194,12 @@ class Job(Lives):
             outbox=outbox, source_brokers=source_brokers or self.kafka.brokers, sink_brokers=sink_brokers or self.kafka.brokers))
         self.summary, self.out_count, self.out_next = None, 0, None
 
-    def finish(self, *arguments, process=None, seconds=LIFE_SECONDS_MAX):
+    def finish(self, *arguments, process=None, seconds=rig.PATIENCE_S):
         """To its end, which for a live job is Ctrl-C once all rows are out."""
         status, self.summary, err = self.last_of(process or self.start(*arguments), seconds)
         assert status == 0, (self.folder, status, err[-3000:])
 
-    def last_of(self, process, seconds=LIFE_SECONDS_MAX):
+    def last_of(self, process, seconds=rig.PATIENCE_S):
         """As end, for a process that may be killed on the way."""
         deadline = time.monotonic() + seconds
         while self.case.is_live and process.poll() is None and self.count_out() < len(self.case.expected()):
@@ -220,7 +219,7 @@ class Job(Lives):
         self.out_count += len(found)
         return self.out_count
 
-    def wait_given(self, process, seconds=60):
+    def wait_given(self, process, seconds=rig.PATIENCE_S):
         """Until all that the case has given is out, and it lives."""
         rig.wait_for(lambda: process.poll() is not None or self.count_out() >= self.case.given, "rows", seconds)
         assert process.poll() is None, self.end(process)
@@ -229,7 +228,7 @@ class Job(Lives):
         """Rows that are out; transactions may be open."""
         return self.kafka.consume(self.topic, beside_open=True)
 
-    def wait_rows(self, process, count, seconds=60):
+    def wait_rows(self, process, count, seconds=rig.PATIENCE_S):
         """Until so many are out, and it lives."""
         found = self.kafka.consume(self.topic, count=count, seconds=seconds)
         assert len(found) >= count and process.poll() is None, (len(found), self.end(process) if process.poll() is not None else "")

@@ -37,10 +37,8 @@ import proxy  # noqa: E402
 import settings  # noqa: E402
 import tap  # noqa: E402
 from instance import Failed, Instance  # noqa: E402
+from patience import PATIENCE_S, stretched  # noqa: E402,F401
 
-SECONDS_MAX = 30  # that anything may take which is not a test's own
-LEADERS_SECONDS = 90  # brokers that were killed look through their logs first
-CLIENT_SECONDS_MAX = 60  # that the stock client may wait for a busy broker
 QUIET = {"log_level": 0, "socket.timeout.ms": 30000, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
 
 Record = collections.namedtuple("Record", "partition offset timestamp key value headers")
@@ -125,7 +123,7 @@ def check_once(records, expected):
         last[record.key] = n
 
 
-def wait_for(condition, what, seconds=SECONDS_MAX):
+def wait_for(condition, what, seconds=PATIENCE_S):
     """Waits until the condition gives something true, which is returned."""
     deadline = time.monotonic() + seconds
     while True:
@@ -261,7 +259,7 @@ class Cluster:
         copies = copies or (3 if len(self.instance.brokers) >= 3 else 1)
         new = NewTopic(name, num_partitions=partitions, replication_factor=copies,
                        config={key: str(value) for key, value in dotted(configs).items()})
-        settle(self.admin().create_topics([new], operation_timeout=CLIENT_SECONDS_MAX))
+        settle(self.admin().create_topics([new], operation_timeout=PATIENCE_S))
         for broker in self.instance.running():
             wait_for(lambda b=broker: self.leaders(name, b.number) == partitions, f"a leader of {name}'s partitions")
         self.offsets(name)  # the leaders know that they lead
@@ -269,22 +267,22 @@ class Cluster:
 
     def leaders(self, topic, number=None):
         """How many partitions of the topic have one."""
-        found = self.admin(number).list_topics(topic, timeout=CLIENT_SECONDS_MAX).topics.get(topic)
+        found = self.admin(number).list_topics(topic, timeout=PATIENCE_S).topics.get(topic)
         return sum(p.leader >= 0 for p in found.partitions.values()) if found and not found.error else 0
 
     def delete_topic(self, *names):
         """Returns when no broker knows it."""
-        settle(self.admin().delete_topics(list(names), operation_timeout=CLIENT_SECONDS_MAX))
+        settle(self.admin().delete_topics(list(names), operation_timeout=PATIENCE_S))
         for broker in self.instance.running():
             wait_for(lambda b=broker: not set(names) & set(self.topics(b.number)), f"{names} gone")
 
     def topics(self, number=None):
         """All names but those of Kafka itself."""
-        found = self.admin(number).list_topics(timeout=CLIENT_SECONDS_MAX).topics
+        found = self.admin(number).list_topics(timeout=PATIENCE_S).topics
         return sorted(name for name in found if not name.startswith("__"))
 
     def partitions(self, topic):
-        return sorted(self.admin().list_topics(topic, timeout=CLIENT_SECONDS_MAX).topics[topic].partitions)
+        return sorted(self.admin().list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
 
     def add_partitions(self, topic, total):
         """Returns when there are so many."""
@@ -318,7 +316,7 @@ class Cluster:
         def ask(spec):
             try:
                 found = self.admin().list_offsets({p: spec for p in partitions}, isolation_level=isolation)
-                return {p.partition: future.result(CLIENT_SECONDS_MAX).offset for p, future in found.items()}
+                return {p.partition: future.result(PATIENCE_S).offset for p, future in found.items()}
             except KafkaException as error:
                 if error.args[0].code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
                                             KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH,
@@ -327,8 +325,8 @@ class Cluster:
                     return None
                 raise
 
-        begins = wait_for(lambda: ask(OffsetSpec.earliest()), f"leaders of {topic}'s partitions", LEADERS_SECONDS)
-        ends = wait_for(lambda: ask(OffsetSpec.latest()), f"leaders of {topic}'s partitions", LEADERS_SECONDS)
+        begins = wait_for(lambda: ask(OffsetSpec.earliest()), f"leaders of {topic}'s partitions")
+        ends = wait_for(lambda: ask(OffsetSpec.latest()), f"leaders of {topic}'s partitions")
         return {partition: (begins[partition], ends[partition]) for partition in begins}
 
     def delete_records(self, topic, before):
@@ -360,7 +358,7 @@ class Cluster:
 
     def groups(self):
         """Names of consumer groups."""
-        return sorted(g.group_id for g in self.admin().list_consumer_groups().result(CLIENT_SECONDS_MAX).valid)
+        return sorted(g.group_id for g in self.admin().list_consumer_groups().result(PATIENCE_S).valid)
 
     def allow(self, user, name, *operations, kind="TOPIC", pattern="LITERAL"):
         """Gives a user of settings.USERS rights on a topic: "READ", "WRITE", "DESCRIBE", ...; "ALL". kind: of what the name
@@ -393,7 +391,7 @@ class Cluster:
             settled["socket.timeout.ms"] = min(settled["socket.timeout.ms"], settled["transaction.timeout.ms"])
         producer = Producer(settled)
         if transactional_id:
-            producer.init_transactions(CLIENT_SECONDS_MAX)
+            producer.init_transactions(PATIENCE_S)
         return producer
 
     def produce(self, topic, records, producer=None, **properties):
@@ -418,7 +416,7 @@ class Cluster:
                 except BufferError:
                     own_producer.poll(0.1)
             own_producer.poll(0)
-        left = own_producer.flush(CLIENT_SECONDS_MAX)
+        left = own_producer.flush(PATIENCE_S)
         if left or failures:
             raise Failed(f"{left} records of {topic} were not delivered, {len(failures)} refused: {failures[:1]}")
         return dict(offsets)
@@ -428,7 +426,7 @@ class Cluster:
         producer = self.producer(transactional_id)
         producer.begin_transaction()
         self.produce(topic, records, producer)
-        producer.commit_transaction(CLIENT_SECONDS_MAX)
+        producer.commit_transaction(PATIENCE_S)
 
     def consumer(self, read_committed=True, **properties):
         from confluent_kafka import Consumer
@@ -438,7 +436,7 @@ class Cluster:
                          "enable.partition.eof": True, "auto.offset.reset": "error", "fetch.wait.max.ms": 20,
                          "fetch.error.backoff.ms": 20, "check.crcs": True, **dotted(properties)})
 
-    def consume(self, topic, read_committed=True, start=None, count=None, beside_open=False, seconds=SECONDS_MAX):
+    def consume(self, topic, read_committed=True, start=None, count=None, beside_open=False, seconds=PATIENCE_S):
         """The Records of a topic, in order of each partition, to the end: transactions that are being committed are
         waited for, and it is an error if one stays open, unless beside_open: then what is before it. With count as soon
         as there are so many, or after the seconds those that are there. start: {partition: offset}, else from the
@@ -533,4 +531,4 @@ def dotted(configs):
 
 def settle(futures):
     """The results of an AdminClient's call."""
-    return [future.result(CLIENT_SECONDS_MAX) for future in futures.values()]
+    return [future.result(PATIENCE_S) for future in futures.values()]

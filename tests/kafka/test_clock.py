@@ -20,7 +20,6 @@ import jumps  # noqa: E402
 
 LIBRARY = os.path.abspath(sys.argv[2])
 PARTS = 6
-STILL_SECONDS_MAX = 20
 
 
 def test_a_live_job():
@@ -36,7 +35,7 @@ def test_a_live_job():
                 begin = time.monotonic()
                 job.wait_given(process)
                 took = time.monotonic() - begin
-            assert took < STILL_SECONDS_MAX, (part, took)
+            assert took < rig.PATIENCE_S, (part, took)
             if part < PARTS - 1:
                 process.kill()
                 process.wait()
@@ -44,9 +43,9 @@ def test_a_live_job():
             time.sleep(1)
             begin = time.monotonic()
             job.finish(process=process)
-            assert time.monotonic() - begin < STILL_SECONDS_MAX
+            assert time.monotonic() - begin < rig.PATIENCE_S
         assert clock.jumps > 50 and clock.asked > 0, (clock.jumps, clock.asked)
-        assert clock.longest_seconds < 5, (clock.waits, clock.longest_seconds)
+        assert clock.longest_seconds < rig.stretched(5), (clock.waits, clock.longest_seconds)
     job.check()
     job.close()
 
@@ -61,8 +60,8 @@ def test_a_job_that_ends():
             job.wait_rows(process, 1000)
             clock.set(ahead_us)
             begin = time.monotonic()
-            job.finish(process=process, seconds=60)
-            assert time.monotonic() - begin < STILL_SECONDS_MAX, time.monotonic() - begin
+            job.finish(process=process, seconds=rig.PATIENCE_S)
+            assert time.monotonic() - begin < rig.PATIENCE_S, time.monotonic() - begin
         job.check()
         job.close()
 

@@ -102,7 +102,7 @@ def test_a_topic_that_is_made_again():
     time.sleep(1.5)
     process.send_signal(signal.SIGCONT)
     says = ("E0611", f"`{case.source}/0`", "there is another record than there was", "--fresh")
-    job.refused(*says, process=process, seconds=30)
+    job.refused(*says, process=process)
     job.refused(*says)
     assert sorted(rig.numbers(job.out())) == list(range(500))
     job.close()
@@ -174,7 +174,7 @@ def test_the_topic_is_deleted():
     process = job.start()
     job.wait_rows(process, 3000)
     process.send_signal(signal.SIGSTOP)
-    time.sleep(0.5)  # a commit that brokers have begun is complete
+    time.sleep(rig.stretched(0.5))  # a commit that brokers have begun is complete
     before = job.out()
     kafka.delete_topic(job.topic)
     process.send_signal(signal.SIGCONT)
@@ -193,7 +193,7 @@ def test_a_refusal_in_a_lull():
     job = case.job(every="4s", partitions=1, sink_options=", partition: clicked")
     job.refused(f"`{job.topic}`, partition 1", "made of record", "nknown partition")
     late = time.time() - max(os.path.getmtime(path) for path in job.checkpoints())
-    assert late < 2.5, f"said {late:.1f} s after the checkpoint"
+    assert late < rig.stretched(2.5), f"said {late:.1f} s after the checkpoint"
     assert not job.out()
     kafka.add_partitions(job.topic, 2)
     job.write(job.text.replace("every: 4s", "every: 100ms"))
@@ -210,7 +210,7 @@ def test_a_sink_that_stands_still():
         process = job.start()
         job.wait_rows(process, 1000)
         proxied.pause()
-        time.sleep(2)
+        time.sleep(rig.stretched(2))
         memory, read = oracle.memory_bytes(process), oracle.records_read(job)
         time.sleep(9)
         grown, more = oracle.memory_bytes(process) - memory, oracle.records_read(job) - read
@@ -246,14 +246,14 @@ def test_a_full_disk():
         process = job.start()
         job.wait_rows(process, 1000)
         ballast = fill(job.state)
-        time.sleep(1)  # what was on its way
+        time.sleep(rig.stretched(1))  # what was on its way
         count = len(job.out())
         time.sleep(3)
         assert process.poll() is None and len(job.out()) == count, (count, len(job.out()), job.end(process))
         os.unlink(ballast)
         freed = time.monotonic()
         job.wait_rows(process, count + 1)
-        assert time.monotonic() - freed < 10, f"rows again after {time.monotonic() - freed:.1f} s"
+        assert time.monotonic() - freed < rig.stretched(10), f"rows again after {time.monotonic() - freed:.1f} s"
         job.finish(process=process)
         job.check()
     finally:

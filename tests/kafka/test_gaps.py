@@ -45,7 +45,7 @@ class Live(live_jobs.Live):
     def rows_of(self, partition):
         return [row["n"] for row in self.rows() if row["p"] == partition]
 
-    def killed_at(self, checkpoint, seconds=60):
+    def killed_at(self, checkpoint, seconds=rig.PATIENCE_S):
         """Until so many checkpoints are published."""
         result = subprocess.run([LEAT, "run", self.job, "--json"], capture_output=True, text=True, timeout=seconds, check=False,
                                 env={**os.environ, "LEAT_FAILPOINTS": f"ckpt.published=kill@{checkpoint}"})
@@ -54,7 +54,7 @@ class Live(live_jobs.Live):
     def replay(self, recording, *arguments):
         """Of this job, to again.jsonl."""
         result = subprocess.run([LEAT, "run", self.job, "--replay", f"s={recording}", "--sink", f"out={self.at('again.jsonl')}",
-                                 "--fresh", "--quiet", *arguments], capture_output=True, text=True, timeout=60, check=False)
+                                 "--fresh", "--quiet", *arguments], capture_output=True, text=True, timeout=rig.PATIENCE_S, check=False)
         assert result.returncode == 0, result.stderr[-1500:] + result.stdout[-1500:]
         if not os.path.exists(self.at("again.jsonl")):  # where a log ends, a replay can go on
             os.rename(self.at("again.jsonl.part"), self.at("again.jsonl"))
@@ -209,7 +209,7 @@ class Transactions:
                 records.append(*rig.numbered(1, first=self.n, partition=self.rng.randrange(2)))
                 self.n += 1
             self.kafka.produce(self.topic, records, self.producer)
-            (self.producer.commit_transaction if is_good else self.producer.abort_transaction)(rig.SECONDS_MAX)
+            (self.producer.commit_transaction if is_good else self.producer.abort_transaction)(rig.PATIENCE_S)
             for record in records if is_good else []:
                 self.committed[record["partition"]].append(json.loads(record["value"])["n"])
 
@@ -218,7 +218,7 @@ class Transactions:
         for partition in (0, 1):
             self.producer.begin_transaction()
             self.kafka.produce(self.topic, rig.numbered(1, first=10**6, partition=partition), self.producer)
-            self.producer.abort_transaction(rig.SECONDS_MAX)
+            self.producer.abort_transaction(rig.PATIENCE_S)
 
     def count(self):
         return sum(map(len, self.committed.values()))
@@ -289,7 +289,7 @@ def test_recorded_and_replayed():
 
 def record(kafka, topic, to):
     result = subprocess.run([LEAT, "record", topic, "--to", to, "--until", "latest", "--brokers", kafka.brokers, "--quiet"],
-                            capture_output=True, text=True, timeout=60, check=False)
+                            capture_output=True, text=True, timeout=rig.PATIENCE_S, check=False)
     assert result.returncode == 0, result.stderr[-1500:] + result.stdout[-1500:]
 
 
@@ -304,28 +304,28 @@ def test_behind_an_open_transaction():
     with Live(kafka, topic) as job:
         job.process = subprocess.Popen([LEAT, "run", job.job, "--progress=1s"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         begin, said = time.monotonic(), ""
-        while "open transaction" not in said and time.monotonic() - begin < 20:
+        while "open transaction" not in said and time.monotonic() - begin < rig.PATIENCE_S:
             said = job.process.stderr.readline()
         assert re.search(rf"behind 0 records, 0 s, and 30 more wait behind an open transaction of another producer "
                          rf"\({topic}/0, for [2-9]", said), said
         job.kill()
         job.start()
         job.wait_rows(100)
-        time.sleep(1.2)
+        time.sleep(rig.stretched(1.2))  # statistics come each second
         run = live_jobs.figures(job.stop())
         assert (run["lag_records"], run["open_transaction_records"]) == (0, 30), run
         assert run["open_transaction_partition"] == f"{topic}/0" and run["open_transaction_seconds"] > 0, run
     with Live(kafka, topic, ", until: latest") as job:
         job.start()
-        out, err = job.process.communicate(timeout=60)
+        out, err = job.process.communicate(timeout=rig.PATIENCE_S)
         assert f"`{topic}/0` ends at offset 100 for this job" in err and "up to 30 records behind that" in err, err
         assert live_jobs.figures(json.loads(out))["open_transaction_records"] == 30
         job.check(100)
-    producer.commit_transaction(rig.SECONDS_MAX)
+    producer.commit_transaction(rig.PATIENCE_S)
     with Live(kafka, topic) as job:
         job.start()
         job.wait_rows(130)
-        time.sleep(1.2)
+        time.sleep(rig.stretched(1.2))  # statistics come each second
         run = live_jobs.figures(job.stop())
         assert (run["lag_records"], run["open_transaction_records"], run["open_transaction_partition"]) == (0, 0, ""), run
 
@@ -338,7 +338,7 @@ def test_progress():
     kafka.compact(topic, 5000)
     with Live(kafka, topic, ", until: latest, max_rate: 1000") as job:
         job.process = subprocess.Popen([LEAT, "run", job.job, "--progress=1s"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        _, err = job.process.communicate(timeout=60)
+        _, err = job.process.communicate(timeout=rig.PATIENCE_S)
         shares = [int(share) for share in re.findall(r" (\d+) %(?:  [\d.]+ \w+ left)?  out", err)]
         assert job.process.returncode == 0 and len(job.rows()) == 5001, (len(job.rows()), err[-500:])
         behind = [int(count) for count in re.findall(r"behind at most (\d+) records", err)]
@@ -409,7 +409,7 @@ def test_what_is_compacted_away_is_not_executed_again():
         job.start()
         begin = time.monotonic()
         job.failed("E0612", "have been compacted away", "`backfill`", "--from")
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < rig.stretched(10)
         job.move()
         job.start("--order", job.at("order/"))
         job.failed("E0612", "number ", "are there now", "the recording that the log was written for")
@@ -426,14 +426,14 @@ def test_traced():
     producer = kafka.producer(f"gaps-trace-{topic}")
     producer.begin_transaction()
     kafka.produce(topic, rig.numbered(1, first=999, partition=0), producer)  # 21
-    producer.abort_transaction(rig.SECONDS_MAX)  # 22
+    producer.abort_transaction(rig.PATIENCE_S)  # 22
     with Live(kafka, topic) as job:
         job.start()
         job.wait_rows(20)
         job.read_to({0: 23})
         for offset, words in ((19, None), (20, "marker"), (21, "aborted"), (22, "marker"), (23, "ends before it")):
             result = subprocess.run([LEAT, "trace", job.job, "s", f"{topic}/0@{offset}"], capture_output=True, text=True,
-                                    timeout=60, check=False)
+                                    timeout=rig.PATIENCE_S, check=False)
             if words is None:
                 assert result.returncode == 0, (offset, result.stderr)
             else:

@@ -58,13 +58,13 @@ sink out = file from s {{ path: "{self.out}/rows.jsonl" }}
     def stop(self):
         """Ctrl-C; the summary."""
         self.process.send_signal(signal.SIGINT)
-        out, err = self.process.communicate(timeout=rig.SECONDS_MAX)
+        out, err = self.process.communicate(timeout=rig.PATIENCE_S)
         assert self.process.returncode == 0, err[-2000:]
         return json.loads(out)
 
     def failed(self, *says):
         """It ends by itself, and says this."""
-        _, err = self.process.communicate(timeout=rig.SECONDS_MAX)
+        _, err = self.process.communicate(timeout=rig.PATIENCE_S)
         assert self.process.returncode not in (0, -9), err[-1000:]
         for part in says:
             assert part in err, (part, err[-2000:])
@@ -195,14 +195,14 @@ def test_open_transactions_wait():
         kafka.produce(topic, rig.numbered(500), producer)
         time.sleep(1)
         assert live.rows() == []
-        producer.commit_transaction(rig.SECONDS_MAX)
+        producer.commit_transaction(rig.PATIENCE_S)
         live.wait_rows(500)
         producer.begin_transaction()
         kafka.produce(topic, rig.numbered(500, first=9000), producer)
-        producer.abort_transaction(rig.SECONDS_MAX)
+        producer.abort_transaction(rig.PATIENCE_S)
         producer.begin_transaction()
         kafka.produce(topic, rig.numbered(500, first=500), producer)
-        producer.commit_transaction(rig.SECONDS_MAX)
+        producer.commit_transaction(rig.PATIENCE_S)
         live.wait_rows(1000)
         live.stop()
         live.check(1000)

@@ -68,7 +68,7 @@ sink out = file from named {{ path: "{self.at('rows.jsonl')}" }}
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
-        out, _ = self.process.communicate(timeout=rig.SECONDS_MAX)
+        out, _ = self.process.communicate(timeout=rig.PATIENCE_S)
         assert self.process.returncode == 0, self.said()
         node, = [node for node in json.loads(out)["nodes"] if node["kind"] == "lookup"]
         return node["report"]["run"]
@@ -110,7 +110,7 @@ sink out = file from named {{ path: "{self.at('rows.jsonl')}" }}
 def replay(job, out, workers, *order, status=0):
     shutil.rmtree(job.at("state.replay"), ignore_errors=True)
     done = subprocess.run([LEAT, "run", job.job, "--json", "--replay", f"s={job.at('rec')}", "--sink", f"out={job.at(out)}",
-                           "--workers", str(workers), *order], capture_output=True, text=True, timeout=rig.SECONDS_MAX)
+                           "--workers", str(workers), *order], capture_output=True, text=True, timeout=rig.PATIENCE_S)
     assert done.returncode == status, done.stderr[-2000:]
     return done.stderr
 
@@ -152,7 +152,7 @@ def test_replaced_killed_and_replayed():
 
         # A fall back to a checkpoint before all of it does the same again, number for number.
         subprocess.run([LEAT, "record", topic, "--to", job.at("rec"), "--until", "latest", "--brokers", kafka.brokers],
-                       check=True, capture_output=True, timeout=rig.SECONDS_MAX)
+                       check=True, capture_output=True, timeout=rig.PATIENCE_S)
         live = read(job.at("rows.jsonl"))
         for workers in (1, 3):
             replay(job, f"again-{workers}.jsonl", workers, "--order", job.at("state"))

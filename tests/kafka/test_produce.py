@@ -154,7 +154,7 @@ def test_killed_at_every_step_each_is_there_once():
         # At a moment that nobody chose.
         topic = kafka.create_topic("produce-killed", partitions=3)
         process = place.start(topic, path, "--key", "key", "--rate", "20000/s")
-        rig.wait_for(lambda: len(kafka.consume(topic, beside_open=True)) > 2000, "some of them", 20)
+        rig.wait_for(lambda: len(kafka.consume(topic, beside_open=True)) > 2000, "some of them")
         process.kill()
         process.wait()
         rest = place.finish(topic, path, "--key", "key")
@@ -168,9 +168,9 @@ def test_ctrl_c_and_pace():
         path = place.write("in.jsonl", "".join(json.dumps({"n": n}) + "\n" for n in range(1000)))
         topic = kafka.create_topic("produce-pace")
         process = place.start(topic, path, "--rate", "500/s")
-        rig.wait_for(lambda: len(kafka.consume(topic, beside_open=True)) > 50, "some of them", 20)
+        rig.wait_for(lambda: len(kafka.consume(topic, beside_open=True)) > 50, "some of them")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=rig.PATIENCE_S)
         summary = json.loads(out)
         assert process.returncode == 0 and summary["stopped"] and not summary["finished"], (summary, err)
         assert 50 < summary["records"] < 900, summary
@@ -197,15 +197,15 @@ def test_a_broker_that_goes_and_comes_back():
         path = place.write("in.jsonl", "".join(json.dumps({"n": n, "key": f"k{n % 10}"}) + "\n" for n in range(6000)))
         recorder = place.start(topic, "--to", place.at("rec"), command="record")
         producer = place.start(topic, path, "--key", "key", "--rate", "2000/s")
-        rig.wait_for(lambda: len(kafka.consume(topic, beside_open=True)) > 1000, "some of them", 20)
+        rig.wait_for(lambda: len(kafka.consume(topic, beside_open=True)) > 1000, "some of them")
         kafka.kill(1)
         time.sleep(1)
         kafka.start(1)
-        out, err = producer.communicate(timeout=60)
+        out, err = producer.communicate(timeout=rig.PATIENCE_S)
         assert producer.returncode == 0 and json.loads(out)["records"] == 6000, (out, err)
         rig.check_once(kafka.consume(topic), range(6000))
         recorder.send_signal(signal.SIGINT)
-        out, err = recorder.communicate(timeout=30)
+        out, err = recorder.communicate(timeout=rig.PATIENCE_S)
         assert recorder.returncode == 0, (out, err)
         place.recording(topic)  # what is left
         to = kafka.create_topic("produce-again", partitions=2)
@@ -230,7 +230,7 @@ sink dead = {sink}
 
     def run(self):
         result = subprocess.run([LEAT, "run", self.place.at("dead.leat"), "--fresh", "--json"], capture_output=True, text=True,
-                                timeout=60, check=False)
+                                timeout=rig.PATIENCE_S, check=False)
         assert result.returncode == 0, result.stderr[-2000:]
 
 

@@ -32,7 +32,7 @@ def test_live_section():
         environment = {**os.environ, "KAFKA_BROKERS": kafka.brokers,
                        "PATH": os.path.dirname(LEAT) + os.pathsep + os.environ["PATH"]}
         result = subprocess.run(["bash", "-ec", commands()], cwd=folder, env=environment, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+                                stderr=subprocess.STDOUT, text=True, timeout=rig.PATIENCE_S, check=False)
         print(result.stdout)
         assert result.returncode == 0, f"status {result.returncode}"
         assert result.stdout.count(SAME) == 2, "scores and model are compared"

@@ -45,7 +45,7 @@ class Folder:
 
 def result_of(process):
     """Exit status, summary (None: none), what it said."""
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=rig.PATIENCE_S)
     lines = out.splitlines()
     return process.returncode, json.loads(lines[0]) if lines and lines[0].startswith('{"f') else None, err + out
 
@@ -83,7 +83,7 @@ sink dead = file from dead_letters {{ path: "{self.at('live-dead.jsonl')}", over
             assert part in said, (part, said)
 
     def leat(self, *arguments):
-        result = subprocess.run([LEAT, "run", self.job, "--json", *arguments], capture_output=True, text=True, timeout=60,
+        result = subprocess.run([LEAT, "run", self.job, "--json", *arguments], capture_output=True, text=True, timeout=rig.PATIENCE_S,
                                 check=False)
         assert result.returncode == 0, result.stderr[-2000:] + result.stdout[-1000:]
         return json.loads(result.stdout)
@@ -216,7 +216,7 @@ def test_stopped_and_started_again():
                      sum(p["records"] for p in place.manifest()["partitions"]) == 600, "all of it", 20)
         kafka.produce(topic, rig.numbered(20, first=530))
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=rig.PATIENCE_S)
         summary = json.loads(out)
         assert process.returncode == 0 and summary["stopped"], (summary, err)
         kafka.produce(topic, rig.numbered(50, first=550))
@@ -228,7 +228,7 @@ def test_stopped_and_started_again():
         process = place.start(topics=["^" + name])
         rig.wait_for(lambda: os.stat(place.at("rec/manifest.json")).st_ino != before, "that it has begun")
         kafka.delete_topic(other)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=rig.PATIENCE_S)
         assert process.returncode == 1 and "E0611" in err and f"`{other}` is gone: it was deleted while" in err, (out, err)
 
 
@@ -264,7 +264,7 @@ sink out = null from s
 
         def run(source, **env):
             return subprocess.run([LEAT, "record", "--to", place.at("rec"), "--until", "latest", "--source", source],
-                                  capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env})
+                                  capture_output=True, text=True, timeout=rig.PATIENCE_S, check=False, env={**os.environ, **env})
 
         result = run(f"{place.job}:s", RECORD_KEY="nowhere")
         assert result.returncode == 1 and "`nowhere` of `security` cannot be read" in result.stderr, result.stderr

@@ -95,7 +95,7 @@ source clicks = kafka {{
     def stop(self):
         """Ctrl-C; the summary."""
         self.process.send_signal(signal.SIGINT)
-        out, err = self.process.communicate(timeout=rig.SECONDS_MAX)
+        out, err = self.process.communicate(timeout=rig.PATIENCE_S)
         assert self.process.returncode == 0, err[-2000:]
         return json.loads(out)
 
@@ -114,7 +114,7 @@ source clicks = kafka {{
 
 def leat(*arguments, status=0, says=()):
     """Runs a command; its summary, if it has one, and what it says."""
-    result = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=rig.PATIENCE_S, check=False)
     assert (result.returncode == 0) == (status == 0), (arguments, result.stdout[:500], result.stderr[-2000:])
     for part in says:
         assert part in result.stderr, (part, result.stderr[-2000:])
@@ -229,7 +229,7 @@ def test_replay_of_a_live_job():
     traffic.flush(2)
     kafka.produce(job.impressions, [impression(3 * 10**6, int(time.time() * 1000) + FLUSH_MS, 3)])
     job.wait(lambda: len(kafka.consume(job.scores)) > 0.9 * traffic.n and b"\n" in job.rows("minutes.jsonl"), "scores")
-    time.sleep(1)
+    time.sleep(rig.stretched(1))
     expected_counts = counts(job.stop())
     scored = b"".join(record.value + b"\n" for record in kafka.consume(job.scores))
     expected = {"scored": scored, "minutes": job.rows("minutes.jsonl"), "dead": job.rows("dead.jsonl")}

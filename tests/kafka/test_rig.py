@@ -134,9 +134,9 @@ def test_only_what_is_committed_is_read():
         kafka.produce(topic, rig.numbered(100, first=n * 100), producer)
         ends.append((kafka.offsets(topic, read_committed=True)[0][1], kafka.offsets(topic)[0][1]))
         if is_committed:
-            producer.commit_transaction(rig.SECONDS_MAX)
+            producer.commit_transaction(rig.PATIENCE_S)
         else:
-            producer.abort_transaction(rig.SECONDS_MAX)
+            producer.abort_transaction(rig.PATIENCE_S)
     assert ends == [(0, 100), (101, 201), (202, 302)], ends  # an open transaction is beyond the last stable offset
     committed = list(range(100)) + list(range(200, 300))
     assert rig.numbers(kafka.consume(topic)) == committed
@@ -150,7 +150,7 @@ def test_only_what_is_committed_is_read():
         raise RuntimeError("an open transaction was overlooked")
     except AssertionError as error:
         assert "stays open" in str(error), error
-    producer.abort_transaction(rig.SECONDS_MAX)
+    producer.abort_transaction(rig.PATIENCE_S)
     assert rig.numbers(kafka.consume(topic)) == committed + list(range(400, 405))
 
 
@@ -164,14 +164,14 @@ def test_a_zombie_is_fenced():
     kafka.produce(topic, rig.numbered(10), zombie)
     successor = kafka.producer(topic)
     try:
-        zombie.commit_transaction(rig.SECONDS_MAX)
+        zombie.commit_transaction(rig.PATIENCE_S)
     except KafkaException as error:
         assert error.args[0].fatal() and error.args[0].code() == KafkaError._FENCED, error
     else:
         raise AssertionError("two producers of one transactional.id committed")
     successor.begin_transaction()
     kafka.produce(topic, rig.numbered(10, first=10), successor)
-    successor.commit_transaction(rig.SECONDS_MAX)
+    successor.commit_transaction(rig.PATIENCE_S)
     assert rig.numbers(kafka.consume(topic)) == list(range(10, 20))
 
 
@@ -183,9 +183,9 @@ def test_a_transaction_that_takes_too_long_is_aborted():
     producer = kafka.producer(topic, transaction_timeout_ms=2000, message_timeout_ms=1500)
     producer.begin_transaction()
     kafka.produce(topic, rig.numbered(10), producer)
-    rig.wait_for(lambda: kafka.offsets(topic, read_committed=True) == kafka.offsets(topic), "the abort", seconds=6)
+    rig.wait_for(lambda: kafka.offsets(topic, read_committed=True) == kafka.offsets(topic), "the abort")
     try:
-        producer.commit_transaction(rig.SECONDS_MAX)
+        producer.commit_transaction(rig.PATIENCE_S)
         raise AssertionError("an aborted transaction was committed")
     except KafkaException:
         pass
@@ -220,11 +220,11 @@ def test_clients_of_a_proxy_stay_with_it():
             assert one.requests[api] > 0, one.requests
         assert not other.requests, other.requests
         client = AdminClient({**kafka.client(), **through})
-        client.list_topics(timeout=rig.SECONDS_MAX)
+        client.list_topics(timeout=rig.PATIENCE_S)
         for held in (lambda: one.delay(0.2), lambda: (one.delay(0), one.lose(1, 0.2))):
             held()
             begin = time.monotonic()
-            client.list_topics(timeout=rig.SECONDS_MAX)
+            client.list_topics(timeout=rig.PATIENCE_S)
             assert time.monotonic() - begin > 0.4, "nothing was held"
         one.lose(0.2, 0.1)
         kafka.produce(topic, rig.numbered(100, first=10), batch_num_messages=5, **through)
@@ -248,14 +248,14 @@ def test_a_paused_proxy_holds_all_and_loses_nothing():
         except KafkaException as error:
             assert error.args[0].retriable(), error
         through.resume()
-        producer.commit_transaction(rig.SECONDS_MAX)
+        producer.commit_transaction(rig.PATIENCE_S)
         through.refuse()
         producer.begin_transaction()
         producer.produce(topic, b'{"n":10}')
         assert producer.flush(1) == 1, "delivered through a network that is down"
         through.accept()
-        assert producer.flush(rig.SECONDS_MAX) == 0
-        producer.commit_transaction(rig.SECONDS_MAX)
+        assert producer.flush(rig.PATIENCE_S) == 0
+        producer.commit_transaction(rig.PATIENCE_S)
     assert rig.numbers(kafka.consume(topic)) == list(range(11))
 
 
@@ -368,7 +368,7 @@ def test_a_broker_is_killed_and_comes_back():
         kafka.start(1)
         producer.begin_transaction()
         kafka.produce(topic, rig.numbered(10, first=1000), producer)
-        producer.commit_transaction(rig.SECONDS_MAX)
+        producer.commit_transaction(rig.PATIENCE_S)
         kafka.pause(1)
         try:
             ask_metadata(kafka.instance.ports[0][0])
@@ -422,7 +422,7 @@ def test_a_broker_ends_with_the_tests():
         if number:
             pids = [broker.pid() for broker in Instance(name).brokers.values()]
             during.send_signal(number)
-        assert during.wait(rig.SECONDS_MAX) == (-number if number else 3), (number, during.returncode)
+        assert during.wait(rig.PATIENCE_S) == (-number if number else 3), (number, during.returncode)
         during.stdout.close()
         if number:
             assert len(pids) == 1 and pids[0] is not None, pids

@@ -115,13 +115,13 @@ sink out = file from rows {{ path: "{out}" }}
                 return [json.loads(line)["n"] for line in file.read().split("\n")[:-1]]
 
         def run(*arguments):
-            return subprocess.run([LEAT, "run", job, *arguments], capture_output=True, text=True, check=False, timeout=60)
+            return subprocess.run([LEAT, "run", job, *arguments], capture_output=True, text=True, check=False, timeout=rig.PATIENCE_S)
 
         write(f'"{one}"')
         live = subprocess.Popen([LEAT, "run", job, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         rig.wait_for(lambda: os.path.exists(f"{out}.part") and len(rows()) >= 500, "rows")
         live.send_signal(signal.SIGINT)
-        live.communicate(timeout=60)
+        live.communicate(timeout=rig.PATIENCE_S)
         subprocess.run([LEAT, "checkpoint", "save", f"{folder}/state", "--to", f"{folder}/sp"], check=True, capture_output=True)
         kafka.produce(one, rig.numbered(300, first=500))
         kafka.produce(two, rig.numbered(200, first=800))

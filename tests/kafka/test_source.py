@@ -43,7 +43,7 @@ sink dead = file from dead_letters {{ path: "{self.at('dead.jsonl')}", overwrite
     def at(self, name):
         return os.path.join(self.folder, name)
 
-    def run(self, *arguments, env=None, seconds=60):
+    def run(self, *arguments, env=None, seconds=rig.PATIENCE_S):
         return subprocess.run([LEAT, "run", self.path, "--json", *arguments], capture_output=True, text=True,
                               timeout=seconds, check=False, env={**os.environ, **(env or {})})
 
@@ -205,16 +205,16 @@ def test_what_is_not_committed_is_not_read():
         producer.begin_transaction()
         kafka.produce(topic, rig.numbered(1500, first=n * 1500), producer)
         if is_committed:
-            producer.commit_transaction(rig.SECONDS_MAX)
+            producer.commit_transaction(rig.PATIENCE_S)
         else:
-            producer.abort_transaction(rig.SECONDS_MAX)
+            producer.abort_transaction(rig.PATIENCE_S)
     producer.begin_transaction()
     kafka.produce(topic, rig.numbered(100, first=9000), producer)  # stays open
     expected = list(range(1500)) + list(range(3000, 4500))
     with job(of(kafka, topic)) as one:
         one.finish()
         assert [row["n"] for row in one.rows()] == expected
-    producer.commit_transaction(rig.SECONDS_MAX)
+    producer.commit_transaction(rig.PATIENCE_S)
     with job(of(kafka, topic)) as one:
         one.finish()
         assert [row["n"] for row in one.rows()] == expected + list(range(9000, 9100))
@@ -333,7 +333,7 @@ def login(kafka, user="leat", mechanism="scram_sha_256"):
 
 def test_nobody_there():
     seconds, _ = refused("127.0.0.1:1", "protocol: plaintext", "nobody listens there", "127.0.0.1:1")
-    assert seconds < 20
+    assert seconds < rig.stretched(20)
     refused("no-such-host.invalid:9092", "protocol: ssl", "no such host is known", "no-such-host.invalid:9092")
 
 
@@ -364,7 +364,7 @@ def test_doors_that_stay_shut():
     ca = f'protocol: ssl, ca: "{kafka.certificates}/ca.pem"'
     with newer_library("not-the-password") as newer:
         seconds, text = refused(kafka.address("SASL"), login(kafka), "the user or the password is wrong", env=newer)
-    assert seconds < 8 and "not-the-password" not in text, text
+    assert seconds < rig.stretched(8) and "not-the-password" not in text, text
     refused(kafka.address("EXPIRED"), ca, "certificate has expired")
     refused(kafka.address("OTHERHOST"), ca, "is for another host name")
     refused(kafka.address("MTLS"), ca, "certificate")
@@ -409,7 +409,7 @@ def test_secrets_are_not_shown():
         one.write(source, settings=resumable(one))
         for command in (["check"], ["explain"], ["explain", "--dot"], ["fmt"], ["run", "--json"]):
             result = subprocess.run([LEAT, command[0], one.path, *command[1:]], capture_output=True, env=env,
-                                    timeout=60, check=False)
+                                    timeout=rig.PATIENCE_S, check=False)
             assert result.returncode == 0, result.stderr
             assert b"leat-secret" not in result.stdout + result.stderr, command
         found = 0

@@ -25,7 +25,6 @@ sys.path.insert(2, os.path.join(rig.install.ROOT, "tests", "crash"))
 from takeover import WAKES, is_stopped  # noqa: E402
 
 FENCED = 4
-SLEEPER_SECONDS_MAX = 300
 MOMENTS = 20  # of the test; `./dev soak takeover` has more
 
 _cases, _making = {}, threading.Lock()
@@ -51,7 +50,7 @@ class Sleeper:
 
     def fall_asleep(self, process):
         """Whether it sleeps where it should: it may come to the end of the topic before."""
-        deadline = time.monotonic() + SLEEPER_SECONDS_MAX
+        deadline = time.monotonic() + rig.PATIENCE_S
         moment = None
         while time.monotonic() < deadline and process.poll() is None:
             if self.point is None and len(self.job.checkpoints()) >= 2:
@@ -115,7 +114,7 @@ class Sleeper:
         said = {}
         reader = threading.Thread(target=lambda: said.update(zip(("out", "err"), sleeper.communicate())))
         reader.start()
-        deadline = time.monotonic() + SLEEPER_SECONDS_MAX
+        deadline = time.monotonic() + rig.PATIENCE_S
         while reader.is_alive():
             assert time.monotonic() < deadline, "the sleeper does not end"
             if is_stopped(sleeper):

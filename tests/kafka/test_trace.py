@@ -50,7 +50,7 @@ class Traced:
 
     def ask(self, record, *arguments):
         result = subprocess.run([LEAT, "trace", self.job, "s", record, *arguments], capture_output=True, text=True,
-                                check=False, timeout=60)
+                                check=False, timeout=rig.PATIENCE_S)
         return result.returncode, result.stdout, result.stderr
 
     def trace(self, record):
@@ -74,7 +74,7 @@ def test_while_it_runs():
     kafka.produce(topic, [*rig.numbered(1, first=18, partition=1, begin_ms=now - 2000), {"value": b"{bad", "partition": 1}])
     with Traced(kafka, topic) as job:
         rig.wait_for(lambda: job.process.poll() is None and len(kafka.consume(topic + "-out")) >= 5142, "rows")
-        time.sleep(0.5)
+        time.sleep(rig.stretched(0.5))
         kept = job.trace(f"{topic}/0@2998")
         assert fates(kept)["once: where"] == ["passed"] and fates(kept)["out: kafka"] == ["written"], kept
         assert kept["offset"] == 2998 and kept["order"] == "log", kept
@@ -89,7 +89,7 @@ def test_while_it_runs():
         assert fates(bad) == {"s: kafka": ["dead"], "dead: file": ["written"]} and bad["steps"][0]["record"] == "{bad", bad
         kafka.produce(topic, rig.numbered(10, first=9000, partition=0, begin_ms=now))
         rig.wait_for(lambda: len(kafka.consume(topic + "-out")) >= 5142 + 8, "the newer rows")
-        time.sleep(0.5)
+        time.sleep(rig.stretched(0.5))
         newer = job.trace(f"{topic}/0@3002")
         assert newer["checkpoint"] and newer["records_read"] < 2000 and fates(newer)["once: where"] == ["passed"], newer
         for record, words in ((f"{topic}/0@99999", "ends before it"), (f"{topic}/7@0", f"it has: {topic}/0, {topic}/1"),
@@ -98,7 +98,7 @@ def test_while_it_runs():
             assert status == 1 and words in errors, (record, errors)
         assert job.process.poll() is None
         job.process.send_signal(signal.SIGINT)
-        out, err = job.process.communicate(timeout=rig.SECONDS_MAX)
+        out, err = job.process.communicate(timeout=rig.PATIENCE_S)
         assert job.process.returncode == 0 and json.loads(out)["good"], err
 
 
@@ -110,7 +110,7 @@ def test_offsets_that_no_record_has():
     for first, is_good in ((0, True), (100, False), (200, True)):
         producer.begin_transaction()
         kafka.produce(topic, rig.numbered(50, first=first), producer)
-        (producer.commit_transaction if is_good else producer.abort_transaction)(rig.SECONDS_MAX)
+        (producer.commit_transaction if is_good else producer.abort_transaction)(rig.PATIENCE_S)
     with Traced(kafka, topic) as job:
         rig.wait_for(lambda: len(kafka.consume(topic + "-out")) >= 80, "rows")
         found = job.trace(f"{topic}/0@102")  # behind a commit marker, 50 aborted ones and another marker

@@ -23,6 +23,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tap  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
 
 MIB = 1 << 20
 GOOD = 2000
@@ -337,13 +338,15 @@ def test_low_disk(leat, folder):
         with open(f"{folder}/said", "wb") as said:
             process = subprocess.Popen([leat, "run", place.job, "--set", f"data={place.data}", "--set", f"out={place.out}",
                                         "--set", "min_free=32MiB"], stdout=said, stderr=said)
-        time.sleep(1)
-        if process.poll() is not None or b"less than `min_free` (32 MiB): the sources pause" not in read(f"{folder}/said"):
+        until, pauses = time.monotonic() + PATIENCE_S, b"less than `min_free` (32 MiB): the sources pause"
+        while process.poll() is None and pauses not in read(f"{folder}/said") and time.monotonic() < until:
+            time.sleep(0.01)
+        if process.poll() is not None or pauses not in read(f"{folder}/said"):
             process.kill()
             raise Failure(f"it does not pause: {process.wait()} {read(f'{folder}/said')}")
         os.unlink(f"{place.out}/ballast")
         freed = time.monotonic()
-        if process.wait(timeout=60) != 0 or b"the sources go on" not in read(f"{folder}/said"):
+        if process.wait(timeout=PATIENCE_S) != 0 or b"the sources go on" not in read(f"{folder}/said"):
             raise Failure(f"it does not go on: {read(f'{folder}/said')}")
         if time.monotonic() - freed > 10:
             raise Failure(f"it took {time.monotonic() - freed:.1f} s to go on and end")

@@ -32,6 +32,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
+
 BASE_MS = 1_700_000_000_000
 DELAY_MS = 3000
 LATE_MS = 200_000  # far beyond max_delay and all windows
@@ -328,7 +331,7 @@ def run(leat, folder, streams, workers, is_late):
         file.write(job_text())
     result = subprocess.run([leat, "run", os.path.join(folder, "future.leat"), "--quiet", "--set", f"data={folder}",
                              "--set", f"out={folder}", "--set", f"delay={'0s' if is_late else '3s'}", "--workers",
-                             str(workers)], capture_output=True, text=True, timeout=60, check=False)
+                             str(workers)], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     if result.returncode != 0:
         raise Failure(f"leat run ended with {result.returncode}:\n{result.stderr[-2000:]}")
     out = {}

@@ -13,9 +13,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import history
 import shapes
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from patience import PATIENCE_S  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COUNTS = ["in", "passed", "filtered", "late", "duplicate", "dead", "absorbed", "held", "emitted", "late_updates", "null_keys"]
@@ -177,7 +181,7 @@ def run(leat, scenario, folder):
     command = [leat, "run", f"{folder}/job.leat", "--json", "--workers", str(scenario["workers"]), "--set", f"data={folder}",
                "--set", f"out={folder}"]
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
+        result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
                                 env={**os.environ, **knobs(scenario)})
     except subprocess.TimeoutExpired:
         return "leat run does not end"

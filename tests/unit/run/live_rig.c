@@ -124,8 +124,10 @@ static enum read_status fill(uint32_t partition, enum read_status status, bool i
         batch->rows[raw->count++] = drip.rows[partition][*read];
     }
     raw->next.b = MAX(behind(partition, *read), drip.ends[partition]);
-    if (raw->count == 0)
+    if (raw->count == 0) {
+        drip.asked[partition]++;
         return status;
+    }
     batch->partition = partition;
     raw->position =
         (struct source_position){.a = batch_share_put(*share), .b = first, .record = drip.records[partition]};
@@ -254,6 +256,26 @@ void end_drip(void)
     drip.wake(drip.engine);
 }
 
+static uint32_t times_asked(uint32_t partition)
+{
+    pthread_mutex_lock(&drip.mutex);
+    uint32_t times = drip.asked[partition];
+    pthread_mutex_unlock(&drip.mutex);
+    return times;
+}
+
+void wait_until_asked(uint32_t partition, uint32_t times)
+{
+    uint32_t until = times_asked(partition) + times;
+    for (int64_t since = 0; times_asked(partition) < until; wait_more(&since))
+        drip.wake(drip.engine);
+}
+
+void lull(int64_t microseconds)
+{
+    usleep((useconds_t)microseconds);
+}
+
 /* --- Sink `cup`: keeps rows in the order in which they come --- */
 
 struct cup cup = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -329,13 +351,12 @@ uint32_t cup_count(const uint32_t *counter)
 
 void wait_for(const uint32_t *counter, uint32_t count)
 {
-    for (int64_t begin = os_monotonic_us(); cup_count(counter) < count; usleep(1000))
-        if (os_monotonic_us() - begin > WAIT_US)
-            fail_msg("%u came, not %u", cup_count(counter), count);
+    for (int64_t since = 0; cup_count(counter) < count; wait_more(&since)) {
+    }
     assert_int_equal(cup_count(counter), count);
 }
 
-/* --- Operator `lamp`: notes the times of the clock of arrival --- */
+/* --- Operators `lamp` and `watermarks`: note the times that they are told --- */
 
 struct lamp lamp = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -343,6 +364,12 @@ static bool lamp_bind(struct operator_bind *bind)
 {
     bind->outputs[0] = bind->inputs[0].schema;
     bind->is_by_arrival = true;
+    return true;
+}
+
+static bool watermarks_bind(struct operator_bind *bind)
+{
+    bind->outputs[0] = bind->inputs[0].schema;
     return true;
 }
 
@@ -357,9 +384,42 @@ static void lamp_process(struct operator_context *context, uint32_t input, struc
 static void lamp_on_watermark(struct operator_context *context, int64_t watermark)
 {
     pthread_mutex_lock(&lamp.mutex);
+    lamp.micro_batches++;
     if (watermark != context->watermark && lamp.count < LAMP_TIMES_MAX)
         lamp.times[lamp.count++] = watermark;
     pthread_mutex_unlock(&lamp.mutex);
+}
+
+static bool was_told(int64_t time)
+{
+    bool is_there = false;
+    pthread_mutex_lock(&lamp.mutex);
+    for (uint32_t i = 0; i < lamp.count; i++)
+        is_there |= lamp.times[i] == time;
+    pthread_mutex_unlock(&lamp.mutex);
+    return is_there;
+}
+
+void wait_for_time(int64_t time)
+{
+    for (int64_t since = 0; !was_told(time); wait_more(&since)) {
+    }
+}
+
+static uint32_t micro_batches(void)
+{
+    pthread_mutex_lock(&lamp.mutex);
+    uint32_t count = lamp.micro_batches;
+    pthread_mutex_unlock(&lamp.mutex);
+    return count;
+}
+
+uint32_t wait_for_micro_batch(uint32_t before)
+{
+    uint32_t count;
+    for (int64_t since = 0; (count = micro_batches()) <= before; wait_more(&since)) {
+    }
+    return count;
 }
 
 static const struct operator_kind operator_lamp = {.name = "lamp",
@@ -372,6 +432,17 @@ static const struct operator_kind operator_lamp = {.name = "lamp",
                                                    .bind = lamp_bind,
                                                    .process = lamp_process,
                                                    .on_watermark = lamp_on_watermark};
+
+static const struct operator_kind operator_watermarks = {.name = "watermarks",
+                                                         .options = drip_options,
+                                                         .size = sizeof(struct drip_source),
+                                                         .determinism = DETERMINISM_BY_ALL_ROWS,
+                                                         .uses_time = true,
+                                                         .inputs_min = 1,
+                                                         .inputs_max = 1,
+                                                         .bind = watermarks_bind,
+                                                         .process = lamp_process,
+                                                         .on_watermark = lamp_on_watermark};
 
 /* --- Operator `scale`: adds a column with the load of the row's micro-batch --- */
 
@@ -409,16 +480,17 @@ static const struct operator_kind operator_scale = {.name = "scale",
 
 enum { OPERATORS_MAX = 128 };
 
-/* The built-in operators, the lamp and the scale. */
+/* The built-in operators, and those of this file. */
 static const struct operator_kind *const *operators(void)
 {
     static const struct operator_kind *list[OPERATORS_MAX];
     uint32_t count = 0;
     for (; builtin_registry.operators[count] != NULL; count++) {
-        assert_true(count < OPERATORS_MAX - 3);
+        assert_true(count < OPERATORS_MAX - 4);
         list[count] = builtin_registry.operators[count];
     }
     list[count++] = &operator_lamp;
+    list[count++] = &operator_watermarks;
     list[count] = &operator_scale;
     return list;
 }
@@ -429,7 +501,7 @@ static const struct sink_kind *const sinks[] = {&sink_cup, NULL};
 void reset_cup(void)
 {
     forget_reading();
-    lamp.count = 0;
+    lamp.count = lamp.micro_batches = 0;
     cup.count = cup.committed_rows = cup.snapshots = 0;
     cup.committed = cup.hash = 0;
     cup.sends_checkpoints = false;

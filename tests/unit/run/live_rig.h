@@ -4,18 +4,13 @@
 #ifndef LEAT_TESTS_UNIT_RUN_LIVE_RIG_H
 #define LEAT_TESTS_UNIT_RUN_LIVE_RIG_H
 
-#include "core/os.h"
 #include "run/run.h"
+#include "unit/support/patience.h"
 #include "unit/support/random.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
-
-enum { PARTITIONS = 4, ROWS_MAX = 4096, WAIT_US = 20 * US_PER_SECOND };
+enum { PARTITIONS = 4, ROWS_MAX = 4096 };
 
 struct drip_row {
     int64_t id, arrival_us;
@@ -26,6 +21,7 @@ struct drip {
     pthread_mutex_t mutex;
     struct drip_row rows[PARTITIONS][ROWS_MAX];
     uint32_t given[PARTITIONS], read[PARTITIONS]; /* counts of rows; read: by the source, the next row */
+    uint32_t asked[PARTITIONS];                   /* reads that found no row */
     uint64_t records[PARTITIONS];                 /* records that the engine got, over all lives */
     int64_t offsets[PARTITIONS][ROWS_MAX];
     bool is_gone[PARTITIONS][ROWS_MAX];   /* compacted away */
@@ -50,6 +46,12 @@ extern struct drip drip;
 /* Gives the drip a row, and wakes the engine. After reset() the offset of a row is twice its index. */
 void give(uint32_t partition, int64_t id, int64_t arrival_us);
 void end_drip(void);
+/* Waits until the engine has read all rows of the partition, and asked for more that many times: it had as many
+ * occasions to do what it is not to do. */
+void wait_until_asked(uint32_t partition, uint32_t times);
+/* Lets time pass in which no rows come, where time itself is tested: whether partitions become idle, or
+ * whether nothing happens. On a slow machine less may happen meanwhile: never rely on it. */
+void lull(int64_t microseconds);
 
 enum { CUP_EPOCHS = 64 };
 struct cup {
@@ -65,19 +67,25 @@ struct cup {
 };
 extern struct cup cup;
 
-/* The operator `lamp` goes by arrival time and lets rows pass. times: the times of the clock of arrival that
- * it was told, each new one once. */
+/* The operators `lamp`, which goes by arrival time, and `watermarks`, which goes by event time, let rows pass.
+ * times: the times of the clock of arrival, or the watermarks, that the operator was told, each new one once;
+ * micro_batches: all calls. */
 enum { LAMP_TIMES_MAX = 64 };
 struct lamp {
     pthread_mutex_t mutex;
     int64_t times[LAMP_TIMES_MAX];
-    uint32_t count;
+    uint32_t count, micro_batches;
 };
 extern struct lamp lamp;
 
+/* Waits until the operator was told this time. */
+void wait_for_time(int64_t time);
+/* Waits until there was another micro-batch, beyond `before` of them. Returns how many there were. */
+uint32_t wait_for_micro_batch(uint32_t before);
+
 /* Reads a figure of the cup, under its mutex. */
 uint32_t cup_count(const uint32_t *counter);
-/* Waits until the figure of the cup is `count`; fails after WAIT_US, or if it is more. */
+/* Waits until the figure of the cup is `count`; fails if it is more. */
 void wait_for(const uint32_t *counter, uint32_t count);
 /* The cup must have these rows, in this order. */
 void assert_order(const int64_t *ids, uint32_t count);

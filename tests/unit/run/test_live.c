@@ -8,9 +8,11 @@
 #include "core/order_log.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #define JOB(options) "source s = drip { event_time: ts" options " }\nsink out = cup from s {}\n"
+/* Likewise, and the watermarks are noted. */
+#define JOB_WATERMARKS(options)                                                                              \
+    "source s = drip { event_time: ts" options " }\nstream d = s | watermarks\nsink out = cup from d {}\n"
 
 static void test_goes_on_without_the_quiet(void **state)
 {
@@ -42,7 +44,7 @@ static void test_waits_for_the_late(void **state)
         struct live *live = begin(JOB(""), &options);
         for (uint32_t i = 0; i < 50; i++)
             give(0, 2 * i, 1000 + 2 * i);
-        usleep(100000);
+        wait_until_asked(1, 20);
         assert_int_equal(cup_count(&cup.count), 0);
         pthread_mutex_lock(&drip.mutex);
         for (uint32_t i = 0; i < 50; i++)
@@ -73,25 +75,6 @@ static void test_waits_no_longer_than_told(void **state)
     assert_order((const int64_t[]){1, 2}, 2);
 }
 
-static int64_t watermark(struct live *live)
-{
-    run_stats(live->run, &live->stats);
-    return live->stats.watermark;
-}
-
-static void wait_for_watermark(struct live *live, int64_t expected)
-{
-    int64_t found = TIME_MIN;
-    if (!CAN_LOOK) {
-        usleep(150000);
-        return;
-    }
-    for (int64_t begin = os_monotonic_us(); os_monotonic_us() - begin < WAIT_US && found != expected;
-         usleep(1000))
-        found = watermark(live);
-    assert_int_equal(found, expected);
-}
-
 /* A partition without rows holds the watermark, until it has been quiet for `idle_after`; its next row counts
  * again. */
 static void test_idle(void **state)
@@ -99,23 +82,23 @@ static void test_idle(void **state)
     (void)state;
     reset(2);
     struct run_options options = on(2);
-    struct live *live = begin(JOB(""), &options);
+    struct live *live = begin(JOB_WATERMARKS(""), &options);
     give(0, 1, 5000);
     wait_for(&cup.count, 1);
-    usleep(100000);
-    if (CAN_LOOK)
-        assert_int_equal(watermark(live), TIME_MIN);
+    wait_until_asked(1, 20);
     end_drip();
     end(live);
+    assert_int_equal(lamp.count, 1);
+    assert_int_equal(lamp.times[0], TIME_MAX); /* at the end */
 
     reset(2);
-    live = begin(JOB(", idle_after: 60ms"), &options);
+    live = begin(JOB_WATERMARKS(", idle_after: 60ms"), &options);
     give(0, 1, 5000);
-    wait_for_watermark(live, 5000);
+    wait_for_time(5000);
     give(1, 2, 5500);
     give(0, 3, 6000);
     wait_for(&cup.count, 3);
-    wait_for_watermark(live, 6000); /* of the partition that becomes idle last */
+    wait_for_time(6000); /* of the partition that becomes idle last */
     end_drip();
     end(live);
 }
@@ -176,12 +159,13 @@ static void test_done_again_by_the_log(void **state)
     reset(2);
     struct run_options options = on(2);
     options.record_order = path;
-    struct live *live = begin(JOB(", idle_after: 30ms"), &options);
+    struct live *live = begin(JOB_WATERMARKS(", idle_after: 30ms"), &options);
+    uint32_t micro_batches = 0;
     for (int64_t i = 0; i < 40; i++) {
         give(i % 3 == 0, i, 10000 - 10 * i); /* against the order of arrival */
         wait_for(&cup.count, (uint32_t)i + 1);
-        if (i % 10 == 9)
-            usleep(80000); /* both become idle */
+        if (i % 10 == 9) /* one becomes idle, or both: a micro-batch without rows */
+            micro_batches = wait_for_micro_batch(MAX(micro_batches, (uint32_t)i + 1));
     }
     end_drip();
     end(live);
@@ -189,7 +173,7 @@ static void test_done_again_by_the_log(void **state)
         reset_cup();
         options = on(lanes);
         options.order = path;
-        end(begin(JOB(", idle_after: 30ms"), &options));
+        end(begin(JOB_WATERMARKS(", idle_after: 30ms"), &options));
         assert_int_equal(cup.count, 40);
         for (uint32_t i = 0; i < 40; i++)
             assert_int_equal(cup.ids[i], i);
@@ -252,7 +236,7 @@ static void test_commits_in_a_lull(void **state)
         wait_for(&cup.committed_rows, i + 1);
     }
     uint64_t committed = cup.committed;
-    usleep(300000);
+    lull(300000);
     assert_int_equal(cup.committed, committed); /* no checkpoint while nothing happens */
     end_drip();
     end(live);
@@ -275,7 +259,7 @@ static void test_full_sink(void **state)
     for (uint32_t i = 1; i <= 10; i++)
         give(0, i, 1000 + i);
     wait_for(&cup.committed_rows, 1);
-    usleep(100000);
+    lull(100000);
     assert_int_equal(cup_count(&cup.count), 1);
     atomic_store(&cup.context->is_full, false);
     cup.context->wake(cup.context->engine);
@@ -347,13 +331,13 @@ static void test_resume_idle(void **state)
     (void)state;
     struct kept kept;
     char log[64];
-    keep(&kept, 2, "30ms", JOB(", idle_after: 40ms"));
+    keep(&kept, 2, "30ms", JOB_WATERMARKS(", idle_after: 40ms"));
     new_path(log);
     struct run_options options = on(2);
     options.record_order = log;
     struct live *live = begin(kept.text, &options);
     give(0, 0, 5000);
-    wait_for_watermark(live, 5000); /* the other partition is idle */
+    wait_for_time(5000); /* the other partition is idle */
     give(0, 1, 6000);
     wait_for(&cup.committed_rows, 2);
     run_stop(live->run);
@@ -361,7 +345,7 @@ static void test_resume_idle(void **state)
     reset_cup();
     live = begin(kept.text, &options);
     give(0, 2, 9000);
-    wait_for_watermark(live, 9000);
+    wait_for_time(9000);
     give(1, 3, 9500);
     wait_for(&cup.count, 2);
     end_drip();
@@ -393,7 +377,7 @@ static void test_resume_in_smaller_batches(void **state)
         drip.given[0] = lives == 0 ? 4 : 10 + given;
         live = begin(kept.text, &options);
         if (lives == 0) {
-            usleep(100000);
+            wait_until_asked(0, 1);
         } else {
             give(0, 10 + given, 2000 + given);
             wait_for(&cup.count, 1);

@@ -49,7 +49,7 @@ static void feed(uint32_t first, uint32_t partitions)
         int64_t lag = partition == 0 ? 0 : (int64_t)partition * 3 * STEP_US;
         give(partition, i, 1000000 + (int64_t)i * STEP_US - lag);
         if (i % 16 == 0)
-            usleep(i % 64 == 0 ? 3000 : 100);
+            lull(i % 64 == 0 ? 3000 : 100);
     }
 }
 
@@ -91,7 +91,7 @@ static struct result live_life(const char *text, const struct run_options *optio
         feed(life == 0 ? 0 : (life + 1) * LIFE,
              life == 0 ? drip.partitions : 1); /* in life 2 all partitions but one are idle */
     }
-    usleep(120000);
+    lull(120000);
     run_stop(live->run);
     return result_of(live);
 }
@@ -203,7 +203,7 @@ static void test_stopped(void **state)
     for (bool has_run_out = false; !has_run_out; lives++) {
         struct live *live = begin(text, &options);
         if (lives < 4)
-            usleep(lives * 700);
+            lull(lives * 700);
         if (lives < 4)
             run_stop(live->run);
         while (!run_has_ended(live->run))
@@ -291,10 +291,11 @@ static void test_stopped_while_executing_again(void **state)
     for (uint32_t part = 0; part < 4; part++) {
         uint32_t before = cup_count(&cup.snapshots);
         feed(part * LIFE, drip.partitions);
-        while (cup_count(&cup.snapshots) == before)
-            usleep(1000);
+        for (int64_t since = 0; cup_count(&cup.snapshots) == before; wait_more(&since)) {
+        }
     }
-    usleep(120000); /* for the last rows */
+    for (uint32_t p = 0; p < drip.partitions; p++)
+        wait_until_asked(p, 20);
     run_stop(first->run);
     struct result expected = result_of(first);
     assert_true(damage_checkpoints(1) > 1);
@@ -306,7 +307,8 @@ static void test_stopped_while_executing_again(void **state)
             run_stats(live->run, &live->stats);
         is_redone = CAN_LOOK ? live->stats.redo_next == 0 : lives > 5;
         assert_true(!is_redone || lives > 3);
-        usleep(lives < 3 ? 0 : 100000);
+        if (lives >= 3)
+            wait_until_asked(0, 1);
         run_stop(live->run);
         end(live);
     }
