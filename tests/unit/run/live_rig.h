@@ -78,6 +78,10 @@ struct lamp {
 };
 extern struct lamp lamp;
 
+extern const struct operator_kind operator_lamp, operator_watermarks;
+/* The operator `scale` adds a column with the load of the row's micro-batch. */
+extern const struct operator_kind operator_scale;
+
 /* Waits until the operator was told this time. */
 void wait_for_time(int64_t time);
 /* Waits until there was another micro-batch, beyond `before` of them. Returns how many there were. */
