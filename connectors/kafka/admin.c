@@ -73,15 +73,8 @@ static rd_kafka_t *new_client(struct admin_call *call, rd_kafka_type_t type,
 
 static rd_kafka_t *new_reader(struct admin_call *call, const char *isolation, struct kafka_errors **errors)
 {
-    const struct kafka_property properties[] = {{"isolation.level", isolation},
-                                                {"enable.partition.eof", "true"},
-                                                {"auto.offset.reset", "error"},
-                                                {"enable.auto.commit", "false"},
-                                                {"enable.auto.offset.store", "false"},
-                                                {"check.crcs", "true"},
-                                                {"allow.auto.create.topics", "false"},
-                                                {"queued.max.messages.kbytes", "4096"},
-                                                {NULL, NULL}};
+    const struct kafka_property properties[] = {
+        {"isolation.level", isolation}, {"queued.max.messages.kbytes", "4096"}, {NULL, NULL}};
     return new_client(call, RD_KAFKA_CONSUMER, properties, errors);
 }
 

@@ -248,10 +248,26 @@ static bool set_defaults(rd_kafka_conf_t *conf, rd_kafka_type_t type, struct dia
     return is_good && (type != RD_KAFKA_CONSUMER || set(conf, "fetch.wait.max.ms", STR("100"), diags));
 }
 
+static bool set_all(rd_kafka_conf_t *conf, const struct kafka_property *properties, struct diag_list *diags)
+{
+    bool is_good = true;
+    for (const struct kafka_property *p = properties; is_good && p != NULL && p->name != NULL; p++)
+        is_good = set(conf, p->name, str_from(p->value), diags);
+    return is_good;
+}
+
 static bool configure(rd_kafka_conf_t *conf, const struct kafka_client *client, rd_kafka_type_t type,
                       const struct kafka_property *fixed, const struct kafka_hooks *hooks, struct str job,
                       struct str name, struct kafka_errors *errors, struct diag_list *diags)
 {
+    static const struct kafka_property reads[] = {{"isolation.level", "read_committed"},
+                                                  {"allow.auto.create.topics", "false"},
+                                                  {"auto.offset.reset", "error"},
+                                                  {"enable.auto.commit", "false"},
+                                                  {"enable.auto.offset.store", "false"},
+                                                  {"enable.partition.eof", "true"},
+                                                  {"check.crcs", "true"},
+                                                  {NULL, NULL}};
     char id[256];
     snprintf(id, sizeof(id), "leat.%.*s.%.*s", STR_ARGS(job), STR_ARGS(name));
     rd_kafka_conf_set_opaque(conf, errors);
@@ -262,13 +278,11 @@ static bool configure(rd_kafka_conf_t *conf, const struct kafka_client *client, 
         rd_kafka_conf_set_stats_cb(conf, on_statistics);
     if (has_tls(client))
         rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate);
-    bool is_good = set_defaults(conf, type, diags) &&
-                   kafka_properties_set_some(&client->properties, type, conf, diags) &&
-                   set(conf, "bootstrap.servers", client->brokers, diags) &&
-                   set(conf, "client.id", str_from(id), diags) && set_security(client, conf, diags);
-    for (const struct kafka_property *p = fixed; is_good && p != NULL && p->name != NULL; p++)
-        is_good = set(conf, p->name, str_from(p->value), diags);
-    return is_good;
+    return set_defaults(conf, type, diags) &&
+           kafka_properties_set_some(&client->properties, type, conf, diags) &&
+           set(conf, "bootstrap.servers", client->brokers, diags) &&
+           set(conf, "client.id", str_from(id), diags) && set_security(client, conf, diags) &&
+           set_all(conf, type == RD_KAFKA_CONSUMER ? reads : NULL, diags) && set_all(conf, fixed, diags);
 }
 
 /* Checked here because librdkafka reports some missing files only as "No such file or directory". */

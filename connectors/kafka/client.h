@@ -69,7 +69,9 @@ struct kafka_hooks {
     void (*statistics)(void *argument, const char *json, size_t bytes);
 };
 
-/* Makes a client of that type with the options, then the `fixed` properties. hooks: copied; NULL: none. job,
+/* Makes a client of that type with the options, then the `fixed` properties. Whoever reads topics (a consumer)
+ * gets committed records only, each checked, and never an offset that librdkafka chooses, unless `fixed` says
+ * otherwise. hooks: copied; NULL: none. job,
  * name: the job's and the source's or sink's, for client.id. errors: freed by kafka_client_free. The options
  * must outlive the client. Returns NULL after a diagnostic that says which option is wrong. Any thread. */
 rd_kafka_t *kafka_client_new(const struct kafka_client *client, rd_kafka_type_t type,

@@ -240,16 +240,8 @@ static rd_kafka_t *connect_client(struct recorder *r, uint32_t partitions)
 {
     char kilobytes[24];
     snprintf(kilobytes, sizeof(kilobytes), "%u", MAX(QUEUE_BYTES / 1024 / MAX(partitions, 1), 256));
-    const struct kafka_property fixed[] = {{"isolation.level", "read_committed"},
-                                           {"allow.auto.create.topics", "false"},
-                                           {"auto.offset.reset", "error"},
-                                           {"enable.auto.commit", "false"},
-                                           {"enable.auto.offset.store", "false"},
-                                           {"enable.partition.eof", "true"},
-                                           {"check.crcs", "true"},
-                                           {"queued.min.messages", "100000"},
-                                           {"queued.max.messages.kbytes", kilobytes},
-                                           {NULL, NULL}};
+    const struct kafka_property fixed[] = {
+        {"queued.min.messages", "100000"}, {"queued.max.messages.kbytes", kilobytes}, {NULL, NULL}};
     return kafka_client_new(r->options->client, RD_KAFKA_CONSUMER, fixed, NULL, STR("leat"), STR("record"),
                             &r->errors, r->diags);
 }

@@ -72,12 +72,7 @@ static void recording_source_close(struct source *source)
     for (uint32_t i = 0; i < kafka->feeds_count; i++)
         recording_feed_free(kafka->feeds[i]);
     kafka->feeds_count = 0;
-    kafka_topics_close(&kafka->topics);
-    payload_close(kafka->shared.payload);
-    kafka->shared.payload = NULL;
-    if (kafka->has_mutex)
-        pthread_mutex_destroy(&kafka->shared.mutex);
-    kafka->has_mutex = false;
+    kafka_source_close_shared(kafka);
 }
 
 static struct recording_feed *feed_at(const struct source *source, uint32_t partition)

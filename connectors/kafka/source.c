@@ -135,8 +135,7 @@ bool kafka_bind(struct source_bind *bind)
 static void find_open(struct kafka_source *kafka, struct source *source, const struct kafka_place *places,
                       uint32_t count, struct kafka_range *ranges)
 {
-    static const struct kafka_property fixed[] = {
-        {"isolation.level", "read_uncommitted"}, {"allow.auto.create.topics", "false"}, {NULL, NULL}};
+    static const struct kafka_property fixed[] = {{"isolation.level", "read_uncommitted"}, {NULL, NULL}};
     struct kafka_errors *errors;
     rd_kafka_t *client = kafka_client_new(&kafka->client, RD_KAFKA_CONSUMER, fixed, NULL, source->job,
                                           source->name, &errors, source->diags);
@@ -160,13 +159,11 @@ static void find_open(struct kafka_source *kafka, struct source *source, const s
 static struct kafka_place *survey(struct kafka_source *kafka, struct source *source, uint32_t *count,
                                   struct kafka_range **ranges)
 {
-    static const struct kafka_property fixed[] = {
-        {"isolation.level", "read_committed"}, {"allow.auto.create.topics", "false"}, {NULL, NULL}};
     struct kafka_errors *errors;
     struct kafka_place *places = NULL;
     struct kafka_patience patience =
         kafka_patience_begin(kafka->patience_us, source->stop, "source", source->name);
-    rd_kafka_t *client = kafka_client_new(&kafka->client, RD_KAFKA_CONSUMER, fixed, NULL, source->job,
+    rd_kafka_t *client = kafka_client_new(&kafka->client, RD_KAFKA_CONSUMER, NULL, NULL, source->job,
                                           source->name, &errors, source->diags);
     const struct rd_kafka_metadata *metadata =
         client == NULL ? NULL : kafka_client_metadata(client, errors, NULL, &patience, source->diags);
@@ -204,13 +201,6 @@ static bool connect_reader(struct kafka_source *kafka, struct source *source, ui
     snprintf(kilobytes, sizeof(kilobytes), "%lld", (long long)MIN(shared->queue_bytes / 1024, 2097151));
     snprintf(fetch, sizeof(fetch), "%lld", (long long)MIN(MAX(each / 4, FETCH_BYTES_MIN), FETCH_BYTES_MAX));
     const struct kafka_property fixed[] = {
-        {"isolation.level", "read_committed"},
-        {"allow.auto.create.topics", "false"},
-        {"auto.offset.reset", "error"}, /* never jump to another offset */
-        {"enable.auto.commit", "false"},
-        {"enable.auto.offset.store", "false"},
-        {"enable.partition.eof", "true"},
-        {"check.crcs", "true"},
         {"queued.min.messages", records},
         {"queued.max.messages.kbytes", kilobytes},
         {"fetch.message.max.bytes", fetch},
@@ -266,6 +256,16 @@ static bool kafka_open(struct source *source)
     return true;
 }
 
+void kafka_source_close_shared(struct kafka_source *kafka)
+{
+    kafka_topics_close(&kafka->topics);
+    payload_close(kafka->shared.payload);
+    kafka->shared.payload = NULL;
+    if (kafka->has_mutex)
+        pthread_mutex_destroy(&kafka->shared.mutex);
+    kafka->has_mutex = false;
+}
+
 static void kafka_close(struct source *source)
 {
     struct kafka_source *kafka = source->config;
@@ -273,12 +273,7 @@ static void kafka_close(struct source *source)
     kafka_client_free(kafka->shared.client, kafka->shared.errors);
     kafka->shared.client = NULL;
     kafka->shared.errors = NULL;
-    kafka_topics_close(&kafka->topics);
-    payload_close(kafka->shared.payload);
-    kafka->shared.payload = NULL;
-    if (kafka->has_mutex)
-        pthread_mutex_destroy(&kafka->shared.mutex);
-    kafka->has_mutex = false;
+    kafka_source_close_shared(kafka);
 }
 
 /* --- Partitions --- */

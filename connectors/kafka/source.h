@@ -51,6 +51,9 @@ bool kafka_bind(struct source_bind *bind);
 void *kafka_decoder_new(struct source *source);
 void kafka_decode(struct source *source, void *decoder, struct raw_batch *raw, struct decode_output *output);
 
+/* Frees what both kinds hold: topics, schemas, the mutex. Call last. */
+void kafka_source_close_shared(struct kafka_source *kafka);
+
 /* config: of a bound source; for commands that use the same brokers. */
 const struct kafka_client *kafka_source_client(const void *config);
 struct texts kafka_source_topics(const void *config);

@@ -28,15 +28,7 @@ struct topic_reader {
 struct topic_reader *topic_reader_new(const struct kafka_client *client, int64_t patience_us,
                                       const volatile sig_atomic_t *stop, struct diag_list *diags)
 {
-    static const struct kafka_property fixed[] = {{"isolation.level", "read_committed"},
-                                                  {"allow.auto.create.topics", "false"},
-                                                  {"auto.offset.reset", "error"},
-                                                  {"enable.auto.commit", "false"},
-                                                  {"enable.auto.offset.store", "false"},
-                                                  {"enable.partition.eof", "true"},
-                                                  {"check.crcs", "true"},
-                                                  {"queued.max.messages.kbytes", "16384"},
-                                                  {NULL, NULL}};
+    static const struct kafka_property fixed[] = {{"queued.max.messages.kbytes", "16384"}, {NULL, NULL}};
     struct topic_reader *reader = mem_calloc(1, sizeof(*reader));
     reader->patience_us = patience_us;
     reader->stop = stop;

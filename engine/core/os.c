@@ -53,11 +53,14 @@ int os_pwrite_all(int fd, const void *data, size_t bytes, uint64_t offset, const
     return 0;
 }
 
-int os_read_all(int fd, void *data, size_t bytes, size_t *got)
+/* offset: -1: the file's own position, which moves on. */
+static int read_all(int fd, void *data, size_t bytes, int64_t offset, size_t *got)
 {
     *got = 0;
     while (*got < bytes) {
-        ssize_t count = read(fd, (char *)data + *got, bytes - *got);
+        char *at = (char *)data + *got;
+        ssize_t count =
+            offset < 0 ? read(fd, at, bytes - *got) : pread(fd, at, bytes - *got, offset + (int64_t)*got);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
@@ -69,27 +72,21 @@ int os_read_all(int fd, void *data, size_t bytes, size_t *got)
     return 0;
 }
 
+int os_read_all(int fd, void *data, size_t bytes, size_t *got)
+{
+    return read_all(fd, data, bytes, -1, got);
+}
+
 int os_pread_all(int fd, void *data, size_t bytes, uint64_t offset, size_t *got)
 {
-    *got = 0;
-    while (*got < bytes) {
-        ssize_t count = pread(fd, (char *)data + *got, bytes - *got, (off_t)(offset + *got));
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return errno;
-        if (count == 0)
-            break;
-        *got += (size_t)count;
-    }
-    return 0;
+    return read_all(fd, data, bytes, (int64_t)offset, got);
 }
 
 int os_copy_bytes(int from, int to, uint64_t bytes, const char *point)
 {
     enum { WINDOW_BYTES = 1 << 20 };
     char *window = mem_alloc(WINDOW_BYTES);
-    int error = window == NULL ? ENOMEM : 0;
+    int error = 0;
     while (error == 0 && bytes > 0) {
         size_t got;
         error = os_read_all(from, window, (size_t)MIN(bytes, (uint64_t)WINDOW_BYTES), &got);

@@ -1,8 +1,9 @@
-/* What fuzz targets share: a check that must hold, and pieces of the input in memory of exact size. */
+/* What fuzz targets share: a check that must hold, pieces of the input in memory of exact size, and diagnostics as
+ * people and programs get them. */
 #ifndef LEAT_TESTS_FUZZ_FUZZ_H
 #define LEAT_TESTS_FUZZ_FUZZ_H
 
-#include "core/base.h"
+#include "core/diag.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,20 @@ static inline struct str fuzz_take(struct fuzz_input *input, size_t length)
     memcpy(copy, input->at, length);
     input->at += length;
     return (struct str){copy, length};
+}
+
+/* Prints the diagnostics of a job in both forms. */
+static inline void fuzz_print(const struct diag_list *diags, struct str text)
+{
+    struct diag_source source = {"fuzz.leat", text};
+    char *memory = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&memory, &bytes);
+    must(out != NULL, "there is memory");
+    diag_print(out, diags, &source, true);
+    diag_print_json(out, diags, &source);
+    fclose(out);
+    free(memory);
 }
 
 #endif

@@ -9,6 +9,7 @@
  *   the micro-batches that its head says. */
 #include "core/order_log.h"
 #include "core/os.h"
+#include "fuzz.h"
 #include "operators/aggregate/rows.h"
 #include "state/checkpoint_files.h"
 #include "state/state.h"
@@ -24,14 +25,6 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
 enum { SEAL_BYTES = 16, LANES = 3 };
 
 static char root[256];
-
-static void must(bool is_true, const char *what)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "fuzz_checkpoint: not so: %s\n", what);
-    abort();
-}
 
 static void remove_root(void)
 {

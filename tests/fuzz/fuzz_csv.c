@@ -3,22 +3,13 @@
  * to two records; good rows are the same once they are written and read. Without blanks and `+`,
  * trimming changes nothing. */
 #include "formats/formats.h"
+#include "fuzz.h"
 #include "unit/formats/harness.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum { BYTES_MAX = 8192, RECORDS_MAX = 512 };
-
-static void must(bool is_true, const char *what)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "fuzz_csv: not so: %s\n", what);
-    abort();
-}
 
 static uint32_t cut(const struct format_config *config, const char *data, size_t bytes, size_t step,
                     struct raw_record *records)

@@ -6,6 +6,7 @@
  * such records is read by the template: so half of the inputs get a random record of the schema, or one of
  * their own records again. */
 #include "formats/formats.h"
+#include "fuzz.h"
 #include "unit/formats/harness.h"
 #include "unit/formats/json_reference.h"
 
@@ -26,14 +27,6 @@ static const struct {
     {"i int, f float, s text, b bool, t ms", 5},
     {"i int, f float", 2},
 };
-
-static void must(bool is_true, const char *what)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "fuzz_json: not so: %s\n", what);
-    abort();
-}
 
 struct fuzz {
     struct batch_pool *pool;

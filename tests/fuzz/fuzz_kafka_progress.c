@@ -3,12 +3,11 @@
  * small numbers and a right checksum, so that parts touch each other. After each record the verdict and the
  * progress are those of a simple model. */
 #include "connectors/kafka/progress.h"
+#include "fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { HEAD_BYTES = 40, PART_BYTES = 72, LIFE_BYTES = 112, CHECK_BYTES = 8, PARTS_MAX = 512 };
 
@@ -26,14 +25,6 @@ static struct model {
 struct input {
     const uint8_t *at, *end;
 };
-
-static void must(bool is_true, const char *what)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "fuzz: not so: %s\n", what);
-    abort();
-}
 
 static uint8_t take(struct input *input)
 {

@@ -3,19 +3,10 @@
  * payload, key and header, are written in both forms and must be read back unchanged. */
 #include "connectors/kafka/json_walk.h"
 #include "connectors/kafka/recording_form.h"
+#include "fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool is_true, const char *what)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "fuzz: not so: %s\n", what);
-    abort();
-}
 
 static bool is_same(struct str a, struct str b)
 {

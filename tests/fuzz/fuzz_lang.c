@@ -3,24 +3,15 @@
  * - a printed value is parsed to one that prints the same; it is UTF-8 if the job was;
  * - the diagnostics can always be written as text and as JSON. */
 #include "core/utf8.h"
+#include "fuzz.h"
 #include "lang/lang.h"
 #include "unit/lang/kinds.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 /* Block size of arenas: small, so that most of the time is spent on the language, not on memory. */
 enum { BLOCK_BYTES = 4096 };
-
-static void must(bool is_true, const char *what)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "fuzz_lang: not so: %s\n", what);
-    abort();
-}
 
 /* The input must not reach the environment or the disk. */
 static const char *no_env(void *argument, const char *name)
@@ -111,19 +102,6 @@ static void check_format(struct str text)
     arena_free(&arena);
 }
 
-static void print_all(const struct diag_list *diags, struct str text)
-{
-    struct diag_source source = {"fuzz.leat", text};
-    char *memory = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&memory, &bytes);
-    must(out != NULL, "memory");
-    diag_print(out, diags, &source, true);
-    diag_print_json(out, diags, &source);
-    fclose(out);
-    free(memory);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
@@ -141,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(is_good || diags.errors > 0, "what is not expanded has a diagnostic");
     check_values(job);
     lang_label_expansions(job, &diags);
-    print_all(&diags, text);
+    fuzz_print(&diags, text);
     check_format(text);
     arena_free(&arena);
     return 0;

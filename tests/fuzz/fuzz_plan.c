@@ -2,22 +2,13 @@
  * Nothing may crash or leak, and nothing is opened; a job without a plan has an error; every diagnostic can
  * be written; a plan can be explained as text and pictures; a formatted job has the same fingerprint. */
 #include "cli/commands.h"
+#include "fuzz.h"
 #include "plan/plan.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum { BLOCK_BYTES = 16 << 10, JOB_BYTES_MAX = 16 << 10 };
-
-static void must(bool is_true, const char *what)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "fuzz_plan: not so: %s\n", what);
-    abort();
-}
 
 /* The input must not reach the environment or the disk. */
 static const char *no_env(void *argument LEAT_UNUSED, const char *name)
@@ -48,19 +39,6 @@ static struct plan *make_plan(struct str text, struct arena *arena, struct diag_
         return NULL;
     struct plan_options options = {.registry = kinds()};
     return plan_make(job, &options, arena, diags);
-}
-
-static void write_diags(const struct diag_list *diags, struct str text)
-{
-    struct diag_source source = {"fuzz.leat", text};
-    char *memory = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&memory, &bytes);
-    must(out != NULL, "memory");
-    diag_print(out, diags, &source, true);
-    diag_print_json(out, diags, &source);
-    fclose(out);
-    free(memory);
 }
 
 static void explain(const struct plan *plan)
@@ -100,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     diag_list_init(&diags, &arena);
     struct plan *plan = make_plan(text, &arena, &diags);
     must((plan == NULL) == (diags.errors > 0), "what has no plan has an error, and what has one has none");
-    write_diags(&diags, text);
+    fuzz_print(&diags, text);
     if (plan != NULL) {
         explain(plan);
         check_formatted(plan, text);

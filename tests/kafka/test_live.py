@@ -11,22 +11,22 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rig  # noqa: E402
+import running  # noqa: E402
 
 LEAT = sys.argv[1]
 
 
-class Live:
+class Live(running.Running):
     """A job that counts and writes the rows of a topic, in lives of its own."""
 
     def __init__(self, kafka, topic, more="", brokers=None):
-        self.folder = tempfile.TemporaryDirectory(prefix="leat-live-")
-        self.out, self.job, self.process = self.at("out"), self.at("job.leat"), None
+        super().__init__("leat-live-")
+        self.out, self.job = self.at("out"), self.at("job.leat")
         with open(self.job, "w", encoding="utf-8") as file:
             file.write(f"""
 job live {{ workers: 2, checkpoint: {{ every: 100ms, dir: "{self.at('state')}" }} }}
@@ -35,25 +35,9 @@ source s = kafka {{ brokers: "{brokers or kafka.brokers}", topic: "{topic}", sch
 sink out = file from s {{ path: "{self.out}/rows.jsonl" }}
 """)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.folder.cleanup()
-
-    def at(self, name):
-        return os.path.join(self.folder.name, name)
-
     def start(self, *arguments):
         self.process = subprocess.Popen([LEAT, "run", self.job, "--json", *arguments], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
     def stop(self):
         """Ctrl-C; the summary."""

@@ -12,21 +12,21 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rig  # noqa: E402
+import running  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
 KEYS = 10
 
 
-class Job:
+class Job(running.Running):
     """Rows of a topic, each with what the table said."""
 
     def __init__(self, kafka, topic):
-        self.kafka, self.topic, self.process, self.count = kafka, topic, None, 0
-        self.folder = tempfile.TemporaryDirectory(prefix="leat-lookup-")
+        super().__init__("leat-lookup-")
+        self.kafka, self.topic, self.count = kafka, topic, 0
         self.job = self.at("job.leat")
         with open(self.job, "w", encoding="utf-8") as file:
             file.write(f"""
@@ -35,18 +35,6 @@ source s = kafka {{ brokers: "{kafka.brokers}", topic: "{topic}", schema: {{ n: 
 stream named = s | lookup "{self.at('items.csv')}" on key refresh 1s {{ name: text }}
 sink out = file from named {{ path: "{self.at('rows.jsonl')}" }}
 """)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.folder.cleanup()
-
-    def at(self, name):
-        return os.path.join(self.folder.name, name)
 
     def table(self, name, more=""):
         """As it is to be done: under another name, then renamed."""
@@ -61,10 +49,6 @@ sink out = file from named {{ path: "{self.at('rows.jsonl')}" }}
     def said(self):
         with open(self.at("err.txt"), encoding="utf-8") as file:
             return file.read()
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)

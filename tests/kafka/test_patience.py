@@ -14,41 +14,29 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rig  # noqa: E402
+import running  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
 INTERRUPTED = 130
 NUMBERS = itertools.count(os.getpid() * 100)  # jobs of one name would send as one
 
 
-class Job:
+class Job(running.Running):
     """A job file in a folder of its own; its processes, and what they said by when."""
 
     def __init__(self, text, rows=100):
-        self.folder = tempfile.TemporaryDirectory(prefix="leat-patience-")
+        super().__init__("leat-patience-")
         with open(self.at("in.jsonl"), "w", encoding="utf-8") as file:
             file.writelines(f'{{"n":{n}}}\n' for n in range(rows))
         with open(self.at("job.leat"), "w", encoding="utf-8") as file:
             file.write(f'job patient_{next(NUMBERS)} {{ workers: 1, checkpoint: {{ every: 100ms, dir: "{self.at("state")}" }} }}\n'
                        + text.replace("FOLDER", self.folder.name))
-        self.process, self.said, self.begin = None, [], 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.folder.cleanup()
-
-    def at(self, name):
-        return os.path.join(self.folder.name, name)
+        self.said, self.begin = [], 0
 
     def start(self, *arguments, command=None):
         self.said, self.begin = [], time.monotonic()

@@ -10,11 +10,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rig  # noqa: E402
+import running  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
 
@@ -30,23 +30,14 @@ sink dead = file from dead_letters {{ path: "{folder}/dead.jsonl" }}
 """
 
 
-class Traced:
+class Traced(running.Running):
     def __init__(self, kafka, topic):
-        self.folder = tempfile.TemporaryDirectory(prefix="leat-trace-")
-        self.job = os.path.join(self.folder.name, "job.leat")
+        super().__init__("leat-trace-")
+        self.job = self.at("job.leat")
         with open(self.job, "w", encoding="utf-8") as file:
             file.write(JOB.format(folder=self.folder.name, kafka=kafka, topic=topic))
         self.process = subprocess.Popen([LEAT, "run", self.job, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.folder.cleanup()
 
     def ask(self, record, *arguments):
         result = subprocess.run([LEAT, "trace", self.job, "s", record, *arguments], capture_output=True, text=True,

@@ -3,8 +3,12 @@
 #include "unit/formats/harness.h"
 #include "unit/support/temporary.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 void payloads_wake(void *engine)
 {
@@ -86,4 +90,33 @@ char *payloads_errors(struct payloads *payloads)
     }
     buffer_append(&out, "", 1);
     return out.data;
+}
+
+void payloads_check(const struct format_kind *format, const char *file_name, const char *text,
+                    const char *message, const char *columns, const char *hex, const char *expected)
+{
+    struct payloads payloads;
+    payloads_open(&payloads, format, file_name, text, strlen(text), message, NULL, columns);
+    char *errors = payloads_errors(&payloads);
+    assert_string_equal(errors, "");
+    char *found = payloads_decode(&payloads, format, hex);
+    if (strcmp(found, expected) != 0)
+        fail_msg("%s\n  expected %s\n  got      %s", text, expected, found);
+    free(found);
+    free(errors);
+    payloads_close(&payloads);
+}
+
+void payloads_check_refused(const struct format_kind *format, const char *file_name, const char *text,
+                            const char *message, const char *columns, const char *expected)
+{
+    struct payloads payloads;
+    payloads_open(&payloads, format, file_name, text, strlen(text), message, NULL, columns);
+    assert_null(payloads.payload);
+    assert_int_equal(payloads.diags.items[0].code, DIAG_E0614);
+    char *errors = payloads_errors(&payloads);
+    if (strncmp(errors, expected, strlen(expected)) != 0)
+        assert_string_equal(errors, expected);
+    free(errors);
+    payloads_close(&payloads);
 }

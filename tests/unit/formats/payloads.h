@@ -29,6 +29,12 @@ void payloads_wake(void *engine);
 /* Decodes payloads that are given in hex, with `|` between them, to lines as harness_decode
  * writes them; malloc'd. */
 char *payloads_decode(struct payloads *payloads, const struct format_kind *format, const char *hex);
+/* The payloads in `hex` must be decoded to `expected` with the schema in `text`. */
+void payloads_check(const struct format_kind *format, const char *file_name, const char *text,
+                    const char *message, const char *columns, const char *hex, const char *expected);
+/* The schema must be refused (E0614), with diagnostics that begin with `expected`. */
+void payloads_check_refused(const struct format_kind *format, const char *file_name, const char *text,
+                            const char *message, const char *columns, const char *expected);
 /* The diagnostics as text: "message [hint]\n" for each, without the directory's path; malloc'd. */
 char *payloads_errors(struct payloads *payloads);
 

@@ -120,20 +120,9 @@ static const struct {
 static void test_cases(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct payloads payloads;
-        payloads_open(&payloads, &format_avro, "s.avsc", cases[i].schema, strlen(cases[i].schema), NULL, NULL,
-                      cases[i].columns);
-        char *errors = payloads_errors(&payloads);
-        assert_string_equal(errors, "");
-        char *text = payloads_decode(&payloads, &format_avro, cases[i].hex);
-        if (strcmp(text, cases[i].expected) != 0)
-            print_message("case %zu, %s\n", i, cases[i].schema);
-        assert_string_equal(text, cases[i].expected);
-        free(text);
-        free(errors);
-        payloads_close(&payloads);
-    }
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        payloads_check(&format_avro, "s.avsc", cases[i].schema, NULL, cases[i].columns, cases[i].hex,
+                       cases[i].expected);
 }
 
 #define LIST(type) "{\"type\":\"array\",\"items\":" type "}"
@@ -204,17 +193,9 @@ static const struct {
 static void test_refused(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ARRAY_COUNT(refused); i++) {
-        struct payloads payloads;
-        payloads_open(&payloads, &format_avro, "s.avsc", refused[i].schema, strlen(refused[i].schema), NULL,
-                      NULL, refused[i].columns);
-        assert_null(payloads.payload);
-        char *errors = payloads_errors(&payloads);
-        assert_string_equal(errors, refused[i].expected);
-        assert_int_equal(payloads.diags.items[0].code, DIAG_E0614);
-        free(errors);
-        payloads_close(&payloads);
-    }
+    for (size_t i = 0; i < ARRAY_COUNT(refused); i++)
+        payloads_check_refused(&format_avro, "s.avsc", refused[i].schema, NULL, refused[i].columns,
+                               refused[i].expected);
 }
 
 /* Small schemas with an enormous number of values or levels. */

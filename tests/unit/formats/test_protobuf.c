@@ -115,20 +115,9 @@ static const struct {
 static void test_cases(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct payloads payloads;
-        payloads_open(&payloads, &format_protobuf, "s.proto", cases[i].proto, strlen(cases[i].proto), "M",
-                      NULL, cases[i].columns);
-        char *errors = payloads_errors(&payloads);
-        assert_string_equal(errors, "");
-        char *text = payloads_decode(&payloads, &format_protobuf, cases[i].hex);
-        if (strcmp(text, cases[i].expected) != 0)
-            print_message("case %zu, %s\n", i, cases[i].proto);
-        assert_string_equal(text, cases[i].expected);
-        free(text);
-        free(errors);
-        payloads_close(&payloads);
-    }
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        payloads_check(&format_protobuf, "s.proto", cases[i].proto, "M", cases[i].columns, cases[i].hex,
+                       cases[i].expected);
 }
 
 static const struct {
@@ -173,18 +162,9 @@ static const struct {
 static void test_refused(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ARRAY_COUNT(refused); i++) {
-        struct payloads payloads;
-        payloads_open(&payloads, &format_protobuf, "s.proto", refused[i].proto, strlen(refused[i].proto),
-                      refused[i].message, NULL, refused[i].columns);
-        assert_null(payloads.payload);
-        assert_int_equal(payloads.diags.items[0].code, DIAG_E0614);
-        char *errors = payloads_errors(&payloads);
-        if (strncmp(errors, refused[i].expected, strlen(refused[i].expected)) != 0)
-            assert_string_equal(errors, refused[i].expected);
-        free(errors);
-        payloads_close(&payloads);
-    }
+    for (size_t i = 0; i < ARRAY_COUNT(refused); i++)
+        payloads_check_refused(&format_protobuf, "s.proto", refused[i].proto, refused[i].message,
+                               refused[i].columns, refused[i].expected);
 }
 
 /* Groups that are nested in a field that no column takes. */
