@@ -3,6 +3,7 @@
 #include "operators/expr/loops.h"
 
 #include "core/civil.h"
+#include "core/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -189,35 +190,12 @@ void kernel_copy_text(struct expr_call *call)
         call->out->column.texts[call->live[i]] = a->column.texts[call->live[i] & a->mask];
 }
 
-/* Well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
-static bool is_utf8(struct str text)
-{
-    const unsigned char *p = (const unsigned char *)text.data, *end = p + text.length;
-    while (p < end) {
-        unsigned c = *p++;
-        if (c < 0x80)
-            continue;
-        unsigned more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
-        if (c < 0xc2 || c > 0xf4 || (size_t)(end - p) < more)
-            return false;
-        unsigned least = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
-        unsigned most = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
-        if (p[0] < least || p[0] > most)
-            return false;
-        for (unsigned i = 1; i < more; i++)
-            if ((p[i] & 0xc0) != 0x80)
-                return false;
-        p += more;
-    }
-    return true;
-}
-
 void kernel_bytes_to_text(struct expr_call *call)
 {
     kernel_copy_text(call);
     for (uint32_t i = 0; i < call->live_count; i++) {
         uint32_t row = call->live[i];
-        if (is_utf8(vec_text(&call->args[0], row)))
+        if (utf8_is_valid(vec_text(&call->args[0], row)))
             continue;
         call->out->column.texts[row] = (struct text_ref){0, 0};
         call_fail(call, row);

@@ -5,18 +5,7 @@
 
 #include <cmocka.h>
 
-#define OPERATOR(name) extern const struct operator_kind operator_##name;
-#include "operators/registry.def"
-#undef OPERATOR
-
-const struct operator_kind *const harness_operators[] = {
-#define OPERATOR(name) &operator_##name,
-#include "operators/registry.def"
-#undef OPERATOR
-    NULL,
-};
-
-/* --- What the engine gives operators --- */
+/* --- Rows that operators give on, or refuse --- */
 
 static void show(struct harness *h, const struct column *column, uint32_t row, const struct type *type)
 {
@@ -35,12 +24,10 @@ static void show(struct harness *h, const struct column *column, uint32_t row, c
     }
 }
 
-void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
+static void emit(struct fake_calls *calls, uint32_t output, struct batch *batch)
 {
-    struct harness *h = context->engine;
+    struct harness *h = (struct harness *)calls;
     assert_int_equal(output, 0);
-    assert_ptr_equal(batch->schema, context->output);
-    assert_true(batch->rows <= BATCH_ROWS && batch->selected <= batch->rows);
     h->rows += batch->selected;
     h->batches += batch->selected > 0;
     h->batch_rows_max = MAX(h->batch_rows_max, batch->rows);
@@ -56,50 +43,17 @@ void operator_emit(struct operator_context *context, uint32_t output, struct bat
         batch_digest_add(h->digest, batch);
     if (h->check != NULL)
         h->check(h, batch);
-    batch_release(batch);
 }
 
-void operator_reject(struct operator_context *context, const struct batch *batch, uint32_t row,
-                     const char *reason)
+static void reject(struct fake_calls *calls, uint32_t row, const char *reason)
 {
-    struct harness *h = context->engine;
-    assert_true(row < batch->rows && h->rejects < HARNESS_REJECTS_MAX);
-    context->counters.dead++;
+    struct harness *h = (struct harness *)calls;
+    assert_true(h->rejects < HARNESS_REJECTS_MAX);
     h->rejected_rows[h->rejects] = row;
     h->reasons[h->rejects++] = arena_strdup(&h->arena, reason);
 }
 
-struct operator_history harness_history;
-
-void operator_history(const struct operator_context *context, struct operator_history *history)
-{
-    (void)context;
-    *history = harness_history;
-}
-
-void operator_history_numbers(const struct operator_context *context, struct operator_history *history)
-{
-    operator_history(context, history);
-}
-
-int operator_check(const struct operator_context *context)
-{
-    (void)context;
-    return 0;
-}
-
-uint64_t operator_history_oldest(const struct operator_context *context)
-{
-    (void)context;
-    return 0;
-}
-
-void operator_fail(const struct operator_context *context, enum diag_code code, struct span span,
-                   const char *what, const char *hint)
-{
-    struct harness *h = context->engine;
-    diag_hint(&h->diags, diag_error(&h->diags, code, span, "%s", what), "%s", hint);
-}
+/* --- Snapshots in memory --- */
 
 bool snapshot_put(struct snapshot_writer *writer, uint32_t key_group, const void *data, size_t bytes)
 {
@@ -143,18 +97,6 @@ bool snapshot_is_base(const struct snapshot_writer *writer)
 {
     (void)writer;
     return true;
-}
-
-bool merge_next(struct merge *merge, struct merge_row *row)
-{
-    (void)merge, (void)row;
-    return false;
-}
-
-struct batch *merge_batches(struct merge *merge, uint32_t input)
-{
-    (void)merge, (void)input;
-    return NULL;
 }
 
 void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, const char *what)
@@ -278,7 +220,10 @@ struct batch *harness_batch(struct harness *h, uint32_t rows)
 
 void harness_init(struct harness *h)
 {
-    *h = (struct harness){.pool = batch_pool_new(), .inputs_count = 1, .keeps_text = true};
+    *h = (struct harness){.calls = {.emit = emit, .reject = reject},
+                          .pool = batch_pool_new(),
+                          .inputs_count = 1,
+                          .keeps_text = true};
     diag_list_init(&h->diags, &h->arena);
     h->inputs[0] = harness_schema(&h->arena);
 }
@@ -301,37 +246,19 @@ void harness_free(struct harness *h)
 
 bool harness_bind(struct harness *h, const char *step)
 {
-    const struct registry registry = {.operators = harness_operators, .functions = NULL};
     close_instance(h);
-    struct str text = str_from(arena_printf(&h->arena, "stream out = events | %s\n", step));
-    struct job_file *job = lang_parse(&h->arena, &h->diags, &registry, text);
-    if (h->diags.errors > 0 || !lang_expand(job, &h->arena, &h->diags, NULL))
-        return false;
-    const struct step_decl *decl = &job->streams[0].steps[0];
-    struct option_env env = {&h->arena, &h->diags, lang_parse_value};
-    h->kind = decl->descriptor;
-    h->master = arena_calloc(&h->arena, 1, h->kind->size);
-    if (!option_bind(h->kind->options, arena_printf(&h->arena, "`%s`", h->kind->name), decl->kind.span,
-                     decl->entries, decl->count, h->master, &env))
-        return false;
-    h->bind = (struct operator_bind){.config = h->master,
-                                     .arena = &h->arena,
-                                     .diags = &h->diags,
-                                     .span = decl->span,
-                                     .registry = h->registry,
-                                     .env = &env,
-                                     .inputs_count = h->inputs_count};
+    h->bind = (struct operator_bind){
+        .arena = &h->arena, .diags = &h->diags, .registry = h->registry, .inputs_count = h->inputs_count};
     for (uint32_t i = 0; i < h->inputs_count; i++)
-        h->bind.inputs[i] = (struct operator_input){.schema = h->inputs[i],
-                                                    .stream = str_from(arena_printf(&h->arena, "input%u", i)),
-                                                    .span = decl->span};
-    if (!h->kind->bind(&h->bind)) {
-        assert_true(h->diags.errors > 0); /* a refusal must add a diagnostic */
+        h->bind.inputs[i] = (struct operator_input){
+            .schema = h->inputs[i], .stream = str_from(arena_printf(&h->arena, "input%u", i))};
+    const struct operator_kind *kind = fake_bind_step(&h->bind, step);
+    if (kind == NULL)
         return false;
-    }
-    assert_int_equal(h->diags.errors, 0);
+    h->kind = kind;
+    h->master = h->bind.config;
     h->context = (struct operator_context){.config = arena_copy(&h->arena, h->master, h->kind->size),
-                                           .engine = h,
+                                           .engine = &h->calls,
                                            .lanes = 1,
                                            .watermark = TIME_MIN,
                                            .memory_bytes = h->memory_bytes,
@@ -353,9 +280,7 @@ void harness_push(struct harness *h, uint32_t input, struct batch *batch)
 
 const char *harness_text(struct harness *h)
 {
-    buffer_append(&h->output, "", 1);
-    h->output.length--;
-    return h->output.data;
+    return fake_text(&h->output);
 }
 
 void harness_forget(struct harness *h)
@@ -368,8 +293,5 @@ void harness_forget(struct harness *h)
 
 const struct diag *harness_diag(const struct harness *h, enum diag_code code)
 {
-    for (unsigned i = 0; i < h->diags.count; i++)
-        if (h->diags.items[i].code == code)
-            return &h->diags.items[i];
-    return NULL;
+    return fake_diag_of(&h->diags, code);
 }

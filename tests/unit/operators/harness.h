@@ -3,13 +3,12 @@
 #ifndef LEAT_TESTS_UNIT_OPERATORS_HARNESS_H
 #define LEAT_TESTS_UNIT_OPERATORS_HARNESS_H
 
-#include "core/buffer.h"
-#include "core/operator_history.h"
-#include "lang/lang.h"
+#include "unit/support/fake_calls.h"
 
 enum { HARNESS_REJECTS_MAX = 4096 };
 
 struct harness {
+    struct fake_calls calls;
     struct arena arena, scratch;
     struct diag_list diags;
     struct batch_pool *pool;
@@ -51,12 +50,6 @@ const char *harness_text(struct harness *h);
 void harness_forget(struct harness *h);
 /* The first diagnostic with this code, or NULL. */
 const struct diag *harness_diag(const struct harness *h, enum diag_code code);
-
-/* The history that an operator is given. All zeros: a job that ends, without checkpoints. */
-extern struct operator_history harness_history;
-
-/* Every operator of registry.def. */
-extern const struct operator_kind *const harness_operators[];
 
 /* A snapshot of one operator in memory, and a reader over the snapshots of several lanes. */
 struct snapshot_writer {

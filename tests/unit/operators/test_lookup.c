@@ -44,10 +44,14 @@ static void write_table(const char *name, const char *text)
     fclose(file);
 }
 
+/* What the operators of the test are given. */
+static struct operator_history history;
+
 /* step: its text from the file's name on. */
 static bool bind(struct harness *h, const char *step)
 {
     harness_init(h);
+    h->calls.history = history;
     h->registry = &registry;
     h->memory_bytes = 1 << 20;
     const char *text = arena_printf(&h->arena, "lookup \"%s/%s", directory, step);
@@ -291,11 +295,11 @@ static void test_obeyed(void **state)
     char one[256], two[256], kept[TEMPORARY_PATH_BYTES + 64];
     struct harness h;
     snprintf(kept, sizeof(kept), "%s/kept", directory);
-    harness_history = (struct operator_history){.directory = kept, .is_live = true};
+    history = (struct operator_history){.directory = kept, .is_live = true};
     begin_live("one", one);
     begin_live("two", two); /* a new run: the log is begun anew */
     change_log(one, two);
-    harness_history = (struct operator_history){.obeyed = kept, .until = UINT64_MAX, .ahead = 3};
+    history = (struct operator_history){.obeyed = kept, .until = UINT64_MAX, .ahead = 3};
     assert_true(bind(&h, refreshed));
     h.check = hold;
     assert_string_equal(name_at(&h, 0), "one");
@@ -319,11 +323,11 @@ static void test_obeyed(void **state)
     assert_false(bind(&h, refreshed));
     assert_non_null(harness_diag(&h, DIAG_E0603));
     harness_free(&h);
-    harness_history = (struct operator_history){.obeyed = "nowhere"};
+    history = (struct operator_history){.obeyed = "nowhere"};
     assert_false(bind(&h, refreshed));
     assert_non_null(strstr(harness_diag(&h, DIAG_E0604)->hint, "--order"));
     harness_free(&h);
-    harness_history = (struct operator_history){0};
+    history = (struct operator_history){0};
     assert_true(bind(&h, refreshed)); /* uses the current file */
     assert_string_equal(name_at(&h, 0), "two");
     harness_free(&h);
@@ -338,7 +342,7 @@ static void test_resumed(void **state)
     struct snapshot_writer writer = {0};
     struct harness h;
     snprintf(kept, sizeof(kept), "%s/kept", directory);
-    harness_history = (struct operator_history){.directory = kept, .is_live = true};
+    history = (struct operator_history){.directory = kept, .is_live = true};
     begin_live("two", two);
     begin_live("one", one);
     assert_true(bind(&h, refreshed));
@@ -348,7 +352,7 @@ static void test_resumed(void **state)
     for (int turn = 0; turn < 4; turn++) {
         static const uint64_t untils[] = {12, 0, 0, 0};
         change_log(one, two);
-        harness_history = (struct operator_history){
+        history = (struct operator_history){
             .directory = kept, .is_live = true, .will_restore = true, .first = 5, .until = untils[turn]};
         assert_true(bind(&h, refreshed));
         if (turn == 2)
@@ -369,7 +373,7 @@ static void test_resumed(void **state)
         assert_int_equal(strlen(log), turn == 0 ? 108 : 54);
     }
     buffer_free(&writer.records);
-    harness_history = (struct operator_history){0};
+    history = (struct operator_history){0};
 }
 
 /* Changes the table while the log cannot be made durable; runs in its own process because of the failpoints.
@@ -432,7 +436,7 @@ static void test_torn_logs(void **state)
             continue;
         temporary_make(directory); /* each process has its own */
         snprintf(kept, sizeof(kept), "%s/kept", directory);
-        harness_history = (struct operator_history){.directory = kept, .is_live = true};
+        history = (struct operator_history){.directory = kept, .is_live = true};
         change_with(cases[i].failpoints, cases[i].changes, cases[i].fails);
         temporary_remove(directory);
         _exit(0);

@@ -387,7 +387,7 @@ static void test_examples(void **state)
     static const char *const stateless[] = {"where", "with",   "select", "drop",      "rename", "cast",
                                             "clean", "unnest", "sample", "bucketize", "hash",   "cross"};
     size_t count = 0;
-    for (const struct operator_kind *const *kind = harness_operators; *kind != NULL; kind++)
+    for (const struct operator_kind *const *kind = fake_operators; *kind != NULL; kind++)
         for (size_t i = 0; i < ARRAY_COUNT(stateless); i++) {
             if (strcmp((*kind)->name, stateless[i]) != 0)
                 continue;

@@ -1,24 +1,10 @@
 #include "fake_engine.h"
 
-#include "core/operator_history.h"
-#include "lang/lang.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-#define OPERATOR(name) extern const struct operator_kind operator_##name;
-#include "operators/registry.def"
-#undef OPERATOR
-
-static const struct operator_kind *const operators[] = {
-#define OPERATOR(name) &operator_##name,
-#include "operators/registry.def"
-#undef OPERATOR
-    NULL,
-};
 
 /* A row that a lane emitted in this micro-batch. */
 struct fake_emitted {
@@ -29,7 +15,7 @@ struct fake_emitted {
 
 static struct byte_buffer texts; /* of the rows in fake_engine.pending */
 
-/* --- The functions of the engine that operators call --- */
+/* --- Rows that operators give on --- */
 
 static void show_value(struct byte_buffer *out, const struct column *column, uint32_t row,
                        const struct type *type)
@@ -65,10 +51,9 @@ static void show_row(struct byte_buffer *out, const struct batch *batch, uint32_
     buffer_append(out, "\n", 1);
 }
 
-void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
+static void emit(struct fake_calls *calls, uint32_t output, struct batch *batch)
 {
-    struct fake_engine *engine = context->engine;
-    assert_true(batch->rows <= BATCH_ROWS && batch->selected <= batch->rows && output < OPERATOR_OUTPUTS_MAX);
+    struct fake_engine *engine = (struct fake_engine *)calls;
     assert_ptr_equal(batch->schema, engine->bind.outputs[output]);
     engine->batch_rows_max = MAX(engine->batch_rows_max, batch->rows);
     for (uint32_t i = 0; i < batch->selected; i++) {
@@ -90,84 +75,11 @@ void operator_emit(struct operator_context *context, uint32_t output, struct bat
         emitted.length = texts.length - emitted.offset;
         buffer_append(&engine->pending, &emitted, sizeof(emitted));
     }
-    batch_release(batch);
 }
 
-void operator_reject(struct operator_context *context, const struct batch *batch, uint32_t row,
-                     const char *reason)
+static void reject(struct fake_calls *calls, uint32_t row LEAT_UNUSED, const char *reason LEAT_UNUSED)
 {
-    struct fake_engine *engine = context->engine;
-    assert_true(row < batch->rows && reason != NULL);
-    engine->rejects++;
-    context->counters.dead++;
-}
-
-/* The operator's job is bounded and has no checkpoints, so that there is no history to keep. */
-void operator_history(const struct operator_context *context, struct operator_history *history)
-{
-    (void)context;
-    *history = (struct operator_history){0};
-}
-
-void operator_history_numbers(const struct operator_context *context, struct operator_history *history)
-{
-    operator_history(context, history);
-}
-
-int operator_check(const struct operator_context *context)
-{
-    (void)context;
-    return 0;
-}
-
-uint64_t operator_history_oldest(const struct operator_context *context)
-{
-    (void)context;
-    return 0;
-}
-
-void operator_fail(const struct operator_context *context, enum diag_code code, struct span span,
-                   const char *what, const char *hint)
-{
-    (void)context;
-    fail_msg("%s at %u: %s; %s", diag_code_name(code), span.begin, what, hint);
-}
-
-struct merge {
-    struct batch *first[FAKE_INPUTS];
-    struct batch *at[FAKE_INPUTS];
-    uint32_t index[FAKE_INPUTS];
-};
-
-bool merge_next(struct merge *merge, struct merge_row *out)
-{
-    int best = -1;
-    struct row_order best_order = {0};
-    for (int i = 0; i < FAKE_INPUTS; i++) {
-        while (merge->at[i] != NULL && merge->index[i] == merge->at[i]->selected) {
-            merge->at[i] = merge->at[i]->next;
-            merge->index[i] = 0;
-        }
-        if (merge->at[i] == NULL)
-            continue;
-        struct row_order order = batch_order(merge->at[i], batch_row(merge->at[i], merge->index[i]));
-        if (best < 0 || row_order_compare(&order, &best_order) < 0) {
-            best = i;
-            best_order = order;
-        }
-    }
-    if (best < 0)
-        return false;
-    struct batch *batch = merge->at[best];
-    uint32_t index = merge->index[best]++;
-    *out = (struct merge_row){batch, (uint32_t)best, batch_row(batch, index), index,
-                              index + 1 == batch->selected};
-    return true;
-}
-
-struct batch *merge_batches(struct merge *merge, uint32_t input)
-{
-    return merge->first[input];
+    ((struct fake_engine *)calls)->rejects++;
 }
 
 /* --- Rows to batches --- */
@@ -352,14 +264,19 @@ void fake_number(struct fake_engine *engine, const struct fake_row *rows, uint32
     free(lanes);
     struct counters counters = fake_counters(engine);
     assert_true(counters_balance(&counters));
+    for (unsigned i = 0; i < engine->diags.count; i++)
+        fail_msg("%s: %s", diag_code_name(engine->diags.items[i].code), engine->diags.items[i].message);
 }
 
 /* --- Life --- */
 
 void fake_open(struct fake_engine *engine, const char *path, uint32_t inputs)
 {
-    *engine =
-        (struct fake_engine){.pool = batch_pool_new(), .path = path, .random = {1}, .watermark = TIME_MIN};
+    *engine = (struct fake_engine){.calls = {.emit = emit, .reject = reject},
+                                   .pool = batch_pool_new(),
+                                   .path = path,
+                                   .random = {1},
+                                   .watermark = TIME_MIN};
     diag_list_init(&engine->diags, &engine->arena);
     for (uint32_t i = 0; i < inputs; i++)
         engine->schema[i] = make_schema(&engine->arena, i);
@@ -367,30 +284,16 @@ void fake_open(struct fake_engine *engine, const char *path, uint32_t inputs)
 
 bool fake_bind(struct fake_engine *engine, const char *step, uint32_t inputs)
 {
-    const struct registry registry = {.operators = operators};
-    struct str text = str_from(arena_printf(&engine->arena, "stream out = events | %s\n", step));
-    struct job_file *job = lang_parse(&engine->arena, &engine->diags, &registry, text);
-    if (engine->diags.errors > 0 || !lang_expand(job, &engine->arena, &engine->diags, NULL))
-        return false;
-    const struct step_decl *decl = &job->streams[0].steps[0];
-    struct option_env env = {&engine->arena, &engine->diags, lang_parse_value};
-    engine->kind = decl->descriptor;
-    engine->master = arena_calloc(&engine->arena, 1, engine->kind->size);
-    if (!option_bind(engine->kind->options, engine->kind->name, decl->kind.span, decl->entries, decl->count,
-                     engine->master, &env))
-        return false;
-    engine->bind = (struct operator_bind){.config = engine->master,
-                                          .arena = &engine->arena,
+    engine->bind = (struct operator_bind){.arena = &engine->arena,
                                           .diags = &engine->diags,
-                                          .span = decl->span,
                                           .inputs_count = inputs,
                                           .label_root = FAKE_LABEL_ROOT};
     for (uint32_t i = 0; i < inputs; i++)
-        engine->bind.inputs[i] = (struct operator_input){
-            .schema = engine->schema[i], .stream = i == 0 ? STR("events") : STR("other"), .span = decl->span};
-    bool is_good = engine->kind->bind(&engine->bind);
-    assert_int_equal(is_good, engine->diags.errors == 0);
-    return is_good;
+        engine->bind.inputs[i] = (struct operator_input){.schema = engine->schema[i],
+                                                         .stream = i == 0 ? STR("events") : STR("other")};
+    engine->kind = fake_bind_step(&engine->bind, step);
+    engine->master = engine->bind.config;
+    return engine->kind != NULL;
 }
 
 static void restore(struct fake_engine *engine, struct checkpoint *found)
@@ -437,7 +340,7 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
     for (uint32_t lane = 0; lane < lanes; lane++) {
         engine->lanes[lane] = (struct operator_context){
             .config = arena_copy(&engine->arena, engine->master, engine->kind->size),
-            .engine = engine,
+            .engine = &engine->calls,
             .place = 7,
             .id = 7,
             .lane = lane,
@@ -535,17 +438,7 @@ struct counters fake_counters(const struct fake_engine *engine)
     return sum;
 }
 
-const char *fake_text(struct byte_buffer *buffer)
-{
-    buffer_append(buffer, "", 1);
-    buffer->length--;
-    return buffer->data;
-}
-
 const struct diag *fake_diag(const struct fake_engine *engine, enum diag_code code)
 {
-    for (unsigned i = 0; i < engine->diags.count; i++)
-        if (engine->diags.items[i].code == code)
-            return &engine->diags.items[i];
-    return NULL;
+    return fake_diag_of(&engine->diags, code);
 }

@@ -12,9 +12,10 @@
 #include "core/operator.h"
 #include "state/checkpoint.h"
 #include "state/state.h"
+#include "unit/support/fake_calls.h"
 #include "unit/support/random.h"
 
-enum { FAKE_LANES_MAX = 8, FAKE_INPUTS = 2, FAKE_LABEL_ROOT = 100, FAKE_ARRIVAL_US = 5000000 };
+enum { FAKE_LANES_MAX = 8, FAKE_LABEL_ROOT = 100, FAKE_ARRIVAL_US = 5000000 };
 
 /* One row. ts: its event time. k, x and v are null without has_k, has_x, has_v. */
 struct fake_row {
@@ -28,6 +29,7 @@ struct fake_row {
 };
 
 struct fake_engine {
+    struct fake_calls calls;
     struct arena arena;
     struct diag_list diags;
     struct batch_pool *pool;
@@ -75,8 +77,6 @@ void fake_barrier(struct fake_engine *engine);
 void fake_publish(struct fake_engine *engine, bool is_abandoned);
 /* The sum of the lanes' counters. */
 struct counters fake_counters(const struct fake_engine *engine);
-/* The buffer's text, terminated; valid until the buffer changes. */
-const char *fake_text(struct byte_buffer *buffer);
 /* The first diagnostic with the code, or NULL. */
 const struct diag *fake_diag(const struct fake_engine *engine, enum diag_code code);
 
