@@ -108,12 +108,8 @@ static struct claims *claim_job(struct job_load *load)
     struct claims *claims = claims_new(&load->arena);
     claims_add(claims, CLAIM_READS, claims_literal(&load->arena, str_from(load->path)), load->path,
                "the job itself", (struct span){0});
-    for (uint32_t i = 0; i < load->job->uses_count; i++) {
-        struct str path = load->job->uses[i].path;
-        if (memchr(path.data, '/', path.length) != NULL) /* names without `/` are found by
-                                                            the system's linker */
-            claims_add_input(claims, path, "`use`", load->job->uses[i].span);
-    }
+    for (uint32_t i = 0; i < load->job->uses_count; i++)
+        claims_add_input(claims, load->job->uses[i].path, "`use`", load->job->uses[i].span);
     return claims;
 }
 

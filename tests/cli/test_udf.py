@@ -230,6 +230,22 @@ def test_bad_libraries_are_said():
     assert "`silent`: its key is one column of ints" in done.stderr and "silent by user after 30m" in done.stderr, done.stderr
 
 
+def test_a_library_is_no_output():
+    """However it is named: a name without a folder is a path, too."""
+    build_bad(".", "taken", how="")
+    os.link("taken.so", "linked.so")
+    with open("taken.so", "rb") as file:
+        before = file.read()
+    for used in ("taken", "./taken"):
+        for output in ("taken.so", "./taken.so", "linked.so"):
+            write("taken.leat", (END_JOB % (used, "")).replace('".jsonl"', f'"{output}", format: json, overwrite: true'))
+            for command in ("check", "run"):
+                done = run(LEAT, command, "taken.leat")
+                assert done.returncode == BAD_JOB and "E0617" in done.stderr and "`use` reads" in done.stderr, (used, output, done)
+            with open("taken.so", "rb") as file:
+                assert file.read() == before, (used, output)
+
+
 def test_a_crash_is_named():
     for how, number, says in (("raise(SIGSEGV)", signal.SIGSEGV, "a segmentation fault (SIGSEGV)"),
                               ("abort()", signal.SIGABRT, "abort() (SIGABRT)")):
