@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Jobs between topics while the wall clock of leat jumps by an hour, both ways, judged by the oracle: rows, state, model and
-counts of an undisturbed run, and nothing stands still. Prints TAP.
+counts of an undisturbed run, nothing stands still, and no thread waits by that clock. Prints TAP.
 
     tests/kafka/test_clock.py PATH_OF_LEAT PATH_OF_JUMPING_CLOCK
 """
@@ -45,7 +45,7 @@ def test_a_live_job():
             job.finish(process=process)
             assert time.monotonic() - begin < rig.PATIENCE_S
         assert clock.jumps > 50 and clock.asked > 0, (clock.jumps, clock.asked)
-        assert clock.longest_seconds < rig.stretched(5), (clock.waits, clock.longest_seconds)
+        assert clock.waits == 0, (clock.waits, clock.longest_seconds)
     job.check()
     job.close()
 
@@ -62,6 +62,7 @@ def test_a_job_that_ends():
             begin = time.monotonic()
             job.finish(process=process, seconds=rig.PATIENCE_S)
             assert time.monotonic() - begin < rig.PATIENCE_S, time.monotonic() - begin
+            assert clock.waits == 0, (clock.waits, clock.longest_seconds)
         job.check()
         job.close()
 
