@@ -93,7 +93,7 @@ def test_files_while_the_clock_jumps():
             assert clock.jumps - begun > 10 and clock.asked > 0, (clock.jumps, clock.asked)
             assert outcome(f"{folder}/{kills}", summary) == wanted
             assert seconds < stretched(20) + 5 * (kills + 1) * quiet_seconds, (kills, seconds, quiet_seconds)
-            assert clock.longest_seconds < stretched(5), clock.longest_seconds
+            assert clock.waits == 0, (clock.waits, clock.longest_seconds)
             verified = subprocess.run([LEAT, "checkpoint", "verify", f"{folder}/{kills}/state"], capture_output=True, text=True, check=False)
             assert verified.returncode == 0, verified.stdout + verified.stderr
             kept = [name for _, names, _ in os.walk(f"{folder}/{kills}/state") for name in names if name.startswith("ckpt-")]
