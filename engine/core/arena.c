@@ -97,6 +97,14 @@ void arena_reset(struct arena *arena)
     arena->used_bytes = 0;
 }
 
+size_t arena_kept_bytes(const struct arena *arena)
+{
+    size_t bytes = 0;
+    for (const struct arena_block *block = arena->first; block != NULL; block = block->next)
+        bytes += ARENA_HEADER + block->size;
+    return bytes;
+}
+
 /* Moves on to the next spare block that holds `bytes`, else inserts a new one after the current. */
 static struct arena_block *next_block(struct arena *arena, size_t bytes)
 {

@@ -42,6 +42,8 @@ void arena_init(struct arena *arena, size_t block_bytes);
 void arena_free(struct arena *arena);
 /* Everything handed out becomes invalid; the blocks are kept for reuse. */
 void arena_reset(struct arena *arena);
+/* Bytes of all blocks, used or not. */
+size_t arena_kept_bytes(const struct arena *arena);
 /* Calls run(argument) when the arena is reset or freed, last registered first: frees memory that a
  * library allocated elsewhere. */
 void arena_defer(struct arena *arena, void (*run)(void *argument), void *argument);

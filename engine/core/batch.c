@@ -6,13 +6,20 @@
 #include <stdlib.h>
 
 /* A batch in the pool keeps its arena's blocks, unless it used more than POOL_ARENA_KEPT bytes. */
-enum { POOL_ARENA_KEPT = 4 << 20, NEW_BLOCK_BYTES = 128 << 10, DERIVED_BLOCK_BYTES = 8 << 10 };
+enum {
+    POOL_ARENA_KEPT = 4 << 20,
+    POOL_BUDGET = 32 << 20,
+    NEW_BLOCK_BYTES = 128 << 10,
+    DERIVED_BLOCK_BYTES = 8 << 10
+};
 
 enum pool_list { POOL_NEW, POOL_DERIVED, POOL_LISTS };
 
 struct batch_pool {
     pthread_mutex_t mutex;
     struct batch *free_lists[POOL_LISTS];
+    size_t kept_bytes; /* of the arenas of free batches; atomic, written under the mutex */
+    size_t budget;
     size_t alive; /* atomic: number of batches in use */
 };
 
@@ -25,8 +32,19 @@ struct pooled_batch {
 struct batch_pool *batch_pool_new(void)
 {
     struct batch_pool *pool = mem_calloc(1, sizeof(*pool));
+    pool->budget = POOL_BUDGET;
     pthread_mutex_init(&pool->mutex, NULL);
     return pool;
+}
+
+void batch_pool_set_budget(struct batch_pool *pool, size_t bytes)
+{
+    pool->budget = bytes;
+}
+
+size_t batch_pool_kept_bytes(const struct batch_pool *pool)
+{
+    return __atomic_load_n(&pool->kept_bytes, __ATOMIC_RELAXED);
 }
 
 void batch_pool_free(struct batch_pool *pool)
@@ -50,12 +68,21 @@ size_t batch_pool_alive(const struct batch_pool *pool)
     return __atomic_load_n(&pool->alive, __ATOMIC_RELAXED);
 }
 
+/* The mutex is held. */
+static void keep(struct batch_pool *pool, int64_t bytes)
+{
+    size_t kept = (size_t)((int64_t)pool->kept_bytes + bytes);
+    __atomic_store_n(&pool->kept_bytes, kept, __ATOMIC_RELAXED);
+}
+
 static struct batch *pool_take(struct batch_pool *pool, enum pool_list list)
 {
     pthread_mutex_lock(&pool->mutex);
     struct batch *batch = pool->free_lists[list];
-    if (batch != NULL)
+    if (batch != NULL) {
         pool->free_lists[list] = batch->next;
+        keep(pool, -(int64_t)arena_kept_bytes(&batch->arena));
+    }
     pthread_mutex_unlock(&pool->mutex);
     __atomic_add_fetch(&pool->alive, 1, __ATOMIC_RELAXED);
     struct arena arena = {.block_bytes = list == POOL_NEW ? NEW_BLOCK_BYTES : DERIVED_BLOCK_BYTES};
@@ -80,11 +107,20 @@ static void pool_give(struct batch *batch)
     } else {
         arena_reset(&batch->arena);
     }
+    size_t bytes = arena_kept_bytes(&batch->arena);
     __atomic_sub_fetch(&pool->alive, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&pool->mutex);
-    batch->next = pool->free_lists[list];
-    pool->free_lists[list] = batch;
+    bool is_kept = pool->kept_bytes + bytes <= pool->budget;
+    if (is_kept) {
+        keep(pool, (int64_t)bytes);
+        batch->next = pool->free_lists[list];
+        pool->free_lists[list] = batch;
+    }
     pthread_mutex_unlock(&pool->mutex);
+    if (!is_kept) {
+        arena_free(&batch->arena);
+        free(batch);
+    }
 }
 
 static size_t value_bytes(enum type_tag tag)

@@ -100,10 +100,15 @@ struct batch {
     struct batch *next;  /* link for whoever keeps the batch in a list */
 };
 
-/* Recycles batches with their memory. Any thread. */
+/* Recycles batches with their memory. Free batches keep up to the budget; what is beyond it goes back to the
+ * system, so that a burst of batches does not occupy memory for ever. Any thread. */
 struct batch_pool;
 struct batch_pool *batch_pool_new(void);
 void batch_pool_free(struct batch_pool *pool);
+/* Bytes that free batches may keep; 32 MiB where this is not called. Before the first batch. */
+void batch_pool_set_budget(struct batch_pool *pool, size_t bytes);
+/* Bytes that free batches keep. */
+size_t batch_pool_kept_bytes(const struct batch_pool *pool);
 /* The number of batches that are still referenced. */
 size_t batch_pool_alive(const struct batch_pool *pool);
 
