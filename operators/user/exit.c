@@ -4,8 +4,9 @@
  *
  * exit, _exit, _Exit, quick_exit and pthread_exit are defined here and exported by the program, so a library
  * that calls them gets these. libc's own functions that end a process (errx, error) do not call these;
- * at_end, which libc runs before the end, catches them. Only a library that makes the system call itself ends
- * the process unseen. Processes that a library forks may end as they like. */
+ * at_end, which libc runs before the end, catches them. Only a library that makes the system call itself, or
+ * calls exec, which puts another program into the process, ends leat unseen. Processes that a library forks may
+ * end as they like. */
 #include "operators/user/user.h"
 
 #include <dlfcn.h>
