@@ -3,7 +3,7 @@
  * and optimizer, so that one launch serves all of them; each table has its own options of admission, expiry
  * and size.
  *
- * The logical rule is that of the CPU's table (learners/table.h), batch by batch: after each batch the map
+ * The logical rule is that of the CPU's table (learners/tables/table.h), batch by batch: after each batch the map
  * key -> row (weights, state and header) is the same as that of a CPU table which was given the same batches
  * (table_resolve_batch). Where a row lies is not part of the rule: slots differ, and rows may lie in the cold
  * tier.
@@ -49,7 +49,7 @@ struct gpu_table_options {
         *extra; /* read by create: [4], initial extra floats of this table's rows; NULL: those of the set */
 };
 
-/* Cells in a row of the table's admission sketch (learners/sketch.h); 0: the table has no sketch. */
+/* Cells in a row of the table's admission sketch (learners/tables/sketch.h); 0: the table has no sketch. */
 static inline uint64_t gpu_sketch_width(const struct gpu_table_options *options)
 {
     uint64_t width = options->admit_after > 1 ? GPU_SKETCH_BLOCK / GPU_SKETCH_DEPTH : 0;
@@ -125,7 +125,7 @@ struct gpu_tables_plan {
     uint64_t rows_most; /* rows that fit into memory_bytes */
 };
 
-/* The header of a row as it is exported and imported: learners/table.h's header without the step. */
+/* The header of a row as it is exported and imported: learners/tables/table.h's header without the step. */
 struct gpu_row_head {
     uint64_t key;
     uint32_t table;
@@ -221,7 +221,7 @@ struct gpu_table_api {
      *
      * select: selects the rows with epoch in (since, closing] (since 0: all), in the order of table and slot;
      * waits; *rows = how many. Selected rows must not change until export_rows has copied them: copy all of
-     * them before the next batch (learners/device_snapshot.h).
+     * them before the next batch (learners/device/snapshot.h).
      *
      * export_rows: copies the next at most `room` selected rows; *count (pinned or device memory) = how many.
      *

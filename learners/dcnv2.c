@@ -1,5 +1,5 @@
 /* Deep & cross network, version 2 (Wang 2021): cross layers of explicit products beside dense layers. */
-#include "learners/learner.h"
+#include "learners/learner/learner.h"
 
 static const struct option dcnv2_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",

@@ -1,5 +1,5 @@
 /* DeepFM (Guo 2017): a factorization machine, and dense layers over the same vectors. */
-#include "learners/learner.h"
+#include "learners/learner/learner.h"
 
 static const struct option deepfm_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",

@@ -1,6 +1,6 @@
 /* Deep learning recommendation model (Naumov 2019): dense features become a vector beside
  * those of the ids. */
-#include "learners/learner.h"
+#include "learners/learner/learner.h"
 
 static const struct option dlrm_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",

@@ -1,5 +1,5 @@
 /* Field-aware factorization machine (Juan 2016), optionally with dense layers over the pairs' products. */
-#include "learners/learner.h"
+#include "learners/learner/learner.h"
 
 static const struct option ffm_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("8", "length of an id's vector for each other feature; a multiple of 4", "0.05",

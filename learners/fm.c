@@ -1,5 +1,5 @@
 /* Factorization machine (Rendle 2010): every pair of ids interacts through the product of their vectors. */
-#include "learners/learner.h"
+#include "learners/learner/learner.h"
 
 static const struct option fm_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.05",

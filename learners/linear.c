@@ -1,6 +1,6 @@
 /* Logistic or linear regression over sparse ids and dense features, with FTRL-proximal or
  * another optimizer. */
-#include "learners/learner.h"
+#include "learners/learner/learner.h"
 
 static const struct option linear_embedding[] = {
     LEARNER_ADMISSION_OPTIONS("a weight", "ids"),

@@ -1,5 +1,5 @@
 /* Matrix factorization with biases (Koren 2009): a factorization machine of two features. */
-#include "learners/learner.h"
+#include "learners/learner/learner.h"
 
 struct mf {
     struct learner_config common;

@@ -1,5 +1,5 @@
 /* Multi-gate mixture of experts (Ma 2018): several labels that share the networks that serve all of them. */
-#include "learners/learner.h"
+#include "learners/learner/learner.h"
 
 static const struct option mmoe_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",

@@ -1,14 +1,14 @@
 /*
  * The cost of checkpoints for a model's training on a GPU: DLRM of bench_train.c, with 20 GB of rows in the
  * GPU's memory, a share of which changes between checkpoints. As in a job, one thread trains and another one
- * writes checkpoints (learners/learner_state.c): the writer takes the rows from the device, packs them in the
+ * writes checkpoints (learners/learner/checkpoint.c): the writer takes the rows from the device, packs them in the
  * stored form and copies them into records of 1 MiB, which are thrown away, as otherwise the disk would be
  * measured.
  *
  * - `pause`, after a tenth of the rows, 2 GB, has changed: how long training stops at a barrier. Host time
  *   from the end of the last step until the next one may be queued and the device can begin it: dense weights
  *   are copied to the host (model_save), changed rows are found and gathered into staging
- *   (device_snapshot.h), the writer is started, tables are held while staging has no room for the rest, and
+ *   (device/snapshot.h), the writer is started, tables are held while staging has no room for the rest, and
  *   then the stream's work ends. `pause, dense weights`: the first of these parts. The engine's part (the
  *   checkpoint's files) is not included.
  * - `checkpoints N %`: steps over 20 s with a barrier at the begin and one in the middle, the last steps
@@ -24,7 +24,7 @@
 #include "core/buffer.h"
 #include "core/os.h"
 #include "core/team.h"
-#include "learners/device_table.h"
+#include "learners/device/table.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ enum {
     PERIOD_S = 10,
     CHECKPOINTS = 2,
     ALONE_S = 5,
-    STAGING_PART = 8, /* of the memory, as in model_device.c */
+    STAGING_PART = 8, /* of the memory, as in model/device.c */
     RECORD_BYTES = 1 << 20,
     TINY_FIELDS = 4,
     TINY_DIM = 64,

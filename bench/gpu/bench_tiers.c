@@ -1,6 +1,6 @@
 /*
  * Steps over tables of which a tenth lies in the GPU's memory and the rest in pinned memory
- * (learners/device_table.h): each step announces the next batch, fetches the rows that its own batch lacks,
+ * (learners/device/table.h): each step announces the next batch, fetches the rows that its own batch lacks,
  * gathers, and updates by Adam. Ids by Zipf's law of exponent 1.05. For comparison: the time of the fetched
  * rows at the rate of copies from pinned memory.
  *
@@ -11,7 +11,7 @@
  * exchange. A step's distinct ids are a third of its look-ups and find room; as many new ids as look-ups
  * would not, so smaller batches fill the tables.
  */
-#include "learners/device_table.h"
+#include "learners/device/table.h"
 #include "tables.h"
 
 #include <math.h>

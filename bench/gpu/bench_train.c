@@ -9,7 +9,7 @@
 #include "training.h"
 
 #include "core/base.h"
-#include "learners/model_internal.h"
+#include "learners/model/internal.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "training.h"
 
 #include "core/base.h"
-#include "learners/model_internal.h"
+#include "learners/model/internal.h"
 #include "learners/train/train.h"
 
 #include <stdlib.h>

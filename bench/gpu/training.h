@@ -4,7 +4,7 @@
 
 #include "place.h"
 
-#include "learners/model.h"
+#include "learners/model/model.h"
 
 enum { TRAINING_TURNS_MAX = 32, TRAINING_FIELDS_MAX = 26, TRAINING_DENSE_MAX = 13 };
 

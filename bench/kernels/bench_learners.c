@@ -7,8 +7,8 @@
  * block= batch= precision=fp32|bf16 bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second
  * label; mf uses the first two fields only.
  */
-#include "learners/metrics.h"
-#include "learners/model.h"
+#include "learners/learner/metrics.h"
+#include "learners/model/model.h"
 
 #include "core/base.h"
 #include "core/team.h"

@@ -14,7 +14,7 @@
 #include "formats/rows.h"
 #include "formats/schema_registry.h"
 #include "lang/lang.h"
-#include "learners/model.h"
+#include "learners/model/model.h"
 #include "operators/aggregate/aggregate.h"
 #include "operators/expr/expr.h"
 #include "operators/key_rows.h"

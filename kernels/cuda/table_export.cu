@@ -6,7 +6,7 @@
  * rows are counted by bucket, and a prefix sum gives each row its position in (table, slot) order; a warp
  * copies a row, 16 bytes a lane. (3) The list of selected rows is never written: export reads the heads of a
  * bucket again, 2 KB in addition to the 64 KB and more of rows that it copies. The limit is the copy to the
- * host, which overlaps with the gathering of the next piece (learners/device_snapshot.h).
+ * host, which overlaps with the gathering of the next piece (learners/device/snapshot.h).
  */
 #include "kernels/cuda/table_payload.cuh"
 

@@ -1,8 +1,8 @@
-/* Rows in the tables of a CPU (learners/table.h), for a training step. */
+/* Rows in the tables of a CPU (learners/tables/table.h), for a training step. */
 #ifndef LEAT_LEARNERS_TRAIN_ROWS_CPU_H
 #define LEAT_LEARNERS_TRAIN_ROWS_CPU_H
 
-#include "learners/table.h"
+#include "learners/tables/table.h"
 #include "learners/train/train.h"
 
 struct rows_cpu {

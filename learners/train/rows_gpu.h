@@ -1,8 +1,8 @@
-/* Rows in the tables of a GPU, with tiers below (learners/device_table.h), for a training step. */
+/* Rows in the tables of a GPU, with tiers below (learners/device/table.h), for a training step. */
 #ifndef LEAT_LEARNERS_TRAIN_ROWS_GPU_H
 #define LEAT_LEARNERS_TRAIN_ROWS_GPU_H
 
-#include "learners/device_table.h"
+#include "learners/device/table.h"
 #include "learners/train/train.h"
 
 struct rows_gpu {

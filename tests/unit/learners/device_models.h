@@ -11,8 +11,8 @@
 #include "core/base.h"
 #include "core/buffer.h"
 #include "kernels/gpu.h"
-#include "learners/device_table.h"
-#include "learners/model_internal.h"
+#include "learners/device/table.h"
+#include "learners/model/internal.h"
 #include "learners/train/train.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef LEAT_TESTS_UNIT_LEARNERS_DEVICE_WORLD_H
 #define LEAT_TESTS_UNIT_LEARNERS_DEVICE_WORLD_H
 
-#include "learners/device_table.h"
+#include "learners/device/table.h"
 
 #include "core/base.h"
 #include "fake_cold.h"

@@ -3,7 +3,7 @@
 #ifndef LEAT_TESTS_UNIT_LEARNERS_EVENTS_H
 #define LEAT_TESTS_UNIT_LEARNERS_EVENTS_H
 
-#include "learners/model.h"
+#include "learners/model/model.h"
 
 #include "kernels/num.h"
 

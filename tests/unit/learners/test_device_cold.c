@@ -5,7 +5,7 @@
 #include "fake_cold.h"
 #include "host_model.h"
 
-#include "learners/table_cold.h"
+#include "learners/tables/cold.h"
 
 /* --- Rows beyond the memory --- */
 

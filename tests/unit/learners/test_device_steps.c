@@ -1,7 +1,7 @@
 /* Steps of a device_table: how often they wait while no rows lie in lower tiers, and look-ups of rows for
  * prediction between steps, in any tier. A plain program that prints TAP lines. */
 #include "device_world.h"
-#include "learners/table_cold.h"
+#include "learners/tables/cold.h"
 
 /* --- Waits --- */
 

@@ -2,7 +2,7 @@
  * rows, for some, and for the least gives the same rows, bit for bit; checkpoints over all tiers, into a
  * CPU's tables and back. A plain program that prints TAP lines. */
 #include "device_world.h"
-#include "learners/device_pool.h"
+#include "learners/device/pool.h"
 
 /* --- Tests --- */
 

@@ -1,7 +1,7 @@
 /* Layers over the input whose gradients are computed once for each distinct id (learners/train/distinct.c): a
  * step must move all rows and weights as the same step computed event by event. Models with lists compute
  * event by event; here their lists have one id each. */
-#include "learners/model_internal.h"
+#include "learners/model/internal.h"
 #include "learners/train/train.h"
 
 #include "core/base.h"

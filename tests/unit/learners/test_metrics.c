@@ -1,5 +1,5 @@
 /* Progressive validation against plain formulas; results must not depend on how events are cut into calls. */
-#include "learners/metrics.h"
+#include "learners/learner/metrics.h"
 
 #include "kernels/kernels.h"
 

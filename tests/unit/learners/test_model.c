@@ -5,7 +5,7 @@
 
 #include "core/base.h"
 #include "core/buffer.h"
-#include "learners/metrics.h"
+#include "learners/learner/metrics.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -124,7 +124,7 @@ static void test_same_bits(void **state)
     }
 }
 
-/* Fields with one id each and no special options take a shorter path (vector_part.c): it must give the same
+/* Fields with one id each and no special options take a shorter path (model/vectors_plain.c): it must give the same
  * bits as the longer path, which a clip_norm that no gradient reaches selects. */
 static void test_short_way(void **state)
 {

@@ -4,7 +4,7 @@
 
 #include "core/base.h"
 #include "core/buffer.h"
-#include "learners/model_internal.h"
+#include "learners/model/internal.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* Dense indices that grow from call to call (learners/train/once.c): a model that keeps a batch's indices
  * over several calls learns the same as a model that dedupes each call and each batch anew, whatever rows
  * change between calls. */
-#include "learners/model_internal.h"
-#include "learners/table_inline.h"
+#include "learners/model/internal.h"
+#include "learners/tables/inline.h"
 #include "learners/train/train.h"
 
 #include "core/base.h"

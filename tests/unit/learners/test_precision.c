@@ -5,7 +5,7 @@
 
 #include "core/base.h"
 #include "core/buffer.h"
-#include "learners/model_internal.h"
+#include "learners/model/internal.h"
 #include "learners/train/train.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The table against a naive model of its logical rule; snapshots taken while the table goes on. */
-#include "learners/table_inline.h"
+#include "learners/tables/inline.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -2,8 +2,8 @@
  * cold store in between. */
 #include "fake_cold.h"
 
-#include "learners/table_cold.h"
-#include "learners/table_inline.h"
+#include "learners/tables/cold.h"
+#include "learners/tables/inline.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

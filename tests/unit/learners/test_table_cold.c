@@ -4,8 +4,8 @@
 #include "fake_cold.h"
 
 #include "core/team.h"
-#include "learners/model_internal.h"
-#include "learners/table_cold.h"
+#include "learners/model/internal.h"
+#include "learners/tables/cold.h"
 
 #include <pthread.h>
 #include <setjmp.h>

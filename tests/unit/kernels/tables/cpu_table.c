@@ -1,6 +1,6 @@
 #include "cpu_table.h"
 
-#include "learners/table.h"
+#include "learners/tables/table.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* The CPU's embedding table (learners/table.h) behind functions that C++ tests can call. */
+/* The CPU's embedding table (learners/tables/table.h) behind functions that C++ tests can call. */
 #ifndef LEAT_TESTS_UNIT_KERNELS_TABLES_CPU_TABLE_H
 #define LEAT_TESTS_UNIT_KERNELS_TABLES_CPU_TABLE_H
 

@@ -11,8 +11,8 @@
 
 #include "core/base.h"
 #include "kernels/num.h"
-#include "learners/metrics.h"
-#include "learners/model_internal.h"
+#include "learners/learner/metrics.h"
+#include "learners/model/internal.h"
 
 #include <math.h>
 #include <stdio.h>

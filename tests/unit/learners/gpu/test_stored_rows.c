@@ -1,13 +1,13 @@
 /*
  * Stored tables of models on a device and on the CPU: the same batches to the tables of a model
- * (learners/model.c makes them) and to a device_table with the layout of their payloads give the same stored
+ * (learners/model/model.c makes them) and to a device_table with the layout of their payloads give the same stored
  * rows, blocks of sketches and times, byte for byte; each side continues from what the other one stored. A
  * plain program that prints TAP lines; without a device it is skipped.
  */
 #include "core/base.h"
 #include "kernels/num.h"
-#include "learners/device_table.h"
-#include "learners/model_internal.h"
+#include "learners/device/table.h"
+#include "learners/model/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

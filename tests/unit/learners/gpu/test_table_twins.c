@@ -1,5 +1,5 @@
 /*
- * The same batches to embedding tables on the CPU (learners/table.h) and on a device (gpu_table.h): the same
+ * The same batches to embedding tables on the CPU (learners/tables/table.h) and on a device (gpu_table.h): the same
  * rows come out, bit for bit, with admission, expiry and eviction. Ids take the whole path on both sides:
  * dedupe, resolve, update. A plain program that prints TAP lines; without a device it is skipped.
  *
@@ -8,7 +8,7 @@
 #include "core/base.h"
 #include "kernels/gpu_table.h"
 #include "kernels/num.h"
-#include "learners/table_inline.h"
+#include "learners/tables/inline.h"
 
 #include <stdarg.h>
 #include <stdio.h>

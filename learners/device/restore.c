@@ -1,0 +1,184 @@
+/* Removed keys, and restoring, of a device_table's checkpoints; table.h explains the rules. Writing is
+ * in snapshot.c. */
+#include "learners/device/internal.h"
+
+#include <stdlib.h>
+
+enum { REMOVED_PIECE = 4096, RESTORED_LEAST = 16 };
+
+/* --- Removed keys --- */
+
+static void list_key(struct table_keys *keys, uint64_t key)
+{
+    if (keys->count == keys->capacity) {
+        keys->capacity = MAX(2 * keys->capacity, (size_t)64);
+        keys->items = realloc(keys->items, keys->capacity * sizeof(*keys->items));
+        leat_assert(keys->items);
+    }
+    keys->items[keys->count++] = key;
+}
+
+void device_list_removed(struct device_table *t, uint32_t table, uint64_t key)
+{
+    list_key(t->is_in_snapshot ? &t->removed_since[table] : &t->removed[table], key);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void sort_keys(struct table_keys *keys)
+{
+    size_t count = 0;
+    if (keys->count == 0)
+        return;
+    qsort(keys->items, keys->count, sizeof(*keys->items), by_number);
+    for (size_t i = 0; i < keys->count; i++)
+        if (i == 0 || keys->items[i] != keys->items[count - 1])
+            keys->items[count++] = keys->items[i];
+    keys->count = count;
+}
+
+/* Adds the removed keys that the GPU listed to the lists. */
+static bool collect_removed(struct device_table *t, struct gpu_error *error)
+{
+    struct gpu_row_head *heads = calloc(REMOVED_PIECE, sizeof(*heads));
+    uint64_t count = REMOVED_PIECE;
+    bool is_good = true;
+    leat_assert(heads);
+    while (is_good && count == REMOVED_PIECE) {
+        is_good = t->api->tables->take_removed(t->tables, t->stream, heads, REMOVED_PIECE, &count, error);
+        for (uint64_t i = 0; is_good && i < count; i++)
+            device_list_removed(t, heads[i].table, heads[i].key);
+    }
+    free(heads);
+    return is_good;
+}
+
+bool device_take_removed(struct device_table *t, struct gpu_error *error)
+{
+    bool is_good = collect_removed(t, error);
+    for (uint32_t i = 0; i < t->options.tables; i++)
+        sort_keys(&t->removed[i]);
+    return is_good;
+}
+
+const struct table_keys *device_table_removed(const struct device_table *t, uint32_t table)
+{
+    leat_assert(t->is_in_snapshot);
+    return &t->removed[table];
+}
+
+void device_table_snapshot_end(struct device_table *t, bool is_published)
+{
+    leat_assert(t->is_in_snapshot);
+    t->is_in_snapshot = false;
+    /* needed if nobody wrote the snapshot */
+    atomic_store_explicit(&t->snapshot.is_held, false, memory_order_release);
+    for (uint32_t i = 0; i < t->options.tables; i++) {
+        if (is_published)
+            t->removed[i].count = 0;
+        for (size_t k = 0; k < t->removed_since[i].count; k++)
+            list_key(&t->removed[i], t->removed_since[i].items[k]);
+        t->removed_since[i].count = 0;
+    }
+}
+
+/* --- Restoring --- */
+
+/* Drops older rows of the keys of t->pool's first n stage slots from pinned memory. */
+static void drop_below(struct device_table *t, uint32_t table, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t old = device_pool_find(&t->pool, table, t->pool.heads[t->pool.room + i].key);
+        if (old != BATCH_NONE)
+            device_pool_drop(&t->pool, old);
+    }
+}
+
+static bool restore_piece(struct device_table *t, uint32_t table, const unsigned char *rows, uint32_t n,
+                          struct gpu_error *error)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        t->at[i] = t->pool.room + i;
+        device_unpack(t, table, rows + i * t->stored_bytes, t->at[i]);
+    }
+    drop_below(t, table, n);
+    if (!device_import(t, n, TABLE_STEP_NONE, false, error))
+        return false;
+    drop_below(t, table, n); /* making room for the new rows may have sent older ones down */
+    return true;
+}
+
+/* Restores rows in pieces. Pieces get smaller if the GPU's memory has no room for a whole stage. */
+bool device_table_restore(struct device_table *t, uint32_t table, const void *stored, size_t count,
+                          struct gpu_error *error)
+{
+    const unsigned char *rows = stored;
+    uint32_t most = t->stage;
+    t->is_in_restore = true;
+    for (size_t from = 0, n; from < count; from += n) {
+        n = MIN(count - from, (size_t)most);
+        struct gpu_error full;
+        while (!restore_piece(t, table, rows + from * t->stored_bytes, (uint32_t)n, &full)) {
+            if (full.failure != GPU_NO_MEMORY || n <= RESTORED_LEAST) {
+                *error = full;
+                return false;
+            }
+            most = MAX((uint32_t)n / 2, (uint32_t)RESTORED_LEAST);
+            n = MIN(n, (size_t)most);
+        }
+    }
+    return true;
+}
+
+bool device_table_restore_remove(struct device_table *t, uint32_t table, const uint64_t *keys, size_t count,
+                                 struct gpu_error *error)
+{
+    uint64_t *device_keys = t->api->alloc(t->gpu, t->stage * sizeof(*device_keys), error);
+    uint32_t *device_tables = t->api->alloc(t->gpu, t->stage * sizeof(*device_tables), error);
+    bool is_good = device_keys != NULL && device_tables != NULL;
+    for (size_t from = 0; is_good && from < count; from += t->stage) {
+        uint32_t n = (uint32_t)MIN(count - from, (size_t)t->stage);
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t slot = device_pool_find(&t->pool, table, keys[from + i]);
+            if (slot != BATCH_NONE)
+                device_pool_drop(&t->pool, slot);
+            t->at[i] = table;
+        }
+        t->api->copy(t->stream, device_keys, keys + from, n * sizeof(*keys));
+        t->api->copy(t->stream, device_tables, t->at, n * sizeof(*t->at));
+        t->api->tables->remove(t->tables, t->stream, device_keys, device_tables, n);
+        is_good = t->api->wait(t->stream, error);
+    }
+    t->api->free(t->gpu, device_keys);
+    t->api->free(t->gpu, device_tables);
+    return is_good;
+}
+
+bool device_table_restored(struct device_table *t, struct gpu_error *error)
+{
+    leat_assert(!t->is_in_snapshot);
+    bool is_good = collect_removed(t, error);
+    t->is_in_restore = false;
+    for (uint32_t i = 0; i < t->options.tables; i++) {
+        t->removed[i].count = 0;
+        t->has_stored[i] = t->rows_stored[i] > 0; /* the rows that did not fit above */
+    }
+    return is_good;
+}
+
+bool device_table_restored_cold(struct device_table *t, uint32_t table, uint64_t rows,
+                                struct gpu_error *error)
+{
+    struct gpu_table_stats stats = {0};
+    leat_assert(t->stores[table] != NULL);
+    if (!t->api->tables->stats(t->tables, t->stream, table, &stats, error))
+        return false;
+    uint64_t above = stats.rows + device_table_below(t, table).pinned;
+    t->rows_stored[table] = rows - MIN(rows, above);
+    t->has_stored[table] = true;
+    return true;
+}

@@ -1,0 +1,535 @@
+/*
+ * A learner's checkpoints. Records, all global (of no key group):
+ *   'F' the features (features.c), before all others; records below name a feature by its place there
+ *   'S' epoch, evaluation, counts, then what model_save writes; at the barrier, because it is small; stored
+ *       in pieces of kind 's'
+ *   'D' field, keys removed since the last published checkpoint
+ *   'R' field, rows in the form of table_stored_bytes
+ *   'C' field, blocks of the admission sketch that changed
+ *   'T' field, all rows of the table, in memory and cold; only of a table with cold rows (at the barrier)
+ *   'W' the number of examples of weight 0; only if not 0 (at the barrier)
+ *   'E' event time of the last example; only if there was one (at the barrier)
+ *   'B' the sums of a bias that is the labels' mean; only of such a learner (at the barrier)
+ *   'L' field, lists longer than list_max, and ids left out; only if not 0 (at the barrier)
+ * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (tables/snapshot.c; on a GPU
+ * device/snapshot.c: there 'D' of all fields come first, and records of the fields alternate, as pieces
+ * arrive). A restore applies records in order: base, then deltas; the last 'S' counts.
+ */
+#include "learners/device/table.h"
+#include "learners/learner/learner.h"
+#include "learners/tables/cold.h"
+#include "learners/tables/inline.h"
+
+#include "core/buffer.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 5 };
+
+struct record_head {
+    uint8_t kind;
+    uint8_t version;
+    uint16_t field;
+    uint32_t item_bytes; /* bytes of an item: 'R': a stored row; 'D': a key; 'C': a block */
+};
+
+struct state_record {
+    struct record_head head;
+    uint32_t epoch, is_frozen;
+    uint64_t seen, learned, sampled_out, frozen, rejected;
+    uint64_t metrics_bytes;
+};
+
+/* A snapshot being written. Owned by the lane; the writer's thread reads it until it sets `outcome`. */
+struct learner_snapshot {
+    struct learner_state *state;
+    uint32_t fields, epoch;
+    struct table_snapshot *tables[MODEL_FIELDS_MAX];
+    const struct table_keys *removed[MODEL_FIELDS_MAX];
+    atomic_int outcome; /* 0: not known; 1: published; 2: abandoned */
+};
+
+struct rows_writer {
+    struct snapshot_writer *out;
+    struct byte_buffer buffer;
+    struct record_head head;
+};
+
+static bool flush_rows(struct rows_writer *w)
+{
+    bool is_ok = w->buffer.length <= sizeof(w->head) ||
+                 snapshot_put(w->out, SNAPSHOT_GLOBAL, w->buffer.data, w->buffer.length);
+    buffer_clear(&w->buffer);
+    buffer_append(&w->buffer, &w->head, sizeof(w->head));
+    return is_ok;
+}
+
+static bool put_rows(void *argument, const void *rows, size_t count)
+{
+    struct rows_writer *w = argument;
+    buffer_append(&w->buffer, rows, count * w->head.item_bytes);
+    return w->buffer.length < RECORD_BYTES || flush_rows(w);
+}
+
+static void begin_items(struct rows_writer *w, uint8_t kind, size_t item_bytes)
+{
+    w->head.kind = kind;
+    w->head.item_bytes = (uint32_t)item_bytes;
+    buffer_clear(&w->buffer);
+    buffer_append(&w->buffer, &w->head, sizeof(w->head));
+}
+
+static bool write_removed(struct rows_writer *w, const struct table_keys *removed)
+{
+    bool is_ok = true;
+    begin_items(w, 'D', sizeof(uint64_t));
+    for (size_t at = 0; at < removed->count && is_ok; at += 4096)
+        is_ok = put_rows(w, removed->items + at, MIN(removed->count - at, (size_t)4096));
+    return is_ok && flush_rows(w);
+}
+
+static bool write_table(struct learner_snapshot *s, uint32_t field, struct snapshot_writer *out)
+{
+    const struct table_keys *removed = s->removed[field];
+    struct rows_writer w = {.out = out, .head = {.version = STATE_VERSION, .field = (uint16_t)field}};
+    bool is_ok = write_removed(&w, removed);
+    begin_items(&w, 'R', table_stored_bytes(model_table(s->state->model, field)));
+    is_ok = is_ok && table_snapshot_write(s->tables[field], put_rows, &w) && flush_rows(&w);
+    begin_items(&w, 'C', sizeof(struct sketch_block));
+    is_ok = is_ok && table_snapshot_write_counts(s->tables[field], put_rows, &w) && flush_rows(&w);
+    buffer_free(&w.buffer);
+    return is_ok;
+}
+
+/* Writes the rows of a set of tables on a device, which arrive in pieces. */
+struct set_writer {
+    struct rows_writer w;
+    uint32_t first; /* field of its first table */
+    size_t row_bytes;
+};
+
+static bool put_of(struct set_writer *s, uint8_t kind, uint32_t table, const void *items, size_t item_bytes,
+                   size_t count)
+{
+    uint16_t field = (uint16_t)(s->first + table);
+    if (s->w.head.kind != kind || s->w.head.field != field) {
+        if (!flush_rows(&s->w))
+            return false;
+        s->w.head.field = field;
+        begin_items(&s->w, kind, item_bytes);
+    }
+    return put_rows(&s->w, items, count);
+}
+
+static bool put_set_rows(void *argument, uint32_t table, const void *rows, size_t count)
+{
+    struct set_writer *s = argument;
+    return put_of(s, 'R', table, rows, s->row_bytes, count);
+}
+
+static bool put_set_counts(void *argument, uint32_t table, const void *blocks, size_t count)
+{
+    return put_of(argument, 'C', table, blocks, sizeof(struct sketch_block), count);
+}
+
+static bool write_device(struct learner_snapshot *s, struct snapshot_writer *out)
+{
+    struct set_writer set = {.w = {.out = out, .head = {.version = STATE_VERSION}}};
+    uint32_t number;
+    bool is_ok = true;
+    for (uint32_t f = 0; f < s->fields && is_ok; f++) {
+        const struct device_table *t = model_device_table(s->state->model, f, &number);
+        set.w.head.field = (uint16_t)f;
+        is_ok = write_removed(&set.w, device_table_removed(t, number));
+    }
+    for (uint32_t f = 0; f < s->fields && is_ok; f++) {
+        struct device_table *t = model_device_table(s->state->model, f, &number);
+        struct gpu_error error; /* the lane sees the same error, which is sticky */
+        if (number != 0)
+            continue;
+        set.first = f;
+        set.row_bytes = device_table_stored_bytes(t);
+        is_ok = device_table_snapshot_write(t, put_set_rows, put_set_counts, &set, &error);
+    }
+    is_ok = is_ok && flush_rows(&set.w);
+    buffer_free(&set.w.buffer);
+    return is_ok;
+}
+
+static bool write_tables(void *argument, struct snapshot_writer *out)
+{
+    struct learner_snapshot *s = argument;
+    bool is_ok = true;
+    if (s->state->gpu_api)
+        return write_device(s, out);
+    for (uint32_t f = 0; f < s->fields && is_ok; f++)
+        is_ok = write_table(s, f, out);
+    return is_ok;
+}
+
+static void snapshot_outcome(void *argument, bool is_published)
+{
+    struct learner_snapshot *s = argument;
+    atomic_store_explicit(&s->outcome, is_published ? 1 : 2, memory_order_release);
+}
+
+/* Ends a snapshot whose outcome is known; at closing it is known by contract (`done` is always called). */
+void learner_snapshot_settle(struct learner_state *state, bool is_closing)
+{
+    struct learner_snapshot *s = state->snapshot;
+    if (s == NULL)
+        return;
+    int outcome = atomic_load_explicit(&s->outcome, memory_order_acquire);
+    if (outcome == 0 && !is_closing)
+        return;
+    for (uint32_t f = 0; f < s->fields && !state->gpu_api; f++)
+        table_snapshot_end(model_table(state->model, f), outcome == 1);
+    if (state->gpu_api != NULL)
+        learner_device_settle(state, s->fields, outcome == 1);
+    if (outcome == 1)
+        state->published = s->epoch;
+    state->snapshot = NULL;
+    free(s);
+}
+
+bool learner_is_held(const struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    const struct learner_snapshot *s = c->state->snapshot;
+    return s != NULL && c->state->gpu_api != NULL &&
+           atomic_load_explicit(&s->outcome, memory_order_acquire) == 0 &&
+           learner_device_is_held(c->state, s->fields);
+}
+
+static bool put_state(const struct learner_state *state, uint32_t labels, uint32_t epoch,
+                      struct snapshot_writer *out)
+{
+    struct state_record record = {
+        .head = {'S', STATE_VERSION, 0, 0},
+        .epoch = epoch,
+        .seen = state->seen,
+        .learned = state->learned,
+        .sampled_out = state->sampled_out,
+        .frozen = state->frozen,
+        .is_frozen = state->is_frozen,
+        .rejected = state->rejected,
+        .metrics_bytes = labels * sizeof(*state->metrics),
+    };
+    struct byte_buffer buffer = {0};
+    buffer_append(&buffer, &record, sizeof(record));
+    buffer_append(&buffer, state->metrics, labels * sizeof(*state->metrics));
+    model_save(state->model, &buffer);
+    bool is_ok = true; /* in pieces, because dense layers may be large */
+    for (size_t at = 0; at < buffer.length && is_ok; at += 8 << 20) {
+        struct byte_buffer piece = {0};
+        struct record_head head = {'s', STATE_VERSION, at + (8 << 20) >= buffer.length, 0};
+        buffer_append(&piece, &head, sizeof(head));
+        buffer_append(&piece, buffer.data + at, MIN(buffer.length - at, (size_t)8 << 20));
+        is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, piece.data, piece.length);
+        buffer_free(&piece);
+    }
+    buffer_free(&buffer);
+    return is_ok;
+}
+
+static bool put_features(const struct learner_config *c, struct snapshot_writer *out)
+{
+    struct byte_buffer record = {0};
+    struct record_head head = {'F', STATE_VERSION, 0, 0};
+    buffer_append(&record, &head, sizeof(head));
+    learner_features_save(c, &record);
+    bool is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_ok;
+}
+
+/* All rows of a table that has cold rows; else 0. */
+static uint64_t total_of(const struct learner_state *state, uint32_t field)
+{
+    const struct table *table = model_table(state->model, field);
+    if (state->gpu_api != NULL)
+        return learner_device_total(state, field);
+    return table->cold != NULL && table->cold->rows > 0 ? table_rows(table) : 0;
+}
+
+static bool put_totals(const struct learner_state *state, uint32_t fields, struct snapshot_writer *out)
+{
+    bool is_ok = true;
+    for (uint32_t f = 0; f < fields && is_ok; f++) {
+        struct {
+            struct record_head head;
+            uint64_t rows;
+        } record = {{'T', STATE_VERSION, (uint16_t)f, sizeof(record.rows)}, total_of(state, f)};
+        if (record.rows > 0)
+            is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
+    }
+    return is_ok;
+}
+
+/* A record 'W' or 'E'. */
+struct single_record {
+    struct record_head head;
+    uint64_t value;
+};
+
+static bool put_single(struct snapshot_writer *out, uint8_t kind, uint64_t value)
+{
+    struct single_record record = {{kind, STATE_VERSION, 0, sizeof(value)}, value};
+    return snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
+}
+
+static bool put_singles(const struct learner_state *state, struct snapshot_writer *out)
+{
+    return (state->weightless == 0 || put_single(out, 'W', state->weightless)) &&
+           (state->seen_last_us == TIME_MIN || put_single(out, 'E', (uint64_t)state->seen_last_us));
+}
+
+static bool restore_single(struct learner_state *state, struct str data)
+{
+    struct single_record record;
+    if (data.length != sizeof(record))
+        return false;
+    memcpy(&record, data.data, sizeof(record));
+    if (record.head.kind == 'W')
+        state->weightless = record.value;
+    else
+        state->seen_last_us = (int64_t)record.value;
+    return record.head.item_bytes == sizeof(record.value);
+}
+
+struct mean_record {
+    struct record_head head;
+    struct model_mean mean;
+};
+
+static bool put_mean(const struct learner_config *c, struct snapshot_writer *out)
+{
+    struct mean_record record = {{'B', STATE_VERSION, 0, sizeof(record.mean)}, *model_mean(c->state->model)};
+    return !c->model.is_centered || snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
+}
+
+static bool restore_mean(const struct learner_config *c, struct str data)
+{
+    struct mean_record record;
+    if (data.length != sizeof(record) || !c->model.is_centered)
+        return false;
+    memcpy(&record, data.data, sizeof(record));
+    *model_mean(c->state->model) = record.mean;
+    return record.head.item_bytes == sizeof(record.mean) && isfinite(record.mean.labels) &&
+           record.mean.weights >= 0.0 && isfinite(record.mean.weights);
+}
+
+struct list_record {
+    struct record_head head;
+    uint64_t lists_cut, ids_cut;
+};
+
+static bool put_lists(const struct learner_state *state, uint32_t fields, struct snapshot_writer *out)
+{
+    bool is_ok = true;
+    for (uint32_t f = 0; f < fields && is_ok; f++) {
+        struct list_record record = {
+            {'L', STATE_VERSION, (uint16_t)f, 2 * sizeof(uint64_t)}, state->lists_cut[f], state->ids_cut[f]};
+        if (record.lists_cut > 0)
+            is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
+    }
+    return is_ok;
+}
+
+bool learner_snapshot(struct operator_context *context, struct snapshot_writer *writer)
+{
+    struct learner_config *c = context->config;
+    struct learner_state *state = c->state;
+    learner_snapshot_settle(state, false);
+    leat_assert(state->snapshot == NULL); /* one checkpoint at a time */
+    uint32_t epoch = (uint32_t)snapshot_epoch(writer);
+    if (!put_features(c, writer) || !put_state(state, c->labels_count, epoch, writer) ||
+        !put_totals(state, c->sparse_count, writer) || !put_singles(state, writer) || !put_mean(c, writer) ||
+        !put_lists(state, c->sparse_count, writer))
+        return false;
+    struct learner_snapshot *s = calloc(1, sizeof(*s));
+    leat_assert(s);
+    s->state = state;
+    s->fields = c->sparse_count;
+    s->epoch = epoch;
+    uint32_t since = snapshot_is_base(writer) ? 0 : state->published;
+    if (state->gpu_api != NULL) {
+        learner_device_begin(state, s->fields, since, epoch);
+        if (!learner_check_device(context)) {
+            free(s);
+            return false;
+        }
+    }
+    for (uint32_t f = 0; f < s->fields && !state->gpu_api; f++) {
+        struct table *table = model_table(state->model, f);
+        s->tables[f] = table_snapshot_begin(table, since, epoch, &s->removed[f]);
+        if (table->cold != NULL)
+            table_cold_barrier(table);
+    }
+    state->snapshot = s;
+    snapshot_defer(writer, write_tables, snapshot_outcome, s);
+    return true;
+}
+
+/* Restores a row, a key or a sketch's block; false: it cannot belong to a table of this job. */
+static bool restore_item(struct table *table, uint8_t kind, const unsigned char *item)
+{
+    uint64_t key;
+    memcpy(&key, item, sizeof(key));
+    if (kind == 'C') {
+        struct sketch_block block;
+        memcpy(&block, item, sizeof(block));
+        return sketch_restore(&table->sketch, &block);
+    }
+    if (key == 0)
+        return false;
+    if (kind == 'R')
+        table_restore_row(table, item);
+    else
+        table_restore_remove(table, key);
+    return true;
+}
+
+/* The model whose tables are on the CPU: the learner's, or its shadow; NULL: none. */
+static struct model *cpu_model(const struct learner_state *state)
+{
+    return state->gpu_api ? model_shadow(state->model) : state->model;
+}
+
+/* Restores the items of a record; those of a field that the job no longer has are skipped. */
+static bool restore_items(struct learner_state *state, const struct record_head *head,
+                          const unsigned char *items, size_t bytes)
+{
+    if (head->field >= state->saved.fields)
+        return false;
+    int16_t field = state->saved.field_of[head->field];
+    if (field < 0)
+        return true;
+    if (head->kind == 'L') {
+        if (bytes != sizeof(struct list_record) - sizeof(*head))
+            return false;
+        memcpy(&state->lists_cut[field], items, sizeof(uint64_t));
+        memcpy(&state->ids_cut[field], items + sizeof(uint64_t), sizeof(uint64_t));
+        return true;
+    }
+    struct table *table = model_table(state->model, (uint32_t)field);
+    size_t item_bytes = head->kind == 'R'                        ? table_stored_bytes(table)
+                        : head->kind == 'C'                      ? sizeof(struct sketch_block)
+                        : head->kind == 'D' || head->kind == 'T' ? sizeof(uint64_t)
+                                                                 : 0;
+    if (item_bytes == 0 || head->item_bytes != item_bytes || bytes % item_bytes != 0)
+        return false;
+    if (head->kind == 'T') {
+        bool has_store =
+            state->gpu_api != NULL ? learner_device_has_store(state, (uint32_t)field) : table->cold != NULL;
+        if (bytes != item_bytes || !has_store)
+            return false;
+        memcpy(&state->totals[field], items, item_bytes);
+        return true;
+    }
+    bool is_ok = state->gpu_api == NULL ||
+                 learner_device_restore(state, (uint32_t)field, head->kind, items, bytes / item_bytes);
+    if (cpu_model(state) == NULL)
+        return is_ok;
+    table = model_table(cpu_model(state), (uint32_t)field);
+    table_begin(table); /* memory of rows removed by a 'D' may be used again */
+    for (size_t at = 0; at < bytes && is_ok; at += item_bytes)
+        is_ok = restore_item(table, head->kind, items + at);
+    return is_ok;
+}
+
+/* If the window's length differs, the window begins anew; the figures of the whole run go on. */
+static void restore_metrics(struct metrics *metrics, const char *data)
+{
+    uint64_t slice_events = metrics->slice_events;
+    memcpy(metrics, data, sizeof(*metrics));
+    if (metrics->slice_events == slice_events)
+        return;
+    metrics->slice_events = slice_events;
+    metrics->slice = 0;
+    memset(metrics->slices, 0, sizeof(metrics->slices));
+    memset(metrics->slice_bins, 0, sizeof(metrics->slice_bins));
+}
+
+static bool restore_state(struct learner_state *state, const struct learner_config *c,
+                          const struct byte_buffer *buffer)
+{
+    struct state_record record;
+    size_t metrics_bytes = c->labels_count * sizeof(*state->metrics);
+    if (buffer->length < sizeof(record) + metrics_bytes)
+        return false;
+    memcpy(&record, buffer->data, sizeof(record));
+    if (record.head.kind != 'S' || record.head.version != STATE_VERSION ||
+        record.metrics_bytes != metrics_bytes)
+        return false;
+    bool is_good = true;
+    for (uint32_t l = 0; l < c->labels_count; l++) {
+        restore_metrics(&state->metrics[l], buffer->data + sizeof(record) + l * sizeof(*state->metrics));
+        is_good = is_good && state->metrics[l].slice < METRICS_SLICES;
+    }
+    state->seen = record.seen;
+    state->learned = record.learned;
+    state->sampled_out = record.sampled_out;
+    state->frozen = record.frozen;
+    state->is_frozen = record.is_frozen != 0;
+    state->rejected = record.rejected;
+    state->published = record.epoch;
+    if (state->gpu_api != NULL && !learner_device_restored(state, c->sparse_count, record.epoch))
+        return false;
+    struct model *cpu = cpu_model(state), *shadow = model_shadow(state->model);
+    for (uint32_t f = 0; f < c->sparse_count && cpu; f++) {
+        table_restored(model_table(cpu, f), record.epoch);
+        if (state->totals[f] > 0)
+            table_cold_restored(model_table(cpu, f), state->totals[f]);
+    }
+    size_t at = sizeof(record) + metrics_bytes, left = buffer->length - at;
+    return is_good && model_load_saved(state->model, &state->saved, buffer->data + at, left) &&
+           (shadow == NULL || model_load_saved(shadow, &state->saved, buffer->data + at, left));
+}
+
+bool learner_restore(struct operator_context *context, struct snapshot_reader *reader)
+{
+    struct learner_config *c = context->config;
+    struct byte_buffer newest = {0};
+    bool is_ok = true, is_whole = true, has_features = false, has_mean = false;
+    uint32_t group;
+    struct str data;
+    while (is_ok && snapshot_get(reader, &group, &data)) {
+        struct record_head head;
+        is_ok = data.length >= sizeof(head);
+        if (!is_ok)
+            break;
+        memcpy(&head, data.data, sizeof(head));
+        const unsigned char *items = (const unsigned char *)data.data + sizeof(head);
+        size_t bytes = data.length - sizeof(head);
+        if (head.kind == 's') {
+            if (is_whole)
+                buffer_clear(&newest);
+            buffer_append(&newest, items, bytes);
+            is_whole = head.field != 0;
+        } else if (head.kind == 'F') { /* the same in all checkpoints of a chain */
+            struct str list = {(const char *)items, bytes};
+            is_ok = has_features || learner_features_load(context, list);
+            has_features = true;
+        } else if (head.kind == 'B') {
+            is_ok = has_mean = restore_mean(c, data);
+        } else if (head.kind == 'W' || head.kind == 'E') {
+            is_ok = restore_single(c->state, data);
+        } else {
+            is_ok = has_features && restore_items(c->state, &head, items, bytes);
+        }
+    }
+    is_ok = is_ok && is_whole && has_features && restore_state(c->state, c, &newest);
+    bool is_other_bias = is_ok && c->model.is_centered && !has_mean;
+    if (learner_restore_failed(context))
+        is_ok = false;
+    else if (!is_ok || is_other_bias)
+        snapshot_corrupt(reader, context->diags,
+                         is_other_bias ? "a learner whose bias is learned: it goes on with `mean_bias: false`"
+                                       : "a learner's rows or weights that cannot be of this job");
+    is_ok = is_ok && !is_other_bias;
+    buffer_free(&newest);
+    return is_ok;
+}

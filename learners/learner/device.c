@@ -1,0 +1,302 @@
+/*
+ * Learning on a GPU: reads `device`, finds and opens the GPU, and does its part of checkpoints. A learner
+ * that only reads a checkpoint needs no GPU: rows are stored in the same form.
+ */
+#include "learners/learner/learner.h"
+
+#include "core/operator_history.h"
+#include "core/os.h"
+#include "kernels/gpu.h"
+#include "learners/device/table.h"
+
+#include <stdlib.h>
+
+static bool read_device(const struct ast *ast, struct learner_config *c)
+{
+    c->device_kind = DEVICE_AUTO, c->device_number = 0;
+    if (ast == NULL || (ast->tag == AST_NAME && str_equal(ast->text, STR("auto"))))
+        return true;
+    if (ast->tag == AST_NAME && str_equal(ast->text, STR("cpu"))) {
+        c->device_kind = DEVICE_CPU;
+        return true;
+    }
+    c->device_kind = DEVICE_CUDA;
+    if (ast->tag == AST_NAME && str_equal(ast->text, STR("cuda")))
+        return true;
+    if (ast->tag != AST_CALL || !str_equal(ast->text, STR("cuda")) || ast->count != 1 ||
+        ast->children[0]->tag != AST_INT || ast->children[0]->integer < 0 ||
+        ast->children[0]->integer >= GPU_DEVICES_MAX)
+        return false;
+    c->device_number = (int)ast->children[0]->integer;
+    return true;
+}
+
+bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
+{
+    if (!read_device(c->device.ast, c)) {
+        struct diag *d = diag_error(bind->diags, DIAG_E0901, c->device.ast->span,
+                                    "`device` is `auto`, `cpu` or a GPU by its number: `cuda(0)`");
+        diag_hint(bind->diags, d, "`leat help device` lists what this machine has");
+        return false;
+    }
+    if (c->device_kind != DEVICE_CUDA)
+        return true;
+    const char *problem = NULL;
+    if (c->batch <= 1 && c->model.network <= NETWORK_HIDDEN)
+        problem =
+            "a GPU learns by batches: say how many examples a step has, `batch: 4096`, or `device: cpu`";
+    else if (!model_can_attach(&c->model))
+        problem = "a GPU has no kernels for what this learner is set up with: weights of pairs, `ffm` with "
+                  "`hidden`, `clip_norm` without dense layers, an FFM of more than 512 floats an id, dense "
+                  "layers by `adagrad_row` or `adagrad_block`: take `device: cpu`";
+    if (problem != NULL)
+        diag_error(bind->diags, DIAG_E0901, c->device.ast->span, "%s", problem);
+    return problem == NULL;
+}
+
+static struct span device_span(const struct learner_config *c)
+{
+    return c->device.ast ? c->device.ast->span : (struct span){0, 0};
+}
+
+/* After GPU_NO_MEMORY a mere restart would fail again, so the hint says what to change. */
+static const char *hint_of(const struct gpu_error *error)
+{
+    return error->failure == GPU_NO_MEMORY ? "change `device_memory`, `pinned_memory` or what else it says "
+                                             "and run the job again: it goes on "
+                                             "from its last checkpoint"
+                                           : "start it again: it goes on from its last checkpoint (`leat run "
+                                             "--supervise` does so itself)";
+}
+
+static bool refuse(struct operator_context *context, const struct learner_config *c,
+                   const struct gpu_error *error)
+{
+    struct diag *d = diag_error(context->diags, DIAG_E0901, device_span(c),
+                                "the learner cannot use its GPU: %s", error->text);
+    diag_hint(context->diags, d,
+              "`leat help device` says what this machine has; `device: cpu` learns without one");
+    return false;
+}
+
+/* Opens device `number` into s; false with `error` set. */
+static bool open_device(struct learner_state *s, int number, struct gpu_error *error)
+{
+    *error = (struct gpu_error){.failure = GPU_OK};
+    s->gpu_api = gpu_open_library(NULL, error);
+    s->gpu = s->gpu_api != NULL ? s->gpu_api->open(number, error) : NULL;
+    s->gpu_stream = s->gpu != NULL ? s->gpu_api->stream(s->gpu, error) : NULL;
+    if (s->gpu_stream != NULL)
+        return true;
+    learner_close_device(s);
+    return false;
+}
+
+bool learner_open_device(const struct learner_config *c, struct learner_state *s, struct gpu_error *error)
+{
+    bool learns_in_batches = c->batch > 1 || c->model.network > NETWORK_HIDDEN;
+    bool may = c->device_kind == DEVICE_CUDA ||
+               (c->device_kind == DEVICE_AUTO && learns_in_batches && model_can_attach(&c->model));
+    return !may || open_device(s, c->device_number, error) || c->device_kind == DEVICE_AUTO;
+}
+
+bool learner_pick_device(struct operator_context *context)
+{
+    struct learner_config *c = context->config;
+    struct gpu_error error;
+    c->model.is_on_device = false;
+    if (context->only_reads)
+        return true;
+    if (!learner_open_device(c, c->state, &error))
+        return refuse(context, c, &error);
+    c->model.is_on_device = c->state->gpu_api != NULL;
+    if (c->model.is_on_device || !context->compares)
+        return true;
+    struct diag *d = diag_error(context->diags, DIAG_E0901, device_span(c),
+                                "`--compare cpu` is for learners on a GPU, and this one learns on the CPU");
+    diag_hint(context->diags, d, "`device: cuda(0)` and a `batch` of more than 1 make it learn there");
+    return false;
+}
+
+uint64_t learner_device_free(const struct learner_state *s)
+{
+    return s->gpu_api->memory_free(s->gpu);
+}
+
+uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *s)
+{
+    return c->device_memory > 0 ? (uint64_t)c->device_memory : learner_device_free(s) / 3 * 2;
+}
+
+bool learner_attach(struct operator_context *context)
+{
+    struct learner_config *c = context->config;
+    struct learner_state *s = c->state;
+    struct gpu_error error;
+    struct cold_store *stores[MODEL_FIELDS_MAX] = {NULL};
+    for (uint32_t f = 0; f < c->sparse_count && learner_has_cold(context); f++)
+        stores[f] = context->cold_store(context, s->tables[f], table_stored_bytes(model_table(s->model, f)));
+    struct model_device device = {.api = s->gpu_api,
+                                  .gpu = s->gpu,
+                                  .stream = s->gpu_stream,
+                                  .memory_bytes = learner_device_memory(c, s),
+                                  .pinned_bytes = (uint64_t)c->pinned_memory,
+                                  .stores = stores};
+    s->attached_us = os_monotonic_us();
+    if (!model_attach(s->model, &device, &error))
+        return refuse(context, c, &error);
+    if (context->compares)
+        model_compare_begin(s->model);
+    return true;
+}
+
+bool learner_check_compared(struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    if (model_shadow(c->state->model) == NULL || !model_compared(c->state->model)->is_found)
+        return true;
+    operator_fail(
+        context, DIAG_E0904, device_span(c), model_compared(c->state->model)->text,
+        "the first difference is what counts: a kernel that is wrong, or sums that cancel out; without "
+        "`--compare` the job goes on from its last checkpoint");
+    return false;
+}
+
+bool learner_check_device(struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    const struct gpu_error *error = c->state->gpu_api != NULL ? model_error(c->state->model) : NULL;
+    if (error == NULL)
+        return true;
+    if (!c->state->has_failed)
+        operator_fail(context, DIAG_E0902, device_span(c), error->text, hint_of(error));
+    c->state->has_failed = true;
+    return false;
+}
+
+bool learner_restore_failed(struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    const struct gpu_error *error = c->state->gpu_api != NULL ? model_error(c->state->model) : NULL;
+    if (error == NULL || error->failure == GPU_UNSUPPORTED)
+        return false; /* GPU_UNSUPPORTED: the checkpoint's content cannot be of these tables */
+    diag_hint(context->diags,
+              diag_error(context->diags, DIAG_E0902, device_span(c),
+                         "the checkpoint cannot be taken back: %s", error->text),
+              "%s", hint_of(error));
+    return true;
+}
+
+void learner_close_device(struct learner_state *s)
+{
+    if (s->gpu_api == NULL)
+        return;
+    if (s->gpu && s->gpu_stream)
+        s->gpu_api->stream_free(s->gpu, s->gpu_stream);
+    s->gpu_api->close(s->gpu);
+    s->gpu_api = NULL, s->gpu = NULL, s->gpu_stream = NULL;
+}
+
+/* --- Checkpoints --- */
+
+void learner_device_begin(struct learner_state *s, uint32_t fields, uint32_t since, uint32_t epoch)
+{
+    bool is_good = true;
+    for (uint32_t f = 0; f < fields && is_good; f++) {
+        uint32_t number;
+        struct device_table *t = model_device_table(s->model, f, &number);
+        if (number == 0)
+            is_good = device_table_snapshot_begin(t, since, epoch, model_error_place(s->model));
+    }
+    model_device_set_epoch(s->model, epoch + 1);
+}
+
+bool learner_device_has_store(const struct learner_state *s, uint32_t field)
+{
+    uint32_t number;
+    const struct device_table *t = model_device_table(s->model, field, &number);
+    return device_table_has_store(t, number);
+}
+
+uint64_t learner_device_cold(const struct learner_state *s, uint32_t field, uint64_t *loaded)
+{
+    uint32_t number;
+    const struct device_table *t = model_device_table(s->model, field, &number);
+    *loaded += number == 0 ? device_table_stats(t).loaded : 0;
+    return device_table_below(t, number).cold;
+}
+
+uint64_t learner_device_total(const struct learner_state *s, uint32_t field)
+{
+    uint32_t number;
+    uint64_t bytes = 0;
+    const struct device_table *t = model_device_table(s->model, field, &number);
+    return device_table_below(t, number).cold > 0 ? model_device_stats(s->model, field, &bytes).rows : 0;
+}
+
+bool learner_device_is_held(const struct learner_state *s, uint32_t fields)
+{
+    bool is_held = false;
+    for (uint32_t f = 0; f < fields; f++) {
+        uint32_t number;
+        const struct device_table *t = model_device_table(s->model, f, &number);
+        is_held |= number == 0 && (device_table_is_held(t) || device_table_is_pressed(t));
+    }
+    return is_held;
+}
+
+uint64_t learner_device_held(const struct learner_state *s, uint32_t fields)
+{
+    uint64_t held = 0;
+    for (uint32_t f = 0; f < fields; f++) {
+        uint32_t number;
+        const struct device_table *t = model_device_table(s->model, f, &number);
+        held += number == 0 ? device_table_stats(t).held : 0;
+    }
+    return held;
+}
+
+void learner_device_settle(struct learner_state *s, uint32_t fields, bool is_published)
+{
+    for (uint32_t f = 0; f < fields; f++) {
+        uint32_t number;
+        struct device_table *t = model_device_table(s->model, f, &number);
+        if (number == 0)
+            device_table_snapshot_end(t, is_published);
+    }
+}
+
+bool learner_device_restore(struct learner_state *s, uint32_t field, uint8_t kind, const void *items,
+                            size_t count)
+{
+    uint32_t number;
+    struct device_table *t = model_device_table(s->model, field, &number);
+    struct gpu_error *error = model_error_place(s->model);
+    if (count == 0)
+        return true;
+    if (kind == 'R')
+        return device_table_restore(t, number, items, count, error);
+    size_t bytes = count * (kind == 'C' ? sizeof(struct sketch_block) : sizeof(uint64_t));
+    void *aligned = malloc(bytes); /* records may be unaligned in a checkpoint */
+    leat_assert(aligned);
+    memcpy(aligned, items, bytes);
+    bool is_good = kind == 'C' ? device_table_restore_counts(t, number, aligned, count, error)
+                               : device_table_restore_remove(t, number, aligned, count, error);
+    free(aligned);
+    return is_good;
+}
+
+bool learner_device_restored(struct learner_state *s, uint32_t fields, uint32_t epoch)
+{
+    struct gpu_error *error = model_error_place(s->model);
+    for (uint32_t f = 0; f < fields; f++) {
+        uint32_t number;
+        struct device_table *t = model_device_table(s->model, f, &number);
+        if (number == 0 && !device_table_restored(t, error))
+            return false;
+        if (s->totals[f] > 0 && !device_table_restored_cold(t, number, s->totals[f], error))
+            return false;
+    }
+    model_device_set_epoch(s->model, epoch + 1);
+    return true;
+}

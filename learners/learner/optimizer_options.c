@@ -1,0 +1,119 @@
+#include "learners/learner/optimizer_options.h"
+
+#define ROW_RATE(def, what) OPTION_FLOAT(struct optimizer_config, rate, "rate", 0, def, "0.0", "1000.0", what)
+#define ROW_L1              OPTION_FLOAT(struct optimizer_config, l1, "l1", 0, "0.0", "0.0", NULL, "draws weights to zero")
+#define ROW_L2                                                                                               \
+    OPTION_FLOAT(struct optimizer_config, l2, "l2", 0, "0.0", "0.0", NULL, "draws weights towards zero")
+#define ROW_ACCUMULATOR(def)                                                                                 \
+    OPTION_FLOAT(struct optimizer_config, accumulator, "accumulator", 0, def, "1e-12", "1e12",               \
+                 "what each sum of squared gradients starts at: higher is slower at first")
+#define ROW_DECAY                                                                                            \
+    OPTION_FLOAT(struct optimizer_config, decay, "decay", 0, "1.0", "0.0", "1.0",                            \
+                 "what is kept of an accumulator at each update; below 1 old gradients are forgotten")
+#define ROWS_SCHEDULE                                                                                        \
+    OPTION_INT(struct optimizer_config, warmup, "warmup", 0, "0", "0", NULL,                                 \
+               "examples over which the rate rises from 0"),                                                 \
+        OPTION_INT(struct optimizer_config, halve_every, "halve_every", 0, "0", "0", NULL,                   \
+                   "examples in which the rate halves; 0: it stays"),                                        \
+        OPTION_FLOAT(struct optimizer_config, rate_min, "rate_min", 0, "0.0", "0.0", "1000.0",               \
+                     "halving ends at this rate")
+#define ROW_STEP_MAX                                                                                         \
+    OPTION_FLOAT(struct optimizer_config, step_max, "step_max", 0, "1.0", "1e-12", "1e12",                   \
+                 "no weight moves further in one step")
+
+static const struct option sgd_options[] = {
+    ROW_RATE("0.01", "learning rate"), ROW_L1, ROW_L2, ROWS_SCHEDULE, ROW_STEP_MAX, OPTIONS_END};
+
+static const struct option momentum_options[] = {ROW_RATE("0.01", "learning rate"),
+                                                 OPTION_FLOAT(struct optimizer_config, momentum, "momentum",
+                                                              0, "0.9", "0.0", "1.0",
+                                                              "share of the last step kept"),
+                                                 ROW_L1,
+                                                 ROW_L2,
+                                                 ROWS_SCHEDULE,
+                                                 ROW_STEP_MAX,
+                                                 OPTIONS_END};
+
+static const struct option adagrad_options[] = {ROW_RATE("0.1", "learning rate"),
+                                                ROW_ACCUMULATOR("1.0"),
+                                                ROW_DECAY,
+                                                ROW_L1,
+                                                ROW_L2,
+                                                ROWS_SCHEDULE,
+                                                ROW_STEP_MAX,
+                                                OPTIONS_END};
+
+static const struct option adam_options[] = {
+    ROW_RATE("0.001", "learning rate"),
+    OPTION_FLOAT(struct optimizer_config, beta1, "beta1", 0, "0.9", "0.0", "0.999999",
+                 "decay of the first moment"),
+    OPTION_FLOAT(struct optimizer_config, beta2, "beta2", 0, "0.999", "0.0", "0.999999",
+                 "decay of the second moment"),
+    OPTION_FLOAT(struct optimizer_config, epsilon, "epsilon", 0, "1e-8", "1e-12", "1.0", "added to the root"),
+    ROW_L1,
+    ROW_L2,
+    ROWS_SCHEDULE,
+    ROW_STEP_MAX,
+    OPTIONS_END};
+
+static const struct option ftrl_options[] = {
+    ROW_RATE("0.1", "alpha of McMahan 2013"),
+    OPTION_FLOAT(struct optimizer_config, beta, "beta", 0, "1.0", "0.0", "1e6", "beta of McMahan 2013"),
+    ROW_L1, ROW_L2, OPTIONS_END};
+
+static const struct option newton_options[] = {
+    ROW_RATE("0.5", "share of the full step"),
+    OPTION_FLOAT(struct optimizer_config, accumulator, "precision", 0, "5.0", "1e-6", "1e12",
+                 "prior precision of a weight: 1 / its variance before anything is learned"),
+    ROW_DECAY,
+    ROW_L1,
+    ROW_L2,
+    ROWS_SCHEDULE,
+    ROW_STEP_MAX,
+    OPTION_BOOL(
+        struct optimizer_config, joint, "joint", "false",
+        "weights of one example share its error (Kalman's gain) instead of each making up for all of it"),
+    OPTIONS_END};
+
+const struct kind_choice optimizer_kinds[] = {
+    {"sgd", sgd_options, sizeof(struct optimizer_config), "plain gradient steps"},
+    {"momentum", momentum_options, sizeof(struct optimizer_config), "gradient steps with momentum"},
+    {"adagrad", adagrad_options, sizeof(struct optimizer_config), "a rate for each weight (Duchi 2011)"},
+    {"adagrad_row", adagrad_options, sizeof(struct optimizer_config), "AdaGrad with one accumulator a row"},
+    {"adagrad_block", adagrad_options, sizeof(struct optimizer_config),
+     "AdaGrad with one accumulator for four weights"},
+    {"adam", adam_options, sizeof(struct optimizer_config), "Adam on the rows an event touches (lazy)"},
+    {"ftrl", ftrl_options, sizeof(struct optimizer_config), "FTRL-proximal, sparse with l1 (McMahan 2013)"},
+    {"newton", newton_options, sizeof(struct optimizer_config),
+     "a Gaussian belief for each weight: steps shrink as evidence grows (Graepel 2010); only with batch: 1"},
+    {0},
+};
+
+struct optimizer_options optimizer_from(const struct kind_ref *ref)
+{
+    const struct optimizer_config *c = ref->config;
+    struct optimizer_options o = {
+        .kind = (enum opt_kind)ref->choice,
+        .accumulator = (float)c->accumulator,
+        .params =
+            {
+                .rate = (float)c->rate,
+                .l1 = (float)c->l1,
+                .l2 = (float)c->l2,
+                .decay = (float)c->decay,
+                .step_max = (float)c->step_max,
+                .epsilon = (float)(ref->choice == OPT_FTRL ? c->beta : c->epsilon),
+                .beta1 = (float)(ref->choice == OPT_MOMENTUM ? c->momentum : c->beta1),
+                .beta2 = (float)c->beta2,
+                .correction1 = 1.0F,
+                .correction2 = 1.0F,
+            },
+    };
+    return o;
+}
+
+struct ftrl64_params optimizer_ftrl(const struct kind_ref *ref)
+{
+    const struct optimizer_config *c = ref->config;
+    return (struct ftrl64_params){.alpha = c->rate, .beta = c->beta, .l1 = c->l1, .l2 = c->l2};
+}

@@ -1,0 +1,110 @@
+/*
+ * What changes while a learner runs for months. Learning rates follow schedules, and a learner whose figures
+ * leave their bands stops learning, but not predicting, until they are back. Both are decided at each
+ * multiple of SCHEDULE_EXAMPLES seen, from that number and the evaluation's window alone: they are functions
+ * of the records and their order, wherever batches end.
+ */
+#include "learners/learner/learner.h"
+
+#include <math.h>
+
+enum { SCHEDULE_EXAMPLES = 1024 };
+
+const struct option learner_freeze[] = {
+    OPTION_FLOAT(struct freeze_config, calibration_min, "calibration_min", 0, "0.0", "0.0", NULL,
+                 "least calibration (sum of predictions / sum of labels) of the window; 0: any"),
+    OPTION_FLOAT(struct freeze_config, calibration_max, "calibration_max", 0, "0.0", "0.0", NULL,
+                 "largest calibration of the window; 0: any"),
+    OPTION_FLOAT(struct freeze_config, label_mean_min, "label_mean_min", 0, "0.0", "0.0", NULL,
+                 "least mean label of the window; 0: any"),
+    OPTION_FLOAT(struct freeze_config, label_mean_max, "label_mean_max", 0, "0.0", "0.0", NULL,
+                 "largest mean label of the window; 0: any"),
+    OPTION_INT(struct freeze_config, after, "after", 0, "100000", "0", NULL,
+               "examples before the bands count; they are looked at every 1,024"),
+    OPTIONS_END,
+};
+
+static bool is_scheduled(const struct kind_ref *ref)
+{
+    const struct optimizer_config *o = ref->config;
+    return o && (o->warmup > 0 || o->halve_every > 0);
+}
+
+static bool has_band(const struct freeze_config *f)
+{
+    return f->calibration_min > 0.0 || f->calibration_max > 0.0 || f->label_mean_min > 0.0 ||
+           f->label_mean_max > 0.0;
+}
+
+bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c)
+{
+    const struct freeze_config *f = &c->freeze;
+    const char *problem = NULL;
+    if ((f->calibration_min > f->calibration_max && f->calibration_max > 0.0) ||
+        (f->label_mean_min > f->label_mean_max && f->label_mean_max > 0.0))
+        problem = "a band of `freeze` is empty: its least value lies above its largest";
+    else if (c->loss != LOSS_LOGISTIC && (f->calibration_min > 0.0 || f->calibration_max > 0.0))
+        problem =
+            "calibration is of probabilities: with `loss: squared`, `freeze` can look at label_mean only";
+    if (problem != NULL)
+        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
+    c->is_scheduled = has_band(f) || is_scheduled(&c->linear) || is_scheduled(&c->embedding.optimizer) ||
+                      is_scheduled(&c->head) || is_scheduled(&c->pair_weights);
+    return !problem;
+}
+
+uint32_t learner_piece(const struct learner_config *c, uint32_t rows)
+{
+    uint64_t left = SCHEDULE_EXAMPLES - c->state->seen % SCHEDULE_EXAMPLES;
+    return c->is_scheduled ? (uint32_t)MIN(rows, left) : rows;
+}
+
+static float rate_at(const struct kind_ref *ref, uint64_t seen)
+{
+    const struct optimizer_config *o = ref->config;
+    if (o == NULL)
+        return 0.0F;
+    double rate = o->rate, n = (double)seen;
+    if (o->halve_every > 0)
+        rate *= num_exp(-0.6931471805599453 * n / (double)o->halve_every);
+    rate = rate < o->rate_min ? o->rate_min : rate;
+    if (n + SCHEDULE_EXAMPLES < (double)o->warmup)
+        rate *= (n + SCHEDULE_EXAMPLES) / (double)o->warmup;
+    return (float)rate;
+}
+
+static bool is_outside(double value, double low, double high)
+{
+    return (low > 0.0 && !(value >= low)) || (high > 0.0 && !(value <= high));
+}
+
+static bool is_off_band(const struct learner_config *c)
+{
+    const struct freeze_config *f = &c->freeze;
+    if (!has_band(f) || c->state->seen < (uint64_t)f->after)
+        return false;
+    struct metrics_values v = metrics_values(&c->state->metrics[0], true);
+    if (v.count == 0)
+        return false;
+    /* Without any label 1, predictions exceed the labels by any factor. */
+    double calibration = isnan(v.calibration) ? (double)INFINITY : v.calibration;
+    return is_outside(calibration, f->calibration_min, f->calibration_max) ||
+           is_outside(v.label_mean, f->label_mean_min, f->label_mean_max);
+}
+
+void learner_schedule(struct learner_config *c)
+{
+    struct learner_state *s = c->state;
+    if (!c->is_scheduled)
+        return;
+    uint64_t seen = s->seen / SCHEDULE_EXAMPLES * SCHEDULE_EXAMPLES;
+    struct model_rates rates = {
+        .linear = rate_at(&c->linear, seen),
+        .embedding = rate_at(&c->embedding.optimizer, seen),
+        .head = rate_at(&c->head, seen),
+        .pairs = rate_at(&c->pair_weights, seen),
+    };
+    model_set_rates(s->model, &rates);
+    if (seen == s->seen)
+        s->is_frozen = is_off_band(c);
+}

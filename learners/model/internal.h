@@ -1,0 +1,310 @@
+/* What the model's files share. */
+#ifndef LEAT_LEARNERS_MODEL_INTERNAL_H
+#define LEAT_LEARNERS_MODEL_INTERNAL_H
+
+#include "kernels/gpu.h"
+#include "learners/model/head.h"
+#include "learners/model/model.h"
+#include "learners/tables/inline.h"
+
+#include <stdatomic.h>
+
+/*
+ * A row's payload: the linear weight (one float and one or two floats of state; or FTRL's z and sum as
+ * doubles), then, if there is an interaction, the vector, which begins on a cache line, and its optimizer's
+ * state. The state lies before the vector, next to the linear weight, if that makes the row a line shorter;
+ * else behind the vector.
+ */
+enum { LINEAR_BYTES = 16, LINEAR_FLOATS = 4, LINE_BYTES = 64 };
+
+/* One event with its rows. Entries are (row, field) pairs: one a field, more if the field is a list. */
+struct example {
+    uint32_t entries;
+    struct table_row **rows; /* [entries_max]; NULL: absent */
+    uint64_t *keys;          /* [entries_max] */
+    uint16_t *fields;        /* [entries_max] */
+    float *scales;           /* [entries_max] 1, or 1 / length of the list */
+    float *dense;            /* [options.dense] */
+    float label, weight;
+    float more_labels[MODEL_LABELS_MAX - 1];
+    uint32_t seen; /* event time, seconds */
+    bool learns;
+    bool is_rejected;
+    double logit;           /* as the model computes it, without model_correction */
+    float slope, curvature; /* first and second derivative of the loss by the logit, times weight */
+    double slope_exact;     /* `slope` before it is rounded, for FTRL in double */
+    float interaction;
+    /* Results of the forward pass that the update needs. */
+    const float **vectors; /* [FFM_ROUND(fields)] each field's vector, pooled or in its row */
+    float *pooled;         /* [fields * vector_floats] */
+    float *partners;       /* FM: the sum of vectors [dim], then gradients; FFM: partner vectors */
+    float *products;       /* [fields * FFM_ROUND(fields)] FFM with a head or pair weights */
+    void **places;         /* where the linear weights of entries, dense features and the bias lie */
+    float *values;         /* the input that each linear weight is multiplied with */
+    float *weights;        /* copies of the linear weights, their state behind them (linear_part.c) */
+    double *weights64;     /* the same in double: w, z, sums, g */
+};
+
+struct model_list {
+    uint8_t *learns;
+    uint32_t *seen, *steps;
+    size_t capacity;
+};
+
+/* Scratch of a step that sums gradients over a batch (batch.c). */
+struct model_entry {
+    uint64_t place; /* field << 32 | row number: the key by which entries are sorted */
+    uint32_t example, entry;
+};
+
+struct model_batch {
+    uint64_t *keys; /* of all entries, field by field */
+    uint32_t *seen;
+    struct table_row **found;
+    uint8_t *is_known; /* see table_resolve_batch */
+    struct model_entry *entries, *sorted;
+    uint32_t *order, *starts;
+    float *gradients, *sums; /* a vector for each entry; a vector for each distinct row */
+    float *scales;           /* factor of each entry's gradient */
+    struct opt_row *rows;
+    void **places;
+    float *slopes, *weights;
+    double *weights64;
+};
+
+/* Rows looked up ahead of the event that learns (lookahead.c). */
+struct rows_ahead {
+    struct call *call;   /* NULL: no call in progress */
+    atomic_uint done;    /* events of the call whose rows are resolved */
+    atomic_bool is_busy; /* a thread is resolving the next tile */
+    uint32_t prefetched; /* events whose rows the learning thread has prefetched */
+};
+
+struct train;
+struct rows_cpu;
+struct rows_gpu;
+
+struct model {
+    struct model_options options;
+    const struct kernels *k;
+    opt_function linear_step, embedding_step;
+    uint32_t blocks;            /* FFM_ROUND(fields) */
+    uint32_t vector_floats;     /* floats of a row's vector */
+    size_t vector_at, state_at; /* byte offsets of the vector and its state in a row's payload */
+    size_t linear_states;       /* floats of state for each linear weight */
+    float *zero;                /* a vector of zeros */
+    float *absent;              /* the linear weight of an absent entry: its input is 0, so it never moves */
+    struct table *tables;       /* [fields] */
+    struct model_init *inits;
+    float *dense_weights; /* [dense + 1][LINEAR_FLOATS], laid out as in a row; the bias last */
+    bool has_pairs;
+    float *pair_weights; /* [FFM_ROUND(fields * (fields - 1) / 2)], then their optimizer's state */
+    float *pair_slopes;  /* scratch of the same length */
+    float *pair_scales;  /* [fields * FFM_ROUND(fields)] scratch */
+    struct head head;
+    struct example *examples; /* slots of the block or batch, then slots of events that are only predicted */
+    uint32_t entries_max;     /* entries that each example has room for */
+    uint32_t pending;         /* events in the block or batch in progress */
+    uint32_t step_events;     /* events of a step, when learning by batches */
+    uint64_t steps;           /* finished blocks or batches */
+    struct model_mean mean;   /* is_centered */
+    int64_t watermark_us;
+    struct table_row **resolved[MODEL_FIELDS_MAX];
+    size_t resolved_capacity[MODEL_FIELDS_MAX];
+    struct rows_ahead ahead;
+    struct team *team;      /* lanes that may help; NULL: none */
+    struct model_list list; /* list fields: the event's data repeated for each id, for table_look */
+    struct model_batch batch;
+    /* steps of batches (train/train.h); NULL: `batch` is 1, or batch.c makes the steps */
+    struct train *train;
+    struct rows_cpu *rows;
+    struct rows_gpu *device_rows; /* on a GPU, instead of `rows` (device.c) */
+    struct gpu_error error;       /* of the device; failure GPU_OK: no error */
+    struct compare *compare;      /* compare.c; NULL: no shadow */
+    struct opt_row *opt_rows;
+    struct plain *plain; /* scratch of linear_plain.c */
+    struct kernels_calls calls;
+};
+
+/* A call of model_learn: its events' verdicts, times and steps, known before the first step. */
+struct call {
+    const struct model_input *in;
+    struct model_output *out;
+    double correction;
+    bool all_learn;
+    uint8_t learns[MODEL_ROWS_MAX];
+    uint32_t seen[MODEL_ROWS_MAX];
+    uint32_t steps[MODEL_ROWS_MAX];
+};
+
+static inline float *model_vector(const struct model *m, struct table_row *row)
+{
+    return (float *)(void *)((unsigned char *)table_payload(row) + m->vector_at);
+}
+
+static inline float *model_vector_state(const struct model *m, struct table_row *row)
+/* The vector of a row, and the state of its optimizer. */
+{
+    return (float *)(void *)((unsigned char *)table_payload(row) + m->state_at);
+}
+
+/* learn.c, for batch.c and linear_part.c */
+void model_example_label(const struct model *m, struct example *e, const struct call *c, uint32_t i);
+void model_output(const struct call *c, const struct example *e, int32_t event);
+void model_example_forward(struct model *m, struct example *e);
+void model_example_judge(struct model *m, struct example *e);
+float model_clip_scale(struct model *m, const struct example *e);
+/* Before each step: sets the optimizers' parameters that depend on the step's number (Adam's
+ * bias correction). */
+void model_step_begin(struct model *m);
+void model_scale_slope(struct example *e, float scale);
+void model_head_inputs(struct model *m, const struct example *e, float *row);
+void model_deepen(struct model *m, struct example *e, const float *in_slope);
+
+/* lookahead.c. lookahead_resolve finds the rows of events begin..end at once and writes their headers.
+ * learns[i]: event i's keys are sighted; for other events only existing rows are found. */
+void lookahead_resolve(struct model *m, struct call *c, const uint8_t *learns, uint32_t begin, uint32_t end);
+/* Between lookahead_begin and lookahead_end rows are found ahead: lookahead_need returns when m->resolved is
+ * filled up to `event`; the headers are left to lookahead_touch. */
+void lookahead_begin(struct model *m, struct call *c);
+void lookahead_need(struct model *m, uint32_t event);
+void lookahead_end(struct model *m);
+
+enum { LOOKAHEAD_PREFETCH = 3 };
+
+/* Prefetches the cache lines of event i's rows, fields from..to. */
+static inline void lookahead_prefetch(const struct model *m, uint32_t i, uint32_t from, uint32_t to)
+{
+    for (uint32_t f = from; f < to; f++) {
+        const unsigned char *row = (const unsigned char *)m->resolved[f][i];
+        for (size_t line = 0; row && line < m->tables[f].stride; line += LINE_BYTES)
+            prefetch_line(row + line);
+    }
+}
+
+/* Returns when event i's rows are found; prefetches the rows of LOOKAHEAD_PREFETCH events more. */
+static inline void lookahead_rows(struct model *m, const struct call *c, uint32_t i)
+{
+    uint32_t end = MIN(i + LOOKAHEAD_PREFETCH + 1, c->in->rows), fields = 0;
+    while (fields < m->options.fields && !m->options.is_list[fields])
+        fields++;
+    lookahead_need(m, end - 1);
+    for (; m->ahead.prefetched < end; m->ahead.prefetched++)
+        lookahead_prefetch(m, m->ahead.prefetched, 0, fields);
+}
+
+/* Counts a sighting of event i's row in a field that is no list, by the learning thread. */
+static inline void lookahead_touch(struct model *m, const struct call *c, uint32_t f, uint32_t i)
+{
+    struct table *t = &m->tables[f];
+    struct table_row *row = m->resolved[f][i];
+    if (row != NULL && c->learns[i] && !table_is_eager(t))
+        table_touch(t, row, c->seen[i], c->steps[i], 1);
+}
+
+/* cold.c: loads the call's keys from the cold stores, before rows are looked up event by event. */
+void model_warm(struct model *m, const struct call *c);
+
+/* vectors_plain.c: models whose fields have one id each, in a shorter loop */
+bool vectors_are_plain(const struct model *m);
+void vectors_learn_plain(struct model *m, struct call *c);
+
+/* batch.c: one step of all pending examples, whose keys are set; it resolves their rows. */
+void model_batch_init(struct model *m);
+void model_batch_free(struct model *m);
+void model_batch_step(struct model *m);
+
+/* device.c: rows on a GPU. */
+void model_device_free(struct model *m);
+void model_device_watermark(struct model *m);
+void model_device_times(const struct model *m, uint32_t field, int64_t *halved_at_us, int64_t *watermark_us,
+                        uint32_t *expired_before);
+void model_device_set_times(struct model *m, uint32_t field, int64_t halved_at_us, int64_t watermark_us,
+                            uint32_t expired_before);
+
+/* model.c: sets m->options and the sizes that follow from them, without taking memory. */
+void model_shape(struct model *m, const struct model_options *options);
+/* Bytes of an example's arrays. */
+size_t model_example_bytes(const struct model *m);
+/* batch.c: bytes of struct model_batch's arrays. */
+size_t model_batch_bytes(const struct model *m);
+
+/* compare.c, for a model with a shadow. model_compare_predicted: events from..to were predicted as
+ * `logits` and are about to be added to the batch. model_compare_step: the step was made, but m->steps does
+ * not count it yet. */
+struct train_events;
+void model_compare_predicted(struct model *m, const struct train_events *events, uint32_t from, uint32_t to,
+                             const double *logits);
+void model_compare_step(struct model *m);
+void model_compare_free(struct model *m);
+
+/* train.c: a model that learns by batches of flat columns, on any device. */
+bool model_is_trained(const struct model *m);
+void model_train_init(struct model *m);
+size_t model_linear_bytes(const struct model *m);
+float model_field_bound(const struct model *m, uint32_t field);
+uint64_t model_field_seed(const struct model *m, uint32_t field);
+void model_train_free(struct model *m);
+void model_train_learn(struct model *m, struct call *c);
+void model_train_predict(struct model *m, struct call *c);
+void model_train_refresh(struct model *m, const struct call *c); /* on a GPU */
+/* Copies event number `event` of the batch in progress out for a checkpoint, and an event back into the
+ * batch; false: it cannot be an event of this model. */
+void model_train_get(const struct model *m, uint32_t event, struct example *e);
+bool model_train_put(struct model *m, const struct example *e);
+/* Reads m->dense_weights from where the steps keep them, and writes them there. A failure of the device is
+ * noted in m->error, here and in all functions without a result. */
+void model_train_read(struct model *m);
+void model_train_write(struct model *m);
+
+/* Dense layers, wherever they lie: their number; outputs n and inputs d of a layer; its weights, biases and
+ * state, in floats. MODEL_LAYERS_TRIAL: the fp32 layers of a trial beside the model's own (train/trial.h), of
+ * the same shapes. */
+enum model_layers_of { MODEL_LAYERS_OWN, MODEL_LAYERS_TRIAL };
+size_t model_layers(const struct model *m);
+void model_layer_shape(const struct model *m, size_t layer, size_t *n, size_t *d);
+size_t model_layer_floats(const struct model *m, size_t layer);
+void model_layer_get(struct model *m, enum model_layers_of of, size_t layer, float *floats);
+void model_layer_put(struct model *m, enum model_layers_of of, size_t layer, const float *floats);
+
+/* linear_part.c: one step of `count` separate linear weights at `places`, with gradients `slopes`. With whole
+ * = count rounded up to 16: slopes has room for whole floats, weights for (1 + linear_states) * whole,
+ * weights64 for 4 * whole doubles. */
+void linear_step_places(struct model *m, void *const *places, float *slopes, size_t count, float *weights,
+                        double *weights64);
+
+/* linear_part.c: the weights of an event's entries, the dense features and the bias, gathered
+ * into one array. */
+size_t linear_lanes(const struct model *m);
+double linear_forward(struct model *m, struct example *e);
+void linear_update(struct model *m, struct example *e, double slope, float curvature);
+/* Copies the dense weights and the bias into the gathered array (is_in) or back. w: the array's lane of the
+ * first dense weight; its state is at w[whole]. */
+void linear_move_dense(struct model *m, float *w, size_t whole, bool is_in);
+void linear_init_payload(const struct model *m, void *payload);
+
+/* linear_plain.c: models of linear weights alone, with one float of state each. */
+bool linear_is_plain(const struct model *m);
+struct plain *linear_plain_new(const struct model *m);
+void linear_plain_free(struct plain *plain);
+void linear_learn_plain(struct model *m, struct call *c);
+
+/* interaction.c */
+void interaction_pool(struct model *m, struct example *e);
+float interaction_forward(struct model *m, struct example *e);
+/* interaction_pairs.c: FM with a weight for each pair of fields; computes the gradients, too. */
+float interaction_weighted_forward(struct model *m, struct example *e);
+/* The gradient by a field's vector, for a gradient of 1 by the logit. */
+const float *interaction_gradient(const struct model *m, const struct example *e, uint32_t field);
+/* Floats of pair_weights without their optimizer's state. */
+size_t interaction_pairs(const struct model *m);
+/* The logit's variance by newton's precisions; 0 for other optimizers. Call after the forward pass
+ * and interaction_deepen. */
+float interaction_variance(struct model *m, const struct example *e);
+float linear_variance(struct model *m, const struct example *e);
+/* Without a head: moves the pair weights, and computes the gradients of the weighted sum. */
+void interaction_deepen(struct model *m, struct example *e);
+void interaction_pairs_step(struct model *m, struct example *e, float *scales);
+void interaction_update(struct model *m, struct example *e, float slope, float curvature);
+
+#endif

@@ -1,0 +1,566 @@
+/* The training step: predicts, then learns, an event or a block of events at a time. */
+#include "learners/model/internal.h"
+#include "learners/tables/inline.h"
+#include "learners/train/train.h"
+
+#include "core/base.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* For each example slot of the block, the event's number in this call; -1: it came in an earlier call. */
+struct origins {
+    int32_t learned[KERNELS_BLOCK];
+    int32_t scored[KERNELS_BLOCK];
+    uint32_t scored_count;
+};
+
+/* x - x is not 0 for NaN and infinity: written so that the compiler vectorises the loop. With logistic loss a
+ * label must be from 0 to 1. */
+static void judge_labels(const struct model *m, const float *labels, uint32_t rows, uint8_t *is_good)
+{
+    bool is_share = m->options.loss == LOSS_LOGISTIC;
+    for (uint32_t i = 0; i < rows; i++)
+        is_good[i] &=
+            labels[i] - labels[i] == 0.0F && (!is_share || (labels[i] >= 0.0F && labels[i] <= 1.0F));
+}
+
+static void judge_finite(const struct model *m, const struct model_input *in, uint8_t *is_good)
+{
+    memset(is_good, 1, in->rows);
+    judge_labels(m, in->labels, in->rows, is_good);
+    for (uint32_t l = 1; l < m->options.labels; l++)
+        judge_labels(m, in->more_labels[l - 1], in->rows, is_good);
+    for (uint32_t i = 0; in->weights && i < in->rows; i++)
+        is_good[i] &= in->weights[i] - in->weights[i] == 0.0F;
+    for (uint32_t d = 0; d < m->options.dense; d++) {
+        const float *column = in->dense[d];
+        for (uint32_t i = 0; i < in->rows; i++)
+            is_good[i] &= column[i] - column[i] == 0.0F;
+    }
+}
+
+static bool is_sampled_out(const struct model *m, const struct model_input *in, uint32_t i)
+{
+    double kept = m->options.negatives_kept;
+    if (kept >= 1.0 || in->identity == NULL || in->labels[i] != 0.0F)
+        return false;
+    return (double)(num_mix(in->identity[i] ^ 0x5a3d1eU) >> 11) * 0x1p-53 >= kept;
+}
+
+static enum model_verdict verdict_of(const struct model *m, const struct model_input *in, uint32_t i,
+                                     bool is_good)
+{
+    if (!is_good)
+        return MODEL_REJECTED;
+    if (in->weights != NULL && in->weights[i] == 0.0F)
+        return MODEL_WEIGHTLESS;
+    return is_sampled_out(m, in, i) ? MODEL_SAMPLED_OUT : MODEL_LEARNED;
+}
+
+static void judge(const struct model *m, struct call *c)
+{
+    uint64_t learned = 0, pending = m->pending, block = m->options.block;
+    judge_finite(m, c->in, c->learns);
+    for (uint32_t i = 0; i < c->in->rows; i++) {
+        enum model_verdict verdict = verdict_of(m, c->in, i, c->learns[i]);
+        c->learns[i] = verdict == MODEL_LEARNED;
+        c->out->verdicts[i] = (uint8_t)verdict;
+        int64_t seconds = c->in->event_time_us ? c->in->event_time_us[i] / US_PER_SECOND : 0;
+        c->seen[i] = (uint32_t)MIN(MAX(seconds, 0), (int64_t)UINT32_MAX);
+        c->steps[i] =
+            (uint32_t)(m->steps + (block == 1 ? pending + learned : (pending + learned) / block)) + 1;
+        learned += c->learns[i];
+    }
+    c->all_learn = learned == c->in->rows;
+}
+
+void model_example_label(const struct model *m, struct example *e, const struct call *c, uint32_t i)
+{
+    e->label = c->in->labels[i];
+    e->learns = c->learns[i];
+    e->is_rejected = c->out->verdicts[i] == MODEL_REJECTED;
+    e->weight = c->in->weights != NULL ? c->in->weights[i] : 1.0F;
+    if (m->options.loss == LOSS_LOGISTIC)
+        e->weight *= m->options.class_weights[e->label > 0.5F];
+}
+
+static void example_fill(struct model *m, struct example *e, const struct call *c, uint32_t i)
+{
+    const struct model_input *in = c->in;
+    uint32_t n = 0;
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        const uint32_t *offsets = m->options.is_list[f] ? in->offsets[f] : NULL;
+        uint32_t first = offsets ? offsets[i] - offsets[0] : i;
+        uint32_t count = offsets ? MIN(offsets[i + 1] - offsets[i], model_field_ids(&m->options, f)) : 1;
+        const uint64_t *ids = in->ids[f] + (offsets ? offsets[0] : 0);
+        for (uint32_t k = 0; k < count; k++, n++) {
+            e->keys[n] = ids[first + k];
+            e->rows[n] = m->resolved[f][first + k];
+            e->fields[n] = (uint16_t)f;
+            e->scales[n] = 1.0F / (float)count;
+        }
+        if (offsets == NULL && m->ahead.call == c)
+            lookahead_touch(m, c, f, i);
+    }
+    e->entries = n;
+    e->seen = c->seen[i];
+    for (uint32_t d = 0; d < m->options.dense; d++)
+        e->dense[d] = in->dense[d][i];
+    model_example_label(m, e, c, i);
+}
+
+/* Copies what a batch's step needs later: not the rows, which the step resolves again. */
+static void example_copy(struct example *to, const struct example *from, uint32_t dense)
+{
+    to->entries = from->entries;
+    memcpy(to->keys, from->keys, from->entries * sizeof(*to->keys));
+    memcpy(to->fields, from->fields, from->entries * sizeof(*to->fields));
+    memcpy(to->scales, from->scales, from->entries * sizeof(*to->scales));
+    memcpy(to->dense, from->dense, dense * sizeof(*to->dense));
+    to->label = from->label;
+    to->weight = from->weight;
+    to->seen = from->seen;
+    to->learns = true;
+}
+
+/* The logit without the head. */
+void model_example_forward(struct model *m, struct example *e)
+{
+    e->logit = linear_forward(m, e);
+    if (m->vector_floats == 0)
+        return;
+    interaction_pool(m, e);
+    e->interaction = interaction_forward(m, e);
+    e->logit += (double)e->interaction;
+}
+
+/* Sets `slope` and `curvature`, the derivatives by the logit; the event is rejected if logit or `slope` is
+ * not finite. */
+void model_example_judge(struct model *m, struct example *e)
+{
+    struct loss_point at = loss_at(m->options.loss, e->logit, (double)e->label);
+    double weight = (double)e->weight;
+    if (m->options.has_fake_negatives)
+        weight *= loss_fake_negative_weight(at.prediction, (double)e->label);
+    double slope = at.slope * weight;
+    e->is_rejected = e->is_rejected || !isfinite(e->logit) || !isfinite(slope);
+    e->slope_exact = e->is_rejected ? 0.0 : slope;
+    e->slope = (float)e->slope_exact;
+    e->curvature = e->is_rejected ? 0.0F : (float)(at.curvature * weight);
+}
+
+void model_output(const struct call *c, const struct example *e, int32_t event)
+{
+    if (event < 0)
+        return;
+    c->out->logits[event] = e->is_rejected ? (double)NAN : e->logit + c->correction;
+    if (e->is_rejected)
+        c->out->verdicts[event] = MODEL_REJECTED;
+}
+
+/* The factor that limits the norm of an event's gradient, by all its weights, to clip_norm. */
+float model_clip_scale(struct model *m, const struct example *e)
+{
+    float squares = 1.0F;
+    for (uint32_t i = 0; i < e->entries; i++)
+        squares += e->rows[i] != NULL ? e->scales[i] * e->scales[i] : 0.0F;
+    squares += m->k->sum_squares(e->dense, m->options.dense);
+    for (uint32_t f = 0; f < m->options.vectors; f++)
+        squares += m->k->sum_squares(interaction_gradient(m, e, f), m->vector_floats);
+    float norm = fabsf(e->slope) * sqrtf(squares);
+    return norm > m->options.clip_norm ? m->options.clip_norm / norm : 1.0F;
+}
+
+void model_scale_slope(struct example *e, float scale)
+{
+    e->slope_exact *= (double)scale;
+    e->slope = (float)e->slope_exact;
+}
+
+/*
+ * With newton's independent steps each of an event's weights would make up for the whole error. Kalman's gain
+ * shares it: `slope` and `curvature` shrink by 1 + curvature * variance of the logit.
+ */
+static void joint_gain(struct model *m, struct example *e)
+{
+    float variance = linear_variance(m, e) + interaction_variance(m, e);
+    float gain = 1.0F / (1.0F + e->curvature * variance);
+    model_scale_slope(e, gain);
+    e->curvature *= gain;
+}
+
+/* Adam's bias correction at step t: a function of t alone, so that no state of it needs to be saved. */
+static void correct_adam(struct optimizer_options *o, uint64_t step)
+{
+    if (o->kind != OPT_ADAM)
+        return;
+    double power[2] = {1.0, 1.0}, base[2] = {(double)o->params.beta1, (double)o->params.beta2};
+    for (uint64_t t = step + 1; t > 0; t >>= 1) {
+        for (int i = 0; i < 2; i++) {
+            power[i] *= t & 1 ? base[i] : 1.0;
+            base[i] *= base[i];
+        }
+    }
+    o->params.correction1 = (float)(1.0 / (1.0 - power[0]));
+    o->params.correction2 = (float)(1.0 / (1.0 - power[1]));
+}
+
+void model_step_begin(struct model *m)
+{
+    correct_adam(&m->options.linear, m->steps);
+    correct_adam(&m->options.embedding, m->steps);
+    correct_adam(&m->options.head, m->steps);
+    correct_adam(&m->options.pairs, m->steps);
+}
+
+static void example_update(struct model *m, struct example *e)
+{
+    if (m->options.clip_norm > 0.0F)
+        model_scale_slope(e, model_clip_scale(m, e));
+    interaction_deepen(m, e);
+    if (m->options.is_joint)
+        joint_gain(m, e);
+    linear_update(m, e, e->slope_exact, e->curvature);
+    if (m->vector_floats > 0)
+        interaction_update(m, e, e->slope, e->curvature);
+}
+
+static void learn_single(struct model *m, struct call *c)
+{
+    struct example *e = &m->examples[0];
+    lookahead_begin(m, c);
+    for (uint32_t i = 0; i < c->in->rows; i++) {
+        lookahead_rows(m, c, i);
+        example_fill(m, e, c, i);
+        model_example_forward(m, e);
+        model_example_judge(m, e);
+        model_output(c, e, (int32_t)i);
+        if (!e->learns)
+            continue;
+        model_step_begin(m);
+        m->steps++;
+        if (!e->is_rejected)
+            example_update(m, e);
+    }
+    lookahead_end(m);
+}
+
+void model_head_inputs(struct model *m, const struct example *e, float *row)
+{
+    uint32_t n = m->options.vectors;
+    if (m->options.interaction == INTERACTION_FFM) {
+        for (uint32_t f = 0; f < n; f++) {
+            memcpy(row, e->products + (size_t)f * m->blocks + f + 1, (n - f - 1) * sizeof(*row));
+            row += n - f - 1;
+        }
+    } else {
+        for (uint32_t f = 0; f < n; f++, row += m->options.dim)
+            memcpy(row, e->vectors[f], m->options.dim * sizeof(*row));
+    }
+    memcpy(row, e->dense, m->options.dense * sizeof(*row));
+}
+
+/* Adds the head's logits to `count` examples and writes their predictions out. */
+static void block_predict(struct model *m, struct call *c, struct example *examples, uint32_t count,
+                          const int32_t *events)
+{
+    for (uint32_t i = 0; i < count; i++)
+        model_head_inputs(m, &examples[i], head_row(&m->head, i));
+    const float *logits = head_forward(&m->head, m->k, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct example *e = &examples[i];
+        double shallow = e->logit;
+        e->logit += (double)logits[i];
+        model_example_judge(m, e);
+        model_output(c, e, events[i]);
+        if (!e->learns || count < m->options.block)
+            e->logit = shallow; /* the event is predicted again when its block is full */
+    }
+}
+
+/* Adds to an event's gradient the part that comes down through the head: by the products (FFM) or
+ * the vectors (FM). */
+void model_deepen(struct model *m, struct example *e, const float *in_slope)
+{
+    uint32_t n = m->options.vectors;
+    if (m->options.interaction == INTERACTION_FFM) {
+        float *scales = e->products;
+        if (m->has_pairs) {
+            interaction_pairs_step(m, e, m->pair_scales);
+            scales = m->pair_scales;
+        }
+        for (uint32_t f = 0; f < n; f++) {
+            for (uint32_t g = f + 1; g < n; g++, in_slope++) {
+                float weight = m->has_pairs ? scales[f * m->blocks + g] : 1.0F;
+                scales[f * m->blocks + g] = scales[g * m->blocks + f] = weight * e->slope + *in_slope;
+            }
+        }
+        m->k->ffm_pairs_backward(e->partners, scales, n, m->options.dim);
+        return;
+    }
+    m->k->blend(e->partners + m->options.dim, in_slope, e->slope, (size_t)n * m->options.dim);
+}
+
+static void block_learn(struct model *m, struct call *c, const int32_t *events)
+{
+    uint32_t count = m->options.block;
+    float slopes[KERNELS_BLOCK] = {0};
+    model_step_begin(m);
+    block_predict(m, c, m->examples, count, events);
+    for (uint32_t i = 0; i < count; i++) {
+        struct example *e = &m->examples[i];
+        if (e->is_rejected) /* its inputs may be non-finite: leave them out of the head's gradient */
+            memset(head_row(&m->head, i), 0, m->head.inputs * sizeof(float));
+        slopes[i] = e->slope;
+    }
+    const float *in_slope = head_backward(&m->head, m->k, slopes);
+    head_step(&m->head, m->k, &m->options.head.params, m->options.clip_norm);
+    for (uint32_t i = 0; i < count; i++) {
+        struct example *e = &m->examples[i];
+        if (e->is_rejected)
+            continue;
+        model_deepen(m, e, in_slope + i * m->head.inputs);
+        if (i > 0) /* earlier events of the block moved these weights */
+            (void)linear_forward(m, e);
+        linear_update(m, e, e->slope_exact, e->curvature);
+        /* the gradients by the vectors already contain e->slope */
+        float curvature = e->slope != 0.0F ? e->curvature / (e->slope * e->slope) : 0.0F;
+        interaction_update(m, e, 1.0F, curvature);
+    }
+    m->pending = 0;
+    m->steps++;
+}
+
+static void flush_scored(struct model *m, struct call *c, struct origins *o)
+{
+    if (o->scored_count > 0)
+        block_predict(m, c, m->examples + MAX(m->options.block, m->options.batch), o->scored_count,
+                      o->scored);
+    o->scored_count = 0;
+}
+
+/* Marks the rows of pending events of earlier calls as changed: a checkpoint may lie in between, and this
+ * block's step will change the rows. */
+static void touch_pending(struct model *m)
+{
+    for (uint32_t i = 0; i < m->pending; i++) {
+        const struct example *e = &m->examples[i];
+        for (uint32_t k = 0; k < e->entries; k++)
+            if (e->rows[k] != NULL && e->rows[k]->epoch != m->tables[e->fields[k]].epoch)
+                table_mark_changed(&m->tables[e->fields[k]], e->rows[k]);
+    }
+}
+
+static void learn_blocks(struct model *m, struct call *c)
+{
+    struct origins o = {.scored_count = 0};
+    touch_pending(m);
+    for (uint32_t i = 0; i < m->pending; i++)
+        o.learned[i] = -1;
+    lookahead_begin(m, c);
+    for (uint32_t i = 0; i < c->in->rows; i++) {
+        lookahead_rows(m, c, i);
+        uint32_t slot = c->learns[i] ? m->pending : m->options.block + o.scored_count;
+        struct example *e = &m->examples[slot];
+        example_fill(m, e, c, i);
+        model_example_forward(m, e);
+        if (!e->learns) {
+            o.scored[o.scored_count++] = (int32_t)i;
+            if (o.scored_count == KERNELS_BLOCK)
+                flush_scored(m, c, &o);
+            continue;
+        }
+        o.learned[m->pending++] = (int32_t)i;
+        if (m->pending == m->options.block) {
+            flush_scored(m, c, &o);
+            block_learn(m, c, o.learned);
+        }
+    }
+    lookahead_end(m);
+    flush_scored(m, c, &o);
+    if (m->pending > 0)
+        block_predict(m, c, m->examples, m->pending, o.learned);
+}
+
+/*
+ * Batches: an event is predicted by the existing rows and kept with its keys; a full batch makes its step. A
+ * call is cut where a batch ends, because rows of later events may be looked up only after the step.
+ */
+static void learn_batches(struct model *m, struct call *c)
+{
+    static const uint8_t none[MODEL_ROWS_MAX];
+    for (uint32_t at = 0, end; at < c->in->rows; at = end) {
+        uint32_t wanted = m->options.batch - m->pending;
+        for (end = at; end < c->in->rows && wanted > 0; end++)
+            wanted -= c->learns[end];
+        lookahead_resolve(m, c, none, at, end);
+        struct origins o = {.scored_count = 0};
+        for (uint32_t i = at; i < end; i++) {
+            struct example *e = &m->examples[m->options.batch + o.scored_count];
+            example_fill(m, e, c, i);
+            if (c->learns[i])
+                example_copy(&m->examples[m->pending++], e, m->options.dense);
+            model_example_forward(m, e);
+            if (m->head.layers > 0) {
+                o.scored[o.scored_count++] = (int32_t)i;
+                if (o.scored_count == KERNELS_BLOCK)
+                    flush_scored(m, c, &o);
+                continue;
+            }
+            model_example_judge(m, e);
+            model_output(c, e, (int32_t)i);
+        }
+        if (m->head.layers > 0)
+            flush_scored(m, c, &o);
+        if (m->pending == m->options.batch)
+            model_batch_step(m);
+    }
+}
+
+static void predict(struct model *m, const struct model_input *input, double *logits)
+{
+    static const float zeros[MODEL_ROWS_MAX];
+    uint8_t verdicts[MODEL_ROWS_MAX], none[MODEL_ROWS_MAX] = {0};
+    struct model_output out = {.logits = logits, .verdicts = verdicts};
+    struct model_input in = *input;
+    const float *const no_labels[] = {zeros, zeros, zeros, zeros, zeros, zeros, zeros, zeros};
+    _Static_assert(ARRAY_COUNT(no_labels) >= MODEL_LABELS_MAX, "zeros for each");
+    in.labels = zeros, in.more_labels = no_labels;
+    in.weights = NULL;
+    struct call c = {.in = &in, .out = &out, .correction = model_correction(&m->options)};
+    judge(m, &c);
+    c.all_learn = false;
+    memset(c.learns, 0, sizeof(c.learns));
+    if (m->train != NULL) {
+        model_train_predict(m, &c);
+        kernels_count(&m->calls, m->k);
+        return;
+    }
+    lookahead_resolve(m, &c, none, 0, in.rows);
+    struct origins o = {.scored_count = 0};
+    for (uint32_t i = 0; i < in.rows; i++) {
+        struct example *e = &m->examples[MAX(m->options.block, m->options.batch) + o.scored_count];
+        example_fill(m, e, &c, i);
+        model_example_forward(m, e);
+        o.scored[o.scored_count++] = (int32_t)i;
+        if (m->head.layers > 0) {
+            if (o.scored_count == KERNELS_BLOCK)
+                flush_scored(m, &c, &o);
+            continue;
+        }
+        o.scored_count = 0;
+        model_example_judge(m, e);
+        model_output(&c, e, (int32_t)i);
+    }
+    flush_scored(m, &c, &o);
+    kernels_count(&m->calls, m->k);
+}
+
+void model_predict(struct model *m, const struct model_input *input, double *logits)
+{
+    predict(m, input, logits);
+    for (uint32_t i = 0; m->options.is_centered && i < input->rows; i++)
+        logits[i] += model_bias(m);
+}
+
+/* For tables on a CPU; model_predict has already loaded cold rows. */
+static void refresh_rows(struct model *m, const struct call *c)
+{
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        const uint32_t *offsets = m->options.is_list[f] ? c->in->offsets[f] : NULL;
+        for (uint32_t i = 0; i < c->in->rows; i++) {
+            uint32_t from = offsets ? offsets[i] : i;
+            uint32_t count = offsets ? MIN(offsets[i + 1] - from, model_field_ids(&m->options, f)) : 1;
+            for (uint32_t k = from; k < from + count && c->learns[i]; k++) {
+                struct table_row *row = table_find(&m->tables[f], c->in->ids[f][k]);
+                if (row != NULL)
+                    table_refresh(&m->tables[f], row, c->seen[i]);
+            }
+        }
+    }
+}
+
+void model_serve(struct model *m, const struct model_input *input, struct model_output *out)
+{
+    struct call c = {.in = input, .out = out};
+    model_predict(m, input, out->logits);
+    judge(m, &c);
+    for (uint32_t i = 0; i < input->rows; i++) {
+        bool is_good = c.out->verdicts[i] != MODEL_REJECTED;
+        for (uint32_t l = 0; l < MAX(m->options.labels, 1U) && is_good; l++)
+            is_good = isfinite(out->logits[(size_t)l * MODEL_ROWS_MAX + i]);
+        for (uint32_t l = 0; l < MAX(m->options.labels, 1U) && !is_good; l++)
+            out->logits[(size_t)l * MODEL_ROWS_MAX + i] = (double)NAN;
+        out->verdicts[i] = is_good ? out->verdicts[i] : MODEL_REJECTED;
+        c.learns[i] = c.learns[i] && is_good;
+    }
+    if (m->options.expire_after_us == 0)
+        return;
+    if (m->device_rows != NULL)
+        model_train_refresh(m, &c);
+    else
+        refresh_rows(m, &c);
+    if (model_shadow(m) != NULL)
+        refresh_rows(model_shadow(m), &c);
+}
+
+void model_set_team(struct model *m, struct team *team)
+{
+    m->team = team;
+    if (m->train != NULL)
+        m->train->net.team = team;
+}
+
+/* Sets the bias that each example is predicted with, and its label minus the mean of labels
+ * that includes it. */
+static void center(struct model *m, const struct call *c, float *labels, double *biases)
+{
+    for (uint32_t i = 0; i < c->in->rows; i++) {
+        double label = (double)c->in->labels[i], weight = c->in->weights ? (double)c->in->weights[i] : 1.0;
+        biases[i] = model_bias(m);
+        if (c->learns[i] && weight > 0.0) {
+            m->mean.labels += weight * label;
+            m->mean.weights += weight;
+        }
+        labels[i] = (float)(label - model_bias(m));
+    }
+}
+
+static void learn(struct model *m, struct call *c)
+{
+    if (m->train != NULL) {
+        model_train_learn(m, c);
+    } else if (m->options.batch > 1) {
+        c->all_learn = false;
+        learn_batches(m, c);
+    } else if (m->plain != NULL) {
+        model_warm(m, c);
+        linear_learn_plain(m, c);
+    } else if (vectors_are_plain(m)) {
+        vectors_learn_plain(m, c);
+    } else {
+        (m->head.layers > 0 ? learn_blocks : learn_single)(m, c);
+    }
+    kernels_count(&m->calls, m->k);
+}
+
+void model_learn(struct model *m, const struct model_input *input, struct model_output *out)
+{
+    leat_assert(input->rows <= MODEL_ROWS_MAX);
+    struct call c = {.in = input, .out = out, .correction = model_correction(&m->options)};
+    judge(m, &c);
+    if (!m->options.is_centered) {
+        learn(m, &c);
+        return;
+    }
+    struct model_input centered = *input;
+    float labels[MODEL_ROWS_MAX];
+    double biases[MODEL_ROWS_MAX];
+    center(m, &c, labels, biases);
+    centered.labels = labels;
+    c.in = &centered;
+    learn(m, &c);
+    for (uint32_t i = 0; i < input->rows; i++)
+        out->logits[i] += biases[i];
+}

@@ -1,0 +1,152 @@
+/*
+ * Finds the rows of a call's events ahead of the event that learns, a tile of events at a time. Hashing,
+ * probing and making new rows (and the kernel's clearing of their pages) are work that an idle lane can
+ * take over (core/team.h). Tiles are resolved in order, by one thread at a time: the thread that sets
+ * `is_busy` owns the tables' look-up part. Meanwhile the learning thread reads and writes rows of finished
+ * tiles, and their headers: a look-up does not write the header of an existing row, unless headers decide
+ * which rows are removed.
+ */
+#include "learners/model/internal.h"
+#include "learners/tables/inline.h"
+
+#include "core/base.h"
+#include "core/team.h"
+
+#include <stdlib.h>
+
+enum { TILE = 64, HELP_ROUNDS = 202 };
+
+static void need(void **memory, size_t *capacity, size_t count, size_t size)
+{
+    if (*capacity >= count)
+        return;
+    free(*memory);
+    *memory = malloc(count * size);
+    leat_assert(*memory);
+    *capacity = count;
+}
+
+/* Makes room for all rows that a call resolves, so that the arrays do not move during the call. */
+static void make_room(struct model *m, const struct call *c)
+{
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        const uint32_t *offsets = m->options.is_list[f] ? c->in->offsets[f] : NULL;
+        size_t ids = offsets ? offsets[c->in->rows] - offsets[0] : 0;
+        need((void **)&m->resolved[f], &m->resolved_capacity[f], MAX(ids, (size_t)MODEL_ROWS_MAX),
+             sizeof(void *));
+        struct model_list *list = &m->list;
+        if (offsets != NULL && list->capacity < ids) {
+            size_t capacity = MAX(ids, (size_t)2 * MODEL_ROWS_MAX);
+            free(list->learns);
+            free(list->seen);
+            free(list->steps);
+            *list =
+                (struct model_list){malloc(capacity), malloc(capacity * 4), malloc(capacity * 4), capacity};
+            leat_assert(list->learns != NULL && list->seen != NULL && list->steps != NULL);
+        }
+        table_begin(&m->tables[f]);
+    }
+}
+
+/* Repeats the data of each event for all ids of its list, and looks the ids up. */
+static void resolve_list(struct model *m, struct call *c, uint32_t f, const uint8_t *learns, uint32_t begin,
+                         uint32_t end)
+{
+    const uint32_t *offsets = c->in->offsets[f];
+    size_t first = offsets[begin] - offsets[0];
+    struct model_list *list = &m->list;
+    for (uint32_t i = begin; i < end; i++) {
+        for (uint32_t k = offsets[i]; k < offsets[i + 1]; k++) {
+            bool counts = k - offsets[i] < model_field_ids(&m->options, f);
+            list->learns[k - offsets[0]] = learns[i] && counts;
+            list->seen[k - offsets[0]] = c->seen[i];
+            list->steps[k - offsets[0]] = c->steps[i];
+        }
+    }
+    table_look(&m->tables[f], c->in->ids[f] + offsets[begin], list->seen + first, list->steps + first,
+               list->learns + first, offsets[end] - offsets[begin], true, m->resolved[f] + first);
+}
+
+static void resolve(struct model *m, struct call *c, const uint8_t *learns, uint32_t begin, uint32_t end,
+                    bool touches)
+{
+    if (c->in->read_ids != NULL)
+        c->in->read_ids(c->in->read_argument, begin, end);
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        if (m->options.is_list[f])
+            resolve_list(m, c, f, learns, begin, end);
+        else
+            table_look(&m->tables[f], c->in->ids[f] + begin, c->seen + begin, c->steps + begin,
+                       c->all_learn ? NULL : learns + begin, end - begin, touches, m->resolved[f] + begin);
+    }
+}
+
+void lookahead_resolve(struct model *m, struct call *c, const uint8_t *learns, uint32_t begin, uint32_t end)
+{
+    make_room(m, c);
+    resolve(m, c, learns, begin, end, true);
+}
+
+/* Resolves the next tile; false if there is none or another thread is resolving it. */
+static bool next_tile(struct model *m)
+{
+    struct rows_ahead *a = &m->ahead;
+    if (atomic_load_explicit(&a->is_busy, memory_order_relaxed) ||
+        atomic_exchange_explicit(&a->is_busy, true, memory_order_acquire))
+        return false;
+    uint32_t begin = atomic_load_explicit(&a->done, memory_order_relaxed), rows = a->call->in->rows;
+    uint32_t end = MIN(begin + TILE, rows);
+    if (begin < rows) {
+        resolve(m, a->call, a->call->learns, begin, end, false);
+        atomic_store_explicit(&a->done, end, memory_order_release);
+    }
+    atomic_store_explicit(&a->is_busy, false, memory_order_release);
+    return begin < rows;
+}
+
+/* A helper's part. The owner may be resolving a tile itself: wait for about as long as one tile takes.
+ * Returns false when no tile is left. */
+static bool help_tile(void *argument)
+{
+    struct model *m = argument;
+    for (unsigned i = 0; i < HELP_ROUNDS; i++) {
+        if (next_tile(m))
+            return true;
+        if (atomic_load_explicit(&m->ahead.done, memory_order_relaxed) >= m->ahead.call->in->rows)
+            return false;
+        team_pause(i);
+    }
+    return true;
+}
+
+bool model_reads_ahead(const struct model *m)
+{
+    return m->options.batch == 1 && !model_is_trained(m) && !linear_is_plain(m) &&
+           memchr(m->options.is_list, 1, m->options.fields) == NULL;
+}
+
+void lookahead_begin(struct model *m, struct call *c)
+{
+    make_room(m, c);
+    m->ahead.call = c;
+    m->ahead.prefetched = 0;
+    atomic_store_explicit(&m->ahead.done, 0, memory_order_relaxed);
+    if (m->team != NULL && c->in->rows > TILE)
+        team_open(m->team, help_tile, m);
+}
+
+void lookahead_need(struct model *m, uint32_t event)
+{
+    unsigned round = 0;
+    while (unlikely(atomic_load_explicit(&m->ahead.done, memory_order_acquire) <= event)) {
+        if (!next_tile(m))
+            team_pause(round++);
+    }
+}
+
+void lookahead_end(struct model *m)
+{
+    if (m->team != NULL)
+        team_close(m->team);
+    m->ahead.call = NULL;
+}

@@ -1,0 +1,385 @@
+/* Making and freeing a model, and its small accessors. learn.c makes the steps. */
+#include "learners/model/internal.h"
+
+#include "core/base.h"
+#include "kernels/num.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct model_init {
+    const struct model *model;
+    float bound;
+    float precision; /* the field's own prior precision of a linear weight; 0: the optimizer's */
+    bool has_vector;
+    uint64_t seed;
+};
+
+static void *zeroed(size_t bytes)
+{
+    bytes = (bytes + 127) / 64 * 64;
+    void *p = aligned_alloc(64, bytes);
+    leat_assert(p);
+    memset(p, 0, bytes);
+    return p;
+}
+
+size_t model_linear_bytes(const struct model *m)
+{
+    if (m->options.linear_is_off)
+        return 0;
+    return m->options.linear_is_double ? LINEAR_BYTES : (1 + m->linear_states) * sizeof(float);
+}
+
+static size_t vector_state_bytes(const struct model *m)
+{
+    return opt_state_floats(m->options.embedding.kind, m->vector_floats) * sizeof(float);
+}
+
+/* The first offset in a payload, from `used` on, where a cache line of the row begins. */
+static size_t next_line(size_t used)
+{
+    return (TABLE_ROW_HEADER + used + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES - TABLE_ROW_HEADER;
+}
+
+static void place_vector(struct model *m)
+{
+    size_t linear = model_linear_bytes(m), vector = m->vector_floats * sizeof(float),
+           state = vector_state_bytes(m);
+    size_t behind = next_line(linear) + vector, before = next_line(linear + state);
+    m->vector_at = next_line(linear);
+    m->state_at = behind;
+    /* A batch's update needs the state behind the vector; networks always learn by batches,
+     * even of one event. */
+    bool is_by_batches = m->options.batch > 1 || model_is_trained(m);
+    if (!is_by_batches && next_line(before + vector) < next_line(behind + state)) {
+        m->vector_at = before;
+        m->state_at = before - state;
+    }
+}
+
+static void init_payload(void *argument, uint64_t key, void *payload)
+{
+    const struct model_init *init = argument;
+    const struct model *m = init->model;
+    if (!m->options.linear_is_off)
+        linear_init_payload(m, payload);
+    if (init->precision > 0.0F)
+        ((float *)payload)[1] = init->precision;
+    if (!init->has_vector)
+        return;
+    unsigned char *bytes = payload;
+    size_t linear = model_linear_bytes(m), first = MIN(m->vector_at, m->state_at);
+    memset(bytes + linear, 0, first - linear);
+    float *vector = (float *)(void *)(bytes + m->vector_at), *states = (float *)(void *)(bytes + m->state_at);
+    m->k->init_uniform(vector, num_mix(init->seed ^ key), init->bound, m->vector_floats);
+    const struct optimizer_options *o = &m->options.embedding;
+    size_t state = opt_state_floats(o->kind, m->vector_floats);
+    float start = opt_state_init(o->kind, o->accumulator);
+    for (size_t i = 0; i < state; i++)
+        states[i] = start;
+}
+
+static size_t payload_bytes(const struct model *m, uint32_t field)
+{
+    if (field >= m->options.vectors)
+        return model_linear_bytes(m);
+    size_t vector_end = m->vector_at + m->vector_floats * sizeof(float);
+    return MAX(vector_end, m->state_at + vector_state_bytes(m));
+}
+
+static void example_free(struct example *e)
+{
+    free(e->rows);
+    free(e->keys);
+    free(e->fields);
+    free(e->scales);
+    free(e->dense);
+    free(e->vectors);
+    free(e->pooled);
+    free(e->partners);
+    free(e->products);
+    free(e->places);
+    free(e->values);
+    free(e->weights);
+    free(e->weights64);
+    *e = (struct example){0};
+}
+
+static size_t example_slots(const struct model *m)
+{
+    if (model_is_trained(m))
+        return 1; /* their events lie in columns */
+    return MAX(m->options.block, m->options.batch) + (m->head.layers > 0 ? KERNELS_BLOCK : 1);
+}
+
+static void example_init(struct model *m, struct example *e)
+{
+    size_t lanes = linear_lanes(m), floats = (size_t)m->options.vectors * m->vector_floats;
+    *e = (struct example){
+        .rows = zeroed(m->entries_max * sizeof(*e->rows)),
+        .keys = zeroed(m->entries_max * sizeof(*e->keys)),
+        .fields = zeroed(m->entries_max * sizeof(*e->fields)),
+        .scales = zeroed(m->entries_max * sizeof(*e->scales)),
+        .dense = zeroed(m->options.dense * sizeof(float)),
+        .vectors = zeroed(m->blocks * sizeof(*e->vectors)),
+        .pooled = zeroed(floats * sizeof(float)),
+        .partners = zeroed((floats + m->options.dim) * sizeof(float)),
+        .products = zeroed((size_t)m->options.vectors * m->blocks * sizeof(float)),
+        .places = zeroed(lanes * sizeof(void *)),
+        .values = zeroed(lanes * sizeof(float)),
+        .weights = zeroed(3 * lanes * sizeof(float)),
+        .weights64 = zeroed(4 * lanes * sizeof(double)),
+    };
+}
+
+size_t model_example_bytes(const struct model *m)
+{
+    size_t n = m->options.vectors, floats = n * m->vector_floats, lanes = linear_lanes(m);
+    const struct example *e = NULL;
+    return m->entries_max * (sizeof(*e->rows) + sizeof(*e->keys) + sizeof(*e->fields) + sizeof(*e->scales)) +
+           m->options.dense * sizeof(*e->dense) + m->blocks * sizeof(*e->vectors) +
+           (2 * floats + m->options.dim + n * m->blocks) * sizeof(float) +
+           lanes * (sizeof(*e->places) + sizeof(*e->values) + 3 * sizeof(*e->weights) +
+                    4 * sizeof(*e->weights64));
+}
+
+static size_t hidden_count(const struct model_options *options)
+{
+    size_t count = 0;
+    while (count < MODEL_LAYERS_MAX && options->hidden[count] > 0)
+        count++;
+    return count;
+}
+
+/* Inputs of the head: each field's vector (FM) or each pair's product (FFM), then the dense features. */
+static size_t head_inputs(const struct model *m)
+{
+    size_t n = m->options.vectors;
+    size_t sparse = m->options.interaction == INTERACTION_FFM ? n * (n - 1) / 2 : n * m->options.dim;
+    return sparse + m->options.dense;
+}
+
+static void tables_init(struct model *m)
+{
+    const struct model_options *o = &m->options;
+    bool is_plain = linear_is_plain(m);
+    m->tables = zeroed(o->fields * sizeof(*m->tables));
+    m->inits = zeroed(o->fields * sizeof(*m->inits));
+    for (uint32_t f = 0; f < o->fields; f++) {
+        float own = o->field_init[f];
+        uint32_t number = o->tables == NULL ? f : o->tables[f];
+        bool has_precision = o->linear.kind == OPT_NEWTON && !o->linear_is_double;
+        bool has_vector = f < o->vectors;
+        m->inits[f] = (struct model_init){
+            .model = m,
+            .precision = has_precision ? o->field_precision[f] : 0.0F,
+            .has_vector = has_vector,
+            .bound = own > 0.0F ? own : (own < 0.0F ? 0.0F : o->init_bound),
+            .seed = num_mix(o->seed + number + 1),
+        };
+        struct table_options table = {
+            .payload_bytes = payload_bytes(m, f),
+            .align = has_vector ? 64 : 8,
+            .is_inline = is_plain,
+            .admit_after = o->admit_after,
+            .sketch_bytes = o->sketch_bytes,
+            .expire_after_us = o->expire_after_us,
+            .rows_max = o->rows_max,
+            .seed = num_mix(o->seed ^ (number + 1)),
+            .init = init_payload,
+            .init_argument = &m->inits[f],
+        };
+        table_init(&m->tables[f], &table);
+    }
+}
+
+static void pairs_init(struct model *m)
+{
+    const struct optimizer_options *o = &m->options.pairs;
+    size_t count = interaction_pairs(m), states = opt_state_floats(o->kind, count);
+    m->pair_weights = zeroed((count + states) * sizeof(float));
+    m->pair_slopes = zeroed(count * sizeof(float));
+    m->pair_scales = zeroed((size_t)m->options.vectors * m->blocks * sizeof(float));
+    for (size_t i = 0; i < count + states; i++)
+        m->pair_weights[i] = i < count ? 1.0F : opt_state_init(o->kind, o->accumulator);
+    for (size_t i = 0; i < count; i++) {
+        if (i < sizeof(m->options.pair_is_off) && m->options.pair_is_off[i])
+            m->pair_weights[i] = 0.0F;
+    }
+}
+
+void model_shape(struct model *m, const struct model_options *options)
+{
+    leat_assert(options->fields <= MODEL_FIELDS_MAX && options->dense <= MODEL_DENSE_MAX);
+    leat_assert(options->dim % 4 == 0 && options->list_max <= MODEL_LIST_MAX);
+    struct model_options *o = &m->options;
+    *o = *options;
+    size_t hidden = hidden_count(o);
+    o->batch = MAX(o->batch, 1);
+    if (hidden == 0 || o->block == 0 || o->batch > 1)
+        o->block = 1;
+    leat_assert(o->block <= KERNELS_BLOCK);
+    if (o->network == NETWORK_NONE && hidden > 0)
+        o->network = NETWORK_HIDDEN;
+    if (o->interaction == INTERACTION_NONE && o->network <= NETWORK_HIDDEN)
+        o->vectors = 0;
+    leat_assert(o->vectors <= o->fields);
+    m->blocks = (uint32_t)FFM_ROUND(o->vectors);
+    if (o->vectors > 0)
+        m->vector_floats = o->interaction == INTERACTION_FFM ? m->blocks * o->dim : o->dim;
+    m->linear_states = opt_state_floats(o->linear.kind, 1);
+    for (uint32_t f = 0; f < o->fields; f++)
+        m->entries_max += model_field_ids(o, f);
+    bool some_off = memchr(o->pair_is_off, 1, MIN(interaction_pairs(m), sizeof(o->pair_is_off))) != NULL;
+    m->has_pairs = o->interaction != INTERACTION_NONE && (o->pairs.params.rate > 0.0F || some_off);
+}
+
+struct model *model_new(const struct model_options *options, const struct kernels *kernels)
+{
+    leat_assert(kernels);
+    struct model *m = zeroed(sizeof(*m));
+    model_shape(m, options);
+    m->k = kernels;
+    m->linear_step = opt_pick(kernels, options->linear.kind);
+    m->embedding_step = opt_pick(kernels, options->embedding.kind);
+    m->zero = zeroed(m->vector_floats * sizeof(float) + 64);
+    m->watermark_us = INT64_MIN;
+    m->absent = zeroed(LINEAR_BYTES);
+    linear_init_payload(m, m->absent);
+    place_vector(m);
+    tables_init(m);
+    m->dense_weights = zeroed((options->dense + 1) * LINEAR_BYTES);
+    for (uint32_t i = 0; i <= options->dense; i++)
+        linear_init_payload(m, m->dense_weights + i * LINEAR_FLOATS);
+    if (m->has_pairs)
+        pairs_init(m);
+    m->step_events = options->batch;
+    bool is_trained = model_is_trained(m);
+    size_t hidden = hidden_count(options);
+    leat_assert(is_trained || !options->is_on_device);
+    if (is_trained && !options->is_on_device)
+        model_train_init(m);
+    else if (!is_trained && hidden > 0)
+        head_init(&m->head, kernels, head_inputs(m), options->hidden, hidden, options->head.kind,
+                  options->head.accumulator, num_mix(options->seed ^ 0x4ead));
+    m->examples = zeroed(example_slots(m) * sizeof(*m->examples));
+    for (size_t i = 0; i < example_slots(m); i++)
+        example_init(m, &m->examples[i]);
+    m->opt_rows = zeroed(m->entries_max * sizeof(*m->opt_rows));
+    if (m->options.batch > 1 && !is_trained)
+        model_batch_init(m);
+    m->plain = linear_is_plain(m) ? linear_plain_new(m) : NULL;
+    return m;
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        table_free(&m->tables[f]);
+        free(m->resolved[f]);
+    }
+    for (size_t i = 0; i < example_slots(m); i++)
+        example_free(&m->examples[i]);
+    if (m->head.layers > 0)
+        head_free(&m->head);
+    free(m->examples);
+    free(m->tables);
+    free(m->inits);
+    free(m->dense_weights);
+    free(m->zero);
+    free(m->absent);
+    free(m->opt_rows);
+    free(m->pair_weights);
+    free(m->pair_slopes);
+    free(m->pair_scales);
+    linear_plain_free(m->plain);
+    free(m->list.learns);
+    free(m->list.seen);
+    free(m->list.steps);
+    model_batch_free(m);
+    model_compare_free(m);
+    model_train_free(m);
+    model_device_free(m);
+    free(m);
+}
+
+double model_correction(const struct model_options *o)
+{
+    double odds = (double)o->class_weights[1] / ((double)o->class_weights[0] * o->negatives_kept);
+    return o->loss == LOSS_LOGISTIC && odds != 1.0 ? -log(odds) : 0.0;
+}
+
+float model_field_bound(const struct model *m, uint32_t field)
+{
+    return m->inits[field].bound;
+}
+
+uint64_t model_field_seed(const struct model *m, uint32_t field)
+{
+    return m->inits[field].seed;
+}
+
+struct table *model_table(struct model *m, uint32_t field)
+{
+    leat_assert(field < m->options.fields);
+    return &m->tables[field];
+}
+
+const float *model_pair_weights(const struct model *m)
+{
+    return m->pair_weights;
+}
+
+const struct kernels_calls *model_calls(const struct model *m)
+{
+    return &m->calls;
+}
+
+const float *model_dense_weights(struct model *m, size_t *count)
+{
+    if (m->train)
+        model_train_read(m);
+    *count = (size_t)(m->options.dense + 1) * LINEAR_FLOATS;
+    return m->dense_weights;
+}
+
+struct model_mean *model_mean(struct model *m)
+{
+    return &m->mean;
+}
+
+double model_bias(const struct model *m)
+{
+    if (!m->options.is_centered)
+        return (double)m->options.bias;
+    return m->mean.weights > 0.0 ? m->mean.labels / m->mean.weights : (double)m->options.bias_start;
+}
+
+void model_set_rates(struct model *m, const struct model_rates *rates)
+{
+    m->options.linear.params.rate = rates->linear;
+    m->options.embedding.params.rate = rates->embedding;
+    m->options.head.params.rate = rates->head;
+    m->options.pairs.params.rate = rates->pairs;
+    if (model_shadow(m))
+        model_set_rates(model_shadow(m), rates);
+}
+
+void model_set_watermark(struct model *m, int64_t watermark_us)
+{
+    /* At once, wherever the block stands: the result must not depend on where calls end. Rows of the block in
+     * progress stay. */
+    uint32_t step = m->pending > 0 ? (uint32_t)m->steps + 1 : TABLE_STEP_NONE;
+    m->watermark_us = MAX(m->watermark_us, watermark_us);
+    if (m->device_rows != NULL) {
+        model_device_watermark(m);
+        if (model_shadow(m) != NULL)
+            model_set_watermark(model_shadow(m), watermark_us);
+        return;
+    }
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        table_set_watermark(&m->tables[f], m->watermark_us, step);
+}

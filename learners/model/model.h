@@ -1,0 +1,310 @@
+/*
+ * A model: tables of rows, one table for each sparse field; weights of the dense features and a bias; an
+ * interaction (none, FM, FFM); perhaps a deep head. It reads decoded columns, predicts, then learns. It knows
+ * nothing of jobs, lanes or the engine's batches; the learners' descriptors (linear.c, fm.c, ffm.c, mf.c,
+ * deepfm.c ...) set its options.
+ *
+ *   logit = bias + sum w_i x_i + interaction(rows) [+ head(rows, dense)]
+ *
+ * Order of updates:
+ *   - `batch` 1: an event is predicted with the weights that the last finished block left; its rows are made
+ *     by its own sighting. When `block` events have come, the head's weights make one step, then each event's
+ *     rows make theirs, in order. Without a head `block` is 1.
+ *   - `batch` > 1: gradients of a batch are summed by row (stable order) and each row makes one step; an
+ *     event is predicted by the rows that existed before its batch.
+ *
+ * The result does not depend on how the events are cut into calls of model_learn. One thread owns a model.
+ */
+#ifndef LEAT_LEARNERS_MODEL_MODEL_H
+#define LEAT_LEARNERS_MODEL_MODEL_H
+
+#include "kernels/kernels.h"
+#include "learners/loss.h"
+#include "learners/tables/table.h"
+
+#include "kernels/batch.h"
+
+enum {
+    MODEL_ROWS_MAX = 1024, /* most events in one call */
+    MODEL_FIELDS_MAX = 64,
+    MODEL_DENSE_MAX = 256,
+    MODEL_LAYERS_MAX = 6,
+    MODEL_LABELS_MAX = 8,
+    MODEL_LIST_MAX = 1024,        /* upper limit of the option list_max */
+    MODEL_STEP_IDS_MAX = 1 << 30, /* most ids of a step's examples: the limit of place indices */
+    MODEL_LIST_DEFAULT = 64,      /* list_max where the option is 0 */
+};
+
+enum interaction_kind { INTERACTION_NONE, INTERACTION_FM, INTERACTION_FFM };
+
+/* The dense layers (train/net.h): none; HIDDEN: layers `hidden` over vectors and dense features, added to the
+ * rest of the logit (DeepFM); and networks that learn by batches alone, with neither a linear part nor an
+ * interaction: CROSS (DCN V2), DOT (DLRM), EXPERTS (MMoE). */
+enum network_kind { NETWORK_NONE, NETWORK_HIDDEN, NETWORK_CROSS, NETWORK_DOT, NETWORK_EXPERTS };
+
+struct optimizer_options {
+    enum opt_kind kind;
+    struct opt_params params;
+    float accumulator; /* initial value of AdaGrad's sums and of newton's precisions */
+};
+
+struct model_options {
+    enum interaction_kind interaction;
+    enum loss_kind loss;
+    uint32_t fields;  /* sparse fields */
+    uint32_t vectors; /* the first `vectors` fields have vectors and interact; the others are linear only */
+    uint32_t dense;
+    uint32_t dim;                       /* a multiple of 4; 0 without interaction */
+    float init_bound;                   /* vectors start uniform in +- init_bound */
+    float field_init[MODEL_FIELDS_MAX]; /* [fields] > 0: the field's own init_bound; < 0: zeros */
+    /* [fields] events may have several ids: the mean of their rows counts */
+    bool is_list[MODEL_FIELDS_MAX];
+    /* ids of a list that are read, its first ones; 0: MODEL_LIST_DEFAULT */
+    uint32_t list_max;
+    /* pairs that do not interact, in the order of model_pair_weights */
+    uint8_t pair_is_off[MODEL_FIELDS_MAX * (MODEL_FIELDS_MAX - 1) / 2];
+    struct optimizer_options pairs; /* learned weights of pairs of fields (Pan 2018); rate 0: all stay 1 */
+    struct optimizer_options linear;
+    bool linear_is_double; /* FTRL in double by `ftrl` (McMahan 2013); else by `linear` */
+    struct ftrl64_params ftrl;
+    struct optimizer_options embedding;
+    enum network_kind network;         /* NETWORK_NONE becomes NETWORK_HIDDEN if `hidden` has layers */
+    uint32_t hidden[MODEL_LAYERS_MAX]; /* widths of the layers; 0 ends the list */
+    uint32_t bottom[MODEL_LAYERS_MAX]; /* of NETWORK_DOT and NETWORK_EXPERTS: train/net.h */
+    uint32_t cross_layers, experts;
+    uint32_t labels;           /* number of labels; 0 counts as 1 */
+    bool linear_is_off;        /* ids have vectors but no linear weights */
+    enum row_format precision; /* format of the factors in the dense layers' products */
+    /* `precision: auto`: bf16 beside fp32 for the first trial_examples (train/trial.h) */
+    bool is_tried;
+    uint64_t trial_examples;
+    bool is_on_device; /* the model learns on a GPU: model_attach must follow */
+    /* for a shadow on a CPU: computes products as a GPU does, also where a CPU has a faster way */
+    bool is_like_device;
+    struct optimizer_options head;
+    uint32_t block; /* events in a step of the head: 1..16; 1 without a head */
+    uint32_t batch; /* events in a step; 1: an update for each event (or block) */
+    /* events of a batch that go through the network together; 0: all. For models that learn by train/;
+     * divides `batch`, and is a multiple of 4. */
+    uint32_t micro;
+    float bias; /* initial value of the bias */
+    /* Squared loss and one label: a prediction is the mean of the labels learned so far (bias_start
+     * before the first one) plus the model's output, and the model learns each label minus that mean.
+     * Then `bias` is 0. */
+    bool is_centered;
+    float bias_start;
+    /* newton: a step takes into account that all of an event's weights move together (Kalman's gain) */
+    bool is_joint;
+    /* [fields] newton, linear weights: the field's own prior precision, where > 0 */
+    float field_precision[MODEL_FIELDS_MAX];
+    /* largest norm of an event's gradient by all its vectors and weights; 0: no limit */
+    float clip_norm;
+    float class_weights[2];  /* weights of events with label 0 and label 1 */
+    bool has_fake_negatives; /* logistic loss: weighs examples by loss_fake_negative_weight */
+    /* share of label-0 events that are learned, chosen by a hash of the identity; 1: all */
+    double negatives_kept;
+    uint64_t seed;
+    /* [fields] number of each field's table, from which its seed derives; NULL: 0, 1, 2 ... */
+    const uint16_t *tables;
+    uint32_t admit_after;
+    size_t sketch_bytes;
+    int64_t expire_after_us;
+    uint64_t rows_max; /* most rows of a field; 0: no limit */
+};
+
+/* The most ids that an event can have in a field. */
+static inline uint32_t model_field_ids(const struct model_options *options, uint32_t field)
+{
+    uint32_t most = options->list_max > 0 ? options->list_max : MODEL_LIST_DEFAULT;
+    return options->is_list[field] ? most : 1;
+}
+
+/* Decoded columns of up to MODEL_ROWS_MAX events. */
+struct model_input {
+    uint32_t rows;
+    /* [fields] hashed ids, 0: absent; a list field has the ids of all events in a row */
+    const uint64_t *const *ids;
+    /* [fields] rows + 1 offsets into the ids of a list field, else NULL; offsets NULL: no lists */
+    const uint32_t *const *offsets;
+    const float *const *dense;       /* [dense][rows] */
+    const float *labels;             /* [rows] */
+    const float *const *more_labels; /* [labels - 1][rows]: the second label and further ones */
+    const float *weights;            /* [rows] or NULL */
+    const int64_t *event_time_us;    /* [rows] */
+    const uint64_t *identity;        /* [rows]: hash of the event's identity; NULL without down-sampling */
+    /* Makes `ids` of events begin..end, for a model that model_reads_ahead; NULL: `ids` are there. Called
+     * piece by piece, by the thread that looks up the events' rows. */
+    void (*read_ids)(void *argument, uint32_t begin, uint32_t end);
+    void *read_argument;
+};
+
+/* An event of weight 0 is predicted but not learned: it is no sighting of its ids and counts in
+ * no batch or step. */
+enum model_verdict { MODEL_LEARNED, MODEL_SAMPLED_OUT, MODEL_REJECTED, MODEL_WEIGHTLESS, MODEL_VERDICTS };
+
+struct model_output {
+    /* [labels][MODEL_ROWS_MAX], corrected for sampling and class weights; NaN if rejected */
+    double *logits;
+    uint8_t *verdicts; /* [rows], enum model_verdict */
+};
+
+struct model;
+
+struct model *model_new(const struct model_options *options, const struct kernels *kernels);
+void model_free(struct model *model);
+
+/*
+ * A GPU for a model of `is_on_device`: rows, weights and steps are there. Attach it before the first event.
+ * memory_bytes: GPU memory for rows. pinned_bytes: host memory for rows that do not fit there.
+ * stores[fields], or NULL: where rows go that do not fit in pinned memory; the model owns them, also when
+ * model_attach returns false and sets `error`. model_error: the failure of the device since then, or NULL;
+ * after one, nothing learned can be trusted.
+ */
+struct cold_store;
+struct model_device {
+    const struct gpu_api *api;
+    struct gpu *gpu;
+    struct gpu_stream *stream;
+    uint64_t memory_bytes, pinned_bytes;
+    struct cold_store *const *stores;
+};
+struct gpu_error;
+/* Bytes of memory, beside the tables, of a model that learns by batches, computed before the model is made:
+ * where it learns, and `pinned` host memory for a GPU. device NULL: it learns on the CPU; of a device only
+ * api, gpu and stream are read. Returns false for a model that learns event by event, which takes little. */
+struct model_plan {
+    size_t input, rows, activations, parameters, scratch;
+    size_t pinned;
+};
+bool model_plan(const struct model_options *options, const struct kernels *kernels,
+                const struct model_device *device, struct model_plan *plan);
+bool model_can_attach(const struct model_options *options);
+bool model_attach(struct model *model, const struct model_device *device, struct gpu_error *error);
+const struct gpu_error *model_error(const struct model *model);
+/* The stats of a field's table on a device, with its rows in pinned memory and the cold store; *bytes: what
+ * the table takes on the device. Waits for the device. */
+struct table_stats model_device_stats(struct model *model, uint32_t field, uint64_t *bytes);
+/* The set of device tables that contains a field's table; *number: the field's table within the set. */
+struct device_table *model_device_table(const struct model *model, uint32_t field, uint32_t *number);
+/* Where failures of the device are noted; model_error reads it. */
+struct gpu_error *model_error_place(struct model *model);
+/* Dense layers that learn by batches: the format of their products now; fp16's gradient scale and how often
+ * it was lowered (train/scale.h); the state of a trial (train/trial.h). */
+struct model_precision {
+    enum row_format now;
+    float scale;
+    uint64_t lowered;
+    bool is_undecided;
+    uint64_t trial_examples;
+    double trial_loss_bf16, trial_loss_fp32; /* mean losses; NaN: no examples yet */
+};
+struct model_precision model_precision(const struct model *model);
+/* After a checkpoint's barrier: rows that change from now on belong to `epoch`. */
+void model_device_set_epoch(struct model *model, uint32_t epoch);
+
+/*
+ * model_compare_begin gives a model on a GPU, before its first event and before a restore, a shadow on the
+ * CPU that learns the same batches; after each step both are compared (compare.c lists what). Values a
+ * (GPU) and b (CPU) differ if |a - b| > COMPARE_TOLERANCE * (|b| + root mean square of b's tensor). Comparing
+ * waits for the device often. model_shadow: the shadow, whose rows and weights a restore has to restore, too;
+ * NULL: none.
+ */
+#define COMPARE_TOLERANCE 1e-5
+struct model_difference {
+    bool is_found;
+    uint64_t steps; /* steps compared without a difference */
+    char text[320]; /* the first difference: step, tensor, place, both values */
+};
+void model_compare_begin(struct model *model);
+struct model *model_shadow(const struct model *model);
+const struct model_difference *model_compared(const struct model *model);
+
+/* Sets the lanes that may help within model_learn; NULL: none. The result is the same. */
+struct team;
+void model_set_team(struct model *model, struct team *team);
+
+/* Rows of the field's table beyond the memory go to the store, which the model frees. Call before
+ * the first event. */
+void model_set_cold(struct model *model, uint32_t field, struct cold_store *store);
+/* Call between calls of model_learn: keeps all tables together within `bytes`, where they have stores. */
+void model_keep_memory(struct model *model, int64_t bytes);
+
+/* Whether model_learn reads the ids piece by piece while it learns (read_ids). */
+bool model_reads_ahead(const struct model *model);
+
+/* Predicts each event, then learns from it. */
+void model_learn(struct model *model, const struct model_input *input, struct model_output *output);
+
+/* Predicts only; labels are not read. Keys without a row count as absent. */
+void model_predict(struct model *model, const struct model_input *input, double *logits);
+
+/*
+ * Predicts only, as a frozen learner does: ids of events that model_learn would have learned do not expire.
+ * No sighting, no other change. Verdict LEARNED: model_learn would have learned the event.
+ */
+void model_serve(struct model *model, const struct model_input *input, struct model_output *output);
+
+/* is_centered: weighted sums over the events learned, for checkpoints. */
+struct model_mean {
+    double labels, weights;
+};
+struct model_mean *model_mean(struct model *model);
+/* What is added to all predictions, beside the learned weight of the bias. */
+double model_bias(const struct model *model);
+
+/* Learning rates from now on; set them between events. FTRL in double keeps its own rate. */
+struct model_rates {
+    float linear, embedding, head, pairs;
+};
+/*
+ * Sets the events of a step from now on, 1 .. options.batch (the initial value); if that many events wait
+ * already, they make a step at once. For models that learn by batches with kernels (model_can_attach).
+ */
+void model_set_step_events(struct model *model, uint32_t events);
+uint32_t model_step_events(const struct model *model);
+/* Milliseconds that the GPU has been busy with calls and steps so far; 0 on a CPU. */
+double model_device_busy_ms(const struct model *model);
+void model_set_rates(struct model *model, const struct model_rates *rates);
+
+/* Call between events: expiry and admission follow the watermark. */
+void model_set_watermark(struct model *model, int64_t watermark_us);
+
+/* What is added to a logit learned from re-weighted events: He 2014, section 6.3, and class weights
+ * in one formula. */
+double model_correction(const struct model_options *options);
+
+/*
+ * Saves the state that is not in the tables' rows: dense weights, head, pair weights, the block or batch in
+ * progress, the tables' times. model_save appends it to the buffer. model_load restores it into a model of
+ * the same options whose tables' rows were restored before; false if the bytes cannot be such a state.
+ */
+struct byte_buffer;
+void model_save(struct model *model, struct byte_buffer *out);
+bool model_load(struct model *model, const void *data, size_t bytes);
+
+/* The features and dense layers of a saved model, mapped to those of this model. */
+struct model_saved {
+    uint32_t fields, vectors, dense;
+    uint32_t hidden[MODEL_LAYERS_MAX];
+    int16_t field_of[MODEL_FIELDS_MAX]; /* the saved field's number in this model; -1: gone */
+    int16_t dense_of[MODEL_DENSE_MAX];  /* likewise for dense features */
+};
+/* The mapping of a model to itself. */
+struct model_saved model_saved_as(const struct model *model);
+/* model_load from a model saved with other features or dense layers: restores the weights of features
+ * that both have, and of dense layers whose shape and inputs are the same; the others keep their initial
+ * values. Where pairs of features matter (FFM, `pairs`) all features with vectors must be the same, in
+ * the same order. */
+bool model_load_saved(struct model *model, const struct model_saved *saved, const void *data, size_t bytes);
+
+struct table *model_table(struct model *model, uint32_t field);
+const struct kernels_calls *model_calls(const struct model *model);
+
+/* The weights of the dense features, the bias last, LINEAR_FLOATS each: for export and tests.
+ * *count: floats. */
+const float *model_dense_weights(struct model *model, size_t *count);
+
+/* The learned weight of each pair of fields, (0, 1), (0, 2) ... (n - 2, n - 1); NULL without `pairs`. */
+const float *model_pair_weights(const struct model *model);
+
+#endif

@@ -1,0 +1,287 @@
+/* Moving rows between memory and the cold store; cold.h tells the rules. */
+#include "learners/tables/cold.h"
+#include "learners/tables/inline.h"
+
+#include "core/base.h"
+
+#include <stdlib.h>
+
+enum {
+    COLD_BATCH = 4096, /* rows moved in one call of the store */
+    EVICT_MAX = 16384, /* rows that one table_keep moves beyond the number added since the one before */
+    ROWS_LEAST = 1024, /* a table's rows_cap is never lowered below */
+    SAMPLE = 256,      /* rows whose ages are sampled to find out what is old */
+};
+
+void table_cold_init(struct table *t, struct cold_store *store)
+{
+    leat_assert(t->cold == NULL && t->stats.rows == 0 && t->options.rows_max == 0);
+    struct table_cold *c = calloc(1, sizeof(*c));
+    leat_assert(c);
+    c->store = store;
+    c->rows_cap = UINT64_MAX;
+    c->keys = calloc(COLD_BATCH, sizeof(*c->keys));
+    c->times = calloc(COLD_BATCH, sizeof(*c->times));
+    c->found = calloc(COLD_BATCH, sizeof(*c->found));
+    c->rows_of = calloc(COLD_BATCH, table_stored_bytes(t));
+    leat_assert(c->keys != NULL && c->times != NULL && c->found != NULL && c->rows_of != NULL);
+    t->cold = c;
+}
+
+void table_cold_free(struct table *t)
+{
+    struct table_cold *c = t->cold;
+    if (c == NULL)
+        return;
+    c->store->free(c->store->self);
+    free(c->keys);
+    free(c->times);
+    free(c->found);
+    free(c->rows_of);
+    free(c);
+    t->cold = NULL;
+}
+
+static uint32_t stored_seen(const unsigned char *stored)
+{
+    uint32_t seen;
+    memcpy(&seen, stored + offsetof(struct table_row, seen), sizeof(seen));
+    return seen;
+}
+
+/* Loads the rows of c->keys[0..count) from the store. If the store fails, the engine notices and publishes no
+ * more checkpoints. */
+static void load_batch(struct table *t, size_t count, uint32_t step)
+{
+    struct table_cold *c = t->cold;
+    size_t bytes = table_stored_bytes(t);
+    if (!c->store->get(c->store->self, c->keys, c->rows_of, bytes, count, c->found))
+        return;
+    for (size_t i = 0; i < count; i++) {
+        const unsigned char *stored = c->rows_of + i * bytes;
+        uint64_t hash = table_hash(t, c->keys[i]);
+        if (!c->found[i] || stored_seen(stored) < t->expired_before ||
+            table_slot_of(t, c->keys[i], hash) != NULL)
+            continue;
+        table_restore_row(t, stored);
+        /* The row counts as used by the step before, so that it is not spared as a row of this step. */
+        table_slot_row(t, table_slot_of(t, c->keys[i], hash))->step = step - 1;
+        c->rows--;
+        c->loaded++;
+    }
+}
+
+void table_cold_load(struct table *t, const uint64_t *keys, size_t n, uint32_t step)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (keys[i] == 0 || table_slot_of(t, keys[i], table_hash(t, keys[i])) != NULL)
+            continue;
+        t->cold->keys[count++] = keys[i];
+        if (count == COLD_BATCH) {
+            load_batch(t, count, step);
+            count = 0;
+        }
+    }
+    if (count > 0)
+        load_batch(t, count, step);
+}
+
+size_t table_row_bytes(const struct table *t)
+{
+    return table_bytes(t) - sketch_bytes(&t->sketch);
+}
+
+void table_share(struct table *t, size_t bytes)
+{
+    t->cold->bytes_max = bytes;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The age, in steps since the last use, from which on a row is old: so that 1.5 times `count` rows are that
+ * old, and at least a quarter of all rows, so that the hand finds them soon. Estimated from a sample. */
+static uint32_t old_age(const struct table *t, uint64_t count, uint32_t step)
+{
+    uint32_t ages[SAMPLE];
+    size_t n = 0;
+    uint64_t stride = MAX(t->rows_used / SAMPLE, 1);
+    for (uint64_t i = 0; i < SAMPLE && i * stride < t->rows_used; i++) {
+        const struct table_row *row =
+            table_row_at(t, (uint32_t)((t->cold->hand + i * stride) % t->rows_used));
+        if (row->key != 0)
+            ages[n++] = step - row->step;
+    }
+    if (n == 0)
+        return 0;
+    qsort(ages, n, sizeof(*ages), by_number);
+    uint64_t wanted = MAX(n / 4, n * count * 3 / 2 / MAX(t->stats.rows, 1));
+    return ages[n - 1 - MIN(wanted, (uint64_t)n - 1)];
+}
+
+static int by_key(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Collects into c->keys up to `limit` keys of rows of at least `age`, from the hand on; *left: rows that the
+ * hand may still pass. Returns the number of keys. */
+static size_t collect_old(struct table *t, size_t limit, uint32_t age, uint32_t step, bool is_spared,
+                          uint64_t *left)
+{
+    struct table_cold *c = t->cold;
+    size_t count = 0;
+    for (; *left > 0 && count < limit; --*left) {
+        if (++c->hand >= t->rows_used)
+            c->hand = 0;
+        const struct table_row *row = table_row_at(t, c->hand);
+        if (row->key != 0 && step - row->step >= age && !(is_spared && row->step == step))
+            c->keys[count++] = row->key;
+    }
+    qsort(c->keys, count, sizeof(*c->keys), by_key);
+    return count;
+}
+
+/* Removes the rows of c->keys[0..count) from memory; those that have not expired go to the store. */
+static bool evict_batch(struct table *t, size_t count)
+{
+    struct table_cold *c = t->cold;
+    size_t bytes = table_stored_bytes(t), head = offsetof(struct table_row, step), used = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key = c->keys[i], hash = table_hash(t, key);
+        struct table_row *row = table_slot_row(t, table_slot_of(t, key, hash));
+        if (table_is_expired(t, row)) {
+            table_remove(t, key, hash);
+            t->stats.expired++;
+            continue;
+        }
+        memcpy(c->rows_of + used * bytes, row, head);
+        memcpy(c->rows_of + used * bytes + head, table_payload(row), t->options.payload_bytes);
+        c->times[used] = (int64_t)row->seen * US_PER_SECOND;
+        c->keys[used++] = key;
+    }
+    if (used > 0 && !c->store->put(c->store->self, c->keys, c->times, c->rows_of, bytes, used))
+        return false;
+    for (size_t i = 0; i < used; i++)
+        table_remove(t, c->keys[i], table_hash(t, c->keys[i]));
+    c->rows += used;
+    c->evicted += used;
+    return true;
+}
+
+bool table_evict(struct table *t, uint64_t count, uint32_t step, bool is_spared)
+{
+    uint32_t age = old_age(t, count, step);
+    /* One round for old rows only, then one for any row. */
+    for (int round = 0; round < 2 && count > 0; round++, age = 0) {
+        uint64_t left = t->rows_used;
+        while (count > 0 && left > 0) {
+            size_t found =
+                collect_old(t, (size_t)MIN(count, (uint64_t)COLD_BATCH), age, step, is_spared, &left);
+            if (!evict_batch(t, found))
+                return false;
+            count -= found;
+        }
+    }
+    table_begin(t); /* nobody points at the evicted rows */
+    return true;
+}
+
+/*
+ * Evicted rows leave room but not bytes, so the number of rows is capped at the point where the bytes reached
+ * the share. Pages of inline rows fill unevenly, and some still split below the cap: as long as bytes grow
+ * although the cap was kept, the cap is lowered a little.
+ */
+static void set_cap(struct table *t)
+{
+    struct table_cold *c = t->cold;
+    size_t bytes = table_row_bytes(t);
+    bool was_kept = c->rows_before <= c->rows_cap, is_first = c->rows_cap == UINT64_MAX;
+    if (bytes <= c->bytes_max)
+        return;
+    if (is_first)
+        c->rows_cap = (uint64_t)((double)t->stats.rows * (double)c->bytes_max / (double)bytes);
+    if (is_first || (t->options.is_inline && was_kept && bytes > c->bytes_capped + c->bytes_capped / 64))
+        c->rows_cap = MAX(c->rows_cap / 16 * 15, (uint64_t)ROWS_LEAST);
+    else if (was_kept)
+        return;
+    c->bytes_capped = bytes;
+}
+
+void table_keep(struct table *t, uint32_t step, bool is_spared)
+{
+    struct table_cold *c = t->cold;
+    uint64_t rows = t->stats.rows, came = rows - MIN(rows, c->rows_before);
+    set_cap(t);
+    /* A snapshot's writer must copy rows before they are evicted, else the owner has to copy them aside. The
+     * writer is done soon, so until then the table may exceed the cap by an eighth. */
+    uint64_t slack = t->snapshot ? c->rows_cap / 8 : 0;
+    if (rows > c->rows_cap && rows - c->rows_cap > slack && c->store->takes_rows(c->store->self)) {
+        uint64_t excess = rows - c->rows_cap + MIN(c->rows_cap / 16, (uint64_t)COLD_BATCH);
+        /* the store keeps its own error */
+        (void)table_evict(t, MIN(excess, came + EVICT_MAX), step, is_spared);
+    }
+    c->rows_before = t->stats.rows;
+}
+
+void table_cold_barrier(struct table *t)
+{
+    struct table_cold *c = t->cold;
+    c->store->barrier(c->store->self, (int64_t)t->expired_before * US_PER_SECOND);
+}
+
+void table_cold_restored(struct table *t, uint64_t rows)
+{
+    t->cold->rows = rows - MIN(rows, t->stats.rows);
+}
+
+/* The sorted rows in memory, merged with those of the store. */
+struct visit {
+    const struct table *table;
+    struct table_row **rows, *cold; /* cold: room for one row */
+    size_t count, next;
+    table_visitor *visit;
+    void *argument;
+    bool goes_on;
+};
+
+/* Visits the rows in memory whose keys are below `key`; is_end: all that are left. */
+static void visit_below(struct visit *v, uint64_t key, bool is_end)
+{
+    for (; v->next < v->count && (is_end || v->rows[v->next]->key < key) && v->goes_on; v->next++)
+        v->goes_on = v->visit(v->argument, v->rows[v->next]);
+}
+
+static void visit_cold(void *argument, uint64_t key, const void *stored)
+{
+    struct visit *v = argument;
+    const struct table *t = v->table;
+    visit_below(v, key, false);
+    size_t head = offsetof(struct table_row, step);
+    if (!v->goes_on || table_slot_of(t, key, table_hash(t, key)) || stored_seen(stored) < t->expired_before)
+        return;
+    memcpy(v->cold, stored, head);
+    v->cold->step = TABLE_STEP_NONE;
+    memcpy(table_payload(v->cold), (const unsigned char *)stored + head, t->options.payload_bytes);
+    v->goes_on = v->visit(v->argument, v->cold);
+}
+
+bool table_visit(const struct table *t, table_visitor *visit, void *argument)
+{
+    struct visit v = {.table = t, .visit = visit, .argument = argument, .goes_on = true};
+    v.rows = table_sorted(t, &v.count);
+    v.cold = aligned_alloc(64, (t->stride + 63) / 64 * 64);
+    leat_assert(v.cold);
+    bool is_good =
+        t->cold == NULL || t->cold->rows == 0 || t->cold->store->scan(t->cold->store->self, visit_cold, &v);
+    if (is_good)
+        visit_below(&v, 0, true);
+    free(v.cold);
+    free(v.rows);
+    return is_good && v.goes_on;
+}

@@ -1,0 +1,125 @@
+/* Which rows are removed: expired ones by the watermark, and the victim of a full logical bucket. */
+#include "learners/tables/inline.h"
+
+#include <stdlib.h>
+
+/* rows examined per watermark, so that expired rows do not hold memory for long */
+enum { SWEEP_ROWS = 4096 };
+
+void table_sweep(struct table *t, uint32_t rows, uint32_t step_in_progress)
+{
+    for (uint32_t i = 0; i < rows && t->rows_used > 0; i++) {
+        if (t->sweep_at >= t->rows_used)
+            t->sweep_at = 0;
+        const struct table_row *row = table_row_at(t, t->sweep_at);
+        if (row->key != 0 && table_is_expired(t, row) &&
+            (step_in_progress == TABLE_STEP_NONE || row->step != step_in_progress)) {
+            table_remove(t, row->key, table_hash(t, row->key));
+            t->stats.expired++;
+            if (row->key != 0) /* another inline row moved to this place */
+                continue;
+        }
+        t->sweep_at++;
+    }
+}
+
+void table_set_watermark(struct table *t, int64_t watermark_us, uint32_t step_in_progress)
+{
+    int64_t after = t->options.expire_after_us;
+    if (watermark_us <= t->watermark_us || after <= 0)
+        return;
+    t->watermark_us = watermark_us;
+    int64_t seconds = time_add(watermark_us, -after) / US_PER_SECOND;
+    /* rows with seen <= seconds have expired; the end of input expires nothing */
+    if (seconds >= 0 && watermark_us != TIME_MAX)
+        t->expired_before = (uint32_t)MIN(seconds + 1, (int64_t)UINT32_MAX);
+    if (t->options.admit_after > 1 && watermark_us != TIME_MAX) {
+        if (t->halved_at_us == INT64_MIN)
+            t->halved_at_us = watermark_us;
+        for (int i = 0; i < 8 && time_add(t->halved_at_us, after) <= watermark_us; i++) {
+            sketch_halve(&t->sketch);
+            t->halved_at_us = time_add(t->halved_at_us, after);
+        }
+        /* counts have at most eight bits, so all are 0 now: skip the other halvings */
+        if (time_add(t->halved_at_us, after) <= watermark_us)
+            t->halved_at_us += (watermark_us - t->halved_at_us) / after * after;
+    }
+    if (t->expired_before > 0)
+        table_sweep(t, SWEEP_ROWS, step_in_progress);
+}
+
+/* Whether row a is a victim before row b. */
+static bool goes_before(const struct table_row *a, const struct table_row *b)
+{
+    if (a->count != b->count)
+        return a->count < b->count;
+    if (a->seen != b->seen)
+        return a->seen < b->seen;
+    return a->key < b->key;
+}
+
+/*
+ * A logical bucket is the range of hashes [b * 2^64 / buckets, (b + 1) * 2^64 / buckets): the pages of that
+ * range of the directory. Its expired rows are removed first, so that the result does not depend on when the
+ * sweep came by. Returns false if the bucket is full and all its rows are spared.
+ */
+bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
+{
+    uint64_t bucket = table_bucket(t, hash);
+    if (t->bucket_counts[bucket] < table_bucket_rows(t, bucket))
+        return true;
+    uint64_t first = (uint64_t)((((__uint128_t)bucket << 64) + t->buckets - 1) / t->buckets);
+    uint64_t last = (uint64_t)((((__uint128_t)(bucket + 1) << 64) - 1) / t->buckets);
+    size_t begin = (size_t)(first >> (64 - t->depth));
+    size_t end = (size_t)(last >> (64 - t->depth));
+    uint64_t expired[TABLE_BUCKET_ROWS * 4];
+    size_t expired_count = 0;
+    const struct table_row *victim = NULL;
+    for (size_t d = begin; d <= end; d++) {
+        if (d > begin && t->directory[d] == t->directory[d - 1])
+            continue;
+        for (size_t i = 0; i < TABLE_PAGE_SLOTS; i++) {
+            const uint64_t *slot = table_slot_at(t, t->directory[d], i);
+            uint64_t key = *slot;
+            if (key == 0 || table_bucket(t, table_hash(t, key)) != bucket)
+                continue;
+            const struct table_row *row = table_slot_row(t, slot);
+            if (table_is_expired(t, row) && row->step != step && expired_count < ARRAY_COUNT(expired))
+                expired[expired_count++] = key;
+            else if (row->step != step && (victim == NULL || goes_before(row, victim)))
+                victim = row;
+        }
+    }
+    for (size_t i = 0; i < expired_count; i++)
+        table_remove(t, expired[i], table_hash(t, expired[i]));
+    t->stats.expired += expired_count;
+    if (expired_count > 0)
+        return true;
+    if (victim == NULL)
+        return false;
+    table_remove(t, victim->key, table_hash(t, victim->key));
+    t->stats.evicted++;
+    return true;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    uint64_t x = (*(struct table_row *const *)a)->key;
+    uint64_t y = (*(struct table_row *const *)b)->key;
+    return (x > y) - (x < y);
+}
+
+struct table_row **table_sorted(const struct table *t, size_t *count)
+{
+    struct table_row **list = malloc(MAX(t->stats.rows, 1) * sizeof(struct table_row *));
+    leat_assert(list);
+    size_t n = 0;
+    for (uint32_t i = 0; i < t->rows_used; i++) {
+        struct table_row *row = table_row_at(t, i);
+        if (row->key != 0 && !table_is_expired(t, row))
+            list[n++] = row;
+    }
+    qsort(list, n, sizeof(*list), by_key);
+    *count = n;
+    return list;
+}

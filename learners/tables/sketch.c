@@ -1,0 +1,175 @@
+#include "learners/tables/sketch.h"
+
+#include "core/base.h"
+
+#include <stdlib.h>
+
+void sketch_init(struct sketch *sketch, size_t bytes)
+{
+    size_t width = 1024;
+    while (width * 2 * SKETCH_DEPTH <= bytes)
+        width *= 2;
+    *sketch = (struct sketch){.width = width, .counts = calloc(SKETCH_DEPTH, width), .epoch = 1};
+    sketch->block_epochs = calloc(sketch_blocks(sketch), sizeof(*sketch->block_epochs));
+    leat_assert(sketch->counts != NULL && sketch->block_epochs != NULL);
+}
+
+void sketch_free(struct sketch *sketch)
+{
+    sketch_snapshot_end(sketch);
+    free(sketch->counts);
+    free(sketch->block_epochs);
+    *sketch = (struct sketch){0};
+}
+
+size_t sketch_blocks(const struct sketch *sketch)
+{
+    return SKETCH_DEPTH * sketch->width / SKETCH_BLOCK;
+}
+
+size_t sketch_bytes(const struct sketch *sketch)
+{
+    return sketch_blocks(sketch) * (SKETCH_BLOCK + sizeof(*sketch->block_epochs));
+}
+
+static void mark_changed(struct sketch *sketch, size_t block)
+{
+    if (sketch->snapshot != NULL)
+        chunks_protect(sketch->snapshot, block);
+    sketch->block_epochs[block] = sketch->epoch;
+}
+
+/* Call before a count changes. */
+static void change(struct sketch *sketch, const uint8_t *count)
+{
+    size_t block = (size_t)(count - sketch->counts) / SKETCH_BLOCK;
+    if (unlikely(sketch->block_epochs[block] != sketch->epoch))
+        mark_changed(sketch, block);
+}
+
+/* Double hashing: the cell in row d is computed from the two halves of the hash. */
+static uint8_t *place(const struct sketch *sketch, uint64_t hash, unsigned d)
+{
+    uint32_t low = (uint32_t)hash;
+    uint32_t step = (uint32_t)(hash >> 32) | 1;
+    return sketch->counts + d * sketch->width + ((low + d * step) & (sketch->width - 1));
+}
+
+unsigned sketch_count(const struct sketch *sketch, uint64_t hash)
+{
+    unsigned lowest = SKETCH_COUNT_MAX;
+    for (unsigned d = 0; d < SKETCH_DEPTH; d++)
+        lowest = MIN(lowest, (unsigned)*place(sketch, hash, d));
+    return lowest;
+}
+
+unsigned sketch_add(struct sketch *sketch, uint64_t hash)
+{
+    unsigned lowest = sketch_count(sketch, hash);
+    if (lowest == SKETCH_COUNT_MAX)
+        return lowest;
+    for (unsigned d = 0; d < SKETCH_DEPTH; d++) {
+        uint8_t *count = place(sketch, hash, d);
+        if (*count == lowest) {
+            change(sketch, count);
+            *count = (uint8_t)(lowest + 1);
+        }
+    }
+    return lowest + 1;
+}
+
+enum { PREFETCH_AHEAD = 16 };
+
+static void prefetch(const struct sketch *sketch, const uint64_t *hashes, size_t i, size_t n)
+{
+    for (unsigned d = 0; d < SKETCH_DEPTH && i < n; d++)
+        prefetch_line(place(sketch, hashes[i], d));
+}
+
+void sketch_add_batch(struct sketch *sketch, const uint64_t *hashes, const uint32_t *counts, size_t n,
+                      uint8_t *after)
+{
+    for (size_t i = 0; i < MIN(n, (size_t)PREFETCH_AHEAD); i++)
+        prefetch(sketch, hashes, i, n);
+    for (size_t i = 0; i < n; i++) {
+        prefetch(sketch, hashes, i + PREFETCH_AHEAD, n);
+        uint64_t sum = (uint64_t)sketch_count(sketch, hashes[i]) + counts[i];
+        after[i] = (uint8_t)MIN(sum, (uint64_t)SKETCH_COUNT_MAX);
+    }
+    for (size_t i = 0; i < n; i++) {
+        for (unsigned d = 0; d < SKETCH_DEPTH; d++) {
+            uint8_t *count = place(sketch, hashes[i], d);
+            if (*count < after[i]) {
+                change(sketch, count);
+                *count = after[i];
+            }
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        after[i] = (uint8_t)sketch_count(sketch, hashes[i]);
+}
+
+void sketch_halve(struct sketch *sketch)
+{
+    for (size_t block = 0; block < sketch_blocks(sketch); block++) {
+        if (sketch->block_epochs[block] == 0)
+            continue; /* all counts are zero */
+        uint8_t *counts = sketch->counts + block * SKETCH_BLOCK;
+        change(sketch, counts);
+        for (size_t i = 0; i < SKETCH_BLOCK; i++)
+            counts[i] /= 2;
+    }
+}
+
+double sketch_false_rate(const struct sketch *sketch)
+{
+    double rate = 1.0;
+    for (size_t d = 0; d < SKETCH_DEPTH; d++) {
+        size_t used = 0;
+        for (size_t i = 0; i < sketch->width; i++)
+            used += sketch->counts[d * sketch->width + i] > 0;
+        rate *= (double)used / (double)sketch->width;
+    }
+    return rate;
+}
+
+static size_t copy_block(const void *owner, size_t number, unsigned char *out)
+{
+    const struct sketch *sketch = owner;
+    if (sketch->block_epochs[number] <= sketch->since || sketch->block_epochs[number] > sketch->closing)
+        return 0;
+    struct sketch_block *block = (struct sketch_block *)(void *)out;
+    block->number = number;
+    memcpy(block->counts, sketch->counts + number * SKETCH_BLOCK, SKETCH_BLOCK);
+    return 1;
+}
+
+void sketch_snapshot_begin(struct sketch *sketch, uint32_t since, uint32_t closing)
+{
+    if (sketch->counts == NULL)
+        return;
+    sketch->since = since;
+    sketch->closing = closing;
+    sketch->epoch = closing + 1;
+    sketch->snapshot = chunks_begin(sketch_blocks(sketch), sizeof(struct sketch_block), copy_block, sketch);
+}
+
+bool sketch_snapshot_write(const struct sketch *sketch, chunks_emit *emit, void *argument)
+{
+    return sketch->counts == NULL || chunks_write(sketch->snapshot, emit, argument);
+}
+
+void sketch_snapshot_end(struct sketch *sketch)
+{
+    chunks_end(sketch->snapshot);
+    sketch->snapshot = NULL;
+}
+
+bool sketch_restore(struct sketch *sketch, const struct sketch_block *block)
+{
+    if (sketch->counts == NULL || block->number >= sketch_blocks(sketch))
+        return false;
+    memcpy(sketch->counts + block->number * SKETCH_BLOCK, block->counts, SKETCH_BLOCK);
+    sketch->block_epochs[block->number] = 1; /* older than any epoch still to come */
+    return true;
+}

@@ -1,0 +1,82 @@
+/*
+ * Counts sightings of keys in bounded memory, to admit a key to a table at its n-th sighting: a count-min
+ * sketch of four rows of bytes with conservative update (Estan 2002). It never counts too low, so no key is
+ * admitted late; it may admit one early: sketch_false_rate says how often, and halving (every `expire_after`
+ * of event time) keeps that rate low. Deterministic in the order of sightings. One thread owns a sketch;
+ * sketch_snapshot_write runs on another.
+ *
+ * sketch_add_batch counts a batch of distinct keys, each with its k sightings, at once: every estimate,
+ * lowest cell + k, is taken from the sketch as it was before the batch, then each cell rises to the highest
+ * estimate of its keys. So the order of the keys does not matter, and a GPU can do it with atomic maxima. The
+ * result is never too low: before the batch each cell was at least the true count of each of its keys, so a
+ * key's estimate is at least its count with the batch, and all its cells are at least its estimate
+ * afterwards. Nor is it higher than after the same sightings one by one: those too raise a key's lowest cell
+ * by k, from a sketch that holds at least as much (other keys came before), and cells never fall. Counts end
+ * at SKETCH_COUNT_MAX in both.
+ */
+#ifndef LEAT_LEARNERS_TABLES_SKETCH_H
+#define LEAT_LEARNERS_TABLES_SKETCH_H
+
+#include "learners/tables/chunks.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    SKETCH_DEPTH = 4,
+    SKETCH_COUNT_MAX = 255,
+    SKETCH_BLOCK = 4096, /* cells in a block, the unit that a snapshot copies */
+};
+
+struct sketch {
+    uint8_t *counts;        /* [SKETCH_DEPTH][width]; NULL: no sketch */
+    size_t width;           /* a power of two, at least 1024 */
+    uint32_t *block_epochs; /* [sketch_blocks] checkpoint epoch of the last change; 0: never changed */
+    uint32_t epoch;         /* epoch that changes now belong to */
+    uint32_t since, closing;
+    struct chunks *snapshot;
+};
+
+/* A block of counts as it is stored. */
+struct sketch_block {
+    uint64_t number;
+    uint8_t counts[SKETCH_BLOCK];
+};
+
+/* bytes: memory for the counts, rounded down to a power of two, at least 4 KiB. */
+void sketch_init(struct sketch *sketch, size_t bytes);
+void sketch_free(struct sketch *sketch);
+
+/* Counts one sighting of a well-mixed hash; returns the estimate with it, which is never too low. */
+unsigned sketch_add(struct sketch *sketch, uint64_t hash);
+unsigned sketch_count(const struct sketch *sketch, uint64_t hash);
+
+/* Counts the sightings of one batch. hashes: of n distinct keys; counts: sightings of each; after[i]: the
+ * estimate of key i with the whole batch. */
+void sketch_add_batch(struct sketch *sketch, const uint64_t *hashes, const uint32_t *counts, size_t n,
+                      uint8_t *after);
+
+/* Halves every count. */
+void sketch_halve(struct sketch *sketch);
+
+/* The probability that a key never seen has a count above 0 now. */
+double sketch_false_rate(const struct sketch *sketch);
+
+size_t sketch_blocks(const struct sketch *sketch);
+/* Bytes of memory that the sketch occupies. */
+size_t sketch_bytes(const struct sketch *sketch);
+
+/*
+ * A snapshot of the blocks that changed in the epochs since + 1 .. closing (since 0: all that ever changed),
+ * while the owner goes on (chunks.h). sketch_snapshot_write: any thread, once; emits struct sketch_block.
+ * Without a sketch all three do nothing.
+ */
+void sketch_snapshot_begin(struct sketch *sketch, uint32_t since, uint32_t closing);
+bool sketch_snapshot_write(const struct sketch *sketch, chunks_emit *emit, void *argument);
+void sketch_snapshot_end(struct sketch *sketch);
+
+/* Puts a stored block back; false if the sketch has no block of that number. */
+bool sketch_restore(struct sketch *sketch, const struct sketch_block *block);
+
+#endif
