@@ -81,9 +81,6 @@ void device_list_removed(struct device_table *t, uint32_t table, uint64_t key);
  * is_in_snapshot is set, since a snapshot's lists are those of device_table_removed. */
 bool device_take_removed(struct device_table *t, struct gpu_error *error);
 
-/* counts.c: takes pinned memory for sketches' blocks on their way. */
-bool device_counts_init(struct device_table *t, struct gpu_error *error);
-
 /* Convert a row between a pool slot (head and payload) and its stored form. */
 void device_pack(const struct device_table *t, const struct gpu_row_head *head, const float *payload,
                  unsigned char *stored);

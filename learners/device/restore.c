@@ -2,6 +2,7 @@
  * in snapshot.c. */
 #include "learners/device/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { REMOVED_PIECE = 4096, RESTORED_LEAST = 16 };
@@ -156,6 +157,30 @@ bool device_table_restore_remove(struct device_table *t, uint32_t table, const u
     t->api->free(t->gpu, device_keys);
     t->api->free(t->gpu, device_tables);
     return is_good;
+}
+
+bool device_table_restore_counts(struct device_table *t, uint32_t table, const struct sketch_block *blocks,
+                                 size_t count, struct gpu_error *error)
+{
+    uint64_t all = gpu_sketch_blocks(&t->options.table[table]);
+    for (size_t i = 0; i < count; i++) {
+        if (blocks[i].number < all)
+            continue;
+        *error = (struct gpu_error){.failure = GPU_UNSUPPORTED};
+        (void)snprintf(
+            error->text, sizeof(error->text),
+            "A checkpoint has block %llu of the sightings of table %u; its sketch has %llu blocks.",
+            (unsigned long long)blocks[i].number, table, (unsigned long long)all);
+        return false;
+    }
+    for (size_t from = 0; from < count; from += DEVICE_SKETCH_PIECE) {
+        uint32_t n = (uint32_t)MIN(count - from, (size_t)DEVICE_SKETCH_PIECE);
+        memcpy(t->blocks, blocks + from, n * sizeof(*t->blocks));
+        t->api->tables->import_sketch(t->tables, t->stream, table, t->blocks, n);
+        if (!t->api->wait(t->stream, error))
+            return false;
+    }
+    return true;
 }
 
 bool device_table_restored(struct device_table *t, struct gpu_error *error)

@@ -1,7 +1,12 @@
-/* Batches, announced and due; table.h explains the rules. */
+/* A device_table, its event time, and its batches, announced and due; table.h explains the rules. */
 #include "learners/device/internal.h"
 
 #include <stdlib.h>
+
+_Static_assert(sizeof(struct gpu_sketch_block) == sizeof(struct sketch_block) &&
+                   offsetof(struct gpu_sketch_block, counts) == offsetof(struct sketch_block, counts) &&
+                   (int)GPU_SKETCH_BLOCK == (int)SKETCH_BLOCK && (int)GPU_SKETCH_DEPTH == (int)SKETCH_DEPTH,
+               "a GPU's blocks are those of checkpoints");
 
 enum { STAGE_LEAST = 64, STAGE_MOST = 1 << 16 };
 
@@ -121,6 +126,20 @@ static void make_arrays(struct device_table *t, const struct device_table_option
     t->ahead = zeroed(t->ahead_count, sizeof(*t->ahead));
 }
 
+/* Takes pinned memory for sketches' blocks on their way. */
+static bool blocks_init(struct device_table *t, struct gpu_error *error)
+{
+    uint64_t blocks = 0;
+    for (uint32_t i = 0; i < t->options.tables; i++)
+        blocks += gpu_sketch_blocks(&t->options.table[i]);
+    if (blocks == 0)
+        return true;
+    t->blocks = t->api->alloc_pinned(t->gpu, DEVICE_SKETCH_PIECE * sizeof(*t->blocks), error);
+    t->blocks_count =
+        t->blocks != NULL ? t->api->alloc_pinned(t->gpu, sizeof(*t->blocks_count), error) : NULL;
+    return t->blocks_count != NULL;
+}
+
 static bool init(struct device_table *t, const struct device_table_options *options, struct gpu_error *error)
 {
     uint64_t none = 0;
@@ -133,7 +152,7 @@ static bool init(struct device_table *t, const struct device_table_options *opti
     for (uint32_t i = 0; i < t->ahead_count; i++)
         if (!batch_init(t, &t->ahead[i], error))
             return false;
-    if (!batch_init(t, &t->found, error) || !device_counts_init(t, error))
+    if (!batch_init(t, &t->found, error) || !blocks_init(t, error))
         return false;
     /* removed keys are listed from now on */
     return t->api->tables->take_removed(t->tables, t->stream, NULL, 0, &none, error);
@@ -229,6 +248,58 @@ struct device_table_below device_table_below(const struct device_table *t, uint3
 bool device_table_has_store(const struct device_table *t, uint32_t table)
 {
     return t->stores[table] != NULL;
+}
+
+/* --- Event time --- */
+
+void device_table_expire(struct device_table *t, uint32_t table, uint32_t expired_before)
+{
+    t->expired_before[table] = MAX(t->expired_before[table], expired_before);
+    t->api->tables->expire(t->tables, t->stream, table, expired_before);
+}
+
+/* The same arithmetic as in table_set_watermark. */
+static void halve_until(struct device_table *t, uint32_t table, uint32_t epoch)
+{
+    int64_t after = t->expire_after_us, watermark_us = t->watermark_us, *at = &t->halved_at_us[table];
+    if (*at == INT64_MIN)
+        *at = watermark_us;
+    for (int i = 0; i < 8 && time_add(*at, after) <= watermark_us; i++) {
+        t->api->tables->halve_sketch(t->tables, t->stream, table, epoch);
+        *at = time_add(*at, after);
+    }
+    /* counts have at most eight bits, so all are 0 now: skip the other halvings */
+    if (time_add(*at, after) <= watermark_us)
+        *at += (watermark_us - *at) / after * after;
+}
+
+void device_table_set_watermark(struct device_table *t, int64_t watermark_us, uint32_t epoch)
+{
+    int64_t after = t->expire_after_us;
+    if (watermark_us <= t->watermark_us || after <= 0)
+        return;
+    t->watermark_us = watermark_us;
+    if (watermark_us == TIME_MAX) /* the end of input expires nothing */
+        return;
+    int64_t seconds = time_add(watermark_us, -after) / US_PER_SECOND;
+    for (uint32_t i = 0; i < t->options.tables; i++) {
+        if (t->options.table[i].admit_after > 1)
+            halve_until(t, i, epoch);
+        if (seconds >= 0) /* rows with seen <= seconds have expired */
+            device_table_expire(t, i, (uint32_t)MIN(seconds + 1, (int64_t)UINT32_MAX));
+    }
+}
+
+struct device_table_times device_table_times(const struct device_table *t, uint32_t table)
+{
+    return (struct device_table_times){t->halved_at_us[table], t->watermark_us, t->expired_before[table]};
+}
+
+void device_table_set_times(struct device_table *t, uint32_t table, const struct device_table_times *times)
+{
+    t->halved_at_us[table] = times->halved_at_us;
+    t->watermark_us = times->watermark_us;
+    device_table_expire(t, table, times->expired_before);
 }
 
 /* --- Batches --- */

@@ -16,9 +16,8 @@
  * arrive). A restore applies records in order: base, then deltas; the last 'S' counts.
  */
 #include "learners/device/table.h"
-#include "learners/learner/learner.h"
+#include "learners/learner/internal.h"
 #include "learners/tables/cold.h"
-#include "learners/tables/inline.h"
 
 #include "core/buffer.h"
 

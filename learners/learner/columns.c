@@ -1,6 +1,6 @@
 /* From a batch's columns to a model's input, for the selected rows: ids are hashed, numbers become floats. */
 #define XXH_INLINE_ALL
-#include "learners/learner/learner.h"
+#include "learners/learner/internal.h"
 
 #include "kernels/num.h"
 

@@ -2,7 +2,7 @@
  * Learning on a GPU: reads `device`, finds and opens the GPU, and does its part of checkpoints. A learner
  * that only reads a checkpoint needs no GPU: rows are stored in the same form.
  */
-#include "learners/learner/learner.h"
+#include "learners/learner/internal.h"
 
 #include "core/operator_history.h"
 #include "core/os.h"

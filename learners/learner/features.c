@@ -6,8 +6,7 @@
  * checkpoint has the list of features ('F', checkpoint.c). A restore makes the model anew if the numbers
  * differ from 0, 1, 2 ..., and maps the checkpoint's rows and weights to this job's features.
  */
-#include "learners/learner/learner.h"
-#include "learners/tables/cold.h"
+#include "learners/learner/internal.h"
 
 #include <stdlib.h>
 
@@ -94,6 +93,23 @@ static void put_pairs(const struct learner_config *c, struct byte_buffer *out)
                 buffer_printf(out, "=pair %u and %u: on\n", f + 1, g + 1);
 }
 
+/* Omitted with the default, so that a shape without this option stays the same. */
+static void put_lists(const struct learner_config *c, struct byte_buffer *out)
+{
+    bool has_lists = memchr(c->model.is_list, 1, c->sparse_count) != NULL;
+    if (has_lists && c->list_max != MODEL_LIST_DEFAULT)
+        buffer_printf(out, "~list_max: %lld\n", (long long)c->list_max);
+}
+
+/* Omitted with the defaults, so that a shape without these options stays the same. */
+static void put_precision(const struct learner_config *c, struct byte_buffer *out)
+{
+    if (c->precision != PRECISION_FP32)
+        buffer_printf(out, "=precision: %s\n", learner_precision_name(c->precision));
+    if (c->accumulate > 1)
+        buffer_printf(out, "=accumulate: %lld\n", (long long)c->accumulate);
+}
+
 void learner_shape(const struct operator_bind *bind, struct byte_buffer *out)
 {
     const struct learner_config *c = bind->config;
@@ -106,9 +122,9 @@ void learner_shape(const struct operator_bind *bind, struct byte_buffer *out)
                   (long long)(e->admit_after > 1 ? e->sketch_bytes : 0), (long long)e->rows_max);
     if (c->model.is_centered)
         buffer_printf(out, "=bias: the mean of the labels\n");
-    learner_shape_lists(c, out);
+    put_lists(c, out);
     put_layers(c, out);
-    learner_shape_precision(c, out);
+    put_precision(c, out);
     put_pairs(c, out);
     for (uint32_t f = 0; f < c->sparse_count; f++) {
         put_what(out, f < c->vectors_count ? "feature" : "wide feature", field_name(c, f));
@@ -222,27 +238,4 @@ bool learner_features_load(struct operator_context *context, struct str list)
             return false;
     }
     return list.length == 0;
-}
-
-bool learner_has_cold(const struct operator_context *context)
-{
-    const struct learner_config *c = context->config;
-    return context->cold_store != NULL && c->model.rows_max == 0;
-}
-
-bool learner_make_model(struct operator_context *context)
-{
-    struct learner_config *c = context->config;
-    struct learner_state *s = c->state;
-    model_free(s->model);
-    c->model.tables = s->tables;
-    s->model = model_new(&c->model, s->kernels);
-    if (c->model.is_on_device)
-        return learner_attach(context);
-    model_set_team(s->model, context->team);
-    for (uint32_t f = 0; f < c->sparse_count && learner_has_cold(context); f++)
-        model_set_cold(
-            s->model, f,
-            context->cold_store(context, s->tables[f], table_stored_bytes(model_table(s->model, f))));
-    return true;
 }

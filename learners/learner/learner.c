@@ -1,5 +1,5 @@
-/* What every learner does at bind, at open, for each batch, and for reports. */
-#include "learners/learner/learner.h"
+/* Open, each batch, report, close: a learner from its first event to its last. */
+#include "learners/learner/internal.h"
 #include "learners/tables/cold.h"
 
 #include "core/os.h"
@@ -7,251 +7,27 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool is_id_type(const struct type *type)
+bool learner_has_cold(const struct operator_context *context)
 {
-    return type->tag <= TYPE_TIME;
+    const struct learner_config *c = context->config;
+    return context->cold_store != NULL && c->model.rows_max == 0;
 }
 
-int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number)
+bool learner_make_model(struct operator_context *context)
 {
-    int column = bind->add_column(bind, ast);
-    if (column < 0)
-        return -1;
-    const struct type *type = &bind->inputs[0].schema->fields[column].type;
-    bool is_list = !is_number && type->tag == TYPE_LIST && is_id_type(type->element);
-    bool fits = is_number ? type->tag <= TYPE_FLOAT : is_id_type(type) || is_list;
-    if (fits)
-        return column;
-    struct diag *d = diag_error(bind->diags, DIAG_E0303, ast->span, "a learner cannot read a %s here",
-                                type_name(bind->arena, type));
-    diag_hint(bind->diags, d,
-              is_number ? "labels, weights and dense features are bools or numbers"
-                        : "sparse features are single values or lists of them");
-    return -1;
-}
-
-static bool feature_add(struct operator_bind *bind, int column, struct span span)
-{
-    struct learner_columns *known = bind->learner;
-    if (known->count == LEARNER_FEATURES_MAX) {
-        diag_error(bind->diags, DIAG_E0503, span, "a learner reads at most %d features",
-                   LEARNER_FEATURES_MAX);
-        return false;
-    }
-    known->features[known->count] = column;
-    known->spans[known->count++] = span;
+    struct learner_config *c = context->config;
+    struct learner_state *s = c->state;
+    model_free(s->model);
+    c->model.tables = s->tables;
+    s->model = model_new(&c->model, s->kernels);
+    if (c->model.is_on_device)
+        return learner_attach(context);
+    model_set_team(s->model, context->team);
+    for (uint32_t f = 0; f < c->sparse_count && learner_has_cold(context); f++)
+        model_set_cold(
+            s->model, f,
+            context->cold_store(context, s->tables[f], table_stored_bytes(model_table(s->model, f))));
     return true;
-}
-
-static bool bind_sparse(struct operator_bind *bind, struct learner_config *c, const struct expressions *list)
-{
-    bool is_ok = true;
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (c->sparse_count == MODEL_FIELDS_MAX) {
-            diag_error(bind->diags, DIAG_E0503, list->items[i]->span,
-                       "a learner has at most %d sparse features", MODEL_FIELDS_MAX);
-            return false;
-        }
-        int column = learner_bind_column(bind, list->items[i], false);
-        is_ok = column >= 0 && feature_add(bind, column, list->items[i]->span) && is_ok;
-        if (column < 0)
-            continue;
-        c->model.is_list[c->sparse_count] = bind->inputs[0].schema->fields[column].type.tag == TYPE_LIST;
-        c->sparse_columns[c->sparse_count] = column;
-        learner_bind_list(bind, c, c->sparse_count++, list->items[i]->span);
-    }
-    return is_ok;
-}
-
-static bool bind_dense(struct operator_bind *bind, struct learner_config *c)
-{
-    bool is_ok = true;
-    for (uint32_t i = 0; i < c->dense.count; i++) {
-        if (c->dense_count == MODEL_DENSE_MAX) {
-            diag_error(bind->diags, DIAG_E0503, c->dense.items[i]->span,
-                       "a learner has at most %d dense features", MODEL_DENSE_MAX);
-            return false;
-        }
-        int column = learner_bind_column(bind, c->dense.items[i], true);
-        is_ok = column >= 0 && feature_add(bind, column, c->dense.items[i]->span) && is_ok;
-        if (column >= 0)
-            c->dense_columns[c->dense_count++] = column;
-    }
-    return is_ok;
-}
-
-/* The input's own columns and the predictions, whose lineage is that of the features. */
-static const struct schema *output_schema(struct operator_bind *bind, const struct schema *own)
-{
-    const struct learner_config *c = bind->config;
-    struct schema *out = schema_copy(bind->arena, own, c->labels_count);
-    for (uint32_t l = 0; l < c->labels_count; l++) {
-        struct field *field = schema_add(out, str_from(c->label_names[l].prediction), type_of(TYPE_FLOAT));
-        for (uint32_t i = 0; i < bind->learner->count; i++)
-            lineage_merge(&field->lineage,
-                          &bind->inputs[0].schema->fields[bind->learner->features[i]].lineage);
-    }
-    return out;
-}
-
-static bool is_joint(const struct kind_ref *ref)
-{
-    const struct optimizer_config *config = ref->config;
-    return config && ref->choice == OPT_NEWTON && config->joint;
-}
-
-static bool check_options(struct operator_bind *bind, const struct learner_config *c)
-{
-    const char *problem = NULL;
-    if (c->sparse_count + c->dense_count == 0)
-        problem = "a learner needs features: `sparse: [...]`, `dense: [...]` or both";
-    else if (c->embedding.dim % 4 != 0)
-        problem = "`dim` must be a multiple of 4: vectors are computed in slices of four";
-    else if (c->hidden.count >= MODEL_LAYERS_MAX || c->bottom.count >= MODEL_LAYERS_MAX)
-        problem = "at most five dense layers stand behind each other";
-    else if (c->batch > 1 &&
-             ((c->embedding.optimizer.config != NULL && c->embedding.optimizer.choice == OPT_NEWTON) ||
-              (c->linear.config != NULL && c->linear.choice == OPT_NEWTON)))
-        problem = "the newton optimizer learns one example at a time: it needs `batch: 1`";
-    else if (c->hidden.count > 0 && (is_joint(&c->linear) || is_joint(&c->embedding.optimizer)))
-        problem = "`joint: true` shares an example's error among all its weights, which it cannot with those "
-                  "of `hidden`: take `joint: false` or no dense layers";
-    else if (c->hidden.count > 0 && c->pairs.count > 0)
-        problem = "dense layers read the products of all pairs: `pairs` needs a model without `hidden`";
-    else if (c->fake_negatives && (c->loss != LOSS_LOGISTIC || c->keep_negatives < 1.0 ||
-                                   c->positive_weight != 1.0 || c->negative_weight != 1.0))
-        problem = "`fake_negatives: true` weighs examples by the model's own probabilities: it needs `loss: "
-                  "logistic`, and no other weights of classes or share of negatives";
-    else if (c->batch_min > c->batch)
-        problem = "`batch_min` is the least that a step has, and `batch` the most";
-    if (problem != NULL)
-        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
-    return !problem;
-}
-
-static void common_options(const struct learner_config *c, struct model_options *o)
-{
-    o->loss = (enum loss_kind)c->loss;
-    o->fields = c->sparse_count;
-    o->vectors = c->vectors_count;
-    o->dense = c->dense_count;
-    o->list_max = (uint32_t)c->list_max;
-    o->batch = (uint32_t)c->batch;
-    o->block = (uint32_t)MAX(c->hidden_batch, 1);
-    o->is_centered = c->mean_bias && c->loss == LOSS_SQUARED;
-    o->bias = o->is_centered ? 0.0F : (float)c->bias;
-    o->bias_start = (float)c->bias;
-    o->clip_norm = (float)c->clip_norm;
-    o->class_weights[0] = (float)c->negative_weight;
-    o->class_weights[1] = (float)c->positive_weight;
-    o->has_fake_negatives = c->fake_negatives;
-    o->negatives_kept = c->keep_negatives;
-    o->seed = (uint64_t)c->seed;
-    o->dim = (uint32_t)c->embedding.dim;
-    o->init_bound = (float)c->embedding.init;
-    o->admit_after = (uint32_t)c->embedding.admit_after;
-    o->sketch_bytes = (size_t)c->embedding.sketch_bytes;
-    o->expire_after_us = c->embedding.expire_after_us;
-    o->rows_max = (uint64_t)c->embedding.rows_max;
-    for (uint32_t i = 0; i < c->hidden.count; i++)
-        o->hidden[i] = (uint32_t)c->hidden.items[i];
-    for (uint32_t i = 0; i < c->bottom.count; i++)
-        o->bottom[i] = (uint32_t)c->bottom.items[i];
-    o->cross_layers = (uint32_t)c->cross_layers;
-    o->experts = (uint32_t)c->experts;
-    o->labels = c->labels_count;
-    if (c->linear.config != NULL) {
-        o->linear = optimizer_from(&c->linear);
-        o->linear_is_double = c->linear.choice == OPT_FTRL;
-        if (o->linear_is_double)
-            o->ftrl = optimizer_ftrl(&c->linear);
-    }
-    o->is_joint = is_joint(&c->linear) || is_joint(&c->embedding.optimizer);
-    if (c->embedding.optimizer.config != NULL)
-        o->embedding = optimizer_from(&c->embedding.optimizer);
-    if (c->head.config != NULL)
-        o->head = optimizer_from(&c->head);
-    if (c->pair_weights.config != NULL)
-        o->pairs = optimizer_from(&c->pair_weights);
-}
-
-static bool bind_model(struct operator_bind *bind, enum interaction_kind interaction)
-{
-    struct learner_config *c = bind->config;
-    const struct schema *own = bind->inputs[0].schema;
-    c->own_columns = own->count;
-    c->weight_column = -1;
-    c->model = (struct model_options){0};
-    bool is_ok = learner_bind_labels(bind, c);
-    if (c->weight.ast != NULL) {
-        c->weight_column = learner_bind_column(bind, c->weight.ast, true);
-        is_ok = c->weight_column >= 0 && is_ok;
-    }
-    is_ok = bind_sparse(bind, c, &c->sparse) && is_ok;
-    c->vectors_count = c->sparse_count;
-    is_ok = is_ok && learner_bind_pairs(bind, c);
-    is_ok = learner_bind_inits(bind, c) && is_ok;
-    is_ok = learner_schedule_bind(bind, c) && is_ok;
-    is_ok = bind_sparse(bind, c, &c->wide) && is_ok;
-    is_ok = bind_dense(bind, c) && is_ok;
-    is_ok = columns_resolve(&c->known_early, bind->inputs[0].schema, bind->arena, bind->diags) && is_ok;
-    if (!is_ok || !check_options(bind, c))
-        return false;
-    learner_name_labels(bind, c);
-    bind->learner->known = c->known_early;
-    bind->outputs[0] = output_schema(bind, own);
-    bind->outputs[1] = c->metrics_schema = learner_metrics_schema(bind->arena, c->labels_count);
-    c->input_schema = bind->inputs[0].schema;
-    common_options(c, &c->model);
-    bind->needs_memory = c->sparse_count > 0 && c->model.rows_max == 0;
-    c->model.interaction = interaction;
-    return true;
-}
-
-static bool follows_load(const struct learner_config *c)
-{
-    return c->batch_min > 0 && c->batch_min < c->batch;
-}
-
-/* Only models that learn by the batch kernels can have steps of varying size. */
-static bool bind_load(struct operator_bind *bind, const struct learner_config *c)
-{
-    bind->follows_load = follows_load(c);
-    if (!follows_load(c) || model_can_attach(&c->model))
-        return true;
-    diag_error(
-        bind->diags, DIAG_E0901, bind->span,
-        "steps of this learner cannot follow the load: weights of pairs, `ffm` with `hidden`, `clip_norm` "
-        "without dense layers, and dense layers by `adagrad_row` or `adagrad_block` need `batch_min: 0`");
-    return false;
-}
-
-bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
-{
-    return bind_model(bind, interaction) && bind_load(bind, bind->config) &&
-           learner_bind_precision(bind, bind->config) && learner_check_lists(bind, bind->config) &&
-           learner_bind_device(bind, bind->config);
-}
-
-bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
-{
-    struct learner_config *c = bind->config;
-    if (!bind_model(bind, INTERACTION_NONE))
-        return false;
-    enum opt_kind kind = c->model.head.kind;
-    const char *problem = NULL;
-    if (kind == OPT_ADAGRAD_ROW || kind == OPT_ADAGRAD_BLOCK || kind == OPT_NEWTON)
-        problem = "dense layers of a batch move by `sgd`, `momentum`, `adagrad`, `adam` or `ftrl`";
-    else if (c->embedding.optimizer.choice == OPT_NEWTON)
-        problem = "the newton optimizer learns one example at a time: vectors of a batch need another one";
-    if (problem != NULL) {
-        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
-        return false;
-    }
-    c->model.network = network;
-    c->model.linear_is_off = true;
-    return bind_load(bind, c) && learner_bind_precision(bind, c) && learner_check_lists(bind, c) &&
-           learner_bind_device(bind, c);
 }
 
 bool learner_open(struct operator_context *context)
@@ -340,7 +116,7 @@ static void learn(struct operator_context *context, struct learner_config *c, co
 static void follow_load(const struct operator_context *context, const struct learner_config *c)
 {
     uint64_t wanted = (uint64_t)1 << context->load;
-    if (follows_load(c))
+    if (learner_follows_load(c))
         model_set_step_events(c->state->model,
                               (uint32_t)MIN(MAX(wanted, (uint64_t)c->batch_min), (uint64_t)c->batch));
 }
@@ -387,6 +163,34 @@ void learner_on_watermark(struct operator_context *context, int64_t watermark)
         learner_metrics_end(context, c);
 }
 
+static void report_lists(const struct learner_config *c, struct report *report)
+{
+    for (uint32_t f = 0; f < c->sparse_count; f++) {
+        if (!c->model.is_list[f])
+            continue;
+        report_add(report, c->lists[f].lists_cut, (double)c->state->lists_cut[f], false);
+        report_add(report, c->lists[f].ids_cut, (double)c->state->ids_cut[f], false);
+    }
+}
+
+static void report_precision(const struct learner_config *c, struct report *report)
+{
+    if (c->precision == PRECISION_FP32)
+        return;
+    struct model_precision p = model_precision(c->state->model);
+    report_add_text(report, "precision",
+                    p.is_undecided ? "bf16, with fp32 beside it" : learner_precision_name((int)p.now));
+    if (c->precision == PRECISION_FP16) {
+        report_add(report, "slope_scale", (double)p.scale, false);
+        report_add(report, "slope_scale_lowered", (double)p.lowered, false);
+    }
+    if (c->precision == PRECISION_AUTO) {
+        report_add(report, "trial_examples", (double)p.trial_examples, false);
+        report_add(report, "trial_loss_bf16", p.trial_loss_bf16, false);
+        report_add(report, "trial_loss_fp32", p.trial_loss_fp32, false);
+    }
+}
+
 void learner_report(struct operator_context *context, struct report *report)
 {
     struct learner_config *c = context->config;
@@ -399,8 +203,8 @@ void learner_report(struct operator_context *context, struct report *report)
     report_add(report, "frozen", (double)s->frozen, false);
     report_add(report, "is_frozen", s->is_frozen ? 1.0 : 0.0, false);
     report_add(report, "rejected", (double)s->rejected, false);
-    learner_report_lists(c, report);
-    if (follows_load(c))
+    report_lists(c, report);
+    if (learner_follows_load(c))
         report_add(report, "step_examples", (double)model_step_events(s->model), false);
     if (s->gpu_api) {
         report_add(report, "device_busy",
@@ -436,7 +240,7 @@ void learner_report(struct operator_context *context, struct report *report)
     report_add(report, "rows_expired", (double)expired, false);
     report_add(report, "sightings_waiting", (double)waiting, false);
     report_add(report, "table_bytes", (double)bytes, false);
-    learner_report_precision(c, report);
+    report_precision(c, report);
     static const char *const names[KERNELS_VARIANTS] = {"kernel_calls_scalar", "kernel_calls_avx2",
                                                         "kernel_calls_avx512"};
     for (int v = 0; v < KERNELS_VARIANTS; v++)

@@ -1,14 +1,12 @@
 /*
- * What all learners share: the option rows, the way from a batch's columns to a model's input, evaluation,
- * snapshots, callbacks. The file of a learner kind (linear.c, fm.c ...) has its option table, made of the
- * rows below and its own, and its bind. Its option struct is, or begins with, struct learner_config. All
- * calls come from the lane that owns the learner, except where said.
+ * What a learner kind is made of. Its file (linear.c, fm.c ...) has an option table, made of the rows below and
+ * its own, a bind, and a descriptor, whose other callbacks are those of LEARNER_KIND. Its option struct is, or
+ * begins with, struct learner_config.
  */
 #ifndef LEAT_LEARNERS_LEARNER_LEARNER_H
 #define LEAT_LEARNERS_LEARNER_LEARNER_H
 
 #include "core/learner.h"
-#include "learners/learner/metrics.h"
 #include "learners/learner/optimizer_options.h"
 #include "learners/model/model.h"
 
@@ -28,6 +26,12 @@ struct freeze_config {
 
 /* The first three have the values of enum row_format. */
 enum learner_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16, PRECISION_AUTO };
+
+static inline const char *learner_precision_name(int precision)
+{
+    static const char *const names[] = {"fp32", "bf16", "fp16", "auto"};
+    return names[precision];
+}
 
 struct learner_state;
 
@@ -58,8 +62,9 @@ struct learner_config {
     const struct learner_label *label_names; /* [labels_count] labels.c */
     int weight_column;                       /* -1: none */
     int sparse_columns[MODEL_FIELDS_MAX], dense_columns[MODEL_DENSE_MAX];
+    /* [sparse features] names of the counters in the report; NULL: the feature is no list */
     struct learner_list {
-        const char *lists_cut, *ids_cut; /* counters' names in the report; NULL: the field has no lists */
+        const char *lists_cut, *ids_cut;
     } lists[MODEL_FIELDS_MAX];
     uint32_t sparse_count, vectors_count, dense_count;
     uint32_t own_columns; /* columns of the input itself, without those added for expressions */
@@ -154,7 +159,6 @@ struct learner_config {
                     "how the dense layers move"),                                                            \
         LEARNER_PRECISION_OPTIONS
 
-/* precision.c */
 #define LEARNER_PRECISION_OPTIONS                                                                            \
     OPTION_ENUM(                                                                                             \
         struct learner_config, precision, "precision", 0, "fp32", "fp32|bf16|fp16|auto",                     \
@@ -230,53 +234,33 @@ struct learner_config {
                      NULL, "of the host, for rows that do not fit into the GPU's"),                          \
         OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "of the rows' first values")
 
-/* The column of an expression that has to be a number or (is_number false) an id; -1 after a diagnostic. */
-int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number);
-/* Makes columns of the expressions, checks types, makes the output schema and c->model. The three bind
- * functions return false after a diagnostic. */
+/* bind.c: make columns of the expressions, check options, make the output schema and c->model. False after a
+ * diagnostic. learner_bind_network: for a kind that is a network without a linear part or an interaction. */
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction);
-/* Likewise, for a kind that is a network without a linear part or an interaction. */
 bool learner_bind_network(struct operator_bind *bind, enum network_kind network);
-/* precision.c. learner_bind_precision: call it when the model's options are set. */
-bool learner_bind_precision(struct operator_bind *bind, struct learner_config *c);
-void learner_shape_precision(const struct learner_config *c, struct byte_buffer *out);
-void learner_report_precision(const struct learner_config *c, struct report *report);
-/* schedule.c. learner_piece: how many of `rows` rows come before the next decision about rates and
- * freezing. learner_schedule: decides; call it before each piece. */
-extern const struct option learner_freeze[];
-bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c);
-uint32_t learner_piece(const struct learner_config *c, uint32_t rows);
-void learner_schedule(struct learner_config *c);
-/* fields.c: options `pairs` and `init_of`; call them when `sparse` is bound. */
-bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c);
-bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c);
+
+extern const struct option learner_freeze[]; /* schedule.c */
+
+/* The callbacks of a kind, besides its bind (core/operator.h, core/learner.h). */
 bool learner_open(struct operator_context *context);
 void learner_process(struct operator_context *context, uint32_t input, struct batch *batch);
 void learner_on_watermark(struct operator_context *context, int64_t watermark);
 bool learner_is_held(const struct operator_context *context);
+void learner_shape(const struct operator_bind *bind, struct byte_buffer *out);
 bool learner_snapshot(struct operator_context *context, struct snapshot_writer *writer);
 bool learner_restore(struct operator_context *context, struct snapshot_reader *reader);
 void learner_report(struct operator_context *context, struct report *report);
-bool learner_visit(struct operator_context *context, struct model_visitor *visitor); /* visit.c */
+bool learner_visit(struct operator_context *context, struct model_visitor *visitor);
 bool learner_table(const void *config, uint32_t number, int *column);
-/* visit.c: describes the row of a feature's value; the query's words are FIELD VALUE. */
+/* The id of a value, as the model sees it; never 0. */
+uint64_t learner_id(const struct column *column, uint32_t row);
+/* The plan that `leat explain` shows. */
+void learner_memory(void *config, struct memory_plan *plan);
+/* Describes the row of a sparse feature's value; the query's words are FEATURE VALUE. */
 bool learner_describe(struct operator_context *context, struct state_query *query, struct describe *out);
 void learner_close(struct operator_context *context);
-/* features.c: the list of features in a checkpoint. */
-void learner_shape(const struct operator_bind *bind, struct byte_buffer *out);
-void learner_features_save(const struct learner_config *c, struct byte_buffer *out);
-/* Reads the list of a checkpoint, before any of its rows; makes the model anew if the tables' numbers differ.
- * False: the bytes cannot be such a list, or the model could not be made. */
-bool learner_features_load(struct operator_context *context, struct str list);
-/* Whether rows beyond the learner's memory go to cold stores; with `rows_max`, which bounds the
- * rows, they do not. */
-bool learner_has_cold(const struct operator_context *context);
-/* Makes an empty model whose tables have the numbers in the state, in place of the old one. False after a
- * diagnostic: a device refused. */
-bool learner_make_model(struct operator_context *context);
 
-/* The callbacks of a kind whose option struct is, or begins with, struct learner_config. rows:
- * its option table. */
+/* rows: the kind's option table. */
 #define LEARNER_KIND(structure, rows, bind_)                                                                 \
     .options = rows, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,     \
     .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process,                        \
@@ -284,134 +268,5 @@ bool learner_make_model(struct operator_context *context);
     .snapshot = learner_snapshot, .restore = learner_restore, .report = learner_report,                      \
     .visit = learner_visit, .table = learner_table, .key = learner_id, .memory = learner_memory,             \
     .describe = learner_describe, .close = learner_close
-
-/* Whether an example has weight: only then can it teach anything (model.h, MODEL_WEIGHTLESS). */
-static inline bool learner_has_weight(const struct model_input *in, uint32_t i)
-{
-    return in->weights == NULL || in->weights[i] != 0.0F;
-}
-
-/* metrics_rows.c: the rows of the output `NAME.metrics`, one at each multiple of metrics_every examples,
- * wherever batches end. Examples of weight 0 do not count. logits: [labels][BATCH_ROWS]. */
-const struct schema *learner_metrics_schema(struct arena *arena, uint32_t labels);
-void learner_metrics_add(struct operator_context *context, struct learner_config *c,
-                         const struct model_input *in, const double *logits);
-/* After the last example: emits the row of the examples since the last row, if there are any. */
-void learner_metrics_end(struct operator_context *context, struct learner_config *c);
-
-/* labels.c: names of each label: of its prediction's column, its rows of metrics, its
- * figures in the report. */
-enum { LEARNER_FIGURES = 8 };
-struct learner_figure {
-    const char *name;
-    size_t offset; /* offset in struct metrics_values */
-    bool is_of_probabilities, is_in_rows;
-};
-extern const struct learner_figure learner_figures[LEARNER_FIGURES];
-struct learner_label {
-    const char *name, *prediction;
-    const char *report[1 + LEARNER_FIGURES]; /* names of the count of examples and of each figure */
-};
-bool learner_bind_labels(struct operator_bind *bind, struct learner_config *c);
-/* Call when the input's columns are known. */
-void learner_name_labels(struct operator_bind *bind, struct learner_config *c);
-void learner_report_labels(const struct learner_config *c, struct report *report);
-
-/*
- * device.c: learning on a GPU. learner_bind_device: reads the option `device`.
- * learner_pick_device: decides at open which device this start uses. learner_attach: attaches the model to
- * it. learner_check_device: false if the device has failed since, which ends the run.
- * learner_device_begin: a checkpoint, at its barrier (device/table.h); the tables are held for a while if
- * the checkpoint has many rows.
- */
-bool learner_bind_device(struct operator_bind *bind, struct learner_config *c);
-bool learner_pick_device(struct operator_context *context);
-/* Opens the device that `device` asks for into `state`, if it is a GPU. False: `device` demands a GPU that
- * cannot be used; error says why. learner_device_free: bytes of its memory that are free;
- * learner_device_memory: bytes that tables may take. */
-bool learner_open_device(const struct learner_config *c, struct learner_state *state,
-                         struct gpu_error *error);
-uint64_t learner_device_free(const struct learner_state *state);
-uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *state);
-bool learner_attach(struct operator_context *context);
-bool learner_check_device(struct operator_context *context);
-/* --compare: false if the shadow differs; then the run ends with a diagnostic that shows the difference. */
-bool learner_check_compared(struct operator_context *context);
-/* During a restore: whether the device has failed; if so, emits a diagnostic. */
-bool learner_restore_failed(struct operator_context *context);
-void learner_close_device(struct learner_state *state);
-void learner_device_begin(struct learner_state *state, uint32_t fields, uint32_t since, uint32_t epoch);
-bool learner_device_has_store(const struct learner_state *state, uint32_t field);
-/* All rows of a field's table if some are in its cold store; else 0. */
-uint64_t learner_device_total(const struct learner_state *state, uint32_t field);
-/* Rows in the field's store alone; adds the rows loaded from the stores of a set of tables to *loaded, with
- * the set's first field. */
-uint64_t learner_device_cold(const struct learner_state *state, uint32_t field, uint64_t *loaded);
-bool learner_device_is_held(const struct learner_state *state, uint32_t fields);
-/* Checkpoints of this run that held the tables, because staging was too small. */
-uint64_t learner_device_held(const struct learner_state *state, uint32_t fields);
-void learner_device_settle(struct learner_state *state, uint32_t fields, bool is_published);
-/* Restores `count` stored items of a field; kind: that of their record ('R', 'D' or 'C', checkpoint.c).
- * False: they cannot be of this table, or the device has failed. */
-bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t kind, const void *items,
-                            size_t count);
-bool learner_device_restored(struct learner_state *state, uint32_t fields, uint32_t epoch);
-
-/* memory.c. learner_memory: the plan that `leat explain` shows. learner_check_memory: before the
- * learner opens; false after a diagnostic that says how much is lacking. */
-void learner_memory(void *config, struct memory_plan *plan);
-bool learner_check_memory(struct operator_context *context);
-
-/*
- * lists.c: features that are lists, of which the first list_max ids are read.
- * learner_bind_list: one such feature, whose length the plan may know. learner_check_lists: all of
- * them, when the step's size is known.
- */
-void learner_bind_list(struct operator_bind *bind, struct learner_config *c, uint32_t field,
-                       struct span span);
-bool learner_check_lists(struct operator_bind *bind, const struct learner_config *c);
-void learner_shape_lists(const struct learner_config *c, struct byte_buffer *out);
-void learner_report_lists(const struct learner_config *c, struct report *report);
-
-/* columns.c: a batch's columns as the model reads them; `in` is valid until the next call. */
-struct learner_columns_scratch;
-struct learner_columns_scratch *learner_columns_new(const struct learner_config *c);
-void learner_columns_free(struct learner_columns_scratch *scratch);
-/* The id of one value, as the model sees it; never 0. */
-uint64_t learner_id(const struct column *column, uint32_t row);
-void learner_columns_read(struct learner_columns_scratch *scratch, const struct learner_config *c,
-                          const struct batch *batch, struct model_input *in);
-
-/* The state of a running learner. */
-struct learner_state {
-    struct model *model;
-    const struct gpu_api *gpu_api; /* NULL: it learns on the CPU */
-    struct gpu *gpu;
-    struct gpu_stream *gpu_stream;
-    int64_t attached_us; /* monotonic time when the model was attached to the device */
-    bool has_failed;     /* the device has failed, and the diagnostic was emitted */
-    const struct kernels *kernels;
-    struct metrics *metrics; /* [labels] */
-    struct learner_columns_scratch *columns;
-    /* numbers of the fields' tables; numbers from tables_next on were never used */
-    uint16_t tables[MODEL_FIELDS_MAX];
-    uint32_t tables_next;
-    struct model_saved saved;          /* of a restore: features and layers of the checkpoint */
-    uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: all rows of tables that have cold ones */
-    uint32_t published;                /* newest epoch that a published checkpoint holds */
-    struct learner_snapshot *snapshot;
-    uint64_t seen;        /* examples with weight: schedules, bands and rows of metrics count them */
-    int64_t seen_last_us; /* event time of the last example with weight; TIME_MIN: not known */
-    bool has_ended;       /* the input has ended and the last row of metrics was emitted */
-    uint64_t learned, sampled_out, weightless, frozen, rejected;
-    uint64_t lists_cut[MODEL_FIELDS_MAX], ids_cut[MODEL_FIELDS_MAX]; /* lists.c */
-    bool is_frozen;
-    double *logits; /* [labels][BATCH_ROWS] */
-    double *scored; /* [BATCH_ROWS] scratch of metrics_rows.c */
-    uint8_t verdicts[BATCH_ROWS];
-};
-
-/* checkpoint.c: ends the snapshot in progress if its outcome is known, or if the learner is closing. */
-void learner_snapshot_settle(struct learner_state *state, bool is_closing);
 
 #endif

@@ -2,7 +2,7 @@
  * How much memory a learner takes, by part: shown by `leat explain`, and checked before a learner opens, so
  * that one that does not fit says so instead of ending the process.
  */
-#include "learners/learner/learner.h"
+#include "learners/learner/internal.h"
 
 #include "core/memory_plan.h"
 #include "core/os.h"

@@ -4,7 +4,7 @@
  * multiple of SCHEDULE_EXAMPLES seen, from that number and the evaluation's window alone: they are functions
  * of the records and their order, wherever batches end.
  */
-#include "learners/learner/learner.h"
+#include "learners/learner/internal.h"
 
 #include <math.h>
 

@@ -202,9 +202,6 @@ static inline void lookahead_touch(struct model *m, const struct call *c, uint32
         table_touch(t, row, c->seen[i], c->steps[i], 1);
 }
 
-/* cold.c: loads the call's keys from the cold stores, before rows are looked up event by event. */
-void model_warm(struct model *m, const struct call *c);
-
 /* vectors_plain.c: models whose fields have one id each, in a shorter loop */
 bool vectors_are_plain(const struct model *m);
 void vectors_learn_plain(struct model *m, struct call *c);
@@ -292,8 +289,6 @@ void linear_learn_plain(struct model *m, struct call *c);
 /* interaction.c */
 void interaction_pool(struct model *m, struct example *e);
 float interaction_forward(struct model *m, struct example *e);
-/* interaction_pairs.c: FM with a weight for each pair of fields; computes the gradients, too. */
-float interaction_weighted_forward(struct model *m, struct example *e);
 /* The gradient by a field's vector, for a gradient of 1 by the logit. */
 const float *interaction_gradient(const struct model *m, const struct example *e, uint32_t field);
 /* Floats of pair_weights without their optimizer's state. */

@@ -1,5 +1,6 @@
 /* The training step: predicts, then learns, an event or a block of events at a time. */
 #include "learners/model/internal.h"
+#include "learners/tables/cold.h"
 #include "learners/tables/inline.h"
 #include "learners/train/train.h"
 
@@ -527,6 +528,13 @@ static void center(struct model *m, const struct call *c, float *labels, double 
     }
 }
 
+/* Loads a call's keys from the cold stores, before rows are looked up event by event. */
+static void warm(struct model *m, const struct call *c)
+{
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        table_warm(&m->tables[f], c->in->ids[f], c->in->rows, c->steps[0]);
+}
+
 static void learn(struct model *m, struct call *c)
 {
     if (m->train != NULL) {
@@ -535,7 +543,7 @@ static void learn(struct model *m, struct call *c)
         c->all_learn = false;
         learn_batches(m, c);
     } else if (m->plain != NULL) {
-        model_warm(m, c);
+        warm(m, c);
         linear_learn_plain(m, c);
     } else if (vectors_are_plain(m)) {
         vectors_learn_plain(m, c);

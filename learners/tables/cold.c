@@ -240,6 +240,28 @@ void table_cold_restored(struct table *t, uint64_t rows)
     t->cold->rows = rows - MIN(rows, t->stats.rows);
 }
 
+static int by_row_key(const void *a, const void *b)
+{
+    uint64_t x = (*(struct table_row *const *)a)->key;
+    uint64_t y = (*(struct table_row *const *)b)->key;
+    return (x > y) - (x < y);
+}
+
+struct table_row **table_sorted(const struct table *t, size_t *count)
+{
+    struct table_row **list = malloc(MAX(t->stats.rows, 1) * sizeof(struct table_row *));
+    leat_assert(list);
+    size_t n = 0;
+    for (uint32_t i = 0; i < t->rows_used; i++) {
+        struct table_row *row = table_row_at(t, i);
+        if (row->key != 0 && !table_is_expired(t, row))
+            list[n++] = row;
+    }
+    qsort(list, n, sizeof(*list), by_row_key);
+    *count = n;
+    return list;
+}
+
 /* The sorted rows in memory, merged with those of the store. */
 struct visit {
     const struct table *table;

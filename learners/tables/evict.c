@@ -1,8 +1,6 @@
 /* Which rows are removed: expired ones by the watermark, and the victim of a full logical bucket. */
 #include "learners/tables/inline.h"
 
-#include <stdlib.h>
-
 /* rows examined per watermark, so that expired rows do not hold memory for long */
 enum { SWEEP_ROWS = 4096 };
 
@@ -100,26 +98,4 @@ bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
     table_remove(t, victim->key, table_hash(t, victim->key));
     t->stats.evicted++;
     return true;
-}
-
-static int by_key(const void *a, const void *b)
-{
-    uint64_t x = (*(struct table_row *const *)a)->key;
-    uint64_t y = (*(struct table_row *const *)b)->key;
-    return (x > y) - (x < y);
-}
-
-struct table_row **table_sorted(const struct table *t, size_t *count)
-{
-    struct table_row **list = malloc(MAX(t->stats.rows, 1) * sizeof(struct table_row *));
-    leat_assert(list);
-    size_t n = 0;
-    for (uint32_t i = 0; i < t->rows_used; i++) {
-        struct table_row *row = table_row_at(t, i);
-        if (row->key != 0 && !table_is_expired(t, row))
-            list[n++] = row;
-    }
-    qsort(list, n, sizeof(*list), by_key);
-    *count = n;
-    return list;
 }

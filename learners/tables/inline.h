@@ -10,8 +10,6 @@
 #include "kernels/num.h"
 #include "learners/tables/table.h"
 
-/* Begins a call: memory of rows that were removed before it may be used again. */
-void table_begin(struct table *table);
 void table_mark_changed(struct table *table, struct table_row *row);
 /* Adds a row for a key that has none, marked as changed, header zeroed, payload not set. */
 struct table_row *table_add_row(struct table *table, uint64_t key, uint64_t hash);

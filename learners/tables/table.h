@@ -153,8 +153,10 @@ void table_set_watermark(struct table *table, int64_t watermark_us, uint32_t ste
 void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                    const uint8_t *learns, size_t n, struct table_row **out);
 
+/* Begins a call: memory of rows that were removed before it may be used again. */
+void table_begin(struct table *table);
 /*
- * table_resolve within a call that began with table_begin (inline.h). touches false: headers of
+ * table_resolve within a call that began with table_begin. touches false: headers of
  * existing rows are not written unless they decide which rows are removed (table_is_eager); the caller has to
  * table_touch the rows. Then one thread may look rows up while another learns with, and touches, rows of
  * earlier look-ups.

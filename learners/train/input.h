@@ -11,7 +11,7 @@
 #ifndef LEAT_LEARNERS_TRAIN_INPUT_H
 #define LEAT_LEARNERS_TRAIN_INPUT_H
 
-#include "learners/model/model.h"
+#include "learners/options.h"
 #include "learners/train/net.h"
 
 /* Columns of n events. Where no field is a list, place = field * n + event, and there are no

@@ -11,7 +11,7 @@
 #ifndef LEAT_LEARNERS_TRAIN_NET_H
 #define LEAT_LEARNERS_TRAIN_NET_H
 
-#include "learners/model/model.h"
+#include "learners/options.h"
 #include "learners/train/memory.h"
 
 enum { NET_LAYERS_MAX = 192 };

@@ -82,8 +82,4 @@ void distinct_update(struct train *t, const struct train_group *g, const struct 
 /* Computes values, gradients by the outputs, and is_rejected, of a piece. */
 void train_forward(struct train *t, const struct piece *p);
 
-/* Predicts events from..to of a call in the matrices' rows from `first` on; then call train_read. */
-bool train_predict_at(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
-                      uint32_t first, struct gpu_error *error);
-
 #endif

@@ -22,7 +22,7 @@
  *
  * A row that the step makes counts as absent in the forward pass, and makes its optimizer step like any
  * other: a step learns from the predictions. So, on a CPU, the values that an event's prediction left in the
- * matrices serve its step, too (once.c): weights change in steps only, and a second forward pass would give
+ * matrices serve its step, too (step.c): weights change in steps only, and a second forward pass would give
  * the same values. All events of a batch make the forward pass again where a row that a prediction used has
  * expired since, and after a restart. On a GPU they always do, because there a product's bits depend on how
  * many events go together; so do pieces of a batch, fp16, and a network on trial.

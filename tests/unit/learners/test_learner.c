@@ -1,7 +1,7 @@
 /* The learner kinds as the engine uses them: bound to a schema, fed with batches, stopped at a checkpoint,
  * resumed; with this test's own snapshot writer and operator_emit. */
 #include "core/operator_history.h"
-#include "learners/learner/learner.h"
+#include "learners/learner/internal.h"
 
 #include "core/buffer.h"
 

@@ -1,0 +1,403 @@
+/*
+ * Bind: the options of a learner kind, checked against its input. Expressions become columns, options become
+ * those of a model (model/model.h), and columns and predictions become the output's schema.
+ */
+#include "learners/learner/internal.h"
+
+enum { STEP_EXAMPLES_MAX = 1 << 18 };
+
+/* --- Columns --- */
+
+static bool is_id_type(const struct type *type)
+{
+    return type->tag <= TYPE_TIME;
+}
+
+int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number)
+{
+    int column = bind->add_column(bind, ast);
+    if (column < 0)
+        return -1;
+    const struct type *type = &bind->inputs[0].schema->fields[column].type;
+    bool is_list = !is_number && type->tag == TYPE_LIST && is_id_type(type->element);
+    bool fits = is_number ? type->tag <= TYPE_FLOAT : is_id_type(type) || is_list;
+    if (fits)
+        return column;
+    struct diag *d = diag_error(bind->diags, DIAG_E0303, ast->span, "a learner cannot read a %s here",
+                                type_name(bind->arena, type));
+    diag_hint(bind->diags, d,
+              is_number ? "labels, weights and dense features are bools or numbers"
+                        : "sparse features are single values or lists of them");
+    return -1;
+}
+
+static bool feature_add(struct operator_bind *bind, int column, struct span span)
+{
+    struct learner_columns *known = bind->learner;
+    if (known->count == LEARNER_FEATURES_MAX) {
+        diag_error(bind->diags, DIAG_E0503, span, "a learner reads at most %d features",
+                   LEARNER_FEATURES_MAX);
+        return false;
+    }
+    known->features[known->count] = column;
+    known->spans[known->count++] = span;
+    return true;
+}
+
+/* A feature that is a list, of which the first list_max ids are read: names its counters, and warns if the plan
+ * knows that lists can be longer (core/schema.h). */
+static void bind_list(struct operator_bind *bind, struct learner_config *c, uint32_t field, struct span span)
+{
+    const struct field *column = &bind->inputs[0].schema->fields[c->sparse_columns[field]];
+    if (!c->model.is_list[field])
+        return;
+    c->lists[field] = (struct learner_list){
+        .lists_cut = arena_printf(bind->arena, "lists_cut.%.*s", STR_ARGS(column->name)),
+        .ids_cut = arena_printf(bind->arena, "ids_cut.%.*s", STR_ARGS(column->name)),
+    };
+    if (column->type.length_max <= (uint64_t)c->list_max)
+        return;
+    struct diag *d =
+        diag_warning(bind->diags, DIAG_E0905, span,
+                     "`%.*s` holds up to %u ids, and this learner reads the first %lld of a list",
+                     STR_ARGS(column->name), column->type.length_max, (long long)c->list_max);
+    diag_hint(bind->diags, d,
+              column->type.length_max <= MODEL_LIST_MAX
+                  ? "`list_max: %u` reads them all; `ids_cut` of the report counts those that are left out"
+                  : "`list_max` goes to %u; `ids_cut` of the report counts ids that are left out",
+              MIN(column->type.length_max, (uint32_t)MODEL_LIST_MAX));
+}
+
+static bool bind_sparse(struct operator_bind *bind, struct learner_config *c, const struct expressions *list)
+{
+    bool is_ok = true;
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (c->sparse_count == MODEL_FIELDS_MAX) {
+            diag_error(bind->diags, DIAG_E0503, list->items[i]->span,
+                       "a learner has at most %d sparse features", MODEL_FIELDS_MAX);
+            return false;
+        }
+        int column = learner_bind_column(bind, list->items[i], false);
+        is_ok = column >= 0 && feature_add(bind, column, list->items[i]->span) && is_ok;
+        if (column < 0)
+            continue;
+        c->model.is_list[c->sparse_count] = bind->inputs[0].schema->fields[column].type.tag == TYPE_LIST;
+        c->sparse_columns[c->sparse_count] = column;
+        bind_list(bind, c, c->sparse_count++, list->items[i]->span);
+    }
+    return is_ok;
+}
+
+static bool bind_dense(struct operator_bind *bind, struct learner_config *c)
+{
+    bool is_ok = true;
+    for (uint32_t i = 0; i < c->dense.count; i++) {
+        if (c->dense_count == MODEL_DENSE_MAX) {
+            diag_error(bind->diags, DIAG_E0503, c->dense.items[i]->span,
+                       "a learner has at most %d dense features", MODEL_DENSE_MAX);
+            return false;
+        }
+        int column = learner_bind_column(bind, c->dense.items[i], true);
+        is_ok = column >= 0 && feature_add(bind, column, c->dense.items[i]->span) && is_ok;
+        if (column >= 0)
+            c->dense_columns[c->dense_count++] = column;
+    }
+    return is_ok;
+}
+
+/* The input's own columns and the predictions, whose lineage is that of the features. */
+static const struct schema *output_schema(struct operator_bind *bind, const struct schema *own)
+{
+    const struct learner_config *c = bind->config;
+    struct schema *out = schema_copy(bind->arena, own, c->labels_count);
+    for (uint32_t l = 0; l < c->labels_count; l++) {
+        struct field *field = schema_add(out, str_from(c->label_names[l].prediction), type_of(TYPE_FLOAT));
+        for (uint32_t i = 0; i < bind->learner->count; i++)
+            lineage_merge(&field->lineage,
+                          &bind->inputs[0].schema->fields[bind->learner->features[i]].lineage);
+    }
+    return out;
+}
+
+/* --- Options of single sparse features --- */
+
+/* The field's number among those with vectors; -1 after a diagnostic. */
+static int vector_field(struct operator_bind *bind, const struct learner_config *c, const struct ast *ast)
+{
+    int column = bind->add_column(bind, ast);
+    if (column < 0)
+        return -1;
+    for (uint32_t f = 0; f < c->vectors_count; f++)
+        if (c->sparse_columns[f] == column)
+            return (int)f;
+    struct diag *d = diag_error(bind->diags, DIAG_E0302, ast->span, "this is not a sparse feature");
+    diag_hint(bind->diags, d, "name what stands in `sparse`; features of `wide` have no vectors");
+    return -1;
+}
+
+static bool bind_pair(struct operator_bind *bind, struct learner_config *c, const struct ast *pair)
+{
+    if (pair->tag != AST_LIST || pair->count != 2) {
+        struct diag *d = diag_error(bind->diags, DIAG_E0403, pair->span, "a pair is a list of two features");
+        diag_hint(bind->diags, d, "for example `pairs: [[user_id, item_id], [item_id, device]]`");
+        return false;
+    }
+    int a = vector_field(bind, c, pair->children[0]), b = vector_field(bind, c, pair->children[1]);
+    if (a < 0 || b < 0)
+        return false;
+    uint32_t f = (uint32_t)MIN(a, b), g = (uint32_t)MAX(a, b);
+    if (f == g) {
+        diag_error(bind->diags, DIAG_E0406, pair->span, "a feature does not interact with itself");
+        return false;
+    }
+    uint8_t *is_off = &c->model.pair_is_off[f * (2 * c->vectors_count - f - 1) / 2 + (g - f - 1)];
+    if (*is_off == 0) {
+        diag_error(bind->diags, DIAG_E0406, pair->span, "this pair is listed twice");
+        return false;
+    }
+    *is_off = 0;
+    return true;
+}
+
+bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c)
+{
+    if (c->pairs.items == NULL) /* option not given; an empty list would mean no pair at all */
+        return true;
+    bool is_ok = true;
+    memset(c->model.pair_is_off, 1, c->vectors_count * (c->vectors_count - 1) / 2);
+    for (uint32_t i = 0; i < c->pairs.count; i++)
+        is_ok = bind_pair(bind, c, c->pairs.items[i]) && is_ok;
+    return is_ok;
+}
+
+bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c)
+{
+    bool is_ok = true;
+    for (uint32_t i = 0; i < c->embedding.init_of.count; i++) {
+        const struct assignment *own = &c->embedding.init_of.items[i];
+        const struct ast name = {.tag = AST_NAME, .span = own->name_span, .text = own->name};
+        int field = vector_field(bind, c, &name);
+        double init = own->value->tag == AST_FLOAT ? own->value->real
+                      : own->value->tag == AST_INT ? (double)own->value->integer
+                                                   : -1.0;
+        if (init < 0.0 || init > 100.0) {
+            struct diag *d = diag_error(bind->diags, DIAG_E0404, own->value->span, "`init_of` takes numbers");
+            diag_hint(bind->diags, d, "allowed is 0.0 to 100.0, as for `init`");
+            is_ok = false;
+        } else if (field >= 0) {
+            c->model.field_init[field] = init > 0.0 ? (float)init : -1.0F; /* model.h: below 0 is zeros */
+        }
+        is_ok = field >= 0 && is_ok;
+    }
+    return is_ok;
+}
+
+/* --- Options of all --- */
+
+static bool is_joint(const struct kind_ref *ref)
+{
+    const struct optimizer_config *config = ref->config;
+    return config && ref->choice == OPT_NEWTON && config->joint;
+}
+
+static bool check_options(struct operator_bind *bind, const struct learner_config *c)
+{
+    const char *problem = NULL;
+    if (c->sparse_count + c->dense_count == 0)
+        problem = "a learner needs features: `sparse: [...]`, `dense: [...]` or both";
+    else if (c->embedding.dim % 4 != 0)
+        problem = "`dim` must be a multiple of 4: vectors are computed in slices of four";
+    else if (c->hidden.count >= MODEL_LAYERS_MAX || c->bottom.count >= MODEL_LAYERS_MAX)
+        problem = "at most five dense layers stand behind each other";
+    else if (c->batch > 1 &&
+             ((c->embedding.optimizer.config != NULL && c->embedding.optimizer.choice == OPT_NEWTON) ||
+              (c->linear.config != NULL && c->linear.choice == OPT_NEWTON)))
+        problem = "the newton optimizer learns one example at a time: it needs `batch: 1`";
+    else if (c->hidden.count > 0 && (is_joint(&c->linear) || is_joint(&c->embedding.optimizer)))
+        problem = "`joint: true` shares an example's error among all its weights, which it cannot with those "
+                  "of `hidden`: take `joint: false` or no dense layers";
+    else if (c->hidden.count > 0 && c->pairs.count > 0)
+        problem = "dense layers read the products of all pairs: `pairs` needs a model without `hidden`";
+    else if (c->fake_negatives && (c->loss != LOSS_LOGISTIC || c->keep_negatives < 1.0 ||
+                                   c->positive_weight != 1.0 || c->negative_weight != 1.0))
+        problem = "`fake_negatives: true` weighs examples by the model's own probabilities: it needs `loss: "
+                  "logistic`, and no other weights of classes or share of negatives";
+    else if (c->batch_min > c->batch)
+        problem = "`batch_min` is the least that a step has, and `batch` the most";
+    if (problem != NULL)
+        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
+    return !problem;
+}
+
+static void common_options(const struct learner_config *c, struct model_options *o)
+{
+    o->loss = (enum loss_kind)c->loss;
+    o->fields = c->sparse_count;
+    o->vectors = c->vectors_count;
+    o->dense = c->dense_count;
+    o->list_max = (uint32_t)c->list_max;
+    o->batch = (uint32_t)c->batch;
+    o->block = (uint32_t)MAX(c->hidden_batch, 1);
+    o->is_centered = c->mean_bias && c->loss == LOSS_SQUARED;
+    o->bias = o->is_centered ? 0.0F : (float)c->bias;
+    o->bias_start = (float)c->bias;
+    o->clip_norm = (float)c->clip_norm;
+    o->class_weights[0] = (float)c->negative_weight;
+    o->class_weights[1] = (float)c->positive_weight;
+    o->has_fake_negatives = c->fake_negatives;
+    o->negatives_kept = c->keep_negatives;
+    o->seed = (uint64_t)c->seed;
+    o->dim = (uint32_t)c->embedding.dim;
+    o->init_bound = (float)c->embedding.init;
+    o->admit_after = (uint32_t)c->embedding.admit_after;
+    o->sketch_bytes = (size_t)c->embedding.sketch_bytes;
+    o->expire_after_us = c->embedding.expire_after_us;
+    o->rows_max = (uint64_t)c->embedding.rows_max;
+    for (uint32_t i = 0; i < c->hidden.count; i++)
+        o->hidden[i] = (uint32_t)c->hidden.items[i];
+    for (uint32_t i = 0; i < c->bottom.count; i++)
+        o->bottom[i] = (uint32_t)c->bottom.items[i];
+    o->cross_layers = (uint32_t)c->cross_layers;
+    o->experts = (uint32_t)c->experts;
+    o->labels = c->labels_count;
+    if (c->linear.config != NULL) {
+        o->linear = optimizer_from(&c->linear);
+        o->linear_is_double = c->linear.choice == OPT_FTRL;
+        if (o->linear_is_double)
+            o->ftrl = optimizer_ftrl(&c->linear);
+    }
+    o->is_joint = is_joint(&c->linear) || is_joint(&c->embedding.optimizer);
+    if (c->embedding.optimizer.config != NULL)
+        o->embedding = optimizer_from(&c->embedding.optimizer);
+    if (c->head.config != NULL)
+        o->head = optimizer_from(&c->head);
+    if (c->pair_weights.config != NULL)
+        o->pairs = optimizer_from(&c->pair_weights);
+}
+
+static bool bind_model(struct operator_bind *bind, enum interaction_kind interaction)
+{
+    struct learner_config *c = bind->config;
+    const struct schema *own = bind->inputs[0].schema;
+    c->own_columns = own->count;
+    c->weight_column = -1;
+    c->model = (struct model_options){0};
+    bool is_ok = learner_bind_labels(bind, c);
+    if (c->weight.ast != NULL) {
+        c->weight_column = learner_bind_column(bind, c->weight.ast, true);
+        is_ok = c->weight_column >= 0 && is_ok;
+    }
+    is_ok = bind_sparse(bind, c, &c->sparse) && is_ok;
+    c->vectors_count = c->sparse_count;
+    is_ok = is_ok && learner_bind_pairs(bind, c);
+    is_ok = learner_bind_inits(bind, c) && is_ok;
+    is_ok = learner_schedule_bind(bind, c) && is_ok;
+    is_ok = bind_sparse(bind, c, &c->wide) && is_ok;
+    is_ok = bind_dense(bind, c) && is_ok;
+    is_ok = columns_resolve(&c->known_early, bind->inputs[0].schema, bind->arena, bind->diags) && is_ok;
+    if (!is_ok || !check_options(bind, c))
+        return false;
+    learner_name_labels(bind, c);
+    bind->learner->known = c->known_early;
+    bind->outputs[0] = output_schema(bind, own);
+    bind->outputs[1] = c->metrics_schema = learner_metrics_schema(bind->arena, c->labels_count);
+    c->input_schema = bind->inputs[0].schema;
+    common_options(c, &c->model);
+    bind->needs_memory = c->sparse_count > 0 && c->model.rows_max == 0;
+    c->model.interaction = interaction;
+    return true;
+}
+
+/* Only models that learn by the batch kernels can have steps of varying size. */
+static bool bind_load(struct operator_bind *bind, const struct learner_config *c)
+{
+    bind->follows_load = learner_follows_load(c);
+    if (!learner_follows_load(c) || model_can_attach(&c->model))
+        return true;
+    diag_error(
+        bind->diags, DIAG_E0901, bind->span,
+        "steps of this learner cannot follow the load: weights of pairs, `ffm` with `hidden`, `clip_norm` "
+        "without dense layers, and dense layers by `adagrad_row` or `adagrad_block` need `batch_min: 0`");
+    return false;
+}
+
+/* Ids of a step's examples; call it when the size of a step is known. */
+static bool check_lists(struct operator_bind *bind, const struct learner_config *c)
+{
+    uint64_t ids = 0, examples = MAX(c->model.batch, (uint32_t)MODEL_ROWS_MAX);
+    for (uint32_t f = 0; f < c->sparse_count; f++)
+        ids += model_field_ids(&c->model, f);
+    if (ids * examples <= MODEL_STEP_IDS_MAX)
+        return true;
+    struct diag *d =
+        diag_error(bind->diags, DIAG_E0901, bind->span,
+                   "a step of %llu examples would have up to %llu ids of each, and has at most %d",
+                   (unsigned long long)examples, (unsigned long long)ids, MODEL_STEP_IDS_MAX);
+    diag_hint(bind->diags, d, "take a smaller `list_max`, or fewer examples a step: `batch`, `accumulate`");
+    return false;
+}
+
+/* The format of dense layers' products, and how much of a step goes through the layers at a time. */
+static bool bind_precision(struct operator_bind *bind, struct learner_config *c)
+{
+    struct model_options *o = &c->model;
+    const char *problem = NULL;
+    bool has_layers = o->network > NETWORK_HIDDEN || c->hidden.count > 0, is_more = c->accumulate > 1;
+    o->is_tried = c->precision == PRECISION_AUTO;
+    o->trial_examples = (uint64_t)c->precision_trial;
+    o->precision = o->is_tried ? ROW_BF16 : (enum row_format)c->precision;
+    if (o->precision == ROW_FP32 && !is_more)
+        return true;
+    if (!has_layers)
+        problem = "`precision` and `accumulate` are of dense layers, which this learner does not have";
+    else if (c->batch <= 1)
+        problem =
+            "`precision` and `accumulate` are of dense layers that learn by batches: say how many examples "
+            "a step has, `batch: 512`";
+    else if (!model_can_attach(o))
+        problem =
+            "`ffm` with `hidden`, and dense layers that move by `adagrad_row` or `adagrad_block`, learn in "
+            "fp32 and by whole steps alone: take another `hidden_optimizer`, or leave out `precision` and "
+            "`accumulate`";
+    else if (is_more && c->batch_min > 0)
+        problem = "`accumulate` makes steps of one size: it needs `batch_min: 0`";
+    else if (is_more && (c->batch % 4 != 0 || c->batch * c->accumulate > STEP_EXAMPLES_MAX))
+        problem =
+            "with `accumulate`, `batch` must be a multiple of 4, and both together make at most 262,144 "
+            "examples a step";
+    if (problem != NULL)
+        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
+    if (is_more) {
+        o->micro = (uint32_t)c->batch;
+        o->batch = (uint32_t)(c->batch * c->accumulate);
+    }
+    return !problem;
+}
+
+bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
+{
+    return bind_model(bind, interaction) && bind_load(bind, bind->config) &&
+           bind_precision(bind, bind->config) && check_lists(bind, bind->config) &&
+           learner_bind_device(bind, bind->config);
+}
+
+bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
+{
+    struct learner_config *c = bind->config;
+    if (!bind_model(bind, INTERACTION_NONE))
+        return false;
+    enum opt_kind kind = c->model.head.kind;
+    const char *problem = NULL;
+    if (kind == OPT_ADAGRAD_ROW || kind == OPT_ADAGRAD_BLOCK || kind == OPT_NEWTON)
+        problem = "dense layers of a batch move by `sgd`, `momentum`, `adagrad`, `adam` or `ftrl`";
+    else if (c->embedding.optimizer.choice == OPT_NEWTON)
+        problem = "the newton optimizer learns one example at a time: vectors of a batch need another one";
+    if (problem != NULL) {
+        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
+        return false;
+    }
+    c->model.network = network;
+    c->model.linear_is_off = true;
+    return bind_load(bind, c) && bind_precision(bind, c) && check_lists(bind, c) &&
+           learner_bind_device(bind, c);
+}

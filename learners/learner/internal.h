@@ -1,0 +1,164 @@
+/* What the files of this folder share. All calls come from the lane that owns the learner, except where said. */
+#ifndef LEAT_LEARNERS_LEARNER_INTERNAL_H
+#define LEAT_LEARNERS_LEARNER_INTERNAL_H
+
+#include "learners/learner/learner.h"
+#include "learners/learner/metrics.h"
+
+/* The state of a running learner. */
+struct learner_state {
+    struct model *model;
+    const struct gpu_api *gpu_api; /* NULL: it learns on the CPU */
+    struct gpu *gpu;
+    struct gpu_stream *gpu_stream;
+    int64_t attached_us; /* monotonic time when the model was attached to the device */
+    bool has_failed;     /* the device has failed, and the diagnostic was emitted */
+    const struct kernels *kernels;
+    struct metrics *metrics; /* [labels] */
+    struct learner_columns_scratch *columns;
+    /* numbers of the fields' tables; numbers from tables_next on were never used */
+    uint16_t tables[MODEL_FIELDS_MAX];
+    uint32_t tables_next;
+    struct model_saved saved;          /* of a restore: features and layers of the checkpoint */
+    uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: all rows of tables that have cold ones */
+    uint32_t published;                /* newest epoch that a published checkpoint holds */
+    struct learner_snapshot *snapshot;
+    uint64_t seen;        /* examples with weight: schedules, bands and rows of metrics count them */
+    int64_t seen_last_us; /* event time of the last example with weight; TIME_MIN: not known */
+    bool has_ended;       /* the input has ended and the last row of metrics was emitted */
+    uint64_t learned, sampled_out, weightless, frozen, rejected;
+    uint64_t lists_cut[MODEL_FIELDS_MAX], ids_cut[MODEL_FIELDS_MAX];
+    bool is_frozen;
+    double *logits; /* [labels][BATCH_ROWS] */
+    double *scored; /* [BATCH_ROWS] scratch of labels.c */
+    uint8_t verdicts[BATCH_ROWS];
+};
+
+/* --- learner.c --- */
+
+/* Whether rows beyond the learner's memory go to cold stores; with `rows_max`, which bounds the rows, they do
+ * not. */
+bool learner_has_cold(const struct operator_context *context);
+/* Makes an empty model whose tables have the numbers in the state, in place of the old one. False after a
+ * diagnostic: a device refused. */
+bool learner_make_model(struct operator_context *context);
+/* Whether steps follow the load (`batch_min`). */
+static inline bool learner_follows_load(const struct learner_config *c)
+{
+    return c->batch_min > 0 && c->batch_min < c->batch;
+}
+
+/* Whether an example has weight: only then can it teach anything (model.h, MODEL_WEIGHTLESS). */
+static inline bool learner_has_weight(const struct model_input *in, uint32_t i)
+{
+    return in->weights == NULL || in->weights[i] != 0.0F;
+}
+
+/* --- bind.c --- */
+
+/* The column of an expression that has to be a number or (is_number false) an id; -1 after a diagnostic. */
+int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number);
+/* The options `pairs` and `init_of`; call them when `sparse` is bound. */
+bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c);
+bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c);
+
+/* --- labels.c --- */
+
+enum { LEARNER_FIGURES = 8 };
+struct learner_label {
+    const char *name, *prediction;           /* prediction: name of its column */
+    const char *report[1 + LEARNER_FIGURES]; /* names of the count of examples and of each figure */
+};
+bool learner_bind_labels(struct operator_bind *bind, struct learner_config *c);
+/* Names each label's column of predictions, rows of metrics and figures in the report. Call it when the input's
+ * columns are known. */
+void learner_name_labels(struct operator_bind *bind, struct learner_config *c);
+void learner_report_labels(const struct learner_config *c, struct report *report);
+/* The rows of the output `NAME.metrics`, one at each multiple of metrics_every examples, wherever batches end.
+ * Examples of weight 0 do not count. logits: [labels][BATCH_ROWS]. */
+const struct schema *learner_metrics_schema(struct arena *arena, uint32_t labels);
+void learner_metrics_add(struct operator_context *context, struct learner_config *c,
+                         const struct model_input *in, const double *logits);
+/* After the last example: emits the row of the examples since the last row, if there are any. */
+void learner_metrics_end(struct operator_context *context, struct learner_config *c);
+
+/* --- schedule.c --- */
+
+/* learner_piece: how many of `rows` rows come before the next decision about rates and freezing.
+ * learner_schedule: decides; call it before each piece. */
+bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c);
+uint32_t learner_piece(const struct learner_config *c, uint32_t rows);
+void learner_schedule(struct learner_config *c);
+
+/* --- columns.c: a batch's columns as the model reads them --- */
+
+struct learner_columns_scratch;
+struct learner_columns_scratch *learner_columns_new(const struct learner_config *c);
+void learner_columns_free(struct learner_columns_scratch *scratch);
+/* `in` is valid until the next call. */
+void learner_columns_read(struct learner_columns_scratch *scratch, const struct learner_config *c,
+                          const struct batch *batch, struct model_input *in);
+
+/* --- features.c: the list of features in a checkpoint --- */
+
+void learner_features_save(const struct learner_config *c, struct byte_buffer *out);
+/* Reads the list of a checkpoint, before any of its rows; makes the model anew if the tables' numbers differ.
+ * False: the bytes cannot be such a list, or the model could not be made. */
+bool learner_features_load(struct operator_context *context, struct str list);
+
+/* --- checkpoint.c --- */
+
+/* Ends the snapshot in progress if its outcome is known, or if the learner is closing. */
+void learner_snapshot_settle(struct learner_state *state, bool is_closing);
+
+/* --- memory.c --- */
+
+/* Before the learner opens; false after a diagnostic that says how much is lacking. */
+bool learner_check_memory(struct operator_context *context);
+
+/* --- device.c: learning on a GPU --- */
+
+/* Reads the option `device`; false after a diagnostic. */
+bool learner_bind_device(struct operator_bind *bind, struct learner_config *c);
+/* At open: decides which device this start uses, and opens it; false after a diagnostic. */
+bool learner_pick_device(struct operator_context *context);
+/* Opens the device that `device` asks for into `state`, if it is a GPU. False: `device` demands a GPU that
+ * cannot be used; error says why. */
+bool learner_open_device(const struct learner_config *c, struct learner_state *state,
+                         struct gpu_error *error);
+void learner_close_device(struct learner_state *state);
+/* Bytes of the device's memory: that are free, and that tables may take. */
+uint64_t learner_device_free(const struct learner_state *state);
+uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *state);
+/* Attaches the model to the open device; false after a diagnostic. */
+bool learner_attach(struct operator_context *context);
+/* False: the device has failed since, which ends the run. */
+bool learner_check_device(struct operator_context *context);
+/* --compare: false if the shadow differs; then the run ends with a diagnostic that shows the difference. */
+bool learner_check_compared(struct operator_context *context);
+
+/* A checkpoint at its barrier (device/table.h), of all tables; the tables are held for a while if it has many
+ * rows. */
+void learner_device_begin(struct learner_state *state, uint32_t fields, uint32_t since, uint32_t epoch);
+/* Whether the checkpoint in progress holds the tables. */
+bool learner_device_is_held(const struct learner_state *state, uint32_t fields);
+/* Checkpoints of this process that held the tables, because staging was too small. */
+uint64_t learner_device_held(const struct learner_state *state, uint32_t fields);
+void learner_device_settle(struct learner_state *state, uint32_t fields, bool is_published);
+/* All rows of a field's table if some are in its cold store; else 0. */
+uint64_t learner_device_total(const struct learner_state *state, uint32_t field);
+/* Rows in the field's store alone; adds the rows loaded from the stores of a set of tables to *loaded, with the
+ * set's first field. */
+uint64_t learner_device_cold(const struct learner_state *state, uint32_t field, uint64_t *loaded);
+
+bool learner_device_has_store(const struct learner_state *state, uint32_t field);
+/* Restores `count` stored items of a field; kind: that of their record ('R', 'D' or 'C', checkpoint.c). False:
+ * they cannot be of this table, or the device has failed. */
+bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t kind, const void *items,
+                            size_t count);
+/* After the last item; epoch: the checkpoint's. */
+bool learner_device_restored(struct learner_state *state, uint32_t fields, uint32_t epoch);
+/* During a restore: whether the device has failed; if so, emits a diagnostic. */
+bool learner_restore_failed(struct operator_context *context);
+
+#endif

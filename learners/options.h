@@ -1,0 +1,136 @@
+/*
+ * What a model is asked to be, and what it reads and answers: known to the model (model/), to the step of a batch
+ * (train/) and to the learner kinds that set the options.
+ */
+#ifndef LEAT_LEARNERS_OPTIONS_H
+#define LEAT_LEARNERS_OPTIONS_H
+
+#include "kernels/batch.h"
+#include "kernels/kernels.h"
+#include "learners/loss.h"
+
+enum {
+    MODEL_ROWS_MAX = 1024, /* most events in one call */
+    MODEL_FIELDS_MAX = 64,
+    MODEL_DENSE_MAX = 256,
+    MODEL_LAYERS_MAX = 6,
+    MODEL_LABELS_MAX = 8,
+    MODEL_LIST_MAX = 1024,        /* upper limit of the option list_max */
+    MODEL_STEP_IDS_MAX = 1 << 30, /* most ids of a step's examples: the limit of place indices */
+    MODEL_LIST_DEFAULT = 64,      /* list_max where the option is 0 */
+};
+
+enum interaction_kind { INTERACTION_NONE, INTERACTION_FM, INTERACTION_FFM };
+
+/* The dense layers (train/net.h): none; HIDDEN: layers `hidden` over vectors and dense features, added to the
+ * rest of the logit (DeepFM); and networks that learn by batches alone, with neither a linear part nor an
+ * interaction: CROSS (DCN V2), DOT (DLRM), EXPERTS (MMoE). */
+enum network_kind { NETWORK_NONE, NETWORK_HIDDEN, NETWORK_CROSS, NETWORK_DOT, NETWORK_EXPERTS };
+
+struct optimizer_options {
+    enum opt_kind kind;
+    struct opt_params params;
+    float accumulator; /* initial value of AdaGrad's sums and of newton's precisions */
+};
+
+struct model_options {
+    enum interaction_kind interaction;
+    enum loss_kind loss;
+    uint32_t fields;  /* sparse fields */
+    uint32_t vectors; /* the first `vectors` fields have vectors and interact; the others are linear only */
+    uint32_t dense;
+    uint32_t dim;                       /* a multiple of 4; 0 without interaction */
+    float init_bound;                   /* vectors start uniform in +- init_bound */
+    float field_init[MODEL_FIELDS_MAX]; /* [fields] > 0: the field's own init_bound; < 0: zeros */
+    /* [fields] events may have several ids: the mean of their rows counts */
+    bool is_list[MODEL_FIELDS_MAX];
+    /* ids of a list that are read, its first ones; 0: MODEL_LIST_DEFAULT */
+    uint32_t list_max;
+    /* pairs that do not interact, in the order of model_pair_weights */
+    uint8_t pair_is_off[MODEL_FIELDS_MAX * (MODEL_FIELDS_MAX - 1) / 2];
+    struct optimizer_options pairs; /* learned weights of pairs of fields (Pan 2018); rate 0: all stay 1 */
+    struct optimizer_options linear;
+    bool linear_is_double; /* FTRL in double by `ftrl` (McMahan 2013); else by `linear` */
+    struct ftrl64_params ftrl;
+    struct optimizer_options embedding;
+    enum network_kind network;         /* NETWORK_NONE becomes NETWORK_HIDDEN if `hidden` has layers */
+    uint32_t hidden[MODEL_LAYERS_MAX]; /* widths of the layers; 0 ends the list */
+    uint32_t bottom[MODEL_LAYERS_MAX]; /* of NETWORK_DOT and NETWORK_EXPERTS: train/net.h */
+    uint32_t cross_layers, experts;
+    uint32_t labels;           /* number of labels; 0 counts as 1 */
+    bool linear_is_off;        /* ids have vectors but no linear weights */
+    enum row_format precision; /* format of the factors in the dense layers' products */
+    /* `precision: auto`: bf16 beside fp32 for the first trial_examples (train/trial.h) */
+    bool is_tried;
+    uint64_t trial_examples;
+    bool is_on_device; /* the model learns on a GPU: model_attach must follow */
+    /* for a shadow on a CPU: computes products as a GPU does, also where a CPU has a faster way */
+    bool is_like_device;
+    struct optimizer_options head;
+    uint32_t block; /* events in a step of the head: 1..16; 1 without a head */
+    uint32_t batch; /* events in a step; 1: an update for each event (or block) */
+    /* events of a batch that go through the network together; 0: all. For models that learn by train/;
+     * divides `batch`, and is a multiple of 4. */
+    uint32_t micro;
+    float bias; /* initial value of the bias */
+    /* Squared loss and one label: a prediction is the mean of the labels learned so far (bias_start
+     * before the first one) plus the model's output, and the model learns each label minus that mean.
+     * Then `bias` is 0. */
+    bool is_centered;
+    float bias_start;
+    /* newton: a step takes into account that all of an event's weights move together (Kalman's gain) */
+    bool is_joint;
+    /* [fields] newton, linear weights: the field's own prior precision, where > 0 */
+    float field_precision[MODEL_FIELDS_MAX];
+    /* largest norm of an event's gradient by all its vectors and weights; 0: no limit */
+    float clip_norm;
+    float class_weights[2];  /* weights of events with label 0 and label 1 */
+    bool has_fake_negatives; /* logistic loss: weighs examples by loss_fake_negative_weight */
+    /* share of label-0 events that are learned, chosen by a hash of the identity; 1: all */
+    double negatives_kept;
+    uint64_t seed;
+    /* [fields] number of each field's table, from which its seed derives; NULL: 0, 1, 2 ... */
+    const uint16_t *tables;
+    uint32_t admit_after;
+    size_t sketch_bytes;
+    int64_t expire_after_us;
+    uint64_t rows_max; /* most rows of a field; 0: no limit */
+};
+
+/* The most ids that an event can have in a field. */
+static inline uint32_t model_field_ids(const struct model_options *options, uint32_t field)
+{
+    uint32_t most = options->list_max > 0 ? options->list_max : MODEL_LIST_DEFAULT;
+    return options->is_list[field] ? most : 1;
+}
+
+/* Decoded columns of up to MODEL_ROWS_MAX events. */
+struct model_input {
+    uint32_t rows;
+    /* [fields] hashed ids, 0: absent; a list field has the ids of all events in a row */
+    const uint64_t *const *ids;
+    /* [fields] rows + 1 offsets into the ids of a list field, else NULL; offsets NULL: no lists */
+    const uint32_t *const *offsets;
+    const float *const *dense;       /* [dense][rows] */
+    const float *labels;             /* [rows] */
+    const float *const *more_labels; /* [labels - 1][rows]: the second label and further ones */
+    const float *weights;            /* [rows] or NULL */
+    const int64_t *event_time_us;    /* [rows] */
+    const uint64_t *identity;        /* [rows]: hash of the event's identity; NULL without down-sampling */
+    /* Makes `ids` of events begin..end, for a model that model_reads_ahead; NULL: `ids` are there. Called
+     * piece by piece, by the thread that looks up the events' rows. */
+    void (*read_ids)(void *argument, uint32_t begin, uint32_t end);
+    void *read_argument;
+};
+
+/* An event of weight 0 is predicted but not learned: it is no sighting of its ids and counts in
+ * no batch or step. */
+enum model_verdict { MODEL_LEARNED, MODEL_SAMPLED_OUT, MODEL_REJECTED, MODEL_WEIGHTLESS, MODEL_VERDICTS };
+
+struct model_output {
+    /* [labels][MODEL_ROWS_MAX], corrected for sampling and class weights; NaN if rejected */
+    double *logits;
+    uint8_t *verdicts; /* [rows], enum model_verdict */
+};
+
+#endif
