@@ -69,19 +69,19 @@ static inline KERNELS_BOTH size_t row_bytes(enum row_format format, size_t d, si
  * dedupe: the distinct ids of a batch. ids[n] are grouped by table: the ids of table t lie from tables[t] up
  * to tables[t + 1] (tables_count + 1 offsets, in the same kind of memory as ids, from 0 to n). id 0 means
  * absent, and is used as padding. The same id in two tables counts as two ids. n < 2^31. Distinct ids get
- * indexes from 0 in the order of their first places.
+ * indices from 0 in the order of their first places.
  *
  *   count[1]                        m, the number of distinct ids
- *   unique[n]                       by place: the index of its id, BATCH_NONE if absent
+ *   indices[n]                      by place: the index of its id, BATCH_NONE if absent
  *   unique_ids[n], unique_tables[n] by index: its id and table; m filled
  *   order[n]                        places sorted by (index, place): index u has order[starts[u]] up to
  *   starts[n + 1]                   order[starts[u + 1]]; m + 1 filled; absent places are not listed
  *
  * On a CPU, order may be NULL: then order and starts are not written. Also on a CPU, with DEDUPE_HASH, the
  * ids of one table may come in several calls (parts), of `room` places in all; scratch has the size asked for
- * with n = room. The first part has before = 0; each later part has before = count[0], `unique` pointing
+ * with n = room. The first part has before = 0; each later part has before = count[0], `indices` pointing
  * behind the places of the part before, and unique_ids and scratch as the part before left them. order is
- * NULL in all parts. A last call with is_numbered set makes order and starts of all n places from unique and
+ * NULL in all parts. A last call with has_indices set makes order and starts of all n places from indices and
  * count.
  *
  * The contents of an output behind its filled part are undefined. method: sort or hash; the results are the
@@ -94,9 +94,9 @@ struct batch_dedupe {
     uint32_t tables_count;
     uint32_t n;
     uint32_t before, room; /* ids given in parts; 0, 0: all ids in one call */
-    bool is_numbered;
+    bool has_indices;
     enum dedupe_method method;
-    uint32_t *count, *unique;
+    uint32_t *count, *indices;
     uint64_t *unique_ids;
     uint32_t *unique_tables;
     uint32_t *order, *starts;
@@ -107,14 +107,14 @@ struct batch_dedupe {
 /*
  * gather_pool: out[b][d] = sum (or mean) of the weights of rows[i], i from offsets[b] up to offsets[b + 1],
  * in order; b < bags. rows[i] NULL adds zeros, and is counted in the mean's divisor. offsets NULL: one row a
- * bag. An empty bag gives zeros. With `unique`, place i has the row rows[unique[i]] (BATCH_NONE: no row).
+ * bag. An empty bag gives zeros. With `indices`, place i has the row rows[indices[i]] (BATCH_NONE: no row).
  * fields > 0: bags lie field after field, in the order in which dedupe takes ids, with n = bags / fields
  * events; bag f * n + e goes to out[e * stride + f * d], so that each event gets one row (stride: floats
  * between events; 0: fields * d).
  */
 struct batch_gather_pool {
     const void *const *rows;
-    const uint32_t *unique;  /* or NULL */
+    const uint32_t *indices; /* or NULL */
     const uint32_t *offsets; /* [bags + 1] or NULL */
     uint32_t bags, d;
     uint32_t fields, stride;
@@ -138,7 +138,7 @@ struct batch_segments {
     const uint32_t *bag;
     const float *scales;
     const uint32_t *order, *starts, *count;
-    uint32_t n; /* an upper bound of the places, and of the indexes */
+    uint32_t n; /* an upper bound of the places, and of the indices */
     uint32_t d;
     uint32_t unit;
 };
@@ -173,23 +173,23 @@ struct batch_update {
 };
 
 /*
- * fm: vectors[b][fields][d] -> logits[b]; with grads, grads[b][fields][d] = slopes[b] * (sum - vector). ffm:
- * the same with vectors[b][fields][d * FFM_ROUND(fields)]; the gradient is slopes[b] times the partners, also
- * where partners are zero (a field's own block, and blocks from `fields` on), because 0 * NaN is NaN.
- * slopes[b]: gradient of the loss by logits[b]. Arithmetic: fm_forward, fm_backward and ffm_forward of
- * kernels.h.
+ * fm: vectors[b][fields][d] -> logits[b]; with grads, grads[b][fields][d] = logit_gradients[b] * (sum -
+ * vector). ffm: the same with vectors[b][fields][d * FFM_ROUND(fields)]; the gradient is logit_gradients[b]
+ * times the partners, also where partners are zero (a field's own block, and blocks from `fields` on),
+ * because 0 * NaN is NaN. logit_gradients[b]: gradient of the loss by logits[b]. Arithmetic: fm_forward,
+ * fm_backward and ffm_forward of kernels.h.
  *
- * logits NULL: backward alone, which computes the sums again. grads NULL: forward alone; slopes are not read.
- * Both: one pass over the vectors, for slopes that are known before (so they cannot be the derivatives of the
- * loss of these logits). fields: 1 up to BATCH_FIELDS_MAX. grads does not overlap vectors. stride,
- * grads_stride: floats between bags (0: the floats of a bag). adds: gradients are added to grads, logits to
- * logits. ffm of 61 fields and more needs 65 KiB of shared memory a block on a GPU.
+ * logits NULL: backward alone, which computes the sums again. grads NULL: forward alone; logit_gradients are
+ * not read. Both: one pass over the vectors, for logit_gradients that are known before (so they cannot be the
+ * derivatives of the loss of these logits). fields: 1 up to BATCH_FIELDS_MAX. grads does not overlap vectors.
+ * stride, grads_stride: floats between bags (0: the floats of a bag). adds: gradients are added to grads,
+ * logits to logits. ffm of 61 fields and more needs 65 KiB of shared memory a block on a GPU.
  */
 struct batch_interaction {
     const float *vectors;
     uint32_t bags, fields, d;
     float *logits;
-    const float *slopes;
+    const float *logit_gradients;
     float *grads;
     uint32_t stride, grads_stride;
     bool adds;
@@ -254,7 +254,7 @@ struct batch_check {
 /* The kernels of one variant. */
 struct batch_kernels {
     const char *name;
-#define BATCH(name, args, tolerance, class, bytes, flops) void (*name)(struct args * a, void *stream);
+#define BATCH(name, args, tolerance, bytes, flops) void (*name)(struct args * a, void *stream);
 #include "kernels/kernels.def"
 };
 

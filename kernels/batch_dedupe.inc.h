@@ -1,6 +1,6 @@
 /*
  * dedupe of batch.h, by sorting or by hashing. Tables are processed one after another, in the order of their
- * places, so the indexes of a table's ids follow those of the table before.
+ * places, so the indices of a table's ids follow those of the table before.
  *
  * Sorting: pairs of id and place are sorted by a stable radix sort, which skips bytes that are equal in all
  * ids. A run of equal ids begins with the id's first place. Hashing: open addressing, at most a quarter full,
@@ -56,29 +56,29 @@ static struct dedupe_pair *sort_pairs(struct dedupe_pair *pairs, struct dedupe_p
     return pairs;
 }
 
-/* The places `from` up to `to` of one table; m indexes exist so far. Returns the new number of indexes. */
+/* The places `from` up to `to` of one table; m indices exist so far. Returns the new count of indices. */
 static uint32_t dedupe_sorted(const struct batch_dedupe *a, uint32_t table, size_t from, size_t to,
                               uint32_t m)
 {
     struct dedupe_pair *pairs = a->scratch;
     size_t count = 0;
     for (size_t place = from; place < to; place++) {
-        a->unique[place] = BATCH_NONE;
+        a->indices[place] = BATCH_NONE;
         if (a->ids[place] != 0)
             pairs[count++] = (struct dedupe_pair){.id = a->ids[place], .place = (uint32_t)place};
     }
     pairs = sort_pairs(pairs, pairs + a->n, count);
-    for (size_t i = 0, first = 0; i < count; i++) { /* unique[place] = the first place of its id */
+    for (size_t i = 0, first = 0; i < count; i++) { /* indices[place] = the first place of its id */
         first = pairs[i].id == pairs[first].id ? first : i;
-        a->unique[pairs[i].place] = pairs[first].place;
+        a->indices[pairs[i].place] = pairs[first].place;
     }
     for (size_t place = from; place < to; place++) {
-        if (a->unique[place] == BATCH_NONE)
+        if (a->indices[place] == BATCH_NONE)
             continue;
-        if (a->unique[place] == place)
-            a->unique_ids[m] = a->ids[place], a->unique_tables[m] = table, a->unique[place] = m++;
+        if (a->indices[place] == place)
+            a->unique_ids[m] = a->ids[place], a->unique_tables[m] = table, a->indices[place] = m++;
         else
-            a->unique[place] = a->unique[a->unique[place]]; /* the first place has its index already */
+            a->indices[place] = a->indices[a->indices[place]]; /* the first place has its index already */
     }
     return m;
 }
@@ -93,7 +93,7 @@ static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size
 {
     const uint64_t *ids = a->ids;
     uint64_t *unique_ids = a->unique_ids;
-    uint32_t *unique = a->unique, *slots = a->scratch, before = m;
+    uint32_t *indices = a->indices, *slots = a->scratch, before = m;
     size_t mask = dedupe_slots(a->room > 0 ? a->room : to - from) - 1, hashes[DEDUPE_AHEAD];
     if (a->before == 0)
         memset(slots, 0, (mask + 1) * sizeof(*slots));
@@ -106,16 +106,16 @@ static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size
         for (size_t i = 0; i < count; i++) {
             size_t at = hashes[i];
             uint64_t id = ids[first + i];
-            uint32_t number;
-            unique[first + i] = BATCH_NONE;
+            uint32_t index;
+            indices[first + i] = BATCH_NONE;
             if (id == 0)
                 continue;
             unique_ids[m] = id;
-            while (number = slots[at] - 1 + (slots[at] == 0) * (m + 1), unique_ids[number] != id)
+            while (index = slots[at] - 1 + (slots[at] == 0) * (m + 1), unique_ids[index] != id)
                 at = (at + 1) & mask;
-            slots[at] = number + 1;
-            unique[first + i] = number;
-            m += number == m;
+            slots[at] = index + 1;
+            indices[first + i] = index;
+            m += index == m;
         }
     }
     for (uint32_t u = before; u < m; u++)
@@ -126,12 +126,12 @@ static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size
 /* Makes order and starts: places are counted by index, then distributed in order. */
 static void dedupe_order(const struct batch_dedupe *a, uint32_t m)
 {
-    const uint32_t *unique = a->unique;
+    const uint32_t *indices = a->indices;
     uint32_t *starts = a->starts, *order = a->order, sum = 0;
     memset(starts, 0, ((size_t)m + 1) * sizeof(*starts));
     for (size_t place = 0; place < a->n; place++) {
-        if (unique[place] != BATCH_NONE)
-            starts[unique[place]]++;
+        if (indices[place] != BATCH_NONE)
+            starts[indices[place]]++;
     }
     for (size_t u = 0; u <= m; u++) {
         uint32_t count = starts[u];
@@ -139,8 +139,8 @@ static void dedupe_order(const struct batch_dedupe *a, uint32_t m)
         sum += count;
     }
     for (size_t place = 0; place < a->n; place++) {
-        if (unique[place] != BATCH_NONE)
-            order[starts[unique[place]]++] = (uint32_t)place;
+        if (indices[place] != BATCH_NONE)
+            order[starts[indices[place]]++] = (uint32_t)place;
     }
     memmove(starts + 1, starts, m * sizeof(*starts)); /* each starts[u] has advanced to starts[u + 1] */
     starts[0] = 0;
@@ -153,7 +153,7 @@ static void batch_dedupe(struct batch_dedupe *a, void *stream)
         a->scratch_bytes = dedupe_bytes(a);
         return;
     }
-    if (a->is_numbered) {
+    if (a->has_indices) {
         dedupe_order(a, a->count[0]);
         return;
     }

@@ -74,17 +74,17 @@ LANES_INLINE void dot_event(float *out, const float *vectors, size_t fields, siz
 
 /* The gradients that are being computed: of `count` fields, up to four, from `first` on. */
 struct dot_grads {
-    const float *vectors, *slopes; /* slopes of the products */
-    const float *copy_slopes;
+    const float *vectors, *out_gradients; /* out_gradients: of the products */
+    const float *copy_gradients;
     float *grads;
     size_t fields, d, first, count;
     bool adds;
 };
 
-/* The slope of the product of fields i and j. */
-LANES_INLINE float dot_slope(const float *slopes, size_t i, size_t j)
+/* The gradient of the product of fields i and j. */
+LANES_INLINE float dot_gradient(const float *out_gradients, size_t i, size_t j)
 {
-    return i > j ? slopes[dot_row(i) + j] : slopes[dot_row(j) + i];
+    return i > j ? out_gradients[dot_row(i) + j] : out_gradients[dot_row(j) + i];
 }
 
 /* Adds the terms of fields j up to `to` to the four fields' gradients; is_own: j may be one of the four. */
@@ -99,9 +99,9 @@ LANES_INLINE void dot_pull(v16 sums[4][DOT_VECTORS], const struct dot_grads *g, 
             size_t i = g->first + r;
             if (i >= g->fields || (is_own && i == j))
                 continue;
-            v16 slope = v16_set1(dot_slope(g->slopes, i, j));
+            v16 gradient = v16_set1(dot_gradient(g->out_gradients, i, j));
             for (int v = 0; v < vectors; v++)
-                sums[r][v] = v16_fma(slope, of[v], sums[r][v]);
+                sums[r][v] = v16_fma(gradient, of[v], sums[r][v]);
         }
     }
 }
@@ -113,8 +113,8 @@ LANES_INLINE void dot_grads_dims(const struct dot_grads *g, size_t at, int vecto
     for (int r = 0; r < 4; r++)
         for (int v = 0; v < vectors; v++)
             sums[r][v] = v16_set1(0.0F);
-    for (int v = 0; v < vectors && g->copy_slopes; v++)
-        sums[0][v] = v16_load_n(g->copy_slopes + at + (size_t)v * 16, n);
+    for (int v = 0; v < vectors && g->copy_gradients; v++)
+        sums[0][v] = v16_load_n(g->copy_gradients + at + (size_t)v * 16, n);
     size_t own = g->first, behind = own + g->count;
     dot_pull(sums, g, 0, own, at, vectors, n, false);
     dot_pull(sums, g, own, behind, at, vectors, n, true);
@@ -126,11 +126,11 @@ LANES_INLINE void dot_grads_dims(const struct dot_grads *g, size_t at, int vecto
         }
 }
 
-LANES_INLINE void dot_event_grads(struct dot_grads *g, const float *copy_slopes)
+LANES_INLINE void dot_event_grads(struct dot_grads *g, const float *copy_gradients)
 {
     for (g->first = 0; g->first < g->fields; g->first += 4) {
         g->count = g->fields - g->first < 4 ? g->fields - g->first : 4;
-        g->copy_slopes = g->first == 0 ? copy_slopes : NULL;
+        g->copy_gradients = g->first == 0 ? copy_gradients : NULL;
         size_t at = 0;
         for (; at + DOT_VECTORS * 16 <= g->d; at += DOT_VECTORS * 16)
             dot_grads_dims(g, at, DOT_VECTORS, 16);
@@ -146,7 +146,7 @@ static void batch_dot_interaction(struct batch_dot_interaction *a, void *stream)
     (void)stream;
     size_t fields = a->fields, d = a->d, copied = a->copies_first ? d : 0, width = copied + dot_row(fields);
     size_t stride = matrix_stride(a->stride, fields * d), out_stride = matrix_stride(a->out_stride, width);
-    size_t slopes_stride = matrix_stride(a->slopes_stride, width);
+    size_t out_gradients_stride = matrix_stride(a->out_gradients_stride, width);
     size_t grads_stride = matrix_stride(a->grads_stride, fields * d);
     for (size_t e = 0; e < a->n; e++) {
         const float *vectors = a->vectors + e * stride;
@@ -155,14 +155,14 @@ static void batch_dot_interaction(struct batch_dot_interaction *a, void *stream)
             dot_event(a->out + e * out_stride + copied, vectors, fields, d);
         }
         if (a->grads != NULL) {
-            const float *slopes = a->slopes + e * slopes_stride;
+            const float *out_gradients = a->out_gradients + e * out_gradients_stride;
             struct dot_grads g = {.vectors = vectors,
-                                  .slopes = slopes + copied,
+                                  .out_gradients = out_gradients + copied,
                                   .grads = a->grads + e * grads_stride,
                                   .fields = fields,
                                   .d = d,
                                   .adds = a->adds};
-            dot_event_grads(&g, a->copies_first ? slopes : NULL);
+            dot_event_grads(&g, a->copies_first ? out_gradients : NULL);
         }
     }
 }

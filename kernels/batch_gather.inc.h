@@ -7,9 +7,9 @@ enum { GATHER_AHEAD = 16, GATHER_VECTORS = 4, CACHE_LINE = 64 };
 
 LANES_INLINE const unsigned char *gather_row(const struct batch_gather_pool *a, size_t place)
 {
-    if (a->unique == NULL)
+    if (a->indices == NULL)
         return a->rows[place];
-    return a->unique[place] == BATCH_NONE ? NULL : a->rows[a->unique[place]];
+    return a->indices[place] == BATCH_NONE ? NULL : a->rows[a->indices[place]];
 }
 
 /* Weights i up to i + n of a row as floats; n = 16 except at the row's end. */

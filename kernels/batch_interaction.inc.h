@@ -24,8 +24,8 @@ LANES_INLINE bool is_fetched(const struct batch_interaction *a, size_t bag_float
 struct fm_bags {
     const float *v[4];
     float *grads[4];
-    const float *slopes; /* of the four bags */
-    size_t ahead;        /* bytes to the same place in the next four bags, to prefetch; 0: do not */
+    const float *logit_gradients; /* of the four bags */
+    size_t ahead;                 /* bytes to the same place in the next four bags, to prefetch; 0: do not */
 };
 
 /*
@@ -58,9 +58,9 @@ LANES_INLINE void fm_store(const struct fm_bags *b, size_t v, size_t at, size_t 
     v16_store4x4(b->grads[0] + at, b->grads[1] + at, b->grads[2] + at, b->grads[3] + at, x);
 }
 
-LANES_INLINE v16 fm_slopes(const struct fm_bags *b, size_t v, size_t rest)
+LANES_INLINE v16 fm_logit_gradients(const struct fm_bags *b, size_t v, size_t rest)
 {
-    const float *s = b->slopes;
+    const float *s = b->logit_gradients;
     if (!fm_is_halves(v, rest))
         return v16_spread4(s);
     return v16_head(v16_set1(s[2 * v]), v16_set1(s[2 * v + 1]), 8);
@@ -112,7 +112,7 @@ LANES_INLINE void fm_bags_rest(const struct fm_bags *b, size_t count, size_t at,
             if (grads == FM_ADDS && v == 1 && fm_is_halves(v, rest) && count <= 2)
                 continue;
             v16 left = v16_sub(sums[v], fm_load(b->v, v, r, rest));
-            fm_store(b, v, r, rest, v16_mul(fm_slopes(b, v, rest), left), grads == FM_ADDS);
+            fm_store(b, v, r, rest, v16_mul(fm_logit_gradients(b, v, rest), left), grads == FM_ADDS);
         }
     }
 }
@@ -141,21 +141,21 @@ LANES_INLINE float fm_bag_sums(float *sums, const float *bag, size_t at, int vec
     return total;
 }
 
-LANES_INLINE void fm_bag_grads(float *grads, const float *sums, const float *bag, float slope, size_t whole,
-                               size_t d, size_t size, bool adds)
+LANES_INLINE void fm_bag_grads(float *grads, const float *sums, const float *bag, float gradient,
+                               size_t whole, size_t d, size_t size, bool adds)
 {
-    v16 slopes = v16_set1(slope);
+    v16 logit_gradients = v16_set1(gradient);
     for (size_t r = 0; r < size; r += d) {
         for (size_t i = 0; i < whole; i += 16) {
             v16 left = v16_sub(v16_load(sums + i), v16_load(bag + r + i));
-            v16 grad = v16_mul(slopes, left);
+            v16 grad = v16_mul(logit_gradients, left);
             v16_store(grads + r + i, adds ? v16_add(v16_load(grads + r + i), grad) : grad);
         }
     }
 }
 
 /* The whole vectors of a bag's dims; gradients are written in memory order. */
-LANES_INLINE float fm_bag_whole(float *grads, const float *bag, float slope, size_t d, size_t size,
+LANES_INLINE float fm_bag_whole(float *grads, const float *bag, float gradient, size_t d, size_t size,
                                 enum fm_grads what)
 {
     _Alignas(64) float sums[BATCH_DIM_MAX];
@@ -166,9 +166,9 @@ LANES_INLINE float fm_bag_whole(float *grads, const float *bag, float slope, siz
     for (; at + 16 <= d; at += 16)
         total = fm_bag_sums(sums, bag, at, 1, d, size, total);
     if (what != FM_NO_GRADS && at == 16)
-        fm_bag_grads(grads, sums, bag, slope, 16, d, size, what == FM_ADDS);
+        fm_bag_grads(grads, sums, bag, gradient, 16, d, size, what == FM_ADDS);
     else if (what != FM_NO_GRADS)
-        fm_bag_grads(grads, sums, bag, slope, at, d, size, what == FM_ADDS);
+        fm_bag_grads(grads, sums, bag, gradient, at, d, size, what == FM_ADDS);
     return total;
 }
 
@@ -178,7 +178,7 @@ LANES_INLINE void fm_four_bags(const struct fm_bags *b, size_t count, size_t d, 
 {
     size_t at = d - d % 16;
     for (size_t j = 0; j < count && at > 0; j++)
-        totals[j] = fm_bag_whole(b->grads[j], b->v[j], b->slopes[j], d, size, grads);
+        totals[j] = fm_bag_whole(b->grads[j], b->v[j], b->logit_gradients[j], d, size, grads);
     switch (d - at) {
     case 4: fm_bags_rest(b, count, at, 4, d, size, totals, grads); break;
     case 8: fm_bags_rest(b, count, at, 8, d, size, totals, grads); break;
@@ -201,13 +201,14 @@ static void batch_fm(struct batch_interaction *a, void *stream)
     size_t grads_stride = a->grads_stride > 0 ? a->grads_stride : size;
     for (size_t bag = 0; bag < a->bags; bag += 4) {
         size_t count = a->bags - bag < 4 ? a->bags - bag : 4;
-        float totals[4] = {0}, slopes[4] = {0};
-        struct fm_bags b = {.slopes = slopes, .ahead = is_fetched(a, size) ? 16 * stride : 0};
+        float totals[4] = {0}, logit_gradients[4] = {0};
+        struct fm_bags b = {.logit_gradients = logit_gradients,
+                            .ahead = is_fetched(a, size) ? 16 * stride : 0};
         for (size_t j = 0; j < 4; j++) {
             size_t one = bag + (j < count ? j : count - 1);
             b.v[j] = a->vectors + one * stride;
             b.grads[j] = a->grads != NULL ? a->grads + one * grads_stride : NULL;
-            slopes[j] = a->grads != NULL ? a->slopes[one] : 0.0F;
+            logit_gradients[j] = a->grads != NULL ? a->logit_gradients[one] : 0.0F;
         }
         if (a->grads == NULL)
             fm_four_bags(&b, count, a->d, size, totals, FM_NO_GRADS);
@@ -240,8 +241,8 @@ LANES_INLINE float ffm_bag(const struct batch_interaction *a, size_t bag, bool h
         rows[f] = row;
     for (size_t f = n; f < blocks; f++)
         rows[f] = zeros;
-    struct ffm_out to = {.stride = stride, .has_out = has_grads, .has_slopes = has_grads, .adds = adds};
-    to.slopes = v16_set1(has_grads ? a->slopes[bag] : 0.0F);
+    struct ffm_out to = {.stride = stride, .has_out = has_grads, .has_gradient = has_grads, .adds = adds};
+    to.logit_gradient = v16_set1(has_grads ? a->logit_gradients[bag] : 0.0F);
     float total = 0.0F;
     for (size_t slice = 0; slice < stride; slice += blocks * 4) {
         if (has_grads)

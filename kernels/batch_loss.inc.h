@@ -7,7 +7,7 @@ enum { LOSS_BLOCK = 64 };
 
 /* The values of a block of events; lanes beyond the last event are zeros. */
 struct loss_block {
-    float logits[LOSS_BLOCK], labels[LOSS_BLOCK], weights[LOSS_BLOCK], slopes[LOSS_BLOCK];
+    float logits[LOSS_BLOCK], labels[LOSS_BLOCK], weights[LOSS_BLOCK], gradients[LOSS_BLOCK];
     double predictions[LOSS_BLOCK];
 };
 
@@ -25,8 +25,8 @@ static void loss_gather(struct loss_block *b, const struct batch_loss *a, size_t
         memcpy(a->sums + e, b->logits, n * sizeof(*b->logits));
 }
 
-LANES_INLINE void loss_slopes(struct loss_block *b, const struct batch_loss *a, bool is_squared,
-                              bool has_fake_negatives)
+LANES_INLINE void loss_gradients(struct loss_block *b, const struct batch_loss *a, bool is_squared,
+                                 bool has_fake_negatives)
 {
     for (size_t i = 0; i < LOSS_BLOCK; i++)
         b->predictions[i] = (double)b->logits[i];
@@ -38,27 +38,27 @@ LANES_INLINE void loss_slopes(struct loss_block *b, const struct batch_loss *a, 
         double p = b->predictions[i], weight = (double)b->weights[i] * (double)(is_positive ? ones : others);
         if (has_fake_negatives)
             weight *= fake_negative_weight(p, is_positive);
-        b->slopes[i] = (float)((p - (double)b->labels[i]) * weight) * a->scale;
+        b->gradients[i] = (float)((p - (double)b->labels[i]) * weight) * a->scale;
     }
 }
 
-/* Marks rejected events, and writes is_rejected and slopes; returns the number of rejected events. */
+/* Marks rejected events, and writes is_rejected and gradients; returns the number of rejected events. */
 static uint32_t loss_judge(struct loss_block *b, const struct batch_loss *a, size_t e, size_t n)
 {
     uint8_t verdicts[LOSS_BLOCK] = {0};
     memcpy(verdicts, a->is_rejected + e, n);
     for (size_t i = 0; i < LOSS_BLOCK; i++) {
-        bool is_logit = float_is_finite(b->logits[i]), is_slope = float_is_finite(b->slopes[i]);
-        verdicts[i] = (verdicts[i] != 0) | !is_logit | !is_slope;
+        bool is_logit = float_is_finite(b->logits[i]), is_gradient = float_is_finite(b->gradients[i]);
+        verdicts[i] = (verdicts[i] != 0) | !is_logit | !is_gradient;
     }
     for (size_t i = 0; i < LOSS_BLOCK; i++)
-        b->slopes[i] = verdicts[i] != 0 ? 0.0F : b->slopes[i];
+        b->gradients[i] = verdicts[i] != 0 ? 0.0F : b->gradients[i];
     memcpy(a->is_rejected + e, verdicts, n);
-    if (a->slopes_stride > 1) {
+    if (a->gradients_stride > 1) {
         for (size_t i = 0; i < n; i++)
-            a->slopes[(e + i) * a->slopes_stride] = b->slopes[i];
+            a->gradients[(e + i) * a->gradients_stride] = b->gradients[i];
     } else {
-        memcpy(a->slopes + e, b->slopes, n * sizeof(*b->slopes));
+        memcpy(a->gradients + e, b->gradients, n * sizeof(*b->gradients));
     }
     uint32_t rejected = 0;
     for (size_t i = 0; i < n; i++)
@@ -75,11 +75,11 @@ static void batch_loss(struct batch_loss *a, void *stream)
         size_t n = a->n - e < LOSS_BLOCK ? a->n - e : LOSS_BLOCK;
         loss_gather(&b, a, e, n);
         if (a->is_squared)
-            loss_slopes(&b, a, true, false);
+            loss_gradients(&b, a, true, false);
         else if (a->has_fake_negatives)
-            loss_slopes(&b, a, false, true);
+            loss_gradients(&b, a, false, true);
         else
-            loss_slopes(&b, a, false, false);
+            loss_gradients(&b, a, false, false);
         rejected += loss_judge(&b, a, e, n);
     }
     if (a->rejected != NULL)

@@ -270,7 +270,7 @@ LANES_INLINE void thin_rows(const struct matmul_job *job, size_t lane, int colum
             const float *four = from + k * across + p;
             v[k] = v16_load4x4(four, four + 4 * across, four + 8 * across, four + 12 * across);
         }
-        v16_turn_groups(v);
+        v16_transpose_groups(v);
         for (int k = 0; k < 4; k++, x += job->x.deep)
             thin_add(sums, x, job->x.across, v[k], columns);
     }

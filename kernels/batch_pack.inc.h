@@ -20,7 +20,7 @@ LANES_INLINE void pack_tile(float *out, size_t out_stride, const float *columns,
     v16 v[PACK_COLUMNS];
     for (size_t k = 0; k < PACK_COLUMNS; k++)
         v[k] = v16_load(columns + k * columns_stride);
-    v16_turn_groups(v); /* v[k]: four columns of the events k, k + 4, k + 8, k + 12 */
+    v16_transpose_groups(v); /* v[k]: four columns of the events k, k + 4, k + 8, k + 12 */
     for (size_t k = 0; k < PACK_COLUMNS; k++) {
         float *row = out + k * out_stride;
         v16_store4x4(row, row + 4 * out_stride, row + 8 * out_stride, row + 12 * out_stride, v[k]);
@@ -36,12 +36,12 @@ LANES_INLINE void pack_wide_tile(float *out, size_t out_stride, const float *col
 #pragma GCC unroll 4
         for (size_t k = 0; k < 4; k++)
             v[i][k] = v16_load(columns + (4 * i + k) * columns_stride);
-        v16_turn_groups(v[i]);
+        v16_transpose_groups(v[i]);
     }
 #pragma GCC unroll 4
     for (size_t k = 0; k < 4; k++) {
         v16 rows[4] = {v[0][k], v[1][k], v[2][k], v[3][k]}; /* of the events k, k + 4, k + 8, k + 12 */
-        v16_turn_vectors(rows);
+        v16_transpose_vectors(rows);
 #pragma GCC unroll 4
         for (size_t g = 0; g < 4; g++)
             v16_store(out + (4 * g + k) * out_stride, rows[g]);

@@ -6,8 +6,7 @@
  * strides are multiples of 4, so that rows are aligned to 16 bytes (matmul takes other strides, slowly).
  * `adds`: the result is added to the output (one addition: out = out + result); else it replaces the output.
  *
- * A gradient of the loss by an intermediate value is called slope in the names here: `slopes` belongs to
- * `out`, x_slopes to x.
+ * NAME_gradients: the gradient of the loss by the values of NAME, with its shape.
  */
 #ifndef LEAT_KERNELS_BATCH_TRAIN_H
 #define LEAT_KERNELS_BATCH_TRAIN_H
@@ -51,11 +50,11 @@ struct batch_weights_read {
 /*
  * weights_forward: logits[e] = start[e] (start NULL: base), then, each by fmaf and in this order: + bias[0] *
  * 1 (bias NULL: nothing), + dense[c * dense_stride + e] * dense_weights[c] for c < dense_count, + scale *
- * weights[unique[p]] for the places p of event e, field after field, in order. There are fields * n bags, the
- * bags of a field together: bag f * n + e has the places from offsets[bag] up to offsets[bag + 1], and scale
- * = 1 / their count (a division of floats). offsets NULL: one place a bag, place = bag, and scale = 1. A
- * place with unique BATCH_NONE adds nothing, but is counted. Dense values of a rejected event
- * (is_rejected[e]; may be NULL) are taken as 0; its sparse weights are added as any other's. unique[p] <
+ * weights[indices[p]] for the places p of event e, field after field, in order. There are fields * n bags,
+ * the bags of a field together: bag f * n + e has the places from offsets[bag] up to offsets[bag + 1], and
+ * scale = 1 / their count (a division of floats). offsets NULL: one place a bag, place = bag, and scale = 1.
+ * A place with index BATCH_NONE adds nothing, but is counted. Dense values of a rejected event
+ * (is_rejected[e]; may be NULL) are taken as 0; its sparse weights are added as any other's. indices[p] <
  * 2^31. dense_stride 0: n. start may be logits.
  */
 struct batch_weights_forward {
@@ -66,7 +65,7 @@ struct batch_weights_forward {
     uint32_t dense_stride, dense_count;
     const uint8_t *is_rejected;
     const float *weights;
-    const uint32_t *unique, *offsets;
+    const uint32_t *indices, *offsets;
     uint32_t fields, n;
     float *logits;
 };
@@ -88,18 +87,18 @@ struct batch_weights_update {
 /*
  * loss: the logit is logits[e] + more[e * more_stride] (more may be NULL) in float, and is written to `sums`
  * (may be NULL, may be logits). The prediction p is sigmoid64 of the logit (logistic loss), or the logit
- * (squared loss). slopes[e] is the gradient of the loss by the logit:
+ * (squared loss). gradients[e] is the gradient of the loss by the logit:
  *
- *   slopes[e] = (float)((p - labels[e]) * weight) * scale
+ *   gradients[e] = (float)((p - labels[e]) * weight) * scale
  *   weight    = weights[e] (NULL: 1) * class_weights[label > 0.5] * fake
  *   fake      = 1 + p for label > 0.5, (1 - p) * (1 + p) else
  *
  * from left to right, in double but for the last product. class_weights are used with the logistic loss only;
  * fake is 1 without has_fake_negatives, which is allowed with the logistic loss only.
  *
- * is_rejected[e] (0 or 1) is input and output: it becomes 1 where the logit or slopes[e] is not finite.
- * slopes[e] is 0 for a rejected event. The number of rejected events is added to rejected[0] (may be NULL).
- * Slopes lie slopes_stride floats apart (0: 1).
+ * is_rejected[e] (0 or 1) is input and output: it becomes 1 where the logit or gradients[e] is not finite.
+ * gradients[e] is 0 for a rejected event. The number of rejected events is added to rejected[0] (may be
+ * NULL). Gradients lie gradients_stride floats apart (0: 1).
  */
 struct batch_loss {
     const float *logits, *more;
@@ -109,8 +108,8 @@ struct batch_loss {
     bool is_squared, has_fake_negatives;
     float scale;
     uint32_t n;
-    float *sums, *slopes;
-    uint32_t slopes_stride;
+    float *sums, *gradients;
+    uint32_t gradients_stride;
     uint8_t *is_rejected;
     uint32_t *rejected;
 };
@@ -202,10 +201,9 @@ struct batch_params_update {
  * dot_interaction (Naumov et al. 2019, arXiv:1906.00091, section 2): vectors[n][fields][d] (stride: floats
  * between events) -> out[n][first d of vectors, if copies_first; then <v_i, v_j> for i = 1 .. fields - 1, j =
  * 0 .. i - 1]. A product is the sum over d in sixteen interleaved partial sums by fma and the tree of v16_sum
- * (`dot` of kernels.h). Backward, if grads: grads[n][fields][d] from slopes, which have the layout of out:
- * for field i the slope of its copy (i = 0 only), then fmaf of slope(i, j) * v_j, j rising; with adds the
- * result is added to grads. out NULL: backward alone; grads NULL: forward alone. fields: 1 up to
- * BATCH_FIELDS_MAX.
+ * (`dot` of kernels.h). Backward, if grads: grads[n][fields][d] = for field i the gradient of its copy (i = 0
+ * only), then fmaf of gradient(i, j) * v_j, j rising; with adds the result is added to grads. out NULL:
+ * backward alone; grads NULL: forward alone. fields: 1 up to BATCH_FIELDS_MAX.
  */
 struct batch_dot_interaction {
     const float *vectors;
@@ -213,18 +211,23 @@ struct batch_dot_interaction {
     bool copies_first, adds;
     float *out;
     uint32_t out_stride;
-    const float *slopes;
-    uint32_t slopes_stride;
+    const float *out_gradients;
+    uint32_t out_gradients_stride;
     float *grads;
     uint32_t grads_stride;
 };
 
 /*
  * cross (Wang et al. 2021, DCN V2, arXiv:2008.13535, eq. 1): out = x0 * z + x, element by element by fmaf; z
- * = W x + b comes from matmul. All matrices are [n][columns]. Backward, if slopes (of out): z_slopes = slopes
- * * x0; x0_slopes = fmaf(slopes, z, x0_slopes), always added; x_slopes = slopes, with adds x_slopes + slopes.
- * Where x is x0, x_slopes and x0_slopes may be one matrix s, which then becomes fmaf(slopes, z, slopes + s),
- * whatever adds says. out NULL: backward alone.
+ * = W x + b comes from matmul. All matrices are [n][columns]. out NULL: backward alone. Backward, if g =
+ * out_gradients is given:
+ *
+ *   z_gradients  = g * x0
+ *   x0_gradients = fmaf(g, z, x0_gradients), always added
+ *   x_gradients  = g, with adds x_gradients + g
+ *
+ * Where x is x0, x_gradients and x0_gradients may be one matrix s, which then becomes fmaf(g, z, g + s),
+ * whatever adds says.
  */
 struct batch_cross {
     const float *x0, *x, *z;
@@ -232,9 +235,9 @@ struct batch_cross {
     uint32_t x0_stride, x_stride, z_stride;
     float *out;
     uint32_t out_stride;
-    const float *slopes;
-    uint32_t slopes_stride;
-    float *x0_slopes, *x_slopes, *z_slopes; /* strides: those of x0, x and z */
+    const float *out_gradients;
+    uint32_t out_gradients_stride;
+    float *x0_gradients, *x_gradients, *z_gradients; /* strides: those of x0, x and z */
     bool adds;
 };
 
@@ -245,10 +248,10 @@ struct batch_cross {
  * partial sums and the tree of v16_sum; all gates are NaN if a logit is NaN or +infinity, or all are
  * -infinity. gates[e][experts] keeps them for the backward pass; out NULL: backward alone, which reads gates.
  *
- * Backward, if slopes (of out), q_k = <slopes[e], inputs[e][k]> in the order of `dot`:
+ * Backward, if out_gradients is given, q_k = <out_gradients[e], inputs[e][k]> in the order of `dot`:
  *
- *   input_slopes[e][k * columns + j] = gate_k * slopes[e][j], added with adds
- *   gate_slopes[e][k] = gate_k * (q_k - sum_i gate_i q_i), the sum by fmaf, i rising, from 0
+ *   input_gradients[e][k * columns + j] = gate_k * out_gradients[e][j], added with adds
+ *   gate_gradients[e][k] = gate_k * (q_k - sum_i gate_i q_i), the sum by fmaf, i rising, from 0
  *
  * experts: 1 up to BATCH_EXPERTS_MAX.
  */
@@ -256,13 +259,13 @@ enum { BATCH_EXPERTS_MAX = 64 };
 struct batch_mixture {
     const float *inputs, *gate_logits;
     uint32_t n, experts, columns;
-    uint32_t inputs_stride, gates_stride; /* gates_stride: of gate_logits, gates and gate_slopes */
+    uint32_t inputs_stride, gates_stride; /* gates_stride: of gate_logits, gates and gate_gradients */
     float *out, *gates;
     uint32_t out_stride;
-    const float *slopes;
-    uint32_t slopes_stride;
-    float *input_slopes, *gate_slopes;
-    uint32_t input_slopes_stride;
+    const float *out_gradients;
+    uint32_t out_gradients_stride;
+    float *input_gradients, *gate_gradients;
+    uint32_t input_gradients_stride;
     bool adds;
 };
 

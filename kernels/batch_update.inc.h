@@ -11,7 +11,7 @@ enum { UPDATE_ROWS = 4, UPDATE_AHEAD = 12, UPDATE_LINE = 64 };
 struct update_block {
     size_t n;
     struct opt_row rows[UPDATE_ROWS];
-    uint32_t numbers[UPDATE_ROWS];
+    uint32_t indices[UPDATE_ROWS];
     float grads[UPDATE_ROWS][BATCH_DIM_MAX];
     float wide[UPDATE_ROWS][BATCH_DIM_MAX];
 };
@@ -40,7 +40,7 @@ LANES_INLINE void update_fetch(const struct batch_update *a, size_t u, size_t by
         __builtin_prefetch(row + at, 1);
 }
 
-/* Fills the block with the indexes `from` up to `to` that have a row and a finite sum. */
+/* Fills the block with the indices `from` up to `to` that have a row and a finite sum. */
 static void update_gather(struct update_block *b, const struct batch_update *a, size_t from, size_t to,
                           size_t *ahead)
 {
@@ -65,7 +65,7 @@ static void update_gather(struct update_block *b, const struct batch_update *a, 
             w = b->wide[b->n];
             widen_floats(w, (const uint16_t *)(const void *)row, d, a->format);
         }
-        b->numbers[b->n] = (uint32_t)u;
+        b->indices[b->n] = (uint32_t)u;
         b->rows[b->n++] = (struct opt_row){.w = w,
                                            .state = (float *)(void *)(row + row_weight_bytes(a->format, d)),
                                            .g = grad,
@@ -88,7 +88,7 @@ static void batch_update(struct batch_update *a, void *stream)
         update_gather(&block, a, from, to, &ahead);
         update_step(&block, d, a->kind, &a->params);
         for (size_t k = 0; k < block.n && a->format != ROW_FP32; k++) {
-            uint32_t u = block.numbers[k];
+            uint32_t u = block.indices[k];
             round_floats(a->rows[u], block.wide[k], d, a->format, a->seed, a->keys[u]);
         }
     }

@@ -2,7 +2,7 @@
  * weights_read, weights_forward and weights_update of batch_train.h: one weight a row, at random addresses,
  * which are prefetched.
  *
- * Indexes have few places, and their number is hard to predict for the CPU: in a loop over them that also
+ * Indices have few places, and their number is hard to predict for the CPU: in a loop over them that also
  * waits for order, bag and gradient, each mispredicted branch discards the loads in flight. So the gradients
  * of a window of places are first gathered by a loop without branches, and the sums are computed from the
  * window. Sixteen rows are gathered into a vector for the step.
@@ -29,7 +29,7 @@ LANES_INLINE void weights_fetch(const struct batch_weights *of, size_t from, siz
     }
 }
 
-/* The weights of n <= 16 indexes from u on, stored as FTRL's z and sums. */
+/* The weights of n <= 16 indices from u on, stored as FTRL's z and sums. */
 static void weights_derive(const struct batch_weights *of, size_t u, size_t n, float *out)
 {
     double z[16] = {0}, sums[16] = {0}, w[16];
@@ -102,7 +102,7 @@ static void forward_dense(struct forward_tile *t, const struct batch_weights_for
 LANES_INLINE void forward_places(float *sums, const struct batch_weights_forward *a, size_t first,
                                  size_t lanes)
 {
-    v16_store(sums, v16_add(v16_load(sums), v16_gather(a->weights, a->unique + first, lanes)));
+    v16_store(sums, v16_add(v16_load(sums), v16_gather(a->weights, a->indices + first, lanes)));
 }
 
 /* Adds the weights of a vector's bags of any length, with offsets[0 .. lanes]. */
@@ -120,7 +120,7 @@ LANES_INLINE void forward_lists(float *sums, const struct batch_weights_forward 
         size_t from = offsets[k], to = offsets[k + 1];
         float scale = 1.0F / (float)(to - from), sum = sums[k];
         for (size_t place = from; place < to; place++) {
-            uint32_t u = a->unique[place];
+            uint32_t u = a->indices[place];
             if (u != BATCH_NONE)
                 sum = fmaf(scale, a->weights[u], sum);
         }
@@ -201,14 +201,14 @@ LANES_INLINE float window_sum(struct weights_window *w, size_t u)
     return sum;
 }
 
-/* The weights of up to sixteen indexes that make a step. */
+/* The weights of up to sixteen indices that make a step. */
 struct weights_block {
     size_t n;
     void *places[16];
     float grads[16];
 };
 
-/* Fills the block with the indexes u up to u + n, n <= 16, that have a row and a finite sum; returns how many
+/* Fills the block with the indices u up to u + n, n <= 16, that have a row and a finite sum; returns how many
  * sums of rows are not finite. */
 static uint32_t weights_gather(struct weights_block *b, struct weights_window *w,
                                const struct batch_weights *of, size_t u, size_t n)

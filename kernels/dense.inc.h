@@ -109,7 +109,7 @@ LANES_INLINE void turn_16x4(float *out, size_t out_stride, const float *in, size
         const float *first = in + (size_t)k * in_stride;
         v[k] = v16_load4x4(first, first + 4 * in_stride, first + 8 * in_stride, first + 12 * in_stride);
     }
-    v16_turn_groups(v);
+    v16_transpose_groups(v);
     for (int k = 0; k < 4; k++)
         v16_store(out + (size_t)k * out_stride, v[k]);
 }
@@ -191,7 +191,7 @@ static void sigmoid(float *out, const float *x, size_t n)
         v16_store_n(out + i, v16_sigmoid(v16_load_n(x + i, n - i)), n - i);
 }
 
-LANES_INLINE v16 logloss_slope(const float *logits, const float *labels, size_t lanes)
+LANES_INLINE v16 v16_logloss_gradient(const float *logits, const float *labels, size_t lanes)
 {
     return v16_sub(v16_sigmoid(v16_load_n(logits, lanes)), v16_load_n(labels, lanes));
 }
@@ -200,9 +200,9 @@ static void logloss_gradient(float *out, const float *logits, const float *label
 {
     size_t i = 0;
     for (; i + 16 <= n; i += 16)
-        v16_store(out + i, logloss_slope(logits + i, labels + i, 16));
+        v16_store(out + i, v16_logloss_gradient(logits + i, labels + i, 16));
     if (i < n)
-        v16_store_n(out + i, logloss_slope(logits + i, labels + i, n - i), n - i);
+        v16_store_n(out + i, v16_logloss_gradient(logits + i, labels + i, n - i), n - i);
 }
 
 /* The finalizer of splitmix64, then an exact conversion to float: plain C gives the same bits everywhere. */

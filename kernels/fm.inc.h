@@ -72,14 +72,14 @@ LANES_INLINE void fetch_to_write(const float *place, size_t bytes)
  * with all data in registers.
  */
 
-/* Where the partners of a slice go: nowhere, or as gradients (multiplied by `slopes` with has_slopes) written
- * to `out`, or with `adds` added to it. */
+/* Where the partners of a slice go: nowhere, or (with has_gradient multiplied by logit_gradient) written to
+ * `out`, or with `adds` added to it. */
 struct ffm_out {
     float *out;
     size_t stride; /* floats between rows of out */
-    v16 slopes;
+    v16 logit_gradient;
     size_t ahead; /* bytes to the same place in the next slice or bag, to prefetch; 0: do not */
-    bool has_out, has_slopes, adds;
+    bool has_out, has_gradient, adds;
 };
 
 /* Writes the first n of the four vectors of partners of tile (f, g). */
@@ -87,16 +87,16 @@ LANES_INLINE void ffm_put(struct ffm_out to, size_t f, size_t g, size_t n, const
 {
     float *out = to.out + f * to.stride + g * 4;
     for (size_t k = 0; k < 4 && k < n && to.has_out; k++, out += to.stride) {
-        v16 grad = to.has_slopes ? v16_mul(partners[k], to.slopes) : partners[k];
+        v16 grad = to.has_gradient ? v16_mul(partners[k], to.logit_gradient) : partners[k];
         v16_store(out, to.adds ? v16_add(v16_load(out), grad) : grad);
     }
 }
 
 /* Loads the partners of fields f..f+3 from the four rows: vector k has block f + k of each row. */
-LANES_INLINE void ffm_turned(v16 partners[4], const float *const rows[4], size_t f, size_t slice)
+LANES_INLINE void ffm_transposed(v16 partners[4], const float *const rows[4], size_t f, size_t slice)
 {
     size_t at = slice + f * 4;
-    v16_load_turned(partners, rows[0] + at, rows[1] + at, rows[2] + at, rows[3] + at);
+    v16_load_transposed(partners, rows[0] + at, rows[1] + at, rows[2] + at, rows[3] + at);
 }
 
 /* Adds the products of tile (f, g), which has n rows, with its partners to the sum, row by row. */
@@ -113,7 +113,7 @@ LANES_INLINE v16 ffm_own_tile(struct ffm_out to, const float *const *rows, size_
                               v16 sum)
 {
     v16 partners[4];
-    ffm_turned(partners, rows + f, f, slice);
+    ffm_transposed(partners, rows + f, f, slice);
     for (int k = 0; k < 4; k++)
         partners[k] = v16_clear_group(partners[k], k);
     sum = ffm_products(rows + f, f, n, slice, partners, sum);
@@ -127,12 +127,12 @@ LANES_INLINE v16 ffm_two_tiles(struct ffm_out to, const float *const own[4], con
 {
     const float *const others[4] = {rows[g], rows[g + 1], rows[g + 2], rows[g + 3]};
     v16 partners[4];
-    ffm_turned(partners, others, f, slice);
+    ffm_transposed(partners, others, f, slice);
     sum = ffm_products(own, g, 4, slice, partners, sum);
     ffm_put(to, f, g, 4, partners);
     if (!to.has_out)
         return sum;
-    ffm_turned(partners, own, g, slice);
+    ffm_transposed(partners, own, g, slice);
     ffm_put(to, g, f, n, partners);
     return sum;
 }
@@ -218,7 +218,7 @@ LANES_INLINE v16 ffm_pairs_tile(struct ffm_out to, const float *const *rows, siz
 {
     v16 z = v16_set1(0.0F), sums[4] = {z, z, z, z}, p[4];
     for (size_t slice = 0; slice < to.stride; slice += width) {
-        ffm_turned(p, rows + g, f, slice);
+        ffm_transposed(p, rows + g, f, slice);
         for (int k = 0; k < 4 && f == g; k++)
             p[k] = v16_clear_group(p[k], k);
         for (size_t k = 0; k < 4 && k < n && has_products; k++)
@@ -242,7 +242,7 @@ LANES_INLINE void ffm_pairs_tiles(float *products, struct ffm_out to, const floa
     v16 four = ffm_pairs_tile(to, rows, f, g, 4, 4 * blocks, true);
     ffm_put_products(products + f * blocks + g, blocks, 4, four);
     (void)ffm_pairs_tile(to, rows, g, f, n, 4 * blocks, false);
-    ffm_put_products(products + g * blocks + f, blocks, n, v16_turn(four));
+    ffm_put_products(products + g * blocks + f, blocks, n, v16_transpose(four));
 }
 
 static __attribute__((noinline)) void ffm_pairs_last(float *products, const struct ffm_out *to,

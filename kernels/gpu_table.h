@@ -3,10 +3,10 @@
  * and optimizer, so that one launch serves all of them; each table has its own options of admission, expiry
  * and size.
  *
- * The logical rule is that of the CPU's table (learners/tables/table.h), batch by batch: after each batch the map
- * key -> row (weights, state and header) is the same as that of a CPU table which was given the same batches
- * (table_resolve_batch). Where a row lies is not part of the rule: slots differ, and rows may lie in the cold
- * tier.
+ * The logical rule is that of the CPU's table (learners/tables/table.h), batch by batch: after each batch the
+ * map key -> row (weights, state and header) is the same as that of a CPU table which was given the same
+ * batches (table_resolve_batch). Where a row lies is not part of the rule: slots differ, and rows may lie in
+ * the cold tier.
  *
  * Layout. A table is buckets of 128 slots (struct gpu_bucket of cuda/table.cuh): a line of one-byte digests,
  * the keys, the headers. The rows lie in a separate array, row s of bucket b at ((b * 128) + s) * stride.
@@ -108,7 +108,7 @@ static inline size_t gpu_payload_floats(const struct gpu_tables_options *options
  *      least of the key's four cells + k (255 at most); then each of the four cells becomes max(cell,
  *      estimate). A key is admitted if the least of its cells is then at least min(admit_after, 255); else
  *      its k occurrences are counted as waiting.
- *   3. Admitted keys get rows {count = k, seen = s} in the order of their indexes. Bounded: there are
+ *   3. Admitted keys get rows {count = k, seen = s} in the order of their indices. Bounded: there are
  *      ceil(rows_max / 128) buckets, bucket = hash * buckets >> 64, of rows_max / buckets rows, one more in
  *      the first rows_max % buckets. In a full bucket the row is evicted that is first by (has expired,
  *      lowest count, lowest seen, lowest key), but no row of this batch; if there is no such row the key is

@@ -123,7 +123,7 @@ struct ftrl64_params {
  */
 struct kernels {
     const char *name;
-#define KERNEL(type, name, args, tolerance, class, bytes, flops) type(*name) args;
+#define KERNEL(type, name, args, bytes, flops) type(*name) args;
 #include "kernels/kernels.def"
 };
 

@@ -2,7 +2,7 @@
 #ifndef LEAT_KERNELS_LANES_AVX2_H
 #define LEAT_KERNELS_LANES_AVX2_H
 
-#include <immintrin.h>
+#include "lanes_x86.h"
 
 typedef struct {
     __m256 lo, hi;
@@ -67,12 +67,12 @@ LANES_INLINE void v8_turn_groups(__m256 *a, __m256 *b, __m256 *c, __m256 *d)
     *a = _mm256_shuffle_ps(ab, cd, 0x44), *b = _mm256_shuffle_ps(ab, cd, 0xee);
     *c = _mm256_shuffle_ps(ab2, cd2, 0x44), *d = _mm256_shuffle_ps(ab2, cd2, 0xee);
 }
-LANES_INLINE void v16_turn_groups(v16 v[4])
+LANES_INLINE void v16_transpose_groups(v16 v[4])
 {
     v8_turn_groups(&v[0].lo, &v[1].lo, &v[2].lo, &v[3].lo);
     v8_turn_groups(&v[0].hi, &v[1].hi, &v[2].hi, &v[3].hi);
 }
-LANES_INLINE void v16_turn_vectors(v16 v[4])
+LANES_INLINE void v16_transpose_vectors(v16 v[4])
 {
     v16 a = v[0], b = v[1], c = v[2], d = v[3];
     v[0] = (v16){_mm256_permute2f128_ps(a.lo, b.lo, 0x20), _mm256_permute2f128_ps(c.lo, d.lo, 0x20)};
@@ -80,7 +80,8 @@ LANES_INLINE void v16_turn_vectors(v16 v[4])
     v[2] = (v16){_mm256_permute2f128_ps(a.hi, b.hi, 0x20), _mm256_permute2f128_ps(c.hi, d.hi, 0x20)};
     v[3] = (v16){_mm256_permute2f128_ps(a.hi, b.hi, 0x31), _mm256_permute2f128_ps(c.hi, d.hi, 0x31)};
 }
-LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
+LANES_INLINE void v16_load_transposed(v16 v[4], const float *a, const float *b, const float *c,
+                                      const float *d)
 {
     for (int k = 0; k < 4; k += 2) {
         __m256 x = _mm256_loadu_ps(a + 4 * k), y = _mm256_loadu_ps(b + 4 * k);
@@ -118,34 +119,6 @@ LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
     const __m256i *halves = (const __m256i *)(const void *)index;
     return (v16){v8_gather(base, _mm256_loadu_si256(halves)),
                  v8_gather(base, _mm256_loadu_si256(halves + 1))};
-}
-/* a pair of floats is moved as one double, of any alignment */
-LANES_INLINE double pair_load(const float *p)
-{
-    double pair;
-    memcpy(&pair, p, sizeof(pair));
-    return pair;
-}
-LANES_INLINE void pair_store(float *p, double pair)
-{
-    memcpy(p, &pair, sizeof(pair));
-}
-/* four pairs; pairs from n on repeat the first */
-LANES_INLINE __m256d pairs4(float *const *p, size_t n)
-{
-    const float *b = p[n > 1 ? 1 : 0], *c = p[n > 2 ? 2 : 0], *d = p[n > 3 ? 3 : 0];
-    return _mm256_set_pd(pair_load(d), pair_load(c), pair_load(b), pair_load(p[0]));
-}
-LANES_INLINE void pairs4_store(float *const *p, size_t n, __m256d pairs)
-{
-    __m128d lo = _mm256_castpd256_pd128(pairs), hi = _mm256_extractf128_pd(pairs, 1);
-    pair_store(p[0], _mm_cvtsd_f64(lo));
-    if (n > 1)
-        pair_store(p[1], _mm_cvtsd_f64(_mm_unpackhi_pd(lo, lo)));
-    if (n > 2)
-        pair_store(p[2], _mm_cvtsd_f64(hi));
-    if (n > 3)
-        pair_store(p[3], _mm_cvtsd_f64(_mm_unpackhi_pd(hi, hi)));
 }
 LANES_INLINE __m256 pairs8(float *const *p, size_t n, __m256 *seconds)
 {
@@ -323,7 +296,7 @@ LANES_INLINE v16 v16_groups_turn(__m256 lo, __m256 hi)
     _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
     return (v16){_mm256_set_m128(r1, r0), _mm256_set_m128(r3, r2)};
 }
-LANES_INLINE v16 v16_turn(v16 a)
+LANES_INLINE v16 v16_transpose(v16 a)
 {
     return v16_groups_turn(a.lo, a.hi);
 }

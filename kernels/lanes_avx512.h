@@ -2,7 +2,7 @@
 #ifndef LEAT_KERNELS_LANES_AVX512_H
 #define LEAT_KERNELS_LANES_AVX512_H
 
-#include <immintrin.h>
+#include "lanes_x86.h"
 
 typedef __m512 v16;
 typedef __m512d d8;
@@ -51,14 +51,14 @@ LANES_INLINE void v16_store4x4(float *a, float *b, float *c, float *d, v16 v)
     _mm_storeu_ps(c, _mm512_extractf32x4_ps(v, 2));
     _mm_storeu_ps(d, _mm512_extractf32x4_ps(v, 3));
 }
-LANES_INLINE void v16_turn_groups(v16 v[4])
+LANES_INLINE void v16_transpose_groups(v16 v[4])
 {
     __m512 ab = _mm512_unpacklo_ps(v[0], v[1]), ab2 = _mm512_unpackhi_ps(v[0], v[1]);
     __m512 cd = _mm512_unpacklo_ps(v[2], v[3]), cd2 = _mm512_unpackhi_ps(v[2], v[3]);
     v[0] = _mm512_shuffle_ps(ab, cd, 0x44), v[1] = _mm512_shuffle_ps(ab, cd, 0xee);
     v[2] = _mm512_shuffle_ps(ab2, cd2, 0x44), v[3] = _mm512_shuffle_ps(ab2, cd2, 0xee);
 }
-LANES_INLINE void v16_turn_vectors(v16 v[4])
+LANES_INLINE void v16_transpose_vectors(v16 v[4])
 {
     __m512 ab = _mm512_shuffle_f32x4(v[0], v[1], 0x44), ab2 = _mm512_shuffle_f32x4(v[0], v[1], 0xee);
     __m512 cd = _mm512_shuffle_f32x4(v[2], v[3], 0x44), cd2 = _mm512_shuffle_f32x4(v[2], v[3], 0xee);
@@ -66,7 +66,8 @@ LANES_INLINE void v16_turn_vectors(v16 v[4])
     v[2] = _mm512_shuffle_f32x4(ab2, cd2, 0x88), v[3] = _mm512_shuffle_f32x4(ab2, cd2, 0xdd);
 }
 /* Joins halves with the load, so that one shuffle a vector is left. */
-LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
+LANES_INLINE void v16_load_transposed(v16 v[4], const float *a, const float *b, const float *c,
+                                      const float *d)
 {
     for (int k = 0; k < 4; k += 2) {
         __m512 ab = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(a + 4 * k)),
@@ -77,7 +78,7 @@ LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, cons
         v[k + 1] = _mm512_shuffle_f32x4(ab, cd, 0xdd);
     }
 }
-LANES_INLINE v16 v16_turn(v16 a)
+LANES_INLINE v16 v16_transpose(v16 a)
 {
     __m512i turned = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
     return _mm512_permutexvar_ps(turned, a);
@@ -101,34 +102,6 @@ LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
     return _mm512_mask_i32gather_ps(_mm512_set1_ps(-0.0F), is_there, of, base, 4);
 }
 #pragma GCC diagnostic pop
-/* a pair of floats is moved as one double, of any alignment */
-LANES_INLINE double pair_load(const float *p)
-{
-    double pair;
-    memcpy(&pair, p, sizeof(pair));
-    return pair;
-}
-LANES_INLINE void pair_store(float *p, double pair)
-{
-    memcpy(p, &pair, sizeof(pair));
-}
-/* four pairs; pairs from n on repeat the first */
-LANES_INLINE __m256d pairs4(float *const *p, size_t n)
-{
-    const float *b = p[n > 1 ? 1 : 0], *c = p[n > 2 ? 2 : 0], *d = p[n > 3 ? 3 : 0];
-    return _mm256_set_pd(pair_load(d), pair_load(c), pair_load(b), pair_load(p[0]));
-}
-LANES_INLINE void pairs4_store(float *const *p, size_t n, __m256d pairs)
-{
-    __m128d lo = _mm256_castpd256_pd128(pairs), hi = _mm256_extractf128_pd(pairs, 1);
-    pair_store(p[0], _mm_cvtsd_f64(lo));
-    if (n > 1)
-        pair_store(p[1], _mm_cvtsd_f64(_mm_unpackhi_pd(lo, lo)));
-    if (n > 2)
-        pair_store(p[2], _mm_cvtsd_f64(hi));
-    if (n > 3)
-        pair_store(p[3], _mm_cvtsd_f64(_mm_unpackhi_pd(hi, hi)));
-}
 LANES_INLINE __m512 pairs8(float *const *p, size_t n)
 {
     __m256d a = pairs4(p, n), b = n > 4 ? pairs4(p + 4, n - 4) : a;

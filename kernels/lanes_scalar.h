@@ -54,7 +54,7 @@ LANES_INLINE void v16_store4x4(float *a, float *b, float *c, float *d, v16 v)
     memcpy(d, v.f + 12, 16);
 }
 /* group g of vector k: lane k of group g of each of the four vectors (a 4x4 transpose of each group) */
-LANES_INLINE void v16_turn_groups(v16 v[4])
+LANES_INLINE void v16_transpose_groups(v16 v[4])
 {
     v16 old[4];
     memcpy(old, v, sizeof(old));
@@ -63,7 +63,7 @@ LANES_INLINE void v16_turn_groups(v16 v[4])
             v[k].f[l] = old[l % 4].f[l / 4 * 4 + k];
 }
 /* vector k: group k of each of the four vectors */
-LANES_INLINE void v16_turn_vectors(v16 v[4])
+LANES_INLINE void v16_transpose_vectors(v16 v[4])
 {
     v16 old[4];
     memcpy(old, v, sizeof(old));
@@ -71,14 +71,15 @@ LANES_INLINE void v16_turn_vectors(v16 v[4])
         for (int l = 0; l < 16; l++)
             v[k].f[l] = old[l / 4].f[4 * k + l % 4];
 }
-/* v16_turn_vectors of four vectors in memory */
-LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
+/* v16_transpose_vectors of four vectors in memory */
+LANES_INLINE void v16_load_transposed(v16 v[4], const float *a, const float *b, const float *c,
+                                      const float *d)
 {
     for (int k = 0; k < 4; k++)
         v[k] = v16_load4x4(a + 4 * k, b + 4 * k, c + 4 * k, d + 4 * k);
 }
 /* lane 4 k + l becomes lane 4 l + k: transpose of a 4x4 matrix */
-LANES_INLINE v16 v16_turn(v16 a)
+LANES_INLINE v16 v16_transpose(v16 a)
 {
     LANES_EACH(v16, 16, a.f[i % 4 * 4 + i / 4]);
 }
@@ -93,7 +94,7 @@ LANES_INLINE v16 v16_spread4(const float *p)
 {
     LANES_EACH(v16, 16, p[i / 4]);
 }
-/* base[index[i]] for n in 0..16 indexes below 2^31; lanes whose index is UINT32_MAX, and lanes from n on, get
+/* base[index[i]] for n in 0..16 indices below 2^31; lanes whose index is UINT32_MAX, and lanes from n on, get
  * -0, which changes no sum */
 LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
 {

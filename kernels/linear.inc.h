@@ -71,11 +71,11 @@ static void logloss64(double *out, const double *logits, const float *labels, si
 }
 
 /* Gradient of the loss by the logit, times the event's weight; NaN if it or the logit is not finite. */
-LANES_INLINE double pairs_slope(double logit, const struct pairs_event *e)
+LANES_INLINE double pairs_gradient(double logit, const struct pairs_event *e)
 {
     double p = e->is_logistic ? sigmoid_of(logit) : logit;
-    double slope = (p - (double)e->label) * (double)e->weight;
-    return isfinite(logit) && isfinite(slope) ? slope : (double)NAN;
+    double gradient = (p - (double)e->label) * (double)e->weight;
+    return isfinite(logit) && isfinite(gradient) ? gradient : (double)NAN;
 }
 
 /*
@@ -100,13 +100,13 @@ LANES_INLINE double pairs_adagrad_few(float *w, float *const *pairs, const float
         }
         sum = v16_fma(weights[c], v16_load(values + i), sum);
     }
-    double logit = (double)v16_sum(sum) + e->bias, slope = pairs_slope(logit, e);
-    if (isnan(slope))
-        return slope;
+    double logit = (double)v16_sum(sum) + e->bias, gradient = pairs_gradient(logit, e);
+    if (isnan(gradient))
+        return gradient;
     if (!e->learns)
         return logit;
     struct opt_vectors o = opt_spread(p);
-    v16 scale = v16_set1((float)slope);
+    v16 scale = v16_set1((float)gradient);
     for (size_t c = 0; c < d / 16; c++) {
         size_t i = c * 16;
         v16 grad = v16_fma(o.l2, weights[c], v16_mul(scale, v16_load(values + i)));
@@ -141,11 +141,11 @@ static double pairs_adagrad(float *w, float *const *pairs, const float *values, 
     case 16: return PAIRS_FEW(2, 4, 4);
     default: break;
     }
-    double logit = (double)pairs_dot(w, pairs, values, n, d) + e->bias, slope = pairs_slope(logit, e);
-    if (isnan(slope))
-        return slope;
+    double logit = (double)pairs_dot(w, pairs, values, n, d) + e->bias, gradient = pairs_gradient(logit, e);
+    if (isnan(gradient))
+        return gradient;
     if (e->learns) {
-        struct opt_row row = {.w = w, .state = w + d, .g = values, .scale = (float)slope};
+        struct opt_row row = {.w = w, .state = w + d, .g = values, .scale = (float)gradient};
         opt_adagrad(&row, 1, d, p);
         pairs_store(pairs, w, n, d);
     }

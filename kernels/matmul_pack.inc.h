@@ -17,7 +17,7 @@ LANES_INLINE void pack_four(float *out, size_t width, const float *const from[4]
     for (; p + 16 <= depth; p += 16) {
         v16 v[4] = {v16_load(from[0] + p), v16_load(from[1] + p), v16_load(from[2] + p),
                     v16_load(from[3] + p)};
-        v16_turn_groups(v);
+        v16_transpose_groups(v);
         for (size_t k = 0; k < 4; k++) {
             float *to = out + (p + k) * width;
             v16_store4x4(to, to + 4 * width, to + 8 * width, to + 12 * width, v[k]);
@@ -25,7 +25,7 @@ LANES_INLINE void pack_four(float *out, size_t width, const float *const from[4]
     }
     for (; p + 4 <= depth; p += 4) {
         float *to = out + p * width;
-        v16 turned = v16_turn(v16_load4x4(from[0] + p, from[1] + p, from[2] + p, from[3] + p));
+        v16 turned = v16_transpose(v16_load4x4(from[0] + p, from[1] + p, from[2] + p, from[3] + p));
         v16_store4x4(to, to + width, to + 2 * width, to + 3 * width, turned);
     }
     for (; p < depth; p++) {

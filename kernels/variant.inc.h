@@ -23,7 +23,7 @@
 extern const struct kernels VARIANT_TABLE;
 const struct kernels VARIANT_TABLE = {
     .name = VARIANT_NAME,
-#define KERNEL(type, fn, args, tolerance, class, bytes, flops) .fn = fn,
+#define KERNEL(type, fn, args, bytes, flops) .fn = fn,
 #include "kernels/kernels.def"
 };
 
@@ -51,31 +51,9 @@ const struct kernels VARIANT_TABLE = {
 
 #include "kernels/batch_loss.inc.h"
 
-/* In the order of kernels.def. */
 extern const struct batch_kernels BATCH_TABLE;
 const struct batch_kernels BATCH_TABLE = {
     .name = VARIANT_NAME,
-    .dedupe = batch_dedupe,
-    .gather_pool = batch_gather_pool,
-    .segment_reduce = batch_segment_reduce,
-    .update = batch_update,
-    .fm = batch_fm,
-    .ffm = batch_ffm,
-    .round = batch_round,
-    .widen = batch_widen,
-    .quantize = batch_quantize,
-    .check = batch_check,
-    .matmul = batch_matmul,
-    .params_update = batch_params_update,
-    .pack = batch_pack,
-    .mask_rows = batch_mask_rows,
-    .relu_mask = batch_relu_mask,
-    .clip = batch_clip,
-    .dot_interaction = batch_dot_interaction,
-    .cross = batch_cross,
-    .mixture = batch_mixture,
-    .weights_read = batch_weights_read,
-    .weights_forward = batch_weights_forward,
-    .weights_update = batch_weights_update,
-    .loss = batch_loss,
+#define BATCH(kernel, args, tolerance, bytes, flops) .kernel = batch_##kernel,
+#include "kernels/kernels.def"
 };

@@ -14,7 +14,7 @@ static const struct option dcnv2_options[] = {
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, dcnv2_embedding,
                  "vectors of ids"),
     OPTION_INT(struct learner_config, cross_layers, "cross_layers", 0, "3", "1", "16",
-               "layers of products: features interact up to one more than so many at once"),
+               "layers of products: with n of them up to n + 1 features interact"),
     LEARNER_LAYERS_OPTIONS("[128, 64]", "widths of the dense layers beside the cross layers"),
     LEARNER_BATCH_OPTIONS,
     OPTIONS_END,
@@ -31,9 +31,8 @@ const struct operator_kind learner_dcnv2 = {
     .summary = "deep & cross network: products of all features, learned layer by layer",
     .example = "learner m = dcnv2 from events { label: clicked, sparse: [user_id, item_id, device], dense: "
                "[price] }",
-    .details =
-        "x_0 is all vectors and numbers of an example; x_{l+1} = x_0 * (W_l x_l + b_l) + x_l, element by "
-        "element (Wang 2021, eq. 1, DCN-V2 in the parallel structure). The logit is a weighted sum of "
-        "the last cross layer and the last dense one. Learns by batches.",
+    .details = "x_0 is all vectors and dense features of an example; x_{l+1} = x_0 * (W_l x_l + b_l) + "
+               "x_l, element by element (Wang 2021, eq. 1, DCN-V2 in the parallel structure). The logit is "
+               "a weighted sum of the last cross layer and the last dense one. Learns by batches.",
     LEARNER_KIND(struct learner_config, dcnv2_options, dcnv2_bind),
 };

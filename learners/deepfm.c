@@ -27,7 +27,8 @@ const struct operator_kind learner_deepfm = {
     .summary = "factorization machine with dense layers over the same vectors",
     .example = "learner m = deepfm from events { label: clicked, sparse: [user_id, item_id, device], dense: "
                "[price] }",
-    .details = "The vectors of all sparse features and the dense numbers go through relu layers; their logit "
-               "adds to that of the factorization machine (Guo 2017).",
+    .details =
+        "The vectors of all sparse features and the dense features go through relu layers; their logit "
+        "adds to that of the factorization machine (Guo 2017).",
     LEARNER_KIND(struct learner_config, deepfm_options, deepfm_bind),
 };

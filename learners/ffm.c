@@ -29,7 +29,7 @@ const struct operator_kind learner_ffm = {
     .example =
         "learner m = ffm from events { label: clicked, sparse: [user_id, item_id, device], hidden: [64] }",
     .details = "An id has a vector for each other feature: logit = bias + sum of weights + sum over pairs of "
-               "<v_i,g, v_j,f> (Juan 2016). With `hidden`, the products and the dense numbers also go "
+               "<v_i,g, v_j,f> (Juan 2016). With `hidden`, the products and the dense features also go "
                "through relu layers.",
     LEARNER_KIND(struct learner_config, ffm_options, ffm_bind),
 };

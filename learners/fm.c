@@ -23,9 +23,8 @@ const struct operator_kind learner_fm = {
     .summary = "factorization machine: pairs of ids by one vector each",
     .example = "learner m = fm from events { label: clicked, sparse: [user_id, item_id, device] }",
     .details = "logit = bias + sum of weights + sum over pairs of features of <v_i, v_j> (Rendle 2010). "
-               "Lists count as the mean of their rows. With `pairs` only those named interact, and with "
-               "`pair_weights` "
-               "each by a weight of its own (Pan 2018): where it is known what meets what, this learns from "
-               "the fewest events.",
+               "A list counts as the mean of its rows. With `pairs` only the named pairs interact, and with "
+               "`pair_weights` each pair has a learned weight (Pan 2018): if you know which features meet, "
+               "this learns from the fewest events.",
     LEARNER_KIND(struct learner_config, fm_options, fm_bind),
 };

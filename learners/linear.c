@@ -28,11 +28,10 @@ static bool linear_bind(struct operator_bind *bind)
 extern const struct operator_kind learner_linear;
 const struct operator_kind learner_linear = {
     .name = "linear",
-    .summary = "logistic or linear regression over ids and numbers",
+    .summary = "logistic or linear regression over ids and dense features",
     .example = "learner m = linear from events { label: clicked, sparse: [user_id, item_id] }",
-    .details = "A weight for each id and number, and a bias. FTRL-proximal (McMahan 2013) runs in double "
-               "precision and "
-               "gives sparse models with l1; adagrad is a little faster. Crosses of two columns, "
-               "`cross(user_id, device)`, let it learn what only the pair tells.",
+    .details = "A weight for each id and dense feature, and a bias. FTRL-proximal (McMahan 2013) runs in "
+               "double precision and gives sparse models with l1; adagrad is a little faster. Crosses of "
+               "two columns, `cross(user_id, device)`, let it learn what only the pair tells.",
     LEARNER_KIND(struct learner_config, linear_options, linear_bind),
 };

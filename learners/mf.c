@@ -15,14 +15,14 @@ static const struct option mf_embedding[] = {
 
 static const struct option mf_options[] = {
     LEARNER_INPUT_OPTIONS,
-    OPTION_EXPRESSION(struct mf, user, "user", OPTION_REQUIRED, "one side"),
-    OPTION_EXPRESSION(struct mf, item, "item", OPTION_REQUIRED, "the other side"),
+    OPTION_EXPRESSION(struct mf, user, "user", OPTION_REQUIRED, "id of one side"),
+    OPTION_EXPRESSION(struct mf, item, "item", OPTION_REQUIRED, "id of the other side"),
     LEARNER_RATED_OPTIONS("squared", "adagrad { rate: 0.25, l2: 0.02, decay: 0.99 }", mf_embedding),
     LEARNER_TRAINING_OPTIONS,
     OPTION_BOOL(struct mf, common.mean_bias, "mean_bias", "true",
-                "with `loss: squared`, the bias is the mean of the labels learned so far, by their weights, "
-                "and `bias` "
-                "before the first; false: it starts at `bias` and is learned alone"),
+                "with `loss: squared`, the bias is the weighted mean of the labels learned so "
+                "far, and `bias` before the first label; false: it starts at `bias` and is "
+                "learned like a weight"),
     OPTIONS_END,
 };
 
@@ -43,8 +43,7 @@ const struct operator_kind learner_mf = {
     .example = "learner m = mf from ratings { label: rating, user: user_id, item: item_id }",
     .details =
         "prediction = bias + b_user + b_item + <p_user, q_item> (Koren 2009). The bias is the mean of the "
-        "labels so far (`mean_bias`), and a weight beside it. The defaults were chosen on movie ratings in "
-        "the "
-        "order of time.",
+        "labels so far (`mean_bias`), plus a learned weight. The defaults were chosen on movie ratings in "
+        "the order of time.",
     LEARNER_KIND(struct mf, mf_options, mf_bind),
 };

@@ -9,8 +9,8 @@ static const struct option mmoe_embedding[] = {
 
 static const struct option mmoe_options[] = {
     OPTION_EXPRESSIONS(struct learner_config, labels, "labels", OPTION_REQUIRED,
-                       "what to predict: bools or numbers of the input; a prediction for each"),
-    LEARNER_NUMBERS_OPTIONS,
+                       "what to predict: bools or numbers of the input; each gets a prediction"),
+    LEARNER_FEATURE_OPTIONS,
     LEARNER_VECTORS_OPTION,
     LEARNER_LOSS_OPTION("logistic"),
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, mmoe_embedding,
@@ -43,7 +43,7 @@ const struct operator_kind learner_mmoe = {
     .example = "learner m = mmoe from events { labels: [clicked, rating >= 4.0], sparse: [user_id, item_id, "
                "device] }",
     .details =
-        "Experts, relu layers over all vectors and numbers, are shared; label t sees sum_k g_k(x) "
+        "Experts, relu layers over all vectors and dense features, are shared; label t sees sum_k g_k(x) "
         "expert_k(x), g = softmax(W_t x), through layers of its own (Ma 2018, section 4.2). Predictions "
         "are `prediction_LABEL`, metrics a row a label. An example without one of its labels is "
         "rejected. Learns by batches.",

@@ -1,6 +1,6 @@
 /*
- * What a model is asked to be, and what it reads and answers: known to the model (model/), to the step of a batch
- * (train/) and to the learner kinds that set the options.
+ * What a model is asked to be, and what it reads and answers: known to the model (model/), to the step of a
+ * batch (train/) and to the learner kinds that set the options.
  */
 #ifndef LEAT_LEARNERS_OPTIONS_H
 #define LEAT_LEARNERS_OPTIONS_H
@@ -123,7 +123,7 @@ struct model_input {
     void *read_argument;
 };
 
-/* An event of weight 0 is predicted but not learned: it is no sighting of its ids and counts in
+/* An event of weight 0 is predicted but not learned: it is no occurrence of its ids and counts in
  * no batch or step. */
 enum model_verdict { MODEL_LEARNED, MODEL_SAMPLED_OUT, MODEL_REJECTED, MODEL_WEIGHTLESS, MODEL_VERDICTS };
 

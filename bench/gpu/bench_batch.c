@@ -40,7 +40,7 @@ static void run_call(struct place *place, void *state)
 }
 
 /* For each kernel: its call, its bytes and its flops; u: distinct ids. */
-#define BATCH(name, args, tolerance, class, byte_count, flop_count)                                          \
+#define BATCH(name, args, tolerance, byte_count, flop_count)                                                 \
     static void call_##name(const struct batch_kernels *k, void *a, void *stream)                            \
     {                                                                                                        \
         k->name((struct args *)a, stream);                                                                   \
@@ -207,7 +207,7 @@ static void bench_update(struct bench *b)
 
 /* --- Linear weights, and the loss --- */
 
-/* Rows of 32 bytes for n indexes, unordered; they hold FTRL's two doubles, or an optimizer's floats. */
+/* Rows of 32 bytes for n indices, unordered; they hold FTRL's two doubles, or an optimizer's floats. */
 static struct batch_weights make_weights(struct bench *b, uint32_t n, enum opt_kind kind, bool is_double)
 {
     return (struct batch_weights){.rows = make_rows(b, n, b->sizes->rows, 32),
@@ -236,7 +236,7 @@ static void bench_weights_forward(struct bench *b)
         struct batch_dedupe ids = make_dedupe(b, (enum ids)kind, DEDUPE_SORT);
         uint32_t count = distinct(b, &ids), events = ids.n / ids.tables_count;
         struct batch_weights_forward a = {.weights = place_floats(b->place, count),
-                                          .unique = ids.unique,
+                                          .indices = ids.indices,
                                           .fields = ids.tables_count,
                                           .n = events,
                                           .logits = place_zeros(b->place, events * sizeof(float))};
@@ -287,7 +287,7 @@ static void bench_loss(struct bench *b)
                            .class_weights = {1.0F, 1.0F},
                            .scale = 1.0F,
                            .n = n,
-                           .slopes = place_zeros(b->place, n * sizeof(float)),
+                           .gradients = place_zeros(b->place, n * sizeof(float)),
                            .is_rejected = place_zeros(b->place, n)};
     MEASURE(b, loss, &a, 0, "logistic");
     a.is_squared = true;
@@ -306,7 +306,7 @@ static struct batch_interaction make_interaction(struct bench *b, uint32_t bags,
                                       .fields = fields,
                                       .d = d,
                                       .logits = place_zeros(b->place, bags * sizeof(float)),
-                                      .slopes = place_floats(b->place, bags),
+                                      .logit_gradients = place_floats(b->place, bags),
                                       .grads = place_zeros(b->place, floats * sizeof(float))};
 }
 
@@ -392,8 +392,8 @@ static void bench_matmul(struct bench *b)
     static const char *const texts[3][3] = {
         {"layer forward, bias and relu, fp32", "layer forward, bias and relu, bf16",
          "layer forward, bias and relu, fp16"},
-        {"slopes back through a relu, fp32", "slopes back through a relu, bf16",
-         "slopes back through a relu, fp16"},
+        {"gradient by the input, through a relu, fp32", "gradient by the input, through a relu, bf16",
+         "gradient by the input, through a relu, fp16"},
         {"gradient of weights and bias, fp32", "gradient of weights and bias, bf16",
          "gradient of weights and bias, fp16"}};
     uint32_t events = b->sizes->events, in = b->sizes->inputs, out = b->sizes->outputs;
@@ -503,8 +503,8 @@ static void bench_dot_interaction(struct bench *b)
                                       .out_stride = WIDTH};
     MEASURE(b, dot_interaction, &a, 0, "27 vectors of 64, forward");
     a.out = NULL;
-    a.slopes = place_floats(b->place, n * WIDTH);
-    a.slopes_stride = WIDTH;
+    a.out_gradients = place_floats(b->place, n * WIDTH);
+    a.out_gradients_stride = WIDTH;
     a.grads = place_zeros(b->place, floats * sizeof(float));
     MEASURE(b, dot_interaction, &a, 0, "27 vectors of 64, backward");
     place_release(b->place);
@@ -521,10 +521,10 @@ static void bench_cross(struct bench *b)
                             .out = place_zeros(b->place, floats * sizeof(float))};
     MEASURE(b, cross, &a, 0, "256 columns, forward");
     a.out = NULL;
-    a.slopes = place_floats(b->place, floats);
-    a.x0_slopes = place_zeros(b->place, floats * sizeof(float));
-    a.x_slopes = place_zeros(b->place, floats * sizeof(float));
-    a.z_slopes = place_zeros(b->place, floats * sizeof(float));
+    a.out_gradients = place_floats(b->place, floats);
+    a.x0_gradients = place_zeros(b->place, floats * sizeof(float));
+    a.x_gradients = place_zeros(b->place, floats * sizeof(float));
+    a.z_gradients = place_zeros(b->place, floats * sizeof(float));
     MEASURE(b, cross, &a, 0, "256 columns, backward");
     place_release(b->place);
 }
@@ -542,9 +542,9 @@ static void bench_mixture(struct bench *b)
                               .gates = place_zeros(b->place, n * EXPERTS * sizeof(float))};
     MEASURE(b, mixture, &a, 0, "8 experts of 64 columns, forward");
     a.out = NULL;
-    a.slopes = place_floats(b->place, n * COLUMNS);
-    a.input_slopes = place_zeros(b->place, floats * sizeof(float));
-    a.gate_slopes = place_zeros(b->place, n * EXPERTS * sizeof(float));
+    a.out_gradients = place_floats(b->place, n * COLUMNS);
+    a.input_gradients = place_zeros(b->place, floats * sizeof(float));
+    a.gate_gradients = place_zeros(b->place, n * EXPERTS * sizeof(float));
     MEASURE(b, mixture, &a, 0, "8 experts of 64 columns, backward");
     place_release(b->place);
 }
@@ -555,7 +555,7 @@ static void bench_place(struct place *place)
 {
     struct bench b = {place, &all_sizes[place->size]};
     place_limits(place);
-#define BATCH(name, args, tolerance, class, bytes, flops) bench_##name(&b);
+#define BATCH(name, args, tolerance, bytes, flops) bench_##name(&b);
 #include "kernels/kernels.def"
     place_close(place);
 }

@@ -1,9 +1,9 @@
 /*
  * The cost of checkpoints for a model's training on a GPU: DLRM of bench_train.c, with 20 GB of rows in the
  * GPU's memory, a share of which changes between checkpoints. As in a job, one thread trains and another one
- * writes checkpoints (learners/learner/checkpoint.c): the writer takes the rows from the device, packs them in the
- * stored form and copies them into records of 1 MiB, which are thrown away, as otherwise the disk would be
- * measured.
+ * writes checkpoints (learners/learner/checkpoint.c): the writer takes the rows from the device, packs them
+ * in the stored form and copies them into records of 1 MiB, which are thrown away, as otherwise the disk
+ * would be measured.
  *
  * - `pause`, after a tenth of the rows, 2 GB, has changed: how long training stops at a barrier. Host time
  *   from the end of the last step until the next one may be queued and the device can begin it: dense weights

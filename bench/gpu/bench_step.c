@@ -103,7 +103,7 @@ static void make_update(struct step *s)
     struct place *place = s->b->place;
     uint32_t n = s->ids.n, d = s->b->sizes->step_d;
     s->gather = (struct batch_gather_pool){
-        .rows = (const void *const *)s->rows, .unique = s->ids.unique, .bags = n, .d = d, .out = s->out};
+        .rows = (const void *const *)s->rows, .indices = s->ids.indices, .bags = n, .d = d, .out = s->out};
     s->update = (struct batch_update){.in = {.grads = place_floats(place, (size_t)n * d),
                                              .order = s->ids.order,
                                              .starts = s->ids.starts,

@@ -102,7 +102,7 @@ static void run_step(struct place *place, void *state)
     tables_check(device_table_ahead(t->table, &next, &error), &error);
     tables_check(device_table_step(t->table, &now, t->rows, &error), &error);
     struct batch_gather_pool gather = {.rows = (const void *const *)t->rows,
-                                       .unique = ids->unique,
+                                       .indices = ids->indices,
                                        .bags = ids->n,
                                        .d = t->b->sizes->step_d,
                                        .out = t->out};

@@ -132,7 +132,7 @@ struct batch_dedupe place_dedupe(struct place *place, const uint64_t *ids, const
                              .n = n,
                              .method = DEDUPE_SORT,
                              .count = place_zeros(place, sizeof(uint32_t)),
-                             .unique = place_zeros(place, n * sizeof(uint32_t)),
+                             .indices = place_zeros(place, n * sizeof(uint32_t)),
                              .unique_ids = place_zeros(place, n * sizeof(uint64_t)),
                              .unique_tables = place_zeros(place, n * sizeof(uint32_t)),
                              .order = place_zeros(place, n * sizeof(uint32_t)),

@@ -287,7 +287,7 @@ int main(int argc, char **argv)
             continue;
         if (units[v] != NULL && !rows_only)
             print_units(k, units[v]);
-#define KERNEL(type, fn, args, tolerance, class, byte_count, flop_count)                                     \
+#define KERNEL(type, fn, args, byte_count, flop_count)                                                       \
     if (strncmp(#fn, prefix, strlen(prefix)) == 0) {                                                         \
         size_t n = fn##_n, d = fn##_d;                                                                       \
         (void)n, (void)d;                                                                                    \

@@ -43,7 +43,7 @@ struct own {
     const struct kernels *k;
     const struct batch_kernels *batch;
     float *table, *x, *y; /* arrays of FLOATS; sixteen-bit numbers use half of one */
-    float *small;         /* logits, slopes, squares */
+    float *small;         /* logits, their gradients, squares */
     void **rows;
     uint32_t *order, *starts, count;
     uint8_t *marks; /* of events; none is rejected */
@@ -183,7 +183,7 @@ static void run_fm(struct own *o)
                                   .fields = FIELDS,
                                   .d = D,
                                   .logits = o->small,
-                                  .slopes = o->small + PLACES,
+                                  .logit_gradients = o->small + PLACES,
                                   .grads = o->y};
     o->batch->fm(&a, NULL);
 }
@@ -195,7 +195,7 @@ static void run_ffm(struct own *o)
                                   .fields = FIELDS,
                                   .d = 4,
                                   .logits = o->small,
-                                  .slopes = o->small + PLACES,
+                                  .logit_gradients = o->small + PLACES,
                                   .grads = o->y};
     o->batch->ffm(&a, NULL);
 }

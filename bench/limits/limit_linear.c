@@ -111,9 +111,9 @@ static double pass(const struct columns *c, struct slot *slots, bool is_exact, s
         float logit = 0.0F;
         for (size_t l = 0; l < whole; l++)
             logit += w[l] * values[l];
-        float p = 1.0F / (1.0F + expf(-logit)), slope = p - c->labels[i];
+        float p = 1.0F / (1.0F + expf(-logit)), gradient = p - c->labels[i];
         for (size_t l = 0; l < whole; l++) {
-            float g = slope * values[l];
+            float g = gradient * values[l];
             sums[l] += g * g;
             w[l] -= 0.1F * g / sqrtf(1.0F + sums[l]);
         }

@@ -288,7 +288,7 @@ static bool run_verb(struct model_arguments *a)
     "  dense.weights     of `dense`, in order; last the bias, with `bias` in it\n"                           \
     "  FEATURE.keys      u64, rising: the keys that have rows (`leat hash`)\n"                               \
     "  FEATURE.weights   f32, a row each: the linear weight, then the vector\n"                              \
-    "  FEATURE.count     u64: sightings\n"                                                                   \
+    "  FEATURE.count     u64: occurrences\n"                                                                 \
     "  FEATURE.seen_us   i64: event time of the last one\n"                                                  \
     "  pairs             weights of pairs (1, 2), (1, 3) ... (2, 3) ..., if any\n"                           \
     "  hidden.N.weights  a dense layer, outputs x inputs; hidden.N.bias\n\n"                                 \

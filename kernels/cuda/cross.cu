@@ -23,20 +23,22 @@ static __device__ void cross_four(const batch_cross &a, size_t event, uint32_t c
         const v16 x = matrix_load(a.x + event * a.x_stride, column, columns, true);
         matrix_store(a.out + event * a.out_stride, column, columns, true, v16_fma(x0, z, x));
     }
-    if (a.slopes == nullptr)
+    if (a.out_gradients == nullptr)
         return;
-    const v16 slopes = matrix_load(a.slopes + event * a.slopes_stride, column, columns, true);
-    float *x0_slopes = a.x0_slopes + event * a.x0_stride;
-    v16 before = matrix_load(x0_slopes, column, columns, true);
-    matrix_store(a.z_slopes + event * a.z_stride, column, columns, true, v16_mul(slopes, x0));
-    if (a.x_slopes == a.x0_slopes) {
-        before = v16_add(slopes, before);
+    const v16 out_gradients =
+        matrix_load(a.out_gradients + event * a.out_gradients_stride, column, columns, true);
+    float *x0_gradients = a.x0_gradients + event * a.x0_stride;
+    v16 before = matrix_load(x0_gradients, column, columns, true);
+    matrix_store(a.z_gradients + event * a.z_stride, column, columns, true, v16_mul(out_gradients, x0));
+    if (a.x_gradients == a.x0_gradients) {
+        before = v16_add(out_gradients, before);
     } else {
-        float *x_slopes = a.x_slopes + event * a.x_stride;
-        const v16 kept = a.adds ? matrix_load(x_slopes, column, columns, true) : slopes;
-        matrix_store(x_slopes, column, columns, true, a.adds ? v16_add(kept, slopes) : slopes);
+        float *x_gradients = a.x_gradients + event * a.x_stride;
+        const v16 kept = a.adds ? matrix_load(x_gradients, column, columns, true) : out_gradients;
+        matrix_store(x_gradients, column, columns, true,
+                     a.adds ? v16_add(kept, out_gradients) : out_gradients);
     }
-    matrix_store(x0_slopes, column, columns, true, v16_fma(slopes, z, before));
+    matrix_store(x0_gradients, column, columns, true, v16_fma(out_gradients, z, before));
 }
 
 /* The strides of `a` are not 0. */
@@ -59,7 +61,7 @@ void cuda_cross(batch_cross *a, void *stream)
     of.x_stride = matrix_stride(a->x_stride, a->columns);
     of.z_stride = matrix_stride(a->z_stride, a->columns);
     of.out_stride = matrix_stride(a->out_stride, a->columns);
-    of.slopes_stride = matrix_stride(a->slopes_stride, a->columns);
+    of.out_gradients_stride = matrix_stride(a->out_gradients_stride, a->columns);
     LAUNCH(cross_kernel, cuda_blocks((size_t)a->n * lanes, BLOCK), BLOCK, 0, gpu_cuda_stream(stream), of,
            lanes);
     (void)gpu_launched(stream, "cross");

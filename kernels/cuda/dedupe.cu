@@ -8,7 +8,7 @@
  *                                lengths gives
  *   hash, index by first place   one pass over the ids, each with one random slot access; each table has its
  *                                own slots, so a slot holds the id alone; atomicMin gives the first place,
- *                                and a scan over first places gives the indexes; then the sort by index has
+ *                                and a scan over first places gives the indices; then the sort by index has
  *                                few bits: 20 for a million ids, not 64
  *   a read before each atomic    an id in every tenth place would be contended at one address; a thread that
  *                                finds the id with an earlier place writes nothing
@@ -22,20 +22,20 @@ enum { BLOCK = 256, ALIGN = 256 };
 /* The arrays in scratch memory; unused ones are NULL. */
 struct dedupe_scratch {
     uint32_t *places;  /* [n] 0, 1, 2 ... */
-    uint32_t *numbers; /* [n + 1] by place: 1 if the place is its id's first; scanned: the index of that id */
+    uint32_t *indices; /* [n + 1] by place: 1 if the place is its id's first; scanned: the index of that id */
     uint64_t *sorted_ids;
     uint32_t *sorted_places;
-    uint32_t *runs;                    /* [n + 1] sorted: 1 where a run begins; scanned: its number */
-    uint32_t *run_numbers, *run_begin; /* [n] by run: its index; its first position in sorted order */
+    uint32_t *runs;                    /* [n + 1] sorted: 1 where a run begins; scanned: its index */
+    uint32_t *run_indices, *run_begin; /* [n] by run: its index; its first position in sorted order */
     uint64_t *slot_ids;
     uint32_t *slot_firsts;        /* [2n] by slot: the first place of its id */
     uint32_t *slots;              /* [n] by place: its slot, BATCH_NONE */
-    uint32_t *keys, *sorted_keys; /* [n] indexes, all ones if absent */
+    uint32_t *keys, *sorted_keys; /* [n] indices, all ones if absent */
     void *library;                /* scratch of sorts and scans */
     size_t library_bytes, all_bytes;
 };
 
-/* Bits of a sort key: indexes below n and one more value, all ones, for absent. */
+/* Bits of a sort key: indices below n and one more value, all ones, for absent. */
 static int key_bits(uint32_t n)
 {
     int bits = 1;
@@ -57,13 +57,13 @@ static dedupe_scratch lay_out(const batch_dedupe *a)
     const size_t n = a->n;
     size_t used = 0, scan_bytes = 0, sort_bytes = 0;
     take(base, &used, n, &s.places);
-    take(base, &used, n + 1, &s.numbers);
+    take(base, &used, n + 1, &s.indices);
     scan_exclusive_32(nullptr, &scan_bytes, nullptr, nullptr, a->n + 1, nullptr);
     if (a->method == DEDUPE_SORT) {
         take(base, &used, n, &s.sorted_ids);
         take(base, &used, n, &s.sorted_places);
         take(base, &used, n + 1, &s.runs);
-        take(base, &used, n, &s.run_numbers);
+        take(base, &used, n, &s.run_indices);
         take(base, &used, n, &s.run_begin);
         sort_pairs_64(nullptr, &sort_bytes, nullptr, nullptr, nullptr, nullptr, a->n, 64, nullptr);
     } else {
@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(BLOCK) begin_kernel(batch_dedupe a, ded
     const size_t i = cuda_thread();
     if (i > a.n)
         return;
-    s.numbers[i] = 0;
+    s.indices[i] = 0;
     a.starts[i] = 0;
     if (i == a.n) {
         s.runs[i] = 0;
@@ -118,7 +118,7 @@ static __global__ void __launch_bounds__(BLOCK) begin_kernel(batch_dedupe a, ded
     }
     s.places[i] = (uint32_t)i;
     if (a.ids[i] == 0)
-        a.unique[i] = BATCH_NONE;
+        a.indices[i] = BATCH_NONE;
 }
 
 /* Marks where runs begin in sorted order. The sort is stable: a run's first place is its id's first. */
@@ -135,10 +135,10 @@ static __global__ void __launch_bounds__(BLOCK) heads_kernel(batch_dedupe a, ded
                   table_of(a.tables, a.tables_count, place);
     s.runs[i] = is_head;
     if (is_head)
-        s.numbers[place] = 1;
+        s.indices[place] = 1;
 }
 
-/* Writes each run's index and beginning, and the index's id and table. Runs and numbers are scanned. */
+/* Writes each run's index and beginning, and the index's id and table. Runs and indices are scanned. */
 static __global__ void __launch_bounds__(BLOCK) runs_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t i = cuda_thread();
@@ -146,11 +146,11 @@ static __global__ void __launch_bounds__(BLOCK) runs_kernel(batch_dedupe a, dedu
         a.count[0] = s.runs[a.n];
     if (i >= a.n || s.runs[i] == s.runs[i + 1])
         return;
-    const uint32_t place = s.sorted_places[i], run = s.runs[i], number = s.numbers[place];
+    const uint32_t place = s.sorted_places[i], run = s.runs[i], index = s.indices[place];
     s.run_begin[run] = (uint32_t)i;
-    s.run_numbers[run] = number;
-    a.unique_ids[number] = s.sorted_ids[i];
-    a.unique_tables[number] = table_of(a.tables, a.tables_count, place);
+    s.run_indices[run] = index;
+    a.unique_ids[index] = s.sorted_ids[i];
+    a.unique_tables[index] = table_of(a.tables, a.tables_count, place);
 }
 
 /* The length of each run, at its index. Absent ids, 0, are sorted to the front: the last run ends at n. */
@@ -158,7 +158,7 @@ static __global__ void __launch_bounds__(BLOCK) lengths_kernel(batch_dedupe a, d
 {
     const size_t run = cuda_thread(), m = s.runs[a.n];
     if (run < m)
-        a.starts[s.run_numbers[run]] = (run + 1 < m ? s.run_begin[run + 1] : a.n) - s.run_begin[run];
+        a.starts[s.run_indices[run]] = (run + 1 < m ? s.run_begin[run + 1] : a.n) - s.run_begin[run];
 }
 
 static __global__ void __launch_bounds__(BLOCK) deal_kernel(batch_dedupe a, dedupe_scratch s)
@@ -166,9 +166,9 @@ static __global__ void __launch_bounds__(BLOCK) deal_kernel(batch_dedupe a, dedu
     const size_t i = cuda_thread();
     if (i >= a.n || s.sorted_ids[i] == 0)
         return;
-    const uint32_t run = s.runs[i + 1] - 1, number = s.run_numbers[run], place = s.sorted_places[i];
-    a.unique[place] = number;
-    a.order[a.starts[number] + (uint32_t)i - s.run_begin[run]] = place;
+    const uint32_t run = s.runs[i + 1] - 1, index = s.run_indices[run], place = s.sorted_places[i];
+    a.indices[place] = index;
+    a.order[a.starts[index] + (uint32_t)i - s.run_begin[run]] = place;
 }
 
 static void dedupe_sort(const batch_dedupe &a, dedupe_scratch s, cudaStream_t stream)
@@ -179,7 +179,7 @@ static void dedupe_sort(const batch_dedupe &a, dedupe_scratch s, cudaStream_t st
                   stream);
     LAUNCH(heads_kernel, blocks, BLOCK, 0, stream, a, s);
     scan_exclusive_32(s.library, &s.library_bytes, s.runs, s.runs, a.n + 1, stream);
-    scan_exclusive_32(s.library, &s.library_bytes, s.numbers, s.numbers, a.n + 1, stream);
+    scan_exclusive_32(s.library, &s.library_bytes, s.indices, s.indices, a.n + 1, stream);
     LAUNCH(runs_kernel, blocks, BLOCK, 0, stream, a, s);
     LAUNCH(lengths_kernel, blocks, BLOCK, 0, stream, a, s);
     scan_exclusive_32(s.library, &s.library_bytes, a.starts, a.starts, a.n + 1, stream);
@@ -222,7 +222,7 @@ static __global__ void __launch_bounds__(BLOCK) firsts_kernel(batch_dedupe a, de
     if (i > a.n)
         return;
     const uint32_t slot = i < a.n ? s.slots[i] : BATCH_NONE;
-    s.numbers[i] = slot != BATCH_NONE && s.slot_firsts[slot] == i;
+    s.indices[i] = slot != BATCH_NONE && s.slot_firsts[slot] == i;
 }
 
 /* Writes each place's index, and the id and table of each index. Numbers are scanned already. */
@@ -230,17 +230,17 @@ static __global__ void __launch_bounds__(BLOCK) numbers_kernel(batch_dedupe a, d
 {
     const size_t i = cuda_thread();
     if (i == 0)
-        a.count[0] = s.numbers[a.n];
+        a.count[0] = s.indices[a.n];
     if (i >= a.n)
         return;
     const uint32_t slot = s.slots[i], first = slot != BATCH_NONE ? s.slot_firsts[slot] : BATCH_NONE;
-    const uint32_t number = slot != BATCH_NONE ? s.numbers[first] : BATCH_NONE;
+    const uint32_t index = slot != BATCH_NONE ? s.indices[first] : BATCH_NONE;
     s.places[i] = (uint32_t)i;
-    s.keys[i] = number;
-    a.unique[i] = number;
+    s.keys[i] = index;
+    a.indices[i] = index;
     if (first == i) {
-        a.unique_ids[number] = a.ids[i];
-        a.unique_tables[number] = table_of(a.tables, a.tables_count, first);
+        a.unique_ids[index] = a.ids[i];
+        a.unique_tables[index] = table_of(a.tables, a.tables_count, first);
     }
 }
 
@@ -255,7 +255,7 @@ static __global__ void __launch_bounds__(BLOCK) starts_kernel(batch_dedupe a, de
     if (key != BATCH_NONE && key != before)
         a.starts[key] = (uint32_t)i;
     if (key == BATCH_NONE && (i == 0 || before != BATCH_NONE))
-        a.starts[s.numbers[a.n]] = (uint32_t)i;
+        a.starts[s.indices[a.n]] = (uint32_t)i;
 }
 
 static void dedupe_hash(const batch_dedupe &a, dedupe_scratch s, cudaStream_t stream)
@@ -265,7 +265,7 @@ static void dedupe_hash(const batch_dedupe &a, dedupe_scratch s, cudaStream_t st
     (void)cudaMemsetAsync(s.slot_firsts, 0xff, 2 * (size_t)a.n * sizeof(*s.slot_firsts), stream);
     LAUNCH(insert_kernel, blocks, BLOCK, 0, stream, a, s);
     LAUNCH(firsts_kernel, blocks, BLOCK, 0, stream, a, s);
-    scan_exclusive_32(s.library, &s.library_bytes, s.numbers, s.numbers, a.n + 1, stream);
+    scan_exclusive_32(s.library, &s.library_bytes, s.indices, s.indices, a.n + 1, stream);
     LAUNCH(numbers_kernel, blocks, BLOCK, 0, stream, a, s);
     sort_pairs_32(s.library, &s.library_bytes, s.keys, s.sorted_keys, s.places, a.order, a.n, key_bits(a.n),
                   stream);

@@ -12,7 +12,7 @@
  *                  that each gets four products: 48 shuffles instead of 128
  *   results        go through shared memory and are written in runs                    not measured
  *   gradients      a thread for four dims of four fields: for each other field it      not measured
- *                  loads four dims and four slopes, from a symmetric matrix of slopes
+ *                  loads four dims and four gradients, from a symmetric matrix of gradients
  *
  * Events that do not fit into shared memory are read from global memory, through the L1 cache.
  */
@@ -25,8 +25,8 @@ enum { QUADS = INTERACTION_THREADS / 4, DOT_SHARED = INTERACTION_SHARED_MOST };
 struct dot_call {
     interaction of;
     float *out; /* or NULL */
-    const float *slopes;
-    uint32_t out_stride, slopes_stride;
+    const float *out_gradients;
+    uint32_t out_stride, out_gradients_stride;
     uint32_t copied, pairs; /* floats of a row of out: copied, and products */
     uint32_t round, matrix; /* floats between rows of a bag's matrix in shared memory, and of the matrix */
 };
@@ -143,16 +143,18 @@ static __device__ void dot_write(const dot_call &a, const interaction_tile &t, c
     }
 }
 
-/* Expands the slopes of a tile's bags to symmetric matrices, a warp a row. The diagonals are not set. */
-static __device__ void dot_slopes(const dot_call &a, const interaction_tile &t, float *matrix)
+/* Expands the gradients of a tile's products to symmetric matrices, a warp a row. The diagonals are not set.
+ * */
+static __device__ void dot_gradients(const dot_call &a, const interaction_tile &t, float *matrix)
 {
     for (uint32_t r = threadIdx.x / WARP_LANES; r < t.bags * a.of.fields;
          r += INTERACTION_THREADS / WARP_LANES) {
         const uint32_t bag = r / a.of.fields, i = r - bag * a.of.fields;
-        const float *slopes = a.slopes + (size_t)(t.bag + bag) * a.slopes_stride + a.copied + dot_row(i);
+        const float *out_gradients =
+            a.out_gradients + (size_t)(t.bag + bag) * a.out_gradients_stride + a.copied + dot_row(i);
         float *to = matrix + bag * a.matrix;
         for (uint32_t j = threadIdx.x % WARP_LANES; j < i; j += WARP_LANES)
-            to[i * a.round + j] = to[j * a.round + i] = slopes[j];
+            to[i * a.round + j] = to[j * a.round + i] = out_gradients[j];
     }
 }
 
@@ -161,13 +163,13 @@ template <bool is_shared>
 static __device__ void dot_pull(const dot_call &a, const interaction_tile &t, const float4 *tile,
                                 const float *matrix, uint32_t bag, uint32_t i, uint32_t slice)
 {
-    const float *slopes = a.slopes + (size_t)(t.bag + bag) * a.slopes_stride;
+    const float *out_gradients = a.out_gradients + (size_t)(t.bag + bag) * a.out_gradients_stride;
     float4 sums[4];
 #pragma unroll
     for (uint32_t r = 0; r < 4; r++)
         sums[r] = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
     if (i == 0 && a.copied > 0)
-        sums[0] = reinterpret_cast<const float4 *>(slopes)[slice];
+        sums[0] = reinterpret_cast<const float4 *>(out_gradients)[slice];
     for (uint32_t j = 0; j < a.of.fields; j++) {
         const float4 v = dot_vector<is_shared>(a, t, tile, bag, j)[slice];
         const float4 four = *reinterpret_cast<const float4 *>(matrix + bag * a.matrix + j * a.round + i);
@@ -196,11 +198,11 @@ template <bool is_shared> static __global__ void __launch_bounds__(INTERACTION_T
         dot_products<is_shared>(a, t, tile, matrix);
         __syncthreads();
         dot_write<is_shared>(a, t, tile, matrix);
-        __syncthreads(); /* slopes overwrite the products */
+        __syncthreads(); /* gradients overwrite the products */
     }
     if (a.of.grads == NULL)
         return;
-    dot_slopes(a, t, matrix);
+    dot_gradients(a, t, matrix);
     __syncthreads();
     const uint32_t blocks = (a.of.fields + 3) / 4, each = blocks * a.of.slices;
     for (uint32_t u = threadIdx.x; u < t.bags * each; u += INTERACTION_THREADS) {
@@ -241,11 +243,12 @@ static dot_call dot_call_of(const batch_dot_interaction *batch)
     call.of.grads_stride = (batch->grads_stride > 0 ? batch->grads_stride : row) / 4;
     call.of.adds = batch->adds;
     call.out = batch->out;
-    call.slopes = batch->slopes;
+    call.out_gradients = batch->out_gradients;
     call.copied = batch->copies_first ? batch->d : 0;
     call.pairs = dot_row(batch->fields);
     call.out_stride = batch->out_stride > 0 ? batch->out_stride : call.copied + call.pairs;
-    call.slopes_stride = batch->slopes_stride > 0 ? batch->slopes_stride : call.copied + call.pairs;
+    call.out_gradients_stride =
+        batch->out_gradients_stride > 0 ? batch->out_gradients_stride : call.copied + call.pairs;
     return call;
 }
 

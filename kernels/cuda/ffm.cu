@@ -1,7 +1,7 @@
 /*
  * ffm of a batch: each bag's logit and its gradient (batch.h). The gradient of a bag is its vectors with
  * fields and partners exchanged (for each slice of four dims, the transpose of a matrix whose elements are
- * blocks of four floats), times the bag's slope; the logit is the sum of products of the matrix and its
+ * blocks of four floats), times the bag's gradient; the logit is the sum of products of the matrix and its
  * transpose. The limit is memory bandwidth: each byte in once and out once.
  *
  * Ladder (not measured):
@@ -88,7 +88,7 @@ static __device__ void ffm_grads(const interaction &a, const interaction_tile &t
         const float4 *unit = tile + p.bag * a.bag_stride + slice * a.width;
         float4 block =
             ffm_block(unit, a.row_stride, partner, p.field, partner < a.fields && partner != p.field);
-        interaction_put(a, t, p, interaction_scale(__ldg(a.slopes + t.bag + p.bag), block));
+        interaction_put(a, t, p, interaction_scale(__ldg(a.logit_gradients + t.bag + p.bag), block));
     }
 }
 

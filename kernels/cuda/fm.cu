@@ -41,7 +41,7 @@ static __device__ void fm_grads(const interaction &a, const interaction_tile &t,
         interaction_place p = interaction_place_of(a, t, i);
         float4 v = tile[interaction_shared(a, p)], s = sums[p.bag * t.slices + p.column];
         float4 left = make_float4(s.x - v.x, s.y - v.y, s.z - v.z, s.w - v.w);
-        interaction_put(a, t, p, interaction_scale(__ldg(a.slopes + t.bag + p.bag), left));
+        interaction_put(a, t, p, interaction_scale(__ldg(a.logit_gradients + t.bag + p.bag), left));
     }
 }
 

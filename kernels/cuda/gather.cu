@@ -7,7 +7,7 @@
  *   one row a bag: a tile a warp     32 addresses are looked up at once, index to row to address; then four
  *                                    rows a group are in flight
  *   bags: addresses a group at once  each lane looks one place up; again four rows are in flight
- *   `unique` in the same pass        no list of addresses by place is written and read
+ *   `indices` in the same pass       no list of addresses by place is written and read
  */
 #include "kernels/cuda/formats.cuh"
 #include "kernels/cuda/gpu.cuh"
@@ -19,8 +19,8 @@ enum { BLOCK = 256, WARPS = BLOCK / WARP_LANES, ROWS_AT_ONCE = 4 };
 static __device__ __forceinline__ const unsigned char *gather_row(const batch_gather_pool &a, uint32_t place)
 {
     uint32_t of = place;
-    if (a.unique != nullptr) {
-        of = a.unique[place];
+    if (a.indices != nullptr) {
+        of = a.indices[place];
         if (of == BATCH_NONE)
             return nullptr;
     }

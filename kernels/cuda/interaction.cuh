@@ -24,7 +24,7 @@ enum {
 struct interaction {
     const float4 *vectors;
     float *logits; /* or NULL */
-    const float *slopes;
+    const float *logit_gradients;
     float4 *grads; /* or NULL */
     uint32_t bags, fields, slices, width;
     uint32_t vectors_stride, grads_stride; /* float4s from bag to bag */
@@ -108,9 +108,9 @@ static inline __device__ void interaction_load(const interaction &a, const inter
     __syncthreads();
 }
 
-static inline __device__ float4 interaction_scale(float slope, float4 v)
+static inline __device__ float4 interaction_scale(float gradient, float4 v)
 {
-    return make_float4(slope * v.x, slope * v.y, slope * v.z, slope * v.w);
+    return make_float4(gradient * v.x, gradient * v.y, gradient * v.z, gradient * v.w);
 }
 
 /* Writes or adds one float4 of the gradients. */
@@ -175,7 +175,7 @@ static inline interaction_launch interaction_prepare(void (*kernel)(interaction)
         return launch;
     a->vectors = reinterpret_cast<const float4 *>(batch->vectors);
     a->logits = batch->logits;
-    a->slopes = batch->slopes;
+    a->logit_gradients = batch->logit_gradients;
     a->grads = reinterpret_cast<float4 *>(batch->grads);
     a->bags = batch->bags;
     a->fields = batch->fields;

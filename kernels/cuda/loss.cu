@@ -18,7 +18,7 @@
 enum { LOSS_BLOCK = 256 };
 
 /* The gradient of the loss of event e by the logit, as batch_loss.inc.h computes it for blocks. */
-static __device__ float loss_slope(const batch_loss &a, size_t e, float logit)
+static __device__ float loss_gradient(const batch_loss &a, size_t e, float logit)
 {
     const float label = a.labels[e];
     const bool is_positive = label > 0.5F;
@@ -40,11 +40,11 @@ static __global__ void __launch_bounds__(LOSS_BLOCK) loss_kernel(batch_loss a)
         float logit = a.logits[e];
         if (a.more != nullptr)
             logit += a.more[e * a.more_stride];
-        const float slope = loss_slope(a, e, logit);
-        is_rejected = a.is_rejected[e] != 0 || !float_is_finite(logit) || !float_is_finite(slope);
+        const float gradient = loss_gradient(a, e, logit);
+        is_rejected = a.is_rejected[e] != 0 || !float_is_finite(logit) || !float_is_finite(gradient);
         if (a.sums != nullptr)
             a.sums[e] = logit;
-        a.slopes[e * (a.slopes_stride > 0 ? a.slopes_stride : 1)] = is_rejected ? 0.0F : slope;
+        a.gradients[e * (a.gradients_stride > 0 ? a.gradients_stride : 1)] = is_rejected ? 0.0F : gradient;
         a.is_rejected[e] = is_rejected;
     }
     const unsigned all = __ballot_sync(WARP_ALL, is_rejected);

@@ -7,7 +7,7 @@
  *   one kernel     a group of lanes an event, 16 bytes a lane; gates stay in          not measured
  *                  shared memory, and the data read for the products of the
  *                  backward pass is in the caches for the sum
- *   quads          products of slopes and outputs have the order of `dot`: four       not measured
+ *   quads          products of gradients and outputs have the order of `dot`: four       not measured
  *                  threads an expert, several experts of an event at once
  *
  * Every four threads of a group compute the softmax for themselves, so that none has to wait for another.
@@ -71,9 +71,10 @@ static __device__ void mixture_gates(const float *logits, uint32_t experts, bool
     }
 }
 
-/* products[k] = <slopes, inputs of expert k>, four threads for each expert. */
-static __device__ void mixture_products(const batch_mixture &a, const float *inputs, const float *slopes,
-                                        unsigned lanes, uint32_t in_group, bool is_aligned, float *products)
+/* products[k] = <out_gradients, inputs of expert k>, four threads for each expert. */
+static __device__ void mixture_products(const batch_mixture &a, const float *inputs,
+                                        const float *out_gradients, unsigned lanes, uint32_t in_group,
+                                        bool is_aligned, float *products)
 {
     for (uint32_t base = 0; base < a.experts; base += lanes / 4) {
         const uint32_t k = base + in_group / 4;
@@ -81,7 +82,7 @@ static __device__ void mixture_products(const batch_mixture &a, const float *inp
 #pragma unroll 4
         for (uint32_t column = in_group % 4 * 4; k < a.experts && column < (a.columns + 15) / 16 * 16;
              column += 16)
-            sum = v16_fma(matrix_load(slopes, column, a.columns, true),
+            sum = v16_fma(matrix_load(out_gradients, column, a.columns, true),
                           matrix_load(inputs + (size_t)k * a.columns, column, a.columns, is_aligned), sum);
         const float product = quad_sum(sum);
         if (k < a.experts && in_group % 4 == 0)
@@ -89,7 +90,7 @@ static __device__ void mixture_products(const batch_mixture &a, const float *inp
     }
 }
 
-/* Four columns of an event: of the output, and of the slopes of its experts' outputs. */
+/* Four columns of an event: of the output, and of the gradients of its experts' outputs. */
 static __device__ void mixture_four(const batch_mixture &a, size_t event, uint32_t column, bool is_aligned,
                                     const float *gates)
 {
@@ -102,13 +103,14 @@ static __device__ void mixture_four(const batch_mixture &a, size_t event, uint32
                           matrix_load(inputs + (size_t)k * a.columns, column, a.columns, is_aligned), sum);
         matrix_store(a.out + event * a.out_stride, column, a.columns, true, sum);
     }
-    if (a.slopes == nullptr)
+    if (a.out_gradients == nullptr)
         return;
-    const v16 slopes = matrix_load(a.slopes + event * a.slopes_stride, column, a.columns, true);
-    float *to = a.input_slopes + event * a.input_slopes_stride;
+    const v16 out_gradients =
+        matrix_load(a.out_gradients + event * a.out_gradients_stride, column, a.columns, true);
+    float *to = a.input_gradients + event * a.input_gradients_stride;
 #pragma unroll 4
     for (uint32_t k = 0; k < a.experts; k++, to += a.columns) {
-        v16 pulled = v16_mul(v16_set1(gates[k]), slopes);
+        v16 pulled = v16_mul(v16_set1(gates[k]), out_gradients);
         if (a.adds)
             pulled = v16_add(matrix_load(to, column, a.columns, is_aligned), pulled);
         matrix_store(to, column, a.columns, is_aligned, pulled);
@@ -129,20 +131,21 @@ static __global__ void __launch_bounds__(BLOCK) mixture_kernel(batch_mixture a, 
                       gates);
     for (uint32_t k = in_group; k < a.experts && a.out == nullptr; k += lanes)
         gates[k] = a.gates[event * a.gates_stride + k];
-    if (a.slopes != nullptr)
-        mixture_products(a, a.inputs + event * a.inputs_stride, a.slopes + event * a.slopes_stride, lanes,
-                         in_group, is_aligned, products);
+    if (a.out_gradients != nullptr)
+        mixture_products(a, a.inputs + event * a.inputs_stride,
+                         a.out_gradients + event * a.out_gradients_stride, lanes, in_group, is_aligned,
+                         products);
     __syncwarp();
     if (!is_there)
         return;
     float mean = 0.0F;
-    for (uint32_t k = 0; k < a.experts && a.slopes != nullptr; k++)
+    for (uint32_t k = 0; k < a.experts && a.out_gradients != nullptr; k++)
         mean = fmaf(gates[k], products[k], mean);
     for (uint32_t k = in_group; k < a.experts; k += lanes) {
         if (a.out != nullptr)
             a.gates[event * a.gates_stride + k] = gates[k];
-        if (a.slopes != nullptr)
-            a.gate_slopes[event * a.gates_stride + k] = gates[k] * (products[k] - mean);
+        if (a.out_gradients != nullptr)
+            a.gate_gradients[event * a.gates_stride + k] = gates[k] * (products[k] - mean);
     }
     for (uint32_t column = in_group * 4; column < a.columns; column += lanes * 4)
         mixture_four(a, event, column, is_aligned, gates);
@@ -150,15 +153,15 @@ static __global__ void __launch_bounds__(BLOCK) mixture_kernel(batch_mixture a, 
 
 void cuda_mixture(batch_mixture *a, void *stream)
 {
-    if (a->n == 0 || (a->out == nullptr && a->slopes == nullptr))
+    if (a->n == 0 || (a->out == nullptr && a->out_gradients == nullptr))
         return;
     const unsigned lanes = matrix_lanes(a->columns, 4);
     batch_mixture of = *a;
     of.inputs_stride = matrix_stride(a->inputs_stride, a->experts * a->columns);
-    of.input_slopes_stride = matrix_stride(a->input_slopes_stride, a->experts * a->columns);
+    of.input_gradients_stride = matrix_stride(a->input_gradients_stride, a->experts * a->columns);
     of.gates_stride = matrix_stride(a->gates_stride, a->experts);
     of.out_stride = matrix_stride(a->out_stride, a->columns);
-    of.slopes_stride = matrix_stride(a->slopes_stride, a->columns);
+    of.out_gradients_stride = matrix_stride(a->out_gradients_stride, a->columns);
     LAUNCH(mixture_kernel, cuda_blocks((size_t)a->n * lanes, BLOCK), BLOCK, 0, gpu_cuda_stream(stream), of,
            lanes);
     (void)gpu_launched(stream, "mixture");

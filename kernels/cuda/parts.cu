@@ -3,7 +3,7 @@
 
 const batch_kernels cuda_kernels = {
     "cuda",
-#define BATCH(name, args, tolerance, class, bytes, flops) cuda_##name,
+#define BATCH(name, args, tolerance, bytes, flops) cuda_##name,
 #include "kernels/kernels.def"
 };
 

@@ -8,7 +8,7 @@
 
 #include "kernels/gpu_table.h"
 
-#define BATCH(name, args, tolerance, class, bytes, flops) void cuda_##name(struct args *a, void *stream);
+#define BATCH(name, args, tolerance, bytes, flops) void cuda_##name(struct args *a, void *stream);
 #include "kernels/kernels.def"
 
 bool tables_plan(const gpu_tables_options *options, uint64_t free_bytes, gpu_tables_plan *plan,

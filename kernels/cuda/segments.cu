@@ -5,8 +5,8 @@
  *   a thread an index and float      each float waits for starts, order, bag and gradient in turn
  *   a group of lanes an index        rows of 16 bytes a lane, coalesced; each index still pays for its chain
  *                                    of look-ups
- *   a tile of indexes a warp         each lane looks one index up, so the chains overlap; then the gradients
- *                                    of four indexes are in flight
+ *   a tile of indices a warp         each lane looks one index up, so the chains overlap; then the gradients
+ *                                    of four indices are in flight
  *   chunks of long segments first    the work of an id that is in every tenth place is shared by many warps,
  *                                    instead of one warp that all others wait for
  */

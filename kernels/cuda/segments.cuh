@@ -2,10 +2,10 @@
  * Sums of gradients by index (batch.h: struct batch_segments): the device functions by which a warp computes
  * them. One code for segment_reduce, and for the update kernels, which make the step at once.
  *
- * A warp processes a tile of up to 32 indexes. Each lane looks one index up (segment_look: a chain of four
+ * A warp processes a tile of up to 32 indices. Each lane looks one index up (segment_look: a chain of four
  * loads, once for all 32). Then groups of lanes, each as wide as a row, go through the tile: the group gets
  * lane k's result by a shuffle (segment_of_lane), loads four floats a lane of the first gradient
- * (segment_first), for as many indexes at a time as fit in registers, and adds the other gradients
+ * (segment_first), for as many indices at a time as fit in registers, and adds the other gradients
  * (segment_rest).
  *
  * A segment of more than BATCH_CHUNK places is long: segments_chunks sums each of its chunks first, by a warp
@@ -15,7 +15,7 @@
  * two sums at rows 2w and 2w + 1 of partials.
  *
  * Gradients of one float (d = 1, linear weights) have no row to share out: there each thread has an index,
- * and the whole warp sums those of its indexes that have many places (segment_sum_one).
+ * and the whole warp sums those of its indices that have many places (segment_sum_one).
  */
 #ifndef LEAT_KERNELS_CUDA_SEGMENTS_CUH
 #define LEAT_KERNELS_CUDA_SEGMENTS_CUH
@@ -57,7 +57,7 @@ static inline unsigned segments_lanes(uint32_t d)
     return lanes;
 }
 
-/* Indexes of a tile: many, so that look-ups are shared, but few enough that all multiprocessors have work. */
+/* Indices of a tile: many, so that look-ups are shared, but few enough that all multiprocessors have work. */
 static inline unsigned segments_tile(uint32_t n, unsigned lanes)
 {
     const unsigned groups = WARP_LANES / lanes, tile = n >= 1U << 18 ? WARP_LANES : 8;

@@ -33,11 +33,11 @@ struct alignas(128) gpu_bucket {
 /* One table as kernels see it; an array of them lies in device memory. Only the host changes it
  * (tables_set_view); counters that kernels change are in gpu_table_counts. */
 struct gpu_table_view {
-    gpu_bucket *buckets;    /* first the stash's buckets, then the table's */
-    unsigned char *rows;    /* [(stash_buckets + bucket_count) * 128][stride] */
-    uint64_t bucket_count;  /* without the stash */
-    uint32_t number;        /* buckets of the tables before it: this table's bucket numbers begin here */
-    uint32_t stash_buckets; /* 0 (bounded) or GPU_STASH_BUCKETS */
+    gpu_bucket *buckets;     /* first the stash's buckets, then the table's */
+    unsigned char *rows;     /* [(stash_buckets + bucket_count) * 128][stride] */
+    uint64_t bucket_count;   /* without the stash */
+    uint32_t buckets_before; /* buckets of the tables before it: where this table begins among all buckets */
+    uint32_t stash_buckets;  /* 0 (bounded) or GPU_STASH_BUCKETS */
     uint64_t seed, init_seed;
     float init_bound;
     float extra[4];                         /* initial values in new rows */

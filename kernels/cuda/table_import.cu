@@ -27,7 +27,7 @@ static table_lookup lookup_of(const gpu_tables *tables)
 /* --- Import --- */
 
 static __global__ void __launch_bounds__(BLOCK)
-    import_find(table_lookup in, uint32_t stride, void **rows, uint32_t *numbers, uint32_t *missing_by_table)
+    import_find(table_lookup in, uint32_t stride, void **rows, uint32_t *buckets, uint32_t *missing_by_table)
 {
     table_search searches[KEYS];
     uint32_t first, n;
@@ -41,8 +41,9 @@ static __global__ void __launch_bounds__(BLOCK)
             continue;
         const bool is_there = s->slot != SLOT_NONE;
         rows[u] = is_there ? table_row(s->view, s->slot, stride) : NULL;
-        numbers[u] =
-            is_there || s->key == 0 ? BATCH_NONE : s->view->number + (uint32_t)table_first(s->view, s->hash);
+        buckets[u] = is_there || s->key == 0
+                         ? BATCH_NONE
+                         : s->view->buckets_before + (uint32_t)table_first(s->view, s->hash);
         if (!is_there && s->key != 0)
             atomicAdd(&missing_by_table[s->table], 1U);
     }
@@ -55,7 +56,7 @@ struct import_arguments {
     const float *payloads;
     const uint32_t *at; /* positions in heads and payloads; NULL: in order */
     void *const *rows;
-    const uint32_t *numbers; /* BATCH_NONE: the row existed before */
+    const uint32_t *buckets; /* BATCH_NONE: the row existed before */
     uint32_t n, step;
     bool keeps;
 };
@@ -70,7 +71,7 @@ static __global__ void __launch_bounds__(BLOCK) import_write(import_arguments a)
     const gpu_table_view *view = a.views + in.table;
     unsigned char *row = static_cast<unsigned char *>(a.rows[u]);
     gpu_head *head = table_head(view, (uint64_t)(row - view->rows) / a.shape.stride);
-    const bool stays = a.keeps && a.numbers[u] == BATCH_NONE;
+    const bool stays = a.keeps && a.buckets[u] == BATCH_NONE;
     if (lane == 0 && stays)
         head->step = table_later_step(head->step, a.step);
     if (stays)
@@ -101,7 +102,7 @@ static bool find_places(gpu_tables *tables, gpu_stream *stream, const gpu_row_he
     gpu_note(tables->gpu, cudaMemsetAsync(m->missing_by_table, 0, bytes, gpu_cuda_stream(stream)),
              "tables: import");
     LAUNCH(import_find, cuda_blocks(n, BLOCK_KEYS), BLOCK, 0, gpu_cuda_stream(stream), in, tables->stride,
-           m->rows, tables->scratch.numbers, m->missing_by_table);
+           m->rows, tables->scratch.buckets, m->missing_by_table);
     gpu_note(tables->gpu,
              cudaMemcpyAsync(m->missing_by_table_host, m->missing_by_table, bytes, cudaMemcpyDefault,
                              gpu_cuda_stream(stream)),
@@ -176,7 +177,7 @@ bool tables_import_rows(gpu_tables *tables, gpu_stream *stream, const gpu_row_he
         piece.heads = at != NULL ? heads : heads + from;
         piece.payloads = at != NULL ? payloads : payloads + from * floats;
         piece.at = at != NULL ? at + from : NULL;
-        piece.numbers = tables->scratch.numbers;
+        piece.buckets = tables->scratch.buckets;
         piece.n = count - from < tables->scratch.room ? count - from : tables->scratch.room;
         piece.step = step;
         piece.keeps = keeps;
@@ -232,12 +233,13 @@ void tables_missing(gpu_tables *tables, gpu_stream *stream, const gpu_batch *bat
     gpu_note(tables->gpu, cudaMemsetAsync(count, 0, sizeof(*count), queue), "tables: missing");
     if (batch->n == 0)
         return;
-    gpu_note(tables->gpu, cudaMemsetAsync(s->numbers, 0, batch->n * sizeof(*s->numbers), queue),
+    /* No bucket is looked for here: the two arrays hold flags and their positions. */
+    gpu_note(tables->gpu, cudaMemsetAsync(s->buckets, 0, batch->n * sizeof(*s->buckets), queue),
              "tables: missing");
-    LAUNCH(mark_missing, cuda_blocks(batch->n, BLOCK_KEYS), BLOCK, 0, queue, in, batch->step, s->numbers);
-    scan_exclusive_32(tables->moves->scan, &tables->moves->scan_room, s->numbers, s->numbers_sorted, batch->n,
+    LAUNCH(mark_missing, cuda_blocks(batch->n, BLOCK_KEYS), BLOCK, 0, queue, in, batch->step, s->buckets);
+    scan_exclusive_32(tables->moves->scan, &tables->moves->scan_room, s->buckets, s->buckets_sorted, batch->n,
                       queue);
-    LAUNCH(list_missing, cuda_blocks(batch->n, BLOCK), BLOCK, 0, queue, s->numbers, s->numbers_sorted,
+    LAUNCH(list_missing, cuda_blocks(batch->n, BLOCK), BLOCK, 0, queue, s->buckets, s->buckets_sorted,
            batch->n, missing, count);
     gpu_launched(stream, "tables: missing");
 }

@@ -1,5 +1,5 @@
 /*
- * Making rows: new keys get slots in their buckets, in the order of their indexes; where a bounded table's
+ * Making rows: new keys get slots in their buckets, in the order of their indices; where a bounded table's
  * bucket is full, a row is evicted by the rule (gpu_table.h).
  *
  * Ladder (not measured): (1) one thread a key with a lock for each bucket: not in order. (2) Sorted by bucket
@@ -291,7 +291,7 @@ static __device__ void turn_away(const insert_batch &in, const open_bucket *b, c
         in.scratch.lists[0][atomicAdd(&in.scratch.counters[COUNT_STASH], 1U)] = k.u;
     else
         in.scratch.seconds[k.u] =
-            b->view->number + (uint32_t)table_second(b->view, table_hash_of(b->view, k.key));
+            b->view->buckets_before + (uint32_t)table_second(b->view, table_hash_of(b->view, k.key));
 }
 
 /* --- A bucket --- */
@@ -299,18 +299,18 @@ static __device__ void turn_away(const insert_batch &in, const open_bucket *b, c
 /* Places all keys of the bucket whose sorted keys begin at `at`. */
 static __device__ void fill_bucket(const insert_batch &in, uint32_t at, bool is_second, insert_counts *sums)
 {
-    const uint32_t lane = threadIdx.x % WARP_LANES, number = in.scratch.numbers_sorted[at];
+    const uint32_t lane = threadIdx.x % WARP_LANES, bucket = in.scratch.buckets_sorted[at];
     open_bucket b;
     b.table = table_of(in, in.scratch.order_sorted[at]);
     b.view = in.views + b.table;
-    open(&b, b.view->stash_buckets + (number - b.view->number));
+    open(&b, b.view->stash_buckets + (bucket - b.view->buckets_before));
     if (sums->table != b.table) {
         flush(in, *sums);
         *sums = {b.table, 0, 0, 0, 0, 0};
     }
     bool is_full = false;
     for (uint32_t from = at;; from += WARP_LANES) {
-        const bool is_key = from + lane < in.keys.n && in.scratch.numbers_sorted[from + lane] == number;
+        const bool is_key = from + lane < in.keys.n && in.scratch.buckets_sorted[from + lane] == bucket;
         const uint32_t n = (uint32_t)__popc(__ballot_sync(WARP_ALL, is_key));
         const new_key mine = load_key(in, is_key ? in.scratch.order_sorted[from + lane] : 0, is_key);
         uint32_t placed = 0;
@@ -339,8 +339,8 @@ static __device__ void fill_bucket(const insert_batch &in, uint32_t at, bool is_
 static __global__ void __launch_bounds__(BLOCK) fill_buckets(insert_batch in, bool is_second)
 {
     const uint32_t i = (uint32_t)cuda_thread(), n = in.keys.n;
-    const uint32_t number = i < n ? in.scratch.numbers_sorted[i] : BATCH_NONE;
-    const bool is_first = number != BATCH_NONE && (i == 0 || in.scratch.numbers_sorted[i - 1] != number);
+    const uint32_t bucket = i < n ? in.scratch.buckets_sorted[i] : BATCH_NONE;
+    const bool is_first = bucket != BATCH_NONE && (i == 0 || in.scratch.buckets_sorted[i - 1] != bucket);
     uint32_t firsts = __ballot_sync(WARP_ALL, is_first);
     insert_counts sums = {0, 0, 0, 0, 0, 0};
     for (; firsts != 0; firsts &= firsts - 1)
@@ -405,11 +405,11 @@ static void sort_and_fill(gpu_tables *tables, gpu_stream *stream, const insert_b
 {
     cudaStream_t queue = gpu_cuda_stream(stream);
     const table_scratch *s = &tables->scratch;
-    int bits = 1; /* bucket numbers are below the highest value of `bits` bits, which stands for none */
-    while (((uint64_t)1 << bits) - 1 < tables_numbers(tables))
+    int bits = 1; /* bucket buckets are below the highest value of `bits` bits, which stands for none */
+    while (((uint64_t)1 << bits) - 1 < tables_buckets(tables))
         bits++;
     size_t bytes = s->sort_bytes;
-    sort_pairs_32(s->sort, &bytes, is_second ? s->seconds : s->numbers, s->numbers_sorted, s->iota,
+    sort_pairs_32(s->sort, &bytes, is_second ? s->seconds : s->buckets, s->buckets_sorted, s->iota,
                   s->order_sorted, in.keys.n, bits, queue);
     LAUNCH(fill_buckets, cuda_blocks(in.keys.n, BLOCK), BLOCK, 0, queue, in, is_second);
 }

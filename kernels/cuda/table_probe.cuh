@@ -152,8 +152,8 @@ struct table_lookup {
 };
 
 /*
- * Finds the keys of this thread's tile, with the indexes first + k * WARP_TILES, so that the indexes of a
- * warp are contiguous; *n: the number of all keys. Returns false, for the whole warp, if all its indexes are
+ * Finds the keys of this thread's tile, with the indices first + k * WARP_TILES, so that the indices of a
+ * warp are contiguous; *n: the number of all keys. Returns false, for the whole warp, if all its indices are
  * beyond the last key. A block of B threads searches B / TILE_LANES * KEYS keys.
  */
 template <int KEYS>

@@ -40,7 +40,7 @@ static __device__ uint32_t keys_of(const gpu_batch &batch)
     return *batch.count < batch.n ? *batch.count : batch.n;
 }
 
-static __device__ uint32_t sightings(const gpu_batch &batch, uint32_t u)
+static __device__ uint32_t occurrences(const gpu_batch &batch, uint32_t u)
 {
     return batch.starts[u + 1] - batch.starts[u];
 }
@@ -110,16 +110,16 @@ static __device__ uint32_t sketch_estimate(const gpu_table_view *view, uint64_t 
     return least;
 }
 
-static __device__ uint32_t number_of(const gpu_table_view *view, uint64_t hash)
+static __device__ uint32_t bucket_of(const gpu_table_view *view, uint64_t hash)
 {
-    return view->number + (uint32_t)table_first(view, hash);
+    return view->buckets_before + (uint32_t)table_first(view, hash);
 }
 
 /* Updates the header of a row that occurs in the batch; by one lane. */
 static __device__ void touch(const resolve_batch &in, const gpu_table_view *view, gpu_head *at, uint32_t u)
 {
     gpu_head head = *at;
-    const uint32_t k = sightings(in.batch, u);
+    const uint32_t k = occurrences(in.batch, u);
     head.count = head.count + k < head.count ? UINT32_MAX : head.count + k;
     head.seen = max(head.seen, in.batch.seen != NULL ? in.scratch.seen[u] : 0);
     head.epoch = in.batch.epoch;
@@ -132,10 +132,10 @@ static __device__ void ask(const resolve_batch &in, const table_search *s, uint3
 {
     uint32_t waiting = 0;
     if (s->view->admit_after > 1)
-        waiting = min(sketch_estimate(s->view, s->hash) + min(sightings(in.batch, u), (uint32_t)COUNT_MAX),
+        waiting = min(sketch_estimate(s->view, s->hash) + min(occurrences(in.batch, u), (uint32_t)COUNT_MAX),
                       (uint32_t)COUNT_MAX);
     in.scratch.waiting[u] = waiting;
-    in.scratch.numbers[u] = waiting == 0 ? number_of(s->view, s->hash) : BATCH_NONE;
+    in.scratch.buckets[u] = waiting == 0 ? bucket_of(s->view, s->hash) : BATCH_NONE;
 }
 
 static __global__ void __launch_bounds__(BLOCK) look(resolve_batch in)
@@ -154,7 +154,7 @@ static __global__ void __launch_bounds__(BLOCK) look(resolve_batch in)
         const table_search *s = &searches[k];
         if (u >= in.batch.n)
             continue;
-        in.scratch.numbers[u] = BATCH_NONE;
+        in.scratch.buckets[u] = BATCH_NONE;
         in.scratch.waiting[u] = 0;
         in.scratch.gone[u] = SLOT_NONE;
         if (u >= n || s->key == 0)
@@ -240,9 +240,9 @@ static __global__ void admit(resolve_batch in)
         const gpu_table_view *view = in.views + table;
         const uint64_t hash = table_hash_of(view, in.batch.keys[u]);
         if (sketch_estimate(view, hash) >= view->admit_after)
-            in.scratch.numbers[u] = number_of(view, hash);
+            in.scratch.buckets[u] = bucket_of(view, hash);
         else
-            waits = sightings(in.batch, u);
+            waits = occurrences(in.batch, u);
     }
     table_count(in.counts, &gpu_table_counts::waiting, table, waits);
 }
@@ -278,7 +278,7 @@ static void queue_seen(gpu_tables *tables, cudaStream_t queue, const resolve_bat
     const uint32_t warps = cuda_blocks(in.batch.n, MANY), most = 2 * (uint32_t)tables->gpu->multiprocessors;
     gpu_note(tables->gpu,
              cudaMemsetAsync(tables->scratch.counters, 0, TABLE_COUNTERS * sizeof(uint32_t), queue),
-             "tables: sightings");
+             "tables: occurrences");
     if (in.batch.seen == NULL)
         return;
     LAUNCH(seen_few, cuda_blocks(in.batch.n, BLOCK), BLOCK, 0, queue, in);

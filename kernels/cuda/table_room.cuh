@@ -12,13 +12,13 @@
 
 enum {
     ROOM_SPLITS_AHEAD = 16, /* buckets split in a call of make_room beyond the necessary ones */
-    ROOM_OFFERS = 1 << 14,  /* most rows that a round moves to their other bucket ... */
-    ROOM_ROUNDS = 4,        /* ... and most rounds a call; rounds that had more rows to offer do not count */
+    ROOM_OFFERS = 1 << 14,  /* most rows that a round moves to their other bucket */
+    ROOM_ROUNDS = 4,        /* most rounds a call, not counting those with more than ROOM_OFFERS rows */
     ROOM_AHEAD = 8,         /* largest factor of `more` that a tight table is evened out for */
 };
 static const double ROOM_LOAD_MOST = 0.95, ROOM_LOAD_AHEAD = 0.80, ROOM_NEW_ROWS_MORE = 1.25;
 
-/* How many times as many rows a bucket that is not split yet gets as the average bucket. */
+/* New rows that a bucket gets which is not split yet, divided by those that an average bucket gets. */
 static inline double room_preference(uint64_t buckets)
 {
     return (double)buckets / (double)table_level(buckets);
@@ -50,8 +50,8 @@ static inline uint64_t room_buckets(uint64_t rows, uint64_t more, uint64_t bucke
     return wanted;
 }
 
-/* Whether full buckets have to be looked for. If not, hardly any bucket gets full even if all rows use their
- * first bucket. */
+/* Whether make_room has to look for full buckets. If not, hardly any bucket gets full, even if each row goes
+ * to its first bucket. */
 static inline bool room_is_tight(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     const double busiest = (double)(rows + more) / (double)table_level(buckets);

@@ -14,7 +14,7 @@
 
 static const uint32_t REMOVED_ROOM_LEAST = 1 << 16, SCRATCH_ROOM_LEAST = 1 << 12;
 static const uint64_t BUCKETS_LEAST = 2;
-static const uint64_t ROWS_MAX_MOST = (uint64_t)1 << 37; /* bucket numbers have 32 bits */
+static const uint64_t ROWS_MAX_MOST = (uint64_t)1 << 37; /* bucket buckets have 32 bits */
 static const uint64_t ADDRESSES_LEAST = (uint64_t)1 << 20;
 
 /* --- Plan --- */
@@ -78,8 +78,8 @@ static bool check_table(const gpu_table_options *t, uint32_t number, gpu_error *
                           (unsigned long long)(t->rows_max > t->rows_start ? t->rows_max : t->rows_start));
     if (t->sketch_bytes > (uint64_t)1 << 40)
         return gpu_refuse(error, GPU_UNSUPPORTED,
-                          "Table %u wants %llu bytes for its sketch of sightings; 2^40 is the most.", number,
-                          (unsigned long long)t->sketch_bytes);
+                          "Table %u wants %llu bytes for its sketch of occurrences; 2^40 is the most.",
+                          number, (unsigned long long)t->sketch_bytes);
     return true;
 }
 
@@ -162,10 +162,10 @@ static __global__ void set_view(gpu_table_view *views, uint32_t tables, uint32_t
     if (cuda_thread() != 0)
         return;
     views[t] = view;
-    uint32_t number = 0;
+    uint32_t before = 0;
     for (uint32_t i = 0; i < tables; i++) {
-        views[i].number = number;
-        number += (uint32_t)views[i].bucket_count;
+        views[i].buckets_before = before;
+        before += (uint32_t)views[i].bucket_count;
     }
 }
 
@@ -176,7 +176,7 @@ void tables_set_view(gpu_tables *tables, gpu_stream *stream, uint32_t t)
     gpu_launched(stream, "tables: set_view");
 }
 
-uint64_t tables_numbers(const gpu_tables *tables)
+uint64_t tables_buckets(const gpu_tables *tables)
 {
     uint64_t sum = 0;
     for (uint32_t t = 0; t < tables->options.tables; t++)
@@ -228,8 +228,8 @@ static bool scratch_init(gpu_tables *tables, gpu_stream *stream, gpu_error *erro
     sort_pairs_32(NULL, &s->sort_bytes, NULL, NULL, NULL, NULL, n, 32, NULL);
     unsigned char *sort = NULL;
     if (!make(tables, stream, &s->seen, n, error) || !make(tables, stream, &s->waiting, n, error) ||
-        !make(tables, stream, &s->gone, n, error) || !make(tables, stream, &s->numbers, n, error) ||
-        !make(tables, stream, &s->numbers_sorted, n, error) || !make(tables, stream, &s->seconds, n, error) ||
+        !make(tables, stream, &s->gone, n, error) || !make(tables, stream, &s->buckets, n, error) ||
+        !make(tables, stream, &s->buckets_sorted, n, error) || !make(tables, stream, &s->seconds, n, error) ||
         !make(tables, stream, &s->order_sorted, n, error) || !make(tables, stream, &s->iota, n, error) ||
         !make(tables, stream, &s->lists[0], n, error) || !make(tables, stream, &s->lists[1], n, error) ||
         !make(tables, stream, &sort, s->sort_bytes, error))
@@ -251,9 +251,9 @@ static bool table_init(gpu_tables *tables, gpu_stream *stream, uint32_t t, const
         uint64_t more = (plan->bytes_most - plan->bytes_least) / tables_bucket_bytes(tables);
         table->buckets_most +=
             more > ADDRESSES_LEAST / GPU_BUCKET_SLOTS ? more : ADDRESSES_LEAST / GPU_BUCKET_SLOTS;
-        const uint64_t numbered = ((uint64_t)1 << 32) / GPU_BUCKET_SLOTS - GPU_STASH_BUCKETS - 1;
-        if (table->buckets_most > numbered) /* table_even.cu has 32 bits for a slot */
-            table->buckets_most = numbered;
+        const uint64_t limit = ((uint64_t)1 << 32) / GPU_BUCKET_SLOTS - GPU_STASH_BUCKETS - 1;
+        if (table->buckets_most > limit) /* table_even.cu has 32 bits for a slot */
+            table->buckets_most = limit;
     }
     uint32_t stash = is_bounded ? 0 : GPU_STASH_BUCKETS;
     uint64_t most = stash + table->buckets_most;
@@ -359,8 +359,8 @@ void tables_destroy(gpu_tables *tables)
     }
     moves_free(tables);
     table_scratch *s = &tables->scratch;
-    void *const scratch[] = {s->seen,           s->waiting,      s->gone, s->numbers,
-                             s->numbers_sorted, s->order_sorted, s->iota, s->lists[0],
+    void *const scratch[] = {s->seen,           s->waiting,      s->gone, s->buckets,
+                             s->buckets_sorted, s->order_sorted, s->iota, s->lists[0],
                              s->lists[1],       s->counters,     s->sort, s->seconds};
     for (void *memory : scratch)
         leat_gpu_api()->free(gpu, memory);

@@ -22,8 +22,9 @@ struct table_scratch {
     uint32_t *seen;    /* by index: the latest event time of the key in the batch */
     uint32_t *waiting; /* sketch estimate with this batch, of keys that need admission; else 0 */
     uint64_t *gone;    /* by index: the slot of the key's expired row, or SLOT_NONE */
-    uint32_t *numbers, *numbers_sorted; /* by index: first buckets of new keys; BATCH_NONE: none */
-    uint32_t *seconds;                  /* the same for second buckets, of keys whose first bucket is full */
+    uint32_t *buckets,
+        *buckets_sorted; /* by index: first buckets of new keys, counted over all tables; BATCH_NONE: none */
+    uint32_t *seconds;   /* the same for second buckets, of keys whose first bucket is full */
     uint32_t *order_sorted;
     uint32_t *iota;     /* 0, 1, 2 ... */
     uint32_t *lists[2]; /* keys with many occurrences, and with very many; later: keys for the stash */
@@ -62,15 +63,15 @@ static inline uint64_t tables_bucket_bytes(const gpu_tables *tables)
 }
 
 /* Call it after tables[t].view was changed on the host: updates the device's copy, in stream order, and the
- * first bucket numbers of all tables. */
+ * first bucket buckets of all tables. */
 void tables_set_view(gpu_tables *tables, gpu_stream *stream, uint32_t t);
 /* Gives table t memory for `buckets` buckets (without its stash). New buckets are empty once the stream has
  * done the queued work. Kernels use them when view.bucket_count is raised. Returns false if they do not
  * fit. */
 bool tables_need_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets,
                          gpu_error *error);
-/* The number of buckets of all tables, stashes excluded: bucket numbers are below. */
-uint64_t tables_numbers(const gpu_tables *tables);
+/* The number of buckets of all tables, stashes excluded: bucket buckets are below. */
+uint64_t tables_buckets(const gpu_tables *tables);
 
 /* Wait for the stream's work, and check the set's error flags. false: the device has failed. */
 bool tables_wait(gpu_tables *tables, gpu_stream *stream, gpu_error *error);
@@ -104,9 +105,9 @@ static inline void tables_note_new(gpu_tables *tables, uint32_t t, uint64_t n)
 /* --- New rows (table_insert.cu) --- */
 
 /*
- * Makes rows for keys that have none. scratch.numbers[u], [n], must be set: view.number + first bucket, or
- * BATCH_NONE: no row for this key. Rows are made in the order of u; rows[u] does not change if there is no
- * room for the row, which the counters record. heads NULL: occurrences and seen make the header.
+ * Makes rows for keys that have none. scratch.buckets[u], [n], must be set: view.buckets_before + first
+ * bucket, or BATCH_NONE: no row for this key. Rows are made in the order of u; rows[u] does not change if
+ * there is no room for the row, which the counters record. heads NULL: occurrences and seen make the header.
  */
 struct table_insertion {
     const uint32_t *count; /* on the device; NULL: n */

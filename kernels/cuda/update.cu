@@ -7,7 +7,7 @@
  *   sixteen bytes a group of lanes a row, four floats a lane, rows of up to 128     not measured
  *                 floats in one access; small rows share a warp
  *   in flight     weights and state are loaded before the first gradient is         not measured
- *                 waited for, other gradients four at a time; a tile of indexes is
+ *                 waited for, other gradients four at a time; a tile of indices is
  *                 looked up at once (segments.cuh): places, rows and random bits
  *   long segments have their chunks summed first, by warps of their own             not measured
  *

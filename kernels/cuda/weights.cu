@@ -7,7 +7,7 @@
  *                  array of weights, which is small enough for the L2 cache
  *   in flight      a thread for each event or index, with eight places in flight;      not measured
  *                  the data of neighbouring threads is contiguous
- *   together       indexes with more than 32 places are summed by the whole warp,      not measured
+ *   together       indices with more than 32 places are summed by the whole warp,      not measured
  *                  long segments by chunks first (segments.cuh)
  *   state first    weight and state of a row are loaded before the sum is computed     not measured
  *
@@ -63,16 +63,16 @@ static __device__ __forceinline__ float forward_places(const batch_weights_forwa
 {
     for (uint32_t from = 0; from < count; from += PLACES_AT_ONCE) {
         float weights[PLACES_AT_ONCE];
-        uint32_t numbers[PLACES_AT_ONCE];
+        uint32_t indices[PLACES_AT_ONCE];
 #pragma unroll
         for (uint32_t i = 0; i < PLACES_AT_ONCE; i++)
-            numbers[i] = from + i < count ? a.unique[first + (from + i) * step] : BATCH_NONE;
+            indices[i] = from + i < count ? a.indices[first + (from + i) * step] : BATCH_NONE;
 #pragma unroll
         for (uint32_t i = 0; i < PLACES_AT_ONCE; i++)
-            weights[i] = numbers[i] != BATCH_NONE ? a.weights[numbers[i]] : 0.0F;
+            weights[i] = indices[i] != BATCH_NONE ? a.weights[indices[i]] : 0.0F;
 #pragma unroll
         for (uint32_t i = 0; i < PLACES_AT_ONCE; i++) {
-            if (numbers[i] != BATCH_NONE)
+            if (indices[i] != BATCH_NONE)
                 sum = fmaf(scale, weights[i], sum);
         }
     }

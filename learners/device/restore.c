@@ -9,19 +9,9 @@ enum { REMOVED_PIECE = 4096, RESTORED_LEAST = 16 };
 
 /* --- Removed keys --- */
 
-static void list_key(struct table_keys *keys, uint64_t key)
-{
-    if (keys->count == keys->capacity) {
-        keys->capacity = MAX(2 * keys->capacity, (size_t)64);
-        keys->items = realloc(keys->items, keys->capacity * sizeof(*keys->items));
-        leat_assert(keys->items);
-    }
-    keys->items[keys->count++] = key;
-}
-
 void device_list_removed(struct device_table *t, uint32_t table, uint64_t key)
 {
-    list_key(t->is_in_snapshot ? &t->removed_since[table] : &t->removed[table], key);
+    table_keys_add(t->is_in_snapshot ? &t->removed_since[table] : &t->removed[table], key);
 }
 
 static int by_number(const void *a, const void *b)
@@ -82,7 +72,7 @@ void device_table_snapshot_end(struct device_table *t, bool is_published)
         if (is_published)
             t->removed[i].count = 0;
         for (size_t k = 0; k < t->removed_since[i].count; k++)
-            list_key(&t->removed[i], t->removed_since[i].items[k]);
+            table_keys_add(&t->removed[i], t->removed_since[i].items[k]);
         t->removed_since[i].count = 0;
     }
 }
@@ -169,7 +159,7 @@ bool device_table_restore_counts(struct device_table *t, uint32_t table, const s
         *error = (struct gpu_error){.failure = GPU_UNSUPPORTED};
         (void)snprintf(
             error->text, sizeof(error->text),
-            "A checkpoint has block %llu of the sightings of table %u; its sketch has %llu blocks.",
+            "A checkpoint has block %llu of the occurrences of table %u; its sketch has %llu blocks.",
             (unsigned long long)blocks[i].number, table, (unsigned long long)all);
         return false;
     }

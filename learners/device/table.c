@@ -258,35 +258,19 @@ void device_table_expire(struct device_table *t, uint32_t table, uint32_t expire
     t->api->tables->expire(t->tables, t->stream, table, expired_before);
 }
 
-/* The same arithmetic as in table_set_watermark. */
-static void halve_until(struct device_table *t, uint32_t table, uint32_t epoch)
-{
-    int64_t after = t->expire_after_us, watermark_us = t->watermark_us, *at = &t->halved_at_us[table];
-    if (*at == INT64_MIN)
-        *at = watermark_us;
-    for (int i = 0; i < 8 && time_add(*at, after) <= watermark_us; i++) {
-        t->api->tables->halve_sketch(t->tables, t->stream, table, epoch);
-        *at = time_add(*at, after);
-    }
-    /* counts have at most eight bits, so all are 0 now: skip the other halvings */
-    if (time_add(*at, after) <= watermark_us)
-        *at += (watermark_us - *at) / after * after;
-}
-
 void device_table_set_watermark(struct device_table *t, int64_t watermark_us, uint32_t epoch)
 {
     int64_t after = t->expire_after_us;
     if (watermark_us <= t->watermark_us || after <= 0)
         return;
     t->watermark_us = watermark_us;
-    if (watermark_us == TIME_MAX) /* the end of input expires nothing */
-        return;
-    int64_t seconds = time_add(watermark_us, -after) / US_PER_SECOND;
+    uint32_t expired_before = table_expiry(watermark_us, after);
     for (uint32_t i = 0; i < t->options.tables; i++) {
         if (t->options.table[i].admit_after > 1)
-            halve_until(t, i, epoch);
-        if (seconds >= 0) /* rows with seen <= seconds have expired */
-            device_table_expire(t, i, (uint32_t)MIN(seconds + 1, (int64_t)UINT32_MAX));
+            for (unsigned n = table_halvings(&t->halved_at_us[i], watermark_us, after); n > 0; n--)
+                t->api->tables->halve_sketch(t->tables, t->stream, i, epoch);
+        if (expired_before > 0)
+            device_table_expire(t, i, expired_before);
     }
 }
 

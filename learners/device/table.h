@@ -15,9 +15,9 @@
  *     not, they are fetched again when their batch is due.
  *   - While no row lies in a lower tier, missing keys are not asked for: a step waits only once, when room
  *     has to be made, and most steps find by earlier counts that there is room (gpu_table_api.has_room).
- *   - Only expiry removes rows of such a table. An expired row is never put back: a row's last sighting only
- *     rises, so all older copies have expired as well. Tables with rows_max are bounded by it and send no
- *     rows down.
+ *   - Only expiry removes rows of such a table. An expired row is never put back: a row's last occurrence
+ *     only rises, so all older copies have expired as well. Tables with rows_max are bounded by it and send
+ *     no rows down.
  *
  * Checkpoints are those of the CPU (table.h): stored rows, including those in pinned memory; the cold store's
  * own copy has the rest. Keys of rows that went to the store since the last checkpoint are listed with the
@@ -99,9 +99,9 @@ bool device_table_step(struct device_table *t, const struct gpu_batch *batch, vo
 
 /*
  * Finds rows for prediction; of `batch` it reads count, keys and tables. rows[u] (device memory): NULL where
- * the key has no row; no sighting, no row is made or counted. Rows in lower tiers are fetched, as for a step;
- * batch->step: the step that is due next, or a later one, with whose rows these are kept. Pointers are valid
- * as after device_table_step.
+ * the key has no row; no occurrence, no row is made or counted. Rows in lower tiers are fetched, as for a
+ * step; batch->step: the step that is due next, or a later one, with whose rows these are kept. Pointers are
+ * valid as after device_table_step.
  */
 bool device_table_find(struct device_table *t, const struct gpu_batch *batch, void **rows,
                        struct gpu_error *error);

@@ -44,8 +44,8 @@ static bool feature_add(struct operator_bind *bind, int column, struct span span
     return true;
 }
 
-/* A feature that is a list, of which the first list_max ids are read: names its counters, and warns if the plan
- * knows that lists can be longer (core/schema.h). */
+/* A feature that is a list, of which the first list_max ids are read: names its counters, and warns if the
+ * plan knows that lists can be longer (core/schema.h). */
 static void bind_list(struct operator_bind *bind, struct learner_config *c, uint32_t field, struct span span)
 {
     const struct field *column = &bind->inputs[0].schema->fields[c->sparse_columns[field]];

@@ -136,17 +136,17 @@ static bool put_set_counts(void *argument, uint32_t table, const void *blocks, s
 static bool write_device(struct learner_snapshot *s, struct snapshot_writer *out)
 {
     struct set_writer set = {.w = {.out = out, .head = {.version = STATE_VERSION}}};
-    uint32_t number;
+    uint32_t table;
     bool is_ok = true;
     for (uint32_t f = 0; f < s->fields && is_ok; f++) {
-        const struct device_table *t = model_device_table(s->state->model, f, &number);
+        const struct device_table *t = model_device_table(s->state->model, f, &table);
         set.w.head.field = (uint16_t)f;
-        is_ok = write_removed(&set.w, device_table_removed(t, number));
+        is_ok = write_removed(&set.w, device_table_removed(t, table));
     }
     for (uint32_t f = 0; f < s->fields && is_ok; f++) {
-        struct device_table *t = model_device_table(s->state->model, f, &number);
+        struct device_table *t = model_device_table(s->state->model, f, &table);
         struct gpu_error error; /* the lane sees the same error, which is sticky */
-        if (number != 0)
+        if (table != 0)
             continue;
         set.first = f;
         set.row_bytes = device_table_stored_bytes(t);

@@ -203,9 +203,9 @@ void learner_device_begin(struct learner_state *s, uint32_t fields, uint32_t sin
 {
     bool is_good = true;
     for (uint32_t f = 0; f < fields && is_good; f++) {
-        uint32_t number;
-        struct device_table *t = model_device_table(s->model, f, &number);
-        if (number == 0)
+        uint32_t table;
+        struct device_table *t = model_device_table(s->model, f, &table);
+        if (table == 0)
             is_good = device_table_snapshot_begin(t, since, epoch, model_error_place(s->model));
     }
     model_device_set_epoch(s->model, epoch + 1);
@@ -213,34 +213,34 @@ void learner_device_begin(struct learner_state *s, uint32_t fields, uint32_t sin
 
 bool learner_device_has_store(const struct learner_state *s, uint32_t field)
 {
-    uint32_t number;
-    const struct device_table *t = model_device_table(s->model, field, &number);
-    return device_table_has_store(t, number);
+    uint32_t table;
+    const struct device_table *t = model_device_table(s->model, field, &table);
+    return device_table_has_store(t, table);
 }
 
 uint64_t learner_device_cold(const struct learner_state *s, uint32_t field, uint64_t *loaded)
 {
-    uint32_t number;
-    const struct device_table *t = model_device_table(s->model, field, &number);
-    *loaded += number == 0 ? device_table_stats(t).loaded : 0;
-    return device_table_below(t, number).cold;
+    uint32_t table;
+    const struct device_table *t = model_device_table(s->model, field, &table);
+    *loaded += table == 0 ? device_table_stats(t).loaded : 0;
+    return device_table_below(t, table).cold;
 }
 
 uint64_t learner_device_total(const struct learner_state *s, uint32_t field)
 {
-    uint32_t number;
+    uint32_t table;
     uint64_t bytes = 0;
-    const struct device_table *t = model_device_table(s->model, field, &number);
-    return device_table_below(t, number).cold > 0 ? model_device_stats(s->model, field, &bytes).rows : 0;
+    const struct device_table *t = model_device_table(s->model, field, &table);
+    return device_table_below(t, table).cold > 0 ? model_device_stats(s->model, field, &bytes).rows : 0;
 }
 
 bool learner_device_is_held(const struct learner_state *s, uint32_t fields)
 {
     bool is_held = false;
     for (uint32_t f = 0; f < fields; f++) {
-        uint32_t number;
-        const struct device_table *t = model_device_table(s->model, f, &number);
-        is_held |= number == 0 && (device_table_is_held(t) || device_table_is_pressed(t));
+        uint32_t table;
+        const struct device_table *t = model_device_table(s->model, f, &table);
+        is_held |= table == 0 && (device_table_is_held(t) || device_table_is_pressed(t));
     }
     return is_held;
 }
@@ -249,9 +249,9 @@ uint64_t learner_device_held(const struct learner_state *s, uint32_t fields)
 {
     uint64_t held = 0;
     for (uint32_t f = 0; f < fields; f++) {
-        uint32_t number;
-        const struct device_table *t = model_device_table(s->model, f, &number);
-        held += number == 0 ? device_table_stats(t).held : 0;
+        uint32_t table;
+        const struct device_table *t = model_device_table(s->model, f, &table);
+        held += table == 0 ? device_table_stats(t).held : 0;
     }
     return held;
 }
@@ -259,9 +259,9 @@ uint64_t learner_device_held(const struct learner_state *s, uint32_t fields)
 void learner_device_settle(struct learner_state *s, uint32_t fields, bool is_published)
 {
     for (uint32_t f = 0; f < fields; f++) {
-        uint32_t number;
-        struct device_table *t = model_device_table(s->model, f, &number);
-        if (number == 0)
+        uint32_t table;
+        struct device_table *t = model_device_table(s->model, f, &table);
+        if (table == 0)
             device_table_snapshot_end(t, is_published);
     }
 }
@@ -269,19 +269,19 @@ void learner_device_settle(struct learner_state *s, uint32_t fields, bool is_pub
 bool learner_device_restore(struct learner_state *s, uint32_t field, uint8_t kind, const void *items,
                             size_t count)
 {
-    uint32_t number;
-    struct device_table *t = model_device_table(s->model, field, &number);
+    uint32_t table;
+    struct device_table *t = model_device_table(s->model, field, &table);
     struct gpu_error *error = model_error_place(s->model);
     if (count == 0)
         return true;
     if (kind == 'R')
-        return device_table_restore(t, number, items, count, error);
+        return device_table_restore(t, table, items, count, error);
     size_t bytes = count * (kind == 'C' ? sizeof(struct sketch_block) : sizeof(uint64_t));
     void *aligned = malloc(bytes); /* records may be unaligned in a checkpoint */
     leat_assert(aligned);
     memcpy(aligned, items, bytes);
-    bool is_good = kind == 'C' ? device_table_restore_counts(t, number, aligned, count, error)
-                               : device_table_restore_remove(t, number, aligned, count, error);
+    bool is_good = kind == 'C' ? device_table_restore_counts(t, table, aligned, count, error)
+                               : device_table_restore_remove(t, table, aligned, count, error);
     free(aligned);
     return is_good;
 }
@@ -290,11 +290,11 @@ bool learner_device_restored(struct learner_state *s, uint32_t fields, uint32_t 
 {
     struct gpu_error *error = model_error_place(s->model);
     for (uint32_t f = 0; f < fields; f++) {
-        uint32_t number;
-        struct device_table *t = model_device_table(s->model, f, &number);
-        if (number == 0 && !device_table_restored(t, error))
+        uint32_t table;
+        struct device_table *t = model_device_table(s->model, f, &table);
+        if (table == 0 && !device_table_restored(t, error))
             return false;
-        if (s->totals[f] > 0 && !device_table_restored_cold(t, number, s->totals[f], error))
+        if (s->totals[f] > 0 && !device_table_restored_cold(t, table, s->totals[f], error))
             return false;
     }
     model_device_set_epoch(s->model, epoch + 1);

@@ -17,9 +17,9 @@ static struct str field_name(const struct learner_config *c, uint32_t field)
     return c->input_schema->fields[c->sparse_columns[field]].name;
 }
 
-static struct str dense_name(const struct learner_config *c, uint32_t number)
+static struct str dense_name(const struct learner_config *c, uint32_t dense)
 {
-    return c->input_schema->fields[c->dense_columns[number]].name;
+    return c->input_schema->fields[c->dense_columns[dense]].name;
 }
 
 /* --- The shape of the state --- */
@@ -132,6 +132,7 @@ void learner_shape(const struct operator_bind *bind, struct byte_buffer *out)
                       type_name(bind->arena, &c->input_schema->fields[c->sparse_columns[f]].type));
     }
     for (uint32_t d = 0; d < c->dense_count; d++) {
+        /* "number": a dense feature, as checkpoints say */
         put_what(out, "number", dense_name(c, d));
         buffer_printf(out, ": float\n");
     }

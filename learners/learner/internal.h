@@ -1,4 +1,5 @@
-/* What the files of this folder share. All calls come from the lane that owns the learner, except where said. */
+/* What the files of this folder share. All calls come from the lane that owns the learner, except where said.
+ * */
 #ifndef LEAT_LEARNERS_LEARNER_INTERNAL_H
 #define LEAT_LEARNERS_LEARNER_INTERNAL_H
 
@@ -70,12 +71,12 @@ struct learner_label {
     const char *report[1 + LEARNER_FIGURES]; /* names of the count of examples and of each figure */
 };
 bool learner_bind_labels(struct operator_bind *bind, struct learner_config *c);
-/* Names each label's column of predictions, rows of metrics and figures in the report. Call it when the input's
- * columns are known. */
+/* Names each label's column of predictions, rows of metrics and figures in the report. Call it when the
+ * input's columns are known. */
 void learner_name_labels(struct operator_bind *bind, struct learner_config *c);
 void learner_report_labels(const struct learner_config *c, struct report *report);
-/* The rows of the output `NAME.metrics`, one at each multiple of metrics_every examples, wherever batches end.
- * Examples of weight 0 do not count. logits: [labels][BATCH_ROWS]. */
+/* The rows of the output `NAME.metrics`, one at each multiple of metrics_every examples, wherever batches
+ * end. Examples of weight 0 do not count. logits: [labels][BATCH_ROWS]. */
 const struct schema *learner_metrics_schema(struct arena *arena, uint32_t labels);
 void learner_metrics_add(struct operator_context *context, struct learner_config *c,
                          const struct model_input *in, const double *logits);
@@ -147,13 +148,13 @@ uint64_t learner_device_held(const struct learner_state *state, uint32_t fields)
 void learner_device_settle(struct learner_state *state, uint32_t fields, bool is_published);
 /* All rows of a field's table if some are in its cold store; else 0. */
 uint64_t learner_device_total(const struct learner_state *state, uint32_t field);
-/* Rows in the field's store alone; adds the rows loaded from the stores of a set of tables to *loaded, with the
- * set's first field. */
+/* Rows in the field's store alone; adds the rows loaded from the stores of a set of tables to *loaded, with
+ * the set's first field. */
 uint64_t learner_device_cold(const struct learner_state *state, uint32_t field, uint64_t *loaded);
 
 bool learner_device_has_store(const struct learner_state *state, uint32_t field);
-/* Restores `count` stored items of a field; kind: that of their record ('R', 'D' or 'C', checkpoint.c). False:
- * they cannot be of this table, or the device has failed. */
+/* Restores `count` stored items of a field; kind: that of their record ('R', 'D' or 'C', checkpoint.c).
+ * False: they cannot be of this table, or the device has failed. */
 bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t kind, const void *items,
                             size_t count);
 /* After the last item; epoch: the checkpoint's. */

@@ -1,6 +1,7 @@
 /*
- * The labels that a learner predicts, one or several (MMoE): their columns, their names, and their evaluation:
- * figures in the report, rows of the output `metrics` (whole run and window, a row every metrics_every examples).
+ * The labels that a learner predicts, one or several (MMoE): their columns, their names, and their
+ * evaluation: figures in the report, rows of the output `metrics` (whole run and window, a row every
+ * metrics_every examples).
  */
 #include "learners/learner/internal.h"
 

@@ -181,8 +181,8 @@ static void report_precision(const struct learner_config *c, struct report *repo
     report_add_text(report, "precision",
                     p.is_undecided ? "bf16, with fp32 beside it" : learner_precision_name((int)p.now));
     if (c->precision == PRECISION_FP16) {
-        report_add(report, "slope_scale", (double)p.scale, false);
-        report_add(report, "slope_scale_lowered", (double)p.lowered, false);
+        report_add(report, "gradient_scale", (double)p.scale, false);
+        report_add(report, "gradient_scale_lowered", (double)p.lowered, false);
     }
     if (c->precision == PRECISION_AUTO) {
         report_add(report, "trial_examples", (double)p.trial_examples, false);
@@ -238,7 +238,7 @@ void learner_report(struct operator_context *context, struct report *report)
     report_add(report, "rows_loaded", (double)loaded, false);
     report_add(report, "rows_evicted", (double)evicted, false);
     report_add(report, "rows_expired", (double)expired, false);
-    report_add(report, "sightings_waiting", (double)waiting, false);
+    report_add(report, "occurrences_waiting", (double)waiting, false);
     report_add(report, "table_bytes", (double)bytes, false);
     report_precision(c, report);
     static const char *const names[KERNELS_VARIANTS] = {"kernel_calls_scalar", "kernel_calls_avx2",

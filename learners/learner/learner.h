@@ -1,7 +1,7 @@
 /*
- * What a learner kind is made of. Its file (linear.c, fm.c ...) has an option table, made of the rows below and
- * its own, a bind, and a descriptor, whose other callbacks are those of LEARNER_KIND. Its option struct is, or
- * begins with, struct learner_config.
+ * What a learner kind is made of. Its file (linear.c, fm.c ...) has an option table, made of the rows below
+ * and its own, a bind, and a descriptor, whose other callbacks are those of LEARNER_KIND. Its option struct
+ * is, or begins with, struct learner_config.
  */
 #ifndef LEAT_LEARNERS_LEARNER_LEARNER_H
 #define LEAT_LEARNERS_LEARNER_LEARNER_H
@@ -78,24 +78,24 @@ struct learner_config {
 /* Rows of a kind's option table, for members of struct learner_config. */
 #define LEARNER_INPUT_OPTIONS                                                                                \
     OPTION_EXPRESSION(struct learner_config, label, "label", OPTION_REQUIRED,                                \
-                      "what to predict: a bool or number of the input; with `loss: logistic` from 0 to 1, "  \
-                      "examples with others are rejected"),                                                  \
-        LEARNER_NUMBERS_OPTIONS
+                      "what to predict: a bool or number of the input; with `loss: logistic` a share "       \
+                      "from 0 to 1, else the example is rejected"),                                          \
+        LEARNER_FEATURE_OPTIONS
 
-#define LEARNER_NUMBERS_OPTIONS                                                                              \
+#define LEARNER_FEATURE_OPTIONS                                                                              \
     OPTION_EXPRESSIONS(struct learner_config, dense, "dense", 0,                                             \
-                       "numbers the model reads as they are; scale them to about 1"),                        \
+                       "numbers or bools that the model reads as they are; scale them to about 1"),          \
         OPTION_EXPRESSION(struct learner_config, weight, "weight", 0,                                        \
-                          "how much an example teaches, 1 where not given; one of weight 0 is predicted "    \
-                          "and teaches nothing: it is no sighting of its ids, no example of a schedule, a "  \
-                          "`batch` or the figures, and counts as `weightless`; of others the figures count " \
-                          "each once"),                                                                      \
-        OPTION_INT(                                                                                          \
-            struct learner_config, list_max, "list_max", 0, "64", "1", "1024",                               \
-            "ids of a list that are read, its first; of each feature that is a list the report counts "      \
-            "lists that had more, `lists_cut`, and the ids that were left out, `ids_cut`"),                  \
+                          "weight of an example, 1 where not given. An example of weight 0 is predicted "    \
+                          "but not learned: it counts as `weightless`, not as an occurrence of its ids "     \
+                          "and not in schedules, batches and figures. The figures count every other "        \
+                          "example once"),                                                                   \
+        OPTION_INT(struct learner_config, list_max, "list_max", 0, "64", "1", "1024",                        \
+                   "how many ids of a list are read, the first ones. The report counts, for each "           \
+                   "feature that is a list, longer lists (`lists_cut`) and the ids that were left "          \
+                   "out (`ids_cut`)"),                                                                       \
         OPTION_COLUMNS(struct learner_config, known_early, "known_early", 0,                                 \
-                       "columns the label is computed from that are known when serving")
+                       "columns that the label is computed from but that are known when serving")
 
 #define LEARNER_VECTORS_OPTION                                                                               \
     OPTION_EXPRESSIONS(struct learner_config, sparse, "sparse", OPTION_REQUIRED,                             \
@@ -108,7 +108,7 @@ struct learner_config {
                            "ids that get a weight but no vector: crosses, for example")
 
 #define LEARNER_LOSS_OPTION(def)                                                                             \
-    OPTION_ENUM(struct learner_config, loss, "loss", 0, def, "logistic|squared", "what is minimised")
+    OPTION_ENUM(struct learner_config, loss, "loss", 0, def, "logistic|squared", "what is minimized")
 
 /* embedding_table: an option table made of LEARNER_EMBEDDING_OPTIONS. */
 #define LEARNER_WEIGHTS_OPTIONS(loss_def, embedding_table)                                                   \
@@ -117,27 +117,27 @@ struct learner_config {
 #define LEARNER_RATED_OPTIONS(loss_def, linear_def, embedding_table)                                         \
     LEARNER_LOSS_OPTION(loss_def),                                                                           \
         OPTION_KIND(struct learner_config, linear, "linear", 0, linear_def, optimizer_kinds,                 \
-                    "how the weights of ids and numbers move"),                                              \
+                    "how the weights of ids and dense features move"),                                       \
         OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0,              \
                      embedding_table, "vectors of ids")
 
 /* Admission and expiry of ids. made: "a row" or "a weight"; many: the plural, for the help texts. */
 #define LEARNER_ADMISSION_OPTIONS(made, many)                                                                \
     OPTION_INT(struct embedding_config, admit_after, "admit_after", 0, "1", "1", "255",                      \
-               "sightings of an id before it gets " made),                                                   \
+               "occurrences of an id before it gets " made),                                                 \
         OPTION_BYTES(struct embedding_config, sketch_bytes, "sketch", 0, "4MiB", "4KiB", "16GiB",            \
-                     "memory that counts ids not yet admitted, a feature"),                                  \
-        OPTION_DURATION(                                                                                     \
-            struct embedding_config, expire_after_us, "expire_after", 0, "0s", "0s", NULL,                   \
-            "ids not seen for so long, in event time, are forgotten; 0s: never. `rows` of the report "       \
-            "counts them until a sweep removes them, `rows_expired` from then on"),                          \
+                     "memory, for each feature, that counts ids not yet admitted"),                          \
+        OPTION_DURATION(struct embedding_config, expire_after_us, "expire_after", 0, "0s", "0s", NULL,       \
+                        "how long, in event time, an id may be absent before it is forgotten; 0s: for "      \
+                        "ever. `rows` of the report counts expired ids until a sweep removes them, then "    \
+                        "`rows_expired` does"),                                                              \
         OPTION_INT(struct embedding_config, rows_max, "rows_max", 0, "0", "0", NULL,                         \
-                   "most " many " a feature may have; 0: not limited")
+                   "most " many " of a feature; 0: no limit")
 
 #define LEARNER_EMBEDDING_OPTIONS(dim_def, dim_help, init_def, optimizer_def)                                \
     OPTION_INT(struct embedding_config, dim, "dim", 0, dim_def, "4", "512", dim_help),                       \
         OPTION_FLOAT(struct embedding_config, init, "init", 0, init_def, "0.0", "100.0",                     \
-                     "vectors start uniform within this of zero"),                                           \
+                     "initial values of vectors are uniform between minus this and this"),                   \
         OPTION_ASSIGNMENTS(struct embedding_config, init_of, "init_of", 0,                                   \
                            "a feature's own init: `{ user_id: 0.01, hour: 0.2 }`"),                          \
         OPTION_KIND(struct embedding_config, optimizer, "optimizer", 0, optimizer_def, optimizer_kinds,      \
@@ -146,11 +146,12 @@ struct learner_config {
 
 #define LEARNER_PAIRS_OPTIONS                                                                                \
     OPTION_EXPRESSIONS(struct learner_config, pairs, "pairs", 0,                                             \
-                       "pairs of features that interact: `[[user_id, item_id], [item_id, device]]`; all "    \
-                       "where not given"),                                                                   \
+                       "pairs of features that interact: `[[user_id, item_id], [item_id, device]]`; "        \
+                       "not given: all pairs"),                                                              \
         OPTION_KIND(struct learner_config, pair_weights, "pair_weights", 0, "sgd { rate: 0.0 }",             \
                     optimizer_kinds,                                                                         \
-                    "how a learned weight for each pair of features moves (Pan 2018); rate 0.0: all stay 1")
+                    "how the learned weight of each pair of features moves (Pan 2018); rate 0.0: "           \
+                    "all weights stay 1")
 
 #define LEARNER_LAYERS_OPTIONS(hidden_def, hidden_help)                                                      \
     OPTION_INTS(struct learner_config, hidden, "hidden", 0, hidden_def, "1", "4096", hidden_help),           \
@@ -160,43 +161,44 @@ struct learner_config {
         LEARNER_PRECISION_OPTIONS
 
 #define LEARNER_PRECISION_OPTIONS                                                                            \
-    OPTION_ENUM(                                                                                             \
-        struct learner_config, precision, "precision", 0, "fp32", "fp32|bf16|fp16|auto",                     \
-        "what dense layers multiply, of a `batch`; their weights and sums are fp32 all the same. fp32: "     \
-        "no TF32; fp16: slopes are scaled; auto: bf16, if it costs at most 0.1 % of the loss"),              \
+    OPTION_ENUM(struct learner_config, precision, "precision", 0, "fp32", "fp32|bf16|fp16|auto",             \
+                "format of the factors in the products of dense layers, with `batch`; weights "              \
+                "and sums are always fp32. fp32: no TF32; fp16: gradients are scaled; auto: "                \
+                "bf16, if it costs at most 0.1 % of the loss"),                                              \
         OPTION_INT(struct learner_config, precision_trial, "precision_trial", 0, "100000", "1", NULL,        \
-                   "with precision: auto, examples that fp32 learns beside bf16 before one of them stays"),  \
+                   "with precision: auto, examples that fp32 learns beside bf16 before one of the "          \
+                   "two stays"),                                                                             \
         OPTION_INT(struct learner_config, accumulate, "accumulate", 0, "1", "1", "1024",                     \
-                   "batches whose gradients add up to one step: as a `batch` so many times as large, with "  \
-                   "the memory of one")
+                   "batches whose gradients are added up for one step: like a `batch` so many "              \
+                   "times as large, in the memory of one")
 
 #define LEARNER_HEAD_OPTIONS(hidden_def, hidden_help)                                                        \
     LEARNER_LAYERS_OPTIONS(hidden_def, hidden_help),                                                         \
         OPTION_INT(struct learner_config, hidden_batch, "hidden_batch", 0, "16", "1", "16",                  \
-                   "with batch: 1, examples a step of the dense layers; ids then move example by example, "  \
-                   "by gradients taken before that step")
+                   "with batch: 1, examples in a step of the dense layers; weights of ids then "             \
+                   "move example by example, by gradients computed before that step")
 
 #define LEARNER_TRAINING_OPTIONS                                                                             \
     OPTION_INT(struct learner_config, batch, "batch", 0, "1", "1", "65536",                                  \
-               "examples a step; 1 learns from each example at once, and learns best"),                      \
+               "examples in a step; 1 learns from each example at once, and learns best"),                   \
         LEARNER_BATCH_MIN_OPTION, LEARNER_STEP_OPTIONS
 
 #define LEARNER_BATCH_MIN_OPTION                                                                             \
-    OPTION_INT(                                                                                              \
-        struct learner_config, batch_min, "batch_min", 0, "0", "0", "65536",                                 \
-        "of live sources, steps follow the load: from so many examples, when few come, to `batch` of "       \
-        "them, to catch up; a replay obeys the order log, else `batch`; 0: always `batch`")
+    OPTION_INT(struct learner_config, batch_min, "batch_min", 0, "0", "0", "65536",                          \
+               "with live sources, steps follow the load: so many examples when few come, up "               \
+               "to `batch` to catch up. A replay follows the order log; files learn by "                     \
+               "`batch`. 0: always `batch`")
 
 /* For kinds that learn by batches alone. */
 #define LEARNER_BATCH_SIZE_OPTIONS                                                                           \
-    OPTION_INT(struct learner_config, batch, "batch", 0, "512", "1", "65536", "examples a step"),            \
+    OPTION_INT(struct learner_config, batch, "batch", 0, "512", "1", "65536", "examples in a step"),         \
         LEARNER_BATCH_MIN_OPTION, LEARNER_CLIP_OPTION
 #define LEARNER_BATCH_OPTIONS LEARNER_BATCH_SIZE_OPTIONS, LEARNER_BALANCE_OPTIONS, LEARNER_RUN_OPTIONS
 
 #define LEARNER_CLIP_OPTION                                                                                  \
     OPTION_FLOAT(struct learner_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,                       \
-                 "largest norm of an example's gradient, with dense layers of a step's by them; 0: not "     \
-                 "limited")
+                 "largest norm of an example's gradient; with dense layers, of a step's gradient "           \
+                 "by their weights; 0: no limit")
 
 #define LEARNER_STEP_OPTIONS LEARNER_CLIP_OPTION, LEARNER_BALANCE_OPTIONS, LEARNER_RUN_OPTIONS
 
@@ -206,33 +208,35 @@ struct learner_config {
         OPTION_FLOAT(struct learner_config, negative_weight, "negative_weight", 0, "1.0", "1e-6", "1e6",     \
                      "weight of label 0"),                                                                   \
         OPTION_FLOAT(struct learner_config, keep_negatives, "keep_negatives", 0, "1.0", "1e-6", "1.0",       \
-                     "share of the examples with label 0 to learn from; predictions are corrected for it"),  \
+                     "share of the examples with label 0 that are learned; predictions are corrected "       \
+                     "for it"),                                                                              \
         OPTION_BOOL(struct learner_config, fake_negatives, "fake_negatives", "false",                        \
-                    "the examples come from `attribute ... emit fake_negative`: weighs them so that "        \
-                    "predictions are of the true labels (Ktena 2019, fake negative weighted; without it, "   \
-                    "`prediction / (1.0 - prediction)` is, fake negative calibration); the metrics are of "  \
-                    "the rows as they come")
+                    "set it if the examples come from `attribute ... emit fake_negative`: weighs "           \
+                    "them so that predictions are those of the true labels (Ktena 2019, fake "               \
+                    "negative weighted); without it, `prediction / (1.0 - prediction)` is (fake "            \
+                    "negative calibration). The metrics are of the rows as they come")
 
 #define LEARNER_RUN_OPTIONS                                                                                  \
     OPTION_FLOAT(struct learner_config, bias, "bias", 0, "0.0", "-1000.0", "1000.0",                         \
-                 "where the bias starts"),                                                                   \
+                 "initial value of the bias"),                                                               \
         OPTION_INT(struct learner_config, window, "window", 0, "100000", "16", "1000000000",                 \
                    "examples of the sliding evaluation"),                                                    \
         OPTION_INT(struct learner_config, metrics_every, "metrics_every", 0, "100000", "1", NULL,            \
                    "examples between two rows of `metrics`; one more comes when the input has ended"),       \
         OPTION_BLOCK(struct learner_config, freeze, struct freeze_config, "freeze", 0, learner_freeze,       \
-                     "when to stop learning, not predicting, until the window's figures are back; ids that " \
-                     "it meets meanwhile stay, with their weights, others expire as ever (`expire_after`)"), \
+                     "when to stop learning, but not predicting, until the figures of the window are "       \
+                     "back in these bands; meanwhile ids that occur keep their rows, and other ids "         \
+                     "expire (`expire_after`)"),                                                             \
         OPTION_EXPRESSION(struct learner_config, device, "device", OPTION_RUNTIME,                           \
-                          "where it learns: `cpu`, `cuda(0)` a GPU by its number, `auto` a GPU where there " \
-                          "is one and it learns by batches"),                                                \
+                          "where the learner runs: `cpu`; `cuda(0)`, a GPU by its number; `auto`, a GPU "    \
+                          "if there is one and the learner learns by batches"),                              \
         OPTION_BYTES(struct learner_config, device_memory, "device_memory", OPTION_RUNTIME, "0B", "0B",      \
                      NULL,                                                                                   \
-                     "of a GPU, for rows, an eighth of it for those that a checkpoint copies; 0B: two "      \
-                     "thirds of what is free"),                                                              \
+                     "memory of the GPU for rows, of which an eighth is for rows that a checkpoint "         \
+                     "copies; 0B: two thirds of what is free"),                                              \
         OPTION_BYTES(struct learner_config, pinned_memory, "pinned_memory", OPTION_RUNTIME, "64MiB", "1MiB", \
-                     NULL, "of the host, for rows that do not fit into the GPU's"),                          \
-        OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "of the rows' first values")
+                     NULL, "pinned memory of the host, for rows that do not fit into `device_memory`"),      \
+        OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "seed of initial values")
 
 /* bind.c: make columns of the expressions, check options, make the output schema and c->model. False after a
  * diagnostic. learner_bind_network: for a kind that is a network without a linear part or an interaction. */

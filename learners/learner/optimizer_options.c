@@ -1,38 +1,41 @@
 #include "learners/learner/optimizer_options.h"
 
 #define ROW_RATE(def, what) OPTION_FLOAT(struct optimizer_config, rate, "rate", 0, def, "0.0", "1000.0", what)
-#define ROW_L1              OPTION_FLOAT(struct optimizer_config, l1, "l1", 0, "0.0", "0.0", NULL, "draws weights to zero")
+#define ROW_L1                                                                                               \
+    OPTION_FLOAT(struct optimizer_config, l1, "l1", 0, "0.0", "0.0", NULL, "pulls weights to exactly zero")
 #define ROW_L2                                                                                               \
-    OPTION_FLOAT(struct optimizer_config, l2, "l2", 0, "0.0", "0.0", NULL, "draws weights towards zero")
+    OPTION_FLOAT(struct optimizer_config, l2, "l2", 0, "0.0", "0.0", NULL, "pulls weights towards zero")
 #define ROW_ACCUMULATOR(def)                                                                                 \
     OPTION_FLOAT(struct optimizer_config, accumulator, "accumulator", 0, def, "1e-12", "1e12",               \
-                 "what each sum of squared gradients starts at: higher is slower at first")
+                 "initial value of each sum of squared gradients: a higher value slows the first "           \
+                 "steps")
 #define ROW_DECAY                                                                                            \
     OPTION_FLOAT(struct optimizer_config, decay, "decay", 0, "1.0", "0.0", "1.0",                            \
-                 "what is kept of an accumulator at each update; below 1 old gradients are forgotten")
+                 "share of an accumulator that an update keeps; below 1 old gradients are "                  \
+                 "forgotten")
 #define ROWS_SCHEDULE                                                                                        \
     OPTION_INT(struct optimizer_config, warmup, "warmup", 0, "0", "0", NULL,                                 \
                "examples over which the rate rises from 0"),                                                 \
         OPTION_INT(struct optimizer_config, halve_every, "halve_every", 0, "0", "0", NULL,                   \
-                   "examples in which the rate halves; 0: it stays"),                                        \
+                   "examples after which the rate has halved; 0: it does not"),                              \
         OPTION_FLOAT(struct optimizer_config, rate_min, "rate_min", 0, "0.0", "0.0", "1000.0",               \
                      "halving ends at this rate")
 #define ROW_STEP_MAX                                                                                         \
     OPTION_FLOAT(struct optimizer_config, step_max, "step_max", 0, "1.0", "1e-12", "1e12",                   \
-                 "no weight moves further in one step")
+                 "largest change of a weight in one step")
 
 static const struct option sgd_options[] = {
     ROW_RATE("0.01", "learning rate"), ROW_L1, ROW_L2, ROWS_SCHEDULE, ROW_STEP_MAX, OPTIONS_END};
 
-static const struct option momentum_options[] = {ROW_RATE("0.01", "learning rate"),
-                                                 OPTION_FLOAT(struct optimizer_config, momentum, "momentum",
-                                                              0, "0.9", "0.0", "1.0",
-                                                              "share of the last step kept"),
-                                                 ROW_L1,
-                                                 ROW_L2,
-                                                 ROWS_SCHEDULE,
-                                                 ROW_STEP_MAX,
-                                                 OPTIONS_END};
+static const struct option momentum_options[] = {
+    ROW_RATE("0.01", "learning rate"),
+    OPTION_FLOAT(struct optimizer_config, momentum, "momentum", 0, "0.9", "0.0", "1.0",
+                 "share of the last step that is added to this one"),
+    ROW_L1,
+    ROW_L2,
+    ROWS_SCHEDULE,
+    ROW_STEP_MAX,
+    OPTIONS_END};
 
 static const struct option adagrad_options[] = {ROW_RATE("0.1", "learning rate"),
                                                 ROW_ACCUMULATOR("1.0"),
@@ -70,9 +73,9 @@ static const struct option newton_options[] = {
     ROW_L2,
     ROWS_SCHEDULE,
     ROW_STEP_MAX,
-    OPTION_BOOL(
-        struct optimizer_config, joint, "joint", "false",
-        "weights of one example share its error (Kalman's gain) instead of each making up for all of it"),
+    OPTION_BOOL(struct optimizer_config, joint, "joint", "false",
+                "the weights of an example share its error (Kalman's gain) instead of each "
+                "making up for all of it"),
     OPTIONS_END};
 
 const struct kind_choice optimizer_kinds[] = {

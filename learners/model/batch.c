@@ -35,7 +35,7 @@ void model_batch_init(struct model *m)
         .sums = room(vectors, sizeof(float)),
         .rows = room(entries, sizeof(struct opt_row)),
         .places = room(weights, sizeof(void *)),
-        .slopes = room(weights, sizeof(float)),
+        .weight_gradients = room(weights, sizeof(float)),
         .weights = room(3 * weights, sizeof(float)),
         .weights64 = room(m->options.linear_is_double ? 4 * weights : 0, sizeof(double)),
     };
@@ -45,10 +45,11 @@ size_t model_batch_bytes(const struct model *m)
 {
     size_t entries = (size_t)m->options.batch * m->entries_max, vectors = entries * m->vector_floats;
     const struct model_batch *b = NULL;
-    return entries * (2 * sizeof(*b->entries) + sizeof(*b->keys) + sizeof(*b->seen) + sizeof(*b->found) +
-                      sizeof(*b->is_known) + sizeof(*b->order) + sizeof(*b->starts) + sizeof(*b->scales) +
-                      sizeof(*b->rows) + sizeof(*b->places) + sizeof(*b->slopes) + 3 * sizeof(*b->weights) +
-                      (m->options.linear_is_double ? 4 * sizeof(*b->weights64) : 0)) +
+    return entries *
+               (2 * sizeof(*b->entries) + sizeof(*b->keys) + sizeof(*b->seen) + sizeof(*b->found) +
+                sizeof(*b->is_known) + sizeof(*b->order) + sizeof(*b->starts) + sizeof(*b->scales) +
+                sizeof(*b->rows) + sizeof(*b->places) + sizeof(*b->weight_gradients) +
+                3 * sizeof(*b->weights) + (m->options.linear_is_double ? 4 * sizeof(*b->weights64) : 0)) +
            2 * vectors * sizeof(float);
 }
 
@@ -68,7 +69,7 @@ void model_batch_free(struct model *m)
     free(b->sums);
     free(b->rows);
     free(b->places);
-    free(b->slopes);
+    free(b->weight_gradients);
     free(b->weights);
     free(b->weights64);
     *b = (struct model_batch){0};
@@ -103,9 +104,9 @@ static void resolve_batch(struct model *m)
     }
     for (uint32_t f = 0; f < m->options.fields; f++)
         table_resolve_batch(&m->tables[f],
-                            &(struct table_sightings){.keys = b->keys + first[f],
-                                                      .seen = b->seen + first[f],
-                                                      .n = first[f + 1] - first[f]},
+                            &(struct table_occurrences){.keys = b->keys + first[f],
+                                                        .seen = b->seen + first[f],
+                                                        .n = first[f + 1] - first[f]},
                             (uint32_t)m->steps + 1, b->found + first[f], b->is_known + first[f]);
 }
 
@@ -181,13 +182,13 @@ static struct table_row *entry_row(const struct model *m, const struct model_ent
 static void sum_gradients(struct model *m, size_t count, size_t segments)
 {
     struct model_batch *b = &m->batch;
-    uint32_t numbers = (uint32_t)segments;
+    uint32_t distinct = (uint32_t)segments;
     _Alignas(64) unsigned char scratch[BATCH_SCRATCH_MIN]; /* a CPU kernel needs no more */
     struct batch_segment_reduce reduce = {.in = {.grads = b->gradients,
                                                  .scales = b->scales,
                                                  .order = b->order,
                                                  .starts = b->starts,
-                                                 .count = &numbers,
+                                                 .count = &distinct,
                                                  .n = (uint32_t)count,
                                                  .d = (uint32_t)m->vector_floats},
                                           .sums = b->sums,
@@ -209,9 +210,9 @@ static void vectors_step(struct model *m, size_t segments)
         uint32_t entry = b->entries[i].entry;
         memcpy(b->gradients + i * floats, interaction_gradient(m, e, e->fields[entry]),
                floats * sizeof(float));
-        /* the head's gradients already contain the gradient by the logit */
-        float slope = m->head.layers > 0 ? 1.0F : e->slope;
-        b->scales[i] = slope * e->scales[entry];
+        /* the head's gradients contain the gradient by the logit already */
+        float gradient = m->head.layers > 0 ? 1.0F : e->gradient;
+        b->scales[i] = gradient * e->scales[entry];
         b->order[i] = (uint32_t)i;
     }
     sum_gradients(m, count, segments);
@@ -232,22 +233,22 @@ static void weights_step(struct model *m, size_t segments)
     size_t dense = m->options.dense, used = 0;
     for (; used < segments; used++) {
         b->places[used] = table_payload(entry_row(m, &b->entries[b->starts[used]]));
-        b->slopes[used] = 0.0F;
+        b->weight_gradients[used] = 0.0F;
         for (uint32_t i = b->starts[used]; i < b->starts[used + 1]; i++) {
             const struct example *e = &m->examples[b->entries[i].example];
-            b->slopes[used] += e->slope * e->scales[b->entries[i].entry];
+            b->weight_gradients[used] += e->gradient * e->scales[b->entries[i].entry];
         }
     }
     for (size_t d = 0; d <= dense; d++, used++) {
         b->places[used] = m->dense_weights + d * LINEAR_FLOATS;
-        b->slopes[used] = 0.0F;
+        b->weight_gradients[used] = 0.0F;
         for (uint32_t x = 0; x < m->pending; x++) {
             const struct example *e = &m->examples[x];
             if (!e->is_rejected)
-                b->slopes[used] += e->slope * (d < dense ? e->dense[d] : 1.0F);
+                b->weight_gradients[used] += e->gradient * (d < dense ? e->dense[d] : 1.0F);
         }
     }
-    linear_step_places(m, b->places, b->slopes, used, b->weights, b->weights64);
+    linear_step_places(m, b->places, b->weight_gradients, used, b->weights, b->weights64);
 }
 
 /* Forward and backward pass of the head, sixteen events at a time, and one step of its weights at the end. */
@@ -255,7 +256,7 @@ static void head_batch(struct model *m)
 {
     for (uint32_t first = 0; first < m->pending; first += KERNELS_BLOCK) {
         uint32_t count = MIN(m->pending - first, (uint32_t)KERNELS_BLOCK);
-        float slopes[KERNELS_BLOCK] = {0};
+        float logit_gradients[KERNELS_BLOCK] = {0};
         for (uint32_t i = 0; i < count; i++)
             model_head_inputs(m, &m->examples[first + i], head_row(&m->head, i));
         const float *logits = head_forward(&m->head, m->k, count);
@@ -263,15 +264,15 @@ static void head_batch(struct model *m)
             struct example *e = &m->examples[first + i];
             e->logit += (double)logits[i];
             model_example_judge(m, e);
-            slopes[i] = e->slope;
+            logit_gradients[i] = e->gradient;
             if (e->is_rejected)
                 memset(head_row(&m->head, i), 0, m->head.inputs * sizeof(float));
         }
-        const float *in_slope = head_backward(&m->head, m->k, slopes);
+        const float *in_gradients = head_backward(&m->head, m->k, logit_gradients);
         head_sum_add(&m->head, m->k, first == 0);
         for (uint32_t i = 0; i < count; i++) {
             if (!m->examples[first + i].is_rejected)
-                model_deepen(m, &m->examples[first + i], in_slope + i * m->head.inputs);
+                model_add_head_gradients(m, &m->examples[first + i], in_gradients + i * m->head.inputs);
         }
     }
     head_sum_take(&m->head);
@@ -292,7 +293,7 @@ void model_batch_step(struct model *m)
         struct example *e = &m->examples[x];
         model_example_judge(m, e);
         if (m->options.clip_norm > 0.0F && !e->is_rejected)
-            model_scale_slope(e, model_clip_scale(m, e));
+            model_scale_gradient(e, model_clip_scale(m, e));
     }
     if (m->head.layers > 0)
         head_batch(m);
@@ -300,7 +301,7 @@ void model_batch_step(struct model *m)
         struct example *e = &m->examples[x];
         if (e->is_rejected)
             continue;
-        interaction_deepen(m, e); /* the pairs' weights make a step for each event */
+        interaction_learn_pairs(m, e); /* the pairs' weights make a step for each event */
     }
     size_t count = collect_entries(m);
     size_t segments = find_segments(&m->batch, count);

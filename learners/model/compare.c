@@ -152,14 +152,14 @@ static void compare_layers(struct model *m)
     }
 }
 
-static void compare_numbers(struct model *m)
+static void compare_dense(struct model *m)
 {
     struct model *s = m->compare->shadow;
     model_train_read(m);
     model_train_read(s);
     if (!m->options.linear_is_off && !m->options.linear_is_double)
-        compare_floats(m, "linear weights of the numbers and the bias", m->dense_weights, s->dense_weights,
-                       (m->options.dense + 1) * (size_t)LINEAR_FLOATS);
+        compare_floats(m, "linear weights of the dense features and the bias", m->dense_weights,
+                       s->dense_weights, (m->options.dense + 1) * (size_t)LINEAR_FLOATS);
 }
 
 /* The distinct ids of a group and copies of their rows after the step, in memory that a device can copy to:
@@ -251,7 +251,7 @@ static bool same_ids(struct model *m, const struct train_group *g, const struct 
     if (u == count && a->count == b->count)
         return true;
     if (u == count || a->ids[u] != b->ids[u] || a->tables[u] != b->tables[u])
-        snprintf(where, sizeof(where), "the step's distinct ids, from number %u on: how many there are", u);
+        snprintf(where, sizeof(where), "the step's distinct ids, from the %u-th on: how many there are", u);
     else
         snprintf(where, sizeof(where), "sparse feature %u, id %016" PRIx64 ": whether it has a row",
                  g->first + a->tables[u] + 1, a->ids[u]);
@@ -340,7 +340,7 @@ void model_compare_step(struct model *m)
     for (uint32_t i = 0; i < m->train->groups_count && !c->found.is_found && m->error.failure == GPU_OK; i++)
         compare_rows(m, i);
     if (!c->found.is_found)
-        compare_numbers(m);
+        compare_dense(m);
     if (!c->found.is_found)
         compare_layers(m);
     if (!c->found.is_found && m->error.failure == GPU_OK)

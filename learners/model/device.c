@@ -191,19 +191,19 @@ void model_device_watermark(struct model *m)
             device_table_set_watermark(m->device_rows->tables[i], m->watermark_us, m->train->epoch);
 }
 
-struct device_table *model_device_table(const struct model *m, uint32_t field, uint32_t *number)
+struct device_table *model_device_table(const struct model *m, uint32_t field, uint32_t *table)
 {
     bool is_second = m->options.vectors > 0 && field >= m->options.vectors;
-    *number = is_second ? field - m->options.vectors : field;
+    *table = is_second ? field - m->options.vectors : field;
     return m->device_rows->tables[is_second ? 1 : 0];
 }
 
 void model_device_times(const struct model *m, uint32_t field, int64_t *halved_at_us, int64_t *watermark_us,
                         uint32_t *expired_before)
 {
-    uint32_t number;
-    const struct device_table *t = model_device_table(m, field, &number);
-    struct device_table_times times = device_table_times(t, number);
+    uint32_t table;
+    const struct device_table *t = model_device_table(m, field, &table);
+    struct device_table_times times = device_table_times(t, table);
     *halved_at_us = times.halved_at_us, *watermark_us = times.watermark_us;
     *expired_before = times.expired_before;
 }
@@ -211,22 +211,22 @@ void model_device_times(const struct model *m, uint32_t field, int64_t *halved_a
 void model_device_set_times(struct model *m, uint32_t field, int64_t halved_at_us, int64_t watermark_us,
                             uint32_t expired_before)
 {
-    uint32_t number;
-    struct device_table *t = model_device_table(m, field, &number);
+    uint32_t table;
+    struct device_table *t = model_device_table(m, field, &table);
     struct device_table_times times = {
         .halved_at_us = halved_at_us, .watermark_us = watermark_us, .expired_before = expired_before};
-    device_table_set_times(t, number, &times);
+    device_table_set_times(t, table, &times);
 }
 
 struct table_stats model_device_stats(struct model *m, uint32_t field, uint64_t *bytes)
 {
-    uint32_t number;
-    struct device_table *t = model_device_table(m, field, &number);
+    uint32_t table;
+    struct device_table *t = model_device_table(m, field, &table);
     struct gpu_table_stats s = {0};
     const struct train_device *d = &m->train->device;
-    if (!d->api->tables->stats(device_table_tables(t), d->stream, number, &s, &m->error))
+    if (!d->api->tables->stats(device_table_tables(t), d->stream, table, &s, &m->error))
         return (struct table_stats){0};
-    struct device_table_below below = device_table_below(t, number);
+    struct device_table_below below = device_table_below(t, table);
     *bytes = s.bytes;
     return (struct table_stats){.rows = s.rows + below.pinned + below.cold,
                                 .inserted = s.inserted,

@@ -37,7 +37,7 @@ static void layer_init(struct head *head, const struct kernels *k, size_t l, siz
     layer->sum = floats_new(weights);
     layer->in_rows = floats_new(16 * d);
     layer->out = floats_new(16 * n);
-    layer->slope = floats_new(16 * n);
+    layer->out_gradients = floats_new(16 * n);
     float bound = sqrtf(6.0F / (float)d) * (l + 1 == head->layers ? 0.1F : 1.0F);
     k->init_uniform(layer->weights, num_mix(seed + l + 1), bound, n * d);
     for (size_t i = weights; i < all; i++)
@@ -51,7 +51,7 @@ void head_init(struct head *head, const struct kernels *k, size_t inputs, const 
     head->items = calloc(head->layers, sizeof(*head->items));
     leat_assert(head->items != NULL && inputs > 0);
     head->in = floats_new(inputs * 16);
-    head->in_slope = floats_new(inputs * 16);
+    head->in_gradients = floats_new(inputs * 16);
     for (size_t l = 0; l < head->layers; l++)
         layer_init(head, k, l, l < count ? hidden[l] : 1, l > 0 ? hidden[l - 1] : inputs, accumulator, seed);
 }
@@ -64,11 +64,11 @@ void head_free(struct head *head)
         free(head->items[l].sum);
         free(head->items[l].in_rows);
         free(head->items[l].out);
-        free(head->items[l].slope);
+        free(head->items[l].out_gradients);
     }
     free(head->items);
     free(head->in);
-    free(head->in_slope);
+    free(head->in_gradients);
     *head = (struct head){0};
 }
 
@@ -88,21 +88,21 @@ const float *head_forward(struct head *head, const struct kernels *k, size_t eve
     return in;
 }
 
-const float *head_backward(struct head *head, const struct kernels *k, const float *slopes)
+const float *head_backward(struct head *head, const struct kernels *k, const float *logit_gradients)
 {
-    memcpy(head->items[head->layers - 1].slope, slopes, 16 * sizeof(*slopes));
+    memcpy(head->items[head->layers - 1].out_gradients, logit_gradients, 16 * sizeof(*logit_gradients));
     for (size_t l = head->layers; l-- > 0;) {
         struct head_layer *layer = &head->items[l];
-        float *below = l > 0 ? head->items[l - 1].slope : head->in_slope;
+        float *below = l > 0 ? head->items[l - 1].out_gradients : head->in_gradients;
         if (l > 0)
             k->dense_lanes_to_rows(layer->in_rows, head->items[l - 1].out, layer->d);
-        k->dense_gradient(layer->gradient, layer->gradient + layer->n * layer->d, layer->slope,
+        k->dense_gradient(layer->gradient, layer->gradient + layer->n * layer->d, layer->out_gradients,
                           layer->in_rows, layer->n, layer->d);
-        k->dense_backward(below, layer->slope, layer->weights, layer->n, layer->d);
+        k->dense_backward(below, layer->out_gradients, layer->weights, layer->n, layer->d);
         if (l > 0)
             k->relu_backward(below, head->items[l - 1].out, layer->d * 16);
     }
-    k->dense_lanes_to_rows(head->in, head->in_slope, head->inputs);
+    k->dense_lanes_to_rows(head->in, head->in_gradients, head->inputs);
     return head->in;
 }
 

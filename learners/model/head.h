@@ -9,21 +9,21 @@
 #include "kernels/kernels.h"
 
 struct head_layer {
-    size_t n, d;     /* outputs, inputs */
-    float *weights;  /* n * d weights, n biases, then the optimizer's state for all of them */
-    float *gradient; /* [n * d + n], laid out as the weights and biases */
-    float *sum;      /* [n * d + n] the gradients' sum over several blocks */
-    float *in_rows;  /* [16][d] inputs by event, for the gradient */
-    float *out;      /* [n][16] after relu (the last layer: logits) */
-    float *slope;    /* [n][16] gradients by this layer's outputs */
+    size_t n, d;          /* outputs, inputs */
+    float *weights;       /* n * d weights, n biases, then the optimizer's state for all of them */
+    float *gradient;      /* [n * d + n], laid out as the weights and biases */
+    float *sum;           /* [n * d + n] the gradients' sum over several blocks */
+    float *in_rows;       /* [16][d] inputs by event, for the gradient */
+    float *out;           /* [n][16] after relu (the last layer: logits) */
+    float *out_gradients; /* [n][16] gradients by this layer's outputs */
 };
 
 struct head {
     size_t layers; /* 0: no head */
     size_t inputs;
     struct head_layer *items;
-    float *in;       /* [inputs][16] */
-    float *in_slope; /* [inputs][16] gradients by the inputs */
+    float *in;           /* [inputs][16] */
+    float *in_gradients; /* [inputs][16] gradients by the inputs */
     enum opt_kind opt;
 };
 
@@ -42,10 +42,10 @@ static inline float *head_row(struct head *head, size_t e)
 /* Computes the logits of the first `events` rows; the other rows count as zero. Valid until the next call. */
 const float *head_forward(struct head *head, const struct kernels *k, size_t events);
 
-/* Call after head_forward with the same rows. slopes: [16] gradients by the logits, zero where there is no
- * event. Computes the gradients by all weights, summed over the events; returns those by the inputs,
- * [16][inputs], valid until the next call. */
-const float *head_backward(struct head *head, const struct kernels *k, const float *slopes);
+/* Call after head_forward with the same rows. logit_gradients: [16], zero where there is no event. Computes
+ * the gradients by all weights, summed over the events; returns those by the inputs, [16][inputs], valid
+ * until the next call. */
+const float *head_backward(struct head *head, const struct kernels *k, const float *logit_gradients);
 
 /* For steps of several blocks: head_sum_add adds the gradients of head_backward to a sum (is_first: begins
  * it); at the end head_sum_take puts the sum in the gradients' place for head_step. */

@@ -37,7 +37,7 @@ static void add_scaled(float *to, const float *from, float scale, size_t d)
  *
  *   sum over pairs f < g of r_fg <v_f, v_g>
  *
- * An id has one vector for all other features, so that all its sightings teach the same few weights; r says
+ * An id has one vector for all other features, so that all its occurrences teach the same few weights; r says
  * which pairs count, and how much. Pairs that are off have r = 0 for good and cost nothing. Computes the
  * gradients, too.
  */
@@ -94,17 +94,17 @@ size_t interaction_pairs(const struct model *m)
 void interaction_pairs_step(struct model *m, struct example *e, float *scales)
 {
     size_t n = m->options.vectors, pair = 0, count = interaction_pairs(m);
-    memset(m->pair_slopes, 0, count * sizeof(*m->pair_slopes));
+    memset(m->pair_gradients, 0, count * sizeof(*m->pair_gradients));
     for (size_t f = 0; f < n; f++) {
         for (size_t g = f + 1; g < n; g++, pair++) {
-            m->pair_slopes[pair] = m->options.pair_is_off[pair] ? 0.0F : e->products[f * m->blocks + g];
+            m->pair_gradients[pair] = m->options.pair_is_off[pair] ? 0.0F : e->products[f * m->blocks + g];
             scales[f * m->blocks + g] = scales[g * m->blocks + f] = m->pair_weights[pair];
         }
     }
     struct opt_row row = {.w = m->pair_weights,
                           .state = m->pair_weights + count,
-                          .g = m->pair_slopes,
-                          .scale = e->slope,
+                          .g = m->pair_gradients,
+                          .scale = e->gradient,
                           .curvature = e->curvature};
     opt_pick(m->k, m->options.pairs.kind)(&row, 1, count, &m->options.pairs.params);
 }
@@ -116,7 +116,7 @@ const float *interaction_gradient(const struct model *m, const struct example *e
 }
 
 /* Fills m->opt_rows for the event's vectors; returns how many. */
-static size_t vector_rows(struct model *m, const struct example *e, float slope, float curvature)
+static size_t vector_rows(struct model *m, const struct example *e, float gradient, float curvature)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < e->entries; i++) {
@@ -129,7 +129,7 @@ static size_t vector_rows(struct model *m, const struct example *e, float slope,
             .w = model_vector(m, e->rows[i]),
             .state = model_vector_state(m, e->rows[i]),
             .g = interaction_gradient(m, e, e->fields[i]),
-            .scale = slope * scale,
+            .scale = gradient * scale,
             .curvature = curvature * scale * scale,
         };
     }
@@ -143,9 +143,9 @@ float interaction_variance(struct model *m, const struct example *e)
     return m->k->newton_variance(m->opt_rows, vector_rows(m, e, 1.0F, 1.0F), m->vector_floats);
 }
 
-void interaction_deepen(struct model *m, struct example *e)
+void interaction_learn_pairs(struct model *m, struct example *e)
 {
-    if (m->has_pairs && m->head.layers == 0) { /* with a head, model_deepen does this */
+    if (m->has_pairs && m->head.layers == 0) { /* with a head, model_add_head_gradients does this */
         interaction_pairs_step(m, e, m->pair_scales);
         if (m->options.interaction == INTERACTION_FM)
             return; /* the forward pass computed the gradients, with the weights before this step */
@@ -153,8 +153,8 @@ void interaction_deepen(struct model *m, struct example *e)
     }
 }
 
-void interaction_update(struct model *m, struct example *e, float slope, float curvature)
+void interaction_update(struct model *m, struct example *e, float gradient, float curvature)
 {
-    size_t count = vector_rows(m, e, slope, curvature);
+    size_t count = vector_rows(m, e, gradient, curvature);
     m->embedding_step(m->opt_rows, count, m->vector_floats, &m->options.embedding.params);
 }

@@ -30,9 +30,9 @@ struct example {
     uint32_t seen; /* event time, seconds */
     bool learns;
     bool is_rejected;
-    double logit;           /* as the model computes it, without model_correction */
-    float slope, curvature; /* first and second derivative of the loss by the logit, times weight */
-    double slope_exact;     /* `slope` before it is rounded, for FTRL in double */
+    double logit;              /* as the model computes it, without model_correction */
+    float gradient, curvature; /* first and second derivative of the loss by the logit, times weight */
+    double gradient_exact;     /* `gradient` before it is rounded, for FTRL in double */
     float interaction;
     /* Results of the forward pass that the update needs. */
     const float **vectors; /* [FFM_ROUND(fields)] each field's vector, pooled or in its row */
@@ -68,7 +68,7 @@ struct model_batch {
     float *scales;           /* factor of each entry's gradient */
     struct opt_row *rows;
     void **places;
-    float *slopes, *weights;
+    float *weight_gradients, *weights;
     double *weights64;
 };
 
@@ -98,9 +98,9 @@ struct model {
     struct model_init *inits;
     float *dense_weights; /* [dense + 1][LINEAR_FLOATS], laid out as in a row; the bias last */
     bool has_pairs;
-    float *pair_weights; /* [FFM_ROUND(fields * (fields - 1) / 2)], then their optimizer's state */
-    float *pair_slopes;  /* scratch of the same length */
-    float *pair_scales;  /* [fields * FFM_ROUND(fields)] scratch */
+    float *pair_weights;   /* [FFM_ROUND(fields * (fields - 1) / 2)], then their optimizer's state */
+    float *pair_gradients; /* scratch of the same length */
+    float *pair_scales;    /* [fields * FFM_ROUND(fields)] scratch */
     struct head head;
     struct example *examples; /* slots of the block or batch, then slots of events that are only predicted */
     uint32_t entries_max;     /* entries that each example has room for */
@@ -137,13 +137,13 @@ struct call {
     uint32_t steps[MODEL_ROWS_MAX];
 };
 
+/* The vector of a row, and the state of its optimizer. */
 static inline float *model_vector(const struct model *m, struct table_row *row)
 {
     return (float *)(void *)((unsigned char *)table_payload(row) + m->vector_at);
 }
 
 static inline float *model_vector_state(const struct model *m, struct table_row *row)
-/* The vector of a row, and the state of its optimizer. */
 {
     return (float *)(void *)((unsigned char *)table_payload(row) + m->state_at);
 }
@@ -157,12 +157,12 @@ float model_clip_scale(struct model *m, const struct example *e);
 /* Before each step: sets the optimizers' parameters that depend on the step's number (Adam's
  * bias correction). */
 void model_step_begin(struct model *m);
-void model_scale_slope(struct example *e, float scale);
+void model_scale_gradient(struct example *e, float scale);
 void model_head_inputs(struct model *m, const struct example *e, float *row);
-void model_deepen(struct model *m, struct example *e, const float *in_slope);
+void model_add_head_gradients(struct model *m, struct example *e, const float *in_gradients);
 
 /* lookahead.c. lookahead_resolve finds the rows of events begin..end at once and writes their headers.
- * learns[i]: event i's keys are sighted; for other events only existing rows are found. */
+ * learns[i]: event i's keys occur; for other events only existing rows are found. */
 void lookahead_resolve(struct model *m, struct call *c, const uint8_t *learns, uint32_t begin, uint32_t end);
 /* Between lookahead_begin and lookahead_end rows are found ahead: lookahead_need returns when m->resolved is
  * filled up to `event`; the headers are left to lookahead_touch. */
@@ -193,7 +193,7 @@ static inline void lookahead_rows(struct model *m, const struct call *c, uint32_
         lookahead_prefetch(m, m->ahead.prefetched, 0, fields);
 }
 
-/* Counts a sighting of event i's row in a field that is no list, by the learning thread. */
+/* Counts an occurrence of event i's row in a field that is no list, by the learning thread. */
 static inline void lookahead_touch(struct model *m, const struct call *c, uint32_t f, uint32_t i)
 {
     struct table *t = &m->tables[f];
@@ -264,17 +264,17 @@ size_t model_layer_floats(const struct model *m, size_t layer);
 void model_layer_get(struct model *m, enum model_layers_of of, size_t layer, float *floats);
 void model_layer_put(struct model *m, enum model_layers_of of, size_t layer, const float *floats);
 
-/* linear_part.c: one step of `count` separate linear weights at `places`, with gradients `slopes`. With whole
- * = count rounded up to 16: slopes has room for whole floats, weights for (1 + linear_states) * whole,
+/* linear_part.c: one step of `count` separate linear weights at `places`, each with its gradient. With whole
+ * = count rounded up to 16: gradients has room for whole floats, weights for (1 + linear_states) * whole,
  * weights64 for 4 * whole doubles. */
-void linear_step_places(struct model *m, void *const *places, float *slopes, size_t count, float *weights,
+void linear_step_places(struct model *m, void *const *places, float *gradients, size_t count, float *weights,
                         double *weights64);
 
 /* linear_part.c: the weights of an event's entries, the dense features and the bias, gathered
  * into one array. */
 size_t linear_lanes(const struct model *m);
 double linear_forward(struct model *m, struct example *e);
-void linear_update(struct model *m, struct example *e, double slope, float curvature);
+void linear_update(struct model *m, struct example *e, double gradient, float curvature);
 /* Copies the dense weights and the bias into the gathered array (is_in) or back. w: the array's lane of the
  * first dense weight; its state is at w[whole]. */
 void linear_move_dense(struct model *m, float *w, size_t whole, bool is_in);
@@ -294,12 +294,12 @@ const float *interaction_gradient(const struct model *m, const struct example *e
 /* Floats of pair_weights without their optimizer's state. */
 size_t interaction_pairs(const struct model *m);
 /* The logit's variance by newton's precisions; 0 for other optimizers. Call after the forward pass
- * and interaction_deepen. */
+ * and interaction_learn_pairs. */
 float interaction_variance(struct model *m, const struct example *e);
 float linear_variance(struct model *m, const struct example *e);
 /* Without a head: moves the pair weights, and computes the gradients of the weighted sum. */
-void interaction_deepen(struct model *m, struct example *e);
+void interaction_learn_pairs(struct model *m, struct example *e);
 void interaction_pairs_step(struct model *m, struct example *e, float *scales);
-void interaction_update(struct model *m, struct example *e, float slope, float curvature);
+void interaction_update(struct model *m, struct example *e, float gradient, float curvature);
 
 #endif

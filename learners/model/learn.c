@@ -16,7 +16,7 @@ struct origins {
     uint32_t scored_count;
 };
 
-/* x - x is not 0 for NaN and infinity: written so that the compiler vectorises the loop. With logistic loss a
+/* x - x is not 0 for NaN and infinity: written so that the compiler vectorizes the loop. With logistic loss a
  * label must be from 0 to 1. */
 static void judge_labels(const struct model *m, const float *labels, uint32_t rows, uint8_t *is_good)
 {
@@ -136,18 +136,18 @@ void model_example_forward(struct model *m, struct example *e)
     e->logit += (double)e->interaction;
 }
 
-/* Sets `slope` and `curvature`, the derivatives by the logit; the event is rejected if logit or `slope` is
- * not finite. */
+/* Sets `gradient` and `curvature`, the derivatives by the logit; the event is rejected if logit or `gradient`
+ * is not finite. */
 void model_example_judge(struct model *m, struct example *e)
 {
     struct loss_point at = loss_at(m->options.loss, e->logit, (double)e->label);
     double weight = (double)e->weight;
     if (m->options.has_fake_negatives)
         weight *= loss_fake_negative_weight(at.prediction, (double)e->label);
-    double slope = at.slope * weight;
-    e->is_rejected = e->is_rejected || !isfinite(e->logit) || !isfinite(slope);
-    e->slope_exact = e->is_rejected ? 0.0 : slope;
-    e->slope = (float)e->slope_exact;
+    double gradient = at.gradient * weight;
+    e->is_rejected = e->is_rejected || !isfinite(e->logit) || !isfinite(gradient);
+    e->gradient_exact = e->is_rejected ? 0.0 : gradient;
+    e->gradient = (float)e->gradient_exact;
     e->curvature = e->is_rejected ? 0.0F : (float)(at.curvature * weight);
 }
 
@@ -169,25 +169,25 @@ float model_clip_scale(struct model *m, const struct example *e)
     squares += m->k->sum_squares(e->dense, m->options.dense);
     for (uint32_t f = 0; f < m->options.vectors; f++)
         squares += m->k->sum_squares(interaction_gradient(m, e, f), m->vector_floats);
-    float norm = fabsf(e->slope) * sqrtf(squares);
+    float norm = fabsf(e->gradient) * sqrtf(squares);
     return norm > m->options.clip_norm ? m->options.clip_norm / norm : 1.0F;
 }
 
-void model_scale_slope(struct example *e, float scale)
+void model_scale_gradient(struct example *e, float scale)
 {
-    e->slope_exact *= (double)scale;
-    e->slope = (float)e->slope_exact;
+    e->gradient_exact *= (double)scale;
+    e->gradient = (float)e->gradient_exact;
 }
 
 /*
  * With newton's independent steps each of an event's weights would make up for the whole error. Kalman's gain
- * shares it: `slope` and `curvature` shrink by 1 + curvature * variance of the logit.
+ * shares it: `gradient` and `curvature` shrink by 1 + curvature * variance of the logit.
  */
 static void joint_gain(struct model *m, struct example *e)
 {
     float variance = linear_variance(m, e) + interaction_variance(m, e);
     float gain = 1.0F / (1.0F + e->curvature * variance);
-    model_scale_slope(e, gain);
+    model_scale_gradient(e, gain);
     e->curvature *= gain;
 }
 
@@ -218,13 +218,13 @@ void model_step_begin(struct model *m)
 static void example_update(struct model *m, struct example *e)
 {
     if (m->options.clip_norm > 0.0F)
-        model_scale_slope(e, model_clip_scale(m, e));
-    interaction_deepen(m, e);
+        model_scale_gradient(e, model_clip_scale(m, e));
+    interaction_learn_pairs(m, e);
     if (m->options.is_joint)
         joint_gain(m, e);
-    linear_update(m, e, e->slope_exact, e->curvature);
+    linear_update(m, e, e->gradient_exact, e->curvature);
     if (m->vector_floats > 0)
-        interaction_update(m, e, e->slope, e->curvature);
+        interaction_update(m, e, e->gradient, e->curvature);
 }
 
 static void learn_single(struct model *m, struct call *c)
@@ -282,7 +282,7 @@ static void block_predict(struct model *m, struct call *c, struct example *examp
 
 /* Adds to an event's gradient the part that comes down through the head: by the products (FFM) or
  * the vectors (FM). */
-void model_deepen(struct model *m, struct example *e, const float *in_slope)
+void model_add_head_gradients(struct model *m, struct example *e, const float *in_gradients)
 {
     uint32_t n = m->options.vectors;
     if (m->options.interaction == INTERACTION_FFM) {
@@ -292,41 +292,41 @@ void model_deepen(struct model *m, struct example *e, const float *in_slope)
             scales = m->pair_scales;
         }
         for (uint32_t f = 0; f < n; f++) {
-            for (uint32_t g = f + 1; g < n; g++, in_slope++) {
+            for (uint32_t g = f + 1; g < n; g++, in_gradients++) {
                 float weight = m->has_pairs ? scales[f * m->blocks + g] : 1.0F;
-                scales[f * m->blocks + g] = scales[g * m->blocks + f] = weight * e->slope + *in_slope;
+                scales[f * m->blocks + g] = scales[g * m->blocks + f] = weight * e->gradient + *in_gradients;
             }
         }
         m->k->ffm_pairs_backward(e->partners, scales, n, m->options.dim);
         return;
     }
-    m->k->blend(e->partners + m->options.dim, in_slope, e->slope, (size_t)n * m->options.dim);
+    m->k->blend(e->partners + m->options.dim, in_gradients, e->gradient, (size_t)n * m->options.dim);
 }
 
 static void block_learn(struct model *m, struct call *c, const int32_t *events)
 {
     uint32_t count = m->options.block;
-    float slopes[KERNELS_BLOCK] = {0};
+    float logit_gradients[KERNELS_BLOCK] = {0};
     model_step_begin(m);
     block_predict(m, c, m->examples, count, events);
     for (uint32_t i = 0; i < count; i++) {
         struct example *e = &m->examples[i];
         if (e->is_rejected) /* its inputs may be non-finite: leave them out of the head's gradient */
             memset(head_row(&m->head, i), 0, m->head.inputs * sizeof(float));
-        slopes[i] = e->slope;
+        logit_gradients[i] = e->gradient;
     }
-    const float *in_slope = head_backward(&m->head, m->k, slopes);
+    const float *in_gradients = head_backward(&m->head, m->k, logit_gradients);
     head_step(&m->head, m->k, &m->options.head.params, m->options.clip_norm);
     for (uint32_t i = 0; i < count; i++) {
         struct example *e = &m->examples[i];
         if (e->is_rejected)
             continue;
-        model_deepen(m, e, in_slope + i * m->head.inputs);
+        model_add_head_gradients(m, e, in_gradients + i * m->head.inputs);
         if (i > 0) /* earlier events of the block moved these weights */
             (void)linear_forward(m, e);
-        linear_update(m, e, e->slope_exact, e->curvature);
-        /* the gradients by the vectors already contain e->slope */
-        float curvature = e->slope != 0.0F ? e->curvature / (e->slope * e->slope) : 0.0F;
+        linear_update(m, e, e->gradient_exact, e->curvature);
+        /* the gradients by the vectors contain the gradient by the logit already */
+        float curvature = e->gradient != 0.0F ? e->curvature / (e->gradient * e->gradient) : 0.0F;
         interaction_update(m, e, 1.0F, curvature);
     }
     m->pending = 0;

@@ -94,12 +94,12 @@ float linear_variance(struct model *m, const struct example *e)
     return m->k->newton_variance(&row, 1, whole);
 }
 
-static void update64(struct model *m, struct example *e, size_t used, double slope)
+static void update64(struct model *m, struct example *e, size_t used, double gradient)
 {
     size_t lanes = linear_lanes(m);
     double *w = e->weights64, *z = w + lanes, *sums = z + lanes, *g = sums + lanes;
     for (size_t i = 0; i < used; i++)
-        g[i] = slope * (double)e->values[i];
+        g[i] = gradient * (double)e->values[i];
     m->k->ftrl64_update(z, sums, w, g, used, &m->options.ftrl);
     for (size_t i = 0; i < used; i++) {
         double *place = e->places[i];
@@ -107,17 +107,17 @@ static void update64(struct model *m, struct example *e, size_t used, double slo
     }
 }
 
-void linear_update(struct model *m, struct example *e, double slope, float curvature)
+void linear_update(struct model *m, struct example *e, double gradient, float curvature)
 {
     size_t used = (size_t)e->entries + m->options.dense + 1;
     if (m->options.linear_is_double) {
-        update64(m, e, used, slope);
+        update64(m, e, used, gradient);
         return;
     }
     float *w = e->weights;
     size_t whole = (used + 15) / 16 * 16;
     struct opt_row row = {
-        .w = w, .state = w + whole, .g = e->values, .scale = (float)slope, .curvature = curvature};
+        .w = w, .state = w + whole, .g = e->values, .scale = (float)gradient, .curvature = curvature};
     m->linear_step(&row, 1, whole, &m->options.linear.params);
     for (size_t s = 0; s <= m->linear_states; s++) {
         for (size_t i = 0; i < used; i++)
@@ -125,14 +125,14 @@ void linear_update(struct model *m, struct example *e, double slope, float curva
     }
 }
 
-void linear_step_places(struct model *m, void *const *places, float *slopes, size_t count, float *weights,
+void linear_step_places(struct model *m, void *const *places, float *gradients, size_t count, float *weights,
                         double *weights64)
 {
     size_t whole = (count + 15) / 16 * 16;
     if (m->options.linear_is_double) {
         double *w = weights64, *z = w + whole, *sums = z + whole, *g = sums + whole;
         for (size_t i = 0; i < count; i++)
-            z[i] = ((double *)places[i])[0], sums[i] = ((double *)places[i])[1], g[i] = (double)slopes[i];
+            z[i] = ((double *)places[i])[0], sums[i] = ((double *)places[i])[1], g[i] = (double)gradients[i];
         m->k->ftrl64_weights(w, z, sums, count, &m->options.ftrl);
         m->k->ftrl64_update(z, sums, w, g, count, &m->options.ftrl);
         for (size_t i = 0; i < count; i++)
@@ -143,9 +143,9 @@ void linear_step_places(struct model *m, void *const *places, float *slopes, siz
         for (size_t i = 0; i < whole; i++)
             weights[s * whole + i] = i < count ? ((float *)places[i])[s] : 1.0F;
     }
-    memset(slopes + count, 0, (whole - count) * sizeof(*slopes));
+    memset(gradients + count, 0, (whole - count) * sizeof(*gradients));
     struct opt_row row = {
-        .w = weights, .state = weights + whole, .g = slopes, .scale = 1.0F, .curvature = 1.0F};
+        .w = weights, .state = weights + whole, .g = gradients, .scale = 1.0F, .curvature = 1.0F};
     m->linear_step(&row, 1, whole, &m->options.linear.params);
     for (size_t s = 0; s <= m->linear_states; s++) {
         for (size_t i = 0; i < count; i++)

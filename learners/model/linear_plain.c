@@ -104,8 +104,9 @@ static inline void ask(const struct plain *p, uint32_t i)
 static struct table_row *find_far(struct model *m, const struct call *c, uint32_t f, uint64_t key, uint32_t i)
 {
     struct table *t = &m->tables[f];
-    return key == 0 ? NULL
-                    : table_sight(t, key, table_hash(t, key), c->steps[i], c->learns[i], true, ROW_BYTES);
+    return key == 0
+               ? NULL
+               : table_find_or_admit(t, key, table_hash(t, key), c->steps[i], c->learns[i], true, ROW_BYTES);
 }
 
 /* The row of a key in its home slot or the next one; NULL if it is not there. */
@@ -188,14 +189,14 @@ static double step(struct model *m, const struct plain *p, const float *values, 
     float *w = m->examples[0].weights;
     double logit = (double)m->k->pairs_dot(w, p->places, values, p->fields, p->whole) + e->bias;
     double guess = e->is_logistic ? m->k->sigmoid_one(logit) : logit;
-    double slope = (guess - (double)e->label) * (double)e->weight;
+    double gradient = (guess - (double)e->label) * (double)e->weight;
     double curvature = e->is_logistic ? guess * (1.0 - guess) : 1.0;
     struct opt_row row = {.w = w,
                           .state = w + p->whole,
                           .g = values,
-                          .scale = (float)slope,
+                          .scale = (float)gradient,
                           .curvature = (float)(curvature * (double)e->weight)};
-    if (!isfinite(logit) || !isfinite(slope))
+    if (!isfinite(logit) || !isfinite(gradient))
         return (double)NAN;
     if (e->learns) {
         m->linear_step(&row, 1, p->whole, &m->options.linear.params);

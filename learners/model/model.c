@@ -89,21 +89,26 @@ static size_t payload_bytes(const struct model *m, uint32_t field)
     return MAX(vector_end, m->state_at + vector_state_bytes(m));
 }
 
+/* The arrays of an example: X(member, its length). floats: of all its vectors; lanes: of its linear weights. */
+#define EXAMPLE_ARRAYS(X)                                                                                    \
+    X(rows, m->entries_max)                                                                                  \
+    X(keys, m->entries_max)                                                                                  \
+    X(fields, m->entries_max)                                                                                \
+    X(scales, m->entries_max)                                                                                \
+    X(dense, m->options.dense)                                                                               \
+    X(vectors, m->blocks)                                                                                    \
+    X(pooled, floats)                                                                                        \
+    X(partners, floats + m->options.dim)                                                                     \
+    X(products, (size_t)m->options.vectors * m->blocks)                                                      \
+    X(places, lanes)                                                                                         \
+    X(values, lanes)                                                                                         \
+    X(weights, 3 * lanes)                                                                                    \
+    X(weights64, 4 * lanes)
+
 static void example_free(struct example *e)
 {
-    free(e->rows);
-    free(e->keys);
-    free(e->fields);
-    free(e->scales);
-    free(e->dense);
-    free(e->vectors);
-    free(e->pooled);
-    free(e->partners);
-    free(e->products);
-    free(e->places);
-    free(e->values);
-    free(e->weights);
-    free(e->weights64);
+#define FREE(array, length) free(e->array);
+    EXAMPLE_ARRAYS(FREE)
     *e = (struct example){0};
 }
 
@@ -117,32 +122,17 @@ static size_t example_slots(const struct model *m)
 static void example_init(struct model *m, struct example *e)
 {
     size_t lanes = linear_lanes(m), floats = (size_t)m->options.vectors * m->vector_floats;
-    *e = (struct example){
-        .rows = zeroed(m->entries_max * sizeof(*e->rows)),
-        .keys = zeroed(m->entries_max * sizeof(*e->keys)),
-        .fields = zeroed(m->entries_max * sizeof(*e->fields)),
-        .scales = zeroed(m->entries_max * sizeof(*e->scales)),
-        .dense = zeroed(m->options.dense * sizeof(float)),
-        .vectors = zeroed(m->blocks * sizeof(*e->vectors)),
-        .pooled = zeroed(floats * sizeof(float)),
-        .partners = zeroed((floats + m->options.dim) * sizeof(float)),
-        .products = zeroed((size_t)m->options.vectors * m->blocks * sizeof(float)),
-        .places = zeroed(lanes * sizeof(void *)),
-        .values = zeroed(lanes * sizeof(float)),
-        .weights = zeroed(3 * lanes * sizeof(float)),
-        .weights64 = zeroed(4 * lanes * sizeof(double)),
-    };
+#define TAKE(array, length) e->array = zeroed((length) * sizeof(*e->array));
+    EXAMPLE_ARRAYS(TAKE)
 }
 
 size_t model_example_bytes(const struct model *m)
 {
-    size_t n = m->options.vectors, floats = n * m->vector_floats, lanes = linear_lanes(m);
+    size_t lanes = linear_lanes(m), floats = (size_t)m->options.vectors * m->vector_floats, bytes = 0;
     const struct example *e = NULL;
-    return m->entries_max * (sizeof(*e->rows) + sizeof(*e->keys) + sizeof(*e->fields) + sizeof(*e->scales)) +
-           m->options.dense * sizeof(*e->dense) + m->blocks * sizeof(*e->vectors) +
-           (2 * floats + m->options.dim + n * m->blocks) * sizeof(float) +
-           lanes * (sizeof(*e->places) + sizeof(*e->values) + 3 * sizeof(*e->weights) +
-                    4 * sizeof(*e->weights64));
+#define COUNT(array, length) bytes += (length) * sizeof(*e->array);
+    EXAMPLE_ARRAYS(COUNT)
+    return bytes;
 }
 
 static size_t hidden_count(const struct model_options *options)
@@ -200,7 +190,7 @@ static void pairs_init(struct model *m)
     const struct optimizer_options *o = &m->options.pairs;
     size_t count = interaction_pairs(m), states = opt_state_floats(o->kind, count);
     m->pair_weights = zeroed((count + states) * sizeof(float));
-    m->pair_slopes = zeroed(count * sizeof(float));
+    m->pair_gradients = zeroed(count * sizeof(float));
     m->pair_scales = zeroed((size_t)m->options.vectors * m->blocks * sizeof(float));
     for (size_t i = 0; i < count + states; i++)
         m->pair_weights[i] = i < count ? 1.0F : opt_state_init(o->kind, o->accumulator);
@@ -294,7 +284,7 @@ void model_free(struct model *m)
     free(m->absent);
     free(m->opt_rows);
     free(m->pair_weights);
-    free(m->pair_slopes);
+    free(m->pair_gradients);
     free(m->pair_scales);
     linear_plain_free(m->plain);
     free(m->list.learns);

@@ -8,8 +8,8 @@
  *
  * Order of updates:
  *   - `batch` 1: an event is predicted with the weights that the last finished block left; its rows are made
- *     by its own sighting. When `block` events have come, the head's weights make one step, then each event's
- *     rows make theirs, in order. Without a head `block` is 1.
+ *     by its own occurrence. When `block` events have come, the head's weights make one step, then each
+ *     event's rows make theirs, in order. Without a head `block` is 1.
  *   - `batch` > 1: gradients of a batch are summed by row (stable order) and each row makes one step; an
  *     event is predicted by the rows that existed before its batch.
  *
@@ -57,8 +57,8 @@ const struct gpu_error *model_error(const struct model *model);
 /* The stats of a field's table on a device, with its rows in pinned memory and the cold store; *bytes: what
  * the table takes on the device. Waits for the device. */
 struct table_stats model_device_stats(struct model *model, uint32_t field, uint64_t *bytes);
-/* The set of device tables that contains a field's table; *number: the field's table within the set. */
-struct device_table *model_device_table(const struct model *model, uint32_t field, uint32_t *number);
+/* The set of device tables that contains a field's table; *table: the field's table within the set. */
+struct device_table *model_device_table(const struct model *model, uint32_t field, uint32_t *table);
 /* Where failures of the device are noted; model_error reads it. */
 struct gpu_error *model_error_place(struct model *model);
 /* Dense layers that learn by batches: the format of their products now; fp16's gradient scale and how often
@@ -113,7 +113,7 @@ void model_predict(struct model *model, const struct model_input *input, double 
 
 /*
  * Predicts only, as a frozen learner does: ids of events that model_learn would have learned do not expire.
- * No sighting, no other change. Verdict LEARNED: model_learn would have learned the event.
+ * No occurrence, no other change. Verdict LEARNED: model_learn would have learned the event.
  */
 void model_serve(struct model *model, const struct model_input *input, struct model_output *output);
 
@@ -173,8 +173,8 @@ bool model_load_saved(struct model *model, const struct model_saved *saved, cons
 struct table *model_table(struct model *model, uint32_t field);
 const struct kernels_calls *model_calls(const struct model *model);
 
-/* visit.c. Shows the weights that predict, dense ones first, then each field's table under names[field]; false:
- * the visitor stopped, or a cold store failed. */
+/* visit.c. Shows the weights that predict, dense ones first, then each field's table under names[field];
+ * false: the visitor stopped, or a cold store failed. */
 struct model_visitor;
 bool model_visit_weights(struct model *model, const char *const *names, struct model_visitor *visitor);
 /* Describes what is stored for a key (not 0) of a field: its row, or how often it was seen so far; false:

@@ -89,12 +89,12 @@ void model_train_free(struct model *m)
 
 void model_train_read(struct model *m)
 {
-    (void)train_save_numbers(m->train, m->dense_weights, &m->error);
+    (void)train_save_dense(m->train, m->dense_weights, &m->error);
 }
 
 void model_train_write(struct model *m)
 {
-    (void)train_load_numbers(m->train, m->dense_weights, &m->error);
+    (void)train_load_dense(m->train, m->dense_weights, &m->error);
 }
 
 /* --- Learning --- */
@@ -234,7 +234,7 @@ void model_train_get(const struct model *m, uint32_t event, struct example *e)
     const struct train_input *in = &m->train->batch;
     e->entries = train_input_entries(in, event, e->keys, e->fields, e->scales);
     for (uint32_t d = 0; d < m->options.dense; d++)
-        e->dense[d] = in->host.numbers[(size_t)d * in->capacity + event];
+        e->dense[d] = in->host.dense[(size_t)d * in->capacity + event];
     e->label = in->host.labels[event];
     for (uint32_t l = 1; l < m->options.labels; l++)
         e->more_labels[l - 1] = in->host.labels[(size_t)l * in->capacity + event];
@@ -259,7 +259,7 @@ bool model_train_put(struct model *m, const struct example *e)
     if (entry != e->entries)
         return false;
     for (uint32_t d = 0; d < m->options.dense; d++)
-        in->host.numbers[(size_t)d * in->capacity + to] = e->dense[d];
+        in->host.dense[(size_t)d * in->capacity + to] = e->dense[d];
     in->host.labels[to] = e->label;
     for (uint32_t l = 1; l < m->options.labels; l++)
         in->host.labels[(size_t)l * in->capacity + to] = e->more_labels[l - 1];
@@ -267,7 +267,7 @@ bool model_train_put(struct model *m, const struct example *e)
     in->host.is_rejected[to] = 0;
     in->event_seen[to] = e->seen;
     /* the restored event was predicted by an earlier process: the forward pass has to be made again */
-    m->train->is_forward = m->train->is_numbered = false;
+    m->train->is_forward = m->train->has_indices = false;
     in->n++;
     return true;
 }

@@ -78,7 +78,7 @@ static inline void learn_linear(struct model *m, struct example *e, size_t whole
     struct opt_row linear = {.w = w,
                              .state = w + whole,
                              .g = e->values,
-                             .scale = (float)e->slope_exact,
+                             .scale = (float)e->gradient_exact,
                              .curvature = e->curvature};
     m->linear_step(&linear, 1, whole, &m->options.linear.params);
     for (uint32_t f = 0; f < m->options.fields; f++) {
@@ -101,7 +101,7 @@ static inline void learn_vectors(struct model *m, const struct example *e, const
             m->opt_rows[count++] = (struct opt_row){.w = model_vector(m, row),
                                                     .state = model_vector_state(m, row),
                                                     .g = gradients + (size_t)f * m->vector_floats,
-                                                    .scale = e->slope,
+                                                    .scale = e->gradient,
                                                     .curvature = e->curvature};
         }
         prefetch_first(m, c, i, first, end);

@@ -1,5 +1,5 @@
-/* Shows a model: the weights that predict, without optimizer state, for `leat model` (core/learner.h), and all that
- * is stored for a key, for `leat state get`. */
+/* Shows a model: the weights that predict, without optimizer state, for `leat model` (core/learner.h), and
+ * all that is stored for a key, for `leat state get`. */
 #include "core/describe.h"
 #include "core/learner.h"
 #include "learners/model/internal.h"
@@ -114,7 +114,7 @@ static void describe_floats(struct describe *out, const char *name, const float 
 static void describe_row(const struct model *m, uint32_t field, struct table_row *row, struct describe *out)
 {
     const float *payload = table_payload(row);
-    describe_int(out, "sightings", row->count);
+    describe_int(out, "occurrences", row->count);
     describe_time(out, "last_seen", (int64_t)row->seen * US_PER_SECOND);
     describe_float32(out, "weight", linear_weight(m, payload));
     if (m->options.linear_is_double) {
@@ -139,10 +139,10 @@ bool model_describe(struct model *m, uint32_t field, uint64_t key, struct descri
         describe_row(m, field, row, out);
         return true;
     }
-    unsigned sightings = t->sketch.counts == NULL ? 0 : sketch_count(&t->sketch, table_hash(t, key));
-    if (sightings == 0)
+    unsigned occurrences = t->sketch.counts == NULL ? 0 : sketch_count(&t->sketch, table_hash(t, key));
+    if (occurrences == 0)
         return false;
-    describe_int(out, "sightings", sightings);
+    describe_int(out, "occurrences", occurrences);
     describe_int(out, "admit_after", m->options.admit_after);
     return true;
 }

@@ -1,7 +1,7 @@
 /*
- * All sightings of one batch in a table at once; table.h states the rule.
+ * All occurrences of one batch in a table at once; table.h states the rule.
  *
- * Sightings of existing rows need no order and no counting of duplicates: each touches its row. Only keys
+ * Occurrences of existing rows need no order and no counting of duplicates: each touches its row. Only keys
  * without a row are collected in a small hash table, counted and admitted; then rows are made in the order of
  * first records. By then all existing rows of the batch carry its step, so that none of them can be a victim.
  */
@@ -14,11 +14,11 @@
 
 enum { LOOK_AHEAD = 24, TOUCH_BEHIND = 16, TILE = 512 };
 
-/* Sightings without a row, and their distinct keys in the order of first records. */
+/* Occurrences without a row, and their distinct keys in the order of first records. */
 struct table_batch {
     size_t capacity, map_capacity;
     uint32_t *missing; /* [capacity] places in the batch (indices into its keys) */
-    uint32_t *number;  /* [capacity] the missing key's dense index, for the arrays below */
+    uint32_t *indices; /* [capacity] the missing keys' dense indices, for the arrays below */
     uint32_t *map;     /* [map_capacity] hash map of dense indices, plus 1; 0: empty */
     uint64_t *keys, *hashes;
     uint32_t *counts, *seen;
@@ -45,7 +45,7 @@ static struct table_batch *need(struct table *t, size_t n)
     leat_assert(n < UINT32_MAX / 4);
     b->capacity = MAX(n, 2 * b->capacity);
     b->missing = room(b->missing, b->capacity, sizeof(*b->missing));
-    b->number = room(b->number, b->capacity, sizeof(*b->number));
+    b->indices = room(b->indices, b->capacity, sizeof(*b->indices));
     b->keys = room(b->keys, b->capacity, sizeof(*b->keys));
     b->hashes = room(b->hashes, b->capacity, sizeof(*b->hashes));
     b->counts = room(b->counts, b->capacity, sizeof(*b->counts));
@@ -65,7 +65,7 @@ void table_batch_free(struct table *t)
     if (b == NULL)
         return;
     free(b->missing);
-    free(b->number);
+    free(b->indices);
     free(b->map);
     free(b->keys);
     free(b->hashes);
@@ -83,17 +83,17 @@ static struct table_row *find_row(const struct table *t, uint64_t key, uint64_t 
     return slot != NULL ? table_slot_row(t, slot) : NULL;
 }
 
-static uint32_t sightings_of(const struct table_sightings *in, size_t i)
+static uint32_t occurrences_of(const struct table_occurrences *in, size_t i)
 {
     return in->counts ? in->counts[i] : 1;
 }
 
-/* A sighting of a row that may have been removed since it was found, or may expire now. Returns the row, or
- * NULL if it is gone. */
+/* An occurrence of a row that may have been removed since it was found, or may expire now. Returns the row,
+ * or NULL if it is gone. */
 static struct table_row *touch(struct table *t, struct table_row *row, uint64_t key, uint64_t hash,
                                uint32_t seen, uint32_t step, uint32_t times)
 {
-    if (row->key != key) /* an earlier sighting of this key removed the expired row */
+    if (row->key != key) /* an earlier occurrence of this key removed the expired row */
         return NULL;
     if (unlikely(table_is_expired(t, row)) && row->step != step) {
         table_remove(t, key, hash);
@@ -110,7 +110,7 @@ static struct table_row *touch(struct table *t, struct table_row *row, uint64_t 
  * that lie apart are touched TOUCH_BEHIND keys after their prefetch; inline rows at once, since they move
  * when another row is removed.
  */
-static size_t look(struct table *t, const struct table_sightings *in, uint32_t step, struct table_row **out)
+static size_t look(struct table *t, const struct table_occurrences *in, uint32_t step, struct table_row **out)
 {
     const uint64_t *keys = in->keys;
     size_t n = in->n;
@@ -140,7 +140,7 @@ static size_t look(struct table *t, const struct table_sightings *in, uint32_t s
             uint64_t key = keys[late];
             if (likely(out[late] != NULL))
                 out[late] = touch(t, out[late], key, hashes[i - behind], in->seen[late], step,
-                                  sightings_of(in, late));
+                                  occurrences_of(in, late));
             if (unlikely(out[late] == NULL) && key != 0)
                 t->batch->missing[missing++] = (uint32_t)late;
         }
@@ -148,9 +148,9 @@ static size_t look(struct table *t, const struct table_sightings *in, uint32_t s
     return missing;
 }
 
-/* Collects the distinct keys of the missing places, each with its count and its latest sighting;
+/* Collects the distinct keys of the missing places, each with its count and its latest occurrence;
  * returns how many. */
-static size_t collect(struct table *t, const struct table_sightings *in, size_t missing)
+static size_t collect(struct table *t, const struct table_occurrences *in, size_t missing)
 {
     struct table_batch *b = t->batch;
     size_t size = 64, count = 0;
@@ -158,20 +158,20 @@ static size_t collect(struct table *t, const struct table_sightings *in, size_t 
         size *= 2;
     memset(b->map, 0, size * sizeof(*b->map));
     for (size_t i = 0; i < missing; i++) {
-        uint32_t place = b->missing[i], number;
+        uint32_t place = b->missing[i], index;
         uint64_t key = in->keys[place], hash = table_hash(t, key);
         size_t at = hash & (size - 1);
-        while ((number = b->map[at]) != 0 && b->keys[number - 1] != key)
+        while ((index = b->map[at]) != 0 && b->keys[index - 1] != key)
             at = (at + 1) & (size - 1);
-        if (number == 0) {
-            number = b->map[at] = (uint32_t)++count;
-            b->keys[number - 1] = key;
-            b->hashes[number - 1] = hash;
-            b->counts[number - 1] = b->seen[number - 1] = 0;
+        if (index == 0) {
+            index = b->map[at] = (uint32_t)++count;
+            b->keys[index - 1] = key;
+            b->hashes[index - 1] = hash;
+            b->counts[index - 1] = b->seen[index - 1] = 0;
         }
-        b->number[i] = --number;
-        b->counts[number] += sightings_of(in, place);
-        b->seen[number] = MAX(b->seen[number], in->seen[place]);
+        b->indices[i] = --index;
+        b->counts[index] += occurrences_of(in, place);
+        b->seen[index] = MAX(b->seen[index], in->seen[place]);
     }
     return count;
 }
@@ -199,7 +199,7 @@ static void admit(struct table *t, size_t count, uint32_t step)
     }
 }
 
-void table_resolve_batch(struct table *t, const struct table_sightings *in, uint32_t step,
+void table_resolve_batch(struct table *t, const struct table_occurrences *in, uint32_t step,
                          struct table_row **out, uint8_t *is_known)
 {
     size_t n = in->n;
@@ -213,7 +213,7 @@ void table_resolve_batch(struct table *t, const struct table_sightings *in, uint
     if (missing > 0) {
         admit(t, collect(t, in, missing), step);
         for (size_t i = 0; i < missing; i++)
-            out[b->missing[i]] = b->rows[b->number[i]];
+            out[b->missing[i]] = b->rows[b->indices[i]];
     }
     bool has_moved = t->stats.expired + t->stats.evicted != gone || t->stats.inserted != made;
     for (size_t i = 0; i < n && t->options.is_inline && has_moved; i++)

@@ -151,7 +151,7 @@ static size_t collect_old(struct table *t, size_t limit, uint32_t age, uint32_t 
 static bool evict_batch(struct table *t, size_t count)
 {
     struct table_cold *c = t->cold;
-    size_t bytes = table_stored_bytes(t), head = offsetof(struct table_row, step), used = 0;
+    size_t bytes = table_stored_bytes(t), used = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t key = c->keys[i], hash = table_hash(t, key);
         struct table_row *row = table_slot_row(t, table_slot_of(t, key, hash));
@@ -160,8 +160,7 @@ static bool evict_batch(struct table *t, size_t count)
             t->stats.expired++;
             continue;
         }
-        memcpy(c->rows_of + used * bytes, row, head);
-        memcpy(c->rows_of + used * bytes + head, table_payload(row), t->options.payload_bytes);
+        table_store_row(t, row, c->rows_of + used * bytes);
         c->times[used] = (int64_t)row->seen * US_PER_SECOND;
         c->keys[used++] = key;
     }
@@ -284,12 +283,10 @@ static void visit_cold(void *argument, uint64_t key, const void *stored)
     struct visit *v = argument;
     const struct table *t = v->table;
     visit_below(v, key, false);
-    size_t head = offsetof(struct table_row, step);
     if (!v->goes_on || table_slot_of(t, key, table_hash(t, key)) || stored_seen(stored) < t->expired_before)
         return;
-    memcpy(v->cold, stored, head);
+    table_load_row(t, v->cold, stored);
     v->cold->step = TABLE_STEP_NONE;
-    memcpy(table_payload(v->cold), (const unsigned char *)stored + head, t->options.payload_bytes);
     v->goes_on = v->visit(v->argument, v->cold);
 }
 

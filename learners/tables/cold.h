@@ -8,7 +8,7 @@
  *   - Rows are moved to the store between calls only (table_keep): rows not used for long, chosen by a clock
  *     hand that sweeps the rows. Their headers are stored with them.
  *   - Only expiry removes rows of a table with a store (one with rows_max is bounded and has no store). A
- *     row's last sighting only rises, so when a row has expired, so have all older copies of it: an expired
+ *     row's last occurrence only rises, so when a row has expired, so have all older copies of it: an expired
  *     copy is never put back, and no removal has to reach the store.
  *
  * Checkpoints. The store's own copy holds its rows as of the barrier. A key moved to the store since the last

@@ -21,27 +21,39 @@ void table_sweep(struct table *t, uint32_t rows, uint32_t step_in_progress)
     }
 }
 
+uint32_t table_expiry(int64_t watermark_us, int64_t expire_after_us)
+{
+    int64_t seconds = time_add(watermark_us, -expire_after_us) / US_PER_SECOND;
+    return seconds < 0 || watermark_us == TIME_MAX ? 0 : (uint32_t)MIN(seconds + 1, (int64_t)UINT32_MAX);
+}
+
+unsigned table_halvings(int64_t *halved_at_us, int64_t watermark_us, int64_t expire_after_us)
+{
+    enum { COUNT_BITS = 8 };
+    unsigned count = 0;
+    if (watermark_us == TIME_MAX)
+        return 0;
+    if (*halved_at_us == INT64_MIN)
+        *halved_at_us = watermark_us;
+    for (; count < COUNT_BITS && time_add(*halved_at_us, expire_after_us) <= watermark_us; count++)
+        *halved_at_us = time_add(*halved_at_us, expire_after_us);
+    if (time_add(*halved_at_us, expire_after_us) <= watermark_us) /* all counts are 0: no more halvings */
+        *halved_at_us += (watermark_us - *halved_at_us) / expire_after_us * expire_after_us;
+    return count;
+}
+
 void table_set_watermark(struct table *t, int64_t watermark_us, uint32_t step_in_progress)
 {
     int64_t after = t->options.expire_after_us;
     if (watermark_us <= t->watermark_us || after <= 0)
         return;
     t->watermark_us = watermark_us;
-    int64_t seconds = time_add(watermark_us, -after) / US_PER_SECOND;
-    /* rows with seen <= seconds have expired; the end of input expires nothing */
-    if (seconds >= 0 && watermark_us != TIME_MAX)
-        t->expired_before = (uint32_t)MIN(seconds + 1, (int64_t)UINT32_MAX);
-    if (t->options.admit_after > 1 && watermark_us != TIME_MAX) {
-        if (t->halved_at_us == INT64_MIN)
-            t->halved_at_us = watermark_us;
-        for (int i = 0; i < 8 && time_add(t->halved_at_us, after) <= watermark_us; i++) {
+    uint32_t expired_before = table_expiry(watermark_us, after);
+    if (expired_before > 0)
+        t->expired_before = expired_before;
+    if (t->options.admit_after > 1)
+        for (unsigned n = table_halvings(&t->halved_at_us, watermark_us, after); n > 0; n--)
             sketch_halve(&t->sketch);
-            t->halved_at_us = time_add(t->halved_at_us, after);
-        }
-        /* counts have at most eight bits, so all are 0 now: skip the other halvings */
-        if (time_add(t->halved_at_us, after) <= watermark_us)
-            t->halved_at_us += (watermark_us - t->halved_at_us) / after * after;
-    }
     if (t->expired_before > 0)
         table_sweep(t, SWEEP_ROWS, step_in_progress);
 }

@@ -13,8 +13,8 @@
 void table_mark_changed(struct table *table, struct table_row *row);
 /* Adds a row for a key that has none, marked as changed, header zeroed, payload not set. */
 struct table_row *table_add_row(struct table *table, uint64_t key, uint64_t hash);
-struct table_row *table_sight_slow(struct table *table, uint64_t key, uint64_t hash, uint32_t step,
-                                   bool learns);
+struct table_row *table_find_or_admit_slow(struct table *table, uint64_t key, uint64_t hash, uint32_t step,
+                                           bool learns);
 
 /* Whether rows' headers decide which rows are removed: then they must be written before the next look-up. */
 static inline bool table_is_eager(const struct table *t)
@@ -93,11 +93,11 @@ static inline uint64_t *table_slot_of(const struct table *t, uint64_t key, uint6
 }
 
 /*
- * The row of a sighted key (not 0), made if the key is admitted; NULL if not. An existing row's header is not
- * written. is_inline and stride must be the table's; callers that know them pass constants.
+ * The row of a key (not 0) that occurs, made if the key is admitted; NULL if not. An existing row's header is
+ * not written. is_inline and stride must be the table's; callers that know them pass constants.
  */
-static inline struct table_row *table_sight(struct table *t, uint64_t key, uint64_t hash, uint32_t step,
-                                            bool learns, bool is_inline, size_t stride)
+static inline struct table_row *table_find_or_admit(struct table *t, uint64_t key, uint64_t hash,
+                                                    uint32_t step, bool learns, bool is_inline, size_t stride)
 {
     const uint64_t *slot =
         table_probe(t, key, hash, is_inline, is_inline ? stride : sizeof(struct table_slot));
@@ -108,10 +108,10 @@ static inline struct table_row *table_sight(struct table *t, uint64_t key, uint6
         if (likely(t->expired_before == 0) || !table_is_expired(t, row) || row->step == step)
             return row;
     }
-    return table_sight_slow(t, key, hash, step, learns);
+    return table_find_or_admit_slow(t, key, hash, step, learns);
 }
 
-/* Raises a row's `seen` without a sighting, so that the row does not expire. */
+/* Raises a row's `seen` without an occurrence, so that the row does not expire. */
 static inline void table_refresh(struct table *t, struct table_row *row, uint32_t seen)
 {
     if (seen <= row->seen)
@@ -121,7 +121,7 @@ static inline void table_refresh(struct table *t, struct table_row *row, uint32_
     row->seen = seen;
 }
 
-/* `times` more sightings, the latest at `seen`, of a row that has already changed in this epoch. */
+/* `times` more occurrences, the latest at `seen`, of a row that has already changed in this epoch. */
 static inline void table_touch_again(struct table_row *row, uint32_t seen, uint32_t step, uint32_t times)
 {
     row->count += MIN(times, UINT32_MAX - row->count);
@@ -129,7 +129,7 @@ static inline void table_touch_again(struct table_row *row, uint32_t seen, uint3
     row->step = step;
 }
 
-/* `times` sightings, the latest at `seen` (event time in seconds); marks the row as changed. */
+/* `times` occurrences, the latest at `seen` (event time in seconds); marks the row as changed. */
 static inline void table_touch(struct table *t, struct table_row *row, uint32_t seen, uint32_t step,
                                uint32_t times)
 {

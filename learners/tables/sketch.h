@@ -1,18 +1,18 @@
 /*
- * Counts sightings of keys in bounded memory, to admit a key to a table at its n-th sighting: a count-min
+ * Counts occurrences of keys in bounded memory, to admit a key to a table at its n-th occurrence: a count-min
  * sketch of four rows of bytes with conservative update (Estan 2002). It never counts too low, so no key is
  * admitted late; it may admit one early: sketch_false_rate says how often, and halving (every `expire_after`
- * of event time) keeps that rate low. Deterministic in the order of sightings. One thread owns a sketch;
+ * of event time) keeps that rate low. Deterministic in the order of occurrences. One thread owns a sketch;
  * sketch_snapshot_write runs on another.
  *
- * sketch_add_batch counts a batch of distinct keys, each with its k sightings, at once: every estimate,
+ * sketch_add_batch counts a batch of distinct keys, each with its k occurrences, at once: every estimate,
  * lowest cell + k, is taken from the sketch as it was before the batch, then each cell rises to the highest
  * estimate of its keys. So the order of the keys does not matter, and a GPU can do it with atomic maxima. The
  * result is never too low: before the batch each cell was at least the true count of each of its keys, so a
  * key's estimate is at least its count with the batch, and all its cells are at least its estimate
- * afterwards. Nor is it higher than after the same sightings one by one: those too raise a key's lowest cell
- * by k, from a sketch that holds at least as much (other keys came before), and cells never fall. Counts end
- * at SKETCH_COUNT_MAX in both.
+ * afterwards. Nor is it higher than after the same occurrences one by one: those too raise a key's lowest
+ * cell by k, from a sketch that holds at least as much (other keys came before), and cells never fall. Counts
+ * end at SKETCH_COUNT_MAX in both.
  */
 #ifndef LEAT_LEARNERS_TABLES_SKETCH_H
 #define LEAT_LEARNERS_TABLES_SKETCH_H
@@ -48,11 +48,11 @@ struct sketch_block {
 void sketch_init(struct sketch *sketch, size_t bytes);
 void sketch_free(struct sketch *sketch);
 
-/* Counts one sighting of a well-mixed hash; returns the estimate with it, which is never too low. */
+/* Counts one occurrence of a well-mixed hash; returns the estimate with it, which is never too low. */
 unsigned sketch_add(struct sketch *sketch, uint64_t hash);
 unsigned sketch_count(const struct sketch *sketch, uint64_t hash);
 
-/* Counts the sightings of one batch. hashes: of n distinct keys; counts: sightings of each; after[i]: the
+/* Counts the occurrences of one batch. hashes: of n distinct keys; counts: occurrences of each; after[i]: the
  * estimate of key i with the whole batch. */
 void sketch_add_batch(struct sketch *sketch, const uint64_t *hashes, const uint32_t *counts, size_t n,
                       uint8_t *after);

@@ -21,15 +21,13 @@ static size_t copy_rows(const void *owner, size_t chunk, unsigned char *out)
     memcpy(&newest, t->chunk_epochs.base + chunk * sizeof(newest), sizeof(newest));
     if (newest <= s->since)
         return 0;
-    size_t count = 0, bytes = table_stored_bytes(t), head = offsetof(struct table_row, step);
+    size_t count = 0, bytes = table_stored_bytes(t);
     uint32_t end = (uint32_t)MIN((chunk + 1) * TABLE_CHUNK_ROWS, (size_t)s->rows_used);
     for (uint32_t i = (uint32_t)(chunk * TABLE_CHUNK_ROWS); i < end; i++) {
         struct table_row *row = table_row_at(t, i);
         if (row->key == 0 || row->epoch <= s->since || row->epoch > s->closing)
             continue;
-        memcpy(out + count * bytes, row, head);
-        memcpy(out + count * bytes + head, table_payload(row), t->options.payload_bytes);
-        count++;
+        table_store_row(t, row, out + count++ * bytes);
     }
     return count;
 }

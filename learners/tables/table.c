@@ -365,14 +365,14 @@ static void erase_slot(struct table *t, uint64_t *slot, uint64_t hash)
     }
 }
 
-static void list_removed(struct table_keys *removed, uint64_t key)
+void table_keys_add(struct table_keys *keys, uint64_t key)
 {
-    if (removed->count == removed->capacity) {
-        removed->capacity = MAX(2 * removed->capacity, 256);
-        removed->items = realloc(removed->items, removed->capacity * sizeof(*removed->items));
-        leat_assert(removed->items);
+    if (keys->count == keys->capacity) {
+        keys->capacity = MAX(2 * keys->capacity, 256);
+        keys->items = realloc(keys->items, keys->capacity * sizeof(*keys->items));
+        leat_assert(keys->items);
     }
-    removed->items[removed->count++] = key;
+    keys->items[keys->count++] = key;
 }
 
 void table_remove(struct table *t, uint64_t key, uint64_t hash)
@@ -387,14 +387,14 @@ void table_remove(struct table *t, uint64_t key, uint64_t hash)
         push_number(&t->limbo_rows, &t->limbo_count, &t->limbo_capacity, table_row_number(t, row));
     }
     if (t->lists_removed)
-        list_removed(&t->removed, key);
+        table_keys_add(&t->removed, key);
     if (t->bucket_counts)
         t->bucket_counts[table_bucket(t, hash)]--;
     t->stats.rows--;
     t->changes++;
 }
 
-/* A sighting of a key without a row: makes the row if the key is admitted, else returns NULL. */
+/* An occurrence of a key without a row: makes the row if the key is admitted, else returns NULL. */
 static struct table_row *admit(struct table *t, uint64_t key, uint64_t hash, uint32_t step)
 {
     if (t->options.admit_after > 1) {
@@ -410,8 +410,9 @@ static struct table_row *admit(struct table *t, uint64_t key, uint64_t hash, uin
     return table_insert(t, key, hash);
 }
 
-/* The slow part of table_sight: removes an expired row that it meets; its key then counts as new. */
-struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash, uint32_t step, bool learns)
+/* The slow part of table_find_or_admit: removes an expired row that it meets; its key then counts as new. */
+struct table_row *table_find_or_admit_slow(struct table *t, uint64_t key, uint64_t hash, uint32_t step,
+                                           bool learns)
 {
     if (!learns)
         return NULL;
@@ -443,9 +444,9 @@ static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *
             table_prefetch(t, hashes[i + LOOK_AHEAD], is_inline, t->slot_bytes);
         if (i < n) {
             bool is_learned = learns == NULL || learns[i];
-            out[i] = likely(keys[i] != 0)
-                         ? table_sight(t, keys[i], hashes[i], steps[i], is_learned, is_inline, t->stride)
-                         : NULL;
+            out[i] = likely(keys[i] != 0) ? table_find_or_admit(t, keys[i], hashes[i], steps[i], is_learned,
+                                                                is_inline, t->stride)
+                                          : NULL;
             if (touches)
                 prefetch_line(out[i]);
         }
@@ -489,16 +490,27 @@ size_t table_stored_bytes(const struct table *t)
     return offsetof(struct table_row, step) + t->options.payload_bytes;
 }
 
+void table_store_row(const struct table *t, struct table_row *row, unsigned char *stored)
+{
+    size_t header = offsetof(struct table_row, step);
+    memcpy(stored, row, header);
+    memcpy(stored + header, table_payload(row), t->options.payload_bytes);
+}
+
+void table_load_row(const struct table *t, struct table_row *row, const unsigned char *stored)
+{
+    size_t header = offsetof(struct table_row, step);
+    memcpy(row, stored, header);
+    memcpy(table_payload(row), stored + header, t->options.payload_bytes);
+}
+
 void table_restore_row(struct table *t, const void *stored)
 {
-    struct table_row header = {0};
-    memcpy(&header, stored, offsetof(struct table_row, step));
-    uint64_t hash = table_hash(t, header.key);
-    const uint64_t *slot = table_slot_of(t, header.key, hash);
-    struct table_row *row = slot ? table_slot_row(t, slot) : table_add_row(t, header.key, hash);
-    memcpy(row, stored, offsetof(struct table_row, step));
-    memcpy(table_payload(row), (const unsigned char *)stored + offsetof(struct table_row, step),
-           t->options.payload_bytes);
+    uint64_t key;
+    memcpy(&key, stored, sizeof(key));
+    uint64_t hash = table_hash(t, key);
+    const uint64_t *slot = table_slot_of(t, key, hash);
+    table_load_row(t, slot ? table_slot_row(t, slot) : table_add_row(t, key, hash), stored);
 }
 
 void table_restore_remove(struct table *t, uint64_t key)

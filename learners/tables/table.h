@@ -1,9 +1,9 @@
 /*
  * The embedding table on the CPU: 64-bit key -> row of weights with optimizer state, count and the event time
- * of the last sighting.
+ * of the last occurrence.
  *
  * The logical rule (docs/design.md, section 9), the same on every device:
- *   - A row is made by the n-th sighting of its key (sketch.h); its weights depend on (table seed, key)
+ *   - A row is made by the n-th occurrence of its key (sketch.h); its weights depend on (table seed, key)
  *     alone.
  *   - A row is removed only by expiry (last seen + expire_after <= watermark) or by `rows_max`. For
  *     `rows_max` a key's hash assigns it to one of rows_max / 128 (rounded up) logical buckets; their shares
@@ -24,7 +24,7 @@
  *     earlier events of the same call can still be learned with it.
  *   - inline: the row is the slot itself, so that a look-up waits for one line instead of two, one after the
  *     other. Rows move when a page splits or another row is removed: a pointer is valid until the next
- *     sighting that learns. For small payloads, and steps that look up, learn and forget event by event.
+ *     occurrence that learns. For small payloads, and steps that look up, learn and forget event by event.
  *
  * One thread owns a table; table_snapshot_write runs on another (see there). Rows beyond a table's memory lie
  * in a cold store: cold.h.
@@ -53,8 +53,8 @@ enum {
 /* The header of a row; the payload follows. */
 struct table_row {
     uint64_t key;   /* 0: the row is free */
-    uint32_t count; /* sightings of the key, saturating */
-    uint32_t seen;  /* event time of the newest sighting, seconds */
+    uint32_t count; /* occurrences of the key, saturating */
+    uint32_t seen;  /* event time of the newest occurrence, seconds */
     uint32_t epoch; /* checkpoint epoch of the last change */
     uint32_t step;  /* low bits of the last step that used the row; not stored */
 };
@@ -66,7 +66,7 @@ struct table_options {
     size_t payload_bytes;
     size_t align;            /* of rows, in bytes: a multiple of 8; 64 for payloads with vectors */
     bool is_inline;          /* rows lie in the slots */
-    uint32_t admit_after;    /* the key's n-th sighting makes its row; 0 and 1: the first */
+    uint32_t admit_after;    /* the key's n-th occurrence makes its row; 0 and 1: the first */
     size_t sketch_bytes;     /* used if admit_after > 1 */
     int64_t expire_after_us; /* 0: never */
     uint64_t rows_max;       /* most rows of the table; 0: no limit */
@@ -91,14 +91,15 @@ struct table_range {
 
 struct table_stats {
     uint64_t rows, inserted, evicted, expired,
-        refused;      /* sightings of admitted keys whose bucket had only spared rows */
-    uint64_t waiting; /* sightings of keys that were not admitted yet */
+        refused;      /* occurrences of admitted keys whose bucket had only spared rows */
+    uint64_t waiting; /* occurrences of keys that were not admitted yet */
 };
 
 struct table_keys {
     uint64_t *items;
     size_t count, capacity;
 };
+void table_keys_add(struct table_keys *keys, uint64_t key);
 
 struct table_snapshot;
 struct table_cold;
@@ -143,12 +144,21 @@ void table_free(struct table *table);
  * whose last use was in `step_in_progress` are not removed (TABLE_STEP_NONE: no step is in progress). */
 void table_set_watermark(struct table *table, int64_t watermark_us, uint32_t step_in_progress);
 
+/* The arithmetic of event time, which is the same on a GPU (device/table.c). expire_after_us > 0.
+ * table_expiry: rows with `seen` below the result have expired at a watermark; 0: none have. The end of input
+ * (TIME_MAX) expires nothing, and halves nothing.
+ * table_halvings: how often a sketch is to be halved at a watermark: once for each expire_after_us, at most eight
+ * times, after which all counts are 0. *halved_at_us: watermark of the last halving; INT64_MIN: none yet. */
+uint32_t table_expiry(int64_t watermark_us, int64_t expire_after_us);
+unsigned table_halvings(int64_t *halved_at_us, int64_t watermark_us, int64_t expire_after_us);
+
 /*
- * One sighting of each of n keys, in order: finds or makes their rows and marks them as changed. out[i]: the
- * row, or NULL where the key is 0, not admitted or refused. seen[i]: event time in seconds. steps[i]: number
- * of the step that the sighting belongs to. If learns[i] is false the key is only looked up: no sighting, no
- * new row; learns NULL: all are sightings. Pointers of earlier calls stay valid unless their row was removed
- * before this call; those of an inline table until the next sighting that learns, even one of the same call.
+ * One occurrence of each of n keys, in order: finds or makes their rows and marks them as changed. out[i]:
+ * the row, or NULL where the key is 0, not admitted or refused. seen[i]: event time in seconds. steps[i]:
+ * number of the step that the occurrence belongs to. If learns[i] is false the key is only looked up: no
+ * occurrence, no new row; learns NULL: all are occurrences. Pointers of earlier calls stay valid unless their
+ * row was removed before this call; those of an inline table until the next occurrence that learns, even one
+ * of the same call.
  */
 void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                    const uint8_t *learns, size_t n, struct table_row **out);
@@ -164,12 +174,12 @@ void table_begin(struct table *table);
 void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                 const uint8_t *learns, size_t n, bool touches, struct table_row **out);
 
-/* The sightings of a step of several events: n keys in record order, duplicates and absent
+/* The occurrences of a step of several events: n keys in record order, duplicates and absent
  * keys (0) included. */
-struct table_sightings {
+struct table_occurrences {
     const uint64_t *keys;
     const uint32_t *seen;   /* event time in seconds; a key's latest one counts */
-    const uint32_t *counts; /* sightings that each key stands for; NULL: one each */
+    const uint32_t *counts; /* occurrences that each key stands for; NULL: one each */
     /* Where the key's row was when it was last looked up, NULL: nowhere. The row may have been removed or
      * moved since: compare the key at that place. rows NULL: nobody has looked the keys up. May be `out`. */
     struct table_row *const *rows;
@@ -177,8 +187,8 @@ struct table_sightings {
 };
 
 /*
- * All sightings of one step at once. The rule, the same on a GPU (gpu_table.h, resolve); a key's k sightings
- * count as one:
+ * All occurrences of one step at once. The rule, the same on a GPU (gpu_table.h, resolve); a key's k
+ * occurrences count as one:
  *   1. For a key that has a row: count += k, seen = the latest, step. A row that has expired and was not used
  *      by this step is removed, and its key counts as one without a row.
  *   2. The other keys, if admit_after > 1, are all counted by the rule of sketch_add_batch. Keys whose
@@ -190,14 +200,14 @@ struct table_sightings {
  *      is refused.
  *
  * out[i]: the row of keys[i], NULL if the key is 0, waits or was refused. is_known[i] (is_known may be NULL):
- * the key had its row before. `waiting` and `refused` count sightings. Pointers are valid as after
- * table_resolve; those of an inline table until the next sighting of another call.
+ * the key had its row before. `waiting` and `refused` count occurrences. Pointers are valid as after
+ * table_resolve; those of an inline table until the next occurrence of another call.
  */
-void table_resolve_batch(struct table *table, const struct table_sightings *in, uint32_t step,
+void table_resolve_batch(struct table *table, const struct table_occurrences *in, uint32_t step,
                          struct table_row **out, uint8_t *is_known);
 
-/* Looks a key up without a sighting. NULL if it has no row in memory or the row has expired; rows in the cold
- * store are not found (table_warm loads them). */
+/* Looks a key up without an occurrence. NULL if it has no row in memory or the row has expired; rows in the
+ * cold store are not found (table_warm loads them). */
 struct table_row *table_find(const struct table *table, uint64_t key);
 
 static inline float *table_payload(struct table_row *row)
@@ -213,10 +223,13 @@ struct table_row **table_sorted(const struct table *table, size_t *count);
 size_t table_bytes(const struct table *table);
 
 /*
- * A stored row is key, count, seen, epoch, payload: table_stored_bytes long. table_restore_row puts one back
- * (replacing the key's row); table_restore_remove removes a key's row.
+ * A stored row is key, count, seen, epoch, payload: table_stored_bytes long. table_store_row makes one;
+ * table_load_row fills a row by one, except `step`. table_restore_row puts one back into the table (replacing the
+ * key's row); table_restore_remove removes a key's row.
  */
 size_t table_stored_bytes(const struct table *table);
+void table_store_row(const struct table *table, struct table_row *row, unsigned char *stored);
+void table_load_row(const struct table *table, struct table_row *row, const unsigned char *stored);
 void table_restore_row(struct table *table, const void *stored);
 void table_restore_remove(struct table *table, uint64_t key);
 /* After the last restored row: the table's content belongs to checkpoint `epoch`, with no change

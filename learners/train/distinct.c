@@ -21,9 +21,9 @@
 
 enum { IDS = 2 * BATCH_CHUNK }; /* ids at a time: their sums stay in the second-level cache */
 
-/* The products W_f' S and S' V. */
-static struct batch_matmul slopes_of_ids(const struct train *t, const struct net_layer *l, uint32_t column,
-                                         const struct train_distinct *d, uint32_t n)
+/* The products W_f' S and S' V: the gradients by the ids' vectors, and by the layer's weights. */
+static struct batch_matmul vector_gradients_of(const struct train *t, const struct net_layer *l,
+                                               uint32_t column, const struct train_distinct *d, uint32_t n)
 {
     return (struct batch_matmul){.a = d->sums,
                                  .b = l->params->w != NULL ? l->params->w + column : NULL,
@@ -37,8 +37,8 @@ static struct batch_matmul slopes_of_ids(const struct train *t, const struct net
                                  .scratch_bytes = d->scratch_bytes};
 }
 
-static struct batch_matmul gradient_of_ids(const struct train *t, const struct net_layer *l, uint32_t column,
-                                           const struct train_distinct *d, uint32_t n)
+static struct batch_matmul weight_gradients_of(const struct train *t, const struct net_layer *l,
+                                               uint32_t column, const struct train_distinct *d, uint32_t n)
 {
     return (struct batch_matmul){.a = d->sums,
                                  .b = d->vectors,
@@ -61,7 +61,8 @@ void distinct_take(struct train *t, struct train_memory *memory)
         const struct net_layer *l = &t->net.layers[i];
         if (!l->is_by_ids)
             continue;
-        struct batch_matmul of[] = {slopes_of_ids(t, l, 0, &none, IDS), gradient_of_ids(t, l, 0, &none, IDS)};
+        struct batch_matmul of[] = {vector_gradients_of(t, l, 0, &none, IDS),
+                                    weight_gradients_of(t, l, 0, &none, IDS)};
         for (size_t k = 0; k < ARRAY_COUNT(of); k++) {
             t->device.kernels->matmul(&of[k], t->device.stream);
             bytes = MAX(bytes, of[k].scratch_bytes);
@@ -103,11 +104,11 @@ static void gather_vectors(const struct train *t, const struct train_group *g, u
             memset(d->vectors + (size_t)u * dim, 0, dim * sizeof(*d->vectors));
 }
 
-static void sum_slopes(const struct train *t, const struct train_group *g, const struct net_layer *l,
-                       uint32_t from, const uint32_t *n, const struct train_distinct *d)
+static void sum_gradients(const struct train *t, const struct train_group *g, const struct net_layer *l,
+                          uint32_t from, const uint32_t *n, const struct train_distinct *d)
 {
     struct batch_segment_reduce sum = {
-        .in = {.grads = l->out->all_slopes + l->out_from,
+        .in = {.grads = l->out->all_gradients + l->out_from,
                .bag = t->batch.there.event + train_input_first(&t->batch, g->first),
                .order = g->order,
                .starts = g->starts + from,
@@ -135,13 +136,13 @@ void distinct_update(struct train *t, const struct train_group *g, const struct 
             const struct net_layer *l = &t->net.layers[i];
             if (!l->is_by_ids)
                 continue;
-            sum_slopes(t, g, l, from, &n, d);
-            struct batch_matmul slopes = slopes_of_ids(t, l, column, d, n);
-            struct batch_matmul gradient = gradient_of_ids(t, l, column, d, n);
-            slopes.adds = adds, adds = true;
-            gradient.adds = from > 0;
-            t->device.kernels->matmul(&slopes, t->device.stream);
-            t->device.kernels->matmul(&gradient, t->device.stream);
+            sum_gradients(t, g, l, from, &n, d);
+            struct batch_matmul by_vectors = vector_gradients_of(t, l, column, d, n);
+            struct batch_matmul by_weights = weight_gradients_of(t, l, column, d, n);
+            by_vectors.adds = adds, adds = true;
+            by_weights.adds = from > 0;
+            t->device.kernels->matmul(&by_vectors, t->device.stream);
+            t->device.kernels->matmul(&by_weights, t->device.stream);
         }
         struct batch_update some = *all;
         some.in.starts += from, some.rows += from, some.keys += from;

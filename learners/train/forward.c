@@ -6,11 +6,11 @@
 /* Fields of a group whose places lie together: all fields for a whole batch, one field for a part of it. */
 struct some_fields {
     uint32_t first, count; /* fields of the group: first .. first + count */
-    const uint32_t *numbers, *offsets;
+    const uint32_t *indices, *offsets;
 };
 
-/* Steps to the fields after `fields` (zeros: to the first); false: there are none. numbers: dense index of
- * each place. A group's places begin at its own 0; without offsets the places are the bags. */
+/* Steps to the fields after `fields` (zeros: to the first); false: there are none. indices: dense index of
+ * each place. Places count from 0 within the group; without offsets a bag is one place. */
 static bool next_fields(const struct train_group *g, const struct piece *p, struct some_fields *fields)
 {
     const uint32_t *offsets = offsets_of(g, p->in);
@@ -18,7 +18,7 @@ static bool next_fields(const struct train_group *g, const struct piece *p, stru
     size_t bag = (size_t)first * p->in->n + p->from;
     *fields = (struct some_fields){.first = first,
                                    .count = p->n == p->in->n ? g->fields : 1,
-                                   .numbers = offsets != NULL ? g->unique : g->unique + g->at + bag,
+                                   .indices = offsets != NULL ? g->indices : g->indices + g->at + bag,
                                    .offsets = offsets != NULL ? offsets + bag : NULL};
     return first < g->fields;
 }
@@ -27,7 +27,7 @@ static void gather_fields(struct train *t, const struct train_group *g, const st
                           const struct some_fields *fields)
 {
     struct batch_gather_pool a = {.rows = (const void *const *)g->known,
-                                  .unique = fields->numbers,
+                                  .indices = fields->indices,
                                   .offsets = fields->offsets,
                                   .bags = fields->count * p->n,
                                   .d = t->net.options.dim,
@@ -69,11 +69,11 @@ static void gather_group(void *of, uint32_t group, unsigned who)
         read_weights(w->t, g, w->p);
 }
 
-static void read_numbers(struct train *t)
+static void read_dense_weights(struct train *t)
 {
     uint32_t n = t->options->dense + 1;
     struct batch_weights_read a = {
-        .of = weights_of(t, t->number_rows, 0), .count = t->number_count, .n = n, .out = t->number_weights};
+        .of = weights_of(t, t->dense_rows, 0), .count = t->dense_count, .n = n, .out = t->dense_weights};
     t->device.kernels->weights_read(&a, t->device.stream);
 }
 
@@ -85,14 +85,14 @@ static void add_linear(struct train *t, const struct train_group *g, const struc
     float *logits = t->logits + p->first;
     struct batch_weights_forward a = {.start = is_first ? NULL : logits,
                                       .base = t->options->bias,
-                                      .bias = is_first ? t->number_weights + t->options->dense : NULL,
-                                      .dense = p->in->there.numbers + p->from,
-                                      .dense_weights = t->number_weights,
+                                      .bias = is_first ? t->dense_weights + t->options->dense : NULL,
+                                      .dense = p->in->there.dense + p->from,
+                                      .dense_weights = t->dense_weights,
                                       .dense_stride = p->in->capacity,
                                       .dense_count = is_first ? t->options->dense : 0,
                                       .is_rejected = p->in->there.is_rejected + p->from,
                                       .weights = g != NULL ? g->weights : NULL,
-                                      .unique = fields->numbers,
+                                      .indices = fields->indices,
                                       .offsets = fields->offsets,
                                       .fields = fields->count,
                                       .n = p->n,
@@ -103,7 +103,7 @@ static void add_linear(struct train *t, const struct train_group *g, const struc
 static void forward_linear(struct train *t, const struct piece *p)
 {
     bool is_first = true;
-    read_numbers(t);
+    read_dense_weights(t);
     for (uint32_t i = 0; i < t->groups_count; i++) {
         const struct train_group *g = &t->groups[i];
         for (struct some_fields fields = {0}; next_fields(g, p, &fields); is_first = false)
@@ -113,10 +113,10 @@ static void forward_linear(struct train *t, const struct piece *p)
         add_linear(t, NULL, p, &(struct some_fields){0}, true);
 }
 
-static void pack_numbers(struct train *t, const struct piece *p)
+static void pack_dense(struct train *t, const struct piece *p)
 {
     const struct model_options *o = t->options;
-    struct batch_pack a = {.columns = p->in->there.numbers + p->from,
+    struct batch_pack a = {.columns = p->in->there.dense + p->from,
                            .columns_stride = p->in->capacity,
                            .count = o->dense,
                            .n = p->n,
@@ -131,8 +131,8 @@ static void pack_numbers(struct train *t, const struct piece *p)
 /* Predictions of a piece by a network, together with the linear part and the interaction. */
 struct judged {
     const struct net *net;
-    float *logits; /* [labels][events_max] */
-    float *slopes; /* [n], with the stride of the network's output */
+    float *logits;    /* [labels][events_max] */
+    float *gradients; /* [n], with the stride of the network's output */
     uint8_t *is_rejected;
 };
 
@@ -155,8 +155,8 @@ static void judge(struct train *t, const struct piece *p, const struct judged *b
                                .scale = 1.0F,
                                .n = p->n,
                                .sums = by->logits + (size_t)l * t->events_max,
-                               .slopes = by->slopes + l,
-                               .slopes_stride = out != NULL ? out->stride : 1,
+                               .gradients = by->gradients + l,
+                               .gradients_stride = out != NULL ? out->stride : 1,
                                .is_rejected = by->is_rejected};
         t->device.kernels->loss(&a, t->device.stream);
     }
@@ -172,7 +172,8 @@ static void judge_trial(struct train *t, const struct piece *p)
                (size_t)p->n * in->stride * sizeof(*in->values));
     net_forward(&trial->net, p->n);
     train_copy(&t->device, trial->is_rejected, p->in->there.is_rejected + p->from, p->n);
-    judge(t, p, &(struct judged){&trial->net, trial->logits, trial->net.output->slopes, trial->is_rejected});
+    judge(t, p,
+          &(struct judged){&trial->net, trial->logits, trial->net.output->gradients, trial->is_rejected});
 }
 
 void train_forward(struct train *t, const struct piece *p)
@@ -184,15 +185,15 @@ void train_forward(struct train *t, const struct piece *p)
         forward_linear(t, p);
     else
         train_fill(&t->device, t->logits, 0, t->logits_bytes);
-    pack_numbers(t, p);
+    pack_dense(t, p);
     struct batch_interaction a = interaction_of(t, p);
     a.logits = t->logits + p->first, a.adds = true;
     interact(t, &a);
     net_forward(&t->net, p->n);
     if (trial_runs(t))
         judge_trial(t, p);
-    judge(
-        t, p,
-        &(struct judged){&t->net, t->logits + p->first, slopes_of(t, p), p->in->there.is_rejected + p->from});
+    judge(t, p,
+          &(struct judged){&t->net, t->logits + p->first, out_gradients_of(t, p),
+                           p->in->there.is_rejected + p->from});
     t->net.first = 0;
 }

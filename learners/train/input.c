@@ -21,7 +21,7 @@ static size_t lay_out(const struct train_input *in, struct train_columns *c, uns
     size_t tables = take(&used, 2 * (size_t)o->fields + 1, sizeof(*c->tables));
     size_t offsets = take(&used, in->has_lists ? o->fields * (n + 1) + 1 : 0, sizeof(*c->offsets));
     size_t scales = take(&used, in->has_lists ? places : 0, sizeof(*c->scales));
-    size_t numbers = take(&used, (o->dense + 1) * n, sizeof(*c->numbers));
+    size_t dense = take(&used, (o->dense + 1) * n, sizeof(*c->dense));
     size_t labels = take(&used, MAX(o->labels, 1U) * n, sizeof(*c->labels));
     size_t weights = take(&used, n, sizeof(*c->weights)), rejected = take(&used, n, 1);
     size_t seen = take(&used, places, sizeof(*c->seen));
@@ -36,7 +36,7 @@ static size_t lay_out(const struct train_input *in, struct train_columns *c, uns
     c->bag = (uint32_t *)(void *)(base + bag);
     c->offsets = in->has_lists ? (uint32_t *)(void *)(base + offsets) : NULL;
     c->scales = in->has_lists ? (float *)(void *)(base + scales) : NULL;
-    c->numbers = (float *)(void *)(base + numbers);
+    c->dense = (float *)(void *)(base + dense);
     c->labels = (float *)(void *)(base + labels);
     c->weights = (float *)(void *)(base + weights);
     c->is_rejected = base + rejected;
@@ -118,7 +118,7 @@ bool train_input_make(struct train_input *in, struct gpu_error *error)
     in->event_seen = calloc(capacity, sizeof(*in->event_seen));
     leat_assert(in->event_seen);
     for (uint32_t e = 0; e < capacity; e++)
-        in->host.numbers[(size_t)options->dense * capacity + e] = 1.0F;
+        in->host.dense[(size_t)options->dense * capacity + e] = 1.0F;
     return true;
 }
 
@@ -187,7 +187,7 @@ static void add_run(struct train_input *in, const struct train_events *events, u
             memcpy(in->field_ids[f] + in->n, events->in->ids[f] + from, n * sizeof(uint64_t));
     }
     for (uint32_t d = 0; d < o->dense; d++)
-        memcpy(in->host.numbers + (size_t)d * in->capacity + in->n, events->in->dense[d] + from,
+        memcpy(in->host.dense + (size_t)d * in->capacity + in->n, events->in->dense[d] + from,
                n * sizeof(float));
     add_labels(in, events, from, to);
     for (size_t i = 0; i < n; i++)

@@ -28,7 +28,7 @@ struct train_columns {
     /* [places] where the gradient by the place's vector lies in the input matrix, in units of 4 floats */
     uint32_t *bag;
     float *scales;        /* [places] 1 / length of the list; NULL: no lists */
-    float *numbers;       /* [dense + 1][capacity] dense features; the last column is ones */
+    float *dense;         /* [dense + 1][capacity] dense features; the last column is ones */
     float *labels;        /* [labels][capacity] */
     float *weights;       /* [capacity] times the class weight */
     uint8_t *is_rejected; /* [capacity] */

@@ -24,11 +24,11 @@ static void cross_forward(struct net *net, struct net_layer *l, uint32_t n)
 static void cross_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     struct batch_cross a = cross_of(net, l, n);
-    a.slopes = l->out->slopes, a.slopes_stride = l->out->stride;
+    a.out_gradients = l->out->gradients, a.out_gradients_stride = l->out->stride;
     net_adds_part(net, l->x0, n); /* the kernel always adds to x0's gradients */
     a.adds = net_adds(l->in);
-    a.x0_slopes = l->x0->slopes, a.x_slopes = l->in->slopes, a.z_slopes = l->z->slopes;
-    l->z->has_slopes = true;
+    a.x0_gradients = l->x0->gradients, a.x_gradients = l->in->gradients, a.z_gradients = l->z->gradients;
+    l->z->has_gradients = true;
     net->device->kernels->cross(&a, net->device->stream);
 }
 

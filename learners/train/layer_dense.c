@@ -34,7 +34,7 @@ static struct batch_matmul gradient_of(const struct net *net, const struct net_l
 {
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
-    a.a = behind(l->out->slopes, l->out_from), a.a_stride = l->out->stride, a.a_is_transposed = true;
+    a.a = behind(l->out->gradients, l->out_from), a.a_stride = l->out->stride, a.a_is_transposed = true;
     a.b = behind(net_values(net, l->in), l->in_from), a.b_stride = l->in->stride;
     a.c = p->gradient, a.c_stride = p->stride;
     a.m = p->n, a.n = p->d, a.k = n;
@@ -46,7 +46,7 @@ static struct batch_matmul gradient_of(const struct net *net, const struct net_l
 
 /* For layers whose gradient of the vectors' columns is made by ids (distinct.c): that of the dense features'
  * columns and of the biases. */
-static struct batch_matmul gradient_of_numbers(const struct net *net, const struct net_layer *l, uint32_t n)
+static struct batch_matmul gradient_of_dense(const struct net *net, const struct net_layer *l, uint32_t n)
 {
     struct batch_matmul a = gradient_of(net, l, n);
     uint32_t from = net->vectors_from + net->options.fields * net->options.dim;
@@ -59,9 +59,9 @@ static struct batch_matmul backward_of(const struct net *net, const struct net_l
 {
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
-    a.a = behind(l->out->slopes, l->out_from), a.a_stride = l->out->stride;
+    a.a = behind(l->out->gradients, l->out_from), a.a_stride = l->out->stride;
     a.b = p->w, a.b_stride = p->stride;
-    a.c = behind(l->in->slopes, l->in_from), a.c_stride = l->in->stride;
+    a.c = behind(l->in->gradients, l->in_from), a.c_stride = l->in->stride;
     a.m = n, a.n = p->d, a.k = p->n;
     a.scale = net->scale;
     if (l->in->is_relu) {
@@ -83,7 +83,7 @@ static void mask(struct net *net, const struct net_layer *l, uint32_t n)
 {
     if (!l->is_relu || (l->out->is_relu && !l->out->needs_mask))
         return;
-    struct batch_relu_mask a = {.x = behind(l->out->slopes, l->out_from),
+    struct batch_relu_mask a = {.x = behind(l->out->gradients, l->out_from),
                                 .n = n,
                                 .columns = l->params->n,
                                 .stride = l->out->stride,
@@ -95,15 +95,15 @@ static void mask(struct net *net, const struct net_layer *l, uint32_t n)
 static void dense_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     mask(net, l, n);
-    struct batch_matmul a = l->is_by_ids ? gradient_of_numbers(net, l, n) : gradient_of(net, l, n);
+    struct batch_matmul a = l->is_by_ids ? gradient_of_dense(net, l, n) : gradient_of(net, l, n);
     net_wait_turn(net, l);
     net->device->kernels->matmul(&a, net->device->stream);
     net_end_turn(net, l);
-    if (l->reads_numbers || l->is_by_ids)
+    if (l->reads_dense || l->is_by_ids)
         return; /* these gradients are not needed, or made by ids */
     a = backward_of(net, l, n);
     if (l->owns_part)
-        l->in->has_slopes = true;
+        l->in->has_gradients = true;
     else
         a.adds = net_adds(l->in);
     net->device->kernels->matmul(&a, net->device->stream);

@@ -24,8 +24,8 @@ static void dot_forward(struct net *net, struct net_layer *l, uint32_t n)
 static void dot_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     struct batch_dot_interaction a = dot_of(net, l, n);
-    a.slopes = l->out->slopes, a.slopes_stride = l->out->stride;
-    a.grads = l->in->slopes, a.grads_stride = l->in->stride;
+    a.out_gradients = l->out->gradients, a.out_gradients_stride = l->out->stride;
+    a.grads = l->in->gradients, a.grads_stride = l->in->stride;
     a.adds = net_adds(l->in);
     net->device->kernels->dot_interaction(&a, net->device->stream);
 }

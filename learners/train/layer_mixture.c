@@ -24,12 +24,12 @@ static void mixture_forward(struct net *net, struct net_layer *l, uint32_t n)
 static void mixture_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     struct batch_mixture a = mixture_of(net, l, n);
-    a.slopes = l->out->slopes, a.slopes_stride = l->out->stride;
-    a.input_slopes = l->in->slopes, a.input_slopes_stride = l->in->stride;
-    a.gate_slopes = l->z->slopes;
+    a.out_gradients = l->out->gradients, a.out_gradients_stride = l->out->stride;
+    a.input_gradients = l->in->gradients, a.input_gradients_stride = l->in->stride;
+    a.gate_gradients = l->z->gradients;
     a.adds = net_adds(l->in);
     l->in->needs_mask = l->in->is_relu;
-    l->z->has_slopes = true;
+    l->z->has_gradients = true;
     net->device->kernels->mixture(&a, net->device->stream);
 }
 

@@ -56,7 +56,7 @@ static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t 
     l->params = params(net, n, columns);
     l->is_by_ids =
         net->options.may_go_by_ids && in == net->input && columns == in->columns && n >= BY_IDS_LEAST;
-    out->keeps_slopes |= l->is_by_ids;
+    out->keeps_gradients |= l->is_by_ids;
     net->is_by_ids |= l->is_by_ids;
     /* Outputs have the variance of the inputs where half of them are cut off (He et al. 2015, eq. 10), and a
      * third of it where none are: logits begin near 0. DLRM as in its authors' code (Glorot and Bengio 2010,
@@ -83,7 +83,7 @@ static struct net_matrix *output(struct net *net)
 {
     net->output = matrix(net, net->options.labels);
     if (net->options.labels == 1)
-        net->output->stride = 1; /* its slopes are the gradients by the logits of the whole model */
+        net->output->stride = 1; /* its gradients are those by the logits of the whole model */
     return net->output;
 }
 
@@ -119,17 +119,17 @@ static void cross_shape(struct net *net)
 static void dot_shape(struct net *net)
 {
     const struct net_options *o = &net->options;
-    uint32_t numbers = net->vectors_from + o->fields * o->dim, columns = o->dense, from = numbers;
+    uint32_t features = net->vectors_from + o->fields * o->dim, columns = o->dense, from = features;
     uint32_t fields = o->fields + (o->dense > 0 ? 1 : 0);
     struct net_matrix *in = net->input;
     for (uint32_t i = 0; o->dense > 0 && i < MODEL_LAYERS_MAX && o->bottom[i] > 0; i++) {
         struct net_matrix *out = matrix(net, o->bottom[i]);
         out->is_relu = true;
-        dense(net, in, from, columns, out, 0, o->bottom[i], true)->reads_numbers = i == 0;
+        dense(net, in, from, columns, out, 0, o->bottom[i], true)->reads_dense = i == 0;
         in = out, from = 0, columns = out->columns;
     }
     if (o->dense > 0)
-        dense(net, in, from, columns, net->input, 0, o->dim, true)->reads_numbers = in == net->input;
+        dense(net, in, from, columns, net->input, 0, o->dim, true)->reads_dense = in == net->input;
     struct net_matrix *pairs = matrix(net, (o->dense > 0 ? o->dim : 0) + fields * (fields - 1) / 2);
     struct net_layer *l = layer(net, &net_dot, net->input, pairs);
     l->in_columns = fields * o->dim;
@@ -169,12 +169,12 @@ static void experts_shape(struct net *net)
 }
 
 void net_shape(struct net *net, const struct net_options *options, const struct train_device *device,
-               uint32_t events_max, uint32_t slopes_max)
+               uint32_t events_max, uint32_t gradients_max)
 {
     *net = (struct net){.device = device,
                         .options = *options,
                         .events_max = events_max,
-                        .slopes_max = slopes_max,
+                        .gradients_max = gradients_max,
                         .scale = 1.0F};
     bool has_front = options->kind == NETWORK_DOT && options->dense > 0;
     net->vectors_from = has_front ? options->dim : 0;
@@ -228,11 +228,11 @@ void net_take(struct net *net, struct train_memory *memory)
     size_t n = net->events_max, tile = net_tile(net, net->events_max);
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         struct net_matrix *m = &net->matrices[i];
-        bool keeps_slopes = m == net->input || m == net->output || m->keeps_slopes;
-        size_t slopes = keeps_slopes ? net->slopes_max : tile;
+        bool keeps_gradients = m == net->input || m == net->output || m->keeps_gradients;
+        size_t gradients = keeps_gradients ? net->gradients_max : tile;
         m->values = train_take(memory, TRAIN_ACTIVATIONS, n * m->stride, sizeof(float));
-        m->slopes = train_take(memory, TRAIN_ACTIVATIONS, slopes * m->stride, sizeof(float));
-        m->all_slopes = m->keeps_slopes ? m->slopes : NULL;
+        m->gradients = train_take(memory, TRAIN_ACTIVATIONS, gradients * m->stride, sizeof(float));
+        m->all_gradients = m->keeps_gradients ? m->gradients : NULL;
     }
     for (uint32_t i = 0; i < net->params_count; i++)
         params_take(net, &net->params[i], memory);
@@ -406,7 +406,7 @@ void net_update(struct net *net)
 void net_begin(struct net *net)
 {
     for (uint32_t i = 0; i < net->matrices_count; i++)
-        net->matrices[i].has_slopes = net->matrices[i].needs_mask = false;
+        net->matrices[i].has_gradients = net->matrices[i].needs_mask = false;
 }
 
 void net_move(struct net *net, uint32_t from, uint32_t to)
@@ -436,8 +436,8 @@ void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected)
 
 bool net_adds_part(struct net *net, struct net_matrix *m, uint32_t n)
 {
-    if (!m->has_slopes)
-        train_fill(net->device, m->slopes, 0, (size_t)n * m->stride * sizeof(*m->slopes));
-    m->has_slopes = true;
+    if (!m->has_gradients)
+        train_fill(net->device, m->gradients, 0, (size_t)n * m->stride * sizeof(*m->gradients));
+    m->has_gradients = true;
     return true;
 }

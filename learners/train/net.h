@@ -4,9 +4,9 @@
  * net.c connects layers, divides memory among them and makes the parameters' steps.
  *
  * The input matrix has the vectors of all fields, then the dense features. The output has one column a label:
- * the logits, or the network's part of them. Each matrix has a second one of the same shape for gradients,
- * `slopes`: the derivative of the loss by its values. The backward pass runs through the layers in reverse;
- * the first that gives gradients to a matrix sets them, later ones add (net_adds).
+ * the logits, or the network's part of them. Each matrix has a second one of the same shape, `gradients`: the
+ * derivative of the loss by its values. The backward pass runs through the layers in reverse; the first that
+ * gives gradients to a matrix sets them, later ones add (net_adds).
  */
 #ifndef LEAT_LEARNERS_TRAIN_NET_H
 #define LEAT_LEARNERS_TRAIN_NET_H
@@ -17,17 +17,17 @@
 enum { NET_LAYERS_MAX = 192 };
 
 struct net_matrix {
-    /* slopes: gradients by `values`; of the input and the output [slopes_max]; of other matrices those of the
-     * events in progress, or a part of all_slopes */
-    float *values, *slopes;
+    /* gradients: by `values`; of the input and the output [gradients_max]; of other matrices those of the
+     * events in progress, or a part of all_gradients */
+    float *values, *gradients;
     /* stride: floats from row to row, a multiple of 4; the output's is 1 with a single label */
     uint32_t columns, stride;
-    bool is_relu;    /* made by layers that end in max(x, 0): gradients pass where values > 0 */
-    bool has_slopes; /* a layer has set `slopes` in this step */
-    bool needs_mask; /* `slopes` were set or added without being zeroed where values <= 0 */
-    /* of a layer that goes back by ids: [slopes_max], of which `slopes` is a part */
-    float *all_slopes;
-    bool keeps_slopes; /* has all_slopes */
+    bool is_relu;       /* made by layers that end in max(x, 0): gradients pass where values > 0 */
+    bool has_gradients; /* a layer has set `gradients` in this step */
+    bool needs_mask;    /* `gradients` were set or added without being zeroed where values <= 0 */
+    /* of a layer that goes back by ids: [gradients_max], of which `gradients` is a part */
+    float *all_gradients;
+    bool keeps_gradients; /* has all_gradients */
 };
 
 /* Weights and biases of a layer: w[n][stride], then n biases; padded with zeros. */
@@ -39,7 +39,7 @@ struct net_params {
 
 struct net;
 struct net_layer;
-struct net_way;
+struct net_pass;
 struct team;
 
 struct net_layer_kind {
@@ -61,9 +61,9 @@ struct net_layer {
     struct net_params *params;
     float bound; /* initial weights are uniform in +- bound */
     bool is_relu;
-    bool adds;          /* adds to the values in `out`, without a bias */
-    bool owns_part;     /* no other layer reads its columns of `in` */
-    bool reads_numbers; /* its columns of `in` are the dense features, whose gradients are not needed */
+    bool adds;        /* adds to the values in `out`, without a bias */
+    bool owns_part;   /* no other layer reads its columns of `in` */
+    bool reads_dense; /* its columns of `in` are the dense features, whose gradients are not needed */
     /* its backward pass through the input's vectors is made once for each distinct id (distinct.c) */
     bool is_by_ids;
     /* cross: x0, z; mixture: z, the gates' logits */
@@ -94,7 +94,7 @@ struct net_options {
 struct net {
     const struct train_device *device;
     struct net_options options;
-    uint32_t events_max, slopes_max;
+    uint32_t events_max, gradients_max;
     uint32_t first;        /* row in the matrices where the events in progress begin */
     uint32_t vectors_from; /* the first column of the input's vectors */
     struct net_matrix matrices[NET_LAYERS_MAX];
@@ -112,20 +112,21 @@ struct net {
     uint8_t *is_finite;  /* ROW_FP16: [net_gradient_rows] */
     void *scratch;
     size_t scratch_bytes;
-    /* CPU: the same layers, with `slopes` and scratch memory of its own, for the thread that helps; NULL:
+    /* CPU: the same layers, with `gradients` and scratch memory of its own, for the thread that helps; NULL:
      * none may help */
     struct net *second;
-    struct team *team;   /* the team that the helping thread comes from (core/team.h); NULL: none */
-    struct net_way *way; /* set while events go through the layers (tiles.c) */
-    uint32_t tile;       /* number of the tile in progress */
+    struct team *team;     /* the team that the helping thread comes from (core/team.h); NULL: none */
+    struct net_pass *pass; /* set while events go through the layers (tiles.c) */
+    uint32_t tile;         /* number of the tile in progress */
 };
 
 /* net_shape makes matrices and layers, without memory. Then call net_take once with memory that counts and
  * once with memory that exists; net_start gives the weights their initial values (uniform, from the seed).
- * events_max: most events of a call of net_forward or net_backward. slopes_max: events for which `slopes` of
- * the input and the output have room, at least events_max: a step of several calls moves the two pointers. */
+ * events_max: most events of a call of net_forward or net_backward. gradients_max: events for which
+ * `gradients` of the input and the output have room, at least events_max: a step of several calls moves the
+ * two pointers. */
 void net_shape(struct net *net, const struct net_options *options, const struct train_device *device,
-               uint32_t events_max, uint32_t slopes_max);
+               uint32_t events_max, uint32_t gradients_max);
 void net_take(struct net *net, struct train_memory *memory);
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error);
 
@@ -159,7 +160,7 @@ size_t net_saved_floats(const struct net *net, uint32_t p);
 bool net_save(const struct net *net, uint32_t p, float *floats, struct gpu_error *error);
 bool net_load(struct net *net, uint32_t p, const float *floats, struct gpu_error *error);
 
-/* For layers: the values of the events in progress. (Slopes begin with those events.) */
+/* For layers: the values of the events in progress. (Their gradients are those of these events alone.) */
 static inline float *net_values(const struct net *net, const struct net_matrix *matrix)
 {
     /* NULL while memory is counted */
@@ -174,12 +175,12 @@ void net_end_turn(const struct net *net, const struct net_layer *layer);
 /* For layers: whether gradients by a matrix must be added to existing ones; marks them as set. */
 static inline bool net_adds(struct net_matrix *matrix)
 {
-    bool adds = matrix->has_slopes;
-    matrix->has_slopes = true;
+    bool adds = matrix->has_gradients;
+    matrix->has_gradients = true;
     return adds;
 }
 
-/* Likewise for a layer that sets some columns only: zeroes all of `slopes` if they were not
+/* Likewise for a layer that sets some columns only: zeroes all of `gradients` if they were not
  * set. Always true. */
 bool net_adds_part(struct net *net, struct net_matrix *matrix, uint32_t n);
 

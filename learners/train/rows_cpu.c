@@ -4,35 +4,32 @@
 
 #include <stdlib.h>
 
+/* The arrays of struct rows_cpu, each with one element more than there are places. */
+#define ROWS_ARRAYS(X) X(found) X(steps) X(seen) X(counts) X(none) X(is_known)
+
 void rows_cpu_init(struct rows_cpu *rows, struct table *tables, size_t vector_at, size_t places_max)
 {
     *rows = (struct rows_cpu){.tables = tables, .vector_at = vector_at};
     memset(rows->seen_least, 0xff, sizeof(rows->seen_least));
-    rows->found = calloc(places_max + 1, sizeof(*rows->found));
-    rows->steps = calloc(places_max + 1, sizeof(*rows->steps));
-    rows->seen = calloc(places_max + 1, sizeof(*rows->seen));
-    rows->counts = calloc(places_max + 1, sizeof(*rows->counts));
-    rows->none = calloc(places_max + 1, 1);
-    rows->is_known = calloc(places_max + 1, 1);
-    leat_assert(rows->found != NULL && rows->steps != NULL && rows->seen != NULL && rows->counts != NULL &&
-                rows->none != NULL && rows->is_known != NULL);
+#define TAKE(array)                                                                                          \
+    rows->array = calloc(places_max + 1, sizeof(*rows->array));                                              \
+    leat_assert(rows->array);
+    ROWS_ARRAYS(TAKE)
 }
 
 size_t rows_cpu_bytes(size_t places_max)
 {
     const struct rows_cpu *rows = NULL;
-    return (places_max + 1) * (sizeof(*rows->found) + sizeof(*rows->steps) + sizeof(*rows->seen) +
-                               sizeof(*rows->counts) + sizeof(*rows->none) + sizeof(*rows->is_known));
+    size_t bytes = 0;
+#define COUNT(array) bytes += (places_max + 1) * sizeof(*rows->array);
+    ROWS_ARRAYS(COUNT)
+    return bytes;
 }
 
 void rows_cpu_free(struct rows_cpu *rows)
 {
-    free(rows->found);
-    free(rows->steps);
-    free(rows->seen);
-    free(rows->counts);
-    free(rows->none);
-    free(rows->is_known);
+#define FREE(array) free(rows->array);
+    ROWS_ARRAYS(FREE)
     *rows = (struct rows_cpu){0};
 }
 
@@ -51,9 +48,9 @@ static bool rows_are_apart(void *of, const struct train *t)
     return are_apart;
 }
 
-/* Counts the sightings of each index, and finds its latest time. */
-static void count_sightings(const struct train_group *g, const uint32_t *seen_at, uint32_t *counts,
-                            uint32_t *seen)
+/* Counts the occurrences of each index, and finds its latest time. */
+static void count_occurrences(const struct train_group *g, const uint32_t *seen_at, uint32_t *counts,
+                              uint32_t *seen)
 {
     for (uint32_t u = 0; u < g->count[0]; u++) {
         counts[u] = g->starts[u + 1] - g->starts[u];
@@ -79,13 +76,13 @@ static bool rows_resolve(void *of, struct train *t, struct train_group *g, struc
     struct table *table = &rows->tables[g->first];
     size_t at = g->places_before;
     struct table_row **found = rows->found + at;
-    struct table_sightings in = {.keys = g->unique_ids,
-                                 .seen = rows->seen + at,
-                                 .counts = rows->counts + at,
-                                 .rows = t->is_numbered && is_as_found(rows, g->first) ? found : NULL,
-                                 .n = g->count[0]};
-    count_sightings(g, t->batch.host.seen + train_input_first(&t->batch, g->first), rows->counts + at,
-                    rows->seen + at);
+    struct table_occurrences in = {.keys = g->unique_ids,
+                                   .seen = rows->seen + at,
+                                   .counts = rows->counts + at,
+                                   .rows = t->has_indices && is_as_found(rows, g->first) ? found : NULL,
+                                   .n = g->count[0]};
+    count_occurrences(g, t->batch.host.seen + train_input_first(&t->batch, g->first), rows->counts + at,
+                      rows->seen + at);
     table_resolve_batch(table, &in, (uint32_t)t->steps + 1, found, rows->is_known + at);
     g->has_lost = rows->seen_least[g->first] < table->expired_before;
     rows->seen_least[g->first] = UINT32_MAX;

@@ -13,7 +13,7 @@ static struct batch_dedupe dedupe_of(const struct train_group *g, const struct t
                                  .n = places_of(g, in),
                                  .method = DEDUPE_HASH,
                                  .count = g->count,
-                                 .unique = g->unique,
+                                 .indices = g->indices,
                                  .unique_ids = g->unique_ids,
                                  .unique_tables = g->unique_tables,
                                  .order = g->order,
@@ -22,26 +22,26 @@ static struct batch_dedupe dedupe_of(const struct train_group *g, const struct t
 
 /* CPU, a call: dense indices of the call's ids, continuing those of the batch's earlier calls
  * if they are kept. */
-static void number_call(struct train *t, struct train_group *g, const struct train_input *in, unsigned who)
+static void index_call(struct train *t, struct train_group *g, const struct train_input *in, unsigned who)
 {
     struct batch_dedupe a = dedupe_of(g, in);
-    bool is_behind = t->is_numbered && t->batch.n > 0;
+    bool is_behind = t->has_indices && t->batch.n > 0;
     g->at = is_behind ? t->batch.n : 0;
     g->fresh = is_behind ? g->count[0] : 0;
-    a.unique += g->at, a.before = g->fresh;
+    a.indices += g->at, a.before = g->fresh;
     a.order = NULL;
     a.scratch = t->scratch[who], a.scratch_bytes = t->scratch_bytes;
-    if (t->is_numbered && t->numbers_on)
+    if (t->has_indices && t->keeps_indices)
         a.room = t->batch.capacity, a.scratch = g->slots, a.scratch_bytes = g->slots_bytes;
     t->device.kernels->dedupe(&a, t->device.stream);
 }
 
 /* CPU, a step: dense indices of the whole batch, or what its calls have left to do. */
-static void number_batch(struct train *t, struct train_group *g, const struct train_input *in, unsigned who)
+static void index_batch(struct train *t, struct train_group *g, const struct train_input *in, unsigned who)
 {
     struct batch_dedupe a = dedupe_of(g, in);
     a.scratch = t->scratch[who], a.scratch_bytes = t->scratch_bytes;
-    a.is_numbered = t->is_numbered;
+    a.has_indices = t->has_indices;
     g->at = g->fresh = 0;
     t->device.kernels->dedupe(&a, t->device.stream);
 }
@@ -58,7 +58,7 @@ static void feed(struct train *t, struct train_input *in, bool learns)
         return;
     if (learns)
         feed_reached(f, &f->device, FEED_SENT);
-    if (!learns || !t->is_numbered) {
+    if (!learns || !t->has_indices) {
         f->set = (f->set + 1) % FEED_SETS;
         t->groups = t->sets[f->set];
         for (uint32_t i = 0; i < t->groups_count; i++) {
@@ -79,8 +79,8 @@ struct work {
     bool is_forward; /* the forward pass has been made already */
 };
 
-/* In fp16 a step checks its gradients (WORK_SLOPES) before it moves weights (WORK_MOVE). */
-enum work_kind { WORK_PREDICT, WORK_SLOPES, WORK_MOVE, WORK_LEARN };
+/* In fp16 a step checks its gradients (WORK_GRADIENTS) before it moves weights (WORK_MOVE). */
+enum work_kind { WORK_PREDICT, WORK_GRADIENTS, WORK_MOVE, WORK_LEARN };
 
 static uint64_t digest_of(uint64_t digest, const void *data, size_t bytes)
 {
@@ -159,7 +159,7 @@ static void find_group(void *of, uint32_t group, unsigned who)
     if (w->has_failed)
         return;
     if (w->t->device.api == NULL)
-        number_call(w->t, g, w->in, who);
+        index_call(w->t, g, w->in, who);
     if (!w->t->rows.find(w->t->rows.of, w->t, g, w->in, w->error))
         w->has_failed = true;
 }
@@ -172,7 +172,7 @@ static void resolve_group(void *of, uint32_t group, unsigned who)
     if (w->has_failed)
         return;
     if (w->t->device.api == NULL)
-        number_batch(w->t, g, w->in, who);
+        index_batch(w->t, g, w->in, who);
     if (!w->t->rows.resolve(w->t->rows.of, w->t, g, w->error))
         w->has_failed = true;
 }
@@ -215,7 +215,7 @@ bool train_read(struct train *t, uint32_t from, double *logits, struct gpu_error
 bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                    double *logits, struct gpu_error *error)
 {
-    t->is_numbered = false;
+    t->has_indices = false;
     return predict_at(t, events, from, to, t->call_at, error) && train_read(t, from, logits, error);
 }
 
@@ -224,7 +224,7 @@ void train_add(struct train *t, const struct train_events *events, uint32_t from
     struct gpu_error sticky; /* the device's error is sticky, and the next step reports it */
     (void)feed_wait(&t->feed, FEED_SENT, &sticky);
     train_input_add(&t->batch, events, from, to);
-    t->is_forward = t->is_numbered = false;
+    t->is_forward = t->has_indices = false;
 }
 
 /* Copies the forward pass's results of one event to another place. */
@@ -232,7 +232,8 @@ static void move_event(struct train *t, uint32_t from, uint32_t to)
 {
     uint32_t stride = t->net.output ? t->net.output->stride : 1;
     net_move(&t->net, from, to);
-    memcpy(t->slopes + (size_t)to * stride, t->slopes + (size_t)from * stride, stride * sizeof(*t->slopes));
+    memcpy(t->out_gradients + (size_t)to * stride, t->out_gradients + (size_t)from * stride,
+           stride * sizeof(*t->out_gradients));
 }
 
 /* On a CPU the forward pass of an event is made once (train.h): the values that its prediction left in the
@@ -244,7 +245,7 @@ bool train_learn(struct train *t, const struct train_events *events, uint32_t fr
     t->is_forward = t->call_at > 0 && !trial_runs(t) && (t->is_forward || place == 0);
     bool all_learn = memchr(events->learns + from, 0, n) == NULL;
     uint32_t first = t->is_forward && all_learn ? place : t->call_at;
-    t->is_numbered = all_learn && (place == 0 || (t->numbers_on && t->is_numbered));
+    t->has_indices = all_learn && (place == 0 || (t->keeps_indices && t->has_indices));
     if (!predict_at(t, events, from, to, first, error) || !feed_wait(&t->feed, FEED_SENT, error))
         return false;
     train_input_add(&t->batch, events, from, to);
@@ -263,7 +264,7 @@ bool train_refresh(struct train *t, const struct train_events *events, uint32_t 
 {
     struct train_input *in = &t->call;
     in->n = 0;
-    t->is_numbered = false;
+    t->has_indices = false;
     train_input_add(in, events, from, to);
     if (in->n == 0)
         return true;
@@ -286,14 +287,14 @@ static void begin_back(struct net *net, const struct piece *p, const uint8_t *is
 
 static void end_back(struct train *t, struct net *net, const struct piece *p, const uint8_t *is_rejected)
 {
-    struct batch_mask_rows a = {.x = net->output->slopes,
+    struct batch_mask_rows a = {.x = net->output->gradients,
                                 .n = p->n,
                                 .columns = net->output->columns,
                                 .stride = net->output->stride,
                                 .is_rejected = is_rejected};
     if (t->options->labels > 1) /* an event that one label rejects is rejected by all */
         t->device.kernels->mask_rows(&a, t->device.stream);
-    net->output->has_slopes = true;
+    net->output->has_gradients = true;
     net_backward(net, p->n);
 }
 
@@ -301,18 +302,18 @@ static void backward(struct train *t, const struct piece *p)
 {
     struct net *net = &t->net;
     const uint8_t *is_rejected = p->in->there.is_rejected + p->from;
-    net->input->slopes = t->input_slopes + (size_t)p->from * net->input->stride;
+    net->input->gradients = t->input_gradients + (size_t)p->from * net->input->stride;
     begin_back(net, p, is_rejected);
     if (t->options->interaction != INTERACTION_NONE && t->options->vectors > 0) {
         struct batch_interaction a = interaction_of(t, p);
-        a.slopes = slopes_of(t, p);
-        a.grads = net->input->slopes + net->vectors_from, a.grads_stride = net->input->stride;
+        a.logit_gradients = out_gradients_of(t, p);
+        a.grads = net->input->gradients + net->vectors_from, a.grads_stride = net->input->stride;
         interact(t, &a);
-        net->input->has_slopes = true;
+        net->input->has_gradients = true;
     }
     if (!net->output)
         return;
-    net->output->slopes = slopes_of(t, p);
+    net->output->gradients = out_gradients_of(t, p);
     end_back(t, net, p, is_rejected);
     if (!trial_runs(t))
         return;
@@ -321,7 +322,7 @@ static void backward(struct train *t, const struct piece *p)
 }
 
 /* Computes the gradients of all weights that the batch moves, piece by piece. */
-static void make_slopes(void *of)
+static void make_gradients(void *of)
 {
     struct work *w = of;
     uint32_t all = w->p.n, some = w->t->options->micro > 0 ? w->t->options->micro : all;
@@ -356,7 +357,7 @@ static void update_vectors(struct train *t, const struct train_group *g, const s
                              .seed = num_mix(t->options->seed + t->steps + 1),
                              .scratch = t->scratch[who],
                              .scratch_bytes = t->scratch_bytes};
-    a.in.grads = t->input_slopes;
+    a.in.grads = t->input_gradients;
     a.in.bag = in->there.bag + train_input_first(in, g->first);
     a.in.unit = 4, a.in.d = t->net.options.dim;
     if (t->net.is_by_ids)
@@ -372,7 +373,7 @@ static void update_weights(struct train *t, const struct train_group *g, const s
                                      .in = segments_of(g, in),
                                      .scratch = t->scratch[who],
                                      .scratch_bytes = t->scratch_bytes};
-    a.in.grads = t->slopes;
+    a.in.grads = t->out_gradients;
     a.in.bag = in->there.event + train_input_first(in, g->first);
     a.in.d = 1;
     t->device.kernels->weights_update(&a, t->device.stream);
@@ -380,11 +381,11 @@ static void update_weights(struct train *t, const struct train_group *g, const s
 
 /* Fills order and starts of the dense features' places for n events: columns are `capacity` places apart, of
  * which the first n belong to the step. */
-static bool place_numbers(struct train *t, uint32_t n, struct gpu_error *error)
+static bool place_dense(struct train *t, uint32_t n, struct gpu_error *error)
 {
     uint32_t columns = t->options->dense + 1;
-    uint32_t *order = t->host_numbers, *starts = order + (size_t)columns * n;
-    if (t->numbers_placed == n)
+    uint32_t *order = t->host_order, *starts = order + (size_t)columns * n;
+    if (t->dense_placed == n)
         return true;
     if (!train_wait(&t->device, error)) /* for the copies of the last call */
         return false;
@@ -393,24 +394,24 @@ static bool place_numbers(struct train *t, uint32_t n, struct gpu_error *error)
     for (uint32_t c = 0; c < columns; c++)
         for (uint32_t e = 0; e < n; e++)
             order[c * n + e] = c * t->batch.capacity + e;
-    train_copy(&t->device, t->number_order, order, (size_t)columns * n * sizeof(*order));
-    train_copy(&t->device, t->number_starts, starts, (columns + 1) * sizeof(*starts));
-    t->numbers_placed = n;
+    train_copy(&t->device, t->dense_order, order, (size_t)columns * n * sizeof(*order));
+    train_copy(&t->device, t->dense_starts, starts, (columns + 1) * sizeof(*starts));
+    t->dense_placed = n;
     return true;
 }
 
 /* A dense feature's weight has one place for each event, with the feature's value as the scale; the bias's
  * scale is 1. */
-static void update_numbers(struct train *t, const struct train_input *in)
+static void update_dense(struct train *t, const struct train_input *in)
 {
     uint32_t columns = t->options->dense + 1;
-    struct batch_weights_update a = {.of = weights_of(t, t->number_rows, 0),
-                                     .in = {.grads = t->slopes,
-                                            .bag = t->number_event,
-                                            .scales = in->there.numbers,
-                                            .order = t->number_order,
-                                            .starts = t->number_starts,
-                                            .count = t->number_count,
+    struct batch_weights_update a = {.of = weights_of(t, t->dense_rows, 0),
+                                     .in = {.grads = t->out_gradients,
+                                            .bag = t->dense_event,
+                                            .scales = in->there.dense,
+                                            .order = t->dense_order,
+                                            .starts = t->dense_starts,
+                                            .count = t->dense_count,
                                             .n = columns * in->n,
                                             .d = 1},
                                      .scratch = t->scratch[SHARE_OWNER],
@@ -434,7 +435,7 @@ static void move(void *of)
     struct train *t = w->t;
     share_apart(train_shares(t, w->p.n) ? t->net.team : NULL, t->groups_count, move_group, w);
     if (has_linear(t))
-        update_numbers(t, w->p.in);
+        update_dense(t, w->p.in);
     net_update(&t->net);
     if (trial_runs(t))
         net_update(&t->trial->net);
@@ -442,7 +443,7 @@ static void move(void *of)
 
 static void learn_all(void *of)
 {
-    make_slopes(of);
+    make_gradients(of);
     move(of);
 }
 
@@ -455,8 +456,8 @@ static bool learn(struct train *t, const struct train_input *in, struct gpu_erro
     if (t->net.options.precision != ROW_FP16)
         return train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_LEARN), learn_all, &w, error);
     while (is_again) {
-        uint64_t arguments = arguments_of(t, in, WORK_SLOPES);
-        if (!train_graph_run(&t->graphs, &t->device, arguments, make_slopes, &w, error) ||
+        uint64_t arguments = arguments_of(t, in, WORK_GRADIENTS);
+        if (!train_graph_run(&t->graphs, &t->device, arguments, make_gradients, &w, error) ||
             !scale_judge(t, scale, &is_again, error))
             return false;
     }
@@ -467,7 +468,7 @@ bool train_step(struct train *t, struct gpu_error *error)
 {
     struct train_input *in = &t->batch;
     leat_assert(in->n > 0 && in->n <= in->capacity);
-    if (has_linear(t) && !place_numbers(t, in->n, error))
+    if (has_linear(t) && !place_dense(t, in->n, error))
         return false;
     train_clock_begin(&t->clock, &t->device);
     feed(t, in, true);
@@ -485,6 +486,6 @@ bool train_step(struct train *t, struct gpu_error *error)
     t->steps++;
     trial_decide(t);
     in->n = 0;
-    t->is_numbered = false;
+    t->has_indices = false;
     return true;
 }

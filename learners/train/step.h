@@ -60,10 +60,10 @@ static inline void interact(struct train *t, struct batch_interaction *a)
         k->ffm(a, t->device.stream);
 }
 
-/* Gradients by the network's outputs, or by the logits where there is no network. */
-static inline float *slopes_of(const struct train *t, const struct piece *p)
+/* A piece's gradients by the network's outputs, or by the logits where there is no network. */
+static inline float *out_gradients_of(const struct train *t, const struct piece *p)
 {
-    return t->slopes + ((size_t)p->first + p->from) * (t->net.output ? t->net.output->stride : 1);
+    return t->out_gradients + ((size_t)p->first + p->from) * (t->net.output ? t->net.output->stride : 1);
 }
 
 /* Whether another thread may help, and n events are enough for two. */

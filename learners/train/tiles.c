@@ -20,11 +20,11 @@
 enum { TILE_ALONE = 4 * BATCH_CHUNK, TILE_SHARED = 2 * BATCH_CHUNK, TILES_SHARED = 4 };
 
 /* One forward or backward pass through the layers. */
-struct net_way {
+struct net_pass {
     struct net *nets[SHARE_THREADS];
     uint32_t events, tile, first;
-    float *in_slopes, *out_slopes; /* of the pass's first event */
-    bool adds, in_has_slopes;
+    float *in_gradients, *out_gradients; /* of the pass's first event */
+    bool adds, in_has_gradients;
     atomic_uint turns[NET_LAYERS_MAX]; /* backward, by layer: the tile that adds to its gradient next */
 };
 
@@ -39,7 +39,7 @@ struct net *net_second(const struct net *net)
 {
     struct net *second = calloc(1, sizeof(*second));
     leat_assert(second);
-    net_shape(second, &net->options, net->device, net->events_max, net->slopes_max);
+    net_shape(second, &net->options, net->device, net->events_max, net->gradients_max);
     return second;
 }
 
@@ -50,9 +50,9 @@ void net_second_take(struct net *net, struct train_memory *memory)
         struct net_matrix *m = &second->matrices[i];
         size_t stride = m->stride;
         m->values = net->matrices[i].values;
-        m->all_slopes = net->matrices[i].all_slopes;
-        if (m != second->input && m != second->output && !m->keeps_slopes)
-            m->slopes = train_take(memory, TRAIN_ACTIVATIONS, TILE_SHARED * stride, sizeof(*m->slopes));
+        m->all_gradients = net->matrices[i].all_gradients;
+        if (m != second->input && m != second->output && !m->keeps_gradients)
+            m->gradients = train_take(memory, TRAIN_ACTIVATIONS, TILE_SHARED * stride, sizeof(*m->gradients));
     }
     for (uint32_t i = 0; i < net->layers_count; i++)
         second->layers[i].gates = net->layers[i].gates;
@@ -64,7 +64,7 @@ void net_second_take(struct net *net, struct train_memory *memory)
 /* --- Tiles --- */
 
 /* Begins a tile; returns how many events it has. */
-static uint32_t enter(const struct net_way *w, struct net *net, uint32_t number)
+static uint32_t begin_tile(const struct net_pass *w, struct net *net, uint32_t number)
 {
     uint32_t from = number * w->tile;
     net->first = w->first + from;
@@ -74,84 +74,84 @@ static uint32_t enter(const struct net_way *w, struct net *net, uint32_t number)
 
 static void forward_tile(void *of, uint32_t number, unsigned who)
 {
-    const struct net_way *w = of;
+    const struct net_pass *w = of;
     struct net *net = w->nets[who];
-    uint32_t n = enter(w, net, number);
+    uint32_t n = begin_tile(w, net, number);
     for (uint32_t i = 0; i < net->layers_count; i++)
         net->layers[i].kind->forward(net, &net->layers[i], n);
 }
 
 static void backward_tile(void *of, uint32_t number, unsigned who)
 {
-    const struct net_way *w = of;
+    const struct net_pass *w = of;
     struct net *net = w->nets[who];
-    uint32_t n = enter(w, net, number);
+    uint32_t n = begin_tile(w, net, number);
     size_t from = (size_t)number * w->tile;
     net_begin(net);
     net->adds_gradients = w->adds || number > 0;
-    net->input->slopes = w->in_slopes + from * net->input->stride;
-    net->input->has_slopes = w->in_has_slopes;
-    net->output->slopes = w->out_slopes + from * net->output->stride;
-    net->output->has_slopes = true;
+    net->input->gradients = w->in_gradients + from * net->input->stride;
+    net->input->has_gradients = w->in_has_gradients;
+    net->output->gradients = w->out_gradients + from * net->output->stride;
+    net->output->has_gradients = true;
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         struct net_matrix *m = &net->matrices[i];
-        m->slopes = m->keeps_slopes ? m->all_slopes + from * m->stride : m->slopes;
+        m->gradients = m->keeps_gradients ? m->all_gradients + from * m->stride : m->gradients;
     }
     for (uint32_t i = net->layers_count; i-- > 0;)
         net->layers[i].kind->backward(net, &net->layers[i], n);
-    if (net->is_by_ids) /* the ids' gradients are added to the input's slopes, which must be set */
+    if (net->is_by_ids) /* the ids' gradients will be added to those by the input, which must be set */
         (void)net_adds_part(net, net->input, n);
 }
 
-static void go(struct net *net, uint32_t n, share_piece *tile)
+static void run_pass(struct net *net, uint32_t n, share_piece *tile)
 {
     uint32_t shared = n >= TILES_SHARED * TILE_SHARED ? TILE_SHARED : BATCH_CHUNK;
     struct team *team = net->second != NULL && n > shared ? net->team : NULL;
-    struct net_way w = {.nets = {net, net->second},
-                        .events = n,
-                        .tile = team ? shared : net_tile(net, n),
-                        .first = net->first,
-                        .in_slopes = net->input->slopes,
-                        .adds = net->adds_gradients,
-                        .in_has_slopes = net->input->has_slopes};
+    struct net_pass w = {.nets = {net, net->second},
+                         .events = n,
+                         .tile = team ? shared : net_tile(net, n),
+                         .first = net->first,
+                         .in_gradients = net->input->gradients,
+                         .adds = net->adds_gradients,
+                         .in_has_gradients = net->input->has_gradients};
     if (net->output)
-        w.out_slopes = net->output->slopes;
+        w.out_gradients = net->output->gradients;
     if (team) {
         net->second->options = net->options;
         net->second->scale = net->scale;
     }
-    net->way = &w;
+    net->pass = &w;
     if (net->second)
-        net->second->way = &w;
+        net->second->pass = &w;
     share_run(team, (n + w.tile - 1) / w.tile, tile, &w);
-    net->way = NULL;
+    net->pass = NULL;
     net->first = w.first;
     net->adds_gradients = w.adds;
-    net->input->slopes = w.in_slopes;
+    net->input->gradients = w.in_gradients;
     if (net->output != NULL)
-        net->output->slopes = w.out_slopes;
+        net->output->gradients = w.out_gradients;
 }
 
 void net_forward(struct net *net, uint32_t n)
 {
     if (n > 0)
-        go(net, n, forward_tile);
+        run_pass(net, n, forward_tile);
 }
 
 void net_backward(struct net *net, uint32_t n)
 {
     if (n > 0)
-        go(net, n, backward_tile);
+        run_pass(net, n, backward_tile);
 }
 
 void net_wait_turn(const struct net *net, const struct net_layer *layer)
 {
-    const atomic_uint *turn = &net->way->turns[layer - net->layers];
+    const atomic_uint *turn = &net->pass->turns[layer - net->layers];
     for (unsigned round = 0; atomic_load_explicit(turn, memory_order_acquire) != net->tile; round++)
         team_pause(round);
 }
 
 void net_end_turn(const struct net *net, const struct net_layer *layer)
 {
-    atomic_store_explicit(&net->way->turns[layer - net->layers], net->tile + 1, memory_order_release);
+    atomic_store_explicit(&net->pass->turns[layer - net->layers], net->tile + 1, memory_order_release);
 }

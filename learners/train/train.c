@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 enum {
-    NUMBER_BYTES = 16, /* a linear weight with its state: the model's LINEAR_BYTES */
+    WEIGHT_BYTES = 16, /* a linear weight with its state: the model's LINEAR_BYTES */
     /* floats of a processor's vector: products of fewer columns take as long as with this many */
     BY_IDS_DIM = 16,
 };
@@ -56,7 +56,7 @@ static void group_take(struct train_group *g, struct train_memory *memory)
 {
     size_t n = g->places_max;
     g->count = train_take(memory, TRAIN_ROWS, 1, sizeof(*g->count));
-    g->unique = train_take(memory, TRAIN_ROWS, n, sizeof(*g->unique));
+    g->indices = train_take(memory, TRAIN_ROWS, n, sizeof(*g->indices));
     g->unique_ids = train_take(memory, TRAIN_ROWS, n, sizeof(*g->unique_ids));
     g->unique_tables = train_take(memory, TRAIN_ROWS, n, sizeof(*g->unique_tables));
     g->order = train_take(memory, TRAIN_ROWS, n, sizeof(*g->order));
@@ -105,11 +105,11 @@ static size_t scratch_of(struct train *t)
     }
     struct batch_dedupe batch = {.tables_count = 1, .n = t->options->batch, .method = DEDUPE_HASH};
     k->dedupe(&batch, t->device.stream);
-    for (uint32_t i = 0; i < t->groups_count && t->numbers_on; i++)
+    for (uint32_t i = 0; i < t->groups_count && t->keeps_indices; i++)
         t->groups[i].slots_bytes = batch.scratch_bytes; /* for a field, which has one place an event */
-    struct batch_weights_update numbers = {.in = {.n = (t->options->dense + 1) * t->options->batch, .d = 1}};
-    k->weights_update(&numbers, t->device.stream);
-    return MAX(most, numbers.scratch_bytes);
+    struct batch_weights_update features = {.in = {.n = (t->options->dense + 1) * t->options->batch, .d = 1}};
+    k->weights_update(&features, t->device.stream);
+    return MAX(most, features.scratch_bytes);
 }
 
 static void take_all(struct train *t, struct train_memory *memory)
@@ -125,22 +125,20 @@ static void take_all(struct train *t, struct train_memory *memory)
     net_take(&t->net, memory);
     trial_take(t, memory);
     distinct_take(t, memory);
-    t->number_event =
-        train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof(*t->number_event));
-    t->number_order =
-        train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof(*t->number_order));
-    t->number_starts = train_take(memory, TRAIN_ROWS, dense + 2, sizeof(*t->number_starts));
-    t->number_count = train_take(memory, TRAIN_ROWS, 1, sizeof(*t->number_count));
-    t->number_rows = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof(*t->number_rows));
-    t->number_weights = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof(*t->number_weights));
-    t->number_params = train_take(memory, TRAIN_PARAMETERS, dense + 1, NUMBER_BYTES);
+    t->dense_event = train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof(*t->dense_event));
+    t->dense_order = train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof(*t->dense_order));
+    t->dense_starts = train_take(memory, TRAIN_ROWS, dense + 2, sizeof(*t->dense_starts));
+    t->dense_count = train_take(memory, TRAIN_ROWS, 1, sizeof(*t->dense_count));
+    t->dense_rows = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof(*t->dense_rows));
+    t->dense_weights = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof(*t->dense_weights));
+    t->dense_params = train_take(memory, TRAIN_PARAMETERS, dense + 1, WEIGHT_BYTES);
     t->logits_bytes = MAX(t->options->labels, 1U) * n * sizeof(*t->logits);
     t->logits = train_take(memory, TRAIN_ACTIVATIONS, t->logits_bytes, 1);
-    t->input_slopes = t->net.input->slopes;
+    t->input_gradients = t->net.input->gradients;
     if (t->net.output != NULL)
-        t->slopes = t->net.output->slopes; /* with one label: the gradients by the logits */
+        t->out_gradients = t->net.output->gradients; /* with one label: the gradients by the logits */
     else
-        t->slopes = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof(*t->slopes));
+        t->out_gradients = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof(*t->out_gradients));
     for (unsigned who = 0; who < (t->device.api ? 1 : SHARE_THREADS); who++)
         t->scratch[who] = train_take(memory, TRAIN_SCRATCH, t->scratch_bytes, 1);
     if (t->device.api != NULL)
@@ -160,10 +158,10 @@ static bool send_constants(struct train *t, struct gpu_error *error)
     for (size_t i = 0; i < columns * n; i++)
         event[i] = (uint32_t)(i % n);
     for (size_t c = 0; c < columns; c++)
-        rows[c] = (unsigned char *)t->number_params + c * NUMBER_BYTES;
-    train_copy(&t->device, t->number_event, event, columns * n * sizeof(*event));
-    train_copy(&t->device, t->number_count, count, sizeof(*count));
-    train_copy(&t->device, t->number_rows, rows, columns * sizeof(*rows));
+        rows[c] = (unsigned char *)t->dense_params + c * WEIGHT_BYTES;
+    train_copy(&t->device, t->dense_event, event, columns * n * sizeof(*event));
+    train_copy(&t->device, t->dense_count, count, sizeof(*count));
+    train_copy(&t->device, t->dense_rows, rows, columns * sizeof(*rows));
     bool is_good = train_wait(&t->device, error);
     train_host_free(&t->device, rows);
     return is_good;
@@ -187,7 +185,7 @@ static void shape(struct train *t, const struct train_setup *setup)
         t->net.second = net_second(&t->net);
     t->trial = trial_new(t, &network, together);
     t->groups = t->sets[0];
-    t->numbers_on = t->device.api == NULL && !have_lists(o, o->fields);
+    t->keeps_indices = t->device.api == NULL && !have_lists(o, o->fields);
     groups_shape(t);
     t->memory.device = &t->device;
     t->scratch_bytes = scratch_of(t);
@@ -204,7 +202,7 @@ static struct train *new_shape(const struct train_setup *setup)
 }
 
 /* Bytes of order and starts of the dense features' places. */
-static size_t host_numbers_bytes(const struct train *t)
+static size_t host_order_bytes(const struct train *t)
 {
     return (((size_t)t->options->dense + 1) * ((size_t)t->batch.capacity + 1) + 1) * sizeof(uint32_t);
 }
@@ -220,7 +218,7 @@ void train_plan(const struct train_setup *setup, struct train_plan *plan)
     take_all(t, &t->memory);
     memcpy(plan->parts, t->memory.parts, sizeof(plan->parts));
     plan->host = train_input_host_bytes(&t->batch) + train_input_host_bytes(&t->call) + host_logits_bytes(t) +
-                 host_numbers_bytes(t) + MODEL_ROWS_MAX + net_gradient_rows(&t->net);
+                 host_order_bytes(t) + MODEL_ROWS_MAX + net_gradient_rows(&t->net);
     train_free(t);
 }
 
@@ -236,9 +234,9 @@ struct train *train_new(const struct train_setup *setup, struct gpu_error *error
         take_all(t, &t->memory);
         t->host_logits = train_host_new(&t->device, host_logits_bytes(t), error);
         t->host_rejected = train_host_new(&t->device, MODEL_ROWS_MAX, error);
-        t->host_numbers = train_host_new(&t->device, host_numbers_bytes(t), error);
+        t->host_order = train_host_new(&t->device, host_order_bytes(t), error);
         t->host_finite = train_host_new(&t->device, net_gradient_rows(&t->net), error);
-        is_good = t->host_logits != NULL && t->host_rejected != NULL && t->host_numbers != NULL &&
+        is_good = t->host_logits != NULL && t->host_rejected != NULL && t->host_order != NULL &&
                   t->host_finite != NULL && train_clock_init(&t->clock, &t->device, error) &&
                   feed_init(&t->feed, &t->device, error) && send_constants(t, error) &&
                   net_start(&t->net, setup->kernels, error) && trial_start(t, setup->kernels, error);
@@ -261,7 +259,7 @@ void train_free(struct train *t)
     train_input_free(&t->call);
     train_host_free(&t->device, t->host_logits);
     train_host_free(&t->device, t->host_rejected);
-    train_host_free(&t->device, t->host_numbers);
+    train_host_free(&t->device, t->host_order);
     train_host_free(&t->device, t->host_finite);
     trial_free(t);
     free(t->net.second);
@@ -269,27 +267,27 @@ void train_free(struct train *t)
     free(t);
 }
 
-bool train_save_numbers(struct train *t, float *floats, struct gpu_error *error)
+bool train_save_dense(struct train *t, float *floats, struct gpu_error *error)
 {
-    size_t bytes = ((size_t)t->options->dense + 1) * NUMBER_BYTES;
+    size_t bytes = ((size_t)t->options->dense + 1) * WEIGHT_BYTES;
     float *host = train_host_new(&t->device, bytes, error);
     if (host == NULL)
         return false;
-    train_copy(&t->device, host, t->number_params, bytes);
+    train_copy(&t->device, host, t->dense_params, bytes);
     bool is_good = train_wait(&t->device, error);
     memcpy(floats, host, bytes);
     train_host_free(&t->device, host);
     return is_good;
 }
 
-bool train_load_numbers(struct train *t, const float *floats, struct gpu_error *error)
+bool train_load_dense(struct train *t, const float *floats, struct gpu_error *error)
 {
-    size_t bytes = ((size_t)t->options->dense + 1) * NUMBER_BYTES;
+    size_t bytes = ((size_t)t->options->dense + 1) * WEIGHT_BYTES;
     float *host = train_host_new(&t->device, bytes, error);
     if (host == NULL)
         return false;
     memcpy(host, floats, bytes);
-    train_copy(&t->device, t->number_params, host, bytes);
+    train_copy(&t->device, t->dense_params, host, bytes);
     bool is_good = train_wait(&t->device, error);
     train_host_free(&t->device, host);
     return is_good;

@@ -53,7 +53,7 @@ struct train_group {
     size_t places_before; /* most places of the groups before this one */
     /* number of distinct ids; this and the arrays below are dedupe's results, in the device's memory */
     uint32_t *count;
-    uint32_t *unique;         /* [places_max] dense index of each place's id */
+    uint32_t *indices;        /* [places_max] dense index of each place's id */
     uint64_t *unique_ids;     /* [places_max] */
     uint32_t *unique_tables;  /* [places_max] */
     uint32_t *order, *starts; /* [places_max], [places_max + 1] */
@@ -85,10 +85,10 @@ struct train_rows {
     /* For a step: sets rows[u] and known[u] of each index, by the rule for batches (table.h,
      * table_resolve_batch); on a CPU has_lost, too. */
     bool (*resolve)(void *of, struct train *t, struct train_group *g, struct gpu_error *error);
-    /* For a call: sets known[u] of each index, without a sighting. */
+    /* For a call: sets known[u] of each index, without an occurrence. */
     bool (*find)(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                  struct gpu_error *error);
-    /* Raises `seen` of existing rows of a call's events: no sightings, but the rows do not
+    /* Raises `seen` of existing rows of a call's events: no occurrences, but the rows do not
      * expire. GPU only. */
     bool (*refresh)(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                     struct gpu_error *error);
@@ -118,25 +118,26 @@ struct train {
      * predictions serve the step */
     uint32_t call_at;
     bool is_forward;  /* predictions left the forward pass of the whole batch in the matrices */
-    bool is_numbered; /* the batch's calls left the indices of all its ids in the groups */
-    bool numbers_on;  /* several calls may leave indices; false: only a call that is the whole batch */
+    bool has_indices; /* the batch's calls left the indices of all its ids in the groups */
+    bool
+        keeps_indices; /* calls leave their indices also if a batch has several; false: only if one call is the whole batch */
     uint64_t steps;
     uint32_t epoch; /* checkpoint epoch that changes now belong to */
     /* [(dense + 1) * capacity] event of each place of the dense features; place: column * capacity + event */
-    uint32_t *number_event;
+    uint32_t *dense_event;
     /* order, starts and count of a step's places, by column */
-    uint32_t *number_order, *number_starts, *number_count;
-    /* host copies of order and starts, for numbers_placed events; 0: not made yet */
-    uint32_t *host_numbers, numbers_placed;
-    void **number_rows;    /* [dense + 1] linear weights of the dense features, the bias last */
-    float *number_weights; /* [dense + 1] the weights read from them */
-    float *number_params;  /* [dense + 1][LINEAR_FLOATS] weights with state */
-    float *logits;         /* [labels][events_max] */
+    uint32_t *dense_order, *dense_starts, *dense_count;
+    /* host copies of order and starts, for dense_placed events; 0: not made yet */
+    uint32_t *host_order, dense_placed;
+    void **dense_rows;    /* [dense + 1] linear weights of the dense features, the bias last */
+    float *dense_weights; /* [dense + 1] the weights read from them */
+    float *dense_params;  /* [dense + 1][LINEAR_FLOATS] weights with state */
+    float *logits;        /* [labels][events_max] */
     size_t logits_bytes;
     /* [events_max], stride of the network's output: gradients by the outputs, or by the logits
      * without a network */
-    float *slopes;
-    float *input_slopes; /* [events_max], stride of the network's input: gradients by the inputs */
+    float *out_gradients;
+    float *input_gradients; /* [events_max], stride of the network's input: gradients by the inputs */
     struct train_scale scale;
     struct train_trial *trial; /* NULL: no trial */
     float *host_logits;        /* a call's logits, copied back */
@@ -196,7 +197,7 @@ bool train_step(struct train *t, struct gpu_error *error);
 
 /* Linear weights of the dense features, the bias last: [dense + 1][LINEAR_FLOATS], in host memory. Both
  * functions wait for the device. */
-bool train_save_numbers(struct train *t, float *floats, struct gpu_error *error);
-bool train_load_numbers(struct train *t, const float *floats, struct gpu_error *error);
+bool train_save_dense(struct train *t, float *floats, struct gpu_error *error);
+bool train_load_dense(struct train *t, const float *floats, struct gpu_error *error);
 
 #endif

@@ -361,8 +361,8 @@ def test_a_learner_gains_and_loses_a_field_and_changes_hidden():
     user = learned_last("state")["user"]
     was = json.loads(leat("state", "get", "state", "model", "user", str(user), "--json", check=0)[1])
     now = json.loads(leat("state", "get", "new", "model", "user", str(user), "--json", check=0)[1])
-    assert now["sightings"] >= was["sightings"], (was, now)
-    if now["sightings"] == was["sightings"]:
+    assert now["occurrences"] >= was["occurrences"], (was, now)
+    if now["occurrences"] == was["occurrences"]:
         assert now["vector"] == was["vector"] and now["vector_state"] == was["vector_state"], (was, now)
     run("out", "new", check=0)
     after, _ = tables("new")
@@ -535,7 +535,7 @@ def test_what_is_stored_for_a_key():
         leat("state", "get", "state", "hourly/window", str(imp["item"]), "--json") for imp in later) if status == 0)
     assert found["panes"] and found["panes"][-1]["n"] >= 1, found
     found = get("model", "user", gone["user"])
-    assert len(found["vector"]) == 8 and found["sightings"] >= 1 and found["last_seen"] > "2023", found
+    assert len(found["vector"]) == 8 and found["occurrences"] >= 1 and found["last_seen"] > "2023", found
     assert leat("state", "get", "job.leat", "features/dedup", str(row["id"]), check=0)[1].startswith("part: features/dedup")
     text = leat("state", "get", "state", "features/feature", str(row["item"]), check=0)[1]
     assert "panes:\n  - start: 2023" in text, text

@@ -167,7 +167,7 @@ def test_compared_with_the_cpu():
         output = leat("run", place + ".leat", "--compare", "cpu")
         assert "resuming" in output and "nothing differed over" in output, output
         missing, nth = ["step 1, logit 1 of event 1:", ", vector of sparse feature ", ", dense layer "], 3
-        while missing:  # checkpoints part calls; nobody sees a slope behind a relu of 0, or of an id without a row
+        while missing:  # checkpoints part calls; nobody sees a gradient behind a relu of 0, or of an id without a row
             place = folder.job(f"differ-{nth}", "mmoe", "cuda(0)")
             output = leat("run", place + ".leat", "--compare", "cpu", expected=(0, FAILED), wrong=nth)
             assert ("error[E0904]" in output) != ("nothing differed" in output) and nth < 230, (missing, output)

@@ -97,7 +97,7 @@ def check(name, workers=1, device="cpu"):
         seen = model[feature + ".seen_us"][1]
         last = max(row["ts"] for row in rows)
         assert max(seen) == last * 10 ** 6 and min(seen) > (last - HOUR) * 10 ** 6, (what, feature, "last seen")
-        # Sightings that teach: those of a frozen learner are none.
+        # Occurrences that teach: those of a frozen learner are none.
         taught = sum(row["w"] > 0 for row in rows[:TAUGHT] if str(row[feature]) in met)
         assert sum(model[feature + ".count"][1]) == taught, (what, feature, sum(model[feature + ".count"][1]), taught)
 
@@ -133,7 +133,7 @@ def test_thaws():
         assert len({row["prediction"] for row in predicted[-200:]}) > 50, name
 
 
-def test_others_are_no_sightings():
+def test_others_are_no_occurrences():
     """What would not be learned (weight 0, no label) keeps no row."""
     rows = [row if number < TAUGHT else {**row, "w": 0.0} if number % 2 else {**row, "clicked": None}
             for number, row in enumerate(rows_of(False))]

@@ -162,11 +162,11 @@ def biased_mf(ratings, bias_rate, rate, bias_l2, l2, factors=10):
         known = one[0] + two[0] + sum(a * b for a, b in zip(p, q, strict=True))
         squares += ((total / count if count else 0.0) + known - label) ** 2
         total, count = total + label, count + 1
-        slope = 2 * (total / count + known - label)
-        one[0] -= bias_rate * (slope + bias_l2 * one[0])
-        two[0] -= bias_rate * (slope + bias_l2 * two[0])
-        one[1], two[1] = ([a - rate * (slope * b + l2 * a) for a, b in zip(p, q, strict=True)],
-                          [b - rate * (slope * a + l2 * b) for a, b in zip(p, q, strict=True)])
+        gradient = 2 * (total / count + known - label)
+        one[0] -= bias_rate * (gradient + bias_l2 * one[0])
+        two[0] -= bias_rate * (gradient + bias_l2 * two[0])
+        one[1], two[1] = ([a - rate * (gradient * b + l2 * a) for a, b in zip(p, q, strict=True)],
+                          [b - rate * (gradient * a + l2 * b) for a, b in zip(p, q, strict=True)])
     return math.sqrt(squares / count)
 
 

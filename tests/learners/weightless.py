@@ -102,7 +102,7 @@ def check(name, workers=1, device="cpu"):
     run, plain = after["report"]["run"], before["report"]["run"]
     others = after["counts"]["in"] - ROWS
     assert others > 1500 and run["weightless"] == others and plain["weightless"] == 0, (name, others, run)
-    for counted in ("learned", "sampled_out", "frozen", "rejected", "rows", "sightings_waiting", "logloss", "rmse"):
+    for counted in ("learned", "sampled_out", "frozen", "rejected", "rows", "occurrences_waiting", "logloss", "rmse"):
         assert run.get(counted) == plain.get(counted), (name, counted, run[counted], plain[counted])
     assert plain["rows"] > 30, (name, plain)
     assert "frozen at times" not in name or 0 < plain["frozen"] < ROWS, plain

@@ -455,7 +455,7 @@ static void compare(const char *name, case_function *run)
     free(actual.bytes);
 }
 
-#define KERNEL(type, name, args, tolerance, class, bytes, flops)                                             \
+#define KERNEL(type, name, args, bytes, flops)                                                               \
     static void test_##name(void **state)                                                                    \
     {                                                                                                        \
         (void)state;                                                                                         \
@@ -487,7 +487,7 @@ static void test_pick(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define KERNEL(type, name, args, tolerance, class, bytes, flops) cmocka_unit_test(test_##name),
+#define KERNEL(type, name, args, bytes, flops) cmocka_unit_test(test_##name),
 #include "kernels/kernels.def"
         cmocka_unit_test(test_pick),
     };

@@ -89,9 +89,9 @@ static void test_ffm(void **state)
         int f = rand() % F, at = rand() % LENGTH;
         float old = rows[f][at];
         rows[f][at] = old + 0.5F;
-        double slope = ((double)k->ffm_forward(pairs, list, zero, F, D) - (double)value) / 0.5;
+        double gradient = ((double)k->ffm_forward(pairs, list, zero, F, D) - (double)value) / 0.5;
         rows[f][at] = old;
-        assert_true(fabs(slope - (double)partners[f * LENGTH + at]) < 1e-4);
+        assert_true(fabs(gradient - (double)partners[f * LENGTH + at]) < 1e-4);
     }
 }
 
@@ -121,9 +121,9 @@ static void test_fm(void **state)
     for (int i = 0; i < N * D; i++) {
         float *w = &rows[i / D][i % D], old = *w;
         *w = old + 0.5F;
-        double slope = ((double)k->fm_forward(other, list, N, D) - (double)value) / 0.5;
+        double gradient = ((double)k->fm_forward(other, list, N, D) - (double)value) / 0.5;
         *w = old;
-        assert_true(fabs(slope - (double)grads[i]) < 1e-3);
+        assert_true(fabs(gradient - (double)grads[i]) < 1e-3);
     }
 }
 
@@ -171,7 +171,7 @@ static void test_dense(void **state)
     k->dense_rows_to_lanes(back, rows, I);
     assert_memory_equal(back, in, sizeof(in));
     k->dense_gradient(dw, db, c, rows, O, I);
-    float *const places[3] = {in, w, bias}, *const slopes[3] = {din, dw, db};
+    float *const places[3] = {in, w, bias}, *const gradients[3] = {din, dw, db};
     const int lengths[3] = {I * 16, O * I, O};
     for (int kind = 0; kind < 3; kind++) {
         for (int t = 0; t < 60; t++) {
@@ -186,7 +186,7 @@ static void test_dense(void **state)
                 for (int i = 0; i < O * 16; i++)
                     value[side] += (double)out[i] * (double)c[i];
             }
-            assert_true(fabs(value[1] - value[0] - (double)slopes[kind][at]) < 1e-3);
+            assert_true(fabs(value[1] - value[0] - (double)gradients[kind][at]) < 1e-3);
         }
     }
 }

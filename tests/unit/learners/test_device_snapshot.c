@@ -2,7 +2,7 @@
  * them, written by the same thread or by a thread of its own. The snapshot must equal the tables at the
  * barrier, bit for bit, and neither the device's memory nor the host's may grow with the tables. A plain
  * program that prints TAP lines. */
-#include "device_world.h"
+#include "device_rig.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -40,7 +40,7 @@ static void count_allocations(void)
 /* --- Steps between pieces --- */
 
 struct writing {
-    struct world *w;
+    struct rig *w;
     struct image *image;
     uint32_t step, steps; /* the next step; how many steps may still be made between pieces */
     uint32_t held;        /* pieces that came while no step was allowed */
@@ -77,7 +77,7 @@ struct trial {
     bool has_thread, is_held;
 };
 
-static void begin(struct world *w, uint32_t since, struct writing *writing)
+static void begin(struct rig *w, uint32_t since, struct writing *writing)
 {
     *writing = (struct writing){.w = w, .image = calloc(1, sizeof(*writing->image))};
     must(device_table_snapshot_begin(w->table, since, CLOSING, &writing->error), &writing->error, "begin");
@@ -88,10 +88,10 @@ static void begin(struct world *w, uint32_t since, struct writing *writing)
 static void test_steps_between(const struct trial *trial)
 {
     char what[160];
-    struct world w;
+    struct rig w;
     struct writing writing;
     staging = trial->staging * dim / 64;
-    world_init(&w, trial->memory, trial->memory != MEMORY_ALL, 1);
+    rig_init(&w, trial->memory, trial->memory != MEMORY_ALL, 1);
     learn_all(&w, 1, BEFORE);
     struct image *expected = take_image(&w);
     unsigned long long before = atomic_load(&allocated);
@@ -121,7 +121,7 @@ static void test_steps_between(const struct trial *trial)
     report(is_same(expected, writing.image) && was_held == trial->is_held && taken == 0 &&
                (trial->has_thread || writing.step > BEFORE + 1),
            what);
-    world_free(&w);
+    rig_free(&w);
     free(expected);
     free(writing.image);
     staging = 0;
@@ -137,10 +137,10 @@ static bool refuse(void *argument, uint32_t table, const void *items, size_t cou
 
 static void test_abandoned(void)
 {
-    struct world w;
+    struct rig w;
     struct writing writing;
     struct image *all = calloc(1, sizeof(*all));
-    world_init(&w, MEMORY_ALL, false, 1);
+    rig_init(&w, MEMORY_ALL, false, 1);
     learn_all(&w, 1, BEFORE);
     struct image *expected = take_image(&w);
     begin(&w, 0, &writing);
@@ -159,7 +159,7 @@ static void test_abandoned(void)
     free(writing.image);
     free(expected);
     free(all);
-    world_free(&w);
+    rig_free(&w);
 }
 
 /* --- Memory --- */
@@ -189,10 +189,10 @@ static void test_memory(void)
 {
     enum { ROWS = 12000, AT_ONCE = 1000 };
     static unsigned char rows[AT_ONCE * STORED_MAX];
-    struct world w;
+    struct rig w;
     struct gpu_error error;
     struct counting c = {0};
-    world_init(&w, MEMORY_ALL, false, 1);
+    rig_init(&w, MEMORY_ALL, false, 1);
     for (uint64_t key = 1; key <= ROWS; key += AT_ONCE) {
         for (uint64_t i = 0; i < AT_ONCE; i++) {
             struct table_row row = {.key = key + i, .count = 1, .seen = 1, .epoch = 1};
@@ -213,7 +213,7 @@ static void test_memory(void)
         (unsigned long long)atomic_load(&allocated) - before);
     report(c.rows == ROWS && grown < (size_t)ROWS * stored_bytes() / 4 && atomic_load(&allocated) == before,
            "what a snapshot takes of memory does not grow with its rows");
-    world_free(&w);
+    rig_free(&w);
 }
 
 int main(void)
@@ -227,12 +227,12 @@ int main(void)
         {"all of it in staging, a writer beside", MEMORY_ALL, 800 << 10, true, false},
         {"two pieces of staging, a writer beside", MEMORY_SOME, 0, true, true},
     };
-    if (!world_open())
+    if (!rig_open())
         return 77;
     count_allocations();
     for (size_t i = 0; i < ARRAY_COUNT(trials); i++)
         test_steps_between(&trials[i]);
     test_abandoned();
     test_memory();
-    return world_close();
+    return rig_close();
 }

@@ -1,6 +1,6 @@
 /* Steps of a device_table: how often they wait while no rows lie in lower tiers, and look-ups of rows for
  * prediction between steps, in any tier. A plain program that prints TAP lines. */
-#include "device_world.h"
+#include "device_rig.h"
 #include "learners/tables/cold.h"
 
 /* --- Waits --- */
@@ -20,7 +20,7 @@ static void test_waits(bool has_stores, uint32_t ahead, uint32_t start, uint64_t
 {
     uint64_t (*waits)(void) = model_waits();
     uint64_t all = 0, most = 0;
-    struct world w;
+    struct rig w;
     struct gpu_error error;
     char what[160];
     (void)snprintf(what, sizeof(what), "%s, %u ahead, room for %u rows: no step waits twice%s",
@@ -32,7 +32,7 @@ static void test_waits(bool has_stores, uint32_t ahead, uint32_t start, uint64_t
         return;
     }
     rows_start = start;
-    world_init(&w, MEMORY_ALL, has_stores, ahead);
+    rig_init(&w, MEMORY_ALL, has_stores, ahead);
     rows_start = 0;
     for (uint32_t step = 1; step <= STEPS; step++) {
         uint64_t of_step = 0;
@@ -52,7 +52,7 @@ static void test_waits(bool has_stores, uint32_t ahead, uint32_t start, uint64_t
     printf("# %u steps waited %llu times, one at most %llu times\n", (unsigned)STEPS, (unsigned long long)all,
            (unsigned long long)most);
     report(most <= 1 && all <= waits_most, what);
-    world_free(&w);
+    rig_free(&w);
 }
 
 /* --- Looking up --- */
@@ -83,7 +83,7 @@ static void lookup_free(struct lookup *l)
 }
 
 /* Looks up distinct keys, some of which no table has, and the absent key 0. */
-static void look_up(struct lookup *l, struct world *w, uint32_t step)
+static void look_up(struct lookup *l, struct rig *w, uint32_t step)
 {
     struct gpu_error error;
     uint32_t count = 80;
@@ -111,7 +111,7 @@ static void no_row(void *argument, uint64_t key, void *payload)
 }
 
 /* Makes the CPU's tables with half of the rows in cold stores. */
-static void cpu_init(struct table *tables, const struct world *all, struct image *image)
+static void cpu_init(struct table *tables, const struct rig *all, struct image *image)
 {
     for (uint32_t t = 0; t < TABLES; t++) {
         struct table_options o = {.payload_bytes = row_floats() * sizeof(float), .align = 64, .init = no_row};
@@ -148,11 +148,11 @@ static uint32_t wrong_answers(struct lookup *l, struct table *tables, uint32_t *
 /* A stream with look-ups between its steps must leave the same rows as a stream without. */
 static void test_find(enum memory memory, uint32_t ahead, const char *what)
 {
-    struct world all, some;
+    struct rig all, some;
     struct lookup l;
     uint32_t wrong = 0, found = 0;
-    world_init(&all, MEMORY_ALL, false, ahead);
-    world_init(&some, memory, memory != MEMORY_ALL, ahead);
+    rig_init(&all, MEMORY_ALL, false, ahead);
+    rig_init(&some, memory, memory != MEMORY_ALL, ahead);
     all.expires_after = some.expires_after = 16;
     lookup_init(&l);
     for (uint32_t step = 1; step <= STEPS; step++) {
@@ -188,13 +188,13 @@ static void test_find(enum memory memory, uint32_t ahead, const char *what)
     free(expected);
     free(got);
     lookup_free(&l);
-    world_free(&all);
-    world_free(&some);
+    rig_free(&all);
+    rig_free(&some);
 }
 
 int main(void)
 {
-    if (!world_open())
+    if (!rig_open())
         return 77;
     test_waits(false, 1, 0, STEPS);
     test_waits(true, 3, 0, STEPS);
@@ -202,5 +202,5 @@ int main(void)
     test_waits(false, 1, 8000, 2);
     test_find(MEMORY_ALL, 1, "rows are found, and what has none is not: all in the GPU's memory");
     test_find(MEMORY_LEAST, 3, "likewise over all tiers, as on the CPU");
-    return world_close();
+    return rig_close();
 }

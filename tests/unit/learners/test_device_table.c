@@ -1,7 +1,7 @@
 /* Tables on a device (or the host's model) with tiers below: the same stream of batches with memory for all
  * rows, for some, and for the least gives the same rows, bit for bit; checkpoints over all tiers, into a
  * CPU's tables and back. A plain program that prints TAP lines. */
-#include "device_world.h"
+#include "device_rig.h"
 #include "learners/device/pool.h"
 
 /* --- Tests --- */
@@ -9,13 +9,13 @@
 static struct image *run(enum memory memory, bool has_stores, uint32_t ahead, uint32_t expires_after,
                          struct device_table_stats *stats)
 {
-    struct world w;
-    world_init(&w, memory, has_stores, ahead);
+    struct rig w;
+    rig_init(&w, memory, has_stores, ahead);
     w.expires_after = expires_after;
     learn_all(&w, 1, STEPS);
     struct image *image = take_image(&w);
     *stats = device_table_stats(w.table);
-    world_free(&w);
+    rig_free(&w);
     return image;
 }
 
@@ -68,7 +68,7 @@ struct saved {
     struct fake_rows cold[TABLES];
 };
 
-static void save(struct world *w, uint32_t since, uint32_t closing, struct image *into,
+static void save(struct rig *w, uint32_t since, uint32_t closing, struct image *into,
                  struct table_keys *removed)
 {
     take_snapshot(w, since, closing, into);
@@ -82,7 +82,7 @@ static void save(struct world *w, uint32_t since, uint32_t closing, struct image
     device_table_snapshot_end(w->table, true);
 }
 
-static void restore_image(struct world *w, const struct image *image)
+static void restore_image(struct rig *w, const struct image *image)
 {
     enum { PIECE = 96 };
     static unsigned char rows[PIECE * STORED_MAX];
@@ -106,9 +106,9 @@ static void test_checkpoint(enum memory memory, enum memory back_memory, uint32_
                             uint32_t expires_after, const char *what)
 {
     struct saved *s = calloc(1, sizeof(*s));
-    struct world w, back;
+    struct rig w, back;
     struct gpu_error error;
-    world_init(&w, memory, true, 2);
+    rig_init(&w, memory, true, 2);
     w.expires_after = expires_after;
     learn_all(&w, 1, cut);
     save(&w, 0, epoch_of(cut), &s->base, NULL);
@@ -116,7 +116,7 @@ static void test_checkpoint(enum memory memory, enum memory back_memory, uint32_
     learn_all(&w, cut + 1, last);
     save(&w, epoch_of(cut), epoch_of(last), &s->change, s->removed);
     struct image *now = take_image(&w);
-    world_init(&back, back_memory, true, 2);
+    rig_init(&back, back_memory, true, 2);
     back.expired_before = w.expired_before;
     for (uint32_t t = 0; t < TABLES; t++) {
         fake_copy(&back.cold[t]->now, &w.cold[t]->now, stored_bytes());
@@ -138,8 +138,8 @@ static void test_checkpoint(enum memory memory, enum memory back_memory, uint32_
         must(device_table_restored_cold(back.table, t, KEYS, &error), &error, "restored_cold");
     struct image *then = take_image(&back);
     report(is_same(now, then) && s->change.count < s->base.count + 200, what);
-    world_free(&w);
-    world_free(&back);
+    rig_free(&w);
+    rig_free(&back);
     for (uint32_t t = 0; t < TABLES; t++)
         free(s->removed[t].items);
     free(s);
@@ -164,9 +164,9 @@ static bool add_cpu_rows(void *argument, const void *stored, size_t count)
 /* Restores a device's rows into the CPU's tables, and a snapshot of these into another device's. */
 static void test_cpu(void)
 {
-    struct world w, back;
+    struct rig w, back;
     struct gpu_error error;
-    world_init(&w, MEMORY_ALL, false, 1);
+    rig_init(&w, MEMORY_ALL, false, 1);
     learn_all(&w, 1, 12);
     struct image *now = take_image(&w), *cpu = calloc(1, sizeof(*cpu));
     for (uint32_t t = 0; t < TABLES; t++) {
@@ -187,21 +187,21 @@ static void test_cpu(void)
         table_free(&table);
     }
     report(is_same(now, cpu), "rows of a device are rows of the CPU's tables");
-    world_init(&back, MEMORY_LEAST, true, 1);
+    rig_init(&back, MEMORY_LEAST, true, 1);
     restore_image(&back, cpu);
     must(device_table_restored(back.table, &error), &error, "restored");
     struct image *again = take_image(&back);
     report(is_same(now, again),
            "rows of the CPU's tables are rows of a device, with the least memory as well");
-    world_free(&w);
-    world_free(&back);
+    rig_free(&w);
+    rig_free(&back);
     free(now);
     free(cpu);
     free(again);
 }
 
 /* Counts keys that have a row again while the store still has an expired row of theirs. */
-static uint32_t back_from_below(const struct world *w, const struct image *image)
+static uint32_t back_from_below(const struct rig *w, const struct image *image)
 {
     uint32_t count = 0;
     for (uint32_t t = 0; t < TABLES; t++)
@@ -219,8 +219,8 @@ static uint32_t back_from_below(const struct world *w, const struct image *image
  * all the same. */
 static struct image *run_expired(enum memory memory, uint32_t ahead, uint32_t *back, uint64_t *loaded)
 {
-    struct world w;
-    world_init(&w, memory, memory != MEMORY_ALL, ahead);
+    struct rig w;
+    rig_init(&w, memory, memory != MEMORY_ALL, ahead);
     learn_all(&w, 1, 39);
     w.expired_before = 1000 + 40 * 10;
     uint64_t loaded_before = device_table_stats(w.table).loaded;
@@ -243,7 +243,7 @@ static struct image *run_expired(enum memory memory, uint32_t ahead, uint32_t *b
     *back = memory == MEMORY_ALL ? 0 : back_from_below(&w, image);
     for (uint32_t t = 0; t < TABLES && memory != MEMORY_ALL; t++)
         add_cold(image, &w.cold[t]->now, t, w.expired_before);
-    world_free(&w);
+    rig_free(&w);
     return image;
 }
 
@@ -264,7 +264,7 @@ static void test_expired_below(void)
 }
 
 /* Makes a step. Returns how many rows went to the stores in it. */
-static uint64_t puts_of(struct world *w, uint32_t step)
+static uint64_t puts_of(struct rig *w, uint32_t step)
 {
     uint64_t before = w->cold[0]->puts + w->cold[1]->puts;
     learn(w, step, step);
@@ -273,10 +273,10 @@ static uint64_t puts_of(struct world *w, uint32_t step)
 
 static void test_store_is_held(void)
 {
-    struct world all, w;
+    struct rig all, w;
     uint64_t held = 0, others = 0;
-    world_init(&all, MEMORY_ALL, false, 1);
-    world_init(&w, MEMORY_LEAST, true, 1);
+    rig_init(&all, MEMORY_ALL, false, 1);
+    rig_init(&w, MEMORY_LEAST, true, 1);
     learn_all(&w, 1, 20);
     bool was_pressed = device_table_is_pressed(w.table);
     w.cold[0]->lets_wait = w.cold[1]->lets_wait = true;
@@ -298,15 +298,15 @@ static void test_store_is_held(void)
            "while a store is held, as few rows as can be go there, and its table says so");
     free(expected);
     free(found);
-    world_free(&all);
-    world_free(&w);
+    rig_free(&all);
+    rig_free(&w);
 }
 
 static void test_full(void)
 {
-    struct world w;
+    struct rig w;
     struct gpu_error error = {.failure = GPU_OK};
-    world_init(&w, MEMORY_LEAST, false, 1);
+    rig_init(&w, MEMORY_LEAST, false, 1);
     bool is_good = true;
     for (uint32_t step = 1; step <= STEPS && is_good; step++) {
         trial_fill(&w.ring[0], step, 1);
@@ -314,7 +314,7 @@ static void test_full(void)
     }
     report(!is_good && error.failure == GPU_NO_MEMORY && strstr(error.text, "no cold store") != NULL,
            "no memory and no cold store: says so");
-    world_free(&w);
+    rig_free(&w);
 }
 
 static void test_pool(void)
@@ -361,7 +361,7 @@ static const bool takes_all = true;
 
 int main(void)
 {
-    if (!world_open())
+    if (!rig_open())
         return 77;
     test_pool();
     test_tiers(16);
@@ -381,5 +381,5 @@ int main(void)
                         "likewise: what the store has is newer than the base's rows that go there");
     test_cpu();
     test_full();
-    return world_close();
+    return rig_close();
 }

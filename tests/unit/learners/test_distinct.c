@@ -31,7 +31,7 @@ static const struct {
 } kinds[] = {
     {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, 2},
     {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, 2},
-    {"dcnv2 without numbers", INTERACTION_NONE, NETWORK_CROSS, 0},
+    {"dcnv2 without dense features", INTERACTION_NONE, NETWORK_CROSS, 0},
     {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, 2},
 };
 

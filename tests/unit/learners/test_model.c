@@ -124,8 +124,8 @@ static void test_same_bits(void **state)
     }
 }
 
-/* Fields with one id each and no special options take a shorter path (model/vectors_plain.c): it must give the same
- * bits as the longer path, which a clip_norm that no gradient reaches selects. */
+/* Fields with one id each and no special options take a shorter path (model/vectors_plain.c): it must give
+ * the same bits as the longer path, which a clip_norm that no gradient reaches selects. */
 static void test_short_way(void **state)
 {
     (void)state;
@@ -331,7 +331,7 @@ static void test_fake_negatives(void **state)
         fail_msg("predictions are off by %f without the weights, by %f with them", plain, weighed);
 }
 
-/* Each loss's slope and curvature, by differences. */
+/* Each loss's gradient and curvature, by differences. */
 static void test_losses(void **state)
 {
     (void)state;
@@ -340,7 +340,7 @@ static void test_losses(void **state)
             enum loss_kind loss = (enum loss_kind)kind;
             double h = 1e-4, y = 1.0, up = loss_value(loss, z + h, y), down = loss_value(loss, z - h, y);
             struct loss_point at = loss_at(loss, z, y);
-            assert_true(fabs((up - down) / (2 * h) - at.slope) < 1e-7);
+            assert_true(fabs((up - down) / (2 * h) - at.gradient) < 1e-7);
             assert_true(fabs((up - 2 * loss_value(loss, z, y) + down) / (h * h) - at.curvature) < 1e-5);
         }
     }
@@ -383,7 +383,7 @@ static void test_gradients(void **state)
             assert_non_null(row);
             size_t floats = model_table(m, f)->options.payload_bytes / sizeof(float);
             float *w = table_payload(row), before[512], after[512];
-            double slopes[512];
+            double gradients[512];
             memcpy(before, w, floats * sizeof(*w));
             for (size_t i = 0; i < floats; i++) {
                 double side[2];
@@ -392,7 +392,7 @@ static void test_gradients(void **state)
                     side[k] = event_loss(m, 300);
                     w[i] = before[i];
                 }
-                slopes[i] = (side[1] - side[0]) / 0.004;
+                gradients[i] = (side[1] - side[0]) / 0.004;
             }
             struct model *step = copy_by_snapshot(m, &o);
             events_learn(&events, step, 300, 301, 1, logits, verdicts);
@@ -400,9 +400,9 @@ static void test_gradients(void **state)
                    floats * sizeof(*w));
             for (size_t i = 0; i < floats; i++) {
                 double moved = -64.0 * ((double)after[i] - (double)before[i]);
-                if (fabs(moved - slopes[i]) > 2e-3)
+                if (fabs(moved - gradients[i]) > 2e-3)
                     fail_msg("shape %zu field %u float %zu: %f by the step, %f by differences", s, f, i,
-                             moved, slopes[i]);
+                             moved, gradients[i]);
             }
             model_free(step);
         }
@@ -493,7 +493,7 @@ static void test_long_lists(void **state)
 }
 
 /* count and seen of an id's row cover all its occurrences in a batch, whichever of them is the latest. */
-static void test_sightings(void **state)
+static void test_occurrences(void **state)
 {
     (void)state;
     static const int64_t seconds[] = {70, 90, 80, 90, 60};
@@ -530,7 +530,7 @@ int main(void)
         cmocka_unit_test(test_resume),     cmocka_unit_test(test_rejected),
         cmocka_unit_test(test_sampling),   cmocka_unit_test(test_fake_negatives),
         cmocka_unit_test(test_lists),      cmocka_unit_test(test_short_way),
-        cmocka_unit_test(test_row_layout), cmocka_unit_test(test_sightings),
+        cmocka_unit_test(test_row_layout), cmocka_unit_test(test_occurrences),
         cmocka_unit_test(test_long_lists),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -52,7 +52,7 @@ static void trial_begin(struct trial *t, const struct net_options *options)
     for (uint32_t e = 0; e < EVENTS; e++)
         for (uint32_t c = t->net.vectors_from; c < in->columns; c++)
             in->values[e * in->stride + c] = uniform(1, e * 1000 + c);
-    /* The gradients of the outputs are arbitrary numbers (slope_of); the objective is the dot product of
+    /* The gradients by the outputs are arbitrary numbers (gradient_of); the objective is the dot product of
      * outputs and these. Weights are doubled, because layers that start small would be lost in rounding. */
     for (uint32_t p = 0; p < t->net.params_count; p++)
         for (size_t i = 0; i < t->net.params[p].floats; i++)
@@ -64,7 +64,7 @@ static void trial_end(struct trial *t)
     train_memory_free(&t->memory);
 }
 
-static float slope_of(uint32_t event, uint32_t label)
+static float gradient_of(uint32_t event, uint32_t label)
 {
     return uniform(2, event * 8 + label);
 }
@@ -76,7 +76,7 @@ static double objective(struct trial *t)
     const struct net_matrix *out = t->net.output;
     for (uint32_t e = 0; e < EVENTS; e++)
         for (uint32_t l = 0; l < out->columns; l++)
-            sum += (double)slope_of(e, l) * (double)out->values[e * out->stride + l];
+            sum += (double)gradient_of(e, l) * (double)out->values[e * out->stride + l];
     return sum;
 }
 
@@ -87,14 +87,14 @@ static void back(struct trial *t)
     (void)objective(t);
     for (uint32_t e = 0; e < EVENTS; e++)
         for (uint32_t l = 0; l < out->columns; l++)
-            out->slopes[e * out->stride + l] = slope_of(e, l);
-    out->has_slopes = true;
+            out->gradients[e * out->stride + l] = gradient_of(e, l);
+    out->has_gradients = true;
     net_backward(&t->net, EVENTS);
 }
 
-/* Whether `slope` agrees with the objective's differences around *x; true also at a corner of a relu. *off:
- * how much they differ. */
-static bool agrees(struct trial *t, float *x, float slope, double *off)
+/* Whether `gradient` agrees with the objective's differences around *x; true also at a corner of a relu.
+ * *off: how much they differ. */
+static bool agrees(struct trial *t, float *x, float gradient, double *off)
 {
     const float h = 4e-3F, at = *x;
     double here = objective(t);
@@ -107,7 +107,7 @@ static bool agrees(struct trial *t, float *x, float slope, double *off)
     double middle = (right + left) / 2.0, scale = 1e-2 * (1.0 + fabs(middle));
     if (fabs(right - left) > scale) /* a corner of a relu */
         return true;
-    *off = middle - (double)slope;
+    *off = middle - (double)gradient;
     return fabs(*off) <= scale;
 }
 
@@ -126,7 +126,7 @@ static void check(const char *name, const struct net_options *options)
             bool is_padding = i < (size_t)of->n * of->stride && i % of->stride >= of->d;
             zeros += of->gradient[i] == 0.0F;
             if (is_padding ? of->gradient[i] != 0.0F : !agrees(&t, &of->w[i], of->gradient[i], &off))
-                fail_msg("%s: weight %zu of layer %u: slope %g, off by %g", name, i, p,
+                fail_msg("%s: weight %zu of layer %u: gradient %g, off by %g", name, i, p,
                          (double)of->gradient[i], off);
         }
     }
@@ -136,10 +136,10 @@ static void check(const char *name, const struct net_options *options)
     for (uint32_t e = 0; e < EVENTS; e++) {
         for (uint32_t c = 0; c < options->fields * options->dim; c++) {
             size_t at = (size_t)e * in->stride + net->vectors_from + c;
-            float slope = in->slopes[at];
-            if (!agrees(&t, &in->values[at], slope, &off))
-                fail_msg("%s: vector float %u of event %u: slope %g, off by %g", name, c, e, (double)slope,
-                         off);
+            float gradient = in->gradients[at];
+            if (!agrees(&t, &in->values[at], gradient, &off))
+                fail_msg("%s: vector float %u of event %u: gradient %g, off by %g", name, c, e,
+                         (double)gradient, off);
         }
     }
     trial_end(&t);
@@ -207,8 +207,8 @@ static void back_by(struct trial *t, float factor)
     (void)objective(t);
     for (uint32_t e = 0; e < EVENTS; e++)
         for (uint32_t l = 0; l < out->columns; l++)
-            out->slopes[e * out->stride + l] = factor * slope_of(e, l);
-    out->has_slopes = true;
+            out->gradients[e * out->stride + l] = factor * gradient_of(e, l);
+    out->has_gradients = true;
     net_backward(&t->net, EVENTS);
 }
 
@@ -234,8 +234,8 @@ static double distance(size_t i, enum row_format precision, float scale, float f
     }
     const struct net_matrix *want = exact.net.input, *have = rounded.net.input;
     for (size_t s = 0; s < (size_t)EVENTS * want->stride; s++) {
-        off += pow((double)have->slopes[s] - (double)want->slopes[s], 2.0);
-        all += pow((double)want->slopes[s], 2.0);
+        off += pow((double)have->gradients[s] - (double)want->gradients[s], 2.0);
+        all += pow((double)want->gradients[s], 2.0);
     }
     trial_end(&exact);
     trial_end(&rounded);
@@ -304,8 +304,9 @@ static void test_rejected(void **state)
         net_mask(net, EVENTS, is_rejected);
         for (uint32_t e = 0; e < EVENTS; e++)
             for (uint32_t l = 0; l < net->output->columns; l++)
-                net->output->slopes[e * net->output->stride + l] = is_rejected[e] ? 0.0F : slope_of(e, l);
-        net->output->has_slopes = true;
+                net->output->gradients[e * net->output->stride + l] =
+                    is_rejected[e] ? 0.0F : gradient_of(e, l);
+        net->output->has_gradients = true;
         net_backward(net, EVENTS);
         for (uint32_t p = 0; p < net->params_count; p++)
             for (size_t w = 0; w < net->params[p].floats; w++)

@@ -38,7 +38,7 @@ static uint64_t key_at(uint64_t i)
 struct naive_row {
     bool is_there;
     uint32_t count, seen, step;
-    uint32_t sightings;
+    uint32_t occurrences;
 };
 
 static struct naive_row naive[KEYS + 1];
@@ -53,14 +53,14 @@ static bool naive_goes_before(uint64_t a, uint64_t b)
 }
 
 /* The rule of table.h in its simplest form: searches all keys for a bucket's rows. */
-static void naive_sight(const struct table *t, uint64_t key, uint32_t seen, uint32_t step,
-                        uint32_t expired_before)
+static void naive_occurrence(const struct table *t, uint64_t key, uint32_t seen, uint32_t step,
+                             uint32_t expired_before)
 {
     struct naive_row *row = &naive[key];
     if (row->is_there && row->seen < expired_before)
         row->is_there = false;
     if (!row->is_there) {
-        if (++row->sightings < t->options.admit_after)
+        if (++row->occurrences < t->options.admit_after)
             return;
         uint64_t bucket = t->buckets ? (uint64_t)((__uint128_t)table_hash(t, key) * t->buckets >> 64) : 0;
         uint64_t victim = 0;
@@ -78,7 +78,7 @@ static void naive_sight(const struct table *t, uint64_t key, uint32_t seen, uint
         }
         if (t->buckets && used >= table_bucket_rows(t, bucket))
             naive[victim].is_there = false;
-        *row = (struct naive_row){.is_there = true, .sightings = row->sightings};
+        *row = (struct naive_row){.is_there = true, .occurrences = row->occurrences};
     }
     row->count++;
     row->seen = MAX(row->seen, seen);
@@ -117,7 +117,7 @@ static void drive(struct table *t, uint32_t steps, uint32_t call)
             keys[j] = key_at(i + j);
             seen[j] = 1000 + (i + j) / 10;
             step[j] = (i + j) / 3 + 1;
-            naive_sight(t, keys[j], seen[j], step[j], expired_before);
+            naive_occurrence(t, keys[j], seen[j], step[j], expired_before);
         }
         /* With rows apart, the pointers of a whole call stay valid, also of rows evicted in it; inline, only
          * the last one's. */

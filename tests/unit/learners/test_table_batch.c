@@ -91,7 +91,7 @@ static bool plain_make_room(uint64_t key, uint32_t step)
     return victim != 0;
 }
 
-struct sighted {
+struct distinct_key {
     uint64_t key;
     uint32_t count, seen;
     bool is_new;
@@ -99,7 +99,7 @@ struct sighted {
 
 static void plain_batch(const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step)
 {
-    static struct sighted list[BATCH_MAX];
+    static struct distinct_key list[BATCH_MAX];
     static unsigned estimates[BATCH_MAX];
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
@@ -109,7 +109,7 @@ static void plain_batch(const uint64_t *keys, const uint32_t *seen, size_t n, ui
         if (keys[i] == 0)
             continue;
         if (at == count)
-            list[count++] = (struct sighted){.key = keys[i]};
+            list[count++] = (struct distinct_key){.key = keys[i]};
         list[at].count++;
         list[at].seen = MAX(list[at].seen, seen[i]);
     }
@@ -189,7 +189,7 @@ static void check(const struct table *t)
 static void see(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step,
                 struct table_row **rows)
 {
-    table_resolve_batch(t, &(struct table_sightings){.keys = keys, .seen = seen, .n = n}, step, rows, NULL);
+    table_resolve_batch(t, &(struct table_occurrences){.keys = keys, .seen = seen, .n = n}, step, rows, NULL);
 }
 
 /* The same occurrences, but each key given once, with its count and its latest event time. */
@@ -211,7 +211,7 @@ static void see_once(struct table *t, const uint64_t *keys, const uint32_t *seen
         counts[u]++;
         number[i] = (uint32_t)u;
     }
-    struct table_sightings in = {.keys = once, .seen = latest, .counts = counts, .n = count};
+    struct table_occurrences in = {.keys = once, .seen = latest, .counts = counts, .n = count};
     /* Rows looked up before the step: some were not found, others may have moved or been removed since. */
     if (draw(2)) {
         static const uint8_t none[BATCH_MAX];
@@ -242,7 +242,7 @@ static void step_batch(struct table *t, uint32_t step, uint32_t now, size_t n)
     if (draw(2))
         see_once(t, keys, seen, n, step, rows, is_known);
     else
-        table_resolve_batch(t, &(struct table_sightings){.keys = keys, .seen = seen, .n = n}, step, rows,
+        table_resolve_batch(t, &(struct table_occurrences){.keys = keys, .seen = seen, .n = n}, step, rows,
                             is_known);
     plain_batch(keys, seen, n, step);
     for (size_t i = 0; i < n; i++) {
@@ -354,7 +354,7 @@ static struct table_options small(uint64_t rows_max)
 
 /* Event by event, key 2 would evict key 1, which occurs right after it in the same batch; in a batch,
  * key 1 stays. */
-static void test_later_sightings_spare(void **state)
+static void test_later_occurrences_spare(void **state)
 {
     (void)state;
     struct table t;
@@ -452,7 +452,7 @@ static size_t step_after(struct table *t, enum way way, bool is_handed, struct r
     make_go(t, way, 2);
     for (size_t i = 0; i < OLD; i++)
         gone += found[i] != NULL && found[i]->key != keys[i];
-    struct table_sightings in = {.keys = keys, .seen = seen, .rows = is_handed ? found : NULL, .n = OLD};
+    struct table_occurrences in = {.keys = keys, .seen = seen, .rows = is_handed ? found : NULL, .n = OLD};
     table_resolve_batch(t, &in, 3, rows, is_known);
     for (size_t i = 0; i < OLD; i++)
         assert_true(rows[i] == NULL || (rows[i]->key == keys[i] && rows[i]->step == 3));
@@ -490,7 +490,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rule),
-        cmocka_unit_test(test_later_sightings_spare),
+        cmocka_unit_test(test_later_occurrences_spare),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_rows_that_went),
     };

@@ -23,14 +23,14 @@ static void fill_tables(struct trial *t, uint32_t *offsets, uint32_t tables, uin
     offsets[tables] = n;
 }
 
-/* Checks `count`, `unique`, `unique_ids` and `unique_tables` against the rule of batch.h. */
+/* Checks `count`, `indices`, `unique_ids` and `unique_tables` against the rule of batch.h. */
 static void check_plainly(struct trial *t, const uint64_t *ids, const uint32_t *offsets, uint32_t tables,
                           const struct batch_dedupe *out)
 {
     uint32_t m = out->count[0], next = 0;
     for (uint32_t table = 0; table < tables; table++) {
         for (uint32_t p = offsets[table]; p < offsets[table + 1]; p++) {
-            uint32_t u = out->unique[p];
+            uint32_t u = out->indices[p];
             TRIAL_CHECK(t, (u == BATCH_NONE) == (ids[p] == 0));
             if (u == BATCH_NONE)
                 continue;
@@ -55,7 +55,7 @@ static void check_order(struct trial *t, const uint64_t *ids, const struct batch
     for (uint32_t u = 0; u < out->count[0]; u++) {
         TRIAL_CHECK(t, out->starts[u] < out->starts[u + 1]);
         for (; at < out->starts[u + 1]; at++) {
-            TRIAL_CHECK(t, out->unique[out->order[at]] == u);
+            TRIAL_CHECK(t, out->indices[out->order[at]] == u);
             TRIAL_CHECK(t, at == out->starts[u] || out->order[at - 1] < out->order[at]);
         }
     }
@@ -64,7 +64,7 @@ static void check_order(struct trial *t, const uint64_t *ids, const struct batch
     TRIAL_CHECK(t, at == present);
 }
 
-/* On a CPU: dedupes one table's ids in random parts, then makes order and starts with is_numbered. */
+/* On a CPU: dedupes one table's ids in random parts, then makes order and starts with has_indices. */
 static void dedupe_in_parts(struct trial *t, const struct batch_dedupe *all, uint32_t parts)
 {
     trial_begin(t);
@@ -77,13 +77,13 @@ static void dedupe_in_parts(struct trial *t, const struct batch_dedupe *all, uin
         a.n = i + 1 < parts ? trial_below(t, all->n - at + 1) : all->n - at;
         uint32_t tables[] = {0, a.n};
         a.tables = tables;
-        a.ids = all->ids + at, a.unique = all->unique + at;
+        a.ids = all->ids + at, a.indices = all->indices + at;
         trial_kernels(t)->dedupe(&a, trial_stream(t));
         a.before = a.count[0];
     }
     void *scratch = a.scratch;
     a = *all;
-    a.scratch = scratch, a.is_numbered = true;
+    a.scratch = scratch, a.has_indices = true;
     trial_kernels(t)->dedupe(&a, trial_stream(t));
     trial_end(t);
 }
@@ -102,7 +102,7 @@ static void build_dedupe(struct trial *t, const void *arg)
     }
     struct batch_dedupe host = {.n = s->n};
     host.count = trial_output(t, "count", sizeof(*host.count), sizeof(*host.count), same_bits);
-    host.unique = trial_output(t, "unique", n * sizeof(*host.unique), sizeof(*host.unique), same_bits);
+    host.indices = trial_output(t, "indices", n * sizeof(*host.indices), sizeof(*host.indices), same_bits);
     host.unique_ids = trial_output(t, "unique_ids", n * sizeof(*ids), sizeof(*ids), same_bits);
     host.unique_tables = trial_output(t, "unique_tables", n * sizeof(*tables), sizeof(*tables), same_bits);
     if (!s->is_unlisted) {
@@ -116,7 +116,7 @@ static void build_dedupe(struct trial *t, const void *arg)
                              .n = s->n,
                              .method = s->method,
                              .count = PLACE(t, host.count),
-                             .unique = PLACE(t, host.unique),
+                             .indices = PLACE(t, host.indices),
                              .unique_ids = PLACE(t, host.unique_ids),
                              .unique_tables = PLACE(t, host.unique_tables),
                              .order = s->is_unlisted ? NULL : PLACE(t, host.order),

@@ -49,13 +49,13 @@ static void forward_plainly(const struct dot_shape *s, const float *vectors, flo
                          ->dot(vectors + (size_t)i * s->d, vectors + (size_t)j * s->d, s->d);
 }
 
-static void backward_plainly(const struct dot_shape *s, const float *vectors, const float *slopes,
+static void backward_plainly(const struct dot_shape *s, const float *vectors, const float *out_gradients,
                              float *grads)
 {
-    const float *pairs = slopes + (s->copies ? s->d : 0);
+    const float *pairs = out_gradients + (s->copies ? s->d : 0);
     for (uint32_t i = 0; i < s->fields; i++)
         for (uint32_t c = 0; c < s->d; c++, grads++) {
-            float sum = i == 0 && s->copies ? slopes[c] : 0.0F;
+            float sum = i == 0 && s->copies ? out_gradients[c] : 0.0F;
             for (uint32_t j = 0; j < s->fields; j++) {
                 uint32_t high = i > j ? i : j, low = i > j ? j : i;
                 if (i != j)
@@ -81,13 +81,13 @@ static void build_dot(struct trial *t, const void *arg)
     const struct dot_shape *s = arg;
     size_t row = row_stride(s), width = out_stride(s), floats = s->n * row;
     float *vectors = trial_input(t, "vectors", floats * sizeof(*vectors), TRIAL_MATRIX);
-    float *out = NULL, *slopes = NULL, *grads = NULL, *want_out = NULL, *want_grads = NULL;
+    float *out = NULL, *out_gradients = NULL, *grads = NULL, *want_out = NULL, *want_grads = NULL;
     trial_floats(t, vectors, floats, s->fill);
     if (s->mode != BACKWARD)
         out = result(t, "out", s->n * width, width > out_width(s), &want_out);
     if (s->mode != FORWARD) {
-        slopes = trial_input(t, "slopes", s->n * width * sizeof(*slopes), TRIAL_MATRIX);
-        trial_floats(t, slopes, s->n * width, s->fill);
+        out_gradients = trial_input(t, "out_gradients", s->n * width * sizeof(*out_gradients), TRIAL_MATRIX);
+        trial_floats(t, out_gradients, s->n * width, s->fill);
         grads = result(t, "grads", floats, s->adds || s->gap > 0, &want_grads);
     }
     struct batch_dot_interaction a = {.vectors = PLACE(t, vectors),
@@ -99,8 +99,8 @@ static void build_dot(struct trial *t, const void *arg)
                                       .adds = s->adds,
                                       .out = PLACE(t, out),
                                       .out_stride = width > out_width(s) ? (uint32_t)width : 0,
-                                      .slopes = PLACE(t, slopes),
-                                      .slopes_stride = width > out_width(s) ? (uint32_t)width : 0,
+                                      .out_gradients = PLACE(t, out_gradients),
+                                      .out_gradients_stride = width > out_width(s) ? (uint32_t)width : 0,
                                       .grads = PLACE(t, grads),
                                       .grads_stride = s->gap > 0 ? (uint32_t)row : 0};
     TRIAL_CALL(t, dot_interaction, &a);
@@ -108,7 +108,7 @@ static void build_dot(struct trial *t, const void *arg)
         if (out)
             forward_plainly(s, vectors + e * row, want_out + e * width);
         if (grads)
-            backward_plainly(s, vectors + e * row, slopes + e * width, want_grads + e * row);
+            backward_plainly(s, vectors + e * row, out_gradients + e * width, want_grads + e * row);
     }
     if (trial_is_scalar(t)) {
         TRIAL_CHECK(t, out == NULL || same_floats(want_out, out, s->n * width * sizeof(*out)));

@@ -1,5 +1,5 @@
-/* gather_pool: every format, sum and mean, with and without offsets and `unique`, NULL rows; bags written one
- * after another, and bags as columns of a matrix's rows. */
+/* gather_pool: every format, sum and mean, with and without offsets and `indices`, NULL rows; bags written
+ * one after another, and bags as columns of a matrix's rows. */
 #include "trial.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 struct gather_shape {
     uint32_t bags, d;
     enum row_format format;
-    bool has_unique, has_offsets, is_mean;
+    bool has_indices, has_offsets, is_mean;
     enum fill fill;
     uint32_t fields, gap; /* 0: none; gap: floats between the matrix's rows, which must stay unchanged */
     uint32_t longest;     /* length of the longest bag; 0: 70 */
@@ -59,12 +59,12 @@ static void build_gather(struct trial *t, const void *arg)
 {
     const struct gather_shape *s = arg;
     uint32_t places = s->bags;
-    uint32_t *offsets = NULL, *unique = NULL;
+    uint32_t *offsets = NULL, *indices = NULL;
     if (s->has_offsets) {
         offsets = trial_input(t, "offsets", ((size_t)s->bags + 1) * sizeof(*offsets), sizeof(*offsets));
         places = fill_offsets(t, offsets, s->bags, s->longest);
     }
-    uint32_t pointers = s->has_unique ? places / 2 + 1 : places;
+    uint32_t pointers = s->has_indices ? places / 2 + 1 : places;
     uint32_t count = pointers / 2 < 3000 ? pointers / 2 + 1 : 3000;
     struct trial_rows rows = trial_rows(t, s->format, s->d, 3, count, s->fill, false);
     void **list = trial_input(t, "list", pointers * sizeof(*list), sizeof(*list));
@@ -75,14 +75,14 @@ static void build_gather(struct trial *t, const void *arg)
         list[i] = row == BATCH_NONE ? NULL : trial_row(t, &rows, row);
         pointed[i] = row == BATCH_NONE ? NULL : (const float *)(const void *)(rows.host + row * rows.stride);
     }
-    for (uint32_t i = 0; i < places && !s->has_unique; i++)
+    for (uint32_t i = 0; i < places && !s->has_indices; i++)
         placed[i] = pointed[i];
-    if (s->has_unique) {
-        unique = trial_input(t, "unique", places * sizeof(*unique), sizeof(*unique));
+    if (s->has_indices) {
+        indices = trial_input(t, "indices", places * sizeof(*indices), sizeof(*indices));
         for (uint32_t i = 0; i < places; i++)
-            unique[i] = trial_below(t, 9) == 0 ? BATCH_NONE : trial_below(t, pointers);
+            indices[i] = trial_below(t, 9) == 0 ? BATCH_NONE : trial_below(t, pointers);
         for (uint32_t i = 0; i < places; i++)
-            placed[i] = unique[i] == BATCH_NONE ? NULL : pointed[unique[i]];
+            placed[i] = indices[i] == BATCH_NONE ? NULL : pointed[indices[i]];
     }
     uint32_t events = s->fields > 0 ? s->bags / s->fields : s->bags;
     size_t bytes = sizeof(float) * events * out_stride(s);
@@ -92,7 +92,7 @@ static void build_gather(struct trial *t, const void *arg)
         trial_floats(t, out, bytes / sizeof(*out), FILL_PLAIN);
     float *before = memcpy(malloc(bytes + 1), out, bytes);
     struct batch_gather_pool a = {.rows = (const void *const *)PLACE(t, list),
-                                  .unique = unique != NULL ? PLACE(t, unique) : NULL,
+                                  .indices = indices != NULL ? PLACE(t, indices) : NULL,
                                   .offsets = offsets != NULL ? PLACE(t, offsets) : NULL,
                                   .bags = s->bags,
                                   .d = s->d,
@@ -112,7 +112,7 @@ static void build_gather(struct trial *t, const void *arg)
 static void try_gather(struct suite *suite, struct gather_shape s)
 {
     suite_try(suite, build_gather, &s, "%u bags to %u, d %u, %u fields, gap %u, %s%s%s%s%s", s.bags,
-              s.longest, s.d, s.fields, s.gap, format_names[s.format], s.has_unique ? ", unique" : "",
+              s.longest, s.d, s.fields, s.gap, format_names[s.format], s.has_indices ? ", indices" : "",
               s.has_offsets ? ", offsets" : "", s.is_mean ? ", mean" : "",
               s.fill == FILL_SPECIAL ? ", special" : "");
 }

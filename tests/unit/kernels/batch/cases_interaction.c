@@ -51,7 +51,7 @@ static double plain_logit(const struct shape *shape, const double *bag, double *
 }
 
 static void check_bag(struct trial *t, const struct shape *shape, const float *vectors, const float *logit,
-                      float slope, const float *grads)
+                      float gradient, const float *grads)
 {
     size_t n = shape->fields * row_floats(shape);
     double *bag = malloc(n * sizeof(*bag)), size = 0.0;
@@ -66,7 +66,7 @@ static void check_bag(struct trial *t, const struct shape *shape, const float *v
         bag[at] = old + h;
         double above = plain_logit(shape, bag, &size);
         bag[at] = old - h;
-        double numeric = (double)slope * (above - plain_logit(shape, bag, &size)) / (2.0 * h);
+        double numeric = (double)gradient * (above - plain_logit(shape, bag, &size)) / (2.0 * h);
         bag[at] = old;
         if (fabs(numeric - (double)grads[at]) > 1e-3 * fmax(fabs(numeric), 0.1))
             trial_fail(t, "the gradient by weight %zu is %g, by differences %g", at, (double)grads[at],
@@ -78,7 +78,7 @@ static void check_bag(struct trial *t, const struct shape *shape, const float *v
 /* Compares with the kernels for single events (kernels.h), bit for bit. logit_before, grads_before: the
  * outputs' old content, which is added if `adds`. */
 static void check_event(struct trial *t, const struct shape *shape, const float *vectors, const float *logit,
-                        float slope, const float *grads, float logit_before, const float *grads_before)
+                        float gradient, const float *grads, float logit_before, const float *grads_before)
 {
     const struct kernels *k = kernels_variant(KERNELS_SCALAR);
     size_t n = shape->fields, length = row_floats(shape);
@@ -95,7 +95,7 @@ static void check_event(struct trial *t, const struct shape *shape, const float 
     }
     value = shape->adds ? logit_before + value : value;
     for (size_t i = 0; i < n * length; i++) {
-        expected[i] = slope * expected[i];
+        expected[i] = gradient * expected[i];
         if (shape->adds && grads_before != NULL)
             expected[i] = grads_before[i] + expected[i];
     }
@@ -125,18 +125,18 @@ static float *make_result(struct trial *t, const char *name, size_t floats, size
 }
 
 static void check_results(struct trial *t, const struct shape *shape, const float *vectors,
-                          const float *slopes, const struct results *r)
+                          const float *logit_gradients, const struct results *r)
 {
     size_t bag = shape->fields * row_floats(shape), stride = bag + shape->gap, to = bag + 2 * shape->gap;
     for (size_t b = 0; b<shape->bags; b += shape->bags> 1 ? shape->bags - 1 : 1) {
         const float *logit = r->logits != NULL ? r->logits + b : NULL,
                     *grad = r->grads != NULL ? r->grads + b * to : NULL;
         const float *grad_before = r->grads != NULL ? r->grads_before + b * to : NULL;
-        float slope = slopes ? slopes[b] : 0.0F;
+        float gradient = logit_gradients ? logit_gradients[b] : 0.0F;
         if (shape->fill == FILL_PLAIN && !shape->adds)
-            check_bag(t, shape, vectors + b * stride, logit, slope, grad);
+            check_bag(t, shape, vectors + b * stride, logit, gradient, grad);
         if (trial_is_scalar(t))
-            check_event(t, shape, vectors + b * stride, logit, slope, grad,
+            check_event(t, shape, vectors + b * stride, logit, gradient, grad,
                         logit ? r->logits_before[b] : 0.0F, grad_before);
         for (size_t i = bag; grad && i < to; i++)
             TRIAL_CHECK(t, same_bits(grad + i, grad_before + i, sizeof(*grad)));
@@ -149,13 +149,14 @@ static void build(struct trial *t, const void *arg)
     size_t bag = shape->fields * row_floats(shape), n = shape->bags * (bag + shape->gap);
     float *vectors = trial_input(t, "vectors", n * sizeof(*vectors), TRIAL_MATRIX);
     trial_floats(t, vectors, n, shape->fill);
-    float *slopes = NULL;
+    float *logit_gradients = NULL;
     struct results r = {0};
     if (shape->mode != BACKWARD)
         r.logits = make_result(t, "logits", shape->bags, sizeof(float), shape->adds, &r.logits_before);
     if (shape->mode != FORWARD) {
-        slopes = trial_input(t, "slopes", shape->bags * sizeof(*slopes), sizeof(*slopes));
-        trial_floats(t, slopes, shape->bags, shape->fill);
+        logit_gradients = trial_input(t, "logit_gradients", shape->bags * sizeof(*logit_gradients),
+                                      sizeof(*logit_gradients));
+        trial_floats(t, logit_gradients, shape->bags, shape->fill);
         r.grads = make_result(t, "grads", n + shape->bags * (size_t)shape->gap, TRIAL_MATRIX,
                               shape->adds || shape->gap > 0, &r.grads_before);
     }
@@ -164,7 +165,7 @@ static void build(struct trial *t, const void *arg)
                                   .fields = shape->fields,
                                   .d = shape->d,
                                   .logits = PLACE(t, r.logits),
-                                  .slopes = PLACE(t, slopes),
+                                  .logit_gradients = PLACE(t, logit_gradients),
                                   .grads = PLACE(t, r.grads),
                                   .stride = shape->gap > 0 ? (uint32_t)bag + shape->gap : 0,
                                   .grads_stride = shape->gap > 0 ? (uint32_t)bag + 2 * shape->gap : 0,
@@ -173,7 +174,7 @@ static void build(struct trial *t, const void *arg)
         TRIAL_CALL(t, ffm, &a);
     else
         TRIAL_CALL(t, fm, &a);
-    check_results(t, shape, vectors, slopes, &r);
+    check_results(t, shape, vectors, logit_gradients, &r);
     free(r.logits_before);
     free(r.grads_before);
 }

@@ -14,7 +14,7 @@ struct loss_shape {
     uint32_t n;
     enum fill fill;
     /* 1: squared, 2: fake negatives, 4: more, 8: weights, 16: class weights, 32: sums, 64: in place, 128:
-     * stride between slopes, 256: `rejected` is NULL. */
+     * stride between gradients, 256: `rejected` is NULL. */
     uint32_t bits;
     float spread; /* factor of the logits */
 };
@@ -22,7 +22,7 @@ struct loss_shape {
 /* A call, and the host's copies of its buffers. */
 struct loss_call {
     struct batch_loss args; /* holds the kernel's addresses */
-    float *logits, *more, *labels, *weights, *sums, *slopes;
+    float *logits, *more, *labels, *weights, *sums, *gradients;
     uint8_t *is_rejected;
     uint32_t *rejected;
 };
@@ -64,9 +64,9 @@ static void fill_loss(struct trial *t, const struct loss_shape *s, struct loss_c
         c->sums = c->logits;
     else if (s->bits & 32)
         c->sums = trial_output(t, "sums", s->n * sizeof(*c->sums), sizeof(*c->sums), same_floats);
-    c->slopes =
-        trial_changed(t, "slopes", s->n * stride * sizeof(*c->slopes), sizeof(*c->slopes), same_floats);
-    trial_floats(t, c->slopes, s->n * stride, FILL_PLAIN);
+    c->gradients = trial_changed(t, "gradients", s->n * stride * sizeof(*c->gradients), sizeof(*c->gradients),
+                                 same_floats);
+    trial_floats(t, c->gradients, s->n * stride, FILL_PLAIN);
     c->args = (struct batch_loss){.logits = PLACE(t, c->logits),
                                   .more = PLACE(t, c->more),
                                   .more_stride = 3,
@@ -78,8 +78,8 @@ static void fill_loss(struct trial *t, const struct loss_shape *s, struct loss_c
                                   .scale = s->n % 2 ? 0.125F : 0.3F,
                                   .n = s->n,
                                   .sums = PLACE(t, c->sums),
-                                  .slopes = PLACE(t, c->slopes),
-                                  .slopes_stride = s->bits & 128 ? 4 : 0,
+                                  .gradients = PLACE(t, c->gradients),
+                                  .gradients_stride = s->bits & 128 ? 4 : 0,
                                   .is_rejected = PLACE(t, c->is_rejected),
                                   .rejected = s->bits & 256 ? NULL : PLACE(t, c->rejected)};
     if (s->bits & 16)
@@ -87,7 +87,7 @@ static void fill_loss(struct trial *t, const struct loss_shape *s, struct loss_c
 }
 
 /* An event's gradient by the formula of the contract. */
-static float slope_plainly(const struct loss_call *c, float logit, uint32_t e)
+static float gradient_plainly(const struct loss_call *c, float logit, uint32_t e)
 {
     const struct batch_loss *a = &c->args;
     double p = (double)logit, label = (double)c->labels[e], weight = 1.0;
@@ -110,11 +110,11 @@ static void check_loss(struct trial *t, const struct loss_shape *s, const struct
     uint32_t rejected = 5;
     for (uint32_t e = 0; e < s->n; e++) {
         float logit = c->more ? logits[e] + c->more[3 * (size_t)e] : logits[e];
-        float slope = slope_plainly(c, logit, e);
-        bool is_rejected = verdicts[e] || !isfinite(logit) || !isfinite(slope);
-        float want = is_rejected ? 0.0F : slope;
+        float gradient = gradient_plainly(c, logit, e);
+        bool is_rejected = verdicts[e] || !isfinite(logit) || !isfinite(gradient);
+        float want = is_rejected ? 0.0F : gradient;
         rejected += is_rejected;
-        TRIAL_CHECK(t, same_floats(&want, &c->slopes[e * stride], sizeof(want)));
+        TRIAL_CHECK(t, same_floats(&want, &c->gradients[e * stride], sizeof(want)));
         TRIAL_CHECK(t, c->is_rejected[e] == is_rejected);
         TRIAL_CHECK(t, c->sums == NULL || same_floats(&logit, &c->sums[e], sizeof(logit)));
     }
@@ -143,7 +143,7 @@ static void build_known(struct trial *t, const void *arg)
     (void)arg;
     float *logits = trial_input(t, "logits", 4 * sizeof(*logits), sizeof(*logits));
     float *label = trial_input(t, "labels", sizeof(labels), sizeof(*label));
-    float *slopes = trial_output(t, "slopes", sizeof(expected), sizeof(*slopes), same_floats);
+    float *gradients = trial_output(t, "gradients", sizeof(expected), sizeof(*gradients), same_floats);
     uint8_t *is_rejected = trial_changed(t, "is_rejected", 4, 1, same_bits);
     memcpy(label, labels, sizeof(labels));
     memset(is_rejected, 0, 4);
@@ -155,10 +155,10 @@ static void build_known(struct trial *t, const void *arg)
                            .has_fake_negatives = true,
                            .scale = 2.0F,
                            .n = 4,
-                           .slopes = PLACE(t, slopes),
+                           .gradients = PLACE(t, gradients),
                            .is_rejected = PLACE(t, is_rejected)};
     TRIAL_CALL(t, loss, &a); /* 0.5 * 0.75 * 2, -0.5 * 2 * 1.5 * 2 */
-    TRIAL_CHECK(t, memcmp(slopes, expected, sizeof(expected)) == 0);
+    TRIAL_CHECK(t, memcmp(gradients, expected, sizeof(expected)) == 0);
     TRIAL_CHECK(t, memcmp(is_rejected, (uint8_t[4]){0, 0, 1, 1}, 4) == 0);
 }
 

@@ -58,7 +58,7 @@ static size_t stride_of(uint32_t columns, uint32_t gap)
 struct cross_shape {
     uint32_t n, columns, gap; /* the gaps of the matrices are multiples of this one */
     enum mode mode;
-    bool adds, is_first; /* is_first: x is x0, and x_slopes is x0_slopes */
+    bool adds, is_first; /* is_first: x is x0, and x_gradients is x0_gradients */
     enum fill fill;
 };
 
@@ -70,16 +70,16 @@ static void cross_plainly(const struct cross_shape *s, const struct batch_cross 
     float x0 = a->x0[x0_at], z = a->z[z_at];
     if (a->out != NULL)
         a->out[out_at] = fmaf(x0, z, a->x[x_at]);
-    if (a->slopes == NULL)
+    if (a->out_gradients == NULL)
         return;
-    float slope = a->slopes[out_at];
-    a->z_slopes[z_at] = slope * x0;
+    float gradient = a->out_gradients[out_at];
+    a->z_gradients[z_at] = gradient * x0;
     if (s->is_first) {
-        a->x0_slopes[x0_at] = fmaf(slope, z, slope + a->x0_slopes[x0_at]);
+        a->x0_gradients[x0_at] = fmaf(gradient, z, gradient + a->x0_gradients[x0_at]);
         return;
     }
-    a->x0_slopes[x0_at] = fmaf(slope, z, a->x0_slopes[x0_at]);
-    a->x_slopes[x_at] = s->adds ? a->x_slopes[x_at] + slope : slope;
+    a->x0_gradients[x0_at] = fmaf(gradient, z, a->x0_gradients[x0_at]);
+    a->x_gradients[x_at] = s->adds ? a->x_gradients[x_at] + gradient : gradient;
 }
 
 static void build_cross(struct trial *t, const void *arg)
@@ -90,15 +90,16 @@ static void build_cross(struct trial *t, const void *arg)
     size_t x_floats = n * stride_of(columns, 2 * gap), out_floats = n * stride_of(columns, 4 * gap);
     bool has_gaps = given_stride(columns, gap) > 0;
     float *x0 = make_input(t, "x0", x0_floats, s->fill), *z = make_input(t, "z", z_floats, s->fill);
-    float *x = s->is_first ? x0 : make_input(t, "x", x_floats, s->fill), *slopes = NULL;
-    struct result out = {0}, x0_slopes = {0}, x_slopes = {0}, z_slopes = {0};
+    float *x = s->is_first ? x0 : make_input(t, "x", x_floats, s->fill), *out_gradients = NULL;
+    struct result out = {0}, x0_gradients = {0}, x_gradients = {0}, z_gradients = {0};
     if (s->mode != BACKWARD)
         out = make_result(t, "out", out_floats, has_gaps);
     if (s->mode != FORWARD) {
-        slopes = make_input(t, "slopes", out_floats, s->fill);
-        x0_slopes = make_result(t, "x0_slopes", x0_floats, true);
-        z_slopes = make_result(t, "z_slopes", z_floats, has_gaps);
-        x_slopes = s->is_first ? x0_slopes : make_result(t, "x_slopes", x_floats, s->adds || has_gaps);
+        out_gradients = make_input(t, "out_gradients", out_floats, s->fill);
+        x0_gradients = make_result(t, "x0_gradients", x0_floats, true);
+        z_gradients = make_result(t, "z_gradients", z_floats, has_gaps);
+        x_gradients =
+            s->is_first ? x0_gradients : make_result(t, "x_gradients", x_floats, s->adds || has_gaps);
     }
     struct batch_cross a = {.x0 = PLACE(t, x0),
                             .x = PLACE(t, x),
@@ -110,28 +111,28 @@ static void build_cross(struct trial *t, const void *arg)
                             .z_stride = given_stride(columns, 3 * gap),
                             .out = PLACE(t, out.x),
                             .out_stride = given_stride(columns, 4 * gap),
-                            .slopes = PLACE(t, slopes),
-                            .slopes_stride = given_stride(columns, 4 * gap),
-                            .x0_slopes = PLACE(t, x0_slopes.x),
-                            .x_slopes = PLACE(t, x_slopes.x),
-                            .z_slopes = PLACE(t, z_slopes.x),
+                            .out_gradients = PLACE(t, out_gradients),
+                            .out_gradients_stride = given_stride(columns, 4 * gap),
+                            .x0_gradients = PLACE(t, x0_gradients.x),
+                            .x_gradients = PLACE(t, x_gradients.x),
+                            .z_gradients = PLACE(t, z_gradients.x),
                             .adds = s->adds};
     TRIAL_CALL(t, cross, &a);
     struct batch_cross want = {.x0 = x0,
                                .x = x,
                                .z = z,
                                .out = out.want,
-                               .slopes = slopes,
-                               .x0_slopes = x0_slopes.want,
-                               .x_slopes = x_slopes.want,
-                               .z_slopes = z_slopes.want};
+                               .out_gradients = out_gradients,
+                               .x0_gradients = x0_gradients.want,
+                               .x_gradients = x_gradients.want,
+                               .z_gradients = z_gradients.want};
     for (size_t i = 0; i < n * columns && trial_is_scalar(t); i++)
         cross_plainly(s, &want, i / columns, i % columns);
     end_result(t, &out);
-    end_result(t, &x0_slopes);
-    end_result(t, &z_slopes);
+    end_result(t, &x0_gradients);
+    end_result(t, &z_gradients);
     if (!s->is_first)
-        end_result(t, &x_slopes);
+        end_result(t, &x_gradients);
 }
 
 static void try_cross(struct suite *suite, struct cross_shape s)
@@ -165,8 +166,8 @@ struct mixture_shape {
 
 /* The host's copies of what a call reads and writes. */
 struct mixture_call {
-    float *inputs, *logits, *slopes;
-    struct result gates, out, input_slopes, gate_slopes;
+    float *inputs, *logits, *out_gradients;
+    struct result gates, out, input_gradients, gate_gradients;
 };
 
 static size_t gates_stride(const struct mixture_shape *s)
@@ -211,7 +212,7 @@ static void check_gates(struct trial *t, const struct mixture_shape *s, const fl
 static void mixture_plainly(const struct mixture_shape *s, const struct mixture_call *c, size_t e)
 {
     const float *inputs = c->inputs + e * inputs_stride(s), *gates = c->gates.x + e * gates_stride(s);
-    const float *slopes = c->slopes != NULL ? c->slopes + e * out_stride(s) : NULL;
+    const float *out_gradients = c->out_gradients != NULL ? c->out_gradients + e * out_stride(s) : NULL;
     float products[BATCH_EXPERTS_MAX], mean = 0.0F;
     for (uint32_t j = 0; j < s->columns && c->out.x; j++) {
         float sum = 0.0F;
@@ -219,18 +220,19 @@ static void mixture_plainly(const struct mixture_shape *s, const struct mixture_
             sum = fmaf(gates[k], inputs[k * s->columns + j], sum);
         c->out.want[e * out_stride(s) + j] = sum;
     }
-    if (!slopes)
+    if (!out_gradients)
         return;
     for (uint32_t k = 0; k < s->experts; k++) {
-        products[k] = kernels_variant(KERNELS_SCALAR)->dot(slopes, inputs + k * s->columns, s->columns);
+        products[k] =
+            kernels_variant(KERNELS_SCALAR)->dot(out_gradients, inputs + k * s->columns, s->columns);
         mean = fmaf(gates[k], products[k], mean);
         for (uint32_t j = 0; j < s->columns; j++) {
-            float *to = &c->input_slopes.want[e * inputs_stride(s) + k * s->columns + j];
-            *to = s->adds ? *to + gates[k] * slopes[j] : gates[k] * slopes[j];
+            float *to = &c->input_gradients.want[e * inputs_stride(s) + k * s->columns + j];
+            *to = s->adds ? *to + gates[k] * out_gradients[j] : gates[k] * out_gradients[j];
         }
     }
     for (uint32_t k = 0; k < s->experts; k++)
-        c->gate_slopes.want[e * gates_stride(s) + k] = gates[k] * (products[k] - mean);
+        c->gate_gradients.want[e * gates_stride(s) + k] = gates[k] * (products[k] - mean);
 }
 
 static void check_mixture(struct trial *t, const struct mixture_shape *s, const struct mixture_call *c)
@@ -245,8 +247,8 @@ static void check_mixture(struct trial *t, const struct mixture_shape *s, const 
     }
     end_result(t, &c->gates);
     end_result(t, &c->out);
-    end_result(t, &c->input_slopes);
-    end_result(t, &c->gate_slopes);
+    end_result(t, &c->input_gradients);
+    end_result(t, &c->gate_gradients);
 }
 
 static void build_mixture(struct trial *t, const void *arg)
@@ -262,10 +264,10 @@ static void build_mixture(struct trial *t, const void *arg)
     if (s->mode != BACKWARD)
         c.out = make_result(t, "out", s->n * out_stride(s), given_stride(columns, 2 * gap) > 0);
     if (s->mode != FORWARD) {
-        c.slopes = make_input(t, "slopes", s->n * out_stride(s), s->fill);
-        c.input_slopes =
-            make_result(t, "input_slopes", s->n * inputs_stride(s), s->adds || given_stride(width, gap) > 0);
-        c.gate_slopes = make_result(t, "gate_slopes", s->n * gates_stride(s), gates_have_gaps);
+        c.out_gradients = make_input(t, "out_gradients", s->n * out_stride(s), s->fill);
+        c.input_gradients = make_result(t, "input_gradients", s->n * inputs_stride(s),
+                                        s->adds || given_stride(width, gap) > 0);
+        c.gate_gradients = make_result(t, "gate_gradients", s->n * gates_stride(s), gates_have_gaps);
     }
     struct batch_mixture a = {.inputs = PLACE(t, c.inputs),
                               .gate_logits = PLACE(t, c.logits),
@@ -277,11 +279,11 @@ static void build_mixture(struct trial *t, const void *arg)
                               .out = PLACE(t, c.out.x),
                               .gates = PLACE(t, c.gates.x),
                               .out_stride = given_stride(columns, 2 * gap),
-                              .slopes = PLACE(t, c.slopes),
-                              .slopes_stride = given_stride(columns, 2 * gap),
-                              .input_slopes = PLACE(t, c.input_slopes.x),
-                              .gate_slopes = PLACE(t, c.gate_slopes.x),
-                              .input_slopes_stride = given_stride(width, gap),
+                              .out_gradients = PLACE(t, c.out_gradients),
+                              .out_gradients_stride = given_stride(columns, 2 * gap),
+                              .input_gradients = PLACE(t, c.input_gradients.x),
+                              .gate_gradients = PLACE(t, c.gate_gradients.x),
+                              .input_gradients_stride = given_stride(width, gap),
                               .adds = s->adds};
     TRIAL_CALL(t, mixture, &a);
     check_mixture(t, s, &c);

@@ -170,7 +170,7 @@ struct forward_call {
     struct batch_weights_forward args; /* holds the kernel's addresses */
     float *start, *bias, *dense, *dense_weights, *weights, *logits;
     uint8_t *is_rejected;
-    uint32_t *unique, *offsets;
+    uint32_t *indices, *offsets;
 };
 
 static float *input_floats(struct trial *t, const char *name, size_t n, enum fill fill)
@@ -195,11 +195,11 @@ static void fill_places(struct trial *t, const struct forward_shape *s, struct f
     }
     uint32_t m = (uint32_t)places / 3 + 1;
     c->weights = input_floats(t, "weights", m, s->fill);
-    c->unique = trial_input(t, "unique", places * sizeof(*c->unique), sizeof(*c->unique));
+    c->indices = trial_input(t, "indices", places * sizeof(*c->indices), sizeof(*c->indices));
     for (size_t i = 0; i < places; i++)
-        c->unique[i] = trial_below(t, 9) == 0 ? BATCH_NONE : trial_below(t, m);
+        c->indices[i] = trial_below(t, 9) == 0 ? BATCH_NONE : trial_below(t, m);
     c->args.weights = PLACE(t, c->weights);
-    c->args.unique = PLACE(t, c->unique);
+    c->args.indices = PLACE(t, c->indices);
 }
 
 static void fill_forward(struct trial *t, const struct forward_shape *s, struct forward_call *c)
@@ -251,8 +251,8 @@ static float forward_plainly(const struct forward_shape *s, const struct forward
         uint32_t from = c->offsets ? c->offsets[bag] : bag, to = c->offsets ? c->offsets[bag + 1] : bag + 1;
         for (uint32_t p = from; p < to; p++) {
             float scale = 1.0F / (float)(to - from);
-            if (c->unique[p] != BATCH_NONE)
-                sum = fmaf(scale, c->weights[c->unique[p]], sum);
+            if (c->indices[p] != BATCH_NONE)
+                sum = fmaf(scale, c->weights[c->indices[p]], sum);
         }
     }
     return sum;

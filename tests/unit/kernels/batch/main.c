@@ -25,7 +25,7 @@ static const struct {
     void (*run)(struct suite *suite);
     size_t offset;
 } suites[] = {
-#define BATCH(name, args, tolerance, class, bytes, flops)                                                    \
+#define BATCH(name, args, tolerance, bytes, flops)                                                           \
     {#name, suite_##name, offsetof(struct batch_kernels, name)},
 #include "kernels/kernels.def"
 };

@@ -50,7 +50,7 @@ struct trial; /* one call */
 
 typedef void trial_builder(struct trial *t, const void *shape);
 
-#define BATCH(name, args, tolerance, class, bytes, flops) void suite_##name(struct suite *suite);
+#define BATCH(name, args, tolerance, bytes, flops) void suite_##name(struct suite *suite);
 #include "kernels/kernels.def"
 
 /* Tries one shape; `text` (a printf format) names the shape in reports. */
@@ -93,7 +93,7 @@ void trial_valid(struct trial *t, const void *host, size_t bytes);
  * have to be the same: on a CPU, and on the model of a GPU.
  */
 double *trial_bounds(struct trial *t, const void *host);
-#define BATCH(name, args, tolerance, class, bytes, flops)                                                    \
+#define BATCH(name, args, tolerance, bytes, flops)                                                           \
     static inline double tolerance_##name(const struct args *a)                                              \
     {                                                                                                        \
         (void)a;                                                                                             \

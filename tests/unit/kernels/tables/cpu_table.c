@@ -65,7 +65,7 @@ void cpu_table_batch(struct cpu_table *t, const uint64_t *keys, const uint32_t *
         t->found = realloc(t->found, n * sizeof(struct table_row *));
     }
     if (n > 0)
-        table_resolve_batch(&t->table, &(struct table_sightings){.keys = keys, .seen = seen, .n = n}, step,
+        table_resolve_batch(&t->table, &(struct table_occurrences){.keys = keys, .seen = seen, .n = n}, step,
                             t->found, NULL);
 }
 

@@ -63,7 +63,7 @@ plain_row plain_set::new_row(const plain_table &table, const distinct_key &key, 
                              uint32_t epoch) const
 {
     size_t weight_bytes = row_weight_bytes(options.format, options.d);
-    plain_row row = {key.sightings, key.seen, epoch, step, {}};
+    plain_row row = {key.occurrences, key.seen, epoch, step, {}};
     row.bytes.assign(row_bytes_used(), 0);
     for (uint32_t i = 0; i < options.d; i++) {
         float w = init_weight(num_mix(key.key ^ table.options.init_seed), i, table.options.init_bound);
@@ -194,7 +194,7 @@ std::vector<distinct_key> distinct_keys(const std::vector<place> &batch)
         if (made.second)
             keys.push_back({p.table, p.key, 0, 0});
         distinct_key &key = keys[made.first->second];
-        key.sightings++;
+        key.occurrences++;
         key.seen = p.seen > key.seen ? p.seen : key.seen;
     }
     return keys;
@@ -260,7 +260,7 @@ void plain_set::admit(const distinct_key &key, uint32_t step, uint32_t epoch)
 {
     plain_table &table = tables[key.table];
     if (!table.buckets.empty() && !make_way(table, bucket_of(table, key.key), step)) {
-        table.refused += key.sightings;
+        table.refused += key.occurrences;
         return;
     }
     put(key.table, key.key, new_row(table, key, step, epoch));
@@ -275,7 +275,7 @@ void plain_set::resolve(const std::vector<place> &batch, uint32_t step, uint32_t
         auto at = table.rows.find(key.key);
         if (at != table.rows.end() && table.is_live(at->second)) {
             plain_row &row = at->second;
-            uint64_t count = (uint64_t)row.count + key.sightings;
+            uint64_t count = (uint64_t)row.count + key.occurrences;
             row.count = count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
             row.seen = key.seen > row.seen ? key.seen : row.seen;
             row.epoch = epoch;
@@ -293,7 +293,7 @@ void plain_set::resolve(const std::vector<place> &batch, uint32_t step, uint32_t
         plain_table &table = tables[key.table];
         if (table.options.admit_after <= 1)
             continue;
-        uint64_t estimate = (uint64_t)least_cell(table, before[key.table], key.key) + key.sightings;
+        uint64_t estimate = (uint64_t)least_cell(table, before[key.table], key.key) + key.occurrences;
         uint8_t cut = estimate > 255 ? 255 : (uint8_t)estimate;
         for (size_t cell : cells_of(table, key.key))
             table.sketch[cell] = table.sketch[cell] > cut ? table.sketch[cell] : cut;
@@ -302,7 +302,7 @@ void plain_set::resolve(const std::vector<place> &batch, uint32_t step, uint32_t
         plain_table &table = tables[key.table];
         uint32_t wanted = table.options.admit_after > 255 ? 255 : table.options.admit_after;
         if (wanted > 1 && least_cell(table, table.sketch, key.key) < wanted)
-            table.waiting += key.sightings;
+            table.waiting += key.occurrences;
         else
             admit(key, step, epoch);
     }

@@ -26,7 +26,7 @@ struct place {
 struct distinct_key {
     uint32_t table;
     uint64_t key;
-    uint32_t sightings, seen; /* occurrences; the latest event time */
+    uint32_t occurrences, seen; /* occurrences; the latest event time */
 };
 std::vector<distinct_key> distinct_keys(const std::vector<place> &batch);
 

@@ -106,7 +106,7 @@ void rig::upload(const std::vector<place> &places, const std::vector<distinct_ke
         keys.here[u] = distinct[u].key;
         table_of.here[u] = distinct[u].table;
         starts.here[u] = at;
-        at += distinct[u].sightings;
+        at += distinct[u].occurrences;
         numbers[{distinct[u].table, distinct[u].key}] = (uint32_t)u;
     }
     starts.here[distinct.size()] = at;

@@ -12,7 +12,7 @@
 #include <vector>
 
 /* Rows are keys, numbered in the order of their arrival. */
-struct played_table {
+struct simulated_table {
     gpu_table_view view = {};
     uint64_t buckets_most;
     std::vector<std::vector<uint64_t>> buckets;
@@ -21,7 +21,7 @@ struct played_table {
     uint64_t promised = 0; /* rows that may come before make_room is called again */
     size_t fullest = 0, asked = 0, batches = 0;
 
-    played_table(uint64_t seed, uint64_t buckets_start, uint64_t buckets_end)
+    simulated_table(uint64_t seed, uint64_t buckets_start, uint64_t buckets_end)
         : buckets_most(buckets_end), buckets(buckets_start)
     {
         view.seed = num_mix(seed);
@@ -42,7 +42,7 @@ struct played_table {
     size_t even_out(size_t most);
 };
 
-void played_table::split()
+void simulated_table::split()
 {
     const uint64_t from = table_split_from(buckets.size()), level = table_level(buckets.size());
     std::vector<uint64_t> stays, goes;
@@ -57,7 +57,7 @@ void played_table::split()
     view.bucket_count++;
 }
 
-void played_table::send_away(uint64_t n)
+void simulated_table::send_away(uint64_t n)
 {
     first_key += std::min(n, rows());
     auto is_old = [this](uint64_t key) { return key < first_key; };
@@ -66,7 +66,7 @@ void played_table::send_away(uint64_t n)
     stash.erase(std::remove_if(stash.begin(), stash.end(), is_old), stash.end());
 }
 
-void played_table::empty_stash()
+void simulated_table::empty_stash()
 {
     std::vector<uint64_t> stays;
     for (uint64_t key : stash) {
@@ -83,7 +83,7 @@ void played_table::empty_stash()
 }
 
 /* One round of table_even.cu. Returns how many rows were offered. */
-size_t played_table::even_out(size_t most)
+size_t simulated_table::even_out(size_t most)
 {
     struct offer {
         uint64_t to, from, key;
@@ -115,7 +115,7 @@ size_t played_table::even_out(size_t most)
     return offered;
 }
 
-void played_table::make_room(uint64_t more)
+void simulated_table::make_room(uint64_t more)
 {
     const uint64_t wanted = std::min(buckets_most, room_buckets(rows(), more, buckets.size()));
     while (buckets.size() < wanted)
@@ -135,7 +135,7 @@ void played_table::make_room(uint64_t more)
     empty_stash();
 }
 
-void played_table::insert(uint64_t more)
+void simulated_table::insert(uint64_t more)
 {
     std::vector<uint64_t> left;
     for (uint64_t i = 0; i < more; i++) {
@@ -153,7 +153,7 @@ void played_table::insert(uint64_t more)
     fullest = std::max(fullest, stash.size());
 }
 
-void played_table::batch(uint64_t more)
+void simulated_table::batch(uint64_t more)
 {
     batches++;
     if (more > promised) {
@@ -168,10 +168,10 @@ void played_table::batch(uint64_t more)
  * stash ever had. */
 static size_t fullest_of(uint64_t seed, uint64_t most, uint64_t more, size_t *asked, size_t *batches)
 {
-    enum { FILLING = 12, EXCHANGES = 8 };
-    played_table table(seed, 2, most);
+    enum { BATCHES_TO_FILL = 12, EXCHANGES = 8 };
+    simulated_table table(seed, 2, most);
     const uint64_t full = (uint64_t)(ROOM_LOAD_MOST * GPU_BUCKET_SLOTS * (double)most);
-    for (int i = 0; i < FILLING; i++)
+    for (int i = 0; i < BATCHES_TO_FILL; i++)
         table.batch(std::max(more, (full - std::min(full, table.rows())) / 4));
     for (int i = 0; i < EXCHANGES; i++)
         table.batch(more);
@@ -184,7 +184,7 @@ static size_t fullest_of(uint64_t seed, uint64_t most, uint64_t more, size_t *as
  * its stash had. */
 static size_t fullest_growing(uint64_t seed, uint64_t most, uint64_t batches, size_t *asked)
 {
-    played_table table(seed, 2, 2 * most);
+    simulated_table table(seed, 2, 2 * most);
     const uint64_t more = most * GPU_BUCKET_SLOTS / batches + 1;
     for (uint64_t i = 0; i < batches; i++)
         table.batch(more);

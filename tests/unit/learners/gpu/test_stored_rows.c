@@ -1,8 +1,8 @@
 /*
  * Stored tables of models on a device and on the CPU: the same batches to the tables of a model
- * (learners/model/model.c makes them) and to a device_table with the layout of their payloads give the same stored
- * rows, blocks of sketches and times, byte for byte; each side continues from what the other one stored. A
- * plain program that prints TAP lines; without a device it is skipped.
+ * (learners/model/model.c makes them) and to a device_table with the layout of their payloads give the same
+ * stored rows, blocks of sketches and times, byte for byte; each side continues from what the other one
+ * stored. A plain program that prints TAP lines; without a device it is skipped.
  */
 #include "core/base.h"
 #include "kernels/num.h"
@@ -219,7 +219,7 @@ static void batch_here(struct twins *t, const struct places *p)
     for (uint32_t from = 0, to; from < PLACES; from = to) {
         for (to = from; to < PLACES && p->of[to] == p->of[from];)
             to++;
-        struct table_sightings in = {.keys = p->keys + from, .seen = p->seen + from, .n = to - from};
+        struct table_occurrences in = {.keys = p->keys + from, .seen = p->seen + from, .n = to - from};
         table_resolve_batch(&m->tables[t->first + p->of[from]], &in, t->step, found + from, NULL);
     }
     for (uint32_t u = 0; u < p->count; u++) {

@@ -1,7 +1,7 @@
 /*
- * The same batches to embedding tables on the CPU (learners/tables/table.h) and on a device (gpu_table.h): the same
- * rows come out, bit for bit, with admission, expiry and eviction. Ids take the whole path on both sides:
- * dedupe, resolve, update. A plain program that prints TAP lines; without a device it is skipped.
+ * The same batches to embedding tables on the CPU (learners/tables/table.h) and on a device (gpu_table.h):
+ * the same rows come out, bit for bit, with admission, expiry and eviction. Ids take the whole path on both
+ * sides: dedupe, resolve, update. A plain program that prints TAP lines; without a device it is skipped.
  *
  *   test_table_twins [--reduced]
  */
@@ -48,7 +48,7 @@ __attribute__((format(printf, 1, 2))) static bool fail(const char *format, ...)
 
 struct side {
     uint64_t *ids, *unique_ids;
-    uint32_t *tables, *seen, *count, *unique, *unique_tables, *order, *starts;
+    uint32_t *tables, *seen, *count, *indices, *unique_tables, *order, *starts;
     float *grads;
     void **rows;
     void *dedupe_scratch, *update_scratch;
@@ -77,7 +77,7 @@ static struct batch_dedupe dedupe_of(const struct side *s, uint32_t n)
                                  .n = n,
                                  .method = n % 2 ? DEDUPE_SORT : DEDUPE_HASH,
                                  .count = s->count,
-                                 .unique = s->unique,
+                                 .indices = s->indices,
                                  .unique_ids = s->unique_ids,
                                  .unique_tables = s->unique_tables,
                                  .order = s->order,
@@ -109,7 +109,7 @@ static struct side side_new(const struct batch_kernels *k, bool is_device)
                      .tables = room(is_device, (TABLES + 1) * 4),
                      .seen = room(is_device, PLACES * 4),
                      .count = room(is_device, 4),
-                     .unique = room(is_device, PLACES * 4),
+                     .indices = room(is_device, PLACES * 4),
                      .unique_tables = room(is_device, PLACES * 4),
                      .order = room(is_device, PLACES * 4),
                      .starts = room(is_device, (PLACES + 1) * 4),
@@ -130,9 +130,9 @@ static struct side side_new(const struct batch_kernels *k, bool is_device)
 
 static void side_free(struct side *s, bool is_device)
 {
-    void *all[] = {s->ids,    s->unique_ids,     s->tables,        s->seen,   s->count,
-                   s->unique, s->unique_tables,  s->order,         s->starts, s->grads,
-                   s->rows,   s->dedupe_scratch, s->update_scratch};
+    void *all[] = {s->ids,     s->unique_ids,     s->tables,        s->seen,   s->count,
+                   s->indices, s->unique_tables,  s->order,         s->starts, s->grads,
+                   s->rows,    s->dedupe_scratch, s->update_scratch};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) {
         if (is_device)
             api->free(gpu, all[i]);
@@ -244,7 +244,7 @@ static void batch_here(struct twins *t, uint32_t n)
     t->k->dedupe(&dedupe, NULL);
     for (uint32_t f = 0; f < TABLES; f++) {
         uint32_t first = s->tables[f];
-        struct table_sightings in = {
+        struct table_occurrences in = {
             .keys = s->ids + first, .seen = s->seen + first, .n = s->tables[f + 1] - first};
         table_resolve_batch(&t->cpu[f], &in, t->step, found + first, NULL);
     }
@@ -337,12 +337,12 @@ static bool compare_rows(struct twins *t, uint32_t f)
     static void *rows[KEYS];
     static float payloads[KEYS][ROW_FLOATS];
     uint64_t *on_device = room(true, sizeof(keys));
-    uint32_t *tables = room(true, KEYS * 4), numbers[KEYS];
+    uint32_t *tables = room(true, KEYS * 4), fields[KEYS];
     void **found = room(true, sizeof(rows));
     for (uint32_t i = 0; i < KEYS; i++)
-        keys[i] = i + 1, numbers[i] = f;
+        keys[i] = i + 1, fields[i] = f;
     api->copy(stream, on_device, keys, sizeof(keys));
-    api->copy(stream, tables, numbers, sizeof(numbers));
+    api->copy(stream, tables, fields, sizeof(fields));
     api->tables->find(t->on_device, stream, on_device, tables, NULL, KEYS, found);
     api->copy(stream, rows, found, sizeof(rows));
     bool is_good = wait("find");

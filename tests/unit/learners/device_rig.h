@@ -1,7 +1,7 @@
 /* A device_table with a stream of batches that follows from the step alone, and functions that collect all
  * its rows: shared by test_device_table.c, test_device_steps.c and test_device_snapshot.c. */
-#ifndef LEAT_TESTS_UNIT_LEARNERS_DEVICE_WORLD_H
-#define LEAT_TESTS_UNIT_LEARNERS_DEVICE_WORLD_H
+#ifndef LEAT_TESTS_UNIT_LEARNERS_DEVICE_RIG_H
+#define LEAT_TESTS_UNIT_LEARNERS_DEVICE_RIG_H
 
 #include "learners/device/table.h"
 
@@ -28,7 +28,7 @@ static struct gpu *gpu;
 static struct gpu_stream *stream;
 static int failures, reports;
 
-static uint32_t dim = 64;                /* D_MAX where pieces of memory are wide (world_open) */
+static uint32_t dim = 64;                /* D_MAX where pieces of memory are wide (rig_open) */
 static uint64_t memory_some = 400 << 10; /* bytes that MEMORY_SOME adds to the least */
 
 static inline size_t row_floats(void)
@@ -155,7 +155,7 @@ static inline void trial_fill(struct trial_batch *b, uint32_t step, uint32_t epo
 
 enum memory { MEMORY_ALL, MEMORY_SOME, MEMORY_LEAST };
 
-struct world {
+struct rig {
     struct device_table *table;
     struct fake_cold *cold[TABLES];
     struct trial_batch ring[RING];
@@ -166,7 +166,7 @@ struct world {
     uint32_t expired_before;
 };
 
-static inline void world_init(struct world *w, enum memory memory, bool has_stores, uint32_t ahead)
+static inline void rig_init(struct rig *w, enum memory memory, bool has_stores, uint32_t ahead)
 {
     struct gpu_table_options tables[TABLES] = {
         {.seed = 5, .init_seed = 7, .init_bound = 0.1F},
@@ -176,7 +176,7 @@ static inline void world_init(struct world *w, enum memory memory, bool has_stor
     struct cold_store *stores[TABLES] = {NULL};
     struct gpu_tables_plan plan;
     struct gpu_error error;
-    *w = (struct world){.ahead = ahead, .announced = 1};
+    *w = (struct rig){.ahead = ahead, .announced = 1};
     o.tables = (struct gpu_tables_options){.tables = TABLES,
                                            .table = tables,
                                            .d = dim,
@@ -204,7 +204,7 @@ static inline void world_init(struct world *w, enum memory memory, bool has_stor
     w->scratch = device_memory(update.scratch_bytes + 1);
 }
 
-static inline void world_free(struct world *w)
+static inline void rig_free(struct rig *w)
 {
     device_table_free(w->table);
     for (int i = 0; i < RING; i++)
@@ -218,7 +218,7 @@ static inline uint32_t epoch_of(uint32_t step)
     return 1 + step / 10;
 }
 
-static inline void learn(struct world *w, uint32_t step, uint32_t last)
+static inline void learn(struct rig *w, uint32_t step, uint32_t last)
 {
     struct gpu_error error;
     for (; w->announced <= MIN(step + w->ahead, last); w->announced++) {
@@ -254,7 +254,7 @@ static inline void learn(struct world *w, uint32_t step, uint32_t last)
     }
 }
 
-static inline void learn_all(struct world *w, uint32_t from, uint32_t last)
+static inline void learn_all(struct rig *w, uint32_t from, uint32_t last)
 {
     for (uint32_t step = from; step <= last; step++)
         learn(w, step, last);
@@ -304,7 +304,7 @@ static inline bool no_blocks(void *argument, uint32_t table, const void *blocks,
 }
 
 /* Takes a whole snapshot. With the least staging, most of it is gathered while it is written. */
-static inline void take_snapshot(struct world *w, uint32_t since, uint32_t closing, struct image *image)
+static inline void take_snapshot(struct rig *w, uint32_t since, uint32_t closing, struct image *image)
 {
     struct gpu_error error;
     must(device_table_snapshot_begin(w->table, since, closing, &error), &error, "snapshot_begin");
@@ -312,7 +312,7 @@ static inline void take_snapshot(struct world *w, uint32_t since, uint32_t closi
 }
 
 /* All rows. The device's rows come first, because the store's rows of the same keys are older. */
-static inline struct image *take_image(struct world *w)
+static inline struct image *take_image(struct rig *w)
 {
     struct image *image = calloc(1, sizeof(*image));
     take_snapshot(w, 0, 0, image);
@@ -342,7 +342,7 @@ static inline bool is_same(const struct image *a, const struct image *b)
 }
 
 /* Opens the device. Returns false if there is none, after printing why. */
-static inline bool world_open(void)
+static inline bool rig_open(void)
 {
     struct gpu_error error;
     api = gpu_open_library(NULL, &error);
@@ -357,7 +357,7 @@ static inline bool world_open(void)
     return stream != NULL;
 }
 
-static inline int world_close(void)
+static inline int rig_close(void)
 {
     api->stream_free(gpu, stream);
     api->close(gpu);

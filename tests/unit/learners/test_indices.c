@@ -1,4 +1,4 @@
-/* Dense indices that grow from call to call (learners/train/once.c): a model that keeps a batch's indices
+/* Dense indices that grow from call to call (learners/train/step.c): a model that keeps a batch's indices
  * over several calls learns the same as a model that dedupes each call and each batch anew, whatever rows
  * change between calls. */
 #include "learners/model/internal.h"
@@ -35,7 +35,7 @@ static const struct {
     {"deepfm, by ids", INTERACTION_FM, 40, 1, false},
 };
 
-static struct model *new_model(size_t k, bool numbers_on)
+static struct model *new_model(size_t k, bool keeps_indices)
 {
     struct model_options o = events_options(kinds[k].interaction, kinds[k].hidden);
     o.network = kinds[k].hidden > 0 ? NETWORK_HIDDEN : NETWORK_NONE;
@@ -46,8 +46,8 @@ static struct model *new_model(size_t k, bool numbers_on)
     o.expire_after_us = EXPIRES_S * US_PER_SECOND;
     const char *reason;
     struct model *m = model_new(&o, kernels_pick(NULL, &reason));
-    assert_true(m->train->numbers_on);
-    m->train->numbers_on = numbers_on;
+    assert_true(m->train->keeps_indices);
+    m->train->keeps_indices = keeps_indices;
     return m;
 }
 
@@ -73,7 +73,7 @@ static uint32_t learn(struct model *m, uint32_t calls, double *logits)
     for (uint32_t at = 0, end; at < LEARNED; at = end, number++) {
         end = MIN(at + calls, (uint32_t)LEARNED);
         events_learn(&events, m, at, end, calls, logits, verdicts);
-        together += m->train->is_numbered && train_pending(m->train) > calls;
+        together += m->train->has_indices && train_pending(m->train) > calls;
         disturb(m, number, end);
     }
     return together;
@@ -88,8 +88,8 @@ static void test_calls(void **state)
             struct model *on = new_model(k, true), *anew = new_model(k, false);
             uint32_t together = learn(on, calls[c], ours);
             assert_int_equal(learn(anew, calls[c], theirs), 0);
-            print_message("%s, calls of %u: numbers of several stood %u times\n", kinds[k].name, calls[c],
-                          together);
+            print_message("%s, calls of %u: indices of several calls were kept %u times\n", kinds[k].name,
+                          calls[c], together);
             assert_true(calls[c] > BATCH / 2 || together > 10);
             assert_memory_equal(ours, theirs, LEARNED * sizeof(*ours));
             assert_true(events_digest(on, EVENT_FIELDS) == events_digest(anew, EVENT_FIELDS));
