@@ -48,9 +48,11 @@ ARROWS = {
     "engine/serve": {"engine/serve", "engine/net", "engine/run", "engine/plan", "engine/lang", "state", "engine/core"},
     "engine/cluster": {"engine/cluster", "engine/net", "engine/run", "engine/plan", "engine/lang", "state", "engine/core"},
 }
-# The rooms of engine/run, from below: a room may include those before it, never one behind it (engine/run/README.md). The
-# headers of engine/run itself are the interface, which every room may include; its .c files may include every room.
-ROOMS = {"engine/run": ["base", "order", "sequencer", "lanes", "checkpoints"]}
+# The rooms of a folder, from below: a room may include those before it, never one behind it (engine/run/README.md,
+# learners/README.md). The headers of the folder itself are the interface, which every room may include; its .c files may
+# include every room.
+ROOMS = {"engine/run": ["base", "order", "sequencer", "lanes", "checkpoints"],
+         "learners": ["tables", "device", "train", "model", "learner"]}
 SEES_EVERYTHING = {"engine/cli", "tests", "bench"}
 # Where device code is compiled for the host, this stands in for the CUDA headers.
 STANDS_IN = ("kernels/cuda/cuda.cuh", "tests/cuda_on_host/model.h")
@@ -164,7 +166,7 @@ def check_rooms(tree):
         for line, name, quoted in includes(tree.read(path)):
             target = resolve_include(tree, path, name, quoted)
             to = room_of(target) if target is not None else None
-            if to is None or to[1] is None or to == own or path.startswith("tests/"):
+            if to is None or to[1] is None or to == own or path.startswith(("tests/", "bench/")):
                 continue
             rooms = ROOMS[to[0]]
             if target.endswith("/internal.h"):
