@@ -6,7 +6,7 @@
 #define LEAT_TESTS_UNIT_LEARNERS_DEVICE_MODELS_H
 
 #include "events.h"
-#include "host_model.h"
+#include "open_device.h"
 
 #include "core/base.h"
 #include "core/buffer.h"
@@ -20,27 +20,7 @@
 
 enum { LEARNED = 1500, CUT = 777 };
 
-static const struct gpu_api *api;
-static struct gpu *gpu;
-static struct gpu_stream *stream;
 static struct events events;
-static int reports, failures;
-
-static inline void report(bool is_good, const char *what)
-{
-    printf("%sok - %s\n", is_good ? "" : "not ", what);
-    fflush(stdout);
-    reports++;
-    failures += !is_good;
-}
-
-static inline void must(bool is_good, const struct gpu_error *error, const char *what)
-{
-    if (is_good)
-        return;
-    printf("not ok - %s: %s\n", what, error != NULL ? error->text : "?");
-    exit(1);
-}
 
 static inline const struct kernels *best(void)
 {
@@ -391,28 +371,10 @@ static inline bool same_logits(const double *a, const double *b, uint32_t n)
     return true;
 }
 
-/* Opens the device. Returns false if there is none, after printing why. */
 static inline bool models_open(void)
 {
-    struct gpu_error error;
-    api = gpu_open_library(NULL, &error);
-    gpu = api != NULL ? api->open(0, &error) : NULL;
-    if (!gpu) {
-        printf("1..0 # SKIP %s\n", error.text);
-        return false;
-    }
-    stream = api->stream(gpu, &error);
-    must(stream != NULL, &error, "a stream");
     events_make(&events);
-    return true;
-}
-
-static inline int models_close(void)
-{
-    api->stream_free(gpu, stream);
-    api->close(gpu);
-    printf("1..%d\n", reports);
-    return failures > 0;
+    return device_open();
 }
 
 #endif

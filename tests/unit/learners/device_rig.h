@@ -7,8 +7,8 @@
 
 #include "core/base.h"
 #include "fake_cold.h"
-#include "host_model.h"
 #include "kernels/num.h"
+#include "open_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +23,6 @@ enum {
     STEPS = 40,
 };
 
-static const struct gpu_api *api;
-static struct gpu *gpu;
-static struct gpu_stream *stream;
-static int failures, reports;
-
 static uint32_t dim = 64;                /* D_MAX where pieces of memory are wide (rig_open) */
 static uint64_t memory_some = 400 << 10; /* bytes that MEMORY_SOME adds to the least */
 
@@ -39,22 +34,6 @@ static inline size_t row_floats(void)
 static inline size_t stored_bytes(void)
 {
     return 20 + row_floats() * sizeof(float);
-}
-
-static inline void report(bool is_good, const char *what)
-{
-    printf("%s - %s\n", is_good ? "ok" : "not ok", what);
-    fflush(stdout);
-    failures += !is_good;
-    reports++;
-}
-
-static inline void must(bool is_good, const struct gpu_error *error, const char *what)
-{
-    if (is_good)
-        return;
-    printf("Bail out! %s: %s\n", what, error->text);
-    exit(1);
 }
 
 /* --- Batches --- */
@@ -344,25 +323,12 @@ static inline bool is_same(const struct image *a, const struct image *b)
 /* Opens the device. Returns false if there is none, after printing why. */
 static inline bool rig_open(void)
 {
-    struct gpu_error error;
-    api = gpu_open_library(NULL, &error);
-    gpu = api != NULL ? api->open(0, &error) : NULL;
-    stream = gpu != NULL ? api->stream(gpu, &error) : NULL;
-    if (stream == NULL)
-        printf("# %s\n", error.text);
+    bool is_open = device_open();
     /* A table has at least ten buckets: 15 pieces of the host's model with 64 floats, 3.75 pieces of a device
      * with 512. In the rest of the pieces and memory_some together, fewer rows fit than there are keys. */
-    if (stream != NULL && has_wide_pieces())
+    if (is_open && has_wide_pieces())
         dim = D_MAX, memory_some = 7 << 20;
-    return stream != NULL;
-}
-
-static inline int rig_close(void)
-{
-    api->stream_free(gpu, stream);
-    api->close(gpu);
-    printf("1..%d\n", reports);
-    return failures > 0;
+    return is_open;
 }
 
 #endif

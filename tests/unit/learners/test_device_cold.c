@@ -161,5 +161,5 @@ int main(void)
     if (has_wide_pieces())
         cold_memory = 8 << 20, cold_vectors = EVENT_FIELDS, cold_dim = 256;
     test_cold();
-    return models_close();
+    return device_close();
 }

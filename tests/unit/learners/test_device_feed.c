@@ -64,5 +64,5 @@ int main(void)
         for (size_t i = 0; i < ARRAY_COUNT(fed); i++)
             if (strcmp(kinds[k].name, fed[i]) == 0)
                 test_fed(k, 20, begin), test_fed(k, kinds[k].batch, begin), test_fed(k, 250, begin);
-    return models_close();
+    return device_close();
 }

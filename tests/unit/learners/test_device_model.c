@@ -91,5 +91,5 @@ int main(void)
 #endif
     for (size_t k = 0; k < ARRAY_COUNT(kinds); k += EACH)
         test_kind(k), test_steps(k);
-    return models_close();
+    return device_close();
 }

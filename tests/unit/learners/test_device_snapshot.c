@@ -234,5 +234,5 @@ int main(void)
         test_steps_between(&trials[i]);
     test_abandoned();
     test_memory();
-    return rig_close();
+    return device_close();
 }

@@ -202,5 +202,5 @@ int main(void)
     test_waits(false, 1, 8000, 2);
     test_find(MEMORY_ALL, 1, "rows are found, and what has none is not: all in the GPU's memory");
     test_find(MEMORY_LEAST, 3, "likewise over all tiers, as on the CPU");
-    return rig_close();
+    return device_close();
 }

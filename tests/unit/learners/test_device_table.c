@@ -381,5 +381,5 @@ int main(void)
                         "likewise: what the store has is newer than the base's rows that go there");
     test_cpu();
     test_full();
-    return rig_close();
+    return device_close();
 }

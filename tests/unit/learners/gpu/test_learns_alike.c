@@ -7,7 +7,7 @@
  *
  *   test_learns_alike [--reduced | --whole]
  */
-#include "../host_model.h"
+#include "../open_device.h"
 
 #include "core/base.h"
 #include "kernels/num.h"
@@ -20,16 +20,6 @@
 #include <string.h>
 
 enum { EVENTS = 1000000, EVENTS_REDUCED = 2000, CALL = 1000, FIELDS = 4, DENSE = 2 };
-
-_Noreturn void leat_assert_failed(const char *condition, const char *file, int line, const char *function)
-{
-    fprintf(stderr, "%s:%d: %s: `%s`\n", file, line, function, condition);
-    abort();
-}
-
-static const struct gpu_api *api;
-static struct gpu *gpu;
-static struct gpu_stream *stream;
 
 static const struct {
     const char *name;
@@ -113,14 +103,6 @@ static void make(struct events *e, uint64_t first)
     }
 }
 
-static void must(bool is_good, const struct gpu_error *error)
-{
-    if (is_good)
-        return;
-    printf("Bail out! %s\n", error->text);
-    exit(1);
-}
-
 static const struct kernels *best(void)
 {
     const char *reason;
@@ -147,13 +129,13 @@ static double logloss(struct model *m, uint64_t events)
         make(&e, at);
         model_learn(m, &in, &out);
         if (model_error(m) != NULL)
-            must(false, model_error(m));
+            must(false, model_error(m), "learning");
         metrics_add(&metrics, best(), logits, e.labels, CALL);
     }
     return metrics_values(&metrics, false).logloss;
 }
 
-static bool learns_alike(size_t k, uint64_t events)
+static void test_learns_alike(size_t k, uint64_t events)
 {
     struct gpu_error error;
     struct model_options o = options_of(k);
@@ -162,39 +144,29 @@ static bool learns_alike(size_t k, uint64_t events)
     struct model *cpu = model_new(&o, best());
     o.is_on_device = true;
     struct model *device = model_new(&o, best());
-    must(model_attach(device, &d, &error), &error);
+    must(model_attach(device, &d, &error), &error, "model_attach");
     double ours = logloss(cpu, events), theirs = logloss(device, events);
     bool is_good = fabs(ours - theirs) <= kinds[k].tolerance && ours < log(2.0);
-    printf("%sok - %s: logloss %.8f on the CPU, %.8f on the device after %llu events\n",
-           is_good ? "" : "not ", kinds[k].name, ours, theirs, (unsigned long long)events);
-    fflush(stdout);
+    char text[160];
+    snprintf(text, sizeof(text), "%s: logloss %.8f on the CPU, %.8f on the device after %llu events",
+             kinds[k].name, ours, theirs, (unsigned long long)events);
+    report(is_good, text);
     model_free(cpu);
     model_free(device);
-    return is_good;
 }
 
 int main(int argc, char **argv)
 {
-    struct gpu_error error;
     bool is_reduced = argc > 1 && strcmp(argv[1], "--reduced") == 0;
     bool is_whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
     if (argc > 2 || (argc == 2 && !is_reduced && !is_whole)) {
         fprintf(stderr, "usage: test_learns_alike [--reduced | --whole]\n");
         return 2;
     }
-    int failures = 0;
-    api = gpu_open_library(NULL, &error);
-    gpu = api != NULL ? api->open(0, &error) : NULL;
-    if (!gpu) {
-        printf("ok - learning alike # SKIP no device: %s\n", error.text);
+    if (!device_open())
         return 77;
-    }
     is_reduced |= !is_whole && is_host_model();
-    stream = api->stream(gpu, &error);
-    must(stream != NULL, &error);
     for (size_t k = 0; k < ARRAY_COUNT(kinds); k++)
-        failures += !learns_alike(k, is_reduced ? EVENTS_REDUCED : EVENTS);
-    api->stream_free(gpu, stream);
-    api->close(gpu);
-    return failures > 0;
+        test_learns_alike(k, is_reduced ? EVENTS_REDUCED : EVENTS);
+    return device_close();
 }

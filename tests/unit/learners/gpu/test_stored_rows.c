@@ -4,6 +4,8 @@
  * stored rows, blocks of sketches and times, byte for byte; each side continues from what the other one
  * stored. A plain program that prints TAP lines; without a device it is skipped.
  */
+#include "../open_device.h"
+
 #include "core/base.h"
 #include "kernels/num.h"
 #include "learners/device/table.h"
@@ -15,29 +17,11 @@
 
 enum { PLACES = 300, KEYS = 900, FIELDS = 3, SET = 2, ROW_MOST = 4096 };
 
-_Noreturn void leat_assert_failed(const char *condition, const char *file, int line, const char *function)
-{
-    fprintf(stderr, "%s:%d: %s: `%s`\n", file, line, function, condition);
-    abort();
-}
-
-static const struct gpu_api *api;
-static struct gpu *gpu;
-static struct gpu_stream *stream;
 static uint64_t random_state;
-static int reports, failures;
 
 static uint64_t draw(uint64_t below)
 {
     return num_mix(++random_state) % below;
-}
-
-static void must(bool is_good, const struct gpu_error *error)
-{
-    if (is_good)
-        return;
-    printf("Bail out! %s\n", error->text);
-    exit(1);
 }
 
 /* --- A model, and a set of tables on the device for the first or the last of its fields --- */
@@ -70,7 +54,7 @@ static void *memory(bool is_pinned, size_t bytes)
 {
     struct gpu_error error;
     void *m = is_pinned ? api->alloc_pinned(gpu, bytes, &error) : api->alloc(gpu, bytes, &error);
-    must(m != NULL, &error);
+    must(m != NULL, &error, "model_new");
     return m;
 }
 
@@ -116,7 +100,7 @@ static void device_init(struct twins *t, const struct layout *l)
                                       .vector_at = l->is_linear_field ? 0 : m->vector_at,
                                       .state_at = l->is_linear_field ? 0 : m->state_at};
     t->device = device_table_new(&o, &error);
-    must(t->device != NULL, &error);
+    must(t->device != NULL, &error, "device_table_new");
 }
 
 static void twins_init(struct twins *t, const struct layout *l)
@@ -257,19 +241,19 @@ static void batch_there(struct twins *t, const struct places *p)
     api->copy(stream, t->order, p->order, sizeof(p->order));
     api->copy(stream, t->seen, p->seen, sizeof(p->seen));
     api->copy(stream, t->count, &p->count, 4);
-    must(device_table_step(t->device, &batch, t->rows, &error), &error);
+    must(device_table_step(t->device, &batch, t->rows, &error), &error, "device_table_step");
     api->copy(stream, t->rows_here, t->rows, p->count * sizeof(void *));
-    must(api->wait(stream, &error), &error);
+    must(api->wait(stream, &error), &error, "wait");
     for (uint32_t u = 0; u < p->count; u++) {
         if (t->rows_here[u] == NULL)
             continue;
         api->copy(stream, t->row, t->rows_here[u], bytes);
-        must(api->wait(stream, &error), &error);
+        must(api->wait(stream, &error), &error, "wait");
         learn(t->row + extra_at, t->linear_bytes, p->ids[u]);
         learn(t->row, vector, p->ids[u]);
         learn(t->row + vector, state, p->ids[u]);
         api->copy(stream, t->rows_here[u], t->row, bytes);
-        must(api->wait(stream, &error), &error);
+        must(api->wait(stream, &error), &error, "wait");
     }
 }
 
@@ -391,8 +375,10 @@ static void store_there(struct twins *t, uint32_t since, struct stored *out)
                                  .blocks.bytes = sizeof(struct sketch_block)};
         out[f].times = device_table_times(t->device, f);
     }
-    must(device_table_snapshot_begin(t->device, since, t->epoch, &error), &error);
-    must(device_table_snapshot_write(t->device, add_rows, add_blocks, out, &error), &error);
+    must(device_table_snapshot_begin(t->device, since, t->epoch, &error), &error,
+         "device_table_snapshot_begin");
+    must(device_table_snapshot_write(t->device, add_rows, add_blocks, out, &error), &error,
+         "device_table_snapshot_write");
     for (uint32_t f = 0; f < t->fields; f++) {
         copy_keys(&out[f].removed, device_table_removed(t->device, f));
         sort_rows(&out[f]);
@@ -466,22 +452,23 @@ static void restore_there(struct twins *t, const struct stored *s)
     for (uint32_t f = 0; f < t->fields; f++) {
         const struct sketch_block *blocks = (const void *)s[f].blocks.data;
         must(device_table_restore_remove(t->device, f, s[f].removed.items, s[f].removed.count, &error),
-             &error);
-        must(device_table_restore(t->device, f, s[f].rows.data, s[f].rows.count, &error), &error);
-        must(device_table_restore_counts(t->device, f, blocks, s[f].blocks.count, &error), &error);
+             &error, "device_table_restore_remove");
+        must(device_table_restore(t->device, f, s[f].rows.data, s[f].rows.count, &error), &error,
+             "device_table_restore");
+        must(device_table_restore_counts(t->device, f, blocks, s[f].blocks.count, &error), &error,
+             "device_table_restore_counts");
         device_table_set_times(t->device, f, &s[f].times);
     }
-    must(device_table_restored(t->device, &error), &error);
+    must(device_table_restored(t->device, &error), &error, "device_table_restored");
 }
 
 /* --- Tests --- */
 
-static void report(bool is_good, const char *layout, const char *what)
+static void report_layout(bool is_good, const char *layout, const char *what)
 {
-    printf("%s - %s: %s\n", is_good ? "ok" : "not ok", layout, what);
-    fflush(stdout);
-    failures += !is_good;
-    reports++;
+    char text[256];
+    snprintf(text, sizeof(text), "%s: %s", layout, what);
+    report(is_good, text);
 }
 
 /* Each side stores a base and a change; both continue from the other's base and change. */
@@ -500,10 +487,11 @@ static void test_layout(const struct layout *l)
         t.epoch++;
     }
     uint32_t n = t.fields;
-    report(here[1]->rows.count > 50 && here[0]->blocks.count > 256 && is_same_stored(here[0], there[0], n),
-           l->name, "a base has the same rows, sketches and times");
-    report(here[1]->blocks.count < here[0]->blocks.count * 2 && is_same_stored(here[1], there[1], n), l->name,
-           "so has what changed since");
+    report_layout(here[1]->rows.count > 50 && here[0]->blocks.count > 256 &&
+                      is_same_stored(here[0], there[0], n),
+                  l->name, "a base has the same rows, sketches and times");
+    report_layout(here[1]->blocks.count < here[0]->blocks.count * 2 && is_same_stored(here[1], there[1], n),
+                  l->name, "so has what changed since");
     twins_init(&back, l);
     back.epoch = t.epoch - 1;
     for (int i = 0; i < 2; i++) { /* each side restores what the other stored */
@@ -519,17 +507,18 @@ static void test_layout(const struct layout *l)
     batches(&back, 3, &then);
     store_here(&t, 0, last[0]);
     store_there(&back, 0, last[1]);
-    report(is_same_stored(last[0], last[1], n), l->name, "a device goes on from what the CPU stored");
+    report_layout(is_same_stored(last[0], last[1], n), l->name, "a device goes on from what the CPU stored");
     stored_free(last[0], n);
     stored_free(last[1], n);
     t.epoch++, back.epoch++;
     store_there(&t, 0, last[0]);
     store_here(&back, 0, last[1]);
-    report(is_same_stored(last[1], last[0], n), l->name, "the CPU goes on from what a device stored");
+    report_layout(is_same_stored(last[1], last[0], n), l->name, "the CPU goes on from what a device stored");
     struct sketch_block wrong = {.number = 1 << 20};
     struct gpu_error error = {.failure = GPU_OK};
-    report(!device_table_restore_counts(t.device, 0, &wrong, 1, &error) && error.failure == GPU_UNSUPPORTED,
-           l->name, "a block that there is not is refused");
+    report_layout(!device_table_restore_counts(t.device, 0, &wrong, 1, &error) &&
+                      error.failure == GPU_UNSUPPORTED,
+                  l->name, "a block that there is not is refused");
     for (int i = 0; i < 2; i++) {
         stored_free(here[i], n);
         stored_free(there[i], n);
@@ -549,18 +538,9 @@ int main(int argc, char **argv)
         {"a field without vectors", 4, OPT_ADAGRAD, OPT_ADAGRAD, false, true, 0},
     };
     bool is_reduced = argc > 1 && strcmp(argv[1], "--reduced") == 0;
-    struct gpu_error error;
-    api = gpu_open_library(NULL, &error);
-    gpu = api != NULL ? api->open(0, &error) : NULL;
-    stream = gpu != NULL ? api->stream(gpu, &error) : NULL;
-    if (stream == NULL) {
-        printf("ok - stored rows of a device # SKIP %s\n1..1\n", error.text);
+    if (!device_open())
         return 77;
-    }
     for (size_t i = 0; i < (is_reduced ? 2 : ARRAY_COUNT(layouts)); i++)
         test_layout(&layouts[i]);
-    api->stream_free(gpu, stream);
-    api->close(gpu);
-    printf("1..%d\n", reports);
-    return failures > 0;
+    return device_close();
 }

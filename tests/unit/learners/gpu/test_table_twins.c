@@ -5,6 +5,8 @@
  *
  *   test_table_twins [--reduced]
  */
+#include "../open_device.h"
+
 #include "core/base.h"
 #include "kernels/gpu_table.h"
 #include "kernels/num.h"
@@ -17,15 +19,6 @@
 
 enum { D = 8, TABLES = 3, PLACES = 400, KEYS = 1500, ROW_FLOATS = 2 * D };
 
-_Noreturn void leat_assert_failed(const char *condition, const char *file, int line, const char *function)
-{
-    fprintf(stderr, "%s:%d: %s: `%s`\n", file, line, function, condition);
-    abort();
-}
-
-static const struct gpu_api *api;
-static struct gpu *gpu;
-static struct gpu_stream *stream;
 static uint64_t random_state;
 static char failure[256];
 
@@ -451,27 +444,17 @@ static bool run(int batches)
 int main(int argc, char **argv)
 {
     bool is_reduced = argc > 1 && strcmp(argv[1], "--reduced") == 0;
-    struct gpu_error error = {0};
-    api = gpu_open_library(NULL, &error);
-    gpu = api != NULL ? api->open(0, &error) : NULL;
-    stream = gpu != NULL ? api->stream(gpu, &error) : NULL;
-    if (stream == NULL) {
-        printf("ok - tables on the CPU and on a device # SKIP %s\n1..1\n", error.text);
+    if (!device_open())
         return 77;
-    }
-    uint64_t seeds = is_reduced ? 3 : 8, failures = 0;
-    for (uint64_t seed = 1; seed <= seeds; seed++) {
+    for (uint64_t seed = 1; seed <= (is_reduced ? 3 : 8); seed++) {
+        char text[96];
         random_state = seed << 32;
         failure[0] = '\0';
-        bool is_good = run(is_reduced ? 8 : 20);
-        failures += !is_good;
-        printf("%s - the same rows on the CPU and on the device, seed %llu\n", is_good ? "ok" : "not ok",
-               (unsigned long long)seed);
-        if (!is_good)
+        snprintf(text, sizeof(text), "the same rows on the CPU and on the device, seed %llu",
+                 (unsigned long long)seed);
+        report(run(is_reduced ? 8 : 20), text);
+        if (failure[0] != '\0')
             printf("# %s\n", failure);
     }
-    printf("1..%llu\n", (unsigned long long)seeds);
-    api->stream_free(gpu, stream);
-    api->close(gpu);
-    return failures > 0;
+    return device_close();
 }
