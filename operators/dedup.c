@@ -12,7 +12,7 @@
  * row in (f - within, f + within) belongs to the list of f; any other row is a first occurrence itself. The
  * kept rows are emitted at the end of the input, or as changes: an insert at the first occurrence, an update
  * for each micro-batch that brought a later row. */
-#include "operators/kept.h"
+#include "operators/rows/kept.h"
 #include "operators/sides.h"
 
 struct dedup {

@@ -16,8 +16,8 @@
 #include "operators/hot_keys.h"
 #include "operators/merged.h"
 #include "operators/pairs.h"
+#include "operators/rows/versions.h"
 #include "operators/tally.h"
-#include "operators/versions.h"
 
 enum { ENRICH_TABLE = 'k', ENRICH_TALLY = 't', ENRICH_HOT = 'H', PREFETCH_AHEAD = 6 };
 /* Indices into tally.values. */

@@ -9,10 +9,10 @@
  * A row behind the watermark may read a value only until the watermark is more than `within` after it, whether
  * the entry is still stored or not: no row shows when an entry was evicted or a checkpoint was taken.
  *
- * A key's state: for each column an event time (TIME_MIN: no value yet), then the values (aggregate/rows.h). */
-#include "operators/aggregate/rows.h"
+ * A key's state: for each column an event time (TIME_MIN: no value yet), then the values (rows/codec.h). */
 #include "operators/keys.h"
 #include "operators/limits.h"
+#include "operators/rows/codec.h"
 #include "operators/tally.h"
 
 enum { FILL_TABLE = 'k', FILL_TALLY = 't' };
@@ -103,7 +103,7 @@ static int64_t valid_until(const struct fill_forward *fill, int64_t time)
     return fill->within_us == INT64_MAX ? TIME_MAX : time_add(time, fill->within_us);
 }
 
-/* A column's kept value: its event time and its bytes (aggregate/rows.h); no bytes: the key has none. */
+/* A column's kept value: its event time and its bytes (rows/codec.h); no bytes: the key has none. */
 struct kept_value {
     int64_t time;
     struct str bytes;

@@ -5,8 +5,8 @@
  * for all keys together in the order (event time, hash of the key, record order). A row that arrives after
  * rows of its time have left is late. So the rows held at a time span the sources' delay plus `within`; those
  * beyond the job's memory lie on disk. The output's watermark is the input's less `within`. */
-#include "operators/held.h"
 #include "operators/keys.h"
+#include "operators/rows/held.h"
 #include "operators/sides.h"
 
 #include <stdlib.h>

@@ -11,10 +11,10 @@
  * group's best, as they were last given, then rows that came in or, if ranks are a column, have another rank.
  *
  * A group's windows are lists in one keyed entry, which expires with the last of them. */
-#include "operators/kept.h"
+#include "operators/rows/kept.h"
 #include "operators/sides.h"
 #include "operators/tally.h"
-#include "operators/windows.h"
+#include "operators/window/windows.h"
 
 #include "operators/expr/compute.h"
 

@@ -9,8 +9,8 @@
 #define LEAT_OPERATORS_AGGREGATE_AGGREGATE_H
 
 #include "core/operator.h"
-#include "operators/aggregate/rows.h"
 #include "operators/expr/expr.h"
+#include "operators/rows/codec.h"
 
 enum { AGGREGATES_MAX = 64, AGGREGATE_ANY = -1, AGGREGATE_NONE = -2 };
 

@@ -2,7 +2,7 @@
 #ifndef LEAT_OPERATORS_USER_MAKING_H
 #define LEAT_OPERATORS_USER_MAKING_H
 
-#include "operators/aggregate/rows.h"
+#include "operators/rows/codec.h"
 #include "operators/user/user.h"
 
 /* Rows made from one input row are ordered by their position among these, which is stored in the lowest

@@ -10,7 +10,7 @@
 #include "core/order_log.h"
 #include "core/os.h"
 #include "fuzz.h"
-#include "operators/aggregate/rows.h"
+#include "operators/rows/codec.h"
 #include "state/checkpoint_files.h"
 #include "state/state.h"
 

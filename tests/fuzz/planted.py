@@ -51,7 +51,7 @@ BUGS = [
      "if (cursor->is_bad || (uint64_t)(cursor->end - cursor->at) < length) {", "if (cursor->is_bad) {"),
     ("checkpoint", "entry_longer_than_record", "state/table_snapshot.c",
      "entry->bytes > TABLE_VALUE_MAX || entry->bytes > record.length - *at - sizeof(*entry))", "entry->bytes > TABLE_VALUE_MAX)"),
-    ("checkpoint", "row_text_a_byte_too_long", "operators/aggregate/rows.c",
+    ("checkpoint", "row_text_a_byte_too_long", "operators/rows/codec.c",
      "if (!take(at, end, &length, sizeof(length)) || length > (size_t)(end - *at))",
      "if (!take(at, end, &length, sizeof(length)) || length > (size_t)(end - *at) + 1)"),
     ("payload_avro", "length_a_byte_too_long", "formats/avro_decode.c",

@@ -190,7 +190,7 @@ def test_baskets(test, path):
 
 
 def retail_invoices(lines):
-    """({invoice: the row of its first good line, with features}, good lines) by the rule of operators/feature.c: panes
+    """({invoice: the row of its first good line, with features}, good lines) by the rule of operators/window/feature.c: panes
     of an hour by event time; a row reads its own pane and the N before it, as they stand when it comes."""
     history, first, number, out = collections.defaultdict(list), {}, collections.Counter(), {}
     good = 0

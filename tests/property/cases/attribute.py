@@ -5,15 +5,15 @@ from history import TIME_MAX
 HAS_LATE, CHAINS, SHUFFLES = True, True, True
 KEYS = [["k"], ["g"], ["b"], ["k", "g"], ["f"]]
 BUGS = [
-    ("at_the_deadline", "operators/attribute_answers.c", "times[i] <= time_add(from, attribute->within_us)",
+    ("at_the_deadline", "operators/attribute/attribute_answers.c", "times[i] <= time_add(from, attribute->within_us)",
      "times[i] < time_add(from, attribute->within_us)"),
-    ("from_the_row_on", "operators/attribute_answers.c", "while (i < count && times[i] < from)",
+    ("from_the_row_on", "operators/attribute/attribute_answers.c", "while (i < count && times[i] < from)",
      "while (i < count && times[i] <= from)"),
-    ("late_at_the_watermark", "operators/attribute_wait.c", "attribute->within_us) < context->watermark)\n            late",
+    ("late_at_the_watermark", "operators/attribute/attribute_wait.c", "attribute->within_us) < context->watermark)\n            late",
      "attribute->within_us) <= context->watermark)\n            late"),
-    ("thins_answers_too_much", "operators/attribute_answers.c", "times[i + 1] > time_add(times[i - 1], within_us)",
+    ("thins_answers_too_much", "operators/attribute/attribute_answers.c", "times[i + 1] > time_add(times[i - 1], within_us)",
      "times[i + 1] > time_add(times[i - 1], 2 * within_us)"),
-    ("forgets_answers_early", "operators/attribute_answers.c", "if (last_deadline < context->watermark) {",
+    ("forgets_answers_early", "operators/attribute/attribute_answers.c", "if (last_deadline < context->watermark) {",
      "if (last_deadline <= context->watermark) {"),
     ("null_is_a_key", "engine/core/key.c", "has_null[i] = is_null;", "has_null[i] = false;"),
 ]

@@ -6,14 +6,14 @@ HAS_LATE, CHAINS, SHUFFLES = True, True, True
 KEYS = [["k"], ["g"], ["b"], ["k", "g"]]
 MODES = ["take first", "take last", "take all", "emit at_once", "emit fake_negative"]
 BUGS = [
-    ("first_is_last", "operators/attribute_wait.c", "attribute->take == ATTRIBUTE_LAST ?", "attribute->take != ATTRIBUTE_LAST ?"),
-    ("before_the_row", "operators/attribute_answers.c", "!= NULL && before->time >= from)", "!= NULL && before->time >= from - 1000)"),
-    ("one_answer_too_few", "operators/attribute_wait.c", "answer == newest ||", "answer == newest || version_after(answer) == newest ||"),
-    ("once_more_at_the_deadline", "operators/attribute_early.c", "    versions_remove(attribute->waiting, slots[1], first, last);\n",
+    ("first_is_last", "operators/attribute/attribute_wait.c", "attribute->take == ATTRIBUTE_LAST ?", "attribute->take != ATTRIBUTE_LAST ?"),
+    ("before_the_row", "operators/attribute/attribute_answers.c", "!= NULL && before->time >= from)", "!= NULL && before->time >= from - 1000)"),
+    ("one_answer_too_few", "operators/attribute/attribute_wait.c", "answer == newest ||", "answer == newest || version_after(answer) == newest ||"),
+    ("once_more_at_the_deadline", "operators/attribute/attribute_early.c", "    versions_remove(attribute->waiting, slots[1], first, last);\n",
      "    if (count > 1)\n        versions_remove(attribute->waiting, slots[1], first, last);\n"),
-    ("answered_before_it_came", "operators/attribute_early.c", "const struct version *answer = has_null ? NULL :",
+    ("answered_before_it_came", "operators/attribute/attribute_early.c", "const struct version *answer = has_null ? NULL :",
      "const struct version *answer = has_null || is_fake ? NULL :"),
-    ("not_given_again", "operators/attribute_early.c", "context->counters.emitted += is_fake && answer != NULL;",
+    ("not_given_again", "operators/attribute/attribute_early.c", "context->counters.emitted += is_fake && answer != NULL;",
      "context->counters.emitted += 0 * is_fake;"),
 ]
 

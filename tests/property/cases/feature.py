@@ -7,14 +7,14 @@ KEYS = [["k"], ["g"], ["b"], ["k", "g"], ["s"]]
 # every, windows that are multiples of it
 PANES = [("1ms", ["1ms", "500ms"]), ("500ms", ["500ms", "2s", "10s"]), ("1s", ["1s", "2s", "3s", "1m"]), ("10s", ["10s", "1m"])]
 BUGS = [
-    ("a_pane_too_few", "operators/feature.c", "first = MAX(first, alive);", "first = MAX(first + 1, alive);"),
-    ("reads_what_is_gone", "operators/feature.c", "pane_of(passed - 1, feature->every_us)", "pane_of(passed, feature->every_us)"),
-    ("forever_leaves_out_what_is_closed", "operators/all_time.c", "MAX(pane_of(time, all->every_us), last_closed(all, watermark))",
+    ("a_pane_too_few", "operators/window/feature.c", "first = MAX(first, alive);", "first = MAX(first + 1, alive);"),
+    ("reads_what_is_gone", "operators/window/feature.c", "pane_of(passed - 1, feature->every_us)", "pane_of(passed, feature->every_us)"),
+    ("forever_leaves_out_what_is_closed", "operators/window/all_time.c", "MAX(pane_of(time, all->every_us), last_closed(all, watermark))",
      "pane_of(time, all->every_us)"),
-    ("forever_sees_open_slices", "operators/all_time.c", "int64_t last = MAX(", "int64_t last = 1 + MAX("),
-    ("sees_itself", "operators/feature.c", "if (feature->including != 0)\n            update_row",
+    ("forever_sees_open_slices", "operators/window/all_time.c", "int64_t last = MAX(", "int64_t last = 1 + MAX("),
+    ("sees_itself", "operators/window/feature.c", "if (feature->including != 0)\n            update_row",
      "if (feature->including >= 0)\n            update_row"),
-    ("later_panes_too", "operators/feature.c", "pane = pane_of(time, feature->every_us), last = pane;",
+    ("later_panes_too", "operators/window/feature.c", "pane = pane_of(time, feature->every_us), last = pane;",
      "pane = pane_of(time, feature->every_us), last = pane + 1;"),
     ("last_takes_the_earlier_of_equals", "operators/aggregate/last.c", "if (!p->has || time >= p->time)",
      "if (!p->has || time > p->time)"),

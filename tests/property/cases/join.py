@@ -9,15 +9,15 @@ KEYS = [[("k", "k")], [("g", "g")], [("b", "b")], [("k", "k"), ("g", "g")], [("k
 BOUNDS = ["-10s", "-3s", "-500ms", "-1ms", "0s", "1ms", "500ms", "2s", "10s", "1m"]
 ORDERS = {"v": [("v", 1)], "desc(v)": [("v", -1)], "desc(f), n": [("f", -1), ("n", 1)], "s, desc(n)": [("s", 1), ("n", -1)]}
 BUGS = [
-    ("the_lower_bound_is_open", "operators/join_match.c", "kept->from >= reach->from &&", "kept->from > reach->from &&"),
-    ("the_upper_bound_is_open", "operators/join_match.c", "m->reach.from > kept->to)", "m->reach.from >= kept->to)"),
-    ("late_at_the_deadline", "operators/join_block.c", "if (until < context->watermark)", "if (until <= context->watermark)"),
-    ("forgets_at_the_deadline", "operators/key_rows.c", "row->until < rows->watermark ||\n", "row->until <= rows->watermark ||\n"),
-    ("null_is_a_key", "operators/join_block.c", "return prepared->keys.has_null[index] || !has_bound", "return !has_bound"),
-    ("goes_on_though_it_met", "operators/join_match.c", "? KEPT_MARK : KEPT_STAY", "? KEPT_STAY : KEPT_STAY"),
-    ("the_later_of_equals", "operators/join_match.c", "return order < 0 ||", "return order <= 0 ||"),
-    ("semi_twice", "operators/join_match.c", "return stop | KEPT_DROP;", "return stop;"),
-    ("the_first_window_only", "operators/join_bind.c", "windows_last(&join->windows, time)), -1),",
+    ("the_lower_bound_is_open", "operators/join/join_match.c", "kept->from >= reach->from &&", "kept->from > reach->from &&"),
+    ("the_upper_bound_is_open", "operators/join/join_match.c", "m->reach.from > kept->to)", "m->reach.from >= kept->to)"),
+    ("late_at_the_deadline", "operators/join/join_block.c", "if (until < context->watermark)", "if (until <= context->watermark)"),
+    ("forgets_at_the_deadline", "operators/join/key_rows.c", "row->until < rows->watermark ||\n", "row->until <= rows->watermark ||\n"),
+    ("null_is_a_key", "operators/join/join_block.c", "return prepared->keys.has_null[index] || !has_bound", "return !has_bound"),
+    ("goes_on_though_it_met", "operators/join/join_match.c", "? KEPT_MARK : KEPT_STAY", "? KEPT_STAY : KEPT_STAY"),
+    ("the_later_of_equals", "operators/join/join_match.c", "return order < 0 ||", "return order <= 0 ||"),
+    ("semi_twice", "operators/join/join_match.c", "return stop | KEPT_DROP;", "return stop;"),
+    ("the_first_window_only", "operators/join/join_bind.c", "windows_last(&join->windows, time)), -1),",
      "windows_first(&join->windows, time)), -1),"),
 ]
 

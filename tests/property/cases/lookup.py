@@ -11,10 +11,10 @@ CASES = {"items.csv": (["k"], {"name": "text", "price": "float"}, ITEMS),
          "words.jsonl": (["g", "k"], {"is_word": "bool"}, WORDS)}
 BUGS = [
     ("null_is_a_key", "engine/core/key.c", "has_null[i] = is_null;", "has_null[i] = false;"),
-    ("inner_keeps_all", "operators/lookup.c", "count += found[i] != NULL;", "count += found[i] != NULL || i == 0;"),
-    ("null_is_zero", "operators/lookup_table.c", "        if (is_null)\n            batch_set_null(batch, column, row);",
+    ("inner_keeps_all", "operators/lookup/lookup.c", "count += found[i] != NULL;", "count += found[i] != NULL || i == 0;"),
+    ("null_is_zero", "operators/lookup/lookup_table.c", "        if (is_null)\n            batch_set_null(batch, column, row);",
      "        if (found[k] == NULL)\n            batch_set_null(batch, column, row);"),
-    ("another_text", "operators/lookup_table.c", "ref.length = (uint32_t)(heap->length - ref.offset);",
+    ("another_text", "operators/lookup/lookup_table.c", "ref.length = (uint32_t)(heap->length - ref.offset);",
      "ref.length = (uint32_t)(heap->length - ref.offset) / 2;"),
 ]
 

@@ -13,16 +13,16 @@ STEPS = {
     "s is not null": lambda v: v["s"] is not None,
 }
 BUGS = [
-    ("within_is_open", "operators/sequence.c", "time <= deadline;", "time < deadline;"),
-    ("times_may_fall", "operators/sequence.c", "time >= beginning->times[steps - 1] && time", "time"),
-    ("earliest_beginning", "operators/sequence.c", "other->times[0] > longer.times[0]", "other->times[0] < longer.times[0]"),
-    ("follows_itself", "operators/sequence.c", "for (uint32_t step = sequence->steps; step-- > 0;) {",
+    ("within_is_open", "operators/pattern/sequence.c", "time <= deadline;", "time < deadline;"),
+    ("times_may_fall", "operators/pattern/sequence.c", "time >= beginning->times[steps - 1] && time", "time"),
+    ("earliest_beginning", "operators/pattern/sequence.c", "other->times[0] > longer.times[0]", "other->times[0] < longer.times[0]"),
+    ("follows_itself", "operators/pattern/sequence.c", "for (uint32_t step = sequence->steps; step-- > 0;) {",
      "for (uint32_t step = 0; step < sequence->steps; step++) {"),
-    ("keeps_what_is_used", "operators/sequence.c", "state->head.begun = 0;", ""),
-    ("undone_before_the_last", "operators/sequence.c", "|| time < match_before.last)", ")"),
-    ("out_a_moment_early", "operators/pattern.c", "time_queue_pop(pattern->queue, watermark, &record)",
+    ("keeps_what_is_used", "operators/pattern/sequence.c", "state->head.begun = 0;", ""),
+    ("undone_before_the_last", "operators/pattern/sequence.c", "|| time < match_before.last)", ")"),
+    ("out_a_moment_early", "operators/pattern/pattern.c", "time_queue_pop(pattern->queue, watermark, &record)",
      "time_queue_pop(pattern->queue, time_add(watermark, 1), &record)"),
-    ("late_a_moment_early", "operators/pattern.c", "pattern->within_us) < context->watermark)", "pattern->within_us) <= context->watermark)"),
+    ("late_a_moment_early", "operators/pattern/pattern.c", "pattern->within_us) < context->watermark)", "pattern->within_us) <= context->watermark)"),
 ]
 
 

@@ -13,12 +13,12 @@ from history import TIME_MAX, TIME_MIN, clamp
 KEYS = [["k"], ["g"], ["b"], ["k", "g"], ["f"]]
 ORDERS = ["v", "v", "f", "s", "s", "b", "ts", "n % 3", "v + 1", "length(s)"]
 BUGS = [
-    ("ties_in_front", "operators/kept.c", "return order < 0 || (order == 0 && kept->options.last_wins);", "return order <= 0;"),
-    ("null_first", "operators/ordering.c", "is_null ? UINT64_MAX : word ^ turn", "is_null ? 0 : word ^ turn"),
+    ("ties_in_front", "operators/rows/kept.c", "return order < 0 || (order == 0 && kept->options.last_wins);", "return order <= 0;"),
+    ("null_first", "operators/rows/ordering.c", "is_null ? UINT64_MAX : word ^ turn", "is_null ? 0 : word ^ turn"),
     ("late_at_the_end", "operators/top_n.c", "if (end <= context->watermark)", "if (end < context->watermark)"),
-    ("a_tie_falls_out", "operators/kept.c", "return list->count + 1 - equal >= limit ? equal : 0;", "return equal;"),
-    ("says_nothing_of_another_rank", "operators/kept_emit.c", "if (!is_old || is_moved)", "if (!is_old || (is_moved && rank == 0))"),
-    ("what_fell_out_stays", "operators/kept_emit.c", "            emit_row(e, kept_bytes(kept, before, i), change->hash, rank, CHANGE_DELETE);",
+    ("a_tie_falls_out", "operators/rows/kept.c", "return list->count + 1 - equal >= limit ? equal : 0;", "return equal;"),
+    ("says_nothing_of_another_rank", "operators/rows/kept_emit.c", "if (!is_old || is_moved)", "if (!is_old || (is_moved && rank == 0))"),
+    ("what_fell_out_stays", "operators/rows/kept_emit.c", "            emit_row(e, kept_bytes(kept, before, i), change->hash, rank, CHANGE_DELETE);",
      "            continue;"),
 ]
 

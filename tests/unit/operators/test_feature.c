@@ -2,7 +2,7 @@
 #include "keyed_script.h"
 
 #include "core/describe.h"
-#include "operators/panes.h"
+#include "operators/window/panes.h"
 #include "unit/support/random.h"
 
 #include <math.h>

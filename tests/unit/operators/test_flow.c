@@ -165,7 +165,7 @@ struct waiting {
     bool is_undone, is_out;
 };
 
-/* The rules of operators/pattern.c, on lists of rows. Steps: x < 200, b, v > 0; unless: x > 500. */
+/* The rules of operators/pattern/pattern.c, on lists of rows. Steps: x < 200, b, v > 0; unless: x > 500. */
 struct model {
     struct byte_buffer out, sides;
     struct counters counters;

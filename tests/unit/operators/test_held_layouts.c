@@ -1,5 +1,5 @@
 /* Rows that were held before a job changed come out with the job's new columns. */
-#include "operators/packed.h"
+#include "operators/rows/packed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Sort keys of rows: extremes, nulls, texts, and keys encoded as bytes. */
-#include "operators/ordering.h"
+#include "operators/rows/ordering.h"
 
 #include "lang/lang.h"
 

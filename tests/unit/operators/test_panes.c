@@ -1,6 +1,6 @@
 /* Panes of variable partials: a window's value is the merge that panes.h defines, for rows in any order; and
  * a row merges few pieces, however many panes there are. */
-#include "operators/panes_entry.h"
+#include "operators/window/panes_entry.h"
 
 #include "unit/support/random.h"
 

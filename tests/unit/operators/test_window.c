@@ -1,7 +1,7 @@
 /* window against a model that keeps every row. */
 #include "keyed_script.h"
 
-#include "operators/windows.h"
+#include "operators/window/windows.h"
 
 #include "unit/support/temporary.h"
 

@@ -1,5 +1,5 @@
 /* The arithmetic of windows against their definition, and the diagnostics of wrong windows. */
-#include "operators/windows.h"
+#include "operators/window/windows.h"
 
 #include "core/civil.h"
 #include "lang/lang.h"

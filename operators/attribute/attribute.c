@@ -1,0 +1,417 @@
+/* attribute: the label join. A row of event time t gets the label 1 if a row of the other stream (an answer)
+ * with an equal key has an event time in [t, t + within], else 0; on request also columns of the answers.
+ *
+ * `emit at_deadline` holds each row until t + within, when the label is certain. `at_once` and
+ * `fake_negative` emit rows earlier: attribute_early.c says what that does to the order and distribution of
+ * rows. With these two, and with `take all`, not only the label column but also the number and order of rows
+ * depend on the label: the output's lineage says so (rows_lineage). */
+#include "operators/attribute/attribute.h"
+
+#include <stdlib.h>
+
+enum {
+    ATTRIBUTE_TABLE = 'k',
+    ATTRIBUTE_WAITING = 'w',
+    ATTRIBUTE_QUEUE = 'q',
+    ATTRIBUTE_LAYOUTS = 'L',
+    ATTRIBUTE_TALLY = 't',
+    ATTRIBUTE_HOT = 'H',
+    BUCKETS = 64
+};
+
+static const struct option attribute_options[] = {
+    OPTION_STREAM(struct attribute, stream, "stream", OPTION_REQUIRED | OPTION_POSITIONAL,
+                  "the stream whose rows are the answers"),
+    OPTION_COLUMNS(struct attribute, on, "on", OPTION_REQUIRED,
+                   "the columns that both streams have, equal in a match"),
+    OPTION_DURATION(struct attribute, within_us, "within", OPTION_REQUIRED, NULL, "1ms", "365d",
+                    "how long after the row an answer counts, in event time"),
+    OPTION_NAME(struct attribute, label, "as", OPTION_REQUIRED, "the new column: 1 or 0"),
+    OPTION_ENUM(
+        struct attribute, take, "take", 0, "any", "any|first|last|all",
+        "which answer's columns: the first (also `any`) or the last by event time; `all`: a row for each"),
+    OPTION_ENUM(
+        struct attribute, emit, "emit", 0, "at_deadline", "at_deadline|at_once|fake_negative",
+        "at_once: a row with its answer does not wait for the deadline; fake_negative: every row goes at "
+        "once with 0, and again with 1 when an answer comes"),
+    OPTION_ASSIGNMENTS(struct attribute, values, "values", OPTION_BODY,
+                       "columns of the answer, null where there is none: `{ clicked_at: ts }`"),
+    OPTIONS_END,
+};
+
+/* --- Binding --- */
+
+static bool check_options(struct operator_bind *bind, const struct attribute *attribute)
+{
+    struct diag *d = NULL;
+    bool is_early = attribute->emit != ATTRIBUTE_AT_DEADLINE;
+    if (is_early && (attribute->take == ATTRIBUTE_LAST || attribute->take == ATTRIBUTE_ALL)) {
+        d = diag_error(bind->diags, DIAG_E0407, bind->span,
+                       "the row goes with the answer that comes first: others are not known by then");
+        diag_hint(bind->diags, d, "`take last` and `take all` need `emit at_deadline`");
+    } else if (attribute->values.count == 0 &&
+               (attribute->take == ATTRIBUTE_FIRST || attribute->take == ATTRIBUTE_LAST)) {
+        d = diag_error(bind->diags, DIAG_E0407, bind->span,
+                       "`take` says whose columns are given, and none are");
+        diag_hint(bind->diags, d, "say which: `{ answered_at: ts }`");
+    }
+    return d == NULL;
+}
+
+/* The answer's columns get the label's lineage too: their values give the label away. */
+static bool bind_output(struct operator_bind *bind, struct attribute *attribute)
+{
+    const struct schema *answers = bind->inputs[1].schema;
+    struct schema *output = operator_extend(bind, 1 + attribute->values.count);
+    struct lineage root = {0};
+    bit_set(root.words, bind->label_root);
+    schema_add(output, attribute->label.name, type_of(TYPE_INT))->lineage = root;
+    if (attribute->emit != ATTRIBUTE_AT_DEADLINE || attribute->take == ATTRIBUTE_ALL) {
+        lineage_merge(&output->rows_lineage, &root);
+        output->repeats |= attribute->emit == ATTRIBUTE_FAKE_NEGATIVE || attribute->take == ATTRIBUTE_ALL;
+    }
+    attribute->keeps_rows = attribute->values.count > 0 || attribute->take == ATTRIBUTE_ALL ||
+                            attribute->emit != ATTRIBUTE_AT_DEADLINE;
+    bind->outputs[0] = output;
+    bind->outputs[1] = attribute->input;
+    bind->hold_us = attribute->within_us;
+    bind->is_timer_kind = attribute->emit != ATTRIBUTE_FAKE_NEGATIVE;
+    bind->needs_memory = true;
+    return version_columns_add(bind, &attribute->columns, &root, answers, output);
+}
+
+static bool attribute_bind(struct operator_bind *bind)
+{
+    struct attribute *attribute = bind->config;
+    bool is_good = keys_bind(bind, 0, &attribute->on, &attribute->keys);
+    is_good &= keys_bind(bind, 1, &attribute->on, &attribute->answer_keys);
+    for (uint32_t i = 0; is_good && i < attribute->on.count; i++) {
+        const struct field *left = &bind->inputs[0].schema->fields[attribute->keys[i]];
+        const struct field *right = &bind->inputs[1].schema->fields[attribute->answer_keys[i]];
+        if (type_equal(&left->type, &right->type))
+            continue;
+        diag_error(bind->diags, DIAG_E0303, attribute->on.items[i].span,
+                   "`%.*s` is a %s here and a %s in `%.*s`", STR_ARGS(left->name),
+                   type_name(bind->arena, &left->type), type_name(bind->arena, &right->type),
+                   STR_ARGS(bind->inputs[1].stream));
+        is_good = false;
+    }
+    attribute->input = bind->inputs[0].schema;
+    is_good &= check_options(bind, attribute);
+    if (schema_find(attribute->input, attribute->label.name) >= 0) {
+        diag_error(bind->diags, DIAG_E0306, attribute->label.span, "there is a column `%.*s` already",
+                   STR_ARGS(attribute->label.name));
+        is_good = false;
+    } else if (attribute->input->count + attribute->values.count >= SCHEMA_FIELDS_MAX) {
+        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
+        is_good = false;
+    }
+    is_good &= version_columns_bind(bind, &attribute->values, bind->inputs[1].schema, &attribute->columns);
+    return is_good && bind_output(bind, attribute);
+}
+
+static void attribute_shape(const struct operator_bind *bind, struct byte_buffer *out)
+{
+    const struct attribute *attribute = bind->config;
+    buffer_printf(out, "=answers: %.*s within %lld us\n", STR_ARGS(attribute->stream.name),
+                  (long long)attribute->within_us);
+    for (uint32_t i = 0; i < attribute->on.count; i++)
+        buffer_printf(out, "=on %.*s: %s\n", STR_ARGS(attribute->on.items[i].name),
+                      type_name(bind->arena, &attribute->input->fields[attribute->keys[i]].type));
+    held_shape(attribute->input, bind->arena, out);
+    if (attribute->keeps_rows) /* no line where keys keep only event times */
+        buffer_printf(out, "=answers kept: all of them\n");
+    if (attribute->emit != ATTRIBUTE_AT_DEADLINE)
+        buffer_printf(out, "=emit: %s\n", attribute->emit == ATTRIBUTE_AT_ONCE ? "at_once" : "fake_negative");
+    version_columns_shape(bind, &attribute->columns, &attribute->values, out);
+}
+
+static struct keyed_table *open_table(const struct operator_context *context, uint8_t kind, size_t bytes)
+{
+    return keyed_table_new(&(struct keyed_options){
+        .store = context->state_store, .id = context->id, .kind = kind, .budget_bytes = bytes});
+}
+
+static bool attribute_open(struct operator_context *context)
+{
+    struct attribute *attribute = context->config;
+    bool has_queue = attribute->emit != ATTRIBUTE_FAKE_NEGATIVE;
+    bool has_waiting = attribute->emit != ATTRIBUTE_AT_DEADLINE;
+    size_t share = (size_t)context->memory_bytes / (has_queue && has_waiting ? 3 : 2);
+    held_layout_init(&attribute->layout, attribute->input);
+    attribute->layouts = calloc(1, sizeof(*attribute->layouts));
+    leat_assert(attribute->layouts != NULL);
+    held_layouts_init(attribute->layouts, attribute->input);
+    attribute->hot = hot_keys_new();
+    attribute->table = open_table(context, ATTRIBUTE_TABLE, share);
+    if (has_waiting)
+        attribute->waiting = open_table(context, ATTRIBUTE_WAITING, share);
+    if (!has_queue)
+        return true;
+    attribute->queue =
+        time_queue_new(&(struct time_queue_options){.store = context->state_store,
+                                                    .id = context->id,
+                                                    .kind = ATTRIBUTE_QUEUE,
+                                                    .budget_bytes = share,
+                                                    .bucket_us = MAX(attribute->within_us / BUCKETS, 1)});
+    return time_queue_restored(attribute->queue, context->lane, context->lanes, TIME_MIN);
+}
+
+/* --- Rows --- */
+
+static void attribute_process_merged(struct operator_context *context, struct merge *merge)
+{
+    struct attribute *attribute = context->config;
+    if (attribute->emit != ATTRIBUTE_AT_DEADLINE) {
+        attribute_early(context, attribute, merge);
+        return;
+    }
+    /* The order of the two inputs' rows does not matter: a row gets its label at its deadline. */
+    for (const struct batch *batch = merge_batches(merge, 1); batch != NULL; batch = batch->next)
+        attribute_take_answers(context, attribute, batch);
+    for (struct batch *batch = merge_batches(merge, 0); batch != NULL; batch = batch->next)
+        attribute_hold(context, attribute, batch);
+}
+
+static void attribute_facts(struct operator_context *context, uint32_t input, const struct batch *batch,
+                            struct row_facts *facts)
+{
+    const struct attribute *attribute = context->config;
+    int64_t time = batch->event_time[batch_row(batch, 0)];
+    if (input == 0)
+        row_facts_add_time(facts, "deadline", time_add(time, attribute->within_us));
+    else
+        row_facts_add_time(facts, "answers rows from", time_add(time, -attribute->within_us));
+}
+
+static void attribute_on_watermark(struct operator_context *context, int64_t watermark)
+{
+    struct attribute *attribute = context->config;
+    if (attribute->emit == ATTRIBUTE_AT_DEADLINE)
+        attribute_release(context, attribute, watermark);
+    else if (attribute->emit == ATTRIBUTE_AT_ONCE)
+        attribute_early_release(context, attribute, watermark);
+    keyed_set_watermark(attribute->table, watermark);
+    if (attribute->waiting != NULL)
+        keyed_set_watermark(attribute->waiting, watermark);
+}
+
+/* --- Checkpoints, description, close --- */
+
+static bool put_layouts(const struct attribute *attribute, struct snapshot_writer *writer)
+{
+    struct byte_buffer record = {0};
+    const char kind = ATTRIBUTE_LAYOUTS;
+    buffer_append(&record, &kind, 1);
+    held_layouts_save(attribute->layouts, &record);
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_good;
+}
+
+static bool attribute_snapshot(struct operator_context *context, struct snapshot_writer *writer)
+{
+    struct attribute *attribute = context->config;
+    return put_layouts(attribute, writer) && tally_snapshot(&attribute->tally, ATTRIBUTE_TALLY, writer) &&
+           hot_keys_snapshot(attribute->hot, ATTRIBUTE_HOT, context, writer) &&
+           keyed_table_snapshot(attribute->table, writer) &&
+           (attribute->waiting == NULL || keyed_table_snapshot(attribute->waiting, writer)) &&
+           (attribute->queue == NULL || time_queue_snapshot(attribute->queue, writer));
+}
+
+static bool restore_record(struct operator_context *context, struct attribute *attribute,
+                           struct snapshot_reader *reader, struct str record)
+{
+    switch (record.length > 0 ? record.data[0] : '\0') {
+    case ATTRIBUTE_LAYOUTS: {
+        struct str layouts = {record.data + 1, record.length - 1};
+        if (held_layouts_load(attribute->layouts, layouts, attribute->input))
+            return true;
+        break;
+    }
+    case ATTRIBUTE_TALLY: return tally_restore(&attribute->tally, context, reader, record);
+    case ATTRIBUTE_HOT: return hot_keys_restore(attribute->hot, context, reader, record);
+    case ATTRIBUTE_QUEUE:
+        if (attribute->queue == NULL)
+            break;
+        return time_queue_restore(attribute->queue, reader, record, context->watermark, context->diags);
+    case ATTRIBUTE_WAITING:
+        if (attribute->waiting == NULL)
+            break;
+        return keyed_table_restore(attribute->waiting, reader, record, context->diags);
+    default: return keyed_table_restore(attribute->table, reader, record, context->diags);
+    }
+    snapshot_corrupt(reader, context->diags, "rows held in a way that they are not");
+    return false;
+}
+
+static bool attribute_restore(struct operator_context *context, struct snapshot_reader *reader)
+{
+    struct attribute *attribute = context->config;
+    keyed_set_watermark(attribute->table, context->watermark);
+    if (attribute->waiting != NULL)
+        keyed_set_watermark(attribute->waiting, context->watermark);
+    uint32_t group;
+    struct str record;
+    while (snapshot_get(reader, &group, &record))
+        if (!restore_record(context, attribute, reader, record))
+            return false;
+    return attribute->queue == NULL ||
+           time_queue_restored(attribute->queue, context->lane, context->lanes, context->watermark);
+}
+
+/* Describes a waiting row. data: the row as packed (held.h). */
+static void describe_row(struct operator_context *context, struct attribute *attribute, struct str data,
+                         struct describe *out)
+{
+    struct batch *batch = batch_new(context->pool, attribute->input, BATCH_ROWS);
+    data = held_layouts_convert(attribute->layouts, &attribute->layout, data);
+    (void)held_add(&attribute->layout, &attribute->released, data);
+    held_unpack(&attribute->layout, &attribute->released, batch);
+    describe_record(out, NULL);
+    describe_time(out, "deadline", time_add(batch->event_time[0], attribute->within_us));
+    for (uint32_t k = 0; k < attribute->input->count; k++) {
+        const struct field *field = &attribute->input->fields[k];
+        describe_value(out, arena_strndup(context->scratch, field->name.data, field->name.length),
+                       &batch->columns[k], &field->type, 0);
+    }
+    describe_close(out);
+    batch_release(batch);
+}
+
+/* Describes all rows that wait for the query's key; this empties the queue. */
+static bool describe_held(struct operator_context *context, struct attribute *attribute,
+                          struct state_query *query, struct describe *out)
+{
+    struct row_keys keys = keys_of(query->row, attribute->keys, attribute->on.count, context->scratch);
+    struct time_record record;
+    bool is_there = false;
+    describe_list(out, "held");
+    while (attribute->queue != NULL && time_queue_pop(attribute->queue, TIME_MAX, &record)) {
+        if (!key_equal(record.key, keys.keys[0]) || record.data.length < sizeof(struct held_head))
+            continue;
+        describe_row(context, attribute, record.data, out);
+        is_there = true;
+    }
+    if (attribute->waiting != NULL) {
+        struct keyed_slot *slot =
+            keys_look(context, query, attribute->waiting, attribute->keys, attribute->on.count);
+        const struct version *row = versions_first(slot), *last = versions_last(slot);
+        for (; row != NULL; row = row == last ? NULL : version_after(row)) {
+            describe_row(context, attribute, (struct str){row->data, row->bytes}, out);
+            is_there = true;
+        }
+        keyed_end(attribute->waiting);
+    }
+    describe_close(out);
+    return is_there;
+}
+
+static bool attribute_describe(struct operator_context *context, struct state_query *query,
+                               struct describe *out)
+{
+    struct attribute *attribute = context->config;
+    struct keyed_slot *slot =
+        keys_look(context, query, attribute->table, attribute->keys, attribute->on.count);
+    uint32_t bytes = 0;
+    const int64_t *times = slot == NULL ? NULL : keyed_read(slot, &bytes);
+    bool is_there = bytes > 0;
+    if (attribute->keeps_rows) {
+        versions_describe(&attribute->columns, slot, "answers", context, out);
+    } else {
+        describe_list(out, "answers");
+        for (uint32_t i = 0; i < bytes / sizeof(int64_t); i++)
+            describe_time(out, NULL, times[i]);
+        describe_close(out);
+    }
+    keyed_end(attribute->table);
+    return describe_held(context, attribute, query, out) || is_there;
+}
+
+static void attribute_report(struct operator_context *context, struct report *report)
+{
+    struct attribute *attribute = context->config;
+    const uint64_t *dropped = attribute->tally.values;
+    keys_report(attribute->table, report);
+    if (attribute->queue != NULL)
+        report_add(report, "state_held_bytes", (double)time_queue_bytes(attribute->queue), false);
+    if (attribute->waiting != NULL) {
+        struct keyed_stats stats;
+        keyed_table_stats(attribute->waiting, &stats);
+        report_add(report, "state_waiting_bytes", (double)stats.memory_bytes, false);
+    }
+    if (dropped[ATTRIBUTE_ANSWERS_DROPPED] > 0)
+        report_add(report, "answers_dropped", (double)dropped[ATTRIBUTE_ANSWERS_DROPPED], false);
+    if (dropped[ATTRIBUTE_ROWS_DROPPED] > 0)
+        report_add(report, "fake_negatives_dropped", (double)dropped[ATTRIBUTE_ROWS_DROPPED], false);
+    if (dropped[ATTRIBUTE_ROWS_LEFT_OUT] > 0)
+        report_add(report, "not_at_once", (double)dropped[ATTRIBUTE_ROWS_LEFT_OUT], false);
+    hot_keys_report(attribute->hot, report);
+}
+
+static void attribute_close(struct operator_context *context)
+{
+    struct attribute *attribute = context->config;
+    keyed_table_free(attribute->table);
+    keyed_table_free(attribute->waiting);
+    time_queue_free(attribute->queue);
+    if (attribute->layouts != NULL)
+        held_layouts_free(attribute->layouts);
+    free(attribute->layouts);
+    attribute->layouts = NULL;
+    buffer_free(&attribute->packed);
+    buffer_free(&attribute->encoded);
+    buffer_free(&attribute->popped);
+    held_rows_free(&attribute->released);
+    hot_keys_free(attribute->hot);
+    attribute->hot = NULL;
+    attribute->table = attribute->waiting = NULL;
+    attribute->queue = NULL;
+}
+
+const struct operator_kind operator_attribute = {
+    .name = "attribute",
+    .summary = "labels each row with whether an answer to it came in time",
+    .example = "events | attribute clicks on item_id within 30m as was_clicked",
+    .details =
+        "Every row is held until its event time + `within`, then goes on with 1 if the other stream has a "
+        "row "
+        "with equal columns and an event time in [t, t + within], else with 0. Rows come out in the order of "
+        "their "
+        "deadlines. Null matches nothing. A row whose deadline is already behind the watermark when it "
+        "arrives "
+        "goes to `NAME.late`; an answer that is too late for every row still held is counted in "
+        "late_updates. "
+        "`emit at_once` gives a row when its answer comes: with the columns of the answer that came first, "
+        "and positives before negatives of the same time, so that a learner's bias follows the moment. "
+        "`emit fake_negative` gives every row twice that is answered, first with 0. Where a share p is "
+        "answered, "
+        "a learner of these rows sees b = p / (1 + p), and predicts that: too little. Two ways back to p "
+        "(Ktena "
+        "et al. 2019, arXiv:1907.06558): `fake_negatives: true` in the learner weighs its examples (fake "
+        "negative "
+        "weighted); or its predictions are put right behind it, `with rate = clamp(prediction / (1.0 - "
+        "prediction), 0.0, 1.0)` (fake negative calibration). jobs/ctr_fresh.leat shows both. What `leat "
+        "check` "
+        "knows of rows that go early: they depend on the label, and no feature may be made of how many there "
+        "are.",
+    .options = attribute_options,
+    .size = sizeof(struct attribute),
+    .determinism = DETERMINISM_BY_RECORD_ORDER,
+    .keeps_columns = true,
+    .uses_time = true,
+    .makes_label = true,
+    .inputs_min = 2,
+    .inputs_max = 2,
+    .bind = attribute_bind,
+    .shape = attribute_shape,
+    .open = attribute_open,
+    .process_merged = attribute_process_merged,
+    .facts = attribute_facts,
+    .on_watermark = attribute_on_watermark,
+    .snapshot = attribute_snapshot,
+    .restore = attribute_restore,
+    .report = attribute_report,
+    .describe = attribute_describe,
+    .close = attribute_close,
+};

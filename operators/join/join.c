@@ -1,0 +1,302 @@
+/* join: rows of two streams with equal keys and matching times.
+ *
+ * Which pairs there are. A left row of event time t matches right rows with a time in [t + low, t + high]
+ * or, with `over`, in a window that holds t. The first of the two rows to come is kept, and the pair
+ * is made when the second one comes; its event time is the later of the two. A row's deadline is the last
+ * watermark at which it is still kept: for a left row t + high (t if high is negative), for a right row its
+ * time - low (its time if low is positive), in a window join the last microsecond of the window. A row that
+ * comes when the watermark is past its deadline is late. So a pair is made if, when its second row came, the
+ * watermark was past neither row's deadline: exactly, even where a row lies in the table longer.
+ *
+ * Kinds. inner: a row for each pair. semi: the left row, once, at its first match. left: pairs as with
+ * inner, and unmatched left rows at their deadline, with nulls. anti: only the unmatched left rows, at their
+ * deadline. `take first|last|best`: at its deadline, the left row with one of the right rows that it
+ * matched. A row emitted at a deadline has the left row's event time, and the output's watermark is held
+ * back by `high`. Where the upper bound is an expression or a window's end, that delay has no bound known in
+ * advance: the row then has the deadline as its event time.
+ *
+ * Order. The output rows that an input row makes as it comes take that row's place in the order, among
+ * themselves in the order in which the rows it matched came. Rows emitted at deadlines are in the order
+ * (deadline, hash of the key, arrival). The order does not depend on the number of lanes, on where batches
+ * end, or on evictions.
+ *
+ * State: key_rows.h, with both sides of a key in one list; a time queue holds the deadlines, with the ids of
+ * the left rows. With `take`, a right row is kept with its order key, and the best right row so far of each
+ * left row is kept apart from it, so that a better one needs no rewriting of the left row. `unique right` (or
+ * left): that side has at most one row per key, so a row of the other side that matched it is not kept any
+ * longer; a second row of that side is a dead letter while the first is kept.
+ *
+ * Files: join_bind.c checks the options, join_block.c takes batches apart, join_match.c matches rows,
+ * join_deadline.c handles deadlines, joined.h makes batches of the pairs, hot_keys.c reports keys with many
+ * rows. */
+#include "operators/join/join.h"
+
+#include <stdlib.h>
+
+enum {
+    JOIN_HEADS = 'h',
+    JOIN_CHUNKS = 'c',
+    JOIN_QUEUE = 'q',
+    JOIN_LAYOUTS_LEFT = 'L',
+    JOIN_HOT = 'H',
+    JOIN_ROWS_MAX = 'm',
+    JOIN_LAYOUTS_RIGHT = 'R'
+};
+enum { BUCKETS = 64, QUEUE_SHARE = 8 };
+
+static const struct option join_options[] = {
+    OPTION_STREAM(struct join, stream, "stream", OPTION_REQUIRED | OPTION_POSITIONAL,
+                  "the other stream: the right side"),
+    OPTION_EXPRESSIONS(
+        struct join, on, "on", OPTION_REQUIRED,
+        "the columns that are equal: `k` where both streams have it, `a = b` where it is `b` in "
+        "the other"),
+    OPTION_EXPRESSION(
+        struct join, within, "within", 0,
+        "[from, to]: where the other row's event time lies, from this one's; `to` may be an "
+        "expression of this row's columns. `forever`: anywhere; all rows are kept, in `memory:` "
+        "and on disk"),
+    OPTION_EXPRESSION(struct join, over, "over", 0,
+                      "instead of `within`: rows in the same window meet; tumbling(10s), sliding(10s, 2s), "
+                      "cumulating(1d, 1h). Adds window_start and window_end"),
+    OPTION_DURATION(struct join, offset_us, "offset", 0, "0s", "-3650d", "3650d",
+                    "by how much windows begin later than the epoch and whole steps from there"),
+    OPTION_TEXT(struct join, zone, "zone", 0, NULL,
+                "the time zone whose wall clock windows follow: \"Europe/Berlin\""),
+    OPTION_ENUM(
+        struct join, kind, "kind", 0, "inner", "inner|left|anti|semi",
+        "inner: a row for each pair; left: and the rows that met none; anti: these alone; semi: the rows "
+        "that met one, each once"),
+    OPTION_ENUM(struct join, take, "take", 0, "all", "all|first|last|best",
+                "all pairs; or one row at the deadline, with the first or last one met by event time, or the "
+                "best by `order`"),
+    OPTION_EXPRESSIONS(struct join, order, "order", 0,
+                       "with `take best`: which of the other stream's rows comes first, `desc(price), ts`"),
+    OPTION_ENUM(
+        struct join, unique, "unique", 0, "none", "none|right|left|both",
+        "the side that has at most one row with a key: what met it is not kept any longer; a second one "
+        "is a dead letter"),
+    OPTION_TEXT(struct join, prefix, "prefix", 0, NULL, "put before the names of the other stream's columns"),
+    OPTIONS_END,
+};
+
+static bool join_open(struct operator_context *context)
+{
+    struct join *join = context->config;
+    int64_t queue_bytes = join->has_deadline ? context->memory_bytes / QUEUE_SHARE : 0;
+    static const char kinds[2] = {JOIN_HEADS, JOIN_CHUNKS};
+    key_rows_open(&join->rows, context, kinds, (size_t)(context->memory_bytes - queue_bytes));
+    join->joined =
+        joined_new(context->pool, context->output, join->inputs, join->columns, join->window_column);
+    join->block = join_block_new();
+    join->hot = hot_keys_new();
+    if (!join->has_deadline)
+        return true;
+    int64_t wait = join->is_window      ? join->windows.size_us
+                   : join->high != NULL ? US_PER_MINUTE
+                                        : join->high_us;
+    join->queue = time_queue_new(&(struct time_queue_options){.store = context->state_store,
+                                                              .id = context->id,
+                                                              .kind = JOIN_QUEUE,
+                                                              .budget_bytes = (size_t)queue_bytes,
+                                                              .bucket_us = MAX(wait / BUCKETS, 1)});
+    return time_queue_restored(join->queue, context->lane, context->lanes, TIME_MIN);
+}
+
+static void join_facts(struct operator_context *context, uint32_t input, const struct batch *batch,
+                       struct row_facts *facts)
+{
+    const struct join *join = context->config;
+    int64_t time = batch->event_time[batch_row(batch, 0)];
+    if (input == 1)
+        row_facts_add_time(facts, "kept until watermark", join_right_until(join, time));
+    else if (join->high == NULL)
+        row_facts_add_time(facts, "waits until watermark",
+                           join_left_reach(join, time, join->high_us,
+                                           join->is_window ? windows_last(&join->windows, time) : 0)
+                               .until);
+}
+
+/* --- Checkpoints, description, close --- */
+
+static bool put_layouts(const struct held_layouts *layouts, char kind, struct snapshot_writer *writer)
+{
+    struct byte_buffer record = {0};
+    buffer_append(&record, &kind, 1);
+    held_layouts_save(layouts, &record);
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_good;
+}
+
+static bool join_snapshot(struct operator_context *context, struct snapshot_writer *writer)
+{
+    struct join *join = context->config;
+    return put_layouts(&join->joined->sides[0].layouts, JOIN_LAYOUTS_LEFT, writer) &&
+           put_layouts(&join->joined->sides[1].layouts, JOIN_LAYOUTS_RIGHT, writer) &&
+           hot_keys_snapshot(join->hot, JOIN_HOT, context, writer) &&
+           key_rows_put_max(&join->rows, JOIN_ROWS_MAX, writer) &&
+           keyed_table_snapshot(join->rows.heads, writer) &&
+           keyed_table_snapshot(join->rows.chunks, writer) &&
+           (join->queue == NULL || time_queue_snapshot(join->queue, writer));
+}
+
+static bool restore_record(struct operator_context *context, struct join *join,
+                           struct snapshot_reader *reader, struct str record)
+{
+    char kind = record.length > 0 ? record.data[0] : '\0';
+    if (kind == JOIN_LAYOUTS_LEFT || kind == JOIN_LAYOUTS_RIGHT) {
+        int side = kind == JOIN_LAYOUTS_RIGHT;
+        struct str layouts = {record.data + 1, record.length - 1};
+        if (held_layouts_load(&join->joined->sides[side].layouts, layouts, join->inputs[side]))
+            return true;
+        snapshot_corrupt(reader, context->diags, "the columns of rows kept are none");
+        return false;
+    }
+    if (kind == JOIN_HOT)
+        return hot_keys_restore(join->hot, context, reader, record);
+    if (kind == JOIN_ROWS_MAX)
+        return key_rows_take_max(&join->rows, context, reader, record);
+    if (kind == JOIN_QUEUE && join->queue != NULL)
+        return time_queue_restore(join->queue, reader, record, context->watermark, context->diags);
+    return keyed_table_restore(kind == JOIN_CHUNKS ? join->rows.chunks : join->rows.heads, reader, record,
+                               context->diags);
+}
+
+static bool join_restore(struct operator_context *context, struct snapshot_reader *reader)
+{
+    struct join *join = context->config;
+    key_rows_set_watermark(&join->rows, context->watermark);
+    uint32_t group;
+    struct str record;
+    while (snapshot_get(reader, &group, &record))
+        if (!restore_record(context, join, reader, record))
+            return false;
+    return join->queue == NULL ||
+           time_queue_restored(join->queue, context->lane, context->lanes, context->watermark);
+}
+
+struct describing {
+    struct operator_context *context;
+    struct join *join;
+    struct describe *out;
+    struct held_rows rows;
+    int side;
+    bool is_there;
+};
+
+static unsigned describe_row(void *argument, const struct kept_row *kept)
+{
+    struct describing *d = argument;
+    const struct joined_side *side = &d->join->joined->sides[d->side];
+    const struct schema *schema = d->join->inputs[d->side];
+    d->is_there = true;
+    describe_record(d->out, NULL);
+    describe_time(d->out, "until", kept->until);
+    if (kept->row_bytes == 0) {
+        describe_time(d->out, "time", kept->from);
+        describe_close(d->out);
+        return KEPT_STAY;
+    }
+    struct batch *batch = batch_new(d->context->pool, schema, BATCH_ROWS);
+    struct str data = held_layouts_convert((struct held_layouts *)(uintptr_t)&side->layouts, &side->layout,
+                                           kept_packed(kept));
+    (void)held_add(&side->layout, &d->rows, data);
+    held_unpack(&side->layout, &d->rows, batch);
+    for (uint32_t k = 0; k < schema->count; k++) {
+        const struct field *field = &schema->fields[k];
+        describe_value(d->out, arena_strndup(d->context->scratch, field->name.data, field->name.length),
+                       &batch->columns[k], &field->type, 0);
+    }
+    describe_close(d->out);
+    batch_release(batch);
+    return KEPT_STAY;
+}
+
+static bool join_describe(struct operator_context *context, struct state_query *query, struct describe *out)
+{
+    struct join *join = context->config;
+    struct keyed_slot *slot = keys_look(context, query, join->rows.heads, join->keys[0], join->on.count);
+    static const char *const names[] = {"left", "right"};
+    struct describing d = {.context = context, .join = join, .out = out};
+    for (d.side = 0; d.side < 2; d.side++) {
+        struct kept_query all = kept_query_of(d.side == 0 ? KEPT_LEFT : KEPT_RIGHT, INT64_MIN, INT64_MAX);
+        describe_list(out, names[d.side]);
+        if (slot != NULL)
+            (void)key_rows_visit(&join->rows, slot, &all, describe_row, &d);
+        describe_close(out);
+    }
+    keyed_end(join->rows.heads);
+    held_rows_free(&d.rows);
+    return d.is_there;
+}
+
+static void join_report(struct operator_context *context, struct report *report)
+{
+    struct join *join = context->config;
+    if (join->joined == NULL)
+        return;
+    struct report chunks = {0};
+    keys_report(join->rows.heads, report);
+    keys_report(join->rows.chunks, &chunks);
+    for (uint32_t i = 0; i < chunks.count; i++)
+        report_merge(report, &chunks.items[i]);
+    if (join->queue != NULL)
+        report_add(report, "state_held_bytes", (double)time_queue_bytes(join->queue), false);
+    report_add(report, "state_key_rows_max", (double)join->rows.rows_max, false);
+    hot_keys_report(join->hot, report);
+}
+
+static void join_close(struct operator_context *context)
+{
+    struct join *join = context->config;
+    key_rows_close(&join->rows);
+    time_queue_free(join->queue);
+    joined_free(join->joined);
+    free(join->block);
+    hot_keys_free(join->hot);
+    buffer_free(&join->packed);
+    buffer_free(&join->order_key);
+    buffer_free(&join->ids);
+    buffer_free(&join->best);
+    buffer_free(&join->left);
+    join->queue = NULL;
+    join->joined = NULL;
+    join->block = NULL;
+    join->hot = NULL;
+}
+
+const struct operator_kind operator_join = {
+    .name = "join",
+    .summary = "rows of two streams with equal keys and times that go together",
+    .example =
+        "events | join clicks on user_id, item_id within [0s, 5m] kind left take first prefix \"click_\"",
+    .details =
+        "The columns are those of the stream before the `|`, then those of the other one, but for keys of "
+        "the "
+        "same name. A pair comes when the second of its rows does, and has the later one's event time. A row "
+        "of `kind left` or `anti` that met none, and the one row of `take first`, `last` or `best`, come "
+        "when the watermark is beyond the last time that could match; they have their own event time, or "
+        "that "
+        "last time where the upper bound is an expression or a window's end. Null is equal to nothing; it is "
+        "counted. Rows of either stream that come after whatever they could meet is gone go to "
+        "`NAME.late`, in the columns of both. A key that many rows have is named in the summary.",
+    .options = join_options,
+    .size = sizeof(struct join),
+    .determinism = DETERMINISM_BY_RECORD_ORDER,
+    .keeps_columns = true,
+    .uses_time = true,
+    .inputs_min = 2,
+    .inputs_max = 2,
+    .bind = join_bind,
+    .shape = join_shape,
+    .open = join_open,
+    .process_merged = join_process_merged,
+    .facts = join_facts,
+    .on_watermark = join_on_watermark,
+    .snapshot = join_snapshot,
+    .restore = join_restore,
+    .report = join_report,
+    .describe = join_describe,
+    .close = join_close,
+};

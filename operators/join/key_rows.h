@@ -1,0 +1,91 @@
+/* Rows by key, in the order in which they came: what a join keeps of both its sides.
+ *
+ * The rows of a key are one list. The newest lie one after the other in the key's entry of the table `heads`.
+ * When they are more than a few KiB they are sealed into a chunk, an entry of the table `chunks`, and the
+ * key's directory, an entry of `chunks` too, says for each chunk which rows it may have. So adding a row
+ * costs the same under a key with three rows and under one with a million, and a search by time reads only
+ * the chunks that it needs. Chunks and directories have table keys of their own, whose hash is in the key
+ * group of the key they belong to (the owner). If such a key is taken already, that is noticed and another
+ * one is used.
+ *
+ * A row lives until the watermark is past its `until`, to the microsecond: a row that lies in the table
+ * longer is not shown. The entries expire with the last of their rows. */
+#ifndef LEAT_OPERATORS_JOIN_KEY_ROWS_H
+#define LEAT_OPERATORS_JOIN_KEY_ROWS_H
+
+#include "core/buffer.h"
+#include "core/operator.h"
+#include "state/state.h"
+
+enum kept_side { KEPT_LEFT, KEPT_RIGHT, KEPT_BEST, KEPT_SIDES };
+
+/* Behind it: the order key, padded to a multiple of 8 bytes, and the row as held.h packs it. */
+struct kept_row {
+    uint32_t bytes; /* of this head and the data; a multiple of 8 */
+    uint8_t side, is_marked;
+    uint16_t run;     /* bytes / 8 of the run of rows of one side that it begins, else its own; 0: more */
+    uint64_t id;      /* rises with each row of the key */
+    int64_t from, to; /* left: reach; right: event time, twice; best: id of its left row, twice */
+    int64_t until;    /* the last watermark at which it lives */
+    uint32_t order_bytes, row_bytes;
+};
+
+enum { KEPT_ROW_BYTES_MAX = 4 << 20 };
+
+static inline struct str kept_order(const struct kept_row *row)
+{
+    return (struct str){(const char *)(row + 1), row->order_bytes};
+}
+
+static inline struct str kept_packed(const struct kept_row *row)
+{
+    return (struct str){(const char *)(row + 1) + ((row->order_bytes + 7) & ~7U), row->row_bytes};
+}
+
+struct key_rows {
+    struct keyed_table *heads, *chunks;
+    int64_t watermark;
+    uint64_t rows_max; /* most rows that one key had at a time */
+    struct key rows_max_key;
+    uint64_t restored_epoch; /* of the checkpoint that rows_max and its key come from */
+    struct byte_buffer changes, wanted, sealed;
+};
+
+/* kinds: of `heads` and `chunks`, the first bytes of their snapshot records. memory_bytes: for both. */
+void key_rows_open(struct key_rows *rows, const struct operator_context *context, const char kinds[2],
+                   size_t memory_bytes);
+void key_rows_close(struct key_rows *rows);
+void key_rows_set_watermark(struct key_rows *rows, int64_t watermark);
+
+/* rows_max in checkpoints: writes a record whose first byte is `kind`, or reads one (false + diagnostics). */
+bool key_rows_put_max(const struct key_rows *rows, char kind, struct snapshot_writer *writer);
+bool key_rows_take_max(struct key_rows *rows, const struct operator_context *context,
+                       struct snapshot_reader *reader, struct str record);
+
+/* What a visitor returns for a row: a sum of these. KEPT_MARK sets is_marked; KEPT_STOP ends the visit. */
+enum kept_action { KEPT_STAY = 0, KEPT_DROP = 1, KEPT_MARK = 2, KEPT_STOP = 4 };
+typedef unsigned kept_visit(void *argument, const struct kept_row *row);
+
+struct kept_query {
+    unsigned sides;    /* bit 1 << side for each kept_side that is asked for */
+    int64_t from, to;  /* only rows whose [from, to] overlaps this interval */
+    uint64_t first_id; /* only rows with this id or a later one; set to 1 + the id of each row shown */
+    uint64_t last_id;  /* only rows up to this id */
+};
+
+static inline struct kept_query kept_query_of(enum kept_side side, int64_t from, int64_t to)
+{
+    return (struct kept_query){.sides = 1U << side, .from = from, .to = to, .last_id = UINT64_MAX};
+}
+
+/* Shows a key's living rows that match the query to `visit`, in their order. slot: the key's, of `heads`,
+ * inside a bracket. False: a visitor returned KEPT_STOP; the query then says where to go on. The visitor must
+ * not change rows. */
+bool key_rows_visit(struct key_rows *rows, struct keyed_slot *slot, struct kept_query *query,
+                    kept_visit *visit, void *argument);
+/* Adds a row. head: all fields but bytes, run and id are set. order, packed: head->order_bytes and row_bytes
+ * bytes. Returns the row's id; UINT64_MAX: it has more than KEPT_ROW_BYTES_MAX. */
+uint64_t key_rows_add(struct key_rows *rows, struct keyed_slot *slot, const struct kept_row *head,
+                      const char *order, const char *packed);
+
+#endif

@@ -1,0 +1,588 @@
+/* feature: emits every event with the aggregates of its group as of that event.
+ *
+ * Time is cut into panes of width `every`. When a row of event time t in pane p has its turn in the order of
+ * records, it reads the panes p - over / every .. p of its group, then is added to pane p (before reading,
+ * with `including self`). With `from STREAM` the rows of STREAM are added, and the rows of the stream before
+ * the `|` read. A pane lives until the watermark passes its end + the longest `over`; a row whose pane is
+ * gone is not added and is counted in late_updates. All windows share the panes. A row's result depends on
+ * the rows before it alone, not on evictions, checkpoints or the number of lanes. A window `forever` has no
+ * panes here: it is kept by all_time.h, in a table of its own. */
+#include "core/describe.h"
+#include "operators/expr/compute.h"
+#include "operators/limits.h"
+#include "operators/merged.h"
+#include "operators/window/all_time.h"
+#include "operators/window/panes.h"
+
+enum { FEATURE_TABLE = 'k', FEATURE_ALL_TIME = 'f', PREFETCH_AHEAD = 6 };
+
+struct feature {
+    struct name_ref from;
+    struct columns by;
+    struct durations over;
+    int64_t every_us;
+    int including;
+    struct assignments values;
+    /* Made by bind. */
+    int *keys, *update_keys;
+    struct aggregates aggregates;
+    int64_t window_panes[FEATURE_WINDOWS_MAX];
+    uint32_t by_length[FEATURE_WINDOWS_MAX]; /* indices of windows, the shortest first; `forever` is last */
+    uint32_t ending;                         /* number of windows other than `forever` */
+    int64_t longest_us;                      /* the longest window other than `forever` */
+    /* Of the lane. */
+    struct keyed_table *table; /* NULL: `forever` is the only window */
+    struct panes panes;
+    struct panes_sum sum;
+    struct all_time all_time; /* with `forever` */
+};
+
+static const struct option feature_options[] = {
+    OPTION_STREAM(struct feature, from, "from", 0,
+                  "the stream whose rows are aggregated; without it, the rows themselves"),
+    OPTION_COLUMNS(struct feature, by, "by", OPTION_REQUIRED, "the columns that make a group"),
+    OPTION_DURATIONS(struct feature, over, "over", OPTION_REQUIRED | OPTION_FOREVER, "1ms", "3650d",
+                     "how far back the windows reach; several make columns with a suffix: imps_1h, imps_24h, "
+                     "imps_forever. `forever`: all rows of the group, which is never forgotten"),
+    OPTION_DURATION(
+        struct feature, every_us, "every", 0, "1m", "1ms", "365d",
+        "width of a pane: how exactly the far end of a window moves, and how exactly rows that come "
+        "out of order are told apart"),
+    OPTION_ENUM(struct feature, including, "including", 0, "none", "none|self",
+                "`self`: a row is added before it reads"),
+    OPTION_ASSIGNMENTS(struct feature, values, "values", OPTION_REQUIRED | OPTION_BODY,
+                       "the new columns and their aggregates"),
+    OPTIONS_END,
+};
+
+static bool has_all_time(const struct feature *feature)
+{
+    return feature->ending < feature->over.count;
+}
+
+/* --- Binding --- */
+
+static bool check_windows(struct operator_bind *bind, struct feature *feature)
+{
+    if (feature->over.count > FEATURE_WINDOWS_MAX) {
+        diag_error(bind->diags, DIAG_E0503, feature->over.spans[FEATURE_WINDOWS_MAX], "at most %d windows",
+                   FEATURE_WINDOWS_MAX);
+        return false;
+    }
+    bool is_good = true;
+    for (uint32_t i = 0; i < feature->over.count; i++) {
+        int64_t over = feature->over.items[i];
+        bool is_ending = over != INT64_MAX;
+        feature->window_panes[i] = over / feature->every_us;
+        feature->ending += is_ending;
+        feature->longest_us = MAX(feature->longest_us, is_ending ? over : 0);
+        uint32_t at = i;
+        for (; at > 0 && feature->over.items[feature->by_length[at - 1]] > over; at--)
+            feature->by_length[at] = feature->by_length[at - 1];
+        feature->by_length[at] = i;
+        if (!is_ending || (over % feature->every_us == 0 && feature->window_panes[i] <= FEATURE_PANES_MAX))
+            continue;
+        struct diag *diag =
+            diag_error(bind->diags, DIAG_E0407, feature->over.spans[i],
+                       over % feature->every_us != 0 ? "the window is not a multiple of `every`"
+                                                     : "the window has more than %d panes of `every`",
+                       FEATURE_PANES_MAX);
+        diag_hint(bind->diags, diag, "choose an `every` that divides every window, and not too finely");
+        is_good = false;
+    }
+    if (feature->from.name.length > 0 && feature->including != 0) {
+        diag_error(bind->diags, DIAG_E0407, feature->from.span,
+                   "`including self` has no meaning with `from`");
+        is_good = false;
+    }
+    return is_good;
+}
+
+/* Resolves the key columns. With `from`, both streams must have them, with equal types. */
+static bool bind_keys(struct operator_bind *bind, struct feature *feature)
+{
+    if (!keys_bind(bind, 0, &feature->by, &feature->keys))
+        return false;
+    if (bind->inputs_count == 1)
+        return true;
+    if (!keys_bind(bind, 1, &feature->by, &feature->update_keys))
+        return false;
+    bool is_good = true;
+    for (uint32_t i = 0; i < feature->by.count; i++) {
+        const struct field *left = &bind->inputs[0].schema->fields[feature->keys[i]];
+        const struct field *right = &bind->inputs[1].schema->fields[feature->update_keys[i]];
+        if (type_equal(&left->type, &right->type))
+            continue;
+        diag_error(bind->diags, DIAG_E0303, feature->by.items[i].span,
+                   "`%.*s` is a %s here and a %s in `%.*s`", STR_ARGS(left->name),
+                   type_name(bind->arena, &left->type), type_name(bind->arena, &right->type),
+                   STR_ARGS(bind->inputs[1].stream));
+        is_good = false;
+    }
+    return is_good;
+}
+
+/* The suffix of a window's columns, "24h" as in the job: the largest unit that divides the duration and gives
+ * a text as long as the literal. */
+static const char *suffix_of(struct arena *arena, const struct feature *feature, uint32_t window)
+{
+    static const struct {
+        const char *name;
+        int64_t us;
+    } units[] = {{"d", US_PER_DAY},    {"h", US_PER_HOUR}, {"m", US_PER_MINUTE},
+                 {"s", US_PER_SECOND}, {"ms", 1000},       {"us", 1}};
+    int64_t over = feature->over.items[window];
+    if (over == INT64_MAX)
+        return "forever";
+    struct span span = feature->over.spans[window];
+    const char *largest = NULL;
+    for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
+        if (over % units[i].us != 0)
+            continue;
+        const char *text = arena_printf(arena, "%lld%s", (long long)(over / units[i].us), units[i].name);
+        if (strlen(text) == span.end - span.begin)
+            return text;
+        if (largest == NULL)
+            largest = text;
+    }
+    return largest;
+}
+
+static bool add_columns(struct operator_bind *bind, struct feature *feature)
+{
+    uint32_t windows = feature->over.count, count = feature->aggregates.count * windows;
+    if (bind->inputs[0].schema->count + count > SCHEMA_FIELDS_MAX) {
+        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
+        return false;
+    }
+    struct schema *output = operator_extend(bind, count);
+    /* An aggregate of earlier rows tells nothing about the row that reads it except its group, unless the row
+     * itself may be among the earlier ones. */
+    const struct schema *updates = bind->inputs[bind->inputs_count - 1].schema;
+    bool sees_itself = feature->including != 0 || updates->repeats;
+    struct lineage group = {0};
+    keys_lineage(bind, 0, &group);
+    bool is_good = true;
+    for (uint32_t i = 0; i < feature->aggregates.count; i++)
+        for (uint32_t w = 0; w < windows; w++) {
+            struct aggregate *aggregate = &feature->aggregates.items[i];
+            struct str name = aggregate->name;
+            if (windows > 1)
+                name = str_from(
+                    arena_printf(bind->arena, "%.*s_%s", STR_ARGS(name), suffix_of(bind->arena, feature, w)));
+            if (schema_find(output, name) >= 0) {
+                diag_error(bind->diags, DIAG_E0306, aggregate->span, "there is a column `%.*s` already",
+                           STR_ARGS(name));
+                is_good = false;
+                continue;
+            }
+            struct field *field = schema_add(output, name, aggregate->result);
+            field->lineage = group;
+            if (sees_itself) {
+                lineage_merge(&field->lineage, &aggregate->lineage);
+                lineage_merge(&field->lineage, &updates->rows_lineage);
+            }
+        }
+    bind->outputs[0] = output;
+    return is_good;
+}
+
+static bool feature_bind(struct operator_bind *bind)
+{
+    struct feature *feature = bind->config;
+    uint32_t updates = bind->inputs_count - 1;
+    bool is_good = check_windows(bind, feature);
+    is_good &= bind_keys(bind, feature);
+    is_good &=
+        aggregates_bind(bind, &feature->values, bind->inputs[updates].schema, true, &feature->aggregates);
+    bind->needs_memory = true;
+    return is_good && (!has_all_time(feature) || all_time_check(bind, &feature->aggregates)) &&
+           add_columns(bind, feature);
+}
+
+static bool feature_open(struct operator_context *context)
+{
+    struct feature *feature = context->config;
+    bool has_both = feature->ending > 0 && has_all_time(feature);
+    size_t budget_bytes = (size_t)context->memory_bytes / (has_both ? 2 : 1);
+    if (has_all_time(feature))
+        all_time_open(&feature->all_time, context, &feature->aggregates, feature->every_us, FEATURE_ALL_TIME,
+                      budget_bytes);
+    if (feature->ending == 0)
+        return true;
+    feature->table = keys_table(context, FEATURE_TABLE, budget_bytes);
+    panes_init(&feature->panes, &feature->aggregates, feature->table,
+               (uint64_t)(feature->longest_us / feature->every_us));
+    panes_sum_init(&feature->panes, &feature->sum);
+    return true;
+}
+
+/* --- Rows --- */
+
+/* The oldest pane that is still alive at the watermark. */
+static int64_t first_alive(const struct operator_context *context, const struct feature *feature)
+{
+    int64_t passed = time_add(context->watermark, -feature->longest_us);
+    return passed == TIME_MIN ? INT64_MIN : pane_of(passed - 1, feature->every_us);
+}
+
+/* Slots of a batch's rows in both tables. */
+struct places {
+    struct keyed_slot *ending[BATCH_ROWS], *all_time[BATCH_ROWS];
+};
+
+static void begin_places(struct feature *feature, const struct key *keys, const uint64_t *hashes,
+                         uint32_t count, struct places *places)
+{
+    if (feature->table != NULL)
+        keyed_begin(feature->table, keys, hashes, count, places->ending);
+    if (has_all_time(feature))
+        keyed_begin(feature->all_time.table, keys, hashes, count, places->all_time);
+}
+
+static void prefetch_places(const struct feature *feature, const struct places *places, uint32_t i)
+{
+    if (feature->table != NULL)
+        panes_prefetch(places->ending[i]);
+    if (has_all_time(feature))
+        panes_prefetch(places->all_time[i]);
+}
+
+static void end_places(struct feature *feature)
+{
+    if (feature->table != NULL)
+        keyed_end(feature->table);
+    if (has_all_time(feature))
+        keyed_end(feature->all_time.table);
+}
+
+static bool update_ending(const struct operator_context *context, struct feature *feature,
+                          struct keyed_slot *slot, const struct column *arguments, const struct batch *batch,
+                          uint32_t row)
+{
+    int64_t time = batch->event_time[row];
+    struct panes_row update = {.pane = pane_of(time, feature->every_us),
+                               .first_alive = first_alive(context, feature),
+                               .arguments = arguments,
+                               .row = row,
+                               .time = time};
+    update.expire_us = pane_end(update.pane, feature->every_us, feature->longest_us);
+    return update.pane >= update.first_alive && panes_update(&feature->panes, slot, &update);
+}
+
+/* Adds the row to its group's entries. Counts it in late_updates where an entry could not take it. */
+static void update_row(struct operator_context *context, struct feature *feature, const struct places *places,
+                       uint32_t i, const struct column *arguments, const struct batch *batch, uint32_t row)
+{
+    bool is_taken = true;
+    if (feature->table != NULL)
+        is_taken = update_ending(context, feature, places->ending[i], arguments, batch, row);
+    if (has_all_time(feature))
+        is_taken &= all_time_update(&feature->all_time, places->all_time[i], context->watermark, arguments,
+                                    batch, row);
+    context->counters.late_updates += !is_taken;
+}
+
+/* An output batch whose aggregate columns are being filled. */
+struct reading {
+    struct batch *out;
+    struct column_builder *builders; /* builder of aggregate k and window w: [k * windows + w] */
+};
+
+static void begin_reading(struct operator_context *context, const struct feature *feature,
+                          struct batch *batch, struct reading *reading)
+{
+    uint32_t base = batch->schema->count, count = feature->aggregates.count * feature->over.count;
+    reading->out = batch_derive(batch, context->output);
+    reading->builders = arena_array(context->scratch, struct column_builder, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct column *column = &reading->out->columns[base + i];
+        struct type type = context->output->fields[base + i].type;
+        batch_column_init(reading->out, column, type, batch->rows);
+        builder_init(&reading->builders[i], reading->out, column, type);
+    }
+}
+
+/* Sets builders[k] to the builder of aggregate k for this window. */
+static void builders_of(const struct feature *feature, const struct reading *reading, uint32_t window,
+                        struct column_builder *builders[AGGREGATES_MAX])
+{
+    for (uint32_t k = 0; k < feature->aggregates.count; k++)
+        builders[k] = &reading->builders[k * feature->over.count + window];
+}
+
+static void read_ending(const struct operator_context *context, struct feature *feature,
+                        const struct keyed_slot *slot, const struct reading *reading, uint32_t row)
+{
+    int64_t time = reading->out->event_time[row], pane = pane_of(time, feature->every_us), last = pane;
+    int64_t alive = first_alive(context, feature);
+    bool is_additive = feature->aggregates.is_additive;
+    struct column_builder *builders[AGGREGATES_MAX];
+    panes_sum_clear(&feature->panes, &feature->sum);
+    for (uint32_t i = 0; i < feature->ending; i++) {
+        uint32_t w = feature->by_length[i];
+        int64_t first;
+        if (__builtin_sub_overflow(pane, feature->window_panes[w], &first))
+            first = INT64_MIN;
+        first = MAX(first, alive);
+        if (i > 0 && !is_additive)
+            panes_sum_clear(&feature->panes, &feature->sum);
+        panes_read(&feature->panes, slot, first, last, &feature->sum);
+        if (is_additive && first <= last)
+            last = first - 1; /* a longer window adds only the panes before */
+        builders_of(feature, reading, w, builders);
+        panes_finish(&feature->panes, &feature->sum, time, builders, row);
+    }
+}
+
+static void read_row(const struct operator_context *context, struct feature *feature,
+                     const struct places *places, uint32_t i, const struct reading *reading, uint32_t row)
+{
+    struct column_builder *builders[AGGREGATES_MAX];
+    if (feature->table != NULL)
+        read_ending(context, feature, places->ending[i], reading, row);
+    if (!has_all_time(feature))
+        return;
+    builders_of(feature, reading, feature->by_length[feature->ending], builders);
+    all_time_read(&feature->all_time, places->all_time[i], context->watermark, reading->out->event_time[row],
+                  builders, row);
+}
+
+/* Emits the batch without the rows in `errors`. */
+static void end_reading(struct operator_context *context, const struct feature *feature,
+                        struct reading *reading, struct expr_errors *errors)
+{
+    for (uint32_t i = 0; i < feature->aggregates.count * feature->over.count; i++)
+        builder_finish(&reading->builders[i]);
+    compute_emit(context, reading->out, errors);
+}
+
+static void feature_process(struct operator_context *context, uint32_t input, struct batch *batch)
+{
+    (void)input;
+    struct feature *feature = context->config;
+    struct row_keys keys = keys_of(batch, feature->keys, feature->by.count, context->scratch);
+    struct expr_errors errors = {0};
+    struct column *arguments = aggregates_evaluate(&feature->aggregates, batch, context->scratch, &errors);
+    struct places places;
+    struct reading reading;
+    begin_reading(context, feature, batch, &reading);
+    begin_places(feature, keys.keys, keys.hashes, batch->selected, &places);
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        if (i + PREFETCH_AHEAD < batch->selected)
+            prefetch_places(feature, &places, i + PREFETCH_AHEAD);
+        context->counters.null_keys += keys.has_null[i];
+        if (errors.count > 0 && bit_get(errors.rows, row))
+            continue;
+        if (feature->including != 0)
+            update_row(context, feature, &places, i, arguments, batch, row);
+        read_row(context, feature, &places, i, &reading, row);
+        if (feature->including == 0)
+            update_row(context, feature, &places, i, arguments, batch, row);
+    }
+    end_places(feature);
+    end_reading(context, feature, &reading, &errors);
+}
+
+/* --- Two inputs --- */
+
+/* One batch of either input, with what is computed before its rows are processed. */
+struct prepared {
+    struct column *arguments;  /* input 1 */
+    struct expr_errors errors; /* input 1 */
+    struct reading reading;    /* input 0 */
+};
+
+static struct prepared *prepare(struct operator_context *context, struct batch *batch, uint32_t input,
+                                struct row_keys *keys)
+{
+    const struct feature *feature = context->config;
+    struct prepared *prepared = arena_new(context->scratch, struct prepared);
+    *keys = keys_of(batch, input == 0 ? feature->keys : feature->update_keys, feature->by.count,
+                    context->scratch);
+    if (input == 0) {
+        begin_reading(context, feature, batch, &prepared->reading);
+        return prepared;
+    }
+    prepared->arguments =
+        aggregates_evaluate(&feature->aggregates, batch, context->scratch, &prepared->errors);
+    context->counters.in += prepared->errors.count; /* the engine counts the rows of input 0 */
+    compute_reject(context, batch, &prepared->errors);
+    return prepared;
+}
+
+static void process_rows(struct operator_context *context, const struct merged_rows *merged)
+{
+    struct feature *feature = context->config;
+    struct places places;
+    begin_places(feature, merged->keys, merged->hashes, merged->count, &places);
+    for (uint32_t i = 0; i < merged->count; i++) {
+        const struct merge_row *row = &merged->rows[i];
+        const struct prepared *prepared = merged->prepared[i];
+        if (i + PREFETCH_AHEAD < merged->count)
+            prefetch_places(feature, &places, i + PREFETCH_AHEAD);
+        context->counters.null_keys += merged->has_null[i];
+        if (row->input == 0)
+            read_row(context, feature, &places, i, &prepared->reading, row->row);
+        else if (prepared->errors.count == 0 || !bit_get(prepared->errors.rows, row->row))
+            update_row(context, feature, &places, i, prepared->arguments, row->batch, row->row);
+    }
+    end_places(feature);
+    struct expr_errors no_errors = {0};
+    for (uint32_t i = 0; i < merged->count; i++)
+        if (merged->rows[i].input == 0 && merged->rows[i].is_last)
+            end_reading(context, feature, &merged->prepared[i]->reading, &no_errors);
+}
+
+static void feature_process_merged(struct operator_context *context, struct merge *merge)
+{
+    merged_run(context, merge, prepare, process_rows);
+}
+
+static void feature_facts(struct operator_context *context, uint32_t input LEAT_UNUSED,
+                          const struct batch *batch, struct row_facts *facts)
+{
+    const struct feature *feature = context->config;
+    int64_t slice = pane_of(batch->event_time[batch_row(batch, 0)], feature->every_us);
+    row_facts_add_time(facts, "slice start", pane_end(slice - 1, feature->every_us, 0));
+    if (feature->ending > 0)
+        row_facts_add_time(facts, "slice gone at watermark",
+                           pane_end(slice, feature->every_us, feature->longest_us));
+    if (has_all_time(feature))
+        row_facts_add_time(facts, "slice closed at watermark", pane_end(slice, feature->every_us, 0));
+}
+
+/* --- Watermark, checkpoints, description, close --- */
+
+static void set_watermark(struct feature *feature, int64_t watermark)
+{
+    if (feature->table != NULL)
+        keyed_set_watermark(feature->table, watermark);
+    if (has_all_time(feature))
+        keyed_set_watermark(feature->all_time.table, watermark);
+}
+
+static void feature_on_watermark(struct operator_context *context, int64_t watermark)
+{
+    set_watermark(context->config, watermark);
+}
+
+static bool feature_snapshot(struct operator_context *context, struct snapshot_writer *writer)
+{
+    struct feature *feature = context->config;
+    return (feature->table == NULL || keyed_table_snapshot(feature->table, writer)) &&
+           (!has_all_time(feature) || keyed_table_snapshot(feature->all_time.table, writer));
+}
+
+static bool feature_restore(struct operator_context *context, struct snapshot_reader *reader)
+{
+    struct feature *feature = context->config;
+    set_watermark(feature, context->watermark);
+    uint32_t group;
+    struct str record;
+    while (snapshot_get(reader, &group, &record)) {
+        bool is_all_time = record.length > 0 && record.data[0] == FEATURE_ALL_TIME;
+        struct keyed_table *table = is_all_time ? feature->all_time.table : feature->table;
+        if (table == NULL) {
+            snapshot_corrupt(reader, context->diags, "groups of a window that there is not");
+            return false;
+        }
+        if (!keyed_table_restore(table, reader, record, context->diags))
+            return false;
+    }
+    return true;
+}
+
+static void pane_edges(const void *argument, int64_t pane, char *partials, int64_t *start, int64_t *end)
+{
+    (void)partials;
+    const struct feature *feature = argument;
+    *end = pane_end(pane, feature->every_us, 0);
+    *start = *end - feature->every_us;
+}
+
+static bool feature_describe(struct operator_context *context, struct state_query *query,
+                             struct describe *out)
+{
+    struct feature *feature = context->config;
+    struct keyed_slot *slot;
+    bool is_there = false;
+    if (feature->table != NULL) {
+        slot = keys_look(context, query, feature->table, feature->keys, feature->by.count);
+        is_there = slot != NULL && panes_count(slot) > 0;
+        if (is_there)
+            panes_describe(&feature->panes, &feature->sum, slot, 0, pane_edges, feature, context, out);
+        keyed_end(feature->table);
+    }
+    if (!has_all_time(feature))
+        return is_there;
+    slot = keys_look(context, query, feature->all_time.table, feature->keys, feature->by.count);
+    bool has_all = slot != NULL && panes_count(slot) > 0;
+    if (has_all) {
+        describe_record(out, "forever");
+        all_time_describe(&feature->all_time, slot, context, out);
+        describe_close(out);
+    }
+    keyed_end(feature->all_time.table);
+    return is_there || has_all;
+}
+
+static void feature_report(struct operator_context *context, struct report *report)
+{
+    struct feature *feature = context->config;
+    struct report all_time = {0};
+    keys_report(feature->table, report);
+    keys_report(feature->all_time.table, &all_time);
+    for (uint32_t i = 0; i < all_time.count; i++)
+        report_merge(report, &all_time.items[i]);
+}
+
+static void feature_close(struct operator_context *context)
+{
+    struct feature *feature = context->config;
+    all_time_close(&feature->all_time);
+    if (feature->table == NULL)
+        return;
+    panes_sum_free(&feature->panes, &feature->sum);
+    panes_free(&feature->panes);
+    keyed_table_free(feature->table);
+    feature->table = NULL;
+}
+
+const struct operator_kind operator_feature = {
+    .name = "feature",
+    .summary = "adds aggregates of the row's group as of that row",
+    .example = "events | feature by item_id over [1h, 24h] every 1m { imps: count(), spend: sum(price) }",
+    .details =
+        "Every row goes on, with the aggregates over the rows of its group that had come before it, in the "
+        "order "
+        "of records, and whose event time is within the window: its own slice of `every` and those that "
+        "`over` "
+        "reaches back. `from STREAM` aggregates the rows of another stream. A row sees itself only with "
+        "`including self`. Sums and counts of nothing are 0; mean, min, max, variance, last and first are "
+        "null. A row for a slice that the watermark has left behind goes on, but is not added. `over "
+        "forever` "
+        "aggregates all rows of the group that had come before, up to the row's own slice, or to the "
+        "watermark's where that is later; no row is too late to be added. A group then keeps one aggregate, "
+        "and those of the slices that the watermark has not passed, for good: in `memory:`, beyond that on "
+        "disk. What has no bound (`distinct_exact`) is refused there.",
+    .options = feature_options,
+    .size = sizeof(struct feature),
+    .determinism = DETERMINISM_BY_RECORD_ORDER,
+    .keeps_columns = true,
+    .uses_time = true,
+    .inputs_min = 1,
+    .inputs_max = 2,
+    .bind = feature_bind,
+    .open = feature_open,
+    .process = feature_process,
+    .process_merged = feature_process_merged,
+    .facts = feature_facts,
+    .on_watermark = feature_on_watermark,
+    .snapshot = feature_snapshot,
+    .restore = feature_restore,
+    .report = feature_report,
+    .describe = feature_describe,
+    .close = feature_close,
+};

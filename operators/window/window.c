@@ -1,0 +1,553 @@
+/* window: one row for each group and window.
+ *
+ * The windows of time of a group share panes (windows.h), which lie in one keyed entry, whose prefix holds
+ * the values of the key columns; an entry expires with its last window. A window closes when the watermark
+ * reaches its end + lateness: its rows of all groups are then emitted in the order (window end, hash of the
+ * key), in batches of at most 1,024. The keys of a window are listed as rows come (window_keys.h); where
+ * there is no list, as after a restore, the lane scans its key groups, which rise with the hash, and sorts
+ * the keys of each. A row is late when the watermark of the micro-batch before had closed all its windows: it
+ * goes to the second output.
+ *
+ * Sessions grow and merge (window_sessions.c); windows of rows close with the row that fills them
+ * (window_count.c).
+ *
+ * Results that change. With `emit on_change` a micro-batch ends with a row for each group and window that its
+ * rows changed; with `on_end` a window gives its rows at its end, and from then on works as on_change; with
+ * `every` it also gives the changes each time the watermark has gone on by that duration. Whether a change is
+ * an insert or an update follows from the panes: each stores the first and the last micro-batch in which a
+ * row of it came. */
+#include "operators/window/window.h"
+#include "operators/sides.h"
+
+#include <stdlib.h>
+
+enum { PREFETCH_AHEAD = 6, LISTS_SHARE = 8, SHOWN_SHARE = 3, TIMER_BUCKETS = 16, OPEN_HEAD = 8 };
+
+static const struct option window_options[] = {
+    OPTION_COLUMNS(struct window, by, "by", OPTION_REQUIRED, "the columns that make a group"),
+    OPTION_EXPRESSION(struct window, over, "over", OPTION_REQUIRED,
+                      "the windows: tumbling(1h), sliding(10s, 2s), cumulating(1d, 1h), session(30m), "
+                      "count(100), count(100, 10), forever"),
+    OPTION_DURATION(struct window, offset_us, "offset", 0, "0s", "0s", "3650d",
+                    "windows begin that much later: tumbling(1d) offset 6h"),
+    OPTION_TEXT(
+        struct window, zone, "zone", 0, NULL,
+        "the time zone whose midnight windows of whole days begin at: \"Europe/Berlin\"; UTC without it"),
+    OPTION_ENUM(
+        struct window, time, "time", 0, "event", "event|arrival",
+        "`arrival`: windows go by when records arrived (processing time), which their source must say"),
+    OPTION_DURATION(struct window, lateness_us, "lateness", 0, "0s", "0s", "365d",
+                    "how long after its end a window still takes rows in"),
+    OPTION_DURATION(struct window, expire_after_us, "expire_after", OPTION_FOREVER, NULL, "1ms", "3650d",
+                    "with count(...), required: how long without a row, in event time, until a group is "
+                    "forgotten and its rows are counted anew; or `forever`, within the job's `memory:`"),
+    OPTION_EXPRESSION(
+        struct window, emit, "emit", 0,
+        "when rows come: on_close (the default), final (when the input has ended), or, with `_op`, "
+        "on_end, every(10s), on_change"),
+    OPTION_ASSIGNMENTS(struct window, values, "values", OPTION_REQUIRED | OPTION_BODY,
+                       "the new columns and their aggregates"),
+    OPTIONS_END,
+};
+
+/* --- Binding --- */
+
+static bool refuse_emit(struct operator_bind *bind, const struct window *window, const char *what,
+                        const char *hint)
+{
+    struct span span = window->emit.ast != NULL ? window->emit.ast->span : window->over.ast->span;
+    diag_hint(bind->diags, diag_error(bind->diags, DIAG_E0407, span, "%s", what), "%s", hint);
+    return false;
+}
+
+static bool check_emit(struct operator_bind *bind, const struct window *window)
+{
+    if (window->shape.tag == WINDOWS_FOREVER && window->mode != EMIT_FINAL && window->mode != EMIT_EVERY &&
+        window->mode != EMIT_ON_CHANGE)
+        return refuse_emit(bind, window, "`forever` neither ends nor closes",
+                           "`emit on_change`, `emit every(10s)`, or `emit final` for an input that ends");
+    if (window->shape.tag == WINDOWS_COUNT && window->mode != EMIT_ON_CLOSE)
+        return refuse_emit(bind, window,
+                           "a window of rows closes with its last row, and does not change after it",
+                           "leave `emit` out, or take a window of time");
+    bool has_end = window->shape.tag != WINDOWS_COUNT && window->shape.tag != WINDOWS_FOREVER;
+    if (window->lateness_us > 0 && (!has_end || window->mode == EMIT_FINAL))
+        return refuse_emit(bind, window, "no row is late for these windows: `lateness` has no meaning",
+                           "leave `lateness` out");
+    return true;
+}
+
+/* Only windows of rows need an expiry: they do not end if no rows come. */
+static bool check_expiry(struct operator_bind *bind, const struct window *window)
+{
+    bool is_count = window->shape.tag == WINDOWS_COUNT;
+    if (is_count == (window->expire_after_us > 0))
+        return true;
+    struct diag *diag =
+        is_count ? diag_error(bind->diags, DIAG_E0402, window->over.ast->span,
+                              "`count` needs `expire_after`: a group that is never full would stay for ever")
+                 : diag_error(bind->diags, DIAG_E0407, window->over.ast->span,
+                              "these windows end by time: `expire_after` has no meaning");
+    diag_hint(bind->diags, diag,
+              is_count ? "`expire_after 30d` forgets a group that had no row for so long; or `expire_after "
+                         "forever`"
+                       : "leave `expire_after` out");
+    return false;
+}
+
+static bool bind_emit(struct operator_bind *bind, struct window *window)
+{
+    static const char *const names[] = {"on_close", "final", "on_end", "every", "on_change"};
+    const struct ast *emit = window->emit.ast;
+    if (emit == NULL) {
+        window->mode = window->shape.tag == WINDOWS_FOREVER ? EMIT_FINAL : EMIT_ON_CLOSE;
+        return check_emit(bind, window);
+    }
+    bool is_call = emit->tag == AST_CALL;
+    size_t i = 0;
+    while (i < ARRAY_COUNT(names) && ((emit->tag != AST_NAME && !is_call) || !str_is(emit->text, names[i])))
+        i++;
+    if (i == ARRAY_COUNT(names)) {
+        struct diag *diag = diag_error(bind->diags, DIAG_E0405, emit->span, "no such time to emit rows");
+        const char *near = emit->tag == AST_NAME || is_call ? diag_nearest(emit->text, names, i) : NULL;
+        if (near != NULL)
+            diag_hint(bind->diags, diag, "did you mean `%s`?", near);
+        else
+            diag_hint(bind->diags, diag, "there is on_close, final, on_end, every(10s), on_change");
+        return false;
+    }
+    window->mode = (enum window_emit)i;
+    if (is_call != (window->mode == EMIT_EVERY) ||
+        (is_call && (emit->count != 1 || emit->children[0]->tag != AST_DURATION ||
+                     emit->children[0]->integer < 1000 || emit->children[0]->integer > 365 * US_PER_DAY))) {
+        struct diag *diag =
+            diag_error(bind->diags, DIAG_E0404, emit->span,
+                       is_call && window->mode != EMIT_EVERY ? "`%s` takes nothing"
+                                                             : "`%s` wants one duration: every(10s)",
+                       names[i]);
+        if (window->mode == EMIT_EVERY)
+            diag_hint(bind->diags, diag, "allowed is 1ms to 365d");
+        return false;
+    }
+    window->every_us = is_call ? emit->children[0]->integer : 0;
+    return check_emit(bind, window);
+}
+
+static struct field *add_field(struct operator_bind *bind, struct schema *output, struct str name,
+                               struct type type, struct span span)
+{
+    if (schema_find(output, name) >= 0) {
+        diag_error(bind->diags, DIAG_E0306, span, "there is a column `%.*s` already", STR_ARGS(name));
+        return NULL;
+    }
+    struct field *field = schema_add(output, name, type);
+    field_chosen(field, &output->rows_lineage);
+    return field;
+}
+
+/* The output's columns: the keys, window_start, window_end, the aggregates, _op. */
+static bool bind_output(struct operator_bind *bind, struct window *window)
+{
+    const struct schema *input = bind->inputs[0].schema;
+    struct schema empty = {.rows_lineage = input->rows_lineage};
+    struct schema *output = schema_copy(bind->arena, &empty, window->by.count + window->aggregates.count + 3);
+    keys_lineage(bind, 0, &output->rows_lineage); /* the keys decide which rows there are */
+    bool is_good = true;
+    for (uint32_t i = 0; i < window->by.count; i++) {
+        const struct field *field = &input->fields[window->keys[i]];
+        struct field *key = add_field(bind, output, field->name, field->type, window->by.items[i].span);
+        is_good &= key != NULL;
+        if (key != NULL)
+            field_merge(key, field);
+    }
+    if (window->has_bounds) {
+        is_good &= add_field(bind, output, STR("window_start"), type_of(TYPE_TIME), bind->span) != NULL;
+        is_good &= add_field(bind, output, STR("window_end"), type_of(TYPE_TIME), bind->span) != NULL;
+    }
+    for (uint32_t i = 0; i < window->aggregates.count; i++) {
+        const struct aggregate *aggregate = &window->aggregates.items[i];
+        struct field *field = add_field(bind, output, aggregate->name, aggregate->result, aggregate->span);
+        is_good &= field != NULL;
+        if (field != NULL)
+            field_merge(field, &(struct field){.lineage = aggregate->lineage});
+    }
+    if (window->has_changes)
+        is_good &= add_field(bind, output, STR(CHANGE_COLUMN), type_of(TYPE_TEXT), bind->span) != NULL;
+    bind->outputs[0] = output;
+    bind->outputs[1] = input;
+    return is_good;
+}
+
+/* How far the output's watermark is behind the input's, so that no output row is late for later operators. */
+static int64_t hold_of(const struct window *window)
+{
+    if (window->mode == EMIT_FINAL)
+        return TIME_MAX;
+    return window->lateness_us +
+           (window->shape.tag == WINDOWS_SESSION); /* a watermark above its end closes it */
+}
+
+static bool window_bind(struct operator_bind *bind)
+{
+    struct window *window = bind->config;
+    bool is_good =
+        windows_bind(bind, window->over.ast, WINDOWS_ALL, window->offset_us, window->zone, &window->shape);
+    is_good = is_good && check_expiry(bind, window) && bind_emit(bind, window);
+    is_good &= keys_bind(bind, 0, &window->by, &window->keys);
+    is_good &= aggregates_bind(bind, &window->values, bind->inputs[0].schema, false, &window->aggregates);
+    if (!is_good)
+        return false;
+    window->has_changes = window_gives_at_end(window) || window->mode == EMIT_ON_CHANGE;
+    window->has_bounds = window->shape.tag != WINDOWS_FOREVER;
+    window->has_facts = window->has_changes || !window_is_of_time(window) || !window->has_bounds;
+    bind->is_timer_kind = true;
+    bind->sets_time = true;
+    bind->is_by_arrival = window->time == WINDOW_BY_ARRIVAL;
+    bind->needs_memory = true;
+    bind->needs_end = window->mode == EMIT_FINAL;
+    bind->hold_us = hold_of(window);
+    is_good = bind_output(bind, window);
+    if (window->has_facts)
+        window_add_facts(bind, window);
+    return is_good;
+}
+
+static bool window_open(struct operator_context *context)
+{
+    struct window *window = context->config;
+    size_t memory = (size_t)context->memory_bytes, lists = memory / LISTS_SHARE;
+    size_t shown = window->has_changes && window->shape.tag == WINDOWS_SESSION ? memory / SHOWN_SHARE : 0;
+    window->table = keys_table(context, WINDOW_TABLE, memory - lists - shown);
+    panes_init(&window->panes, &window->aggregates, window->table, windows_panes_count(&window->shape));
+    panes_sum_init(&window->panes, &window->sum);
+    window_keys_init(&window->listed, lists);
+    window->look = calloc(1, sizeof(*window->look));
+    leat_assert(window->look != NULL);
+    if (window->shape.tag == WINDOWS_FOREVER)
+        window_keys_forget(&window->listed, INT64_MAX); /* the list would hold the whole table */
+    window->tick = 1;
+    if (window->shape.tag != WINDOWS_SESSION)
+        return true;
+    if (window->has_changes)
+        window->shown = keys_table(context, WINDOW_SHOWN, shown);
+    window->timers_bytes = lists;
+    window->timers = time_queue_new(
+        &(struct time_queue_options){.store = context->state_store,
+                                     .id = context->id,
+                                     .kind = WINDOW_TIMERS,
+                                     .budget_bytes = window->timers_bytes,
+                                     .bucket_us = MAX(window->shape.size_us / TIMER_BUCKETS, 1)});
+    return time_queue_restored(window->timers, context->lane, context->lanes, TIME_MIN);
+}
+
+/* --- Rows in --- */
+
+/* Sets window->last_pane to the pane of the time. */
+static void locate(struct window *window, int64_t time)
+{
+    struct window_pane *last = &window->last_pane;
+    if (last->is_known && time >= last->start && time < last->end)
+        return;
+    const struct windows *shape = &window->shape;
+    int64_t pane = windows_pane(shape, time);
+    *last = (struct window_pane){.is_known = true,
+                                 .start = windows_pane_start(shape, pane),
+                                 .end = windows_pane_end(shape, pane),
+                                 .pane = pane,
+                                 .windows = windows_of_pane(shape, pane)};
+    last->closed_at = window_closed_at(window, last->windows.last);
+}
+
+static enum window_taken add_row(struct operator_context *context, struct window *window,
+                                 struct keyed_slot *slot, uint64_t hash, struct panes_row *update)
+{
+    if (window->shape.tag == WINDOWS_SESSION)
+        return window_sessions_add(context, window, slot, hash, update);
+    locate(window, update->time);
+    struct window_pane *pane = &window->last_pane;
+    if (pane->closed_at <= context->watermark)
+        return WINDOW_LATE;
+    update->pane = pane->pane;
+    update->expire_us = pane->closed_at - 1;
+    if (!panes_update(&window->panes, slot, update))
+        return WINDOW_FULL;
+    if (!pane->is_noted)
+        window_note_open(window, pane->pane);
+    pane->is_noted = true;
+    if (update->is_new && window->mode != EMIT_ON_CHANGE)
+        window_list_key(context, window, slot, hash);
+    if (window->has_changes)
+        window_touch(window, &(struct window_key){hash, slot->key}, pane->pane);
+    return WINDOW_TAKEN;
+}
+
+static struct str prefix_of(struct window *window, const struct batch *batch, uint32_t row)
+{
+    buffer_clear(&window->prefix);
+    for (uint32_t i = 0; i < window->by.count; i++)
+        row_encode_value(&window->prefix, &batch->columns[window->keys[i]],
+                         &batch->schema->fields[window->keys[i]].type, row);
+    return (struct str){window->prefix.data, window->prefix.length};
+}
+
+/* The first pane that belongs to an open window. */
+static int64_t first_alive(const struct operator_context *context, const struct window *window)
+{
+    if (!window_is_of_time(window))
+        return INT64_MIN;
+    int64_t first = window_first_open(window, context->watermark);
+    return first == INT64_MIN ? first : windows_panes(&window->shape, first).first;
+}
+
+static const int64_t *times_of(const struct window *window, const struct batch *batch)
+{
+    return window->time == WINDOW_BY_ARRIVAL ? batch->arrival_time : batch->event_time;
+}
+
+static void window_process(struct operator_context *context, uint32_t input, struct batch *batch)
+{
+    (void)input;
+    struct window *window = context->config;
+    struct row_keys keys = keys_of(batch, window->keys, window->by.count, context->scratch);
+    struct expr_errors errors = {0};
+    struct column tick = {.tag = TYPE_INT, .ints = &window->tick};
+    struct panes_row update = {.arguments =
+                                   aggregates_evaluate(&window->aggregates, batch, context->scratch, &errors),
+                               .own = &tick,
+                               .first_alive = first_alive(context, window)};
+    const int64_t *times = times_of(window, batch);
+    struct keyed_slot *slots[BATCH_ROWS];
+    uint16_t late[BATCH_ROWS], full[BATCH_ROWS];
+    uint32_t late_count = 0, full_count = 0;
+    struct window_out out = {0};
+    keyed_begin(window->table, keys.keys, keys.hashes, batch->selected, slots);
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t bytes;
+        update.row = batch_row(batch, i);
+        if (i + PREFETCH_AHEAD < batch->selected)
+            panes_prefetch(slots[i + PREFETCH_AHEAD]);
+        context->counters.null_keys += keys.has_null[i];
+        if (errors.count > 0 && bit_get(errors.rows, update.row))
+            continue;
+        update.time = times[update.row];
+        if (keyed_read(slots[i], &bytes) == NULL)
+            update.prefix = prefix_of(window, batch, update.row);
+        enum window_taken taken = window->shape.tag == WINDOWS_COUNT
+                                      ? window_count_add(context, window, &out, slots[i], batch, &update)
+                                      : add_row(context, window, slots[i], keys.hashes[i], &update);
+        context->counters.absorbed += taken == WINDOW_TAKEN;
+        if (taken == WINDOW_LATE)
+            late[late_count++] = (uint16_t)update.row;
+        else if (taken == WINDOW_FULL)
+            full[full_count++] = (uint16_t)update.row;
+    }
+    keyed_end(window->table);
+    window_out_end(context, &out);
+    compute_reject(context, batch, &errors);
+    for (uint32_t i = 0; i < full_count; i++)
+        operator_reject(context, batch, full[i],
+                        "the group's open windows hold more state than an entry may have");
+    sides_emit_late(context, batch, late, late_count);
+}
+
+static void window_facts(struct operator_context *context, uint32_t input LEAT_UNUSED,
+                         const struct batch *batch, struct row_facts *facts)
+{
+    struct window *window = context->config;
+    int64_t time = times_of(window, batch)[batch_row(batch, 0)];
+    if (window->shape.tag == WINDOWS_SESSION)
+        row_facts_add_time(facts, "session would end", time_add(time, window->shape.size_us));
+    if (window->shape.tag == WINDOWS_COUNT && window->expire_after_us != INT64_MAX)
+        row_facts_add_time(facts, "keeps its group until watermark", window_kept_until(window, time));
+    if (!window_is_of_time(window) || !window->has_bounds)
+        return;
+    int64_t first = windows_first(&window->shape, time), last = windows_last(&window->shape, time);
+    row_facts_add_time(facts, first == last ? "window start" : "first window start",
+                       windows_start(&window->shape, first));
+    row_facts_add_time(facts, first == last ? "window end" : "last window end",
+                       windows_end(&window->shape, last));
+    if (window->mode != EMIT_FINAL)
+        row_facts_add_time(facts, "closes at watermark", window_closed_at(window, last));
+}
+
+static void set_watermark(struct window *window, int64_t watermark)
+{
+    keyed_set_watermark(window->table, watermark);
+    if (window->shown != NULL)
+        keyed_set_watermark(window->shown, watermark);
+}
+
+static void window_on_watermark(struct operator_context *context, int64_t watermark)
+{
+    struct window *window = context->config;
+    if (window->shape.tag == WINDOWS_SESSION)
+        window_sessions_advance(context, window, watermark);
+    else if (window->shape.tag != WINDOWS_COUNT)
+        window_advance(context, window, watermark);
+    window->touches_count = 0;
+    window->tick++;
+    set_watermark(window, watermark);
+}
+
+/* --- Checkpoints --- */
+
+static bool window_snapshot(struct operator_context *context, struct snapshot_writer *writer)
+{
+    struct window *window = context->config;
+    struct byte_buffer record = {0};
+    char head[OPEN_HEAD] = {WINDOW_OPEN};
+    buffer_append(&record, head, sizeof(head));
+    buffer_append(&record, &window->tick, sizeof(window->tick));
+    buffer_append(&record, &window->fired_tick, sizeof(window->fired_tick));
+    buffer_append(&record, window->open, window->open_count * sizeof(*window->open));
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_good && keyed_table_snapshot(window->table, writer) &&
+           (window->timers == NULL || time_queue_snapshot(window->timers, writer)) &&
+           (window->shown == NULL || keyed_table_snapshot(window->shown, writer));
+}
+
+/* Restores the panes that any lane had open; a window that has no rows on this lane closes without output. */
+static bool restore_open(struct operator_context *context, struct window *window,
+                         struct snapshot_reader *reader, struct str record)
+{
+    int64_t value;
+    if (record.length < OPEN_HEAD + 2 * sizeof(value) || (record.length - OPEN_HEAD) % sizeof(value) != 0) {
+        snapshot_corrupt(reader, context->diags, "a list of open windows has an impossible length");
+        return false;
+    }
+    for (size_t at = OPEN_HEAD; at < record.length; at += sizeof(value)) {
+        memcpy(&value, record.data + at, sizeof(value));
+        if (at == OPEN_HEAD)
+            window->tick = MAX(window->tick, value);
+        else if (at == OPEN_HEAD + sizeof(value))
+            window->fired_tick = MAX(window->fired_tick, value);
+        else if (window_closed_at(window, windows_of_pane(&window->shape, value).last) > context->watermark)
+            window_note_open(window, value);
+    }
+    window_forget_lists(window);
+    return true;
+}
+
+static bool window_restore(struct operator_context *context, struct snapshot_reader *reader)
+{
+    struct window *window = context->config;
+    set_watermark(window, context->watermark);
+    uint32_t group;
+    struct str record;
+    while (snapshot_get(reader, &group, &record)) {
+        char kind = record.length > 0 ? record.data[0] : '\0';
+        bool is_good;
+        if (kind == WINDOW_OPEN)
+            is_good = restore_open(context, window, reader, record);
+        else if (kind == WINDOW_TIMERS && window->timers != NULL)
+            is_good = time_queue_restore(window->timers, reader, record, context->watermark, context->diags);
+        else if (kind == WINDOW_SHOWN && window->shown != NULL)
+            is_good = keyed_table_restore(window->shown, reader, record, context->diags);
+        else
+            is_good = keyed_table_restore(window->table, reader, record, context->diags);
+        if (!is_good)
+            return false;
+    }
+    return window->timers == NULL ||
+           time_queue_restored(window->timers, context->lane, context->lanes, context->watermark);
+}
+
+/* --- Description, report --- */
+
+static void pane_edges(const void *argument, int64_t pane, char *partials, int64_t *start, int64_t *end)
+{
+    const struct window *window = argument;
+    if (window_is_of_time(window) && window->has_bounds) {
+        *start = windows_pane_start(&window->shape, pane);
+        *end = windows_pane_end(&window->shape, pane);
+        return;
+    }
+    const struct window_facts *facts = window_facts_of(window, partials);
+    *start = facts->first_time;
+    *end = window->shape.tag == WINDOWS_SESSION ? window_session_end(window, facts) : facts->last_time + 1;
+}
+
+static bool window_describe(struct operator_context *context, struct state_query *query, struct describe *out)
+{
+    struct window *window = context->config;
+    struct keyed_slot *slot = keys_look(context, query, window->table, window->keys, window->by.count);
+    uint32_t first = slot != NULL && window->shape.tag == WINDOWS_SESSION
+                         ? window_sessions_closed(window, slot, context->watermark)
+                         : 0;
+    bool is_there = slot != NULL && panes_count(slot) > first;
+    if (is_there)
+        panes_describe(&window->panes, &window->sum, slot, first, pane_edges, window, context, out);
+    keyed_end(window->table);
+    return is_there;
+}
+
+static void window_report(struct operator_context *context, struct report *report)
+{
+    const struct window *window = context->config;
+    keys_report(window->table, report);
+    if (window->timers != NULL)
+        report_add(report, "state_timer_bytes", (double)time_queue_bytes(window->timers), false);
+}
+
+static void window_close(struct operator_context *context)
+{
+    struct window *window = context->config;
+    if (window->table == NULL)
+        return;
+    panes_sum_free(&window->panes, &window->sum);
+    panes_free(&window->panes);
+    keyed_table_free(window->table);
+    keyed_table_free(window->shown);
+    time_queue_free(window->timers);
+    window_keys_free(&window->listed);
+    buffer_free(&window->prefix);
+    buffer_free(&window->copies);
+    buffer_free(&window->given);
+    free(window->look);
+    free(window->open);
+    free(window->touches);
+    free(window->copy_list);
+    window->table = NULL;
+}
+
+const struct operator_kind operator_window = {
+    .name = "window",
+    .summary = "makes one row for each group and window of time, or of rows",
+    .example = "events | window by item_id over tumbling(1h) { n: count(), total: sum(price) }",
+    .details =
+        "Columns: the keys, window_start, window_end (not with `forever`), the aggregates. A window is "
+        "[start, end) and its row has the event time end - 1us; a session goes on while rows are no "
+        "further apart than its duration, and ends that long after its last row. Windows begin at "
+        "1970-01-01T00:00Z and whole steps from there (a week on a Thursday: `offset 4d` makes it "
+        "Monday); with `zone`, days are those of that zone, of 23 or 25 hours where its clock is "
+        "changed. Windows of rows, count(100), close with the 100th row of the group in the order of "
+        "records; one that is not full at the end gives none, nor does one whose group had no row until the "
+        "watermark was more than `expire_after` beyond the newest one: it is forgotten, the next row counts "
+        "as the first, and a row that is that far behind is late. A window of time closes when the watermark "
+        "reaches its end + `lateness` (a session: is beyond it); rows for windows that are closed go to "
+        "`NAME.late`, which a sink can take. With `time arrival` all of this goes by the time at which "
+        "records arrived, whose clock goes on without records, too. `emit` says when rows come. "
+        "on_close: one, when the window closes. final: one, when the input has ended; nothing is late. "
+        "on_end: one when the watermark reaches the end, and corrections until the window closes. "
+        "every(10s): before that too, each 10 s of event time, where something changed. on_change: "
+        "after each number, a batch of records, for what its rows changed. With the last three the last "
+        "column, `_op`, says insert, update or delete (of a session that joined another one). Null is a "
+        "group of its own. A sum of ints that does not fit is null.",
+    .options = window_options,
+    .size = sizeof(struct window),
+    .determinism = DETERMINISM_BY_RECORD_ORDER,
+    .uses_time = true,
+    .inputs_min = 1,
+    .inputs_max = 1,
+    .bind = window_bind,
+    .open = window_open,
+    .process = window_process,
+    .facts = window_facts,
+    .on_watermark = window_on_watermark,
+    .snapshot = window_snapshot,
+    .restore = window_restore,
+    .report = window_report,
+    .describe = window_describe,
+    .close = window_close,
+};

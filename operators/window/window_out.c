@@ -1,0 +1,82 @@
+/* Output rows of `window`. */
+#include "operators/window/window.h"
+
+static void begin(struct operator_context *context, const struct window *window, struct window_out *out)
+{
+    const struct schema *schema = context->output;
+    struct batch *batch = out->batch = batch_new(context->pool, schema, BATCH_ROWS);
+    out->rows = 0;
+    out->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof(*out->orders));
+    out->builders = arena_array(&batch->arena, struct column_builder, schema->count);
+    for (uint32_t i = 0; i < schema->count; i++)
+        builder_init(&out->builders[i], batch, &batch->columns[i], schema->fields[i].type);
+    uint32_t first = window->by.count + (window->has_bounds ? 2 : 0);
+    for (uint32_t i = 0; i < window->aggregates.count; i++)
+        out->aggregates[i] = &out->builders[MIN(first + i, schema->count - 1)]; /* facts write none */
+}
+
+/* Ends the batch being filled and adds it to the full ones. */
+static void finish(struct operator_context *context, struct window_out *out)
+{
+    struct batch *batch = out->batch;
+    if (batch == NULL)
+        return;
+    for (uint32_t i = 0; i < context->output->count; i++)
+        builder_finish(&out->builders[i]);
+    batch->rows = batch->selected = out->rows;
+    batch->orders = out->orders;
+    batch->next = NULL;
+    *(out->full == NULL ? &out->full : &out->last_full->next) = batch;
+    out->last_full = batch;
+    out->batch = NULL;
+}
+
+void window_out_end(struct operator_context *context, struct window_out *out)
+{
+    finish(context, out);
+    for (struct batch *batch = out->full, *next; batch != NULL; batch = next) {
+        next = batch->next;
+        batch->next = NULL;
+        context->counters.emitted += batch->rows;
+        operator_emit(context, 0, batch);
+    }
+    out->full = NULL;
+}
+
+/* Sets the aggregates' columns of a row. */
+static void set_values(const struct window *window, struct window_out *out, const struct window_row *from,
+                       uint32_t row)
+{
+    uint32_t count = window->aggregates.count - window->has_facts;
+    const char *at = from->values.data, *end = at + from->values.length;
+    if (from->values.length == 0)
+        panes_finish(&window->panes, &window->sum, from->time, out->aggregates, row);
+    for (uint32_t i = 0; i < count && from->values.length > 0; i++)
+        if (!builder_decode(out->aggregates[i], row, &at, end))
+            builder_null(out->aggregates[i], row);
+    for (uint32_t i = 0; i < count && from->keep != NULL; i++)
+        builder_encode(out->aggregates[i], row, from->keep);
+}
+
+void window_out_add(struct operator_context *context, struct window *window, struct window_out *out,
+                    const struct window_row *from)
+{
+    if (out->batch == NULL)
+        begin(context, window, out);
+    uint32_t row = out->rows++, keys = window->by.count;
+    const char *at = from->prefix.data, *end = at + from->prefix.length;
+    for (uint32_t i = 0; i < keys; i++)
+        if (!builder_decode(&out->builders[i], row, &at, end))
+            builder_null(&out->builders[i], row);
+    if (window->has_bounds) {
+        out->batch->columns[keys].ints[row] = from->start;
+        out->batch->columns[keys + 1].ints[row] = from->end;
+    }
+    if (window->has_changes)
+        builder_text(&out->builders[context->output->count - 1], row, change_text(from->change));
+    out->batch->event_time[row] = from->time;
+    out->orders[row] = from->order;
+    set_values(window, out, from, row);
+    if (out->rows == BATCH_ROWS)
+        finish(context, out);
+}

@@ -1,0 +1,411 @@
+/* Sessions: a group's sessions are panes of its entry. A pane's index is the session's first time; its facts
+ * hold the last time. A row that is no further than the gap from a session joins it, and may join two: the
+ * earlier session then takes in the later.
+ *
+ * Timers. `armed` is the time of a session's timer. If it is below the watermark, the session has another
+ * timer between the watermark and the time at which the session is closed. When a timer comes, the session
+ * gives its row or, if it has grown, gets another timer. So rows that only lengthen a session cost no timer.
+ * Rows are emitted in the order (time at which the session is closed, hash, key).
+ *
+ * A closed session stays in its entry: that it is closed follows from the watermark, so a session that lies
+ * on disk is read when it closes, and not written again. The entry expires with its last session; if it lives
+ * on, its next row drops the closed sessions. Where many sessions close at once and lie on disk, the table is
+ * scanned in its own order instead (window_closing.c).
+ *
+ * Where results change, a timer comes at the session's end, and another when it is closed. Keys that got rows
+ * in the micro-batch, and with `every` all keys, are compared with the rows given of them (window_shown.c).
+ * In this case closed sessions are removed from their entries. */
+#include "operators/window/window.h"
+
+#include <stdlib.h>
+
+enum { GIVEN_MAX = 16, DUES_OF_TIMER = 2 };
+
+/* --- Rows in --- */
+
+static struct window_facts *facts_at(const struct window *window, const struct keyed_slot *slot, uint32_t i)
+{
+    return window_facts_of(window, panes_partials(&window->panes, slot, i));
+}
+
+uint32_t window_sessions_closed(const struct window *window, const struct keyed_slot *slot, int64_t watermark)
+{
+    uint32_t i = 0, count = panes_count(slot);
+    while (i < count && window_session_closed_at(window, facts_at(window, slot, i)) < watermark)
+        i++;
+    return i;
+}
+
+/* The sessions that a row of that time joins: *count of them, from the result on. open: the first open
+ * one. */
+static uint32_t find_joined(const struct window *window, const struct keyed_slot *slot, uint32_t open,
+                            int64_t time, uint32_t *count)
+{
+    int64_t gap = window->shape.size_us;
+    uint32_t end = panes_below(&window->panes, slot, time_add(time_add(time, gap), 1)), first;
+    end = MAX(end, open);
+    first = end;
+    while (first > open && time_add(facts_at(window, slot, first - 1)->last_time, gap) >= time)
+        first--;
+    *count = end - first;
+    leat_assert(*count <= 2);
+    return first;
+}
+
+/* Drops the first `closed` sessions of an entry. */
+static void drop_closed(struct window *window, struct keyed_slot *slot, uint32_t closed)
+{
+    int64_t first = closed == panes_count(slot) ? INT64_MAX : panes_index(&window->panes, slot, closed);
+    panes_drop(&window->panes, slot, first);
+}
+
+/* The next time, not before `time`, at which the session needs a timer: its end if it gives a row then, else
+ * when it is closed. */
+static int64_t next_time(const struct window *window, const struct window_facts *facts, int64_t time)
+{
+    int64_t end = MIN(window_session_end(window, facts), TIME_MAX - 1);
+    return window_gives_at_end(window) && end >= time ? end : window_session_closed_at(window, facts);
+}
+
+/* Sets the session's timer. The entry must have been marked as changed. */
+static void arm(struct window *window, struct key key, uint64_t hash, struct window_facts *facts, int64_t at)
+{
+    facts->armed = at;
+    time_queue_push(window->timers, at, key, hash, (struct str){"", 0});
+}
+
+enum window_taken window_sessions_add(struct operator_context *context, struct window *window,
+                                      struct keyed_slot *slot, uint64_t hash, struct panes_row *update)
+{
+    struct window_facts alone = {.last_time = update->time};
+    int64_t closed_at = window_session_closed_at(window, &alone), start;
+    uint32_t closed = window_sessions_closed(window, slot, context->watermark);
+    uint32_t joined, i = find_joined(window, slot, closed, update->time, &joined);
+    if (joined == 0 && closed_at < context->watermark)
+        return WINDOW_LATE;
+    if (closed > 0)
+        drop_closed(window, slot, closed);
+    i -= closed;
+    if (joined == 2 && !panes_join(&window->panes, slot, i, update))
+        return WINDOW_FULL;
+    start = joined == 0 ? update->time : panes_index(&window->panes, slot, i);
+    update->pane = start;
+    update->expire_us = closed_at;
+    if (!panes_update(&window->panes, slot, update))
+        return WINDOW_FULL;
+    i = panes_below(&window->panes, slot, start);
+    if (update->time < start)
+        panes_move(&window->panes, slot, i, update->time);
+    struct window_facts *facts = facts_at(window, slot, i);
+    int64_t next = next_time(window, facts, context->watermark);
+    if (joined == 0 || facts->armed > next)
+        arm(window, slot->key, hash, facts, next);
+    if (window->has_changes)
+        window_touch(window, &(struct window_key){hash, slot->key}, 0);
+    return WINDOW_TAKEN;
+}
+
+/* --- Rows out --- */
+
+/* A session whose timer has come. */
+struct due {
+    int64_t time; /* the time that the timer was for */
+    uint64_t hash;
+    struct keyed_slot *slot;
+    uint32_t record; /* index in timers.records */
+    int64_t start;
+};
+
+static int compare_due(const void *a, const void *b)
+{
+    const struct due *x = a, *y = b;
+    if (x->time != y->time)
+        return x->time < y->time ? -1 : 1;
+    if (x->hash != y->hash)
+        return x->hash < y->hash ? -1 : 1;
+    int order = memcmp(&x->slot->key, &y->slot->key, sizeof(x->slot->key));
+    return order != 0 ? order : x->start < y->start ? -1 : x->start > y->start;
+}
+
+void window_session_give(struct operator_context *context, struct window *window, struct window_out *out,
+                         const struct keyed_slot *slot, uint32_t i)
+{
+    const struct window_facts *facts = facts_at(window, slot, i);
+    int64_t start = panes_index(&window->panes, slot, i), end = window_session_end(window, facts);
+    struct window_row row = {.prefix = panes_prefix(slot),
+                             .start = facts->first_time,
+                             .end = end,
+                             .time = time_add(end, -1),
+                             .order = {.place = 1 + context->place,
+                                       .time = window_session_closed_at(window, facts),
+                                       .tie = key_hash(slot->key)}};
+    panes_sum_clear(&window->panes, &window->sum);
+    panes_read(&window->panes, slot, start, start, &window->sum);
+    window_out_add(context, window, out, &row);
+}
+
+/* The open sessions that the timer is for: the one that closes at its time, and the one that is armed for it.
+ * Returns their number, at most two: sessions of a key are further apart than the gap, so no two can end, or
+ * close, at one time; but with `final` all close together, and the first stands for them. */
+static uint32_t find_due(const struct operator_context *context, const struct window *window,
+                         struct keyed_slot *slot, const struct time_record *record, struct due *dues)
+{
+    uint32_t count = slot == NULL ? 0 : panes_count(slot), found = 0;
+    for (uint32_t i = count == 0 ? 0 : window_sessions_closed(window, slot, context->watermark); i < count;
+         i++) {
+        const struct window_facts *facts = facts_at(window, slot, i);
+        int64_t at = next_time(window, facts, record->time_us);
+        bool is_armed = facts->armed == record->time_us && at >= record->time_us;
+        if (!is_armed && (window->has_changes || at != record->time_us))
+            continue;
+        if (window->mode == EMIT_FINAL && found > 0)
+            break;
+        leat_assert(found < DUES_OF_TIMER);
+        dues[found++] = (struct due){
+            .time = at, .hash = record->hash, .slot = slot, .start = panes_index(&window->panes, slot, i)};
+    }
+    return found;
+}
+
+/* Adds the row of the session that is due; with `final` also the rows of all sessions behind it. */
+static void take_closed(struct operator_context *context, struct window *window, struct window_out *out,
+                        const struct due *due)
+{
+    uint32_t i = panes_below(&window->panes, due->slot, due->start), count = panes_count(due->slot);
+    do {
+        window_session_give(context, window, out, due->slot, i);
+    } while (window->mode == EMIT_FINAL && ++i < count);
+}
+
+/* Gives the session another timer, at due->time. */
+static void arm_again(struct window *window, const struct due *due)
+{
+    uint32_t i = panes_below(&window->panes, due->slot, due->start);
+    panes_move(&window->panes, due->slot, i, due->start); /* marks the entry as changed */
+    arm(window, due->slot->key, due->hash, facts_at(window, due->slot, i), due->time);
+}
+
+void window_sessions_arm(struct window *window, struct keyed_slot *slot, int64_t watermark)
+{
+    for (uint32_t i = 0; i < panes_count(slot); i++) {
+        int64_t at = window_session_closed_at(window, facts_at(window, slot, i));
+        if (at >= watermark && facts_at(window, slot, i)->armed < watermark)
+            arm_again(window, &(struct due){.time = at,
+                                            .hash = key_hash(slot->key),
+                                            .slot = slot,
+                                            .start = panes_index(&window->panes, slot, i)});
+    }
+}
+
+/* Handles a session whose time has come, if results change: compares it, then arms it again or removes it if
+ * it is closed. watermark: the new one. */
+static void take_changed(struct operator_context *context, struct window *window, struct window_out *out,
+                         const struct due *due, struct keyed_slot *shown, int64_t watermark)
+{
+    uint32_t i = panes_below(&window->panes, due->slot, due->start);
+    int64_t closed_at = window_session_closed_at(window, facts_at(window, due->slot, i));
+    if (window_gives_at_end(window))
+        window_shown_compare(context, window, out, due->slot, shown, watermark, due->time);
+    if (closed_at >= watermark) {
+        struct due later = *due;
+        later.time = closed_at;
+        arm_again(window, &later);
+        return;
+    }
+    panes_remove(&window->panes, due->slot, i);
+    window_shown_forget(window, due->slot, shown);
+}
+
+/* Up to BATCH_ROWS timers that are handled together, and the sessions that are due. */
+struct timers {
+    struct time_record records[BATCH_ROWS];
+    struct due dues[DUES_OF_TIMER * BATCH_ROWS];
+    uint32_t count, due_count;
+    /* Keys whose sessions gave their rows at the time and hash of `last`: their other timers are ignored. */
+    struct due last;
+    struct key given[GIVEN_MAX];
+    uint32_t given_count;
+};
+
+static bool was_given(const struct timers *timers, const struct time_record *record)
+{
+    for (uint32_t i = 0; i < timers->given_count; i++)
+        if (timers->last.time == record->time_us && timers->last.hash == record->hash &&
+            key_equal(timers->given[i], record->key))
+            return true;
+    return false;
+}
+
+/* Finds the sessions that are due, in order, each once. The slots are in a bracket. */
+static void find_dues(const struct operator_context *context, struct window *window, struct timers *timers)
+{
+    struct due *dues = timers->dues;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < timers->count; i++) {
+        const struct time_record *record = &timers->records[i];
+        if (was_given(timers, record))
+            continue;
+        uint32_t found = find_due(context, window, window->look->slots[i], record, &dues[count]);
+        for (; found > 0; found--)
+            dues[count++].record = i;
+    }
+    if (count > 1)
+        qsort(dues, count, sizeof(*dues), compare_due);
+    timers->due_count = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (i == 0 || compare_due(&dues[i - 1], &dues[i]) != 0)
+            dues[timers->due_count++] = dues[i];
+}
+
+/* Whether the session's row may come now: all timers up to its time and hash have come. Keys at exactly that
+ * time and hash are noted in `given`; if `given` is full the session must get another timer. */
+static bool is_its_turn(struct timers *timers, const struct due *due)
+{
+    const struct due *last = &timers->last;
+    if (due->time != last->time || due->hash != last->hash)
+        return due->time < last->time || (due->time == last->time && due->hash < last->hash);
+    if (timers->given_count == GIVEN_MAX)
+        return false;
+    timers->given[timers->given_count++] = due->slot->key;
+    return true;
+}
+
+/* Handles timers that were popped together. A session whose time is not below the watermark, because it has
+ * grown, gets another timer; so does one if timers before its time may not have been popped yet. All have
+ * been popped if they were fewer than BATCH_ROWS. */
+static void take_timers(struct operator_context *context, struct window *window, struct timers *timers,
+                        int64_t watermark)
+{
+    struct window_look *look = window->look;
+    struct window_out out = {0};
+    for (uint32_t i = 0; i < timers->count; i++) {
+        look->keys[i] = timers->records[i].key;
+        look->hashes[i] = timers->records[i].hash;
+    }
+    keyed_look(window->table, look->keys, look->hashes, timers->count, look->slots);
+    if (window->has_changes)
+        keyed_begin(window->shown, look->keys, look->hashes, timers->count, look->shown);
+    find_dues(context, window, timers);
+    const struct time_record *end = &timers->records[timers->count - 1];
+    struct due last = {.time = watermark}; /* sessions whose turn it is are before this */
+    if (timers->count == BATCH_ROWS)
+        last = (struct due){.time = end->time_us, .hash = end->hash};
+    if (last.time != timers->last.time || last.hash != timers->last.hash)
+        timers->given_count = 0;
+    timers->last = last;
+    for (uint32_t i = 0; i < timers->due_count; i++) {
+        struct due *due = &timers->dues[i];
+        if (!is_its_turn(timers, due))
+            arm_again(window, due);
+        else if (window->has_changes)
+            take_changed(context, window, &out, due, look->shown[due->record], watermark);
+        else
+            take_closed(context, window, &out, due);
+    }
+    if (window->has_changes)
+        keyed_end(window->shown);
+    keyed_end(window->table);
+    window_out_end(context, &out);
+}
+
+static void take_all_timers(struct operator_context *context, struct window *window, int64_t watermark)
+{
+    struct timers *timers = arena_alloc(context->scratch, sizeof(*timers));
+    timers->last = (struct due){.time = TIME_MIN};
+    timers->given_count = 0;
+    do {
+        timers->count = 0;
+        while (timers->count < BATCH_ROWS &&
+               time_queue_pop(window->timers, watermark, &timers->records[timers->count]))
+            timers->count++;
+        if (timers->count > 0)
+            take_timers(context, window, timers, watermark);
+    } while (timers->count == BATCH_ROWS);
+}
+
+/* --- Changes --- */
+
+/* Compares up to BATCH_ROWS keys with the rows given. copies: their entries; NULL: they are looked up. */
+static void compare_keys(struct operator_context *context, struct window *window,
+                         const struct window_key *items, const struct keyed_slot *copies, uint32_t count,
+                         int64_t ended_before, int64_t time)
+{
+    struct window_look *look = window->look;
+    struct window_out out = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        look->keys[i] = items[i].key;
+        look->hashes[i] = items[i].hash;
+    }
+    if (copies == NULL)
+        keyed_look(window->table, look->keys, look->hashes, count, look->slots);
+    keyed_begin(window->shown, look->keys, look->hashes, count, look->shown);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct keyed_slot *slot = copies == NULL ? look->slots[i] : &copies[i];
+        if (slot != NULL)
+            window_shown_compare(context, window, &out, slot, look->shown[i], ended_before, time);
+    }
+    keyed_end(window->shown);
+    if (copies == NULL)
+        keyed_end(window->table);
+    window_out_end(context, &out);
+}
+
+/* Compares the keys that got rows in this micro-batch. */
+static void give_changes(struct operator_context *context, struct window *window)
+{
+    struct window_key items[BATCH_ROWS];
+    int64_t ended_before = window_gives_at_end(window) ? context->watermark : TIME_MAX;
+    uint32_t count = 0;
+    window_sort_touches(window);
+    for (uint32_t i = 0; i < window->touches_count; i++) {
+        const struct window_touch *touch = &window->touches[i];
+        if (i > 0 && window_key_compare(&touch[-1].key, &touch->key) == 0)
+            continue;
+        if (count == BATCH_ROWS) {
+            compare_keys(context, window, items, NULL, count, ended_before, TIME_MIN);
+            count = 0;
+        }
+        items[count++] = touch->key;
+    }
+    if (count > 0)
+        compare_keys(context, window, items, NULL, count, ended_before, TIME_MIN);
+}
+
+/* Visits a key group's entries: copies those that have sessions. */
+static void copy_any(void *argument, const struct keyed_slot *slot)
+{
+    if (panes_count(slot) > 0)
+        window_copy_entry(argument, slot);
+}
+
+/* `every` fires: compares all keys, key group by key group. */
+static void give_early(struct operator_context *context, struct window *window)
+{
+    struct window_key items[BATCH_ROWS];
+    struct keyed_slot *copies = arena_alloc(context->scratch, BATCH_ROWS * sizeof(*copies));
+    uint32_t first, limit;
+    keyed_groups(context->lane, context->lanes, &first, &limit);
+    for (uint32_t group = first; group < limit; group++) {
+        window_copy_group(window, group, copy_any, window);
+        for (uint32_t i = 0, count; i < window->copies_count; i += count) {
+            count = MIN(window->copies_count - i, BATCH_ROWS);
+            for (uint32_t k = 0; k < count; k++) {
+                items[k] = window->copy_list[i + k].key;
+                copies[k] = window_copy_slot(window, &window->copy_list[i + k]);
+            }
+            compare_keys(context, window, items, copies, count, TIME_MAX, TIME_MAX);
+        }
+    }
+}
+
+void window_sessions_advance(struct operator_context *context, struct window *window, int64_t watermark)
+{
+    if (window->touches_count > 0)
+        give_changes(context, window);
+    if (window_closing_is_worth(window, watermark))
+        window_closing_give(context, window, watermark);
+    else
+        take_all_timers(context, window, watermark);
+    if (window_fires(window, context->watermark, watermark))
+        give_early(context, window);
+}

@@ -1,0 +1,66 @@
+/* Shapes of windows, as in `over tumbling(1h)` of `window`, `join` and `top_n`. */
+#ifndef LEAT_OPERATORS_WINDOW_WINDOWS_H
+#define LEAT_OPERATORS_WINDOW_WINDOWS_H
+
+#include "core/operator.h"
+#include "core/zone.h"
+
+enum windows_tag {
+    WINDOWS_TUMBLING,
+    WINDOWS_SLIDING,
+    WINDOWS_CUMULATING,
+    WINDOWS_SESSION,
+    WINDOWS_COUNT,
+    WINDOWS_FOREVER,
+    WINDOWS_TAGS
+};
+
+/* Shapes that an operator takes, for windows_bind. WINDOWS_OF_TIME: shapes whose windows are numbered. */
+#define WINDOWS_BIT(tag) (1U << (tag))
+#define WINDOWS_OF_TIME                                                                                      \
+    (WINDOWS_BIT(WINDOWS_TUMBLING) | WINDOWS_BIT(WINDOWS_SLIDING) | WINDOWS_BIT(WINDOWS_CUMULATING) |        \
+     WINDOWS_BIT(WINDOWS_FOREVER))
+#define WINDOWS_ALL (WINDOWS_OF_TIME | WINDOWS_BIT(WINDOWS_SESSION) | WINDOWS_BIT(WINDOWS_COUNT))
+
+enum { WINDOWS_PANES_MAX = 1 << 20 }; /* of one window */
+
+struct windows {
+    enum windows_tag tag;
+    int64_t size_us;  /* of a window; cumulating: of the longest; session: the gap */
+    int64_t slide_us; /* from one window's start to the next; tumbling: the size; cumulating: the step */
+    int64_t offset_us;
+    int64_t pane_us; /* tumbling: the size; sliding: gcd of size and slide; cumulating: the step */
+    int64_t steps;   /* cumulating: numbers reserved for a period's windows; some may be unused */
+    int64_t size_rows, slide_rows, pane_rows; /* of count windows */
+    const struct zone *zone;                  /* NULL: UTC */
+};
+
+/* Checks `over` with its offset (0: none) and zone (length 0: UTC). allowed: WINDOWS_BITs. Returns false
+ * after all its diagnostics. */
+bool windows_bind(struct operator_bind *bind, const struct ast *over, unsigned allowed, int64_t offset_us,
+                  struct str zone, struct windows *windows);
+
+/* The windows that hold a time: first..last, at least one. TIME_MIN is before every window, TIME_MAX behind.
+ * This function and those below are not for sessions and count. */
+int64_t windows_first(const struct windows *windows, int64_t time);
+int64_t windows_last(const struct windows *windows, int64_t time);
+/* A window is [start, end), clamped. */
+int64_t windows_start(const struct windows *windows, int64_t window);
+int64_t windows_end(const struct windows *windows, int64_t window);
+/* The next window. Unused numbers are skipped: by a zone's clock, days have 23 to 25 steps of an hour. */
+int64_t windows_next(const struct windows *windows, int64_t window);
+
+/* The pane that holds a time. */
+int64_t windows_pane(const struct windows *windows, int64_t time);
+int64_t windows_pane_start(const struct windows *windows, int64_t pane);
+int64_t windows_pane_end(const struct windows *windows, int64_t pane);
+/* The panes of a window, and the windows of a pane: first..last. */
+struct windows_range {
+    int64_t first, last;
+};
+struct windows_range windows_panes(const struct windows *windows, int64_t window);
+struct windows_range windows_of_pane(const struct windows *windows, int64_t pane);
+/* The largest number of panes of a window. */
+uint64_t windows_panes_count(const struct windows *windows);
+
+#endif
