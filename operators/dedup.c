@@ -21,12 +21,10 @@ struct dedup {
     int keep, emit;
     int *columns;
     struct ordering latest;
-    struct kept_options options;
-    struct keyed_table *table; /* keep first */
-    struct kept kept;          /* keep last */
+    struct kept_options options; /* keep last */
+    struct kept kept;            /* keep first: its table alone, which holds expiry times */
 };
 
-enum { DEDUP_TABLE = 'k' };
 enum dedup_keep { KEEP_FIRST, KEEP_LAST };
 enum dedup_emit { EMIT_AT_ONCE, EMIT_FINAL, EMIT_ON_CHANGE };
 
@@ -40,6 +38,11 @@ static const struct option dedup_options[] = {
                 "when it does: keep first gives it at once; keep last when the input has ended, or whenever "
                 "there is a later one, as a change with `_op`"),
     OPTIONS_END,
+};
+
+static const struct state_member dedup_state[] = {
+    STATE_KEPT(struct dedup, kept, options),
+    STATES_END,
 };
 
 static bool wrong_emit(struct operator_bind *bind, const char *what, const char *hint)
@@ -119,17 +122,9 @@ static void dedup_shape(const struct operator_bind *bind, struct byte_buffer *ou
 static bool dedup_open(struct operator_context *context)
 {
     struct dedup *dedup = context->config;
-    if (dedup->keep == KEEP_LAST) {
-        kept_open(&dedup->kept, context, &dedup->options);
-        return true;
-    }
-    dedup->table = keys_table(context, DEDUP_TABLE, (size_t)context->memory_bytes);
+    if (dedup->keep == KEEP_LAST)
+        kept_open(&dedup->kept, &dedup->options);
     return true;
-}
-
-static struct keyed_table *table_of(const struct dedup *dedup)
-{
-    return dedup->keep == KEEP_LAST ? dedup->kept.table : dedup->table;
 }
 
 /* --- keep first --- */
@@ -151,7 +146,7 @@ static bool is_duplicate(const struct operator_context *context, const struct de
     }
     /* A dead entry is not written: whether a later row sees it would depend on where a batch ends. */
     if (expire >= context->watermark)
-        (void)keyed_write(dedup->table, slot, 0, expire);
+        (void)keyed_write(dedup->kept.table, slot, 0, expire);
     return false;
 }
 
@@ -161,14 +156,14 @@ static void process_first(struct operator_context *context, struct dedup *dedup,
     struct keyed_slot *slots[BATCH_ROWS];
     uint16_t sel[BATCH_ROWS];
     uint32_t count = 0;
-    keyed_begin(dedup->table, keys.keys, keys.hashes, batch->selected, slots);
+    keyed_begin(dedup->kept.table, keys.keys, keys.hashes, batch->selected, slots);
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
         context->counters.null_keys += keys.has_null[i];
         if (keys.has_null[i] || !is_duplicate(context, dedup, slots[i], batch->event_time[row]))
             sel[count++] = (uint16_t)row;
     }
-    keyed_end(dedup->table);
+    keyed_end(dedup->kept.table);
     context->counters.passed += count;
     context->counters.duplicate += batch->selected - count;
     sides_emit(context, 0, batch, context->output, sel, count);
@@ -338,13 +333,13 @@ static void dedup_facts(struct operator_context *context, uint32_t input LEAT_UN
     struct dedup *dedup = context->config;
     struct row_keys keys = keys_of(batch, dedup->columns, dedup->by.count, context->scratch);
     struct keyed_slot *slot;
-    keyed_look(table_of(dedup), keys.keys, keys.hashes, 1, &slot);
+    keyed_look(dedup->kept.table, keys.keys, keys.hashes, 1, &slot);
     if (slot != NULL && slot->expire_us != TIME_MIN && !keys.has_null[0]) {
         if (dedup->keep == KEEP_FIRST && dedup->within_us != INT64_MAX)
             row_facts_add_time(facts, "first seen", slot->expire_us - dedup->within_us + 1);
         row_facts_add_time(facts, "remembered until", slot->expire_us);
     }
-    keyed_end(table_of(dedup));
+    keyed_end(dedup->kept.table);
 }
 
 static void dedup_on_watermark(struct operator_context *context, int64_t watermark)
@@ -354,30 +349,9 @@ static void dedup_on_watermark(struct operator_context *context, int64_t waterma
         kept_emit_changes(&dedup->kept, context);
     if (dedup->emit == EMIT_FINAL && watermark == TIME_MAX && context->watermark != TIME_MAX)
         kept_emit_window(&dedup->kept, context, 0, TIME_MAX);
-    keyed_set_watermark(table_of(dedup), watermark);
 }
 
-/* --- Checkpoints, description, close --- */
-
-static bool dedup_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct dedup *dedup = context->config;
-    return dedup->keep == KEEP_LAST ? kept_snapshot(&dedup->kept, writer)
-                                    : keyed_table_snapshot(dedup->table, writer);
-}
-
-static bool dedup_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct dedup *dedup = context->config;
-    keyed_set_watermark(table_of(dedup), context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record))
-        if (dedup->keep == KEEP_LAST ? !kept_restore(&dedup->kept, context, reader, record)
-                                     : !keyed_table_restore(dedup->table, reader, record, context->diags))
-            return false;
-    return true;
-}
+/* --- Description, close --- */
 
 static int64_t start_of(const void *within_us LEAT_UNUSED, int64_t first)
 {
@@ -392,7 +366,7 @@ static int64_t end_of(const void *within_us, int64_t first)
 static bool dedup_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     struct dedup *dedup = context->config;
-    struct keyed_slot *slot = keys_look(context, query, table_of(dedup), dedup->columns, dedup->by.count);
+    struct keyed_slot *slot = keys_look(context, query, dedup->kept.table, dedup->columns, dedup->by.count);
     bool is_there = slot != NULL && slot->expire_us != TIME_MIN;
     const struct kept_windows windows = {&dedup->within_us, start_of, end_of};
     if (is_there && dedup->keep == KEEP_LAST) {
@@ -403,21 +377,14 @@ static bool dedup_describe(struct operator_context *context, struct state_query 
         describe_time(out, "seen", is_forever ? TIME_MIN : slot->expire_us - dedup->within_us + 1);
         describe_time(out, "until", slot->expire_us);
     }
-    keyed_end(table_of(dedup));
+    keyed_end(dedup->kept.table);
     return is_there;
-}
-
-static void dedup_report(struct operator_context *context, struct report *report)
-{
-    keys_report(table_of(context->config), report);
 }
 
 static void dedup_close(struct operator_context *context)
 {
     struct dedup *dedup = context->config;
     kept_close(&dedup->kept);
-    keyed_table_free(dedup->table);
-    dedup->table = NULL;
 }
 
 const struct operator_kind operator_dedup = {
@@ -435,6 +402,7 @@ const struct operator_kind operator_dedup = {
         "A "
         "row whose identity is null, in any of the columns, passes and is counted.",
     .options = dedup_options,
+    .state = dedup_state,
     .size = sizeof(struct dedup),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
     .keeps_columns = true,
@@ -447,9 +415,6 @@ const struct operator_kind operator_dedup = {
     .process = dedup_process,
     .facts = dedup_facts,
     .on_watermark = dedup_on_watermark,
-    .snapshot = dedup_snapshot,
-    .restore = dedup_restore,
-    .report = dedup_report,
     .describe = dedup_describe,
     .close = dedup_close,
 };

@@ -19,7 +19,7 @@
 #include "operators/rows/versions.h"
 #include "operators/tally.h"
 
-enum { ENRICH_TABLE = 'k', ENRICH_TALLY = 't', ENRICH_HOT = 'H', PREFETCH_AHEAD = 6 };
+enum { PREFETCH_AHEAD = 6 };
 /* Indices into tally.values. */
 enum { ENRICH_UNMATCHED, ENRICH_DROPPED };
 
@@ -49,6 +49,18 @@ static const struct option enrich_options[] = {
     OPTION_ASSIGNMENTS(struct enrich, values, "values", OPTION_REQUIRED | OPTION_BODY,
                        "the new columns, computed from the other stream's: `{ price, shop: shop_id }`"),
     OPTIONS_END,
+};
+
+static const struct tally_figure enrich_figures[TALLY_VALUES] = {
+    [ENRICH_UNMATCHED] = {"unmatched"},
+    [ENRICH_DROPPED] = {"versions_dropped", .is_rare = true},
+};
+
+static const struct state_member enrich_state[] = {
+    STATE_TALLY(struct enrich, tally, 't', enrich_figures),
+    STATE_HOT_KEYS(struct enrich, hot, 'H'),
+    STATE_TABLE(struct enrich, table, 'k', NULL),
+    STATES_END,
 };
 
 /* --- Binding --- */
@@ -87,14 +99,6 @@ static void enrich_shape(const struct operator_bind *bind, struct byte_buffer *o
                   (long long)enrich->within_us);
     pairs_shape(bind, &enrich->on, enrich->keys, out);
     version_columns_shape(bind, &enrich->columns, &enrich->values, out);
-}
-
-static bool enrich_open(struct operator_context *context)
-{
-    struct enrich *enrich = context->config;
-    enrich->table = keys_table(context, ENRICH_TABLE, (size_t)context->memory_bytes);
-    enrich->hot = hot_keys_new();
-    return true;
 }
 
 /* --- Rows --- */
@@ -238,7 +242,7 @@ static void enrich_process_merged(struct operator_context *context, struct merge
     merged_run(context, merge, prepare, process_rows);
 }
 
-/* --- Facts, watermark, checkpoints, description, close --- */
+/* --- Facts, description, close --- */
 
 static void enrich_facts(struct operator_context *context, uint32_t input, const struct batch *batch,
                          struct row_facts *facts)
@@ -259,35 +263,6 @@ static void enrich_facts(struct operator_context *context, uint32_t input, const
     keyed_end(enrich->table);
 }
 
-static void enrich_on_watermark(struct operator_context *context, int64_t watermark)
-{
-    keyed_set_watermark(((struct enrich *)context->config)->table, watermark);
-}
-
-static bool enrich_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct enrich *enrich = context->config;
-    return tally_snapshot(&enrich->tally, ENRICH_TALLY, writer) &&
-           hot_keys_snapshot(enrich->hot, ENRICH_HOT, context, writer) &&
-           keyed_table_snapshot(enrich->table, writer);
-}
-
-static bool enrich_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct enrich *enrich = context->config;
-    keyed_set_watermark(enrich->table, context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record)) {
-        char kind = record.length > 0 ? record.data[0] : '\0';
-        if (kind == ENRICH_TALLY ? !tally_restore(&enrich->tally, context, reader, record)
-            : kind == ENRICH_HOT ? !hot_keys_restore(enrich->hot, context, reader, record)
-                                 : !keyed_table_restore(enrich->table, reader, record, context->diags))
-            return false;
-    }
-    return true;
-}
-
 static bool enrich_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     struct enrich *enrich = context->config;
@@ -299,24 +274,9 @@ static bool enrich_describe(struct operator_context *context, struct state_query
     return is_there;
 }
 
-static void enrich_report(struct operator_context *context, struct report *report)
-{
-    struct enrich *enrich = context->config;
-    keys_report(enrich->table, report);
-    report_add(report, "unmatched", (double)enrich->tally.values[ENRICH_UNMATCHED], false);
-    if (enrich->tally.values[ENRICH_DROPPED] > 0)
-        report_add(report, "versions_dropped", (double)enrich->tally.values[ENRICH_DROPPED], false);
-    hot_keys_report(enrich->hot, report);
-}
-
 static void enrich_close(struct operator_context *context)
 {
-    struct enrich *enrich = context->config;
-    keyed_table_free(enrich->table);
-    hot_keys_free(enrich->hot);
-    enrich->table = NULL;
-    enrich->hot = NULL;
-    buffer_free(&enrich->encoded);
+    buffer_free(&((struct enrich *)context->config)->encoded);
 }
 
 const struct operator_kind operator_enrich = {
@@ -332,6 +292,7 @@ const struct operator_kind operator_enrich = {
         "unmatched. Rows of the other stream stay until the watermark has passed a newer one, or `within` is "
         "over. A table in a file is looked up by `lookup`.",
     .options = enrich_options,
+    .state = enrich_state,
     .size = sizeof(struct enrich),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
     .keeps_columns = true,
@@ -340,13 +301,8 @@ const struct operator_kind operator_enrich = {
     .inputs_max = 2,
     .bind = enrich_bind,
     .shape = enrich_shape,
-    .open = enrich_open,
     .process_merged = enrich_process_merged,
     .facts = enrich_facts,
-    .on_watermark = enrich_on_watermark,
-    .snapshot = enrich_snapshot,
-    .restore = enrich_restore,
-    .report = enrich_report,
     .describe = enrich_describe,
     .close = enrich_close,
 };

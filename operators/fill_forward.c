@@ -15,7 +15,6 @@
 #include "operators/rows/codec.h"
 #include "operators/tally.h"
 
-enum { FILL_TABLE = 'k', FILL_TALLY = 't' };
 /* Indices into tally.values. */
 enum { FILL_FILLED, FILL_TOO_LONG };
 
@@ -38,6 +37,17 @@ static const struct option fill_forward_options[] = {
     OPTION_DURATION(struct fill_forward, within_us, "within", OPTION_REQUIRED | OPTION_FOREVER, NULL, "1ms",
                     "3650d", "how old the value may be, by event time"),
     OPTIONS_END,
+};
+
+static const struct tally_figure fill_forward_figures[TALLY_VALUES] = {
+    [FILL_FILLED] = {"filled"},
+    [FILL_TOO_LONG] = {"values_too_long", .is_rare = true},
+};
+
+static const struct state_member fill_forward_state[] = {
+    STATE_TALLY(struct fill_forward, tally, 't', fill_forward_figures),
+    STATE_TABLE(struct fill_forward, table, 'k', NULL),
+    STATES_END,
 };
 
 /* --- Binding --- */
@@ -86,13 +96,6 @@ static bool fill_forward_bind(struct operator_bind *bind)
     bind->outputs[0] = output;
     bind->needs_memory = true;
     return is_good;
-}
-
-static bool fill_forward_open(struct operator_context *context)
-{
-    struct fill_forward *fill = context->config;
-    fill->table = keys_table(context, FILL_TABLE, (size_t)context->memory_bytes);
-    return true;
 }
 
 /* --- Rows --- */
@@ -241,33 +244,7 @@ static void fill_forward_process(struct operator_context *context, uint32_t inpu
     operator_emit(context, 0, out);
 }
 
-/* --- Watermark, checkpoints, description, close --- */
-
-static void fill_forward_on_watermark(struct operator_context *context, int64_t watermark)
-{
-    keyed_set_watermark(((struct fill_forward *)context->config)->table, watermark);
-}
-
-static bool fill_forward_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct fill_forward *fill = context->config;
-    return tally_snapshot(&fill->tally, FILL_TALLY, writer) && keyed_table_snapshot(fill->table, writer);
-}
-
-static bool fill_forward_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct fill_forward *fill = context->config;
-    keyed_set_watermark(fill->table, context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record)) {
-        bool is_tally = record.length > 0 && record.data[0] == FILL_TALLY;
-        if (is_tally ? !tally_restore(&fill->tally, context, reader, record)
-                     : !keyed_table_restore(fill->table, reader, record, context->diags))
-            return false;
-    }
-    return true;
-}
+/* --- Description, close --- */
 
 static bool fill_forward_describe(struct operator_context *context, struct state_query *query,
                                   struct describe *out)
@@ -303,21 +280,9 @@ static bool fill_forward_describe(struct operator_context *context, struct state
     return shown > 0;
 }
 
-static void fill_forward_report(struct operator_context *context, struct report *report)
-{
-    struct fill_forward *fill = context->config;
-    keys_report(fill->table, report);
-    report_add(report, "filled", (double)fill->tally.values[FILL_FILLED], false);
-    if (fill->tally.values[FILL_TOO_LONG] > 0)
-        report_add(report, "values_too_long", (double)fill->tally.values[FILL_TOO_LONG], false);
-}
-
 static void fill_forward_close(struct operator_context *context)
 {
-    struct fill_forward *fill = context->config;
-    keyed_table_free(fill->table);
-    fill->table = NULL;
-    buffer_free(&fill->entry);
+    buffer_free(&((struct fill_forward *)context->config)->entry);
 }
 
 const struct operator_kind operator_fill_forward = {
@@ -331,18 +296,14 @@ const struct operator_kind operator_fill_forward = {
         "that comes out of order and is older than the newest value keeps its null. Null is a key of its own. A text "
         "of more than 64 KiB is not kept (`values_too_long`).",
     .options = fill_forward_options,
+    .state = fill_forward_state,
     .size = sizeof(struct fill_forward),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
     .uses_time = true,
     .inputs_min = 1,
     .inputs_max = 1,
     .bind = fill_forward_bind,
-    .open = fill_forward_open,
     .process = fill_forward_process,
-    .on_watermark = fill_forward_on_watermark,
-    .snapshot = fill_forward_snapshot,
-    .restore = fill_forward_restore,
-    .report = fill_forward_report,
     .describe = fill_forward_describe,
     .close = fill_forward_close,
 };

@@ -44,18 +44,6 @@ struct hot_record {
     uint64_t entries;
 };
 
-struct hot_keys *hot_keys_new(void)
-{
-    struct hot_keys *hot = calloc(1, sizeof(*hot));
-    leat_assert(hot != NULL);
-    return hot;
-}
-
-void hot_keys_free(struct hot_keys *hot)
-{
-    free(hot);
-}
-
 static void put_value(char *out, size_t room, const struct column *column, uint32_t row)
 {
     switch (column->tag) {
@@ -110,10 +98,20 @@ void hot_keys_note(struct hot_keys *hot, const struct batch *batch, const int *c
 
 /* --- Checkpoints --- */
 
-bool hot_keys_snapshot(const struct hot_keys *hot, char kind, const struct operator_context *context,
-                       struct snapshot_writer *writer)
+static bool hot_open(const struct state_member *row LEAT_UNUSED,
+                     const struct operator_context *context LEAT_UNUSED, void *member)
 {
-    struct hot_record head = {.kind = {kind},
+    struct hot_keys *hot = calloc(1, sizeof(*hot));
+    leat_assert(hot != NULL);
+    memcpy(member, &hot, sizeof(hot));
+    return true;
+}
+
+static bool hot_snapshot(const struct state_member *row, struct operator_context *context, void *object,
+                         struct snapshot_writer *writer)
+{
+    const struct hot_keys *hot = object;
+    struct hot_record head = {.kind = {row->tag},
                               .epoch = snapshot_epoch(writer),
                               .rows = hot->rows,
                               .lane = context->lane,
@@ -153,9 +151,11 @@ static void take_entry(struct hot_keys *hot, const struct hot_entry *entry)
     mine->text[HOT_TEXT - 1] = '\0';
 }
 
-bool hot_keys_restore(struct hot_keys *hot, const struct operator_context *context,
-                      struct snapshot_reader *reader, struct str record)
+/* Adds a record: its figures for the keys and key groups of this lane. */
+static bool hot_restore(const struct state_member *row LEAT_UNUSED, struct operator_context *context,
+                        void *object, struct snapshot_reader *reader, struct str record)
 {
+    struct hot_keys *hot = object;
     struct hot_record head;
     memcpy(&head, record.data, MIN(record.length, sizeof(head)));
     if (record.length < sizeof(head) || head.groups > KEY_GROUPS || head.entries > HOT_KEYS ||
@@ -216,13 +216,25 @@ static const char *line_of(struct hot_keys *hot, double *rows)
     return hot->lines[line];
 }
 
-void hot_keys_report(struct hot_keys *hot, struct report *report)
+static void hot_report(const struct state_member *row LEAT_UNUSED, void *hot, struct report *report)
 {
     double rows = 0;
-    const char *line = hot == NULL ? NULL : line_of(hot, &rows);
+    const char *line = line_of(hot, &rows);
     if (line == NULL)
         return;
     report_add_text(report, "hot_key", line);
     report->items[report->count - 1].value = rows; /* report_merge keeps the lane with the most rows */
     report_add(report, "hot_key_rows_max", rows, false);
 }
+
+static void hot_close(void *hot)
+{
+    free(hot);
+}
+
+const struct state_kind state_hot_keys = {.is_pointer = true,
+                                          .open = hot_open,
+                                          .snapshot = hot_snapshot,
+                                          .restore = hot_restore,
+                                          .report = hot_report,
+                                          .close = hot_close};

@@ -8,20 +8,16 @@
 
 /* One per operator and lane. */
 struct hot_keys;
-struct hot_keys *hot_keys_new(void);
-void hot_keys_free(struct hot_keys *hot); /* NULL is allowed */
+/* A struct hot_keys * as a member of an operator's state. Where a key is hot, the report has `hot_key` (a line)
+ * and `hot_key_rows_max` (its rows, about). */
+extern const struct state_kind state_hot_keys;
+#define STATE_HOT_KEYS(structure, member, tag_)                                                              \
+    {                                                                                                        \
+        .kind = &state_hot_keys, .offset = OFFSET_OF(structure, member, struct hot_keys *), .tag = tag_      \
+    }
 
 /* Counts the selected rows of a batch. keys: their keys, made from these columns. */
 void hot_keys_note(struct hot_keys *hot, const struct batch *batch, const int *columns,
                    uint32_t columns_count, const struct row_keys *keys);
-/* Writes a record whose first byte is `kind`. */
-bool hot_keys_snapshot(const struct hot_keys *hot, char kind, const struct operator_context *context,
-                       struct snapshot_writer *writer);
-/* Adds such a record: its figures for the keys and key groups of this lane. False after a diagnostic: the
- * record is malformed. */
-bool hot_keys_restore(struct hot_keys *hot, const struct operator_context *context,
-                      struct snapshot_reader *reader, struct str record);
-/* Where a key is hot, adds `hot_key` (a line) and `hot_key_rows_max` (its rows, about). hot: may be NULL. */
-void hot_keys_report(struct hot_keys *hot, struct report *report);
 
 #endif

@@ -54,25 +54,3 @@ struct keyed_slot *keys_look(struct operator_context *context, struct state_quer
     keyed_look(table, keys.keys, keys.hashes, 1, &slot);
     return slot;
 }
-
-struct keyed_table *keys_table(const struct operator_context *context, char kind, size_t budget_bytes)
-{
-    return keyed_table_new(&(struct keyed_options){.store = context->state_store,
-                                                   .id = context->id,
-                                                   .kind = (uint8_t)kind,
-                                                   .budget_bytes = budget_bytes});
-}
-
-void keys_report(const struct keyed_table *table, struct report *report)
-{
-    struct keyed_stats stats;
-    if (table == NULL)
-        return;
-    keyed_table_stats(table, &stats);
-    report_add(report, "state_bytes", (double)stats.memory_bytes, false);
-    report_add(report, "state_entries", (double)stats.resident, false);
-    report_add(report, "state_lookups", (double)stats.lookups, false);
-    report_add(report, "state_misses", (double)stats.misses, false);
-    report_add(report, "state_loaded", (double)stats.loaded, false);
-    report_add(report, "state_evicted", (double)stats.evicted, false);
-}

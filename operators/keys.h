@@ -3,8 +3,7 @@
 #define LEAT_OPERATORS_KEYS_H
 
 #include "core/describe.h"
-#include "core/operator.h"
-#include "state/state.h"
+#include "state/members.h"
 
 /* One element per selected row, in order; allocated in the arena of keys_of. */
 struct row_keys {
@@ -27,11 +26,5 @@ void keys_lineage(const struct operator_bind *bind, uint32_t input, struct linea
  * NULL. The caller must call keyed_end. */
 struct keyed_slot *keys_look(struct operator_context *context, struct state_query *query,
                              struct keyed_table *table, const int *columns, uint32_t columns_count);
-
-/* Makes the operator's table. kind: tells it from the operator's other state (state.h). */
-struct keyed_table *keys_table(const struct operator_context *context, char kind, size_t budget_bytes);
-
-/* Reports a table's size, its look-ups, and how many of them went to the database. table: NULL is allowed. */
-void keys_report(const struct keyed_table *table, struct report *report);
 
 #endif

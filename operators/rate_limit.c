@@ -10,7 +10,7 @@
 #include "operators/keys.h"
 #include "operators/sides.h"
 
-enum { RATE_TABLE = 'k', RATE_LATE = 1, RATE_REST = 2 };
+enum { RATE_LATE = 1, RATE_REST = 2 };
 
 struct rate_limit {
     int64_t most;
@@ -30,6 +30,11 @@ static const struct option rate_limit_options[] = {
     OPTIONS_END,
 };
 
+static const struct state_member rate_limit_state[] = {
+    STATE_TABLE(struct rate_limit, table, 'k', NULL),
+    STATES_END,
+};
+
 static bool rate_limit_bind(struct operator_bind *bind)
 {
     struct rate_limit *limit = bind->config;
@@ -42,13 +47,6 @@ static bool rate_limit_bind(struct operator_bind *bind)
     bind->output_names[RATE_LATE] = "late";
     bind->output_names[RATE_REST] = "rest";
     bind->needs_memory = true;
-    return true;
-}
-
-static bool rate_limit_open(struct operator_context *context)
-{
-    struct rate_limit *limit = context->config;
-    limit->table = keys_table(context, RATE_TABLE, (size_t)context->memory_bytes);
     return true;
 }
 
@@ -146,30 +144,6 @@ static void rate_limit_facts(struct operator_context *context, uint32_t input LE
     row_facts_add_time(facts, "late at watermark", time_add(time, limit->per_us));
 }
 
-static void rate_limit_on_watermark(struct operator_context *context, int64_t watermark)
-{
-    struct rate_limit *limit = context->config;
-    keyed_set_watermark(limit->table, watermark);
-}
-
-static bool rate_limit_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct rate_limit *limit = context->config;
-    return keyed_table_snapshot(limit->table, writer);
-}
-
-static bool rate_limit_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct rate_limit *limit = context->config;
-    keyed_set_watermark(limit->table, context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record))
-        if (!keyed_table_restore(limit->table, reader, record, context->diags))
-            return false;
-    return true;
-}
-
 static bool rate_limit_describe(struct operator_context *context, struct state_query *query,
                                 struct describe *out)
 {
@@ -186,18 +160,6 @@ static bool rate_limit_describe(struct operator_context *context, struct state_q
     return count > 0;
 }
 
-static void rate_limit_report(struct operator_context *context, struct report *report)
-{
-    keys_report(((struct rate_limit *)context->config)->table, report);
-}
-
-static void rate_limit_close(struct operator_context *context)
-{
-    struct rate_limit *limit = context->config;
-    keyed_table_free(limit->table);
-    limit->table = NULL;
-}
-
 const struct operator_kind operator_rate_limit = {
     .name = "rate_limit",
     .summary = "lets at most so many rows of a key go on in any stretch of event time",
@@ -210,6 +172,7 @@ const struct operator_kind operator_rate_limit = {
         "Null is a key of its own. To change how many, or the time, is to begin anew: `leat run --from` "
         "says so.",
     .options = rate_limit_options,
+    .state = rate_limit_state,
     .size = sizeof(struct rate_limit),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
     .keeps_columns = true,
@@ -217,13 +180,7 @@ const struct operator_kind operator_rate_limit = {
     .inputs_min = 1,
     .inputs_max = 1,
     .bind = rate_limit_bind,
-    .open = rate_limit_open,
     .process = rate_limit_process,
     .facts = rate_limit_facts,
-    .on_watermark = rate_limit_on_watermark,
-    .snapshot = rate_limit_snapshot,
-    .restore = rate_limit_restore,
-    .report = rate_limit_report,
     .describe = rate_limit_describe,
-    .close = rate_limit_close,
 };

@@ -9,9 +9,7 @@
 #include "operators/rows/held.h"
 #include "operators/sides.h"
 
-#include <stdlib.h>
-
-enum { SORT_QUEUE = 'q', SORT_LAYOUTS = 'L', BUCKETS = 64 };
+enum { BUCKETS = 64 };
 
 struct sort {
     int64_t within_us;
@@ -21,7 +19,6 @@ struct sort {
     const struct schema *input;
     /* Owned by the lane. */
     struct time_queue *queue;
-    struct held_layout layout;
     struct held_layouts *layouts;
     struct byte_buffer packed;
     struct held_rows released;
@@ -33,6 +30,20 @@ static const struct option sort_options[] = {
     OPTION_COLUMNS(struct sort, by, "by", 0,
                    "rows are in order among those of equal values; without it all are, on one lane"),
     OPTIONS_END,
+};
+
+static struct state_plan plan_queue(const struct operator_context *context)
+{
+    const struct sort *sort = context->config;
+    return (struct state_plan){.memory_bytes = (size_t)context->memory_bytes,
+                               .bucket_us = MAX(sort->within_us, US_PER_SECOND) / BUCKETS,
+                               .hold_us = sort->within_us};
+}
+
+static const struct state_member sort_state[] = {
+    STATE_LAYOUTS(struct sort, layouts, 'L', input),
+    STATE_QUEUE(struct sort, queue, 'q', plan_queue, "state_held_bytes"),
+    STATES_END,
 };
 
 static bool sort_bind(struct operator_bind *bind)
@@ -59,22 +70,6 @@ static void sort_shape(const struct operator_bind *bind, struct byte_buffer *out
     held_shape(sort->input, bind->arena, out);
 }
 
-static bool sort_open(struct operator_context *context)
-{
-    struct sort *sort = context->config;
-    held_layout_init(&sort->layout, sort->input);
-    sort->layouts = calloc(1, sizeof(*sort->layouts));
-    leat_assert(sort->layouts != NULL);
-    held_layouts_init(sort->layouts, sort->input);
-    sort->queue = time_queue_new(
-        &(struct time_queue_options){.store = context->state_store,
-                                     .id = context->id,
-                                     .kind = SORT_QUEUE,
-                                     .budget_bytes = (size_t)context->memory_bytes,
-                                     .bucket_us = MAX(sort->within_us / BUCKETS, US_PER_SECOND / BUCKETS)});
-    return time_queue_restored(sort->queue, context->lane, context->lanes, TIME_MIN);
-}
-
 /* --- Rows in --- */
 
 /* Rows with an event time below the result have left. */
@@ -91,14 +86,12 @@ static void hold_rows(struct operator_context *context, struct sort *sort, const
     size_t offsets[BATCH_ROWS + 1];
     if (sort->by.count > 0)
         keys = keys_of(batch, sort->keys, sort->by.count, context->scratch);
-    held_pack(&sort->layout, batch, held, count, context->scratch, &sort->packed, offsets);
+    held_pack(sort->layouts, batch, held, count, context->scratch, &sort->packed, offsets);
     for (uint32_t i = 0; i < count; i++) {
-        char *data = sort->packed.data + offsets[i];
-        ((struct held_head *)(void *)data)->layout = sort->layouts->current;
         struct key key = keys.keys == NULL ? (struct key){0} : keys.keys[at[i]];
         time_queue_push(sort->queue, batch->event_time[held[i]], key,
                         keys.keys == NULL ? 0 : keys.hashes[at[i]],
-                        (struct str){data, offsets[i + 1] - offsets[i]});
+                        (struct str){sort->packed.data + offsets[i], offsets[i + 1] - offsets[i]});
     }
 }
 
@@ -139,7 +132,7 @@ static void emit_rows(struct operator_context *context, struct sort *sort, struc
     if (batch == NULL)
         return;
     uint32_t count = sort->released.count;
-    held_unpack(&sort->layout, &sort->released, batch);
+    held_unpack(sort->layouts, &sort->released, batch);
     batch->rows = batch->selected = count;
     batch->orders = orders;
     context->counters.held -= count;
@@ -160,8 +153,7 @@ static void sort_on_watermark(struct operator_context *context, int64_t watermar
         }
         orders[sort->released.count] =
             row_order_of_timer(&last, 1 + context->place, record.time_us, record.hash);
-        (void)held_add(&sort->layout, &sort->released,
-                       held_layouts_convert(sort->layouts, &sort->layout, record.data));
+        (void)held_add(sort->layouts, &sort->released, record.data);
         if (!held_is_full(&sort->released))
             continue;
         emit_rows(context, sort, batch, orders);
@@ -170,40 +162,7 @@ static void sort_on_watermark(struct operator_context *context, int64_t watermar
     emit_rows(context, sort, batch, orders);
 }
 
-/* --- Checkpoints, description, report --- */
-
-static bool sort_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct sort *sort = context->config;
-    struct byte_buffer record = {0};
-    const char kind = SORT_LAYOUTS;
-    buffer_append(&record, &kind, 1);
-    held_layouts_save(sort->layouts, &record);
-    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
-    buffer_free(&record);
-    return is_good && time_queue_snapshot(sort->queue, writer);
-}
-
-static bool sort_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct sort *sort = context->config;
-    int64_t before = left_before(sort, context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record)) {
-        if (record.length == 0 || record.data[0] != SORT_LAYOUTS) {
-            if (!time_queue_restore(sort->queue, reader, record, before, context->diags))
-                return false;
-            continue;
-        }
-        struct str layouts = {record.data + 1, record.length - 1};
-        if (!held_layouts_load(sort->layouts, layouts, sort->input)) {
-            snapshot_corrupt(reader, context->diags, "the columns of rows held are none");
-            return false;
-        }
-    }
-    return time_queue_restored(sort->queue, context->lane, context->lanes, before);
-}
+/* --- Description, close --- */
 
 /* Writes all rows that wait for the key, and takes them out of the queue. */
 static bool sort_describe(struct operator_context *context, struct state_query *query, struct describe *out)
@@ -221,8 +180,7 @@ static bool sort_describe(struct operator_context *context, struct state_query *
             continue;
         describe_record(out, NULL);
         describe_time(out, "event_time", record.time_us);
-        held_describe(&sort->layout, &sort->released,
-                      held_layouts_convert(sort->layouts, &sort->layout, record.data), context, out);
+        held_describe(sort->layouts, record.data, context, out);
         describe_close(out);
         is_there = true;
     }
@@ -230,24 +188,11 @@ static bool sort_describe(struct operator_context *context, struct state_query *
     return is_there;
 }
 
-static void sort_report(struct operator_context *context, struct report *report)
-{
-    const struct sort *sort = context->config;
-    if (sort->queue != NULL)
-        report_add(report, "state_held_bytes", (double)time_queue_bytes(sort->queue), false);
-}
-
 static void sort_close(struct operator_context *context)
 {
     struct sort *sort = context->config;
-    time_queue_free(sort->queue);
-    if (sort->layouts != NULL)
-        held_layouts_free(sort->layouts);
-    free(sort->layouts);
     buffer_free(&sort->packed);
     held_rows_free(&sort->released);
-    sort->layouts = NULL;
-    sort->queue = NULL;
 }
 
 const struct operator_kind operator_sort = {
@@ -261,6 +206,7 @@ const struct operator_kind operator_sort = {
         "`NAME.late`. With `by` rows of equal values are in order, and the work is spread over the workers. "
         "The watermark of what follows is held back by `within`.",
     .options = sort_options,
+    .state = sort_state,
     .size = sizeof(struct sort),
     .determinism = DETERMINISM_BY_ALL_ROWS,
     .keeps_columns = true,
@@ -269,13 +215,9 @@ const struct operator_kind operator_sort = {
     .inputs_max = 1,
     .bind = sort_bind,
     .shape = sort_shape,
-    .open = sort_open,
     .process = sort_process,
     .facts = sort_facts,
     .on_watermark = sort_on_watermark,
-    .snapshot = sort_snapshot,
-    .restore = sort_restore,
-    .report = sort_report,
     .describe = sort_describe,
     .close = sort_close,
 };

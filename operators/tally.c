@@ -2,19 +2,20 @@
 
 enum { TALLY_HEAD = 8 };
 
-bool tally_snapshot(const struct tally *tally, char kind, struct snapshot_writer *writer)
+static bool tally_snapshot(const struct state_member *row, struct operator_context *context LEAT_UNUSED,
+                           void *object, struct snapshot_writer *writer)
 {
-    char record[TALLY_HEAD + sizeof(*tally)] = {kind};
-    struct tally saved = *tally;
+    char record[TALLY_HEAD + sizeof(struct tally)] = {row->tag};
+    struct tally saved = *(struct tally *)object;
     saved.epoch = snapshot_epoch(writer);
     memcpy(record + TALLY_HEAD, &saved, sizeof(saved));
     return snapshot_put(writer, SNAPSHOT_GLOBAL, record, sizeof(record));
 }
 
-bool tally_restore(struct tally *tally, const struct operator_context *context,
-                   struct snapshot_reader *reader, struct str record)
+static bool tally_restore(const struct state_member *row LEAT_UNUSED, struct operator_context *context,
+                          void *object, struct snapshot_reader *reader, struct str record)
 {
-    struct tally saved;
+    struct tally saved, *tally = object;
     if (record.length != TALLY_HEAD + sizeof(saved)) {
         snapshot_corrupt(reader, context->diags, "figures of another size");
         return false;
@@ -28,3 +29,15 @@ bool tally_restore(struct tally *tally, const struct operator_context *context,
         tally->values[i] += saved.values[i];
     return true;
 }
+
+static void tally_report(const struct state_member *row, void *object, struct report *report)
+{
+    const struct tally *tally = object;
+    const struct tally_figure *figures = row->argument;
+    for (uint32_t i = 0; i < TALLY_VALUES; i++)
+        if (figures[i].name != NULL && (!figures[i].is_rare || tally->values[i] > 0))
+            report_add(report, figures[i].name, (double)tally->values[i], false);
+}
+
+const struct state_kind state_tally = {
+    .snapshot = tally_snapshot, .restore = tally_restore, .report = tally_report};

@@ -3,7 +3,7 @@
 #ifndef LEAT_OPERATORS_TALLY_H
 #define LEAT_OPERATORS_TALLY_H
 
-#include "core/operator.h"
+#include "core/operator_state.h"
 
 enum { TALLY_VALUES = 6 };
 
@@ -12,11 +12,19 @@ struct tally {
     uint64_t values[TALLY_VALUES];
 };
 
-/* Writes a snapshot record whose first byte is `kind`. */
-bool tally_snapshot(const struct tally *tally, char kind, struct snapshot_writer *writer);
-/* Restores such a record; lane 0 gets the sum of the newest epoch's records. Returns false after diagnostics
- * if the record is not valid. */
-bool tally_restore(struct tally *tally, const struct operator_context *context,
-                   struct snapshot_reader *reader, struct str record);
+/* What the report says of one value. A value without a name is not used. */
+struct tally_figure {
+    const char *name;
+    bool is_rare; /* reported only where it is not 0 */
+};
+
+/* A struct tally as a member of an operator's state. Lane 0 gets the sum of the lanes' values at a restore.
+ * figures: an array of TALLY_VALUES struct tally_figure, one for each value. */
+extern const struct state_kind state_tally;
+#define STATE_TALLY(structure, member, tag_, figures)                                                        \
+    {                                                                                                        \
+        .kind = &state_tally, .offset = OFFSET_OF(structure, member, struct tally), .tag = tag_,             \
+        .argument = figures                                                                                  \
+    }
 
 #endif

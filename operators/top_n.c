@@ -20,7 +20,7 @@
 
 #include <stdlib.h>
 
-enum { TOP_OPEN = 'e', TOP_TALLY = 't', OPEN_HEAD = 8 };
+enum { OPEN_HEAD = 8 };
 /* Indices of the tally's values. */
 enum { TOP_WITHOUT_ROOM };
 enum top_ties { TIES_FIRST, TIES_ALL };
@@ -170,14 +170,7 @@ static void top_n_shape(const struct operator_bind *bind, struct byte_buffer *ou
     kept_shape(bind, &top->options, out);
 }
 
-static bool top_n_open(struct operator_context *context)
-{
-    struct top_n *top = context->config;
-    kept_open(&top->kept, context, &top->options);
-    return true;
-}
-
-/* --- Rows in --- */
+/* --- State --- */
 
 /* Adds the window to the open ones, unless it is there. */
 static void note_open(struct top_n *top, int64_t window)
@@ -196,6 +189,55 @@ static void note_open(struct top_n *top, int64_t window)
     top->open[at] = window;
     top->open_count++;
 }
+
+/* The record: 8 bytes, then the open windows. */
+static bool write_open(struct operator_context *context, struct byte_buffer *out)
+{
+    const struct top_n *top = context->config;
+    static const char zeros[OPEN_HEAD];
+    buffer_append(out, zeros, OPEN_HEAD - out->length);
+    buffer_append(out, top->open, top->open_count * sizeof(*top->open));
+    return true;
+}
+
+/* Restores the windows that any lane had open; a window without rows on this lane closes without output. */
+static bool read_open(struct operator_context *context, struct snapshot_reader *reader, struct str record)
+{
+    struct top_n *top = context->config;
+    if (record.length < OPEN_HEAD || (record.length - OPEN_HEAD) % sizeof(int64_t) != 0) {
+        snapshot_corrupt(reader, context->diags, "a list of open windows has an impossible length");
+        return false;
+    }
+    for (size_t at = OPEN_HEAD; at < record.length; at += sizeof(int64_t)) {
+        int64_t window;
+        memcpy(&window, record.data + at, sizeof(window));
+        if (windows_end(&top->windows, window) > context->watermark)
+            note_open(top, window);
+    }
+    return true;
+}
+
+static const struct state_record open_windows = {.write = write_open, .read = read_open};
+
+static const struct tally_figure top_n_figures[TALLY_VALUES] = {
+    [TOP_WITHOUT_ROOM] = {"windows_without_room", .is_rare = true},
+};
+
+static const struct state_member top_n_state[] = {
+    STATE_RECORD('e', &open_windows),
+    STATE_TALLY(struct top_n, tally, 't', top_n_figures),
+    STATE_KEPT(struct top_n, kept, options),
+    STATES_END,
+};
+
+static bool top_n_open(struct operator_context *context)
+{
+    struct top_n *top = context->config;
+    kept_open(&top->kept, &top->options);
+    return true;
+}
+
+/* --- Rows in --- */
 
 /* PLACED_LATE: no window of the row is open. PLACED_FULL: no window took it, and one lacked the room for
  * it. */
@@ -307,55 +349,9 @@ static void top_n_on_watermark(struct operator_context *context, int64_t waterma
         top->open_count -= closed;
         memmove(top->open, top->open + closed, top->open_count * sizeof(*top->open));
     }
-    keyed_set_watermark(top->kept.table, watermark);
 }
 
-/* --- Checkpoints, description, report --- */
-
-static bool top_n_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct top_n *top = context->config;
-    struct byte_buffer record = {0};
-    char head[OPEN_HEAD] = {TOP_OPEN};
-    buffer_append(&record, head, sizeof(head));
-    buffer_append(&record, top->open, top->open_count * sizeof(*top->open));
-    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
-    buffer_free(&record);
-    return is_good && tally_snapshot(&top->tally, TOP_TALLY, writer) && kept_snapshot(&top->kept, writer);
-}
-
-/* Restores the windows that any lane had open; a window without rows on this lane closes without output. */
-static bool restore_open(struct operator_context *context, struct top_n *top, struct snapshot_reader *reader,
-                         struct str record)
-{
-    if (record.length < OPEN_HEAD || (record.length - OPEN_HEAD) % sizeof(int64_t) != 0) {
-        snapshot_corrupt(reader, context->diags, "a list of open windows has an impossible length");
-        return false;
-    }
-    for (size_t at = OPEN_HEAD; at < record.length; at += sizeof(int64_t)) {
-        int64_t window;
-        memcpy(&window, record.data + at, sizeof(window));
-        if (windows_end(&top->windows, window) > context->watermark)
-            note_open(top, window);
-    }
-    return true;
-}
-
-static bool top_n_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct top_n *top = context->config;
-    keyed_set_watermark(top->kept.table, context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record)) {
-        char kind = record.length > 0 ? record.data[0] : '\0';
-        if (kind == TOP_OPEN    ? !restore_open(context, top, reader, record)
-            : kind == TOP_TALLY ? !tally_restore(&top->tally, context, reader, record)
-                                : !kept_restore(&top->kept, context, reader, record))
-            return false;
-    }
-    return true;
-}
+/* --- Description, close --- */
 
 static int64_t start_of(const void *windows, int64_t window)
 {
@@ -376,14 +372,6 @@ static bool top_n_describe(struct operator_context *context, struct state_query 
         kept_describe(&top->kept, context, slot, top->windows.tag == WINDOWS_FOREVER ? NULL : &windows, out);
     keyed_end(top->kept.table);
     return is_there;
-}
-
-static void top_n_report(struct operator_context *context, struct report *report)
-{
-    const struct top_n *top = context->config;
-    keys_report(top->kept.table, report);
-    if (top->tally.values[TOP_WITHOUT_ROOM] > 0)
-        report_add(report, "windows_without_room", (double)top->tally.values[TOP_WITHOUT_ROOM], false);
 }
 
 static void top_n_close(struct operator_context *context)
@@ -412,6 +400,7 @@ const struct operator_kind operator_top_n = {
         "another rank, where `rank` makes it a column. What is kept lies in the job's `memory:` and beyond "
         "that on disk.",
     .options = top_n_options,
+    .state = top_n_state,
     .size = sizeof(struct top_n),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
     .keeps_columns = true,
@@ -424,9 +413,6 @@ const struct operator_kind operator_top_n = {
     .process = top_n_process,
     .facts = top_n_facts,
     .on_watermark = top_n_on_watermark,
-    .snapshot = top_n_snapshot,
-    .restore = top_n_restore,
-    .report = top_n_report,
     .describe = top_n_describe,
     .close = top_n_close,
 };

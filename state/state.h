@@ -111,6 +111,7 @@ void *keyed_write(struct keyed_table *table, struct keyed_slot *slot, uint32_t b
 
 /* Entries with expire_us < watermark are dead from now on. Not inside a bracket. */
 void keyed_set_watermark(struct keyed_table *table, int64_t watermark);
+int64_t keyed_watermark(const struct keyed_table *table); /* TIME_MIN at first */
 
 /* Visits every live entry of one key group, in memory and in the database, in no order. Key groups rise with
  * key_hash: a caller that visits group after group and sorts the entries of each visits all keys by their

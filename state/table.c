@@ -416,6 +416,11 @@ void keyed_set_watermark(struct keyed_table *table, int64_t watermark)
         filter_expire(&table->filter, table->watermark);
 }
 
+int64_t keyed_watermark(const struct keyed_table *table)
+{
+    return table->watermark;
+}
+
 static bool learn_stored(void *argument, struct str key, struct str value)
 {
     struct keyed_table *table = argument;

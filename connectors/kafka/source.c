@@ -38,7 +38,7 @@ const struct option kafka_source_options[] = {
     {.name = "start",
      .type = OPTION_EXPRESSION_T,
      .flags = OPTION_RUNTIME,
-     .offset = OPTION_PLACE(struct kafka_source, start, struct expression),
+     .offset = OFFSET_OF(struct kafka_source, start, struct expression),
      .default_text = "earliest",
      .help = "where a job without a checkpoint begins: earliest, latest, time(\"2026-01-31T12:00:00Z\"), or "
              "offsets(0, 17), one for each partition"},

@@ -17,6 +17,11 @@
 #define LEAT_UNUSED        __attribute__((unused))
 #define LEAT_CHECKED       __attribute__((warn_unused_result))
 
+/* offsetof, which fails to compile unless the member has the given type. */
+#define OFFSET_OF(structure, member, type)                                                                   \
+    (offsetof(structure, member) +                                                                           \
+     0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((structure *)0)->member), type) ? 1 : -1]))
+
 /* Prefetches the cache line at p, which need not be our own memory. The empty assembly keeps the call: gcc
  * treats a void function that only calls __builtin_prefetch as one without effect, and drops calls of it. */
 static inline void prefetch_line(const void *p)

@@ -170,6 +170,7 @@ static inline void row_facts_add_time(struct row_facts *facts, const char *name,
 
 struct memory_plan;
 struct model_visitor;
+struct state_member;
 struct describe;
 
 /* The key that `leat state get` asks for. */
@@ -209,10 +210,14 @@ struct operator_kind {
      * meanwhile. It must depend on the writer alone, not on another operator: the writer waits for all
      * operators. NULL: never waits. */
     bool (*is_held)(const struct operator_context *context);
+    /* The members of the option struct that are in checkpoints (core/operator_state.h): the engine makes,
+     * saves, restores, expires, reports and frees them. NULL: none; a kind whose records have another form has
+     * snapshot and restore instead. */
+    const struct state_member *state;
     bool (*snapshot)(struct operator_context *context, struct snapshot_writer *writer);
     bool (*restore)(struct operator_context *context, struct snapshot_reader *reader);
-    /* Metrics for the live view and the summary (learners: logloss ...); called on the lane's
-     * thread, between micro-batches. */
+    /* Metrics for the live view and the summary (learners: logloss ...), beside those of `state`; called on
+     * the lane's thread, between micro-batches. */
     void (*report)(struct operator_context *context, struct report *report);
     /* After bind: writes the shape of the state, which says what the state depends on, line by line
      * (core/shape.h): `=WHAT: VALUE` must be equal in the checkpoint and the job that restores it, `?WHAT:

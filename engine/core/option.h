@@ -124,114 +124,108 @@ struct option {
     const char *help;
 };
 
-/* offsetof, which fails to compile unless the member has the given type. */
-#define OPTION_PLACE(structure, member, type_)                                                               \
-    (offsetof(structure, member) +                                                                           \
-     0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((structure *)0)->member), type_) ? 1 : -1]))
-
 #define OPTION_BOOL(s, m, n, def, h)                                                                         \
     {                                                                                                        \
-        .name = n, .type = OPTION_BOOL_T, .offset = OPTION_PLACE(s, m, bool), .default_text = def, .help = h \
+        .name = n, .type = OPTION_BOOL_T, .offset = OFFSET_OF(s, m, bool), .default_text = def, .help = h    \
     }
 #define OPTION_INT(s, m, n, fl, def, lo, hi, h)                                                              \
     {                                                                                                        \
-        .name = n, .type = OPTION_INT_T, .flags = fl, .offset = OPTION_PLACE(s, m, int64_t),                 \
+        .name = n, .type = OPTION_INT_T, .flags = fl, .offset = OFFSET_OF(s, m, int64_t),                    \
         .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
     }
 #define OPTION_FLOAT(s, m, n, fl, def, lo, hi, h)                                                            \
     {                                                                                                        \
-        .name = n, .type = OPTION_FLOAT_T, .flags = fl, .offset = OPTION_PLACE(s, m, double),                \
+        .name = n, .type = OPTION_FLOAT_T, .flags = fl, .offset = OFFSET_OF(s, m, double),                   \
         .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
     }
 #define OPTION_DURATION(s, m, n, fl, def, lo, hi, h)                                                         \
     {                                                                                                        \
-        .name = n, .type = OPTION_DURATION_T, .flags = fl, .offset = OPTION_PLACE(s, m, int64_t),            \
+        .name = n, .type = OPTION_DURATION_T, .flags = fl, .offset = OFFSET_OF(s, m, int64_t),               \
         .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
     }
 #define OPTION_BYTES(s, m, n, fl, def, lo, hi, h)                                                            \
     {                                                                                                        \
-        .name = n, .type = OPTION_BYTES_T, .flags = fl, .offset = OPTION_PLACE(s, m, int64_t),               \
+        .name = n, .type = OPTION_BYTES_T, .flags = fl, .offset = OFFSET_OF(s, m, int64_t),                  \
         .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
     }
 #define OPTION_TEXT(s, m, n, fl, def, h)                                                                     \
     {                                                                                                        \
-        .name = n, .type = OPTION_TEXT_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct str),             \
+        .name = n, .type = OPTION_TEXT_T, .flags = fl, .offset = OFFSET_OF(s, m, struct str),                \
         .default_text = def, .help = h                                                                       \
     }
 #define OPTION_TEXTS(s, m, n, fl, def, h)                                                                    \
     {                                                                                                        \
-        .name = n, .type = OPTION_TEXTS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct texts),          \
+        .name = n, .type = OPTION_TEXTS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct texts),             \
         .default_text = def, .help = h                                                                       \
     }
 /* The member is an int: the index of the choice. */
 #define OPTION_ENUM(s, m, n, fl, def, ch, h)                                                                 \
     {                                                                                                        \
-        .name = n, .type = OPTION_ENUM_T, .flags = fl, .offset = OPTION_PLACE(s, m, int),                    \
-        .default_text = def, .choices = ch, .help = h                                                        \
+        .name = n, .type = OPTION_ENUM_T, .flags = fl, .offset = OFFSET_OF(s, m, int), .default_text = def,  \
+        .choices = ch, .help = h                                                                             \
     }
 #define OPTION_INTS(s, m, n, fl, def, lo, hi, h)                                                             \
     {                                                                                                        \
-        .name = n, .type = OPTION_INTS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct ints),            \
+        .name = n, .type = OPTION_INTS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct ints),               \
         .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
     }
 #define OPTION_DURATIONS(s, m, n, fl, lo, hi, h)                                                             \
     {                                                                                                        \
-        .name = n, .type = OPTION_DURATIONS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct durations),  \
+        .name = n, .type = OPTION_DURATIONS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct durations),     \
         .min_text = lo, .max_text = hi, .help = h                                                            \
     }
 #define OPTION_COLUMN(s, m, n, fl, h)                                                                        \
     {                                                                                                        \
-        .name = n, .type = OPTION_COLUMN_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct column_ref),    \
+        .name = n, .type = OPTION_COLUMN_T, .flags = fl, .offset = OFFSET_OF(s, m, struct column_ref),       \
         .help = h                                                                                            \
     }
 #define OPTION_COLUMNS(s, m, n, fl, h)                                                                       \
     {                                                                                                        \
-        .name = n, .type = OPTION_COLUMNS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct columns),      \
+        .name = n, .type = OPTION_COLUMNS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct columns),         \
         .help = h                                                                                            \
     }
 #define OPTION_EXPRESSION(s, m, n, fl, h)                                                                    \
     {                                                                                                        \
-        .name = n, .type = OPTION_EXPRESSION_T, .flags = fl,                                                 \
-        .offset = OPTION_PLACE(s, m, struct expression), .help = h                                           \
+        .name = n, .type = OPTION_EXPRESSION_T, .flags = fl, .offset = OFFSET_OF(s, m, struct expression),   \
+        .help = h                                                                                            \
     }
 #define OPTION_EXPRESSIONS(s, m, n, fl, h)                                                                   \
     {                                                                                                        \
-        .name = n, .type = OPTION_EXPRESSIONS_T, .flags = fl,                                                \
-        .offset = OPTION_PLACE(s, m, struct expressions), .help = h                                          \
+        .name = n, .type = OPTION_EXPRESSIONS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct expressions), \
+        .help = h                                                                                            \
     }
 #define OPTION_ASSIGNMENTS(s, m, n, fl, h)                                                                   \
     {                                                                                                        \
-        .name = n, .type = OPTION_ASSIGNMENTS_T, .flags = fl,                                                \
-        .offset = OPTION_PLACE(s, m, struct assignments), .help = h                                          \
+        .name = n, .type = OPTION_ASSIGNMENTS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct assignments), \
+        .help = h                                                                                            \
     }
 #define OPTION_NAME(s, m, n, fl, h)                                                                          \
     {                                                                                                        \
-        .name = n, .type = OPTION_NAME_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct name_ref),        \
-        .help = h                                                                                            \
+        .name = n, .type = OPTION_NAME_T, .flags = fl, .offset = OFFSET_OF(s, m, struct name_ref), .help = h \
     }
 #define OPTION_STREAM(s, m, n, fl, h)                                                                        \
     {                                                                                                        \
-        .name = n, .type = OPTION_STREAM_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct name_ref),      \
+        .name = n, .type = OPTION_STREAM_T, .flags = fl, .offset = OFFSET_OF(s, m, struct name_ref),         \
         .help = h                                                                                            \
     }
 #define OPTION_STREAMS(s, m, n, fl, h)                                                                       \
     {                                                                                                        \
-        .name = n, .type = OPTION_STREAMS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct columns),      \
+        .name = n, .type = OPTION_STREAMS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct columns),         \
         .help = h                                                                                            \
     }
 #define OPTION_SCHEMA(s, m, n, fl, h)                                                                        \
     {                                                                                                        \
-        .name = n, .type = OPTION_SCHEMA_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct schema *),      \
+        .name = n, .type = OPTION_SCHEMA_T, .flags = fl, .offset = OFFSET_OF(s, m, struct schema *),         \
         .help = h                                                                                            \
     }
 #define OPTION_BLOCK(s, m, mtype, n, fl, table, h)                                                           \
     {                                                                                                        \
-        .name = n, .type = OPTION_BLOCK_T, .flags = fl, .offset = OPTION_PLACE(s, m, mtype), .block = table, \
+        .name = n, .type = OPTION_BLOCK_T, .flags = fl, .offset = OFFSET_OF(s, m, mtype), .block = table,    \
         .help = h                                                                                            \
     }
 #define OPTION_KIND(s, m, n, fl, def, choices_, h)                                                           \
     {                                                                                                        \
-        .name = n, .type = OPTION_KIND_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct kind_ref),        \
+        .name = n, .type = OPTION_KIND_T, .flags = fl, .offset = OFFSET_OF(s, m, struct kind_ref),           \
         .default_text = def, .kinds = choices_, .help = h                                                    \
     }
 #define OPTIONS_END                                                                                          \

@@ -2,6 +2,8 @@
  * on. */
 #include "plan/build.h"
 
+#include "core/operator_state.h"
+
 #include <ctype.h>
 #include <stdio.h>
 
@@ -43,7 +45,7 @@ static void default_shape(struct plan_build *b, const struct plan_node *node,
 
 void build_shape(struct plan_build *b, struct plan_node *node, const struct operator_bind *bind)
 {
-    node->has_state = node->operator_kind->snapshot != NULL;
+    node->has_state = operator_has_state(node->operator_kind);
     if (!node->has_state)
         return;
     struct byte_buffer text = {0};

@@ -1,5 +1,6 @@
 #include "run/inspect.h"
 
+#include "core/operator_state.h"
 #include "core/os.h"
 #include "core/temporary.h"
 #include "run/base/base.h"
@@ -93,11 +94,11 @@ static bool use_restored(const struct inspect_query *query, struct operator_cont
     const struct operator_kind *kind = query->node->operator_kind;
     char prefix[64];
     snprintf(prefix, sizeof(prefix), "op/%u/", context->id);
-    if (kind->open != NULL && !kind->open(context))
+    if (!operator_open(kind, context))
         return false;
     struct snapshot_reader *reader =
         checkpoint_reader(query->checkpoint, prefix, query->lane, query->lanes, context->diags);
-    bool is_good = kind->restore == NULL || kind->restore(context, reader);
+    bool is_good = operator_restore(kind, context, reader);
     is_good &= checkpoint_reader_close(reader);
     is_good = is_good && use(argument, kind, context);
     const char *error = context->state_store == NULL ? NULL : state_store_error(context->state_store);
@@ -139,7 +140,7 @@ bool inspect_call(const struct inspect_query *query, inspect_use *use, void *arg
     context.state_store = database.store;
     context.cold_store = database.store != NULL && query->node->tag == PLAN_LEARNER ? base_cold_store : NULL;
     is_good = is_good && use_restored(query, &context, use, argument);
-    kind->close(&context);
+    operator_close(kind, &context);
     give_database_back(&database);
     batch_pool_free(context.pool);
     arena_free(&scratch);

@@ -7,17 +7,7 @@
  * depend on the label: the output's lineage says so (rows_lineage). */
 #include "operators/attribute/attribute.h"
 
-#include <stdlib.h>
-
-enum {
-    ATTRIBUTE_TABLE = 'k',
-    ATTRIBUTE_WAITING = 'w',
-    ATTRIBUTE_QUEUE = 'q',
-    ATTRIBUTE_LAYOUTS = 'L',
-    ATTRIBUTE_TALLY = 't',
-    ATTRIBUTE_HOT = 'H',
-    BUCKETS = 64
-};
+enum { BUCKETS = 64 };
 
 static const struct option attribute_options[] = {
     OPTION_STREAM(struct attribute, stream, "stream", OPTION_REQUIRED | OPTION_POSITIONAL,
@@ -37,6 +27,47 @@ static const struct option attribute_options[] = {
     OPTION_ASSIGNMENTS(struct attribute, values, "values", OPTION_BODY,
                        "columns of the answer, null where there is none: `{ clicked_at: ts }`"),
     OPTIONS_END,
+};
+
+/* Table, waiting rows and queue have equal shares of the memory. */
+static struct state_plan plan_of(const struct operator_context *context, bool is_there)
+{
+    const struct attribute *attribute = context->config;
+    bool has_all = attribute->emit == ATTRIBUTE_AT_ONCE;
+    return (struct state_plan){.is_absent = !is_there,
+                               .memory_bytes = (size_t)context->memory_bytes / (has_all ? 3 : 2),
+                               .bucket_us = MAX(attribute->within_us / BUCKETS, 1)};
+}
+
+static struct state_plan plan_table(const struct operator_context *context)
+{
+    return plan_of(context, true);
+}
+
+static struct state_plan plan_waiting(const struct operator_context *context)
+{
+    return plan_of(context, ((const struct attribute *)context->config)->emit != ATTRIBUTE_AT_DEADLINE);
+}
+
+static struct state_plan plan_queue(const struct operator_context *context)
+{
+    return plan_of(context, ((const struct attribute *)context->config)->emit != ATTRIBUTE_FAKE_NEGATIVE);
+}
+
+static const struct tally_figure attribute_figures[TALLY_VALUES] = {
+    [ATTRIBUTE_ANSWERS_DROPPED] = {"answers_dropped", .is_rare = true},
+    [ATTRIBUTE_ROWS_DROPPED] = {"fake_negatives_dropped", .is_rare = true},
+    [ATTRIBUTE_ROWS_LEFT_OUT] = {"not_at_once", .is_rare = true},
+};
+
+static const struct state_member attribute_state[] = {
+    STATE_LAYOUTS(struct attribute, layouts, 'L', input),
+    STATE_TALLY(struct attribute, tally, 't', attribute_figures),
+    STATE_HOT_KEYS(struct attribute, hot, 'H'),
+    STATE_TABLE(struct attribute, table, 'k', plan_table),
+    STATE_TABLE_APART(struct attribute, waiting, 'w', plan_waiting, "state_waiting_bytes"),
+    STATE_QUEUE(struct attribute, queue, 'q', plan_queue, "state_held_bytes"),
+    STATES_END,
 };
 
 /* --- Binding --- */
@@ -126,37 +157,6 @@ static void attribute_shape(const struct operator_bind *bind, struct byte_buffer
     version_columns_shape(bind, &attribute->columns, &attribute->values, out);
 }
 
-static struct keyed_table *open_table(const struct operator_context *context, uint8_t kind, size_t bytes)
-{
-    return keyed_table_new(&(struct keyed_options){
-        .store = context->state_store, .id = context->id, .kind = kind, .budget_bytes = bytes});
-}
-
-static bool attribute_open(struct operator_context *context)
-{
-    struct attribute *attribute = context->config;
-    bool has_queue = attribute->emit != ATTRIBUTE_FAKE_NEGATIVE;
-    bool has_waiting = attribute->emit != ATTRIBUTE_AT_DEADLINE;
-    size_t share = (size_t)context->memory_bytes / (has_queue && has_waiting ? 3 : 2);
-    held_layout_init(&attribute->layout, attribute->input);
-    attribute->layouts = calloc(1, sizeof(*attribute->layouts));
-    leat_assert(attribute->layouts != NULL);
-    held_layouts_init(attribute->layouts, attribute->input);
-    attribute->hot = hot_keys_new();
-    attribute->table = open_table(context, ATTRIBUTE_TABLE, share);
-    if (has_waiting)
-        attribute->waiting = open_table(context, ATTRIBUTE_WAITING, share);
-    if (!has_queue)
-        return true;
-    attribute->queue =
-        time_queue_new(&(struct time_queue_options){.store = context->state_store,
-                                                    .id = context->id,
-                                                    .kind = ATTRIBUTE_QUEUE,
-                                                    .budget_bytes = share,
-                                                    .bucket_us = MAX(attribute->within_us / BUCKETS, 1)});
-    return time_queue_restored(attribute->queue, context->lane, context->lanes, TIME_MIN);
-}
-
 /* --- Rows --- */
 
 static void attribute_process_merged(struct operator_context *context, struct merge *merge)
@@ -191,92 +191,18 @@ static void attribute_on_watermark(struct operator_context *context, int64_t wat
         attribute_release(context, attribute, watermark);
     else if (attribute->emit == ATTRIBUTE_AT_ONCE)
         attribute_early_release(context, attribute, watermark);
-    keyed_set_watermark(attribute->table, watermark);
-    if (attribute->waiting != NULL)
-        keyed_set_watermark(attribute->waiting, watermark);
 }
 
-/* --- Checkpoints, description, close --- */
-
-static bool put_layouts(const struct attribute *attribute, struct snapshot_writer *writer)
-{
-    struct byte_buffer record = {0};
-    const char kind = ATTRIBUTE_LAYOUTS;
-    buffer_append(&record, &kind, 1);
-    held_layouts_save(attribute->layouts, &record);
-    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
-    buffer_free(&record);
-    return is_good;
-}
-
-static bool attribute_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct attribute *attribute = context->config;
-    return put_layouts(attribute, writer) && tally_snapshot(&attribute->tally, ATTRIBUTE_TALLY, writer) &&
-           hot_keys_snapshot(attribute->hot, ATTRIBUTE_HOT, context, writer) &&
-           keyed_table_snapshot(attribute->table, writer) &&
-           (attribute->waiting == NULL || keyed_table_snapshot(attribute->waiting, writer)) &&
-           (attribute->queue == NULL || time_queue_snapshot(attribute->queue, writer));
-}
-
-static bool restore_record(struct operator_context *context, struct attribute *attribute,
-                           struct snapshot_reader *reader, struct str record)
-{
-    switch (record.length > 0 ? record.data[0] : '\0') {
-    case ATTRIBUTE_LAYOUTS: {
-        struct str layouts = {record.data + 1, record.length - 1};
-        if (held_layouts_load(attribute->layouts, layouts, attribute->input))
-            return true;
-        break;
-    }
-    case ATTRIBUTE_TALLY: return tally_restore(&attribute->tally, context, reader, record);
-    case ATTRIBUTE_HOT: return hot_keys_restore(attribute->hot, context, reader, record);
-    case ATTRIBUTE_QUEUE:
-        if (attribute->queue == NULL)
-            break;
-        return time_queue_restore(attribute->queue, reader, record, context->watermark, context->diags);
-    case ATTRIBUTE_WAITING:
-        if (attribute->waiting == NULL)
-            break;
-        return keyed_table_restore(attribute->waiting, reader, record, context->diags);
-    default: return keyed_table_restore(attribute->table, reader, record, context->diags);
-    }
-    snapshot_corrupt(reader, context->diags, "rows held in a way that they are not");
-    return false;
-}
-
-static bool attribute_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct attribute *attribute = context->config;
-    keyed_set_watermark(attribute->table, context->watermark);
-    if (attribute->waiting != NULL)
-        keyed_set_watermark(attribute->waiting, context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record))
-        if (!restore_record(context, attribute, reader, record))
-            return false;
-    return attribute->queue == NULL ||
-           time_queue_restored(attribute->queue, context->lane, context->lanes, context->watermark);
-}
+/* --- Description, close --- */
 
 /* Describes a waiting row. data: the row as packed (held.h). */
 static void describe_row(struct operator_context *context, struct attribute *attribute, struct str data,
                          struct describe *out)
 {
-    struct batch *batch = batch_new(context->pool, attribute->input, BATCH_ROWS);
-    data = held_layouts_convert(attribute->layouts, &attribute->layout, data);
-    (void)held_add(&attribute->layout, &attribute->released, data);
-    held_unpack(&attribute->layout, &attribute->released, batch);
     describe_record(out, NULL);
-    describe_time(out, "deadline", time_add(batch->event_time[0], attribute->within_us));
-    for (uint32_t k = 0; k < attribute->input->count; k++) {
-        const struct field *field = &attribute->input->fields[k];
-        describe_value(out, arena_strndup(context->scratch, field->name.data, field->name.length),
-                       &batch->columns[k], &field->type, 0);
-    }
+    describe_time(out, "deadline", time_add(held_head_of(data).event_time, attribute->within_us));
+    held_describe(attribute->layouts, data, context, out);
     describe_close(out);
-    batch_release(batch);
 }
 
 /* Describes all rows that wait for the query's key; this empties the queue. */
@@ -328,45 +254,13 @@ static bool attribute_describe(struct operator_context *context, struct state_qu
     return describe_held(context, attribute, query, out) || is_there;
 }
 
-static void attribute_report(struct operator_context *context, struct report *report)
-{
-    struct attribute *attribute = context->config;
-    const uint64_t *dropped = attribute->tally.values;
-    keys_report(attribute->table, report);
-    if (attribute->queue != NULL)
-        report_add(report, "state_held_bytes", (double)time_queue_bytes(attribute->queue), false);
-    if (attribute->waiting != NULL) {
-        struct keyed_stats stats;
-        keyed_table_stats(attribute->waiting, &stats);
-        report_add(report, "state_waiting_bytes", (double)stats.memory_bytes, false);
-    }
-    if (dropped[ATTRIBUTE_ANSWERS_DROPPED] > 0)
-        report_add(report, "answers_dropped", (double)dropped[ATTRIBUTE_ANSWERS_DROPPED], false);
-    if (dropped[ATTRIBUTE_ROWS_DROPPED] > 0)
-        report_add(report, "fake_negatives_dropped", (double)dropped[ATTRIBUTE_ROWS_DROPPED], false);
-    if (dropped[ATTRIBUTE_ROWS_LEFT_OUT] > 0)
-        report_add(report, "not_at_once", (double)dropped[ATTRIBUTE_ROWS_LEFT_OUT], false);
-    hot_keys_report(attribute->hot, report);
-}
-
 static void attribute_close(struct operator_context *context)
 {
     struct attribute *attribute = context->config;
-    keyed_table_free(attribute->table);
-    keyed_table_free(attribute->waiting);
-    time_queue_free(attribute->queue);
-    if (attribute->layouts != NULL)
-        held_layouts_free(attribute->layouts);
-    free(attribute->layouts);
-    attribute->layouts = NULL;
     buffer_free(&attribute->packed);
     buffer_free(&attribute->encoded);
     buffer_free(&attribute->popped);
     held_rows_free(&attribute->released);
-    hot_keys_free(attribute->hot);
-    attribute->hot = NULL;
-    attribute->table = attribute->waiting = NULL;
-    attribute->queue = NULL;
 }
 
 const struct operator_kind operator_attribute = {
@@ -396,6 +290,7 @@ const struct operator_kind operator_attribute = {
         "knows of rows that go early: they depend on the label, and no feature may be made of how many there "
         "are.",
     .options = attribute_options,
+    .state = attribute_state,
     .size = sizeof(struct attribute),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
     .keeps_columns = true,
@@ -405,13 +300,9 @@ const struct operator_kind operator_attribute = {
     .inputs_max = 2,
     .bind = attribute_bind,
     .shape = attribute_shape,
-    .open = attribute_open,
     .process_merged = attribute_process_merged,
     .facts = attribute_facts,
     .on_watermark = attribute_on_watermark,
-    .snapshot = attribute_snapshot,
-    .restore = attribute_restore,
-    .report = attribute_report,
     .describe = attribute_describe,
     .close = attribute_close,
 };

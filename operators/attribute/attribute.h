@@ -33,7 +33,6 @@ struct attribute {
     struct keyed_table *table;   /* key -> rising event times of the answers, or versions of the answers */
     struct keyed_table *waiting; /* with an early `emit`: key -> rows without an answer so far, as versions */
     struct time_queue *queue;    /* waiting rows by deadline */
-    struct held_layout layout;
     struct held_layouts *layouts;
     struct byte_buffer packed, encoded, popped;
     struct held_rows released;

@@ -73,7 +73,7 @@ static void make_batch(struct operator_context *context, struct attribute *attri
     if (count == 0)
         return;
     struct batch *batch = batch_new(context->pool, context->output, BATCH_ROWS);
-    held_unpack(&attribute->layout, &attribute->released, batch);
+    held_unpack(attribute->layouts, &attribute->released, batch);
     struct column_builder *builders = version_builders(&attribute->columns, batch, first, context->scratch);
     for (uint32_t i = 0; i < count; i++) {
         const void *answer = early->bytes.data + early->answers[i];
@@ -104,8 +104,7 @@ static void give_row(struct operator_context *context, struct attribute *attribu
         memcpy(buffer_reserve(&early->bytes, bytes), answer, sizeof(*answer) + answer->bytes);
         early->bytes.length += bytes;
     }
-    row = held_layouts_convert(attribute->layouts, &attribute->layout, row);
-    (void)held_add(&attribute->layout, &attribute->released, row);
+    (void)held_add(attribute->layouts, &attribute->released, row);
     if (held_is_full(&attribute->released) || early->bytes.length > VERSIONS_BYTES_MAX)
         make_batch(context, attribute, early);
 }
@@ -146,12 +145,11 @@ static struct prepared *prepare(struct operator_context *context, struct attribu
     prepared->late = arena_alloc(context->scratch, (batch->selected + 1) * sizeof(*prepared->late));
     prepared->offsets = arena_alloc(context->scratch, (batch->selected + 1) * sizeof(*prepared->offsets));
     prepared->packed = arena_new(context->scratch, struct byte_buffer);
-    held_pack(&attribute->layout, batch, rows, batch->selected, context->scratch, prepared->packed,
+    held_pack(attribute->layouts, batch, rows, batch->selected, context->scratch, prepared->packed,
               prepared->offsets);
     for (uint32_t i = 0; i < batch->selected; i++) {
         struct held_head *head = (struct held_head *)(void *)(prepared->packed->data + prepared->offsets[i]);
         head->has_null = prepared->keys.has_null[i];
-        head->layout = attribute->layouts->current;
     }
     return prepared;
 }
@@ -363,8 +361,7 @@ static void give_due(struct operator_context *context, struct attribute *attribu
         if (data.length == sizeof(time) && (row = waiting_at(waiting[i], time)) == NULL)
             continue;
         if (row == NULL) { /* the record is the row itself */
-            struct held_head head;
-            memcpy(&head, data.data, sizeof(head));
+            struct held_head head = held_head_of(data);
             answer = head.has_null ? NULL : attribute_first(attribute, NULL, answers[i], head.event_time);
         }
         give_row(context, attribute, early, row == NULL ? data : (struct str){row->data, row->bytes}, &order,

@@ -19,12 +19,10 @@ static void hold_rows(struct operator_context *context, struct attribute *attrib
     size_t offsets[BATCH_ROWS + 1];
     for (uint32_t i = 0; i < count; i++)
         rows[i] = (uint16_t)batch_row(batch, held[i]);
-    held_pack(&attribute->layout, batch, rows, count, context->scratch, &attribute->packed, offsets);
+    held_pack(attribute->layouts, batch, rows, count, context->scratch, &attribute->packed, offsets);
     for (uint32_t i = 0; i < count; i++) {
         char *data = attribute->packed.data + offsets[i];
-        struct held_head *head = (struct held_head *)(void *)data;
-        head->has_null = keys->has_null[held[i]];
-        head->layout = attribute->layouts->current;
+        ((struct held_head *)(void *)data)->has_null = keys->has_null[held[i]];
         /* Less than TIME_MAX, so that the last watermark (TIME_MAX) releases the row. */
         int64_t deadline = MIN(time_add(batch->event_time[rows[i]], attribute->within_us), TIME_MAX - 1);
         time_queue_push(attribute->queue, deadline, keys->keys[held[i]], keys->hashes[held[i]],
@@ -73,8 +71,7 @@ static void release_row(struct operator_context *context, struct attribute *attr
                         struct emission *emission, const struct time_record *record)
 {
     uint32_t row = attribute->released.count;
-    struct str data = held_layouts_convert(attribute->layouts, &attribute->layout, record->data);
-    const struct held_head *head = held_add(&attribute->layout, &attribute->released, data);
+    const struct held_head *head = held_add(attribute->layouts, &attribute->released, record->data);
     emission->orders[row] =
         row_order_of_timer(&attribute->last_due, 1 + context->place, record->time_us, record->hash);
     emission->keys[row] = record->key;
@@ -216,7 +213,7 @@ static void end_emission(struct operator_context *context, struct attribute *att
     if (batch == NULL)
         return;
     uint32_t count = attribute->released.count;
-    held_unpack(&attribute->layout, &attribute->released, batch);
+    held_unpack(attribute->layouts, &attribute->released, batch);
     batch->orders = emission->orders;
     context->counters.held -= count;
     context->counters.passed += count;

@@ -33,15 +33,6 @@
 
 #include <stdlib.h>
 
-enum {
-    JOIN_HEADS = 'h',
-    JOIN_CHUNKS = 'c',
-    JOIN_QUEUE = 'q',
-    JOIN_LAYOUTS_LEFT = 'L',
-    JOIN_HOT = 'H',
-    JOIN_ROWS_MAX = 'm',
-    JOIN_LAYOUTS_RIGHT = 'R'
-};
 enum { BUCKETS = 64, QUEUE_SHARE = 8 };
 
 static const struct option join_options[] = {
@@ -80,27 +71,52 @@ static const struct option join_options[] = {
     OPTIONS_END,
 };
 
-static bool join_open(struct operator_context *context)
+/* --- State --- */
+
+static struct state_plan plan_queue(const struct operator_context *context)
 {
-    struct join *join = context->config;
-    int64_t queue_bytes = join->has_deadline ? context->memory_bytes / QUEUE_SHARE : 0;
-    static const char kinds[2] = {JOIN_HEADS, JOIN_CHUNKS};
-    key_rows_open(&join->rows, context, kinds, (size_t)(context->memory_bytes - queue_bytes));
-    join->joined =
-        joined_new(context->pool, context->output, join->inputs, join->columns, join->window_column);
-    join->block = join_block_new();
-    join->hot = hot_keys_new();
-    if (!join->has_deadline)
-        return true;
+    const struct join *join = context->config;
     int64_t wait = join->is_window      ? join->windows.size_us
                    : join->high != NULL ? US_PER_MINUTE
                                         : join->high_us;
-    join->queue = time_queue_new(&(struct time_queue_options){.store = context->state_store,
-                                                              .id = context->id,
-                                                              .kind = JOIN_QUEUE,
-                                                              .budget_bytes = (size_t)queue_bytes,
-                                                              .bucket_us = MAX(wait / BUCKETS, 1)});
-    return time_queue_restored(join->queue, context->lane, context->lanes, TIME_MIN);
+    return (struct state_plan){.is_absent = !join->has_deadline,
+                               .memory_bytes =
+                                   join->has_deadline ? (size_t)context->memory_bytes / QUEUE_SHARE : 0,
+                               .bucket_us = MAX(wait / BUCKETS, 1)};
+}
+
+/* Of the memory for rows. */
+static size_t rows_bytes(const struct operator_context *context)
+{
+    return (size_t)context->memory_bytes - plan_queue(context).memory_bytes;
+}
+
+static struct state_plan plan_heads(const struct operator_context *context)
+{
+    return (struct state_plan){.memory_bytes = rows_bytes(context) / 4 * 3};
+}
+
+static struct state_plan plan_chunks(const struct operator_context *context)
+{
+    return (struct state_plan){.memory_bytes = rows_bytes(context) / 4};
+}
+
+static const struct state_member join_state[] = {
+    STATE_LAYOUTS(struct join, layouts[0], 'L', inputs[0]),
+    STATE_LAYOUTS(struct join, layouts[1], 'R', inputs[1]),
+    STATE_HOT_KEYS(struct join, hot, 'H'),
+    STATE_KEY_ROWS(struct join, rows, plan_heads, plan_chunks),
+    STATE_QUEUE(struct join, queue, 'q', plan_queue, "state_held_bytes"),
+    STATES_END,
+};
+
+static bool join_open(struct operator_context *context)
+{
+    struct join *join = context->config;
+    join->joined =
+        joined_new(context->pool, context->output, join->layouts, join->columns, join->window_column);
+    join->block = join_block_new();
+    return true;
 }
 
 static void join_facts(struct operator_context *context, uint32_t input, const struct batch *batch,
@@ -117,70 +133,12 @@ static void join_facts(struct operator_context *context, uint32_t input, const s
                                .until);
 }
 
-/* --- Checkpoints, description, close --- */
-
-static bool put_layouts(const struct held_layouts *layouts, char kind, struct snapshot_writer *writer)
-{
-    struct byte_buffer record = {0};
-    buffer_append(&record, &kind, 1);
-    held_layouts_save(layouts, &record);
-    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
-    buffer_free(&record);
-    return is_good;
-}
-
-static bool join_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct join *join = context->config;
-    return put_layouts(&join->joined->sides[0].layouts, JOIN_LAYOUTS_LEFT, writer) &&
-           put_layouts(&join->joined->sides[1].layouts, JOIN_LAYOUTS_RIGHT, writer) &&
-           hot_keys_snapshot(join->hot, JOIN_HOT, context, writer) &&
-           key_rows_put_max(&join->rows, JOIN_ROWS_MAX, writer) &&
-           keyed_table_snapshot(join->rows.heads, writer) &&
-           keyed_table_snapshot(join->rows.chunks, writer) &&
-           (join->queue == NULL || time_queue_snapshot(join->queue, writer));
-}
-
-static bool restore_record(struct operator_context *context, struct join *join,
-                           struct snapshot_reader *reader, struct str record)
-{
-    char kind = record.length > 0 ? record.data[0] : '\0';
-    if (kind == JOIN_LAYOUTS_LEFT || kind == JOIN_LAYOUTS_RIGHT) {
-        int side = kind == JOIN_LAYOUTS_RIGHT;
-        struct str layouts = {record.data + 1, record.length - 1};
-        if (held_layouts_load(&join->joined->sides[side].layouts, layouts, join->inputs[side]))
-            return true;
-        snapshot_corrupt(reader, context->diags, "the columns of rows kept are none");
-        return false;
-    }
-    if (kind == JOIN_HOT)
-        return hot_keys_restore(join->hot, context, reader, record);
-    if (kind == JOIN_ROWS_MAX)
-        return key_rows_take_max(&join->rows, context, reader, record);
-    if (kind == JOIN_QUEUE && join->queue != NULL)
-        return time_queue_restore(join->queue, reader, record, context->watermark, context->diags);
-    return keyed_table_restore(kind == JOIN_CHUNKS ? join->rows.chunks : join->rows.heads, reader, record,
-                               context->diags);
-}
-
-static bool join_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct join *join = context->config;
-    key_rows_set_watermark(&join->rows, context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record))
-        if (!restore_record(context, join, reader, record))
-            return false;
-    return join->queue == NULL ||
-           time_queue_restored(join->queue, context->lane, context->lanes, context->watermark);
-}
+/* --- Description, close --- */
 
 struct describing {
     struct operator_context *context;
     struct join *join;
     struct describe *out;
-    struct held_rows rows;
     int side;
     bool is_there;
 };
@@ -188,28 +146,14 @@ struct describing {
 static unsigned describe_row(void *argument, const struct kept_row *kept)
 {
     struct describing *d = argument;
-    const struct joined_side *side = &d->join->joined->sides[d->side];
-    const struct schema *schema = d->join->inputs[d->side];
     d->is_there = true;
     describe_record(d->out, NULL);
     describe_time(d->out, "until", kept->until);
-    if (kept->row_bytes == 0) {
+    if (kept->row_bytes == 0)
         describe_time(d->out, "time", kept->from);
-        describe_close(d->out);
-        return KEPT_STAY;
-    }
-    struct batch *batch = batch_new(d->context->pool, schema, BATCH_ROWS);
-    struct str data = held_layouts_convert((struct held_layouts *)(uintptr_t)&side->layouts, &side->layout,
-                                           kept_packed(kept));
-    (void)held_add(&side->layout, &d->rows, data);
-    held_unpack(&side->layout, &d->rows, batch);
-    for (uint32_t k = 0; k < schema->count; k++) {
-        const struct field *field = &schema->fields[k];
-        describe_value(d->out, arena_strndup(d->context->scratch, field->name.data, field->name.length),
-                       &batch->columns[k], &field->type, 0);
-    }
+    else
+        held_describe(d->join->layouts[d->side], kept_packed(kept), d->context, d->out);
     describe_close(d->out);
-    batch_release(batch);
     return KEPT_STAY;
 }
 
@@ -227,43 +171,21 @@ static bool join_describe(struct operator_context *context, struct state_query *
         describe_close(out);
     }
     keyed_end(join->rows.heads);
-    held_rows_free(&d.rows);
     return d.is_there;
-}
-
-static void join_report(struct operator_context *context, struct report *report)
-{
-    struct join *join = context->config;
-    if (join->joined == NULL)
-        return;
-    struct report chunks = {0};
-    keys_report(join->rows.heads, report);
-    keys_report(join->rows.chunks, &chunks);
-    for (uint32_t i = 0; i < chunks.count; i++)
-        report_merge(report, &chunks.items[i]);
-    if (join->queue != NULL)
-        report_add(report, "state_held_bytes", (double)time_queue_bytes(join->queue), false);
-    report_add(report, "state_key_rows_max", (double)join->rows.rows_max, false);
-    hot_keys_report(join->hot, report);
 }
 
 static void join_close(struct operator_context *context)
 {
     struct join *join = context->config;
-    key_rows_close(&join->rows);
-    time_queue_free(join->queue);
     joined_free(join->joined);
     free(join->block);
-    hot_keys_free(join->hot);
     buffer_free(&join->packed);
     buffer_free(&join->order_key);
     buffer_free(&join->ids);
     buffer_free(&join->best);
     buffer_free(&join->left);
-    join->queue = NULL;
     join->joined = NULL;
     join->block = NULL;
-    join->hot = NULL;
 }
 
 const struct operator_kind operator_join = {
@@ -282,6 +204,7 @@ const struct operator_kind operator_join = {
         "counted. Rows of either stream that come after whatever they could meet is gone go to "
         "`NAME.late`, in the columns of both. A key that many rows have is named in the summary.",
     .options = join_options,
+    .state = join_state,
     .size = sizeof(struct join),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
     .keeps_columns = true,
@@ -294,9 +217,6 @@ const struct operator_kind operator_join = {
     .process_merged = join_process_merged,
     .facts = join_facts,
     .on_watermark = join_on_watermark,
-    .snapshot = join_snapshot,
-    .restore = join_restore,
-    .report = join_report,
     .describe = join_describe,
     .close = join_close,
 };

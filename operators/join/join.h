@@ -41,6 +41,7 @@ struct join {
     bool is_time_of_left; /* event time of a row emitted at a deadline: the left row's, else the deadline */
     /* Of the lane. */
     struct key_rows rows;
+    struct held_layouts *layouts[2];
     struct time_queue *queue; /* deadlines of left rows; a record is the row's id; with has_deadline */
     struct joined *joined;
     struct join_block *block;

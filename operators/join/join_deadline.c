@@ -41,10 +41,9 @@ static bool settle(struct deadline *deadline, struct keyed_slot *slot)
     if (!deadline->is_there || (join->take == JOIN_ALL && deadline->is_marked))
         return false;
     const struct kept_row *left = (const struct kept_row *)(const void *)join->left.data;
-    struct held_head head;
-    memcpy(&head, kept_packed(left).data, sizeof(head));
+    int64_t time = held_head_of(kept_packed(left)).event_time;
     deadline->made.sides[0] = (struct joined_from){.kept = left, .key = deadline->key};
-    deadline->made.time = join->is_time_of_left ? head.event_time : left->until;
+    deadline->made.time = join->is_time_of_left ? time : left->until;
     deadline->made.window_start = left->from;
     deadline->made.window_end = time_add(left->to, 1);
     query = kept_query_of(KEPT_BEST, (int64_t)deadline->id, (int64_t)deadline->id);
@@ -116,5 +115,4 @@ void join_on_watermark(struct operator_context *context, int64_t watermark)
     if (due != NULL && due->count > 0)
         settle_all(context, join, due);
     join_emit(context, join, true);
-    key_rows_set_watermark(&join->rows, watermark);
 }

@@ -17,11 +17,8 @@ static void make_row(struct join_meeting *m, const struct kept_row *kept)
     made->window_end = time_add(m->reach.to, 1);
     made->time = time;
     if (kept != NULL) {
-        struct held_head head;
-        leat_assert(side == 0 || kept->row_bytes >= sizeof(head));
         if (side == 1) { /* kept->from .. to is the left row's reach; its event time is in its packed head */
-            memcpy(&head, kept_packed(kept).data, sizeof(head));
-            made->time = MAX(time, head.event_time);
+            made->time = MAX(time, held_head_of(kept_packed(kept)).event_time);
             made->window_start = kept->from;
             made->window_end = time_add(kept->to, 1);
         } else {
@@ -47,13 +44,10 @@ static void make_row(struct join_meeting *m, const struct kept_row *kept)
 static struct str pack(struct join_meeting *m)
 {
     struct join *join = m->join;
-    int side = m->prepared->side;
     uint16_t row = (uint16_t)m->row;
     size_t offsets[2];
-    held_pack(&join->joined->sides[side].layout, m->prepared->batch, &row, 1, m->context->scratch,
+    held_pack(join->layouts[m->prepared->side], m->prepared->batch, &row, 1, m->context->scratch,
               &join->packed, offsets);
-    struct held_head *head = (struct held_head *)(void *)join->packed.data;
-    head->layout = join->joined->sides[side].layouts.current;
     return (struct str){join->packed.data, offsets[1]};
 }
 

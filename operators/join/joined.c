@@ -5,7 +5,7 @@
 enum { TAILS_FULL = 4 << 20 };
 
 struct joined *joined_new(struct batch_pool *pool, const struct schema *output,
-                          const struct schema *const schemas[2], int *const columns[2], int window_column)
+                          struct held_layouts *const layouts[2], int *const columns[2], int window_column)
 {
     struct joined *joined = calloc(1, sizeof(*joined));
     leat_assert(joined != NULL);
@@ -14,8 +14,7 @@ struct joined *joined_new(struct batch_pool *pool, const struct schema *output,
     joined->window_column = window_column;
     joined->filling = 1;
     for (int side = 0; side < 2; side++) {
-        held_layout_init(&joined->sides[side].layout, schemas[side]);
-        held_layouts_init(&joined->sides[side].layouts, schemas[side]);
+        joined->sides[side].layouts = layouts[side];
         joined->sides[side].columns = columns[side];
     }
     return joined;
@@ -30,7 +29,6 @@ void joined_free(struct joined *joined)
         batch_release(batch);
     }
     for (int side = 0; side < 2; side++) {
-        held_layouts_free(&joined->sides[side].layouts);
         buffer_free(&joined->sides[side].fixed);
         buffer_free(&joined->sides[side].tails);
     }
@@ -42,14 +40,14 @@ void joined_free(struct joined *joined)
 
 static const char *fixed_of(const struct joined_side *side, int32_t kept)
 {
-    return side->fixed.data + (size_t)kept * side->layout.fixed_bytes;
+    return side->fixed.data + (size_t)kept * side->layouts->now.fixed_bytes;
 }
 
 /* Copies a packed row; returns the index of the copy. Bytes too short for the layout become nulls. */
 static int32_t copy_kept(struct joined_side *side, struct str packed)
 {
-    const struct held_layout *layout = &side->layout;
-    struct str data = held_layouts_convert(&side->layouts, layout, packed);
+    const struct held_layout *layout = &side->layouts->now;
+    struct str data = held_layouts_convert(side->layouts, packed);
     char *fixed = buffer_reserve(&side->fixed, layout->fixed_bytes);
     if (side->kept_count == 0)
         side->tail_at[0] = 0;
@@ -194,8 +192,8 @@ static bool kept_tail(const struct joined_side *side, uint32_t kept, uint64_t *b
 static struct kept_column read_kept(const struct joined_side *side, uint32_t c, bool has_tails,
                                     struct arena *scratch)
 {
-    uint32_t count = (uint32_t)side->kept_count, stride = side->layout.fixed_bytes;
-    const char *values = side->fixed.data + held_column_at(&side->layout, c);
+    uint32_t count = (uint32_t)side->kept_count, stride = side->layouts->now.fixed_bytes;
+    const char *values = side->fixed.data + held_column_at(&side->layouts->now, c);
     const char *nulls = side->fixed.data + sizeof(struct held_head) + c / 64 * sizeof(uint64_t);
     struct kept_column column = {.bits = arena_alloc(scratch, MAX(count, 1) * sizeof(*column.bits))};
     for (uint32_t k = 0; k < count; k++) {
@@ -269,7 +267,7 @@ static bool is_text(const struct type *type)
 /* Makes the heap for the side's texts: the tails of the kept rows, then room for texts of given rows. */
 static char *new_heap(const struct joined *joined, const struct joined_side *side, struct batch *out)
 {
-    const struct schema *schema = side->layout.schema;
+    const struct schema *schema = side->layouts->now.schema;
     size_t bytes = side->tails.length;
     for (uint32_t c = 0; c < schema->count && side->given > 0; c++) {
         if (side->columns[c] < 0 || !is_text(&schema->fields[c].type))
@@ -313,7 +311,7 @@ static void gather_texts(const struct joined *joined, const struct joined_side *
 static void gather_lists(const struct joined *joined, const struct joined_side *side, uint32_t c,
                          const struct kept_column *kept, struct batch *out, struct column *to)
 {
-    const struct type *type = &side->layout.schema->fields[c].type;
+    const struct type *type = &side->layouts->now.schema->fields[c].type;
     struct byte_buffer encoded = {0};
     struct column_builder builder;
     builder_init(&builder, out, to, *type);
@@ -349,7 +347,7 @@ static bool may_be_null(const struct joined_side *side, uint32_t c, const struct
 static void gather_column(struct joined *joined, const struct joined_side *side, uint32_t c,
                           struct batch *out, char *heap, size_t *used)
 {
-    const struct type *type = &side->layout.schema->fields[c].type;
+    const struct type *type = &side->layouts->now.schema->fields[c].type;
     struct column *to = &out->columns[side->columns[c]];
     bool has_tails = is_text(type) || type->tag == TYPE_LIST;
     struct kept_column kept = read_kept(side, c, has_tails, &joined->scratch);
@@ -371,7 +369,7 @@ static void build_side(struct joined *joined, int k, struct batch *out)
     bool is_one_batch = side->given == joined->count && !side->has_several;
     char *heap = is_one_batch ? NULL : new_heap(joined, side, out);
     size_t used = side->tails.length;
-    for (uint32_t c = 0; c < side->layout.schema->count; c++) {
+    for (uint32_t c = 0; c < side->layouts->now.schema->count; c++) {
         if (side->columns[c] < 0)
             continue;
         if (is_one_batch)

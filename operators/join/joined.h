@@ -37,8 +37,7 @@ struct joined_cached {
 
 /* One side of the output batch being filled. */
 struct joined_side {
-    struct held_layout layout;
-    struct held_layouts layouts;
+    struct held_layouts *layouts;
     const int *columns;              /* output column of each of the side's columns, or -1 */
     struct byte_buffer fixed, tails; /* copies of kept rows */
     uint32_t tail_at[BATCH_ROWS + 1];
@@ -71,9 +70,10 @@ struct joined {
     uint32_t ready_count;
 };
 
-/* columns[side][i]: output column of the side's column i, or -1. It and schemas must outlive the result. */
+/* layouts: of each side's rows. columns[side][i]: output column of the side's column i, or -1. These must outlive
+ * the result. */
 struct joined *joined_new(struct batch_pool *pool, const struct schema *output,
-                          const struct schema *const schemas[2], int *const columns[2], int window_column);
+                          struct held_layouts *const layouts[2], int *const columns[2], int window_column);
 void joined_free(struct joined *joined); /* NULL is allowed */
 /* Notes a row. A kept row is copied, and may go after the call. The batches of given rows must live until the
  * rows' batch is finished: the join calls joined_take with is_last before it returns from a micro-batch. */

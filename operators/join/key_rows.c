@@ -37,42 +37,6 @@ struct change {
     unsigned action;
 };
 
-/* --- rows_max in checkpoints --- */
-
-struct max_record {
-    char kind[8];
-    uint64_t epoch, rows_max;
-    struct key key;
-};
-
-bool key_rows_put_max(const struct key_rows *rows, char kind, struct snapshot_writer *writer)
-{
-    struct max_record record = {{kind}, snapshot_epoch(writer), rows->rows_max, rows->rows_max_key};
-    return snapshot_put(writer, SNAPSHOT_GLOBAL, &record, sizeof(record));
-}
-
-bool key_rows_take_max(struct key_rows *rows, const struct operator_context *context,
-                       struct snapshot_reader *reader, struct str data)
-{
-    struct max_record record;
-    if (data.length != sizeof(record)) {
-        snapshot_corrupt(reader, context->diags, "figures of another size");
-        return false;
-    }
-    memcpy(&record, data.data, sizeof(record));
-    if (record.epoch < rows->restored_epoch)
-        return true;
-    if (record.epoch > rows->restored_epoch)
-        rows->rows_max = 0;
-    rows->restored_epoch = record.epoch;
-    bool is_ours = key_lane(key_group(key_hash(record.key)), context->lanes) == context->lane;
-    if (!is_ours || record.rows_max <= rows->rows_max)
-        return true;
-    rows->rows_max = record.rows_max;
-    rows->rows_max_key = record.key;
-    return true;
-}
-
 /* --- Table keys of pieces --- */
 
 /* A key whose key_hash is `hash`, for each rotation from 0 to 63 another one. key_hash multiplies two factors
@@ -135,38 +99,6 @@ static struct keyed_slot *begin_new_piece(struct key_rows *rows, struct key owne
     }
 }
 
-/* --- Open, close, watermark --- */
-
-void key_rows_open(struct key_rows *rows, const struct operator_context *context, const char kinds[2],
-                   size_t memory_bytes)
-{
-    struct keyed_options options = {.store = context->state_store, .id = context->id};
-    options.kind = (uint8_t)kinds[0];
-    options.budget_bytes = memory_bytes / 4 * 3;
-    rows->heads = keyed_table_new(&options);
-    options.kind = (uint8_t)kinds[1];
-    options.budget_bytes = memory_bytes / 4;
-    rows->chunks = keyed_table_new(&options);
-    rows->watermark = TIME_MIN;
-}
-
-void key_rows_close(struct key_rows *rows)
-{
-    keyed_table_free(rows->heads);
-    keyed_table_free(rows->chunks);
-    buffer_free(&rows->changes);
-    buffer_free(&rows->wanted);
-    buffer_free(&rows->sealed);
-    rows->heads = rows->chunks = NULL;
-}
-
-void key_rows_set_watermark(struct key_rows *rows, int64_t watermark)
-{
-    rows->watermark = MAX(rows->watermark, watermark);
-    keyed_set_watermark(rows->heads, watermark);
-    keyed_set_watermark(rows->chunks, watermark);
-}
-
 /* --- Visits --- */
 
 static const struct kept_row *row_at(const char *value, uint32_t at, uint32_t bytes)
@@ -203,6 +135,7 @@ static uint32_t join_runs(char *value, uint32_t from, uint32_t bytes)
 static bool visit_value(struct key_rows *rows, const char *value, uint32_t from, uint32_t bytes,
                         struct kept_query *query, kept_visit *visit, void *argument)
 {
+    int64_t watermark = keyed_watermark(rows->heads);
     buffer_clear(&rows->changes);
     for (uint32_t at = from; at < bytes;) {
         const struct kept_row *row = row_at(value, at, bytes);
@@ -212,7 +145,7 @@ static bool visit_value(struct key_rows *rows, const char *value, uint32_t from,
             continue;
         }
         at += row->bytes;
-        if (row->from > query->to || row->to < query->from || row->until < rows->watermark ||
+        if (row->from > query->to || row->to < query->from || row->until < watermark ||
             row->id < query->first_id || row->id > query->last_id)
             continue;
         query->first_id = row->id + 1;
@@ -296,7 +229,7 @@ static void want_chunks(struct key_rows *rows, struct key owner, uint32_t salt,
     const struct chunk_info *items = (const struct chunk_info *)(const void *)(head + 1);
     leat_assert(head == NULL || bytes == sizeof(*head) + head->count * sizeof(*items));
     for (uint32_t i = 0; head != NULL && i < head->count; i++)
-        if (may_have(&items[i], query, rows->watermark))
+        if (may_have(&items[i], query, keyed_watermark(rows->heads)))
             buffer_append(&rows->wanted, &items[i], sizeof(items[i]));
     keyed_end(rows->chunks);
 }
@@ -370,12 +303,13 @@ static void tidy(struct key_rows *rows, struct keyed_slot *slot)
     uint32_t bytes;
     const char *value = keyed_read(slot, &bytes);
     struct change change = {.action = KEPT_DROP};
+    int64_t watermark = keyed_watermark(rows->heads);
     uint8_t sides = 0;
     buffer_clear(&rows->changes);
     for (uint32_t at = sizeof(struct list_head); at < bytes;) {
         const struct kept_row *row = row_at(value, at, bytes);
         change.at = at;
-        if (row->until < rows->watermark)
+        if (row->until < watermark)
             buffer_append(&rows->changes, &change, sizeof(change));
         else
             sides |= (uint8_t)(1U << row->side);
@@ -439,13 +373,14 @@ static struct keyed_slot *begin_directory(struct key_rows *rows, struct key owne
     struct piece_head *piece = keyed_write(rows->chunks, slot, bytes, TIME_MIN);
     struct chunk_info *items = (struct chunk_info *)(void *)(piece + 1);
     uint32_t kept = 0;
+    int64_t watermark = keyed_watermark(rows->heads);
     for (uint32_t i = 0; i < piece->count; i++) {
         bool is_last = i + 1 == piece->count; /* stays even if dead: it has the newest number */
-        if (items[i].until < rows->watermark) {
+        if (items[i].until < watermark) {
             head->count -= items[i].rows;
             items[i].rows = 0;
         }
-        if (items[i].until >= rows->watermark || is_last)
+        if (items[i].until >= watermark || is_last)
             items[kept++] = items[i];
     }
     piece->count = kept;
@@ -570,3 +505,59 @@ uint64_t key_rows_add(struct key_rows *rows, struct keyed_slot *slot, const stru
     }
     return row->id;
 }
+
+/* --- As a member of an operator's state: a record of rows_max; the tables are members of their own --- */
+
+struct max_record {
+    char tag[8];
+    uint64_t epoch, rows_max;
+    struct key key;
+};
+
+static bool max_snapshot(const struct state_member *row, struct operator_context *context LEAT_UNUSED,
+                         void *object, struct snapshot_writer *writer)
+{
+    const struct key_rows *rows = object;
+    struct max_record record = {{row->tag}, snapshot_epoch(writer), rows->rows_max, rows->rows_max_key};
+    return snapshot_put(writer, SNAPSHOT_GLOBAL, &record, sizeof(record));
+}
+
+static bool max_restore(const struct state_member *row LEAT_UNUSED, struct operator_context *context,
+                        void *object, struct snapshot_reader *reader, struct str data)
+{
+    struct key_rows *rows = object;
+    struct max_record record;
+    if (data.length != sizeof(record)) {
+        snapshot_corrupt(reader, context->diags, "figures of another size");
+        return false;
+    }
+    memcpy(&record, data.data, sizeof(record));
+    if (record.epoch < rows->restored_epoch)
+        return true;
+    if (record.epoch > rows->restored_epoch)
+        rows->rows_max = 0;
+    rows->restored_epoch = record.epoch;
+    bool is_ours = key_lane(key_group(key_hash(record.key)), context->lanes) == context->lane;
+    if (!is_ours || record.rows_max <= rows->rows_max)
+        return true;
+    rows->rows_max = record.rows_max;
+    rows->rows_max_key = record.key;
+    return true;
+}
+
+static void max_report(const struct state_member *row LEAT_UNUSED, void *object, struct report *report)
+{
+    const struct key_rows *rows = object;
+    report_add(report, "state_key_rows_max", (double)rows->rows_max, false);
+}
+
+static void max_close(void *object)
+{
+    struct key_rows *rows = object;
+    buffer_free(&rows->changes);
+    buffer_free(&rows->wanted);
+    buffer_free(&rows->sealed);
+}
+
+const struct state_kind state_key_rows = {
+    .snapshot = max_snapshot, .restore = max_restore, .report = max_report, .close = max_close};

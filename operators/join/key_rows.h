@@ -14,8 +14,7 @@
 #define LEAT_OPERATORS_JOIN_KEY_ROWS_H
 
 #include "core/buffer.h"
-#include "core/operator.h"
-#include "state/state.h"
+#include "state/members.h"
 
 enum kept_side { KEPT_LEFT, KEPT_RIGHT, KEPT_BEST, KEPT_SIDES };
 
@@ -44,23 +43,19 @@ static inline struct str kept_packed(const struct kept_row *row)
 
 struct key_rows {
     struct keyed_table *heads, *chunks;
-    int64_t watermark;
     uint64_t rows_max; /* most rows that one key had at a time */
     struct key rows_max_key;
     uint64_t restored_epoch; /* of the checkpoint that rows_max and its key come from */
     struct byte_buffer changes, wanted, sealed;
 };
 
-/* kinds: of `heads` and `chunks`, the first bytes of their snapshot records. memory_bytes: for both. */
-void key_rows_open(struct key_rows *rows, const struct operator_context *context, const char kinds[2],
-                   size_t memory_bytes);
-void key_rows_close(struct key_rows *rows);
-void key_rows_set_watermark(struct key_rows *rows, int64_t watermark);
-
-/* rows_max in checkpoints: writes a record whose first byte is `kind`, or reads one (false + diagnostics). */
-bool key_rows_put_max(const struct key_rows *rows, char kind, struct snapshot_writer *writer);
-bool key_rows_take_max(struct key_rows *rows, const struct operator_context *context,
-                       struct snapshot_reader *reader, struct str record);
+/* A struct key_rows as members of an operator's state: its rows_max and both tables. rows_max is reported as
+ * `state_key_rows_max`. plan_heads, plan_chunks: the tables' shares of the memory, about three to one. */
+extern const struct state_kind state_key_rows;
+#define STATE_KEY_ROWS(structure, member, plan_heads, plan_chunks)                                           \
+    {.kind = &state_key_rows, .offset = OFFSET_OF(structure, member, struct key_rows), .tag = 'm'},          \
+        STATE_TABLE(structure, member.heads, 'h', plan_heads),                                               \
+        STATE_TABLE(structure, member.chunks, 'c', plan_chunks)
 
 /* What a visitor returns for a row: a sum of these. KEPT_MARK sets is_marked; KEPT_STOP ends the visit. */
 enum kept_action { KEPT_STAY = 0, KEPT_DROP = 1, KEPT_MARK = 2, KEPT_STOP = 4 };

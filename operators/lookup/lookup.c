@@ -18,7 +18,9 @@
 #include "operators/tally.h"
 
 enum { LOOKUP_LEFT, LOOKUP_INNER };
-enum { LOOKUP_DIGEST = 'd', LOOKUP_TALLY = 't', LOOKUP_UNMATCHED = 0, TABLE_BYTES_LEAST = 1 << 20 };
+enum { TABLE_BYTES_LEAST = 1 << 20 };
+/* Indices into tally.values. */
+enum { LOOKUP_UNMATCHED };
 
 /* Made by bind, shared by the lanes. The first lane to open loads the table and the last one to close frees
  * it, both on the control thread. */
@@ -46,6 +48,9 @@ struct lookup {
     bool is_user;
     struct version_seat seat;
     struct tally tally;
+    char restored
+        [LOOKUP_DIGEST_BYTES]; /* with versions: the digest in the checkpoint that is being restored */
+    bool has_restored;
 };
 
 static const struct option lookup_options[] = {
@@ -288,20 +293,18 @@ static void lookup_process(struct operator_context *context, uint32_t input LEAT
 
 /* --- Checkpoints, close --- */
 
-static bool lookup_snapshot(struct operator_context *context, struct snapshot_writer *writer)
+/* The record: the digest of the table that the next micro-batch reads. */
+static bool write_digest(struct operator_context *context, struct byte_buffer *out)
 {
     struct lookup *lookup = context->config;
     struct versions *versions = lookup->shared->versions;
-    if (versions != NULL) { /* later micro-batches may have another table: its digest is saved */
+    if (versions != NULL) { /* later micro-batches may have another table */
         versions_turn(versions, context->number);
         if (!versions_seat(versions, context, context->number + 1, &lookup->seat))
             return false;
     }
-    const char *digest = lookup_table_digest(table_of(lookup));
-    char record[1 + LOOKUP_DIGEST_BYTES] = {LOOKUP_DIGEST};
-    memcpy(record + 1, digest, sizeof(record) - 1);
-    return snapshot_put(writer, SNAPSHOT_GLOBAL, record, sizeof(record)) &&
-           tally_snapshot(&lookup->tally, LOOKUP_TALLY, writer);
+    buffer_append(out, lookup_table_digest(table_of(lookup)), LOOKUP_DIGEST_BYTES);
+    return true;
 }
 
 static bool check_digest(const struct operator_context *context, const struct lookup *lookup,
@@ -322,34 +325,41 @@ static bool check_digest(const struct operator_context *context, const struct lo
     return false;
 }
 
-static bool lookup_restore(struct operator_context *context, struct snapshot_reader *reader)
+static bool read_digest(struct operator_context *context, struct snapshot_reader *reader LEAT_UNUSED,
+                        struct str record)
 {
     struct lookup *lookup = context->config;
-    uint32_t group;
-    struct str record;
-    char digest[LOOKUP_DIGEST_BYTES];
-    bool has_digest = false;
-    while (snapshot_get(reader, &group, &record)) {
-        struct str rest = {record.data + 1, record.length == 0 ? 0 : record.length - 1};
-        if (record.length > 0 && record.data[0] == LOOKUP_DIGEST) {
-            has_digest = rest.length == sizeof(digest);
-            if (has_digest && lookup->shared->versions != NULL)
-                memcpy(digest, rest.data, sizeof(digest)); /* all lanes have the same */
-            else if (!check_digest(context, lookup, rest))
-                return false;
-        } else if (!tally_restore(&lookup->tally, context, reader, record)) {
-            return false;
-        }
-    }
-    return lookup->shared->versions == NULL ||
-           versions_begin(lookup->shared->versions, context,
-                          (struct str){digest, has_digest ? sizeof(digest) : 0}, &lookup->seat);
+    struct str digest = {record.data + 1, record.length - 1};
+    if (lookup->shared->versions == NULL)
+        return check_digest(context, lookup, digest);
+    lookup->has_restored = digest.length == sizeof(lookup->restored);
+    if (lookup->has_restored)
+        memcpy(lookup->restored, digest.data, sizeof(lookup->restored)); /* all lanes have the same */
+    return true;
 }
+
+static bool begin_restored(struct operator_context *context)
+{
+    struct lookup *lookup = context->config;
+    struct str digest = {lookup->restored, lookup->has_restored ? sizeof(lookup->restored) : 0};
+    return lookup->shared->versions == NULL ||
+           versions_begin(lookup->shared->versions, context, digest, &lookup->seat);
+}
+
+static const struct state_record digest_record = {
+    .write = write_digest, .read = read_digest, .restored = begin_restored};
+
+static const struct tally_figure lookup_figures[TALLY_VALUES] = {[LOOKUP_UNMATCHED] = {"unmatched"}};
+
+static const struct state_member lookup_state[] = {
+    STATE_RECORD('d', &digest_record),
+    STATE_TALLY(struct lookup, tally, 't', lookup_figures),
+    STATES_END,
+};
 
 static void lookup_report(struct operator_context *context, struct report *report)
 {
     const struct lookup *lookup = context->config;
-    report_add(report, "unmatched", (double)lookup->tally.values[LOOKUP_UNMATCHED], false);
     if (context->lane > 0 || table_of(lookup) == NULL)
         return;
     struct lookup_figures figures;
@@ -407,6 +417,7 @@ const struct operator_kind operator_lookup = {
         "has the file as it is when it begins. For single changes at their own time, make them a stream, and "
         "`enrich from` that.",
     .options = lookup_options,
+    .state = lookup_state,
     .size = sizeof(struct lookup),
     .determinism = DETERMINISM_BY_ROW,
     .keeps_columns = true,
@@ -416,8 +427,6 @@ const struct operator_kind operator_lookup = {
     .keeps_figures_alone = true,
     .open = lookup_open,
     .process = lookup_process,
-    .snapshot = lookup_snapshot,
-    .restore = lookup_restore,
     .report = lookup_report,
     .close = lookup_close,
 };

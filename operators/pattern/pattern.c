@@ -22,12 +22,7 @@
 #include "operators/rows/held.h"
 #include "operators/sides.h"
 
-#include <stdlib.h>
-
 enum {
-    PATTERN_TABLE = 'k',
-    PATTERN_QUEUE = 'q',
-    PATTERN_LAYOUTS = 'L',
     PATTERN_LATE = 1,
     STEPS_MAX = SEQUENCE_STEPS_MAX,
     KEPT_BYTES_MAX = 64 << 10,
@@ -42,14 +37,13 @@ struct pattern {
     struct assignments steps;
     /* Made by bind. */
     int *keys;
-    const struct schema *input, *output;
-    struct expr *programs[STEPS_MAX + 1]; /* the last one: `unless` */
+    const struct schema *input, *output, *waiting; /* waiting: of matches that wait; NULL: none do */
+    struct expr *programs[STEPS_MAX + 1];          /* the last one: `unless` */
     uint32_t programs_count;
     struct sequence sequence;
     /* Owned by the lane. */
     struct keyed_table *table;
     struct time_queue *queue; /* matches that wait for their deadlines */
-    struct held_layout layout;
     struct held_layouts *layouts;
     struct byte_buffer kept, entry, packed;
     struct held_rows released;
@@ -67,6 +61,29 @@ static const struct option pattern_options[] = {
     OPTION_ASSIGNMENTS(struct pattern, steps, "steps", OPTION_REQUIRED | OPTION_BODY,
                        "the steps in order, and the conditions of their rows"),
     OPTIONS_END,
+};
+
+/* With `unless` table and queue share the memory. */
+static struct state_plan plan_table(const struct operator_context *context)
+{
+    const struct pattern *pattern = context->config;
+    return (struct state_plan){.memory_bytes =
+                                   (size_t)context->memory_bytes / (pattern->waiting != NULL ? 2 : 1)};
+}
+
+static struct state_plan plan_queue(const struct operator_context *context)
+{
+    const struct pattern *pattern = context->config;
+    return (struct state_plan){.is_absent = pattern->waiting == NULL,
+                               .memory_bytes = (size_t)context->memory_bytes / 2,
+                               .bucket_us = MAX(pattern->within_us / BUCKETS, 1)};
+}
+
+static const struct state_member pattern_state[] = {
+    STATE_LAYOUTS(struct pattern, layouts, 'L', waiting),
+    STATE_TABLE(struct pattern, table, 'k', plan_table),
+    STATE_QUEUE(struct pattern, queue, 'q', plan_queue, "state_held_bytes"),
+    STATES_END,
 };
 
 /* --- Binding --- */
@@ -129,6 +146,7 @@ static bool bind_output(struct operator_bind *bind, struct pattern *pattern, str
             is_good &= add_field(bind, output, name, ref->span, from->type, from);
         }
     pattern->output = bind->outputs[0] = output;
+    pattern->waiting = pattern->unless.ast != NULL ? output : NULL;
     return is_good;
 }
 
@@ -176,27 +194,6 @@ static void pattern_shape(const struct operator_bind *bind, struct byte_buffer *
     }
     if (pattern->unless.ast != NULL)
         held_shape(pattern->output, bind->arena, out);
-}
-
-static bool pattern_open(struct operator_context *context)
-{
-    struct pattern *pattern = context->config;
-    bool has_unless = pattern->unless.ast != NULL;
-    size_t half = (size_t)context->memory_bytes / (has_unless ? 2 : 1);
-    pattern->table = keys_table(context, PATTERN_TABLE, half);
-    if (!has_unless)
-        return true;
-    held_layout_init(&pattern->layout, pattern->output);
-    pattern->layouts = calloc(1, sizeof(*pattern->layouts));
-    leat_assert(pattern->layouts != NULL);
-    held_layouts_init(pattern->layouts, pattern->output);
-    pattern->queue =
-        time_queue_new(&(struct time_queue_options){.store = context->state_store,
-                                                    .id = context->id,
-                                                    .kind = PATTERN_QUEUE,
-                                                    .budget_bytes = half,
-                                                    .bucket_us = MAX(pattern->within_us / BUCKETS, 1)});
-    return time_queue_restored(pattern->queue, context->lane, context->lanes, TIME_MIN);
 }
 
 /* --- Rows in --- */
@@ -302,14 +299,12 @@ static void hold_matches(struct operator_context *context, struct pattern *patte
                          const struct row_keys *keys, const struct match *matches, uint32_t count)
 {
     size_t offsets[BATCH_ROWS + 1];
-    held_pack(&pattern->layout, out, out->sel, count, context->scratch, &pattern->packed, offsets);
+    held_pack(pattern->layouts, out, out->sel, count, context->scratch, &pattern->packed, offsets);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t id = matches[i].match.id;
-        char *row = pattern->packed.data + offsets[i];
-        ((struct held_head *)(void *)row)->layout = pattern->layouts->current;
         buffer_clear(&pattern->entry);
         buffer_append(&pattern->entry, &id, sizeof(id));
-        buffer_append(&pattern->entry, row, offsets[i + 1] - offsets[i]);
+        buffer_append(&pattern->entry, pattern->packed.data + offsets[i], offsets[i + 1] - offsets[i]);
         time_queue_push(pattern->queue, time_add(matches[i].match.times[0], pattern->within_us),
                         keys->keys[matches[i].index], keys->hashes[matches[i].index],
                         (struct str){pattern->entry.data, pattern->entry.length});
@@ -415,8 +410,7 @@ static void release_match(struct operator_context *context, struct pattern *patt
     leat_assert(record->data.length >= sizeof(id));
     memcpy(&id, record->data.data, sizeof(id));
     struct str data = {record->data.data + sizeof(id), record->data.length - sizeof(id)};
-    (void)held_add(&pattern->layout, &pattern->released,
-                   held_layouts_convert(pattern->layouts, &pattern->layout, data));
+    (void)held_add(pattern->layouts, &pattern->released, data);
     emission->orders[row] =
         row_order_of_timer(&emission->last, 1 + context->place, record->time_us, record->hash);
     emission->keys[row] = record->key;
@@ -432,7 +426,7 @@ static void end_emission(struct operator_context *context, struct pattern *patte
     if (batch == NULL)
         return;
     uint32_t count = pattern->released.count, kept = 0;
-    held_unpack(&pattern->layout, &pattern->released, batch);
+    held_unpack(pattern->layouts, &pattern->released, batch);
     struct keyed_slot *slots[BATCH_ROWS];
     uint16_t *sel = arena_alloc(&batch->arena, count * sizeof(*sel));
     keyed_look(pattern->table, emission->keys, emission->hashes, count, slots);
@@ -452,66 +446,23 @@ static void end_emission(struct operator_context *context, struct pattern *patte
 static void pattern_on_watermark(struct operator_context *context, int64_t watermark)
 {
     struct pattern *pattern = context->config;
-    if (pattern->queue != NULL) {
-        struct emission *emission = arena_alloc(context->scratch, sizeof(*emission));
-        emission->batch = NULL;
-        emission->last = (struct row_order){0};
-        struct time_record record;
-        while (time_queue_pop(pattern->queue, watermark, &record)) {
-            if (emission->batch == NULL)
-                begin_emission(context, emission);
-            release_match(context, pattern, emission, &record);
-            if (held_is_full(&pattern->released))
-                end_emission(context, pattern, emission);
-        }
-        end_emission(context, pattern, emission);
-    }
-    keyed_set_watermark(pattern->table, watermark);
-}
-
-/* --- Checkpoints, description, report --- */
-
-static bool pattern_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct pattern *pattern = context->config;
     if (pattern->queue == NULL)
-        return keyed_table_snapshot(pattern->table, writer);
-    const char kind = PATTERN_LAYOUTS;
-    buffer_clear(&pattern->entry);
-    buffer_append(&pattern->entry, &kind, 1);
-    held_layouts_save(pattern->layouts, &pattern->entry);
-    return snapshot_put(writer, SNAPSHOT_GLOBAL, pattern->entry.data, pattern->entry.length) &&
-           keyed_table_snapshot(pattern->table, writer) && time_queue_snapshot(pattern->queue, writer);
+        return;
+    struct emission *emission = arena_alloc(context->scratch, sizeof(*emission));
+    emission->batch = NULL;
+    emission->last = (struct row_order){0};
+    struct time_record record;
+    while (time_queue_pop(pattern->queue, watermark, &record)) {
+        if (emission->batch == NULL)
+            begin_emission(context, emission);
+        release_match(context, pattern, emission, &record);
+        if (held_is_full(&pattern->released))
+            end_emission(context, pattern, emission);
+    }
+    end_emission(context, pattern, emission);
 }
 
-static bool restore_record(struct operator_context *context, struct pattern *pattern,
-                           struct snapshot_reader *reader, struct str record)
-{
-    char kind = record.length > 0 ? record.data[0] : '\0';
-    bool is_held = kind == PATTERN_LAYOUTS || kind == PATTERN_QUEUE;
-    if (!is_held)
-        return keyed_table_restore(pattern->table, reader, record, context->diags);
-    if (pattern->queue != NULL && kind == PATTERN_QUEUE)
-        return time_queue_restore(pattern->queue, reader, record, context->watermark, context->diags);
-    struct str layouts = {record.data + 1, record.length - 1};
-    if (pattern->queue != NULL && held_layouts_load(pattern->layouts, layouts, pattern->output))
-        return true;
-    snapshot_corrupt(reader, context->diags, "the columns of matches that wait are none");
-    return false;
-}
-
-static bool pattern_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct pattern *pattern = context->config;
-    keyed_set_watermark(pattern->table, context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record))
-        if (!restore_record(context, pattern, reader, record))
-            return false;
-    return pattern->queue == NULL ||
-           time_queue_restored(pattern->queue, context->lane, context->lanes, context->watermark);
-}
+/* --- Description, close --- */
 
 static bool pattern_describe(struct operator_context *context, struct state_query *query,
                              struct describe *out)
@@ -529,29 +480,13 @@ static bool pattern_describe(struct operator_context *context, struct state_quer
     return is_there;
 }
 
-static void pattern_report(struct operator_context *context, struct report *report)
-{
-    const struct pattern *pattern = context->config;
-    keys_report(pattern->table, report);
-    if (pattern->queue != NULL)
-        report_add(report, "state_held_bytes", (double)time_queue_bytes(pattern->queue), false);
-}
-
 static void pattern_close(struct operator_context *context)
 {
     struct pattern *pattern = context->config;
-    keyed_table_free(pattern->table);
-    time_queue_free(pattern->queue);
-    if (pattern->layouts != NULL)
-        held_layouts_free(pattern->layouts);
-    free(pattern->layouts);
     buffer_free(&pattern->kept);
     buffer_free(&pattern->entry);
     buffer_free(&pattern->packed);
     held_rows_free(&pattern->released);
-    pattern->layouts = NULL;
-    pattern->table = NULL;
-    pattern->queue = NULL;
 }
 
 const struct operator_kind operator_pattern = {
@@ -575,6 +510,7 @@ const struct operator_kind operator_pattern = {
         "to `NAME.late`. Null is a key of its own. Where the order of records is not that of event time, "
         "`sort within` before this step makes it so.",
     .options = pattern_options,
+    .state = pattern_state,
     .size = sizeof(struct pattern),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
     .keeps_columns = true,
@@ -583,12 +519,8 @@ const struct operator_kind operator_pattern = {
     .inputs_max = 1,
     .bind = pattern_bind,
     .shape = pattern_shape,
-    .open = pattern_open,
     .process = pattern_process,
     .on_watermark = pattern_on_watermark,
-    .snapshot = pattern_snapshot,
-    .restore = pattern_restore,
-    .report = pattern_report,
     .describe = pattern_describe,
     .close = pattern_close,
 };

@@ -1,5 +1,7 @@
 #include "operators/rows/held.h"
 
+#include "core/describe.h"
+
 /* BLOCK_ROWS: rows packed together, so that their bytes stay in the L1 cache. TAILS_FULL: bytes of texts and
  * lists at which a batch of held rows counts as full. */
 enum { BLOCK_ROWS = 32, TAILS_FULL = 4 << 20 };
@@ -19,17 +21,12 @@ size_t held_column_at(const struct held_layout *layout, uint32_t column)
     return sizeof(struct held_head) + nulls_bytes(layout) + column * sizeof(uint64_t);
 }
 
-void held_layout_init(struct held_layout *layout, const struct schema *schema)
-{
-    layout->schema = schema;
-    layout->fixed_bytes = (uint32_t)held_column_at(layout, schema->count);
-}
-
 /* --- Packing --- */
 
 /* Rows being packed. tail_at[i]: where row i's next text or list goes, counted from its first one. */
 struct packing {
     const struct held_layout *layout;
+    uint16_t number; /* of the layout */
     const struct batch *batch;
     const uint16_t *rows;
     const size_t *offsets;
@@ -76,7 +73,8 @@ static void pack_heads(const struct packing *p, uint32_t first, uint32_t limit)
                                  .arrival_time = arrival == NULL ? 0 : arrival[row],
                                  .record = origin.record,
                                  .partition = origin.partition,
-                                 .has_arrival = arrival != NULL};
+                                 .has_arrival = arrival != NULL,
+                                 .layout = p->number};
         char *out = p->out + p->offsets[i];
         memcpy(out, &head, sizeof(head));
         memset(out + sizeof(head), 0, nulls_bytes(p->layout));
@@ -126,13 +124,19 @@ static void pack_column(const struct packing *p, uint32_t c, const struct text_r
     }
 }
 
-void held_pack(const struct held_layout *layout, const struct batch *batch, const uint16_t *rows,
+void held_pack(const struct held_layouts *layouts, const struct batch *batch, const uint16_t *rows,
                uint32_t count, struct arena *scratch, struct byte_buffer *out, size_t *offsets)
 {
     leat_assert(count <= BATCH_ROWS);
+    const struct held_layout *layout = &layouts->now;
     size_t tails[BATCH_ROWS];
     uint32_t tail_at[BATCH_ROWS];
-    struct packing p = {layout, batch, rows, offsets, NULL, tail_at, {0}, NULL};
+    struct packing p = {.layout = layout,
+                        .number = layouts->current,
+                        .batch = batch,
+                        .rows = rows,
+                        .offsets = offsets,
+                        .tail_at = tail_at};
     measure_tails(&p, count, tails, scratch);
     size_t bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -160,9 +164,11 @@ void held_pack(const struct held_layout *layout, const struct batch *batch, cons
 
 /* --- Unpacking --- */
 
-const struct held_head *held_add(const struct held_layout *layout, struct held_rows *rows, struct str data)
+const struct held_head *held_add(struct held_layouts *layouts, struct held_rows *rows, struct str data)
 {
     leat_assert(rows->count < BATCH_ROWS);
+    const struct held_layout *layout = &layouts->now;
+    data = held_layouts_convert(layouts, data);
     char *fixed = buffer_reserve(&rows->fixed, layout->fixed_bytes);
     if (rows->count == 0)
         rows->tail_at[0] = 0;
@@ -185,13 +191,6 @@ const struct held_head *held_add(const struct held_layout *layout, struct held_r
 bool held_is_full(const struct held_rows *rows)
 {
     return rows->count == BATCH_ROWS || rows->tails.length >= TAILS_FULL;
-}
-
-static void set_null(struct batch *batch, struct column *column, uint32_t row)
-{
-    if (column->valid == NULL)
-        column->valid = batch_valid_new(batch, batch->rows);
-    bit_clear(column->valid, row);
 }
 
 /* One column of the rows being unpacked. */
@@ -250,12 +249,12 @@ static void unpack_column(const struct unpacking *u, struct batch *batch, uint32
     }
     for (uint32_t row = 0; row < count && has_nulls; row++)
         if (bit_get(is_null, row))
-            set_null(batch, column, row);
+            batch_set_null(batch, column, row);
     if (is_text(type)) {
         column->heap = heap;
         for (uint32_t row = 0; row < count; row++)
             if (!tail_ref(u, row, &column->texts[row]))
-                set_null(batch, column, row);
+                batch_set_null(batch, column, row);
     } else if (type->tag == TYPE_BOOL) {
         for (uint32_t row = 0; row < count; row++)
             column->bools[row] = bits_of(u, row) != 0;
@@ -294,9 +293,10 @@ static uint64_t nulls_of(const struct held_layout *layout, const struct held_row
     return bits;
 }
 
-void held_unpack(const struct held_layout *layout, struct held_rows *rows, struct batch *batch)
+void held_unpack(const struct held_layouts *layouts, struct held_rows *rows, struct batch *batch)
 {
     leat_assert(batch->rows == BATCH_ROWS && rows->count > 0);
+    const struct held_layout *layout = &layouts->now;
     unpack_heads(layout, rows, batch);
     const char *heap =
         rows->tails.length == 0 ? "" : arena_copy(&batch->arena, rows->tails.data, rows->tails.length);
@@ -322,4 +322,28 @@ void held_rows_free(struct held_rows *rows)
 {
     buffer_free(&rows->fixed);
     buffer_free(&rows->tails);
+}
+
+/* --- Description --- */
+
+void held_describe_columns(const struct schema *schema, const struct batch *batch,
+                           struct operator_context *context, struct describe *out)
+{
+    for (uint32_t k = 0; k < schema->count; k++) {
+        const struct field *field = &schema->fields[k];
+        describe_value(out, arena_strndup(context->scratch, field->name.data, field->name.length),
+                       &batch->columns[k], &field->type, 0);
+    }
+}
+
+void held_describe(struct held_layouts *layouts, struct str row, struct operator_context *context,
+                   struct describe *out)
+{
+    struct batch *batch = batch_new(context->pool, layouts->now.schema, BATCH_ROWS);
+    struct held_rows *rows = arena_new(context->scratch, struct held_rows);
+    (void)held_add(layouts, rows, row);
+    held_unpack(layouts, rows, batch);
+    held_describe_columns(layouts->now.schema, batch, context, out);
+    held_rows_free(rows);
+    batch_release(batch);
 }

@@ -2,6 +2,7 @@
 #include "operators/rows/held.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 enum { TYPE_DEPTH_MAX = 8 };
 
@@ -12,11 +13,18 @@ void held_shape(const struct schema *schema, struct arena *arena, struct byte_bu
                       type_name(arena, &schema->fields[i].type));
 }
 
+static struct held_layout layout_of(const struct schema *schema)
+{
+    struct held_layout layout = {.schema = schema};
+    layout.fixed_bytes = (uint32_t)held_column_at(&layout, schema->count);
+    return layout;
+}
+
 void held_layouts_init(struct held_layouts *layouts, const struct schema *schema)
 {
     layouts->count = 1;
     layouts->current = layouts->numbers[0] = 0;
-    held_layout_init(&layouts->items[0], schema);
+    layouts->now = layouts->items[0] = layout_of(schema);
 }
 
 void held_layouts_free(struct held_layouts *layouts)
@@ -120,7 +128,7 @@ bool held_layouts_load(struct held_layouts *layouts, struct str data, const stru
     layouts->count = 0;
     while (bytes.at < bytes.end && !bytes.is_bad && layouts->count < HELD_LAYOUTS_MAX) {
         take(&bytes, &layouts->numbers[layouts->count], sizeof(newest));
-        held_layout_init(&layouts->items[layouts->count], take_schema(&bytes, &layouts->arena, 0));
+        layouts->items[layouts->count] = layout_of(take_schema(&bytes, &layouts->arena, 0));
         newest = MAX(newest, layouts->numbers[layouts->count]);
         if (!bytes.is_bad && schema_equal(layouts->items[layouts->count].schema, schema))
             own = layouts->count;
@@ -136,8 +144,9 @@ bool held_layouts_load(struct held_layouts *layouts, struct str data, const stru
         }
         own = layouts->count++;
         layouts->numbers[own] = (uint16_t)(newest + 1);
-        held_layout_init(&layouts->items[own], schema);
+        layouts->items[own] = layout_of(schema);
     }
+    layouts->now = layout_of(schema);
     layouts->current = layouts->numbers[own];
     return true;
 }
@@ -181,8 +190,9 @@ static void convert_column(struct converting *c, uint32_t column, int source)
         memcpy(c->out->data + held_column_at(c->to, column), &bits, sizeof(bits));
 }
 
-struct str held_layouts_convert(struct held_layouts *layouts, const struct held_layout *now, struct str row)
+struct str held_layouts_convert(struct held_layouts *layouts, struct str row)
 {
+    const struct held_layout *now = &layouts->now;
     struct held_head head;
     if (row.length < sizeof(head))
         return row;
@@ -211,3 +221,51 @@ struct str held_layouts_convert(struct held_layouts *layouts, const struct held_
     }
     return (struct str){out->data, out->length};
 }
+
+/* --- As a member of an operator's state: one record, the tag, then the layouts --- */
+
+static bool layouts_open(const struct state_member *row, const struct operator_context *context, void *member)
+{
+    const struct schema *schema;
+    memcpy(&schema, (char *)context->config + row->schema, sizeof(schema));
+    if (schema == NULL)
+        return true;
+    struct held_layouts *layouts = calloc(1, sizeof(*layouts));
+    leat_assert(layouts != NULL);
+    held_layouts_init(layouts, schema);
+    memcpy(member, &layouts, sizeof(layouts));
+    return true;
+}
+
+static bool layouts_snapshot(const struct state_member *row, struct operator_context *context LEAT_UNUSED,
+                             void *layouts, struct snapshot_writer *writer)
+{
+    struct byte_buffer record = {0};
+    buffer_append(&record, &row->tag, sizeof(row->tag));
+    held_layouts_save(layouts, &record);
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_good;
+}
+
+static bool layouts_restore(const struct state_member *row LEAT_UNUSED, struct operator_context *context,
+                            void *object, struct snapshot_reader *reader, struct str record)
+{
+    struct held_layouts *layouts = object;
+    if (held_layouts_load(layouts, (struct str){record.data + 1, record.length - 1}, layouts->now.schema))
+        return true;
+    snapshot_corrupt(reader, context->diags, "the columns of rows that wait or are kept are not valid");
+    return false;
+}
+
+static void layouts_close(void *layouts)
+{
+    held_layouts_free(layouts);
+    free(layouts);
+}
+
+const struct state_kind state_layouts = {.is_pointer = true,
+                                         .open = layouts_open,
+                                         .snapshot = layouts_snapshot,
+                                         .restore = layouts_restore,
+                                         .close = layouts_close};

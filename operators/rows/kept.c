@@ -3,37 +3,27 @@
 
 #include <stdlib.h>
 
-enum { KEPT_TABLE = 'k', GROUP_BYTES_MAX = 8 << 20 };
+enum { GROUP_BYTES_MAX = 8 << 20 };
 
 _Static_assert(sizeof(struct kept_head) % 8 == 0 && sizeof(struct kept_place) % 8 == 0,
                "all is aligned to 8");
 
-void kept_open(struct kept *kept, struct operator_context *context, const struct kept_options *options)
+void kept_open(struct kept *kept, const struct kept_options *options)
 {
     kept->options = *options;
     kept->item_bytes =
         options->ordering->count * (uint32_t)sizeof(uint64_t) + (uint32_t)sizeof(struct kept_place);
-    kept->layouts = calloc(1, sizeof(*kept->layouts));
-    leat_assert(kept->layouts != NULL);
-    held_layouts_init(kept->layouts, options->input);
     packed_init(&kept->released, kept->layouts, options->input);
-    kept->table = keys_table(context, KEPT_TABLE, (size_t)context->memory_bytes);
 }
 
 void kept_close(struct kept *kept)
 {
-    if (kept->table == NULL)
-        return;
-    keyed_table_free(kept->table);
-    held_layouts_free(kept->layouts);
-    free(kept->layouts);
     packed_free(&kept->released);
     buffer_free(&kept->packed);
     free(kept->changes.items);
     free(kept->copies.items);
     buffer_free(&kept->befores);
     buffer_free(&kept->lists);
-    kept->table = NULL;
 }
 
 /* --- Lists --- */

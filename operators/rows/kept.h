@@ -76,9 +76,14 @@ struct kept {
     struct packed_rows released;
 };
 
-/* kept_open: `kept` must be zeroed. kept_close: allowed on a zeroed struct. */
-void kept_open(struct kept *kept, struct operator_context *context, const struct kept_options *options);
-void kept_close(struct kept *kept);
+/* The table and the layouts of a struct kept: rows of the operator's state. options_member: the operator's struct
+ * kept_options, whose `input` is NULL where it keeps no rows. */
+#define STATE_KEPT(structure, member, options_member)                                                        \
+    STATE_LAYOUTS(structure, member.layouts, 'L', options_member.input),                                     \
+        STATE_TABLE(structure, member.table, 'k', NULL)
+/* Table and layouts are there already. */
+void kept_open(struct kept *kept, const struct kept_options *options);
+void kept_close(struct kept *kept); /* allowed on a zeroed struct */
 
 struct kept_row {
     const struct batch *batch;
@@ -116,11 +121,8 @@ void kept_emit_window(struct kept *kept, struct operator_context *context, int64
 /* Emits the changes of the current micro-batch, in the same order, and forgets them. */
 void kept_emit_changes(struct kept *kept, struct operator_context *context);
 
-/* --- Checkpoints, `leat state get` --- */
-bool kept_snapshot(struct kept *kept, struct snapshot_writer *writer);
-/* Takes in a record that kept_snapshot wrote. False after diagnostics. */
-bool kept_restore(struct kept *kept, struct operator_context *context, struct snapshot_reader *reader,
-                  struct str record);
+/* --- Shape, `leat state get` --- */
+
 /* Lists the rows of a group, by window. windows: gives a window's start and end; NULL: one window for all
  * time. Returns whether the group has rows. */
 struct kept_windows {

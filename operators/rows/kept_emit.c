@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { KEPT_LAYOUTS = 'L', LOOK_GROUPS = 256, LOOK_BYTES = 4 << 20 };
+enum { LOOK_GROUPS = 256, LOOK_BYTES = 4 << 20 };
 
 /* --- Rows into batches --- */
 
@@ -250,31 +250,6 @@ void kept_emit_changes(struct kept *kept, struct operator_context *context)
     end_emission(&e);
     kept->changes.count = 0;
     buffer_clear(&kept->befores);
-}
-
-/* --- Checkpoints --- */
-
-bool kept_snapshot(struct kept *kept, struct snapshot_writer *writer)
-{
-    struct byte_buffer record = {0};
-    const char kind = KEPT_LAYOUTS;
-    buffer_append(&record, &kind, 1);
-    held_layouts_save(kept->layouts, &record);
-    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
-    buffer_free(&record);
-    return is_good && keyed_table_snapshot(kept->table, writer);
-}
-
-bool kept_restore(struct kept *kept, struct operator_context *context, struct snapshot_reader *reader,
-                  struct str record)
-{
-    if (record.length == 0 || record.data[0] != KEPT_LAYOUTS)
-        return keyed_table_restore(kept->table, reader, record, context->diags);
-    struct str layouts = {record.data + 1, record.length - 1};
-    if (held_layouts_load(kept->layouts, layouts, kept->options.input))
-        return true;
-    snapshot_corrupt(reader, context->diags, "the columns of rows kept are none");
-    return false;
 }
 
 /* --- Shape, description --- */

@@ -25,11 +25,9 @@ bool all_time_check(const struct operator_bind *bind, const struct aggregates *a
     return is_good;
 }
 
-void all_time_open(struct all_time *all, const struct operator_context *context,
-                   const struct aggregates *aggregates, int64_t every_us, char kind, size_t budget_bytes)
+void all_time_open(struct all_time *all, const struct aggregates *aggregates, int64_t every_us)
 {
     all->every_us = every_us;
-    all->table = keys_table(context, kind, budget_bytes);
     panes_init(&all->panes, aggregates, all->table, 1);
     panes_sum_init(&all->panes, &all->sum);
     for (uint32_t i = 0; i < ALL_TIME_PREFIXES; i++)
@@ -44,8 +42,6 @@ void all_time_close(struct all_time *all)
         panes_sum_free(&all->panes, &all->prefixes[i].sum);
     panes_sum_free(&all->panes, &all->sum);
     panes_free(&all->panes);
-    keyed_table_free(all->table);
-    all->table = NULL;
 }
 
 /* Index of the last closed slice; INT64_MIN: none. */

@@ -34,9 +34,8 @@ struct all_time {
 /* Refuses aggregates whose state over all time has no bound (distinct_exact); false after a diagnostic. */
 bool all_time_check(const struct operator_bind *bind, const struct aggregates *aggregates);
 
-/* kind: the table's kind (state.h), the first byte of its snapshot records. budget_bytes: of the table. */
-void all_time_open(struct all_time *all, const struct operator_context *context,
-                   const struct aggregates *aggregates, int64_t every_us, char kind, size_t budget_bytes);
+/* The table is there already and stays, it belongs to the operator's state. */
+void all_time_open(struct all_time *all, const struct aggregates *aggregates, int64_t every_us);
 /* Allowed on a zeroed struct. */
 void all_time_close(struct all_time *all);
 

@@ -14,7 +14,7 @@
 #include "operators/window/all_time.h"
 #include "operators/window/panes.h"
 
-enum { FEATURE_TABLE = 'k', FEATURE_ALL_TIME = 'f', PREFETCH_AHEAD = 6 };
+enum { PREFETCH_AHEAD = 6 };
 
 struct feature {
     struct name_ref from;
@@ -59,6 +59,31 @@ static bool has_all_time(const struct feature *feature)
 {
     return feature->ending < feature->over.count;
 }
+
+/* With windows of both kinds each table gets half of the memory. */
+static struct state_plan plan_of(const struct operator_context *context, bool is_there)
+{
+    const struct feature *feature = context->config;
+    bool has_both = feature->ending > 0 && has_all_time(feature);
+    return (struct state_plan){.is_absent = !is_there,
+                               .memory_bytes = (size_t)context->memory_bytes / (has_both ? 2 : 1)};
+}
+
+static struct state_plan plan_ending(const struct operator_context *context)
+{
+    return plan_of(context, ((const struct feature *)context->config)->ending > 0);
+}
+
+static struct state_plan plan_all_time(const struct operator_context *context)
+{
+    return plan_of(context, has_all_time(context->config));
+}
+
+static const struct state_member feature_state[] = {
+    STATE_TABLE(struct feature, table, 'k', plan_ending),
+    STATE_TABLE(struct feature, all_time.table, 'f', plan_all_time),
+    STATES_END,
+};
 
 /* --- Binding --- */
 
@@ -203,14 +228,10 @@ static bool feature_bind(struct operator_bind *bind)
 static bool feature_open(struct operator_context *context)
 {
     struct feature *feature = context->config;
-    bool has_both = feature->ending > 0 && has_all_time(feature);
-    size_t budget_bytes = (size_t)context->memory_bytes / (has_both ? 2 : 1);
     if (has_all_time(feature))
-        all_time_open(&feature->all_time, context, &feature->aggregates, feature->every_us, FEATURE_ALL_TIME,
-                      budget_bytes);
+        all_time_open(&feature->all_time, &feature->aggregates, feature->every_us);
     if (feature->ending == 0)
         return true;
-    feature->table = keys_table(context, FEATURE_TABLE, budget_bytes);
     panes_init(&feature->panes, &feature->aggregates, feature->table,
                (uint64_t)(feature->longest_us / feature->every_us));
     panes_sum_init(&feature->panes, &feature->sum);
@@ -453,46 +474,7 @@ static void feature_facts(struct operator_context *context, uint32_t input LEAT_
         row_facts_add_time(facts, "slice closed at watermark", pane_end(slice, feature->every_us, 0));
 }
 
-/* --- Watermark, checkpoints, description, close --- */
-
-static void set_watermark(struct feature *feature, int64_t watermark)
-{
-    if (feature->table != NULL)
-        keyed_set_watermark(feature->table, watermark);
-    if (has_all_time(feature))
-        keyed_set_watermark(feature->all_time.table, watermark);
-}
-
-static void feature_on_watermark(struct operator_context *context, int64_t watermark)
-{
-    set_watermark(context->config, watermark);
-}
-
-static bool feature_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct feature *feature = context->config;
-    return (feature->table == NULL || keyed_table_snapshot(feature->table, writer)) &&
-           (!has_all_time(feature) || keyed_table_snapshot(feature->all_time.table, writer));
-}
-
-static bool feature_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct feature *feature = context->config;
-    set_watermark(feature, context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record)) {
-        bool is_all_time = record.length > 0 && record.data[0] == FEATURE_ALL_TIME;
-        struct keyed_table *table = is_all_time ? feature->all_time.table : feature->table;
-        if (table == NULL) {
-            snapshot_corrupt(reader, context->diags, "groups of a window that there is not");
-            return false;
-        }
-        if (!keyed_table_restore(table, reader, record, context->diags))
-            return false;
-    }
-    return true;
-}
+/* --- Description, close --- */
 
 static void pane_edges(const void *argument, int64_t pane, char *partials, int64_t *start, int64_t *end)
 {
@@ -528,16 +510,6 @@ static bool feature_describe(struct operator_context *context, struct state_quer
     return is_there || has_all;
 }
 
-static void feature_report(struct operator_context *context, struct report *report)
-{
-    struct feature *feature = context->config;
-    struct report all_time = {0};
-    keys_report(feature->table, report);
-    keys_report(feature->all_time.table, &all_time);
-    for (uint32_t i = 0; i < all_time.count; i++)
-        report_merge(report, &all_time.items[i]);
-}
-
 static void feature_close(struct operator_context *context)
 {
     struct feature *feature = context->config;
@@ -546,8 +518,6 @@ static void feature_close(struct operator_context *context)
         return;
     panes_sum_free(&feature->panes, &feature->sum);
     panes_free(&feature->panes);
-    keyed_table_free(feature->table);
-    feature->table = NULL;
 }
 
 const struct operator_kind operator_feature = {
@@ -568,6 +538,7 @@ const struct operator_kind operator_feature = {
         "and those of the slices that the watermark has not passed, for good: in `memory:`, beyond that on "
         "disk. What has no bound (`distinct_exact`) is refused there.",
     .options = feature_options,
+    .state = feature_state,
     .size = sizeof(struct feature),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
     .keeps_columns = true,
@@ -579,10 +550,6 @@ const struct operator_kind operator_feature = {
     .process = feature_process,
     .process_merged = feature_process_merged,
     .facts = feature_facts,
-    .on_watermark = feature_on_watermark,
-    .snapshot = feature_snapshot,
-    .restore = feature_restore,
-    .report = feature_report,
     .describe = feature_describe,
     .close = feature_close,
 };

@@ -212,32 +212,92 @@ static bool window_bind(struct operator_bind *bind)
     return is_good;
 }
 
+/* --- State --- */
+
+static size_t lists_bytes(const struct operator_context *context)
+{
+    return (size_t)context->memory_bytes / LISTS_SHARE;
+}
+
+static struct state_plan plan_shown(const struct operator_context *context)
+{
+    const struct window *window = context->config;
+    bool is_there = window->has_changes && window->shape.tag == WINDOWS_SESSION;
+    return (struct state_plan){.is_absent = !is_there,
+                               .memory_bytes = is_there ? (size_t)context->memory_bytes / SHOWN_SHARE : 0};
+}
+
+static struct state_plan plan_table(const struct operator_context *context)
+{
+    size_t others = lists_bytes(context) + plan_shown(context).memory_bytes;
+    return (struct state_plan){.memory_bytes = (size_t)context->memory_bytes - others};
+}
+
+static struct state_plan plan_timers(const struct operator_context *context)
+{
+    const struct window *window = context->config;
+    return (struct state_plan){.is_absent = window->shape.tag != WINDOWS_SESSION,
+                               .memory_bytes = lists_bytes(context),
+                               .bucket_us = MAX(window->shape.size_us / TIMER_BUCKETS, 1)};
+}
+
+/* The record: 8 bytes, the counts of micro-batches, then the open panes. */
+static bool write_open(struct operator_context *context, struct byte_buffer *out)
+{
+    const struct window *window = context->config;
+    static const char zeros[OPEN_HEAD];
+    buffer_append(out, zeros, OPEN_HEAD - out->length);
+    buffer_append(out, &window->tick, sizeof(window->tick));
+    buffer_append(out, &window->fired_tick, sizeof(window->fired_tick));
+    buffer_append(out, window->open, window->open_count * sizeof(*window->open));
+    return true;
+}
+
+/* Restores the panes that any lane had open; a window that has no rows on this lane closes without output. */
+static bool read_open(struct operator_context *context, struct snapshot_reader *reader, struct str record)
+{
+    struct window *window = context->config;
+    int64_t value;
+    if (record.length < OPEN_HEAD + 2 * sizeof(value) || (record.length - OPEN_HEAD) % sizeof(value) != 0) {
+        snapshot_corrupt(reader, context->diags, "a list of open windows has an impossible length");
+        return false;
+    }
+    for (size_t at = OPEN_HEAD; at < record.length; at += sizeof(value)) {
+        memcpy(&value, record.data + at, sizeof(value));
+        if (at == OPEN_HEAD)
+            window->tick = MAX(window->tick, value);
+        else if (at == OPEN_HEAD + sizeof(value))
+            window->fired_tick = MAX(window->fired_tick, value);
+        else if (window_closed_at(window, windows_of_pane(&window->shape, value).last) > context->watermark)
+            window_note_open(window, value);
+    }
+    window_forget_lists(window);
+    return true;
+}
+
+static const struct state_record open_windows = {.write = write_open, .read = read_open};
+
+static const struct state_member window_state[] = {
+    STATE_RECORD('e', &open_windows),
+    STATE_TABLE(struct window, table, 'k', plan_table),
+    STATE_QUEUE(struct window, timers, 't', plan_timers, "state_timer_bytes"),
+    STATE_TABLE(struct window, shown, 's', plan_shown),
+    STATES_END,
+};
+
 static bool window_open(struct operator_context *context)
 {
     struct window *window = context->config;
-    size_t memory = (size_t)context->memory_bytes, lists = memory / LISTS_SHARE;
-    size_t shown = window->has_changes && window->shape.tag == WINDOWS_SESSION ? memory / SHOWN_SHARE : 0;
-    window->table = keys_table(context, WINDOW_TABLE, memory - lists - shown);
     panes_init(&window->panes, &window->aggregates, window->table, windows_panes_count(&window->shape));
     panes_sum_init(&window->panes, &window->sum);
-    window_keys_init(&window->listed, lists);
+    window->timers_bytes = lists_bytes(context);
+    window_keys_init(&window->listed, lists_bytes(context));
     window->look = calloc(1, sizeof(*window->look));
     leat_assert(window->look != NULL);
     if (window->shape.tag == WINDOWS_FOREVER)
         window_keys_forget(&window->listed, INT64_MAX); /* the list would hold the whole table */
     window->tick = 1;
-    if (window->shape.tag != WINDOWS_SESSION)
-        return true;
-    if (window->has_changes)
-        window->shown = keys_table(context, WINDOW_SHOWN, shown);
-    window->timers_bytes = lists;
-    window->timers = time_queue_new(
-        &(struct time_queue_options){.store = context->state_store,
-                                     .id = context->id,
-                                     .kind = WINDOW_TIMERS,
-                                     .budget_bytes = window->timers_bytes,
-                                     .bucket_us = MAX(window->shape.size_us / TIMER_BUCKETS, 1)});
-    return time_queue_restored(window->timers, context->lane, context->lanes, TIME_MIN);
+    return true;
 }
 
 /* --- Rows in --- */
@@ -370,13 +430,6 @@ static void window_facts(struct operator_context *context, uint32_t input LEAT_U
         row_facts_add_time(facts, "closes at watermark", window_closed_at(window, last));
 }
 
-static void set_watermark(struct window *window, int64_t watermark)
-{
-    keyed_set_watermark(window->table, watermark);
-    if (window->shown != NULL)
-        keyed_set_watermark(window->shown, watermark);
-}
-
 static void window_on_watermark(struct operator_context *context, int64_t watermark)
 {
     struct window *window = context->config;
@@ -386,74 +439,9 @@ static void window_on_watermark(struct operator_context *context, int64_t waterm
         window_advance(context, window, watermark);
     window->touches_count = 0;
     window->tick++;
-    set_watermark(window, watermark);
 }
 
-/* --- Checkpoints --- */
-
-static bool window_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    struct window *window = context->config;
-    struct byte_buffer record = {0};
-    char head[OPEN_HEAD] = {WINDOW_OPEN};
-    buffer_append(&record, head, sizeof(head));
-    buffer_append(&record, &window->tick, sizeof(window->tick));
-    buffer_append(&record, &window->fired_tick, sizeof(window->fired_tick));
-    buffer_append(&record, window->open, window->open_count * sizeof(*window->open));
-    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
-    buffer_free(&record);
-    return is_good && keyed_table_snapshot(window->table, writer) &&
-           (window->timers == NULL || time_queue_snapshot(window->timers, writer)) &&
-           (window->shown == NULL || keyed_table_snapshot(window->shown, writer));
-}
-
-/* Restores the panes that any lane had open; a window that has no rows on this lane closes without output. */
-static bool restore_open(struct operator_context *context, struct window *window,
-                         struct snapshot_reader *reader, struct str record)
-{
-    int64_t value;
-    if (record.length < OPEN_HEAD + 2 * sizeof(value) || (record.length - OPEN_HEAD) % sizeof(value) != 0) {
-        snapshot_corrupt(reader, context->diags, "a list of open windows has an impossible length");
-        return false;
-    }
-    for (size_t at = OPEN_HEAD; at < record.length; at += sizeof(value)) {
-        memcpy(&value, record.data + at, sizeof(value));
-        if (at == OPEN_HEAD)
-            window->tick = MAX(window->tick, value);
-        else if (at == OPEN_HEAD + sizeof(value))
-            window->fired_tick = MAX(window->fired_tick, value);
-        else if (window_closed_at(window, windows_of_pane(&window->shape, value).last) > context->watermark)
-            window_note_open(window, value);
-    }
-    window_forget_lists(window);
-    return true;
-}
-
-static bool window_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct window *window = context->config;
-    set_watermark(window, context->watermark);
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record)) {
-        char kind = record.length > 0 ? record.data[0] : '\0';
-        bool is_good;
-        if (kind == WINDOW_OPEN)
-            is_good = restore_open(context, window, reader, record);
-        else if (kind == WINDOW_TIMERS && window->timers != NULL)
-            is_good = time_queue_restore(window->timers, reader, record, context->watermark, context->diags);
-        else if (kind == WINDOW_SHOWN && window->shown != NULL)
-            is_good = keyed_table_restore(window->shown, reader, record, context->diags);
-        else
-            is_good = keyed_table_restore(window->table, reader, record, context->diags);
-        if (!is_good)
-            return false;
-    }
-    return window->timers == NULL ||
-           time_queue_restored(window->timers, context->lane, context->lanes, context->watermark);
-}
-
-/* --- Description, report --- */
+/* --- Description, close --- */
 
 static void pane_edges(const void *argument, int64_t pane, char *partials, int64_t *start, int64_t *end)
 {
@@ -482,14 +470,6 @@ static bool window_describe(struct operator_context *context, struct state_query
     return is_there;
 }
 
-static void window_report(struct operator_context *context, struct report *report)
-{
-    const struct window *window = context->config;
-    keys_report(window->table, report);
-    if (window->timers != NULL)
-        report_add(report, "state_timer_bytes", (double)time_queue_bytes(window->timers), false);
-}
-
 static void window_close(struct operator_context *context)
 {
     struct window *window = context->config;
@@ -497,9 +477,6 @@ static void window_close(struct operator_context *context)
         return;
     panes_sum_free(&window->panes, &window->sum);
     panes_free(&window->panes);
-    keyed_table_free(window->table);
-    keyed_table_free(window->shown);
-    time_queue_free(window->timers);
     window_keys_free(&window->listed);
     buffer_free(&window->prefix);
     buffer_free(&window->copies);
@@ -508,7 +485,6 @@ static void window_close(struct operator_context *context)
     free(window->open);
     free(window->touches);
     free(window->copy_list);
-    window->table = NULL;
 }
 
 const struct operator_kind operator_window = {
@@ -535,6 +511,7 @@ const struct operator_kind operator_window = {
         "column, `_op`, says insert, update or delete (of a session that joined another one). Null is a "
         "group of its own. A sum of ints that does not fit is null.",
     .options = window_options,
+    .state = window_state,
     .size = sizeof(struct window),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
     .uses_time = true,
@@ -545,9 +522,6 @@ const struct operator_kind operator_window = {
     .process = window_process,
     .facts = window_facts,
     .on_watermark = window_on_watermark,
-    .snapshot = window_snapshot,
-    .restore = window_restore,
-    .report = window_report,
     .describe = window_describe,
     .close = window_close,
 };

@@ -9,8 +9,6 @@
 #include "operators/window/window_keys.h"
 #include "operators/window/windows.h"
 
-enum { WINDOW_TABLE = 'k', WINDOW_OPEN = 'e', WINDOW_TIMERS = 't', WINDOW_SHOWN = 's' };
-
 enum window_time { WINDOW_BY_EVENT, WINDOW_BY_ARRIVAL };
 
 enum window_emit {

@@ -2,6 +2,7 @@
 #include "run/lanes/internal.h"
 
 #include "core/operator_history.h"
+#include "core/operator_state.h"
 #include "core/os.h"
 #include "run/order/order.h"
 #include "state/checkpoint.h"
@@ -178,8 +179,8 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
 static bool open_node(struct node_instance *node)
 {
     const struct plan_node *plan_node = node->node;
-    if (plan_node->operator_kind != NULL && plan_node->operator_kind->open != NULL)
-        return plan_node->operator_kind->open(&node->context);
+    if (plan_node->operator_kind != NULL)
+        return operator_open(plan_node->operator_kind, &node->context);
     if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->open != NULL && node->stage->run->trace == NULL)
         return plan_node->sink_kind->open(&node->sink);
     return true;
@@ -276,8 +277,8 @@ static void close_node(struct node_instance *node)
     const struct plan_node *plan_node = node->node;
     for (uint32_t i = 0; i < OPERATOR_INPUTS_MAX; i++)
         batch_list_release(&node->queues[i]);
-    if (plan_node->operator_kind != NULL && plan_node->operator_kind->close != NULL)
-        plan_node->operator_kind->close(&node->context);
+    if (plan_node->operator_kind != NULL)
+        operator_close(plan_node->operator_kind, &node->context);
     if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->close != NULL && node->stage->run->trace == NULL)
         plan_node->sink_kind->close(&node->sink);
     arena_free(&node->scratch);
@@ -311,10 +312,10 @@ void stage_reports(struct stage_instance *stage)
     stage->report_epoch = epoch;
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
         struct node_instance *node = &stage->nodes[i];
-        if (node->node->operator_kind == NULL || node->node->operator_kind->report == NULL)
+        if (node->node->operator_kind == NULL)
             continue;
         struct report report = {0};
-        node->node->operator_kind->report(&node->context, &report);
+        operator_report(node->node->operator_kind, &node->context, &report);
         pthread_mutex_lock(&stage->run->lanes->reports_mutex);
         node->report = report;
         pthread_mutex_unlock(&stage->run->lanes->reports_mutex);

@@ -1,6 +1,7 @@
 /* What the nodes have in a checkpoint: their parts, written at the barrier and given back at a start. */
 #include "run/lanes/internal.h"
 
+#include "core/operator_state.h"
 #include "core/os.h"
 #include "run/base/barrier.h"
 #include "state/checkpoint.h"
@@ -64,9 +65,10 @@ static bool snapshot_node(const struct barrier *barrier, struct node_instance *n
     char name[PART_BYTES];
     bool is_good = true;
     node->context.number = number; /* an instance of stage 0 may not have run this micro-batch */
-    if (plan_node->operator_kind != NULL && plan_node->operator_kind->snapshot != NULL) {
+    if (plan_node->operator_kind != NULL && operator_has_state(plan_node->operator_kind)) {
         snprintf(name, sizeof(name), "op/%u/%u", node->context.id, node->stage->instance);
-        is_good &= plan_node->operator_kind->snapshot(&node->context, checkpoint_part(barrier->writer, name));
+        is_good &= operator_snapshot(plan_node->operator_kind, &node->context,
+                                     checkpoint_part(barrier->writer, name));
     }
     if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->snapshot != NULL) {
         kind_part(plan_node, name);
@@ -209,7 +211,7 @@ static bool restore_operator(struct node_instance *node, struct checkpoint *from
     if (reader == NULL)
         return false;
     node->context.diags = diags;
-    bool is_good = node->node->operator_kind->restore(&node->context, reader);
+    bool is_good = operator_restore(node->node->operator_kind, &node->context, reader);
     node->context.diags = usual;
     return checkpoint_reader_close(reader) && is_good;
 }
@@ -233,7 +235,7 @@ static bool restore_node(struct run *run, struct stage_instance *stage, struct n
     if (plan_node->tag == PLAN_SINK)
         return plan_node->sink_kind->restore == NULL || !node->sink.is_resumed ||
                restore_sink(run, node, from);
-    return !is_saved || plan_node->operator_kind == NULL || plan_node->operator_kind->restore == NULL ||
+    return !is_saved || plan_node->operator_kind == NULL || !operator_has_state(plan_node->operator_kind) ||
            restore_operator(node, from, diags);
 }
 

@@ -8,6 +8,8 @@
 
 #include "run/base/barrier.h"
 
+#include "core/operator_state.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -190,10 +192,8 @@ static void run_node(struct node_instance *node)
         run_merged(node);
     int64_t watermark = stage_input_watermark(node);
     leat_assert(watermark >= node->context.watermark);
-    if (node->node->operator_kind->on_watermark != NULL) {
-        node->node->operator_kind->on_watermark(&node->context, watermark);
-        arena_reset(&node->scratch);
-    }
+    operator_on_watermark(node->node->operator_kind, &node->context, watermark);
+    arena_reset(&node->scratch);
     node->context.watermark = watermark;
 }
 

@@ -12,7 +12,7 @@ BUGS = [
     ("the_lower_bound_is_open", "operators/join/join_match.c", "kept->from >= reach->from &&", "kept->from > reach->from &&"),
     ("the_upper_bound_is_open", "operators/join/join_match.c", "m->reach.from > kept->to)", "m->reach.from >= kept->to)"),
     ("late_at_the_deadline", "operators/join/join_block.c", "if (until < context->watermark)", "if (until <= context->watermark)"),
-    ("forgets_at_the_deadline", "operators/join/key_rows.c", "row->until < rows->watermark ||\n", "row->until <= rows->watermark ||\n"),
+    ("forgets_at_the_deadline", "operators/join/key_rows.c", "row->until < watermark ||\n", "row->until <= watermark ||\n"),
     ("null_is_a_key", "operators/join/join_block.c", "return prepared->keys.has_null[index] || !has_bound", "return !has_bound"),
     ("goes_on_though_it_met", "operators/join/join_match.c", "? KEPT_MARK : KEPT_STAY", "? KEPT_STAY : KEPT_STAY"),
     ("the_later_of_equals", "operators/join/join_match.c", "return order < 0 ||", "return order <= 0 ||"),

@@ -230,8 +230,8 @@ void harness_init(struct harness *h)
 
 static void close_instance(struct harness *h)
 {
-    if (h->kind != NULL && h->kind->close != NULL && h->context.config != NULL)
-        h->kind->close(&h->context);
+    if (h->kind != NULL && h->context.config != NULL)
+        operator_close(h->kind, &h->context);
     h->kind = NULL;
 }
 
@@ -266,7 +266,7 @@ bool harness_bind(struct harness *h, const char *step)
                                            .pool = h->pool,
                                            .scratch = &h->scratch,
                                            .diags = &h->diags};
-    return h->kind->open == NULL || h->kind->open(&h->context);
+    return operator_open(h->kind, &h->context);
 }
 
 void harness_push(struct harness *h, uint32_t input, struct batch *batch)

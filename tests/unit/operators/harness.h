@@ -3,6 +3,7 @@
 #ifndef LEAT_TESTS_UNIT_OPERATORS_HARNESS_H
 #define LEAT_TESTS_UNIT_OPERATORS_HARNESS_H
 
+#include "core/operator_state.h"
 #include "unit/support/fake_calls.h"
 
 enum { HARNESS_REJECTS_MAX = 4096 };

@@ -386,7 +386,7 @@ static void test_crowded_key(void **state)
     fake_number(&engine, rows, 0, TIME_MAX);
     assert_int_equal(engine.lanes[0].counters.passed, 60);
     struct report report = {0};
-    engine.kind->report(&engine.lanes[0], &report);
+    operator_report(engine.kind, &engine.lanes[0], &report);
     assert_true(report_find(&report, "not_at_once")->value == (double)left_out);
     uint32_t answered = 0;
     for (const char *at = fake_text(&engine.output); (at = strstr(at, "|1|60\n")) != NULL; at++)

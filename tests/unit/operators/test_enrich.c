@@ -165,7 +165,7 @@ static void test_edges(void **state)
     assert_int_equal(*line, '\0');
     assert_int_equal(engine.lanes[0].counters.late_updates, 1); /* the version with id 54 */
     struct report report = {0};
-    engine.kind->report(&engine.lanes[0], &report);
+    operator_report(engine.kind, &engine.lanes[0], &report);
     assert_true(report_find(&report, "unmatched")->value == 3.0);
     fake_close(&engine);
 }
@@ -192,7 +192,7 @@ static void test_full_key(void **state)
     assert_non_null(strstr(output, "|null|null|null\n"));
     assert_non_null(strstr(output, "|99|xxx"));
     struct report report = {0};
-    engine.kind->report(&engine.lanes[0], &report);
+    operator_report(engine.kind, &engine.lanes[0], &report);
     double dropped = report_find(&report, "versions_dropped")->value;
     assert_true(dropped > 20 && dropped < 80);
     fake_close(&engine);
@@ -216,7 +216,7 @@ static void test_hot_key(void **state)
             fake_number(&engine, rows, ARRAY_COUNT(rows), TIME_MIN);
         }
         struct report report = {0};
-        engine.kind->report(&engine.lanes[0], &report);
+        operator_report(engine.kind, &engine.lanes[0], &report);
         const struct report_item *hot = report_find(&report, "hot_key");
         assert_int_equal(hot != NULL, keys == 1);
         if (hot != NULL &&

@@ -282,7 +282,7 @@ static void test_forever_is_bounded(void **state)
         buffer_clear(&engine.output);
         fake_number(&engine, rows, PER_NUMBER, (at + PER_NUMBER) * US_PER_SECOND);
         struct report report = {0};
-        engine.kind->report(&engine.lanes[0], &report);
+        operator_report(engine.kind, &engine.lanes[0], &report);
         double bytes = report_find(&report, "state_bytes")->value;
         if (at == ROWS / 2)
             bytes_before = bytes;

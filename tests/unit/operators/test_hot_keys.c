@@ -39,7 +39,7 @@ static void ask(struct fake_engine *engine, struct said *said)
     *said = (struct said){0};
     for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
         struct report report = {0};
-        engine->kind->report(&engine->lanes[lane], &report);
+        operator_report(engine->kind, &engine->lanes[lane], &report);
         for (uint32_t i = 0; i < report.count; i++)
             report_merge(&all, &report.items[i]);
     }

@@ -393,7 +393,7 @@ static void test_hot_key(void **state)
         assert_int_equal(engine.lanes[0].counters.emitted, 1001);
         fake_number(&engine, &probe, 0, TIME_MAX);
         struct report report = {0};
-        engine.kind->report(&engine.lanes[0], &report);
+        operator_report(engine.kind, &engine.lanes[0], &report);
         assert_int_equal((int)report_find(&report, "state_key_rows_max")->value, ROWS + 1);
         const struct report_item *hot = report_find(&report, "hot_key");
         assert_non_null(hot);
@@ -421,7 +421,7 @@ static void test_rows_of_a_key(void **state)
         fake_number(&engine, rows, PER_NUMBER, (n + 1) * 10 * US_PER_SECOND);
     }
     struct report report = {0};
-    engine.kind->report(&engine.lanes[0], &report);
+    operator_report(engine.kind, &engine.lanes[0], &report);
     double most = report_find(&report, "state_key_rows_max")->value;
     assert_true(most >= PER_NUMBER && most < 2 * PER_NUMBER);
     fake_close(&engine);

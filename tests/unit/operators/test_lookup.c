@@ -188,19 +188,19 @@ static void test_checkpoints(void **state)
         assert_true(bind(&h, step));
         h.context.is_from = turn == 3;
         struct snapshot_reader reader = {.parts = &writer.records, .count = 1, .lanes = 1};
-        assert_int_equal(h.kind->restore(&h.context, &reader), turn != 2);
+        assert_int_equal(operator_restore(h.kind, &h.context, &reader), turn != 2);
         const struct diag *d = harness_diag(&h, DIAG_E0604);
         assert_int_equal(d != NULL, turn == 2);
         assert_true(d == NULL || strstr(d->hint, "--from") != NULL);
         harness_push(&h, 0, harness_batch(&h, 8));
         struct report report = {0};
-        h.kind->report(&h.context, &report);
+        operator_report(h.kind, &h.context, &report);
         /* One of eight rows has item 10; a restored count goes on. */
         double unmatched = report_find(&report, "unmatched")->value;
         assert_true(report_find(&report, "table_rows")->value == 1.0);
         assert_true(unmatched == (turn == 0 ? 7.0 : turn == 2 ? 7.0 : 14.0));
         if (turn == 0)
-            assert_true(h.kind->snapshot(&h.context, &writer));
+            assert_true(operator_snapshot(h.kind, &h.context, &writer));
         harness_free(&h);
     }
     struct byte_buffer torn = {0};
@@ -210,7 +210,7 @@ static void test_checkpoints(void **state)
     struct harness h;
     assert_true(bind(&h, step));
     struct snapshot_reader reader = {.parts = &torn, .count = 1, .lanes = 1};
-    assert_false(h.kind->restore(&h.context, &reader));
+    assert_false(operator_restore(h.kind, &h.context, &reader));
     assert_true(reader.is_corrupt);
     harness_free(&h);
     buffer_free(&torn);
@@ -346,7 +346,7 @@ static void test_resumed(void **state)
     begin_live("two", two);
     begin_live("one", one);
     assert_true(bind(&h, refreshed));
-    assert_true(h.kind->snapshot(&h.context, &writer));
+    assert_true(operator_snapshot(h.kind, &h.context, &writer));
     harness_free(&h);
     version("neither");
     for (int turn = 0; turn < 4; turn++) {
@@ -360,7 +360,7 @@ static void test_resumed(void **state)
         if (turn == 3)
             version("one"); /* version "one" is put back */
         struct snapshot_reader reader = {.parts = &writer.records, .count = 1, .lanes = 1};
-        assert_int_equal(h.kind->restore(&h.context, &reader), turn != 2);
+        assert_int_equal(operator_restore(h.kind, &h.context, &reader), turn != 2);
         if (turn == 2) {
             assert_non_null(strstr(harness_diag(&h, DIAG_E0604)->hint, "--from"));
             harness_free(&h);
@@ -395,14 +395,14 @@ static void change_with(const char *failpoints, bool changes, bool fails)
     version("two");
     nanosleep(&(struct timespec){3, 500000000}, NULL); /* longer than two looks at the file, a second apart */
     h.context.number = 4;
-    leat_assert(h.kind->snapshot(&h.context, &writer));
+    leat_assert(operator_snapshot(h.kind, &h.context, &writer));
     leat_assert((harness_diag(&h, DIAG_E0605) != NULL) == fails);
     if (!fails) {
         leat_assert(strcmp(name_at(&h, 5), changes ? "two" : "one") == 0);
         read_log(log);
         leat_assert(strlen(log) == (changes ? 108 : 54));
         h.context.number = 5; /* at the next barrier */
-        leat_assert(h.kind->snapshot(&h.context, &writer));
+        leat_assert(operator_snapshot(h.kind, &h.context, &writer));
         leat_assert(strcmp(name_at(&h, 6), "two") == 0);
         read_log(log);
         leat_assert(strlen(log) == 108);

@@ -146,7 +146,7 @@ static void test_clean(void **state)
         "7|70|other|12.5|3|false|6000000|[0]|[1]\nnull|9223372036854775807|mobile|0.10000000000000001|9|true|"
         "7000000|[1]|[1]\n");
     struct report report = {0};
-    h.kind->report(&h.context, &report);
+    operator_report(h.kind, &h.context, &report);
     assert_int_equal(report.count, 3);
     assert_string_equal(report.items[0].name, "user_id changed");
     assert_int_equal((int)report.items[0].value, 4); /* 0, 4, -6 and 8 change; a null stays null */
@@ -163,7 +163,7 @@ static void test_clean_numbers(void **state)
     push(&h, 8);
     assert_int_equal(h.context.output->fields[2].type.tag, TYPE_FLOAT);
     struct report report = {0};
-    h.kind->report(&h.context, &report);
+    operator_report(h.kind, &h.context, &report);
     assert_int_equal((int)report.items[0].value, 6); /* one value is null, one already a number */
     assert_int_equal(h.context.counters.dead, 0);
     harness_free(&h);
@@ -176,14 +176,15 @@ static void test_clean_snapshot(void **state)
     struct harness h = run("clean { price: clamp(0, 10), device: trim }");
     push(&h, 16);
     struct snapshot_writer writers[2] = {0};
-    assert_true(h.kind->snapshot(&h.context, &writers[0]) && h.kind->snapshot(&h.context, &writers[1]));
+    assert_true(operator_snapshot(h.kind, &h.context, &writers[0]) &&
+                operator_snapshot(h.kind, &h.context, &writers[1]));
     struct byte_buffer parts[] = {writers[0].records, writers[1].records};
     for (uint32_t lane = 0; lane < 2; lane++) {
         memcpy(h.context.config, h.master, h.kind->size);
         struct snapshot_reader reader = {.parts = parts, .count = 2, .lane = lane, .lanes = 2};
-        assert_true(h.kind->restore(&h.context, &reader));
+        assert_true(operator_restore(h.kind, &h.context, &reader));
         struct report report = {0};
-        h.kind->report(&h.context, &report);
+        operator_report(h.kind, &h.context, &report);
         assert_int_equal((int)report.items[0].value, lane == 0 ? 4 : 0);         /* device */
         assert_int_equal((int)report.items[1].value, lane == 0 ? 2 * 2 * 4 : 0); /* price */
     }
@@ -192,7 +193,7 @@ static void test_clean_snapshot(void **state)
     memcpy(torn.data + 4, &length, sizeof(length));
     torn.length = 8 + length;
     struct snapshot_reader reader = {.parts = &torn, .count = 1, .lanes = 1};
-    assert_false(h.kind->restore(&h.context, &reader));
+    assert_false(operator_restore(h.kind, &h.context, &reader));
     assert_true(reader.is_corrupt);
     buffer_free(&parts[0]);
     buffer_free(&parts[1]);

@@ -365,7 +365,7 @@ static void test_a_window_is_full(void **state)
                      (unsigned long long)c.late, ROWS);
         struct report report = {0};
         for (uint32_t lane = 0; lane < engine.lanes_count; lane++)
-            engine.kind->report(&engine.lanes[lane], &report);
+            operator_report(engine.kind, &engine.lanes[lane], &report);
         double without_room = 0;
         for (uint32_t i = 0; i < report.count; i++)
             if (strcmp(report.items[i].name, "windows_without_room") == 0)

@@ -246,8 +246,7 @@ void fake_number(struct fake_engine *engine, const struct fake_row *rows, uint32
         struct operator_context *context = &engine->lanes[lane];
         context->number = engine->number;
         run_lane(engine, lane, rows, lanes, count);
-        if (engine->kind->on_watermark != NULL)
-            engine->kind->on_watermark(context, watermark);
+        operator_on_watermark(engine->kind, context, watermark);
         arena_reset(context->scratch);
         context->watermark = watermark;
     }
@@ -310,7 +309,7 @@ static void restore(struct fake_engine *engine, struct checkpoint *found)
         engine->lanes[lane].watermark = engine->watermark;
         struct snapshot_reader *reader =
             checkpoint_reader(found, "op/7/", lane, engine->lanes_count, &engine->diags);
-        assert_true(engine->kind->restore(&engine->lanes[lane], reader));
+        assert_true(operator_restore(engine->kind, &engine->lanes[lane], reader));
         assert_true(checkpoint_reader_close(reader));
     }
 }
@@ -352,7 +351,7 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
             .scratch = &engine->scratch[lane],
             .diags = &engine->diags,
             .state_store = engine->store};
-        assert_true(engine->kind->open == NULL || engine->kind->open(&engine->lanes[lane]));
+        assert_true(operator_open(engine->kind, &engine->lanes[lane]));
     }
     if (found != NULL)
         restore(engine, found);
@@ -364,8 +363,7 @@ void fake_stop(struct fake_engine *engine)
     if (engine->writer != NULL)
         fake_publish(engine, true);
     for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
-        if (engine->kind->close != NULL)
-            engine->kind->close(&engine->lanes[lane]);
+        operator_close(engine->kind, &engine->lanes[lane]);
         arena_free(&engine->scratch[lane]);
     }
     engine->lanes_count = 0;
@@ -399,7 +397,8 @@ void fake_barrier(struct fake_engine *engine)
     for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
         char name[32];
         snprintf(name, sizeof(name), "op/7/%u", lane);
-        assert_true(engine->kind->snapshot(&engine->lanes[lane], checkpoint_part(engine->writer, name)));
+        assert_true(
+            operator_snapshot(engine->kind, &engine->lanes[lane], checkpoint_part(engine->writer, name)));
     }
     /* What the sequencer would save at the barrier. */
     struct counters counters = fake_counters(engine);

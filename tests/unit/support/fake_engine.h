@@ -9,7 +9,7 @@
 #define LEAT_TESTS_UNIT_SUPPORT_FAKE_ENGINE_H
 
 #include "core/buffer.h"
-#include "core/operator.h"
+#include "core/operator_state.h"
 #include "state/checkpoint.h"
 #include "state/state.h"
 #include "unit/support/fake_calls.h"

@@ -1,0 +1,154 @@
+#include "core/operator_state.h"
+
+static const struct state_member no_state[] = {STATES_END};
+
+static const struct state_member *rows_of(const struct operator_kind *kind)
+{
+    return kind->state == NULL ? no_state : kind->state;
+}
+
+/* What the row's functions get; NULL: this configuration has no such member. */
+static void *object_of(const struct state_member *row, const struct operator_context *context)
+{
+    void *member = (char *)context->config + row->offset, *object = member;
+    if (row->kind->is_pointer)
+        memcpy(&object, member, sizeof(object));
+    return object;
+}
+
+struct state_plan state_plan_of(const struct state_member *row, const struct operator_context *context)
+{
+    if (row->plan != NULL)
+        return row->plan(context);
+    return (struct state_plan){.memory_bytes = (size_t)context->memory_bytes};
+}
+
+bool operator_open(const struct operator_kind *kind, struct operator_context *context)
+{
+    bool is_good = true;
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL; row++)
+        if (row->kind->open != NULL)
+            is_good &= row->kind->open(row, context, (char *)context->config + row->offset);
+    return (kind->open == NULL || kind->open(context)) &&
+           is_good; /* `open` in any case: `close` relies on it */
+}
+
+static void set_watermark(const struct operator_kind *kind, struct operator_context *context,
+                          int64_t watermark)
+{
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->kind->set_watermark != NULL)
+            row->kind->set_watermark(object, watermark);
+    }
+}
+
+void operator_on_watermark(const struct operator_kind *kind, struct operator_context *context,
+                           int64_t watermark)
+{
+    if (kind->on_watermark != NULL)
+        kind->on_watermark(context, watermark);
+    set_watermark(kind, context, watermark);
+}
+
+bool operator_snapshot(const struct operator_kind *kind, struct operator_context *context,
+                       struct snapshot_writer *writer)
+{
+    if (kind->snapshot != NULL)
+        return kind->snapshot(context, writer);
+    bool is_good = true;
+    for (const struct state_member *row = rows_of(kind); is_good && row->kind != NULL; row++) {
+        void *object = object_of(row, context);
+        is_good = object == NULL || row->kind->snapshot(row, context, object, writer);
+    }
+    return is_good;
+}
+
+static bool restore_record(const struct operator_kind *kind, struct operator_context *context,
+                           struct snapshot_reader *reader, struct str record)
+{
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL && record.length > 0; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->tag == record.data[0])
+            return row->kind->restore(row, context, object, reader, record);
+    }
+    snapshot_corrupt(reader, context->diags, "a record of a kind that the operator's state does not have");
+    return false;
+}
+
+bool operator_restore(const struct operator_kind *kind, struct operator_context *context,
+                      struct snapshot_reader *reader)
+{
+    uint32_t group;
+    struct str record;
+    if (kind->restore != NULL)
+        return kind->restore(context, reader);
+    if (kind->state == NULL)
+        return true;
+    set_watermark(kind, context, context->watermark);
+    while (snapshot_get(reader, &group, &record))
+        if (!restore_record(kind, context, reader, record))
+            return false;
+    bool is_good = true;
+    for (const struct state_member *row = rows_of(kind); is_good && row->kind != NULL; row++) {
+        void *object = object_of(row, context);
+        is_good = object == NULL || row->kind->restored == NULL || row->kind->restored(row, context, object);
+    }
+    return is_good;
+}
+
+void operator_report(const struct operator_kind *kind, struct operator_context *context,
+                     struct report *report)
+{
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->kind->report != NULL)
+            row->kind->report(row, object, report);
+    }
+    if (kind->report != NULL)
+        kind->report(context, report);
+}
+
+void operator_close(const struct operator_kind *kind, struct operator_context *context)
+{
+    if (kind->close != NULL)
+        kind->close(context);
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->kind->close != NULL)
+            row->kind->close(object);
+        if (row->kind->is_pointer)
+            memset((char *)context->config + row->offset, 0, sizeof(object));
+    }
+}
+
+/* --- Records of the operator's own --- */
+
+static bool record_snapshot(const struct state_member *row, struct operator_context *context,
+                            void *object LEAT_UNUSED, struct snapshot_writer *writer)
+{
+    const struct state_record *callbacks = row->argument;
+    struct byte_buffer record = {0};
+    buffer_append(&record, &row->tag, sizeof(row->tag));
+    bool is_good = callbacks->write(context, &record) &&
+                   snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_good;
+}
+
+static bool record_restore(const struct state_member *row, struct operator_context *context,
+                           void *object LEAT_UNUSED, struct snapshot_reader *reader, struct str record)
+{
+    const struct state_record *callbacks = row->argument;
+    return callbacks->read(context, reader, record);
+}
+
+static bool record_restored(const struct state_member *row, struct operator_context *context,
+                            void *object LEAT_UNUSED)
+{
+    const struct state_record *callbacks = row->argument;
+    return callbacks->restored == NULL || callbacks->restored(context);
+}
+
+const struct state_kind state_record = {
+    .snapshot = record_snapshot, .restore = record_restore, .restored = record_restored};

@@ -1,0 +1,110 @@
+/* The state of an operator, as a table beside its options: a row for each member of its struct that checkpoints
+ * contain.
+ *
+ *     static const struct state_member fill_forward_state[] = {
+ *         STATE_TALLY(struct fill_forward, tally, 't', fill_forward_figures),
+ *         STATE_TABLE(struct fill_forward, table, 'k', NULL),
+ *         STATES_END,
+ *     };
+ *
+ * The engine makes these members, saves them in the order of the rows, restores, expires, reports and frees
+ * them; the operator reads and changes them. Beside the rows an operator may have callbacks of its own; which
+ * comes first is fixed:
+ *
+ *     open          the members are made, then `open`
+ *     on_watermark  `on_watermark`, then the watermark is set in the members
+ *     report        the members' figures, then `report`
+ *     close         `close`, then the members are freed
+ *
+ * Saving and restoring is by the rows alone, or by `snapshot` and `restore` alone. A record begins with its
+ * row's tag; a record of a tag that no row has, or of a member that this configuration of the operator does not
+ * have, is a diagnostic.
+ *
+ * Kinds of members: state/members.h (keyed tables, time queues); operators/tally.h, hot_keys.h, rows/held.h. */
+#ifndef LEAT_CORE_OPERATOR_STATE_H
+#define LEAT_CORE_OPERATOR_STATE_H
+
+#include "core/operator.h"
+
+/* What a member gets in one configuration of the operator. */
+struct state_plan {
+    bool is_absent;      /* the configuration has no such member: its pointer stays NULL */
+    size_t memory_bytes; /* budget of a table or queue */
+    int64_t bucket_us;   /* time queues: about the usual wait / 64, at least 1 */
+    int64_t hold_us;     /* time queues: a record leaves when the watermark has passed its time + hold_us */
+};
+
+/* A row. Its tag, the first byte of its records, is no other row's. */
+struct state_member {
+    const struct state_kind *kind; /* NULL: the end of the table */
+    size_t offset;                 /* of the member in the operator's struct */
+    char tag;
+    /* Called at open, on the lane's copy of the struct. NULL: always there, with all of the operator's memory. */
+    struct state_plan (*plan)(const struct operator_context *context);
+    const char *figure;   /* see the kind; may be NULL */
+    size_t schema;        /* offset of a pointer to the rows' schema, where the kind keeps rows */
+    const void *argument; /* what else the kind wants */
+};
+
+#define STATES_END                                                                                           \
+    {                                                                                                        \
+        .kind = NULL                                                                                         \
+    }
+
+/* A kind of members. Each function but `open` gets the object: the member itself or, with is_pointer, what the
+ * member points to; never NULL. A function that is NULL has nothing to do. All are called on the lane. */
+struct state_kind {
+    bool is_pointer;
+    /* Makes the member, which is zeroed before; leaves its pointer NULL where the plan has none. False: the
+     * state store has failed. */
+    bool (*open)(const struct state_member *row, const struct operator_context *context, void *member);
+    bool (*snapshot)(const struct state_member *row, struct operator_context *context, void *object,
+                     struct snapshot_writer *writer);
+    /* Takes in a record of its tag. False after a diagnostic. */
+    bool (*restore)(const struct state_member *row, struct operator_context *context, void *object,
+                    struct snapshot_reader *reader, struct str record);
+    bool (*restored)(const struct state_member *row, struct operator_context *context, void *object);
+    void (*set_watermark)(void *object, int64_t watermark);
+    void (*report)(const struct state_member *row, void *object, struct report *report);
+    void (*close)(void *object);
+};
+
+/* A record that the operator writes and reads itself: STATE_RECORD('e', &callbacks). */
+struct state_record {
+    /* Appends the record to `out`, which has its tag already. False: the checkpoint is abandoned. */
+    bool (*write)(struct operator_context *context, struct byte_buffer *out);
+    /* Takes in a record, tag included, that any lane wrote. False after a diagnostic. */
+    bool (*read)(struct operator_context *context, struct snapshot_reader *reader, struct str record);
+    bool (*restored)(struct operator_context *context); /* after the last record; may be NULL */
+};
+extern const struct state_kind state_record;
+#define STATE_RECORD(tag_, callbacks)                                                                        \
+    {                                                                                                        \
+        .kind = &state_record, .tag = tag_, .argument = callbacks                                            \
+    }
+
+/* --- For the engine: an instance of an operator through its life. Each calls the kind's own callback too. --- */
+
+bool operator_open(const struct operator_kind *kind, struct operator_context *context);
+void operator_on_watermark(const struct operator_kind *kind, struct operator_context *context,
+                           int64_t watermark);
+/* Whether instances of the kind write into checkpoints. */
+static inline bool operator_has_state(const struct operator_kind *kind)
+{
+    return kind->state != NULL || kind->snapshot != NULL;
+}
+/* False: the disk failed, and the checkpoint is abandoned. */
+bool operator_snapshot(const struct operator_kind *kind, struct operator_context *context,
+                       struct snapshot_writer *writer);
+/* False after a diagnostic. */
+bool operator_restore(const struct operator_kind *kind, struct operator_context *context,
+                      struct snapshot_reader *reader);
+void operator_report(const struct operator_kind *kind, struct operator_context *context,
+                     struct report *report);
+void operator_close(const struct operator_kind *kind, struct operator_context *context);
+
+/* --- For kinds of members --- */
+
+struct state_plan state_plan_of(const struct state_member *row, const struct operator_context *context);
+
+#endif

@@ -1,0 +1,127 @@
+#include "state/members.h"
+
+/* --- Keyed tables --- */
+
+static bool table_open(const struct state_member *row, const struct operator_context *context, void *member)
+{
+    struct state_plan plan = state_plan_of(row, context);
+    if (plan.is_absent)
+        return true;
+    struct keyed_table *table = keyed_table_new(&(struct keyed_options){.store = context->state_store,
+                                                                        .id = context->id,
+                                                                        .kind = (uint8_t)row->tag,
+                                                                        .budget_bytes = plan.memory_bytes});
+    memcpy(member, &table, sizeof(table));
+    return true;
+}
+
+static bool table_snapshot(const struct state_member *row LEAT_UNUSED,
+                           struct operator_context *context LEAT_UNUSED, void *table,
+                           struct snapshot_writer *writer)
+{
+    return keyed_table_snapshot(table, writer);
+}
+
+static bool table_restore(const struct state_member *row LEAT_UNUSED, struct operator_context *context,
+                          void *table, struct snapshot_reader *reader, struct str record)
+{
+    return keyed_table_restore(table, reader, record, context->diags);
+}
+
+static void table_set_watermark(void *table, int64_t watermark)
+{
+    keyed_set_watermark(table, watermark);
+}
+
+static void table_report(const struct state_member *row, void *table, struct report *report)
+{
+    struct keyed_stats stats;
+    keyed_table_stats(table, &stats);
+    if (row->figure != NULL) {
+        report_add(report, row->figure, (double)stats.memory_bytes, false);
+        return;
+    }
+    const struct report_item items[] = {
+        {.name = "state_bytes", .value = (double)stats.memory_bytes},
+        {.name = "state_entries", .value = (double)stats.resident},
+        {.name = "state_lookups", .value = (double)stats.lookups},
+        {.name = "state_misses", .value = (double)stats.misses},
+        {.name = "state_loaded", .value = (double)stats.loaded},
+        {.name = "state_evicted", .value = (double)stats.evicted},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(items); i++)
+        report_merge(report, &items[i]);
+}
+
+static void table_close(void *table)
+{
+    keyed_table_free(table);
+}
+
+const struct state_kind state_table = {.is_pointer = true,
+                                       .open = table_open,
+                                       .snapshot = table_snapshot,
+                                       .restore = table_restore,
+                                       .set_watermark = table_set_watermark,
+                                       .report = table_report,
+                                       .close = table_close};
+
+/* --- Time queues --- */
+
+/* Records with an earlier time have left at the watermark. */
+static int64_t left_before(const struct state_plan *plan, int64_t watermark)
+{
+    return time_add(watermark, -plan->hold_us);
+}
+
+static bool queue_open(const struct state_member *row, const struct operator_context *context, void *member)
+{
+    struct state_plan plan = state_plan_of(row, context);
+    if (plan.is_absent)
+        return true;
+    struct time_queue *queue = time_queue_new(&(struct time_queue_options){.store = context->state_store,
+                                                                           .id = context->id,
+                                                                           .kind = (uint8_t)row->tag,
+                                                                           .budget_bytes = plan.memory_bytes,
+                                                                           .bucket_us = plan.bucket_us});
+    memcpy(member, &queue, sizeof(queue));
+    return time_queue_restored(queue, context->lane, context->lanes, TIME_MIN);
+}
+
+static bool queue_snapshot(const struct state_member *row LEAT_UNUSED,
+                           struct operator_context *context LEAT_UNUSED, void *queue,
+                           struct snapshot_writer *writer)
+{
+    return time_queue_snapshot(queue, writer);
+}
+
+static bool queue_restore(const struct state_member *row, struct operator_context *context, void *queue,
+                          struct snapshot_reader *reader, struct str record)
+{
+    struct state_plan plan = state_plan_of(row, context);
+    return time_queue_restore(queue, reader, record, left_before(&plan, context->watermark), context->diags);
+}
+
+static bool queue_restored(const struct state_member *row, struct operator_context *context, void *queue)
+{
+    struct state_plan plan = state_plan_of(row, context);
+    return time_queue_restored(queue, context->lane, context->lanes, left_before(&plan, context->watermark));
+}
+
+static void queue_report(const struct state_member *row, void *queue, struct report *report)
+{
+    report_add(report, row->figure, (double)time_queue_bytes(queue), false);
+}
+
+static void queue_close(void *queue)
+{
+    time_queue_free(queue);
+}
+
+const struct state_kind state_queue = {.is_pointer = true,
+                                       .open = queue_open,
+                                       .snapshot = queue_snapshot,
+                                       .restore = queue_restore,
+                                       .restored = queue_restored,
+                                       .report = queue_report,
+                                       .close = queue_close};
