@@ -86,13 +86,8 @@ static bool bind_last(struct operator_bind *bind, struct dedup *dedup, struct sc
         bind->outputs[1] = bind->inputs[0].schema;
     if (dedup->emit != EMIT_ON_CHANGE)
         return true;
-    if (schema_find(output, STR(CHANGE_COLUMN)) >= 0 || output->count == SCHEMA_FIELDS_MAX) {
-        diag_error(bind->diags, DIAG_E0306, bind->span, "there is no room for a column `" CHANGE_COLUMN "`");
-        return false;
-    }
     dedup->options.change_column = (int)output->count;
-    field_chosen(schema_add(output, STR(CHANGE_COLUMN), type_of(TYPE_TEXT)), &output->rows_lineage);
-    return true;
+    return operator_add_chosen(bind, output, STR(CHANGE_COLUMN), type_of(TYPE_TEXT), bind->span) != NULL;
 }
 
 static bool dedup_bind(struct operator_bind *bind)

@@ -76,11 +76,7 @@ static bool enrich_bind(struct operator_bind *bind)
         is_good = false;
     }
     is_good &= version_columns_bind(bind, &enrich->values, other, &enrich->columns);
-    if (bind->inputs[0].schema->count + enrich->values.count > SCHEMA_FIELDS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
-        return false;
-    }
-    if (!is_good)
+    if (!operator_has_room(bind, enrich->values.count) || !is_good)
         return false;
     /* The keys of both streams decide which version a row reads: all new columns get their lineage. */
     struct lineage keys = {0};

@@ -37,6 +37,23 @@ bool keys_bind(struct operator_bind *bind, uint32_t input, struct columns *by, i
     return is_good;
 }
 
+bool keys_bind_both(struct operator_bind *bind, struct columns *by, int **left, int **right)
+{
+    bool is_good = keys_bind(bind, 0, by, left);
+    is_good &= keys_bind(bind, 1, by, right);
+    for (uint32_t i = 0, count = is_good ? by->count : 0; i < count; i++) {
+        const struct field *a = &bind->inputs[0].schema->fields[(*left)[i]];
+        const struct field *b = &bind->inputs[1].schema->fields[(*right)[i]];
+        if (type_equal(&a->type, &b->type))
+            continue;
+        diag_error(bind->diags, DIAG_E0303, by->items[i].span, "`%.*s` is a %s here and a %s in `%.*s`",
+                   STR_ARGS(a->name), type_name(bind->arena, &a->type), type_name(bind->arena, &b->type),
+                   STR_ARGS(bind->inputs[1].stream));
+        is_good = false;
+    }
+    return is_good;
+}
+
 void keys_lineage(const struct operator_bind *bind, uint32_t input, struct lineage *lineage)
 {
     const struct operator_input *in = &bind->inputs[input];

@@ -96,22 +96,6 @@ static bool bind_emit(struct operator_bind *bind, struct top_n *top)
     return false;
 }
 
-static struct field *add_column(struct operator_bind *bind, struct schema *output, struct str name,
-                                struct type type, struct span span)
-{
-    if (schema_find(output, name) >= 0) {
-        diag_error(bind->diags, DIAG_E0306, span, "there is a column `%.*s` already", STR_ARGS(name));
-        return NULL;
-    }
-    if (output->count == SCHEMA_FIELDS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
-        return NULL;
-    }
-    struct field *field = schema_add(output, name, type);
-    field_chosen(field, &output->rows_lineage);
-    return field;
-}
-
 /* The lineage of the rows and of their rank holds the keys and the order, on which both depend. */
 static bool bind_output(struct operator_bind *bind, struct top_n *top)
 {
@@ -121,14 +105,16 @@ static bool bind_output(struct operator_bind *bind, struct top_n *top)
     ordering_lineage(&top->ordering, &output->rows_lineage);
     top->options.rank_column = top->options.change_column = -1;
     if (top->rank.name.length > 0) {
-        struct field *rank = add_column(bind, output, top->rank.name, type_of(TYPE_INT), top->rank.span);
+        struct field *rank =
+            operator_add_chosen(bind, output, top->rank.name, type_of(TYPE_INT), top->rank.span);
         is_good &= rank != NULL;
         top->options.rank_column = (int)output->count - 1;
         if (rank != NULL)
             ordering_lineage(&top->ordering, &rank->lineage);
     }
     if (top->emit == EMIT_ON_CHANGE) {
-        is_good &= add_column(bind, output, STR(CHANGE_COLUMN), type_of(TYPE_TEXT), bind->span) != NULL;
+        is_good &=
+            operator_add_chosen(bind, output, STR(CHANGE_COLUMN), type_of(TYPE_TEXT), bind->span) != NULL;
         top->options.change_column = (int)output->count - 1;
     }
     bind->outputs[0] = output;

@@ -145,32 +145,12 @@ void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_
         slots_free(table, old.slots, old.capacity);
 }
 
-/* Before a group grows, its expired entries are dropped: where entries live shortly, the group then hardly
- * grows. Entries of the open bracket are not among them: keyed_begin made the expired ones fresh. */
-static void make_room(struct keyed_table *table, uint32_t index)
-{
-    struct table_group *group = &table->groups[index];
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < group->capacity; i++) {
-        struct keyed_slot *slot = &group->slots[i];
-        if ((slot->bits & (SLOT_USED | SLOT_FRESH)) != SLOT_USED || slot->expire_us >= table->watermark ||
-            keyed_is_frozen(table, slot, index))
-            continue;
-        if (slot_block(slot) != NULL)
-            slab_give(&table->slab, slot_block(slot));
-        *slot = (struct keyed_slot){0};
-        left++;
-    }
-    table->stats.resident -= left;
-    table->stats.dropped += left;
-    keyed_rebuild(table, group, keyed_capacity_for(group->count - left + 1));
-}
-
 struct keyed_slot *keyed_insert(struct keyed_table *table, struct key key, uint64_t hash)
 {
     struct table_group *group = &table->groups[key_group(hash)];
+    /* Where entries live shortly, a group without its expired ones hardly grows. */
     if ((uint64_t)(group->count + 1) * 4 > (uint64_t)group->capacity * 3)
-        make_room(table, key_group(hash));
+        keyed_drop_dead(table, key_group(hash), 1);
     struct keyed_slot *slot = first_unused(group, hash);
     group->count++;
     table->stats.resident++;
@@ -497,7 +477,7 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
     }
     /* A scan also passes dead entries: keep them below half. */
     if (table->groups[group].count > 2 * live + SCAN_DEAD_MIN)
-        keyed_drop_dead(table, group);
+        keyed_drop_dead(table, group, 0);
     pthread_mutex_unlock(&table->mutex);
 }
 

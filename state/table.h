@@ -135,8 +135,9 @@ void keyed_learn(struct keyed_table *table);
 
 /* table_evict.c: brings the table back below its budget. */
 void keyed_maintain(struct keyed_table *table);
-/* Drops the group's expired entries. */
-void keyed_drop_dead(struct keyed_table *table, uint32_t group);
+/* Drops the group's expired entries, and outside a bracket those that were never written; leaves room for `more`
+ * new ones. */
+void keyed_drop_dead(struct keyed_table *table, uint32_t group, uint32_t more);
 
 /* table_snapshot.c */
 /* Whether the checkpoint under way still needs the entry as it is now. */

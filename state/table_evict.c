@@ -91,13 +91,14 @@ static void sweep_group(struct keyed_table *table, uint32_t index, bool can_writ
     keyed_rebuild(table, group, keyed_capacity_for(group->count - left));
 }
 
-void keyed_drop_dead(struct keyed_table *table, uint32_t index)
+void keyed_drop_dead(struct keyed_table *table, uint32_t index, uint32_t more)
 {
     struct table_group *group = &table->groups[index];
     uint32_t left = 0;
     for (uint32_t i = 0; i < group->capacity; i++) {
         struct keyed_slot *slot = &group->slots[i];
-        bool is_dead = (slot->bits & SLOT_FRESH) != 0 || slot->expire_us < table->watermark;
+        bool is_fresh = (slot->bits & SLOT_FRESH) != 0; /* keyed_begin made expired entries fresh */
+        bool is_dead = is_fresh ? !table->is_open : slot->expire_us < table->watermark;
         if ((slot->bits & SLOT_USED) == 0 || !is_dead || keyed_is_frozen(table, slot, index))
             continue;
         if (slot_block(slot) != NULL)
@@ -107,7 +108,7 @@ void keyed_drop_dead(struct keyed_table *table, uint32_t index)
     }
     table->stats.resident -= left;
     table->stats.dropped += left;
-    keyed_rebuild(table, group, keyed_capacity_for(group->count - left));
+    keyed_rebuild(table, group, keyed_capacity_for(group->count - left + more));
 }
 
 void keyed_maintain(struct keyed_table *table)

@@ -260,5 +260,15 @@ static inline struct schema *operator_extend(struct operator_bind *bind, uint32_
 {
     return schema_copy(bind->arena, bind->inputs[0].schema, extra);
 }
+/* Whether the output may have so many columns more than the input; false after a diagnostic. */
+bool operator_has_room(struct operator_bind *bind, uint32_t extra);
+/* Adds a column to an output that `bind` makes, which has room for it; the caller sets its lineage. NULL after a
+ * diagnostic: the name is taken (at span), or there are too many columns. */
+struct field *operator_add_column(struct operator_bind *bind, struct schema *output, struct str name,
+                                  struct type type, struct span span);
+/* The same for a column that is made from rows which the operator chose: its lineage is that of the rows
+ * (schema.rows_lineage) to begin with. */
+struct field *operator_add_chosen(struct operator_bind *bind, struct schema *output, struct str name,
+                                  struct type type, struct span span);
 
 #endif

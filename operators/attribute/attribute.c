@@ -114,28 +114,15 @@ static bool bind_output(struct operator_bind *bind, struct attribute *attribute)
 static bool attribute_bind(struct operator_bind *bind)
 {
     struct attribute *attribute = bind->config;
-    bool is_good = keys_bind(bind, 0, &attribute->on, &attribute->keys);
-    is_good &= keys_bind(bind, 1, &attribute->on, &attribute->answer_keys);
-    for (uint32_t i = 0; is_good && i < attribute->on.count; i++) {
-        const struct field *left = &bind->inputs[0].schema->fields[attribute->keys[i]];
-        const struct field *right = &bind->inputs[1].schema->fields[attribute->answer_keys[i]];
-        if (type_equal(&left->type, &right->type))
-            continue;
-        diag_error(bind->diags, DIAG_E0303, attribute->on.items[i].span,
-                   "`%.*s` is a %s here and a %s in `%.*s`", STR_ARGS(left->name),
-                   type_name(bind->arena, &left->type), type_name(bind->arena, &right->type),
-                   STR_ARGS(bind->inputs[1].stream));
-        is_good = false;
-    }
+    bool is_good = keys_bind_both(bind, &attribute->on, &attribute->keys, &attribute->answer_keys);
     attribute->input = bind->inputs[0].schema;
     is_good &= check_options(bind, attribute);
     if (schema_find(attribute->input, attribute->label.name) >= 0) {
         diag_error(bind->diags, DIAG_E0306, attribute->label.span, "there is a column `%.*s` already",
                    STR_ARGS(attribute->label.name));
         is_good = false;
-    } else if (attribute->input->count + attribute->values.count >= SCHEMA_FIELDS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
-        is_good = false;
+    } else {
+        is_good &= operator_has_room(bind, 1 + attribute->values.count);
     }
     is_good &= version_columns_bind(bind, &attribute->values, bind->inputs[1].schema, &attribute->columns);
     return is_good && bind_output(bind, attribute);

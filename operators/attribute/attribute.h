@@ -39,6 +39,7 @@ struct attribute {
     struct row_order last_due, last_given; /* last orders in this micro-batch; last_given: with `take all` */
     struct tally tally;
     struct hot_keys *hot;
+    struct early *early; /* of the micro-batch in progress (attribute_early.c) */
 };
 
 /* --- attribute_answers.c --- */

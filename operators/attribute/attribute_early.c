@@ -24,6 +24,7 @@
 #include "operators/attribute/attribute.h"
 
 #include "operators/expr/compute.h"
+#include "operators/merged.h"
 #include "operators/sides.h"
 
 enum { NO_ANSWER = UINT32_MAX };
@@ -38,15 +39,15 @@ enum { WAITING_BYTES_MAX = 256 << 10 };
 struct early {
     struct row_order orders[BATCH_ROWS];
     uint8_t labels[BATCH_ROWS];
-    uint32_t answers[BATCH_ROWS]; /* offsets of versions in `bytes`, or NO_ANSWER */
-    struct byte_buffer bytes;     /* freed by attribute_early and attribute_early_release */
-    struct batch *first, *last;   /* finished batches, not emitted yet */
+    uint32_t answers[BATCH_ROWS];     /* offsets of versions in `bytes`, or NO_ANSWER */
+    struct byte_buffer bytes;         /* freed by attribute_early and attribute_early_release */
+    struct batch *first, *last;       /* finished batches, not emitted yet */
+    struct prepared *prepared, **end; /* all of the micro-batch, in order */
 };
 
 /* One batch of either input, with what is computed before its rows are processed. */
 struct prepared {
     struct batch *batch;
-    struct row_keys keys;
     size_t *offsets;            /* input 0: where each row begins in `packed` */
     struct byte_buffer *packed; /* lives until the end of the micro-batch */
     struct column *values;      /* input 1 */
@@ -54,15 +55,6 @@ struct prepared {
     uint16_t *late;
     uint32_t late_count;
     struct prepared *next;
-};
-
-/* Rows of both inputs in order, at most BATCH_ROWS: they are processed in one bracket. */
-struct merged_rows {
-    uint32_t count;
-    struct key keys[BATCH_ROWS];
-    uint64_t hashes[BATCH_ROWS];
-    struct merge_row rows[BATCH_ROWS];
-    struct prepared *prepared[BATCH_ROWS];
 };
 
 /* --- Rows out --- */
@@ -123,15 +115,18 @@ static void give_on(struct operator_context *context, struct attribute *attribut
 
 /* --- Rows in --- */
 
-static struct prepared *prepare(struct operator_context *context, struct attribute *attribute,
-                                struct batch *batch, uint32_t input)
+static struct prepared *prepare(struct operator_context *context, struct batch *batch, uint32_t input,
+                                struct row_keys *keys)
 {
+    struct attribute *attribute = context->config;
     struct prepared *prepared = arena_new(context->scratch, struct prepared);
     const int *columns = input == 0 ? attribute->keys : attribute->answer_keys;
     prepared->batch = batch;
-    prepared->keys = keys_of(batch, columns, attribute->on.count, context->scratch);
+    *attribute->early->end = prepared;
+    attribute->early->end = &prepared->next;
+    *keys = keys_of(batch, columns, attribute->on.count, context->scratch);
     prepared->errors = arena_new(context->scratch, struct expr_errors);
-    hot_keys_note(attribute->hot, batch, columns, attribute->on.count, &prepared->keys);
+    hot_keys_note(attribute->hot, batch, columns, attribute->on.count, keys);
     if (input == 1) {
         prepared->values =
             version_columns_evaluate(&attribute->columns, batch, context->scratch, prepared->errors);
@@ -149,7 +144,7 @@ static struct prepared *prepare(struct operator_context *context, struct attribu
               prepared->offsets);
     for (uint32_t i = 0; i < batch->selected; i++) {
         struct held_head *head = (struct held_head *)(void *)(prepared->packed->data + prepared->offsets[i]);
-        head->has_null = prepared->keys.has_null[i];
+        head->has_null = keys->has_null[i];
     }
     return prepared;
 }
@@ -195,7 +190,7 @@ static void take_row(struct operator_context *context, struct attribute *attribu
         operator_reject(context, at->batch, at->row, ORDERS_FULL);
         return;
     }
-    bool has_null = prepared->keys.has_null[at->index], is_fake = attribute->emit == ATTRIBUTE_FAKE_NEGATIVE;
+    bool has_null = merged->has_null[i], is_fake = attribute->emit == ATTRIBUTE_FAKE_NEGATIVE;
     const struct version *answer = has_null ? NULL : attribute_first(attribute, NULL, slots[0], time);
     size_t offset = prepared->offsets[at->index];
     struct str row = {prepared->packed->data + offset, prepared->offsets[at->index + 1] - offset};
@@ -228,8 +223,7 @@ static void take_answer(struct operator_context *context, struct attribute *attr
     const struct merge_row *at = &merged->rows[i];
     const struct prepared *prepared = merged->prepared[i];
     int64_t time = at->batch->event_time[at->row], from = time_add(time, -attribute->within_us);
-    if (prepared->keys.has_null[at->index] ||
-        (prepared->errors->count > 0 && bit_get(prepared->errors->rows, at->row)))
+    if (merged->has_null[i] || (prepared->errors->count > 0 && bit_get(prepared->errors->rows, at->row)))
         return;
     struct byte_buffer *encoded = &attribute->encoded;
     struct version head = {.time = time};
@@ -270,57 +264,37 @@ static void take_answer(struct operator_context *context, struct attribute *attr
     context->counters.passed += count;
 }
 
-static void process_rows(struct operator_context *context, struct attribute *attribute,
-                         const struct merged_rows *merged, struct early *early)
+static void process_rows(struct operator_context *context, const struct merged_rows *merged)
 {
+    struct attribute *attribute = context->config;
     struct keyed_slot *answers[BATCH_ROWS], *waiting[BATCH_ROWS];
     keyed_begin(attribute->table, merged->keys, merged->hashes, merged->count, answers);
     keyed_begin(attribute->waiting, merged->keys, merged->hashes, merged->count, waiting);
     for (uint32_t i = 0; i < merged->count; i++) {
         struct keyed_slot *slots[] = {answers[i], waiting[i]};
-        context->counters.null_keys += merged->prepared[i]->keys.has_null[merged->rows[i].index];
+        context->counters.null_keys += merged->has_null[i];
         if (merged->rows[i].input == 0)
-            take_row(context, attribute, slots, merged, i, early);
+            take_row(context, attribute, slots, merged, i, attribute->early);
         else
-            take_answer(context, attribute, slots, merged, i, early);
+            take_answer(context, attribute, slots, merged, i, attribute->early);
     }
     keyed_end(attribute->waiting);
     keyed_end(attribute->table);
-    give_on(context, attribute, early);
+    give_on(context, attribute, attribute->early);
 }
 
 void attribute_early(struct operator_context *context, struct attribute *attribute, struct merge *merge)
 {
-    struct merged_rows *merged = arena_alloc(context->scratch, sizeof(*merged));
-    struct early *early = arena_new(context->scratch, struct early);
-    struct prepared *current[2] = {NULL, NULL}, *all = NULL, **end = &all;
-    merged->count = 0;
-    for (bool has_more = true; has_more;) {
-        struct merge_row *row = &merged->rows[merged->count];
-        has_more = merge_next(merge, row);
-        if (has_more) {
-            struct prepared **prepared = &current[row->input];
-            if (*prepared == NULL || (*prepared)->batch != row->batch) {
-                *prepared = prepare(context, attribute, row->batch, row->input);
-                *end = *prepared;
-                end = &(*prepared)->next;
-            }
-            merged->prepared[merged->count] = *prepared;
-            merged->keys[merged->count] = (*prepared)->keys.keys[row->index];
-            merged->hashes[merged->count] = (*prepared)->keys.hashes[row->index];
-            merged->count++;
-        }
-        if (merged->count == BATCH_ROWS || (!has_more && merged->count > 0)) {
-            process_rows(context, attribute, merged, early);
-            merged->count = 0;
-        }
-    }
-    for (struct prepared *prepared = all; prepared != NULL; prepared = prepared->next) {
+    struct early *early = attribute->early = arena_new(context->scratch, struct early);
+    early->end = &early->prepared;
+    merged_run(context, merge, prepare, process_rows);
+    for (struct prepared *prepared = early->prepared; prepared != NULL; prepared = prepared->next) {
         sides_emit_late(context, prepared->batch, prepared->late, prepared->late_count);
         if (prepared->packed != NULL)
             buffer_free(prepared->packed);
     }
     buffer_free(&early->bytes);
+    attribute->early = NULL;
 }
 
 /* --- Deadlines --- */

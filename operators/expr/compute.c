@@ -18,14 +18,9 @@ struct schema *compute_schema(struct operator_bind *bind, struct compute *comput
 static struct field *add_field(struct operator_bind *bind, struct compute *compute, struct str name,
                                struct type type, struct span span)
 {
-    if (schema_find(compute->schema, name) >= 0) {
-        struct diag *d =
-            diag_error(bind->diags, DIAG_E0306, span, "there is a column `%.*s` already", STR_ARGS(name));
-        diag_hint(bind->diags, d, "give it another name, or drop or rename the old one first");
-        return NULL;
-    }
-    compute->count++;
-    return schema_add((struct schema *)compute->schema, name, type);
+    struct field *field = operator_add_column(bind, (struct schema *)compute->schema, name, type, span);
+    compute->count += field != NULL;
+    return field;
 }
 
 bool compute_keep(struct operator_bind *bind, struct compute *compute, int source, struct str name,

@@ -334,10 +334,8 @@ static bool bind_output(struct operator_bind *bind, struct join *join)
 {
     const struct schema *left = bind->inputs[0].schema, *right = bind->inputs[1].schema;
     bool has_right = join->kind == JOIN_INNER || join->kind == JOIN_LEFT;
-    if (left->count + right->count + 2 > SCHEMA_FIELDS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
+    if (!operator_has_room(bind, right->count + 2))
         return false;
-    }
     struct schema *output = operator_extend(bind, right->count + 2);
     struct schema *late = operator_extend(bind, right->count);
     for (int side = 0; side < 2; side++) {

@@ -151,10 +151,8 @@ static bool bind_source(struct operator_bind *bind, const struct lookup *lookup,
 static bool add_columns(struct operator_bind *bind, const struct lookup *lookup)
 {
     bool is_good = true;
-    if (lookup->input->count + lookup->columns->count > SCHEMA_FIELDS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
+    if (!operator_has_room(bind, lookup->columns->count))
         return false;
-    }
     struct schema *output = operator_extend(bind, lookup->columns->count);
     struct lineage keys = {0};
     for (uint32_t i = 0; i < lookup->on.count; i++)
@@ -163,14 +161,10 @@ static bool add_columns(struct operator_bind *bind, const struct lookup *lookup)
         lineage_merge(&output->rows_lineage, &keys);
     for (uint32_t i = 0; i < lookup->columns->count; i++) {
         const struct field *field = &lookup->columns->fields[i];
-        if (schema_find(output, field->name) >= 0) {
-            struct diag *d = diag_error(bind->diags, DIAG_E0306, bind->span,
-                                        "there is a column `%.*s` already", STR_ARGS(field->name));
-            diag_hint(bind->diags, d, "`drop` or `rename` it before");
-            is_good = false;
-            continue;
-        }
-        schema_add(output, field->name, field->type)->lineage = keys;
+        struct field *added = operator_add_column(bind, output, field->name, field->type, bind->span);
+        is_good &= added != NULL;
+        if (added != NULL)
+            added->lineage = keys;
     }
     bind->outputs[0] = output;
     return is_good;

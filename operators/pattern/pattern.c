@@ -112,22 +112,6 @@ static bool bind_conditions(struct operator_bind *bind, struct pattern *pattern,
     return is_good;
 }
 
-static bool add_field(struct operator_bind *bind, struct schema *output, const char *name, struct span span,
-                      struct type type, const struct field *from)
-{
-    if (schema_find(output, str_from(name)) >= 0) {
-        struct diag *diag = diag_error(bind->diags, DIAG_E0306, span, "there is a column `%s` already", name);
-        diag_hint(bind->diags, diag,
-                  "a match has a column STEP_time for each step, and STEP_COLUMN for `keep`");
-        return false;
-    }
-    struct field *field = schema_add(output, str_from(name), type);
-    field_chosen(field, &output->rows_lineage);
-    if (from != NULL)
-        field_merge(field, from);
-    return true;
-}
-
 /* Adds the steps' times behind the input's columns, then for each step but the last its `keep` columns. */
 static bool bind_output(struct operator_bind *bind, struct pattern *pattern, struct schema *output)
 {
@@ -135,7 +119,8 @@ static bool bind_output(struct operator_bind *bind, struct pattern *pattern, str
     for (uint32_t i = 0; i < pattern->steps.count; i++) {
         const struct assignment *step = &pattern->steps.items[i];
         const char *name = arena_printf(bind->arena, "%.*s_time", STR_ARGS(step->name));
-        is_good &= add_field(bind, output, name, step->name_span, type_of(TYPE_TIME), NULL);
+        is_good &=
+            operator_add_chosen(bind, output, str_from(name), type_of(TYPE_TIME), step->name_span) != NULL;
     }
     for (uint32_t i = 0; i + 1 < pattern->steps.count; i++)
         for (uint32_t k = 0; k < pattern->keep.count; k++) {
@@ -143,7 +128,10 @@ static bool bind_output(struct operator_bind *bind, struct pattern *pattern, str
             const struct field *from = &pattern->input->fields[ref->index];
             const char *name = arena_printf(bind->arena, "%.*s_%.*s", STR_ARGS(pattern->steps.items[i].name),
                                             STR_ARGS(ref->name));
-            is_good &= add_field(bind, output, name, ref->span, from->type, from);
+            struct field *field = operator_add_chosen(bind, output, str_from(name), from->type, ref->span);
+            is_good &= field != NULL;
+            if (field != NULL)
+                field_merge(field, from);
         }
     pattern->output = bind->outputs[0] = output;
     pattern->waiting = pattern->unless.ast != NULL ? output : NULL;

@@ -235,15 +235,11 @@ bool version_columns_add(struct operator_bind *bind, const struct version_column
 {
     bool is_good = true;
     for (uint32_t i = 0; i < columns->count; i++) {
-        if (schema_find(output, columns->names[i]) >= 0) {
-            struct diag *d = diag_error(bind->diags, DIAG_E0306, columns->spans[i],
-                                        "there is a column `%.*s` already", STR_ARGS(columns->names[i]));
-            diag_hint(bind->diags, d, "give it another name: `{ new_%.*s: %.*s }`",
-                      STR_ARGS(columns->names[i]), STR_ARGS(columns->names[i]));
-            is_good = false;
+        struct field *field =
+            operator_add_column(bind, output, columns->names[i], columns->types[i], columns->spans[i]);
+        is_good &= field != NULL;
+        if (field == NULL)
             continue;
-        }
-        struct field *field = schema_add(output, columns->names[i], columns->types[i]);
         field->lineage = columns->lineages[i];
         lineage_merge(&field->lineage, chosen);
         field_chosen(field, &from->rows_lineage);

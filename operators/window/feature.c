@@ -126,25 +126,9 @@ static bool check_windows(struct operator_bind *bind, struct feature *feature)
 /* Resolves the key columns. With `from`, both streams must have them, with equal types. */
 static bool bind_keys(struct operator_bind *bind, struct feature *feature)
 {
-    if (!keys_bind(bind, 0, &feature->by, &feature->keys))
-        return false;
-    if (bind->inputs_count == 1)
-        return true;
-    if (!keys_bind(bind, 1, &feature->by, &feature->update_keys))
-        return false;
-    bool is_good = true;
-    for (uint32_t i = 0; i < feature->by.count; i++) {
-        const struct field *left = &bind->inputs[0].schema->fields[feature->keys[i]];
-        const struct field *right = &bind->inputs[1].schema->fields[feature->update_keys[i]];
-        if (type_equal(&left->type, &right->type))
-            continue;
-        diag_error(bind->diags, DIAG_E0303, feature->by.items[i].span,
-                   "`%.*s` is a %s here and a %s in `%.*s`", STR_ARGS(left->name),
-                   type_name(bind->arena, &left->type), type_name(bind->arena, &right->type),
-                   STR_ARGS(bind->inputs[1].stream));
-        is_good = false;
-    }
-    return is_good;
+    return bind->inputs_count == 1
+               ? keys_bind(bind, 0, &feature->by, &feature->keys)
+               : keys_bind_both(bind, &feature->by, &feature->keys, &feature->update_keys);
 }
 
 /* The suffix of a window's columns, "24h" as in the job: the largest unit that divides the duration and gives
@@ -176,10 +160,8 @@ static const char *suffix_of(struct arena *arena, const struct feature *feature,
 static bool add_columns(struct operator_bind *bind, struct feature *feature)
 {
     uint32_t windows = feature->over.count, count = feature->aggregates.count * windows;
-    if (bind->inputs[0].schema->count + count > SCHEMA_FIELDS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
+    if (!operator_has_room(bind, count))
         return false;
-    }
     struct schema *output = operator_extend(bind, count);
     /* An aggregate of earlier rows tells nothing about the row that reads it except its group, unless the row
      * itself may be among the earlier ones. */
@@ -195,13 +177,10 @@ static bool add_columns(struct operator_bind *bind, struct feature *feature)
             if (windows > 1)
                 name = str_from(
                     arena_printf(bind->arena, "%.*s_%s", STR_ARGS(name), suffix_of(bind->arena, feature, w)));
-            if (schema_find(output, name) >= 0) {
-                diag_error(bind->diags, DIAG_E0306, aggregate->span, "there is a column `%.*s` already",
-                           STR_ARGS(name));
-                is_good = false;
+            struct field *field = operator_add_column(bind, output, name, aggregate->result, aggregate->span);
+            is_good &= field != NULL;
+            if (field == NULL)
                 continue;
-            }
-            struct field *field = schema_add(output, name, aggregate->result);
             field->lineage = group;
             if (sees_itself) {
                 lineage_merge(&field->lineage, &aggregate->lineage);

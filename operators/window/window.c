@@ -9,7 +9,7 @@
  * goes to the second output.
  *
  * Sessions grow and merge (window_sessions.c); windows of rows close with the row that fills them
- * (window_count.c).
+ * (add_to_count).
  *
  * Results that change. With `emit on_change` a micro-batch ends with a row for each group and window that its
  * rows changed; with `on_end` a window gives its rows at its end, and from then on works as on_change; with
@@ -133,18 +133,6 @@ static bool bind_emit(struct operator_bind *bind, struct window *window)
     return check_emit(bind, window);
 }
 
-static struct field *add_field(struct operator_bind *bind, struct schema *output, struct str name,
-                               struct type type, struct span span)
-{
-    if (schema_find(output, name) >= 0) {
-        diag_error(bind->diags, DIAG_E0306, span, "there is a column `%.*s` already", STR_ARGS(name));
-        return NULL;
-    }
-    struct field *field = schema_add(output, name, type);
-    field_chosen(field, &output->rows_lineage);
-    return field;
-}
-
 /* The output's columns: the keys, window_start, window_end, the aggregates, _op. */
 static bool bind_output(struct operator_bind *bind, struct window *window)
 {
@@ -155,24 +143,29 @@ static bool bind_output(struct operator_bind *bind, struct window *window)
     bool is_good = true;
     for (uint32_t i = 0; i < window->by.count; i++) {
         const struct field *field = &input->fields[window->keys[i]];
-        struct field *key = add_field(bind, output, field->name, field->type, window->by.items[i].span);
+        struct field *key =
+            operator_add_chosen(bind, output, field->name, field->type, window->by.items[i].span);
         is_good &= key != NULL;
         if (key != NULL)
             field_merge(key, field);
     }
     if (window->has_bounds) {
-        is_good &= add_field(bind, output, STR("window_start"), type_of(TYPE_TIME), bind->span) != NULL;
-        is_good &= add_field(bind, output, STR("window_end"), type_of(TYPE_TIME), bind->span) != NULL;
+        is_good &=
+            operator_add_chosen(bind, output, STR("window_start"), type_of(TYPE_TIME), bind->span) != NULL;
+        is_good &=
+            operator_add_chosen(bind, output, STR("window_end"), type_of(TYPE_TIME), bind->span) != NULL;
     }
     for (uint32_t i = 0; i < window->aggregates.count; i++) {
         const struct aggregate *aggregate = &window->aggregates.items[i];
-        struct field *field = add_field(bind, output, aggregate->name, aggregate->result, aggregate->span);
+        struct field *field =
+            operator_add_chosen(bind, output, aggregate->name, aggregate->result, aggregate->span);
         is_good &= field != NULL;
         if (field != NULL)
             field_merge(field, &(struct field){.lineage = aggregate->lineage});
     }
     if (window->has_changes)
-        is_good &= add_field(bind, output, STR(CHANGE_COLUMN), type_of(TYPE_TEXT), bind->span) != NULL;
+        is_good &=
+            operator_add_chosen(bind, output, STR(CHANGE_COLUMN), type_of(TYPE_TEXT), bind->span) != NULL;
     bind->outputs[0] = output;
     bind->outputs[1] = input;
     return is_good;
@@ -318,6 +311,54 @@ static void locate(struct window *window, int64_t time)
     last->closed_at = window_closed_at(window, last->windows.last);
 }
 
+/* A row of that time keeps its group until the watermark is beyond the result. */
+static int64_t kept_until(const struct window *window, int64_t time)
+{
+    return window->expire_after_us == INT64_MAX ? TIME_MAX : time_add(time, window->expire_after_us);
+}
+
+/* Windows of rows: a group's rows are numbered in the order of records; pane n holds the rows n * pane_rows
+ * to (n + 1) * pane_rows - 1. Window k is full with row k * slide + size - 1, and is emitted in that row's
+ * place. Panes that no later window needs are dropped; where those are all, the numbers begin anew.
+ *
+ * A group's window may never become full: the group is forgotten, and its numbers begin anew, when the
+ * watermark is more than `expire_after` beyond its newest row. A row that is itself that far behind is
+ * late. */
+static enum window_taken add_to_count(struct operator_context *context, struct window *window,
+                                      struct window_out *out, struct keyed_slot *slot,
+                                      const struct batch *batch, struct panes_row *update)
+{
+    const struct windows *shape = &window->shape;
+    update->expire_us = kept_until(window, update->time);
+    if (update->expire_us < context->watermark)
+        return WINDOW_LATE;
+    uint32_t count = panes_count(slot);
+    int64_t number = 0; /* position of this row among the group's rows */
+    if (count > 0) {
+        const struct window_facts *facts =
+            window_facts_of(window, panes_partials(&window->panes, slot, count - 1));
+        number = panes_index(&window->panes, slot, count - 1) * shape->pane_rows + facts->rows;
+    }
+    /* The first window that is not full yet. */
+    int64_t open = number < shape->size_rows ? 0 : (number - shape->size_rows) / shape->slide_rows + 1;
+    update->pane = number / shape->pane_rows;
+    update->first_alive = open * (shape->slide_rows / shape->pane_rows);
+    if (!panes_update(&window->panes, slot, update))
+        return WINDOW_FULL;
+    if (open * shape->slide_rows + shape->size_rows != number + 1)
+        return WINDOW_TAKEN;
+    panes_sum_clear(&window->panes, &window->sum);
+    panes_read(&window->panes, slot, update->first_alive, update->pane, &window->sum);
+    const struct window_facts *facts = window_facts_of(window, window->sum.fixed);
+    struct window_row row = {.prefix = panes_prefix(slot),
+                             .start = facts->first_time,
+                             .end = time_add(facts->last_time, 1),
+                             .time = facts->last_time,
+                             .order = batch_order(batch, update->row)};
+    window_out_add(context, window, out, &row);
+    return WINDOW_TAKEN;
+}
+
 static enum window_taken add_row(struct operator_context *context, struct window *window,
                                  struct keyed_slot *slot, uint64_t hash, struct panes_row *update)
 {
@@ -393,7 +434,7 @@ static void window_process(struct operator_context *context, uint32_t input, str
         if (keyed_read(slots[i], &bytes) == NULL)
             update.prefix = prefix_of(window, batch, update.row);
         enum window_taken taken = window->shape.tag == WINDOWS_COUNT
-                                      ? window_count_add(context, window, &out, slots[i], batch, &update)
+                                      ? add_to_count(context, window, &out, slots[i], batch, &update)
                                       : add_row(context, window, slots[i], keys.hashes[i], &update);
         context->counters.absorbed += taken == WINDOW_TAKEN;
         if (taken == WINDOW_LATE)
@@ -418,7 +459,7 @@ static void window_facts(struct operator_context *context, uint32_t input LEAT_U
     if (window->shape.tag == WINDOWS_SESSION)
         row_facts_add_time(facts, "session would end", time_add(time, window->shape.size_us));
     if (window->shape.tag == WINDOWS_COUNT && window->expire_after_us != INT64_MAX)
-        row_facts_add_time(facts, "keeps its group until watermark", window_kept_until(window, time));
+        row_facts_add_time(facts, "keeps its group until watermark", kept_until(window, time));
     if (!window_is_of_time(window) || !window->has_bounds)
         return;
     int64_t first = windows_first(&window->shape, time), last = windows_last(&window->shape, time);

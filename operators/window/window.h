@@ -135,10 +135,10 @@ static inline int64_t window_first_due(const struct window *window, int64_t wate
     return watermark == TIME_MIN ? INT64_MIN : windows_first(&window->shape, watermark);
 }
 
-/* Makes the facts the last aggregate (window_facts.c). */
+/* Makes the facts the last aggregate (window_out.c). */
 void window_add_facts(struct operator_bind *bind, struct window *window);
 
-/* --- Open windows: window_open.c --- */
+/* --- Open windows of time: window_close.c --- */
 
 /* Returns the array with room for one more than `count` items of `size` bytes. */
 void *window_grow(void *items, uint32_t count, uint32_t *capacity, size_t size);
@@ -207,11 +207,6 @@ void window_sessions_advance(struct operator_context *context, struct window *wi
 /* How many sessions of the entry are closed at the watermark; closed sessions are the first ones. */
 uint32_t window_sessions_closed(const struct window *window, const struct keyed_slot *slot,
                                 int64_t watermark);
-/* Adds the output row of session i, which closes. */
-void window_session_give(struct operator_context *context, struct window *window, struct window_out *out,
-                         const struct keyed_slot *slot, uint32_t i);
-/* Gives open sessions whose timer is below the watermark a new one that is not. Within a bracket. */
-void window_sessions_arm(struct window *window, struct keyed_slot *slot, int64_t watermark);
 /* The end of a session with these facts, and when it is closed: once the watermark is above that. */
 static inline int64_t window_session_end(const struct window *window, const struct window_facts *facts)
 {
@@ -224,13 +219,6 @@ static inline int64_t window_session_closed_at(const struct window *window, cons
     return window->mode == EMIT_FINAL ? TIME_MAX - 1 : MIN(at, TIME_MAX - 1);
 }
 
-/* --- Many sessions that close at once: window_closing.c --- */
-
-/* Whether so many sessions close that scanning the table costs less than a look-up for each. */
-bool window_closing_is_worth(const struct window *window, int64_t watermark);
-/* Emits the rows of all sessions that close, by a scan of the table. */
-void window_closing_give(struct operator_context *context, struct window *window, int64_t watermark);
-
 /* --- Rows given of sessions that change: window_shown.c --- */
 
 /* Compares the sessions of a key (a copy or an entry) with the rows given of them, and adds the differences
@@ -242,18 +230,5 @@ void window_shown_compare(struct operator_context *context, struct window *windo
                           int64_t time);
 /* Forgets the rows given of sessions that are gone because they are closed. */
 void window_shown_forget(struct window *window, const struct keyed_slot *sessions, struct keyed_slot *shown);
-
-/* --- Windows of rows: window_count.c --- */
-
-/* A row of that time keeps its group until the watermark is beyond the result. */
-static inline int64_t window_kept_until(const struct window *window, int64_t time)
-{
-    return window->expire_after_us == INT64_MAX ? TIME_MAX : time_add(time, window->expire_after_us);
-}
-
-/* Adds a row, within a bracket. A row that fills a window adds the window's row to `out`. */
-enum window_taken window_count_add(struct operator_context *context, struct window *window,
-                                   struct window_out *out, struct keyed_slot *slot, const struct batch *batch,
-                                   struct panes_row *update);
 
 #endif
