@@ -204,7 +204,7 @@ enum taken { TAKEN, TAKEN_LATE, TAKEN_FULL };
 /* Offers the row to the list of its identity. TAKEN_LATE: the list would have been dropped already.
  * TAKEN_FULL: the entry has no room. */
 static enum taken take_row(struct operator_context *context, struct dedup *dedup, struct keyed_slot *slot,
-                           struct kept_row *row)
+                           struct kept_candidate *row)
 {
     if (dedup->within_us == INT64_MAX) {
         row->window = row->first_alive = 0;
@@ -258,11 +258,11 @@ struct intake {
 
 static void take_in(struct operator_context *context, struct dedup *dedup, struct intake *in, uint32_t i)
 {
-    struct kept_row row = {.batch = in->batch,
-                           .row = batch_row(in->batch, i),
-                           .hash = in->keys.hashes[i],
-                           .number = context->number,
-                           .key = ordering_key(&in->ordered, i)};
+    struct kept_candidate row = {.batch = in->batch,
+                                 .row = batch_row(in->batch, i),
+                                 .hash = in->keys.hashes[i],
+                                 .number = context->number,
+                                 .key = ordering_key(&in->ordered, i)};
     switch (take_row(context, dedup, in->slots[i], &row)) {
     case TAKEN: context->counters.absorbed++; break;
     case TAKEN_LATE: in->late[in->late_count++] = (uint16_t)row.row; break;

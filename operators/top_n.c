@@ -18,8 +18,6 @@
 
 #include "operators/expr/compute.h"
 
-#include <stdlib.h>
-
 enum { OPEN_HEAD = 8 };
 /* Indices of the tally's values. */
 enum { TOP_WITHOUT_ROOM };
@@ -42,8 +40,7 @@ struct top_n {
     struct kept_options options;
     /* Owned by the lane. */
     struct kept kept;
-    int64_t *open; /* windows that may have rows, rising */
-    uint32_t open_count, open_capacity;
+    struct open_windows open;
     struct tally tally;
 };
 
@@ -158,31 +155,13 @@ static void top_n_shape(const struct operator_bind *bind, struct byte_buffer *ou
 
 /* --- State --- */
 
-/* Adds the window to the open ones, unless it is there. */
-static void note_open(struct top_n *top, int64_t window)
-{
-    uint32_t at = top->open_count;
-    while (at > 0 && top->open[at - 1] > window)
-        at--;
-    if (at > 0 && top->open[at - 1] == window)
-        return;
-    if (top->open_count == top->open_capacity) {
-        top->open_capacity = MAX(top->open_capacity * 2, 16);
-        top->open = realloc(top->open, top->open_capacity * sizeof(*top->open));
-        leat_assert(top->open != NULL);
-    }
-    memmove(&top->open[at + 1], &top->open[at], (top->open_count - at) * sizeof(*top->open));
-    top->open[at] = window;
-    top->open_count++;
-}
-
 /* The record: 8 bytes, then the open windows. */
 static bool write_open(struct operator_context *context, struct byte_buffer *out)
 {
     const struct top_n *top = context->config;
     static const char zeros[OPEN_HEAD];
     buffer_append(out, zeros, OPEN_HEAD - out->length);
-    buffer_append(out, top->open, top->open_count * sizeof(*top->open));
+    buffer_append(out, top->open.items, top->open.count * sizeof(*top->open.items));
     return true;
 }
 
@@ -198,19 +177,19 @@ static bool read_open(struct operator_context *context, struct snapshot_reader *
         int64_t window;
         memcpy(&window, record.data + at, sizeof(window));
         if (windows_end(&top->windows, window) > context->watermark)
-            note_open(top, window);
+            open_windows_add(&top->open, window);
     }
     return true;
 }
 
-static const struct state_record open_windows = {.write = write_open, .read = read_open};
+static const struct state_record open_record = {.write = write_open, .read = read_open};
 
 static const struct tally_figure top_n_figures[TALLY_VALUES] = {
     [TOP_WITHOUT_ROOM] = {"windows_without_room", .is_rare = true},
 };
 
 static const struct state_member top_n_state[] = {
-    STATE_RECORD('e', &open_windows),
+    STATE_RECORD('e', &open_record),
     STATE_TALLY(struct top_n, tally, 't', top_n_figures),
     STATE_KEPT(struct top_n, kept, options),
     STATES_END,
@@ -230,7 +209,7 @@ static bool top_n_open(struct operator_context *context)
 enum placed { PLACED, PLACED_LATE, PLACED_FULL };
 
 static enum placed place_row(struct operator_context *context, struct top_n *top, struct keyed_slot *slot,
-                             struct kept_row *row)
+                             struct kept_candidate *row)
 {
     bool is_open = false, is_in = false;
     uint64_t full = 0;
@@ -249,7 +228,7 @@ static enum placed place_row(struct operator_context *context, struct top_n *top
         if (answer != KEPT_IN)
             continue;
         is_in = true;
-        note_open(top, row->window);
+        open_windows_add(&top->open, row->window);
     }
     top->tally.values[TOP_WITHOUT_ROOM] += full;
     if (!is_open)
@@ -258,7 +237,7 @@ static enum placed place_row(struct operator_context *context, struct top_n *top
 }
 
 /* Without windows of time: one list for each group, which never ends. */
-static enum placed place_forever(struct top_n *top, struct keyed_slot *slot, struct kept_row *row)
+static enum placed place_forever(struct top_n *top, struct keyed_slot *slot, struct kept_candidate *row)
 {
     row->window = row->first_alive = 0;
     row->expire_us = TIME_MAX;
@@ -282,11 +261,11 @@ static void top_n_process(struct operator_context *context, uint32_t input LEAT_
         context->counters.null_keys += keys.has_null[i];
         if (errors.count > 0 && bit_get(errors.rows, row))
             continue;
-        struct kept_row kept = {.batch = batch,
-                                .row = row,
-                                .hash = keys.hashes[i],
-                                .number = context->number,
-                                .key = ordering_key(&ordered, i)};
+        struct kept_candidate kept = {.batch = batch,
+                                      .row = row,
+                                      .hash = keys.hashes[i],
+                                      .number = context->number,
+                                      .key = ordering_key(&ordered, i)};
         enum placed placed = top->windows.tag == WINDOWS_FOREVER ? place_forever(top, slots[i], &kept)
                                                                  : place_row(context, top, slots[i], &kept);
         switch (placed) {
@@ -325,16 +304,14 @@ static void top_n_on_watermark(struct operator_context *context, int64_t waterma
     if (top->emit == EMIT_FINAL && watermark == TIME_MAX && context->watermark != TIME_MAX)
         kept_emit_window(&top->kept, context, 0, TIME_MAX);
     uint32_t closed = 0;
-    while (closed < top->open_count && windows_end(&top->windows, top->open[closed]) <= watermark) {
+    for (; closed < top->open.count; closed++) {
+        int64_t window = top->open.items[closed], end = windows_end(&top->windows, window);
+        if (end > watermark)
+            break;
         if (top->emit == EMIT_ON_CLOSE)
-            kept_emit_window(&top->kept, context, top->open[closed],
-                             windows_end(&top->windows, top->open[closed]));
-        closed++;
+            kept_emit_window(&top->kept, context, window, end);
     }
-    if (closed > 0) {
-        top->open_count -= closed;
-        memmove(top->open, top->open + closed, top->open_count * sizeof(*top->open));
-    }
+    open_windows_drop(&top->open, closed);
 }
 
 /* --- Description, close --- */
@@ -364,8 +341,7 @@ static void top_n_close(struct operator_context *context)
 {
     struct top_n *top = context->config;
     kept_close(&top->kept);
-    free(top->open);
-    top->open = NULL;
+    open_windows_free(&top->open);
 }
 
 const struct operator_kind operator_top_n = {

@@ -141,3 +141,22 @@ void key_encode(const struct batch *batch, const int *columns, uint32_t columns_
             keys[i] = is_null ? null_key() : one_key(only, row);
     }
 }
+
+/* key_hash multiplies two factors and combines the halves of the product by xor: where the first factor is
+ * 1 << rotation, that gives the second factor, rotated. The steps after the product can be undone. */
+struct key key_of_hash(uint64_t hash, unsigned rotation)
+{
+    uint64_t multiplier = UINT64_C(0x9fb21c651e98df25), inverse = multiplier;
+    for (int i = 0; i < 5; i++)
+        inverse *= 2 - multiplier * inverse; /* Newton's method: each step doubles the correct bits */
+    uint64_t mixed = hash;
+    for (int i = 0; i < 2; i++)
+        mixed = hash ^ mixed >> 29;
+    mixed *= inverse;
+    mixed ^= mixed >> 32;
+    uint64_t factor = rotation == 0 ? mixed : mixed >> rotation | mixed << (64 - rotation);
+    struct key key = {.low = UINT64_C(1) << rotation ^ UINT64_C(0x9e3779b97f4a7c15)};
+    key.high = factor ^ UINT64_C(0xc2b2ae3d27d4eb4f) ^ key.low << 1;
+    leat_assert(key_hash(key) == hash);
+    return key;
+}

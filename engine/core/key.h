@@ -28,6 +28,10 @@ static inline uint64_t key_hash(struct key key)
     return mixed ^ mixed >> 29;
 }
 
+/* The reverse: a key with that hash, for each rotation from 0 to 63 another one. For entries that must lie in the key
+ * group of another key. */
+struct key key_of_hash(uint64_t hash, unsigned rotation);
+
 static inline uint32_t key_group(uint64_t hash)
 {
     return (uint32_t)((hash >> 32) * KEY_GROUPS >> 32);

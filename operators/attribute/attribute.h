@@ -6,6 +6,7 @@
 
 #include "operators/hot_keys.h"
 #include "operators/keys.h"
+#include "operators/ready.h"
 #include "operators/rows/held.h"
 #include "operators/rows/versions.h"
 #include "operators/tally.h"

@@ -39,9 +39,9 @@ enum { WAITING_BYTES_MAX = 256 << 10 };
 struct early {
     struct row_order orders[BATCH_ROWS];
     uint8_t labels[BATCH_ROWS];
-    uint32_t answers[BATCH_ROWS];     /* offsets of versions in `bytes`, or NO_ANSWER */
-    struct byte_buffer bytes;         /* freed by attribute_early and attribute_early_release */
-    struct batch *first, *last;       /* finished batches, not emitted yet */
+    uint32_t answers[BATCH_ROWS]; /* offsets of versions in `bytes`, or NO_ANSWER */
+    struct byte_buffer bytes;     /* freed by attribute_early and attribute_early_release */
+    struct ready_batches ready;
     struct prepared *prepared, **end; /* all of the micro-batch, in order */
 };
 
@@ -76,9 +76,7 @@ static void make_batch(struct operator_context *context, struct attribute *attri
         builder_finish(&builders[i]);
     batch->rows = batch->selected = count;
     batch->orders = arena_copy(&batch->arena, early->orders, count * sizeof(*early->orders));
-    batch->next = NULL;
-    *(early->first == NULL ? &early->first : &early->last->next) = batch;
-    early->last = batch;
+    ready_add(&early->ready, batch);
     buffer_clear(&early->bytes);
 }
 
@@ -105,12 +103,7 @@ static void give_row(struct operator_context *context, struct attribute *attribu
 static void give_on(struct operator_context *context, struct attribute *attribute, struct early *early)
 {
     make_batch(context, attribute, early);
-    for (struct batch *batch = early->first, *next; batch != NULL; batch = next) {
-        next = batch->next;
-        batch->next = NULL;
-        operator_emit(context, 0, batch);
-    }
-    early->first = early->last = NULL;
+    ready_emit(&early->ready, context);
 }
 
 /* --- Rows in --- */

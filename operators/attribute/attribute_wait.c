@@ -112,8 +112,7 @@ struct chunk {
     uint16_t rows[BATCH_ROWS];
     const struct version *answers[BATCH_ROWS];
     uint32_t count;
-    struct batch *first, *last; /* finished batches, not emitted yet */
-    uint32_t batches;
+    struct ready_batches ready;
 };
 
 static void end_chunk(struct operator_context *context, struct attribute *attribute, struct batch *from,
@@ -140,22 +139,8 @@ static void end_chunk(struct operator_context *context, struct attribute *attrib
         orders[i] = row_order_of_timer(&attribute->last_given, batch->orders[i].place, batch->orders[i].time,
                                        batch->orders[i].tie);
     batch->orders = orders;
-    batch->next = NULL;
-    *(chunk->first == NULL ? &chunk->first : &chunk->last->next) = batch;
-    chunk->last = batch;
-    chunk->batches++;
+    ready_add(&chunk->ready, batch);
     chunk->count = 0;
-}
-
-static void give_chunks(struct operator_context *context, struct chunk *chunk)
-{
-    for (struct batch *batch = chunk->first, *next; batch != NULL; batch = next) {
-        next = batch->next;
-        batch->next = NULL;
-        operator_emit(context, 0, batch);
-    }
-    chunk->first = chunk->last = NULL;
-    chunk->batches = 0;
 }
 
 /* Adds row `row` of `from` once for each of its answers, or once with the label 0 where it has none. */
@@ -195,12 +180,12 @@ static void give_all(struct operator_context *context, struct attribute *attribu
         struct keyed_slot *slots[BATCH_ROWS];
         uint32_t begin = at;
         keyed_look(attribute->table, emission->keys + at, emission->hashes + at, count - at, slots);
-        for (; at < count && chunk->batches < CHUNKS_AT_ONCE; at++)
+        for (; at < count && chunk->ready.count < CHUNKS_AT_ONCE; at++)
             add_answers(context, attribute, from, at, emission->has_null[at] ? NULL : slots[at - begin],
                         &fingers, chunk);
         end_chunk(context, attribute, from, chunk);
         keyed_end(attribute->table);
-        give_chunks(context, chunk);
+        ready_emit(&chunk->ready, context);
     }
     batch_release(from);
 }

@@ -143,7 +143,7 @@ struct describing {
     bool is_there;
 };
 
-static unsigned describe_row(void *argument, const struct kept_row *kept)
+static unsigned describe_row(void *argument, const struct key_row *kept)
 {
     struct describing *d = argument;
     d->is_there = true;
@@ -152,9 +152,9 @@ static unsigned describe_row(void *argument, const struct kept_row *kept)
     if (kept->row_bytes == 0)
         describe_time(d->out, "time", kept->from);
     else
-        held_describe(d->join->layouts[d->side], kept_packed(kept), d->context, d->out);
+        held_describe(d->join->layouts[d->side], key_row_packed(kept), d->context, d->out);
     describe_close(d->out);
-    return KEPT_STAY;
+    return KEY_ROW_STAY;
 }
 
 static bool join_describe(struct operator_context *context, struct state_query *query, struct describe *out)
@@ -164,7 +164,8 @@ static bool join_describe(struct operator_context *context, struct state_query *
     static const char *const names[] = {"left", "right"};
     struct describing d = {.context = context, .join = join, .out = out};
     for (d.side = 0; d.side < 2; d.side++) {
-        struct kept_query all = kept_query_of(d.side == 0 ? KEPT_LEFT : KEPT_RIGHT, INT64_MIN, INT64_MAX);
+        struct key_rows_query all =
+            key_rows_query_of(d.side == 0 ? KEY_ROW_LEFT : KEY_ROW_RIGHT, INT64_MIN, INT64_MAX);
         describe_list(out, names[d.side]);
         if (slot != NULL)
             (void)key_rows_visit(&join->rows, slot, &all, describe_row, &d);

@@ -89,7 +89,7 @@ struct join_meeting {
     struct joined_row made;  /* the next output row, with this row's side and order set */
     struct join_reach reach; /* left: of the current window; right: from = to = its time */
     int64_t window, last_window;
-    struct kept_query query;
+    struct key_rows_query query;
     uint64_t count; /* output rows made so far */
     bool has_begun, is_paused;
     bool has_met;     /* matched a row (left: in the current window) */

@@ -12,41 +12,41 @@ struct deadline {
 };
 
 /* Copies the left row to join->left, for the search for its best right row that follows. */
-static unsigned find_left(void *argument, const struct kept_row *kept)
+static unsigned find_left(void *argument, const struct key_row *kept)
 {
     struct deadline *deadline = argument;
     deadline->is_there = true;
     deadline->is_marked = kept->is_marked;
     buffer_clear(&deadline->join->left);
     buffer_append(&deadline->join->left, kept, kept->bytes);
-    return KEPT_STOP;
+    return KEY_ROW_STOP;
 }
 
-static unsigned find_best(void *argument, const struct kept_row *kept)
+static unsigned find_best(void *argument, const struct key_row *kept)
 {
     struct deadline *deadline = argument;
     deadline->made.sides[1] = (struct joined_from){.kept = kept, .key = deadline->key};
     joined_add(deadline->join->joined, &deadline->made);
-    return KEPT_STOP;
+    return KEY_ROW_STOP;
 }
 
 /* Makes the left row's output row, if its deadline gives one; returns whether it does. */
 static bool settle(struct deadline *deadline, struct keyed_slot *slot)
 {
     struct join *join = deadline->join;
-    struct kept_query query = kept_query_of(KEPT_LEFT, INT64_MIN, INT64_MAX);
+    struct key_rows_query query = key_rows_query_of(KEY_ROW_LEFT, INT64_MIN, INT64_MAX);
     query.first_id = query.last_id = deadline->id;
     if (slot != NULL)
         (void)key_rows_visit(&join->rows, slot, &query, find_left, deadline);
     if (!deadline->is_there || (join->take == JOIN_ALL && deadline->is_marked))
         return false;
-    const struct kept_row *left = (const struct kept_row *)(const void *)join->left.data;
-    int64_t time = held_head_of(kept_packed(left)).event_time;
+    const struct key_row *left = (const struct key_row *)(const void *)join->left.data;
+    int64_t time = held_head_of(key_row_packed(left)).event_time;
     deadline->made.sides[0] = (struct joined_from){.kept = left, .key = deadline->key};
     deadline->made.time = join->is_time_of_left ? time : left->until;
     deadline->made.window_start = left->from;
     deadline->made.window_end = time_add(left->to, 1);
-    query = kept_query_of(KEPT_BEST, (int64_t)deadline->id, (int64_t)deadline->id);
+    query = key_rows_query_of(KEY_ROW_BEST, (int64_t)deadline->id, (int64_t)deadline->id);
     if (join->take != JOIN_ALL && !key_rows_visit(&join->rows, slot, &query, find_best, deadline))
         return true;
     if (join->kind == JOIN_INNER)

@@ -5,7 +5,7 @@
 /* --- Rows out --- */
 
 /* Makes an output row of m's row and `kept`, a row of the other side; kept NULL: of m's row alone. */
-static void make_row(struct join_meeting *m, const struct kept_row *kept)
+static void make_row(struct join_meeting *m, const struct key_row *kept)
 {
     struct join *join = m->join;
     int side = m->prepared->side;
@@ -18,7 +18,7 @@ static void make_row(struct join_meeting *m, const struct kept_row *kept)
     made->time = time;
     if (kept != NULL) {
         if (side == 1) { /* kept->from .. to is the left row's reach; its event time is in its packed head */
-            made->time = MAX(time, held_head_of(kept_packed(kept)).event_time);
+            made->time = MAX(time, held_head_of(key_row_packed(kept)).event_time);
             made->window_start = kept->from;
             made->window_end = time_add(kept->to, 1);
         } else {
@@ -64,10 +64,10 @@ static struct str order_of(struct join_meeting *m)
     return (struct str){out->data, bytes};
 }
 
-static uint64_t keep(struct join_meeting *m, struct keyed_slot *slot, const struct kept_row *head,
+static uint64_t keep(struct join_meeting *m, struct keyed_slot *slot, const struct key_row *head,
                      struct str order, struct str packed)
 {
-    struct kept_row kept = *head;
+    struct key_row kept = *head;
     kept.order_bytes = (uint32_t)order.length;
     kept.row_bytes = (uint32_t)packed.length;
     uint64_t id = key_rows_add(&m->join->rows, slot, &kept, order.data, packed.data);
@@ -88,28 +88,28 @@ static bool is_better(const struct join *join, struct str a, struct str b)
 
 /* --- A left row --- */
 
-static bool is_in(const struct join_reach *reach, const struct kept_row *kept)
+static bool is_in(const struct join_reach *reach, const struct key_row *kept)
 {
     return kept->from >= reach->from && kept->from <= reach->to;
 }
 
 /* Copies the kept right row (head, order key, packed row) to join->best where it is the best so far. */
-static void take_candidate(struct join_meeting *m, const struct kept_row *kept)
+static void take_candidate(struct join_meeting *m, const struct key_row *kept)
 {
     struct byte_buffer *best = &m->join->best;
-    if (best->length > 0 &&
-        !is_better(m->join, kept_order(kept), kept_order((const struct kept_row *)(const void *)best->data)))
+    if (best->length > 0 && !is_better(m->join, key_row_order(kept),
+                                       key_row_order((const struct key_row *)(const void *)best->data)))
         return;
     buffer_clear(best);
     buffer_append(best, kept, kept->bytes);
 }
 
-static unsigned meet_right(void *argument, const struct kept_row *kept)
+static unsigned meet_right(void *argument, const struct key_row *kept)
 {
     struct join_meeting *m = argument;
     struct join *join = m->join;
     /* With `unique left` no other left row can come for this right row. */
-    unsigned action = (join->unique & JOIN_UNIQUE_LEFT) != 0 ? KEPT_DROP : KEPT_STAY;
+    unsigned action = (join->unique & JOIN_UNIQUE_LEFT) != 0 ? KEY_ROW_DROP : KEY_ROW_STAY;
     m->has_partner = true;
     if (!is_in(&m->reach, kept))
         return action;
@@ -123,8 +123,8 @@ static unsigned meet_right(void *argument, const struct kept_row *kept)
     if (is_pair || (join->kind == JOIN_SEMI && is_first))
         make_row(m, kept);
     if (!is_pair)
-        return action == KEPT_STAY ? KEPT_STOP : action;
-    return action | (m->is_paused ? KEPT_STOP : KEPT_STAY);
+        return action == KEY_ROW_STAY ? KEY_ROW_STOP : action;
+    return action | (m->is_paused ? KEY_ROW_STOP : KEY_ROW_STAY);
 }
 
 /* What became of a left row in one window. OUT: emitted. FILTERED: never to be emitted. KEPT: waiting. */
@@ -134,19 +134,19 @@ enum outcome { OUTCOME_OUT, OUTCOME_FILTERED, OUTCOME_KEPT, OUTCOME_FAILED };
 static enum outcome keep_left(struct join_meeting *m, struct keyed_slot *slot)
 {
     struct join *join = m->join;
-    struct kept_row head = {.side = KEPT_LEFT,
-                            .is_marked = m->has_met,
-                            .from = m->reach.from,
-                            .to = m->reach.to,
-                            .until = m->reach.until};
+    struct key_row head = {.side = KEY_ROW_LEFT,
+                           .is_marked = m->has_met,
+                           .from = m->reach.from,
+                           .to = m->reach.to,
+                           .until = m->reach.until};
     uint64_t id = keep(m, slot, &head, (struct str){NULL, 0}, pack(m));
     if (id == UINT64_MAX)
         return OUTCOME_FAILED;
     if (join->best.length > 0) {
-        struct kept_row *best = (struct kept_row *)(void *)join->best.data;
-        struct kept_row of_best = {
-            .side = KEPT_BEST, .from = (int64_t)id, .to = (int64_t)id, .until = m->reach.until};
-        (void)keep(m, slot, &of_best, kept_order(best), kept_packed(best));
+        struct key_row *best = (struct key_row *)(void *)join->best.data;
+        struct key_row of_best = {
+            .side = KEY_ROW_BEST, .from = (int64_t)id, .to = (int64_t)id, .until = m->reach.until};
+        (void)keep(m, slot, &of_best, key_row_order(best), key_row_packed(best));
     }
     if (join->has_deadline)
         time_queue_push(join->queue, m->reach.until, m->key, key_hash(m->key),
@@ -196,16 +196,16 @@ static void take_alone(struct join_meeting *m)
 }
 
 /* Visitor: sets the bool `argument`, as the key has a row that the query asked for. */
-static unsigned meet_twin(void *argument, const struct kept_row *kept LEAT_UNUSED)
+static unsigned meet_twin(void *argument, const struct key_row *kept LEAT_UNUSED)
 {
     *(bool *)argument = true;
-    return KEPT_STOP;
+    return KEY_ROW_STOP;
 }
 
-static bool has_twin(struct join_meeting *m, struct keyed_slot *slot, enum kept_side side)
+static bool has_twin(struct join_meeting *m, struct keyed_slot *slot, enum key_row_side side)
 {
     bool has_one = false;
-    struct kept_query query = kept_query_of(side, INT64_MIN, INT64_MAX);
+    struct key_rows_query query = key_rows_query_of(side, INT64_MIN, INT64_MAX);
     (void)key_rows_visit(&m->join->rows, slot, &query, meet_twin, &has_one);
     return has_one;
 }
@@ -216,8 +216,8 @@ static void begin_window(struct join_meeting *m)
     int64_t time = m->prepared->batch->event_time[m->row];
     m->reach = join_left_reach(join, time, join_high_of(join, m->prepared, m->row), m->window);
     bool sees_all = join->unique != 0;
-    m->query =
-        kept_query_of(KEPT_RIGHT, sees_all ? INT64_MIN : m->reach.from, sees_all ? INT64_MAX : m->reach.to);
+    m->query = key_rows_query_of(KEY_ROW_RIGHT, sees_all ? INT64_MIN : m->reach.from,
+                                 sees_all ? INT64_MAX : m->reach.to);
     m->has_met = m->has_partner = false;
     buffer_clear(&join->best);
 }
@@ -231,7 +231,7 @@ bool join_take_left(struct join_meeting *m, struct keyed_slot *slot)
         int64_t time = m->prepared->batch->event_time[m->row];
         m->window = join->is_window ? windows_first(&join->windows, time) : 0;
         m->last_window = join->is_window ? windows_last(&join->windows, time) : 0;
-        if (!is_alone && (join->unique & JOIN_UNIQUE_LEFT) != 0 && has_twin(m, slot, KEPT_LEFT)) {
+        if (!is_alone && (join->unique & JOIN_UNIQUE_LEFT) != 0 && has_twin(m, slot, KEY_ROW_LEFT)) {
             m->failed = "`unique`: there is a row with this key already";
             return true;
         }
@@ -267,26 +267,26 @@ struct waiting {
     bool is_served; /* its best so far is better than the new row */
 };
 
-static unsigned meet_left(void *argument, const struct kept_row *kept)
+static unsigned meet_left(void *argument, const struct key_row *kept)
 {
     struct join_meeting *m = argument;
     struct join *join = m->join;
     m->has_partner = true;
     if (m->reach.from < kept->from || m->reach.from > kept->to)
-        return KEPT_STAY;
+        return KEY_ROW_STAY;
     m->has_met = true;
     if (join->take != JOIN_ALL) {
         struct waiting waiting = {.id = kept->id, .until = kept->until};
         buffer_append(&join->ids, &waiting, sizeof(waiting));
-        return KEPT_STAY;
+        return KEY_ROW_STAY;
     }
     if (join->kind == JOIN_ANTI)
-        return KEPT_DROP;
+        return KEY_ROW_DROP;
     make_row(m, kept);
-    unsigned stop = m->is_paused ? KEPT_STOP : KEPT_STAY;
+    unsigned stop = m->is_paused ? KEY_ROW_STOP : KEY_ROW_STAY;
     if (join->kind == JOIN_SEMI || (join->unique & JOIN_UNIQUE_RIGHT) != 0)
-        return stop | KEPT_DROP;
-    return stop | (join->kind == JOIN_LEFT && !kept->is_marked ? KEPT_MARK : KEPT_STAY);
+        return stop | KEY_ROW_DROP;
+    return stop | (join->kind == JOIN_LEFT && !kept->is_marked ? KEY_ROW_MARK : KEY_ROW_STAY);
 }
 
 /* The left row of that id in join->ids, which rise; NULL: it is not there. */
@@ -311,14 +311,14 @@ struct rival {
 };
 
 /* Visitor of a left row's best: drops it where the new right row (the rival) is better. */
-static unsigned meet_best(void *argument, const struct kept_row *kept)
+static unsigned meet_best(void *argument, const struct key_row *kept)
 {
     const struct rival *rival = argument;
     struct waiting *waiting = find_waiting(rival->join, (uint64_t)kept->from);
     if (waiting == NULL)
-        return KEPT_STAY;
-    waiting->is_served = !is_better(rival->join, rival->order, kept_order(kept));
-    return waiting->is_served ? KEPT_STAY : KEPT_DROP;
+        return KEY_ROW_STAY;
+    waiting->is_served = !is_better(rival->join, rival->order, key_row_order(kept));
+    return waiting->is_served ? KEY_ROW_STAY : KEY_ROW_DROP;
 }
 
 /* Makes the new right row the best of each left row in join->ids whose best so far is worse or missing. */
@@ -330,8 +330,8 @@ static void challenge(struct join_meeting *m, struct keyed_slot *slot)
     if (count == 0)
         return;
     struct rival rival = {join, order_of(m)};
-    struct kept_query query =
-        kept_query_of(KEPT_BEST, (int64_t)waiting[0].id, (int64_t)waiting[count - 1].id);
+    struct key_rows_query query =
+        key_rows_query_of(KEY_ROW_BEST, (int64_t)waiting[0].id, (int64_t)waiting[count - 1].id);
     (void)key_rows_visit(&join->rows, slot, &query, meet_best, &rival);
     struct str packed = {NULL, 0};
     for (size_t i = 0; i < count; i++) {
@@ -339,10 +339,10 @@ static void challenge(struct join_meeting *m, struct keyed_slot *slot)
             continue;
         if (packed.data == NULL)
             packed = pack(m);
-        struct kept_row head = {.side = KEPT_BEST,
-                                .from = (int64_t)waiting[i].id,
-                                .to = (int64_t)waiting[i].id,
-                                .until = waiting[i].until};
+        struct key_row head = {.side = KEY_ROW_BEST,
+                               .from = (int64_t)waiting[i].id,
+                               .to = (int64_t)waiting[i].id,
+                               .until = waiting[i].until};
         (void)keep(m, slot, &head, rival.order, packed);
     }
     buffer_clear(&join->ids);
@@ -360,7 +360,7 @@ static bool is_known(struct join_meeting *m, struct keyed_slot *slot)
     if (join->is_window)
         reach = join_left_reach(join, m->reach.from, 0, windows_first(&join->windows, m->reach.from));
     bool has_one = false;
-    struct kept_query query = kept_query_of(KEPT_RIGHT, reach.from, reach.to);
+    struct key_rows_query query = key_rows_query_of(KEY_ROW_RIGHT, reach.from, reach.to);
     (void)key_rows_visit(&m->join->rows, slot, &query, meet_twin, &has_one);
     return has_one;
 }
@@ -370,8 +370,8 @@ static void keep_right(struct join_meeting *m, struct keyed_slot *slot)
     struct join *join = m->join;
     int64_t time = m->reach.from;
     bool has_right = join->kind == JOIN_INNER || join->kind == JOIN_LEFT;
-    struct kept_row head = {
-        .side = KEPT_RIGHT, .from = time, .to = time, .until = join_right_until(join, time)};
+    struct key_row head = {
+        .side = KEY_ROW_RIGHT, .from = time, .to = time, .until = join_right_until(join, time)};
     struct str nothing = {NULL, 0};
     (void)keep(m, slot, &head, order_of(m), has_right ? pack(m) : nothing);
 }
@@ -383,9 +383,9 @@ bool join_take_right(struct join_meeting *m, struct keyed_slot *slot)
         int64_t time = m->prepared->batch->event_time[m->row];
         m->reach = (struct join_reach){time, time, time};
         bool sees_all = (join->unique & JOIN_UNIQUE_LEFT) != 0;
-        m->query = kept_query_of(KEPT_LEFT, sees_all ? INT64_MIN : time, sees_all ? INT64_MAX : time);
+        m->query = key_rows_query_of(KEY_ROW_LEFT, sees_all ? INT64_MIN : time, sees_all ? INT64_MAX : time);
         m->has_begun = true;
-        if ((join->unique & JOIN_UNIQUE_RIGHT) != 0 && has_twin(m, slot, KEPT_RIGHT)) {
+        if ((join->unique & JOIN_UNIQUE_RIGHT) != 0 && has_twin(m, slot, KEY_ROW_RIGHT)) {
             m->failed = "`unique`: there is a row with this key already";
             return true;
         }

@@ -24,10 +24,9 @@ void joined_free(struct joined *joined)
 {
     if (joined == NULL)
         return;
-    for (struct batch *batch = joined->ready, *next; batch != NULL; batch = next) {
-        next = batch->next;
+    struct batch *batch;
+    while ((batch = ready_take(&joined->ready)) != NULL)
         batch_release(batch);
-    }
     for (int side = 0; side < 2; side++) {
         buffer_free(&joined->sides[side].fixed);
         buffer_free(&joined->sides[side].tails);
@@ -70,8 +69,8 @@ static int32_t find_kept(struct joined *joined, struct joined_side *side, const 
     struct joined_cached *cached =
         &side->cache[(key_hash(from->key) ^ id * UINT64_C(0x9e3779b97f4a7c15)) % JOINED_CACHE];
     if (cached->filling != joined->filling || cached->id != id || !key_equal(cached->key, from->key))
-        *cached =
-            (struct joined_cached){from->key, id, joined->filling, copy_kept(side, kept_packed(from->kept))};
+        *cached = (struct joined_cached){from->key, id, joined->filling,
+                                         copy_kept(side, key_row_packed(from->kept))};
     return cached->at;
 }
 
@@ -416,24 +415,12 @@ static void finish(struct joined *joined)
     joined->count = 0;
     joined->filling++;
     joined->has_arrivals = false;
-    out->next = NULL;
-    if (joined->ready == NULL)
-        joined->ready = out;
-    else
-        joined->ready_last->next = out;
-    joined->ready_last = out;
-    joined->ready_count++;
+    ready_add(&joined->ready, out);
 }
 
 struct batch *joined_take(struct joined *joined, bool is_last)
 {
-    if (joined->ready == NULL && is_last && joined->count > 0)
+    if (joined->ready.first == NULL && is_last && joined->count > 0)
         finish(joined);
-    struct batch *batch = joined->ready;
-    if (batch == NULL)
-        return NULL;
-    joined->ready = batch->next;
-    joined->ready_count--;
-    batch->next = NULL;
-    return batch;
+    return ready_take(&joined->ready);
 }

@@ -9,6 +9,7 @@
 #define LEAT_OPERATORS_JOIN_JOINED_H
 
 #include "operators/join/key_rows.h"
+#include "operators/ready.h"
 #include "operators/rows/held.h"
 
 enum { JOINED_CACHE = 1024, JOINED_READY_MAX = 8 };
@@ -17,7 +18,7 @@ enum { JOINED_CACHE = 1024, JOINED_READY_MAX = 8 };
 struct joined_from {
     struct batch *batch; /* with `row`, its physical index */
     uint32_t row;
-    const struct kept_row *kept; /* with the key it was kept for */
+    const struct key_row *kept; /* with the key it was kept for */
     struct key key;
 };
 
@@ -66,8 +67,7 @@ struct joined {
     int64_t window_starts[BATCH_ROWS], window_ends[BATCH_ROWS];
     bool has_arrivals;
     struct arena scratch;
-    struct batch *ready, *ready_last;
-    uint32_t ready_count;
+    struct ready_batches ready;
 };
 
 /* layouts: of each side's rows. columns[side][i]: output column of the side's column i, or -1. These must outlive
@@ -81,7 +81,7 @@ void joined_add(struct joined *joined, const struct joined_row *row);
 /* Whether the join should emit before it goes on. */
 static inline bool joined_is_full(const struct joined *joined)
 {
-    return joined->ready_count >= JOINED_READY_MAX;
+    return joined->ready.count >= JOINED_READY_MAX;
 }
 /* Takes the next finished batch, which the caller then owns; NULL: none. is_last: finishes the current
  * one. */

@@ -29,7 +29,7 @@ struct chunk_info {
     int64_t until;
     struct {
         int64_t from, to;
-    } sides[KEPT_SIDES];
+    } sides[KEY_ROW_SIDES];
 };
 
 struct change {
@@ -39,33 +39,12 @@ struct change {
 
 /* --- Table keys of pieces --- */
 
-/* A key whose key_hash is `hash`, for each rotation from 0 to 63 another one. key_hash multiplies two factors
- * and combines the two halves of the product by xor: where the first factor is 1 << rotation, that gives the
- * second factor, rotated. The steps after the product can be undone. */
-static struct key key_with_hash(uint64_t hash, unsigned rotation)
-{
-    uint64_t multiplier = UINT64_C(0x9fb21c651e98df25), inverse = multiplier;
-    for (int i = 0; i < 5; i++)
-        inverse *= 2 - multiplier * inverse; /* Newton's method: each step doubles the correct bits */
-    uint64_t mixed = hash;
-    for (int i = 0; i < 2; i++)
-        mixed = hash ^ mixed >> 29;
-    mixed *= inverse;
-    mixed ^= mixed >> 32;
-    uint64_t factor = rotation == 0 ? mixed : mixed >> rotation | mixed << (64 - rotation);
-    struct key key = {.low = UINT64_C(1) << rotation ^ UINT64_C(0x9e3779b97f4a7c15)};
-    key.high = factor ^ UINT64_C(0xc2b2ae3d27d4eb4f) ^ key.low << 1;
-    return key;
-}
-
 /* The table key of a piece: in the owner's key group. */
 static struct key piece_key(struct key owner, uint32_t number, uint32_t salt)
 {
     uint64_t mixed = key_hash((struct key){owner.low, owner.high ^ ((uint64_t)number << 32 | salt)});
     uint64_t hash = (key_hash(owner) & UINT64_C(0xffffffff00000000)) | (uint32_t)mixed;
-    struct key key = key_with_hash(hash, (unsigned)(mixed >> 58));
-    leat_assert(key_hash(key) == hash);
-    return key;
+    return key_of_hash(hash, (unsigned)(mixed >> 58));
 }
 
 static struct keyed_slot *begin_piece(struct key_rows *rows, struct key owner, uint32_t number, uint32_t salt)
@@ -101,9 +80,9 @@ static struct keyed_slot *begin_new_piece(struct key_rows *rows, struct key owne
 
 /* --- Visits --- */
 
-static const struct kept_row *row_at(const char *value, uint32_t at, uint32_t bytes)
+static const struct key_row *row_at(const char *value, uint32_t at, uint32_t bytes)
 {
-    const struct kept_row *row = (const struct kept_row *)(const void *)(value + at);
+    const struct key_row *row = (const struct key_row *)(const void *)(value + at);
     leat_assert(at + sizeof(*row) <= bytes && row->bytes >= sizeof(*row) && row->bytes <= bytes - at);
     return row;
 }
@@ -112,8 +91,8 @@ static const struct kept_row *row_at(const char *value, uint32_t at, uint32_t by
  * with it. A search skips the runs of sides that it does not ask for. */
 static void join_run(char *value, uint32_t *last, uint32_t at)
 {
-    struct kept_row *row = (struct kept_row *)(void *)(value + at);
-    struct kept_row *first = (struct kept_row *)(void *)(value + *last);
+    struct key_row *row = (struct key_row *)(void *)(value + at);
+    struct key_row *first = (struct key_row *)(void *)(value + *last);
     row->run = row->bytes / 8 <= UINT16_MAX ? (uint16_t)(row->bytes / 8) : 0;
     if (*last != 0 && first->side == row->side && first->run != 0 && row->run != 0 &&
         first->run + row->run <= UINT16_MAX)
@@ -133,12 +112,12 @@ static uint32_t join_runs(char *value, uint32_t from, uint32_t bytes)
 
 /* Shows the rows of one value; notes rows to drop or mark in rows->changes. False: the visit must stop. */
 static bool visit_value(struct key_rows *rows, const char *value, uint32_t from, uint32_t bytes,
-                        struct kept_query *query, kept_visit *visit, void *argument)
+                        struct key_rows_query *query, key_row_visitor *visit, void *argument)
 {
     int64_t watermark = keyed_watermark(rows->heads);
     buffer_clear(&rows->changes);
     for (uint32_t at = from; at < bytes;) {
-        const struct kept_row *row = row_at(value, at, bytes);
+        const struct key_row *row = row_at(value, at, bytes);
         struct change change = {.at = at};
         if ((query->sides >> row->side & 1) == 0) {
             at += row->run != 0 ? row->run * 8U : row->bytes;
@@ -150,9 +129,9 @@ static bool visit_value(struct key_rows *rows, const char *value, uint32_t from,
             continue;
         query->first_id = row->id + 1;
         change.action = visit(argument, row);
-        if ((change.action & (KEPT_DROP | KEPT_MARK)) != 0)
+        if ((change.action & (KEY_ROW_DROP | KEY_ROW_MARK)) != 0)
             buffer_append(&rows->changes, &change, sizeof(change));
-        if ((change.action & KEPT_STOP) != 0)
+        if ((change.action & KEY_ROW_STOP) != 0)
             return false;
     }
     return true;
@@ -174,8 +153,8 @@ static uint64_t apply_changes(struct key_rows *rows, struct keyed_table *table, 
         memmove(value + out, value + in, changes[i].at - in);
         out += changes[i].at - in;
         in = changes[i].at;
-        struct kept_row *row = (struct kept_row *)(void *)(value + in);
-        if ((changes[i].action & KEPT_DROP) != 0) {
+        struct key_row *row = (struct key_row *)(void *)(value + in);
+        if ((changes[i].action & KEY_ROW_DROP) != 0) {
             in += row->bytes;
             dropped++;
         } else {
@@ -207,11 +186,11 @@ static void note_dropped(struct key_rows *rows, struct keyed_slot *slot, uint64_
         write_head(rows, slot)->count -= dropped;
 }
 
-static bool may_have(const struct chunk_info *info, const struct kept_query *query, int64_t watermark)
+static bool may_have(const struct chunk_info *info, const struct key_rows_query *query, int64_t watermark)
 {
     if (info->last_id < query->first_id || info->first_id > query->last_id || info->until < watermark)
         return false;
-    for (int side = 0; side < KEPT_SIDES; side++)
+    for (int side = 0; side < KEY_ROW_SIDES; side++)
         if ((query->sides >> side & 1) != 0 && info->sides[side].from <= query->to &&
             info->sides[side].to >= query->from)
             return true;
@@ -220,7 +199,7 @@ static bool may_have(const struct chunk_info *info, const struct kept_query *que
 
 /* Sets rows->wanted to the items of the chunks that may have rows for the query. */
 static void want_chunks(struct key_rows *rows, struct key owner, uint32_t salt,
-                        const struct kept_query *query)
+                        const struct key_rows_query *query)
 {
     buffer_clear(&rows->wanted);
     uint32_t bytes;
@@ -252,7 +231,7 @@ static void note_dropped_of(struct key_rows *rows, struct keyed_slot *slot, uint
 }
 
 static bool visit_chunks(struct key_rows *rows, struct keyed_slot *slot, uint32_t salt,
-                         struct kept_query *query, kept_visit *visit, void *argument)
+                         struct key_rows_query *query, key_row_visitor *visit, void *argument)
 {
     struct key owner = slot->key;
     want_chunks(rows, owner, salt, query);
@@ -274,8 +253,8 @@ static bool visit_chunks(struct key_rows *rows, struct keyed_slot *slot, uint32_
     return goes_on;
 }
 
-bool key_rows_visit(struct key_rows *rows, struct keyed_slot *slot, struct kept_query *query,
-                    kept_visit *visit, void *argument)
+bool key_rows_visit(struct key_rows *rows, struct keyed_slot *slot, struct key_rows_query *query,
+                    key_row_visitor *visit, void *argument)
 {
     uint32_t bytes;
     const char *value = keyed_read(slot, &bytes);
@@ -302,12 +281,12 @@ static void tidy(struct key_rows *rows, struct keyed_slot *slot)
 {
     uint32_t bytes;
     const char *value = keyed_read(slot, &bytes);
-    struct change change = {.action = KEPT_DROP};
+    struct change change = {.action = KEY_ROW_DROP};
     int64_t watermark = keyed_watermark(rows->heads);
     uint8_t sides = 0;
     buffer_clear(&rows->changes);
     for (uint32_t at = sizeof(struct list_head); at < bytes;) {
-        const struct kept_row *row = row_at(value, at, bytes);
+        const struct key_row *row = row_at(value, at, bytes);
         change.at = at;
         if (row->until < watermark)
             buffer_append(&rows->changes, &change, sizeof(change));
@@ -323,7 +302,7 @@ static void tidy(struct key_rows *rows, struct keyed_slot *slot)
     head->tidy_at = MIN(MAX(2 * bytes, TIDY_BYTES_MIN), OPEN_BYTES_MAX);
 }
 
-static void note_row(struct chunk_info *info, const struct kept_row *row)
+static void note_row(struct chunk_info *info, const struct key_row *row)
 {
     info->last_id = row->id;
     info->rows++;
@@ -335,7 +314,7 @@ static void note_row(struct chunk_info *info, const struct kept_row *row)
 static void note_rows(struct chunk_info *info, const char *data, uint32_t bytes)
 {
     for (uint32_t at = 0; at < bytes;) {
-        const struct kept_row *row = row_at(data, at, bytes);
+        const struct key_row *row = row_at(data, at, bytes);
         note_row(info, row);
         at += row->bytes;
     }
@@ -396,7 +375,7 @@ static struct chunk_info next_chunk(const struct keyed_slot *directory, uint64_t
     const struct piece_head *piece = keyed_read(directory, &bytes);
     const struct chunk_info *items = (const struct chunk_info *)(const void *)(piece + 1);
     struct chunk_info info = {.number = 1, .first_id = first_id, .until = TIME_MIN};
-    for (int side = 0; side < KEPT_SIDES; side++) {
+    for (int side = 0; side < KEY_ROW_SIDES; side++) {
         info.sides[side].from = INT64_MAX;
         info.sides[side].to = INT64_MIN;
     }
@@ -468,12 +447,12 @@ static void seal(struct key_rows *rows, struct keyed_slot *slot)
     keyed_end(rows->chunks);
 }
 
-uint64_t key_rows_add(struct key_rows *rows, struct keyed_slot *slot, const struct kept_row *head,
+uint64_t key_rows_add(struct key_rows *rows, struct keyed_slot *slot, const struct key_row *head,
                       const char *order, const char *packed)
 {
     size_t order_room = ((size_t)head->order_bytes + 7) & ~(size_t)7;
     size_t wanted = (sizeof(*head) + order_room + head->row_bytes + 7) & ~(size_t)7;
-    if (wanted > KEPT_ROW_BYTES_MAX)
+    if (wanted > KEY_ROW_BYTES_MAX)
         return UINT64_MAX;
     uint32_t bytes, added = (uint32_t)wanted;
     const struct list_head *list = keyed_read(slot, &bytes);
@@ -489,7 +468,7 @@ uint64_t key_rows_add(struct key_rows *rows, struct keyed_slot *slot, const stru
     struct list_head *mine = (struct list_head *)(void *)value;
     if (bytes == 0)
         mine->tidy_at = TIDY_BYTES_MIN;
-    struct kept_row *row = (struct kept_row *)(void *)(value + at);
+    struct key_row *row = (struct key_row *)(void *)(value + at);
     *row = *head;
     row->bytes = added;
     row->id = mine->next_id++;

@@ -16,10 +16,10 @@
 #include "core/buffer.h"
 #include "state/members.h"
 
-enum kept_side { KEPT_LEFT, KEPT_RIGHT, KEPT_BEST, KEPT_SIDES };
+enum key_row_side { KEY_ROW_LEFT, KEY_ROW_RIGHT, KEY_ROW_BEST, KEY_ROW_SIDES };
 
 /* Behind it: the order key, padded to a multiple of 8 bytes, and the row as held.h packs it. */
-struct kept_row {
+struct key_row {
     uint32_t bytes; /* of this head and the data; a multiple of 8 */
     uint8_t side, is_marked;
     uint16_t run;     /* bytes / 8 of the run of rows of one side that it begins, else its own; 0: more */
@@ -29,14 +29,14 @@ struct kept_row {
     uint32_t order_bytes, row_bytes;
 };
 
-enum { KEPT_ROW_BYTES_MAX = 4 << 20 };
+enum { KEY_ROW_BYTES_MAX = 4 << 20 };
 
-static inline struct str kept_order(const struct kept_row *row)
+static inline struct str key_row_order(const struct key_row *row)
 {
     return (struct str){(const char *)(row + 1), row->order_bytes};
 }
 
-static inline struct str kept_packed(const struct kept_row *row)
+static inline struct str key_row_packed(const struct key_row *row)
 {
     return (struct str){(const char *)(row + 1) + ((row->order_bytes + 7) & ~7U), row->row_bytes};
 }
@@ -57,30 +57,30 @@ extern const struct state_kind state_key_rows;
         STATE_TABLE(structure, member.heads, 'h', plan_heads),                                               \
         STATE_TABLE(structure, member.chunks, 'c', plan_chunks)
 
-/* What a visitor returns for a row: a sum of these. KEPT_MARK sets is_marked; KEPT_STOP ends the visit. */
-enum kept_action { KEPT_STAY = 0, KEPT_DROP = 1, KEPT_MARK = 2, KEPT_STOP = 4 };
-typedef unsigned kept_visit(void *argument, const struct kept_row *row);
+/* What a visitor returns for a row: a sum of these. KEY_ROW_MARK sets is_marked; KEY_ROW_STOP ends the visit. */
+enum key_row_action { KEY_ROW_STAY = 0, KEY_ROW_DROP = 1, KEY_ROW_MARK = 2, KEY_ROW_STOP = 4 };
+typedef unsigned key_row_visitor(void *argument, const struct key_row *row);
 
-struct kept_query {
-    unsigned sides;    /* bit 1 << side for each kept_side that is asked for */
+struct key_rows_query {
+    unsigned sides;    /* bit 1 << side for each key_row_side that is asked for */
     int64_t from, to;  /* only rows whose [from, to] overlaps this interval */
     uint64_t first_id; /* only rows with this id or a later one; set to 1 + the id of each row shown */
     uint64_t last_id;  /* only rows up to this id */
 };
 
-static inline struct kept_query kept_query_of(enum kept_side side, int64_t from, int64_t to)
+static inline struct key_rows_query key_rows_query_of(enum key_row_side side, int64_t from, int64_t to)
 {
-    return (struct kept_query){.sides = 1U << side, .from = from, .to = to, .last_id = UINT64_MAX};
+    return (struct key_rows_query){.sides = 1U << side, .from = from, .to = to, .last_id = UINT64_MAX};
 }
 
 /* Shows a key's living rows that match the query to `visit`, in their order. slot: the key's, of `heads`,
- * inside a bracket. False: a visitor returned KEPT_STOP; the query then says where to go on. The visitor must
+ * inside a bracket. False: a visitor returned KEY_ROW_STOP; the query then says where to go on. The visitor must
  * not change rows. */
-bool key_rows_visit(struct key_rows *rows, struct keyed_slot *slot, struct kept_query *query,
-                    kept_visit *visit, void *argument);
+bool key_rows_visit(struct key_rows *rows, struct keyed_slot *slot, struct key_rows_query *query,
+                    key_row_visitor *visit, void *argument);
 /* Adds a row. head: all fields but bytes, run and id are set. order, packed: head->order_bytes and row_bytes
- * bytes. Returns the row's id; UINT64_MAX: it has more than KEPT_ROW_BYTES_MAX. */
-uint64_t key_rows_add(struct key_rows *rows, struct keyed_slot *slot, const struct kept_row *head,
+ * bytes. Returns the row's id; UINT64_MAX: it has more than KEY_ROW_BYTES_MAX. */
+uint64_t key_rows_add(struct key_rows *rows, struct keyed_slot *slot, const struct key_row *head,
                       const char *order, const char *packed);
 
 #endif

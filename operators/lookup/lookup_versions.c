@@ -586,11 +586,6 @@ const struct lookup_table *version_table(const struct version *version)
     return version->table;
 }
 
-const char *version_digest(const struct version *version)
-{
-    return version->digest;
-}
-
 void versions_figures(struct versions *v, struct version_figures *figures)
 {
     pthread_mutex_lock(&v->mutex);

@@ -52,7 +52,6 @@ void versions_leave(struct versions *versions, struct version_seat *seat);
 void versions_free(struct versions *versions);
 
 const struct lookup_table *version_table(const struct version *version);
-const char *version_digest(const struct version *version);
 
 struct version_figures {
     uint64_t changes, refused;      /* since this start of the run */

@@ -266,8 +266,8 @@ static void make_room(struct kept *kept, struct change_of *c, bool is_there, int
     memmove(rows_of(kept, list), rows, old.used);
 }
 
-static void put_row(struct kept *kept, struct kept_head *list, const struct kept_row *row, uint32_t worse,
-                    size_t row_bytes)
+static void put_row(struct kept *kept, struct kept_head *list, const struct kept_candidate *row,
+                    uint32_t worse, size_t row_bytes)
 {
     char *item = item_at(kept, list, worse);
     memmove(item + kept->item_bytes, item, (size_t)(list->count - worse) * kept->item_bytes);
@@ -300,7 +300,7 @@ static void drop_closed(struct kept *kept, struct change_of *c, int64_t first_al
 }
 
 /* Copies a list before its first change in a micro-batch. list: NULL: there is none yet. */
-static void note_change(struct kept *kept, const struct kept_row *row, struct key key,
+static void note_change(struct kept *kept, const struct kept_candidate *row, struct key key,
                         const struct kept_head *list)
 {
     struct kept_copies *changes = &kept->changes;
@@ -320,7 +320,7 @@ static void note_change(struct kept *kept, const struct kept_row *row, struct ke
 }
 
 /* Packs the row into kept->packed; returns its bytes, a multiple of 8. */
-static size_t pack_row(struct kept *kept, const struct kept_row *row)
+static size_t pack_row(struct kept *kept, const struct kept_candidate *row)
 {
     static const char zeros[8];
     buffer_clear(&kept->packed);
@@ -338,7 +338,7 @@ struct entry {
 
 /* Computes *entry. False: the group would be larger than it may be. */
 static bool measure_entry(const struct kept *kept, const struct change_of *c, bool is_there,
-                          const struct kept_row *row, struct entry *entry)
+                          const struct kept_candidate *row, struct entry *entry)
 {
     struct kept_head none = {0}, *list = is_there ? list_of(c) : &none;
     entry->used = list->used + record_bytes(kept, entry->row_bytes, row->key.texts_bytes);
@@ -354,7 +354,7 @@ static bool measure_entry(const struct kept *kept, const struct change_of *c, bo
     return !entry->needs_room || c->bytes - list->bytes + fixed + entry->used <= GROUP_BYTES_MAX;
 }
 
-enum kept_answer kept_offer(struct kept *kept, struct keyed_slot *slot, const struct kept_row *row)
+enum kept_answer kept_offer(struct kept *kept, struct keyed_slot *slot, const struct kept_candidate *row)
 {
     struct change_of c = {.slot = slot, .expire_us = row->expire_us};
     bool is_there;

@@ -85,7 +85,7 @@ struct kept {
 void kept_open(struct kept *kept, const struct kept_options *options);
 void kept_close(struct kept *kept); /* allowed on a zeroed struct */
 
-struct kept_row {
+struct kept_candidate {
     const struct batch *batch;
     uint32_t row; /* physical */
     uint64_t hash;
@@ -103,7 +103,7 @@ enum kept_answer {
 };
 
 /* Offers a row to its list. slot: the group's, of kept->table, inside a bracket. */
-enum kept_answer kept_offer(struct kept *kept, struct keyed_slot *slot, const struct kept_row *row);
+enum kept_answer kept_offer(struct kept *kept, struct keyed_slot *slot, const struct kept_candidate *row);
 
 /* The list of a window in a group's value, or NULL. */
 const struct kept_head *kept_find(const struct keyed_slot *slot, int64_t window);

@@ -242,7 +242,7 @@ static bool write_open(struct operator_context *context, struct byte_buffer *out
     buffer_append(out, zeros, OPEN_HEAD - out->length);
     buffer_append(out, &window->tick, sizeof(window->tick));
     buffer_append(out, &window->fired_tick, sizeof(window->fired_tick));
-    buffer_append(out, window->open, window->open_count * sizeof(*window->open));
+    buffer_append(out, window->open.items, window->open.count * sizeof(*window->open.items));
     return true;
 }
 
@@ -262,16 +262,16 @@ static bool read_open(struct operator_context *context, struct snapshot_reader *
         else if (at == OPEN_HEAD + sizeof(value))
             window->fired_tick = MAX(window->fired_tick, value);
         else if (window_closed_at(window, windows_of_pane(&window->shape, value).last) > context->watermark)
-            window_note_open(window, value);
+            open_windows_add(&window->open, value);
     }
     window_forget_lists(window);
     return true;
 }
 
-static const struct state_record open_windows = {.write = write_open, .read = read_open};
+static const struct state_record open_record = {.write = write_open, .read = read_open};
 
 static const struct state_member window_state[] = {
-    STATE_RECORD('e', &open_windows),
+    STATE_RECORD('e', &open_record),
     STATE_TABLE(struct window, table, 'k', plan_table),
     STATE_QUEUE(struct window, timers, 't', plan_timers, "state_timer_bytes"),
     STATE_TABLE(struct window, shown, 's', plan_shown),
@@ -373,7 +373,7 @@ static enum window_taken add_row(struct operator_context *context, struct window
     if (!panes_update(&window->panes, slot, update))
         return WINDOW_FULL;
     if (!pane->is_noted)
-        window_note_open(window, pane->pane);
+        open_windows_add(&window->open, pane->pane);
     pane->is_noted = true;
     if (update->is_new && window->mode != EMIT_ON_CHANGE)
         window_list_key(context, window, slot, hash);
@@ -523,7 +523,7 @@ static void window_close(struct operator_context *context)
     buffer_free(&window->copies);
     buffer_free(&window->given);
     free(window->look);
-    free(window->open);
+    open_windows_free(&window->open);
     free(window->touches);
     free(window->copy_list);
 }

@@ -5,6 +5,7 @@
 #include "core/change.h"
 #include "operators/expr/compute.h"
 #include "operators/keys.h"
+#include "operators/ready.h"
 #include "operators/window/panes.h"
 #include "operators/window/window_keys.h"
 #include "operators/window/windows.h"
@@ -80,8 +81,7 @@ struct window {
     struct panes panes;
     struct panes_sum sum;
     struct window_pane last_pane;
-    int64_t *open; /* panes that may have rows, rising */
-    uint32_t open_count, open_capacity;
+    struct open_windows open;     /* panes */
     struct window_keys listed;    /* keys by window, as far as known */
     struct window_touch *touches; /* if has_changes */
     uint32_t touches_count, touches_capacity;
@@ -148,16 +148,15 @@ void window_forget_lists(struct window *window);
  * not due yet, unless another pane has put the key into that list or an earlier one. */
 void window_list_key(const struct operator_context *context, struct window *window,
                      const struct keyed_slot *slot, uint64_t hash);
-/* Notes that the key's pane got a row in this micro-batch; adds a pane to window->open. */
+/* Notes that the key's pane got a row in this micro-batch. */
 void window_touch(struct window *window, const struct window_key *key, int64_t pane);
-void window_note_open(struct window *window, int64_t pane);
 
 /* --- Rows out: window_out.c --- */
 
 /* A batch being filled, and those that are full. */
 struct window_out {
     struct batch *batch; /* NULL: no row yet */
-    struct batch *full, *last_full;
+    struct ready_batches full;
     struct column_builder *builders;
     struct column_builder *aggregates[AGGREGATES_MAX + 1];
     struct row_order *orders;

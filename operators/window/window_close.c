@@ -17,20 +17,6 @@ void *window_grow(void *items, uint32_t count, uint32_t *capacity, size_t size)
     return items;
 }
 
-void window_note_open(struct window *window, int64_t pane)
-{
-    uint32_t at = window->open_count;
-    while (at > 0 && window->open[at - 1] > pane)
-        at--;
-    if (at > 0 && window->open[at - 1] == pane)
-        return;
-    window->open =
-        window_grow(window->open, window->open_count, &window->open_capacity, sizeof(*window->open));
-    memmove(&window->open[at + 1], &window->open[at], (window->open_count - at) * sizeof(*window->open));
-    window->open[at] = pane;
-    window->open_count++;
-}
-
 void window_touch(struct window *window, const struct window_key *key, int64_t pane)
 {
     window->touches = window_grow(window->touches, window->touches_count, &window->touches_capacity,
@@ -40,9 +26,10 @@ void window_touch(struct window *window, const struct window_key *key, int64_t p
 
 void window_forget_lists(struct window *window)
 {
-    if (window->open_count > 0)
+    if (window->open.count > 0)
         window_keys_forget(&window->listed,
-                           windows_of_pane(&window->shape, window->open[window->open_count - 1]).last + 1);
+                           windows_of_pane(&window->shape, window->open.items[window->open.count - 1]).last +
+                               1);
 }
 
 void window_list_key(const struct operator_context *context, struct window *window,
@@ -231,7 +218,7 @@ static void pass_scan(struct operator_context *context, struct window *window, s
             const struct window_copy *copy = &window->copy_list[i];
             struct keyed_slot slot = window_copy_slot(window, copy);
             emit(context, window, pass, &slot, copy->key.hash);
-            if (pass->out.full != NULL)
+            if (pass->out.full.count > 0)
                 window_out_end(context, &pass->out);
             if (pass->carries)
                 carry(window, pass, &slot, &copy->key);
@@ -245,17 +232,17 @@ static void pass_scan(struct operator_context *context, struct window *window, s
 /* The first window from `from` on that may have rows of any key; false if there is none. */
 static bool next_window(const struct window *window, int64_t from, int64_t *index)
 {
-    uint32_t low = 0, high = window->open_count;
+    uint32_t low = 0, high = window->open.count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (windows_of_pane(&window->shape, window->open[middle]).last < from)
+        if (windows_of_pane(&window->shape, window->open.items[middle]).last < from)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == window->open_count)
+    if (low == window->open.count)
         return false;
-    *index = MAX(windows_of_pane(&window->shape, window->open[low]).first, from);
+    *index = MAX(windows_of_pane(&window->shape, window->open.items[low]).first, from);
     return true;
 }
 
@@ -359,13 +346,13 @@ static void give_changes(struct operator_context *context, struct window *window
 static void retire(struct window *window, int64_t watermark)
 {
     uint32_t closed = 0;
-    while (closed < window->open_count &&
-           window_closed_at(window, windows_of_pane(&window->shape, window->open[closed]).last) <= watermark)
+    while (closed < window->open.count &&
+           window_closed_at(window, windows_of_pane(&window->shape, window->open.items[closed]).last) <=
+               watermark)
         closed++;
     if (closed == 0)
         return;
-    window->open_count -= closed;
-    memmove(window->open, window->open + closed, window->open_count * sizeof(*window->open));
+    open_windows_drop(&window->open, closed);
     window->last_pane.is_known = false;
 }
 

@@ -87,22 +87,15 @@ static void finish(struct operator_context *context, struct window_out *out)
         builder_finish(&out->builders[i]);
     batch->rows = batch->selected = out->rows;
     batch->orders = out->orders;
-    batch->next = NULL;
-    *(out->full == NULL ? &out->full : &out->last_full->next) = batch;
-    out->last_full = batch;
+    ready_add(&out->full, batch);
+    context->counters.emitted += batch->rows;
     out->batch = NULL;
 }
 
 void window_out_end(struct operator_context *context, struct window_out *out)
 {
     finish(context, out);
-    for (struct batch *batch = out->full, *next; batch != NULL; batch = next) {
-        next = batch->next;
-        batch->next = NULL;
-        context->counters.emitted += batch->rows;
-        operator_emit(context, 0, batch);
-    }
-    out->full = NULL;
+    ready_emit(&out->full, context);
 }
 
 /* Sets the aggregates' columns of a row. */

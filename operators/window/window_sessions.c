@@ -418,7 +418,7 @@ static void give_by_scan(struct operator_context *context, struct window *window
     while (sorter_next(closing.sorter, &record)) {
         struct keyed_slot slot = {.key = record.key, .bits = (uint64_t)(uintptr_t)record.data.data};
         give_session(context, window, &out, &slot, 0);
-        if (out.full != NULL)
+        if (out.full.count > 0)
             window_out_end(context, &out);
     }
     window_out_end(context, &out);

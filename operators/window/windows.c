@@ -1,5 +1,7 @@
 #include "operators/window/windows.h"
 
+#include <stdlib.h>
+
 enum { TIME_MIN_US = 1000, ROWS_MAX = 1 << 20 };
 
 #define SIZE_MAX_US (3650 * US_PER_DAY)
@@ -421,4 +423,36 @@ bool windows_bind(struct operator_bind *bind, const struct ast *over, unsigned a
             return false;
     }
     return bind_place(bind, over, offset_us, zone, windows);
+}
+
+/* --- Open windows --- */
+
+void open_windows_add(struct open_windows *open, int64_t index)
+{
+    uint32_t at = open->count;
+    while (at > 0 && open->items[at - 1] > index)
+        at--;
+    if (at > 0 && open->items[at - 1] == index)
+        return;
+    if (open->count == open->capacity) {
+        open->capacity = MAX(open->capacity * 2, 16);
+        open->items = realloc(open->items, open->capacity * sizeof(*open->items));
+        leat_assert(open->items != NULL);
+    }
+    memmove(&open->items[at + 1], &open->items[at], (open->count - at) * sizeof(*open->items));
+    open->items[at] = index;
+    open->count++;
+}
+
+void open_windows_drop(struct open_windows *open, uint32_t count)
+{
+    open->count -= count;
+    if (count > 0)
+        memmove(open->items, open->items + count, open->count * sizeof(*open->items));
+}
+
+void open_windows_free(struct open_windows *open)
+{
+    free(open->items);
+    *open = (struct open_windows){0};
 }

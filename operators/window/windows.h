@@ -63,4 +63,15 @@ struct windows_range windows_of_pane(const struct windows *windows, int64_t pane
 /* The largest number of panes of a window. */
 uint64_t windows_panes_count(const struct windows *windows);
 
+/* Windows, or panes, that may have rows, rising. */
+struct open_windows {
+    int64_t *items;
+    uint32_t count, capacity;
+};
+/* Adds one, unless it is there. */
+void open_windows_add(struct open_windows *open, int64_t index);
+/* Drops the first `count`. */
+void open_windows_drop(struct open_windows *open, uint32_t count);
+void open_windows_free(struct open_windows *open);
+
 #endif

@@ -14,9 +14,9 @@ BUGS = [
     ("late_at_the_deadline", "operators/join/join_block.c", "if (until < context->watermark)", "if (until <= context->watermark)"),
     ("forgets_at_the_deadline", "operators/join/key_rows.c", "row->until < watermark ||\n", "row->until <= watermark ||\n"),
     ("null_is_a_key", "operators/join/join_block.c", "return prepared->keys.has_null[index] || !has_bound", "return !has_bound"),
-    ("goes_on_though_it_met", "operators/join/join_match.c", "? KEPT_MARK : KEPT_STAY", "? KEPT_STAY : KEPT_STAY"),
+    ("goes_on_though_it_met", "operators/join/join_match.c", "? KEY_ROW_MARK : KEY_ROW_STAY", "? KEY_ROW_STAY : KEY_ROW_STAY"),
     ("the_later_of_equals", "operators/join/join_match.c", "return order < 0 ||", "return order <= 0 ||"),
-    ("semi_twice", "operators/join/join_match.c", "return stop | KEPT_DROP;", "return stop;"),
+    ("semi_twice", "operators/join/join_match.c", "return stop | KEY_ROW_DROP;", "return stop;"),
     ("the_first_window_only", "operators/join/join_bind.c", "windows_last(&join->windows, time)), -1),",
      "windows_first(&join->windows, time)), -1),"),
 ]

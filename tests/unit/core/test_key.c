@@ -271,12 +271,26 @@ static void test_groups(void **state)
         assert_true(counts[group] > 800 && counts[group] < 1200);
 }
 
+/* key_of_hash is the reverse of key_hash, for each rotation by another key. */
+static void test_hash_reversed(void **state)
+{
+    (void)state;
+    struct test_random random = {7};
+    for (uint32_t i = 0; i < 20000; i++) {
+        uint64_t hash = i == 0 ? 0 : i == 1 ? UINT64_MAX : random_next(&random);
+        struct key key = key_of_hash(hash, i % 64), other = key_of_hash(hash, (i + 1) % 64);
+        assert_true(key_hash(key) == hash && key_hash(other) == hash);
+        assert_false(key_equal(key, other));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_injective),         cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_inline_and_hashed), cmocka_unit_test(test_framing),
         cmocka_unit_test(test_many_columns),      cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_hash_reversed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
