@@ -18,6 +18,7 @@
 #   unit (the default), property   under ASan + UBSan
 #   lanes                          under ASan + UBSan, and again under TSan
 #   golden, crash, jobs, tidy      with the release build
+#   operator                       with the release build, and only where a filter asks for it: one operator by itself
 #   kafka                          with the release build, beside a real Kafka (tests/kafka)
 # Where kernels and learners are built alone (LEAT_ALONE: cmake/gpu, for a bare GPU machine) there are tests of device code
 # alone; `./dev gpu` runs them: with the argument `--reduced` they take small sizes (compute-sanitizer).

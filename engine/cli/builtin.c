@@ -1,10 +1,10 @@
-/* The built-in kinds, from the registry.def of each folder. */
+/* The built-in kinds: operators as CMake finds them, the others from the registry.def of each folder. */
 #include "cli/commands.h"
 #include "operators/expr/expr.h"
 #include "operators/user/user.h"
 
 #define OPERATOR(name) extern const struct operator_kind operator_##name;
-#include "operators/registry.def"
+#include "generated/operators.def"
 #undef OPERATOR
 #define LEARNER(name) extern const struct operator_kind learner_##name;
 #include "learners/registry.def"
@@ -20,7 +20,7 @@
 
 static const struct operator_kind *const operators[] = {
 #define OPERATOR(name) &operator_##name,
-#include "operators/registry.def"
+#include "generated/operators.def"
 #undef OPERATOR
     NULL,
 };

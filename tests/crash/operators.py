@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every operator of operators/registry.def, through replay, kills and accounting.
+"""Every operator, through replay, kills and accounting.
 
     tests/crash/operators.py --leat build/release/leat [--kills 12] [--seed 1] [--only NAME] [--folder DIR] [--keep]
 
@@ -23,6 +23,8 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import registry  # noqa: E402
 from crash import Job, compare, run_rounds
 from lives import Failure, Inputs
 
@@ -91,11 +93,6 @@ STEPS = {
 TAME = {
     "unnest": "its records are sessions, which are few",
 }
-
-
-def registered():
-    with open(os.path.join(ROOT, "operators", "registry.def"), encoding="utf-8") as file:
-        return re.findall(r"^OPERATOR\((\w+)\)", file.read(), re.M)
 
 
 def example_of(leat, name):
@@ -253,9 +250,9 @@ def run_job(job, kills, rng, shown, report):
     run_rounds(job, expected, kills, rng, report)
 
 
-def check_shown(shown, report):
+def check_shown(names, shown, report):
     failed = 0
-    for name in registered():
+    for name in names:
         missing = []
         if shown[name]["rows"] < ROWS_LEAST and name not in TAME:
             missing.append(f"gives {shown[name]['rows']} rows of {ROWS_LEAST}")
@@ -266,7 +263,7 @@ def check_shown(shown, report):
             report(f"not ok - operators: {name} {', '.join(missing)}: add a line for it to STEPS in tests/crash/operators.py, with "
                    "more keys or longer times (or to TAME, and why)")
     if not failed:
-        report(f"ok - operators: all {len(registered())} give rows, those with state spill")
+        report(f"ok - operators: all {len(names)} give rows, those with state spill")
     return failed
 
 
@@ -275,14 +272,14 @@ def main():
     parser.add_argument("--leat", required=True)
     parser.add_argument("--kills", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="operators whose name has it")
+    parser.add_argument("--only", metavar="NAME", help="this operator")
     parser.add_argument("--folder", default="build/operators")
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
     leat, folder = os.path.abspath(arguments.leat), os.path.abspath(arguments.folder)
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(f"{folder}/data")
-    names = [name for name in registered() if not arguments.only or arguments.only in name]
+    names = [name for name in registry.operators() if arguments.only in (None, name)]
     status, shown = 0, collections.defaultdict(lambda: {"rows": 0, "has state": False, "spilled": 0})
 
     def report(line):
@@ -304,8 +301,7 @@ def main():
         except Failure as failure:
             status = 1
             report(f"not ok - operators: seed {arguments.seed}, {job.path}: {failure}")
-    if not arguments.only:
-        status |= check_shown(shown, report) > 0
+    status |= check_shown(names, shown, report) > 0
     if not arguments.keep and status == 0:
         shutil.rmtree(folder, ignore_errors=True)
     return status

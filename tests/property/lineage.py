@@ -264,15 +264,15 @@ def test_functions(leat, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--leat", required=True)
-    parser.add_argument("--only", help="operators whose name has it")
+    parser.add_argument("--only", metavar="NAME", help="this operator")
     parser.add_argument("--folder", default="build/lineage")
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
     leat, folder = os.path.abspath(arguments.leat), os.path.abspath(arguments.folder)
     shutil.rmtree(folder, ignore_errors=True)
     status = 0
-    for name in operators.registered():
-        if arguments.only and arguments.only not in name:
+    for name in operators.registry.operators():
+        if arguments.only not in (None, name):
             continue
         faults, seen = [], set()
         steps = [step.replace(operators.TWICE, "")

@@ -217,8 +217,8 @@ static void test_tables_of_all_operators(void **state)
 {
     (void)state;
     uint32_t tables = 0;
-    for (size_t k = 0; harness_operators[k] != NULL; k++) {
-        const struct operator_kind *kind = harness_operators[k];
+    for (size_t k = 0; fake_operators[k] != NULL; k++) {
+        const struct operator_kind *kind = fake_operators[k];
         bool has_tag[256] = {false};
         for (const struct state_member *row = kind->state; row != NULL && row->kind != NULL; row++) {
             if (row->tag == '\0' || has_tag[(uint8_t)row->tag] || row->offset >= kind->size ||

@@ -8,12 +8,12 @@
 #include <cmocka.h>
 
 #define OPERATOR(name) extern const struct operator_kind operator_##name;
-#include "operators/registry.def"
+#include "generated/operators.def"
 #undef OPERATOR
 
 const struct operator_kind *const fake_operators[] = {
 #define OPERATOR(name) &operator_##name,
-#include "operators/registry.def"
+#include "generated/operators.def"
 #undef OPERATOR
     NULL,
 };

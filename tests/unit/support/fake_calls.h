@@ -25,7 +25,7 @@ struct merge {
     uint32_t index[FAKE_INPUTS];
 };
 
-/* Every operator of registry.def. */
+/* Every operator, by name. */
 extern const struct operator_kind *const fake_operators[];
 
 /* Parses a step like "where user_id > 0" and binds it to the inputs of `bind`, whose members arena, diags,
