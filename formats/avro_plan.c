@@ -26,8 +26,8 @@ static struct avro_step *new_steps(struct avro_compiler *compiler, uint32_t coun
     compiler->steps += count;
     if (compiler->steps <= AVRO_STEPS_MAX)
         return arena_array(compiler->arena, struct avro_step, count);
-    diag_error(compiler->request->diags, DIAG_E0614, no_span, "%s is too large to be read as columns",
-               compiler->request->name);
+    diag_error(compiler->request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
+               "%s is too large to be read as columns", compiler->request->name);
     return NULL;
 }
 
@@ -130,15 +130,15 @@ static bool compile_absent(struct avro_compiler *compiler, const struct avro_typ
     if (at >= 0 && reader->fields[at].default_value != NULL) {
         if (constant(compiler, &reader->fields[at], &column->type, step))
             return true;
-        diag_error(request->diags, DIAG_E0614, no_span,
+        diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
                    "the default of `%.*s` in the schema file is nothing that a column %s can have",
                    STR_ARGS(column->name), type_name(request->arena, &column->type));
         return false;
     }
     if (!request->is_file && !column->is_required)
         return true;
-    struct diag *d = diag_error(request->diags, DIAG_E0614, no_span, "%s has no field `%.*s`", request->name,
-                                STR_ARGS(column->name));
+    struct diag *d = diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span, "%s has no field `%.*s`",
+                                request->name, STR_ARGS(column->name));
     const char **names = arena_array(compiler->arena, const char *, from->count + 1);
     for (uint32_t i = 0; i < from->count; i++)
         names[i] = arena_strndup(compiler->arena, from->fields[i].name.data, from->fields[i].name.length);
@@ -192,9 +192,10 @@ static bool does_not_fit(struct avro_compiler *compiler, struct str field, const
                          const struct type *to)
 {
     struct payload_request *request = compiler->request;
-    struct diag *d = diag_error(
-        request->diags, DIAG_E0614, no_span, "the field `%.*s` of %s is %s, which a column %s cannot hold",
-        STR_ARGS(field), request->name, avro_type_name(compiler->arena, from), type_name(request->arena, to));
+    struct diag *d =
+        diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
+                   "the field `%.*s` of %s is %s, which a column %s cannot hold", STR_ARGS(field),
+                   request->name, avro_type_name(compiler->arena, from), type_name(request->arena, to));
     if (to->tag == TYPE_TIME && (from->tag == AVRO_LONG || from->tag == AVRO_INT))
         diag_hint(request->diags, d, "say what the number counts: `time(ms)`, s, us or ns");
     else if (to->tag == TYPE_TIME && from->tag == AVRO_STRING)
@@ -402,8 +403,8 @@ static const struct avro_type *parse(struct avro_compiler *compiler, struct str 
     const char *why = NULL;
     const struct avro_type *type = avro_type_parse(compiler->arena, text, names, &why);
     if (type == NULL) {
-        struct diag *d =
-            diag_error(request->diags, DIAG_E0614, no_span, "%s is no Avro schema: %s", name, why);
+        struct diag *d = diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
+                                    "%s is no Avro schema: %s", name, why);
         if (request->is_file)
             diag_at(request->diags, d, request->name, -1, -1);
     }
@@ -430,7 +431,7 @@ const struct payload_plan *avro_plan_new(struct payload_request *request)
     if (writer == NULL)
         return NULL;
     if (writer->tag != AVRO_RECORD || (reader != NULL && reader->tag != AVRO_RECORD)) {
-        struct diag *d = diag_error(request->diags, DIAG_E0614, no_span,
+        struct diag *d = diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
                                     "%s is %s, and columns take the fields of a record", request->name,
                                     avro_type_name(request->arena, writer));
         diag_hint(request->diags, d, "`format: raw` gives the payload as it is");

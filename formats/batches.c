@@ -125,7 +125,7 @@ static bool batches_header_check(const struct schema *schema, const void *config
     bool is_good = true;
     const struct schema *file = read_schema(&arena, header);
     if (file == NULL)
-        diag_error(diags, DIAG_E0603, (struct span){0, 0}, "the recording's header is damaged");
+        diag_error(diags, DIAG_FILE_DAMAGED, (struct span){0, 0}, "the recording's header is damaged");
     else
         match_columns(schema, file, from);
     for (uint32_t i = 0; file != NULL && i < schema->count; i++) {
@@ -134,7 +134,7 @@ static bool batches_header_check(const struct schema *schema, const void *config
         if (found == NULL ? !field->is_required : type_equal(found, &field->type))
             continue;
         is_good = false;
-        struct diag *d = diag_error(diags, DIAG_E0607, (struct span){0, 0},
+        struct diag *d = diag_error(diags, DIAG_FILE_COLUMNS, (struct span){0, 0},
                                     found == NULL ? "the recording has no column `%.*s`"
                                                   : "the recording's column `%.*s` has another type",
                                     STR_ARGS(field->name));

@@ -113,7 +113,7 @@ bool csv_header_check(const struct schema *schema, const void *config, struct st
         if (found == 1)
             continue;
         is_good = false;
-        struct diag *d = diag_error(diags, DIAG_E0607, (struct span){0, 0},
+        struct diag *d = diag_error(diags, DIAG_FILE_COLUMNS, (struct span){0, 0},
                                     found == 0 ? "the header line has no column `%.*s`"
                                                : "the header line has several columns `%.*s`",
                                     STR_ARGS(name));

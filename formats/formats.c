@@ -50,7 +50,7 @@ bool format_delimiter_check(struct str delimiter, struct diag_list *diags, struc
     if (delimiter.length == 1 && strchr("\"\r\n", delimiter.data[0]) == NULL)
         return true;
     struct diag *d =
-        diag_error(diags, DIAG_E0404, span, "`delimiter` is one character, and no quote or line end");
+        diag_error(diags, DIAG_OUT_OF_RANGE, span, "`delimiter` is one character, and no quote or line end");
     diag_hint(diags, d, "for example \";\" or \"\\t\"");
     return false;
 }
@@ -62,9 +62,9 @@ static bool raw_schema_check(const struct schema *schema, struct diag_list *diag
         return true;
     static const char what[] = "a raw payload is one column, a text or bytes";
     struct diag *d = schema->count == 1
-                         ? diag_error(diags, DIAG_E0303, span, "%s, and `%.*s` is neither", what,
+                         ? diag_error(diags, DIAG_TYPE_CLASH, span, "%s, and `%.*s` is neither", what,
                                       STR_ARGS(schema->fields[0].name))
-                         : diag_error(diags, DIAG_E0303, span, "%s; here are %u", what, schema->count);
+                         : diag_error(diags, DIAG_TYPE_CLASH, span, "%s; here are %u", what, schema->count);
     diag_hint(diags, d, "for example `schema: { payload: bytes }`; other formats make columns of a payload");
     return false;
 }
@@ -79,7 +79,7 @@ bool format_schema_check(const struct format_kind *format, const struct schema *
         if (schema->fields[i].type.tag != TYPE_LIST)
             continue;
         is_good = false;
-        struct diag *d = diag_error(diags, DIAG_E0303, span, "csv has no place for the list `%.*s`",
+        struct diag *d = diag_error(diags, DIAG_TYPE_CLASH, span, "csv has no place for the list `%.*s`",
                                     STR_ARGS(schema->fields[i].name));
         diag_hint(diags, d, "json, msgpack and batches have; or `unnest` or `drop` it first");
     }

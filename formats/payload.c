@@ -88,23 +88,24 @@ bool payload_bind(const struct format_kind *format, const struct payload_options
     if (kind == NULL) {
         if (!has_file && !has_registry && options->message.length == 0)
             return true;
-        diag_error(diags, DIAG_E0407, span,
+        diag_error(diags, DIAG_OPTIONS_CLASH, span,
                    "`schema_file`, `message` and `registry` go with avro and protobuf, not %s", format->name);
         return false;
     }
     if (!has_file && !has_registry) {
-        d = diag_error(diags, DIAG_E0402, span, "%s payloads need a schema", format->name);
+        d = diag_error(diags, DIAG_OPTION_MISSING, span, "%s payloads need a schema", format->name);
         diag_hint(diags, d,
                   "say `schema_file: \"event%s\"` or `registry: { url: \"http://127.0.0.1:8081\" }`",
                   kind->has_path ? ".proto" : ".avsc");
         return false;
     }
     if (!kind->has_path && options->message.length > 0) {
-        diag_error(diags, DIAG_E0407, span, "`message` goes with protobuf, not %s", format->name);
+        diag_error(diags, DIAG_OPTIONS_CLASH, span, "`message` goes with protobuf, not %s", format->name);
         return false;
     }
     if (kind->has_path && has_file && has_registry) {
-        d = diag_error(diags, DIAG_E0407, span, "protobuf takes `schema_file` or `registry`, not both");
+        d = diag_error(diags, DIAG_OPTIONS_CLASH, span,
+                       "protobuf takes `schema_file` or `registry`, not both");
         diag_hint(diags, d, "payloads that name their schema need no file");
         return false;
     }
@@ -233,13 +234,13 @@ static const char *resolve(struct payload *payload, struct payload_entry *entry)
     case REGISTRY_MISSING: return "the registry does not have its schema";
     case REGISTRY_FOUND: break;
     case REGISTRY_FAILED:
-        d = diag_error(&entry->diags, DIAG_E0615, (struct span){0, 0},
+        d = diag_error(&entry->diags, DIAG_SCHEMA_REGISTRY_FAILED, (struct span){0, 0},
                        "%s cannot be had from the registry: %s", name, why);
         diag_hint(&entry->diags, d, "nothing was lost: once the registry answers, start the job again");
         return NULL;
     }
     if (!str_is(writer->type, payload->kind->registry_type)) {
-        d = diag_error(&entry->diags, DIAG_E0614, (struct span){0, 0},
+        d = diag_error(&entry->diags, DIAG_BAD_PAYLOAD_SCHEMA, (struct span){0, 0},
                        "%s is of type %.*s in the registry, and the source reads %s", name,
                        (int)MIN(writer->type.length, 32), writer->type.data, payload->kind->format->name);
         diag_hint(&entry->diags, d, "another topic, or another `format:`");
@@ -326,7 +327,7 @@ static bool read_schema_file(struct payload *payload, struct diag_list *diags)
     int error = os_read_file(path, PAYLOAD_SCHEMA_BYTES_MAX, &data, &bytes);
     if (error != 0) {
         struct diag *d =
-            diag_error(diags, DIAG_E0601, (struct span){0, 0}, "cannot read the schema `%s`", path);
+            diag_error(diags, DIAG_FILE_UNREADABLE, (struct span){0, 0}, "cannot read the schema `%s`", path);
         diag_errno(diags, d, error);
         return false;
     }
@@ -438,8 +439,8 @@ void payload_report(struct payload *payload, const char *data, size_t bytes, con
     const struct payload_entry *entry = find_entry(payload, &key);
     if (entry == NULL) {
         struct diag *d =
-            diag_error(diags, DIAG_E0614, (struct span){0, 0}, "%s: payloads have named more than %d schemas",
-                       place, PAYLOAD_SCHEMAS_MAX);
+            diag_error(diags, DIAG_BAD_PAYLOAD_SCHEMA, (struct span){0, 0},
+                       "%s: payloads have named more than %d schemas", place, PAYLOAD_SCHEMAS_MAX);
         diag_hint(diags, d, "a producer registers a new schema again and again");
     }
     for (unsigned i = 0; entry != NULL && entry->state == ENTRY_FAILED && i < entry->diags.count; i++) {

@@ -12,7 +12,7 @@ bool payload_constant(struct payload_plan *plan, const struct payload_request *r
         buffer_append(&plan->constants, data, bytes);
         return true;
     }
-    diag_error(request->diags, DIAG_E0614, (struct span){0, 0},
+    diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, (struct span){0, 0},
                "%s: the symbols of its enums and its defaults are longer than 64 KiB", request->name);
     return false;
 }

@@ -41,8 +41,8 @@ static bool add_names(struct protobuf_compiler *compiler, struct protobuf_step *
 
 static bool bad_default(struct protobuf_compiler *compiler, const struct protobuf_field *field)
 {
-    diag_error(compiler->request->diags, DIAG_E0614, no_span, "the default of `%s` in %s is out of range",
-               field->name, compiler->request->name);
+    diag_error(compiler->request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
+               "the default of `%s` in %s is out of range", field->name, compiler->request->name);
     return false;
 }
 
@@ -186,7 +186,7 @@ static bool does_not_fit(struct protobuf_compiler *compiler, const struct protob
                          const struct type *to)
 {
     struct payload_request *request = compiler->request;
-    struct diag *d = diag_error(request->diags, DIAG_E0614, no_span,
+    struct diag *d = diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
                                 "the field `%s` of %s is %s, which a column %s cannot hold", field->name,
                                 request->name, type_text(compiler, field), type_name(request->arena, to));
     if (to->tag == TYPE_TIME && is_whole(field->type))
@@ -241,9 +241,9 @@ static bool no_field(struct protobuf_compiler *compiler, const struct protobuf_m
     struct payload_request *request = compiler->request;
     if (!request->is_file && !column->is_required)
         return true;
-    struct diag *d =
-        diag_error(request->diags, DIAG_E0614, no_span, "the message %s of %s has no field `%.*s`",
-                   message->name, request->name, STR_ARGS(column->name));
+    struct diag *d = diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
+                                "the message %s of %s has no field `%.*s`", message->name, request->name,
+                                STR_ARGS(column->name));
     const char **names = arena_array(compiler->arena, const char *, message->count + 1);
     for (uint32_t i = 0; i < message->count; i++)
         names[i] = message->fields[i].name;
@@ -267,8 +267,8 @@ static bool compile_record(struct protobuf_compiler *compiler, const struct prot
     record->count = columns->count;
     compiler->steps += columns->count;
     if (compiler->steps > PROTOBUF_STEPS_MAX) {
-        diag_error(compiler->request->diags, DIAG_E0614, no_span, "%s is too large to be read as columns",
-                   compiler->request->name);
+        diag_error(compiler->request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
+                   "%s is too large to be read as columns", compiler->request->name);
         return false;
     }
     record->steps = arena_array(compiler->arena, struct protobuf_step, columns->count);
@@ -357,8 +357,8 @@ static struct protobuf_schema *load(struct payload_request *request)
         request->bad = "its schema has no such message";
         return NULL;
     }
-    struct diag *d = diag_error(request->diags, DIAG_E0614, no_span, "%s has no message that can be read: %s",
-                                request->name, why);
+    struct diag *d = diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
+                                "%s has no message that can be read: %s", request->name, why);
     if (request->is_file && !ask.is_set)
         diag_hint(request->diags, d,
                   "imports are looked for beside the file; a file made by `protoc "

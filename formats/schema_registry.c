@@ -64,7 +64,8 @@ bool schema_registry_bind(const struct schema_registry_options *options, struct 
     bool is_tls = begins_with(url, "https://");
     size_t scheme = is_tls ? strlen("https://") : strlen("http://");
     if ((!is_tls && !begins_with(url, "http://")) || url.length == scheme || url.length > URL_BYTES_MAX / 2) {
-        struct diag *d = diag_error(diags, DIAG_E0404, span, "the registry's `url` is no http(s) address");
+        struct diag *d =
+            diag_error(diags, DIAG_OUT_OF_RANGE, span, "the registry's `url` is no http(s) address");
         diag_hint(diags, d, "for example `url: \"http://127.0.0.1:8081\"`");
         return false;
     }
@@ -72,23 +73,24 @@ bool schema_registry_bind(const struct schema_registry_options *options, struct 
     for (size_t i = 0; i < host.length; i++) {
         if (host.data[i] == '@') {
             struct diag *d =
-                diag_error(diags, DIAG_E0408, span, "the registry's `url` holds a user or password");
+                diag_error(diags, DIAG_OPEN_SECRET, span, "the registry's `url` holds a user or password");
             diag_hint(diags, d, "say `user: \"name\", password: env(\"NAME\")` instead");
             return false;
         }
         if ((unsigned char)host.data[i] <= ' ' || strchr("?#\\", host.data[i]) != NULL) {
-            diag_error(diags, DIAG_E0404, span, "the registry's `url` has a character that no address has");
+            diag_error(diags, DIAG_OUT_OF_RANGE, span,
+                       "the registry's `url` has a character that no address has");
             return false;
         }
     }
     if ((options->user.length == 0) != (options->password.length == 0)) {
         struct diag *d =
-            diag_error(diags, DIAG_E0407, span, "a registry takes `user` and `password`, or neither");
+            diag_error(diags, DIAG_OPTIONS_CLASH, span, "a registry takes `user` and `password`, or neither");
         diag_hint(diags, d, "add the other one");
         return false;
     }
     if (options->user.length > 0 && !is_tls && !is_loopback(host)) {
-        struct diag *d = diag_warning(diags, DIAG_E0609, span,
+        struct diag *d = diag_warning(diags, DIAG_OPEN_CONNECTION, span,
                                       "the password goes to the registry readable for everybody on the way");
         diag_hint(diags, d, "use an https address");
     }

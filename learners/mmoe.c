@@ -30,7 +30,7 @@ static bool mmoe_bind(struct operator_bind *bind)
     struct learner_config *c = bind->config;
     c->positive_weight = c->negative_weight = c->keep_negatives = 1.0;
     if (c->hidden.count == 0) {
-        diag_error(bind->diags, DIAG_E0901, bind->span, "experts need layers: `hidden: [64]`");
+        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "experts need layers: `hidden: [64]`");
         return false;
     }
     return learner_bind_network(bind, NETWORK_EXPERTS);

@@ -42,7 +42,8 @@ static struct ast *cast_call(struct operator_bind *bind, const struct assignment
         const char *function = arena_strndup(bind->arena, type->text.data, type->text.length);
         return compute_call(bind->arena, function, span, args, 1);
     }
-    struct diag *d = diag_error(bind->diags, DIAG_E0403, type->span, "this is no type that `cast` knows");
+    struct diag *d =
+        diag_error(bind->diags, DIAG_OPTION_TYPE, type->span, "this is no type that `cast` knows");
     diag_hint(bind->diags, d,
               "int, float, bool, text, time, time(s), time(ms), time(us), time(ns), try_int, try_float ...");
     return NULL;

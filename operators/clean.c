@@ -63,8 +63,8 @@ static struct ast *apply_rule(struct operator_bind *bind, const struct ast *rule
         if ((rule->tag != AST_NAME && rule->tag != AST_CALL) || !str_is(rule->text, rules[i].rule))
             continue;
         if (rule->count < rules[i].args_min || rule->count > rules[i].args_max) {
-            diag_error(bind->diags, DIAG_E0305, rule->span, "the rule `%s` takes %u arguments", rules[i].rule,
-                       rules[i].args_max);
+            diag_error(bind->diags, DIAG_BAD_ARGUMENTS, rule->span, "the rule `%s` takes %u arguments",
+                       rules[i].rule, rules[i].args_max);
             return NULL;
         }
         if (strcmp(rules[i].rule, "allow") == 0)
@@ -79,7 +79,7 @@ static struct ast *apply_rule(struct operator_bind *bind, const struct ast *rule
             args[k + 1] = rule->children[k];
         return compute_call(bind->arena, rules[i].function, rule->span, args, rule->count + 1);
     }
-    struct diag *d = diag_error(bind->diags, DIAG_E0405, rule->span, "this is no rule of `clean`");
+    struct diag *d = diag_error(bind->diags, DIAG_NOT_A_CHOICE, rule->span, "this is no rule of `clean`");
     const char *near = diag_nearest(rule->text, names, ARRAY_COUNT(names));
     if (near != NULL && rule->text.length > 0)
         diag_hint(bind->diags, d, "did you mean `%s`?", near);
@@ -100,7 +100,7 @@ static struct ast *apply_rules(struct operator_bind *bind, const struct assignme
         count = 1;
     }
     if (count > CLEAN_RULES_MAX) {
-        diag_error(bind->diags, DIAG_E0105, value->span, "a column has at most %d rules", CLEAN_RULES_MAX);
+        diag_error(bind->diags, DIAG_TOO_DEEP, value->span, "a column has at most %d rules", CLEAN_RULES_MAX);
         return NULL;
     }
     struct ast *x = compute_name(bind->arena, a->name, a->name_span);
@@ -125,8 +125,8 @@ static bool clean_bind(struct operator_bind *bind)
     const struct schema *input = bind->inputs[0].schema;
     bool is_good = compute_schema(bind, &clean->compute, input->count) != NULL;
     if (clean->rules.count > CLEAN_COLUMNS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span, "`clean` takes at most %d columns; use two of them",
-                   CLEAN_COLUMNS_MAX);
+        diag_error(bind->diags, DIAG_TOO_MANY, bind->span,
+                   "`clean` takes at most %d columns; use two of them", CLEAN_COLUMNS_MAX);
         return false;
     }
     for (uint32_t i = 0; i < clean->rules.count; i++) {

@@ -19,7 +19,8 @@ static bool cross_bind(struct operator_bind *bind)
 {
     struct cross *cross = bind->config;
     if (cross->columns.count < 2 || cross->columns.count > CROSS_COLUMNS_MAX) {
-        diag_error(bind->diags, DIAG_E0404, bind->span, "`cross` takes 2 to %d columns", CROSS_COLUMNS_MAX);
+        diag_error(bind->diags, DIAG_OUT_OF_RANGE, bind->span, "`cross` takes 2 to %d columns",
+                   CROSS_COLUMNS_MAX);
         return false;
     }
     const struct ast *names[CROSS_COLUMNS_MAX];

@@ -47,7 +47,7 @@ static const struct state_member dedup_state[] = {
 
 static bool wrong_emit(struct operator_bind *bind, const char *what, const char *hint)
 {
-    diag_hint(bind->diags, diag_error(bind->diags, DIAG_E0407, bind->span, "%s", what), "%s", hint);
+    diag_hint(bind->diags, diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span, "%s", what), "%s", hint);
     return false;
 }
 

@@ -71,7 +71,7 @@ static bool enrich_bind(struct operator_bind *bind)
     const struct schema *other = bind->inputs[1].schema;
     bool is_good = pairs_bind(bind, &enrich->on, &enrich->keys, &enrich->update_keys);
     if (enrich->values.count == 0) {
-        diag_error(bind->diags, DIAG_E0402, bind->span, "`enrich` needs a column of `%.*s`",
+        diag_error(bind->diags, DIAG_OPTION_MISSING, bind->span, "`enrich` needs a column of `%.*s`",
                    STR_ARGS(bind->inputs[1].stream));
         is_good = false;
     }

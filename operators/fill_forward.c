@@ -60,13 +60,13 @@ static bool bind_column(struct operator_bind *bind, struct fill_forward *fill, u
     struct field *field = &output->fields[ref->index];
     for (uint32_t k = 0; k < fill->by.count; k++)
         if (fill->keys[k] == ref->index) {
-            struct diag *d = diag_error(bind->diags, DIAG_E0407, ref->span, "`%.*s` is a column of the key",
-                                        STR_ARGS(ref->name));
+            struct diag *d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, ref->span,
+                                        "`%.*s` is a column of the key", STR_ARGS(ref->name));
             diag_hint(bind->diags, d, "rows of one key have the same value in it, also where that is null");
             return false;
         }
     if (field->type.tag == TYPE_LIST) {
-        struct diag *d = diag_error(bind->diags, DIAG_E0303, ref->span,
+        struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, ref->span,
                                     "`%.*s` is a list, which is not filled", STR_ARGS(ref->name));
         diag_hint(bind->diags, d, "numbers, times, booleans and texts are");
         return false;
@@ -83,7 +83,7 @@ static bool fill_forward_bind(struct operator_bind *bind)
     bool is_good = keys_bind(bind, 0, &fill->by, &fill->keys);
     is_good &= columns_resolve(&fill->columns, bind->inputs[0].schema, bind->arena, bind->diags);
     if (fill->columns.count > FILL_COLUMNS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span,
+        diag_error(bind->diags, DIAG_TOO_MANY, bind->span,
                    "`fill_forward` takes at most %d columns; use two of them", FILL_COLUMNS_MAX);
         return false;
     }

@@ -21,7 +21,7 @@ static bool hash_bind(struct operator_bind *bind)
     struct hash *hash = bind->config;
     struct arena *arena = bind->arena;
     if (hash->columns.count > 16) {
-        diag_error(bind->diags, DIAG_E0404, bind->span, "`hash` takes at most 16 columns");
+        diag_error(bind->diags, DIAG_OUT_OF_RANGE, bind->span, "`hash` takes at most 16 columns");
         return false;
     }
     const struct ast *names[16];

@@ -28,7 +28,7 @@ bool keys_bind(struct operator_bind *bind, uint32_t input, struct columns *by, i
         const struct type *type = &schema->fields[refs.items[i].index].type;
         if (type->tag != TYPE_LIST)
             continue;
-        diag_error(bind->diags, DIAG_E0303, refs.items[i].span, "`%.*s` is a %s, which cannot be a key",
+        diag_error(bind->diags, DIAG_TYPE_CLASH, refs.items[i].span, "`%.*s` is a %s, which cannot be a key",
                    STR_ARGS(refs.items[i].name), type_name(bind->arena, type));
         is_good = false;
     }
@@ -46,7 +46,7 @@ bool keys_bind_both(struct operator_bind *bind, struct columns *by, int **left, 
         const struct field *b = &bind->inputs[1].schema->fields[(*right)[i]];
         if (type_equal(&a->type, &b->type))
             continue;
-        diag_error(bind->diags, DIAG_E0303, by->items[i].span, "`%.*s` is a %s here and a %s in `%.*s`",
+        diag_error(bind->diags, DIAG_TYPE_CLASH, by->items[i].span, "`%.*s` is a %s here and a %s in `%.*s`",
                    STR_ARGS(a->name), type_name(bind->arena, &a->type), type_name(bind->arena, &b->type),
                    STR_ARGS(bind->inputs[1].stream));
         is_good = false;

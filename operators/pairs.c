@@ -16,7 +16,7 @@ bool pairs_split(struct operator_bind *bind, const struct assignments *on, struc
             right->items[i] = (struct column_ref){pair->value->text, pair->value->span, -1};
             continue;
         }
-        struct diag *d = diag_error(bind->diags, DIAG_E0403, pair->value->span, "`on` takes columns");
+        struct diag *d = diag_error(bind->diags, DIAG_OPTION_TYPE, pair->value->span, "`on` takes columns");
         diag_hint(bind->diags, d, "compute it before, by `with`, and write `on %.*s = COLUMN`",
                   STR_ARGS(pair->name));
         is_good = false;
@@ -33,7 +33,7 @@ static bool check_types(struct operator_bind *bind, const struct assignments *on
         const struct field *b = &bind->inputs[1].schema->fields[right[i]];
         if (type_equal(&a->type, &b->type))
             continue;
-        struct diag *d = diag_error(bind->diags, DIAG_E0303, on->items[i].value->span,
+        struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, on->items[i].value->span,
                                     "`%.*s` is of type %s here, and `%.*s` of `%.*s` of type %s",
                                     STR_ARGS(a->name), type_name(bind->arena, &a->type), STR_ARGS(b->name),
                                     STR_ARGS(bind->inputs[1].stream), type_name(bind->arena, &b->type));

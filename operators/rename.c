@@ -22,8 +22,8 @@ static bool resolve(struct operator_bind *bind, const struct rename *rename, int
     for (uint32_t k = 0; k < rename->names.count; k++) {
         const struct assignment *a = &rename->names.items[k];
         if (a->value->tag != AST_NAME) {
-            struct diag *d =
-                diag_error(bind->diags, DIAG_E0403, a->value->span, "`rename` takes a column's name here");
+            struct diag *d = diag_error(bind->diags, DIAG_OPTION_TYPE, a->value->span,
+                                        "`rename` takes a column's name here");
             diag_hint(bind->diags, d, "`with` and `select` compute columns");
             is_good = false;
             continue;
@@ -32,7 +32,8 @@ static bool resolve(struct operator_bind *bind, const struct rename *rename, int
         if (!column_resolve(&old, input, bind->arena, bind->diags)) {
             is_good = false;
         } else if (renamed_by[old.index] >= 0) {
-            diag_error(bind->diags, DIAG_E0406, old.span, "`%.*s` is renamed twice", STR_ARGS(old.name));
+            diag_error(bind->diags, DIAG_OPTION_TWICE, old.span, "`%.*s` is renamed twice",
+                       STR_ARGS(old.name));
             is_good = false;
         } else {
             renamed_by[old.index] = (int)k;

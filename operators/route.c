@@ -24,7 +24,7 @@ static bool route_bind(struct operator_bind *bind)
 {
     struct route *route = bind->config;
     if (route->routes.count == 0 || route->routes.count > ROUTE_OUTPUTS_MAX) {
-        diag_error(bind->diags, route->routes.count == 0 ? DIAG_E0402 : DIAG_E0503, bind->span,
+        diag_error(bind->diags, route->routes.count == 0 ? DIAG_OPTION_MISSING : DIAG_TOO_MANY, bind->span,
                    "1 to %d outputs are wanted, as { dear: price > 100.0 }", ROUTE_OUTPUTS_MAX);
         return false;
     }

@@ -26,7 +26,8 @@ static bool sample_bind(struct operator_bind *bind)
     for (uint32_t i = 0; i < sample->by.count; i++) {
         const struct field *field = &input->fields[sample->by.items[i].index];
         if (field->type.tag >= TYPE_LIST) {
-            diag_error(bind->diags, DIAG_E0303, sample->by.items[i].span, "`sample` cannot go by a list");
+            diag_error(bind->diags, DIAG_TYPE_CLASH, sample->by.items[i].span,
+                       "`sample` cannot go by a list");
             return false;
         }
         lineage_merge(&output->rows_lineage, &field->lineage);

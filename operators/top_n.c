@@ -78,7 +78,7 @@ static bool bind_emit(struct operator_bind *bind, struct top_n *top)
     bind->hold_us = top->emit == EMIT_FINAL ? INT64_MAX : 0;
     if (top->emit == EMIT_ON_CLOSE && is_forever) {
         diag_hint(bind->diags,
-                  diag_error(bind->diags, DIAG_E0407, bind->span,
+                  diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
                              "`emit on_close` gives rows at the end of windows, and there are none"),
                   "say which: `over tumbling(1h)`; or `emit final` for the end of the input, `emit "
                   "on_change` for changes as they happen");
@@ -87,7 +87,7 @@ static bool bind_emit(struct operator_bind *bind, struct top_n *top)
     if (top->emit != EMIT_FINAL || is_forever)
         return true;
     diag_hint(bind->diags,
-              diag_error(bind->diags, DIAG_E0407, top->over.ast->span,
+              diag_error(bind->diags, DIAG_OPTIONS_CLASH, top->over.ast->span,
                          "`emit final` keeps rows to the end of the input, and windows end before"),
               "leave one of them out: with `over`, rows come when their window closes");
     return false;

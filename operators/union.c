@@ -30,23 +30,24 @@ static bool match(struct operator_bind *bind, uint32_t input)
         const struct field *field = &to->schema->fields[i];
         sources[i] = schema_find(from->schema, field->name);
         if (sources[i] < 0) {
-            diag_error(bind->diags, DIAG_E0504, span, "`%.*s` has no column `%.*s`", STR_ARGS(from->stream),
-                       STR_ARGS(field->name));
+            diag_error(bind->diags, DIAG_SCHEMAS_DIFFER, span, "`%.*s` has no column `%.*s`",
+                       STR_ARGS(from->stream), STR_ARGS(field->name));
             is_good = false;
             continue;
         }
         const struct type *type = &from->schema->fields[sources[i]].type;
         if (type_equal(type, &field->type))
             continue;
-        diag_error(bind->diags, DIAG_E0504, span, "`%.*s` is %s here and %s in `%.*s`", STR_ARGS(field->name),
-                   type_name(bind->arena, &field->type), type_name(bind->arena, type),
+        diag_error(bind->diags, DIAG_SCHEMAS_DIFFER, span, "`%.*s` is %s here and %s in `%.*s`",
+                   STR_ARGS(field->name), type_name(bind->arena, &field->type), type_name(bind->arena, type),
                    STR_ARGS(from->stream));
         is_good = false;
     }
     for (uint32_t i = 0; i < from->schema->count; i++)
         if (schema_find(to->schema, from->schema->fields[i].name) < 0) {
-            diag_error(bind->diags, DIAG_E0504, span, "`%.*s` has a column `%.*s` that `%.*s` has not",
-                       STR_ARGS(from->stream), STR_ARGS(from->schema->fields[i].name), STR_ARGS(to->stream));
+            diag_error(bind->diags, DIAG_SCHEMAS_DIFFER, span,
+                       "`%.*s` has a column `%.*s` that `%.*s` has not", STR_ARGS(from->stream),
+                       STR_ARGS(from->schema->fields[i].name), STR_ARGS(to->stream));
             is_good = false;
         }
     return is_good;

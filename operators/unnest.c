@@ -31,7 +31,7 @@ static bool add_field(struct operator_bind *bind, struct schema *schema, struct 
 {
     const struct unnest *unnest = bind->config;
     if (schema_find(schema, name) >= 0) {
-        struct diag *d = diag_error(bind->diags, DIAG_E0306, unnest->list.span,
+        struct diag *d = diag_error(bind->diags, DIAG_COLUMN_TAKEN, unnest->list.span,
                                     "there would be two columns `%.*s`", STR_ARGS(name));
         diag_hint(bind->diags, d, "`prefix \"...\"` gives the fields of `%.*s` other names",
                   STR_ARGS(unnest->list.name));
@@ -69,7 +69,7 @@ static bool bind_time(struct operator_bind *bind, const struct schema *schema)
     const struct type *type = &schema->fields[unnest->time.index].type;
     bind->sets_time = type->tag == TYPE_TIME;
     if (!bind->sets_time)
-        diag_error(bind->diags, DIAG_E0303, unnest->time.span, "`%.*s` is %s, not a time",
+        diag_error(bind->diags, DIAG_TYPE_CLASH, unnest->time.span, "`%.*s` is %s, not a time",
                    STR_ARGS(unnest->time.name), type_name(bind->arena, type));
     return bind->sets_time;
 }
@@ -82,14 +82,15 @@ static bool unnest_bind(struct operator_bind *bind)
         return false;
     const struct field *list = &input->fields[unnest->list.index];
     if (list->type.tag != TYPE_LIST) {
-        diag_error(bind->diags, DIAG_E0303, unnest->list.span, "`%.*s` is no list but %s",
+        diag_error(bind->diags, DIAG_TYPE_CLASH, unnest->list.span, "`%.*s` is no list but %s",
                    STR_ARGS(list->name), type_name(bind->arena, &list->type));
         return false;
     }
     uint32_t fields = list->type.element->tag == TYPE_RECORD ? list->type.element->fields->count : 1;
     struct schema *schema = arena_new(bind->arena, struct schema);
     if (input->count + fields > SCHEMA_FIELDS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span, "a stream has at most %d columns", SCHEMA_FIELDS_MAX);
+        diag_error(bind->diags, DIAG_TOO_MANY, bind->span, "a stream has at most %d columns",
+                   SCHEMA_FIELDS_MAX);
         return false;
     }
     schema->fields = arena_array(bind->arena, struct field, input->count + fields);

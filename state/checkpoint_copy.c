@@ -42,8 +42,8 @@ static bool is_gone(const struct checkpoint_dir *dir, struct checkpoint_id id)
 
 static bool cannot_read(struct copying *c, const char *path, int error)
 {
-    struct diag *diag =
-        diag_error(c->diags, DIAG_E0702, (struct span){0, 0}, "a file of the checkpoint cannot be read");
+    struct diag *diag = diag_error(c->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
+                                   "a file of the checkpoint cannot be read");
     diag_errno(c->diags, diag, error);
     diag_at(c->diags, diag, path, -1, -1);
     return false;
@@ -101,7 +101,8 @@ static void close_files(struct copying *c)
 
 static bool cannot_write(struct copying *c, const char *path, int error)
 {
-    struct diag *diag = diag_error(c->diags, DIAG_E0708, (struct span){0, 0}, "the copy cannot be written");
+    struct diag *diag =
+        diag_error(c->diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0}, "the copy cannot be written");
     diag_errno(c->diags, diag, error);
     diag_at(c->diags, diag, path, -1, -1);
     diag_hint(c->diags, diag, "make room and see that this user may write there, then copy it again");
@@ -110,7 +111,7 @@ static bool cannot_write(struct copying *c, const char *path, int error)
 
 static bool damaged(struct copying *c, const struct manifest_file *file, uint64_t offset)
 {
-    struct diag *diag = diag_error(c->diags, DIAG_E0702, (struct span){0, 0},
+    struct diag *diag = diag_error(c->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
                                    "the digest of this MiB does not match its bytes");
     char *path = arena_printf(c->diags->arena, "%.*s", STR_ARGS(file->path));
     diag_at(c->diags, diag, path, (int64_t)offset, -1);
@@ -225,7 +226,7 @@ static bool copy_chain(struct copying *c)
 
 static bool refuse_target(struct copying *c, const char *to, const char *why, const char *hint)
 {
-    struct diag *diag = diag_error(c->diags, DIAG_E0701, (struct span){0, 0}, "`%s` %s", to, why);
+    struct diag *diag = diag_error(c->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0}, "`%s` %s", to, why);
     diag_hint(c->diags, diag, "%s", hint);
     return false;
 }
@@ -244,7 +245,7 @@ static bool take_lock_away(struct copying *c, const char *to)
     if (is_free)
         return true;
     struct diag *diag =
-        diag_error(c->diags, DIAG_E0706, (struct span){0, 0}, "%s is used by another process", to);
+        diag_error(c->diags, DIAG_DIRECTORY_IN_USE, (struct span){0, 0}, "%s is used by another process", to);
     diag_hint(c->diags, diag, "stop that process, or copy to another directory");
     return false;
 }
@@ -346,7 +347,7 @@ static bool is_of_source(const struct diag_list *said)
 {
     bool is_source = said->errors > 0;
     for (unsigned i = 0; i < said->count; i++)
-        is_source &= said->items[i].code == DIAG_E0702;
+        is_source &= said->items[i].code == DIAG_CHECKPOINT_DAMAGED;
     return is_source;
 }
 
@@ -363,9 +364,9 @@ static void say_all(struct copying *c, const struct diag_list *said)
 static bool none_left(struct copying *c, uint32_t count)
 {
     struct diag *diag =
-        count == 0 ? diag_error(c->diags, DIAG_E0705, (struct span){0, 0}, "there is no checkpoint in `%s`",
-                                c->dir->path)
-                   : diag_error(c->diags, DIAG_E0705, (struct span){0, 0},
+        count == 0 ? diag_error(c->diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
+                                "there is no checkpoint in `%s`", c->dir->path)
+                   : diag_error(c->diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
                                 "%s holds %u checkpoints, and none of them is whole", c->dir->path, count);
     diag_hint(c->diags, diag,
               count == 0 ? "name the directory that `checkpoint: { dir: ... }` of the job names"
@@ -397,7 +398,7 @@ static bool copy_newest(struct copying *c, struct checkpoint_id *id)
         if (copied != COPY_GONE)
             return copied == COPIED || none_left(c, count);
     }
-    struct diag *diag = diag_error(c->diags, DIAG_E0705, (struct span){0, 0},
+    struct diag *diag = diag_error(c->diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
                                    "the job removes its checkpoints faster than they can be opened");
     diag_hint(c->diags, diag, "let it `keep` more of them, or take them less often");
     return false;
@@ -411,9 +412,9 @@ static bool copy_named(struct copying *c, struct checkpoint_id id)
     if (copied == COPY_FAILED)
         say_all(c, &said);
     if (copied == COPY_GONE) {
-        struct diag *diag =
-            diag_error(c->diags, DIAG_E0705, (struct span){0, 0}, "there is no checkpoint %u-%llu in `%s`",
-                       id.generation, (unsigned long long)id.epoch, c->dir->path);
+        struct diag *diag = diag_error(c->diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
+                                       "there is no checkpoint %u-%llu in `%s`", id.generation,
+                                       (unsigned long long)id.epoch, c->dir->path);
         diag_hint(c->diags, diag, "`leat checkpoint list` shows those that are there");
     }
     return copied == COPIED;

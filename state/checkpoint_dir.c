@@ -45,7 +45,7 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
     DIR *stream = opendir(dir->path);
     if (stream == NULL) {
         struct diag *diag =
-            diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be read", dir->path);
+            diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0}, "%s cannot be read", dir->path);
         diag_errno(diags, diag, errno);
         diag_hint(diags, diag, "see that this user may read it");
         return false;
@@ -56,8 +56,8 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
             strcmp(entry->d_name, "tables") == 0 || strncmp(entry->d_name, "gen-", 4) == 0)
             continue;
         struct diag *diag =
-            diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s is no checkpoint directory: it holds `%s`",
-                       dir->path, entry->d_name);
+            diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0},
+                       "%s is no checkpoint directory: it holds `%s`", dir->path, entry->d_name);
         diag_hint(diags, diag, "name an empty directory, or one that leat made");
         is_good = false;
     }
@@ -87,15 +87,15 @@ struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *
     dir->keep = options->keep;
     dir->is_read_only = options->read_only;
     if (strlen(options->path) > PATH_BYTES / 2) {
-        diag_error(diags, DIAG_E0701, (struct span){0, 0},
+        diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0},
                    "the path of the checkpoint directory is too long");
         checkpoint_dir_close(dir);
         return NULL;
     }
     int error = options->read_only ? 0 : os_mkdirs(options->path);
     if (error != 0) {
-        struct diag *diag =
-            diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be made", options->path);
+        struct diag *diag = diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0},
+                                       "%s cannot be made", options->path);
         diag_errno(diags, diag, error);
         diag_hint(diags, diag, "see that this user may write there, or name another `dir:`");
     }
@@ -353,7 +353,8 @@ static bool new_run(struct run_id *run, struct diag_list *diags)
 {
     if (getrandom(run->bytes, sizeof(run->bytes), 0) == sizeof(run->bytes))
         return true;
-    struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "no randomness for a run id");
+    struct diag *diag =
+        diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0}, "no randomness for a run id");
     diag_errno(diags, diag, errno);
     return false;
 }
@@ -413,7 +414,8 @@ static bool start_generation(struct checkpoint_dir *dir, struct generation gener
     if (error == 0)
         error = os_fsync_directory(dir->path, "ckpt.fsync_parent");
     if (error != 0) {
-        struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "%s cannot be made", path);
+        struct diag *diag =
+            diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0}, "%s cannot be made", path);
         diag_errno(diags, diag, error);
         diag_hint(diags, diag,
                   "make room for checkpoints and see that this user may write there, then start again");

@@ -71,15 +71,16 @@ static bool make_text(struct checkpoint_dir *dir)
 static bool refuse(const struct checkpoint_dir *dir, const char *holder, struct diag_list *diags)
 {
     struct diag *diag =
-        diag_error(diags, DIAG_E0706, (struct span){0, 0}, "%s is used by another process: %.*s", dir->path,
-                   (int)strcspn(holder, "\n"), holder);
+        diag_error(diags, DIAG_DIRECTORY_IN_USE, (struct span){0, 0}, "%s is used by another process: %.*s",
+                   dir->path, (int)strcspn(holder, "\n"), holder);
     diag_hint(diags, diag, "stop that process; if it is gone for good, `--take-over` goes on without it");
     return false;
 }
 
 static bool cannot_lock(const struct checkpoint_dir *dir, int error, struct diag_list *diags)
 {
-    struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be locked", dir->path);
+    struct diag *diag =
+        diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0}, "%s cannot be locked", dir->path);
     diag_errno(diags, diag, error);
     diag_hint(diags, diag, "see that this user may write there, or name another `dir:`");
     return false;

@@ -199,7 +199,8 @@ static struct candidate *choose_candidate(struct candidates *found, uint64_t num
         if (why == NULL)
             return candidate;
         candidate->is_damaged = true;
-        struct diag *diag = diag_warning(diags, DIAG_E0702, (struct span){0, 0}, "skipped: %s", why);
+        struct diag *diag =
+            diag_warning(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0}, "skipped: %s", why);
         diag_at(diags, diag, candidate->path, -1, -1);
     }
     return NULL;
@@ -228,7 +229,7 @@ void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *f
     free(found.items);
     if (last > next) {
         struct diag *diag = diag_warning(
-            diags, DIAG_E0702, (struct span){0, 0},
+            diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
             "the order log of the numbers from %llu to %llu is not whole: their order is computed "
             "again",
             (unsigned long long)next, (unsigned long long)last - 1);
@@ -332,8 +333,10 @@ static bool verify_path(const char *path, struct diag_list *diags)
     const char *why = read_figures(path, &figures);
     if (why == NULL)
         return true;
-    diag_at(diags, diag_error(diags, DIAG_E0702, (struct span){0, 0}, "the order log is damaged: %s", why),
-            path, -1, -1);
+    diag_at(
+        diags,
+        diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0}, "the order log is damaged: %s", why),
+        path, -1, -1);
     return false;
 }
 

@@ -205,7 +205,7 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
     free(entries);
     if (error == 0)
         return true;
-    struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0},
+    struct diag *diag = diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0},
                                    "old checkpoints cannot be removed from %s", dir->path);
     diag_errno(diags, diag, error);
     return false;

@@ -144,8 +144,9 @@ int copy_file(const char *from, const char *to)
 static struct diag *damaged(const char *path, int64_t offset, bool is_warning, struct diag_list *diags,
                             const char *why)
 {
-    struct diag *diag = is_warning ? diag_warning(diags, DIAG_E0702, (struct span){0, 0}, "skipped: %s", why)
-                                   : diag_error(diags, DIAG_E0702, (struct span){0, 0}, "%s", why);
+    struct diag *diag =
+        is_warning ? diag_warning(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0}, "skipped: %s", why)
+                   : diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0}, "%s", why);
     return diag_at(diags, diag, path, offset, -1);
 }
 
@@ -197,7 +198,7 @@ static bool refuse_format(const struct checkpoint_dir *dir, struct checkpoint_id
     char path[PATH_BYTES];
     path_checkpoint(dir, id, path);
     struct diag *diag =
-        diag_error(diags, DIAG_E0704, (struct span){0, 0},
+        diag_error(diags, DIAG_OTHER_VERSION, (struct span){0, 0},
                    "another leat wrote this checkpoint; this one reads format %d alone", CHECKPOINT_FORMAT);
     diag_at(diags, diag, path, -1, -1);
     diag_hint(diags, diag, "run the leat that wrote it, or start afresh with `--fresh` or another directory");
@@ -260,7 +261,7 @@ static bool is_same_job(const struct checkpoint *checkpoint, struct diag_list *d
         str_equal(info->fingerprint, checkpoint->dir->fingerprint))
         return true;
     struct diag *diag = diag_error(
-        diags, DIAG_E0703, (struct span){0, 0},
+        diags, DIAG_OTHER_JOB, (struct span){0, 0},
         "the checkpoints in %s are of another job, or of this one before it changed", checkpoint->dir->path);
     diag_hint(
         diags, diag,
@@ -297,7 +298,8 @@ static void warn_of_generations(const struct checkpoint_dir *dir, struct diag_li
         path_generation(dir, generations[i], path);
         strcat(path, "/GENERATION");
         diag_at(diags,
-                diag_warning(diags, DIAG_E0702, (struct span){0, 0}, "a GENERATION file is damaged: %s", why),
+                diag_warning(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
+                             "a GENERATION file is damaged: %s", why),
                 path, -1, -1);
     }
     free(generations);
@@ -339,7 +341,8 @@ static bool may_be_read(const struct checkpoint_dir *dir, struct diag_list *diag
     free(generations);
     if (error == 0)
         return true;
-    struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0}, "`%s` cannot be opened", path);
+    struct diag *diag =
+        diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0}, "`%s` cannot be opened", path);
     diag_errno(diags, diag, error);
     diag_hint(diags, diag,
               error == EMFILE || error == ENFILE
@@ -374,7 +377,7 @@ enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpo
         return CHECKPOINT_FOUND;
     if (count > 0 && diags->errors == errors) {
         struct diag *diag =
-            diag_error(diags, DIAG_E0705, (struct span){0, 0},
+            diag_error(diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
                        "%s holds %u checkpoints, and none of them is whole", dir->path, count);
         diag_hint(diags, diag, "restore the directory from a copy, or start anew with `--fresh`");
     }
@@ -415,8 +418,8 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path
     }
     if (error == 0)
         return true;
-    struct diag *diag =
-        diag_error(diags, DIAG_E0702, (struct span){0, 0}, "the database cannot be put back to %s", path);
+    struct diag *diag = diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
+                                   "the database cannot be put back to %s", path);
     diag_errno(diags, diag, error);
     return false;
 }

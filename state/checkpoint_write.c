@@ -184,8 +184,9 @@ static bool report(struct checkpoint_writer *checkpoint, struct diag_list *diags
 {
     if (checkpoint->error == 0)
         return true;
-    struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "checkpoint %llu failed: %s",
-                                   (unsigned long long)checkpoint->info.id.epoch, checkpoint->error_step);
+    struct diag *diag =
+        diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0}, "checkpoint %llu failed: %s",
+                   (unsigned long long)checkpoint->info.id.epoch, checkpoint->error_step);
     if (checkpoint->is_refused)
         return false;
     diag_errno(diags, diag, checkpoint->error);

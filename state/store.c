@@ -286,7 +286,7 @@ struct state_store *state_store_open(const char *directory, size_t memory_bytes,
     if (directory != NULL)
         store->directory = strdup(directory);
     if (directory != NULL && is_restored && !open_database(store, true)) {
-        struct diag *diag = diag_error(diags, DIAG_E0801, (struct span){0, 0},
+        struct diag *diag = diag_error(diags, DIAG_STATE_FAILED, (struct span){0, 0},
                                        "the database of the checkpoint cannot be opened");
         diag_cause(diags, diag, "%s", state_store_error(store));
         state_store_close(store);
@@ -408,8 +408,8 @@ bool state_store_checkpoint(struct state_store *store, const char *path, bool *h
     state_store_release(store);
     if (text == NULL)
         return true;
-    struct diag *diag =
-        diag_error(diags, DIAG_E0708, (struct span){0, 0}, "the state database gave no checkpoint");
+    struct diag *diag = diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0},
+                                   "the state database gave no checkpoint");
     diag_cause(diags, diag, "%s", text);
     free(text);
     return false;

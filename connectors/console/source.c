@@ -44,7 +44,7 @@ static bool console_bind(struct source_bind *bind)
     struct console_source *console = bind->config;
     if (bind->declared == NULL) {
         struct diag *d =
-            diag_error(bind->diags, DIAG_E0402, bind->span, "a console source needs a `schema:`");
+            diag_error(bind->diags, DIAG_OPTION_MISSING, bind->span, "a console source needs a `schema:`");
         diag_hint(bind->diags, d, "for example `schema: { user_id: int, ts: time(ms) }`");
         return false;
     }
@@ -96,7 +96,7 @@ static bool read_more(struct source *source)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return report(source, DIAG_E0601, "cannot be read", errno);
+            return report(source, DIAG_FILE_UNREADABLE, "cannot be read", errno);
         console->has_ended = got == 0;
         console->filled += (size_t)got;
         console->bytes_read += got;
@@ -124,7 +124,7 @@ static bool read_header(struct source *source)
                                                 console->has_ended, &used, &damage);
     if (status == HEADER_BAD ||
         (status == HEADER_MORE && (console->has_ended || console->filled == BUFFER_BYTES)))
-        return report(source, DIAG_E0603, damage, 0);
+        return report(source, DIAG_FILE_DAMAGED, damage, 0);
     if (status == HEADER_MORE)
         return false;
     console->header = arena_str(source->arena, (struct str){console->buffer, used});
@@ -206,7 +206,7 @@ static enum read_status cut_batch(struct source *source, struct raw_batch *raw)
     if (split.count > 0)
         return READ_BATCH;
     if (split.damage != NULL || (console->has_ended && console->filled > 0)) {
-        report(source, DIAG_E0603, split.damage != NULL ? split.damage : "ends inside a record", 0);
+        report(source, DIAG_FILE_DAMAGED, split.damage != NULL ? split.damage : "ends inside a record", 0);
         return READ_ERROR;
     }
     return at_end(console);

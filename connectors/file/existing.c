@@ -36,7 +36,7 @@ static bool note_refused(void *argument, const char *path)
 
 static enum diag_code code_of(const char *refusal)
 {
-    return strncmp(refusal, "is what ", 8) == 0 ? DIAG_E0617 : DIAG_E0605;
+    return strncmp(refusal, "is what ", 8) == 0 ? DIAG_OUTPUT_DESTROYS : DIAG_OUTPUT_FAILED;
 }
 
 static bool report_existing(const struct obstacle *obstacle)
@@ -44,8 +44,8 @@ static bool report_existing(const struct obstacle *obstacle)
     const struct sink_context *context = obstacle->context;
     size_t length = strlen(obstacle->path);
     bool is_part = length > 5 && strcmp(obstacle->path + length - 5, ".part") == 0;
-    struct diag *d = diag_error(context->diags, DIAG_E0606, context->span, "the output `%s` exists already",
-                                obstacle->path);
+    struct diag *d = diag_error(context->diags, DIAG_OUTPUT_EXISTS, context->span,
+                                "the output `%s` exists already", obstacle->path);
     diag_hint(context->diags, d, "%s",
               !is_part ? "move it away, choose another `path`, or say `overwrite: true`"
               : context->has_checkpoints
@@ -89,7 +89,7 @@ static bool remove_one(void *argument, const char *path)
     int error = sink_check(context); /* asked after existing_may_go: a successor's file is never removed */
     if (error == 0 && (unlink(path) == 0 || (error = errno) == ENOENT))
         return true;
-    context->error_code = DIAG_E0605;
+    context->error_code = DIAG_OUTPUT_FAILED;
     snprintf(context->error, sizeof(context->error), "`%s` cannot be removed: %s", path, strerror(error));
     return false;
 }

@@ -74,29 +74,29 @@ bool input_open(struct file_input *input, const char *path, int64_t size)
     /* O_NONBLOCK: opening a pipe would wait until somebody writes to it. */
     *input = (struct file_input){.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
     if (input->fd < 0)
-        return fail(input, DIAG_E0601, "cannot be opened", errno);
+        return fail(input, DIAG_FILE_UNREADABLE, "cannot be opened", errno);
     if (fstat(input->fd, &info) != 0)
-        return fail(input, DIAG_E0601, "cannot be read", errno);
+        return fail(input, DIAG_FILE_UNREADABLE, "cannot be read", errno);
     if (!S_ISREG(info.st_mode))
-        return fail(input, DIAG_E0601, "is not a file that can be read again and again", 0);
+        return fail(input, DIAG_FILE_UNREADABLE, "is not a file that can be read again and again", 0);
     input->size = size < 0 ? info.st_size : size;
     if (info.st_size < input->size)
-        return fail(input, DIAG_E0604, "is shorter than it was when the job began", 0);
+        return fail(input, DIAG_FILE_CHANGED, "is shorter than it was when the job began", 0);
     unsigned char magic[4] = {0};
     size_t got;
     int error = os_pread_all(input->fd, magic, MIN(sizeof(magic), (size_t)input->size), 0, &got);
     if (error != 0)
-        return fail(input, DIAG_E0601, "cannot be read", error);
+        return fail(input, DIAG_FILE_UNREADABLE, "cannot be read", error);
     for (int i = COMPRESSION_GZIP; i <= COMPRESSION_LZ4; i++)
         if (got >= compressions[i].magic_bytes &&
             memcmp(magic, compressions[i].magic, compressions[i].magic_bytes) == 0)
             input->compression = (enum compression)i;
     if (got > 0 && input->compression == COMPRESSION_NONE &&
         compression_by_suffix(str_from(path)) != COMPRESSION_NONE)
-        return fail(input, DIAG_E0603, "is not compressed the way its name says", 0);
+        return fail(input, DIAG_FILE_DAMAGED, "is not compressed the way its name says", 0);
     posix_fadvise(input->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     if (!open_stream(input))
-        return fail(input, DIAG_E0601, "cannot be decompressed: no memory", 0);
+        return fail(input, DIAG_FILE_UNREADABLE, "cannot be decompressed: no memory", 0);
     return true;
 }
 
@@ -121,9 +121,9 @@ static bool read_plain(struct file_input *input, char *data, size_t bytes, size_
     bytes = MIN(bytes, (size_t)(input->size - input->disk_offset));
     int error = os_pread_all(input->fd, data, bytes, (uint64_t)input->disk_offset, got);
     if (error != 0)
-        return fail(input, DIAG_E0601, "cannot be read", error);
+        return fail(input, DIAG_FILE_UNREADABLE, "cannot be read", error);
     if (*got < bytes && *got == 0)
-        return fail(input, DIAG_E0604, "became shorter while it was read", 0);
+        return fail(input, DIAG_FILE_CHANGED, "became shorter while it was read", 0);
     input->disk_offset += (int64_t)*got;
     input->offset += (int64_t)*got;
     return true;
@@ -137,9 +137,9 @@ static bool fill_window(struct file_input *input)
     int error =
         os_pread_all(input->fd, input->window, want, (uint64_t)input->disk_offset, &input->window_end);
     if (error != 0)
-        return fail(input, DIAG_E0601, "cannot be read", error);
+        return fail(input, DIAG_FILE_UNREADABLE, "cannot be read", error);
     if (input->window_end < want)
-        return fail(input, DIAG_E0604, "became shorter while it was read", 0);
+        return fail(input, DIAG_FILE_CHANGED, "became shorter while it was read", 0);
     return true;
 }
 
@@ -192,14 +192,14 @@ static bool skip_padding(struct file_input *input)
         input->padding++;
     }
     return input->window_begin == input->window_end ||
-           fail(input, DIAG_E0603, "is damaged: zeros follow its end, and other bytes follow them", 0);
+           fail(input, DIAG_FILE_DAMAGED, "is damaged: zeros follow its end, and other bytes follow them", 0);
 }
 
 static bool read_compressed(struct file_input *input, char *data, size_t bytes, size_t *got)
 {
     for (*got = 0; *got == 0;) {
         if (input->is_broken)
-            return fail(input, DIAG_E0603, "is damaged", 0);
+            return fail(input, DIAG_FILE_DAMAGED, "is damaged", 0);
         if (input->window_begin == input->window_end && input->disk_offset < input->size &&
             !fill_window(input))
             return false;
@@ -220,7 +220,7 @@ static bool read_compressed(struct file_input *input, char *data, size_t bytes, 
         input->disk_offset += (int64_t)taken;
         input->is_broken = !is_good || (taken == 0 && *got == 0 && !is_out);
         if (is_out && *got == 0 && input->is_frame_open)
-            return fail(input, DIAG_E0603, "is truncated: it ends inside a compressed frame", 0);
+            return fail(input, DIAG_FILE_DAMAGED, "is truncated: it ends inside a compressed frame", 0);
     }
     input->offset += (int64_t)*got;
     return true;
@@ -238,7 +238,7 @@ bool input_seek(struct file_input *input, int64_t offset)
 {
     if (input->compression == COMPRESSION_NONE) {
         if (offset > input->size)
-            return fail(input, DIAG_E0604, "is shorter than it was", 0);
+            return fail(input, DIAG_FILE_CHANGED, "is shorter than it was", 0);
         input->disk_offset = input->offset = offset;
         return true;
     }
@@ -249,7 +249,7 @@ bool input_seek(struct file_input *input, int64_t offset)
         size_t got = 0;
         is_good = input_read(input, scratch, MIN(WINDOW_BYTES, (size_t)(offset - input->offset)), &got);
         if (is_good && got == 0)
-            is_good = fail(input, DIAG_E0604, "is shorter than it was", 0);
+            is_good = fail(input, DIAG_FILE_CHANGED, "is shorter than it was", 0);
     }
     free(scratch);
     return is_good;

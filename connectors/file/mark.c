@@ -71,7 +71,7 @@ size_t mark_make(const struct path_list *list, const struct file_facts *facts, u
 
 static bool refuse(const struct mark_place *place, const char *path, const char *what)
 {
-    struct diag *d = diag_error(place->diags, DIAG_E0604, place->span, "`%s` %s", path, what);
+    struct diag *d = diag_error(place->diags, DIAG_FILE_CHANGED, place->span, "`%s` %s", path, what);
     diag_at(place->diags, d, path, -1, -1);
     diag_hint(place->diags, d,
               "put the files back that the checkpoint was taken over, or start anew with --fresh; a file may "

@@ -28,7 +28,8 @@ static bool add_list(struct arena *arena, struct path_list **lists, uint32_t *co
 static bool bad_manifest(struct diag_list *diags, struct span span, const char *path, const char *what,
                          int line)
 {
-    struct diag *d = diag_error(diags, DIAG_E0603, span, "the manifest `%s` is damaged: %s", path, what);
+    struct diag *d =
+        diag_error(diags, DIAG_FILE_DAMAGED, span, "the manifest `%s` is damaged: %s", path, what);
     diag_at(diags, d, path, -1, line);
     diag_hint(diags, d, "make the recording again, or name its files by a glob");
     return false;
@@ -73,7 +74,7 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
     size_t bytes;
     int error = os_read_file(path, MANIFEST_BYTES_MAX, &data, &bytes);
     if (error != 0) {
-        struct diag *d = diag_error(diags, error == ENOENT ? DIAG_E0602 : DIAG_E0601, span,
+        struct diag *d = diag_error(diags, error == ENOENT ? DIAG_NO_FILE : DIAG_FILE_UNREADABLE, span,
                                     "the directory `%s` has no manifest.json that can be read", directory);
         diag_errno(diags, d, error);
         diag_hint(diags, d, "a recording has one; for any other files write a glob, such as `%s/*.jsonl`",
@@ -88,7 +89,7 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
     if (json_object_get(root, "leat_recording") != NULL) {
         json_decref(root);
         struct diag *d =
-            diag_error(diags, DIAG_E0602, span, "`%s` is a recording of Kafka's topics", directory);
+            diag_error(diags, DIAG_NO_FILE, span, "`%s` is a recording of Kafka's topics", directory);
         diag_hint(diags, d, "it takes the place of a source `kafka`: --replay SOURCE=%s", directory);
         return false;
     }
@@ -115,8 +116,8 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
 /* Reports that no file matches the pattern. error: errno of the failed look-up, for the hint. */
 static void no_match(struct diag_list *diags, struct span span, const char *pattern, int error)
 {
-    struct diag *d = diag_error(diags, error == 0 || error == ENOENT ? DIAG_E0602 : DIAG_E0601, span,
-                                "no file matches `%s`", pattern);
+    struct diag *d = diag_error(diags, error == 0 || error == ENOENT ? DIAG_NO_FILE : DIAG_FILE_UNREADABLE,
+                                span, "no file matches `%s`", pattern);
     if (error != 0)
         diag_errno(diags, d, error);
     diag_hint(diags, d, "paths are relative to the directory that leat was started in");

@@ -35,10 +35,10 @@ static bool report(struct file_reader *reader, enum diag_code code, const char *
                    int64_t offset)
 {
     static const char *const ways_out[] = {
-        [DIAG_E0601] = "check that the file is there and that this user may read it",
-        [DIAG_E0603] = "get the file again; what came before this place was read",
-        [DIAG_E0604] = "give leat files that nobody writes to any more, then start again with --fresh",
-        [DIAG_E0607] = "correct the source's `schema:`, or the file",
+        [DIAG_FILE_UNREADABLE] = "check that the file is there and that this user may read it",
+        [DIAG_FILE_DAMAGED] = "get the file again; what came before this place was read",
+        [DIAG_FILE_CHANGED] = "give leat files that nobody writes to any more, then start again with --fresh",
+        [DIAG_FILE_COLUMNS] = "correct the source's `schema:`, or the file",
     };
     const char *path = open_path(reader);
     pthread_mutex_lock(reader->mutex);
@@ -135,15 +135,15 @@ static bool check_facts(struct file_reader *reader, bool has_torn_end)
     bool is_touched =
         info.st_mtim.tv_sec != facts->changed.tv_sec || info.st_mtim.tv_nsec != facts->changed.tv_nsec;
     if (info.st_size < facts->size)
-        return report(reader, DIAG_E0604, "became shorter while it was read", 0, info.st_size);
+        return report(reader, DIAG_FILE_CHANGED, "became shorter while it was read", 0, info.st_size);
     if (info.st_size == facts->size && is_touched)
-        return report(reader, DIAG_E0604, "was written to while it was read", 0, -1);
+        return report(reader, DIAG_FILE_CHANGED, "was written to while it was read", 0, -1);
     if (info.st_size > facts->size && has_torn_end)
-        return report(reader, DIAG_E0604, "grew while it was read, and its last record was not complete", 0,
-                      facts->size);
+        return report(reader, DIAG_FILE_CHANGED,
+                      "grew while it was read, and its last record was not complete", 0, facts->size);
     if (info.st_size > facts->size) {
         pthread_mutex_lock(reader->mutex);
-        struct diag *d = diag_warning(reader->diags, DIAG_E0604, reader->span,
+        struct diag *d = diag_warning(reader->diags, DIAG_FILE_CHANGED, reader->span,
                                       "`%s` grew while it was read: %lld bytes that came later were not read",
                                       open_path(reader), (long long)(info.st_size - facts->size));
         diag_hint(reader->diags, d, "give leat files that nobody writes to any more");
@@ -168,10 +168,10 @@ static bool read_header(struct file_reader *reader)
             status = reader->format->header(reader->config, reader->carry, reader->carry_bytes,
                                             reader->has_ended, &used, &damage);
             if (status == HEADER_MORE && (reader->has_ended || reader->carry_bytes > HEADER_BYTES_MAX))
-                return report(reader, DIAG_E0603, "has a header that does not end", 0, 0);
+                return report(reader, DIAG_FILE_DAMAGED, "has a header that does not end", 0, 0);
         } while (status == HEADER_MORE);
     if (status == HEADER_BAD)
-        return report(reader, DIAG_E0603, damage, 0, 0);
+        return report(reader, DIAG_FILE_DAMAGED, damage, 0, 0);
     reader->offset = (int64_t)used;
     reader->account = (struct byte_account){.before = reader->offset};
     if (reader->headers[reader->file] != NULL)
@@ -240,8 +240,8 @@ bool reader_seek(struct file_reader *reader, const struct source_position *posit
     reader->bytes_before = 0;
     if (position->a < 0 || position->a > reader->list->count) {
         reader->file = 0;
-        return report(reader, DIAG_E0604, "is not in the order it was in: files were added or taken away", 0,
-                      -1);
+        return report(reader, DIAG_FILE_CHANGED,
+                      "is not in the order it was in: files were added or taken away", 0, -1);
     }
     reader->file = (uint32_t)position->a;
     for (uint32_t i = 0; i < reader->file; i++)
@@ -413,7 +413,7 @@ static void finish_batch(struct file_reader *reader, struct raw_batch *raw, cons
 static void tell_padding(struct file_reader *reader)
 {
     pthread_mutex_lock(reader->mutex);
-    struct diag *d = diag_warning(reader->diags, DIAG_E0603, reader->span,
+    struct diag *d = diag_warning(reader->diags, DIAG_FILE_DAMAGED, reader->span,
                                   "`%s` has %lld bytes of zeros behind its compressed end: they are ignored",
                                   open_path(reader), (long long)reader->input.padding);
     diag_hint(reader->diags, d, "such padding comes from tapes and block devices; `gzip -d` ignores it, too");
@@ -425,17 +425,17 @@ static void tell_padding(struct file_reader *reader)
 static bool end_file(struct file_reader *reader, const struct cut *cut)
 {
     const struct file_facts *facts = &reader->facts[reader->file];
-    if (reader->has_input_error && reader->input.error == DIAG_E0603 && !check_facts(reader, true))
+    if (reader->has_input_error && reader->input.error == DIAG_FILE_DAMAGED && !check_facts(reader, true))
         return false;
     if (reader->has_input_error)
         return report_input(reader);
     leat_assert(cut->used == 0);
     if (cut->damage != NULL)
-        return report(reader, DIAG_E0603, cut->damage, 0, reader->offset);
+        return report(reader, DIAG_FILE_DAMAGED, cut->damage, 0, reader->offset);
     if (cut->filled > 0)
-        return report(reader, DIAG_E0603, "is truncated: it ends inside a record", 0, reader->offset);
+        return report(reader, DIAG_FILE_DAMAGED, "is truncated: it ends inside a record", 0, reader->offset);
     if (reader->format->has_end_mark && !reader->has_end_mark && facts->size > 0)
-        return report(reader, DIAG_E0603, "is truncated: its end mark is missing", 0, reader->offset);
+        return report(reader, DIAG_FILE_DAMAGED, "is truncated: its end mark is missing", 0, reader->offset);
     leat_assert(reader->offset == reader->input.offset);
     leat_assert(reader->input.disk_offset == facts->size);
     account_check(&reader->account, reader->input.offset);
@@ -450,7 +450,7 @@ static bool make_room(struct file_reader *reader, struct raw_batch *raw, struct 
     if (need <= cut->capacity)
         return true;
     if (need > BLOCK_BYTES_MAX)
-        return report(reader, DIAG_E0603, "is damaged: it has a block that is impossibly large", 0,
+        return report(reader, DIAG_FILE_DAMAGED, "is damaged: it has a block that is impossibly large", 0,
                       reader->offset);
     char *data = arena_alloc(&raw->arena, need + RAW_PADDING);
     memcpy(data, raw->data, cut->filled);

@@ -67,12 +67,12 @@ static bool file_bind(struct sink_bind *bind)
                                                  .has_bare_empty = !sink->quotes_empty,
                                                  .times = units[sink->times]};
     if (sink->path.length == 0) {
-        diag_error(bind->diags, DIAG_E0404, bind->span, "`path` is empty");
+        diag_error(bind->diags, DIAG_OUT_OF_RANGE, bind->span, "`path` is empty");
         return false;
     }
     if (sink->path.data[sink->path.length - 1] == '/') {
         struct diag *d =
-            diag_error(bind->diags, DIAG_E0404, bind->span, "`path` names a directory, not a file");
+            diag_error(bind->diags, DIAG_OUT_OF_RANGE, bind->span, "`path` names a directory, not a file");
         diag_hint(bind->diags, d, "for example `path: \"%.*sout.jsonl\"`", STR_ARGS(sink->path));
         return false;
     }
@@ -84,7 +84,7 @@ static bool file_bind(struct sink_bind *bind)
     free(glob);
     if (is_one_name) {
         struct diag *d =
-            diag_error(bind->diags, DIAG_E0407, bind->span,
+            diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
                        "files that begin in one span of time would have one name, and each take the "
                        "place of the one before");
         diag_hint(bind->diags, d, "put `{n}`, the number of the file, into `path` beside `{time}`");
@@ -116,7 +116,7 @@ bool file_sink_error(struct sink_context *context, const char *path, int error)
 {
     const struct file_sink *sink = context->config;
     bool is_full = error == ENOSPC || error == EDQUOT;
-    context->error_code = is_full ? DIAG_E0608 : DIAG_E0605;
+    context->error_code = is_full ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED;
     if (is_full)
         snprintf(context->error, sizeof(context->error),
                  "the disk is full (`%s`); it holds %" PRId64
@@ -208,8 +208,8 @@ static bool file_open(struct sink_context *context)
     char *path = names_expand(sink->pattern, 0, 0);
     int error = names_has_time(sink->pattern) ? 0 : output_try(path);
     if (error != 0) {
-        struct diag *d =
-            diag_error(context->diags, DIAG_E0605, context->span, "the output `%s` cannot be written", path);
+        struct diag *d = diag_error(context->diags, DIAG_OUTPUT_FAILED, context->span,
+                                    "the output `%s` cannot be written", path);
         diag_errno(context->diags, d, error);
         diag_hint(context->diags, d,
                   "see that the directory can be made and that this user may write there, or choose another "

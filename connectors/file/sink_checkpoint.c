@@ -156,7 +156,7 @@ static bool read_record(struct file_sink *sink, struct str record, struct restor
 
 static bool cannot_restore(struct sink_context *context, const char *path, int error)
 {
-    struct diag *d = diag_error(context->diags, DIAG_E0605, context->span,
+    struct diag *d = diag_error(context->diags, DIAG_OUTPUT_FAILED, context->span,
                                 "the output `%s` is not what the checkpoint says it is", path);
     diag_errno(context->diags, d, error);
     diag_hint(context->diags, d,
@@ -220,7 +220,7 @@ static bool is_other_path(struct sink_context *context, const char *named)
     const struct file_sink *sink = context->config;
     if (str_is(sink->path, named))
         return false;
-    struct diag *d = diag_error(context->diags, DIAG_E0707, context->span,
+    struct diag *d = diag_error(context->diags, DIAG_RESUME_OR_FRESH, context->span,
                                 "a file sink wrote to `%s` so far, and its `path` is `%.*s` now", named,
                                 STR_ARGS(sink->path));
     diag_hint(context->diags, d,

@@ -61,7 +61,7 @@ const struct format_kind *sort_format(const struct format_kind *format)
 static bool disk_failed(struct sorter *sorter, int error)
 {
     struct diag *d =
-        diag_error(sorter->diags, error == ENOSPC ? DIAG_E0608 : DIAG_E0605, sorter->reader->span,
+        diag_error(sorter->diags, error == ENOSPC ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED, sorter->reader->span,
                    "`order_by` cannot write its sorted copy in `%s`", sorter->request->directory);
     diag_errno(sorter->diags, d, error);
     diag_hint(sorter->diags, d,
@@ -73,7 +73,7 @@ static bool disk_failed(struct sorter *sorter, int error)
 static bool run_lost(struct sorter *sorter, uint64_t expected, uint64_t found)
 {
     struct diag *d =
-        diag_error(sorter->diags, DIAG_E0603, sorter->reader->span,
+        diag_error(sorter->diags, DIAG_FILE_DAMAGED, sorter->reader->span,
                    "the sorted copy of `%s` (`order_by`) is damaged: %llu records were to be in it, "
                    "%llu are",
                    sorter->reader->list->name, (unsigned long long)expected, (unsigned long long)found);
@@ -305,7 +305,7 @@ static bool add_record(struct sorter *sorter, uint64_t key, struct str record)
 static bool too_large(struct sorter *sorter, const struct raw_batch *raw)
 {
     struct diag *d =
-        diag_error(sorter->diags, DIAG_E0603, sorter->reader->span,
+        diag_error(sorter->diags, DIAG_FILE_DAMAGED, sorter->reader->span,
                    "`order_by` cannot sort a row of `%s` that is larger than 256 MiB", raw->path);
     diag_hint(sorter->diags, d, "write the recording again without such rows, or without `order_by`");
     return false;
@@ -356,7 +356,7 @@ static bool check_header(struct sorter *sorter, const struct raw_batch *raw)
     if (str_equal(header_content(sorter->header), header_content(raw->header)))
         return true;
     struct diag *d =
-        diag_error(sorter->diags, DIAG_E0607, sorter->reader->span,
+        diag_error(sorter->diags, DIAG_FILE_COLUMNS, sorter->reader->span,
                    "`order_by` takes files with the same header line; that of `%s` differs", raw->path);
     diag_hint(sorter->diags, d, "make them sources of their own and `union` them");
     return false;

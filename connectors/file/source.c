@@ -60,9 +60,9 @@ static bool add_format(const struct format_kind **chosen, struct str path, struc
         *chosen = format != NULL ? format : *chosen;
         return true;
     }
-    struct diag *d =
-        diag_error(diags, DIAG_E0407, span, "the files of a source have one format, here are %s and %s",
-                   (*chosen)->name, format->name);
+    struct diag *d = diag_error(diags, DIAG_OPTIONS_CLASH, span,
+                                "the files of a source have one format, here are %s and %s", (*chosen)->name,
+                                format->name);
     diag_hint(diags, d, "make them sources of their own and `union` them");
     return false;
 }
@@ -84,7 +84,7 @@ static bool choose_format_by_files(struct file_source *file, struct diag_list *d
 {
     bool is_open = file->format_kind == NULL;
     if (file->partitions_count == 0) {
-        struct diag *none = diag_error(diags, DIAG_E0602, span, "`path` names no file");
+        struct diag *none = diag_error(diags, DIAG_NO_FILE, span, "`path` names no file");
         diag_hint(diags, none, "give a file, a glob, or the directory of a recording");
         return false;
     }
@@ -94,7 +94,7 @@ static bool choose_format_by_files(struct file_source *file, struct diag_list *d
                 return false;
     if (file->format_kind != NULL)
         return true;
-    struct diag *d = diag_error(diags, DIAG_E0402, span, "the name of `%s` does not tell its format",
+    struct diag *d = diag_error(diags, DIAG_OPTION_MISSING, span, "the name of `%s` does not tell its format",
                                 file->lists[0].count > 0 ? file->lists[0].paths[0] : file->lists[0].name);
     diag_hint(diags, d, "say `format: json`, csv, msgpack or batches");
     return false;
@@ -105,7 +105,7 @@ static bool file_bind(struct source_bind *bind)
     struct file_source *file = bind->config;
     struct diag *d;
     if (bind->declared == NULL) {
-        d = diag_error(bind->diags, DIAG_E0402, bind->span, "a file source needs a `schema:`");
+        d = diag_error(bind->diags, DIAG_OPTION_MISSING, bind->span, "a file source needs a `schema:`");
         diag_hint(bind->diags, d, "for example `schema: { user_id: int, ts: time(ms) }`");
         return false;
     }
@@ -125,7 +125,8 @@ static bool file_bind(struct source_bind *bind)
         return false;
     enum type_tag tag = bind->schema->fields[file->order_by.index].type.tag;
     if (tag != TYPE_TIME && tag != TYPE_INT && tag != TYPE_FLOAT) {
-        d = diag_error(bind->diags, DIAG_E0303, file->order_by.span, "`order_by` takes a time or a number");
+        d = diag_error(bind->diags, DIAG_TYPE_CLASH, file->order_by.span,
+                       "`order_by` takes a time or a number");
         diag_hint(bind->diags, d, "records in order of a text have no use here");
         return false;
     }

@@ -75,13 +75,13 @@ static bool ctr_bind(struct source_bind *bind)
     bind->is_replayable = true;
     if (bind->declared != NULL) {
         struct diag *diag =
-            diag_error(bind->diags, DIAG_E0407, bind->span, "source `ctr` has columns of its own");
+            diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span, "source `ctr` has columns of its own");
         diag_hint(bind->diags, diag, "leave `schema:` out; `leat help source ctr` lists them");
         return false;
     }
     if (ctr->events > CTR_SPAN_MAX_US / ctr_gap_us(ctr->rate)) {
         struct diag *diag =
-            diag_error(bind->diags, DIAG_E0407, bind->span,
+            diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
                        "%" PRId64 " events at this rate are more than 100 years", ctr->events);
         diag_hint(bind->diags, diag, "fewer events, or a higher rate");
         return false;
@@ -102,7 +102,7 @@ static bool ctr_open(struct source *source)
         is_open = ctr->clicks != NULL && ctr_clicks_open(ctr->clicks, ctr->world, (uint64_t)ctr->events);
     }
     if (!is_open)
-        diag_error(source->diags, DIAG_E0802, (struct span){0},
+        diag_error(source->diags, DIAG_STATE_TOO_LARGE, (struct span){0},
                    "no memory for the generator's world (60 MB)");
     return is_open;
 }
@@ -127,9 +127,9 @@ static bool ctr_seek(struct source *source, uint32_t partition, const struct sou
     }
     ctr->read = position->record;
     if (ctr->clicks != NULL && ctr->clicks->is_out_of_memory)
-        diag_error(source->diags, DIAG_E0802, (struct span){0}, NO_MEMORY_FOR_CLICKS);
+        diag_error(source->diags, DIAG_STATE_TOO_LARGE, (struct span){0}, NO_MEMORY_FOR_CLICKS);
     else if (!is_there)
-        diag_error(source->diags, DIAG_E0604, (struct span){0},
+        diag_error(source->diags, DIAG_FILE_CHANGED, (struct span){0},
                    "the generator never stood at impression %" PRId64 ": its events, seed or rate differ",
                    position->a);
     return is_there;
@@ -162,7 +162,7 @@ static enum read_status ctr_read(struct source *source, uint32_t partition, stru
     if (ctr->clicks != NULL) {
         raw->count = read_clicks(ctr, raw);
         if (ctr->clicks->is_out_of_memory) {
-            diag_error(source->diags, DIAG_E0802, (struct span){0}, NO_MEMORY_FOR_CLICKS);
+            diag_error(source->diags, DIAG_STATE_TOO_LARGE, (struct span){0}, NO_MEMORY_FOR_CLICKS);
             return READ_ERROR;
         }
     } else {

@@ -21,13 +21,14 @@ bool ctr_lines_open(struct ctr_lines *lines, const char *directory, const char *
     lines->path = mem_printf("%s/%s", directory, name);
     if (!is_forced && access(lines->path, F_OK) == 0) {
         struct diag *diag =
-            diag_error(diags, DIAG_E0606, (struct span){0}, "%s is already there", lines->path);
+            diag_error(diags, DIAG_OUTPUT_EXISTS, (struct span){0}, "%s is already there", lines->path);
         diag_hint(diags, diag, "choose another --out, or replace it with --force");
         return false;
     }
     int error = replacement_begin(&lines->file, lines->path);
     if (error != 0)
-        diag_errno(diags, diag_error(diags, DIAG_E0605, (struct span){0}, "cannot write %s", lines->path),
+        diag_errno(diags,
+                   diag_error(diags, DIAG_OUTPUT_FAILED, (struct span){0}, "cannot write %s", lines->path),
                    error);
     return error == 0;
 }
@@ -35,10 +36,10 @@ bool ctr_lines_open(struct ctr_lines *lines, const char *directory, const char *
 static void fail(struct ctr_lines *lines, int error)
 {
     lines->has_failed = true;
-    enum diag_code code = error == ENOSPC || error == EDQUOT ? DIAG_E0608 : DIAG_E0605;
+    enum diag_code code = error == ENOSPC || error == EDQUOT ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED;
     struct diag *diag = diag_error(lines->diags, code, (struct span){0}, "cannot write %s", lines->path);
     diag_errno(lines->diags, diag, error);
-    if (code == DIAG_E0608)
+    if (code == DIAG_DISK_FULL)
         diag_hint(lines->diags, diag,
                   "an event takes about 250 bytes: fewer --events, or an --out with more room");
 }

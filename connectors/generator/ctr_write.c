@@ -118,7 +118,8 @@ static bool write_clicks_until(struct writer *writer, int64_t until_ms)
 
 static bool no_memory(struct writer *writer)
 {
-    struct diag *d = diag_error(writer->diags, DIAG_E0802, (struct span){0}, "no memory for the generator");
+    struct diag *d =
+        diag_error(writer->diags, DIAG_STATE_TOO_LARGE, (struct span){0}, "no memory for the generator");
     diag_hint(writer->diags, d, "its world takes 60 MB: free some, or raise the limit (ulimit -v)");
     return false;
 }
@@ -212,7 +213,7 @@ static bool check_plants(struct writer *writer)
     if (plants->late_before_ms > CTR_START_MS)
         return true;
     struct diag *diag =
-        diag_error(writer->diags, DIAG_E0407, (struct span){0},
+        diag_error(writer->diags, DIAG_OPTIONS_CLASH, (struct span){0},
                    "the stream spans %" PRId64 " s: too short for rows that are %" PRId64 " s late",
                    span_ms / 1000, plants->late_ms / 1000);
     diag_hint(writer->diags, diag, "more --events, a lower --rate, or a smaller --late-by");
@@ -235,7 +236,7 @@ static bool prepare(struct writer *writer)
         return false;
     int error = os_mkdirs(options->directory);
     if (error != 0) {
-        struct diag *diag = diag_error(writer->diags, DIAG_E0605, (struct span){0},
+        struct diag *diag = diag_error(writer->diags, DIAG_OUTPUT_FAILED, (struct span){0},
                                        "cannot make the folder %s", options->directory);
         diag_errno(writer->diags, diag, error);
         return false;

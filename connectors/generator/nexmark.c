@@ -89,8 +89,8 @@ static bool nexmark_bind(struct source_bind *bind)
     bind->schema = schema;
     bind->is_bounded = bind->is_replayable = true;
     if (bind->declared != NULL) {
-        struct diag *diag =
-            diag_error(bind->diags, DIAG_E0407, bind->span, "source `nexmark` has columns of its own");
+        struct diag *diag = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
+                                       "source `nexmark` has columns of its own");
         diag_hint(bind->diags, diag, "leave `schema:` out; `leat help source nexmark` lists them");
         return false;
     }
@@ -120,7 +120,7 @@ static bool nexmark_open(struct source *source)
         return true;
     nexmark->has_clock = pthread_create(&nexmark->clock, NULL, run_clock, source) == 0;
     if (!nexmark->has_clock)
-        diag_error(source->diags, DIAG_E0505, (struct span){0}, "the system refuses a thread");
+        diag_error(source->diags, DIAG_MEMORY_BUDGET, (struct span){0}, "the system refuses a thread");
     return nexmark->has_clock;
 }
 
@@ -144,7 +144,7 @@ static bool nexmark_seek(struct source *source, uint32_t partition LEAT_UNUSED,
 {
     struct nexmark *nexmark = source->config;
     if (position->record > (uint64_t)nexmark->events) {
-        diag_error(source->diags, DIAG_E0604, (struct span){0},
+        diag_error(source->diags, DIAG_FILE_CHANGED, (struct span){0},
                    "the generator never stood at event %" PRIu64 ": it makes %" PRId64, position->record,
                    nexmark->events);
         return false;

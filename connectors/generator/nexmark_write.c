@@ -93,8 +93,8 @@ struct writer {
 static bool fail(struct writer *writer, const char *what, const char *path, int error)
 {
     bool is_full = error == ENOSPC || error == EDQUOT;
-    struct diag *diag = diag_error(writer->diags, is_full ? DIAG_E0608 : DIAG_E0605, (struct span){0},
-                                   "cannot %s %s", what, path);
+    struct diag *diag = diag_error(writer->diags, is_full ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED,
+                                   (struct span){0}, "cannot %s %s", what, path);
     diag_errno(writer->diags, diag, error);
     if (is_full)
         diag_hint(writer->diags, diag,
@@ -119,7 +119,7 @@ static bool open_output(struct writer *writer)
     }
     if (is_there && S_ISREG(status.st_mode) && !writer->options->is_forced) {
         struct diag *diag =
-            diag_error(writer->diags, DIAG_E0606, (struct span){0}, "%s is already there", path);
+            diag_error(writer->diags, DIAG_OUTPUT_EXISTS, (struct span){0}, "%s is already there", path);
         diag_hint(writer->diags, diag, "choose another --out, or replace it with --force");
         return false;
     }

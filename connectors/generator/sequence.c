@@ -42,14 +42,14 @@ static bool sequence_bind(struct source_bind *bind)
     bind->schema = schema;
     bind->is_bounded = bind->is_replayable = true;
     if (bind->declared != NULL) {
-        struct diag *d =
-            diag_error(bind->diags, DIAG_E0407, bind->span, "source `sequence` has columns of its own");
+        struct diag *d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
+                                    "source `sequence` has columns of its own");
         diag_hint(bind->diags, d, "leave `schema:` out; they are id, key, value and ts");
         return false;
     }
     if ((double)sequence->count / sequence->rate > 1e11) {
-        struct diag *d =
-            diag_error(bind->diags, DIAG_E0407, bind->span, "that is more than 3,000 years of event time");
+        struct diag *d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
+                                    "that is more than 3,000 years of event time");
         diag_hint(bind->diags, d, "fewer records, or a higher `rate`");
         return false;
     }

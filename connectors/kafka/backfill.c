@@ -26,7 +26,7 @@ static bool meets(const struct recording_partition *of, int64_t low, int64_t hig
         return true;
     if (of->next < low) {
         d = diag_error(
-            diags, DIAG_E0612, no_span,
+            diags, DIAG_RECORDS_GONE, no_span,
             "the recording of `%s` ends before offset %lld, and the oldest that the topic has is %lld: "
             "those between are gone",
             of->name, (long long)of->next, (long long)low);
@@ -37,7 +37,7 @@ static bool meets(const struct recording_partition *of, int64_t low, int64_t hig
         return false;
     }
     d = diag_error(
-        diags, DIAG_E0611, no_span,
+        diags, DIAG_NO_TOPIC, no_span,
         "the recording of `%s` goes up to offset %lld, and the topic up to %lld: it is not of this topic",
         of->name, (long long)of->next - 1, (long long)high - 1);
     diag_hint(
@@ -68,7 +68,7 @@ static bool has_places(const struct recording *recording, const struct kafka_top
         found++;
         if (find_place(places, count, of) != NULL)
             continue;
-        struct diag *d = diag_error(diags, DIAG_E0611, no_span,
+        struct diag *d = diag_error(diags, DIAG_NO_TOPIC, no_span,
                                     "the recording has `%s`, and the topic has no such partition", of->name);
         diag_hint(diags, d,
                   "was the topic deleted and made again, or is it another cluster's? Backfill with "
@@ -79,7 +79,7 @@ static bool has_places(const struct recording *recording, const struct kafka_top
     if (found > 0)
         return true;
     struct diag *d =
-        diag_error(diags, DIAG_E0602, no_span, "`backfill` has no partition of this source's topics");
+        diag_error(diags, DIAG_NO_FILE, no_span, "`backfill` has no partition of this source's topics");
     diag_hint(diags, d, "name the directory that `leat record TOPIC --to` wrote");
     return false;
 }
@@ -94,7 +94,7 @@ static bool begin_place(const struct recording *recording, const struct kafka_pl
     const struct recording_partition *of = recording_find(recording, str_from(name));
     if (of == NULL && range->low > 0) {
         struct diag *d =
-            diag_warning(source->diags, DIAG_E0612, no_span,
+            diag_warning(source->diags, DIAG_RECORDS_GONE, no_span,
                          "`%s` is not in the recording, and begins with offset %lld, the oldest that "
                          "the topic has",
                          name, (long long)range->low);

@@ -85,8 +85,8 @@ static bool check_brokers(const struct kafka_client *client, struct span span, s
                       memchr(broker.data, '/', broker.length) != NULL;
         count += !is_bad;
         if (is_bad) {
-            struct diag *d =
-                diag_error(diags, DIAG_E0404, span, "`%.*s` in `brokers` is not host:port", STR_ARGS(broker));
+            struct diag *d = diag_error(diags, DIAG_OUT_OF_RANGE, span,
+                                        "`%.*s` in `brokers` is not host:port", STR_ARGS(broker));
             diag_hint(diags, d, "for example \"kafka-1:9092, kafka-2:9092\"");
             return false;
         }
@@ -94,13 +94,13 @@ static bool check_brokers(const struct kafka_client *client, struct span span, s
             open = broker;
     }
     if (count == 0) {
-        struct diag *d = diag_error(diags, DIAG_E0404, span, "`brokers` names nobody");
+        struct diag *d = diag_error(diags, DIAG_OUT_OF_RANGE, span, "`brokers` names nobody");
         diag_hint(diags, d, "for example \"kafka-1:9092, kafka-2:9092\"");
         return false;
     }
     if (open.length > 0 && !has_tls(client)) {
         struct diag *d = diag_warning(
-            diags, DIAG_E0609, span, "everybody on the way to `%.*s` can read %s", STR_ARGS(open),
+            diags, DIAG_OPEN_CONNECTION, span, "everybody on the way to `%.*s` can read %s", STR_ARGS(open),
             has_sasl(client) ? "what is sent there, and try to log in" : "what is sent there");
         diag_hint(diags, d, "say `security: { protocol: %s }`", has_sasl(client) ? "sasl_ssl" : "ssl");
     }
@@ -112,7 +112,7 @@ static bool together(struct diag_list *diags, struct span span, bool is_good, co
 {
     if (is_good)
         return true;
-    struct diag *d = diag_error(diags, DIAG_E0407, span, "%s", what);
+    struct diag *d = diag_error(diags, DIAG_OPTIONS_CLASH, span, "%s", what);
     diag_hint(diags, d, "%s", hint);
     return false;
 }
@@ -171,8 +171,8 @@ static bool set(rd_kafka_conf_t *conf, const char *name, struct str value, struc
         return true;
     /* librdkafka's reason may show the value. */
     bool is_secret = strstr(name, "password") != NULL;
-    struct diag *d =
-        diag_error(diags, DIAG_E0610, (struct span){0, 0}, "librdkafka does not take its setting `%s`", name);
+    struct diag *d = diag_error(diags, DIAG_KAFKA_FAILED, (struct span){0, 0},
+                                "librdkafka does not take its setting `%s`", name);
     diag_cause(diags, d, "%s", is_secret ? "the value is a secret" : reason);
     return false;
 }
@@ -294,7 +294,7 @@ static bool check_files(const struct kafka_client *client, struct diag_list *dia
         char *path = mem_str(paths[i]);
         int error = path[0] != '\0' && access(path, R_OK) != 0 ? errno : 0;
         if (error != 0) {
-            struct diag *d = diag_error(diags, DIAG_E0610, (struct span){0, 0},
+            struct diag *d = diag_error(diags, DIAG_KAFKA_FAILED, (struct span){0, 0},
                                         "the file `%s` of `security` cannot be read", path);
             diag_errno(diags, d, error);
         }
@@ -318,7 +318,7 @@ rd_kafka_t *kafka_client_new(const struct kafka_client *client, rd_kafka_type_t 
         configure(conf, client, type, fixed, hooks, job, name, *errors, diags)) {
         made = rd_kafka_new(type, conf, reason, sizeof(reason));
         if (made == NULL) {
-            struct diag *d = diag_error(diags, DIAG_E0610, (struct span){0, 0},
+            struct diag *d = diag_error(diags, DIAG_KAFKA_FAILED, (struct span){0, 0},
                                         "librdkafka refuses `security` or `properties`");
             diag_cause(diags, d, "%s", reason);
         }

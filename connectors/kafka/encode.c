@@ -12,7 +12,7 @@ bool encode_check_text(const struct column_ref *column, const struct schema *sch
     if (type->tag != TYPE_LIST && type->tag != TYPE_FLOAT)
         return true;
     diag_hint(diags,
-              diag_error(diags, DIAG_E0303, column->span,
+              diag_error(diags, DIAG_TYPE_CLASH, column->span,
                          "column `%.*s` is %s: keys and headers are texts, bytes, ints, bools or times",
                          STR_ARGS(column->name), type->tag == TYPE_LIST ? "a list" : "a float"),
               "make another column of it, for example `with k = text(%.*s)`", STR_ARGS(column->name));
@@ -24,7 +24,7 @@ bool encode_check_partition(const struct column_ref *column, const struct schema
 {
     if (schema->fields[column->index].type.tag == TYPE_INT)
         return true;
-    diag_error(diags, DIAG_E0303, column->span, "column `%.*s` is no int: it cannot say a partition",
+    diag_error(diags, DIAG_TYPE_CLASH, column->span, "column `%.*s` is no int: it cannot say a partition",
                STR_ARGS(column->name));
     return false;
 }

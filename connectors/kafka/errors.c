@@ -283,7 +283,7 @@ void kafka_errors_report(struct kafka_errors *errors, rd_kafka_resp_err_t err, s
     enum reason reason = most_telling(errors);
     snprintf(why, sizeof(why), "%s", reason == REASONS ? rd_kafka_err2str(err) : errors->told[reason].text);
     pthread_mutex_unlock(&errors->mutex);
-    struct diag *d = diag_error(diags, DIAG_E0610, (struct span){0, 0}, "cannot %s: %s", what, why);
+    struct diag *d = diag_error(diags, DIAG_KAFKA_FAILED, (struct span){0, 0}, "cannot %s: %s", what, why);
     if (reason == REASON_PASSWORD && has_old_scram(errors->client))
         diag_hint(
             diags, d,

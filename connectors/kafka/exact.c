@@ -40,8 +40,8 @@ void exact_prepare(struct exact *exact, struct sink_context *context, const stru
 
 static bool cannot_connect(struct exact *exact)
 {
-    struct diag *d = diag_error(exact->context->diags, DIAG_E0605, (struct span){0, 0}, "sink `%.*s`: %s",
-                                STR_ARGS(exact->options.sink), exact->sender.error);
+    struct diag *d = diag_error(exact->context->diags, DIAG_OUTPUT_FAILED, (struct span){0, 0},
+                                "sink `%.*s`: %s", STR_ARGS(exact->options.sink), exact->sender.error);
     diag_hint(exact->context->diags, d,
               "nothing is lost: what was not sent is in the checkpoint; mend the cause and start again");
     return false;
@@ -49,7 +49,7 @@ static bool cannot_connect(struct exact *exact)
 
 static bool refuse(struct exact *exact, const char *why)
 {
-    struct diag *d = diag_error(exact->context->diags, DIAG_E0707, (struct span){0, 0},
+    struct diag *d = diag_error(exact->context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
                                 "progress topic `%s`: %s", exact->options.progress_topic, why);
     diag_hint(exact->context->diags, d, "%s", fresh_hint);
     return false;
@@ -79,7 +79,7 @@ static bool may_begin(struct exact *exact)
     if (progress->other.time_ms > 0)
         when[civil_format(progress->other.time_ms * 1000, when)] = '\0';
     struct diag *d = (context->may_repeat ? diag_warning : diag_error)(
-        context->diags, DIAG_E0707, (struct span){0, 0},
+        context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
         "a run of this job (%s, last epoch %" PRIu64 ", %s) already wrote to topic `%s` of sink `%.*s`", run,
         progress->other.epoch, when, exact->options.topic, STR_ARGS(exact->options.sink));
     if (context->may_repeat)
@@ -115,7 +115,7 @@ static bool may_go_on(struct exact *exact)
     uint64_t known = context->known_next(context->engine);
     if (out <= known)
         return true;
-    struct diag *d = diag_error(context->diags, DIAG_E0707, (struct span){0, 0},
+    struct diag *d = diag_error(context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
                                 "topic `%s` of sink `%.*s` has rows up to number %" PRIu64
                                 " of this run, and the checkpoint directory ends before number %" PRIu64,
                                 exact->options.topic, STR_ARGS(exact->options.sink), out - 1, known);
@@ -154,7 +154,7 @@ bool exact_is_well(struct exact *exact, char *error, size_t room)
         return true;
     pthread_mutex_lock(&exact->outbox.mutex); /* the lane and the coordinator may set the error at once */
     if (atomic_load(&exact->sender.is_fenced))
-        exact->context->error_code = DIAG_E0709;
+        exact->context->error_code = DIAG_TAKEN_OVER;
     if (exact->has_differed)
         snprintf(error, room,
                  "what is made again is not what was sent to `%s` before: nothing of it is sent; start a new "
@@ -292,7 +292,7 @@ static void warn_of_rows(struct exact *exact)
     if (last == NULL || last->next <= exact->restored_next)
         return;
     struct diag *d = diag_warning(
-        exact->context->diags, DIAG_E0707, (struct span){0, 0},
+        exact->context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
         "topic `%s` has rows that were made behind the checkpoint, of the numbers %" PRIu64 " to %" PRIu64,
         exact->options.topic, exact->restored_next, last->next - 1);
     diag_hint(exact->context->diags, d, "this is a new run: what it reads again, it sends again");

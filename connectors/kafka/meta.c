@@ -43,13 +43,13 @@ static bool take_column(struct column_ref *ref, const char *what, enum type_tag 
     bool is_fit = type->tag == wanted || (wanted == TYPE_BYTES && is_text(type->tag));
     if (!is_fit) {
         struct diag *d =
-            diag_error(diags, DIAG_E0303, ref->span, "%s cannot be %s", what, type_name(arena, type));
+            diag_error(diags, DIAG_TYPE_CLASH, ref->span, "%s cannot be %s", what, type_name(arena, type));
         diag_hint(diags, d, "declare it as `%.*s: %s` in the schema", STR_ARGS(ref->name),
                   wanted == TYPE_BYTES ? "text` or `bytes" : hints[wanted]);
         return false;
     }
     if (is_taken[ref->index]) {
-        diag_error(diags, DIAG_E0406, ref->span, "`%.*s` is given two values", STR_ARGS(ref->name));
+        diag_error(diags, DIAG_OPTION_TWICE, ref->span, "`%.*s` is given two values", STR_ARGS(ref->name));
         return false;
     }
     is_taken[ref->index] = true;
@@ -63,13 +63,13 @@ static bool take_headers(struct kafka_meta *meta, bool *is_taken, const struct s
     for (uint32_t i = 0; i < meta->headers.count; i++) {
         const struct assignment *header = &meta->headers.items[i];
         if (meta->headers_count == KAFKA_HEADERS_MAX) {
-            diag_error(diags, DIAG_E0503, header->name_span, "there can be %d columns of headers",
+            diag_error(diags, DIAG_TOO_MANY, header->name_span, "there can be %d columns of headers",
                        KAFKA_HEADERS_MAX);
             return false;
         }
         if (header->value->tag != AST_TEXT || header->value->text.length == 0) {
             struct diag *d =
-                diag_error(diags, DIAG_E0403, header->value->span, "the name of a header is a text");
+                diag_error(diags, DIAG_OPTION_TYPE, header->value->span, "the name of a header is a text");
             diag_hint(diags, d, "for example `headers: { trace: \"x-trace-id\" }`");
             is_good = false;
             continue;
@@ -99,14 +99,14 @@ static bool take_list(struct kafka_meta *meta, bool *is_taken, const struct sche
     bool is_fit = name >= 0 && value >= 0 && fields->count == 2 &&
                   fields->fields[name].type.tag == TYPE_TEXT && is_text(fields->fields[value].type.tag);
     if (!is_fit) {
-        struct diag *d = diag_error(diags, DIAG_E0303, ref->span, "a list of headers cannot be %s",
+        struct diag *d = diag_error(diags, DIAG_TYPE_CLASH, ref->span, "a list of headers cannot be %s",
                                     type_name(arena, type));
         diag_hint(diags, d, "declare it as `%.*s: list({ key: text, value: bytes })` in the schema",
                   STR_ARGS(ref->name));
         return false;
     }
     if (is_taken[ref->index]) {
-        diag_error(diags, DIAG_E0406, ref->span, "`%.*s` is given two values", STR_ARGS(ref->name));
+        diag_error(diags, DIAG_OPTION_TWICE, ref->span, "`%.*s` is given two values", STR_ARGS(ref->name));
         return false;
     }
     meta->list_name = (uint32_t)name;
@@ -142,7 +142,7 @@ bool kafka_meta_bind(struct kafka_meta *meta, const struct schema *schema, struc
     meta->has_columns = payload->count < schema->count;
     if (payload->count > 0)
         return true;
-    struct diag *d = diag_error(diags, DIAG_E0402, span, "no column is left for the payload");
+    struct diag *d = diag_error(diags, DIAG_OPTION_MISSING, span, "no column is left for the payload");
     diag_hint(diags, d, "with `format: raw` a column of type bytes takes it as it is");
     return false;
 }

@@ -74,7 +74,7 @@ static bool fail_gone(struct kafka_partition *p, int64_t offset, int64_t low)
 {
     struct diag_list *diags = lock_diags(p);
     struct diag *d = low < 0
-                         ? diag_error(diags, DIAG_E0612, no_span,
+                         ? diag_error(diags, DIAG_RECORDS_GONE, no_span,
                                       "`%s` has lost records that this job has not read, from offset %lld on",
                                       p->name, (long long)offset)
                          : kafka_say_gone(diags, p->name, "this job has not read", offset, low);
@@ -93,7 +93,7 @@ static bool fail_other_topic(struct kafka_partition *p, const char *what)
 {
     struct diag_list *diags = lock_diags(p);
     struct diag *d =
-        diag_error(diags, DIAG_E0611, no_span, "`%s` is not what this job has read: %s", p->name, what);
+        diag_error(diags, DIAG_NO_TOPIC, no_span, "`%s` is not what this job has read: %s", p->name, what);
     diag_hint(
         diags, d,
         "the topic was deleted and made again, or its end was cut off; if that is meant, start anew with "
@@ -216,15 +216,16 @@ static bool take_event(struct kafka_partition *p)
     case RD_KAFKA_RESP_ERR_INVALID_MSG: {
         struct diag_list *diags = lock_diags(p);
         struct diag *d =
-            diag_error(diags, DIAG_E0612, no_span, "the records of `%s` at offset %lld are damaged", p->name,
-                       (long long)p->event.offset);
+            diag_error(diags, DIAG_RECORDS_GONE, no_span, "the records of `%s` at offset %lld are damaged",
+                       p->name, (long long)p->event.offset);
         diag_cause(diags, d, "%s", p->event.text);
         diag_hint(diags, d, "is a replica of the partition whole? Nothing after them was read");
         return fail(p);
     }
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED: {
         struct diag_list *diags = lock_diags(p);
-        struct diag *d = diag_error(diags, DIAG_E0610, no_span, "cannot read `%s`: no right to", p->name);
+        struct diag *d =
+            diag_error(diags, DIAG_KAFKA_FAILED, no_span, "cannot read `%s`: no right to", p->name);
         diag_hint(diags, d, "the user of `security` needs the rights Read and Describe on the topic");
         return fail(p);
     }
@@ -415,7 +416,7 @@ void kafka_partition_pass(struct kafka_partition *p, const struct raw_batch *raw
 static enum read_status lost(struct kafka_partition *p)
 {
     struct diag_list *diags = lock_diags(p);
-    struct diag *d = diag_error(diags, DIAG_E0611, no_span,
+    struct diag *d = diag_error(diags, DIAG_NO_TOPIC, no_span,
                                 "the topic `%s` is gone: it was deleted while it was read", p->topic);
     diag_hint(diags, d,
               "what was read of it is in the checkpoints; take the source out of the job, or start anew with "

@@ -55,7 +55,7 @@ static bool is_well(struct produce *p)
 {
     if (!atomic_load(&p->sender.has_failed))
         return true;
-    return refuse(p, DIAG_E0605,
+    return refuse(p, DIAG_OUTPUT_FAILED,
                   "what is out is noted: mend the cause, and the same command goes on behind it", "%s",
                   p->sender.error);
 }
@@ -66,7 +66,7 @@ static bool check_answer(struct produce *p, enum admin_answer answer, const stru
 {
     if (answer == ADMIN_GOOD)
         return true;
-    return refuse(p, DIAG_E0610, "mend the cause, and give the same command again", "%s", call->why);
+    return refuse(p, DIAG_KAFKA_FAILED, "mend the cause, and give the same command again", "%s", call->why);
 }
 
 static bool ensure_topics(struct produce *p)
@@ -88,13 +88,13 @@ static bool ensure_topics(struct produce *p)
         partitions = o->create;
     }
     if (answer == ADMIN_MISSING)
-        return refuse(p, DIAG_E0611,
+        return refuse(p, DIAG_NO_TOPIC,
                       "make it, or let leat do so: `--create 4` with the number of its partitions",
                       "the topic `%s` does not exist", o->topic);
     if (!check_answer(p, answer, &call))
         return false;
     if (partitions < o->partitions)
-        return refuse(p, DIAG_E0611, "give it as many, or let keys choose the partitions: --repartition",
+        return refuse(p, DIAG_NO_TOPIC, "give it as many, or let keys choose the partitions: --repartition",
                       "the topic `%s` has %d partitions, and records are of partition %d", o->topic,
                       (int)partitions, (int)o->partitions - 1);
     answer = admin_partitions(&call, o->progress_topic, &partitions);
@@ -103,7 +103,7 @@ static bool ensure_topics(struct produce *p)
         partitions = 1;
     }
     if (answer == ADMIN_GOOD && partitions != 1)
-        return refuse(p, DIAG_E0611, "name another one: --progress-topic",
+        return refuse(p, DIAG_NO_TOPIC, "name another one: --progress-topic",
                       "the progress topic `%s` has %d partitions, and must have one", o->progress_topic,
                       (int)partitions);
     return check_answer(p, answer, &call);
@@ -147,7 +147,7 @@ static bool pass_over(struct produce *p, const struct progress_part *last, struc
     if (is_cut || (of_part == last->to && memcmp(digest, last->digest, sizeof(digest)) == 0))
         return true;
     return refuse(
-        p, DIAG_E0604, hint,
+        p, DIAG_FILE_CHANGED, hint,
         "these are not the records of which some are in `%s` already: they differ at number %" PRIu64
         " to %" PRIu64,
         p->options->topic, last->first, last->next - 1);
@@ -160,7 +160,8 @@ static bool find_begin(struct produce *p, struct produced *record, enum recorded
     const struct progress_part *last = progress_last(progress);
     if (last == NULL && progress->others > 0)
         return refuse(
-            p, DIAG_E0604, "--name another one: that sends all of them, also what the topic has already",
+            p, DIAG_FILE_CHANGED,
+            "--name another one: that sends all of them, also what the topic has already",
             "other records were sent to `%s` under this name: the recording or the options have changed",
             p->options->topic);
     if (last != NULL)
@@ -276,7 +277,7 @@ static bool drain(struct produce *p)
             moved_us = os_monotonic_us();
         seen = transactions;
         if (os_monotonic_us() - moved_us > p->options->patience_us)
-            return refuse(p, DIAG_E0610, "the same command goes on behind what they took",
+            return refuse(p, DIAG_KAFKA_FAILED, "the same command goes on behind what they took",
                           "brokers did not take all records in time");
         nap(p, NAP_US);
     }

@@ -174,7 +174,7 @@ static bool parse_time(struct str text, int64_t per_s, int64_t *time_ms)
 static void refuse_record(struct files *f, const char *why)
 {
     int64_t line = raw_record_line(&f->raw, f->row);
-    struct diag *d = diag_error(f->diags, DIAG_E0603, no_span, "a record %s", why);
+    struct diag *d = diag_error(f->diags, DIAG_FILE_DAMAGED, no_span, "a record %s", why);
     diag_at(f->diags, d, f->raw.path, -1, line);
     diag_hint(f->diags, d, "records before it are sent; mend it, and the same command goes on");
 }
@@ -258,7 +258,7 @@ static bool choose_format(struct files *f)
         for (uint32_t k = 0; k < f->lists[i].count; k++) {
             const struct format_kind *format = format_by_suffix(str_from(f->lists[i].paths[k]));
             if (format == NULL || (f->format != NULL && f->format != format)) {
-                d = diag_error(f->diags, DIAG_E0402, no_span,
+                d = diag_error(f->diags, DIAG_OPTION_MISSING, no_span,
                                "the name of `%s` does not tell the format of all files",
                                f->lists[i].paths[k]);
                 diag_hint(f->diags, d, "say --format json, csv or msgpack; files of one format at a time");
@@ -268,7 +268,7 @@ static bool choose_format(struct files *f)
         }
     if (f->format != NULL && f->format->split != NULL && !f->format->is_blocks)
         return true;
-    d = diag_error(f->diags, DIAG_E0407, no_span,
+    d = diag_error(f->diags, DIAG_OPTIONS_CLASH, no_span,
                    "files of format %s have no records that could be sent as they are",
                    f->format == NULL ? "this" : f->format->name);
     diag_hint(f->diags, d,

@@ -95,7 +95,7 @@ static bool read_letter(struct letters *l, const struct produced *bytes, struct 
     const char *why = letter_read(bytes->record.value, &l->scratch, letter);
     if (why == NULL)
         return true;
-    struct diag *d = diag_error(l->diags, DIAG_E0603, no_span, "number %" PRIu64 " cannot be read: %s",
+    struct diag *d = diag_error(l->diags, DIAG_FILE_DAMAGED, no_span, "number %" PRIu64 " cannot be read: %s",
                                 bytes->number, why);
     diag_hint(l->diags, d,
               "dead letters are rows of `sink NAME = file from dead_letters { path: \"dead.jsonl\" }`, "
@@ -111,11 +111,11 @@ static enum recorded_status lose(struct letters *l, const struct produced *bytes
     }
     struct diag *d =
         letter->offset < 0
-            ? diag_error(l->diags, DIAG_E0612, no_span,
+            ? diag_error(l->diags, DIAG_RECORDS_GONE, no_span,
                          "number %" PRIu64
                          " has neither the bytes of its record nor the place of it in a topic",
                          bytes->number)
-            : diag_error(l->diags, DIAG_E0612, no_span,
+            : diag_error(l->diags, DIAG_RECORDS_GONE, no_span,
                          "number %" PRIu64 " has no bytes, and `%.*s/%" PRId64 "` has offset %" PRId64
                          " no more",
                          bytes->number, STR_ARGS(letter->topic), letter->partition, letter->offset);
@@ -210,7 +210,8 @@ bool letters_topics(struct produce_input *letters, struct arena *arena, struct t
         if (is_known)
             continue;
         if (topics->count == TOPICS_MAX) {
-            diag_error(diags, DIAG_E0503, no_span, "the dead letters are of more than %d topics", TOPICS_MAX);
+            diag_error(diags, DIAG_TOO_MANY, no_span, "the dead letters are of more than %d topics",
+                       TOPICS_MAX);
             is_good = false;
         } else {
             topics->items[topics->count++] = arena_str(arena, letter.topic);

@@ -55,16 +55,16 @@ static bool refuse_name(const struct assignment *property, const char *name, int
     for (size_t i = 0; i < ARRAY_COUNT(allowed); i++) {
         if (strcmp(allowed[i].name, name) == 0) {
             struct diag *d =
-                diag_error(diags, DIAG_E0401, property->name_span, "the property `%s` is for %s alone", name,
-                           who == FOR_SINKS ? "sources" : "sinks");
+                diag_error(diags, DIAG_NO_OPTION, property->name_span, "the property `%s` is for %s alone",
+                           name, who == FOR_SINKS ? "sources" : "sinks");
             diag_hint(diags, d, "leave it out");
             return false;
         }
         if ((allowed[i].who & who) != 0)
             names[count++] = allowed[i].name;
     }
-    struct diag *d =
-        diag_error(diags, DIAG_E0401, property->name_span, "the property `%s` cannot be set in a job", name);
+    struct diag *d = diag_error(diags, DIAG_NO_OPTION, property->name_span,
+                                "the property `%s` cannot be set in a job", name);
     const char *near = diag_nearest(str_from(name), names, count);
     if (near != NULL)
         diag_hint(diags, d, "did you mean `%s`?", near);
@@ -115,13 +115,13 @@ static bool set_property(const struct assignment *property, int who, bool is_som
     if ((for_whom & who) == 0)
         return (is_some && for_whom != 0) || refuse_name(property, name, who, diags);
     if (!value_text(property->value, name, value)) {
-        diag_error(diags, DIAG_E0403, property->value->span, "the property `%s` cannot have this value",
+        diag_error(diags, DIAG_OPTION_TYPE, property->value->span, "the property `%s` cannot have this value",
                    name);
         return false;
     }
     if (rd_kafka_conf_set(conf, name, value, reason, sizeof(reason)) == RD_KAFKA_CONF_OK)
         return true;
-    struct diag *d = diag_error(diags, DIAG_E0404, property->value->span,
+    struct diag *d = diag_error(diags, DIAG_OUT_OF_RANGE, property->value->span,
                                 "the property `%s` does not take this value", name);
     diag_cause(diags, d, "%s", property->value->origin.length > 0 ? "the value may be a secret" : reason);
     return false;

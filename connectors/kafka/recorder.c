@@ -74,8 +74,9 @@ struct recorder {
 
 static bool fail_write(struct recorder *r, const char *path, int error)
 {
-    struct diag *d = diag_error(r->diags, error == ENOSPC || error == EDQUOT ? DIAG_E0608 : DIAG_E0605,
-                                no_span, "`%s` cannot be written", path);
+    struct diag *d =
+        diag_error(r->diags, error == ENOSPC || error == EDQUOT ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED,
+                   no_span, "`%s` cannot be written", path);
     diag_errno(r->diags, d, error);
     diag_hint(r->diags, d,
               "the spans that are complete are in the recording; `leat record` with the same --to goes "
@@ -94,7 +95,7 @@ static bool fail_gone(struct recorder *r, const struct partition *p, int64_t low
 
 static bool fail_other(struct recorder *r, const struct partition *p, const char *what)
 {
-    struct diag *d = diag_error(r->diags, DIAG_E0611, no_span, "`%s` is not what `%s` has recorded: %s",
+    struct diag *d = diag_error(r->diags, DIAG_NO_TOPIC, no_span, "`%s` is not what `%s` has recorded: %s",
                                 p->name, r->options->directory, what);
     diag_hint(
         r->diags, d,
@@ -200,7 +201,7 @@ static bool check_topics(struct recorder *r, const struct kafka_place *places, u
 {
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(places[i].topic, "manifest.json") == 0)
-            return recording_refuse(r->options->directory, DIAG_E0605,
+            return recording_refuse(r->options->directory, DIAG_OUTPUT_FAILED,
                                     "a topic `manifest.json` has no place in a recording",
                                     "leave it out: a pattern can say which topics are meant", r->diags);
     return true;
@@ -297,7 +298,7 @@ static bool look_again(struct recorder *r)
         r->is_missing |= !is_there;
         if (r->known[i]->missing == MISSING_TIMES) {
             struct diag *d =
-                diag_error(r->diags, DIAG_E0611, no_span,
+                diag_error(r->diags, DIAG_NO_TOPIC, no_span,
                            "the topic `%s` is gone: it was deleted while it was read", r->known[i]->name);
             diag_hint(r->diags, d, "what was read of it is in the recording");
         }
@@ -416,14 +417,14 @@ static bool take_event(struct recorder *r, struct partition *p, const rd_kafka_m
     case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
     case RD_KAFKA_RESP_ERR_INVALID_MSG:
         diag_cause(r->diags,
-                   diag_error(r->diags, DIAG_E0612, no_span,
+                   diag_error(r->diags, DIAG_RECORDS_GONE, no_span,
                               "the records of `%s` at offset %" PRId64 " are damaged", p->name,
                               message->offset),
                    "%s", rd_kafka_message_errstr(message));
         return false;
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
         diag_hint(r->diags,
-                  diag_error(r->diags, DIAG_E0610, no_span, "cannot read `%s`: no right to", p->name),
+                  diag_error(r->diags, DIAG_KAFKA_FAILED, no_span, "cannot read `%s`: no right to", p->name),
                   "the user of `security` needs the rights Read and Describe on the topic");
         return false;
     default: return true; /* temporary, or the next look at the topics finds the cause */

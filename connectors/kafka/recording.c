@@ -115,7 +115,7 @@ struct manifest {
 static bool bad_manifest(const struct manifest *m, const char *what)
 {
     struct diag *d =
-        diag_error(m->diags, DIAG_E0603, no_span, "the manifest `%s` is damaged: %s", m->path, what);
+        diag_error(m->diags, DIAG_FILE_DAMAGED, no_span, "the manifest `%s` is damaged: %s", m->path, what);
     diag_hint(m->diags, d,
               "bring back the one that `leat record` wrote, or record anew into another directory");
     return false;
@@ -186,9 +186,9 @@ static bool check_file(const struct manifest *m, const struct recording_span *sp
     int64_t bytes = os_file_bytes(span->path);
     if (bytes == span->bytes)
         return true;
-    struct diag *d = bytes < 0 ? diag_error(m->diags, DIAG_E0602, no_span,
+    struct diag *d = bytes < 0 ? diag_error(m->diags, DIAG_NO_FILE, no_span,
                                             "`%s` is not there, and the manifest names it", span->path)
-                               : diag_error(m->diags, DIAG_E0603, no_span,
+                               : diag_error(m->diags, DIAG_FILE_DAMAGED, no_span,
                                             "`%s` has %" PRId64 " bytes, and the manifest says %" PRId64,
                                             span->path, bytes, span->bytes);
     diag_hint(m->diags, d, "copy the whole directory again; a recording without one of its spans has a hole");
@@ -262,7 +262,7 @@ static json_t *load_manifest(const struct manifest *m)
     int error = os_read_file(m->path, MANIFEST_BYTES_MAX, &data, &bytes);
     if (error != 0) {
         struct diag *d =
-            diag_error(m->diags, DIAG_E0601, no_span, "the manifest `%s` cannot be read", m->path);
+            diag_error(m->diags, DIAG_FILE_UNREADABLE, no_span, "the manifest `%s` cannot be read", m->path);
         diag_errno(m->diags, d, error);
         return NULL;
     }
@@ -289,8 +289,9 @@ static bool read_manifest(void *argument, const char *directory, struct str topi
         bad_manifest(&m, "`leat_recording` and `partitions` were expected");
     if (is_good && version != RECORDING_VERSION) {
         is_good = false;
-        diag_error(m.diags, DIAG_E0603, no_span, "`%s` is of a newer leat: version %" PRId64 ", not %d",
-                   m.path, version, RECORDING_VERSION);
+        diag_error(m.diags, DIAG_FILE_DAMAGED, no_span,
+                   "`%s` is of a newer leat: version %" PRId64 ", not %d", m.path, version,
+                   RECORDING_VERSION);
     }
     for (size_t i = 0; is_good && i < json_array_size(partitions); i++)
         is_good = read_partition(&m, json_array_get(partitions, i));
@@ -327,7 +328,7 @@ static bool join(struct recording_partition *p, struct diag_list *diags)
     for (uint32_t i = 0; i < p->spans_count; i++) {
         const struct recording_span span = p->spans[i];
         if (span.first > reach) {
-            struct diag *d = diag_error(diags, DIAG_E0603, no_span,
+            struct diag *d = diag_error(diags, DIAG_FILE_DAMAGED, no_span,
                                         "the recordings have a hole: `%s` from offset %" PRId64 " to %" PRId64
                                         " is in none of them",
                                         p->name, reach, span.first - 1);
@@ -367,7 +368,7 @@ bool recording_open(struct recording *recording, const struct str *paths, uint32
         const char *path = arena_strndup(arena, paths[i].data, paths[i].length);
         if (each(path, read_manifest, &m, &is_good) > 0)
             continue;
-        struct diag *d = diag_error(diags, DIAG_E0602, no_span, "`%s` is no recording of topics", path);
+        struct diag *d = diag_error(diags, DIAG_NO_FILE, no_span, "`%s` is no recording of topics", path);
         diag_hint(diags, d,
                   "name the directory that `leat record TOPICS --to DIR` wrote, a topic's folder in "
                   "it, or a pattern of these");
@@ -376,7 +377,8 @@ bool recording_open(struct recording *recording, const struct str *paths, uint32
     for (uint32_t i = 0; is_good && i < recording->partitions_count; i++)
         is_good = join(&recording->partitions[i], diags);
     if (is_good && recording->partitions_count > PARTITIONS_MAX) {
-        diag_error(diags, DIAG_E0503, no_span, "%u partitions are more than the %d that can be read together",
+        diag_error(diags, DIAG_TOO_MANY, no_span,
+                   "%u partitions are more than the %d that can be read together",
                    recording->partitions_count, PARTITIONS_MAX);
         return false;
     }

@@ -67,7 +67,7 @@ static bool fail_other(struct recording_feed *feed, const char *what)
 {
     pthread_mutex_lock(feed->mutex);
     struct diag *d =
-        diag_error(feed->diags, DIAG_E0611, no_span,
+        diag_error(feed->diags, DIAG_NO_TOPIC, no_span,
                    "the recording of `%s` is not what this job has read: %s", feed->partition->name, what);
     diag_hint(feed->diags, d, "give it the recording that it was started with, or start anew with --fresh");
     pthread_mutex_unlock(feed->mutex);

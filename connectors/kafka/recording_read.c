@@ -110,7 +110,7 @@ bool recording_reader_seek(struct recording_reader *reader, int64_t offset)
     if (offset < p->first || offset > p->next) {
         lock(reader);
         struct diag *d =
-            diag_error(reader->diags, DIAG_E0612, no_span,
+            diag_error(reader->diags, DIAG_RECORDS_GONE, no_span,
                        "the recording of `%s` has no offset %" PRId64 ": it has %" PRId64 " to %" PRId64,
                        p->name, offset, p->first, p->next);
         diag_hint(reader->diags, d,
@@ -154,9 +154,9 @@ static enum recorded_status end_span(struct recording_reader *reader)
 {
     const struct recording_span *span = &reader->partition->spans[reader->span];
     if (reader->at < reader->bytes.length)
-        return fail(reader, DIAG_E0603, "it ends within a record", 0);
+        return fail(reader, DIAG_FILE_DAMAGED, "it ends within a record", 0);
     if (reader->records != span->records)
-        return fail(reader, DIAG_E0603, "it has not as many records as the manifest says", 0);
+        return fail(reader, DIAG_FILE_DAMAGED, "it has not as many records as the manifest says", 0);
     close_span(reader);
     reader->next = MAX(reader->next, span->next);
     reader->span_bytes += span->bytes;
@@ -175,7 +175,7 @@ static bool read_more(struct recording_reader *reader)
     bytes->length -= reader->at;
     reader->at = 0;
     if (bytes->length > RECORD_BYTES_MAX) {
-        fail(reader, DIAG_E0603, "a record has no end", 0);
+        fail(reader, DIAG_FILE_DAMAGED, "a record has no end", 0);
         return false;
     }
     size_t room = MAX((size_t)READ_BYTES, bytes->length);
@@ -231,7 +231,7 @@ static enum recorded_status next_of_span(struct recording_reader *reader, struct
         bool is_there;
         const char *why = take(reader, record, &is_there);
         if (why != NULL)
-            return fail(reader, DIAG_E0603, why, 0);
+            return fail(reader, DIAG_FILE_DAMAGED, why, 0);
         if (!is_there && reader->has_ended)
             return RECORDED_END;
         if (!is_there && !read_more(reader))
@@ -239,7 +239,7 @@ static enum recorded_status next_of_span(struct recording_reader *reader, struct
         if (!is_there)
             continue;
         if (record->offset <= reader->last || record->offset < span->first || record->offset >= span->next)
-            return fail(reader, DIAG_E0603, "offsets do not rise, or are not the span's", 0);
+            return fail(reader, DIAG_FILE_DAMAGED, "offsets do not rise, or are not the span's", 0);
         reader->last = record->offset;
         reader->records++;
         record->record.partition = reader->partition->id;

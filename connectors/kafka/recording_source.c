@@ -9,8 +9,8 @@
 static bool refuse_topic(const struct kafka_source *kafka, struct source *source, struct str topic)
 {
     struct diag *d =
-        diag_error(source->diags, DIAG_E0602, (struct span){0, 0}, "the recording `%.*s` has no topic `%.*s`",
-                   STR_ARGS(kafka->recording), STR_ARGS(topic));
+        diag_error(source->diags, DIAG_NO_FILE, (struct span){0, 0},
+                   "the recording `%.*s` has no topic `%.*s`", STR_ARGS(kafka->recording), STR_ARGS(topic));
     const char *all = "", *last = "";
     for (uint32_t i = 0; i < kafka->recorded.partitions_count; i++) {
         const char *name = kafka->recorded.partitions[i].topic;

@@ -178,18 +178,18 @@ bool recording_begin(const char *directory, struct recording *recording, int *lo
     free(manifest);
     if (error != 0) {
         struct diag *d =
-            diag_error(diags, DIAG_E0605, (struct span){0, 0}, "`%s` cannot be written", directory);
+            diag_error(diags, DIAG_OUTPUT_FAILED, (struct span){0, 0}, "`%s` cannot be written", directory);
         diag_errno(diags, d, error);
         diag_hint(diags, d, "--to is a directory for the recording, which is made if it is not there");
         return false;
     }
     if (!is_locked)
-        return recording_refuse(directory, DIAG_E0605, "another process records into it",
+        return recording_refuse(directory, DIAG_OUTPUT_FAILED, "another process records into it",
                                 "wait until it has ended, or record into another directory", diags);
     if (is_there)
         return recording_open(recording, &name, 1, NULL, 0, arena, diags);
     return is_empty(directory) ||
-           recording_refuse(directory, DIAG_E0606, "there are files in it, and they are no recording",
+           recording_refuse(directory, DIAG_OUTPUT_EXISTS, "there are files in it, and they are no recording",
                             "give --to a directory that is empty, or new", diags);
 }
 

@@ -107,7 +107,7 @@ static bool check_topic(const struct sink_bind *bind, const char *option, struct
     if (is_good)
         return true;
     diag_hint(bind->diags,
-              diag_error(bind->diags, DIAG_E0404, bind->span, "`%s`: `%.*s` cannot be a topic", option,
+              diag_error(bind->diags, DIAG_OUT_OF_RANGE, bind->span, "`%s`: `%.*s` cannot be a topic", option,
                          (int)MIN(topic.length, 300), topic.data),
               "letters, digits, `.`, `_` and `-`, at most %d", TOPIC_NAME_MAX);
     return false;
@@ -119,7 +119,7 @@ static bool bind_columns(struct kafka_sink *sink, struct sink_bind *bind)
     for (uint32_t i = 0; i < sink->headers.count && is_good; i++)
         is_good = encode_check_text(&sink->headers.items[i], bind->input, bind->diags);
     if (sink->headers.count > RECORD_HEADERS_MAX) {
-        diag_error(bind->diags, DIAG_E0404, sink->headers.items[RECORD_HEADERS_MAX].span,
+        diag_error(bind->diags, DIAG_OUT_OF_RANGE, sink->headers.items[RECORD_HEADERS_MAX].span,
                    "a record can have %d headers", RECORD_HEADERS_MAX);
         is_good = false;
     }
@@ -142,7 +142,7 @@ static bool bind_changes(struct kafka_sink *sink, struct sink_bind *bind)
     const struct type *type = &bind->input->fields[sink->change].type;
     if (type->tag != TYPE_TEXT) {
         diag_hint(bind->diags,
-                  diag_error(bind->diags, DIAG_E0303, bind->span,
+                  diag_error(bind->diags, DIAG_TYPE_CLASH, bind->span,
                              "column `" CHANGE_COLUMN "` says what a row does to its key, and is %s",
                              type_name(bind->arena, type)),
                   "it is a text: insert, update or delete; give the column another name if it means another "
@@ -152,7 +152,7 @@ static bool bind_changes(struct kafka_sink *sink, struct sink_bind *bind)
     if (sink->key.name.length > 0)
         return true;
     diag_hint(bind->diags,
-              diag_error(bind->diags, DIAG_E0402, bind->span,
+              diag_error(bind->diags, DIAG_OPTION_MISSING, bind->span,
                          "rows of this stream are changes (they have `" CHANGE_COLUMN
                          "`), and without `key` a record cannot take an older one's place"),
               "`key: COLUMN` makes upserts of them, and tombstones of deletes; or `drop " CHANGE_COLUMN
@@ -174,7 +174,8 @@ static bool kafka_bind(struct sink_bind *bind)
     if (sink->progress_topic.length > 0)
         is_good &= check_topic(bind, "progress_topic", sink->progress_topic);
     if (sink->progress_topic.length > 0 && str_equal(sink->progress_topic, sink->topic)) {
-        diag_error(bind->diags, DIAG_E0407, bind->span, "`progress_topic` cannot be the `topic` itself");
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
+                   "`progress_topic` cannot be the `topic` itself");
         is_good = false;
     }
     is_good &= bind_changes(sink, bind);
@@ -321,7 +322,7 @@ static bool kafka_open(struct sink_context *context)
     _Atomic bool never = false;
     if (is_exact && !context->has_checkpoints) {
         struct diag *d =
-            diag_error(context->diags, DIAG_E0407, (struct span){0, 0},
+            diag_error(context->diags, DIAG_OPTIONS_CLASH, (struct span){0, 0},
                        "sink `%.*s` delivers exactly once, and the job has no checkpoints that rows could be "
                        "kept in until they are sent",
                        STR_ARGS(context->name));
@@ -412,7 +413,7 @@ static bool is_other(struct sink_context *context, const struct byte_buffer *nam
         return false;
     static const char *const deliveries[] = {"exactly_once", "at_least_once"};
     struct diag *d =
-        diag_error(context->diags, DIAG_E0707, (struct span){0, 0},
+        diag_error(context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
                    "sink `%.*s` wrote to topic `%.*s` with `delivery: %s` so far, and `topic`, `delivery` or "
                    "`progress_topic` is another now",
                    STR_ARGS(context->name), (int)strnlen(names->data + 2, names->length - 2), names->data + 2,

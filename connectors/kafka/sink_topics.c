@@ -5,7 +5,7 @@
 
 bool sink_cannot_open(struct sink_context *context, const char *why, const char *hint)
 {
-    struct diag *d = diag_error(context->diags, DIAG_E0605, (struct span){0, 0}, "sink `%.*s`: %s",
+    struct diag *d = diag_error(context->diags, DIAG_OUTPUT_FAILED, (struct span){0, 0}, "sink `%.*s`: %s",
                                 STR_ARGS(context->name), why);
     diag_hint(context->diags, d, "%s", hint);
     return false;
@@ -67,7 +67,7 @@ bool sink_progress_ensure(struct sink_context *context, struct admin_call *call,
     if (answer != ADMIN_MISSING)
         return sink_cannot_open(context, call->why, "mend the cause and start again");
     struct diag *d =
-        diag_error(context->diags, DIAG_E0707, (struct span){0, 0},
+        diag_error(context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
                    "progress topic `%s` is gone: what is out is not known any more", progress_topic);
     diag_hint(context->diags, d,
               "give `progress_topic` the name it has; or start a new run with --fresh (rows that `%s` has "

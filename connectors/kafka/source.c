@@ -79,7 +79,7 @@ static bool refuse_group(const struct kafka_source *kafka, struct source_bind *b
     if (kafka->group.length == 0)
         return true;
     struct diag *d =
-        diag_error(bind->diags, DIAG_E0407, bind->span,
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
                    "`group`: several processes cannot yet share a job's partitions exactly once");
     diag_hint(
         bind->diags, d,
@@ -94,7 +94,7 @@ static bool check_backfill(const struct kafka_source *kafka, struct source_bind 
     if (kafka->backfill.count == 0 || kafka->first.tag == KAFKA_EARLIEST)
         return true;
     struct diag *d =
-        diag_error(bind->diags, DIAG_E0407, bind->span,
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
                    "with `backfill` a job begins where the recording begins, not where `start` says");
     diag_hint(bind->diags, d, "leave one of them out");
     return false;
@@ -104,7 +104,8 @@ bool kafka_bind(struct source_bind *bind)
 {
     struct kafka_source *kafka = bind->config;
     if (bind->declared == NULL) {
-        struct diag *d = diag_error(bind->diags, DIAG_E0402, bind->span, "a kafka source needs a `schema:`");
+        struct diag *d =
+            diag_error(bind->diags, DIAG_OPTION_MISSING, bind->span, "a kafka source needs a `schema:`");
         diag_hint(bind->diags, d, "for example `schema: { user_id: int, ts: time(ms) }`");
         return false;
     }
@@ -172,7 +173,7 @@ static struct kafka_place *survey(struct kafka_source *kafka, struct source *sou
         rd_kafka_metadata_destroy(metadata);
     }
     if (places != NULL && *count > KAFKA_PARTITIONS_MAX) {
-        diag_error(source->diags, DIAG_E0503, (struct span){0, 0},
+        diag_error(source->diags, DIAG_TOO_MANY, (struct span){0, 0},
                    "%u partitions are more than the %d that a source can have", *count, KAFKA_PARTITIONS_MAX);
         places = NULL;
     }
@@ -302,7 +303,7 @@ static bool kafka_discover(struct source *source)
     if (!atomic_load(&kafka->watch.are_too_many))
         return true;
     pthread_mutex_lock(&kafka->shared.mutex);
-    diag_error(source->diags, DIAG_E0503, (struct span){0, 0},
+    diag_error(source->diags, DIAG_TOO_MANY, (struct span){0, 0},
                "its topics have more than %d partitions by now", KAFKA_PARTITIONS_MAX);
     pthread_mutex_unlock(&kafka->shared.mutex);
     return false;

@@ -15,7 +15,7 @@ static const struct span no_span = {0, 0};
 
 static bool bad_start(const struct ast *ast, struct diag_list *diags)
 {
-    struct diag *d = diag_error(diags, DIAG_E0405, ast->span, "`start` cannot be this");
+    struct diag *d = diag_error(diags, DIAG_NOT_A_CHOICE, ast->span, "`start` cannot be this");
     diag_hint(diags, d,
               "it is earliest, latest, time(\"2026-01-31T12:00:00Z\"), or offsets(0, 17, ...), one for each "
               "partition of the topic");
@@ -29,7 +29,7 @@ static bool bind_time(struct kafka_start *start, const struct ast *ast, struct d
         return bad_start(ast, diags);
     if (!civil_parse(ast->children[0]->text, &time_us) || time_us < 0) {
         struct diag *d =
-            diag_error(diags, DIAG_E0404, ast->children[0]->span, "this is not a time since 1970");
+            diag_error(diags, DIAG_OUT_OF_RANGE, ast->children[0]->span, "this is not a time since 1970");
         diag_hint(diags, d, "for example time(\"2026-01-31T12:00:00Z\")");
         return false;
     }
@@ -41,7 +41,7 @@ static bool bind_offsets(struct kafka_start *start, const struct ast *ast, struc
                          struct arena *arena, struct diag_list *diags)
 {
     if (topics.count != 1 || (topics.items[0].length > 0 && topics.items[0].data[0] == '^')) {
-        struct diag *d = diag_error(diags, DIAG_E0407, ast->span,
+        struct diag *d = diag_error(diags, DIAG_OPTIONS_CLASH, ast->span,
                                     "offsets(...) are those of one topic, and here are more");
         diag_hint(diags, d, "make each topic a source of its own and `union` them");
         return false;
@@ -83,7 +83,7 @@ struct diag *kafka_say_gone(struct diag_list *diags, const char *name, const cha
                             int64_t low)
 {
     return diag_error(
-        diags, DIAG_E0612, no_span,
+        diags, DIAG_RECORDS_GONE, no_span,
         "the records of `%s` from offset %lld to %lld, which %s, are gone: the oldest is now %lld "
         "(of these %lld offsets some may have had no record: those of markers of transactions, and "
         "of what was aborted or compacted away)",
@@ -120,8 +120,8 @@ static bool ask(rd_kafka_t *client, struct kafka_errors *errors, const struct ka
             continue;
         }
         if (err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) {
-            struct diag *d = diag_error(diags, DIAG_E0610, no_span, "cannot read the topic `%s`: no right to",
-                                        places[bad].topic);
+            struct diag *d = diag_error(diags, DIAG_KAFKA_FAILED, no_span,
+                                        "cannot read the topic `%s`: no right to", places[bad].topic);
             diag_hint(diags, d, "the user of `security` needs the rights Read and Describe on the topic");
         } else if (!kafka_patience_is_stopped(patience)) {
             kafka_errors_report(errors, err, diags, "ask where the partitions of `%s` begin and end",
@@ -150,8 +150,9 @@ static bool take_offsets(const struct kafka_start *start, const struct kafka_pla
 {
     /* Offsets belong to partitions 0, 1 ... in order. */
     if (start->offsets_count != count || places[count - 1].id != (int32_t)count - 1) {
-        diag_error(diags, DIAG_E0404, no_span, "`start` has %u offsets, and the topic `%s` has %u partitions",
-                   start->offsets_count, places[0].topic, count);
+        diag_error(diags, DIAG_OUT_OF_RANGE, no_span,
+                   "`start` has %u offsets, and the topic `%s` has %u partitions", start->offsets_count,
+                   places[0].topic, count);
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -159,7 +160,7 @@ static bool take_offsets(const struct kafka_start *start, const struct kafka_pla
         if (ranges[i].first >= ranges[i].low && ranges[i].first <= ranges[i].high)
             continue;
         struct diag *d =
-            diag_error(diags, DIAG_E0612, no_span, "`%s/%d` has no offset %lld: it has %lld to %lld",
+            diag_error(diags, DIAG_RECORDS_GONE, no_span, "`%s/%d` has no offset %lld: it has %lld to %lld",
                        places[i].topic, (int)places[i].id, (long long)ranges[i].first,
                        (long long)ranges[i].low, (long long)ranges[i].high);
         diag_hint(diags, d, "`start: earliest` begins with what there is");

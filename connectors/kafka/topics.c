@@ -37,8 +37,8 @@ static bool check_pattern(struct str spec, struct span span, struct diag_list *d
         return true;
     }
     regerror(error, NULL, reason, sizeof(reason));
-    struct diag *d =
-        diag_error(diags, DIAG_E0307, span, "the pattern `%.*s` of topics does not compile", STR_ARGS(spec));
+    struct diag *d = diag_error(diags, DIAG_BAD_REGEX, span, "the pattern `%.*s` of topics does not compile",
+                                STR_ARGS(spec));
     diag_cause(diags, d, "%s", reason);
     return false;
 }
@@ -47,14 +47,14 @@ bool kafka_topics_check(struct texts specs, struct span span, struct diag_list *
 {
     bool is_good = specs.count > 0;
     if (!is_good)
-        diag_error(diags, DIAG_E0402, span, "`topic` names none");
+        diag_error(diags, DIAG_OPTION_MISSING, span, "`topic` names none");
     for (uint32_t i = 0; i < specs.count; i++) {
         struct str spec = specs.items[i];
         if (is_pattern(spec)) {
             is_good &= check_pattern(spec, span, diags);
         } else if (!is_name(spec)) {
             struct diag *d =
-                diag_error(diags, DIAG_E0404, span, "no topic can be called `%.*s`", STR_ARGS(spec));
+                diag_error(diags, DIAG_OUT_OF_RANGE, span, "no topic can be called `%.*s`", STR_ARGS(spec));
             diag_hint(diags, d,
                       "letters, digits, `.`, `_` and `-`; a pattern begins with ^, as \"^clicks-.*\"");
             is_good = false;
@@ -119,7 +119,7 @@ static void tell_unknown(const struct rd_kafka_metadata *metadata, struct str na
         if (strncmp(metadata->topics[i].topic, "__", 2) != 0)
             names[count++] = metadata->topics[i].topic;
     struct diag *d =
-        diag_error(diags, DIAG_E0611, no_span, "the cluster has no topic `%.*s`", STR_ARGS(name));
+        diag_error(diags, DIAG_NO_TOPIC, no_span, "the cluster has no topic `%.*s`", STR_ARGS(name));
     const char *near = diag_nearest(name, names, count);
     if (near != NULL) {
         diag_hint(diags, d, "did you mean `%s`?", near);
@@ -144,7 +144,7 @@ static bool check_names(const struct kafka_topics *topics, const struct rd_kafka
             tell_unknown(metadata, spec, arena, diags);
             is_good = false;
         } else if (topic->err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) {
-            struct diag *d = diag_error(diags, DIAG_E0610, no_span,
+            struct diag *d = diag_error(diags, DIAG_KAFKA_FAILED, no_span,
                                         "cannot read the topic `%.*s`: no right to", STR_ARGS(spec));
             diag_hint(diags, d, "the user of `security` needs the rights Read and Describe on the topic");
             is_good = false;
@@ -173,7 +173,7 @@ struct kafka_place *kafka_topics_find(const struct kafka_topics *topics,
             total += (size_t)metadata->topics[i].partition_cnt;
     if (total == 0 || total > UINT32_MAX) {
         struct diag *d =
-            diag_error(diags, DIAG_E0611, no_span, "the cluster has no topic that matches `topic`");
+            diag_error(diags, DIAG_NO_TOPIC, no_span, "the cluster has no topic that matches `topic`");
         diag_hint(diags, d,
                   "a pattern must match at least one topic when the job begins; more may come later");
         return NULL;

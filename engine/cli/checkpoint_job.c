@@ -65,7 +65,7 @@ static bool resolve_job(struct checkpoint_job *job)
         job->directory = arena_strndup(&job->arena, directory.data, directory.length);
     } else {
         struct diag *d =
-            diag_error(&job->diags, DIAG_E0707, (struct span){0},
+            diag_error(&job->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
                        is_good ? "the job in `%s` takes no checkpoints" : "the job in `%s` has errors", path);
         diag_hint(&job->diags, d,
                   is_good ? "name the directory of checkpoints instead" : "`leat check %s` says which", path);
@@ -79,8 +79,8 @@ static bool choose(struct checkpoint_job *job, struct checkpoint_id *id)
     if (job->which != NULL && checkpoint_id_parse(str_from(job->which), id))
         return true;
     if (job->which != NULL) {
-        struct diag *d =
-            diag_error(&job->diags, DIAG_E1001, (struct span){0}, "`%s` names no checkpoint", job->which);
+        struct diag *d = diag_error(&job->diags, DIAG_NO_COMMAND, (struct span){0},
+                                    "`%s` names no checkpoint", job->which);
         diag_hint(&job->diags, d, "`leat checkpoint list %s` shows their names, such as 3-17",
                   job->directory);
         return false;
@@ -89,7 +89,7 @@ static bool choose(struct checkpoint_job *job, struct checkpoint_id *id)
     if (!checkpoint_list(job->dir, &job->arena, &found, &job->diags))
         return false;
     if (found.count == 0)
-        diag_error(&job->diags, DIAG_E0705, (struct span){0}, "there is no checkpoint in `%s`",
+        diag_error(&job->diags, DIAG_NO_CHECKPOINT, (struct span){0}, "there is no checkpoint in `%s`",
                    job->directory);
     else
         *id = found.items[0].id;
@@ -121,7 +121,8 @@ bool checkpoint_job_open(struct checkpoint_job *job)
     if (!resolve_job(job))
         return false;
     if (stat(job->directory, &status) != 0) {
-        diag_error(&job->diags, DIAG_E0701, (struct span){0}, "there is no directory `%s`", job->directory);
+        diag_error(&job->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0}, "there is no directory `%s`",
+                   job->directory);
         return false;
     }
     struct checkpoint_dir_options options = {.path = job->directory, .read_only = true};

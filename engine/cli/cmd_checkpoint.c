@@ -91,7 +91,7 @@ static bool named(struct checkpoint_arguments *a, struct checkpoint_id *id)
     if (a->which == NULL || checkpoint_id_parse(str_from(a->which), id))
         return true;
     struct diag *d =
-        diag_error(&a->diags, DIAG_E1001, (struct span){0}, "`%s` names no checkpoint", a->which);
+        diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0}, "`%s` names no checkpoint", a->which);
     diag_hint(&a->diags, d, "`leat checkpoint list %s` shows their names, such as 3-17", a->directory);
     return false;
 }
@@ -107,7 +107,8 @@ static bool choose(struct checkpoint_dir *dir, struct checkpoint_arguments *a, s
     if (!checkpoint_list(dir, &a->arena, &found, &a->diags))
         return false;
     if (found.count == 0) {
-        diag_error(&a->diags, DIAG_E0705, (struct span){0}, "there is no checkpoint in `%s`", a->directory);
+        diag_error(&a->diags, DIAG_NO_CHECKPOINT, (struct span){0}, "there is no checkpoint in `%s`",
+                   a->directory);
         return false;
     }
     *id = found.items[0].id;
@@ -155,8 +156,8 @@ static bool copy(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
     char text[32];
     bool is_save = strcmp(a->verb, "save") == 0;
     if (a->to == NULL) {
-        struct diag *d =
-            diag_error(&a->diags, DIAG_E1001, (struct span){0}, "`leat checkpoint %s` wants --to", a->verb);
+        struct diag *d = diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0},
+                                    "`leat checkpoint %s` wants --to", a->verb);
         diag_hint(&a->diags, d,
                   is_save ? "for example `leat checkpoint save %s --to savepoint`"
                           : "for example `leat checkpoint restore %s --to state/ctr`",
@@ -183,7 +184,8 @@ static bool run_verb(struct checkpoint_arguments *a)
         if (strcmp(a->verb, verbs[i].name) != 0)
             continue;
         if (access(a->directory, F_OK) != 0) {
-            diag_error(&a->diags, DIAG_E0701, (struct span){0}, "there is no directory `%s`", a->directory);
+            diag_error(&a->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0}, "there is no directory `%s`",
+                       a->directory);
             return false;
         }
         struct checkpoint_dir_options options = {.path = a->directory, .read_only = !verbs[i].writes};
@@ -193,7 +195,7 @@ static bool run_verb(struct checkpoint_arguments *a)
         return is_good;
     }
     struct diag *d =
-        diag_error(&a->diags, DIAG_E1001, (struct span){0}, "`leat checkpoint` cannot `%s`", a->verb);
+        diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0}, "`leat checkpoint` cannot `%s`", a->verb);
     diag_hint(&a->diags, d, "it can list, show, verify, prune, save and restore");
     return false;
 }

@@ -77,7 +77,7 @@ static bool find_learner(struct hash_row *r, const char *name)
     if (r->node != NULL)
         return true;
     struct diag *d =
-        diag_error(&r->load->diags, DIAG_E1001, (struct span){0}, "the job has no learner `%s`", name);
+        diag_error(&r->load->diags, DIAG_NO_COMMAND, (struct span){0}, "the job has no learner `%s`", name);
     diag_hint(&r->load->diags, d, *all != '\0' ? "it has: %s" : "it has none%s", all);
     return false;
 }
@@ -122,7 +122,7 @@ static bool give_value(struct hash_row *r, struct str name, struct str value)
     struct job_load *load = r->load;
     int index = schema_find(r->schema, name);
     if (index < 0) {
-        struct diag *d = diag_error(&load->diags, DIAG_E1001, (struct span){0},
+        struct diag *d = diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0},
                                     "what `%.*s` learns from has no column `%.*s`", STR_ARGS(r->node->name),
                                     STR_ARGS(name));
         const char *near = diag_nearest(name, schema_names(&load->arena, r->schema), r->schema->count);
@@ -136,7 +136,7 @@ static bool give_value(struct hash_row *r, struct str name, struct str value)
     if (type->tag == TYPE_LIST ? parse_list(r->batch, column, type->element, value)
                                : describe_parse(r->batch, column, type, 0, value))
         return true;
-    struct diag *d = diag_error(&load->diags, DIAG_E1001, (struct span){0}, "`%.*s`: `%.*s` is no %s",
+    struct diag *d = diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0}, "`%.*s`: `%.*s` is no %s",
                                 STR_ARGS(name), STR_ARGS(value), type_name(&load->arena, type));
     diag_hint(&load->diags, d,
               "times are written like 2024-05-01T00:00:00Z, lists as their elements with commas between");
@@ -190,8 +190,8 @@ static const struct column *values_of(struct hash_row *r, int index, struct colu
     expr_eval(expr, r->batch, scratch, &load->arena, out, &errors);
     if (errors.count == 0)
         return out;
-    diag_error(&load->diags, DIAG_E1001, (struct span){0}, "`%.*s` cannot be computed: %s", STR_ARGS(name),
-               errors.reasons[0]);
+    diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0}, "`%.*s` cannot be computed: %s",
+               STR_ARGS(name), errors.reasons[0]);
     return NULL;
 }
 
@@ -232,7 +232,7 @@ static bool refuse(struct hash_row *r)
         all = arena_printf(&load->arena, "%s%s%.*s", all, n > 0 ? ", " : "",
                            STR_ARGS(r->schema->fields[index].name));
     struct diag *d =
-        diag_error(&load->diags, DIAG_E1001, (struct span){0},
+        diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0},
                    "no feature of `%.*s` is made of these columns alone", STR_ARGS(r->node->name));
     diag_hint(&load->diags, d,
               *all != '\0' ? "its features with keys are: %s" : "it has no features with keys%s", all);

@@ -207,7 +207,7 @@ static bool export(struct learner_walk *w)
                             a->is_csv ? "csv" : "safetensors");
     if (claims_inside(path, a->job.directory)) {
         struct diag *d =
-            diag_error(&a->job.diags, DIAG_E0617, (struct span){0},
+            diag_error(&a->job.diags, DIAG_OUTPUT_DESTROYS, (struct span){0},
                        "`%s` lies in `%s`, the directory of the checkpoints", path, a->job.directory);
         diag_hint(&a->job.diags, d, "give --out another directory");
         return false;
@@ -215,9 +215,10 @@ static bool export(struct learner_walk *w)
     int error;
     bool is_good = a->is_csv ? model_csv(walk, w, path, &error) : model_safetensors(walk, w, path, &error);
     if (error != 0)
-        diag_errno(&a->job.diags,
-                   diag_error(&a->job.diags, DIAG_E0605, (struct span){0}, "`%s` cannot be written", path),
-                   error);
+        diag_errno(
+            &a->job.diags,
+            diag_error(&a->job.diags, DIAG_OUTPUT_FAILED, (struct span){0}, "`%s` cannot be written", path),
+            error);
     if (is_good)
         printf("%s\n", path);
     return is_good;
@@ -248,10 +249,10 @@ static bool count_learners(struct model_arguments *a, uint32_t *count)
     }
     struct diag *d = NULL;
     if (a->learner != NULL && *count == 0)
-        d = diag_error(&a->job.diags, DIAG_E1001, (struct span){0},
+        d = diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
                        "the job of this checkpoint has no learner `%s`", a->learner);
     else if (a->out != NULL && *count > 1)
-        d = diag_error(&a->job.diags, DIAG_E1001, (struct span){0},
+        d = diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
                        "--out names one file, and the job of this checkpoint has %u learners", *count);
     if (d != NULL)
         diag_hint(&a->job.diags, d, *all != '\0' ? "say which with --learner: %s" : "it has none%s", all);
@@ -277,7 +278,7 @@ static bool run_verb(struct model_arguments *a)
         return is_good;
     }
     struct diag *d =
-        diag_error(&a->job.diags, DIAG_E1001, (struct span){0}, "`leat model` cannot `%s`", a->verb);
+        diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0}, "`leat model` cannot `%s`", a->verb);
     diag_hint(&a->job.diags, d, "it can show, top and export");
     return false;
 }

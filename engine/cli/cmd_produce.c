@@ -324,8 +324,8 @@ static bool choose_topic(struct produce_arguments *a, const struct recording *re
     *topic = is_there ? wanted : last;
     if (is_there || (count == 1 && a->from_topic == NULL))
         return true;
-    struct diag *d =
-        diag_error(&load->diags, DIAG_E0602, (struct span){0, 0}, "the recording has no topic `%s`", wanted);
+    struct diag *d = diag_error(&load->diags, DIAG_NO_FILE, (struct span){0, 0},
+                                "the recording has no topic `%s`", wanted);
     diag_hint(&load->diags, d, count == 0 ? "it has none%s" : "--from-topic says which; it has: %s", all);
     return false;
 }
@@ -360,7 +360,7 @@ static bool produce_plain(struct produce_arguments *a)
     struct job_load *load = &a->cluster.load;
     struct produce_input input;
     if (a->files.time.length == 0 && (a->options.speed > 0 || a->options.keeps_times)) {
-        struct diag *d = diag_error(&load->diags, DIAG_E1001, (struct span){0, 0},
+        struct diag *d = diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0, 0},
                                     "--speed and --keep-times want to know when records were made");
         diag_hint(&load->diags, d,
                   "--time COLUMN says it, and a recording knows; --rate 1000/s sends them evenly");
@@ -394,7 +394,7 @@ static bool check_sources(struct produce_arguments *a, const struct texts *topic
 {
     for (uint32_t i = 0; i < topics->count; i++)
         if (topics->items[i].length == 0 && a->topic == NULL) {
-            struct diag *d = diag_error(&a->cluster.load.diags, DIAG_E0602, (struct span){0, 0},
+            struct diag *d = diag_error(&a->cluster.load.diags, DIAG_NO_FILE, (struct span){0, 0},
                                         "some of the dead letters are of records that came from no topic");
             diag_hint(&a->cluster.load.diags, d, "say where all of them go: --topic NAME");
             return false;
@@ -476,7 +476,7 @@ static bool produce(struct produce_arguments *a)
     if (recordings == 0)
         return produce_plain(a);
     diag_hint(&a->cluster.load.diags,
-              diag_error(&a->cluster.load.diags, DIAG_E1001, (struct span){0, 0},
+              diag_error(&a->cluster.load.diags, DIAG_NO_COMMAND, (struct span){0, 0},
                          "some of these are recordings, and some are plain files"),
               "send them one after the other");
     return false;

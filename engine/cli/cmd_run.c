@@ -314,7 +314,7 @@ static int run_job(struct run_arguments *arguments)
     if (run == NULL && interrupts > 0)
         return EXIT_INTERRUPTED;
     if (run == NULL)
-        return has_code(&load->diags, DIAG_E0709) ? EXIT_FENCED : EXIT_FAILED;
+        return has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
     struct run_stats *stats = mem_calloc(1, sizeof(*stats));
     run_stats(run, stats);
     say_warnings(load);
@@ -351,7 +351,7 @@ static int run_job(struct run_arguments *arguments)
     free(dead);
     free(stats);
     run_free(run);
-    return is_good ? EXIT_GOOD : has_code(&load->diags, DIAG_E0709) ? EXIT_FENCED : EXIT_FAILED;
+    return is_good ? EXIT_GOOD : has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
 }
 
 int cmd_run(int argc, char **argv)

@@ -123,9 +123,9 @@ static const struct plan_node *find_part(struct state_arguments *a)
         names[count++] = node->part;
     }
     struct diag *d = a->part == NULL
-                         ? diag_error(&a->job.diags, DIAG_E1001, (struct span){0},
+                         ? diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
                                       "say of which part: `leat state get %s PART KEY`", a->job.directory)
-                         : diag_error(&a->job.diags, DIAG_E1001, (struct span){0},
+                         : diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
                                       "the job of this checkpoint has no part `%s`", a->part);
     const char *near = a->part == NULL ? NULL : diag_nearest(str_from(a->part), names, count);
     if (near != NULL)
@@ -189,7 +189,7 @@ static bool run_verb(struct state_arguments *a)
         if (strcmp(a->verb, verbs[i].name) == 0)
             return checkpoint_job_open(&a->job) && verbs[i].run(a);
     struct diag *d =
-        diag_error(&a->job.diags, DIAG_E1001, (struct span){0}, "`leat state` cannot `%s`", a->verb);
+        diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0}, "`leat state` cannot `%s`", a->verb);
     diag_hint(&a->job.diags, d, "it can list and get");
     return false;
 }

@@ -66,7 +66,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 static bool refuse_missing(struct job_load *load, const struct trace *trace)
 {
     struct diag *d =
-        diag_error(&load->diags, DIAG_E1001, (struct span){0}, "source `%.*s` has no record at `%.*s`",
+        diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0}, "source `%.*s` has no record at `%.*s`",
                    STR_ARGS(trace->source), STR_ARGS(trace->place));
     diag_hint(&load->diags, d,
               trace->end == TRACE_BEYOND

@@ -59,7 +59,7 @@ static void check_names(struct job_load *load, const struct job_pairs *pairs, co
         if (is_found)
             continue;
         struct diag *d =
-            diag_error(&load->diags, DIAG_E1001, (struct span){0}, "%s: the job has no %s `%.*s`", flag,
+            diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0}, "%s: the job has no %s `%.*s`", flag,
                        is_source ? "source" : "sink", STR_ARGS(pairs->names[i]));
         const char *all = "";
         for (uint32_t k = 0; k < known; k++) {
@@ -77,12 +77,13 @@ int job_read_text(const char *path, struct diag_list *diags, char **data, size_t
         return 0;
     struct diag *d;
     if (error == EFBIG) {
-        d = diag_error(diags, DIAG_E0105, (struct span){0},
+        d = diag_error(diags, DIAG_TOO_DEEP, (struct span){0},
                        "the job file `%s` has %lld bytes, and %d are the most that one may have", path,
                        (long long)MAX(os_file_bytes(path), LANG_SOURCE_BYTES_MAX + 1), LANG_SOURCE_BYTES_MAX);
         diag_hint(diags, d, "is it a job file at all? What a program writes can be several jobs");
     } else {
-        d = diag_error(diags, DIAG_E0601, (struct span){0}, "the job file `%s` cannot be read", path);
+        d = diag_error(diags, DIAG_FILE_UNREADABLE, (struct span){0}, "the job file `%s` cannot be read",
+                       path);
         diag_errno(diags, d, error);
         diag_hint(diags, d, "give the path of a job file, for example `leat run jobs/ctr.leat`");
     }

@@ -56,9 +56,9 @@ static bool refuse_node(struct cluster *cluster, const char *name, bool is_other
             all =
                 arena_printf(&load->arena, "%s%s%.*s", all, all[0] == '\0' ? "" : ", ", STR_ARGS(node->name));
     }
-    struct diag *d = is_other ? diag_error(&load->diags, DIAG_E1001, (struct span){0, 0},
+    struct diag *d = is_other ? diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0, 0},
                                            "--source: `%s` of the job is not of kind kafka", name)
-                              : diag_error(&load->diags, DIAG_E1001, (struct span){0, 0},
+                              : diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0, 0},
                                            "--source: the job has no source or sink `%s`", name);
     diag_hint(&load->diags, d, "its sources and sinks of kind kafka are: %s", all[0] == '\0' ? "none" : all);
     return false;
@@ -69,7 +69,7 @@ static bool open_by_job(struct cluster *cluster)
     struct job_load *load = &cluster->load;
     const char *colon = strrchr(cluster->source, ':');
     if (colon == NULL || colon == cluster->source || colon[1] == '\0') {
-        struct diag *d = diag_error(&load->diags, DIAG_E1001, (struct span){0, 0},
+        struct diag *d = diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0, 0},
                                     "--source wants JOB:NAME, not `%s`", cluster->source);
         diag_hint(&load->diags, d, "for example `--source jobs/ctr_live.leat:impressions`");
         return false;

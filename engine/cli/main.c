@@ -58,7 +58,7 @@ static bool read_environment(void)
     const char *reason;
     bool is_good = failpoints_init(&diags);
     if (kernels_pick_env(&reason) == NULL) {
-        diag_error(&diags, DIAG_E1002, (struct span){0, 0}, "LEAT_KERNELS: %s", reason);
+        diag_error(&diags, DIAG_BAD_ENVIRONMENT, (struct span){0, 0}, "LEAT_KERNELS: %s", reason);
         is_good = false;
     }
     diag_print(stderr, &diags, NULL, false);

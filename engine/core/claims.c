@@ -380,17 +380,18 @@ static void report(const struct claims *claims, struct diag_list *diags, const s
     bool is_same_text = strcmp(writer->shown, other->shown) == 0;
     const char *also = is_same_text ? "" : arena_printf(claims->arena, " as `%s`", other->shown);
     if (other->use == CLAIM_OWNS) {
-        d = diag_error(diags, DIAG_E0617, writer->span, "%s would write `%s`, which lies in `%s`, %s",
-                       writer->who, writer->shown, other->shown, other->who);
+        d = diag_error(diags, DIAG_OUTPUT_DESTROYS, writer->span,
+                       "%s would write `%s`, which lies in `%s`, %s", writer->who, writer->shown,
+                       other->shown, other->who);
         diag_hint(diags, d, "give the output another directory");
     } else if (other->use == CLAIM_READS) {
-        d = diag_error(diags, DIAG_E0617, writer->span, "%s would write `%s`, which %s reads%s", writer->who,
-                       writer->shown, other->who, also);
+        d = diag_error(diags, DIAG_OUTPUT_DESTROYS, writer->span, "%s would write `%s`, which %s reads%s",
+                       writer->who, writer->shown, other->who, also);
         diag_hint(diags, d,
                   "give the output another name, or another directory: an output that an input's pattern "
                   "matches would be read by the next run");
     } else {
-        d = diag_error(diags, DIAG_E0407, writer->span, "%s and %s both write `%s`%s", other->who,
+        d = diag_error(diags, DIAG_OPTIONS_CLASH, writer->span, "%s and %s both write `%s`%s", other->who,
                        writer->who, other->shown,
                        is_same_text ? ""
                                     : arena_printf(claims->arena, ", the second as `%s`", writer->shown));
@@ -417,7 +418,7 @@ static bool check_kind(struct claims *claims, const struct claim *claim, struct 
     const char *what = *glob == '\0' && lstat(plain, &info) == 0 ? what_instead(info.st_mode) : NULL;
     if (what == NULL)
         return true;
-    struct diag *d = diag_error(diags, DIAG_E0605, claim->span, "`%s`, which %s would write, %s",
+    struct diag *d = diag_error(diags, DIAG_OUTPUT_FAILED, claim->span, "`%s`, which %s would write, %s",
                                 claim->shown, claim->who, what);
     diag_hint(diags, d, "a file takes the place of a file, and of nothing else: %s",
               S_ISCHR(info.st_mode)

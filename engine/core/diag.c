@@ -5,14 +5,14 @@
 
 static const char *const code_names[] = {
     "",
-#define DIAG_CODE(code, summary) #code,
+#define DIAG_CODE(code, name, summary) #code,
 #include "core/diag_codes.def"
 #undef DIAG_CODE
 };
 
 static const char *const code_summaries[] = {
     "",
-#define DIAG_CODE(code, summary) summary,
+#define DIAG_CODE(code, name, summary) summary,
 #include "core/diag_codes.def"
 #undef DIAG_CODE
 };

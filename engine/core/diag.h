@@ -3,7 +3,7 @@
  * A diagnostic carries a stable code, the message (what was expected, what was found), the place, a hint
  * (what to do) and a cause (the text of errno, RocksDB, CUDA ...). Callers add what they know:
  *
- *     struct diag *d = diag_error(diags, DIAG_E0302, name->span, "no column `%.*s`", STR_ARGS(name->text));
+ *     struct diag *d = diag_error(diags, DIAG_NO_COLUMN, name->span, "no column `%.*s`", STR_ARGS(name->text));
  *     diag_hint(diags, d, "did you mean `%s`?", near);
  *     return false;
  *
@@ -23,7 +23,7 @@ struct span {
 
 enum diag_code {
     DIAG_NONE,
-#define DIAG_CODE(code, summary) DIAG_##code,
+#define DIAG_CODE(code, name, summary) DIAG_##name,
 #include "core/diag_codes.def"
 #undef DIAG_CODE
     DIAG_CODE_COUNT

@@ -127,7 +127,7 @@ static bool parse_rule(struct str text, struct diag_list *diags)
             if (str_is((struct str){text.data, (size_t)(equals - text.data)}, names[index]))
                 break;
     if (index == ARRAY_COUNT(names)) {
-        struct diag *d = diag_error(diags, DIAG_E1002, (struct span){0},
+        struct diag *d = diag_error(diags, DIAG_BAD_ENVIRONMENT, (struct span){0},
                                     "LEAT_FAILPOINTS: `%.*s` names no failpoint", STR_ARGS(text));
         diag_hint(diags, d, "for example LEAT_FAILPOINTS=\"ckpt.pre_rename=kill@3\"");
         return false;
@@ -143,7 +143,7 @@ static bool parse_rule(struct str text, struct diag_list *diags)
     }
     rule->at = (unsigned)passage;
     if (!is_good || !parse_action(action, rule)) {
-        struct diag *d = diag_error(diags, DIAG_E1002, (struct span){0},
+        struct diag *d = diag_error(diags, DIAG_BAD_ENVIRONMENT, (struct span){0},
                                     "LEAT_FAILPOINTS: `%.*s` says no action", STR_ARGS(text));
         diag_hint(diags, d, "kill, stop, exit, error:ENOSPC or sleep:20, then @3 for the third passage only");
         return false;
@@ -160,8 +160,8 @@ static bool parse_knob(const char *name, int64_t least, int64_t most, int64_t *v
         (literal_int(str_from(text), value) && *value >= least && *value <= most))
         return true;
     *value = 0;
-    struct diag *d =
-        diag_error(diags, DIAG_E1002, (struct span){0}, "%s: `%s` is no number that it takes", name, text);
+    struct diag *d = diag_error(diags, DIAG_BAD_ENVIRONMENT, (struct span){0},
+                                "%s: `%s` is no number that it takes", name, text);
     diag_hint(diags, d, "%lld to %lld, for example %s=%lld", (long long)least, (long long)most, name,
               (long long)least + 6);
     return false;

@@ -3,7 +3,7 @@
 static bool has_room(struct operator_bind *bind, uint32_t count)
 {
     if (count > SCHEMA_FIELDS_MAX)
-        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
+        diag_error(bind->diags, DIAG_TOO_MANY, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
     return count <= SCHEMA_FIELDS_MAX;
 }
 
@@ -16,8 +16,8 @@ struct field *operator_add_column(struct operator_bind *bind, struct schema *out
                                   struct type type, struct span span)
 {
     if (schema_find(output, name) >= 0) {
-        struct diag *d =
-            diag_error(bind->diags, DIAG_E0306, span, "there is a column `%.*s` already", STR_ARGS(name));
+        struct diag *d = diag_error(bind->diags, DIAG_COLUMN_TAKEN, span, "there is a column `%.*s` already",
+                                    STR_ARGS(name));
         diag_hint(bind->diags, d, "give it another name, or drop or rename the old one first");
         return NULL;
     }

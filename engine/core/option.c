@@ -60,8 +60,9 @@ static const char *terms_text(struct arena *arena, const struct ast *sum)
 
 static bool wrong_type(const struct binding *b, const struct ast *value)
 {
-    struct diag *d = diag_error(b->env->diags, DIAG_E0403, value->span, "`%s` of %s takes a value of type %s",
-                                b->option->name, b->what, option_type_name(b->option));
+    struct diag *d =
+        diag_error(b->env->diags, DIAG_OPTION_TYPE, value->span, "`%s` of %s takes a value of type %s",
+                   b->option->name, b->what, option_type_name(b->option));
     if (value->tag == AST_BINARY && value->op == AST_OP_ADD)
         diag_hint(b->env->diags, d, "texts are joined by `concat`: write `concat(%s)`",
                   terms_text(b->env->arena, value));
@@ -135,8 +136,8 @@ const char *option_example(const struct option *o)
 static bool out_of_range(const struct binding *b, const struct ast *value)
 {
     const struct option *o = b->option;
-    struct diag *d =
-        diag_error(b->env->diags, DIAG_E0404, value->span, "`%s` of %s is out of range", o->name, b->what);
+    struct diag *d = diag_error(b->env->diags, DIAG_OUT_OF_RANGE, value->span, "`%s` of %s is out of range",
+                                o->name, b->what);
     diag_hint(b->env->diags, d, "allowed is %s%s%s%s", o->min_text != NULL ? o->min_text : "anything up",
               o->max_text != NULL ? " to " : " or more", o->max_text != NULL ? o->max_text : "",
               (o->flags & OPTION_FOREVER) != 0 ? ", or forever" : "");
@@ -203,7 +204,7 @@ static bool bind_enum(const struct binding *b, const struct ast *value, int *tar
         at += length + 1;
         index++;
     }
-    struct diag *d = diag_error(b->env->diags, DIAG_E0405, value->span, "`%s` of %s cannot be `%.*s`",
+    struct diag *d = diag_error(b->env->diags, DIAG_NOT_A_CHOICE, value->span, "`%s` of %s cannot be `%.*s`",
                                 b->option->name, b->what, STR_ARGS(value->text));
     diag_hint(b->env->diags, d, "choose one of %s", b->option->choices);
     return false;
@@ -275,7 +276,7 @@ static bool bind_columns(const struct binding *b, struct ast *value, struct colu
         target->items[i] = (struct column_ref){name, items[i]->span, -1};
         for (uint32_t j = 0; j < i; j++)
             if (str_equal(target->items[j].name, name)) {
-                diag_error(b->env->diags, DIAG_E0406, items[i]->span, "`%.*s` is listed twice",
+                diag_error(b->env->diags, DIAG_OPTION_TWICE, items[i]->span, "`%.*s` is listed twice",
                            STR_ARGS(name));
                 return false;
             }
@@ -287,8 +288,8 @@ static bool add_assignment(const struct binding *b, struct assignments *target, 
 {
     for (uint32_t i = 0; i < target->count; i++)
         if (str_equal(target->items[i].name, item.name)) {
-            struct diag *d = diag_error(b->env->diags, DIAG_E0406, item.name_span, "`%.*s` is set twice",
-                                        STR_ARGS(item.name));
+            struct diag *d = diag_error(b->env->diags, DIAG_OPTION_TWICE, item.name_span,
+                                        "`%.*s` is set twice", STR_ARGS(item.name));
             diag_label(b->env->diags, d, target->items[i].name_span, "first here");
             return false;
         }
@@ -313,7 +314,7 @@ static bool bind_assignments(const struct binding *b, struct ast *value, struct 
             is_good &=
                 add_assignment(b, target, (struct assignment){items[i]->text, items[i]->span, items[i]});
         } else {
-            struct diag *d = diag_error(b->env->diags, DIAG_E0403, items[i]->span,
+            struct diag *d = diag_error(b->env->diags, DIAG_OPTION_TYPE, items[i]->span,
                                         "an expression in %s needs a name", b->what);
             diag_hint(b->env->diags, d, "write `name = ...`");
             is_good = false;
@@ -348,7 +349,7 @@ static bool bind_kind(const struct binding *b, struct ast *value, struct kind_re
         return option_bind(k->options, what, value->span, value->entries, value->entries_count,
                            target->config, b->env);
     }
-    struct diag *d = diag_error(b->env->diags, DIAG_E0405, value->span, "no %s is called `%.*s`",
+    struct diag *d = diag_error(b->env->diags, DIAG_NOT_A_CHOICE, value->span, "no %s is called `%.*s`",
                                 b->option->name, STR_ARGS(value->text));
     const char *near = diag_nearest(value->text, names, count);
     if (near != NULL) {
@@ -376,7 +377,7 @@ static bool check_secret(const struct binding *b, const struct ast *value)
 {
     if ((b->option->flags & OPTION_SECRET) == 0 || value->origin.length > 0)
         return true;
-    struct diag *d = diag_error(b->env->diags, DIAG_E0408, value->span, "`%s` of %s is a secret",
+    struct diag *d = diag_error(b->env->diags, DIAG_OPEN_SECRET, value->span, "`%s` of %s is a secret",
                                 b->option->name, b->what);
     diag_hint(b->env->diags, d, "write `%s: env(\"NAME\")` or `%s: file(\"path\")`", b->option->name,
               b->option->name);
@@ -446,8 +447,8 @@ static void unknown_option(const struct option *table, const char *what, const s
     const char *name = entry->name.length > 0 ? "" : "a value here";
     bool is_body = str_is(entry->name, "{}");
     struct diag *d =
-        is_body ? diag_error(env->diags, DIAG_E0401, entry->value->span, "%s takes no { } block", what)
-                : diag_error(env->diags, DIAG_E0401, entry->name_span, "%s has no option `%.*s%s`", what,
+        is_body ? diag_error(env->diags, DIAG_NO_OPTION, entry->value->span, "%s takes no { } block", what)
+                : diag_error(env->diags, DIAG_NO_OPTION, entry->name_span, "%s has no option `%.*s%s`", what,
                              STR_ARGS(entry->name), name);
     const char *near = diag_nearest(entry->name, names, count);
     if (near != NULL) {
@@ -490,7 +491,7 @@ static bool apply_default(const struct option *option, const char *what, struct 
     if ((option->flags & OPTION_REQUIRED) == 0)
         return true;
     bool is_value = (option->flags & OPTION_POSITIONAL) != 0;
-    struct diag *d = diag_error(env->diags, DIAG_E0402, place, "%s needs %s`%s`", what,
+    struct diag *d = diag_error(env->diags, DIAG_OPTION_MISSING, place, "%s needs %s`%s`", what,
                                 is_value ? "a value: " : "", option->name);
     diag_hint(env->diags, d, "%s%s: %s", option_type_name(option),
               is_value ? ", directly after the name" : "", option->help);
@@ -502,8 +503,8 @@ static bool check_not_empty(const struct binding *b, const struct ast *value)
 {
     if ((b->option->flags & OPTION_REQUIRED) == 0 || value->tag != AST_LIST || value->count > 0)
         return true;
-    struct diag *d = diag_error(b->env->diags, DIAG_E0402, value->span, "`%s` of %s is an empty list",
-                                b->option->name, b->what);
+    struct diag *d = diag_error(b->env->diags, DIAG_OPTION_MISSING, value->span,
+                                "`%s` of %s is an empty list", b->option->name, b->what);
     diag_hint(b->env->diags, d, "%s: %s", option_type_name(b->option), b->option->help);
     return false;
 }
@@ -525,7 +526,7 @@ bool option_bind(const struct option *table, const char *what, struct span place
         size_t row = (size_t)(option - table);
         leat_assert(row < OPTION_ROWS_MAX);
         if (given[row] != NULL) {
-            struct diag *d = diag_error(env->diags, DIAG_E0406, entries[i].name_span,
+            struct diag *d = diag_error(env->diags, DIAG_OPTION_TWICE, entries[i].name_span,
                                         "`%s` is given twice to %s", option->name, what);
             diag_label(env->diags, d, given[row]->name_span, "first here");
             is_good = false;
@@ -552,7 +553,7 @@ bool column_resolve(struct column_ref *ref, const struct schema *schema, struct 
     if (ref->index >= 0)
         return true;
     struct diag *d =
-        diag_error(diags, DIAG_E0302, ref->span, "there is no column `%.*s` here", STR_ARGS(ref->name));
+        diag_error(diags, DIAG_NO_COLUMN, ref->span, "there is no column `%.*s` here", STR_ARGS(ref->name));
     const char **names = schema_names(arena, schema);
     const char *near = diag_nearest(ref->name, names, schema->count);
     if (near != NULL) {

@@ -33,7 +33,7 @@ static int find_type(const struct type_help *types, struct str name)
 
 static bool not_a_type(const struct ast *value, struct option_env *env)
 {
-    struct diag *d = diag_error(env->diags, DIAG_E0403, value->span, "this is not a type");
+    struct diag *d = diag_error(env->diags, DIAG_OPTION_TYPE, value->span, "this is not a type");
     const char *names[ARRAY_COUNT(option_schema_types)];
     size_t count = 0;
     for (; option_schema_types[count].name != NULL; count++)
@@ -86,12 +86,13 @@ static bool type_at(const struct ast *value, struct option_env *env, struct type
 static bool schema_at(const struct ast *value, struct option_env *env, struct schema **schema, int depth)
 {
     if (value->tag != AST_BLOCK || value->entries_count == 0) {
-        struct diag *d = diag_error(env->diags, DIAG_E0403, value->span, "a schema is a block of columns");
+        struct diag *d =
+            diag_error(env->diags, DIAG_OPTION_TYPE, value->span, "a schema is a block of columns");
         diag_hint(env->diags, d, "for example `{ user_id: int, ts: time(ms) }`");
         return false;
     }
     if (value->entries_count > SCHEMA_FIELDS_MAX) {
-        diag_error(env->diags, DIAG_E0503, value->span,
+        diag_error(env->diags, DIAG_TOO_MANY, value->span,
                    "%u columns are more than the %d that a stream can have", value->entries_count,
                    SCHEMA_FIELDS_MAX);
         return false;
@@ -103,7 +104,7 @@ static bool schema_at(const struct ast *value, struct option_env *env, struct sc
         const struct ast_entry *entry = &value->entries[i];
         const struct ast *type_ast = entry->value;
         if (schema_find(made, entry->name) >= 0) {
-            diag_error(env->diags, DIAG_E0306, entry->name_span, "column `%.*s` is declared twice",
+            diag_error(env->diags, DIAG_COLUMN_TAKEN, entry->name_span, "column `%.*s` is declared twice",
                        STR_ARGS(entry->name));
             is_good = false;
             continue;

@@ -19,7 +19,7 @@ enum { STACK_BYTES = 2 << 20, MAIN_STACK_BYTES = 8 << 20, PROBE_BYTES = 8 << 20,
 
 /* The code as text: programs that need only embedding tables link this file without diag.c. */
 static const char code_text[] = "E0803";
-_Static_assert(DIAG_E0803 != DIAG_NONE, "the code is one of diag_codes.def");
+_Static_assert(DIAG_MEMORY_REFUSED != DIAG_NONE, "the code is one of diag_codes.def");
 
 static _Atomic int64_t budget_bytes;
 

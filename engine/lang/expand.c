@@ -67,7 +67,7 @@ static bool take_nodes(struct expander *expander, const struct ast *ast, struct 
         return true;
     }
     if (!expander->is_full) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0105, span,
+        struct diag *d = diag_error(expander->diags, DIAG_TOO_DEEP, span,
                                     "the job grows to more than %d nodes here", LANG_EXPANDED_NODES_MAX);
         diag_hint(expander->diags, d,
                   "a function that uses an argument several times repeats it each time; compute "
@@ -90,7 +90,7 @@ static struct ast *expand_param(struct expander *expander, const struct ast *nam
                                 struct span span)
 {
     if (expander->params_end != NULL && param >= expander->params_end) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0205, name->span,
+        struct diag *d = diag_error(expander->diags, DIAG_NO_PARAMETER, name->span,
                                     "parameter `%.*s` has no value yet", STR_ARGS(name->text));
         diag_hint(expander->diags, d, "a default can use the parameters that are declared before it");
         return NULL;
@@ -113,7 +113,7 @@ static struct ast *expand_name(struct expander *expander, struct ast *name, cons
     if (param != NULL)
         return expand_param(expander, name, param, span);
     if (expander->params_end != NULL) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0205, span, "there is no parameter `%.*s`",
+        struct diag *d = diag_error(expander->diags, DIAG_NO_PARAMETER, span, "there is no parameter `%.*s`",
                                     STR_ARGS(name->text));
         const char *near = expand_nearest_param(expander, name->text);
         if (near != NULL)
@@ -164,7 +164,7 @@ static struct ast *call_let(struct expander *expander, struct ast *call, struct 
         return NULL;
     if (call->count != let->count) {
         struct diag *d =
-            diag_error(expander->diags, DIAG_E0206, use, "`%.*s` takes %u argument%s, not %u",
+            diag_error(expander->diags, DIAG_BAD_LET, use, "`%.*s` takes %u argument%s, not %u",
                        STR_ARGS(call->text), let->count, let->count == 1 ? "" : "s", call->count);
         diag_label(expander->diags, d, let->name.span, "it is defined here");
         return NULL;
@@ -188,7 +188,7 @@ struct ast *expand_ast(struct expander *expander, struct ast *ast, const struct 
     struct param_decl *param = ast->tag == AST_ASSIGN ? expand_find_param(expander, ast->text) : NULL;
     if (param != NULL) {
         struct diag *d =
-            diag_error(expander->diags, DIAG_E0201, ast->text_span,
+            diag_error(expander->diags, DIAG_NAME_TAKEN, ast->text_span,
                        "a column cannot have the name of the parameter `%.*s`", STR_ARGS(ast->text));
         diag_label(expander->diags, d, param->name.span, "the parameter is declared here");
         return NULL;
@@ -214,7 +214,7 @@ static bool check_value(struct expander *expander, const struct ast *value)
     const char *reason = lang_fold_failure(value);
     if (reason == NULL)
         return is_good;
-    diag_error(expander->diags, DIAG_E0209, value->span, "this cannot be computed: %s", reason);
+    diag_error(expander->diags, DIAG_NO_RESULT, value->span, "this cannot be computed: %s", reason);
     return false;
 }
 
@@ -228,7 +228,7 @@ static bool check_columns(struct expander *expander, const struct ast *block)
         if (param == NULL)
             continue;
         struct diag *d =
-            diag_error(expander->diags, DIAG_E0201, entry->name_span,
+            diag_error(expander->diags, DIAG_NAME_TAKEN, entry->name_span,
                        "a column cannot have the name of the parameter `%.*s`", STR_ARGS(entry->name));
         diag_label(expander->diags, d, param->name.span, "the parameter is declared here");
         is_good = false;

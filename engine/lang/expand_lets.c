@@ -30,7 +30,7 @@ static void free_name(struct let_walk *walk, const struct ast *name)
 {
     struct expander *expander = walk->expander;
     struct let_decl *let = walk->current;
-    struct diag *d = diag_error(expander->diags, DIAG_E0206, name->span,
+    struct diag *d = diag_error(expander->diags, DIAG_BAD_LET, name->span,
                                 "`%.*s` is neither an argument of `%.*s` nor a parameter of the job",
                                 STR_ARGS(name->text), STR_ARGS(let->name.text));
     const char **names = arena_array(expander->arena, const char *, let->count);
@@ -55,7 +55,7 @@ static void visit_call(struct let_walk *walk, const struct ast *call, bool *is_g
     }
     uint8_t *visit = &walk->visits[callee - expander->job->lets];
     if (*visit == VISIT_OPEN) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0206, call->text_span, "`%.*s` calls itself%s",
+        struct diag *d = diag_error(expander->diags, DIAG_BAD_LET, call->text_span, "`%.*s` calls itself%s",
                                     STR_ARGS(callee->name.text),
                                     callee == walk->current ? "" : " through other functions");
         diag_label(expander->diags, d, callee->name.span, "it is defined here");
@@ -102,7 +102,7 @@ static void visit_let(struct let_walk *walk, struct let_decl *let)
     walk->current = caller;
     *visit = VISIT_DONE;
     if (!is_shallow || (is_good && *height_of(walk, let) > LANG_LET_DEPTH_MAX)) {
-        diag_error(walk->expander->diags, DIAG_E0105, let->name.span,
+        diag_error(walk->expander->diags, DIAG_TOO_DEEP, let->name.span,
                    "functions that call each other %d deep", LANG_LET_DEPTH_MAX);
         is_good = false;
     }

@@ -30,12 +30,12 @@ static struct ast *value_from_setting(struct expander *expander, const struct pa
     const char *type = lang_param_type_name(param->type);
     struct diag *d;
     if (is_utf8)
-        d = diag_error(expander->diags, DIAG_E0208, param->name.span, "`--set %.*s=%.*s` is not of type %s",
-                       STR_ARGS(setting->name), (int)MIN(setting->value.length, 100), setting->value.data,
-                       type);
+        d = diag_error(expander->diags, DIAG_PARAMETER_TYPE, param->name.span,
+                       "`--set %.*s=%.*s` is not of type %s", STR_ARGS(setting->name),
+                       (int)MIN(setting->value.length, 100), setting->value.data, type);
     else
-        d = diag_error(expander->diags, DIAG_E0208, param->name.span, "`--set %.*s=...` is not valid UTF-8",
-                       STR_ARGS(setting->name));
+        d = diag_error(expander->diags, DIAG_PARAMETER_TYPE, param->name.span,
+                       "`--set %.*s=...` is not valid UTF-8", STR_ARGS(setting->name));
     diag_hint(expander->diags, d, "values of type %s are written %s", type, example(param->type));
     return NULL;
 }
@@ -64,7 +64,7 @@ static struct ast *fit(struct expander *expander, enum param_type type, struct a
 static struct ast *value_from_default(struct expander *expander, const struct param_decl *param)
 {
     if (param->value == NULL) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0208, param->name.span,
+        struct diag *d = diag_error(expander->diags, DIAG_PARAMETER_TYPE, param->name.span,
                                     "parameter `%.*s` has no value", STR_ARGS(param->name.text));
         diag_hint(expander->diags, d, "say `--set %.*s=...` (%s), or give it a default",
                   STR_ARGS(param->name.text), example(param->type));
@@ -81,10 +81,10 @@ static struct ast *value_from_default(struct expander *expander, const struct pa
         return fitted;
     const char *reason = lang_fold_failure(value);
     if (reason != NULL) {
-        diag_error(expander->diags, DIAG_E0209, value->span, "this cannot be computed: %s", reason);
+        diag_error(expander->diags, DIAG_NO_RESULT, value->span, "this cannot be computed: %s", reason);
         return NULL;
     }
-    struct diag *d = diag_error(expander->diags, DIAG_E0208, value->span,
+    struct diag *d = diag_error(expander->diags, DIAG_PARAMETER_TYPE, value->span,
                                 "the default of `%.*s` is not a constant of type %s",
                                 STR_ARGS(param->name.text), lang_param_type_name(param->type));
     diag_hint(expander->diags, d, "values of type %s are written %s", lang_param_type_name(param->type),
@@ -101,7 +101,7 @@ static void report_unknown_settings(struct expander *expander)
         if (expand_find_param(expander, name) != NULL)
             continue;
         struct diag *d =
-            diag_error(expander->diags, DIAG_E0205, (struct span){0, 0},
+            diag_error(expander->diags, DIAG_NO_PARAMETER, (struct span){0, 0},
                        "`--set %.*s`: the job has no such parameter", (int)MIN(name.length, 100), name.data);
         const char *near = expand_nearest_param(expander, name);
         if (near != NULL)

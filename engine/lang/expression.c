@@ -66,7 +66,7 @@ static struct ast *parse_number(struct parser *parser)
     parser->error_at = parser->at - 1;
     bool is_large = is_digits && token->text.data[token->text.length - 1] != '_';
     struct diag *d =
-        parser_error(parser, DIAG_E0103, token->span, "`%.*s` %s", (int)MIN(token->text.length, 40),
+        parser_error(parser, DIAG_BAD_NUMBER, token->span, "`%.*s` %s", (int)MIN(token->text.length, 40),
                      token->text.data, is_large ? "does not fit into 64 bits" : "is not a number");
     if (!is_large)
         diag_hint(parser->diags, d,
@@ -413,7 +413,7 @@ static struct ast *parse_between(struct parser *parser, struct ast *left)
         return NULL;
     if (lang_node_count(left, BETWEEN_NODES_MAX) >= BETWEEN_NODES_MAX) {
         parser->error_at = parser->at;
-        parser_error(parser, DIAG_E0105, left->span, "too long an expression before `between`");
+        parser_error(parser, DIAG_TOO_DEEP, left->span, "too long an expression before `between`");
         return NULL;
     }
     struct ast *from = binary(parser, AST_OP_GREATER_EQUAL, left, low);

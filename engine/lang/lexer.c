@@ -52,7 +52,7 @@ static bool step_char(struct lexer *lexer)
         return true;
     }
     if (lexer->bad_utf8_line != lexer->line_begin + 1) {
-        struct diag *d = diag_error(lexer->diags, DIAG_E0106, (struct span){lexer->at, lexer->at + 1},
+        struct diag *d = diag_error(lexer->diags, DIAG_BAD_UTF8, (struct span){lexer->at, lexer->at + 1},
                                     "byte 0x%02X is not valid UTF-8",
                                     (unsigned)(unsigned char)lexer->text.data[lexer->at]);
         diag_hint(lexer->diags, d, "save the file as UTF-8");
@@ -100,7 +100,7 @@ static void lex_word(struct lexer *lexer)
         lexer->at++;
     struct token *token = add_token(lexer, TOKEN_WORD, begin);
     if (token->text.length > LANG_NAME_BYTES_MAX) {
-        diag_error(lexer->diags, DIAG_E0105, token->span, "this name is longer than %d bytes",
+        diag_error(lexer->diags, DIAG_TOO_DEEP, token->span, "this name is longer than %d bytes",
                    LANG_NAME_BYTES_MAX);
         token->tag = TOKEN_BAD;
     }
@@ -121,13 +121,14 @@ static void lex_quoted(struct lexer *lexer)
         return;
     token->tag = TOKEN_BAD;
     if (!is_closed)
-        diag_hint(lexer->diags,
-                  diag_error(lexer->diags, DIAG_E0102, token->span, "this name in backticks does not end"),
-                  "close it with ` on the same line");
+        diag_hint(
+            lexer->diags,
+            diag_error(lexer->diags, DIAG_OPEN_TEXT, token->span, "this name in backticks does not end"),
+            "close it with ` on the same line");
     else if (token->text.length == 0)
-        diag_error(lexer->diags, DIAG_E0104, token->span, "expected a name between the backticks");
+        diag_error(lexer->diags, DIAG_UNEXPECTED, token->span, "expected a name between the backticks");
     else
-        diag_error(lexer->diags, DIAG_E0105, token->span, "this name is longer than %d bytes",
+        diag_error(lexer->diags, DIAG_TOO_DEEP, token->span, "this name is longer than %d bytes",
                    LANG_NAME_BYTES_MAX);
 }
 
@@ -189,7 +190,7 @@ static void lex_escape(struct lexer *lexer, char **out)
     } else if (!at_end(lexer) && c != '\n') {
         step_char(lexer);
     }
-    struct diag *d = diag_error(lexer->diags, DIAG_E0107, (struct span){begin, lexer->at},
+    struct diag *d = diag_error(lexer->diags, DIAG_BAD_ESCAPE, (struct span){begin, lexer->at},
                                 c == 'u' ? "this is not a Unicode character" : "there is no such escape");
     diag_hint(lexer->diags, d, "escapes are \\n \\r \\t \\0 \\\" \\\\ and \\u{1F600}");
 }
@@ -208,7 +209,7 @@ static void lex_text_char(struct lexer *lexer)
 {
     unsigned char c = (unsigned char)peek(lexer, 0);
     if (c < 0x20 && c != '\t' && c != '\r') {
-        struct diag *d = diag_error(lexer->diags, DIAG_E0101, (struct span){lexer->at, lexer->at + 1},
+        struct diag *d = diag_error(lexer->diags, DIAG_BAD_CHARACTER, (struct span){lexer->at, lexer->at + 1},
                                     "a control character (0x%02X) in a text", (unsigned)c);
         diag_hint(lexer->diags, d, "write it as \\u{%X}", (unsigned)c);
     }
@@ -242,10 +243,10 @@ static void lex_text(struct lexer *lexer)
     struct token *token = add_token(lexer, TOKEN_TEXT, begin);
     token->text = text;
     if (!is_closed)
-        diag_hint(
-            lexer->diags,
-            diag_error(lexer->diags, DIAG_E0102, (struct span){begin, lexer->at}, "this text does not end"),
-            "close it with \" on the same line; a new line within is written \\n");
+        diag_hint(lexer->diags,
+                  diag_error(lexer->diags, DIAG_OPEN_TEXT, (struct span){begin, lexer->at},
+                             "this text does not end"),
+                  "close it with \" on the same line; a new line within is written \\n");
 }
 
 static bool lex_mark(struct lexer *lexer)
@@ -324,13 +325,13 @@ static void lex_bad(struct lexer *lexer)
     struct span span = {begin, lexer->at};
     if (text_end > 0)
         diag_hint(lexer->diags,
-                  diag_error(lexer->diags, DIAG_E0101, span, "these are not the quotes of a text"),
+                  diag_error(lexer->diags, DIAG_BAD_CHARACTER, span, "these are not the quotes of a text"),
                   "texts are written in double quotes: \"...\"");
     else if (is_utf8 && ((unsigned char)first < 0x20 || first == 0x7F))
-        diag_error(lexer->diags, DIAG_E0101, span, "a control character (0x%02X)",
+        diag_error(lexer->diags, DIAG_BAD_CHARACTER, span, "a control character (0x%02X)",
                    (unsigned)(unsigned char)first);
     else if (is_utf8) {
-        struct diag *d = diag_error(lexer->diags, DIAG_E0101, span, "`%.*s` means nothing here",
+        struct diag *d = diag_error(lexer->diags, DIAG_BAD_CHARACTER, span, "`%.*s` means nothing here",
                                     (int)MIN(lexer->at - begin, 20), lexer->text.data + begin);
         const char *hint = (unsigned char)first >= 0x80 ? "names with such characters stand in backticks"
                                                         : bad_character_hint(first);
@@ -372,14 +373,14 @@ void lang_tokenize(struct arena *arena, struct diag_list *diags, struct str text
     *list = (struct token_list){0};
     struct lexer lexer = {.arena = arena, .diags = diags, .text = text, .list = list, .begins_line = true};
     if (text.length > LANG_SOURCE_BYTES_MAX) {
-        diag_error(diags, DIAG_E0105, (struct span){0, 0}, "a job file of %zu bytes; at most %d are read",
+        diag_error(diags, DIAG_TOO_DEEP, (struct span){0, 0}, "a job file of %zu bytes; at most %d are read",
                    text.length, LANG_SOURCE_BYTES_MAX);
         lexer.text.length = 0;
     }
     const char *zero = lexer.text.length > 0 ? memchr(text.data, 0, text.length) : NULL;
     if (zero != NULL) { /* reported once, not for each zero byte */
         uint32_t at = (uint32_t)(zero - text.data);
-        struct diag *d = diag_error(diags, DIAG_E0101, (struct span){at, at + 1},
+        struct diag *d = diag_error(diags, DIAG_BAD_CHARACTER, (struct span){at, at + 1},
                                     "a zero byte (offset %u): this is no text file", at);
         diag_hint(diags, d, "name a job file; recordings are named in it, or by --replay");
         lexer.text.length = 0;

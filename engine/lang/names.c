@@ -44,7 +44,7 @@ static void report_repeated(struct name_list *list, struct diag_list *diags)
             first = item;
             continue;
         }
-        struct diag *d = diag_error(diags, DIAG_E0201, item->span, "the name `%.*s` is already taken",
+        struct diag *d = diag_error(diags, DIAG_NAME_TAKEN, item->span, "the name `%.*s` is already taken",
                                     STR_ARGS(item->text));
         diag_label(diags, d, first->span, "by this %s", first->what);
     }
@@ -54,7 +54,7 @@ static void report_taken(const struct name_list *list, struct diag_list *diags)
 {
     for (uint32_t i = 0; i < list->count; i++)
         if (list->items[i].set == NAME_COMMON && str_is(list->items[i].text, "dead_letters")) {
-            struct diag *d = diag_error(diags, DIAG_E0201, list->items[i].span,
+            struct diag *d = diag_error(diags, DIAG_NAME_TAKEN, list->items[i].span,
                                         "the name `dead_letters` is already taken");
             diag_hint(diags, d, "it is the stream of the records that could not be used");
         }
@@ -66,7 +66,7 @@ static void check_param(const struct param_decl *param, struct diag_list *diags)
     static const char *const types[] = {"bool", "int", "float", "text", "bytes", "time", "list"};
     for (size_t i = 0; i < ARRAY_COUNT(types); i++)
         if (str_is(param->name.text, types[i]))
-            diag_error(diags, DIAG_E0201, param->name.span, "`%s` is the name of a type", types[i]);
+            diag_error(diags, DIAG_NAME_TAKEN, param->name.span, "`%s` is the name of a type", types[i]);
 }
 
 static void check_let(const struct let_decl *let, const struct registry *registry, struct arena *arena,
@@ -77,7 +77,7 @@ static void check_let(const struct let_decl *let, const struct registry *registr
     for (; function != NULL && function->name != NULL && !is_taken; function++)
         is_taken = str_is(let->name.text, function->name);
     if (is_taken)
-        diag_error(diags, DIAG_E0201, let->name.span, "there is a built-in function `%.*s` already",
+        diag_error(diags, DIAG_NAME_TAKEN, let->name.span, "there is a built-in function `%.*s` already",
                    STR_ARGS(let->name.text));
     struct name_list list = {.arena = arena};
     for (uint32_t i = 0; i < let->count; i++)

@@ -33,8 +33,8 @@ static struct ast *checked_height(struct diag_list *diags, struct ast *node, uin
         node->height = MAX(node->height, below + 1);
         return node;
     }
-    struct diag *d = diag_error(diags, DIAG_E0105, node->span, "an expression of more than %d steps in a row",
-                                AST_HEIGHT_MAX);
+    struct diag *d = diag_error(diags, DIAG_TOO_DEEP, node->span,
+                                "an expression of more than %d steps in a row", AST_HEIGHT_MAX);
     diag_hint(diags, d, "compute parts of it as columns of their own with `with`");
     return NULL;
 }

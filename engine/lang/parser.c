@@ -141,7 +141,7 @@ static bool parse_job(struct parser *parser, struct job_file *job)
     uint32_t count;
     parse_block(parser, &entries, &count);
     if (job->name.text.length > 0) {
-        struct diag *d = parser_error(parser, DIAG_E0201, name.span, "a second `job` block");
+        struct diag *d = parser_error(parser, DIAG_NAME_TAKEN, name.span, "a second `job` block");
         diag_label(parser->diags, d, job->name.span, "the first is here");
         return true;
     }
@@ -155,7 +155,7 @@ static bool parse_job(struct parser *parser, struct job_file *job)
 static void unknown_kind(struct parser *parser, const char *what, const struct lang_name *kind,
                          const char *const *names, size_t count)
 {
-    struct diag *d = parser_error(parser, DIAG_E0203, kind->span, "there is no kind of %s called `%.*s`",
+    struct diag *d = parser_error(parser, DIAG_NO_KIND, kind->span, "there is no kind of %s called `%.*s`",
                                   what, STR_ARGS(kind->text));
     const char *near = diag_nearest(kind->text, names, count);
     if (near != NULL)
@@ -273,7 +273,7 @@ static bool parse_use(struct parser *parser, struct job_file *job)
     job->uses = lang_grow(parser->arena, job->uses, job->uses_count, sizeof(use));
     job->uses[job->uses_count++] = use;
     if (parser->registry->use == NULL) {
-        parser_error(parser, DIAG_E0616, use.span, "libraries cannot be used here");
+        parser_error(parser, DIAG_BAD_LIBRARY, use.span, "libraries cannot be used here");
         return true;
     }
     const struct registry *more =
@@ -374,7 +374,7 @@ struct job_file *lang_parse_tokens(struct arena *arena, struct diag_list *diags,
                             .error_at = UINT32_MAX};
     while (parser_token(&parser)->tag != TOKEN_END && diags->count < DIAG_MAX) {
         if (declarations(job) == LANG_DECLARATIONS_MAX) {
-            parser_error(&parser, DIAG_E0105, parser_token(&parser)->span, "more than %d declarations",
+            parser_error(&parser, DIAG_TOO_DEEP, parser_token(&parser)->span, "more than %d declarations",
                          LANG_DECLARATIONS_MAX);
             break;
         }

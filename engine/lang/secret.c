@@ -28,7 +28,7 @@ static struct ast *refused(struct expander *expander, const struct ast *call, st
                            const char *why)
 {
     diag_error(
-        expander->diags, DIAG_E0207, span, "the value of %s %s",
+        expander->diags, DIAG_VALUE_MISSING, span, "the value of %s %s",
         ast_text(expander->arena,
                  &(struct ast){.tag = AST_CALL, .text = call->text, .count = 1, .children = call->children}),
         why);
@@ -59,8 +59,8 @@ static struct ast *read_env(struct expander *expander, const struct ast *call, s
         return secret_text(expander, call->children[1]->text, call, span);
     if (settings != NULL && settings->unset != NULL)
         return secret_text(expander, str_from(settings->unset), call, span);
-    struct diag *d =
-        diag_error(expander->diags, DIAG_E0207, span, "the environment variable `%s` is not set", name);
+    struct diag *d = diag_error(expander->diags, DIAG_VALUE_MISSING, span,
+                                "the environment variable `%s` is not set", name);
     diag_hint(expander->diags, d, "set it before leat is started, or give a default: env(\"%s\", \"...\")",
               name);
     return NULL;
@@ -77,7 +77,8 @@ static struct ast *read_file(struct expander *expander, const struct ast *call, 
                     ? settings->read_file(settings->argument, path, LANG_SECRET_BYTES_MAX, &data, &bytes)
                     : os_read_file(path, LANG_SECRET_BYTES_MAX, &data, &bytes);
     if (error != 0) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0207, span, "cannot read the file `%s`", path);
+        struct diag *d =
+            diag_error(expander->diags, DIAG_VALUE_MISSING, span, "cannot read the file `%s`", path);
         diag_errno(expander->diags, d, error);
         if (error == EFBIG)
             diag_hint(expander->diags, d, "a value from a file has at most 64 KiB");
@@ -106,7 +107,7 @@ struct ast *expand_secret(struct expander *expander, const struct ast *call, str
               (!is_env || memchr(name.data, '=', name.length) == NULL);
     if (!is_good) {
         struct diag *d = diag_error(
-            expander->diags, DIAG_E0305, span, "`%.*s` takes %s", STR_ARGS(call->text),
+            expander->diags, DIAG_BAD_ARGUMENTS, span, "`%.*s` takes %s", STR_ARGS(call->text),
             is_env ? "the name of a variable and perhaps a default, both texts" : "a path, as a text");
         diag_hint(expander->diags, d,
                   is_env ? "env(\"KAFKA_BROKERS\", \"localhost:9092\")" : "file(\"/run/secrets/password\")");

@@ -98,8 +98,8 @@ static void unknown_option(struct parser *parser, const struct step_decl *step)
         if (parser->error_at == parser->at)
             return;
         parser->error_at = parser->at;
-        d = parser_error(parser, DIAG_E0401, token->span, "`%s` has no option `%.*s`", step->descriptor->name,
-                         STR_ARGS(token->text));
+        d = parser_error(parser, DIAG_NO_OPTION, token->span, "`%s` has no option `%.*s`",
+                         step->descriptor->name, STR_ARGS(token->text));
         const char *near = diag_nearest(token->text, names, count);
         if (near != NULL) {
             diag_hint(parser->diags, d, "did you mean `%s`?", near);
@@ -137,7 +137,7 @@ static void parse_body(struct parser *parser, struct step_decl *step)
     const struct option *body = with_flag(step->descriptor->options, OPTION_BODY);
     parser->takes_names = body != NULL && body->type == OPTION_ASSIGNMENTS_T;
     if (body == NULL)
-        parser_error(parser, DIAG_E0104, opener->span, "`%s` takes no `{ }`", step->descriptor->name);
+        parser_error(parser, DIAG_UNEXPECTED, opener->span, "`%s` takes no `{ }`", step->descriptor->name);
     parser->no_kinds = false;
     struct ast *node = lang_node(parser->arena, AST_BLOCK, opener->span);
     struct ast_entry *entries;
@@ -219,7 +219,7 @@ static void unknown_kind(struct parser *parser, const struct token *kind)
     for (; all != NULL && all[count] != NULL && count < ARRAY_COUNT(names); count++)
         names[count] = all[count]->name;
     struct diag *d =
-        parser_error(parser, DIAG_E0203, kind->span, "there is no operator `%.*s`", STR_ARGS(kind->text));
+        parser_error(parser, DIAG_NO_KIND, kind->span, "there is no operator `%.*s`", STR_ARGS(kind->text));
     const char *near = diag_nearest(kind->text, names, count);
     if (near != NULL)
         diag_hint(parser->diags, d, "did you mean `%s`?", near);

@@ -90,10 +90,10 @@ static struct diag *expected(struct parser *parser, const char *what, bool is_it
         uint32_t end = parser->tokens[parser->at - 1].span.end;
         span = (struct span){end, end};
         if (token->tag != TOKEN_END)
-            return parser_error(parser, DIAG_E0104, span, "expected %s, found a new line and %s", what,
+            return parser_error(parser, DIAG_UNEXPECTED, span, "expected %s, found a new line and %s", what,
                                 found_text(parser, token, source));
     }
-    return parser_error(parser, DIAG_E0104, span, "expected %s, found %s", what,
+    return parser_error(parser, DIAG_UNEXPECTED, span, "expected %s, found %s", what,
                         found_text(parser, token, source));
 }
 
@@ -213,7 +213,7 @@ bool parser_enter(struct parser *parser)
         return true;
     }
     if (parser->error_at != parser->at)
-        parser_error(parser, DIAG_E0105, parser_token(parser)->span, "nested more than %d deep",
+        parser_error(parser, DIAG_TOO_DEEP, parser_token(parser)->span, "nested more than %d deep",
                      LANG_NESTING_MAX);
     parser->error_at = parser->at;
     return false;

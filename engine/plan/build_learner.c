@@ -111,7 +111,7 @@ static bool check_label(struct plan_build *b, const struct learner_columns *colu
         if (!lineage_intersects(&field->lineage, &label))
             continue;
         struct diag *d =
-            diag_error(b->diags, DIAG_E0502, columns->spans[i],
+            diag_error(b->diags, DIAG_LABEL_LEAK, columns->spans[i],
                        "this input derives from the label, which is not known when the model is asked");
         diag_label(b->diags, d, columns->label_spans[number], "the label");
         diag_hint(
@@ -129,7 +129,7 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
     struct plan_edge input;
     bool is_resolved = build_resolve(b, &decl->input, &input);
     if (is_resolved && input.node == PLAN_NODE_DEAD) {
-        diag_error(b->diags, DIAG_E0202, decl->input.span, "only a sink can take `dead_letters`");
+        diag_error(b->diags, DIAG_NO_STREAM, decl->input.span, "only a sink can take `dead_letters`");
         is_resolved = false;
     }
     void *config = arena_calloc(b->arena, 1, kind->size);

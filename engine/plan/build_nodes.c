@@ -52,7 +52,7 @@ static uint32_t replaced_entries(struct plan_build *b, bool is_file, const struc
 static bool give_roots(struct plan_build *b, struct schema *schema, struct span span)
 {
     if (b->roots + schema->count > LINEAGE_ROOTS_MAX) {
-        diag_error(b->diags, DIAG_E0503, span, "the sources of a job can have %d columns together",
+        diag_error(b->diags, DIAG_TOO_MANY, span, "the sources of a job can have %d columns together",
                    LINEAGE_ROOTS_MAX);
         return false;
     }
@@ -148,7 +148,7 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
     if (!give_roots(b, schema, decl->kind.span) || !build_source_time(b, node, common_entries, common_count))
         return false;
     if (b->plan->sources_count == PLAN_SOURCES_MAX) {
-        diag_error(b->diags, DIAG_E0503, decl->kind.span, "a job can have %d sources", PLAN_SOURCES_MAX);
+        diag_error(b->diags, DIAG_TOO_MANY, decl->kind.span, "a job can have %d sources", PLAN_SOURCES_MAX);
         return false;
     }
     node->source_index = b->plan->sources_count;
@@ -167,7 +167,7 @@ static bool check_changes(struct plan_build *b, const struct plan_node *node,
     for (uint32_t i = 0; i < bind->inputs_count; i++) {
         if (change_column(bind->inputs[i].schema) < 0)
             continue;
-        struct diag *d = diag_error(b->diags, DIAG_E0507, node->span,
+        struct diag *d = diag_error(b->diags, DIAG_ROWS_CHANGE, node->span,
                                     "rows of `%.*s` are changes (they have `" CHANGE_COLUMN
                                     "`): `%s` would take an update for one more row",
                                     STR_ARGS(bind->inputs[i].stream), kind->name);
@@ -191,7 +191,7 @@ static bool check_end(struct plan_build *b, const struct plan_node *node)
             i++;
         from = &b->plan->nodes[from->inputs[i].node];
     }
-    struct diag *d = diag_error(b->diags, DIAG_E0506, node->span,
+    struct diag *d = diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
                                 "`%s` gives its rows when the input has ended, and source `%.*s` goes on "
                                 "for ever",
                                 node->operator_kind->name, STR_ARGS(from->name));
@@ -223,7 +223,7 @@ bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bi
     bind->base_columns = bind->inputs[0].schema->count;
     if (node->operator_kind->makes_label) {
         if (b->roots == LINEAGE_ROOTS_MAX) {
-            diag_error(b->diags, DIAG_E0503, node->span, "too many labels and columns");
+            diag_error(b->diags, DIAG_TOO_MANY, node->span, "too many labels and columns");
             return false;
         }
         bind->label_root = b->roots++;
@@ -283,7 +283,7 @@ static bool add_stream_inputs(struct plan_build *b, struct plan_node *node)
             if (node->inputs_count == OPERATOR_INPUTS_MAX ||
                 node->inputs_count == node->operator_kind->inputs_max) {
                 diag_hint(b->diags,
-                          diag_error(b->diags, DIAG_E0503, refs.items[i].span,
+                          diag_error(b->diags, DIAG_TOO_MANY, refs.items[i].span,
                                      "`%s` takes at most %u streams, with the one before it",
                                      node->operator_kind->name, node->operator_kind->inputs_max),
                           "the rest go into another `| %s` behind this one", node->operator_kind->name);
@@ -293,7 +293,7 @@ static bool add_stream_inputs(struct plan_build *b, struct plan_node *node)
             struct plan_edge *edge = &node->inputs[node->inputs_count];
             bool is_found = build_resolve(b, &ref, edge);
             if (is_found && edge->node == PLAN_NODE_DEAD) {
-                diag_error(b->diags, DIAG_E0202, ref.span, "only a sink can take `dead_letters`");
+                diag_error(b->diags, DIAG_NO_STREAM, ref.span, "only a sink can take `dead_letters`");
                 is_found = false;
             }
             node->inputs_count += is_found;
@@ -351,7 +351,7 @@ bool build_stream(struct plan_build *b, const struct stream_decl *decl, struct p
                                     (edge->output != 0 && b->plan->nodes[edge->node].tag == PLAN_LEARNER));
     if (is_for_sinks) {
         struct diag *d =
-            diag_error(b->diags, DIAG_E0202, decl->input.span, "only a sink can take this output");
+            diag_error(b->diags, DIAG_NO_STREAM, decl->input.span, "only a sink can take this output");
         diag_hint(b->diags, d, "write it to a file and read that with another job");
         is_good = false;
     }

@@ -6,7 +6,8 @@ struct plan_node *build_node(struct plan_build *b, enum plan_node_tag tag, struc
 {
     struct plan *plan = b->plan;
     if (plan->nodes_count == PLAN_NODES_MAX) {
-        diag_error(b->diags, DIAG_E0503, span, "a job can have %d steps, sources and sinks", PLAN_NODES_MAX);
+        diag_error(b->diags, DIAG_TOO_MANY, span, "a job can have %d steps, sources and sinks",
+                   PLAN_NODES_MAX);
         return NULL;
     }
     struct plan_node *node = &plan->nodes[plan->nodes_count];
@@ -78,7 +79,7 @@ static bool open_symbol(struct plan_build *b, struct symbol *symbol)
 static bool unknown_name(struct plan_build *b, const struct stream_ref *ref)
 {
     struct diag *d =
-        diag_error(b->diags, DIAG_E0202, ref->span, "there is no stream `%.*s`", STR_ARGS(ref->name));
+        diag_error(b->diags, DIAG_NO_STREAM, ref->span, "there is no stream `%.*s`", STR_ARGS(ref->name));
     const char **names = arena_array(b->arena, const char *, b->symbols_count + 1);
     for (uint32_t i = 0; i < b->symbols_count; i++)
         names[i] = arena_strndup(b->arena, b->symbols[i].name.data, b->symbols[i].name.length);
@@ -137,9 +138,9 @@ static const char *outputs_text(const struct plan_build *b, const struct symbol 
 static bool no_output(struct plan_build *b, const struct stream_ref *ref, const struct symbol *symbol)
 {
     struct diag *d = ref->output.length == 0
-                         ? diag_error(b->diags, DIAG_E0202, ref->span, "`%.*s` is a learner, not a stream",
-                                      STR_ARGS(ref->name))
-                         : diag_error(b->diags, DIAG_E0202, ref->span, "`%.*s` has no output `%.*s`",
+                         ? diag_error(b->diags, DIAG_NO_STREAM, ref->span,
+                                      "`%.*s` is a learner, not a stream", STR_ARGS(ref->name))
+                         : diag_error(b->diags, DIAG_NO_STREAM, ref->span, "`%.*s` has no output `%.*s`",
                                       STR_ARGS(ref->name), STR_ARGS(ref->output));
     const char *outputs = outputs_text(b, symbol);
     if (outputs != NULL)
@@ -162,7 +163,7 @@ bool build_resolve(struct plan_build *b, const struct stream_ref *ref, struct pl
     symbol->is_used = true;
     if (symbol->state == SYMBOL_OPEN) {
         struct diag *d =
-            diag_error(b->diags, DIAG_E0204, ref->span, "`%.*s` feeds itself", STR_ARGS(ref->name));
+            diag_error(b->diags, DIAG_STREAM_CIRCLE, ref->span, "`%.*s` feeds itself", STR_ARGS(ref->name));
         diag_label(b->diags, d, symbol->span, "this stream is made from it");
         diag_hint(b->diags, d, "streams must not form a circle");
         return false;
@@ -211,7 +212,7 @@ static void prune(struct plan_build *b)
     plan->nodes_count = kept;
     for (uint32_t i = 0; i < b->symbols_count; i++)
         if (!b->symbols[i].is_used && b->symbols[i].tag != SYMBOL_LEARNER)
-            diag_warning(b->diags, DIAG_E0501, b->symbols[i].span,
+            diag_warning(b->diags, DIAG_NO_SINK, b->symbols[i].span,
                          "`%.*s` is not used by any sink or learner", STR_ARGS(b->symbols[i].name));
 }
 
@@ -222,7 +223,7 @@ static void check_sources(struct plan_build *b)
         const struct plan_node *node = &b->plan->nodes[b->plan->sources[i]];
         if (config->checkpoint.directory.length > 0 && !node->is_replayable) {
             struct diag *d =
-                diag_error(b->diags, DIAG_E0506, node->span,
+                diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
                            "source `%.*s` cannot be read twice, so a checkpoint could not resume it",
                            STR_ARGS(node->name));
             diag_hint(b->diags, d,
@@ -287,7 +288,7 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
             leat_assert(diags->errors > 0);
     bool is_told_why = errors_at_begin > 0 && job->sources_count == 0; /* a text that is no job at all */
     if (job->sinks_count + job->learners_count == 0 && !is_told_why) {
-        struct diag *d = diag_error(diags, DIAG_E0501, job->job_span, "nothing comes out of this job");
+        struct diag *d = diag_error(diags, DIAG_NO_SINK, job->job_span, "nothing comes out of this job");
         diag_hint(diags, d, "add a sink, for example `sink out = console from NAME`, or a learner");
     }
     plan->claims = options->claims;

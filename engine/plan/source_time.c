@@ -17,8 +17,9 @@ static bool check_event_time(struct plan_build *b, struct source_common *common,
     const struct type *type = &schema->fields[common->event_time.index].type;
     if (type->tag == TYPE_TIME)
         return true;
-    struct diag *d = diag_error(b->diags, DIAG_E0303, common->event_time.span, "`%.*s` is %s, not a time",
-                                STR_ARGS(common->event_time.name), type_name(b->arena, type));
+    struct diag *d =
+        diag_error(b->diags, DIAG_TYPE_CLASH, common->event_time.span, "`%.*s` is %s, not a time",
+                   STR_ARGS(common->event_time.name), type_name(b->arena, type));
     diag_hint(b->diags, d, "declare it as `%.*s: time(ms)` (or s, us, rfc3339, datetime) in the schema",
               STR_ARGS(common->event_time.name));
     return false;
@@ -32,7 +33,7 @@ static bool refuse_without_time(struct plan_build *b, const struct ast_entry *en
         const struct ast_entry *entry = entry_of(entries, count, names[i]);
         if (entry == NULL)
             continue;
-        struct diag *d = diag_error(b->diags, DIAG_E0407, entry->name_span,
+        struct diag *d = diag_error(b->diags, DIAG_OPTIONS_CLASH, entry->name_span,
                                     "`%s` is about event time, and this source has none", names[i]);
         diag_hint(b->diags, d, "say which column it is: `event_time: ts`");
         return false;
@@ -50,8 +51,8 @@ static bool bind_per_key(struct plan_build *b, struct watermark_per_key *per_key
         per_key->indices[i] = ref->index;
         if (schema->fields[ref->index].type.tag < TYPE_LIST)
             continue;
-        struct diag *d = diag_error(b->diags, DIAG_E0303, ref->span, "`%.*s` is a list: lists are no keys",
-                                    STR_ARGS(ref->name));
+        struct diag *d = diag_error(b->diags, DIAG_TYPE_CLASH, ref->span,
+                                    "`%.*s` is a list: lists are no keys", STR_ARGS(ref->name));
         diag_hint(b->diags, d, "a number, a text or a time can be one");
         return false;
     }
@@ -87,9 +88,9 @@ bool build_check_time(struct plan_build *b, const struct plan_node *node)
 {
     if (node->has_time || !node->operator_kind->uses_time)
         return true;
-    struct diag *d =
-        diag_error(b->diags, DIAG_E0506, node->span, "`%s` needs event time, and a source of `%.*s` has none",
-                   node->operator_kind->name, STR_ARGS(node->name));
+    struct diag *d = diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
+                                "`%s` needs event time, and a source of `%.*s` has none",
+                                node->operator_kind->name, STR_ARGS(node->name));
     diag_hint(b->diags, d, "say which column it is: `event_time: ts` in the source");
     return false;
 }
@@ -112,7 +113,7 @@ bool build_check_arrival(struct plan_build *b, const struct plan_node *node)
     const struct plan_node *from = without_arrival(b, node);
     bool is_source = from->tag == PLAN_SOURCE;
     struct diag *d =
-        diag_error(b->diags, DIAG_E0506, node->span,
+        diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
                    is_source ? "`%s` goes by arrival, and rows of source `%.*s` do not say when "
                                "they arrived"
                              : "`%s` goes by arrival, and `%.*s` gives rows later than they arrived",

@@ -10,7 +10,7 @@ static struct plan_stage *new_stage(struct plan_build *b, enum plan_stage_tag ta
 {
     struct plan *plan = b->plan;
     if (plan->stages_count == PLAN_STAGES_MAX) {
-        diag_error(b->diags, DIAG_E0503, (struct span){0}, "this job needs more than %d exchanges by key",
+        diag_error(b->diags, DIAG_TOO_MANY, (struct span){0}, "this job needs more than %d exchanges by key",
                    PLAN_STAGES_MAX);
         return NULL;
     }
@@ -173,6 +173,6 @@ void build_stages(struct plan_build *b)
         if (dead_sinks++ == 0)
             place_sink(b, node);
         else
-            diag_error(b->diags, DIAG_E0201, node->span, "only one sink can take `dead_letters`");
+            diag_error(b->diags, DIAG_NAME_TAKEN, node->span, "only one sink can take `dead_letters`");
     }
 }

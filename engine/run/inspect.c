@@ -27,7 +27,8 @@ bool model_job(struct checkpoint *checkpoint, struct arena *arena, struct str *t
     while (snapshot_get(reader, &group, &data))
         *(records++ % 2 == 0 ? text : settings) = arena_str(arena, data);
     if (records < 2)
-        diag_error(diags, DIAG_E0702, (struct span){0}, "the checkpoint does not say what its job is");
+        diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
+                   "the checkpoint does not say what its job is");
     return checkpoint_reader_close(reader) && records >= 2;
 }
 
@@ -44,7 +45,7 @@ static bool borrow_database(struct checkpoint *checkpoint, struct borrowed *b, s
         return true;
     if (!temporary_directory_make(&b->directory)) {
         diag_errno(diags,
-                   diag_error(diags, DIAG_E0801, (struct span){0},
+                   diag_error(diags, DIAG_STATE_FAILED, (struct span){0},
                               "no temporary directory can be made for the rows that lie on disk"),
                    errno);
         return false;
@@ -71,7 +72,7 @@ static bool find_id(const struct inspect_query *query, struct arena *arena, uint
         return false;
     const struct part *part = parts_find(&parts, str_from(query->node->part));
     if (part == NULL)
-        diag_error(diags, DIAG_E0702, (struct span){0}, "the checkpoint knows nothing of `%s`",
+        diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0}, "the checkpoint knows nothing of `%s`",
                    query->node->part);
     else
         *id = (uint16_t)part->id;
@@ -104,8 +105,8 @@ static bool use_restored(const struct inspect_query *query, struct operator_cont
     const char *error = context->state_store == NULL ? NULL : state_store_error(context->state_store);
     if (error != NULL)
         diag_cause(context->diags,
-                   diag_error(context->diags, DIAG_E0801, (struct span){0}, "the state store failed"), "%s",
-                   error);
+                   diag_error(context->diags, DIAG_STATE_FAILED, (struct span){0}, "the state store failed"),
+                   "%s", error);
     return is_good && error == NULL;
 }
 
@@ -176,7 +177,8 @@ static bool refuse_words(const struct plan_node *node, struct arena *arena, stru
         all = arena_printf(arena, "%s%s%.*s (%s)", all, i > 0 ? ", " : "", STR_ARGS(field->name),
                            type_name(arena, &field->type));
     }
-    struct diag *d = diag_error(diags, DIAG_E1001, (struct span){0}, "this is no key of `%s`", node->part);
+    struct diag *d =
+        diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "this is no key of `%s`", node->part);
     diag_hint(diags, d, "give a value of each, in this order: %s", all);
     return false;
 }

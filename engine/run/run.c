@@ -76,7 +76,7 @@ bool run_start(struct run *run)
         return true;
     if ((run->barrier == NULL || checkpoints_start(run)) && lanes_start(run))
         return true;
-    struct diag *d = diag_error(run->diags, DIAG_E0505, (struct span){0},
+    struct diag *d = diag_error(run->diags, DIAG_MEMORY_BUDGET, (struct span){0},
                                 "the system refuses to start %u threads", run->lanes_count);
     diag_hint(run->diags, d, "lower --workers, or raise the limits that `ulimit -a` shows");
     run_fail(run);
@@ -106,7 +106,8 @@ bool run_wait(struct run *run)
     is_good = is_good && order_finish(run) && (run->trace != NULL || lanes_finish_sinks(run));
     const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
     if (error != NULL && !run_is_fenced(run))
-        diag_cause(run->diags, diag_error(run->diags, DIAG_E0801, (struct span){0}, "the state store failed"),
+        diag_cause(run->diags,
+                   diag_error(run->diags, DIAG_STATE_FAILED, (struct span){0}, "the state store failed"),
                    "%s", error);
     is_good &= error == NULL;
     run->ended_us = os_monotonic_us();

@@ -23,7 +23,7 @@ static bool parse_place(const struct trace *trace, struct place *place, struct d
         return true;
     }
     struct diag *d =
-        diag_error(diags, DIAG_E1001, (struct span){0}, "`%.*s` names no record", STR_ARGS(text));
+        diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "`%.*s` names no record", STR_ARGS(text));
     diag_hint(diags, d, "topic/partition@offset of a topic, path:line or path@record of a file");
     return false;
 }
@@ -39,7 +39,7 @@ static const struct plan_node *find_source(struct trace *trace, const struct pla
             return node;
         all = arena_printf(plan->arena, "%s%s%.*s", all, i > 0 ? ", " : "", STR_ARGS(node->name));
     }
-    struct diag *d = diag_error(diags, DIAG_E1001, (struct span){0}, "the job reads no source `%.*s`",
+    struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the job reads no source `%.*s`",
                                 STR_ARGS(trace->source));
     diag_hint(diags, d, "it reads: %s", all);
     return NULL;
@@ -79,7 +79,7 @@ static bool find_partition(struct trace *trace, struct source *source, const str
     struct byte_buffer names = {0};
     for (uint32_t i = 0; i < MIN(source->partitions_count, 20); i++)
         buffer_printf(&names, "%s%s", i > 0 ? ", " : "", name_of(source, kind, i));
-    struct diag *d = diag_error(diags, DIAG_E1001, (struct span){0},
+    struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0},
                                 found == 0 ? "source `%.*s` has no partition `%.*s`"
                                            : "source `%.*s` has several partitions `%.*s`",
                                 STR_ARGS(trace->source), STR_ARGS(place->name));
@@ -123,7 +123,7 @@ static bool scan_lines(struct trace *trace, struct source *source, const struct 
     if (is_found || status == READ_ERROR)
         return is_found;
     struct diag *d = diag_error(
-        diags, DIAG_E1001, (struct span){0},
+        diags, DIAG_NO_COMMAND, (struct span){0},
         !has_lines ? "source `%.*s` does not know lines: `%.*s` names no record"
         : has_file ? "source `%.*s` has no record at `%.*s`: the line is empty, a header, or behind the end"
                    : "source `%.*s` has no file as in `%.*s`",
@@ -146,7 +146,7 @@ bool trace_resolve(struct trace *trace, const struct plan *plan, struct diag_lis
         return false;
     const struct source_kind *kind = node->source_kind;
     if (!node->is_replayable || (place.sign == ':' && (kind->has_offsets || kind->discover != NULL))) {
-        diag_error(diags, DIAG_E1001, (struct span){0},
+        diag_error(diags, DIAG_NO_COMMAND, (struct span){0},
                    node->is_replayable ? "source `%.*s` counts by offsets: say topic/partition@offset"
                                        : "source `%.*s` cannot be read again",
                    STR_ARGS(trace->source));

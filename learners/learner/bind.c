@@ -23,7 +23,7 @@ int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool 
     bool fits = is_number ? type->tag <= TYPE_FLOAT : is_id_type(type) || is_list;
     if (fits)
         return column;
-    struct diag *d = diag_error(bind->diags, DIAG_E0303, ast->span, "a learner cannot read a %s here",
+    struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span, "a learner cannot read a %s here",
                                 type_name(bind->arena, type));
     diag_hint(bind->diags, d,
               is_number ? "labels, weights and dense features are bools or numbers"
@@ -35,7 +35,7 @@ static bool feature_add(struct operator_bind *bind, int column, struct span span
 {
     struct learner_columns *known = bind->learner;
     if (known->count == LEARNER_FEATURES_MAX) {
-        diag_error(bind->diags, DIAG_E0503, span, "a learner reads at most %d features",
+        diag_error(bind->diags, DIAG_TOO_MANY, span, "a learner reads at most %d features",
                    LEARNER_FEATURES_MAX);
         return false;
     }
@@ -58,7 +58,7 @@ static void bind_list(struct operator_bind *bind, struct learner_config *c, uint
     if (column->type.length_max <= (uint64_t)c->list_max)
         return;
     struct diag *d =
-        diag_warning(bind->diags, DIAG_E0905, span,
+        diag_warning(bind->diags, DIAG_LISTS_TOO_LONG, span,
                      "`%.*s` holds up to %u ids, and this learner reads the first %lld of a list",
                      STR_ARGS(column->name), column->type.length_max, (long long)c->list_max);
     diag_hint(bind->diags, d,
@@ -73,7 +73,7 @@ static bool bind_sparse(struct operator_bind *bind, struct learner_config *c, co
     bool is_ok = true;
     for (uint32_t i = 0; i < list->count; i++) {
         if (c->sparse_count == MODEL_FIELDS_MAX) {
-            diag_error(bind->diags, DIAG_E0503, list->items[i]->span,
+            diag_error(bind->diags, DIAG_TOO_MANY, list->items[i]->span,
                        "a learner has at most %d sparse features", MODEL_FIELDS_MAX);
             return false;
         }
@@ -93,7 +93,7 @@ static bool bind_dense(struct operator_bind *bind, struct learner_config *c)
     bool is_ok = true;
     for (uint32_t i = 0; i < c->dense.count; i++) {
         if (c->dense_count == MODEL_DENSE_MAX) {
-            diag_error(bind->diags, DIAG_E0503, c->dense.items[i]->span,
+            diag_error(bind->diags, DIAG_TOO_MANY, c->dense.items[i]->span,
                        "a learner has at most %d dense features", MODEL_DENSE_MAX);
             return false;
         }
@@ -130,7 +130,7 @@ static int vector_field(struct operator_bind *bind, const struct learner_config 
     for (uint32_t f = 0; f < c->vectors_count; f++)
         if (c->sparse_columns[f] == column)
             return (int)f;
-    struct diag *d = diag_error(bind->diags, DIAG_E0302, ast->span, "this is not a sparse feature");
+    struct diag *d = diag_error(bind->diags, DIAG_NO_COLUMN, ast->span, "this is not a sparse feature");
     diag_hint(bind->diags, d, "name what stands in `sparse`; features of `wide` have no vectors");
     return -1;
 }
@@ -138,7 +138,8 @@ static int vector_field(struct operator_bind *bind, const struct learner_config 
 static bool bind_pair(struct operator_bind *bind, struct learner_config *c, const struct ast *pair)
 {
     if (pair->tag != AST_LIST || pair->count != 2) {
-        struct diag *d = diag_error(bind->diags, DIAG_E0403, pair->span, "a pair is a list of two features");
+        struct diag *d =
+            diag_error(bind->diags, DIAG_OPTION_TYPE, pair->span, "a pair is a list of two features");
         diag_hint(bind->diags, d, "for example `pairs: [[user_id, item_id], [item_id, device]]`");
         return false;
     }
@@ -147,12 +148,12 @@ static bool bind_pair(struct operator_bind *bind, struct learner_config *c, cons
         return false;
     uint32_t f = (uint32_t)MIN(a, b), g = (uint32_t)MAX(a, b);
     if (f == g) {
-        diag_error(bind->diags, DIAG_E0406, pair->span, "a feature does not interact with itself");
+        diag_error(bind->diags, DIAG_OPTION_TWICE, pair->span, "a feature does not interact with itself");
         return false;
     }
     uint8_t *is_off = &c->model.pair_is_off[f * (2 * c->vectors_count - f - 1) / 2 + (g - f - 1)];
     if (*is_off == 0) {
-        diag_error(bind->diags, DIAG_E0406, pair->span, "this pair is listed twice");
+        diag_error(bind->diags, DIAG_OPTION_TWICE, pair->span, "this pair is listed twice");
         return false;
     }
     *is_off = 0;
@@ -181,7 +182,8 @@ bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c)
                       : own->value->tag == AST_INT ? (double)own->value->integer
                                                    : -1.0;
         if (init < 0.0 || init > 100.0) {
-            struct diag *d = diag_error(bind->diags, DIAG_E0404, own->value->span, "`init_of` takes numbers");
+            struct diag *d =
+                diag_error(bind->diags, DIAG_OUT_OF_RANGE, own->value->span, "`init_of` takes numbers");
             diag_hint(bind->diags, d, "allowed is 0.0 to 100.0, as for `init`");
             is_ok = false;
         } else if (field >= 0) {
@@ -225,7 +227,7 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
     else if (c->batch_min > c->batch)
         problem = "`batch_min` is the least that a step has, and `batch` the most";
     if (problem != NULL)
-        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
+        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
     return !problem;
 }
 
@@ -315,7 +317,7 @@ static bool bind_load(struct operator_bind *bind, const struct learner_config *c
     if (!learner_follows_load(c) || model_can_attach(&c->model))
         return true;
     diag_error(
-        bind->diags, DIAG_E0901, bind->span,
+        bind->diags, DIAG_BAD_LEARNER, bind->span,
         "steps of this learner cannot follow the load: weights of pairs, `ffm` with `hidden`, `clip_norm` "
         "without dense layers, and dense layers by `adagrad_row` or `adagrad_block` need `batch_min: 0`");
     return false;
@@ -330,7 +332,7 @@ static bool check_lists(struct operator_bind *bind, const struct learner_config 
     if (ids * examples <= MODEL_STEP_IDS_MAX)
         return true;
     struct diag *d =
-        diag_error(bind->diags, DIAG_E0901, bind->span,
+        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span,
                    "a step of %llu examples would have up to %llu ids of each, and has at most %d",
                    (unsigned long long)examples, (unsigned long long)ids, MODEL_STEP_IDS_MAX);
     diag_hint(bind->diags, d, "take a smaller `list_max`, or fewer examples a step: `batch`, `accumulate`");
@@ -366,7 +368,7 @@ static bool bind_precision(struct operator_bind *bind, struct learner_config *c)
             "with `accumulate`, `batch` must be a multiple of 4, and both together make at most 262,144 "
             "examples a step";
     if (problem != NULL)
-        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
+        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
     if (is_more) {
         o->micro = (uint32_t)c->batch;
         o->batch = (uint32_t)(c->batch * c->accumulate);
@@ -393,7 +395,7 @@ bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
     else if (c->embedding.optimizer.choice == OPT_NEWTON)
         problem = "the newton optimizer learns one example at a time: vectors of a batch need another one";
     if (problem != NULL) {
-        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
+        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
         return false;
     }
     c->model.network = network;

@@ -34,7 +34,7 @@ static bool read_device(const struct ast *ast, struct learner_config *c)
 bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
 {
     if (!read_device(c->device.ast, c)) {
-        struct diag *d = diag_error(bind->diags, DIAG_E0901, c->device.ast->span,
+        struct diag *d = diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.ast->span,
                                     "`device` is `auto`, `cpu` or a GPU by its number: `cuda(0)`");
         diag_hint(bind->diags, d, "`leat help device` lists what this machine has");
         return false;
@@ -50,7 +50,7 @@ bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
                   "`hidden`, `clip_norm` without dense layers, an FFM of more than 512 floats an id, dense "
                   "layers by `adagrad_row` or `adagrad_block`: take `device: cpu`";
     if (problem != NULL)
-        diag_error(bind->diags, DIAG_E0901, c->device.ast->span, "%s", problem);
+        diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.ast->span, "%s", problem);
     return problem == NULL;
 }
 
@@ -72,7 +72,7 @@ static const char *hint_of(const struct gpu_error *error)
 static bool refuse(struct operator_context *context, const struct learner_config *c,
                    const struct gpu_error *error)
 {
-    struct diag *d = diag_error(context->diags, DIAG_E0901, device_span(c),
+    struct diag *d = diag_error(context->diags, DIAG_BAD_LEARNER, device_span(c),
                                 "the learner cannot use its GPU: %s", error->text);
     diag_hint(context->diags, d,
               "`leat help device` says what this machine has; `device: cpu` learns without one");
@@ -112,7 +112,7 @@ bool learner_pick_device(struct operator_context *context)
     c->model.is_on_device = c->state->gpu_api != NULL;
     if (c->model.is_on_device || !context->compares)
         return true;
-    struct diag *d = diag_error(context->diags, DIAG_E0901, device_span(c),
+    struct diag *d = diag_error(context->diags, DIAG_BAD_LEARNER, device_span(c),
                                 "`--compare cpu` is for learners on a GPU, and this one learns on the CPU");
     diag_hint(context->diags, d, "`device: cuda(0)` and a `batch` of more than 1 make it learn there");
     return false;
@@ -156,7 +156,7 @@ bool learner_check_compared(struct operator_context *context)
     if (model_shadow(c->state->model) == NULL || !model_compared(c->state->model)->is_found)
         return true;
     operator_fail(
-        context, DIAG_E0904, device_span(c), model_compared(c->state->model)->text,
+        context, DIAG_DEVICE_DIFFERS, device_span(c), model_compared(c->state->model)->text,
         "the first difference is what counts: a kernel that is wrong, or sums that cancel out; without "
         "`--compare` the job goes on from its last checkpoint");
     return false;
@@ -169,7 +169,7 @@ bool learner_check_device(struct operator_context *context)
     if (error == NULL)
         return true;
     if (!c->state->has_failed)
-        operator_fail(context, DIAG_E0902, device_span(c), error->text, hint_of(error));
+        operator_fail(context, DIAG_DEVICE_FAILED, device_span(c), error->text, hint_of(error));
     c->state->has_failed = true;
     return false;
 }
@@ -181,7 +181,7 @@ bool learner_restore_failed(struct operator_context *context)
     if (error == NULL || error->failure == GPU_UNSUPPORTED)
         return false; /* GPU_UNSUPPORTED: the checkpoint's content cannot be of these tables */
     diag_hint(context->diags,
-              diag_error(context->diags, DIAG_E0902, device_span(c),
+              diag_error(context->diags, DIAG_DEVICE_FAILED, device_span(c),
                          "the checkpoint cannot be taken back: %s", error->text),
               "%s", hint_of(error));
     return true;

@@ -36,7 +36,7 @@ bool learner_open(struct operator_context *context)
     const char *reason;
     const struct kernels *kernels = kernels_pick_env(&reason);
     if (kernels == NULL) {
-        diag_error(context->diags, DIAG_E1002, (struct span){0, 0}, "LEAT_KERNELS: %s", reason);
+        diag_error(context->diags, DIAG_BAD_ENVIRONMENT, (struct span){0, 0}, "LEAT_KERNELS: %s", reason);
         return false;
     }
     struct learner_state *s = calloc(1, sizeof(*s));

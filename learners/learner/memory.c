@@ -70,7 +70,7 @@ static void refuse(struct operator_context *context, const struct memory_plan *p
     bool is_device = c->state->gpu_api != NULL;
     struct span span = c->device.ast ? c->device.ast->span : (struct span){0, 0};
     struct arena arena = {0};
-    struct diag *d = diag_error(context->diags, DIAG_E0903, span,
+    struct diag *d = diag_error(context->diags, DIAG_LEARNER_MEMORY, span,
                                 "the learner needs more memory %s than the %s that are free: %s",
                                 is_device ? "of its GPU" : "for its batches",
                                 memory_bytes_text(there, &arena), memory_plan_text(plan, false, &arena));

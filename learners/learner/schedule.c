@@ -47,7 +47,7 @@ bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c)
         problem =
             "calibration is of probabilities: with `loss: squared`, `freeze` can look at label_mean only";
     if (problem != NULL)
-        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
+        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
     c->is_scheduled = has_band(f) || is_scheduled(&c->linear) || is_scheduled(&c->embedding.optimizer) ||
                       is_scheduled(&c->head) || is_scheduled(&c->pair_weights);
     return !problem;

@@ -46,9 +46,9 @@ static int query_field(struct operator_context *context, const struct learner_co
         if (query->count == 2 && str_equal(c->input_schema->fields[c->sparse_columns[f]].name, name))
             return (int)f;
     struct diag *d = query->count == 2
-                         ? diag_error(context->diags, DIAG_E1001, (struct span){0, 0},
+                         ? diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0},
                                       "the learner has no sparse feature `%.*s`", STR_ARGS(name))
-                         : diag_error(context->diags, DIAG_E1001, (struct span){0, 0},
+                         : diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0},
                                       "a learner is asked by the name of a feature and a value of it");
     diag_hint(context->diags, d, "it has: %s", field_names(context, c));
     return -1;
@@ -68,7 +68,7 @@ static uint64_t query_key(struct operator_context *context, const struct learner
     uint64_t key = is_value ? learner_id(&batch->columns[0], 0) : 0;
     batch_release(batch);
     if (!is_value)
-        diag_error(context->diags, DIAG_E1001, (struct span){0, 0}, "`%.*s` is no %s", STR_ARGS(word),
+        diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0}, "`%.*s` is no %s", STR_ARGS(word),
                    type_name(context->scratch, single));
     return key;
 }

@@ -32,7 +32,7 @@ static struct expr *compile(struct operator_bind *bind, const struct ast *ast, c
 {
     if (!expr_has_aggregate(ast))
         return expr_compile(ast, schema, bind->arena, bind->diags);
-    diag_error(bind->diags, DIAG_E0308, ast->span, "an aggregate inside of an aggregate");
+    diag_error(bind->diags, DIAG_BAD_AGGREGATE, ast->span, "an aggregate inside of an aggregate");
     return NULL;
 }
 
@@ -68,7 +68,7 @@ static bool bind_share(struct operator_bind *bind, const struct ast *call, struc
     if (aggregate->share >= 0 && aggregate->share <= 1)
         return true;
     struct diag *diag =
-        diag_error(bind->diags, DIAG_E0305, ast == NULL ? call->span : ast->span,
+        diag_error(bind->diags, DIAG_BAD_ARGUMENTS, ast == NULL ? call->span : ast->span,
                    "%.*s wants a number from 0 to 1 as its second argument", STR_ARGS(call->text));
     diag_hint(bind->diags, diag, "the median is %.*s(x, 0.5)", STR_ARGS(call->text));
     return false;
@@ -83,7 +83,7 @@ static bool bind_parameter(struct operator_bind *bind, const struct ast *call, s
         return true;
     const struct ast *ast = call->count >= 2 ? call->children[1] : NULL;
     if (ast == NULL || ast->tag != AST_INT || ast->integer < 1 || ast->integer > kind->parameter_max) {
-        diag_error(bind->diags, DIAG_E0305, ast == NULL ? call->span : ast->span,
+        diag_error(bind->diags, DIAG_BAD_ARGUMENTS, ast == NULL ? call->span : ast->span,
                    "%.*s wants how many values as its second argument: 1 to %u", STR_ARGS(call->text),
                    kind->parameter_max);
         return false;
@@ -101,8 +101,8 @@ static bool bind_by(struct operator_bind *bind, const struct ast *call, const st
         return true;
     if (call->count < wanted) {
         struct diag *diag =
-            diag_error(bind->diags, DIAG_E0305, call->span, "%.*s wants what to rank by as its last argument",
-                       STR_ARGS(call->text));
+            diag_error(bind->diags, DIAG_BAD_ARGUMENTS, call->span,
+                       "%.*s wants what to rank by as its last argument", STR_ARGS(call->text));
         diag_hint(bind->diags, diag, "`leat help functions` lists the aggregates");
         return false;
     }
@@ -114,8 +114,9 @@ static bool bind_by(struct operator_bind *bind, const struct ast *call, const st
     lineage_merge(&aggregate->lineage, expr_lineage(aggregate->by));
     if (type.tag == TYPE_INT || type.tag == TYPE_FLOAT || type.tag == TYPE_TIME)
         return true;
-    diag_error(bind->diags, DIAG_E0305, ast->span, "%.*s ranks by an int, a float or a time, not a %s",
-               STR_ARGS(call->text), type_name(bind->arena, &type));
+    diag_error(bind->diags, DIAG_BAD_ARGUMENTS, ast->span,
+               "%.*s ranks by an int, a float or a time, not a %s", STR_ARGS(call->text),
+               type_name(bind->arena, &type));
     return false;
 }
 
@@ -133,8 +134,9 @@ static bool bind_kind(struct operator_bind *bind, const struct ast *call, struct
         return bind_parameter(bind, call, aggregate);
     struct diag *diag =
         aggregate->argument == NULL
-            ? diag_error(bind->diags, DIAG_E0305, call->span, "%.*s needs an argument", STR_ARGS(call->text))
-            : diag_error(bind->diags, DIAG_E0305, call->span,
+            ? diag_error(bind->diags, DIAG_BAD_ARGUMENTS, call->span, "%.*s needs an argument",
+                         STR_ARGS(call->text))
+            : diag_error(bind->diags, DIAG_BAD_ARGUMENTS, call->span,
                          "%.*s does not take %u arguments, the first a %s", STR_ARGS(call->text), call->count,
                          type_name(bind->arena, &aggregate->argument_type));
     leat_assert(has_name);
@@ -148,7 +150,7 @@ static bool bind_one(struct operator_bind *bind, const struct assignment *entry,
     *aggregate = (struct aggregate){.name = entry->name, .span = entry->name_span};
     if (!expr_is_aggregate(entry->value)) {
         struct diag *diag =
-            diag_error(bind->diags, DIAG_E0308, entry->value->span,
+            diag_error(bind->diags, DIAG_BAD_AGGREGATE, entry->value->span,
                        "`%.*s` must be one aggregate: count(), sum(x), ...", STR_ARGS(entry->name));
         diag_hint(bind->diags, diag, "compute with the results in a `with` after this step");
         return false;
@@ -157,7 +159,7 @@ static bool bind_one(struct operator_bind *bind, const struct assignment *entry,
         !bind_by(bind, entry->value, schema, aggregate))
         return false;
     if (aggregate->kind->is_feature_only && !is_feature) {
-        diag_error(bind->diags, DIAG_E0308, entry->value->span,
+        diag_error(bind->diags, DIAG_BAD_AGGREGATE, entry->value->span,
                    "%s belongs into a `feature`: a window has no reader", aggregate->kind->name);
         return false;
     }
@@ -169,7 +171,7 @@ bool aggregates_bind(struct operator_bind *bind, const struct assignments *body,
                      bool is_feature, struct aggregates *aggregates)
 {
     if (body->count == 0 || body->count > AGGREGATES_MAX) {
-        diag_error(bind->diags, body->count == 0 ? DIAG_E0402 : DIAG_E0503, bind->span,
+        diag_error(bind->diags, body->count == 0 ? DIAG_OPTION_MISSING : DIAG_TOO_MANY, bind->span,
                    "1 to %d aggregates are wanted, as { n: count() }", AGGREGATES_MAX);
         return false;
     }

@@ -77,12 +77,12 @@ static bool check_options(struct operator_bind *bind, const struct attribute *at
     struct diag *d = NULL;
     bool is_early = attribute->emit != ATTRIBUTE_AT_DEADLINE;
     if (is_early && (attribute->take == ATTRIBUTE_LAST || attribute->take == ATTRIBUTE_ALL)) {
-        d = diag_error(bind->diags, DIAG_E0407, bind->span,
+        d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
                        "the row goes with the answer that comes first: others are not known by then");
         diag_hint(bind->diags, d, "`take last` and `take all` need `emit at_deadline`");
     } else if (attribute->values.count == 0 &&
                (attribute->take == ATTRIBUTE_FIRST || attribute->take == ATTRIBUTE_LAST)) {
-        d = diag_error(bind->diags, DIAG_E0407, bind->span,
+        d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
                        "`take` says whose columns are given, and none are");
         diag_hint(bind->diags, d, "say which: `{ answered_at: ts }`");
     }
@@ -118,7 +118,7 @@ static bool attribute_bind(struct operator_bind *bind)
     attribute->input = bind->inputs[0].schema;
     is_good &= check_options(bind, attribute);
     if (schema_find(attribute->input, attribute->label.name) >= 0) {
-        diag_error(bind->diags, DIAG_E0306, attribute->label.span, "there is a column `%.*s` already",
+        diag_error(bind->diags, DIAG_COLUMN_TAKEN, attribute->label.span, "there is a column `%.*s` already",
                    STR_ARGS(attribute->label.name));
         is_good = false;
     } else {

@@ -103,8 +103,8 @@ static struct expr_node *wrong_operands(struct expr_compiler *c, const struct as
                                         const struct expr_node *a, const struct expr_node *b)
 {
     struct diag *d =
-        diag_error(c->diags, DIAG_E0303, ast->span, "`%s` cannot take %s and %s", operator_texts[ast->op],
-                   expr_type_name(c, &a->type), expr_type_name(c, &b->type));
+        diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "`%s` cannot take %s and %s",
+                   operator_texts[ast->op], expr_type_name(c, &a->type), expr_type_name(c, &b->type));
     diag_label(c->diags, d, a->ast->span, "this is %s", expr_type_name(c, &a->type));
     diag_label(c->diags, d, b->ast->span, "this is %s", expr_type_name(c, &b->type));
     bool is_time = a->type.tag == TYPE_TIME || b->type.tag == TYPE_TIME;
@@ -204,7 +204,7 @@ struct expr_node *expr_compare(struct expr_compiler *c, const struct ast *ast, e
         return wrong_operands(c, ast, args[0], args[1]);
     if (is_null_literal(a) || is_null_literal(b)) {
         struct diag *d =
-            diag_warning(c->diags, DIAG_E0303, ast->span, "a comparison with null is never true");
+            diag_warning(c->diags, DIAG_TYPE_CLASH, ast->span, "a comparison with null is never true");
         diag_hint(c->diags, d, "write `... is null` or `... is not null`");
     }
     bool is_swapped = comparisons[op].is_swapped;
@@ -221,7 +221,7 @@ static struct expr_node *build_logic(struct expr_compiler *c, const struct ast *
         struct expr_node *as_bool = expr_convert(c, args[i], type_of(TYPE_BOOL));
         if (as_bool == NULL) {
             struct diag *d =
-                diag_error(c->diags, DIAG_E0303, args[i]->ast->span, "`%s` takes bools, this is %s",
+                diag_error(c->diags, DIAG_TYPE_CLASH, args[i]->ast->span, "`%s` takes bools, this is %s",
                            operator_texts[ast->op], expr_type_name(c, &args[i]->type));
             diag_hint(c->diags, d, "compare it with something, for example `... > 0`");
             return NULL;
@@ -307,7 +307,7 @@ struct expr_node *expr_build_binary(struct expr_compiler *c, const struct ast *a
 static struct expr_node *wrong_operand(struct expr_compiler *c, const struct ast *ast,
                                        const struct expr_node *a, const char *wanted)
 {
-    diag_error(c->diags, DIAG_E0303, ast->span, "`%s` takes %s, not %s", operator_texts[ast->op], wanted,
+    diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "`%s` takes %s, not %s", operator_texts[ast->op], wanted,
                expr_type_name(c, &a->type));
     return NULL;
 }
@@ -353,7 +353,7 @@ struct expr_node *expr_build_case(struct expr_compiler *c, const struct ast *ast
         struct expr_node *condition = expr_build(c, ast->children[2 * i]);
         nodes[i] = condition == NULL ? NULL : expr_convert(c, condition, type_of(TYPE_BOOL));
         if (condition != NULL && nodes[i] == NULL)
-            diag_error(c->diags, DIAG_E0303, condition->ast->span,
+            diag_error(c->diags, DIAG_TYPE_CLASH, condition->ast->span,
                        "`when` needs a condition (bool), this is %s", expr_type_name(c, &condition->type));
         values[i] = expr_build(c, ast->children[2 * i + 1]);
         is_good &= nodes[i] != NULL && values[i] != NULL;
@@ -366,7 +366,7 @@ struct expr_node *expr_build_case(struct expr_compiler *c, const struct ast *ast
         !expr_unify(c, ast, "the values of `case`", values, branches + 1, &type))
         return NULL;
     if (type.tag >= TYPE_LIST) {
-        diag_error(c->diags, DIAG_E0303, ast->span, "`case` cannot choose between lists");
+        diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "`case` cannot choose between lists");
         return NULL;
     }
     return expr_lazy(c, ast, expr_evaluate_case, type, nodes, 2 * branches + 1);

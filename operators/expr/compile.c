@@ -91,7 +91,8 @@ static void fold(struct expr_compiler *c, struct expr_node *node)
         node->reason = errors.reasons[0];
         node->args_count = 0;
         node->evaluate = expr_evaluate_failure;
-        diag_warning(c->diags, DIAG_E0305, node->ast->span, "this fails for every row: %s", node->reason);
+        diag_warning(c->diags, DIAG_BAD_ARGUMENTS, node->ast->span, "this fails for every row: %s",
+                     node->reason);
     }
     arena_free(&scratch);
 }
@@ -189,7 +190,7 @@ bool expr_unify(struct expr_compiler *c, const struct ast *ast, const char *what
     for (uint32_t i = 0; i < count; i++) {
         struct type wider;
         if (!common_type(common, &nodes[i]->type, &wider)) {
-            struct diag *d = diag_error(c->diags, DIAG_E0303, nodes[i]->ast->span,
+            struct diag *d = diag_error(c->diags, DIAG_TYPE_CLASH, nodes[i]->ast->span,
                                         "%s have different types: this one is %s, those before it are %s",
                                         what, expr_type_name(c, &nodes[i]->type), expr_type_name(c, common));
             diag_hint(c->diags, d, "a cast makes them one, for example %s(...)",
@@ -199,7 +200,7 @@ bool expr_unify(struct expr_compiler *c, const struct ast *ast, const char *what
         *common = wider;
     }
     if ((int)common->tag == TYPE_UNKNOWN) {
-        struct diag *d = diag_error(c->diags, DIAG_E0303, ast->span, "a bare `null` has no type here");
+        struct diag *d = diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "a bare `null` has no type here");
         diag_hint(c->diags, d, "say which: int(null), text(null) ...");
         return false;
     }
@@ -228,7 +229,7 @@ static struct expr_node *build_field(struct expr_compiler *c, const struct ast *
     if (list == NULL)
         return NULL;
     if (list->type.tag != TYPE_LIST || list->type.element->tag != TYPE_RECORD) {
-        struct diag *d = diag_error(c->diags, DIAG_E0303, ast->children[0]->span, "%s has no fields",
+        struct diag *d = diag_error(c->diags, DIAG_TYPE_CLASH, ast->children[0]->span, "%s has no fields",
                                     expr_type_name(c, &list->type));
         diag_hint(c->diags, d,
                   "`.` takes a field out of a list of records, and gives the list of its values");
@@ -240,7 +241,7 @@ static struct expr_node *build_field(struct expr_compiler *c, const struct ast *
         return NULL;
     const struct field *field = &record->fields[ref.index];
     if (field->type.tag >= TYPE_LIST) {
-        diag_error(c->diags, DIAG_E0303, ast->text_span,
+        diag_error(c->diags, DIAG_TYPE_CLASH, ast->text_span,
                    "`%.*s` is a list itself: lists of lists are not known", STR_ARGS(ast->text));
         return NULL;
     }
@@ -301,7 +302,7 @@ static struct expr_node *constant_list(struct expr_compiler *c, const struct ast
 static struct expr_node *build_list(struct expr_compiler *c, const struct ast *ast)
 {
     if (ast->count == 0 || ast->count > EXPR_LIST_ITEMS_MAX) {
-        diag_error(c->diags, DIAG_E0303, ast->span, "a list as a value has 1 to %d items",
+        diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "a list as a value has 1 to %d items",
                    EXPR_LIST_ITEMS_MAX);
         return NULL;
     }
@@ -313,7 +314,7 @@ static struct expr_node *build_list(struct expr_compiler *c, const struct ast *a
     if (!is_good || !expr_unify(c, ast, "the items of the list", items, ast->count, &element))
         return NULL;
     if (element.tag >= TYPE_LIST) {
-        diag_error(c->diags, DIAG_E0303, ast->span, "lists of lists are not known");
+        diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "lists of lists are not known");
         return NULL;
     }
     for (uint32_t i = 0; i < ast->count; i++)
@@ -321,7 +322,7 @@ static struct expr_node *build_list(struct expr_compiler *c, const struct ast *a
     if (is_constant)
         return constant_list(c, ast, element, items);
     if (ast->count > EXPR_ARGS_MAX) {
-        diag_error(c->diags, DIAG_E0303, ast->span, "a list with columns in it has at most %d items",
+        diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "a list with columns in it has at most %d items",
                    EXPR_ARGS_MAX);
         return NULL;
     }
@@ -343,7 +344,8 @@ static struct expr_node *build_literal(struct expr_compiler *c, const struct ast
     case AST_FLOAT: return constant_node(c, ast, type_of(TYPE_FLOAT), &real, NULL);
     case AST_TEXT:
         if (ast->text.length > EXPR_TEXT_BYTES_MAX) {
-            diag_error(c->diags, DIAG_E0105, ast->span, "a text has at most %d bytes", EXPR_TEXT_BYTES_MAX);
+            diag_error(c->diags, DIAG_TOO_DEEP, ast->span, "a text has at most %d bytes",
+                       EXPR_TEXT_BYTES_MAX);
             return NULL;
         }
         return constant_node(c, ast, type_of(TYPE_TEXT), &text, ast->text.data == NULL ? "" : ast->text.data);
@@ -372,7 +374,7 @@ static struct expr_node *build_any(struct expr_compiler *c, const struct ast *as
     case AST_BLOCK:
     case AST_KIND: break;
     }
-    diag_error(c->diags, DIAG_E0303, ast->span, "a value was expected here");
+    diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "a value was expected here");
     return NULL;
 }
 
@@ -380,7 +382,8 @@ struct expr_node *expr_build(struct expr_compiler *c, const struct ast *ast)
 {
     if (c->depth >= EXPR_DEPTH_MAX || c->nodes >= EXPR_NODES_MAX) {
         if (c->nodes <= EXPR_NODES_MAX)
-            diag_error(c->diags, DIAG_E0105, ast->span, "this expression is nested too deeply or too long");
+            diag_error(c->diags, DIAG_TOO_DEEP, ast->span,
+                       "this expression is nested too deeply or too long");
         c->nodes = EXPR_NODES_MAX + 1;
         return NULL;
     }
@@ -409,7 +412,7 @@ static struct expr *compile(const struct ast *ast, const char *condition, const 
     struct expr_node *as_bool = condition == NULL ? root : expr_convert(&c, root, type_of(TYPE_BOOL));
     if (as_bool == NULL) {
         struct diag *d =
-            diag_error(diags, DIAG_E0303, ast->span, "`%s` needs a condition (bool), and this is %s",
+            diag_error(diags, DIAG_TYPE_CLASH, ast->span, "`%s` needs a condition (bool), and this is %s",
                        condition, expr_type_name(&c, &root->type));
         diag_hint(diags, d, "compare it with something, for example `... > 0` or `... is not null`");
         return NULL;

@@ -3,7 +3,8 @@
 struct schema *compute_schema(struct operator_bind *bind, struct compute *compute, uint32_t count)
 {
     if (count > SCHEMA_FIELDS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span, "a stream has at most %d columns", SCHEMA_FIELDS_MAX);
+        diag_error(bind->diags, DIAG_TOO_MANY, bind->span, "a stream has at most %d columns",
+                   SCHEMA_FIELDS_MAX);
         return NULL;
     }
     struct schema *schema = arena_new(bind->arena, struct schema);
@@ -66,7 +67,7 @@ bool compute_extend(struct operator_bind *bind, struct compute *compute, uint32_
 bool compute_done(struct operator_bind *bind, struct compute *compute)
 {
     if (compute->count == 0) {
-        diag_error(bind->diags, DIAG_E0407, bind->span, "no column is left");
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span, "no column is left");
         return false;
     }
     bind->outputs[0] = compute->schema;

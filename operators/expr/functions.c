@@ -158,7 +158,7 @@ static struct expr_node *call_overload(struct expr_compiler *c, const struct ast
         else if ((int)args[i]->type.tag == TYPE_UNKNOWN)
             args[i] = expr_null(c, args[i]->ast, type_of(TYPE_INT));
         if (is_constant && (args[i]->constant == NULL || !column_is_valid(&args[i]->constant->column, 0))) {
-            struct diag *d = diag_error(c->diags, DIAG_E0305, args[i]->ast->span,
+            struct diag *d = diag_error(c->diags, DIAG_BAD_ARGUMENTS, args[i]->ast->span,
                                         "argument %u of `%s` must be a constant", i + 1, o->name);
             diag_hint(c->diags, d, "%s", find_help(str_from(o->name), false)->signature);
             return NULL;
@@ -180,7 +180,8 @@ static struct expr_node *wrong_arguments(struct expr_compiler *c, const struct a
         types = arena_printf(c->arena, "%s%s%s", i > 0 ? types : "", i > 0 ? ", " : "",
                              expr_type_name(c, &args[i]->type));
     const struct function_help *help = find_help(str_from(name), false);
-    struct diag *d = diag_error(c->diags, DIAG_E0305, ast->span, "`%s` cannot take (%s)", name, types);
+    struct diag *d =
+        diag_error(c->diags, DIAG_BAD_ARGUMENTS, ast->span, "`%s` cannot take (%s)", name, types);
     diag_hint(c->diags, d, "it is %s: %s", help->signature, help->summary);
     return NULL;
 }
@@ -223,7 +224,7 @@ static struct expr_node *unknown_function(struct expr_compiler *c, const struct 
         names[count++] = f->name;
     struct span span = ast->text_span.end > ast->text_span.begin ? ast->text_span : ast->span;
     struct diag *d =
-        diag_error(c->diags, DIAG_E0304, span, "there is no function `%.*s`", STR_ARGS(ast->text));
+        diag_error(c->diags, DIAG_NO_FUNCTION, span, "there is no function `%.*s`", STR_ARGS(ast->text));
     const char *near = diag_nearest(ast->text, names, count);
     if (near != NULL)
         diag_hint(c->diags, d, "did you mean `%s`?", near);
@@ -234,7 +235,7 @@ static struct expr_node *unknown_function(struct expr_compiler *c, const struct 
 
 static struct expr_node *misplaced_aggregate(struct expr_compiler *c, const struct ast *ast)
 {
-    struct diag *d = diag_error(c->diags, DIAG_E0308, ast->span,
+    struct diag *d = diag_error(c->diags, DIAG_BAD_AGGREGATE, ast->span,
                                 "`%.*s` is an aggregate: it cannot stand here", STR_ARGS(ast->text));
     diag_hint(c->diags, d, "aggregates stand in the { } of `feature` and `window`, for example %s",
               find_help(ast->text, true)->example);
@@ -248,7 +249,8 @@ struct expr_node *expr_build_call(struct expr_compiler *c, const struct ast *ast
     if (help == NULL)
         return is_aggregate ? misplaced_aggregate(c, ast) : unknown_function(c, ast);
     if (ast->count > EXPR_ARGS_MAX) {
-        diag_error(c->diags, DIAG_E0305, ast->span, "a function has at most %d arguments", EXPR_ARGS_MAX);
+        diag_error(c->diags, DIAG_BAD_ARGUMENTS, ast->span, "a function has at most %d arguments",
+                   EXPR_ARGS_MAX);
         return NULL;
     }
     struct expr_node *args[EXPR_ARGS_MAX];
@@ -268,7 +270,8 @@ static bool check_scalar(struct expr_compiler *c, const struct ast *ast, const s
 {
     if (type->tag < TYPE_LIST)
         return true;
-    diag_error(c->diags, DIAG_E0305, ast->span, "`%.*s` cannot choose between lists", STR_ARGS(ast->text));
+    diag_error(c->diags, DIAG_BAD_ARGUMENTS, ast->span, "`%.*s` cannot choose between lists",
+               STR_ARGS(ast->text));
     return false;
 }
 

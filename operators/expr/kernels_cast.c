@@ -269,7 +269,7 @@ bool prepare_places(struct expr_compiler *c, struct expr_node *node)
     int64_t places = expr_constant_arg(node, 1)->ints[0];
     if (places >= 0 && places <= PLACES_MAX)
         return true;
-    diag_error(c->diags, DIAG_E0305, node->args[1]->ast->span, "the number of places must be 0 to %d",
+    diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[1]->ast->span, "the number of places must be 0 to %d",
                PLACES_MAX);
     return false;
 }

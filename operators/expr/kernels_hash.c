@@ -59,7 +59,8 @@ bool prepare_hash_mod(struct expr_compiler *c, struct expr_node *node)
 {
     if (expr_constant_arg(node, 1)->ints[0] > 0)
         return true;
-    diag_error(c->diags, DIAG_E0305, node->args[1]->ast->span, "the number of buckets must be 1 or more");
+    diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[1]->ast->span,
+               "the number of buckets must be 1 or more");
     return false;
 }
 
@@ -139,7 +140,8 @@ bool prepare_bounds(struct expr_compiler *c, struct expr_node *node)
     }
     node->aux = bounds;
     if (!rises)
-        diag_error(c->diags, DIAG_E0305, node->args[1]->ast->span, "the bounds must rise, without nulls");
+        diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[1]->ast->span,
+                   "the bounds must rise, without nulls");
     return rises;
 }
 
@@ -183,7 +185,7 @@ bool prepare_log_bucket(struct expr_compiler *c, struct expr_node *node)
     int64_t count = node->args_count == 1 ? 1 : expr_constant_arg(node, 1)->ints[0];
     node->aux = steps;
     if (count < 1 || count > LOG_STEPS_MAX) {
-        diag_error(c->diags, DIAG_E0305, node->args[1]->ast->span, "steps: 1 to %d", LOG_STEPS_MAX);
+        diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[1]->ast->span, "steps: 1 to %d", LOG_STEPS_MAX);
         return false;
     }
     steps->count = (uint32_t)count;

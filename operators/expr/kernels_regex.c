@@ -34,7 +34,7 @@ static struct expr_node *pattern_error(struct expr_compiler *c, const struct exp
 {
     char message[256] = "";
     pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof(message));
-    struct diag *d = diag_error(c->diags, DIAG_E0307, arg->ast->span,
+    struct diag *d = diag_error(c->diags, DIAG_BAD_REGEX, arg->ast->span,
                                 "this regular expression does not compile, at byte %zu: %s", offset, message);
     diag_hint(c->diags, d, "the syntax is Perl's; in a text of the job a backslash is written \\\\");
     return NULL;
@@ -49,7 +49,7 @@ static bool check_group(struct expr_compiler *c, struct expr_node *node, struct 
         return true;
     int64_t group = expr_constant_arg(node, 2)->ints[0];
     if (group < 0 || group > groups) {
-        diag_error(c->diags, DIAG_E0305, node->args[2]->ast->span,
+        diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[2]->ast->span,
                    "the pattern has %u groups; 0 stands for the whole match", groups);
         return false;
     }
@@ -92,7 +92,7 @@ bool prepare_regex(struct expr_compiler *c, struct expr_node *node)
     int error;
     size_t offset;
     if (pattern.length > EXPR_PATTERN_BYTES_MAX) {
-        diag_error(c->diags, DIAG_E0307, node->args[1]->ast->span, "a pattern has at most %d bytes",
+        diag_error(c->diags, DIAG_BAD_REGEX, node->args[1]->ast->span, "a pattern has at most %d bytes",
                    EXPR_PATTERN_BYTES_MAX);
         return false;
     }

@@ -54,7 +54,7 @@ static bool prepare_unit(struct expr_compiler *c, struct expr_node *node, uint32
         if (i > 0)
             all = arena_printf(c->arena, "%s, %s", all, units[i].name);
     }
-    struct diag *d = diag_error(c->diags, DIAG_E0305, node->args[argument]->ast->span,
+    struct diag *d = diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[argument]->ast->span,
                                 "`%.*s` is no unit of time here", STR_ARGS(name));
     diag_hint(c->diags, d, "choose one of %s", all);
     return false;
@@ -114,7 +114,7 @@ bool prepare_time_format(struct expr_compiler *c, struct expr_node *node)
         i++;
         if (i < pattern.length && strchr("YmdHMSfju%", pattern.data[i]) != NULL)
             continue;
-        struct diag *d = diag_error(c->diags, DIAG_E0305, node->args[1]->ast->span,
+        struct diag *d = diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[1]->ast->span,
                                     "byte %zu of the pattern: no such field", i);
         diag_hint(c->diags, d, "there are %%Y %%m %%d %%H %%M %%S %%f %%j %%u and %%%%");
         return false;

@@ -16,8 +16,8 @@ static bool split_keys(struct operator_bind *bind, struct join *join)
         bool is_pair = ast->tag == AST_BINARY && ast->op == AST_OP_EQUAL &&
                        ast->children[0]->tag == AST_NAME && ast->children[1]->tag == AST_NAME;
         if (!is_pair && ast->tag != AST_NAME) {
-            struct diag *d = diag_error(bind->diags, DIAG_E0403, ast->span, "`on` takes columns, not `%s`",
-                                        expr_text(bind->arena, ast));
+            struct diag *d = diag_error(bind->diags, DIAG_OPTION_TYPE, ast->span,
+                                        "`on` takes columns, not `%s`", expr_text(bind->arena, ast));
             diag_hint(bind->diags, d,
                       "`on k` where both streams have it, `on a = b` where it is `b` in `%.*s`; compute it "
                       "with `with` before the join",
@@ -43,7 +43,7 @@ static bool check_sides(struct operator_bind *bind, const struct join *join)
         if (schema_find(left, a->name) >= 0 || schema_find(right, b->name) >= 0 ||
             schema_find(left, b->name) < 0 || schema_find(right, a->name) < 0)
             continue;
-        struct diag *d = diag_error(bind->diags, DIAG_E0302, a->span, "`%.*s` is a column of `%.*s`",
+        struct diag *d = diag_error(bind->diags, DIAG_NO_COLUMN, a->span, "`%.*s` is a column of `%.*s`",
                                     STR_ARGS(a->name), STR_ARGS(bind->inputs[1].stream));
         diag_hint(bind->diags, d, "the column of the stream before the `|` comes first: `on %.*s = %.*s`",
                   STR_ARGS(b->name), STR_ARGS(a->name));
@@ -63,7 +63,7 @@ static bool bind_keys(struct operator_bind *bind, struct join *join)
         const struct field *right = &bind->inputs[1].schema->fields[join->keys[1][i]];
         if (type_equal(&left->type, &right->type))
             continue;
-        struct diag *d = diag_error(bind->diags, DIAG_E0303, join->on.items[i]->span,
+        struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, join->on.items[i]->span,
                                     "`%.*s` is a %s here and `%.*s` a %s in `%.*s`", STR_ARGS(left->name),
                                     type_name(bind->arena, &left->type), STR_ARGS(right->name),
                                     type_name(bind->arena, &right->type), STR_ARGS(bind->inputs[1].stream));
@@ -89,7 +89,8 @@ static bool check_range(struct operator_bind *bind, const struct ast *bound)
 {
     if (bound->integer >= -BOUND_MAX && bound->integer <= BOUND_MAX)
         return true;
-    struct diag *d = diag_error(bind->diags, DIAG_E0404, bound->span, "a bound is from -3650d to 3650d");
+    struct diag *d =
+        diag_error(bind->diags, DIAG_OUT_OF_RANGE, bound->span, "a bound is from -3650d to 3650d");
     diag_hint(bind->diags, d, "`within forever` has none");
     return false;
 }
@@ -110,8 +111,8 @@ static bool bind_high(struct operator_bind *bind, struct join *join, const struc
     struct type type = expr_type(join->high);
     if (type.tag == TYPE_INT)
         return true;
-    struct diag *d = diag_error(bind->diags, DIAG_E0303, bound->span, "the bound is a %s, not a duration",
-                                type_name(bind->arena, &type));
+    struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, bound->span,
+                                "the bound is a %s, not a duration", type_name(bind->arena, &type));
     diag_hint(bind->diags, d,
               "it is a length of time: `expires - ts`, or an int times a unit, `minutes * 1m`");
     return false;
@@ -122,7 +123,7 @@ static bool bind_interval(struct operator_bind *bind, struct join *join, const s
     const struct ast *low = within->children[0], *high = within->children[1];
     if (!is_duration(low)) {
         struct diag *d =
-            diag_error(bind->diags, DIAG_E0403, low->span,
+            diag_error(bind->diags, DIAG_OPTION_TYPE, low->span,
                        "the lower bound must be a duration that is the same for all rows, as `-5m` or `0s`");
         diag_hint(bind->diags, d,
                   "it says how long rows of `%.*s` are kept; the upper one may be an expression",
@@ -134,7 +135,7 @@ static bool bind_interval(struct operator_bind *bind, struct join *join, const s
         return false;
     if (join->high != NULL || join->low_us <= join->high_us)
         return true;
-    struct diag *d = diag_error(bind->diags, DIAG_E0404, within->span,
+    struct diag *d = diag_error(bind->diags, DIAG_OUT_OF_RANGE, within->span,
                                 "no time is in this interval: its end is before its beginning");
     diag_hint(bind->diags, d, "the earlier bound comes first: `within [-5m, 30m]`");
     return false;
@@ -150,7 +151,7 @@ static bool bind_within(struct operator_bind *bind, struct join *join)
     }
     if (within->tag == AST_LIST && within->count == 2)
         return bind_interval(bind, join, within);
-    struct diag *d = diag_error(bind->diags, DIAG_E0403, within->span,
+    struct diag *d = diag_error(bind->diags, DIAG_OPTION_TYPE, within->span,
                                 "`within` takes two bounds, [from, to], or `forever`");
     if (within->tag == AST_DURATION)
         diag_hint(bind->diags, d,
@@ -168,18 +169,19 @@ static bool bind_bounds(struct operator_bind *bind, struct join *join)
 {
     const struct ast *within = join->within.ast, *over = join->over.ast;
     if (within != NULL && over != NULL) {
-        diag_error(bind->diags, DIAG_E0407, over->span, "a join has `within` or `over`, not both");
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, over->span, "a join has `within` or `over`, not both");
         return false;
     }
     if (within == NULL && over == NULL) {
-        struct diag *d = diag_error(bind->diags, DIAG_E0402, bind->span,
+        struct diag *d = diag_error(bind->diags, DIAG_OPTION_MISSING, bind->span,
                                     "the join does not say for how long rows wait for each other");
         diag_hint(bind->diags, d,
                   "`within [-5m, 30m]`, `over tumbling(10s)`, or `within forever`: then all rows are kept");
         return false;
     }
     if (over == NULL && (join->offset_us != 0 || join->zone.length > 0)) {
-        diag_error(bind->diags, DIAG_E0407, within->span, "`offset` and `zone` go with `over`, not `within`");
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, within->span,
+                   "`offset` and `zone` go with `over`, not `within`");
         return false;
     }
     join->is_window = over != NULL;
@@ -218,7 +220,7 @@ int64_t join_right_until(const struct join *join, int64_t time)
 
 static bool wrong_choice(struct operator_bind *bind, const char *message, const char *hint)
 {
-    struct diag *d = diag_error(bind->diags, DIAG_E0407, bind->span, "%s", message);
+    struct diag *d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span, "%s", message);
     diag_hint(bind->diags, d, "%s", hint);
     return false;
 }
@@ -295,7 +297,7 @@ static bool add_right(struct operator_bind *bind, struct join *join, struct sche
             name = str_from(arena_printf(bind->arena, "%.*s_%.*s", STR_ARGS(bind->inputs[1].stream),
                                          STR_ARGS(from->name)));
         if (schema_find(to, name) >= 0) {
-            struct diag *d = diag_error(bind->diags, DIAG_E0306, join->stream.span,
+            struct diag *d = diag_error(bind->diags, DIAG_COLUMN_TAKEN, join->stream.span,
                                         "`%.*s` has a column `%.*s`, and there is one already",
                                         STR_ARGS(bind->inputs[1].stream), STR_ARGS(name));
             diag_hint(bind->diags, d,
@@ -320,7 +322,7 @@ static bool add_window_columns(struct operator_bind *bind, struct join *join, st
     join->window_column = join->is_window ? (int)to->count : -1;
     for (int i = 0; i < 2 && join->is_window; i++) {
         if (schema_find(to, str_from(names[i])) >= 0) {
-            struct diag *d = diag_error(bind->diags, DIAG_E0306, join->over.ast->span,
+            struct diag *d = diag_error(bind->diags, DIAG_COLUMN_TAKEN, join->over.ast->span,
                                         "`over` adds a column `%s`, and there is one already", names[i]);
             diag_hint(bind->diags, d, "`rename` or `drop` the old one before the join");
             return false;

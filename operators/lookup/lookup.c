@@ -91,7 +91,7 @@ static bool bind_keys(struct operator_bind *bind, struct lookup *lookup, struct 
         const struct type *type = &input->fields[own->items[i].index].type;
         if (type->tag != TYPE_LIST)
             continue;
-        diag_error(bind->diags, DIAG_E0303, own->items[i].span, "`%.*s` is a %s, which cannot be a key",
+        diag_error(bind->diags, DIAG_TYPE_CLASH, own->items[i].span, "`%.*s` is a %s, which cannot be a key",
                    STR_ARGS(own->items[i].name), type_name(bind->arena, type));
         is_good = false;
     }
@@ -109,8 +109,8 @@ static struct schema *table_schema(struct operator_bind *bind, struct lookup *lo
     for (uint32_t i = 0; i < lookup->columns->count; i++) {
         const struct field *field = &lookup->columns->fields[i];
         if (schema_find(schema, field->name) >= 0) {
-            struct diag *d = diag_error(bind->diags, DIAG_E0306, bind->span, "`%.*s` is a column of the key",
-                                        STR_ARGS(field->name));
+            struct diag *d = diag_error(bind->diags, DIAG_COLUMN_TAKEN, bind->span,
+                                        "`%.*s` is a column of the key", STR_ARGS(field->name));
             diag_hint(bind->diags, d, "leave it out: every row that matches has it already");
             return NULL;
         }
@@ -179,8 +179,8 @@ static bool check_refresh(struct operator_bind *bind, const struct lookup *looku
     if (lookup->refresh_us == 0 || is_one)
         return true;
     struct diag *d =
-        diag_error(bind->diags, DIAG_E0407, bind->span, "`refresh` takes one file, and `%.*s` may be several",
-                   STR_ARGS(lookup->path));
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
+                   "`refresh` takes one file, and `%.*s` may be several", STR_ARGS(lookup->path));
     diag_hint(bind->diags, d, "several cannot be replaced at once: make them one");
     return false;
 }
@@ -309,7 +309,7 @@ static bool check_digest(const struct operator_context *context, const struct lo
     if (context->lane > 0)
         return false; /* lane 0 says it */
     struct diag *d =
-        diag_error(context->diags, DIAG_E0604, lookup->shared->source.span,
+        diag_error(context->diags, DIAG_FILE_CHANGED, lookup->shared->source.span,
                    "`%s` is not what it was when the checkpoint was taken", lookup->shared->source.path);
     diag_hint(
         context->diags, d,

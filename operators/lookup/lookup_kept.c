@@ -63,9 +63,9 @@ void lookup_cannot(const struct lookup_source *source, struct diag_list *diags, 
 {
     bool is_full = error == ENOSPC || error == EDQUOT;
     struct diag *d = diag_error(diags,
-                                is_full           ? DIAG_E0608
-                                : error == ENOENT ? DIAG_E0602
-                                                  : DIAG_E0601,
+                                is_full           ? DIAG_DISK_FULL
+                                : error == ENOENT ? DIAG_NO_FILE
+                                                  : DIAG_FILE_UNREADABLE,
                                 source->span, "`%s` cannot be %s", source->path, what);
     diag_errno(diags, d, error);
 }
@@ -104,7 +104,7 @@ static bool copy_file(const struct lookup_kept *kept, struct arena *arena, const
     *signature = now;
     if (lookup_is_same(&then, &now))
         return true;
-    struct diag *d = diag_error(diags, DIAG_E0604, kept->source->span,
+    struct diag *d = diag_error(diags, DIAG_FILE_CHANGED, kept->source->span,
                                 "`%s` was written to while it was read", kept->source->path);
     diag_hint(diags, d, "write the new table under another name, and rename it");
     return false;

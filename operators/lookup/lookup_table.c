@@ -107,7 +107,7 @@ static struct diag *complain(struct loading *l, uint32_t row, enum diag_code cod
 static bool check_bad(struct loading *l, const struct decode_output *output)
 {
     for (uint32_t i = 0; i < output->bad_count && l->bad < BAD_SHOWN_MAX; i++, l->bad++) {
-        struct diag *d = complain(l, output->bad[i].row, DIAG_E0607, output->bad[i].reason);
+        struct diag *d = complain(l, output->bad[i].row, DIAG_FILE_COLUMNS, output->bad[i].reason);
         diag_hint(l->diags, d, "a table must be right as a whole: mend the record, or its column's type");
     }
     return output->bad_count == 0;
@@ -144,7 +144,7 @@ static void set_values(struct lookup_table *table, struct lookup_row *row, const
 
 static bool refuse_duplicate(struct loading *l, uint32_t row)
 {
-    struct diag *d = complain(l, row, DIAG_E0607, "its key was there before");
+    struct diag *d = complain(l, row, DIAG_FILE_COLUMNS, "its key was there before");
     diag_hint(l->diags, d, "say `duplicates last` (or first), or make the key longer");
     l->bad++;
     return false;
@@ -186,7 +186,7 @@ static bool check_room(struct loading *l)
     if (has_room)
         return true;
     struct diag *d = diag_error(
-        l->diags, DIAG_E0505, table->source->span,
+        l->diags, DIAG_MEMORY_BUDGET, table->source->span,
         "`%s` does not fit: %llu rows of it take more than the %zu KiB that this step has "
         "of the job's memory",
         table->source->path, (unsigned long long)table->rows_count, table->source->budget_bytes >> 10);
@@ -202,7 +202,7 @@ static bool check_texts(struct loading *l)
     const struct lookup_table *table = l->table;
     if (!table->source->is_version || table->longest <= VERSION_TEXT_BYTES)
         return true;
-    diag_error(l->diags, DIAG_E0607, table->source->span,
+    diag_error(l->diags, DIAG_FILE_COLUMNS, table->source->span,
                "`%s` has a text of %u bytes, and a table with `refresh` may have %d", table->source->path,
                table->longest, VERSION_TEXT_BYTES);
     return false;

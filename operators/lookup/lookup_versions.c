@@ -212,7 +212,7 @@ bool versions_seat(struct versions *v, const struct operator_context *context, u
     bool is_there = take_seat(v, number, seat);
     if (!is_there && !v->has_failed) {
         struct arena arena = {0};
-        operator_fail(context, DIAG_E0604, v->source.span, missing(v, number, &arena), missing_hint);
+        operator_fail(context, DIAG_FILE_CHANGED, v->source.span, missing(v, number, &arena), missing_hint);
         v->has_failed = true;
         arena_free(&arena);
     }
@@ -372,7 +372,7 @@ static void take_back(struct versions *v, int error)
     const char *what = arena_printf(&arena, "the log of `%s` can neither be written nor put back: %s",
                                     v->source.path, strerror(error));
     v->has_failed = true;
-    enum diag_code code = error == ENOSPC || error == EDQUOT ? DIAG_E0608 : DIAG_E0605;
+    enum diag_code code = error == ENOSPC || error == EDQUOT ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED;
     operator_fail(v->context, code, v->source.span, what,
                   "mend the disk that the checkpoints are on, and start again: it goes on from the newest");
     arena_free(&arena);
@@ -429,7 +429,7 @@ struct versions *versions_new(const struct lookup_source *source, int64_t refres
 
 static bool refuse_log(const struct versions *v, bool is_whole, struct diag_list *diags)
 {
-    struct diag *d = diag_error(diags, is_whole ? DIAG_E0604 : DIAG_E0603, v->source.span,
+    struct diag *d = diag_error(diags, is_whole ? DIAG_FILE_CHANGED : DIAG_FILE_DAMAGED, v->source.span,
                                 "which version of `%s` was looked up in is not known: `%s/LOG` %s",
                                 v->source.path, log_directory(v),
                                 !is_whole       ? "is damaged"
@@ -472,7 +472,7 @@ static bool begin_with(struct versions *v, struct str digest, struct diag_list *
         }
         if (table == NULL) {
             struct diag *d = diag_error(
-                diags, DIAG_E0604, v->source.span,
+                diags, DIAG_FILE_CHANGED, v->source.span,
                 "the version of `%s` that the checkpoint was taken with (%s) is not in `%s`, and the file is "
                 "another now",
                 v->source.path, wanted, v->history.directory);
@@ -533,7 +533,8 @@ static bool begin(struct versions *v, struct operator_context *context, struct s
         return false;
     v->has_thread = pthread_create(&v->thread, NULL, looking, v) == 0;
     if (!v->has_thread)
-        diag_error(context->diags, DIAG_E0505, v->source.span, "the system refuses to start a thread");
+        diag_error(context->diags, DIAG_MEMORY_BUDGET, v->source.span,
+                   "the system refuses to start a thread");
     return v->has_thread;
 }
 
@@ -547,7 +548,7 @@ bool versions_begin(struct versions *v, struct operator_context *context, struct
     v->has_begun = true;
     bool is_good = !v->has_failed && take_seat(v, v->history.first, seat);
     if (!is_good && !v->has_failed) {
-        struct diag *d = diag_error(context->diags, DIAG_E0604, v->source.span, "%s",
+        struct diag *d = diag_error(context->diags, DIAG_FILE_CHANGED, v->source.span, "%s",
                                     missing(v, v->history.first, &arena));
         diag_hint(context->diags, d, "%s", missing_hint);
         v->has_failed = true;

@@ -94,7 +94,8 @@ static bool bind_conditions(struct operator_bind *bind, struct pattern *pattern,
     bool has_unless = pattern->unless.ast != NULL, is_good = true;
     uint32_t least = has_unless ? 1 : 2;
     if (pattern->steps.count < least || pattern->steps.count > STEPS_MAX) {
-        diag_error(bind->diags, pattern->steps.count < least ? DIAG_E0402 : DIAG_E0503, bind->span,
+        diag_error(bind->diags, pattern->steps.count < least ? DIAG_OPTION_MISSING : DIAG_TOO_MANY,
+                   bind->span,
                    "%u to %d steps are wanted, as { view: kind = \"view\", cart: kind = \"cart\" }", least,
                    STEPS_MAX);
         return false;
@@ -144,7 +145,7 @@ static bool pattern_bind(struct operator_bind *bind)
     pattern->input = bind->inputs[0].schema;
     uint32_t extra = STEPS_MAX * (pattern->keep.count + 1);
     if (pattern->keep.count > PATTERN_KEPT_COLUMNS_MAX || pattern->input->count + extra > SCHEMA_FIELDS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span,
+        diag_error(bind->diags, DIAG_TOO_MANY, bind->span,
                    "`keep` takes at most %d columns, and a stream has at most %d", PATTERN_KEPT_COLUMNS_MAX,
                    SCHEMA_FIELDS_MAX);
         return false;

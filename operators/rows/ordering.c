@@ -21,7 +21,8 @@ static const struct ast *direction(struct operator_bind *bind, const struct ast 
     if (ast->count == 1)
         return ast->children[0];
     diag_hint(bind->diags,
-              diag_error(bind->diags, DIAG_E0305, ast->span, "%s takes one value", is_desc ? "desc" : "asc"),
+              diag_error(bind->diags, DIAG_BAD_ARGUMENTS, ast->span, "%s takes one value",
+                         is_desc ? "desc" : "asc"),
               "for two: `%s(a), %s(b)`", is_desc ? "desc" : "asc", is_desc ? "desc" : "asc");
     return NULL;
 }
@@ -37,13 +38,13 @@ static bool bind_item(struct operator_bind *bind, const struct schema *schema, c
         return false;
     item->type = expr_type(item->expr);
     if (item->type.tag == TYPE_LIST || item->type.tag == TYPE_RECORD) {
-        diag_error(bind->diags, DIAG_E0303, value->span, "`%s` is a %s, which has no order",
+        diag_error(bind->diags, DIAG_TYPE_CLASH, value->span, "`%s` is a %s, which has no order",
                    expr_text(bind->arena, value), type_name(bind->arena, &item->type));
         return false;
     }
     if (expr_is_constant(item->expr)) {
         diag_hint(bind->diags,
-                  diag_error(bind->diags, DIAG_E0305, value->span,
+                  diag_error(bind->diags, DIAG_BAD_ARGUMENTS, value->span,
                              "`%s` is the same for all rows: it puts them in no order",
                              expr_text(bind->arena, value)),
                   "`%s` takes columns, and expressions of them: `%s desc(price), ts`", option, option);
@@ -57,7 +58,7 @@ bool ordering_bind(struct operator_bind *bind, uint32_t input, const struct expr
 {
     *ordering = (struct ordering){.count = expressions->count};
     if (expressions->count > ORDERING_MAX) {
-        diag_error(bind->diags, DIAG_E0404, expressions->items[ORDERING_MAX]->span,
+        diag_error(bind->diags, DIAG_OUT_OF_RANGE, expressions->items[ORDERING_MAX]->span,
                    "`%s` takes at most %d expressions", option, ORDERING_MAX);
         return false;
     }

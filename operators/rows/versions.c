@@ -206,7 +206,7 @@ bool version_columns_bind(struct operator_bind *bind, const struct assignments *
                           const struct schema *schema, struct version_columns *columns)
 {
     if (body->count > VERSION_COLUMNS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", VERSION_COLUMNS_MAX);
+        diag_error(bind->diags, DIAG_TOO_MANY, bind->span, "more than %d columns", VERSION_COLUMNS_MAX);
         return false;
     }
     uint32_t count = MAX(body->count, 1);

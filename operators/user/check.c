@@ -200,8 +200,8 @@ bool user_check(const struct user_library *library, const struct registry *regis
         check_names(&c, l, registry);
     if (c.wrong == NULL)
         return true;
-    struct diag *d =
-        diag_error(diags, DIAG_E0616, span, "the library `%s` cannot be used: %s", library->path, c.wrong);
+    struct diag *d = diag_error(diags, DIAG_BAD_LIBRARY, span, "the library `%s` cannot be used: %s",
+                                library->path, c.wrong);
     diag_hint(diags, d, "leat.h says what each member is");
     return false;
 }

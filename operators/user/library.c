@@ -16,7 +16,7 @@ enum { LIBRARY_BYTES_MAX = 1 << 30 };
 static const void *refuse(struct diag_list *diags, struct span span, const char *path, const char *what,
                           const char *cause, const char *hint)
 {
-    struct diag *d = diag_error(diags, DIAG_E0616, span, "the library `%s` %s", path, what);
+    struct diag *d = diag_error(diags, DIAG_BAD_LIBRARY, span, "the library `%s` %s", path, what);
     if (cause != NULL)
         diag_cause(diags, d, "%s", cause);
     diag_hint(diags, d, "%s", hint);
@@ -72,7 +72,7 @@ static const struct leat_library *find_library(const struct user_library *named,
     user_watch_library(named->path, library);
     if (library->abi == LEAT_ABI)
         return library;
-    struct diag *d = diag_error(diags, DIAG_E0616, span,
+    struct diag *d = diag_error(diags, DIAG_BAD_LIBRARY, span,
                                 "the library `%s` was built for version %u of leat.h, this leat has %d",
                                 named->path, library->abi, LEAT_ABI);
     diag_hint(diags, d, "build it again with the leat.h of this leat");
@@ -109,7 +109,7 @@ static const struct registry *extend(const struct registry *registry, const stru
         operators++;
     if (registry->user_functions + functions > USER_FUNCTIONS_MAX ||
         registry->user_operators + operators > USER_OPERATORS_MAX) {
-        diag_error(diags, DIAG_E0616, span, "a job can use %d functions and %d operators of libraries",
+        diag_error(diags, DIAG_BAD_LIBRARY, span, "a job can use %d functions and %d operators of libraries",
                    USER_FUNCTIONS_MAX, USER_OPERATORS_MAX);
         return NULL;
     }

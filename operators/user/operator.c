@@ -42,8 +42,8 @@ static struct type type_from(int type)
 static void say_error(struct leat_bind *api, const char *message, const char *hint)
 {
     struct binding *b = (struct binding *)(void *)api;
-    struct diag *d = diag_error(b->bind->diags, DIAG_E0407, b->bind->span, "`%s`: %s", b->head->op->name,
-                                message == NULL ? "wrong" : message);
+    struct diag *d = diag_error(b->bind->diags, DIAG_OPTIONS_CLASH, b->bind->span, "`%s`: %s",
+                                b->head->op->name, message == NULL ? "wrong" : message);
     if (hint != NULL)
         diag_hint(b->bind->diags, d, "%s", hint);
     b->has_failed = true;
@@ -128,7 +128,7 @@ static bool make_schemas(struct binding *b, struct user_head *head)
         struct str name =
             arena_str(b->bind->arena, (struct str){b->added[i].name.data, b->added[i].name.length});
         if (schema_find(output, name) >= 0) {
-            struct diag *d = diag_error(b->bind->diags, DIAG_E0306, b->bind->span,
+            struct diag *d = diag_error(b->bind->diags, DIAG_COLUMN_TAKEN, b->bind->span,
                                         "there is a column `%.*s` already", STR_ARGS(name));
             diag_hint(b->bind->diags, d, "rename it before the step: `| rename %.*s = other`",
                       STR_ARGS(name));
@@ -213,8 +213,8 @@ static bool user_open(struct operator_context *context)
     bool is_good = head->op->open(&head->api);
     user_leave();
     if (!is_good)
-        diag_error(context->diags, DIAG_E0616, (struct span){0}, "operator `%s` of %s could not be opened",
-                   head->op->name, head->library->path);
+        diag_error(context->diags, DIAG_BAD_LIBRARY, (struct span){0},
+                   "operator `%s` of %s could not be opened", head->op->name, head->library->path);
     return is_good;
 }
 

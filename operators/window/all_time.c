@@ -17,7 +17,7 @@ bool all_time_check(const struct operator_bind *bind, const struct aggregates *a
             continue;
         diag_hint(
             bind->diags,
-            diag_error(bind->diags, DIAG_E0407, aggregate->span,
+            diag_error(bind->diags, DIAG_OPTIONS_CLASH, aggregate->span,
                        "`distinct_exact` over `forever` would keep each value that a group ever had"),
             "`distinct(x)` needs 4 KiB a group and is off by 1.6 %%; or give the window an end: `over 30d`");
         is_good = false;

@@ -90,7 +90,7 @@ static const struct state_member feature_state[] = {
 static bool check_windows(struct operator_bind *bind, struct feature *feature)
 {
     if (feature->over.count > FEATURE_WINDOWS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, feature->over.spans[FEATURE_WINDOWS_MAX], "at most %d windows",
+        diag_error(bind->diags, DIAG_TOO_MANY, feature->over.spans[FEATURE_WINDOWS_MAX], "at most %d windows",
                    FEATURE_WINDOWS_MAX);
         return false;
     }
@@ -108,7 +108,7 @@ static bool check_windows(struct operator_bind *bind, struct feature *feature)
         if (!is_ending || (over % feature->every_us == 0 && feature->window_panes[i] <= FEATURE_PANES_MAX))
             continue;
         struct diag *diag =
-            diag_error(bind->diags, DIAG_E0407, feature->over.spans[i],
+            diag_error(bind->diags, DIAG_OPTIONS_CLASH, feature->over.spans[i],
                        over % feature->every_us != 0 ? "the window is not a multiple of `every`"
                                                      : "the window has more than %d panes of `every`",
                        FEATURE_PANES_MAX);
@@ -116,7 +116,7 @@ static bool check_windows(struct operator_bind *bind, struct feature *feature)
         is_good = false;
     }
     if (feature->from.name.length > 0 && feature->including != 0) {
-        diag_error(bind->diags, DIAG_E0407, feature->from.span,
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, feature->from.span,
                    "`including self` has no meaning with `from`");
         is_good = false;
     }

@@ -56,7 +56,7 @@ static bool refuse_emit(struct operator_bind *bind, const struct window *window,
                         const char *hint)
 {
     struct span span = window->emit.ast != NULL ? window->emit.ast->span : window->over.ast->span;
-    diag_hint(bind->diags, diag_error(bind->diags, DIAG_E0407, span, "%s", what), "%s", hint);
+    diag_hint(bind->diags, diag_error(bind->diags, DIAG_OPTIONS_CLASH, span, "%s", what), "%s", hint);
     return false;
 }
 
@@ -84,9 +84,9 @@ static bool check_expiry(struct operator_bind *bind, const struct window *window
     if (is_count == (window->expire_after_us > 0))
         return true;
     struct diag *diag =
-        is_count ? diag_error(bind->diags, DIAG_E0402, window->over.ast->span,
+        is_count ? diag_error(bind->diags, DIAG_OPTION_MISSING, window->over.ast->span,
                               "`count` needs `expire_after`: a group that is never full would stay for ever")
-                 : diag_error(bind->diags, DIAG_E0407, window->over.ast->span,
+                 : diag_error(bind->diags, DIAG_OPTIONS_CLASH, window->over.ast->span,
                               "these windows end by time: `expire_after` has no meaning");
     diag_hint(bind->diags, diag,
               is_count ? "`expire_after 30d` forgets a group that had no row for so long; or `expire_after "
@@ -108,7 +108,8 @@ static bool bind_emit(struct operator_bind *bind, struct window *window)
     while (i < ARRAY_COUNT(names) && ((emit->tag != AST_NAME && !is_call) || !str_is(emit->text, names[i])))
         i++;
     if (i == ARRAY_COUNT(names)) {
-        struct diag *diag = diag_error(bind->diags, DIAG_E0405, emit->span, "no such time to emit rows");
+        struct diag *diag =
+            diag_error(bind->diags, DIAG_NOT_A_CHOICE, emit->span, "no such time to emit rows");
         const char *near = emit->tag == AST_NAME || is_call ? diag_nearest(emit->text, names, i) : NULL;
         if (near != NULL)
             diag_hint(bind->diags, diag, "did you mean `%s`?", near);
@@ -121,7 +122,7 @@ static bool bind_emit(struct operator_bind *bind, struct window *window)
         (is_call && (emit->count != 1 || emit->children[0]->tag != AST_DURATION ||
                      emit->children[0]->integer < 1000 || emit->children[0]->integer > 365 * US_PER_DAY))) {
         struct diag *diag =
-            diag_error(bind->diags, DIAG_E0404, emit->span,
+            diag_error(bind->diags, DIAG_OUT_OF_RANGE, emit->span,
                        is_call && window->mode != EMIT_EVERY ? "`%s` takes nothing"
                                                              : "`%s` wants one duration: every(10s)",
                        names[i]);

@@ -227,7 +227,7 @@ struct shape {
 
 static bool refuse(struct operator_bind *bind, const struct ast *at, const char *what, const char *hint)
 {
-    struct diag *diag = diag_error(bind->diags, DIAG_E0404, at->span, "%s", what);
+    struct diag *diag = diag_error(bind->diags, DIAG_OUT_OF_RANGE, at->span, "%s", what);
     if (hint != NULL)
         diag_hint(bind->diags, diag, "%s", hint);
     return false;
@@ -307,7 +307,7 @@ static bool unknown_shape(struct operator_bind *bind, const struct ast *over, un
         names[count++] = shapes[i].name;
         all = all == NULL ? shapes[i].example : arena_printf(bind->arena, "%s, %s", all, shapes[i].example);
     }
-    struct diag *diag = diag_error(bind->diags, DIAG_E0405, over->span, "no such kind of window");
+    struct diag *diag = diag_error(bind->diags, DIAG_NOT_A_CHOICE, over->span, "no such kind of window");
     bool is_word = over->tag == AST_CALL || over->tag == AST_NAME;
     const char *near = is_word ? diag_nearest(over->text, names, count) : NULL;
     if (near != NULL)
@@ -323,8 +323,8 @@ static bool check_arguments(struct operator_bind *bind, const struct ast *over, 
     bool is_duration = shape->argument == AST_DURATION, is_good = true;
     if (count < shape->arguments_min || count > shape->arguments_max ||
         (shape->bind == NULL && over->tag == AST_CALL)) {
-        diag_error(bind->diags, DIAG_E0404, over->span, "`%s` wants %s here: %s", shape->name, shape->wants,
-                   shape->example);
+        diag_error(bind->diags, DIAG_OUT_OF_RANGE, over->span, "`%s` wants %s here: %s", shape->name,
+                   shape->wants, shape->example);
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -332,8 +332,8 @@ static bool check_arguments(struct operator_bind *bind, const struct ast *over, 
         int64_t most = is_duration ? SIZE_MAX_US : ROWS_MAX, least = is_duration ? TIME_MIN_US : 1;
         if (argument->tag == shape->argument && argument->integer >= least && argument->integer <= most)
             continue;
-        struct diag *diag = diag_error(bind->diags, DIAG_E0404, argument->span, "`%s` wants %s here: %s",
-                                       shape->name, shape->wants, shape->example);
+        struct diag *diag = diag_error(bind->diags, DIAG_OUT_OF_RANGE, argument->span,
+                                       "`%s` wants %s here: %s", shape->name, shape->wants, shape->example);
         diag_hint(bind->diags, diag, is_duration ? "allowed is 1ms to 3650d" : "allowed is 1 to 1048576");
         is_good = false;
     }
@@ -346,7 +346,7 @@ static bool bind_zone(struct operator_bind *bind, const struct ast *over, struct
 {
     if (windows->size_us % US_PER_DAY != 0 ||
         (windows->tag == WINDOWS_SLIDING && windows->slide_us % US_PER_DAY != 0)) {
-        struct diag *diag = diag_error(bind->diags, DIAG_E0407, over->span,
+        struct diag *diag = diag_error(bind->diags, DIAG_OPTIONS_CLASH, over->span,
                                        "`zone` is for windows of whole days: midnight is where it says");
         diag_hint(
             bind->diags, diag,
@@ -360,7 +360,7 @@ static bool bind_zone(struct operator_bind *bind, const struct ast *over, struct
             windows->steps = (windows->size_us + US_PER_DAY) / windows->slide_us + 1;
         return true;
     }
-    struct diag *diag = diag_error(bind->diags, DIAG_E0405, bind->span,
+    struct diag *diag = diag_error(bind->diags, DIAG_NOT_A_CHOICE, bind->span,
                                    status == ZONE_DAMAGED ? "the system's data of time zone `%.*s` is damaged"
                                                           : "there is no time zone `%.*s`",
                                    STR_ARGS(name));
@@ -381,14 +381,14 @@ static bool bind_place(struct operator_bind *bind, const struct ast *over, int64
     bool is_good = true;
     windows->offset_us = offset_us;
     if (!is_periodic && (offset_us != 0 || zone.length > 0)) {
-        diag_error(bind->diags, DIAG_E0407, over->span, "`%s` has no meaning with `%s`",
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, over->span, "`%s` has no meaning with `%s`",
                    offset_us != 0 ? "offset" : "zone", shapes[windows->tag].name);
         return false;
     }
     int64_t period = windows->tag == WINDOWS_CUMULATING ? windows->size_us : windows->slide_us;
     if (is_periodic && offset_us >= period) {
-        struct diag *diag =
-            diag_error(bind->diags, DIAG_E0407, over->span, "the `offset` is not shorter than what it moves");
+        struct diag *diag = diag_error(bind->diags, DIAG_OPTIONS_CLASH, over->span,
+                                       "the `offset` is not shorter than what it moves");
         diag_hint(bind->diags, diag, "windows that are moved by one whole step are the same windows");
         is_good = false;
     }

@@ -130,9 +130,9 @@ class TidyTest(unittest.TestCase):
             ("connectors/file/source_file.c", 2), ("formats/format_csv.c", 2)])
 
     def test_codes_are_raised(self):
-        self.plant("engine/core/diag_codes.def", 'DIAG_CODE(E0101, "a")\nDIAG_CODE(E0102, "b")\n')
-        self.plant("engine/lang/a.c", "diag_error(d, DIAG_E0101, span);\n")
-        self.plant("tests/a.c", "DIAG_E0102\n")
+        self.plant("engine/core/diag_codes.def", 'DIAG_CODE(E0101, RAISED, "a")\nDIAG_CODE(E0102, LOST, "b")\n')
+        self.plant("engine/lang/a.c", "diag_error(d, DIAG_RAISED, span);\n")
+        self.plant("tests/a.c", "DIAG_LOST\n")
         self.assertEqual(self.found(tidy.check_codes_are_raised), [("engine/core/diag_codes.def", 2)])
 
     def test_tests_are_built(self):

@@ -307,10 +307,10 @@ def check_codes_are_raised(tree):
     raised = set()
     for path in tree.code():
         if path.split("/")[0] in HOUSE:
-            raised.update(re.findall(r"\bDIAG_(E\d{4})\b", tree.read(path)))
+            raised.update(re.findall(r"\bDIAG_([A-Z][A-Z0-9_]+)\b", tree.read(path)))
     return [Finding(listing, number, f"nothing raises {match.group(1)}")
             for number, line in enumerate(tree.read(listing).split("\n"), 1)
-            for match in [re.match(r"DIAG_CODE\((E\d{4}),", line)] if match and match.group(1) not in raised]
+            for match in [re.match(r"DIAG_CODE\((E\d{4}), (\w+),", line)] if match and match.group(2) not in raised]
 
 
 def check_tests_are_built(tree):

@@ -19,7 +19,7 @@ static void say_fenced(struct run *run)
     diag_list_init(run->diags, run->diags->arena);
     checkpoint_dir_holder(run->dir, holder);
     struct diag *d =
-        diag_error(run->diags, DIAG_E0709, (struct span){0},
+        diag_error(run->diags, DIAG_TAKEN_OVER, (struct span){0},
                    "another process has taken over `%s` (%s): this one stops", run->path, holder);
     diag_hint(
         run->diags, d,

@@ -14,7 +14,7 @@
 static bool refuse_choice(struct run *run, bool has_checkpoint)
 {
     if (run->options.mode == RUN_RESUME && !has_checkpoint) {
-        struct diag *d = diag_error(run->diags, DIAG_E0707, (struct span){0},
+        struct diag *d = diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
                                     "there is no checkpoint to resume from in `%.*s`",
                                     STR_ARGS(run->plan->config.checkpoint.directory));
         diag_hint(run->diags, d, "leave --resume away to start the job");
@@ -37,7 +37,8 @@ static struct checkpoints *new_checkpoints(struct run *run)
 
 static bool refuse_without(struct run *run)
 {
-    struct diag *d = diag_error(run->diags, DIAG_E0707, (struct span){0}, "this job takes no checkpoints");
+    struct diag *d =
+        diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0}, "this job takes no checkpoints");
     diag_hint(run->diags, d, "give it a directory: `checkpoint: { dir: \"state/%.*s\" }` in the job block",
               STR_ARGS(run->plan->name));
     return false;
@@ -156,7 +157,7 @@ bool checkpoints_open_state(struct run *run)
         if (!temporary_directory_make(&run->temporary)) {
             int error = errno;
             struct diag *d =
-                diag_error(run->diags, DIAG_E0801, (struct span){0},
+                diag_error(run->diags, DIAG_STATE_FAILED, (struct span){0},
                            "no temporary directory can be made for state that does not fit into memory");
             diag_errno(run->diags, d, error);
             diag_hint(run->diags, d, "name one where this user may write: TMPDIR=DIR leat run ...");

@@ -233,8 +233,8 @@ bool checkpoints_have_last(struct run *run)
     const struct checkpoints *c = run->checkpoints;
     if (c->last_is_published)
         return true;
-    struct diag *d =
-        diag_error(run->diags, DIAG_E0708, (struct span){0}, "the last checkpoint could not be written");
+    struct diag *d = diag_error(run->diags, DIAG_CHECKPOINT_FAILED, (struct span){0},
+                                "the last checkpoint could not be written");
     if (c->why[0] != '\0')
         diag_cause(run->diags, d, "%s", c->why);
     diag_hint(run->diags, d, "mend the cause and start again: the run goes on from the checkpoint before");

@@ -24,7 +24,8 @@ enum { FROM_STEPS_MAX = 16 }; /* runs that began from runs that never published 
 
 static bool refuse_path(struct run *run, const char *path, const char *what)
 {
-    struct diag *d = diag_error(run->diags, DIAG_E0705, (struct span){0}, "--from: `%s` %s", path, what);
+    struct diag *d =
+        diag_error(run->diags, DIAG_NO_CHECKPOINT, (struct span){0}, "--from: `%s` %s", path, what);
     diag_hint(run->diags, d,
               "name a checkpoint directory or a savepoint, or one of its checkpoints: --from DIR@3-17; `leat "
               "checkpoint list DIR` shows them");
@@ -92,7 +93,7 @@ static bool go_further(struct run *run)
 static bool refuse_finished(struct run *run)
 {
     struct diag *d =
-        diag_error(run->diags, DIAG_E0707, (struct span){0},
+        diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
                    "the run of this checkpoint has finished: its sources had ended, and time with them");
     diag_hint(
         run->diags, d,
@@ -208,7 +209,8 @@ static bool is_dropped(struct matching *m, struct str part)
 
 static void refuse(struct matching *m, const char *sentence)
 {
-    m->last = diag_error(m->run->diags, DIAG_E0703, m->span, "`%s` does not match: %s", m->part, sentence);
+    m->last =
+        diag_error(m->run->diags, DIAG_OTHER_JOB, m->span, "`%s` does not match: %s", m->part, sentence);
     if (m->refused++ == 0)
         buffer_printf(&m->to_drop, " --drop-state %s", m->part);
 }
@@ -296,7 +298,7 @@ static bool check_drops(struct matching *m)
             names[count++] = arena_printf(&run->arena, "%.*s", STR_ARGS(part->name));
             all = arena_printf(&run->arena, "%s%s%s", all, *all == '\0' ? "" : ", ", names[count - 1]);
         }
-        struct diag *d = diag_error(run->diags, DIAG_E1001, (struct span){0},
+        struct diag *d = diag_error(run->diags, DIAG_NO_COMMAND, (struct span){0},
                                     "--drop-state: the checkpoint has no part `%.*s`", STR_ARGS(name));
         const char *near = diag_nearest(name, names, count);
         if (near != NULL)

@@ -78,7 +78,7 @@ static bool match_all(struct run *run, const struct parts *saved)
             run->ids[i] = (uint16_t)part->id;
             run->has_saved[i] = true;
         } else if (node->tag != PLAN_SINK) { /* a job may gain sinks */
-            struct diag *d = diag_error(run->diags, DIAG_E0703, node->span,
+            struct diag *d = diag_error(run->diags, DIAG_OTHER_JOB, node->span,
                                         "the checkpoint knows nothing of `%s`", node->part);
             diag_hint(run->diags, d, "`--from` starts a new run with what it has");
             return false;
@@ -101,7 +101,7 @@ bool parts_init(struct run *run, uint32_t *next_id)
     for (uint32_t i = 0; i < plan->nodes_count; i++)
         if (!run->has_saved[i]) {
             if (*next_id >= PARTS_ID_MAX) {
-                diag_error(run->diags, DIAG_E0503, (struct span){0},
+                diag_error(run->diags, DIAG_TOO_MANY, (struct span){0},
                            "more than %d parts have been in these checkpoints", PARTS_ID_MAX);
                 return false;
             }

@@ -90,7 +90,7 @@ static struct packet *packet_at(struct exchange *x, const struct slot *slot, uin
 static void spill_failed(struct run *run, int error)
 {
     pthread_mutex_lock(&run->diags_mutex);
-    struct diag *d = diag_error(run->diags, DIAG_E0608, (struct span){0},
+    struct diag *d = diag_error(run->diags, DIAG_DISK_FULL, (struct span){0},
                                 "rows between steps do not fit into memory, and cannot be spilled to disk");
     diag_errno(run->diags, d, error);
     diag_hint(run->diags, d, "free space, set TMPDIR to a larger disk, or raise `memory:`");

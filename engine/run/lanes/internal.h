@@ -212,7 +212,7 @@ int64_t stage_input_watermark(const struct node_instance *node);
 
 static inline enum diag_code sink_error_code(const struct sink_context *sink)
 {
-    return sink->error_code != DIAG_NONE ? sink->error_code : DIAG_E0605;
+    return sink->error_code != DIAG_NONE ? sink->error_code : DIAG_OUTPUT_FAILED;
 }
 
 /* dead.c */

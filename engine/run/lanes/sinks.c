@@ -22,7 +22,7 @@ void sink_say(struct node_instance *node, const char *what)
     struct diag *d = diag_error(diags, sink_error_code(&node->sink), node->node->path_span,
                                 "sink `%.*s` %s: %s", STR_ARGS(node->node->name), what, node->sink.error);
     diag_hint(diags, d, "%s",
-              node->sink.error_code == DIAG_E0709
+              node->sink.error_code == DIAG_TAKEN_OVER
                   ? "a run has one process: its checkpoint directory was copied, or lies where both reach it "
                     "and no lock does; let one of them go on"
                   : "what is written so far stays; mend the cause and start again to go on");

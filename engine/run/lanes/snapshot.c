@@ -131,7 +131,7 @@ bool snapshot_has_sink(struct run *run, const struct plan_node *sink)
     bool is_good = reader != NULL && checkpoint_reader_close(reader);
     if (is_there || !is_good)
         return true;
-    struct diag *d = diag_warning(run->diags, DIAG_E0707, sink->span,
+    struct diag *d = diag_warning(run->diags, DIAG_RESUME_OR_FRESH, sink->span,
                                   "sink `%.*s` is not in the checkpoint: it begins with the rows after it",
                                   STR_ARGS(sink->name));
     diag_hint(run->diags, d, "to have all rows in it, start anew with --fresh");
@@ -177,7 +177,7 @@ static bool is_other_kind(struct run *run, const struct plan_node *sink, struct 
         return true;
     if (strcmp(kind, sink->sink_kind->name) == 0)
         return false;
-    struct diag *d = diag_error(run->diags, DIAG_E0707, sink->span,
+    struct diag *d = diag_error(run->diags, DIAG_RESUME_OR_FRESH, sink->span,
                                 "sink `%.*s` was of kind `%s` when the checkpoint was taken, and is `%s` now",
                                 STR_ARGS(sink->name), kind, sink->sink_kind->name);
     diag_hint(run->diags, d,

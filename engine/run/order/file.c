@@ -28,8 +28,9 @@ enum { DIRECTORY_FILE_BYTES = 64 << 20, NAME_BYTES = 8 + 1 + 20 };
 
 static bool file_failed(const char *path, int error, const char *what, struct diag_list *diags)
 {
-    struct diag *d = diag_error(diags, error == ENOSPC || error == EDQUOT ? DIAG_E0608 : DIAG_E0605,
-                                (struct span){0}, "the order log `%s` cannot be %s", path, what);
+    struct diag *d =
+        diag_error(diags, error == ENOSPC || error == EDQUOT ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED,
+                   (struct span){0}, "the order log `%s` cannot be %s", path, what);
     diag_errno(diags, d, error);
     diag_hint(diags, d, "mend the cause, or run without --record-order");
     return false;
@@ -39,7 +40,7 @@ static bool file_failed(const char *path, int error, const char *what, struct di
 
 static bool file_is_short(struct run *run, const char *path, uint64_t next)
 {
-    struct diag *d = diag_error(run->diags, DIAG_E0603, (struct span){0},
+    struct diag *d = diag_error(run->diags, DIAG_FILE_DAMAGED, (struct span){0},
                                 "the order log `%s` has the numbers up to %llu, and the run goes on at %llu",
                                 path, (unsigned long long)next, (unsigned long long)run->order->first);
     diag_hint(run->diags, d,
@@ -81,8 +82,8 @@ static bool file_resume(struct run *run, int fd)
 
 static bool file_exists(struct run *run, const char *path)
 {
-    struct diag *d =
-        diag_error(run->diags, DIAG_E0606, (struct span){0}, "the order log `%s` exists already", path);
+    struct diag *d = diag_error(run->diags, DIAG_OUTPUT_EXISTS, (struct span){0},
+                                "the order log `%s` exists already", path);
     diag_hint(run->diags, d, "remove it, or give --record-order another name");
     return false;
 }
@@ -102,7 +103,7 @@ static bool is_order_file(int fd)
 
 static bool refuse_file(struct run *run, const char *path)
 {
-    struct diag *d = diag_error(run->diags, DIAG_E0606, (struct span){0},
+    struct diag *d = diag_error(run->diags, DIAG_OUTPUT_EXISTS, (struct span){0},
                                 "`%s` is there already, and is no order log", path);
     diag_hint(run->diags, d, "give --record-order another name");
     return false;
@@ -314,7 +315,7 @@ static bool directory_reaches(struct run *run, const struct order_path *paths, u
 
 static bool is_other_run(struct run *run)
 {
-    struct diag *d = diag_error(run->diags, DIAG_E0606, (struct span){0},
+    struct diag *d = diag_error(run->diags, DIAG_OUTPUT_EXISTS, (struct span){0},
                                 "the order log `%s` is of another run", run->order->directory);
     diag_hint(run->diags, d, "give --record-order a directory that is empty, or not there");
     return false;

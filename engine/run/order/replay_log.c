@@ -20,9 +20,9 @@ enum { MESSAGE_BYTES = 512 };
 static bool cannot_obey(struct run *run, const char *path, int error, const char *why)
 {
     struct diag *d = diag_error(run->diags,
-                                error == ENOENT ? DIAG_E0602
-                                : error != 0    ? DIAG_E0601
-                                                : DIAG_E0603,
+                                error == ENOENT ? DIAG_NO_FILE
+                                : error != 0    ? DIAG_FILE_UNREADABLE
+                                                : DIAG_FILE_DAMAGED,
                                 (struct span){0}, "the order log `%s` cannot be obeyed%s%s", path,
                                 why != NULL ? ": " : "", why != NULL ? why : "");
     if (error != 0)
@@ -128,7 +128,7 @@ static bool find_recorded(struct run *run, struct log *log)
         if (i > 0 && (own.identity != log->identity ||
                       (own.path != NULL && os_file_bytes(own.path) != os_file_bytes(log->path)))) {
             struct diag *d =
-                diag_error(run->diags, DIAG_E0604, run->plan->nodes[run->plan->sources[i]].span,
+                diag_error(run->diags, DIAG_FILE_CHANGED, run->plan->nodes[run->plan->sources[i]].span,
                            "the recordings of sources `%.*s` and `%.*s` do not have the same order log",
                            STR_ARGS(run->plan->nodes[run->plan->sources[0]].name),
                            STR_ARGS(run->plan->nodes[run->plan->sources[i]].name));
@@ -244,7 +244,7 @@ bool replay_log_list(struct run *run)
     if (files->count > 0 || oldest <= replay->next)
         return true;
     struct diag *d = diag_error(
-        run->diags, DIAG_E0603, (struct span){0},
+        run->diags, DIAG_FILE_DAMAGED, (struct span){0},
         "the checkpoints in `%s` have the order from number %llu on, and %llu is the first that is "
         "wanted",
         replay->name, (unsigned long long)oldest, (unsigned long long)replay->next);
@@ -273,7 +273,7 @@ static bool open_path(struct run *run)
     files->fd = open(path, O_RDONLY | O_CLOEXEC);
     int64_t bytes = os_file_bytes(path);
     if (files->fd < 0 || bytes < 0) {
-        replay_log_refuse(run, DIAG_E0601, "it cannot be read: %s", strerror(errno));
+        replay_log_refuse(run, DIAG_FILE_UNREADABLE, "it cannot be read: %s", strerror(errno));
         return false;
     }
     files->bytes = (uint64_t)bytes;
@@ -291,14 +291,14 @@ static bool read_segment(struct run *run, const struct order_head *head)
     size_t got = 0;
     int error = os_pread_all(files->fd, files->text, bytes, files->offset, &got);
     if (error != 0) {
-        replay_log_refuse(run, DIAG_E0601, "it cannot be read: %s", strerror(error));
+        replay_log_refuse(run, DIAG_FILE_UNREADABLE, "it cannot be read: %s", strerror(error));
         return false;
     }
     order_close(&replay->reader);
     replay->has_segment = order_open(&replay->reader, (struct str){files->text, got});
     replay->until = MIN(head->next, files->paths[files->at].until);
     if (!replay->has_segment)
-        replay_log_refuse(run, DIAG_E0603, "%s", replay->reader.why);
+        replay_log_refuse(run, DIAG_FILE_DAMAGED, "%s", replay->reader.why);
     return replay->has_segment;
 }
 
@@ -336,13 +336,13 @@ bool replay_log_find_segment(struct run *run, uint64_t number)
             continue;
         }
         if (why != NULL) {
-            replay_log_refuse(run, DIAG_E0603, "%s", why);
+            replay_log_refuse(run, DIAG_FILE_DAMAGED, "%s", why);
             return false;
         }
         if (head.next > number) {
             if (head.first <= number)
                 return read_segment(run, &head);
-            replay_log_refuse(run, DIAG_E0603, "the numbers %llu to %llu are missing in it",
+            replay_log_refuse(run, DIAG_FILE_DAMAGED, "the numbers %llu to %llu are missing in it",
                               (unsigned long long)number, (unsigned long long)head.first - 1);
             return false;
         }

@@ -52,7 +52,7 @@ static bool is_live_source(const struct run *run, uint32_t source)
 
 static bool refuse_partitions(struct run *run, uint32_t total)
 {
-    diag_error(run->diags, DIAG_E0503, (struct span){0},
+    diag_error(run->diags, DIAG_TOO_MANY, (struct span){0},
                "%u partitions are more than the %d that a job can have", total, PARTITIONS_MAX);
     return false;
 }
@@ -236,7 +236,7 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
 
 static bool refuse(struct run *run, const char *why)
 {
-    struct diag *d = diag_error(run->diags, DIAG_E0703, (struct span){0}, "%s", why);
+    struct diag *d = diag_error(run->diags, DIAG_OTHER_JOB, (struct span){0}, "%s", why);
     diag_hint(run->diags, d,
               run->is_from
                   ? "give the job the inputs it had, or let the source begin anew: --drop-state SOURCE"
@@ -247,7 +247,7 @@ static bool refuse(struct run *run, const char *why)
 static bool refuse_version(struct run *run, uint64_t version)
 {
     struct diag *d =
-        diag_error(run->diags, DIAG_E0703, (struct span){0},
+        diag_error(run->diags, DIAG_OTHER_JOB, (struct span){0},
                    "the checkpoint's positions are of format %llu, and this leat reads format %d",
                    (unsigned long long)version, POSITIONS_VERSION);
     diag_hint(
@@ -261,7 +261,7 @@ static bool refuse_version(struct run *run, uint64_t version)
 
 static bool refuse_order(struct run *run)
 {
-    struct diag *d = diag_error(run->diags, DIAG_E0703, (struct span){0},
+    struct diag *d = diag_error(run->diags, DIAG_OTHER_JOB, (struct span){0},
                                 "the run so far obeyed another order log, or none where one is given now");
     diag_hint(run->diags, d,
               "give it the --order and the recordings that it was started with, or start anew with --fresh");
@@ -305,7 +305,7 @@ uint32_t sequencer_find_local(struct run *run, uint32_t source, struct str name)
 
 static bool refuse_gone(struct run *run, uint32_t source, struct str name)
 {
-    struct diag *d = diag_error(run->diags, DIAG_E0703, run_source_node(run, source)->span,
+    struct diag *d = diag_error(run->diags, DIAG_OTHER_JOB, run_source_node(run, source)->span,
                                 "`%.*s` of source `%.*s` is in the checkpoint, and is not there any more",
                                 STR_ARGS(name), STR_ARGS(run_source_node(run, source)->name));
     if (run->is_from)

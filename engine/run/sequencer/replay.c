@@ -81,7 +81,7 @@ static bool map_partition(struct run *run, const struct order_partition *added)
         return false;
     }
     if (index == INDEX_NONE || is_twice) {
-        replay_log_refuse(run, DIAG_E0604,
+        replay_log_refuse(run, DIAG_FILE_CHANGED,
                           "it has `%.*s`, partition %u of source `%.*s`, which this job does not read",
                           STR_ARGS(added->name), place, STR_ARGS(added->source));
         return false;
@@ -106,7 +106,7 @@ static bool skip_to(struct run *run, uint64_t number, struct logged *logged)
         if (is_there || reader->at == reader->end)
             return true;
         if (!order_next(reader, &entry)) {
-            replay_log_refuse(run, DIAG_E0603, "%s", reader->why);
+            replay_log_refuse(run, DIAG_FILE_DAMAGED, "%s", reader->why);
             return false;
         }
         if (entry.tag == ORDER_LOAD) {
@@ -135,7 +135,7 @@ static bool has_all(struct run *run)
         const struct plan_node *node = run_source_node(run, i);
         if (sequencer_is_named(run, i) || found >= run->sources[i].partitions_count)
             continue;
-        replay_log_refuse(run, DIAG_E0604, "it does not have `%s`, partition %u of source `%.*s`",
+        replay_log_refuse(run, DIAG_FILE_CHANGED, "it does not have `%s`, partition %u of source `%.*s`",
                           node->source_kind->partition_name == NULL
                               ? ""
                               : node->source_kind->partition_name(&run->sources[i], found),
@@ -153,13 +153,14 @@ static bool fits_positions(struct run *run, const struct logged *logged, uint64_
         struct str source = run_source_node(run, p->source)->name;
         struct str name = sequencer_partition_name(run, p);
         if (!logged[i].is_there) {
-            replay_log_refuse(run, DIAG_E0604, "it does not have `%.*s`, partition %u of source `%.*s`",
-                              STR_ARGS(name), p->local, STR_ARGS(source));
+            replay_log_refuse(run, DIAG_FILE_CHANGED,
+                              "it does not have `%.*s`, partition %u of source `%.*s`", STR_ARGS(name),
+                              p->local, STR_ARGS(source));
             return false;
         }
         if (logged[i].records != p->records || logged[i].time != p->order_max) {
             replay_log_refuse(
-                run, DIAG_E0604,
+                run, DIAG_FILE_CHANGED,
                 "before number %llu it has %llu records of `%.*s` of source `%.*s`, order time %lld, and "
                 "the run has %llu, order time %lld",
                 (unsigned long long)number, (unsigned long long)logged[i].records, STR_ARGS(name),
@@ -209,7 +210,7 @@ static bool take_entries(struct run *run)
         case ORDER_SLICE:
             for (uint32_t i = 0; i < replay->slices_count; i++)
                 if (replay->slices[i].partition == partition) {
-                    replay_log_refuse(run, DIAG_E0603, "a number has two slices of a partition");
+                    replay_log_refuse(run, DIAG_FILE_DAMAGED, "a number has two slices of a partition");
                     return false;
                 }
             replay->slices[replay->slices_count++] = (struct order_slice){.partition = partition,
@@ -222,10 +223,10 @@ static bool take_entries(struct run *run)
         case ORDER_CUT: replay->cut = partition; /* fall through */
         case ORDER_NUMBER:
         case ORDER_LAST: replay->tag = entry.tag; return true;
-        default: replay_log_refuse(run, DIAG_E0603, "an entry stands where none may"); return false;
+        default: replay_log_refuse(run, DIAG_FILE_DAMAGED, "an entry stands where none may"); return false;
         }
     }
-    replay_log_refuse(run, DIAG_E0603, "%s",
+    replay_log_refuse(run, DIAG_FILE_DAMAGED, "%s",
                       log->reader.why != NULL ? log->reader.why : "a number has no end");
     return false;
 }
@@ -237,7 +238,7 @@ static bool ends_well(struct run *run)
     struct order_entry entry;
     if (order_next(&log->reader, &entry) && entry.tag == ORDER_EPOCH)
         return true;
-    replay_log_refuse(run, DIAG_E0603, "%s",
+    replay_log_refuse(run, DIAG_FILE_DAMAGED, "%s",
                       log->reader.why != NULL ? log->reader.why : "a segment goes on behind its last number");
     return false;
 }
@@ -367,7 +368,7 @@ static void slice_differs(struct run *run, const struct partition *p, const stru
     if (slice->has_offset)
         snprintf(offset, sizeof(offset), ", offset %lld", (long long)slice->offset);
     replay_log_refuse(
-        run, DIAG_E0604,
+        run, DIAG_FILE_CHANGED,
         "number %llu takes %llu records of `%.*s` of source `%.*s`, from record %llu on, up to order time "
         "%lld%s; found are %s",
         (unsigned long long)order_replay_log(run)->next, (unsigned long long)slice->records,
@@ -405,7 +406,7 @@ static void slice_has_lost(struct run *run, const struct partition *p, const str
             "run with the checkpoint that is whole, whose output is emitted again from there on: "
             "--from %s@%u-%llu with another checkpoint directory",
             run->path, run->resumed_generation, (unsigned long long)run->resumed_epoch);
-    replay_log_refuse_so(run, DIAG_E0612, what, hint);
+    replay_log_refuse_so(run, DIAG_RECORDS_GONE, what, hint);
 }
 
 static bool slice_is_ready(struct run *run, const struct order_slice *slice)
@@ -446,7 +447,7 @@ static bool end_is_ready(struct run *run, struct partition *p)
         return true;
     enum rows_state state = rows_ready(run, p, &(struct order_slice){.records = 1}, &rows);
     if (state == ROWS_THERE)
-        replay_log_refuse(run, DIAG_E0604,
+        replay_log_refuse(run, DIAG_FILE_CHANGED,
                           "`%.*s` of source `%.*s` ends in it after %llu records, and has more",
                           STR_ARGS(sequencer_partition_name(run, p)),
                           STR_ARGS(run_source_node(run, p->source)->name), (unsigned long long)p->records);

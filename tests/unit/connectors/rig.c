@@ -223,7 +223,7 @@ bool snapshot_get(struct snapshot_reader *reader, uint32_t *key_group, struct st
 void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, const char *what)
 {
     reader->checkpoint->is_corrupt = true;
-    diag_error(diags, DIAG_E0702, (struct span){0, 0}, "%s", what);
+    diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0}, "%s", what);
 }
 
 void rig_checkpoint_free(struct rig_checkpoint *checkpoint)

@@ -296,7 +296,7 @@ static void test_taken_meanwhile(void **state)
     assert_true(rig_sink_snapshot(&rig, 1, &checkpoint));
     assert_int_equal(link(input, fixture.path), 0);
     assert_false(rig.kind->finish(&rig.context));
-    assert_int_equal(rig.context.error_code, DIAG_E0617);
+    assert_int_equal(rig.context.error_code, DIAG_OUTPUT_DESTROYS);
     rig_sink_close(&rig);
     /* A resume: under the final name, and under the unfinished one. */
     for (int i = 0; i < 2; i++) {

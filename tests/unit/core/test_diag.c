@@ -9,14 +9,14 @@ static void test_limits_have_a_way_out(void **state)
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
-    struct diag *d = diag_error(&diags, DIAG_E0605, (struct span){0}, "cannot be written");
+    struct diag *d = diag_error(&diags, DIAG_OUTPUT_FAILED, (struct span){0}, "cannot be written");
     diag_errno(&diags, d, EFBIG);
     assert_non_null(strstr(d->hint, "ulimit -f"));
     diag_hint(&diags, d, "another way"); /* replaces the hint of diag_errno, and is not replaced by it */
     assert_string_equal(d->hint, "another way");
     diag_errno(&diags, d, EMFILE);
     assert_string_equal(d->hint, "another way");
-    d = diag_error(&diags, DIAG_E0601, (struct span){0}, "cannot be read");
+    d = diag_error(&diags, DIAG_FILE_UNREADABLE, (struct span){0}, "cannot be read");
     diag_errno(&diags, d, EIO);
     assert_null(d->hint);
     diag_errno(&diags, d, EMFILE);
@@ -32,8 +32,8 @@ static void test_cap(void **state)
     diag_list_init(&diags, &arena);
     for (unsigned i = 0; i < DIAG_MAX + 50; i++) {
         struct diag *d = i % 2 == 0
-                             ? diag_error(&diags, DIAG_E0302, (struct span){i, i + 1}, "number %u", i)
-                             : diag_warning(&diags, DIAG_E0501, (struct span){i, i + 1}, "number %u", i);
+                             ? diag_error(&diags, DIAG_NO_COLUMN, (struct span){i, i + 1}, "number %u", i)
+                             : diag_warning(&diags, DIAG_NO_SINK, (struct span){i, i + 1}, "number %u", i);
         assert_non_null(d);
         /* What callers add to a diagnostic that was dropped is ignored. */
         diag_hint(&diags, d, "hint %u", i);

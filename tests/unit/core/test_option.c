@@ -119,7 +119,7 @@ static void check_codes(const char *block, const char *codes)
         fail_msg("%s: said %s, expected %s", block, b.codes, codes);
     for (unsigned i = 0; i < b.diags.count; i++) {
         const struct diag *d = &b.diags.items[i];
-        bool speaks_for_itself = d->code == DIAG_E0406 || d->code == DIAG_E0306;
+        bool speaks_for_itself = d->code == DIAG_OPTION_TWICE || d->code == DIAG_COLUMN_TAKEN;
         assert_true(d->hint != NULL || speaks_for_itself);
         assert_true(d->span.end <= strlen(block));
     }
@@ -302,14 +302,14 @@ static void test_repeated_and_required(void **state)
     struct all all = {0};
     assert_false(option_bind(options, "the test", (struct span){0}, twice, 2, &all, &env));
     assert_int_equal(diags.count, 1);
-    assert_int_equal(diags.items[0].code, DIAG_E0406);
+    assert_int_equal(diags.items[0].code, DIAG_OPTION_TWICE);
     assert_int_equal(diags.items[0].span.begin, 7);
     assert_int_equal(diags.items[0].labels[0].span.begin, 1);
     struct needs needs = {{0}, {0}};
     assert_false(option_bind(needs_options, "`step`", (struct span){20, 24}, NULL, 0, &needs, &env));
     assert_int_equal(diags.count, 3);
     for (unsigned i = 1; i < 3; i++) {
-        assert_int_equal(diags.items[i].code, DIAG_E0402);
+        assert_int_equal(diags.items[i].code, DIAG_OPTION_MISSING);
         assert_int_equal(diags.items[i].span.begin, 20);
         assert_non_null(diags.items[i].hint);
     }
@@ -318,8 +318,8 @@ static void test_repeated_and_required(void **state)
     struct ast_entry entries[] = {{STR(""), {0}, &one}, {STR("{}"), {0}, &block}};
     assert_false(option_bind(NULL, "`step`", (struct span){0}, entries, 2, &all, &env));
     assert_int_equal(diags.count, 5);
-    assert_int_equal(diags.items[3].code, DIAG_E0401);
-    assert_int_equal(diags.items[4].code, DIAG_E0401);
+    assert_int_equal(diags.items[3].code, DIAG_NO_OPTION);
+    assert_int_equal(diags.items[4].code, DIAG_NO_OPTION);
     /* A value that did not parse was reported by the parser: no second diagnostic. */
     struct ast_entry broken = {STR("count"), {0}, NULL};
     assert_false(option_bind(options, "the test", (struct span){0}, &broken, 1, &all, &env));
@@ -351,12 +351,12 @@ static void test_positional_and_body(void **state)
     assert_true(str_is(all.body.items[0].name, "n"));
     list.count = 3; /* `a` twice */
     assert_false(option_bind(options, "the test", (struct span){0}, entries, 2, &all, &env));
-    assert_int_equal(diags.items[0].code, DIAG_E0406);
+    assert_int_equal(diags.items[0].code, DIAG_OPTION_TWICE);
     struct ast five = {.tag = AST_INT, .integer = 5};
     items[0] = &five; /* an expression without a name */
     list.count = 1;
     assert_false(option_bind(options, "the test", (struct span){0}, entries, 2, &all, &env));
-    assert_int_equal(diags.items[1].code, DIAG_E0403);
+    assert_int_equal(diags.items[1].code, DIAG_OPTION_TYPE);
     arena_free(&arena);
 }
 
@@ -374,7 +374,7 @@ static void test_columns(void **state)
     assert_false(columns_resolve(&columns, &schema, &arena, &diags));
     assert_int_equal(refs[0].index, 1);
     assert_int_equal(diags.count, 2);
-    assert_int_equal(diags.items[0].code, DIAG_E0302);
+    assert_int_equal(diags.items[0].code, DIAG_NO_COLUMN);
     assert_int_equal(diags.items[0].span.begin, 3);
     assert_string_equal(diags.items[0].hint, "did you mean `user_id`?");
     assert_string_equal(diags.items[1].hint, "the columns are: user_id, ts");

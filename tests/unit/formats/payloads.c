@@ -113,7 +113,7 @@ void payloads_check_refused(const struct format_kind *format, const char *file_n
     struct payloads payloads;
     payloads_open(&payloads, format, file_name, text, strlen(text), message, NULL, columns);
     assert_null(payloads.payload);
-    assert_int_equal(payloads.diags.items[0].code, DIAG_E0614);
+    assert_int_equal(payloads.diags.items[0].code, DIAG_BAD_PAYLOAD_SCHEMA);
     char *errors = payloads_errors(&payloads);
     if (strncmp(errors, expected, strlen(expected)) != 0)
         assert_string_equal(errors, expected);

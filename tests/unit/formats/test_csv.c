@@ -192,7 +192,7 @@ static void test_header_check(void **state)
     assert_false(format_csv.header_check(schema, NULL, STR("a,c\n"), &diags));
     assert_false(format_csv.header_check(schema, NULL, STR("a,b,a\n"), &diags));
     assert_int_equal(diags.count, 2);
-    assert_int_equal(diags.items[0].code, DIAG_E0607);
+    assert_int_equal(diags.items[0].code, DIAG_FILE_COLUMNS);
     assert_string_equal(diags.items[0].message, "the header line has no column `b`");
     assert_string_equal(diags.items[0].hint, "it names a, c; without a header line say `header: false`");
     assert_string_equal(diags.items[1].message, "the header line has several columns `a`");

@@ -91,9 +91,10 @@ static void test_evolution(void **state)
                               "!5 the payload ends inside a value\n"
                               "!0 its schema is not known\n");
     free(text);
-    expect_failure(&payloads, "00 00000003 00", DIAG_E0614,
+    expect_failure(&payloads, "00 00000003 00", DIAG_BAD_PAYLOAD_SCHEMA,
                    "the field `user` of schema 3 is string, which a column int");
-    expect_failure(&payloads, "00 00000004 00", DIAG_E0614, "schema 4 is of type JSON in the registry");
+    expect_failure(&payloads, "00 00000004 00", DIAG_BAD_PAYLOAD_SCHEMA,
+                   "schema 4 is of type JSON in the registry");
     payloads_close(&payloads);
     registry_close(&registry, asked, sizeof(asked));
     assert_string_equal(asked, "/schemas/ids/1\n/schemas/ids/2\n/schemas/ids/3\n/schemas/ids/4\n");
@@ -109,7 +110,7 @@ static void test_without_reader(void **state)
     char asked[4096];
     registry_open(&registry, evolving);
     payloads_open(&payloads, &format_avro, NULL, NULL, 0, NULL, registry.url, "user int, price float!");
-    expect_failure(&payloads, "00 00000001", DIAG_E0614, "schema 1 has no field `price`");
+    expect_failure(&payloads, "00 00000001", DIAG_BAD_PAYLOAD_SCHEMA, "schema 1 has no field `price`");
     assert_int_equal(wait_for(&payloads, "00 00000002"), PAYLOAD_READY);
     payloads_close(&payloads);
     payloads_open(&payloads, &format_avro, NULL, NULL, 0, NULL, registry.url, "user int, price float");
@@ -185,7 +186,7 @@ static void test_failures(void **state)
         payloads.options.registry.timeout_us = failures[i].timeout_us;
         assert_true(payload_open(&format_avro, &payloads.options, payloads.schema, payloads_wake, &payloads,
                                  &payloads.diags, &payloads.payload));
-        expect_failure(&payloads, failures[i].hex, DIAG_E0615, failures[i].message);
+        expect_failure(&payloads, failures[i].hex, DIAG_SCHEMA_REGISTRY_FAILED, failures[i].message);
         payloads_close(&payloads);
     }
     registry_close(&registry, asked, sizeof(asked));
@@ -213,7 +214,8 @@ static void test_password(void **state)
         if (i == 0)
             assert_int_equal(wait_for(&payloads, "00 00000001"), PAYLOAD_READY);
         else
-            expect_failure(&payloads, "00 00000001", DIAG_E0615, "it answers 401: Unauthorized");
+            expect_failure(&payloads, "00 00000001", DIAG_SCHEMA_REGISTRY_FAILED,
+                           "it answers 401: Unauthorized");
         payloads_close(&payloads);
         registry_close(&registry, asked, sizeof(asked));
         assert_string_equal(asked, i == 0 ? "/schemas/ids/1\n" : "/schemas/ids/1!\n");
@@ -228,7 +230,7 @@ static void test_away(void **state)
     payloads_open(&payloads, &format_avro, NULL, NULL, 0, NULL, "http://127.0.0.1:1", "a int");
     payloads.options.registry.wait_us = 300 * 1000;
     int64_t begin = os_monotonic_us();
-    expect_failure(&payloads, "00 00000001", DIAG_E0615,
+    expect_failure(&payloads, "00 00000001", DIAG_SCHEMA_REGISTRY_FAILED,
                    "schema 1 cannot be had from the registry: Failed to connect");
     assert_true(os_monotonic_us() - begin >= 300 * 1000);
     payloads.options.registry.wait_us = US_PER_HOUR;
@@ -349,21 +351,21 @@ static void test_options(void **state)
         bool is_warning;
     } cases[] = {
         {&format_json, "", "", "", "", "", DIAG_NONE, false},
-        {&format_json, "a.avsc", "", "", "", "", DIAG_E0407, false},
-        {&format_avro, "", "", "", "", "", DIAG_E0402, false},
+        {&format_json, "a.avsc", "", "", "", "", DIAG_OPTIONS_CLASH, false},
+        {&format_avro, "", "", "", "", "", DIAG_OPTION_MISSING, false},
         {&format_avro, "a.avsc", "", "", "", "", DIAG_NONE, false},
-        {&format_avro, "a.avsc", "M", "", "", "", DIAG_E0407, false},
+        {&format_avro, "a.avsc", "M", "", "", "", DIAG_OPTIONS_CLASH, false},
         {&format_avro, "a.avsc", "", "http://h", "", "", DIAG_NONE, false},
         {&format_protobuf, "a.proto", "M", "", "", "", DIAG_NONE, false},
-        {&format_protobuf, "a.proto", "M", "http://h", "", "", DIAG_E0407, false},
-        {&format_avro, "", "", "h:80", "", "", DIAG_E0404, false},
-        {&format_avro, "", "", "http://", "", "", DIAG_E0404, false},
-        {&format_avro, "", "", "http://h/?a", "", "", DIAG_E0404, false},
-        {&format_avro, "", "", "http://h\n", "", "", DIAG_E0404, false},
-        {&format_avro, "", "", "file:///etc", "", "", DIAG_E0404, false},
-        {&format_avro, "", "", "http://me:secret@h", "", "", DIAG_E0408, false},
-        {&format_avro, "", "", "http://h", "me", "", DIAG_E0407, false},
-        {&format_avro, "", "", "http://h", "me", "secret", DIAG_E0609, true},
+        {&format_protobuf, "a.proto", "M", "http://h", "", "", DIAG_OPTIONS_CLASH, false},
+        {&format_avro, "", "", "h:80", "", "", DIAG_OUT_OF_RANGE, false},
+        {&format_avro, "", "", "http://", "", "", DIAG_OUT_OF_RANGE, false},
+        {&format_avro, "", "", "http://h/?a", "", "", DIAG_OUT_OF_RANGE, false},
+        {&format_avro, "", "", "http://h\n", "", "", DIAG_OUT_OF_RANGE, false},
+        {&format_avro, "", "", "file:///etc", "", "", DIAG_OUT_OF_RANGE, false},
+        {&format_avro, "", "", "http://me:secret@h", "", "", DIAG_OPEN_SECRET, false},
+        {&format_avro, "", "", "http://h", "me", "", DIAG_OPTIONS_CLASH, false},
+        {&format_avro, "", "", "http://h", "me", "secret", DIAG_OPEN_CONNECTION, true},
         {&format_avro, "", "", "https://h", "me", "secret", DIAG_NONE, false},
         {&format_avro, "", "", "http://127.0.0.1:8081", "me", "secret", DIAG_NONE, false},
     };

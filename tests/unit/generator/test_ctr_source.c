@@ -253,7 +253,7 @@ static void test_bad_jobs_and_positions_are_refused(void **state)
     struct fixture fixture = {0};
     struct source_bind bind = bind_of(&fixture, INT64_C(1000000000000), LABELLED, 0.001);
     assert_false(source_ctr.bind(&bind));
-    assert_int_equal(fixture.diags.items[0].code, DIAG_E0407);
+    assert_int_equal(fixture.diags.items[0].code, DIAG_OPTIONS_CLASH);
     assert_non_null(fixture.diags.items[0].hint);
     arena_free(&fixture.arena);
 

@@ -287,10 +287,10 @@ static void test_files_are_not_overwritten_unasked(void **state)
     options.is_forced = false;
     options.events = 999;
     assert_false(write_with(&options, &code));
-    assert_int_equal(code, DIAG_E0606);
+    assert_int_equal(code, DIAG_OUTPUT_EXISTS);
     options.is_labelled = true; /* another data file, but the first one's truth.json would be lost */
     assert_false(write_with(&options, &code));
-    assert_int_equal(code, DIAG_E0606);
+    assert_int_equal(code, DIAG_OUTPUT_EXISTS);
     assert_int_equal(hash_of("truth.json"), before);
     assert_false(is_there("impressions.jsonl.part"));
 }
@@ -302,11 +302,11 @@ static void test_impossible_orders_are_refused(void **state)
     struct ctr_write_options options = options_of(100);
     options.late = 0.1;
     assert_false(write_with(&options, &code));
-    assert_int_equal(code, DIAG_E0407);
+    assert_int_equal(code, DIAG_OPTIONS_CLASH);
     options = options_of(100);
     options.directory = "/proc/no/such";
     assert_false(write_with(&options, &code));
-    assert_int_equal(code, DIAG_E0605);
+    assert_int_equal(code, DIAG_OUTPUT_FAILED);
 }
 
 /* A child process whose files may not grow beyond 1 MiB meets a full disk. */
@@ -324,7 +324,8 @@ static void test_a_full_disk_leaves_no_half_file(void **state)
         struct diag_list diags;
         diag_list_init(&diags, &arena);
         bool is_written = ctr_write(&options, &diags);
-        bool is_told = diags.errors == 1 && diags.items[0].code == DIAG_E0605 && diags.items[0].cause != NULL;
+        bool is_told =
+            diags.errors == 1 && diags.items[0].code == DIAG_OUTPUT_FAILED && diags.items[0].cause != NULL;
         arena_free(&arena);
         _exit(!is_written && is_told ? 0 : 1);
     }

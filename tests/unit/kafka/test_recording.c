@@ -194,7 +194,7 @@ static void test_every_payload_comes_back(void **state LEAT_UNUSED)
             assert_true(recording_reader_seek(reader, p->next));
             check_from(reader, CASES, CASES);
             assert_false(recording_reader_seek(reader, p->next + 1));
-            assert_refused(&place, DIAG_E0612, "has no offset");
+            assert_refused(&place, DIAG_RECORDS_GONE, "has no offset");
             recording_reader_free(reader);
             buffer_free(&headers);
             end(&place);
@@ -321,7 +321,7 @@ static void test_several_as_one(void **state LEAT_UNUSED)
     assert_int_equal(place.recording.partitions_count, 0);
     assert_int_equal(place.diags.count, 0);
     assert_false(open_one(&place, below(&place, "*")));
-    assert_refused(&place, DIAG_E0603, "have a hole: `clicks/3` from offset 359 to 363");
+    assert_refused(&place, DIAG_FILE_DAMAGED, "have a hole: `clicks/3` from offset 359 to 363");
     end(&place);
 }
 
@@ -338,7 +338,7 @@ static void test_a_span_that_is_gone(void **state LEAT_UNUSED)
     begin(&place);
     assert_int_equal(unlink(first_span(&place)), 0);
     assert_false(open_one(&place, place.folder));
-    assert_refused(&place, DIAG_E0602, "is not there");
+    assert_refused(&place, DIAG_NO_FILE, "is not there");
     end(&place);
 }
 
@@ -349,7 +349,7 @@ static void test_a_span_that_was_cut(void **state LEAT_UNUSED)
     const char *path = first_span(&place);
     assert_int_equal(truncate(path, place.recording.partitions[0].spans[0].bytes - 1), 0);
     assert_false(open_one(&place, place.folder));
-    assert_refused(&place, DIAG_E0603, "the manifest says");
+    assert_refused(&place, DIAG_FILE_DAMAGED, "the manifest says");
     end(&place);
 }
 
@@ -364,7 +364,7 @@ static void assert_unreadable(struct place *place, const char *says)
         ;
     assert_int_equal(status, RECORDED_ERROR);
     assert_int_equal(recording_reader_next(reader, &record), RECORDED_ERROR);
-    assert_refused(place, DIAG_E0603, says);
+    assert_refused(place, DIAG_FILE_DAMAGED, says);
     recording_reader_free(reader);
 }
 
@@ -431,7 +431,7 @@ static void test_bad_manifests(void **state LEAT_UNUSED)
         fputs(manifests[i].text, file);
         fclose(file);
         assert_false(open_one(&place, place.folder));
-        assert_refused(&place, DIAG_E0603, manifests[i].says);
+        assert_refused(&place, DIAG_FILE_DAMAGED, manifests[i].says);
         end(&place);
     }
 }

@@ -38,11 +38,11 @@ static void test_everything(void **state)
 {
     struct fixture *f = *state;
     struct str text = STR("let f(x) = y\nsink a = b\n");
-    struct diag *d = diag_error(&f->diags, DIAG_E0206, (struct span){11, 12}, "`%s` is not known", "y");
+    struct diag *d = diag_error(&f->diags, DIAG_BAD_LET, (struct span){11, 12}, "`%s` is not known", "y");
     diag_label(&f->diags, d, (struct span){4, 5}, "in this function");
     diag_hint(&f->diags, d, "did you mean `x`?");
     diag_cause(&f->diags, d, "it happened");
-    diag_warning(&f->diags, DIAG_E0201, (struct span){18, 19}, "short name");
+    diag_warning(&f->diags, DIAG_NAME_TAKEN, (struct span){18, 19}, "short name");
     assert_string_equal(printed(f, text, false), "job.leat:1:12: error[E0206]: `y` is not known\n"
                                                  "    1 | let f(x) = y\n"
                                                  "      |            ^\n"
@@ -64,13 +64,13 @@ static void test_places(void **state)
 {
     struct fixture *f = *state;
     struct str text = STR("one\ntwo\n");
-    diag_error(&f->diags, DIAG_E0104, (struct span){8, 8}, "at the end");
-    diag_error(&f->diags, DIAG_E0104, (struct span){4, 7}, "second");
-    diag_error(&f->diags, DIAG_E0104, (struct span){0, 3}, "first");
-    diag_error(&f->diags, DIAG_E0205, (struct span){0, 0}, "nowhere");
-    struct diag *d = diag_error(&f->diags, DIAG_E0603, (struct span){0, 0}, "damaged");
+    diag_error(&f->diags, DIAG_UNEXPECTED, (struct span){8, 8}, "at the end");
+    diag_error(&f->diags, DIAG_UNEXPECTED, (struct span){4, 7}, "second");
+    diag_error(&f->diags, DIAG_UNEXPECTED, (struct span){0, 3}, "first");
+    diag_error(&f->diags, DIAG_NO_PARAMETER, (struct span){0, 0}, "nowhere");
+    struct diag *d = diag_error(&f->diags, DIAG_FILE_DAMAGED, (struct span){0, 0}, "damaged");
     diag_at(&f->diags, d, "data/a.jsonl", 70, 3);
-    d = diag_error(&f->diags, DIAG_E0601, (struct span){4, 7}, "unreadable");
+    d = diag_error(&f->diags, DIAG_FILE_UNREADABLE, (struct span){4, 7}, "unreadable");
     diag_at(&f->diags, d, "data/b.jsonl", -1, -1);
     assert_string_equal(printed(f, text, false), "job.leat:1:1: error[E0104]: first\n"
                                                  "    1 | one\n"
@@ -95,7 +95,7 @@ static void test_columns(void **state)
     /* A tab, a wide character, a combining mark, then the place that is marked. */
     struct str text = STR("\ta\xE4\xB8\xAD"
                           "e\xCC\x81 x\r\n");
-    diag_error(&f->diags, DIAG_E0104, (struct span){9, 10}, "here");
+    diag_error(&f->diags, DIAG_UNEXPECTED, (struct span){9, 10}, "here");
     assert_string_equal(printed(f, text, false), "job.leat:1:7: error[E0104]: here\n"
                                                  "    1 |     a\xE4\xB8\xAD"
                                                  "e\xCC\x81 x\n"
@@ -103,7 +103,7 @@ static void test_columns(void **state)
     /* A span over several lines is marked to the end of its first line. */
     forget_diags(f);
     text = STR("a [1,\n2]\n");
-    diag_error(&f->diags, DIAG_E0104, (struct span){2, 8}, "here");
+    diag_error(&f->diags, DIAG_UNEXPECTED, (struct span){2, 8}, "here");
     assert_string_equal(printed(f, text, false), "job.leat:1:3: error[E0104]: here\n"
                                                  "    1 | a [1,\n"
                                                  "      |   ^~~\n");
@@ -116,9 +116,10 @@ static void test_hostile_bytes(void **state)
     struct fixture *f = *state;
     struct str text = STR("x\033[2J\xFF\xE2\x80\xAEy z\n");
     struct diag *d =
-        diag_error(&f->diags, DIAG_E0104, (struct span){11, 12}, "bad \033]0;title\007 \xFE \xC2\x9B");
+        diag_error(&f->diags, DIAG_UNEXPECTED, (struct span){11, 12}, "bad \033]0;title\007 \xFE \xC2\x9B");
     diag_hint(&f->diags, d, "a\nb");
-    diag_at(&f->diags, diag_error(&f->diags, DIAG_E0601, (struct span){0, 0}, "m"), "p\033q", -1, -1);
+    diag_at(&f->diags, diag_error(&f->diags, DIAG_FILE_UNREADABLE, (struct span){0, 0}, "m"), "p\033q", -1,
+            -1);
     const char *all = printed(f, text, false);
     assert_string_equal(all, "p\\x1Bq: error[E0601]: m\n"
                              "job.leat:1:10: error[E0104]: bad \\x1B]0;title\\x07 \\xFE \\x9B\n"
@@ -138,8 +139,8 @@ static void test_long_line(void **state)
     memset(text, 'a', sizeof(text));
     text[5000] = '\n';
     text[2500] = 'X';
-    diag_error(&f->diags, DIAG_E0104, (struct span){2500, 2501}, "far");
-    diag_error(&f->diags, DIAG_E0104, (struct span){5000, 5000}, "at its end");
+    diag_error(&f->diags, DIAG_UNEXPECTED, (struct span){2500, 2501}, "far");
+    diag_error(&f->diags, DIAG_UNEXPECTED, (struct span){5000, 5000}, "at its end");
     const char *all = printed(f, (struct str){text, sizeof(text)}, false);
     assert_true(strlen(all) < 700);
     for (const char *line = all; *line != '\0'; line = strchr(line, '\n') + 1)
@@ -154,7 +155,8 @@ static void test_capped(void **state)
 {
     struct fixture *f = *state;
     for (int i = 0; i < DIAG_MAX + 5; i++)
-        diag_hint(&f->diags, diag_error(&f->diags, DIAG_E0104, (struct span){0, 1}, "number %d", i), "hint");
+        diag_hint(&f->diags, diag_error(&f->diags, DIAG_UNEXPECTED, (struct span){0, 1}, "number %d", i),
+                  "hint");
     const char *all = printed(f, STR("x\n"), false);
     assert_non_null(strstr(all, "number 199\n"));
     assert_non_null(strstr(all, "... and 5 more\n"));
@@ -167,10 +169,10 @@ static void test_json(void **state)
 {
     struct fixture *f = *state;
     struct str text = STR("one\ntwo \"x\"\n");
-    struct diag *d = diag_error(&f->diags, DIAG_E0104, (struct span){8, 11}, "found \"x\" \\ \t");
+    struct diag *d = diag_error(&f->diags, DIAG_UNEXPECTED, (struct span){8, 11}, "found \"x\" \\ \t");
     diag_label(&f->diags, d, (struct span){0, 3}, "label");
     diag_hint(&f->diags, d, "hint");
-    diag_at(&f->diags, diag_error(&f->diags, DIAG_E0601, (struct span){0, 0}, "m"), "a/b", 12, -1);
+    diag_at(&f->diags, diag_error(&f->diags, DIAG_FILE_UNREADABLE, (struct span){0, 0}, "m"), "a/b", 12, -1);
     json_t *json = printed_json(f, text);
     json_t *first = json_array_get(json, 1), *second = json_array_get(json, 0);
     assert_string_equal(json_string_value(json_object_get(first, "severity")), "error");

@@ -188,9 +188,9 @@ static void test_places(void **state)
     assert_int_equal(where->children[0]->children[0]->span.begin, use + 2); /* the argument keeps its span */
     assert_int_equal(where->children[1]->span.begin, (uint32_t)(strstr(text, "> p\n") - text) + 2);
     assert_int_equal(where->children[1]->tag, AST_INT);
-    diag_error(&f->diags, DIAG_E0304, where->children[0]->children[1]->span, "no function y2k");
-    diag_error(&f->diags, DIAG_E0303, where->children[1]->span, "an int");
-    diag_error(&f->diags, DIAG_E0303, where->span, "all of it");
+    diag_error(&f->diags, DIAG_NO_FUNCTION, where->children[0]->children[1]->span, "no function y2k");
+    diag_error(&f->diags, DIAG_TYPE_CLASH, where->children[1]->span, "an int");
+    diag_error(&f->diags, DIAG_TYPE_CLASH, where->span, "all of it");
     lang_label_expansions(job, &f->diags);
     assert_int_equal(f->diags.items[0].labels_count, 1);
     assert_int_equal(f->diags.items[0].labels[0].span.begin, 4);

@@ -102,7 +102,7 @@ bool snapshot_is_base(const struct snapshot_writer *writer)
 void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, const char *what)
 {
     reader->is_corrupt = true;
-    diag_error(diags, DIAG_E0702, (struct span){0}, "%s", what);
+    diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0}, "%s", what);
 }
 
 uint32_t snapshot_lane(const struct snapshot_reader *reader)

@@ -345,7 +345,7 @@ static void test_diagnostics(void **state)
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         char step[128];
         snprintf(step, sizeof(step), "window by k over tumbling(1h) { n: %s }", cases[i]);
-        script_check_refusals(&(struct script_refusal){step, DIAG_E0305}, 1, 1);
+        script_check_refusals(&(struct script_refusal){step, DIAG_BAD_ARGUMENTS}, 1, 1);
     }
 }
 

@@ -164,16 +164,16 @@ static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
-        {"attribute other on kk within 1h as label", DIAG_E0302},
-        {"attribute other on k within 1h as x", DIAG_E0306},
-        {"attribute other on k within 1h", DIAG_E0402},
-        {"attribute other on l within 1h as label", DIAG_E0303},
-        {"attribute other on k within 1h as label take last emit at_once { at: ts }", DIAG_E0407},
-        {"attribute other on k within 1h as label take all emit fake_negative", DIAG_E0407},
-        {"attribute other on k within 1h as label take last", DIAG_E0407},
-        {"attribute other on k within 1h as label { x }", DIAG_E0306},
-        {"attribute other on k within 1h as label { label: x }", DIAG_E0306},
-        {"attribute other on k within 1h as label { a: xx }", DIAG_E0302}};
+        {"attribute other on kk within 1h as label", DIAG_NO_COLUMN},
+        {"attribute other on k within 1h as x", DIAG_COLUMN_TAKEN},
+        {"attribute other on k within 1h", DIAG_OPTION_MISSING},
+        {"attribute other on l within 1h as label", DIAG_TYPE_CLASH},
+        {"attribute other on k within 1h as label take last emit at_once { at: ts }", DIAG_OPTIONS_CLASH},
+        {"attribute other on k within 1h as label take all emit fake_negative", DIAG_OPTIONS_CLASH},
+        {"attribute other on k within 1h as label take last", DIAG_OPTIONS_CLASH},
+        {"attribute other on k within 1h as label { x }", DIAG_COLUMN_TAKEN},
+        {"attribute other on k within 1h as label { label: x }", DIAG_COLUMN_TAKEN},
+        {"attribute other on k within 1h as label { a: xx }", DIAG_NO_COLUMN}};
     script_check_refusals(cases, ARRAY_COUNT(cases), 2);
 }
 

@@ -291,15 +291,16 @@ static void test_too_large(void **state)
 static void test_diagnostics(void **state)
 {
     (void)state;
-    static const struct script_refusal cases[] = {{"dedup by kk within 1h", DIAG_E0302},
-                                                  {"dedup by l within 1h", DIAG_E0303},
-                                                  {"dedup by k", DIAG_E0402},
-                                                  {"dedup within 1h", DIAG_E0402},
-                                                  {"dedup by k within 0s", DIAG_E0404},
-                                                  {"dedup by k within 1h keep best", DIAG_E0405},
-                                                  {"dedup by k within 1h keep last", DIAG_E0407},
-                                                  {"dedup by k within 1h keep last emit final", DIAG_E0407},
-                                                  {"dedup by k within 1h emit on_change", DIAG_E0407}};
+    static const struct script_refusal cases[] = {
+        {"dedup by kk within 1h", DIAG_NO_COLUMN},
+        {"dedup by l within 1h", DIAG_TYPE_CLASH},
+        {"dedup by k", DIAG_OPTION_MISSING},
+        {"dedup within 1h", DIAG_OPTION_MISSING},
+        {"dedup by k within 0s", DIAG_OUT_OF_RANGE},
+        {"dedup by k within 1h keep best", DIAG_NOT_A_CHOICE},
+        {"dedup by k within 1h keep last", DIAG_OPTIONS_CLASH},
+        {"dedup by k within 1h keep last emit final", DIAG_OPTIONS_CLASH},
+        {"dedup by k within 1h emit on_change", DIAG_OPTIONS_CLASH}};
     script_check_refusals(cases, ARRAY_COUNT(cases), 1);
 }
 

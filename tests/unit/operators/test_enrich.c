@@ -230,18 +230,18 @@ static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
-        {"enrich from other on kk within 1h { a: x }", DIAG_E0302},
-        {"enrich from other on k = xx within 1h { a: x }", DIAG_E0302},
-        {"enrich from other on k = v within 1h { a: x }", DIAG_E0303},
-        {"enrich from other on l within 1h { a: x }", DIAG_E0303},
-        {"enrich from other on k = x + 1 within 1h { a: x }", DIAG_E0403},
-        {"enrich from other on k { a: x }", DIAG_E0402},
-        {"enrich from other on k within 1h", DIAG_E0402},
-        {"enrich from other on k within 1h { }", DIAG_E0402},
-        {"enrich from other on k within 0s { a: x }", DIAG_E0404},
-        {"enrich from other on k within always { a: x }", DIAG_E0403},
-        {"enrich from other on k within 1h { x }", DIAG_E0306},
-        {"enrich from other on k within 1h { a: xx }", DIAG_E0302}};
+        {"enrich from other on kk within 1h { a: x }", DIAG_NO_COLUMN},
+        {"enrich from other on k = xx within 1h { a: x }", DIAG_NO_COLUMN},
+        {"enrich from other on k = v within 1h { a: x }", DIAG_TYPE_CLASH},
+        {"enrich from other on l within 1h { a: x }", DIAG_TYPE_CLASH},
+        {"enrich from other on k = x + 1 within 1h { a: x }", DIAG_OPTION_TYPE},
+        {"enrich from other on k { a: x }", DIAG_OPTION_MISSING},
+        {"enrich from other on k within 1h", DIAG_OPTION_MISSING},
+        {"enrich from other on k within 1h { }", DIAG_OPTION_MISSING},
+        {"enrich from other on k within 0s { a: x }", DIAG_OUT_OF_RANGE},
+        {"enrich from other on k within always { a: x }", DIAG_OPTION_TYPE},
+        {"enrich from other on k within 1h { x }", DIAG_COLUMN_TAKEN},
+        {"enrich from other on k within 1h { a: xx }", DIAG_NO_COLUMN}};
     script_check_refusals(cases, ARRAY_COUNT(cases), 2);
 }
 

@@ -93,7 +93,7 @@ static void test_edges(void **state)
     fake_close(&engine);
     fake_open(&engine, NULL, 1);
     assert_false(fake_bind(&engine, "sort within forever", 1));
-    assert_non_null(fake_diag(&engine, DIAG_E0403));
+    assert_non_null(fake_diag(&engine, DIAG_OPTION_TYPE));
     fake_close(&engine);
 }
 

@@ -499,7 +499,7 @@ static void test_lineage_and_names(void **state)
     struct fake_engine engine;
     fake_open(&engine, NULL, 1);
     assert_false(fake_bind(&engine, "feature by k over [24h, 24h] every 1m { imps: count() }", 1));
-    assert_non_null(fake_diag(&engine, DIAG_E0306));
+    assert_non_null(fake_diag(&engine, DIAG_COLUMN_TAKEN));
     fake_close(&engine);
     fake_open(&engine, NULL, 1);
     assert_true(
@@ -521,22 +521,22 @@ static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
-        {"feature by k over 90s every 1m { n: count() }", DIAG_E0407},
-        {"feature by k over 365d every 1ms { n: count() }", DIAG_E0407},
-        {"feature by k over 1h { n: 1 + count() }", DIAG_E0308},
-        {"feature by k over 1h { n: x }", DIAG_E0308},
-        {"feature by k over 1h { n: sum(s) }", DIAG_E0305},
-        {"feature by k over 1h { n: sum() }", DIAG_E0305},
-        {"feature by k over 1h { n: top(x) }", DIAG_E0305},
-        {"feature by k over 1h { n: top(x, 1000) }", DIAG_E0305},
-        {"feature by k over 1h { n: sum(max(x)) }", DIAG_E0308},
-        {"feature by k over 1h { x: count() }", DIAG_E0306},
-        {"feature by k over [forever, forever] { n: count() }", DIAG_E0306},
-        {"feature by k over ever { n: count() }", DIAG_E0403},
-        {"feature by k over forever { n: count(), m: distinct_exact(x) }", DIAG_E0407},
-        {"feature by k over [1h, forever] { n: distinct_exact(s) }", DIAG_E0407},
-        {"feature by k over 1h { n: sum(xx) }", DIAG_E0302},
-        {"feature by l over 1h { n: count() }", DIAG_E0303}};
+        {"feature by k over 90s every 1m { n: count() }", DIAG_OPTIONS_CLASH},
+        {"feature by k over 365d every 1ms { n: count() }", DIAG_OPTIONS_CLASH},
+        {"feature by k over 1h { n: 1 + count() }", DIAG_BAD_AGGREGATE},
+        {"feature by k over 1h { n: x }", DIAG_BAD_AGGREGATE},
+        {"feature by k over 1h { n: sum(s) }", DIAG_BAD_ARGUMENTS},
+        {"feature by k over 1h { n: sum() }", DIAG_BAD_ARGUMENTS},
+        {"feature by k over 1h { n: top(x) }", DIAG_BAD_ARGUMENTS},
+        {"feature by k over 1h { n: top(x, 1000) }", DIAG_BAD_ARGUMENTS},
+        {"feature by k over 1h { n: sum(max(x)) }", DIAG_BAD_AGGREGATE},
+        {"feature by k over 1h { x: count() }", DIAG_COLUMN_TAKEN},
+        {"feature by k over [forever, forever] { n: count() }", DIAG_COLUMN_TAKEN},
+        {"feature by k over ever { n: count() }", DIAG_OPTION_TYPE},
+        {"feature by k over forever { n: count(), m: distinct_exact(x) }", DIAG_OPTIONS_CLASH},
+        {"feature by k over [1h, forever] { n: distinct_exact(s) }", DIAG_OPTIONS_CLASH},
+        {"feature by k over 1h { n: sum(xx) }", DIAG_NO_COLUMN},
+        {"feature by l over 1h { n: count() }", DIAG_TYPE_CLASH}};
     script_check_refusals(cases, ARRAY_COUNT(cases), 1);
 }
 

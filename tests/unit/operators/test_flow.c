@@ -338,20 +338,20 @@ static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
-        {"split", DIAG_E0402},
-        {"split where x", DIAG_E0303},
-        {"route { }", DIAG_E0402},
-        {"route { a: b, c: b, d: b, e: b, f: b, g: b, h: b, i: b }", DIAG_E0503},
-        {"route { a: x }", DIAG_E0303},
-        {"rate_limit 0 per 1h by k", DIAG_E0404},
-        {"rate_limit 5 by k", DIAG_E0402},
-        {"rate_limit 5 per 1h by l", DIAG_E0303},
-        {"pattern by k within 1h { a: b }", DIAG_E0402},
-        {"pattern by k within 1h { a: b, a: b }", DIAG_E0406},
-        {"pattern by k within 1h keep l, zz { a: b, c: b }", DIAG_E0302},
-        {"pattern by k within 1h { a: x, c: b }", DIAG_E0303},
-        {"pattern by k { a: b, c: b }", DIAG_E0402},
-        {"pattern by k within 1h { a: b, c: b, d: b, e: b, f: b, g: b, h: b, i: b, j: b }", DIAG_E0503}};
+        {"split", DIAG_OPTION_MISSING},
+        {"split where x", DIAG_TYPE_CLASH},
+        {"route { }", DIAG_OPTION_MISSING},
+        {"route { a: b, c: b, d: b, e: b, f: b, g: b, h: b, i: b }", DIAG_TOO_MANY},
+        {"route { a: x }", DIAG_TYPE_CLASH},
+        {"rate_limit 0 per 1h by k", DIAG_OUT_OF_RANGE},
+        {"rate_limit 5 by k", DIAG_OPTION_MISSING},
+        {"rate_limit 5 per 1h by l", DIAG_TYPE_CLASH},
+        {"pattern by k within 1h { a: b }", DIAG_OPTION_MISSING},
+        {"pattern by k within 1h { a: b, a: b }", DIAG_OPTION_TWICE},
+        {"pattern by k within 1h keep l, zz { a: b, c: b }", DIAG_NO_COLUMN},
+        {"pattern by k within 1h { a: x, c: b }", DIAG_TYPE_CLASH},
+        {"pattern by k { a: b, c: b }", DIAG_OPTION_MISSING},
+        {"pattern by k within 1h { a: b, c: b, d: b, e: b, f: b, g: b, h: b, i: b, j: b }", DIAG_TOO_MANY}};
     script_check_refusals(cases, ARRAY_COUNT(cases), 1);
 }
 

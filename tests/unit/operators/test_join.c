@@ -471,25 +471,25 @@ static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal wrong[] = {
-        {"join other on k prefix \"r_\"", DIAG_E0402},
-        {"join other on k within [0s, 1s]", DIAG_E0306},
-        {"join other on k within [1s, 0s] prefix \"r_\"", DIAG_E0404},
-        {"join other on k within [0s, 4000d] prefix \"r_\"", DIAG_E0404},
-        {"join other on k within 30m prefix \"r_\"", DIAG_E0403},
-        {"join other on k within [x, 1s] prefix \"r_\"", DIAG_E0403},
-        {"join other on k within [0s, s] prefix \"r_\"", DIAG_E0303},
-        {"join other on k within [0s, y] prefix \"r_\"", DIAG_E0302},
-        {"join other on kk within forever prefix \"r_\"", DIAG_E0302},
-        {"join other on k = s within forever prefix \"r_\"", DIAG_E0303},
-        {"join other on k + 1 within forever prefix \"r_\"", DIAG_E0403},
-        {"join other on l within forever prefix \"r_\"", DIAG_E0303},
-        {"join other on k within forever over tumbling(1s) prefix \"r_\"", DIAG_E0407},
-        {"join other on k over session(1s) prefix \"r_\"", DIAG_E0405},
-        {"join other on k within forever take best prefix \"r_\"", DIAG_E0407},
-        {"join other on k within forever order v prefix \"r_\"", DIAG_E0407},
-        {"join other on k within forever kind semi take first", DIAG_E0407},
-        {"join other on k over tumbling(1s) unique right prefix \"r_\"", DIAG_E0407},
-        {"join other on k within forever offset 1s prefix \"r_\"", DIAG_E0407}};
+        {"join other on k prefix \"r_\"", DIAG_OPTION_MISSING},
+        {"join other on k within [0s, 1s]", DIAG_COLUMN_TAKEN},
+        {"join other on k within [1s, 0s] prefix \"r_\"", DIAG_OUT_OF_RANGE},
+        {"join other on k within [0s, 4000d] prefix \"r_\"", DIAG_OUT_OF_RANGE},
+        {"join other on k within 30m prefix \"r_\"", DIAG_OPTION_TYPE},
+        {"join other on k within [x, 1s] prefix \"r_\"", DIAG_OPTION_TYPE},
+        {"join other on k within [0s, s] prefix \"r_\"", DIAG_TYPE_CLASH},
+        {"join other on k within [0s, y] prefix \"r_\"", DIAG_NO_COLUMN},
+        {"join other on kk within forever prefix \"r_\"", DIAG_NO_COLUMN},
+        {"join other on k = s within forever prefix \"r_\"", DIAG_TYPE_CLASH},
+        {"join other on k + 1 within forever prefix \"r_\"", DIAG_OPTION_TYPE},
+        {"join other on l within forever prefix \"r_\"", DIAG_TYPE_CLASH},
+        {"join other on k within forever over tumbling(1s) prefix \"r_\"", DIAG_OPTIONS_CLASH},
+        {"join other on k over session(1s) prefix \"r_\"", DIAG_NOT_A_CHOICE},
+        {"join other on k within forever take best prefix \"r_\"", DIAG_OPTIONS_CLASH},
+        {"join other on k within forever order v prefix \"r_\"", DIAG_OPTIONS_CLASH},
+        {"join other on k within forever kind semi take first", DIAG_OPTIONS_CLASH},
+        {"join other on k over tumbling(1s) unique right prefix \"r_\"", DIAG_OPTIONS_CLASH},
+        {"join other on k within forever offset 1s prefix \"r_\"", DIAG_OPTIONS_CLASH}};
     script_check_refusals(wrong, ARRAY_COUNT(wrong), 2);
 }
 

@@ -148,21 +148,21 @@ static void test_refused(void **state)
         enum diag_code code;
         const char *says;
     } cases[] = {
-        {"twice.csv\" on item_id = id { name: text }", DIAG_E0607, "line 4: its key was there before"},
-        {"bad.csv\" on item_id = id { name: text }", DIAG_E0607, "line 3: "},
-        {"other.csv\" on item_id = id { name: text }", DIAG_E0607, NULL},
-        {"none.csv\" on item_id = id { name: text }", DIAG_E0602, NULL},
-        {"table.txt\" on item_id = id { name: text }", DIAG_E0402, NULL},
-        {"big.csv\" on item_id = id { name: text }", DIAG_E0505, "does not fit"},
-        {"twice.csv\" on item_id = id { id: int }", DIAG_E0306, NULL},
-        {"twice.csv\" on item_id = id { price: float }", DIAG_E0306, NULL},
-        {"twice.csv\" on nobody = id { name: text }", DIAG_E0302, NULL},
-        {"twice.csv\" on tags { name: text }", DIAG_E0303, NULL},
-        {"twice.csv\" on item_id = id + 1 { name: text }", DIAG_E0403, NULL},
-        {"twice.csv\" on item_id = id { name: texts }", DIAG_E0403, NULL},
-        {"twice.csv\" on item_id = id", DIAG_E0402, NULL},
-        {"twice.csv\" { name: text }", DIAG_E0402, NULL},
-        {"t*.csv\" on item_id = id refresh 1m { name: text }", DIAG_E0407, "several"},
+        {"twice.csv\" on item_id = id { name: text }", DIAG_FILE_COLUMNS, "line 4: its key was there before"},
+        {"bad.csv\" on item_id = id { name: text }", DIAG_FILE_COLUMNS, "line 3: "},
+        {"other.csv\" on item_id = id { name: text }", DIAG_FILE_COLUMNS, NULL},
+        {"none.csv\" on item_id = id { name: text }", DIAG_NO_FILE, NULL},
+        {"table.txt\" on item_id = id { name: text }", DIAG_OPTION_MISSING, NULL},
+        {"big.csv\" on item_id = id { name: text }", DIAG_MEMORY_BUDGET, "does not fit"},
+        {"twice.csv\" on item_id = id { id: int }", DIAG_COLUMN_TAKEN, NULL},
+        {"twice.csv\" on item_id = id { price: float }", DIAG_COLUMN_TAKEN, NULL},
+        {"twice.csv\" on nobody = id { name: text }", DIAG_NO_COLUMN, NULL},
+        {"twice.csv\" on tags { name: text }", DIAG_TYPE_CLASH, NULL},
+        {"twice.csv\" on item_id = id + 1 { name: text }", DIAG_OPTION_TYPE, NULL},
+        {"twice.csv\" on item_id = id { name: texts }", DIAG_OPTION_TYPE, NULL},
+        {"twice.csv\" on item_id = id", DIAG_OPTION_MISSING, NULL},
+        {"twice.csv\" { name: text }", DIAG_OPTION_MISSING, NULL},
+        {"t*.csv\" on item_id = id refresh 1m { name: text }", DIAG_OPTIONS_CLASH, "several"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct harness h;
@@ -189,7 +189,7 @@ static void test_checkpoints(void **state)
         h.context.is_from = turn == 3;
         struct snapshot_reader reader = {.parts = &writer.records, .count = 1, .lanes = 1};
         assert_int_equal(operator_restore(h.kind, &h.context, &reader), turn != 2);
-        const struct diag *d = harness_diag(&h, DIAG_E0604);
+        const struct diag *d = harness_diag(&h, DIAG_FILE_CHANGED);
         assert_int_equal(d != NULL, turn == 2);
         assert_true(d == NULL || strstr(d->hint, "--from") != NULL);
         harness_push(&h, 0, harness_batch(&h, 8));
@@ -315,17 +315,17 @@ static void test_obeyed(void **state)
     assert_true(bind(&h, refreshed));
     assert_string_equal(name_at(&h, 6), "one");
     assert_string_equal(name_at(&h, 7), "");
-    const struct diag *d = harness_diag(&h, DIAG_E0604);
+    const struct diag *d = harness_diag(&h, DIAG_FILE_CHANGED);
     assert_true(d != NULL && strstr(d->message, "number 10 ") != NULL);
     assert_non_null(strstr(d->message, kept));
     harness_free(&h);
     write_table("kept/LOG", "0 damaged\n");
     assert_false(bind(&h, refreshed));
-    assert_non_null(harness_diag(&h, DIAG_E0603));
+    assert_non_null(harness_diag(&h, DIAG_FILE_DAMAGED));
     harness_free(&h);
     history = (struct operator_history){.obeyed = "nowhere"};
     assert_false(bind(&h, refreshed));
-    assert_non_null(strstr(harness_diag(&h, DIAG_E0604)->hint, "--order"));
+    assert_non_null(strstr(harness_diag(&h, DIAG_FILE_CHANGED)->hint, "--order"));
     harness_free(&h);
     history = (struct operator_history){0};
     assert_true(bind(&h, refreshed)); /* uses the current file */
@@ -362,7 +362,7 @@ static void test_resumed(void **state)
         struct snapshot_reader reader = {.parts = &writer.records, .count = 1, .lanes = 1};
         assert_int_equal(operator_restore(h.kind, &h.context, &reader), turn != 2);
         if (turn == 2) {
-            assert_non_null(strstr(harness_diag(&h, DIAG_E0604)->hint, "--from"));
+            assert_non_null(strstr(harness_diag(&h, DIAG_FILE_CHANGED)->hint, "--from"));
             harness_free(&h);
             continue;
         }
@@ -396,7 +396,7 @@ static void change_with(const char *failpoints, bool changes, bool fails)
     nanosleep(&(struct timespec){3, 500000000}, NULL); /* longer than two looks at the file, a second apart */
     h.context.number = 4;
     leat_assert(operator_snapshot(h.kind, &h.context, &writer));
-    leat_assert((harness_diag(&h, DIAG_E0605) != NULL) == fails);
+    leat_assert((harness_diag(&h, DIAG_OUTPUT_FAILED) != NULL) == fails);
     if (!fails) {
         leat_assert(strcmp(name_at(&h, 5), changes ? "two" : "one") == 0);
         read_log(log);

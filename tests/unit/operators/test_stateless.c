@@ -205,7 +205,7 @@ static void test_buckets(void **state)
     (void)state;
     struct harness h = run("bucketize position at [1, 50, 100] as bucket");
     push(&h, 8);
-    const struct diag *none = harness_diag(&h, DIAG_E0305);
+    const struct diag *none = harness_diag(&h, DIAG_BAD_ARGUMENTS);
     assert_null(none);
     assert_int_equal(h.context.counters.passed, 8);
     assert_true(strstr(harness_text(&h), "|50|false|2000000|[1]|[2]|2\n") != NULL);
@@ -314,36 +314,36 @@ static const struct {
     enum diag_code code;
     const char *words;
 } bad[] = {
-    {"where position", DIAG_E0303, "`where` needs a condition"},
-    {"where positon > 1", DIAG_E0302, "positon"},
-    {"where count() > 1", DIAG_E0308, "aggregate"},
-    {"with price = 1", DIAG_E0306, "`price` already"},
-    {"with a = 1, b = nope", DIAG_E0302, "nope"},
-    {"with a = b, b = 1", DIAG_E0302, "`b`"},
-    {"select user_id, user = usr", DIAG_E0302, "usr"},
-    {"drop nope", DIAG_E0302, "nope"},
-    {"drop user_id, item_id, device, price, position, clicked, ts, tags, events", DIAG_E0407,
+    {"where position", DIAG_TYPE_CLASH, "`where` needs a condition"},
+    {"where positon > 1", DIAG_NO_COLUMN, "positon"},
+    {"where count() > 1", DIAG_BAD_AGGREGATE, "aggregate"},
+    {"with price = 1", DIAG_COLUMN_TAKEN, "`price` already"},
+    {"with a = 1, b = nope", DIAG_NO_COLUMN, "nope"},
+    {"with a = b, b = 1", DIAG_NO_COLUMN, "`b`"},
+    {"select user_id, user = usr", DIAG_NO_COLUMN, "usr"},
+    {"drop nope", DIAG_NO_COLUMN, "nope"},
+    {"drop user_id, item_id, device, price, position, clicked, ts, tags, events", DIAG_OPTIONS_CLASH,
      "no column is left"},
-    {"rename a = nope", DIAG_E0302, "nope"},
-    {"rename price = user_id", DIAG_E0306, "`price`"},
-    {"rename a = user_id, b = user_id", DIAG_E0406, "twice"},
-    {"rename a = user_id + 1", DIAG_E0403, "column's name"},
-    {"cast price = number", DIAG_E0403, "no type"},
-    {"cast nope = int", DIAG_E0302, "nope"},
-    {"cast tags = int", DIAG_E0305, "int"},
-    {"cast position = time(h)", DIAG_E0305, "unit"},
-    {"clean { device: trimm }", DIAG_E0405, "no rule"},
-    {"clean { nope: trim }", DIAG_E0302, "nope"},
-    {"clean { price: trim }", DIAG_E0305, "trim"},
-    {"clean { price: clamp(1) }", DIAG_E0305, "2 arguments"},
-    {"unnest price", DIAG_E0303, "no list"},
-    {"unnest nope", DIAG_E0302, "nope"},
-    {"sample 1.5", DIAG_E0404, "range"},
-    {"sample 0.5 by tags", DIAG_E0303, "list"},
-    {"bucketize position at [3, 2] as b", DIAG_E0305, "rise"},
-    {"cross user_id as b", DIAG_E0404, "2 to"},
-    {"hash nope as b", DIAG_E0302, "nope"},
-    {"hash tags as b", DIAG_E0305, "hash"},
+    {"rename a = nope", DIAG_NO_COLUMN, "nope"},
+    {"rename price = user_id", DIAG_COLUMN_TAKEN, "`price`"},
+    {"rename a = user_id, b = user_id", DIAG_OPTION_TWICE, "twice"},
+    {"rename a = user_id + 1", DIAG_OPTION_TYPE, "column's name"},
+    {"cast price = number", DIAG_OPTION_TYPE, "no type"},
+    {"cast nope = int", DIAG_NO_COLUMN, "nope"},
+    {"cast tags = int", DIAG_BAD_ARGUMENTS, "int"},
+    {"cast position = time(h)", DIAG_BAD_ARGUMENTS, "unit"},
+    {"clean { device: trimm }", DIAG_NOT_A_CHOICE, "no rule"},
+    {"clean { nope: trim }", DIAG_NO_COLUMN, "nope"},
+    {"clean { price: trim }", DIAG_BAD_ARGUMENTS, "trim"},
+    {"clean { price: clamp(1) }", DIAG_BAD_ARGUMENTS, "2 arguments"},
+    {"unnest price", DIAG_TYPE_CLASH, "no list"},
+    {"unnest nope", DIAG_NO_COLUMN, "nope"},
+    {"sample 1.5", DIAG_OUT_OF_RANGE, "range"},
+    {"sample 0.5 by tags", DIAG_TYPE_CLASH, "list"},
+    {"bucketize position at [3, 2] as b", DIAG_BAD_ARGUMENTS, "rise"},
+    {"cross user_id as b", DIAG_OUT_OF_RANGE, "2 to"},
+    {"hash nope as b", DIAG_NO_COLUMN, "nope"},
+    {"hash tags as b", DIAG_BAD_ARGUMENTS, "hash"},
 };
 
 static void test_diagnostics(void **state)
@@ -377,7 +377,7 @@ static void test_union_diagnostics(void **state)
     assert_false(harness_bind(&h, "union others"));
     /* Price has another type, position is missing, place is unknown. */
     assert_int_equal(h.diags.errors, 3);
-    assert_non_null(harness_diag(&h, DIAG_E0504));
+    assert_non_null(harness_diag(&h, DIAG_SCHEMAS_DIFFER));
     harness_free(&h);
 }
 

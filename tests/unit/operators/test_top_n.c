@@ -383,19 +383,19 @@ static void test_diagnostics(void **state)
 {
     (void)state;
     static const struct script_refusal cases[] = {
-        {"top_n 3 by kk order x", DIAG_E0302},
-        {"top_n 3 by k order xx", DIAG_E0302},
-        {"top_n 3 by k order l", DIAG_E0303},
-        {"top_n 3 by k order desc(x, v)", DIAG_E0305},
-        {"top_n 3 by k order 1", DIAG_E0305},
-        {"top_n 3 by k", DIAG_E0402},
-        {"top_n by k order x", DIAG_E0402},
-        {"top_n 0 by k order x", DIAG_E0404},
-        {"top_n 3 by k order x over tumbling(0s)", DIAG_E0404},
-        {"top_n 3 by k order x over session(5s)", DIAG_E0405},
-        {"top_n 3 by k order x emit on_close", DIAG_E0407},
-        {"top_n 3 by k order x over tumbling(5s) emit final", DIAG_E0407},
-        {"top_n 3 by k order x rank v", DIAG_E0306}};
+        {"top_n 3 by kk order x", DIAG_NO_COLUMN},
+        {"top_n 3 by k order xx", DIAG_NO_COLUMN},
+        {"top_n 3 by k order l", DIAG_TYPE_CLASH},
+        {"top_n 3 by k order desc(x, v)", DIAG_BAD_ARGUMENTS},
+        {"top_n 3 by k order 1", DIAG_BAD_ARGUMENTS},
+        {"top_n 3 by k", DIAG_OPTION_MISSING},
+        {"top_n by k order x", DIAG_OPTION_MISSING},
+        {"top_n 0 by k order x", DIAG_OUT_OF_RANGE},
+        {"top_n 3 by k order x over tumbling(0s)", DIAG_OUT_OF_RANGE},
+        {"top_n 3 by k order x over session(5s)", DIAG_NOT_A_CHOICE},
+        {"top_n 3 by k order x emit on_close", DIAG_OPTIONS_CLASH},
+        {"top_n 3 by k order x over tumbling(5s) emit final", DIAG_OPTIONS_CLASH},
+        {"top_n 3 by k order x rank v", DIAG_COLUMN_TAKEN}};
     script_check_refusals(cases, ARRAY_COUNT(cases), 1);
 }
 

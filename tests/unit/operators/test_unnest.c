@@ -46,7 +46,7 @@ static void test_values_and_prefix(void **state)
     harness_init(&h);
     h.inputs[0]->fields[1].name = STR("aid");
     assert_false(harness_bind(&h, "unnest events"));
-    assert_non_null(harness_diag(&h, DIAG_E0306));
+    assert_non_null(harness_diag(&h, DIAG_COLUMN_TAKEN));
     harness_free(&h);
 }
 

@@ -82,8 +82,8 @@ static bool drip_seek(struct source *source, uint32_t partition, const struct so
     (void)source;
     uint32_t row = 0;
     if (position->b < drip.least[partition]) {
-        diag_error(source->diags, DIAG_E0612, (struct span){0, 0}, "the drip begins behind offset %lld",
-                   (long long)position->b);
+        diag_error(source->diags, DIAG_RECORDS_GONE, (struct span){0, 0},
+                   "the drip begins behind offset %lld", (long long)position->b);
         return false;
     }
     while (row < drip.given[partition] && offset_of(partition, row) < position->b)
@@ -213,8 +213,8 @@ static bool tank_discover(struct source *source)
 static bool tank_seek(struct source *source, uint32_t partition, const struct source_position *position)
 {
     if (position->b < 2 * drip.missing) {
-        diag_error(source->diags, DIAG_E0612, (struct span){0, 0}, "the tank begins behind offset %lld",
-                   (long long)position->b);
+        diag_error(source->diags, DIAG_RECORDS_GONE, (struct span){0, 0},
+                   "the tank begins behind offset %lld", (long long)position->b);
         return false;
     }
     return drip_seek(source, partition, position);

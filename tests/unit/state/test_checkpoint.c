@@ -169,7 +169,7 @@ static void test_damaged_base(void **state)
     snprintf(path, sizeof(path), "%s/gen-000001/ckpt-000000000001/state.bin", f.path);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_REFUSED);
-    assert_non_null(fixture_diag(&f, DIAG_E0705));
+    assert_non_null(fixture_diag(&f, DIAG_NO_CHECKPOINT));
     fixture_free(&f);
 }
 
@@ -188,7 +188,7 @@ static void test_foreign_and_newer(void **state)
     f.dir = checkpoint_dir_open(
         &(struct checkpoint_dir_options){.path = f.path, .fingerprint = STR("another job")}, &f.diags);
     assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_REFUSED);
-    assert_non_null(fixture_diag(&f, DIAG_E0703));
+    assert_non_null(fixture_diag(&f, DIAG_OTHER_JOB));
     checkpoint_dir_close(f.dir);
     fixture_open(&f, false);
     char path[4096], *text;
@@ -202,7 +202,7 @@ static void test_foreign_and_newer(void **state)
         manifest_seal(text, bytes);
         fixture_write_file(path, text, bytes);
         assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_REFUSED);
-        assert_int_equal(f.diags.items[f.diags.count - 1].code, DIAG_E0704);
+        assert_int_equal(f.diags.items[f.diags.count - 1].code, DIAG_OTHER_VERSION);
         assert_true(f.diags.errors == 2 + i);
     }
     free(text);
@@ -220,7 +220,7 @@ static void test_locks(void **state)
     struct checkpoint_dir *zombie = f.dir;
     struct checkpoint_dir_options options = {.path = f.path, .fingerprint = STR("job")};
     assert_null(checkpoint_dir_open(&options, &f.diags));
-    const struct diag *diag = fixture_diag(&f, DIAG_E0706);
+    const struct diag *diag = fixture_diag(&f, DIAG_DIRECTORY_IN_USE);
     assert_true(diag != NULL && strstr(diag->message, "pid ") != NULL && diag->hint != NULL);
     /* Read-only needs no lock. */
     options.read_only = true;
@@ -259,7 +259,7 @@ static void test_locks(void **state)
     fixture_write_file(path, "x", 1);
     options = (struct checkpoint_dir_options){.path = f.path};
     assert_null(checkpoint_dir_open(&options, &f.diags));
-    assert_non_null(fixture_diag(&f, DIAG_E0701));
+    assert_non_null(fixture_diag(&f, DIAG_FOREIGN_DIRECTORY));
     f.dir = NULL;
     fixture_free(&f);
 }
@@ -365,7 +365,7 @@ static void test_failing_steps(void **state)
         assert_true(failpoints_init(&f.diags));
         if (fixture_write(&f, 2, false))
             fail_msg("%s", points[i]);
-        assert_non_null(fixture_diag(&f, DIAG_E0708));
+        assert_non_null(fixture_diag(&f, DIAG_CHECKPOINT_FAILED));
         assert_int_equal(f.done_abandoned, 1);
         snprintf(rule, sizeof(rule), "%s=sleep:0", points[i]);
         setenv("LEAT_FAILPOINTS", rule, 1);
