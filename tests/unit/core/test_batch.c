@@ -229,36 +229,6 @@ static void test_recycling(void **state)
     batch_pool_free(pool);
 }
 
-/* After a burst, free batches keep no more than the budget; what they keep is used again. */
-static void test_budget_of_free_batches(void **state)
-{
-    (void)state;
-    enum { BURST = 300, BUDGET = 4 << 20 };
-    struct batch_pool *pool = batch_pool_new();
-    batch_pool_set_budget(pool, BUDGET);
-    for (int round = 0; round < 3; round++) {
-        struct batch *batches[BURST];
-        for (int64_t i = 0; i < BURST; i++) {
-            bool is_view = i % 2 == 1;
-            batches[i] = is_view ? batch_derive(batches[i - 1], &schema) : make_range(pool, i, 50);
-            if (is_view)
-                memset(arena_alloc(&batches[i]->arena, 20000), 1, 20000);
-        }
-        assert_int_equal(batch_pool_kept_bytes(pool), 0);
-        for (int i = 0; i < BURST; i++)
-            batch_release(batches[i]);
-        assert_int_equal(batch_pool_alive(pool), 0);
-        assert_true(batch_pool_kept_bytes(pool) <= BUDGET);
-        assert_true(batch_pool_kept_bytes(pool) > BUDGET - (256 << 10));
-    }
-    size_t kept = batch_pool_kept_bytes(pool);
-    struct batch *batch = make_range(pool, 7, 50);
-    assert_true(batch_pool_kept_bytes(pool) < kept);
-    batch_release(batch);
-    assert_int_equal(batch_pool_kept_bytes(pool), kept);
-    batch_pool_free(pool);
-}
-
 /* Rows have the record numbers that batch_number gave them, with or without gaps. */
 static void test_numbers(void **state)
 {
@@ -603,7 +573,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_derive_and_release),
         cmocka_unit_test(test_recycling),
-        cmocka_unit_test(test_budget_of_free_batches),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_set_null),
         cmocka_unit_test(test_gather),
