@@ -1,5 +1,7 @@
 #include "operators/hot_keys.h"
 
+#include "core/mem.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -101,8 +103,7 @@ void hot_keys_note(struct hot_keys *hot, const struct batch *batch, const int *c
 static bool hot_open(const struct state_member *row LEAT_UNUSED,
                      const struct operator_context *context LEAT_UNUSED, void *member)
 {
-    struct hot_keys *hot = calloc(1, sizeof(*hot));
-    leat_assert(hot != NULL);
+    struct hot_keys *hot = mem_calloc(1, sizeof(*hot));
     memcpy(member, &hot, sizeof(hot));
     return true;
 }

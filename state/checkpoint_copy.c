@@ -6,6 +6,7 @@
  * name when it is complete and on the disk. */
 #include "state/checkpoint_files.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <dirent.h>
@@ -66,8 +67,7 @@ static bool open_files(struct copying *c)
     raise_limit();
     for (uint32_t link = 0; link < c->chain->count; link++)
         c->count += c->chain->chain[link].files_count;
-    c->files = malloc(MAX(c->count, 1) * sizeof(*c->files));
-    leat_assert(c->files != NULL);
+    c->files = mem_alloc(MAX(c->count, 1) * sizeof(*c->files));
     for (uint32_t i = 0; i < c->count; i++)
         c->files[i] = -1;
     uint32_t at = 0;
@@ -432,8 +432,7 @@ bool checkpoint_copy(struct checkpoint_dir *dir, struct checkpoint_id *id, const
     if (!check_target(&c, path))
         return false;
     snprintf(c.temporary, sizeof(c.temporary), "%s.tmp", path);
-    c.chunk = malloc(CHECKPOINT_CHUNK_BYTES);
-    leat_assert(c.chunk != NULL);
+    c.chunk = mem_alloc(CHECKPOINT_CHUNK_BYTES);
     bool is_good = id->generation != 0 ? copy_named(&c, *id) : copy_newest(&c, id);
     is_good = is_good && give_name(&c, path);
     if (!is_good)

@@ -1,6 +1,7 @@
 /* The checkpoint directory: its lock, its generations, its entries. */
 #include "state/checkpoint_files.h"
 
+#include "core/mem.h"
 #include "core/option.h"
 #include "core/os.h"
 
@@ -67,8 +68,7 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
 
 static struct str own_str(struct str text)
 {
-    char *copy = malloc(text.length + 1);
-    leat_assert(copy != NULL);
+    char *copy = mem_alloc(text.length + 1);
     if (text.length > 0)
         memcpy(copy, text.data, text.length);
     return (struct str){copy, text.length};
@@ -77,11 +77,9 @@ static struct str own_str(struct str text)
 struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options,
                                            struct diag_list *diags)
 {
-    struct checkpoint_dir *dir = calloc(1, sizeof(*dir));
-    leat_assert(dir != NULL);
+    struct checkpoint_dir *dir = mem_calloc(1, sizeof(*dir));
     dir->lock_fd = -1;
-    dir->path = strdup(options->path);
-    leat_assert(dir->path != NULL);
+    dir->path = mem_strdup(options->path);
     dir->fingerprint = own_str(options->fingerprint);
     dir->profile = own_str(options->profile);
     dir->keep = options->keep;
@@ -154,8 +152,7 @@ uint64_t *numbers_list(const char *path, const char *prefix, uint32_t *count)
             continue;
         if (*count == capacity) {
             capacity = MAX(capacity * 2, 16);
-            numbers = realloc(numbers, capacity * sizeof(*numbers));
-            leat_assert(numbers != NULL);
+            numbers = mem_realloc(numbers, capacity * sizeof(*numbers));
         }
         numbers[(*count)++] = number;
     }
@@ -168,8 +165,7 @@ uint64_t *numbers_list(const char *path, const char *prefix, uint32_t *count)
 uint32_t *generations_list(const struct checkpoint_dir *dir, uint32_t *count)
 {
     uint64_t *numbers = numbers_list(dir->path, "gen-", count);
-    uint32_t *generations = malloc(MAX(*count, 1) * sizeof(*generations));
-    leat_assert(generations != NULL);
+    uint32_t *generations = mem_alloc(MAX(*count, 1) * sizeof(*generations));
     for (uint32_t i = 0; i < *count; i++)
         generations[i] = (uint32_t)MIN(numbers[i], UINT32_MAX);
     free(numbers);
@@ -201,8 +197,7 @@ static void add_ids(const struct checkpoint_dir *dir, struct id_array *ids, uint
             continue;
         if (ids->count == ids->capacity) {
             ids->capacity = MAX(ids->capacity * 2, 16);
-            ids->items = realloc(ids->items, ids->capacity * sizeof(*ids->items));
-            leat_assert(ids->items != NULL);
+            ids->items = mem_realloc(ids->items, ids->capacity * sizeof(*ids->items));
         }
         ids->items[ids->count++] = (struct checkpoint_id){generation, epochs[i]};
     }
@@ -297,8 +292,7 @@ struct generation_span *spans_walk(const struct checkpoint_dir *dir, uint32_t *c
 {
     uint32_t generations_count;
     uint32_t *generations = generations_list(dir, &generations_count);
-    struct generation_span *spans = malloc(MAX(generations_count, 1) * sizeof(*spans));
-    leat_assert(spans != NULL);
+    struct generation_span *spans = mem_alloc(MAX(generations_count, 1) * sizeof(*spans));
     *count = 0;
     uint64_t limit = UINT64_MAX;
     uint32_t number = generations_count == 0 ? 0 : generations[0];
@@ -423,9 +417,7 @@ static bool start_generation(struct checkpoint_dir *dir, struct generation gener
     }
     dir->generation = generation;
     dir->generation.from_path = dir->generation.from_dropped = (struct str){"", 0};
-    if (asprintf(&dir->database_path, "%s/db", path) < 0)
-        dir->database_path = NULL;
-    leat_assert(dir->database_path != NULL);
+    dir->database_path = mem_printf("%s/db", path);
     return true;
 }
 

@@ -23,6 +23,7 @@
 #include "state/checkpoint_files.h"
 
 #include "core/hex.h"
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -63,8 +64,7 @@ static bool make_text(struct checkpoint_dir *dir)
     hex_text(token, sizeof(token), hex);
     gethostname(host, sizeof(host) - 1);
     snprintf(text, sizeof(text), "pid %d on %s\n%s\n", (int)getpid(), host, hex);
-    dir->lock_text = strdup(text);
-    leat_assert(dir->lock_text != NULL);
+    dir->lock_text = mem_strdup(text);
     return true;
 }
 

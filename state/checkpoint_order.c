@@ -2,6 +2,7 @@
  * they are for: checkpoint.h. */
 #include "state/checkpoint_files.h"
 
+#include "core/mem.h"
 #include "core/order_log.h"
 #include "core/os.h"
 
@@ -85,8 +86,7 @@ static struct checkpoint_id *loose_list(const struct checkpoint_dir *dir, uint32
         uint32_t epochs_count;
         path_generation(dir, generations[i], path);
         uint64_t *epochs = numbers_list(path, "order-", &epochs_count);
-        ids = realloc(ids, MAX(*count + epochs_count, 1) * sizeof(*ids));
-        leat_assert(ids != NULL);
+        ids = mem_realloc(ids, MAX(*count + epochs_count, 1) * sizeof(*ids));
         for (uint32_t k = 0; k < epochs_count; k++)
             ids[(*count)++] = (struct checkpoint_id){generations[i], epochs[k]};
         free(epochs);
@@ -151,11 +151,9 @@ static void add_candidate(struct candidates *found, const char *path, uint64_t n
         return;
     if (found->count == found->capacity) {
         found->capacity = MAX(found->capacity * 2, 16);
-        found->items = realloc(found->items, found->capacity * sizeof(*found->items));
-        leat_assert(found->items != NULL);
+        found->items = mem_realloc(found->items, found->capacity * sizeof(*found->items));
     }
-    char *copy = strdup(path);
-    leat_assert(copy != NULL);
+    char *copy = mem_strdup(path);
     found->items[found->count++] = (struct candidate){.path = copy, .first = head.first, .next = head.next};
 }
 
@@ -217,10 +215,9 @@ void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *f
     for (uint32_t i = 0; i < spans_count; i++)
         add_generation(dir, &found, &spans[i], i == 0, number);
     free(spans);
-    dir->redo = calloc(MAX(found.count, 1), sizeof(*dir->redo));
-    leat_assert(dir->redo != NULL);
+    dir->redo = mem_calloc(MAX(found.count, 1), sizeof(*dir->redo));
     for (struct candidate *c; (c = choose_candidate(&found, next, diags)) != NULL; next = c->next)
-        dir->redo[dir->redo_count++] = strdup(c->path);
+        dir->redo[dir->redo_count++] = mem_strdup(c->path);
     dir->redo_next = next;
     for (uint32_t i = 0; i < found.count; i++) {
         last = MAX(last, found.items[i].next);
@@ -290,9 +287,7 @@ int redo_link(struct checkpoint_dir *dir, const char *temporary, const char *gen
         if (error != 0)
             return error;
         free(dir->redo[i]);
-        if (asprintf(&dir->redo[i], "%s/redo-%06u", generation, i + 1) < 0)
-            dir->redo[i] = NULL;
-        leat_assert(dir->redo[i] != NULL);
+        dir->redo[i] = mem_printf("%s/redo-%06u", generation, i + 1);
     }
     return 0;
 }

@@ -1,6 +1,7 @@
 /* Which checkpoints stay and which go (`keep: { last, hourly, daily }`), and lists for the command line. */
 #include "state/checkpoint_files.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <dirent.h>
@@ -93,8 +94,7 @@ static void mark_kept(struct entry *entries, uint32_t count, const struct checkp
 static struct entry *load_entries(const struct checkpoint_dir *dir, uint32_t *count)
 {
     struct checkpoint_id *ids = ids_walk(dir, count);
-    struct entry *entries = calloc(MAX(*count, 1), sizeof(*entries));
-    leat_assert(entries != NULL);
+    struct entry *entries = mem_calloc(MAX(*count, 1), sizeof(*entries));
     struct arena arena;
     arena_init(&arena, 64 << 10);
     for (uint32_t i = 0; i < *count; i++) {
@@ -264,8 +264,7 @@ bool checkpoint_verify(struct checkpoint_dir *dir, struct checkpoint_id id, stru
 
 static void show_parts(const struct manifest *manifest, struct byte_buffer *out)
 {
-    uint64_t *bytes = calloc(MAX(manifest->parts_count, 1), sizeof(*bytes));
-    leat_assert(bytes != NULL);
+    uint64_t *bytes = mem_calloc(MAX(manifest->parts_count, 1), sizeof(*bytes));
     for (uint64_t i = 0; i < manifest->frames_count; i++) {
         struct manifest_frame frame = manifest_frame(manifest, i);
         bytes[frame.part] += frame.bytes;

@@ -2,6 +2,7 @@
 #include "state/checkpoint_files.h"
 
 #include "core/key.h"
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -100,8 +101,7 @@ int digest_file(const char *path, uint64_t *bytes, uint8_t **digests)
     }
     file.bytes = (uint64_t)status.st_size;
     uint64_t blocks = digest_count(file.bytes);
-    file.digests = malloc(MAX(blocks, 1) * DIGEST_BYTES);
-    leat_assert(file.digests != NULL);
+    file.digests = mem_alloc(MAX(blocks, 1) * DIGEST_BYTES);
     pthread_t threads[DIGEST_THREADS_MAX];
     uint32_t wanted = blocks < DIGEST_BLOCKS_ALONE ? 0 : DIGEST_THREADS_MAX, count = 0;
     while (count < wanted && pthread_create(&threads[count], NULL, digest_blocks, &file) == 0)
@@ -122,8 +122,7 @@ int copy_file(const char *from, const char *to)
         return errno;
     int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int error = out < 0 ? errno : 0;
-    char *chunk = malloc(COPY_BYTES);
-    leat_assert(chunk != NULL);
+    char *chunk = mem_alloc(COPY_BYTES);
     size_t got = COPY_BYTES;
     while (error == 0 && got == COPY_BYTES) {
         error = os_read_all(in, chunk, COPY_BYTES, &got);
@@ -208,8 +207,7 @@ static bool refuse_format(const struct checkpoint_dir *dir, struct checkpoint_id
 struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id id, bool is_warning,
                               enum decode_result *result, struct diag_list *diags)
 {
-    struct checkpoint *checkpoint = calloc(1, sizeof(*checkpoint));
-    leat_assert(checkpoint != NULL);
+    struct checkpoint *checkpoint = mem_calloc(1, sizeof(*checkpoint));
     checkpoint->dir = dir;
     arena_init(&checkpoint->arena, 64 << 10);
     struct manifest newest_first[CHECKPOINT_CHAIN_MAX];
@@ -472,11 +470,10 @@ struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const c
                                           uint32_t lanes, struct diag_list *diags)
 {
     leat_assert(lanes == 0 || lane < lanes);
-    struct snapshot_reader *reader = calloc(1, sizeof(*reader));
-    leat_assert(reader != NULL);
+    struct snapshot_reader *reader = mem_calloc(1, sizeof(*reader));
     *reader = (struct snapshot_reader){.checkpoint = checkpoint,
                                        .diags = diags,
-                                       .prefix = strdup(prefix),
+                                       .prefix = mem_strdup(prefix),
                                        .lane = lane,
                                        .lanes = lanes,
                                        .fd = -1};

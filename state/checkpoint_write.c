@@ -3,6 +3,7 @@
 #include "state/checkpoint_files.h"
 
 #include "core/key.h"
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <dirent.h>
@@ -70,8 +71,8 @@ bool snapshot_is_base(const struct snapshot_writer *writer)
 void snapshot_defer(struct snapshot_writer *writer, snapshot_job *write, snapshot_done *done, void *argument)
 {
     leat_assert(!writer->is_streaming);
-    writer->deferred = realloc(writer->deferred, (writer->deferred_count + 1) * sizeof(*writer->deferred));
-    leat_assert(writer->deferred != NULL);
+    writer->deferred =
+        mem_realloc(writer->deferred, (writer->deferred_count + 1) * sizeof(*writer->deferred));
     writer->deferred[writer->deferred_count++] = (struct deferred){write, done, argument};
 }
 
@@ -82,8 +83,8 @@ void snapshot_refuse(struct snapshot_writer *writer, const char *why)
 
 struct snapshot_writer *checkpoint_part(struct checkpoint_writer *checkpoint, const char *name)
 {
-    struct snapshot_writer *part = calloc(1, sizeof(*part));
-    leat_assert(part != NULL && strlen(name) < sizeof(part->name));
+    struct snapshot_writer *part = mem_calloc(1, sizeof(*part));
+    leat_assert(strlen(name) < sizeof(part->name));
     part->checkpoint = checkpoint;
     strcpy(part->name, name);
     pthread_mutex_lock(&checkpoint->mutex);
@@ -225,8 +226,7 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
                                            struct diag_list *diags)
 {
     leat_assert(dir->generation.generation != 0 && (is_base || dir->last.generation != 0));
-    struct checkpoint_writer *checkpoint = calloc(1, sizeof(*checkpoint));
-    leat_assert(checkpoint != NULL);
+    struct checkpoint_writer *checkpoint = mem_calloc(1, sizeof(*checkpoint));
     checkpoint->dir = dir;
     checkpoint->info.id = (struct checkpoint_id){dir->generation.generation, epoch};
     if (!is_base)
@@ -235,10 +235,9 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
     char path[PATH_BYTES];
     path_checkpoint(dir, checkpoint->info.id, path);
     fail(checkpoint, checkpoint_dir_check(dir), held_step);
-    checkpoint->path = strdup(path);
-    bool has_paths = asprintf(&checkpoint->temporary, "%s.tmp", path) >= 0 &&
-                     asprintf(&checkpoint->database, "%s.tmp/db", path) >= 0;
-    leat_assert(has_paths && checkpoint->path != NULL);
+    checkpoint->path = mem_strdup(path);
+    checkpoint->temporary = mem_printf("%s.tmp", path);
+    checkpoint->database = mem_printf("%s.tmp/db", path);
     snprintf(path + strlen(path), sizeof(path) - strlen(path), ".tmp/state.bin");
     if (checkpoint->error == 0)
         fail(checkpoint, os_remove_tree(checkpoint->temporary), "removing an older attempt");
@@ -266,9 +265,8 @@ uint64_t checkpoint_written_bytes(const struct checkpoint_writer *checkpoint)
 static void add_file(struct checkpoint_writer *checkpoint, const char *name, uint64_t bytes, uint8_t *digests)
 {
     checkpoint->files =
-        realloc(checkpoint->files, (checkpoint->files_count + 1) * sizeof(*checkpoint->files));
-    char *copy = strdup(name);
-    leat_assert(checkpoint->files != NULL && copy != NULL);
+        mem_realloc(checkpoint->files, (checkpoint->files_count + 1) * sizeof(*checkpoint->files));
+    char *copy = mem_strdup(name);
     checkpoint->files[checkpoint->files_count++] = (struct manifest_file){str_from(copy), bytes, digests};
 }
 
@@ -311,8 +309,7 @@ static void add_database_file(struct checkpoint_writer *checkpoint, const char *
     uint8_t *digests = NULL;
     if (known != NULL) {
         size_t length = digest_count(known->bytes) * DIGEST_BYTES;
-        digests = malloc(MAX(length, 1));
-        leat_assert(digests != NULL);
+        digests = mem_alloc(MAX(length, 1));
         memcpy(digests, known->digests, length);
         add_file(checkpoint, relative, known->bytes, digests);
         return;
@@ -407,8 +404,7 @@ static void write_manifest(struct checkpoint_writer *checkpoint)
                                 .parts_count = checkpoint->parts_count,
                                 .frames = checkpoint->frames.data,
                                 .frames_count = checkpoint->frames.length / sizeof(struct manifest_frame)};
-    manifest.parts = malloc(MAX(checkpoint->parts_count, 1) * sizeof(*manifest.parts));
-    leat_assert(manifest.parts != NULL);
+    manifest.parts = mem_alloc(MAX(checkpoint->parts_count, 1) * sizeof(*manifest.parts));
     for (struct snapshot_writer *part = checkpoint->first; part != NULL; part = part->next)
         manifest.parts[part->index] = str_from(part->name);
     struct byte_buffer text = {0};
@@ -474,8 +470,7 @@ static void remember(struct checkpoint_writer *checkpoint)
         free(dir->known[i].name);
         free(dir->known[i].digests);
     }
-    dir->known = realloc(dir->known, MAX(checkpoint->files_count, 1) * sizeof(*dir->known));
-    leat_assert(dir->known != NULL);
+    dir->known = mem_realloc(dir->known, MAX(checkpoint->files_count, 1) * sizeof(*dir->known));
     dir->known_count = 0;
     for (uint32_t i = 0; i < checkpoint->files_count; i++) {
         struct manifest_file *file = &checkpoint->files[i];

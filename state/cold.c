@@ -1,6 +1,7 @@
 /* Cold rows of learners in the shared database; see core/cold_store.h. Rows that are put while a checkpoint
  * holds the database wait in a table in memory, and are read from there. */
 #include "core/buffer.h"
+#include "core/mem.h"
 #include "core/os.h"
 #include "state/store.h"
 
@@ -47,8 +48,7 @@ static void wait_with(struct cold *cold, uint64_t key, int64_t time_us, const vo
     if ((cold->count + 1) * 2 > cold->capacity) {
         struct cold old = *cold;
         cold->capacity = MAX(old.capacity * 2, 256);
-        cold->waiting = calloc(cold->capacity, sizeof(*cold->waiting));
-        leat_assert(cold->waiting != NULL);
+        cold->waiting = mem_calloc(cold->capacity, sizeof(*cold->waiting));
         for (uint32_t i = 0; i < old.capacity; i++)
             if (old.waiting[i].state != 0)
                 *find_waiting(cold, old.waiting[i].key) = old.waiting[i];
@@ -244,8 +244,7 @@ static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, co
     store_prefix(first, cold->user.id, COLD_KIND, cold->table);
     store_prefix(limit, cold->user.id, COLD_KIND, cold->table + 1);
     struct cold_scan scan = {.cold = cold, .visit = visit, .argument = argument};
-    scan.sorted = malloc(MAX(cold->count, 1) * sizeof(void *));
-    leat_assert(scan.sorted != NULL);
+    scan.sorted = mem_alloc(MAX(cold->count, 1) * sizeof(void *));
     uint32_t count = 0;
     for (uint32_t i = 0; i < cold->capacity; i++)
         if (cold->waiting[i].state != 0)
@@ -280,8 +279,8 @@ static void cold_free(void *self)
 
 struct cold_store *cold_store_new(struct state_store *store, uint16_t id, uint32_t table, size_t row_bytes)
 {
-    struct cold *cold = calloc(1, sizeof(*cold));
-    leat_assert(cold != NULL && row_bytes > 0 && table < UINT16_MAX);
+    struct cold *cold = mem_calloc(1, sizeof(*cold));
+    leat_assert(row_bytes > 0 && table < UINT16_MAX);
     cold->store = (struct cold_store){.self = cold,
                                       .takes_rows = cold_takes_rows,
                                       .put = cold_put,

@@ -1,5 +1,6 @@
 #include "state/pages.h"
 
+#include "core/mem.h"
 #include "core/refused.h"
 
 #include <stdlib.h>
@@ -45,8 +46,7 @@ static struct pages_region *add_region(struct pages *pages)
 {
     if (pages->count == pages->capacity) {
         pages->capacity = MAX(pages->capacity * 2, 16);
-        pages->regions = realloc(pages->regions, pages->capacity * sizeof(*pages->regions));
-        leat_assert(pages->regions != NULL);
+        pages->regions = mem_realloc(pages->regions, pages->capacity * sizeof(*pages->regions));
     }
     struct pages_region region = {.free = PAGES_REGION, .longest = PAGES_REGION};
     region.base = map_region(pages->count > 0);

@@ -1,5 +1,7 @@
 #include "state/slab.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { CHUNK_BYTES = 64 << 10, CLASS_STEP = 16, CLASS_LINEAR_BYTES = 128, CHUNK_NONE = UINT32_MAX };
@@ -80,13 +82,11 @@ static struct slab_chunk *new_chunk(struct slab *slab, uint32_t class)
         index++;
     if (index == slab->capacity) {
         slab->capacity = MAX(slab->capacity * 2, 64);
-        slab->chunks = realloc(slab->chunks, slab->capacity * sizeof(*slab->chunks));
-        leat_assert(slab->chunks != NULL);
+        slab->chunks = mem_realloc(slab->chunks, slab->capacity * sizeof(*slab->chunks));
     }
     slab->count = MAX(slab->count, index + 1);
     slab->free_index = index + 1;
-    struct slab_chunk *chunk = malloc(sizeof(*chunk));
-    leat_assert(chunk != NULL);
+    struct slab_chunk *chunk = mem_alloc(sizeof(*chunk));
     *chunk = (struct slab_chunk){.index = index, .class = class, .blocks = CHUNK_BYTES / class_bytes(class)};
     chunk->data = pages_take(slab->pages, CHUNK_BYTES, false);
     slab->chunks[index] = chunk;
@@ -98,8 +98,7 @@ char *slab_take(struct slab *slab, uint32_t bytes)
 {
     size_t whole = (size_t)bytes + KEYED_VALUE_HEADER;
     if (whole > SLAB_CLASS_BYTES_MAX) {
-        char *block = malloc(room_of(whole));
-        leat_assert(block != NULL);
+        char *block = mem_alloc(room_of(whole));
         set_head(block, bytes, CHUNK_NONE);
         slab->used_bytes += room_of(whole);
         slab->alone++;

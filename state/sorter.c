@@ -6,6 +6,7 @@
 #include "state/sorter.h"
 
 #include "core/buffer.h"
+#include "core/mem.h"
 #include "core/os.h"
 #include "state/store.h"
 
@@ -65,8 +66,7 @@ struct sorter {
 
 struct sorter *sorter_new(struct state_store *store, size_t budget_bytes)
 {
-    struct sorter *sorter = calloc(1, sizeof(*sorter));
-    leat_assert(sorter != NULL);
+    struct sorter *sorter = mem_calloc(1, sizeof(*sorter));
     sorter->store = store;
     sorter->budget_bytes = MAX(budget_bytes, BUDGET_LEAST);
     sorter->runs_most = (uint32_t)MIN(sorter->budget_bytes / PIECE_LEAST, RUNS_MOST);
@@ -241,8 +241,7 @@ void sorter_add(struct sorter *sorter, const struct sorted_record *record)
         write_run(sorter);
     if (sorter->count == sorter->capacity) {
         sorter->capacity = MAX(sorter->capacity * 2, 256);
-        sorter->items = realloc(sorter->items, sorter->capacity * sizeof(*sorter->items));
-        leat_assert(sorter->items != NULL);
+        sorter->items = mem_realloc(sorter->items, sorter->capacity * sizeof(*sorter->items));
     }
     sorter->items[sorter->count++] = (struct item){record->time_us, record->hash, sorter->records.length};
     char *at = buffer_reserve(&sorter->records, bytes);
@@ -300,8 +299,7 @@ static void start_merge(struct sorter *sorter, uint32_t count)
 {
     /* A piece holds at least a head, wherever the head begins: all lengths are multiples of eight. */
     sorter->piece_bytes = sorter->budget_bytes / count & ~(size_t)7;
-    sorter->pieces = malloc(sorter->piece_bytes * count);
-    leat_assert(sorter->pieces != NULL);
+    sorter->pieces = mem_alloc(sorter->piece_bytes * count);
     sorter->heap_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct run *run = &sorter->runs[i];

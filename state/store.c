@@ -2,6 +2,7 @@
  * its defaults lose data; the options below avoid them. */
 #include "state/store.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <fcntl.h>
@@ -59,9 +60,7 @@ struct state_store {
 
 static void store_fail(struct state_store *store, const char *what, char *text)
 {
-    char *message = NULL;
-    if (asprintf(&message, "%s: %s", what, text) < 0)
-        message = strdup("state store");
+    char *message = mem_printf("%s: %s", what, text);
     free(text);
     char *expected = NULL;
     if (!atomic_compare_exchange_strong(&store->error, &expected, message))
@@ -120,8 +119,7 @@ static rocksdb_compactionfilter_t *filter_create(void *state, rocksdb_compaction
     if (store->is_temporary)
         set_rules(store);
     size_t bytes = sizeof(struct filter) + store->rules->count * sizeof(struct filter_rule);
-    struct filter *copy = malloc(bytes);
-    leat_assert(copy != NULL);
+    struct filter *copy = mem_alloc(bytes);
     memcpy(copy, store->rules, bytes);
     pthread_mutex_unlock(&store->mutex);
     return rocksdb_compactionfilter_create(copy, free, filter_drops, filter_name);
@@ -257,7 +255,7 @@ static bool open_database(struct state_store *store, bool is_restored)
     int error = is_restored ? 0 : os_remove_tree(store->directory);
     if (error == 0)
         error = os_mkdirs(store->directory);
-    char *text = error == 0 ? NULL : strdup(strerror(error));
+    char *text = error == 0 ? NULL : mem_strdup(strerror(error));
     rocksdb_t *database = NULL;
     if (error == 0) {
         if (store->options == NULL)
@@ -277,14 +275,12 @@ static bool open_database(struct state_store *store, bool is_restored)
 struct state_store *state_store_open(const char *directory, size_t memory_bytes, bool is_restored,
                                      struct diag_list *diags)
 {
-    struct state_store *store = calloc(1, sizeof(*store));
-    leat_assert(store != NULL);
+    struct state_store *store = mem_calloc(1, sizeof(*store));
     pthread_mutex_init(&store->mutex, NULL);
     store->memory_bytes = MAX(memory_bytes, (size_t)4 << 20);
-    store->rules = calloc(1, sizeof(*store->rules) + FILTER_USERS_MAX * sizeof(struct filter_rule));
-    leat_assert(store->rules != NULL);
+    store->rules = mem_calloc(1, sizeof(*store->rules) + FILTER_USERS_MAX * sizeof(struct filter_rule));
     if (directory != NULL)
-        store->directory = strdup(directory);
+        store->directory = mem_strdup(directory);
     if (directory != NULL && is_restored && !open_database(store, true)) {
         struct diag *diag = diag_error(diags, DIAG_STATE_FAILED, (struct span){0, 0},
                                        "the database of the checkpoint cannot be opened");
@@ -333,14 +329,12 @@ bool store_has_database(const struct state_store *store)
 
 void store_failed(struct state_store *store, const char *what, int error)
 {
-    store_fail(store, what, strdup(strerror(error)));
+    store_fail(store, what, mem_strdup(strerror(error)));
 }
 
 int store_nameless_file(const struct state_store *store)
 {
-    char *path = NULL;
-    if (asprintf(&path, "%s.sort-XXXXXX", store->directory) < 0)
-        return -1;
+    char *path = mem_printf("%s.sort-XXXXXX", store->directory);
     int fd = mkostemp(path, O_CLOEXEC);
     if (fd >= 0)
         unlink(path);
@@ -394,7 +388,7 @@ bool state_store_checkpoint(struct state_store *store, const char *path, bool *h
     char *text = NULL;
     int error = failpoint("ckpt.database");
     if (error != 0) {
-        text = strdup(strerror(error));
+        text = mem_strdup(strerror(error));
     } else if (database != NULL) {
         pthread_mutex_lock(&store->mutex);
         set_rules(store); /* all users have passed their barriers */
@@ -437,7 +431,7 @@ bool store_commit(struct state_store *store, rocksdb_writebatch_t *batch)
     char *text = NULL;
     int error = failpoint("state.evict");
     if (error != 0) {
-        store_fail(store, "writing state", strdup(strerror(error)));
+        store_fail(store, "writing state", mem_strdup(strerror(error)));
         return false;
     }
     if (!open_database(store, false))

@@ -1,6 +1,7 @@
 /* The keyed table: brackets, look-ups, changes. */
 #include "state/table.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <stdlib.h>
@@ -39,8 +40,7 @@ static void slots_free(struct keyed_table *table, struct keyed_slot *slots, uint
 
 struct keyed_table *keyed_table_new(const struct keyed_options *options)
 {
-    struct keyed_table *table = calloc(1, sizeof(*table));
-    leat_assert(table != NULL);
+    struct keyed_table *table = mem_calloc(1, sizeof(*table));
     table->options = *options;
     table->user = (struct store_user){.store = options->store, .id = options->id, .kind = options->kind};
     table->slab.pages = &table->pages;
@@ -55,8 +55,7 @@ struct keyed_table *keyed_table_new(const struct keyed_options *options)
     table->learn_limit = KEY_GROUPS;
     filter_init(&table->filter, options->budget_bytes);
     table->evictions = store_batch_new();
-    table->key_space = malloc(STORE_READ_MAX * sizeof(table->key_space[0]));
-    leat_assert(table->key_space != NULL);
+    table->key_space = mem_alloc(STORE_READ_MAX * sizeof(table->key_space[0]));
     return table;
 }
 

@@ -1,6 +1,8 @@
 /* The keyed table's budget: sweeps over key groups that let cold entries go. */
 #include "state/table.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 /* A sweep goes on until this share of the budget is free again: 1 / FREE_SHARE. */
@@ -67,8 +69,7 @@ static void sweep_group(struct keyed_table *table, uint32_t index, bool can_writ
     struct table_group *group = &table->groups[index];
     if (group->count > table->victims_capacity) {
         table->victims_capacity = group->count + group->count / 4;
-        table->victims = realloc(table->victims, table->victims_capacity * sizeof(*table->victims));
-        leat_assert(table->victims != NULL);
+        table->victims = mem_realloc(table->victims, table->victims_capacity * sizeof(*table->victims));
     }
     uint32_t left = 0;
     for (uint32_t i = 0; i < group->capacity; i++) {

@@ -1,6 +1,8 @@
 /* The time queue: pushing and popping. */
 #include "state/time_queue.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { BLOCK_FIRST = 4 << 10, BLOCK_MAX = 256 << 10 };
@@ -8,8 +10,7 @@ enum { BLOCK_FIRST = 4 << 10, BLOCK_MAX = 256 << 10 };
 struct time_queue *time_queue_new(const struct time_queue_options *options)
 {
     leat_assert(options->bucket_us > 0);
-    struct time_queue *queue = calloc(1, sizeof(*queue));
-    leat_assert(queue != NULL);
+    struct time_queue *queue = mem_calloc(1, sizeof(*queue));
     queue->options = *options;
     queue->user = (struct store_user){.store = options->store, .id = options->id, .kind = options->kind};
     store_add_user(&queue->user);
@@ -92,8 +93,7 @@ static void reserve_bucket(struct time_queue *queue)
     if (opened < queue->buckets_capacity / 2 || opened == 0) {
         queue->buckets_capacity = MAX(queue->buckets_capacity * 2, 64);
         queue->buckets_room =
-            realloc(queue->buckets_room, queue->buckets_capacity * sizeof(*queue->buckets_room));
-        leat_assert(queue->buckets_room != NULL);
+            mem_realloc(queue->buckets_room, queue->buckets_capacity * sizeof(*queue->buckets_room));
     }
     if (opened > 0)
         memmove(queue->buckets_room, queue->buckets_room + opened,
@@ -128,8 +128,7 @@ static struct queue_block *new_block(struct time_queue *queue, struct queue_buck
     size_t capacity = bucket->last == NULL ? first : MIN(bucket->last->capacity * 2, BLOCK_MAX);
     capacity = MAX(capacity, bytes);
     leat_assert(capacity <= UINT32_MAX);
-    struct queue_block *block = malloc(sizeof(*block) + capacity);
-    leat_assert(block != NULL);
+    struct queue_block *block = mem_alloc(sizeof(*block) + capacity);
     *block = (struct queue_block){
         .previous = bucket->last, .references = 1, .capacity = (uint32_t)capacity, .is_stored = is_stored};
     if (bucket->last == NULL)
@@ -188,8 +187,7 @@ static void heap_reserve(struct time_queue *queue, uint32_t count)
     if (count <= queue->heap_capacity)
         return;
     queue->heap_capacity = MAX(count, queue->heap_capacity * 2);
-    queue->heap = realloc(queue->heap, queue->heap_capacity * sizeof(*queue->heap));
-    leat_assert(queue->heap != NULL);
+    queue->heap = mem_realloc(queue->heap, queue->heap_capacity * sizeof(*queue->heap));
 }
 
 static void heap_push(struct time_queue *queue, struct queue_item item)

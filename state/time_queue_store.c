@@ -11,6 +11,7 @@
 #include "state/time_queue.h"
 
 #include "core/buffer.h"
+#include "core/mem.h"
 
 #include <stdlib.h>
 #include <xxhash.h>
@@ -150,8 +151,7 @@ static bool put_sorted(struct time_queue *queue, int64_t bucket, uint32_t count)
 static void reserve_sorted(struct time_queue *queue)
 {
     if (queue->sorted == NULL)
-        queue->sorted = malloc(SPILL_RECORDS * sizeof(*queue->sorted));
-    leat_assert(queue->sorted != NULL);
+        queue->sorted = mem_alloc(SPILL_RECORDS * sizeof(*queue->sorted));
 }
 
 static bool spill_bucket(struct time_queue *queue, struct queue_bucket *bucket)
@@ -212,8 +212,7 @@ static void shrink_heap(struct time_queue *queue)
     if (queue->heap_capacity <= MAX(4 * queue->heap_count, HEAP_KEPT))
         return;
     queue->heap_capacity = MAX(queue->heap_count, HEAP_KEPT);
-    queue->heap = realloc(queue->heap, queue->heap_capacity * sizeof(*queue->heap));
-    leat_assert(queue->heap != NULL);
+    queue->heap = mem_realloc(queue->heap, queue->heap_capacity * sizeof(*queue->heap));
 }
 
 /* Buckets leave from the latest time on, the open one last. */
@@ -317,8 +316,8 @@ static void find_streams(struct time_queue *queue, int64_t bucket)
         if (end > queue->group_first) {
             if (queue->streams_count == queue->streams_capacity) {
                 queue->streams_capacity = MAX(queue->streams_capacity * 2, 4);
-                queue->streams = realloc(queue->streams, queue->streams_capacity * sizeof(*queue->streams));
-                leat_assert(queue->streams != NULL);
+                queue->streams =
+                    mem_realloc(queue->streams, queue->streams_capacity * sizeof(*queue->streams));
             }
             queue->streams[queue->streams_count++] = (struct queue_stream){.first = first, .limit = end};
         }
@@ -419,8 +418,7 @@ static void add_parts(struct queue_snapshot *snapshot, struct queue_block *block
             continue;
         if (snapshot->count == snapshot->capacity) {
             snapshot->capacity = MAX(snapshot->capacity * 2, 64);
-            snapshot->parts = realloc(snapshot->parts, snapshot->capacity * sizeof(*snapshot->parts));
-            leat_assert(snapshot->parts != NULL);
+            snapshot->parts = mem_realloc(snapshot->parts, snapshot->capacity * sizeof(*snapshot->parts));
         }
         __atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
         snapshot->parts[snapshot->count].block = block;
@@ -438,8 +436,7 @@ bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *write
         .kind = queue->options.kind, .type = QUEUE_SEQUENCE, .sequence = queue->sequence};
     if (!snapshot_put(writer, SNAPSHOT_GLOBAL, &head, sizeof(head)))
         return false;
-    struct queue_snapshot *snapshot = calloc(1, sizeof(*snapshot));
-    leat_assert(snapshot != NULL);
+    struct queue_snapshot *snapshot = mem_calloc(1, sizeof(*snapshot));
     snapshot->kind = queue->options.kind;
     snapshot->gone_before = queue->gone_before;
     for (uint32_t i = 0; i < queue->buckets_count; i++)

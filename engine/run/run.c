@@ -5,6 +5,7 @@
 #include "run/sequencer/sequencer.h"
 #include "run/trace.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 #include "core/refused.h"
 #include "state/state.h"
@@ -34,8 +35,7 @@ static void count_instances(struct run *run)
 
 struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags)
 {
-    struct run *run = calloc(1, sizeof(*run));
-    leat_assert(run != NULL);
+    struct run *run = mem_calloc(1, sizeof(*run));
     run->plan = plan;
     run->options = *options;
     run->diags = diags;

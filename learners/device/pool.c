@@ -2,6 +2,7 @@
 #include "learners/device/pool.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 #include "kernels/num.h"
 
 #include <stdlib.h>
@@ -31,10 +32,9 @@ bool device_pool_init(struct device_pool *p, const struct gpu_api *api, struct g
     while (size < 2 * (uint64_t)p->room)
         size *= 2;
     p->index_mask = (uint32_t)(size - 1);
-    p->index = calloc(size, sizeof(*p->index));
-    p->free_slots = malloc(p->room * sizeof(*p->free_slots));
-    p->is_busy = calloc(p->room, sizeof(*p->is_busy));
-    leat_assert(p->index != NULL && p->free_slots != NULL && p->is_busy != NULL);
+    p->index = mem_calloc(size, sizeof(*p->index));
+    p->free_slots = mem_alloc(p->room * sizeof(*p->free_slots));
+    p->is_busy = mem_calloc(p->room, sizeof(*p->is_busy));
     memset(p->heads, 0, slots * sizeof(*p->heads));
     p->free_count = p->room;
     for (uint32_t i = 0; i < p->room; i++)

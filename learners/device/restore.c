@@ -2,6 +2,8 @@
  * in snapshot.c. */
 #include "learners/device/internal.h"
 
+#include "core/mem.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -35,10 +37,9 @@ static void sort_keys(struct table_keys *keys)
 /* Adds the removed keys that the GPU listed to the lists. */
 static bool collect_removed(struct device_table *t, struct gpu_error *error)
 {
-    struct gpu_row_head *heads = calloc(REMOVED_PIECE, sizeof(*heads));
+    struct gpu_row_head *heads = mem_calloc(REMOVED_PIECE, sizeof(*heads));
     uint64_t count = REMOVED_PIECE;
     bool is_good = true;
-    leat_assert(heads);
     while (is_good && count == REMOVED_PIECE) {
         is_good = t->api->tables->take_removed(t->tables, t->stream, heads, REMOVED_PIECE, &count, error);
         for (uint64_t i = 0; is_good && i < count; i++)

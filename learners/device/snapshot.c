@@ -1,5 +1,7 @@
 /* Writing a snapshot of a device_table; snapshot.h explains the way of its pieces. */
 #include "learners/device/snapshot.h"
+
+#include "core/mem.h"
 #include "learners/device/internal.h"
 
 #include <stdlib.h>
@@ -41,8 +43,7 @@ bool device_snapshot_init(struct device_table *t, uint64_t bytes, struct gpu_err
     struct device_snapshot *s = &t->snapshot;
     const struct gpu_api *api = t->api;
     plan_pieces(t, bytes);
-    s->pieces = calloc(s->pieces_count, sizeof(*s->pieces));
-    leat_assert(s->pieces);
+    s->pieces = mem_calloc(s->pieces_count, sizeof(*s->pieces));
     if ((s->copies = api->stream(t->gpu, error)) == NULL ||
         (s->staging = api->alloc(t->gpu, s->pieces_count * s->piece_bytes, error)) == NULL ||
         (s->pool_rows = api->alloc_pinned(t->gpu, s->piece_bytes, error)) == NULL ||
@@ -55,8 +56,7 @@ bool device_snapshot_init(struct device_table *t, uint64_t bytes, struct gpu_err
     for (uint32_t i = 0; i < s->pieces_count; i++) {
         struct device_piece *p = &s->pieces[i];
         p->memory = s->staging + i * s->piece_bytes;
-        p->blocks = calloc(t->options.tables, sizeof(*p->blocks));
-        leat_assert(p->blocks);
+        p->blocks = mem_calloc(t->options.tables, sizeof(*p->blocks));
         if ((p->gathered = api->event(t->gpu, error)) == NULL)
             return false;
     }
@@ -314,9 +314,8 @@ bool device_table_snapshot_write(struct device_table *t, device_table_emit *rows
                                  void *argument, struct gpu_error *error)
 {
     struct writer w = {.t = t, .rows = rows, .counts = counts, .argument = argument};
-    w.stored = malloc(STORED_ROWS * t->stored_bytes);
-    w.blocks = calloc(t->options.tables, sizeof(*w.blocks));
-    leat_assert(w.stored != NULL && w.blocks != NULL);
+    w.stored = mem_alloc(STORED_ROWS * t->stored_bytes);
+    w.blocks = mem_calloc(t->options.tables, sizeof(*w.blocks));
     struct gpu_error ignored;
     bool is_good = write_pieces(&w, error);
     if (!is_good) /* a queued copy may still read staging, which belongs to the next snapshot */

@@ -1,6 +1,8 @@
 /* A device_table, its event time, and its batches, announced and due; table.h explains the rules. */
 #include "learners/device/internal.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 _Static_assert(sizeof(struct gpu_sketch_block) == sizeof(struct sketch_block) &&
@@ -70,8 +72,7 @@ static bool batch_init(struct device_table *t, struct device_batch *b, struct gp
 {
     const struct gpu_api *api = t->api;
     size_t n = MAX(t->options.batch_max, 1U);
-    b->raised = malloc(n * sizeof(*b->raised));
-    leat_assert(b->raised);
+    b->raised = mem_alloc(n * sizeof(*b->raised));
     return (b->asked = api->event(t->gpu, error)) != NULL &&
            (b->keys = api->alloc_pinned(t->gpu, n * sizeof(*b->keys), error)) != NULL &&
            (b->tables = api->alloc_pinned(t->gpu, n * sizeof(*b->tables), error)) != NULL &&
@@ -95,8 +96,7 @@ static void batch_free(struct device_table *t, struct device_batch *b)
 
 static void *zeroed(size_t count, size_t size)
 {
-    void *memory = calloc(MAX(count, (size_t)1), size);
-    leat_assert(memory);
+    void *memory = mem_calloc(MAX(count, (size_t)1), size);
     return memory;
 }
 

@@ -20,6 +20,7 @@
 #include "learners/tables/cold.h"
 
 #include "core/buffer.h"
+#include "core/mem.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -348,8 +349,7 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
         !put_totals(state, c->sparse_count, writer) || !put_singles(state, writer) || !put_mean(c, writer) ||
         !put_lists(state, c->sparse_count, writer))
         return false;
-    struct learner_snapshot *s = calloc(1, sizeof(*s));
-    leat_assert(s);
+    struct learner_snapshot *s = mem_calloc(1, sizeof(*s));
     s->state = state;
     s->fields = c->sparse_count;
     s->epoch = epoch;

@@ -2,6 +2,8 @@
 #define XXH_INLINE_ALL
 #include "learners/learner/internal.h"
 
+#include "core/mem.h"
+
 #include "kernels/num.h"
 
 #include <math.h>
@@ -25,8 +27,7 @@ struct learner_columns_scratch {
 
 static void *memory(size_t bytes)
 {
-    void *p = malloc(MAX(bytes, 1));
-    leat_assert(p);
+    void *p = mem_alloc(MAX(bytes, 1));
     return p;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "learners/learner/internal.h"
 
+#include "core/mem.h"
 #include "core/operator_history.h"
 #include "core/os.h"
 #include "kernels/gpu.h"
@@ -277,8 +278,7 @@ bool learner_device_restore(struct learner_state *s, uint32_t field, uint8_t kin
     if (kind == 'R')
         return device_table_restore(t, table, items, count, error);
     size_t bytes = count * (kind == 'C' ? sizeof(struct sketch_block) : sizeof(uint64_t));
-    void *aligned = malloc(bytes); /* records may be unaligned in a checkpoint */
-    leat_assert(aligned);
+    void *aligned = mem_alloc(bytes); /* records may be unaligned in a checkpoint */
     memcpy(aligned, items, bytes);
     bool is_good = kind == 'C' ? device_table_restore_counts(t, table, aligned, count, error)
                                : device_table_restore_remove(t, table, aligned, count, error);

@@ -2,6 +2,7 @@
 #include "learners/learner/internal.h"
 #include "learners/tables/cold.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <math.h>
@@ -39,8 +40,7 @@ bool learner_open(struct operator_context *context)
         diag_error(context->diags, DIAG_BAD_ENVIRONMENT, (struct span){0, 0}, "LEAT_KERNELS: %s", reason);
         return false;
     }
-    struct learner_state *s = calloc(1, sizeof(*s));
-    leat_assert(s);
+    struct learner_state *s = mem_calloc(1, sizeof(*s));
     c->state = s;
     s->kernels = kernels;
     s->seen_last_us = TIME_MIN;
@@ -50,10 +50,9 @@ bool learner_open(struct operator_context *context)
     if (!learner_pick_device(context) || !learner_check_memory(context) || !learner_make_model(context))
         return false;
     s->columns = learner_columns_new(c);
-    s->metrics = calloc(c->labels_count, sizeof(*s->metrics));
-    s->logits = calloc((size_t)c->labels_count * BATCH_ROWS, sizeof(*s->logits));
-    s->scored = calloc(BATCH_ROWS, sizeof(*s->scored));
-    leat_assert(s->metrics != NULL && s->logits != NULL && s->scored != NULL);
+    s->metrics = mem_calloc(c->labels_count, sizeof(*s->metrics));
+    s->logits = mem_calloc((size_t)c->labels_count * BATCH_ROWS, sizeof(*s->logits));
+    s->scored = mem_calloc(BATCH_ROWS, sizeof(*s->scored));
     for (uint32_t l = 0; l < c->labels_count; l++)
         metrics_init(&s->metrics[l], c->model.loss, (uint64_t)c->window);
     return true;

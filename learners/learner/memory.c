@@ -4,6 +4,7 @@
  */
 #include "learners/learner/internal.h"
 
+#include "core/mem.h"
 #include "core/memory_plan.h"
 #include "core/os.h"
 #include "kernels/gpu.h"
@@ -44,10 +45,9 @@ static void plan_parts(const struct learner_config *c, const struct learner_stat
 void learner_memory(void *config, struct memory_plan *plan)
 {
     const struct learner_config *c = config;
-    struct learner_state *s = calloc(1, sizeof(*s));
+    struct learner_state *s = mem_calloc(1, sizeof(*s));
     const char *reason;
     struct gpu_error error = {.failure = GPU_OK};
-    leat_assert(s);
     *plan = (struct memory_plan){.count = 0};
     s->kernels = kernels_pick_env(&reason);
     bool is_there = learner_open_device(c, s, &error);

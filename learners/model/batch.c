@@ -6,13 +6,13 @@
 #include "learners/model/internal.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <stdlib.h>
 
 static void *room(size_t count, size_t size)
 {
-    void *p = aligned_alloc(64, (count * size + 127) / 64 * 64);
-    leat_assert(p);
+    void *p = mem_aligned(64, (count * size + 127) / 64 * 64);
     memset(p, 0, (count * size + 127) / 64 * 64);
     return p;
 }

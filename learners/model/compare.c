@@ -10,6 +10,7 @@
 #include "learners/train/rows_cpu.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,8 +35,7 @@ void model_compare_begin(struct model *m)
     struct model_options options = m->options;
     options.is_on_device = false;
     options.is_like_device = true;
-    m->compare = calloc(1, sizeof(*m->compare));
-    leat_assert(m->compare);
+    m->compare = mem_calloc(1, sizeof(*m->compare));
     m->compare->shadow = model_new(&options, m->k);
 }
 
@@ -96,8 +96,7 @@ static void compare_floats(struct model *m, const char *tensor, const float *our
                            size_t count)
 {
     struct compare *c = m->compare;
-    double *values = calloc(2 * count + 1, sizeof(*values));
-    leat_assert(values);
+    double *values = mem_calloc(2 * count + 1, sizeof(*values));
     for (size_t i = 0; i < count; i++)
         values[i] = (double)ours[i], values[count + i] = (double)theirs[i];
     size_t at = first_difference(values, values + count, count);
@@ -139,8 +138,7 @@ static void compare_layers(struct model *m)
     struct model *s = m->compare->shadow;
     for (size_t layer = 0; layer < model_layers(m) && !m->compare->found.is_found; layer++) {
         size_t floats = model_layer_floats(m, layer), n, d;
-        float *both = calloc(2 * floats + 1, sizeof(*both));
-        leat_assert(both);
+        float *both = mem_calloc(2 * floats + 1, sizeof(*both));
         model_layer_get(m, MODEL_LAYERS_OWN, layer, both);
         model_layer_get(s, MODEL_LAYERS_OWN, layer, both + floats);
         model_layer_shape(m, layer, &n, &d);
@@ -278,8 +276,7 @@ static void compare_part(struct model *m, const struct train_group *g, const str
                          bool is_double)
 {
     size_t all = a->count * count;
-    double *values = calloc(2 * all + 1, sizeof(*values));
-    leat_assert(values);
+    double *values = mem_calloc(2 * all + 1, sizeof(*values));
     for (size_t i = 0; i < all; i++) {
         size_t at = i / count * a->row_bytes + from;
         values[i] = value_at(a->bytes + at, i % count, is_double);

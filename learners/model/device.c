@@ -8,6 +8,7 @@
 #include "learners/train/rows_gpu.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <stdlib.h>
 
@@ -101,8 +102,7 @@ static struct device_stored stored_of(const struct model *m, const struct device
 static struct device_table *table_new(struct model *m, uint32_t first, uint32_t count, uint64_t memory,
                                       const struct model_device *d, struct gpu_error *error)
 {
-    struct device_set *s = calloc(1, sizeof(*s));
-    leat_assert(s);
+    struct device_set *s = mem_calloc(1, sizeof(*s));
     s->first = first, s->count = count;
     set_tables(m, s);
     struct device_table_options o = {.api = d->api,
@@ -153,8 +153,7 @@ bool model_attach(struct model *m, const struct model_device *d, struct gpu_erro
     leat_assert(m->train == NULL && m->options.is_on_device);
     if (m->options.network != NETWORK_NONE && !d->api->can_matmul(d->gpu, error))
         return stores_free(m, d, 0);
-    m->device_rows = calloc(1, sizeof(*m->device_rows));
-    leat_assert(m->device_rows);
+    m->device_rows = mem_calloc(1, sizeof(*m->device_rows));
     m->device_rows->format = ROW_FP32;
     if (!tables_new(m, d, error))
         return false;

@@ -1,6 +1,7 @@
 #include "learners/model/head.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 #include "kernels/num.h"
 
 #include <math.h>
@@ -9,8 +10,7 @@
 static float *floats_new(size_t n)
 {
     size_t bytes = (n * sizeof(float) + 63) / 64 * 64 + 64;
-    float *p = aligned_alloc(64, bytes);
-    leat_assert(p);
+    float *p = mem_aligned(64, bytes);
     memset(p, 0, bytes);
     return p;
 }
@@ -48,8 +48,8 @@ void head_init(struct head *head, const struct kernels *k, size_t inputs, const 
                size_t count, enum opt_kind opt, float accumulator, uint64_t seed)
 {
     *head = (struct head){.layers = count + 1, .inputs = inputs, .opt = opt};
-    head->items = calloc(head->layers, sizeof(*head->items));
-    leat_assert(head->items != NULL && inputs > 0);
+    head->items = mem_calloc(head->layers, sizeof(*head->items));
+    leat_assert(inputs > 0);
     head->in = floats_new(inputs * 16);
     head->in_gradients = floats_new(inputs * 16);
     for (size_t l = 0; l < head->layers; l++)

@@ -11,6 +11,7 @@
 #include "learners/tables/inline.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -46,12 +47,10 @@ bool linear_is_plain(const struct model *m)
 struct plain *linear_plain_new(const struct model *m)
 {
     size_t fields = m->options.fields, used = fields + m->options.dense + 1, whole = (used + 15) / 16 * 16;
-    struct plain *p = calloc(1, sizeof(*p) + RING * fields * sizeof(*p->wanted));
-    leat_assert(p);
+    struct plain *p = mem_calloc(1, sizeof(*p) + RING * fields * sizeof(*p->wanted));
     p->fields = m->options.fields;
     p->whole = whole;
-    p->values = calloc(RING * whole, sizeof(*p->values));
-    leat_assert(p->values);
+    p->values = mem_calloc(RING * whole, sizeof(*p->values));
     for (size_t i = 0; i < RING * whole; i++)
         p->values[i] = i % whole < fields || i % whole == used - 1 ? 1.0F : 0.0F;
     memset(p->nobody, 0xff, sizeof(p->nobody));

@@ -10,6 +10,7 @@
 #include "learners/tables/inline.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 #include "core/team.h"
 
 #include <stdlib.h>
@@ -21,8 +22,7 @@ static void need(void **memory, size_t *capacity, size_t count, size_t size)
     if (*capacity >= count)
         return;
     free(*memory);
-    *memory = malloc(count * size);
-    leat_assert(*memory);
+    *memory = mem_alloc(count * size);
     *capacity = count;
 }
 
@@ -40,9 +40,8 @@ static void make_room(struct model *m, const struct call *c)
             free(list->learns);
             free(list->seen);
             free(list->steps);
-            *list =
-                (struct model_list){malloc(capacity), malloc(capacity * 4), malloc(capacity * 4), capacity};
-            leat_assert(list->learns != NULL && list->seen != NULL && list->steps != NULL);
+            *list = (struct model_list){mem_alloc(capacity), mem_alloc(capacity * 4), mem_alloc(capacity * 4),
+                                        capacity};
         }
         table_begin(&m->tables[f]);
     }

@@ -3,6 +3,7 @@
 #include "learners/tables/cold.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 #include "kernels/num.h"
 
 #include <math.h>
@@ -19,8 +20,7 @@ struct model_init {
 static void *zeroed(size_t bytes)
 {
     bytes = (bytes + 127) / 64 * 64;
-    void *p = aligned_alloc(64, bytes);
-    leat_assert(p);
+    void *p = mem_aligned(64, bytes);
     memset(p, 0, bytes);
     return p;
 }

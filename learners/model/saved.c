@@ -6,6 +6,7 @@
 
 #include "core/base.h"
 #include "core/buffer.h"
+#include "core/mem.h"
 
 #include <stdlib.h>
 
@@ -64,8 +65,7 @@ static void save_example(const struct model *m, const struct example *e, struct 
 static void save_layer(struct model *m, enum model_layers_of of, size_t layer, struct byte_buffer *out)
 {
     size_t bytes = model_layer_floats(m, layer) * sizeof(float);
-    float *floats = malloc(bytes);
-    leat_assert(floats);
+    float *floats = mem_alloc(bytes);
     model_layer_get(m, of, layer, floats);
     buffer_append(out, floats, bytes);
     free(floats);
@@ -203,8 +203,7 @@ static void load_layer(struct reading *r, struct model *m, enum model_layers_of 
         model_layer_shape(m, layer, &own_n, &own_d);
     if (data == NULL || !is_same || own_n != n || own_d != d)
         return;
-    float *floats = malloc(layer_floats(m, n, d) * sizeof(*floats)); /* malloc aligns the floats */
-    leat_assert(floats);
+    float *floats = mem_alloc(layer_floats(m, n, d) * sizeof(*floats)); /* malloc aligns the floats */
     memcpy(floats, data, layer_floats(m, n, d) * sizeof(*floats));
     model_layer_put(m, of, layer, floats);
     free(floats);

@@ -6,6 +6,7 @@
 #include "learners/train/rows_cpu.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 #include "core/team.h"
 
 #include <math.h>
@@ -67,8 +68,7 @@ bool model_plan(const struct model_options *options, const struct kernels *kerne
 void model_train_init(struct model *m)
 {
     uint32_t events = MAX(m->options.batch, (uint32_t)MODEL_ROWS_MAX);
-    m->rows = calloc(1, sizeof(*m->rows));
-    leat_assert(m->rows);
+    m->rows = mem_calloc(1, sizeof(*m->rows));
     rows_cpu_init(m->rows, m->tables, m->vector_at, (size_t)events * m->entries_max);
     struct train_setup setup = {.options = &m->options,
                                 .device = {.kernels = batch_beside(m->k)},

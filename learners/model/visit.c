@@ -2,6 +2,7 @@
  * all that is stored for a key, for `leat state get`. */
 #include "core/describe.h"
 #include "core/learner.h"
+#include "core/mem.h"
 #include "learners/model/internal.h"
 #include "learners/tables/cold.h"
 
@@ -26,8 +27,7 @@ static bool visit_dense(struct model *m, struct model_visitor *v)
     size_t count;
     (void)model_dense_weights(m, &count); /* reads the weights that the last step left */
     count /= LINEAR_FLOATS;
-    float *weights = calloc(count, sizeof(*weights));
-    leat_assert(weights != NULL);
+    float *weights = mem_calloc(count, sizeof(*weights));
     for (size_t i = 0; i < count; i++)
         weights[i] = linear_weight(m, m->dense_weights + i * LINEAR_FLOATS);
     weights[count - 1] = (float)((double)weights[count - 1] + model_bias(m));
@@ -36,8 +36,7 @@ static bool visit_dense(struct model *m, struct model_visitor *v)
     for (size_t l = 0; l < model_layers(m) && is_good; l++) {
         size_t n, d;
         model_layer_shape(m, l, &n, &d);
-        float *floats = malloc(model_layer_floats(m, l) * sizeof(*floats));
-        leat_assert(floats != NULL);
+        float *floats = mem_alloc(model_layer_floats(m, l) * sizeof(*floats));
         model_layer_get(m, MODEL_LAYERS_OWN, l, floats);
         char name[64];
         snprintf(name, sizeof(name), "hidden.%zu.weights", l);
@@ -82,8 +81,7 @@ static bool visit_table(struct model *m, uint32_t field, const char *name, bool 
 {
     const struct table *table = &m->tables[field];
     struct row_visit visit = {.model = m, .visitor = v, .dim = 1 + (has_vector ? m->vector_floats : 0)};
-    visit.weights = calloc(visit.dim, sizeof(*visit.weights));
-    leat_assert(visit.weights != NULL);
+    visit.weights = mem_calloc(visit.dim, sizeof(*visit.weights));
     bool is_good = table_visit(table, count_row, &visit) &&
                    v->table(v->argument, name, visit.dim, visit.count) &&
                    table_visit(table, visit_row, &visit);

@@ -9,6 +9,7 @@
 #include "learners/tables/inline.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <stdlib.h>
 
@@ -28,18 +29,15 @@ struct table_batch {
 
 static void *room(void *old, size_t count, size_t size)
 {
-    void *p = realloc(old, count * size);
-    leat_assert(p);
+    void *p = mem_realloc(old, count * size);
     return p;
 }
 
 static struct table_batch *need(struct table *t, size_t n)
 {
     struct table_batch *b = t->batch;
-    if (!b) {
-        b = t->batch = calloc(1, sizeof(*b));
-        leat_assert(b);
-    }
+    if (!b)
+        b = t->batch = mem_calloc(1, sizeof(*b));
     if (likely(n <= b->capacity))
         return b;
     leat_assert(n < UINT32_MAX / 4);

@@ -1,6 +1,7 @@
 #include "learners/tables/chunks.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -26,12 +27,10 @@ struct chunks {
 
 struct chunks *chunks_begin(size_t count, size_t chunk_bytes, chunks_copy *copy, const void *owner)
 {
-    struct chunks *c = calloc(1, sizeof(*c));
-    leat_assert(c);
+    struct chunks *c = mem_calloc(1, sizeof(*c));
     *c = (struct chunks){.copy = copy, .owner = owner, .count = count, .chunk_bytes = chunk_bytes};
     pthread_mutex_init(&c->mutex, NULL);
-    c->states = calloc(MAX(count, 1), 1);
-    leat_assert(c->states);
+    c->states = mem_calloc(MAX(count, 1), 1);
     return c;
 }
 
@@ -61,8 +60,7 @@ void chunks_protect(struct chunks *c, size_t chunk)
             sched_yield(); /* the writer is copying this one chunk: a short wait */
         return;
     }
-    struct copied *copy = malloc(sizeof(*copy) + c->chunk_bytes);
-    leat_assert(copy);
+    struct copied *copy = mem_alloc(sizeof(*copy) + c->chunk_bytes);
     copy->count = c->copy(c->owner, chunk, copy->items);
     if (copy->count == 0) { /* no item of the chunk belongs to the snapshot */
         free(copy);
@@ -99,8 +97,7 @@ static bool emit_copies(struct chunks *c, chunks_emit *emit, void *argument)
 
 bool chunks_write(struct chunks *c, chunks_emit *emit, void *argument)
 {
-    unsigned char *items = malloc(c->chunk_bytes);
-    leat_assert(items);
+    unsigned char *items = mem_alloc(c->chunk_bytes);
     bool is_ok = true;
     for (size_t chunk = 0; chunk < c->count && is_ok; chunk++) {
         if (!claim(c, chunk))

@@ -3,6 +3,7 @@
 #include "learners/tables/inline.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <stdlib.h>
 
@@ -16,15 +17,13 @@ enum {
 void table_cold_init(struct table *t, struct cold_store *store)
 {
     leat_assert(t->cold == NULL && t->stats.rows == 0 && t->options.rows_max == 0);
-    struct table_cold *c = calloc(1, sizeof(*c));
-    leat_assert(c);
+    struct table_cold *c = mem_calloc(1, sizeof(*c));
     c->store = store;
     c->rows_cap = UINT64_MAX;
-    c->keys = calloc(COLD_BATCH, sizeof(*c->keys));
-    c->times = calloc(COLD_BATCH, sizeof(*c->times));
-    c->found = calloc(COLD_BATCH, sizeof(*c->found));
-    c->rows_of = calloc(COLD_BATCH, table_stored_bytes(t));
-    leat_assert(c->keys != NULL && c->times != NULL && c->found != NULL && c->rows_of != NULL);
+    c->keys = mem_calloc(COLD_BATCH, sizeof(*c->keys));
+    c->times = mem_calloc(COLD_BATCH, sizeof(*c->times));
+    c->found = mem_calloc(COLD_BATCH, sizeof(*c->found));
+    c->rows_of = mem_calloc(COLD_BATCH, table_stored_bytes(t));
     t->cold = c;
 }
 
@@ -248,8 +247,7 @@ static int by_row_key(const void *a, const void *b)
 
 struct table_row **table_sorted(const struct table *t, size_t *count)
 {
-    struct table_row **list = malloc(MAX(t->stats.rows, 1) * sizeof(struct table_row *));
-    leat_assert(list);
+    struct table_row **list = mem_alloc(MAX(t->stats.rows, 1) * sizeof(struct table_row *));
     size_t n = 0;
     for (uint32_t i = 0; i < t->rows_used; i++) {
         struct table_row *row = table_row_at(t, i);
@@ -294,8 +292,7 @@ bool table_visit(const struct table *t, table_visitor *visit, void *argument)
 {
     struct visit v = {.table = t, .visit = visit, .argument = argument, .goes_on = true};
     v.rows = table_sorted(t, &v.count);
-    v.cold = aligned_alloc(64, (t->stride + 63) / 64 * 64);
-    leat_assert(v.cold);
+    v.cold = mem_aligned(64, (t->stride + 63) / 64 * 64);
     bool is_good =
         t->cold == NULL || t->cold->rows == 0 || t->cold->store->scan(t->cold->store->self, visit_cold, &v);
     if (is_good)

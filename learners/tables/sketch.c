@@ -1,6 +1,7 @@
 #include "learners/tables/sketch.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <stdlib.h>
 
@@ -9,9 +10,8 @@ void sketch_init(struct sketch *sketch, size_t bytes)
     size_t width = 1024;
     while (width * 2 * SKETCH_DEPTH <= bytes)
         width *= 2;
-    *sketch = (struct sketch){.width = width, .counts = calloc(SKETCH_DEPTH, width), .epoch = 1};
-    sketch->block_epochs = calloc(sketch_blocks(sketch), sizeof(*sketch->block_epochs));
-    leat_assert(sketch->counts != NULL && sketch->block_epochs != NULL);
+    *sketch = (struct sketch){.width = width, .counts = mem_calloc(SKETCH_DEPTH, width), .epoch = 1};
+    sketch->block_epochs = mem_calloc(sketch_blocks(sketch), sizeof(*sketch->block_epochs));
 }
 
 void sketch_free(struct sketch *sketch)

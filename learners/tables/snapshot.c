@@ -1,5 +1,7 @@
 /* Snapshots of a table while its owner goes on: rows in chunks of 64, and the sketch's counts (chunks.h). */
 #include "learners/tables/chunks.h"
+
+#include "core/mem.h"
 #include "learners/tables/inline.h"
 
 #include <stdlib.h>
@@ -36,8 +38,7 @@ struct table_snapshot *table_snapshot_begin(struct table *t, uint32_t since, uin
                                             const struct table_keys **removed)
 {
     leat_assert(t->snapshot == NULL && closing >= t->epoch && since <= closing);
-    struct table_snapshot *s = calloc(1, sizeof(*s));
-    leat_assert(s);
+    struct table_snapshot *s = mem_calloc(1, sizeof(*s));
     *s = (struct table_snapshot){.table = t, .since = since, .closing = closing, .rows_used = t->rows_used};
     size_t chunks = ((size_t)t->rows_used + TABLE_CHUNK_ROWS - 1) / TABLE_CHUNK_ROWS;
     s->rows = chunks_begin(chunks, TABLE_CHUNK_ROWS * table_stored_bytes(t), copy_rows, s);
@@ -75,8 +76,7 @@ void table_snapshot_end(struct table *t, bool is_published)
     chunks_end(s->rows);
     if (!is_published && s->removed.count > 0) { /* the next snapshot must list them */
         size_t count = s->removed.count + t->removed.count;
-        s->removed.items = realloc(s->removed.items, count * sizeof(*s->removed.items));
-        leat_assert(s->removed.items);
+        s->removed.items = mem_realloc(s->removed.items, count * sizeof(*s->removed.items));
         if (t->removed.count > 0)
             memcpy(s->removed.items + s->removed.count, t->removed.items,
                    t->removed.count * sizeof(*t->removed.items));

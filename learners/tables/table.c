@@ -3,6 +3,7 @@
 #include "learners/tables/inline.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 #include "core/refused.h"
 
 #include <errno.h>
@@ -171,13 +172,11 @@ void table_init(struct table *t, const struct table_options *options)
     range_init(&t->page_counts, ROWS_RESERVED / 32);
     range_init(&t->chunk_epochs, ROWS_RESERVED / TABLE_CHUNK_ROWS * sizeof(uint32_t));
     t->depth = 1;
-    t->directory = malloc(2 * sizeof(*t->directory));
-    leat_assert(t->directory);
+    t->directory = mem_alloc(2 * sizeof(*t->directory));
     t->directory[0] = t->directory[1] = page_new(t, 0);
     if (options->rows_max > 0) {
         t->buckets = (options->rows_max + TABLE_BUCKET_ROWS - 1) / TABLE_BUCKET_ROWS;
-        t->bucket_counts = calloc(t->buckets, sizeof(*t->bucket_counts));
-        leat_assert(t->bucket_counts);
+        t->bucket_counts = mem_calloc(t->buckets, sizeof(*t->bucket_counts));
     }
     if (options->admit_after > 1)
         sketch_init(&t->sketch, options->sketch_bytes);
@@ -245,8 +244,7 @@ static void directory_double(struct table *t)
 {
     leat_assert(t->depth < DEPTH_MAX);
     size_t size = (size_t)1 << t->depth;
-    uint32_t *bigger = malloc(2 * size * sizeof(*bigger));
-    leat_assert(bigger);
+    uint32_t *bigger = mem_alloc(2 * size * sizeof(*bigger));
     for (size_t i = 0; i < size; i++)
         bigger[2 * i] = bigger[2 * i + 1] = t->directory[i];
     free(t->directory);
@@ -290,8 +288,7 @@ static void push_number(uint32_t **items, size_t *count, size_t *capacity, uint3
 {
     if (*count == *capacity) {
         *capacity = MAX(2 * *capacity, 256);
-        *items = realloc(*items, *capacity * sizeof(**items));
-        leat_assert(*items);
+        *items = mem_realloc(*items, *capacity * sizeof(**items));
     }
     (*items)[(*count)++] = number;
 }
@@ -369,8 +366,7 @@ void table_keys_add(struct table_keys *keys, uint64_t key)
 {
     if (keys->count == keys->capacity) {
         keys->capacity = MAX(2 * keys->capacity, 256);
-        keys->items = realloc(keys->items, keys->capacity * sizeof(*keys->items));
-        leat_assert(keys->items);
+        keys->items = mem_realloc(keys->items, keys->capacity * sizeof(*keys->items));
     }
     keys->items[keys->count++] = key;
 }

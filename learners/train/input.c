@@ -1,6 +1,7 @@
 #include "learners/train/input.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <stdlib.h>
 
@@ -110,13 +111,12 @@ bool train_input_make(struct train_input *in, struct gpu_error *error)
     lay_out(in, &in->host, in->block);
     for (uint32_t f = 0; f < options->fields; f++) {
         size_t each = model_field_ids(options, f);
-        in->field_ids[f] =
-            in->has_lists ? calloc(each * capacity, sizeof(uint64_t)) : in->host.ids + (size_t)f * capacity;
-        in->field_offsets[f] = options->is_list[f] ? calloc((size_t)capacity + 1, sizeof(uint32_t)) : NULL;
-        leat_assert(in->field_ids[f] != NULL && (in->field_offsets[f] != NULL || !options->is_list[f]));
+        in->field_ids[f] = in->has_lists ? mem_calloc(each * capacity, sizeof(uint64_t))
+                                         : in->host.ids + (size_t)f * capacity;
+        in->field_offsets[f] =
+            options->is_list[f] ? mem_calloc((size_t)capacity + 1, sizeof(uint32_t)) : NULL;
     }
-    in->event_seen = calloc(capacity, sizeof(*in->event_seen));
-    leat_assert(in->event_seen);
+    in->event_seen = mem_calloc(capacity, sizeof(*in->event_seen));
     for (uint32_t e = 0; e < capacity; e++)
         in->host.dense[(size_t)options->dense * capacity + e] = 1.0F;
     return true;

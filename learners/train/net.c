@@ -3,6 +3,7 @@
 #include "learners/train/share.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 #include "kernels/num.h"
 
 #include <math.h>
@@ -335,8 +336,7 @@ bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error 
             continue;
         uint32_t number = (uint32_t)(l->params - net->params);
         size_t weights = saved_weights(l->params), all = net_saved_floats(net, number);
-        float *floats = calloc(all + 16, sizeof(*floats));
-        leat_assert(floats);
+        float *floats = mem_calloc(all + 16, sizeof(*floats));
         kernels->init_uniform(floats, num_mix(net->options.seed + number + 1), l->bound,
                               (size_t)l->params->n * l->params->d);
         for (size_t f = weights; f < all; f++)

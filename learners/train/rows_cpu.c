@@ -1,6 +1,7 @@
 #include "learners/train/rows_cpu.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <stdlib.h>
 
@@ -11,9 +12,7 @@ void rows_cpu_init(struct rows_cpu *rows, struct table *tables, size_t vector_at
 {
     *rows = (struct rows_cpu){.tables = tables, .vector_at = vector_at};
     memset(rows->seen_least, 0xff, sizeof(rows->seen_least));
-#define TAKE(array)                                                                                          \
-    rows->array = calloc(places_max + 1, sizeof(*rows->array));                                              \
-    leat_assert(rows->array);
+#define TAKE(array) rows->array = mem_calloc(places_max + 1, sizeof(*rows->array));
     ROWS_ARRAYS(TAKE)
 }
 

@@ -11,6 +11,7 @@
 #include "learners/train/share.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 #include "core/team.h"
 
 #include <stdlib.h>
@@ -37,8 +38,7 @@ uint32_t net_tile(const struct net *net, uint32_t events)
 
 struct net *net_second(const struct net *net)
 {
-    struct net *second = calloc(1, sizeof(*second));
-    leat_assert(second);
+    struct net *second = mem_calloc(1, sizeof(*second));
     net_shape(second, &net->options, net->device, net->events_max, net->gradients_max);
     return second;
 }

@@ -2,6 +2,7 @@
 #include "learners/train/step.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -195,8 +196,7 @@ static void shape(struct train *t, const struct train_setup *setup)
 
 static struct train *new_shape(const struct train_setup *setup)
 {
-    struct train *t = calloc(1, sizeof(*t));
-    leat_assert(t);
+    struct train *t = mem_calloc(1, sizeof(*t));
     shape(t, setup);
     return t;
 }

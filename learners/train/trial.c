@@ -1,6 +1,7 @@
 #include "learners/train/trial.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 #include "learners/train/train.h"
 
 #include <stdlib.h>
@@ -9,8 +10,7 @@ struct train_trial *trial_new(const struct train *t, const struct net_options *s
 {
     if (!t->options->is_tried)
         return NULL;
-    struct train_trial *trial = calloc(1, sizeof(*trial));
-    leat_assert(trial);
+    struct train_trial *trial = mem_calloc(1, sizeof(*trial));
     struct net_options fp32 = *shape;
     fp32.precision = ROW_FP32;
     fp32.may_go_by_ids = false;

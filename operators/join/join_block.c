@@ -1,6 +1,8 @@
 /* The join's rows, batch by batch: finds those that are late or match nothing, and passes the others on in
  * the order of both inputs, in blocks of at most BATCH_ROWS rows, one bracket of the table each. */
 #include "operators/expr/compute.h"
+
+#include "core/mem.h"
 #include "operators/join/join.h"
 
 #include <stdlib.h>
@@ -26,8 +28,7 @@ struct join_block {
 
 struct join_block *join_block_new(void)
 {
-    struct join_block *block = malloc(sizeof(*block));
-    leat_assert(block != NULL);
+    struct join_block *block = mem_alloc(sizeof(*block));
     return block;
 }
 

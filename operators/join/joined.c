@@ -1,5 +1,7 @@
 #include "operators/join/joined.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { TAILS_FULL = 4 << 20 };
@@ -7,8 +9,7 @@ enum { TAILS_FULL = 4 << 20 };
 struct joined *joined_new(struct batch_pool *pool, const struct schema *output,
                           struct held_layouts *const layouts[2], int *const columns[2], int window_column)
 {
-    struct joined *joined = calloc(1, sizeof(*joined));
-    leat_assert(joined != NULL);
+    struct joined *joined = mem_calloc(1, sizeof(*joined));
     joined->pool = pool;
     joined->output = output;
     joined->window_column = window_column;

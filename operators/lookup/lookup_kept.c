@@ -1,5 +1,6 @@
 #include "operators/lookup/lookup_kept.h"
 
+#include "core/mem.h"
 #include "core/operator_history.h"
 #include "core/os.h"
 
@@ -46,10 +47,9 @@ bool lookup_is_same(const struct lookup_signature *a, const struct lookup_signat
 
 static int copy_bytes(int from, int to)
 {
-    char *bytes = malloc(COPY_BYTES);
+    char *bytes = mem_alloc(COPY_BYTES);
     size_t got = 1;
     int error = 0;
-    leat_assert(bytes != NULL);
     while (error == 0 && got > 0) {
         error = os_read_all(from, bytes, COPY_BYTES, &got);
         if (error == 0 && got > 0)

@@ -1,5 +1,7 @@
 #include "operators/lookup/lookup_table.h"
 
+#include "core/mem.h"
+
 #include "operators/rows/codec.h"
 
 #include <stdlib.h>
@@ -78,11 +80,10 @@ static void grow(struct lookup_table *table)
         return;
     leat_assert(table->rows_capacity < UINT32_MAX / 2);
     table->rows_capacity = MAX(table->rows_capacity * 2, ROWS_FIRST);
-    table->rows = realloc(table->rows, table->rows_capacity * table->stride);
+    table->rows = mem_realloc(table->rows, table->rows_capacity * table->stride);
     free(table->index);
     table->index_capacity = table->rows_capacity * 2;
-    table->index = calloc(table->index_capacity, sizeof(*table->index));
-    leat_assert(table->rows != NULL && table->index != NULL);
+    table->index = mem_calloc(table->index_capacity, sizeof(*table->index));
     for (uint64_t i = 0; i < table->rows_count; i++) {
         struct key key = row_at(table, i)->key;
         *place_of(table, key, key_hash(key)) = (uint32_t)i + 1;
@@ -248,14 +249,12 @@ static void no_wake(void *engine LEAT_UNUSED)
 struct lookup_table *lookup_table_load(const struct lookup_source *source, void *config,
                                        struct batch_pool *pool, struct diag_list *diags)
 {
-    struct lookup_table *table = calloc(1, sizeof(*table));
-    leat_assert(table != NULL);
+    struct lookup_table *table = mem_calloc(1, sizeof(*table));
     table->source = source;
     table->fields = source->schema->fields + source->key_count;
     table->columns = source->schema->count - source->key_count;
     table->stride = sizeof(struct lookup_row) + (table->columns + BIT_WORDS((size_t)table->columns)) * 8;
-    table->heaps = calloc(MAX(table->columns, 1), sizeof(*table->heaps));
-    leat_assert(table->heaps != NULL);
+    table->heaps = mem_calloc(MAX(table->columns, 1), sizeof(*table->heaps));
     struct loading l = {.table = table, .pool = pool, .digest = batch_digest_new(), .diags = diags};
     l.source = (struct source){.config = config,
                                .schema = source->schema,

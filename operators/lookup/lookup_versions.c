@@ -1,5 +1,6 @@
 #include "operators/lookup/lookup_versions.h"
 
+#include "core/mem.h"
 #include "core/wait.h"
 #include "operators/lookup/lookup_kept.h"
 
@@ -57,8 +58,7 @@ static void version_free(struct version *version)
 
 static struct version *version_new(uint64_t from, const char *digest, struct lookup_table *table)
 {
-    struct version *version = calloc(1, sizeof(*version));
-    leat_assert(version != NULL);
+    struct version *version = mem_calloc(1, sizeof(*version));
     version->from = from;
     version->table = table;
     memcpy(version->digest, digest, DIGEST_BYTES);
@@ -67,8 +67,7 @@ static struct version *version_new(uint64_t from, const char *digest, struct loo
 
 static void add(struct versions *v, struct version *version)
 {
-    v->items = realloc(v->items, (v->count + 1) * sizeof(struct version *));
-    leat_assert(v->items != NULL);
+    v->items = mem_realloc(v->items, (v->count + 1) * sizeof(struct version *));
     v->items[v->count++] = version;
 }
 
@@ -407,8 +406,7 @@ struct versions *versions_new(const struct lookup_source *source, int64_t refres
     operator_history(context, &history);
     if (history.obeyed == NULL && (history.directory == NULL || !history.is_live))
         return NULL;
-    struct versions *v = calloc(1, sizeof(*v));
-    leat_assert(v != NULL);
+    struct versions *v = mem_calloc(1, sizeof(*v));
     v->source = *source;
     v->context = context;
     v->history = history;

@@ -1,6 +1,8 @@
 /* Held rows across changes of a job: converts rows from an earlier schema to the current one. */
 #include "operators/rows/held.h"
 
+#include "core/mem.h"
+
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -230,8 +232,7 @@ static bool layouts_open(const struct state_member *row, const struct operator_c
     memcpy(&schema, (char *)context->config + row->schema, sizeof(schema));
     if (schema == NULL)
         return true;
-    struct held_layouts *layouts = calloc(1, sizeof(*layouts));
-    leat_assert(layouts != NULL);
+    struct held_layouts *layouts = mem_calloc(1, sizeof(*layouts));
     held_layouts_init(layouts, schema);
     memcpy(member, &layouts, sizeof(layouts));
     return true;

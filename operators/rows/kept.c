@@ -1,6 +1,8 @@
 /* Lists of kept rows: which rows enter, at which place, and which ones leave. */
 #include "operators/rows/kept.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { GROUP_BYTES_MAX = 8 << 20 };
@@ -308,8 +310,7 @@ static void note_change(struct kept *kept, const struct kept_candidate *row, str
         return;
     if (changes->count == changes->capacity) {
         changes->capacity = MAX(changes->capacity * 2, 256);
-        changes->items = realloc(changes->items, changes->capacity * sizeof(*changes->items));
-        leat_assert(changes->items != NULL);
+        changes->items = mem_realloc(changes->items, changes->capacity * sizeof(*changes->items));
     }
     struct kept_copy *change = &changes->items[changes->count++];
     *change = (struct kept_copy){row->hash, key, row->window, SIZE_MAX, SIZE_MAX};

@@ -1,6 +1,8 @@
 /* Emits kept rows: those of a window at its end, or the changes of a micro-batch. */
 #include "operators/rows/kept.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { LOOK_GROUPS = 256, LOOK_BYTES = 4 << 20 };
@@ -82,8 +84,7 @@ static struct kept_copy *add_copy(struct kept_copies *copies)
 {
     if (copies->count == copies->capacity) {
         copies->capacity = MAX(copies->capacity * 2, 256);
-        copies->items = realloc(copies->items, copies->capacity * sizeof(*copies->items));
-        leat_assert(copies->items != NULL);
+        copies->items = mem_realloc(copies->items, copies->capacity * sizeof(*copies->items));
     }
     return &copies->items[copies->count++];
 }

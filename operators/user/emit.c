@@ -1,6 +1,7 @@
 /* The rows that a library's operator makes: from input rows, in their order, or in on_watermark, in the order
  * of their times. A library that breaks its contract is stopped by an assertion, which names it (crash.c). */
 #include "core/key.h"
+#include "core/mem.h"
 #include "core/operator.h"
 #include "operators/user/making.h"
 
@@ -119,8 +120,7 @@ static void add_timed(struct user_head *head)
     struct batch *values = end_values(head);
     if (values == NULL)
         return;
-    m->timed = realloc(m->timed, (m->timed_count + 1) * sizeof(struct batch *));
-    leat_assert(m->timed != NULL);
+    m->timed = mem_realloc(m->timed, (m->timed_count + 1) * sizeof(struct batch *));
     m->timed[m->timed_count++] = values;
 }
 
@@ -135,8 +135,7 @@ static void emit_at(struct leat_context *api, int64_t event_time, struct leat_ke
         add_timed(head);
     begin_values(head);
     if ((m->timers_count & (m->timers_count - 1)) == 0) { /* the array's size doubles at powers of two */
-        m->timers = realloc(m->timers, MAX(m->timers_count * 2, 1) * sizeof(*m->timers));
-        leat_assert(m->timers != NULL);
+        m->timers = mem_realloc(m->timers, MAX(m->timers_count * 2, 1) * sizeof(*m->timers));
     }
     uint64_t tie = key_hash((struct key){key.low, key.high});
     m->timers[m->timers_count++] = (struct timer_row){event_time, tie, m->timed_count, m->count};

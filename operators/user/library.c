@@ -1,4 +1,5 @@
 /* `use "lib.so"`: a user's shared library, loaded once and never unloaded. */
+#include "core/mem.h"
 #include "core/os.h"
 #include "operators/user/user.h"
 
@@ -46,8 +47,7 @@ static struct user_library *keep_library(const char *path)
         struct kept *next;
         char path[];
     } * all;
-    struct kept *kept = malloc(sizeof(*kept) + strlen(path) + 1);
-    leat_assert(kept != NULL);
+    struct kept *kept = mem_alloc(sizeof(*kept) + strlen(path) + 1);
     strcpy(kept->path, path);
     kept->library = (struct user_library){.path = kept->path};
     kept->next = all;

@@ -4,6 +4,8 @@
  * the descriptor, so each operator has a slot with a `bind` function of its own, which writes library and
  * operator into the head. */
 #include "operators/keys.h"
+
+#include "core/mem.h"
 #include "operators/user/making.h"
 
 #include <stdlib.h>
@@ -204,8 +206,7 @@ static bool user_open(struct operator_context *context)
 {
     struct user_head *head = context->config;
     user_fill_context(&head->api);
-    head->making = calloc(1, sizeof(*head->making));
-    leat_assert(head->making != NULL);
+    head->making = mem_calloc(1, sizeof(*head->making));
     head->is_open = true;
     if (head->op->open == NULL)
         return true;

@@ -1,6 +1,8 @@
 /* Panes: making entries, and adding rows to them. */
 #include "operators/window/panes_entry.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { VARIABLE_BYTES = 4096 + 64 };
@@ -13,8 +15,7 @@ void panes_init(struct panes *panes, const struct aggregates *aggregates, struct
     panes->run_stride = (uint32_t)sizeof(struct run_head) + aggregates->bytes;
     panes->node_stride =
         (uint32_t)(sizeof(struct node_head) + aggregates->variable * sizeof(struct reference));
-    panes->blocks = calloc(PANES_LEVELS_MAX + 1, sizeof(*panes->blocks));
-    leat_assert(panes->blocks != NULL);
+    panes->blocks = mem_calloc(PANES_LEVELS_MAX + 1, sizeof(*panes->blocks));
     if (window_panes <= PANES_MERGED_ABOVE)
         return;
     /* Runs of about the square root of the window's panes: then a read merges the fewest pieces. */

@@ -1,5 +1,6 @@
 /* The merged value of a window's panes, for rows and for `leat state get`. */
 #include "core/describe.h"
+#include "core/mem.h"
 #include "operators/window/panes_entry.h"
 
 #include <stdlib.h>
@@ -7,10 +8,9 @@
 void panes_sum_init(const struct panes *panes, struct panes_sum *sum)
 {
     const struct aggregates *aggregates = panes->aggregates;
-    sum->fixed = calloc(1, MAX(aggregates->bytes, 8));
-    sum->run = calloc(1, MAX(aggregates->bytes, 8));
-    sum->variable = calloc(aggregates->count, sizeof(*sum->variable));
-    leat_assert(sum->fixed != NULL && sum->run != NULL && sum->variable != NULL);
+    sum->fixed = mem_calloc(1, MAX(aggregates->bytes, 8));
+    sum->run = mem_calloc(1, MAX(aggregates->bytes, 8));
+    sum->variable = mem_calloc(aggregates->count, sizeof(*sum->variable));
 }
 
 void panes_sum_free(const struct panes *panes, struct panes_sum *sum)

@@ -17,6 +17,8 @@
  * an insert or an update follows from the panes: each stores the first and the last micro-batch in which a
  * row of it came. */
 #include "operators/window/window.h"
+
+#include "core/mem.h"
 #include "operators/sides.h"
 
 #include <stdlib.h>
@@ -286,8 +288,7 @@ static bool window_open(struct operator_context *context)
     panes_sum_init(&window->panes, &window->sum);
     window->timers_bytes = lists_bytes(context);
     window_keys_init(&window->listed, lists_bytes(context));
-    window->look = calloc(1, sizeof(*window->look));
-    leat_assert(window->look != NULL);
+    window->look = mem_calloc(1, sizeof(*window->look));
     if (window->shape.tag == WINDOWS_FOREVER)
         window_keys_forget(&window->listed, INT64_MAX); /* the list would hold the whole table */
     window->tick = 1;

@@ -1,6 +1,8 @@
 /* Windows of time: which are open, and their rows when the watermark goes on. */
 #include "operators/window/window.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { PREFETCH_AHEAD = 6 };
@@ -12,8 +14,7 @@ void *window_grow(void *items, uint32_t count, uint32_t *capacity, size_t size)
     if (count < *capacity)
         return items;
     *capacity = MAX(*capacity * 2, 16);
-    items = realloc(items, *capacity * size);
-    leat_assert(items != NULL);
+    items = mem_realloc(items, *capacity * size);
     return items;
 }
 

@@ -1,5 +1,7 @@
 #include "operators/window/window_keys.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 void window_keys_init(struct window_keys *keys, size_t budget_bytes)
@@ -61,8 +63,7 @@ static struct window_key_list *list_of(struct window_keys *keys, int64_t window)
         return &keys->lists[at - 1];
     if (keys->count == keys->capacity) {
         keys->capacity = MAX(keys->capacity * 2, 16);
-        keys->lists = realloc(keys->lists, keys->capacity * sizeof(*keys->lists));
-        leat_assert(keys->lists != NULL);
+        keys->lists = mem_realloc(keys->lists, keys->capacity * sizeof(*keys->lists));
     }
     memmove(&keys->lists[at + 1], &keys->lists[at], (keys->count - at) * sizeof(*keys->lists));
     keys->count++;
@@ -78,8 +79,7 @@ static size_t make_room(struct window_key_run *run, uint32_t more)
         return 0;
     size_t before = run_bytes(run);
     run->capacity = MAX(MAX(run->capacity * 2, 64), run->count + more);
-    run->items = realloc(run->items, run_bytes(run));
-    leat_assert(run->items != NULL);
+    run->items = mem_realloc(run->items, run_bytes(run));
     return run_bytes(run) - before;
 }
 

@@ -1,5 +1,7 @@
 #include "operators/window/windows.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 enum { TIME_MIN_US = 1000, ROWS_MAX = 1 << 20 };
@@ -436,8 +438,7 @@ void open_windows_add(struct open_windows *open, int64_t index)
         return;
     if (open->count == open->capacity) {
         open->capacity = MAX(open->capacity * 2, 16);
-        open->items = realloc(open->items, open->capacity * sizeof(*open->items));
-        leat_assert(open->items != NULL);
+        open->items = mem_realloc(open->items, open->capacity * sizeof(*open->items));
     }
     memmove(&open->items[at + 1], &open->items[at], (open->count - at) * sizeof(*open->items));
     open->items[at] = index;

@@ -1,13 +1,13 @@
 #include "run/base/barrier.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <stdlib.h>
 
 struct barrier *barrier_new(void)
 {
-    struct barrier *b = calloc(1, sizeof(*b));
-    leat_assert(b != NULL);
+    struct barrier *b = mem_calloc(1, sizeof(*b));
     pthread_mutex_init(&b->mutex, NULL);
     pthread_cond_init(&b->condition, NULL);
     return b;

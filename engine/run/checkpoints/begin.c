@@ -1,6 +1,7 @@
 /* What a run begins with: chooses the checkpoint, opens the state, and gives sources and nodes their state back. */
 #include "run/checkpoints/internal.h"
 
+#include "core/mem.h"
 #include "core/wait.h"
 #include "run/base/positions.h"
 #include "run/lanes/lanes.h"
@@ -25,8 +26,7 @@ static bool refuse_choice(struct run *run, bool has_checkpoint)
 
 static struct checkpoints *new_checkpoints(struct run *run)
 {
-    struct checkpoints *c = calloc(1, sizeof(*c));
-    leat_assert(c != NULL);
+    struct checkpoints *c = mem_calloc(1, sizeof(*c));
     c->run = run;
     c->next_epoch = 1;
     diag_list_init(&c->diags, &c->arena);

@@ -10,6 +10,7 @@
  * then are recorded under the other run's id. */
 #include "run/checkpoints/internal.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 #include "core/shape.h"
 #include "run/base/positions.h"
@@ -64,8 +65,7 @@ static bool take_drops(struct run *run)
     for (uint32_t i = 0; i < run->options.drops_count; i++)
         buffer_printf(&names, "%s\n", run->options.drops[i]);
     struct str *dropped = &run->checkpoints->from.dropped;
-    dropped->data = malloc(names.length + 1);
-    leat_assert(dropped->data != NULL);
+    dropped->data = mem_alloc(names.length + 1);
     if (names.length > 0)
         memcpy((char *)(uintptr_t)dropped->data, names.data, names.length);
     dropped->length = names.length;
@@ -118,8 +118,7 @@ bool from_open(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;
     if (c->from.path == NULL) {
-        c->from.path = strdup(run->options.from);
-        leat_assert(c->from.path != NULL);
+        c->from.path = mem_strdup(run->options.from);
         split_path(run);
         if (!take_drops(run))
             return false;

@@ -2,6 +2,7 @@
  * them. */
 #include "run/lanes/internal.h"
 
+#include "core/mem.h"
 #include "core/utf8.h"
 
 #include <stdio.h>
@@ -90,8 +91,7 @@ void dead_add(struct node_instance *node, const struct row_origin *origin, const
         return;
     if (stage->dead_count == stage->dead_capacity) {
         stage->dead_capacity = MAX(64, stage->dead_capacity * 2);
-        stage->dead = realloc(stage->dead, stage->dead_capacity * sizeof(*stage->dead));
-        leat_assert(stage->dead != NULL);
+        stage->dead = mem_realloc(stage->dead, stage->dead_capacity * sizeof(*stage->dead));
     }
     row.letter.reason = mended(&stage->dead_arena, letter->reason);
     keep(stage, &row.letter.raw, &row.raw_bytes);

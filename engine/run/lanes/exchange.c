@@ -7,6 +7,7 @@
 #include "run/lanes/internal.h"
 
 #include "core/batch_codec.h"
+#include "core/mem.h"
 #include "core/os.h"
 #include "core/temporary.h"
 
@@ -51,9 +52,8 @@ void exchange_init(struct run *run)
             is_dead ? &plan_dead_schema : plan->nodes[x->plan->from.node].outputs[x->plan->from.output];
         x->producers = run_stage_pieces(run, x->plan->from_stage);
         x->consumers = run->stage_instances[x->plan->to_stage];
-        x->packets = calloc((size_t)SLOTS * x->producers * x->consumers, sizeof(*x->packets));
+        x->packets = mem_calloc((size_t)SLOTS * x->producers * x->consumers, sizeof(*x->packets));
         x->spills = arena_array(&run->arena, struct spill_file, run->stage_instances[x->plan->from_stage]);
-        leat_assert(x->packets != NULL);
         for (uint32_t k = 0; k < run->stage_instances[x->plan->from_stage]; k++)
             x->spills[k].fd = -1;
     }
@@ -127,8 +127,7 @@ static bool spill(struct run *run, struct spill_file *file, struct batch *batch,
 static struct batch *unspill(struct run *run, struct exchange *x, const struct packet_entry *entry)
 {
     struct spill_file *file = &x->spills[entry->spill_file];
-    char *data = malloc(entry->spill_bytes);
-    leat_assert(data != NULL);
+    char *data = mem_alloc(entry->spill_bytes);
     size_t got;
     int error = os_pread_all(file->fd, data, entry->spill_bytes, entry->spill_offset, &got);
     struct batch *batch = NULL;
@@ -157,8 +156,7 @@ static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t 
     struct packet *packet = packet_at(x, from->slot, producer, consumer);
     if (packet->count == packet->capacity) {
         packet->capacity = MAX(4, packet->capacity * 2);
-        packet->entries = realloc(packet->entries, packet->capacity * sizeof(*packet->entries));
-        leat_assert(packet->entries != NULL);
+        packet->entries = mem_realloc(packet->entries, packet->capacity * sizeof(*packet->entries));
     }
     struct row_order first = batch_order(batch, batch_row(batch, 0));
     if (packet->count == 0 || row_order_compare(&packet->last, &first) > 0)

@@ -2,6 +2,8 @@
  * operator. */
 #include "run/lanes/internal.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 /* --- Inputs of an operator, row by row --- */
@@ -145,9 +147,8 @@ void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t cou
     uint32_t total = 0;
     for (uint32_t i = 0; i < count; i++)
         total += list_rows(&lists[i]);
-    struct row_reference *references = malloc(MAX(total, 1) * sizeof(*references));
-    struct row_reference *merged = malloc(MAX(total, 1) * sizeof(*merged));
-    leat_assert(references != NULL && merged != NULL);
+    struct row_reference *references = mem_alloc(MAX(total, 1) * sizeof(*references));
+    struct row_reference *merged = mem_alloc(MAX(total, 1) * sizeof(*merged));
     uint32_t filled = 0;
     bool is_sorted = true;
     for (uint32_t i = 0; i < count; i++) {

@@ -1,6 +1,8 @@
 /* Following a record through a run: see trace.h. Called on the run's one lane, unless said otherwise. */
 #include "run/lanes/internal.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 /* --- Rows of the record --- */
@@ -44,8 +46,7 @@ static uint32_t add_step(struct trace *trace, const struct node_instance *node, 
         return 0;
     }
     if (trace->steps == NULL)
-        trace->steps = calloc(TRACE_STEPS_MAX, sizeof(*trace->steps));
-    leat_assert(trace->steps != NULL);
+        trace->steps = mem_calloc(TRACE_STEPS_MAX, sizeof(*trace->steps));
     bool has_watermark = node->node->operator_kind != NULL;
     trace->steps[trace->steps_count] =
         (struct trace_step){.tag = tag,
@@ -180,8 +181,7 @@ bool trace_merged(struct node_instance *node)
         return false;
     memcpy(lists, node->queues, sizeof(lists));
     memset(node->queues, 0, sizeof(node->queues));
-    struct part *part = calloc(1, sizeof(*part));
-    leat_assert(part != NULL);
+    struct part *part = mem_calloc(1, sizeof(*part));
     part->node = node;
     struct merge merge;
     struct merge_row row;

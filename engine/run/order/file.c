@@ -12,6 +12,7 @@
  * the newer life counts: that life began with the checkpoint from which the run went on. */
 #include "run/order/internal.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 #include "state/checkpoint.h"
 
@@ -217,14 +218,13 @@ static struct part *list_parts(const char *directory, uint32_t *count, int *erro
     *error = stream == NULL ? errno : 0;
     if (stream == NULL)
         return NULL;
-    struct part *parts = malloc(sizeof(*parts));
+    struct part *parts = mem_alloc(sizeof(*parts));
     for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
         struct part part;
         if (!part_of(entry->d_name, &part))
             continue;
         if ((*count & (*count - 1)) == 0)
-            parts = realloc(parts, MAX(*count * 2, 1) * sizeof(*parts));
-        leat_assert(parts != NULL);
+            parts = mem_realloc(parts, MAX(*count * 2, 1) * sizeof(*parts));
         parts[(*count)++] = part;
     }
     closedir(stream);
@@ -385,9 +385,8 @@ static int directory_next(struct order *order, uint64_t first)
     struct arena arena = {0};
     struct part part = {order->life, first};
     free(order->part_path);
-    order->part_path = strdup(part_path(&arena, order->directory, &part));
+    order->part_path = mem_strdup(part_path(&arena, order->directory, &part));
     arena_free(&arena);
-    leat_assert(order->part_path != NULL);
     order->file_path = order->part_path;
     order->file_end = 0;
     order->file_fd = open(order->file_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -1,5 +1,7 @@
 #include "run/order/internal.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -147,8 +149,7 @@ bool order_finish(struct run *run)
 
 bool order_init(struct run *run)
 {
-    struct order *order = calloc(1, sizeof(*order));
-    leat_assert(order != NULL);
+    struct order *order = mem_calloc(1, sizeof(*order));
     run->order = order;
     order->file_fd = order->files.fd = -1;
     order->file_path = run->options.record_order;

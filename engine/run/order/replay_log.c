@@ -4,6 +4,7 @@
  * these files. */
 #include "run/order/internal.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 #include "state/checkpoint.h"
 
@@ -286,8 +287,7 @@ static bool read_segment(struct run *run, const struct order_head *head)
     struct replay_files *files = &run->order->files;
     uint64_t bytes = order_segment_bytes(head);
     free(files->text);
-    files->text = malloc(bytes);
-    leat_assert(files->text != NULL);
+    files->text = mem_alloc(bytes);
     size_t got = 0;
     int error = os_pread_all(files->fd, files->text, bytes, files->offset, &got);
     if (error != 0) {

@@ -1,5 +1,7 @@
 #include "run/sequencer/internal.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 struct key_time {
@@ -35,8 +37,7 @@ static int compare(const void *left, const void *right)
 
 static struct key_time *list(const struct key_times *keys)
 {
-    struct key_time *items = malloc(MAX(keys->count, 1) * sizeof(*items));
-    leat_assert(items != NULL);
+    struct key_time *items = mem_alloc(MAX(keys->count, 1) * sizeof(*items));
     uint32_t count = 0;
     for (uint32_t i = 0; i < keys->capacity; i++)
         if (keys->hashes[i] != 0)
@@ -50,9 +51,8 @@ static void rebuild(struct key_times *keys, uint32_t capacity, const struct key_
 {
     free(keys->hashes);
     free(keys->times);
-    keys->hashes = calloc(capacity, sizeof(*keys->hashes));
-    keys->times = calloc(capacity, sizeof(*keys->times));
-    leat_assert(keys->hashes != NULL && keys->times != NULL);
+    keys->hashes = mem_calloc(capacity, sizeof(*keys->hashes));
+    keys->times = mem_calloc(capacity, sizeof(*keys->times));
     keys->capacity = capacity;
     keys->count = 0;
     for (uint32_t i = 0; i < count; i++)

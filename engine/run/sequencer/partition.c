@@ -2,6 +2,8 @@
  * piece for micro-batches. All under the sequencer's mutex. */
 #include "run/sequencer/internal.h"
 
+#include "core/mem.h"
+
 #include <stdlib.h>
 
 /* Makes the head piece ready to be cut: applies the partition's running maximum to its order times, and
@@ -45,8 +47,7 @@ bool partition_widen(struct partition *p)
         return false;
     struct partition wider = *p;
     wider.ring = 2 * p->ring;
-    wider.pieces = calloc(wider.ring, sizeof(*wider.pieces));
-    leat_assert(wider.pieces != NULL);
+    wider.pieces = mem_calloc(wider.ring, sizeof(*wider.pieces));
     for (uint64_t i = 0; i < p->ring; i++) /* empty pieces are copied too: their memory is used again */
         *PIECE_AT(&wider, p->head + i) = *PIECE_AT(p, p->head + i);
     free(p->pieces);

@@ -1,6 +1,7 @@
 /* The sequencer's beginning and end, and its positions in checkpoints: where each partition goes on. */
 #include "run/sequencer/internal.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 #include "run/base/positions.h"
 #include "run/order/order.h"
@@ -70,8 +71,7 @@ struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint
     p->source = source;
     p->local = local;
     p->ring = s->pieces_ahead;
-    p->pieces = calloc(p->ring, sizeof(*p->pieces));
-    leat_assert(p->pieces != NULL);
+    p->pieces = mem_calloc(p->ring, sizeof(*p->pieces));
     p->order_max = p->event_max = p->order_fixed = p->event_fixed = p->arrival_max = p->marked = TIME_MIN;
     p->is_live = is_live_source(run, source);
     p->has_offsets = node->source_kind->has_offsets;
@@ -99,9 +99,8 @@ static bool open_sources(struct run *run)
         return refuse_partitions(run, total);
     /* Partitions may be found while running, and those there must not move in memory. */
     s->partitions_room = is_named ? PARTITIONS_MAX : total;
-    s->partitions = calloc(s->partitions_room, sizeof(*s->partitions));
+    s->partitions = mem_calloc(s->partitions_room, sizeof(*s->partitions));
     s->known = arena_array(&run->arena, uint32_t, MAX(run->plan->sources_count, 1));
-    leat_assert(s->partitions != NULL);
     return true;
 }
 
@@ -117,8 +116,7 @@ void sequencer_add_partitions(struct run *run)
 
 bool sequencer_init(struct run *run)
 {
-    struct sequencer *s = calloc(1, sizeof(*s));
-    leat_assert(s != NULL);
+    struct sequencer *s = mem_calloc(1, sizeof(*s));
     run->sequencer = s;
     pthread_mutex_init(&s->mutex, NULL);
     atomic_init(&s->wakes, 1);
@@ -131,8 +129,7 @@ bool sequencer_init(struct run *run)
     s->load = ORDER_LOAD_MAX;
     watermark_init(run);
     for (uint32_t i = 0; i < SLOTS; i++) {
-        s->slots[i].slices = malloc(total * sizeof(struct slice));
-        leat_assert(s->slots[i].slices != NULL);
+        s->slots[i].slices = mem_alloc(total * sizeof(struct slice));
         s->slots[i].slices_room = total;
         s->slots[i].number = UINT64_MAX;
     }

@@ -5,6 +5,8 @@
  * be computed, so there the run stops. */
 #include "run/sequencer/internal.h"
 
+#include "core/mem.h"
+
 #include "run/order/order.h"
 
 #include <stdio.h>
@@ -176,8 +178,7 @@ static bool fits_positions(struct run *run, const struct logged *logged, uint64_
 static bool begin_segment(struct run *run, uint64_t number)
 {
     struct replay *replay = &run->sequencer->replay;
-    struct logged *logged = calloc(MAX(run->sequencer->partitions_room, 1), sizeof(*logged));
-    leat_assert(logged != NULL);
+    struct logged *logged = mem_calloc(MAX(run->sequencer->partitions_room, 1), sizeof(*logged));
     replay->load = ORDER_LOAD_MAX;
     memset(replay->map, 0, ORDER_PARTITIONS_MAX * sizeof(*replay->map));
     memset(replay->sources_places, 0, run->plan->sources_count * sizeof(*replay->sources_places));
@@ -488,8 +489,7 @@ static struct slice *add_slice(struct slot *slot)
 {
     if (slot->slices_count == slot->slices_room) { /* a slice of several batches takes several places */
         slot->slices_room = MAX(slot->slices_room * 2, 8);
-        slot->slices = realloc(slot->slices, slot->slices_room * sizeof(*slot->slices));
-        leat_assert(slot->slices != NULL);
+        slot->slices = mem_realloc(slot->slices, slot->slices_room * sizeof(*slot->slices));
     }
     return &slot->slices[slot->slices_count++];
 }

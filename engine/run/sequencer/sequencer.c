@@ -14,6 +14,8 @@
  * partitions wait. */
 #include "run/sequencer/internal.h"
 
+#include "core/mem.h"
+
 #include "run/base/barrier.h"
 #include "run/order/order.h"
 
@@ -362,8 +364,7 @@ static void set_room(struct run *run, struct slot *slot)
     uint32_t room = run->sequencer->partitions_count;
     if (slot->slices_room >= room)
         return;
-    slot->slices = realloc(slot->slices, room * sizeof(*slot->slices));
-    leat_assert(slot->slices != NULL);
+    slot->slices = mem_realloc(slot->slices, room * sizeof(*slot->slices));
     slot->slices_room = room;
 }
 
