@@ -31,7 +31,7 @@ enum dedup_emit { EMIT_AT_ONCE, EMIT_FINAL, EMIT_ON_CHANGE };
 static const struct option dedup_options[] = {
     OPTION_COLUMNS(struct dedup, by, "by", OPTION_REQUIRED, "the columns that identify an event"),
     OPTION_DURATION(struct dedup, within_us, "within", OPTION_REQUIRED | OPTION_FOREVER, NULL, "1ms", "3650d",
-                    "how long an identity is remembered after its first sighting, in event time"),
+                    "how long an identity is remembered after its first occurrence, in event time"),
     OPTION_ENUM(struct dedup, keep, "keep", 0, "first", "first|last",
                 "which of the duplicates goes on: the first record, or the one with the latest event time"),
     OPTION_ENUM(struct dedup, emit, "emit", 0, "at_once", "at_once|final|on_change",
@@ -168,8 +168,8 @@ static void process_first(struct operator_context *context, struct dedup *dedup,
 
 /* The list for a row of event time `time`: the first occurrence it belongs to; `time` where it is one itself.
  * first_alive: lists of earlier first occurrences count as dropped. */
-static int64_t sighting_of(const struct dedup *dedup, const struct keyed_slot *slot, int64_t time,
-                           int64_t first_alive)
+static int64_t occurrence_of(const struct dedup *dedup, const struct keyed_slot *slot, int64_t time,
+                             int64_t first_alive)
 {
     int64_t from = time_add(time, -dedup->within_us), until = time_add(time, dedup->within_us);
     const struct kept_head *list = NULL;
@@ -211,7 +211,7 @@ static enum taken take_row(struct operator_context *context, struct dedup *dedup
         row->expire_us = TIME_MAX;
     } else {
         row->first_alive = time_add(context->watermark, 1 - dedup->within_us);
-        row->window = sighting_of(dedup, slot, row->batch->event_time[row->row], row->first_alive);
+        row->window = occurrence_of(dedup, slot, row->batch->event_time[row->row], row->first_alive);
         row->expire_us = time_add(row->window, dedup->within_us - 1);
         if (row->expire_us < context->watermark)
             return TAKEN_LATE;
@@ -261,7 +261,7 @@ static void take_in(struct operator_context *context, struct dedup *dedup, struc
     struct kept_candidate row = {.batch = in->batch,
                                  .row = batch_row(in->batch, i),
                                  .hash = in->keys.hashes[i],
-                                 .number = context->number,
+                                 .micro_batch = context->micro_batch,
                                  .key = ordering_key(&in->ordered, i)};
     switch (take_row(context, dedup, in->slots[i], &row)) {
     case TAKEN: context->counters.absorbed++; break;

@@ -264,7 +264,7 @@ static void top_n_process(struct operator_context *context, uint32_t input LEAT_
         struct kept_candidate kept = {.batch = batch,
                                       .row = row,
                                       .hash = keys.hashes[i],
-                                      .number = context->number,
+                                      .micro_batch = context->micro_batch,
                                       .key = ordering_key(&ordered, i)};
         enum placed placed = top->windows.tag == WINDOWS_FOREVER ? place_forever(top, slots[i], &kept)
                                                                  : place_row(context, top, slots[i], &kept);

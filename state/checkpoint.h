@@ -149,26 +149,26 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path
 
 /* --- The order log of micro-batches that must be executed again --- */
 
-/* After find, before start_generation: collects the segments from micro-batch `number` on. A damaged or
+/* After find, before start_generation: collects the segments from `micro_batch` on. A damaged or
  * missing segment is a warning: from there on the order is computed again. */
-void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *from, uint64_t number,
+void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *from, uint64_t micro_batch,
                           struct diag_list *diags);
 /* The path of segment `index` of the generation that was started, in their order; NULL: there are no more. */
 const char *checkpoint_redo(const struct checkpoint_dir *dir, uint32_t index);
 /* The micro-batch number behind the last segment; 0: there are no segments. */
 uint64_t checkpoint_redo_next(const struct checkpoint_dir *dir);
-/* For a replay: *paths are the segments that the directory still has from micro-batch `number` on, in their
+/* For a replay: *paths are the segments that the directory still has from `micro_batch` on, in their
  * order, up to the first that is missing or damaged (a warning); they lie in the arena. *oldest: the lowest
  * number in any segment; UINT64_MAX: there are none. *run: the newest generation's run; zero: not known. */
-void checkpoint_order_paths(struct checkpoint_dir *dir, uint64_t number, struct arena *arena,
+void checkpoint_order_paths(struct checkpoint_dir *dir, uint64_t micro_batch, struct arena *arena,
                             const char ***paths, uint32_t *count, uint64_t *oldest, struct run_id *run,
                             struct diag_list *diags);
 /* The micro-batch number behind all order logs in the directory, whether or not their checkpoints are whole;
  * UINT64_MAX: there are none. */
 uint64_t checkpoint_order_next(const struct checkpoint_dir *dir);
-/* A checkpoint that ends before micro-batch `number` was published: removes the segments to execute again
- * once `number` is behind them all. */
-void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t number);
+/* A checkpoint that ends before `micro_batch` was published: removes the segments to execute again
+ * once `micro_batch` is behind them all. */
+void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t micro_batch);
 
 /* --- Writing --- */
 

@@ -142,12 +142,12 @@ struct candidates {
     uint32_t count, capacity;
 };
 
-/* Adds a segment that reaches beyond micro-batch `number`. A segment whose head cannot be read is left out:
+/* Adds a segment that reaches beyond `micro_batch`. A segment whose head cannot be read is left out:
  * its place is then found missing. */
-static void add_candidate(struct candidates *found, const char *path, uint64_t number)
+static void add_candidate(struct candidates *found, const char *path, uint64_t micro_batch)
 {
     struct order_head head;
-    if (read_head(path, &head) != NULL || head.next <= number)
+    if (read_head(path, &head) != NULL || head.next <= micro_batch)
         return;
     if (found->count == found->capacity) {
         found->capacity = MAX(found->capacity * 2, 16);
@@ -158,7 +158,7 @@ static void add_candidate(struct candidates *found, const char *path, uint64_t n
 }
 
 static void add_generation(const struct checkpoint_dir *dir, struct candidates *found,
-                           const struct generation_span *span, bool is_newest, uint64_t number)
+                           const struct generation_span *span, bool is_newest, uint64_t micro_batch)
 {
     char directory[PATH_BYTES], path[PATH_BYTES];
     path_generation(dir, span->generation, directory);
@@ -170,7 +170,7 @@ static void add_generation(const struct checkpoint_dir *dir, struct candidates *
             if (epochs[i] > span->limit)
                 continue;
             (kind == 0 ? path_order : path_loose)(dir, id, path);
-            add_candidate(found, path, number);
+            add_candidate(found, path, micro_batch);
         }
         free(epochs);
     }
@@ -179,19 +179,20 @@ static void add_generation(const struct checkpoint_dir *dir, struct candidates *
     for (uint32_t i = 0; i < count; i++) {
         snprintf(path, sizeof(path), "%.*s/redo-%06llu", PATH_BYTES - 32, directory,
                  (unsigned long long)redo[i]);
-        add_candidate(found, path, number);
+        add_candidate(found, path, micro_batch);
     }
     free(redo);
 }
 
-/* The first segment, newer generations first, that has micro-batch `number` and is whole; NULL: none. Damaged
+/* The first segment, newer generations first, that has `micro_batch` and is whole; NULL: none. Damaged
  * ones are warnings. */
-static struct candidate *choose_candidate(struct candidates *found, uint64_t number, struct diag_list *diags)
+static struct candidate *choose_candidate(struct candidates *found, uint64_t micro_batch,
+                                          struct diag_list *diags)
 {
     for (uint32_t i = 0; i < found->count; i++) {
         struct candidate *candidate = &found->items[i];
         struct order_figures figures;
-        if (candidate->is_damaged || candidate->first > number || candidate->next <= number)
+        if (candidate->is_damaged || candidate->first > micro_batch || candidate->next <= micro_batch)
             continue;
         const char *why = read_figures(candidate->path, &figures);
         if (why == NULL)
@@ -204,16 +205,16 @@ static struct candidate *choose_candidate(struct candidates *found, uint64_t num
     return NULL;
 }
 
-void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *from, uint64_t number,
+void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *from, uint64_t micro_batch,
                           struct diag_list *diags)
 {
     struct candidates found = {0};
     uint32_t spans_count;
     struct generation_span *spans = spans_walk(dir, &spans_count);
-    uint64_t next = number, last = number;
+    uint64_t next = micro_batch, last = micro_batch;
     (void)from;
     for (uint32_t i = 0; i < spans_count; i++)
-        add_generation(dir, &found, &spans[i], i == 0, number);
+        add_generation(dir, &found, &spans[i], i == 0, micro_batch);
     free(spans);
     dir->redo = mem_calloc(MAX(found.count, 1), sizeof(*dir->redo));
     for (struct candidate *c; (c = choose_candidate(&found, next, diags)) != NULL; next = c->next)
@@ -227,14 +228,14 @@ void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *f
     if (last > next) {
         struct diag *diag = diag_warning(
             diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
-            "the order log of the numbers from %llu to %llu is not whole: their order is computed "
+            "the order log of the micro-batches from %llu to %llu is not whole: their order is computed "
             "again",
             (unsigned long long)next, (unsigned long long)last - 1);
         diag_hint(diags, diag, "of the same recorded files it is the same order");
     }
 }
 
-void checkpoint_order_paths(struct checkpoint_dir *dir, uint64_t number, struct arena *arena,
+void checkpoint_order_paths(struct checkpoint_dir *dir, uint64_t micro_batch, struct arena *arena,
                             const char ***paths, uint32_t *count, uint64_t *oldest, struct run_id *run,
                             struct diag_list *diags)
 {
@@ -252,7 +253,8 @@ void checkpoint_order_paths(struct checkpoint_dir *dir, uint64_t number, struct 
     *paths = arena_array(arena, const char *, MAX(found.count, 1));
     *count = 0;
     *oldest = UINT64_MAX;
-    for (struct candidate *c; (c = choose_candidate(&found, number, diags)) != NULL; number = c->next)
+    for (struct candidate *c; (c = choose_candidate(&found, micro_batch, diags)) != NULL;
+         micro_batch = c->next)
         (*paths)[(*count)++] = arena_strdup(arena, c->path);
     for (uint32_t i = 0; i < found.count; i++) {
         *oldest = MIN(*oldest, found.items[i].first);
@@ -311,9 +313,9 @@ void redo_free(struct checkpoint_dir *dir)
     dir->redo_count = 0;
 }
 
-void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t number)
+void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t micro_batch)
 {
-    if (dir->redo_count == 0 || number < dir->redo_next)
+    if (dir->redo_count == 0 || micro_batch < dir->redo_next)
         return;
     for (uint32_t i = 0; i < dir->redo_count; i++)
         (void)unlink(dir->redo[i]); /* else it goes with its generation */
@@ -367,13 +369,13 @@ void order_show(const struct checkpoint_dir *dir, struct checkpoint_id id, struc
     if (why != NULL)
         buffer_printf(out, "  order log: damaged: %s\n", why);
     else
-        buffer_printf(out,
-                      "  order log: numbers %llu to %llu, %llu entries, %llu slices with %llu records of %u "
-                      "partitions, %llu bytes\n",
-                      (unsigned long long)figures.head.first, (unsigned long long)figures.head.next - 1,
-                      (unsigned long long)figures.entries, (unsigned long long)figures.slices,
-                      (unsigned long long)figures.records, figures.partitions,
-                      (unsigned long long)figures.bytes);
+        buffer_printf(
+            out,
+            "  order log: micro-batches %llu to %llu, %llu entries, %llu slices with %llu records of %u "
+            "partitions, %llu bytes\n",
+            (unsigned long long)figures.head.first, (unsigned long long)figures.head.next - 1,
+            (unsigned long long)figures.entries, (unsigned long long)figures.slices,
+            (unsigned long long)figures.records, figures.partitions, (unsigned long long)figures.bytes);
 }
 
 void order_show_loose(const struct checkpoint_dir *dir, struct byte_buffer *out)
@@ -397,7 +399,7 @@ void order_show_loose(const struct checkpoint_dir *dir, struct byte_buffer *out)
     if (count > 0)
         buffer_printf(
             out,
-            "order logs of checkpoints that went: %u segments (%u damaged) with numbers %llu to %llu, "
+            "order logs of checkpoints that went: %u segments (%u damaged) with micro-batches %llu to %llu, "
             "%llu entries, %llu slices, %llu bytes\n",
             count, damaged, (unsigned long long)sum.head.first, (unsigned long long)sum.head.next - 1,
             (unsigned long long)sum.entries, (unsigned long long)sum.slices, (unsigned long long)sum.bytes);

@@ -30,7 +30,7 @@ static const char fresh_hint[] =
 void exact_prepare(struct exact *exact, struct sink_context *context, const struct sender_options *options,
                    uint64_t budget_bytes)
 {
-    exact->number = UINT64_MAX;
+    exact->micro_batch = UINT64_MAX;
     exact->context = context;
     context->sends_checkpoints = true;
     exact->options = *options;
@@ -116,8 +116,8 @@ static bool may_go_on(struct exact *exact)
     if (out <= known)
         return true;
     struct diag *d = diag_error(context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
-                                "topic `%s` of sink `%.*s` has rows up to number %" PRIu64
-                                " of this run, and the checkpoint directory ends before number %" PRIu64,
+                                "topic `%s` of sink `%.*s` has rows up to micro-batch %" PRIu64
+                                " of this run, and the checkpoint directory ends before micro-batch %" PRIu64,
                                 exact->options.topic, STR_ARGS(exact->options.sink), out - 1, known);
     diag_hint(context->diags, d,
               "this directory is an old copy, or lost its newest checkpoints: start the job with the "
@@ -168,11 +168,11 @@ bool exact_is_well(struct exact *exact, char *error, size_t room)
 
 bool exact_write(struct exact *exact, const struct kafka_record *record)
 {
-    uint64_t number = exact->context->number;
-    exact->index = number == exact->number ? exact->index + 1 : 0;
-    exact->number = number;
+    uint64_t micro_batch = exact->context->micro_batch;
+    exact->index = micro_batch == exact->micro_batch ? exact->index + 1 : 0;
+    exact->micro_batch = micro_batch;
     if (exact->remake.is_on) {
-        enum remake_verdict verdict = remake_record(&exact->remake, number, exact->index, record);
+        enum remake_verdict verdict = remake_record(&exact->remake, micro_batch, exact->index, record);
         if (verdict == REMAKE_DIFFERS)
             return differs(exact);
         if (verdict == REMAKE_OUT) {
@@ -181,9 +181,9 @@ bool exact_write(struct exact *exact, const struct kafka_record *record)
             return true;
         }
     }
-    if (number < exact->floor)
+    if (micro_batch < exact->floor)
         return differs(exact);
-    outbox_append(&exact->outbox, number, exact->index, record);
+    outbox_append(&exact->outbox, micro_batch, exact->index, record);
     exact->rows++;
     return true;
 }
@@ -197,7 +197,7 @@ void exact_account(struct exact *exact)
 
 bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer)
 {
-    uint64_t next = exact->context->number + 1;
+    uint64_t next = exact->context->micro_batch + 1;
     if (exact->has_differed || (exact->remake.is_on && !remake_barrier(&exact->remake, next))) {
         differs(exact);
         /* Nobody else reports why the checkpoint failed. */
@@ -275,7 +275,7 @@ static bool take_progress(struct exact *exact)
     if (remake_next(&exact->remake) > exact->context->redo_next) {
         char text[200];
         snprintf(text, sizeof(text),
-                 "rows up to number %" PRIu64
+                 "rows up to micro-batch %" PRIu64
                  " are out, and the order in which they were made is known up to "
                  "%" PRIu64 " only",
                  remake_next(&exact->remake), exact->context->redo_next);
@@ -291,10 +291,11 @@ static void warn_of_rows(struct exact *exact)
     const struct progress_part *last = progress_last(&exact->sender.progress);
     if (last == NULL || last->next <= exact->restored_next)
         return;
-    struct diag *d = diag_warning(
-        exact->context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
-        "topic `%s` has rows that were made behind the checkpoint, of the numbers %" PRIu64 " to %" PRIu64,
-        exact->options.topic, exact->restored_next, last->next - 1);
+    struct diag *d =
+        diag_warning(exact->context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
+                     "topic `%s` has rows that were made behind the checkpoint, of the micro-batches %" PRIu64
+                     " to %" PRIu64,
+                     exact->options.topic, exact->restored_next, last->next - 1);
     diag_hint(exact->context->diags, d, "this is a new run: what it reads again, it sends again");
 }
 

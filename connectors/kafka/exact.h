@@ -15,9 +15,9 @@ struct exact {
     struct sender sender;
     struct remake remake;
     bool has_outbox;
-    _Atomic bool has_differed; /* rows made again differ from those that were sent */
-    uint64_t number, index;    /* the last record was the index-th one of micro-batch `number` */
-    uint64_t floor;            /* records of micro-batches below it cannot be sent any more */
+    _Atomic bool has_differed;   /* rows made again differ from those that were sent */
+    uint64_t micro_batch, index; /* the last record was the index-th one of `micro_batch` */
+    uint64_t floor;              /* records of micro-batches below it cannot be sent any more */
     uint64_t rows, redone;
     /* Restored from the checkpoint: */
     uint64_t restored_next;    /* number of its next micro-batch */

@@ -74,11 +74,12 @@ static bool has_become_free(struct outbox *outbox)
     return true;
 }
 
-void outbox_append(struct outbox *outbox, uint64_t number, uint64_t index, const struct kafka_record *record)
+void outbox_append(struct outbox *outbox, uint64_t micro_batch, uint64_t index,
+                   const struct kafka_record *record)
 {
     struct outbox_epoch *open = &outbox->open;
     if (open->records == 0) {
-        open->first = number;
+        open->first = micro_batch;
         open->base = index;
     }
     open->bytes += chunk_append(&open->chunks, &open->last, record);

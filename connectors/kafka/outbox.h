@@ -61,8 +61,9 @@ void outbox_free(struct outbox *outbox);
 
 /* --- The lane --- */
 
-/* Appends a record. number, index: it is the index-th record, from 0, of that micro-batch. */
-void outbox_append(struct outbox *outbox, uint64_t number, uint64_t index, const struct kafka_record *record);
+/* Appends a record. micro_batch, index: it is the index-th record, from 0, of that micro-batch. */
+void outbox_append(struct outbox *outbox, uint64_t micro_batch, uint64_t index,
+                   const struct kafka_record *record);
 /* Call after a batch was appended: checks whether the budget is reached. */
 void outbox_account(struct outbox *outbox);
 /* Call at the barrier behind micro-batch next - 1: closes the open epoch and begins another. */

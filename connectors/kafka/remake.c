@@ -43,16 +43,16 @@ const char *remake_begin(struct remake *remake, const struct progress *progress,
     return remake->seen <= remake->parts[0].to ? NULL : "it does not fit the checkpoint";
 }
 
-/* The part parts[at] is complete; moves to the next one. number, index: micro-batch and index of the next
+/* The part parts[at] is complete; moves to the next one. micro_batch, index: micro-batch and index of the next
  * record. Returns false if the part differs from what was sent. */
-static bool end_part(struct remake *remake, uint64_t number, uint64_t index)
+static bool end_part(struct remake *remake, uint64_t micro_batch, uint64_t index)
 {
     uint8_t digest[16];
     const struct progress_part *part = &remake->parts[remake->at++];
     record_digest_end(&remake->state, digest);
     XXH3_128bits_reset(&remake->state);
     if (remake->at < remake->count && remake->parts[remake->at].first != part->first)
-        remake->seen = remake->parts[remake->at].first == number ? index : 0;
+        remake->seen = remake->parts[remake->at].first == micro_batch ? index : 0;
     return memcmp(digest, part->digest, sizeof(digest)) == 0;
 }
 
@@ -61,23 +61,23 @@ static bool is_complete(const struct remake *remake)
     return remake->at < remake->count && remake->seen == remake->parts[remake->at].to;
 }
 
-enum remake_verdict remake_record(struct remake *remake, uint64_t number, uint64_t index,
+enum remake_verdict remake_record(struct remake *remake, uint64_t micro_batch, uint64_t index,
                                   const struct kafka_record *record)
 {
-    if (is_complete(remake) && !end_part(remake, number, index))
+    if (is_complete(remake) && !end_part(remake, micro_batch, index))
         return REMAKE_DIFFERS;
     if (remake->at == remake->count) {
         const struct progress_part *last = &remake->parts[remake->count - 1];
         remake->is_on = false;
-        return last->to < last->total || number >= last->next ? REMAKE_NEW : REMAKE_DIFFERS;
+        return last->to < last->total || micro_batch >= last->next ? REMAKE_NEW : REMAKE_DIFFERS;
     }
     const struct progress_part *part = &remake->parts[remake->at];
     bool is_first = remake->at == 0 && remake->seen <= part->from;
-    if (number < part->first && is_first) {
+    if (micro_batch < part->first && is_first) {
         remake->passed++; /* its part is so old that it got a tombstone */
         return REMAKE_OUT;
     }
-    if (number < part->first || number >= part->next || (remake->seen < part->from && !is_first))
+    if (micro_batch < part->first || micro_batch >= part->next || (remake->seen < part->from && !is_first))
         return REMAKE_DIFFERS;
     if (remake->seen++ < part->from)
         remake->passed++;

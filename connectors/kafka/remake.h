@@ -29,13 +29,13 @@ const char *remake_begin(struct remake *remake, const struct progress *progress,
 /* Number of the first micro-batch behind those that are made again. */
 uint64_t remake_next(const struct remake *remake);
 
-/* Compares one record. number, index: it is the index-th record of that micro-batch. */
+/* Compares one record. micro_batch, index: it is the index-th record of that micro-batch. */
 enum remake_verdict {
     REMAKE_OUT,     /* it is out already: do not send it */
     REMAKE_NEW,     /* it is not out: send it; is_on is false from now on */
     REMAKE_DIFFERS, /* it differs from what was sent */
 };
-enum remake_verdict remake_record(struct remake *remake, uint64_t number, uint64_t index,
+enum remake_verdict remake_record(struct remake *remake, uint64_t micro_batch, uint64_t index,
                                   const struct kafka_record *record);
 /* Call at the barrier behind micro-batch next - 1. Returns false if rows that are out were not made again. */
 bool remake_barrier(struct remake *remake, uint64_t next);

@@ -21,19 +21,20 @@ enum {
 };
 enum { TOPICS_MAX = 256, OFFSETS_MAX = 4096 };
 
-static const char help[] = "Records topics of Kafka: what is committed there, each partition in order, with "
-                           "offsets, times, keys and "
-                           "headers, byte for byte.\v"
-                           "    leat record impressions clicks --to rec --until latest\n"
-                           "    leat run jobs/ctr_live.leat --replay impressions=rec --replay clicks=rec\n\n"
-                           "A topic that begins with ^ is a pattern. Started again with the same --to it "
-                           "goes on where the recording "
-                           "ends, after a crash too: no record is lost or there twice. Ctrl-C ends it "
-                           "cleanly. DIR/TOPIC/ has one file "
-                           "for each partition and span (zstd), DIR/manifest.json says what is complete. "
-                           "With an order log in DIR/order, which "
-                           "`leat run --record-order DIR/order/` writes, a replay obeys it and does what the "
-                           "live run did, bit for bit.";
+static const char help[] =
+    "Records topics of Kafka: what is committed there, each partition in order, with "
+    "offsets, times, keys and "
+    "headers, byte for byte.\v"
+    "    leat record impressions clicks --to rec --until latest\n"
+    "    leat run jobs/ctr_live.leat --replay impressions=rec --replay clicks=rec\n\n"
+    "A topic that begins with ^ is a pattern. Started again with the same --to it "
+    "goes on where the recording "
+    "ends, after a crash too: no record is lost or there twice. Ctrl-C ends it "
+    "cleanly. DIR/TOPIC/ has one file "
+    "for each partition and span (zstd), DIR/manifest.json says what is complete. "
+    "With an order log in DIR/order, which "
+    "`leat run --record-order DIR/order/` writes, a replay follows it and does what the "
+    "live run did, bit for bit.";
 
 static const struct argp_option options_table[] = {
     {"to", KEY_TO, "DIR", 0, "the recording's directory", 0},

@@ -227,7 +227,7 @@ static void tell_order_end(const struct run *run, const struct run_stats *stats)
         return;
     run_describe_order_end(run, &where);
     fprintf(stderr,
-            "leat: the order log ends before number %" PRIu64
+            "leat: the order log ends before micro-batch %" PRIu64
             ", and so does the run: %.*s; what comes behind has "
             "no order that could be done again\n",
             stats->order_next, (int)where.length, where.data);
@@ -325,10 +325,11 @@ static int run_job(struct run_arguments *arguments)
         fprintf(stderr, "leat: resuming from checkpoint %u-%" PRIu64 ": %" PRIu64 " records are done\n",
                 stats->resumed_generation, stats->resumed_epoch, stats->records);
     if (stats->redo_next > 0)
-        fprintf(stderr, "leat: numbers %" PRIu64 " to %" PRIu64 " are executed again by the order log\n",
-                stats->numbers, stats->redo_next - 1);
+        fprintf(stderr,
+                "leat: micro-batches %" PRIu64 " to %" PRIu64 " are executed again by the order log\n",
+                stats->micro_batches, stats->redo_next - 1);
     if (stats->order != NULL)
-        fprintf(stderr, "leat: obeying the order log %s\n", stats->order);
+        fprintf(stderr, "leat: replaying the order log %s\n", stats->order);
     struct dead_watch *dead = mem_alloc(sizeof(*dead));
     dead_watch_begin(dead, stats);
     struct view *view =

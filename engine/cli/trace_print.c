@@ -117,7 +117,7 @@ static const char *order_of(const struct plan *plan, const struct trace *trace)
     bool is_live = false;
     for (uint32_t i = 0; i < plan->sources_count; i++)
         is_live |= plan->nodes[plan->sources[i]].is_live;
-    return trace->number < trace->ordered ? "log" : is_live ? "computed" : "records";
+    return trace->micro_batch < trace->ordered ? "log" : is_live ? "computed" : "records";
 }
 
 /* --- Text --- */
@@ -185,8 +185,8 @@ static void print_step(FILE *out, const struct trace_step *step)
 
 void trace_text(const struct plan *plan, const struct trace *trace, uint64_t records, FILE *out)
 {
-    fprintf(out, "%.*s %.*s: record %" PRIu64 " of %s, in number %" PRIu64 "\n", STR_ARGS(trace->source),
-            STR_ARGS(trace->place), trace->record, trace->partition_name, trace->number);
+    fprintf(out, "%.*s %.*s: record %" PRIu64 " of %s, in micro-batch %" PRIu64 "\n", STR_ARGS(trace->source),
+            STR_ARGS(trace->place), trace->record, trace->partition_name, trace->micro_batch);
     if (trace->from.generation == 0)
         fprintf(out, "executed again from the beginning");
     else
@@ -251,7 +251,7 @@ static json_t *step_json(const struct trace_step *step)
                            : json_stringn(node->settings_text.data, node->settings_text.length);
     return json_pack("{s:s, s:s, s:s, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:I}",
                      "step", node->label, "kind", kind, "tag", tags[step->tag], "input", (int)step->input,
-                     "number", (json_int_t)step->number, "fate", words, "settings", settings, "row",
+                     "micro_batch", (json_int_t)step->micro_batch, "fate", words, "settings", settings, "row",
                      row_json(node, step->row, COLUMNS_ALL), "facts", facts, "watermark",
                      time_json(step->watermark), "late_update", step->counts.late_updates > 0, "null_key",
                      step->counts.null_keys > 0, "reason", text_json(step->reason), "record",
@@ -272,8 +272,8 @@ void trace_json(const struct plan *plan, const struct trace *trace, uint64_t rec
         json_pack("{s:s%, s:s%, s:s, s:I, s:o, s:I, s:o, s:I, s:s, s:o, s:o, s:I}", "source",
                   trace->source.data, trace->source.length, "place", trace->place.data, trace->place.length,
                   "partition", trace->partition_name, "record", (json_int_t)trace->record, "offset",
-                  trace->by == TRACE_BY_OFFSET ? json_integer(trace->at) : json_null(), "number",
-                  (json_int_t)trace->number, "checkpoint",
+                  trace->by == TRACE_BY_OFFSET ? json_integer(trace->at) : json_null(), "micro_batch",
+                  (json_int_t)trace->micro_batch, "checkpoint",
                   trace->from.generation == 0 ? json_null() : json_string(from), "records_read",
                   (json_int_t)records, "order", order_of(plan, trace), "held", held, "steps", steps,
                   "steps_more", (json_int_t)trace->steps_left);

@@ -186,7 +186,7 @@ void summary_json(const struct plan *plan, const struct run_stats *stats, const 
         plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good", is_good, "finished",
         stats->is_finished, "records", (json_int_t)stats->records, "records_life",
         (json_int_t)stats->records_life, "seconds", (double)stats->elapsed_us / 1e6, "lanes",
-        (json_int_t)stats->lanes, "numbers", (json_int_t)stats->numbers, "checkpoints",
+        (json_int_t)stats->lanes, "micro_batches", (json_int_t)stats->micro_batches, "checkpoints",
         (json_int_t)stats->checkpoints, "checkpoint_epoch", (json_int_t)stats->checkpoint_epoch,
         "checkpoint_bytes", (json_int_t)stats->checkpoint_bytes, "checkpoint_stop_ms",
         (double)stats->checkpoint_stop_us / 1e3, "checkpoint_stop_max_ms",

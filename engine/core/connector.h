@@ -327,7 +327,7 @@ struct sink_context {
     bool replaces_all;     /* an earlier life of a run without checkpoints: all files it wrote are void */
     /* `published` will be called; without checkpoints, complete files get their final names at once. */
     bool has_checkpoints;
-    uint64_t number;
+    uint64_t micro_batch;
     const volatile sig_atomic_t *stop; /* like source.stop; valid until open and restore have returned */
     struct str job, name;              /* of the job and of the sink */
     uint8_t run_id[16];                /* of the run whose checkpoints these are; zero without checkpoints */

@@ -68,7 +68,7 @@ struct operator_bind {
      * be judged by batch->arrival_time, which is then present. Event times and watermarks of the output are
      * arrival times, too. Refused where the source's rows have no arrival time. */
     bool is_by_arrival;
-    bool follows_load;   /* obeys context->load, which live runs decide and the order log records */
+    bool follows_load;   /* follows context->load, which live runs decide and the order log records */
     bool needs_memory;   /* keeps keyed state or rows: gets a share of the job's `memory:` */
     bool needs_end;      /* emits its rows when the input has ended: refused where a source never ends */
     uint32_t label_root; /* set before `bind`: a lineage root of its own, where the kind has makes_label */
@@ -95,7 +95,7 @@ struct operator_context {
                        if `place` changes */
     uint32_t lane, lanes;
     int64_t watermark; /* of the previous micro-batch; TIME_MIN at first */
-    uint64_t number;
+    uint64_t micro_batch;
     uint32_t load;               /* load level of the micro-batch, 0 .. ORDER_LOAD_MAX (bind: follows_load) */
     int64_t memory_bytes;        /* this instance's share of the budget, for keyed state and rows */
     const struct schema *output; /* outputs[0] of bind */
@@ -240,7 +240,7 @@ struct operator_kind {
     void (*memory)(void *config, struct memory_plan *plan);
     /* Learners: visits the model (core/learner.h). NULL: nothing to visit. */
     bool (*visit)(struct operator_context *context, struct model_visitor *visitor);
-    /* Learners, after bind, on the master copy: the column of input 0 that is the `number`-th feature with a
+    /* Learners, after bind, on the master copy: the column of input 0 that is the `micro_batch`-th feature with a
      * table; false: no more. `key`: the key of a value, the same in every table. NULL: not a learner. */
     bool (*table)(const void *config, uint32_t number, int *column);
     uint64_t (*key)(const struct column *column, uint32_t row);

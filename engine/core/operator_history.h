@@ -9,7 +9,7 @@
 struct operator_history {
     const char *directory; /* the operator's own, beside the run's checkpoints; NULL: the run
                               has no checkpoints */
-    const char *obeyed;    /* the same directory of the run whose order log is replayed; NULL: no replay */
+    const char *replayed;  /* the same directory of the run whose order log is replayed; NULL: no replay */
     bool is_live;          /* some source never ends */
     bool will_restore;     /* `restore` follows `open` */
     /* `restore` does not follow: the run resumes from a checkpoint that does not contain the operator. */
@@ -26,7 +26,7 @@ struct operator_history {
 /* Fills `history` in open; its texts live as long as the run. */
 void operator_history(const struct operator_context *context, struct operator_history *history);
 /* In restore: sets history->first, until and ahead. */
-void operator_history_numbers(const struct operator_context *context, struct operator_history *history);
+void operator_history_micro_batches(const struct operator_context *context, struct operator_history *history);
 /* First micro-batch that a restore from any checkpoint of the run may execute again; 0: not known. Any
  * thread, until close. */
 uint64_t operator_history_oldest(const struct operator_context *context);

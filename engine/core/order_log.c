@@ -138,7 +138,7 @@ bool order_open(struct order_reader *reader, struct str text)
     reader->begin = text.data;
     reader->at = text.data + ORDER_HEAD_BYTES;
     reader->end = reader->at + reader->head.bytes;
-    reader->number = reader->head.first;
+    reader->micro_batch = reader->head.first;
     return true;
 }
 
@@ -243,7 +243,7 @@ static void take_epoch(struct order_reader *reader, struct order_entry *entry)
     entry->records = take_varint(reader);
     reader->has_ended = true;
     if (reader->why == NULL && (entry->slices != reader->slices || entry->records != reader->records ||
-                                reader->number != reader->head.next || reader->at != reader->end))
+                                reader->micro_batch != reader->head.next || reader->at != reader->end))
         reader->why = "a segment's end does not fit its entries";
 }
 
@@ -265,7 +265,7 @@ bool order_next(struct order_reader *reader, struct order_entry *entry)
     case ORDER_ENDED:
     case ORDER_IDLE:
     case ORDER_CUT: take_known_partition(reader, entry); break;
-    case ORDER_NUMBER:
+    case ORDER_MICRO_BATCH:
     case ORDER_LAST: break;
     case ORDER_TICK: entry->time = (int64_t)unzigzag(take_varint(reader)); break;
     case ORDER_LOAD: take_load(reader, entry); break;
@@ -276,7 +276,8 @@ bool order_next(struct order_reader *reader, struct order_entry *entry)
                           : "it has an entry of a type that no leat knows";
     }
     reader->has_begun |= !is_first;
-    reader->number += entry->tag == ORDER_NUMBER || entry->tag == ORDER_CUT || entry->tag == ORDER_LAST;
+    reader->micro_batch +=
+        entry->tag == ORDER_MICRO_BATCH || entry->tag == ORDER_CUT || entry->tag == ORDER_LAST;
     return reader->why == NULL;
 }
 

@@ -48,7 +48,7 @@ enum order_tag {
     ORDER_PARTITION = 1,
     ORDER_SLICE,
     ORDER_ENDED,
-    ORDER_NUMBER,
+    ORDER_MICRO_BATCH,
     ORDER_CUT,
     ORDER_LAST,
     ORDER_EPOCH,
@@ -111,7 +111,7 @@ void order_put_slice(struct byte_buffer *out, const struct order_slice *slice);
 void order_put_of(struct byte_buffer *out, enum order_tag tag, uint32_t partition);
 void order_put_tick(struct byte_buffer *out, int64_t time);
 void order_put_load(struct byte_buffer *out, uint32_t level);
-/* tag: ORDER_NUMBER or ORDER_LAST. */
+/* tag: ORDER_MICRO_BATCH or ORDER_LAST. */
 void order_put(struct byte_buffer *out, enum order_tag tag);
 /* Appends a whole segment to `out`: head, partition entries, other entries in one or two pieces, epoch entry,
  * digest. Sets head->bytes. */
@@ -150,7 +150,7 @@ struct order_reader {
     const char *why;            /* what is wrong; NULL: nothing so far */
     struct order_place *places; /* by partition id: the place the entries so far have reached; malloc'd */
     uint32_t partitions;        /* number of partitions so far */
-    uint64_t number;            /* micro-batch that the next entry belongs to */
+    uint64_t micro_batch;       /* micro-batch that the next entry belongs to */
     uint64_t slices, records;
     bool has_begun, has_ended;
 };

@@ -100,7 +100,7 @@ struct run_stats {
     /* The log has ended, and the order behind it cannot be computed: the run stopped there. */
     bool has_order_run_out;
     uint64_t redo_next; /* micro-batches below this number are replayed after a fallback; 0: none */
-    uint64_t numbers;
+    uint64_t micro_batches;
     uint64_t records;      /* records sequenced over all lives of the run */
     uint64_t records_life; /* records sequenced by this process */
     int64_t elapsed_us;

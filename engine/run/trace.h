@@ -42,7 +42,7 @@ struct trace_step {
     enum trace_tag tag;
     const struct plan_node *node;
     uint32_t input;         /* TRACE_GIVEN: index of the node's input */
-    uint64_t number;        /* number of the micro-batch in work */
+    uint64_t micro_batch;   /* number of the micro-batch in work */
     int64_t watermark;      /* the node's watermark, by which rows were judged late */
     struct counters counts; /* what the node's counters gained */
     struct batch *row;      /* TRACE_GIVEN: a view of the row alone */
@@ -68,7 +68,8 @@ struct trace {
     /* Results, until run_free. */
     enum trace_end end;
     bool is_found;
-    uint64_t number, record;   /* micro-batch that holds the record; index of the record in the partition */
+    uint64_t micro_batch,
+        record;                /* micro-batch that holds the record; index of the record in the partition */
     struct checkpoint_id from; /* checkpoint the trace began from; generation 0: from the beginning */
     uint64_t ordered; /* micro-batches below this number were ordered by an order log; UINT64_MAX: all */
     struct trace_step *steps;

@@ -13,7 +13,7 @@ struct joined *joined_new(struct batch_pool *pool, const struct schema *output,
     joined->pool = pool;
     joined->output = output;
     joined->window_column = window_column;
-    joined->filling = 1;
+    joined->output_serial = 1;
     for (int side = 0; side < 2; side++) {
         joined->sides[side].layouts = layouts[side];
         joined->sides[side].columns = columns[side];
@@ -69,8 +69,9 @@ static int32_t find_kept(struct joined *joined, struct joined_side *side, const 
     uint64_t id = from->kept->id;
     struct joined_cached *cached =
         &side->cache[(key_hash(from->key) ^ id * UINT64_C(0x9e3779b97f4a7c15)) % JOINED_CACHE];
-    if (cached->filling != joined->filling || cached->id != id || !key_equal(cached->key, from->key))
-        *cached = (struct joined_cached){from->key, id, joined->filling,
+    if (cached->output_serial != joined->output_serial || cached->id != id ||
+        !key_equal(cached->key, from->key))
+        *cached = (struct joined_cached){from->key, id, joined->output_serial,
                                          copy_kept(side, key_row_packed(from->kept))};
     return cached->at;
 }
@@ -414,7 +415,7 @@ static void finish(struct joined *joined)
     clear_side(&joined->sides[0]);
     clear_side(&joined->sides[1]);
     joined->count = 0;
-    joined->filling++;
+    joined->output_serial++;
     joined->has_arrivals = false;
     ready_add(&joined->ready, out);
 }

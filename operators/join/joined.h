@@ -32,7 +32,7 @@ struct joined_row {
 struct joined_cached {
     struct key key;
     uint64_t id;
-    uint64_t filling; /* `filling` of the output batch that it was copied for */
+    uint64_t output_serial; /* the output batch that the row was copied for (joined.output_serial) */
     int32_t at;
 };
 
@@ -60,7 +60,7 @@ struct joined {
     int window_column; /* window_start; window_end follows; -1: none */
     struct joined_side sides[2];
     uint32_t count;
-    uint64_t filling;
+    uint64_t output_serial; /* of the output batch in work: 1 for the first */
     struct row_order orders[BATCH_ROWS];
     struct row_origin origins[BATCH_ROWS];
     int64_t times[BATCH_ROWS], arrivals[BATCH_ROWS];

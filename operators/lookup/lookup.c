@@ -261,8 +261,8 @@ static void keep_found(struct operator_context *context, const struct lookup_row
 static void lookup_process(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
 {
     struct lookup *lookup = context->config;
-    if (unlikely(lookup->shared->versions != NULL && context->number >= lookup->seat.until) &&
-        !versions_seat(lookup->shared->versions, context, context->number, &lookup->seat)) {
+    if (unlikely(lookup->shared->versions != NULL && context->micro_batch >= lookup->seat.until) &&
+        !versions_seat(lookup->shared->versions, context, context->micro_batch, &lookup->seat)) {
         context->counters.filtered += batch->selected; /* the run has failed */
         return;
     }
@@ -293,8 +293,8 @@ static bool write_digest(struct operator_context *context, struct byte_buffer *o
     struct lookup *lookup = context->config;
     struct versions *versions = lookup->shared->versions;
     if (versions != NULL) { /* later micro-batches may have another table */
-        versions_turn(versions, context->number);
-        if (!versions_seat(versions, context, context->number + 1, &lookup->seat))
+        versions_turn(versions, context->micro_batch);
+        if (!versions_seat(versions, context, context->micro_batch + 1, &lookup->seat))
             return false;
     }
     buffer_append(out, lookup_table_digest(table_of(lookup)), LOOKUP_DIGEST_BYTES);

@@ -28,7 +28,7 @@ struct versions {
     struct lookup_kept kept;
     char next[32];                          /* directory where this start of the run makes copies */
     const struct operator_context *context; /* of the first instance */
-    bool is_obeying; /* replay or trace: the log says which version; nothing is written or watched */
+    bool is_replaying; /* replay or trace: the log says which version; nothing is written or watched */
     struct operator_history history;
     int64_t refresh_us;
     pthread_mutex_t mutex;
@@ -141,10 +141,10 @@ static int log_write(const struct versions *v)
 /* --- Seats; the mutex is held --- */
 
 /* The version of a micro-batch, as numbered in the order log; NULL: the log begins later. *until: its end. */
-static struct version *version_at(const struct versions *v, uint64_t number, uint64_t *until)
+static struct version *version_at(const struct versions *v, uint64_t micro_batch, uint64_t *until)
 {
     uint32_t next = 0;
-    while (next < v->count && v->items[next]->from <= number)
+    while (next < v->count && v->items[next]->from <= micro_batch)
         next++;
     *until = next < v->count ? v->items[next]->from : UINT64_MAX;
     return next == 0 ? NULL : v->items[next - 1];
@@ -152,7 +152,7 @@ static struct version *version_at(const struct versions *v, uint64_t number, uin
 
 static const char *log_directory(const struct versions *v)
 {
-    return v->history.obeyed != NULL ? v->history.obeyed : v->history.directory;
+    return v->history.replayed != NULL ? v->history.replayed : v->history.directory;
 }
 
 static void leave(const struct versions *v, struct version_seat *seat)
@@ -165,10 +165,10 @@ static void leave(const struct versions *v, struct version_seat *seat)
     version->table = NULL;
 }
 
-static bool take_seat(struct versions *v, uint64_t number, struct version_seat *seat)
+static bool take_seat(struct versions *v, uint64_t micro_batch, struct version_seat *seat)
 {
     uint64_t ahead = v->history.ahead, until;
-    struct version *version = version_at(v, number + ahead, &until);
+    struct version *version = version_at(v, micro_batch + ahead, &until);
     if (version == NULL)
         return false;
     seat->until = until == UINT64_MAX ? until : until - ahead;
@@ -194,24 +194,26 @@ static const char *const missing_hint =
     "or, for the table of now, take `refresh` out of the job and begin a new run (`--from` keeps all other "
     "state)";
 
-/* The message that the version of micro-batch `number` is missing; in the arena. */
-static const char *missing(const struct versions *v, uint64_t number, struct arena *arena)
+/* The message that the version of `micro_batch` is missing; in the arena. */
+static const char *missing(const struct versions *v, uint64_t micro_batch, struct arena *arena)
 {
     uint64_t until;
-    const struct version *version = version_at(v, number + v->history.ahead, &until);
-    return arena_printf(arena, "the version of `%s` that number %llu was computed with (%s) is not in `%s`",
-                        v->source.path, (unsigned long long)(number + v->history.ahead),
+    const struct version *version = version_at(v, micro_batch + v->history.ahead, &until);
+    return arena_printf(arena,
+                        "the version of `%s` that micro-batch %llu was computed with (%s) is not in `%s`",
+                        v->source.path, (unsigned long long)(micro_batch + v->history.ahead),
                         version == NULL ? "before all that are known" : version->digest, log_directory(v));
 }
 
-bool versions_seat(struct versions *v, const struct operator_context *context, uint64_t number,
+bool versions_seat(struct versions *v, const struct operator_context *context, uint64_t micro_batch,
                    struct version_seat *seat)
 {
     pthread_mutex_lock(&v->mutex);
-    bool is_there = take_seat(v, number, seat);
+    bool is_there = take_seat(v, micro_batch, seat);
     if (!is_there && !v->has_failed) {
         struct arena arena = {0};
-        operator_fail(context, DIAG_FILE_CHANGED, v->source.span, missing(v, number, &arena), missing_hint);
+        operator_fail(context, DIAG_FILE_CHANGED, v->source.span, missing(v, micro_batch, &arena),
+                      missing_hint);
         v->has_failed = true;
         arena_free(&arena);
     }
@@ -377,13 +379,14 @@ static void take_back(struct versions *v, int error)
     arena_free(&arena);
 }
 
-void versions_turn(struct versions *v, uint64_t number)
+void versions_turn(struct versions *v, uint64_t micro_batch)
 {
     pthread_mutex_lock(&v->mutex);
-    struct version *candidate = v->turned == number + 1 ? NULL : v->candidate;
-    v->turned = number + 1;
-    if (candidate != NULL && number + 1 >= v->history.until && number >= v->items[v->count - 1]->from) {
-        candidate->from = number + 1;
+    struct version *candidate = v->turned == micro_batch + 1 ? NULL : v->candidate;
+    v->turned = micro_batch + 1;
+    if (candidate != NULL && micro_batch + 1 >= v->history.until &&
+        micro_batch >= v->items[v->count - 1]->from) {
+        candidate->from = micro_batch + 1;
         add(v, candidate);
         int error = log_write(v);
         if (error != 0) {
@@ -404,13 +407,13 @@ struct versions *versions_new(const struct lookup_source *source, int64_t refres
 {
     struct operator_history history;
     operator_history(context, &history);
-    if (history.obeyed == NULL && (history.directory == NULL || !history.is_live))
+    if (history.replayed == NULL && (history.directory == NULL || !history.is_live))
         return NULL;
     struct versions *v = mem_calloc(1, sizeof(*v));
     v->source = *source;
     v->context = context;
     v->history = history;
-    v->is_obeying = history.obeyed != NULL || history.is_traced;
+    v->is_replaying = history.replayed != NULL || history.is_traced;
     v->refresh_us = refresh_us;
     snprintf(v->next, sizeof(v->next), "next-%u", history.life);
     const char *slash = strrchr(source->path, '/');
@@ -434,7 +437,7 @@ static bool refuse_log(const struct versions *v, bool is_whole, struct diag_list
                                 : v->count == 0 ? "is not there"
                                                 : "is of a job that had no such step at the checkpoint");
     diag_hint(diags, d,
-              v->is_obeying
+              v->is_replaying
                   ? "give --order the job's directory of checkpoints, which has it; or, to compute "
                     "with the file as it is now, take `refresh` out of the job"
                   : "begin a new run: `--from` the checkpoint keeps all other state, `--fresh` keeps "
@@ -515,8 +518,8 @@ static void sweep(const struct versions *v)
 static bool begin(struct versions *v, struct operator_context *context, struct str digest)
 {
     struct arena arena = {0};
-    operator_history_numbers(context, &v->history);
-    if (v->is_obeying)
+    operator_history_micro_batches(context, &v->history);
+    if (v->is_replaying)
         return begin_with_log(v, context->diags);
     sweep(v);
     bool is_new = digest.length == 0 || context->is_from;

@@ -42,11 +42,11 @@ bool versions_wait_for_restore(const struct versions *versions);
  * first call gives. */
 bool versions_begin(struct versions *versions, struct operator_context *context, struct str digest,
                     struct version_seat *seat);
-/* Moves the seat to the version of micro-batch `number`. False: it is not available; the run fails. */
-bool versions_seat(struct versions *versions, const struct operator_context *context, uint64_t number,
+/* Moves the seat to the version of `micro_batch`. False: it is not available; the run fails. */
+bool versions_seat(struct versions *versions, const struct operator_context *context, uint64_t micro_batch,
                    struct version_seat *seat);
-/* In snapshot, after micro-batch `number`: the candidate, if any, becomes the version of the next ones. */
-void versions_turn(struct versions *versions, uint64_t number);
+/* In snapshot, after `micro_batch`: the candidate, if any, becomes the version of the next ones. */
+void versions_turn(struct versions *versions, uint64_t micro_batch);
 void versions_leave(struct versions *versions, struct version_seat *seat);
 /* After the last seat was left; NULL is allowed. */
 void versions_free(struct versions *versions);

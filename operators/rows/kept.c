@@ -306,7 +306,7 @@ static void note_change(struct kept *kept, const struct kept_candidate *row, str
                         const struct kept_head *list)
 {
     struct kept_copies *changes = &kept->changes;
-    if (list != NULL && list->noted == row->number + 1)
+    if (list != NULL && list->noted == row->micro_batch + 1)
         return;
     if (changes->count == changes->capacity) {
         changes->capacity = MAX(changes->capacity * 2, 256);
@@ -378,7 +378,7 @@ enum kept_answer kept_offer(struct kept *kept, struct keyed_slot *slot, const st
     if (entry.needs_room)
         make_room(kept, &c, is_there, row->window, entry.count, entry.used);
     struct kept_head *list = list_of(&c);
-    list->noted = row->number + 1;
+    list->noted = row->micro_batch + 1;
     put_row(kept, list, row, entry.worse - entry.leaving, entry.row_bytes);
     return KEPT_IN;
 }

@@ -89,7 +89,7 @@ struct kept_candidate {
     const struct batch *batch;
     uint32_t row; /* physical */
     uint64_t hash;
-    uint64_t number;
+    uint64_t micro_batch;
     struct order_key key;
     int64_t window;
     int64_t first_alive; /* lists of earlier windows were emitted already: they are dropped */

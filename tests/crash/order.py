@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs that obey an order log: their own, another job's, one that does not fit, and what a fall back does again.
+"""Runs that replay an order log: their own, another job's, one that does not fit, and what a fall back does again.
 
     tests/crash/order.py --leat build/release/leat [--folder DIR] [--only NAME]
 
@@ -104,7 +104,7 @@ class Place:
 
 
 def test_own_order(leat, folder):
-    """The shipped test jobs obey their own log: files, counts, figures, model; and write the same log again."""
+    """The shipped test jobs replay their own log: files, counts, figures, model; and write the same log again."""
     data = f"{folder}/data"
     os.makedirs(data)
     subprocess.run([leat, "generate", "ctr", "--events", "20000", "--seed", "5", "--out", data, "--duplicates", "0.01",
@@ -115,18 +115,18 @@ def test_own_order(leat, folder):
         for lanes in [1] + LANES:
             out, log = f"{folder}/{name}-{len(results)}", f"{folder}/{name}-{len(results)}.order"
             os.makedirs(out)
-            obey = ["--order", f"{folder}/{name}-0.order"] if results else []
+            replay = ["--order", f"{folder}/{name}-0.order"] if results else []
             state = f"{folder}/{name}-state-{len(results)}"
             result = subprocess.run([leat, "run", path, "--json", "--workers", str(lanes), "--set", f"data={data}", "--set",
-                                     f"out={out}", "--set", f"state={state}", "--set", "every=1h", "--record-order", log] + obey,
+                                     f"out={out}", "--set", f"state={state}", "--set", "every=1h", "--record-order", log] + replay,
                                     capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-            if result.returncode != 0 or (obey and "obeying the order log" not in result.stderr):
+            if result.returncode != 0 or (replay and "replaying the order log" not in result.stderr):
                 raise Failure(f"{name} at {lanes} lanes: {result.stderr[-2000:]}")
             if any(n["tag"] == "learner" for n in json.loads(result.stdout)["nodes"]):
                 export_models(leat, state, out)
             results.append((outcome(out, result.stdout), read(log)))
             if results[-1] != results[0]:
-                raise Failure(f"{name} at {lanes} lanes obeys its own order and gives something else")
+                raise Failure(f"{name} at {lanes} lanes replays its own order and gives something else")
 
 
 def test_other_order(leat, folder):
@@ -167,7 +167,7 @@ def recording(place, name, order):
 
 
 def test_recordings(leat, folder):
-    """--replay of recordings obeys the log of their manifests; all must have the same."""
+    """--replay of recordings follows the log of their manifests; all must have the same."""
     place = Place(leat, folder)
     left, _ = place.good("left", "--record-order", f"{folder}/left.order", first="left")
     right, _ = place.good("right", "--record-order", f"{folder}/right.order", first="right")
@@ -319,7 +319,7 @@ def test_directory(leat, folder):
     found, _ = place.good("by-log", "--order", f"{folder}/log", "--record-order", f"{folder}/again.order", lanes=3)
     if found != expected or b"".join(split(read(f"{folder}/again.order"))) == b"":
         raise Failure("the log of a run that was killed is not that of its rows")
-    place.refused("by-state", ["E0603", "have the order from number", "--from", "--record-order DIR/"],
+    place.refused("by-state", ["E0603", "have the order from micro-batch", "--from", "--record-order DIR/"],
                   "--order", f"{folder}/state")
     place.refused("other", ["E0606", "of another run"], "--record-order", f"{folder}/log/", state="other-state")
     for path in glob.glob(f"{folder}/log/*-{0:020}"):

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t version = 0;
     /* Sets the version that leat writes today; it is found by trying, so that it is not repeated here. */
     if (how & 1 && bytes.length >= 24)
-        for (version = 1; version < 64 && positions_number(bytes) == UINT64_MAX; version++)
+        for (version = 1; version < 64 && positions_micro_batch(bytes) == UINT64_MAX; version++)
             memcpy((char *)(uintptr_t)bytes.data + 8, &version, sizeof(version));
     struct byte_buffer out = {0}, saved = {0};
     run_describe_positions(bytes, &out);

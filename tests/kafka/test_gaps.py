@@ -412,7 +412,7 @@ def test_what_is_compacted_away_is_not_executed_again():
         assert time.monotonic() - begin < rig.stretched(10)
         job.move()
         job.start("--order", job.at("order/"))
-        job.failed("E0612", "number ", "are there now", "the recording that the log was written for")
+        job.failed("E0612", "micro-batch ", "are there now", "the recording that the log was written for")
         job.replay(job.at("rec"), "--order", job.at("order/"))
         assert [json.loads(line)["n"] for line in open(job.at("again.jsonl"), encoding="utf-8")] == list(range(600))
 

@@ -276,7 +276,7 @@ sink out = null from s
         assert result.returncode == 0 and "10 records" in result.stdout, (result.stdout, result.stderr)
 
 
-def test_an_order_log_beside_it_is_obeyed():
+def test_an_order_log_beside_it_is_replayed():
     kafka = rig.shared()
     topic = kafka.create_topic("record-order", partitions=3)
     kafka.produce(topic, rig.numbered(3000))
@@ -289,7 +289,7 @@ def test_an_order_log_beside_it_is_obeyed():
         assert place.manifest()["order_log"] == "order"
         result = subprocess.run([LEAT, "run", place.job, "--replay", f"s={place.at('rec')}", "--sink",
                                  f"out={place.at('r.jsonl')}"], capture_output=True, text=True, check=False)
-        assert result.returncode == 0 and "obeying the order log" in result.stderr, result.stderr
+        assert result.returncode == 0 and "replaying the order log" in result.stderr, result.stderr
         assert open(place.at("r.jsonl"), "rb").read() == expected
 
 

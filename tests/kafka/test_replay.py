@@ -241,7 +241,7 @@ def test_replay_of_a_live_job():
     for lanes in (1, 2, 3, 0):
         recording, more = (job.at("rec"), []) if lanes else (None, ["--order", order])
         files, found_counts, found = replay(job, recording, f"replay-{lanes}", lanes or 2, *more,
-                                            says=["obeying the order log", "the order log ends before number"])
+                                            says=["replaying the order log", "the order log ends before micro-batch"])
         for name, content in files.items():
             assert content == expected[name], (name, lanes, len(content), len(expected[name]))
         check_counts(found_counts, expected_counts)
@@ -267,7 +267,7 @@ def misfits(job, order):
     leat("run", job.path, *names, "--order", job.at("nowhere"), status=1, says=["E0602", "nowhere", "--record-order"])
     leat("checkpoint", "prune", job.at("state"), "--last", "1")
     leat("run", job.path, *names, "--order", job.at("state"), status=1,
-         says=["E0603", "have the order from number", "--from", "--record-order DIR"])
+         says=["E0603", "have the order from micro-batch", "--from", "--record-order DIR"])
     job.kafka.delete_records(job.impressions, {0: 50})
     leat("record", job.impressions, job.clicks, "--to", job.at("short"), "--until", "latest", "--brokers", job.kafka.brokers)
     names = ["--replay", f"impressions={job.at('short')}", "--replay", f"clicks={job.at('short')}"]

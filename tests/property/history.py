@@ -1,10 +1,10 @@
-"""Random streams, and what a run makes of them: numbers, rows in their one order, watermarks.
+"""Random streams, and what a run makes of them: micro-batches, rows in their one order, watermarks.
 
 A stream is a source of a job: {"name", "delay" (max_delay, ms), "partitions": [[file, ...], ...], "watermark", "jump"}; a
 file is a list of records, each a dict of its columns, or a text that is no record. All streams have the columns of SCHEMA.
 watermark: None; ["per_key", column, within (ms)]; ["punctuation", drop]: rows whose `b` is true. jump: None, or max_jump (ms).
 
-What engine/run/sequencer/sequencer.c does, said again as plainly as can be: see numbers().
+What engine/run/sequencer/sequencer.c does, said again as plainly as can be: see micro_batches().
 """
 
 import collections
@@ -19,8 +19,8 @@ LAST_MS = 3_000_000_000_000_000  # 95,000 years; farther, no clock is asked, and
 
 # order: (time, partition, record) for what comes from a source; input: which of the step's inputs it is of.
 Row = collections.namedtuple("Row", "input order time values place")
-# rows: in their one order. before, after: the watermark of the number before, and of this one.
-Number = collections.namedtuple("Number", "index rows before after")
+# rows: in their one order. before, after: the watermark of the micro_batch before, and of this one.
+MicroBatch = collections.namedtuple("MicroBatch", "index rows before after")
 
 
 def clamp(time):
@@ -107,11 +107,11 @@ def random_stream(rng, name, base, count):
         records = random_records(rng, style, many, base + rng.choice([0, 0, 2000, 30_000]), delay)
         places = sorted(rng.randrange(len(records) + 1) for _ in range(rng.choice([0, 0, 1, 3])))
         stream["partitions"].append([records[i:j] for i, j in zip([0, *places], [*places, len(records)])])
-    number = 0
+    micro_batch = 0
     for record in all_records(stream):
         if isinstance(record, dict):
-            record["n"] = number
-            number += 1
+            record["n"] = micro_batch
+            micro_batch += 1
     return stream
 
 
@@ -176,8 +176,8 @@ def fates(stream):
 
 
 class Partition:
-    def __init__(self, number, stream, local, files):
-        self.number, self.stream, self.local = number, stream["name"], local
+    def __init__(self, micro_batch, stream, local, files):
+        self.micro_batch, self.stream, self.local = micro_batch, stream["name"], local
         self.records = [record for records in files for record in records]
         far = jumps(stream, self.records)
         self.is_good = [not is_bad(record) and i not in far for i, record in enumerate(self.records)]
@@ -229,21 +229,21 @@ class Partition:
 
 
 def cut_number(partitions, cut):
-    """Takes the rows of one number. Returns them, and whether it ends at a cut."""
+    """Takes the rows of one micro_batch. Returns them, and whether it ends at a cut."""
     heads = [p for p in partitions if p.at < len(p.records)]
-    last = min(heads, key=lambda p: (p.order[p.head_end(cut) - 1], p.number))
+    last = min(heads, key=lambda p: (p.order[p.head_end(cut) - 1], p.micro_batch))
     bound = last.order[last.head_end(cut) - 1]
     taken = []
     for p in heads:
         end = p.at
-        while p is not last and end < p.batch()[1] and (p.order[end] < bound or (p.order[end] == bound and p.number < last.number)):
+        while p is not last and end < p.batch()[1] and (p.order[end] < bound or (p.order[end] == bound and p.micro_batch < last.micro_batch)):
             end += 1
         begin, end = p.at, last.head_end(cut) if p is last else end
         for i in range(begin, end):
             if p.is_row[i]:
                 record = p.records[i]
                 values = {c: record[c] for c in COLUMNS}
-                taken.append((p.stream, (p.order[i], p.number, i), values))
+                taken.append((p.stream, (p.order[i], p.micro_batch, i), values))
         first, batch_end = p.batch()
         p.take(end)
         p.at, p.since_cut = end, p.since_cut + end - begin
@@ -265,8 +265,8 @@ def advance(streams, partitions, before):
     return {name: marks.get(name, max(mark, slowest)) for name, mark in before.items()}
 
 
-def numbers(streams, cut):
-    """All numbers of a run: [(rows as (stream's name, order, values), {stream: watermark after it})]."""
+def micro_batches(streams, cut):
+    """All micro-batches of a run: [(rows as (stream's name, order, values), {stream: watermark after it})]."""
     partitions, out = [], []
     for stream in streams:
         for local, files in enumerate(stream["partitions"]):
@@ -283,12 +283,12 @@ def numbers(streams, cut):
 
 
 def inputs(history, names):
-    """What a step with these streams as inputs sees: [Number]."""
+    """What a step with these streams as inputs sees: [MicroBatch]."""
     out, before = [], TIME_MIN
     for index, (taken, marks) in enumerate(history):
         rows = [Row(names.index(stream), order, values["ts"], values, (stream, values["n"])) for stream, order, values in taken
                 if stream in names]
         after = min(marks[name] for name in names)
-        out.append(Number(index, rows, before, after))
+        out.append(MicroBatch(index, rows, before, after))
         before = after
     return out

@@ -8,7 +8,7 @@
 A job has two random streams `a` and `b` (history.py: out of order, late, equal times, nulls, duplicates, gaps, bad
 records, several partitions and files, some of them idle) and some twenty cases, each a random step or a short chain of
 them. leat runs it at a random number of lanes and, by LEAT_TEST_CUT and LEAT_TEST_STATE (core/os.h), so that sixty records
-have many numbers, watermarks and late rows, and state that goes to disk. Rows, late rows, dead letters and all counts of each case must be those of its model. A case
+have many micro-batches, watermarks and late rows, and state that goes to disk. Rows, late rows, dead letters and all counts of each case must be those of its model. A case
 that differs is shrunk, and its files, with what to run, stay in --folder.
 
 A new operator, or new options, in ten minutes: one file tests/property/cases/FAMILY.py with
@@ -17,13 +17,13 @@ A new operator, or new options, in ten minutes: one file tests/property/cases/FA
                                      case is printed, and made simpler by leaving out elements of lists and by None.
                                      "inputs": 2 where the step reads stream `b` as well
     step(options) -> text            the step as the job has it
-    model(options, numbers, out)     what it must give, for one number after the other:
-        for number in numbers:
-            for row in number.rows:  row.values {column: value}, row.time (us), row.input (0, or 1 for rows of `b`),
-                                     number.before: the watermark by which rows are late
+    model(options, micro_batches, out)     what it must give, for one micro_batch after the other:
+        for micro_batch in micro_batches:
+            for row in micro_batch.rows:  row.values {column: value}, row.time (us), row.input (0, or 1 for rows of `b`),
+                                     micro_batch.before: the watermark by which rows are late
                 out.passed(row, values) | out.late(row) | out.dead(row, "in the reason") | out.count("filtered")
-            ...                      what the watermark number.after lets out: out.emit(values, time)
-            out.end(number)
+            ...                      what the watermark micro_batch.after lets out: out.emit(values, time)
+            out.end(micro_batch)
         out.order = ["k"]            where only rows of equal `k` have an order that the model knows
         out.hold = us                where its watermark stays behind
     HAS_LATE = True                  where it has an output NAME.late; or HAS_LATE(options) -> bool
@@ -101,8 +101,8 @@ def run_job(arguments, families, names, job):
     if wrong:
         return failure(arguments, families, scenario, wrong, job), {}
     totals = collections.defaultdict(collections.Counter)
-    for number, case in enumerate(scenario["cases"]):
-        last = outputs[number][-1]
+    for micro_batch, case in enumerate(scenario["cases"]):
+        last = outputs[micro_batch][-1]
         totals[case["steps"][-1]["family"]].update(cases=1, rows=len(last.rows), late=len(last.lates or []), dead=len(last.deads))
         totals["operators"].update(families[s["family"]].step(s["options"]).split()[0] for s in case["steps"])
     shutil.rmtree(folder, ignore_errors=True)

@@ -52,7 +52,7 @@ class Output:
     """What one step makes. A model calls these; what it does not say of itself is in the header of models.py."""
 
     def __init__(self):
-        self.rows, self.lates, self.deads, self.numbers = [], [], [], []  # lates: None where the model does not know them
+        self.rows, self.lates, self.deads, self.micro_batches = [], [], [], []  # lates: None where the model does not know them
         self.beside = collections.defaultdict(list)  # rows of other side outputs, by name
         self.counts = collections.Counter()
         self.hold = 0  # the watermark behind the step is that before it, less this
@@ -93,10 +93,10 @@ class Output:
         self.count("dead")
         self.deads.append((row.place, str(reason)))
 
-    def end(self, number):
-        self.count("in", sum(row.input == 0 for row in number.rows))
-        before = self.numbers[-1].after if self.numbers else history.TIME_MIN
-        self.numbers.append(history.Number(number.index, self.given, before, history.add(number.after, -self.hold)))
+    def end(self, micro_batch):
+        self.count("in", sum(row.input == 0 for row in micro_batch.rows))
+        before = self.micro_batches[-1].after if self.micro_batches else history.TIME_MIN
+        self.micro_batches.append(history.MicroBatch(micro_batch.index, self.given, before, history.add(micro_batch.after, -self.hold)))
         self.rows += [row.values for row in self.given]
         self.given = []
 
@@ -107,21 +107,21 @@ def merged(left, right):
     for a, b in zip(left, right):
         rows = sorted([*a.rows, *(row._replace(input=1) for row in b.rows)], key=lambda row: (*row.order, 0)[:3])
         after = min(a.after, b.after)
-        out.append(history.Number(a.index, rows, before, after))
+        out.append(history.MicroBatch(a.index, rows, before, after))
         before = after
     return out
 
 
-def expect(case, scenario, families, numbers):
+def expect(case, scenario, families, micro_batches):
     """[Output of each step]."""
-    outputs, current = [], history.inputs(numbers, ["a"])
+    outputs, current = [], history.inputs(micro_batches, ["a"])
     for step in case["steps"]:
         if step["options"].get("inputs") == 2:
-            current = merged(current, history.inputs(numbers, ["b"]))
+            current = merged(current, history.inputs(micro_batches, ["b"]))
         output = Output()
         families[step["family"]].model(step["options"], current, output)
         outputs.append(output)
-        current = output.numbers
+        current = output.micro_batches
     return outputs
 
 
@@ -146,7 +146,7 @@ def job_text(scenario, families):
         paths = ", ".join(f'concat(data, "/{name}-{part}-*.jsonl")' for part in range(len(stream["partitions"])))
         lines.append(f"source {name} = file {{\n  path: [{paths}]\n  schema: {{ {schema} }}\n  event_time: ts, max_delay: "
                      f"{stream['delay']}ms{source_time(stream)}\n}}")
-    # Read whether a step does or not: what numbers there are depends on all sources.
+    # Read whether a step does or not: what micro-batches there are depends on all sources.
     lines.append('stream none = b | where n < 0\nsink none = file from none { path: concat(out, "/none.jsonl") }')
     for i, case in enumerate(scenario["cases"]):
         before = "a"
@@ -164,8 +164,8 @@ def write(scenario, families, folder):
     os.makedirs(folder)
     for stream in scenario["streams"]:
         for part, files in enumerate(stream["partitions"]):
-            for number, records in enumerate(files):
-                with open(f"{folder}/{stream['name']}-{part}-{number}.jsonl", "w", encoding="utf-8") as file:
+            for micro_batch, records in enumerate(files):
+                with open(f"{folder}/{stream['name']}-{part}-{micro_batch}.jsonl", "w", encoding="utf-8") as file:
                     file.writelines(history.line_of(record) + "\n" for record in records)
     with open(f"{folder}/job.leat", "w", encoding="utf-8") as file:
         file.write(job_text(scenario, families))
@@ -259,19 +259,19 @@ def dead_letters(scenario, rows):
     return found, broken
 
 
-def check_case(scenario, families, number, numbers, summary, folder, dead):
+def check_case(scenario, families, micro_batch, micro_batches, summary, folder, dead):
     """(what is wrong or None, the outputs)"""
-    case = scenario["cases"][number]
-    outputs = expect(case, scenario, families, numbers)
+    case = scenario["cases"][micro_batch]
+    outputs = expect(case, scenario, families, micro_batches)
     nodes = {node["name"]: node["counts"] for node in summary["nodes"] if node["tag"] == "operator"}
     last = outputs[-1]
-    wrong = difference("rows", read(f"{folder}/c{number}.jsonl"), last.rows, last.order)
+    wrong = difference("rows", read(f"{folder}/c{micro_batch}.jsonl"), last.rows, last.order)
     for side in sides(families, case["steps"][-1]):
-        found = read(f"{folder}/c{number}_{side}.jsonl")
+        found = read(f"{folder}/c{micro_batch}_{side}.jsonl")
         expected = last.lates if side == "late" else last.beside[side]
         wrong = wrong or difference(f"{side} rows", found, found if expected is None else expected)
     for j, output in enumerate(outputs):
-        name = f"c{number}_{j}"
+        name = f"c{micro_batch}_{j}"
         wrong = wrong or dead_difference(scenario, name, dead, output)
         counts = {c: nodes[name][c] for c in COUNTS if nodes[name][c] or output.counts[c]}
         expected = {c: output.counts[c] for c in COUNTS if nodes[name][c] or output.counts[c]}
@@ -281,12 +281,12 @@ def check_case(scenario, families, number, numbers, summary, folder, dead):
 
 
 def check(leat, scenario, families, folder):
-    """{number of a case: what is wrong}, None standing for all of them; and {number: outputs}."""
+    """{number of a case: what is wrong}, None standing for all of them; and {micro_batch: outputs}."""
     write(scenario, families, folder)
     summary = run(leat, scenario, folder)
     if isinstance(summary, str):
         return {None: summary}, {}
-    numbers = history.numbers(scenario["streams"], scenario["cut"])
+    micro_batches = history.micro_batches(scenario["streams"], scenario["cut"])
     dead, broken = dead_letters(scenario, read(f"{folder}/dead.jsonl"))
     for stream in scenario["streams"]:
         records = history.all_records(stream)
@@ -295,11 +295,11 @@ def check(leat, scenario, families, folder):
         node = next(n["counts"] for n in summary["nodes"] if n["tag"] == "source" and n["name"] == stream["name"])
         if broken[stream["name"]] != bad or (node["in"], node["dead"], node["filtered"]) != (len(records), bad, fates["dropped"]):
             return {None: f"source {stream['name']}: {bad} of {len(records)} records are bad; {broken} dead letters, {node}"}, {}
-    if summary["numbers"] != len(numbers):
-        return {None: f"{summary['numbers']} numbers, expected {len(numbers)}"}, {}
+    if summary["micro_batches"] != len(micro_batches):
+        return {None: f"{summary['micro_batches']} micro-batches, expected {len(micro_batches)}"}, {}
     wrong, outputs = {}, {}
-    for number in range(len(scenario["cases"])):
-        what, outputs[number] = check_case(scenario, families, number, numbers, summary, folder, dead)
+    for micro_batch in range(len(scenario["cases"])):
+        what, outputs[micro_batch] = check_case(scenario, families, micro_batch, micro_batches, summary, folder, dead)
         if what is not None:
-            wrong[number] = what
+            wrong[micro_batch] = what
     return wrong, outputs

@@ -53,7 +53,7 @@ void positions_watermarks(struct str positions, const struct plan *plan, int64_t
     }
 }
 
-uint64_t positions_number(struct str positions)
+uint64_t positions_micro_batch(struct str positions)
 {
     struct words saved = {.left = positions};
     (void)words_take(&saved);
@@ -71,7 +71,7 @@ bool positions_are_before(struct str positions, const struct plan *plan, const s
         (void)words_take(&saved);
     }
     uint32_t place = 0;
-    if (positions_number(positions) == UINT64_MAX)
+    if (positions_micro_batch(positions) == UINT64_MAX)
         return false;
     for (count = words_take(&saved); count > 0 && !saved.is_short; count--) {
         struct saved_partition p = saved_take_partition(&saved);
@@ -109,7 +109,7 @@ void run_describe_positions(struct str positions, struct byte_buffer *out)
 {
     struct words saved = {.left = positions};
     bool is_final = words_take(&saved) != 0;
-    uint64_t version = words_take(&saved), number = words_take(&saved), obeyed = words_take(&saved),
+    uint64_t version = words_take(&saved), micro_batch = words_take(&saved), replayed = words_take(&saved),
              next = words_take(&saved), is_live = words_take(&saved);
     (void)words_take(&saved); /* the arrival clock */
     uint64_t sources = words_take(&saved);
@@ -118,11 +118,12 @@ void run_describe_positions(struct str positions, struct byte_buffer *out)
                       (unsigned long long)version, POSITIONS_VERSION);
         return;
     }
-    buffer_printf(out, "number %llu%s\n", (unsigned long long)number,
+    buffer_printf(out, "micro-batch %llu%s\n", (unsigned long long)micro_batch,
                   is_final ? ", and that was the last: all sources have ended" : "");
-    if (obeyed != 0)
-        buffer_printf(out, "  obeys the order log %016llx%s, number %llu of it is next\n",
-                      (unsigned long long)obeyed, is_live ? " of a live run" : "", (unsigned long long)next);
+    if (replayed != 0)
+        buffer_printf(out, "  replays the order log %016llx%s, micro-batch %llu of it is next\n",
+                      (unsigned long long)replayed, is_live ? " of a live run" : "",
+                      (unsigned long long)next);
     struct str names[PLAN_SOURCES_MAX];
     int64_t watermarks[PLAN_SOURCES_MAX];
     for (uint64_t i = 0; i < sources; i++) {

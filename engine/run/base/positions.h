@@ -32,7 +32,7 @@ struct saved_partition saved_take_partition(struct words *saved);
  * `positions` have none. */
 void positions_watermarks(struct str positions, const struct plan *plan, int64_t *sources);
 /* Number of the first micro-batch after these positions; UINT64_MAX: they are of another format version. */
-uint64_t positions_number(struct str positions);
+uint64_t positions_micro_batch(struct str positions);
 /* Whether the traced record had not been sequenced yet. */
 bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace);
 /* Whether all sources had ended. */

@@ -55,11 +55,11 @@ bool before_record_choose(struct run *run)
     if (!is_good || (run->resumed == NULL && !choose_from(run)))
         return false;
     run->is_resumed = run->resumed != NULL;
-    uint64_t number = 0;
+    uint64_t micro_batch = 0;
     if (run->resumed != NULL) {
         trace->from = checkpoint_info(run->resumed)->id;
-        number = positions_number(checkpoint_info(run->resumed)->sources);
+        micro_batch = positions_micro_batch(checkpoint_info(run->resumed)->sources);
     }
-    checkpoint_redo_find(run->dir, run->resumed, number, run->diags);
+    checkpoint_redo_find(run->dir, run->resumed, micro_batch, run->diags);
     return true;
 }

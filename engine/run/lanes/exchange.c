@@ -82,7 +82,8 @@ void exchange_free(struct run *run)
 static struct packet *packet_at(struct exchange *x, const struct slot *slot, uint32_t producer,
                                 uint32_t consumer)
 {
-    return &x->packets[((slot->number & (SLOTS - 1)) * x->producers + producer) * x->consumers + consumer];
+    return &x->packets[((slot->micro_batch & (SLOTS - 1)) * x->producers + producer) * x->consumers +
+                       consumer];
 }
 
 /* --- Spilling --- */
@@ -217,7 +218,7 @@ void exchange_push(struct exchange *x, struct stage_instance *from, struct batch
         push_by_key(x, from, producer, batch);
         return;
     }
-    uint64_t spread = from->index == 0 ? from->slot->number : from->instance;
+    uint64_t spread = from->index == 0 ? from->slot->micro_batch : from->instance;
     batch_hold(batch);
     add_entry(x, from, producer, (uint32_t)(spread % x->consumers), batch);
 }

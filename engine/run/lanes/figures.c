@@ -58,10 +58,10 @@ static uint64_t stage_progress(struct run *run, uint32_t stage)
  * they pile up. */
 static void add_queues(struct run *run, struct run_stats *stats)
 {
-    stats->numbers = sequencer_formed(run);
+    stats->micro_batches = sequencer_formed(run);
     for (uint32_t stage = 1; stage < run->plan->stages_count; stage++) {
         const struct stage_instance *any = run->lanes->stages[run->lanes->stage_first[stage]];
-        uint64_t ready = stats->numbers, next = stage_progress(run, stage);
+        uint64_t ready = stats->micro_batches, next = stage_progress(run, stage);
         for (uint32_t i = 0; i < any->feeders_count; i++)
             ready = MIN(ready, stage_progress(run, any->feeders[i]));
         stats->queue_fill[stage] = ready > next ? (double)(ready - next) / SLOTS : 0;

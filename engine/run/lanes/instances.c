@@ -335,7 +335,7 @@ static struct run *run_of(const struct operator_context *context)
     return node->stage->run;
 }
 
-void operator_history_numbers(const struct operator_context *context, struct operator_history *history)
+void operator_history_micro_batches(const struct operator_context *context, struct operator_history *history)
 {
     const struct run *run = run_of(context);
     const struct replay_log *log = order_replay_log(run);
@@ -352,7 +352,7 @@ void operator_history(const struct operator_context *context, struct operator_hi
     *history = (struct operator_history){.is_traced = run->trace != NULL,
                                          .will_restore = run->is_resumed && is_saved,
                                          .is_added = run->is_resumed && !is_saved};
-    operator_history_numbers(context, history);
+    operator_history_micro_batches(context, history);
     for (uint32_t i = 0; i < run->plan->sources_count; i++)
         history->is_live |= run_source_node(run, i)->is_live;
     if (run->dir != NULL) {
@@ -360,7 +360,7 @@ void operator_history(const struct operator_context *context, struct operator_hi
         history->life = checkpoint_generation(run->dir);
     }
     if (order_replay_log(run)->identity != 0)
-        history->obeyed = directory_of(run, order_replay_log(run)->name, context);
+        history->replayed = directory_of(run, order_replay_log(run)->name, context);
 }
 
 uint64_t operator_history_oldest(const struct operator_context *context)

@@ -59,12 +59,12 @@ static bool snapshot_counters(const struct barrier *barrier, struct node_instanc
     return snapshot_put(checkpoint_part(barrier->writer, name), SNAPSHOT_GLOBAL, &saved, sizeof(saved));
 }
 
-static bool snapshot_node(const struct barrier *barrier, struct node_instance *node, uint64_t number)
+static bool snapshot_node(const struct barrier *barrier, struct node_instance *node, uint64_t micro_batch)
 {
     const struct plan_node *plan_node = node->node;
     char name[PART_BYTES];
     bool is_good = true;
-    node->context.number = number; /* an instance of stage 0 may not have run this micro-batch */
+    node->context.micro_batch = micro_batch; /* an instance of stage 0 may not have run this micro-batch */
     if (plan_node->operator_kind != NULL && operator_has_state(plan_node->operator_kind)) {
         snprintf(name, sizeof(name), "op/%u/%u", node->context.id, node->stage->instance);
         is_good &= operator_snapshot(plan_node->operator_kind, &node->context,
@@ -106,9 +106,9 @@ void stage_snapshot(struct stage_instance *stage)
         is_good &= snapshot_counters(barrier, &stage->nodes[i], &counters);
         for (uint32_t lane = 0; stage->index == 0 && lane < run->lanes_count; lane++)
             is_good &=
-                snapshot_node(barrier, &run->lanes->lanes[lane].sources->nodes[i], stage->slot->number);
+                snapshot_node(barrier, &run->lanes->lanes[lane].sources->nodes[i], stage->slot->micro_batch);
         if (stage->index > 0)
-            is_good &= snapshot_node(barrier, &stage->nodes[i], stage->slot->number);
+            is_good &= snapshot_node(barrier, &stage->nodes[i], stage->slot->micro_batch);
     }
     barrier_pass(run, os_monotonic_us() - begin, is_good);
 }

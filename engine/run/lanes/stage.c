@@ -184,7 +184,7 @@ static void run_node(struct node_instance *node)
     if (node->node->tag == PLAN_SINK)
         sink_tell_published(node);
     if (node->context.team != NULL)
-        atomic_store_explicit(&node->stage->run->lanes->learning, slot->number, memory_order_relaxed);
+        atomic_store_explicit(&node->stage->run->lanes->learning, slot->micro_batch, memory_order_relaxed);
     take_exchanges(node);
     if (node->node->tag == PLAN_SINK)
         return;
@@ -234,7 +234,7 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     /* Set for all nodes before any runs: a node gives its rows at once to the nodes behind it in the
      * stage. */
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
-        stage->nodes[i].context.number = stage->nodes[i].sink.number = slot->number;
+        stage->nodes[i].context.micro_batch = stage->nodes[i].sink.micro_batch = slot->micro_batch;
         stage->nodes[i].context.load = slot->load;
     }
     stage_set_watermarks(stage, slot->watermarks);
@@ -245,7 +245,7 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     stage_reports(stage);
     if (slot->barrier != 0 && !run_has_failed(stage->run))
         stage_snapshot(stage);
-    stage->next = slot->number + 1;
+    stage->next = slot->micro_batch + 1;
     atomic_fetch_add_explicit(&slot->stage_done[stage->index], 1, memory_order_acq_rel);
     if (unlikely(stage->run->trace != NULL))
         trace_stage(stage->run);

@@ -40,7 +40,7 @@ static struct batch *view_of(struct batch *batch, uint32_t first, uint32_t count
 /* Adds a step; returns its index plus 1, or 0 if there is no room for it or the trace is over. */
 static uint32_t add_step(struct trace *trace, const struct node_instance *node, enum trace_tag tag)
 {
-    trace->last = node->stage->slot->number;
+    trace->last = node->stage->slot->micro_batch;
     if (trace->is_over || trace->steps_count == TRACE_STEPS_MAX) {
         trace->steps_left += !trace->is_over;
         return 0;
@@ -51,7 +51,7 @@ static uint32_t add_step(struct trace *trace, const struct node_instance *node, 
     trace->steps[trace->steps_count] =
         (struct trace_step){.tag = tag,
                             .node = node->node,
-                            .number = node->stage->slot->number,
+                            .micro_batch = node->stage->slot->micro_batch,
                             .watermark = has_watermark ? node->context.watermark : TIME_MIN};
     return ++trace->steps_count;
 }
@@ -217,7 +217,7 @@ void trace_emit(struct node_instance *node, uint32_t output, const struct batch 
     bool is_source = node->node->tag == PLAN_SOURCE;
     for (uint32_t i = find_row(trace, batch, 0); i < batch->selected; i = find_row(trace, batch, i + 1)) {
         if (is_source)
-            trace->number = node->stage->slot->number;
+            trace->micro_batch = node->stage->slot->micro_batch;
         trace->held[place] -= trace->held[place] > 0;
         at = add_step(trace, node, is_source ? TRACE_READ : TRACE_LATER);
         if (at != 0)
@@ -240,7 +240,7 @@ void trace_dead(struct node_instance *node, const struct row_origin *origin, con
     if (at == 0) {
         bool is_source = node->node->tag == PLAN_SOURCE;
         if (is_source)
-            trace->number = node->stage->slot->number;
+            trace->micro_batch = node->stage->slot->micro_batch;
         at = add_step(trace, node, is_source ? TRACE_READ : TRACE_LATER);
         if (at == 0)
             return;
@@ -282,7 +282,7 @@ static void has_read(struct run *run, uint32_t source, uint32_t local, const str
     trace->is_found = true;
     trace->record = raw->position.record + row;
     trace->origin = batch_origin(batch, row);
-    trace->number = UINT64_MAX;
+    trace->micro_batch = UINT64_MAX;
 }
 
 static void has_reached(struct run *run, uint32_t source, uint32_t local, int64_t offset)
@@ -306,7 +306,7 @@ static bool is_held(const struct trace *trace)
 void trace_stage(struct run *run)
 {
     const struct trace *trace = run->trace;
-    if (!trace->is_found || trace->is_over || trace->number == UINT64_MAX || is_held(trace))
+    if (!trace->is_found || trace->is_over || trace->micro_batch == UINT64_MAX || is_held(trace))
         return;
     for (uint32_t i = 0; i < run->lanes->stages_total; i++)
         if (run->lanes->stages[i]->next <= trace->last)

@@ -41,9 +41,10 @@ static bool file_failed(const char *path, int error, const char *what, struct di
 
 static bool file_is_short(struct run *run, const char *path, uint64_t next)
 {
-    struct diag *d = diag_error(run->diags, DIAG_FILE_DAMAGED, (struct span){0},
-                                "the order log `%s` has the numbers up to %llu, and the run goes on at %llu",
-                                path, (unsigned long long)next, (unsigned long long)run->order->first);
+    struct diag *d =
+        diag_error(run->diags, DIAG_FILE_DAMAGED, (struct span){0},
+                   "the order log `%s` has the micro-batches up to %llu, and the run goes on at %llu", path,
+                   (unsigned long long)next, (unsigned long long)run->order->first);
     diag_hint(run->diags, d,
               "name the file or directory that this run has written so far, or run without --record-order");
     return false;

@@ -62,7 +62,7 @@ void order_slice(struct run *run, const struct order_slice *slice)
     open->records += slice->records;
 }
 
-void order_end(struct run *run, uint64_t number, enum order_tag tag, uint32_t partition)
+void order_end(struct run *run, uint64_t micro_batch, enum order_tag tag, uint32_t partition)
 {
     struct order_piece *open = &run->order->open;
     if (!run->order->is_written)
@@ -71,7 +71,7 @@ void order_end(struct run *run, uint64_t number, enum order_tag tag, uint32_t pa
         order_put_of(&open->entries, ORDER_CUT, partition);
     else
         order_put(&open->entries, tag);
-    open->next = number + 1;
+    open->next = micro_batch + 1;
 }
 
 void order_seal_piece(struct run *run)

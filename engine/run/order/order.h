@@ -57,8 +57,8 @@ void order_of(struct run *run, enum order_tag tag, uint32_t partition);
 void order_tick(struct run *run, int64_t time);
 void order_load(struct run *run, uint32_t level);
 void order_slice(struct run *run, const struct order_slice *slice);
-/* Ends a micro-batch. tag: ORDER_NUMBER, ORDER_LAST, or ORDER_CUT, with the partition at whose cut it ends. */
-void order_end(struct run *run, uint64_t number, enum order_tag tag, uint32_t partition);
+/* Ends a micro-batch. tag: ORDER_MICRO_BATCH, ORDER_LAST, or ORDER_CUT, with the partition at whose cut it ends. */
+void order_end(struct run *run, uint64_t micro_batch, enum order_tag tag, uint32_t partition);
 /* Seals the open piece, at a barrier or where order_wants_segment; the caller opens a new one. */
 void order_seal_piece(struct run *run);
 
@@ -90,9 +90,9 @@ bool replay_log_is_there(const struct run *run);
 bool replay_log_is_redo(const struct run *run);
 /* Once replay_log.next is known: lists the files of a log that is in a directory of checkpoints. */
 bool replay_log_list(struct run *run);
-/* Reads the segment that has the micro-batch `number`; replay_log.has_segment stays false if the log ends
+/* Reads the segment that has the `micro_batch`; replay_log.has_segment stays false if the log ends
  * before it. Returns false on an error. */
-bool replay_log_find_segment(struct run *run, uint64_t number);
+bool replay_log_find_segment(struct run *run, uint64_t micro_batch);
 /* Fails the run because the log does not fit it. Lanes may be running: takes the run's diags_mutex.
  * replay_log_refuse has a hint of its own. */
 void LEAT_PRINTF(3, 4) replay_log_refuse(struct run *run, enum diag_code code, const char *format, ...);

@@ -18,13 +18,13 @@
 
 enum { MESSAGE_BYTES = 512 };
 
-static bool cannot_obey(struct run *run, const char *path, int error, const char *why)
+static bool cannot_replay(struct run *run, const char *path, int error, const char *why)
 {
     struct diag *d = diag_error(run->diags,
                                 error == ENOENT ? DIAG_NO_FILE
                                 : error != 0    ? DIAG_FILE_UNREADABLE
                                                 : DIAG_FILE_DAMAGED,
-                                (struct span){0}, "the order log `%s` cannot be obeyed%s%s", path,
+                                (struct span){0}, "the order log `%s` cannot be replayed%s%s", path,
                                 why != NULL ? ": " : "", why != NULL ? why : "");
     if (error != 0)
         diag_errno(run->diags, d, error);
@@ -64,7 +64,7 @@ static bool find_file(struct run *run, struct log *log)
     if (fd >= 0)
         close(fd);
     if (error != 0 || why != NULL)
-        return cannot_obey(run, log->path, error, why);
+        return cannot_replay(run, log->path, error, why);
     log->count = 1;
     log->paths = arena_new(&run->arena, struct order_path);
     *log->paths = (struct order_path){log->path, UINT64_MAX, false};
@@ -92,8 +92,8 @@ static bool find_checkpoints(struct run *run, struct log *log)
     log->is_of_checkpoints = true;
     memcpy(&log->identity, id.bytes, sizeof(log->identity));
     return oldest < UINT64_MAX ||
-           cannot_obey(run, log->path, 0,
-                       "it is neither a directory of --record-order nor of checkpoints with an order log");
+           cannot_replay(run, log->path, 0,
+                         "it is neither a directory of --record-order nor of checkpoints with an order log");
 }
 
 static bool find_log(struct run *run, struct log *log)
@@ -107,7 +107,7 @@ static bool find_log(struct run *run, struct log *log)
     } else {
         const char *why = order_directory(log->path, &run->arena, &log->paths, &log->count, id, &error);
         if (why != NULL)
-            return cannot_obey(run, log->path, error, why);
+            return cannot_replay(run, log->path, error, why);
         if (log->count > 0)
             memcpy(&log->identity, id, sizeof(log->identity));
         is_good = log->count > 0 || find_checkpoints(run, log);
@@ -246,7 +246,7 @@ bool replay_log_list(struct run *run)
         return true;
     struct diag *d = diag_error(
         run->diags, DIAG_FILE_DAMAGED, (struct span){0},
-        "the checkpoints in `%s` have the order from number %llu on, and %llu is the first that is "
+        "the checkpoints in `%s` have the order from micro-batch %llu on, and %llu is the first that is "
         "wanted",
         replay->name, (unsigned long long)oldest, (unsigned long long)replay->next);
     diag_hint(
@@ -311,14 +311,14 @@ static bool is_torn(const struct replay_files *files, struct str text, const str
            (text.length < ORDER_HEAD_BYTES || order_segment_bytes(head) > left);
 }
 
-bool replay_log_find_segment(struct run *run, uint64_t number)
+bool replay_log_find_segment(struct run *run, uint64_t micro_batch)
 {
     struct replay_files *files = &run->order->files;
     while (files->at < files->count) {
         char text[ORDER_HEAD_BYTES];
         struct order_head head;
         size_t got = 0;
-        if (number >= files->paths[files->at].until) {
+        if (micro_batch >= files->paths[files->at].until) {
             close_path(files);
             continue;
         }
@@ -339,11 +339,11 @@ bool replay_log_find_segment(struct run *run, uint64_t number)
             replay_log_refuse(run, DIAG_FILE_DAMAGED, "%s", why);
             return false;
         }
-        if (head.next > number) {
-            if (head.first <= number)
+        if (head.next > micro_batch) {
+            if (head.first <= micro_batch)
                 return read_segment(run, &head);
-            replay_log_refuse(run, DIAG_FILE_DAMAGED, "the numbers %llu to %llu are missing in it",
-                              (unsigned long long)number, (unsigned long long)head.first - 1);
+            replay_log_refuse(run, DIAG_FILE_DAMAGED, "the micro-batches %llu to %llu are missing in it",
+                              (unsigned long long)micro_batch, (unsigned long long)head.first - 1);
             return false;
         }
         files->offset += order_segment_bytes(&head);

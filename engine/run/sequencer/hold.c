@@ -29,9 +29,9 @@ bool hold_sinks_are_full(const struct run *run)
 
 /* A full sink that sends only what a checkpoint holds needs a barrier: one micro-batch is formed to carry
  * it. */
-bool hold_may_form(struct run *run, uint64_t number)
+bool hold_may_form(struct run *run, uint64_t micro_batch)
 {
-    if (!has_full_sink(run, true) || run->barrier == NULL || number == run->sequencer->last_barrier)
+    if (!has_full_sink(run, true) || run->barrier == NULL || micro_batch == run->sequencer->last_barrier)
         return false;
     barrier_ask(run);
     return barrier_is_waiting(run);

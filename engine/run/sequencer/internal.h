@@ -219,7 +219,7 @@ struct partition *live_take_idle(struct run *run);
 /* Whether a sink holds so much that the sources must wait. */
 bool hold_sinks_are_full(const struct run *run);
 /* While sinks are full: whether a micro-batch may be formed to carry the barrier that lets them send. */
-bool hold_may_form(struct run *run, uint64_t number);
+bool hold_may_form(struct run *run, uint64_t micro_batch);
 /* Whether evictions that wait for the running checkpoint hold memory beyond the budget: then the sources
  * wait until the checkpoint is through. */
 bool hold_state_is_pressed(struct run *run);

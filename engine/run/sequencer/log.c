@@ -73,8 +73,8 @@ void log_micro_batch(struct run *run, const struct slot *slot, const struct part
         p->order_logged = p->order_max;
         p->offset_logged = p->offset;
     }
-    enum order_tag tag = cut != NULL ? ORDER_CUT : slot->is_final ? ORDER_LAST : ORDER_NUMBER;
-    order_end(run, slot->number, tag, cut != NULL ? cut->id : 0);
+    enum order_tag tag = cut != NULL ? ORDER_CUT : slot->is_final ? ORDER_LAST : ORDER_MICRO_BATCH;
+    order_end(run, slot->micro_batch, tag, cut != NULL ? cut->id : 0);
 }
 
 void log_seal(struct run *run)

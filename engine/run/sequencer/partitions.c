@@ -131,7 +131,7 @@ bool sequencer_init(struct run *run)
     for (uint32_t i = 0; i < SLOTS; i++) {
         s->slots[i].slices = mem_alloc(total * sizeof(struct slice));
         s->slots[i].slices_room = total;
-        s->slots[i].number = UINT64_MAX;
+        s->slots[i].micro_batch = UINT64_MAX;
     }
     return true;
 }
@@ -259,7 +259,7 @@ static bool refuse_version(struct run *run, uint64_t version)
 static bool refuse_order(struct run *run)
 {
     struct diag *d = diag_error(run->diags, DIAG_OTHER_JOB, (struct span){0},
-                                "the run so far obeyed another order log, or none where one is given now");
+                                "the run so far replayed another order log, or none where one is given now");
     diag_hint(run->diags, d,
               "give it the --order and the recordings that it was started with, or start anew with --fresh");
     return false;
@@ -382,12 +382,12 @@ bool sequencer_restore(struct run *run, struct str positions)
     uint64_t version = words_take(&saved);
     if (version != POSITIONS_VERSION)
         return refuse_version(run, version);
-    uint64_t number = words_take(&saved);
+    uint64_t micro_batch = words_take(&saved);
     uint64_t replayed = words_take(&saved), next = words_take(&saved), is_live = words_take(&saved);
     bool is_same_order = replayed == log->identity;
     if (!is_same_order && !run->is_from)
         return refuse_order(run);
-    log->next = replayed == 0 || !is_same_order ? number : next;
+    log->next = replayed == 0 || !is_same_order ? micro_batch : next;
     log->is_live = is_live != 0 && is_same_order;
     s->source_watermarks[run->plan->sources_count] = (int64_t)words_take(&saved);
     uint64_t sources_count = words_take(&saved);
@@ -407,9 +407,9 @@ bool sequencer_restore(struct run *run, struct str positions)
     if (saved.is_short || (is_good && saved.left.length > 0))
         return refuse(run, "the checkpoint's positions are damaged");
     is_good = is_good && add_new_sources(run) && all_are_saved(run);
-    s->first = s->last_barrier = number;
-    atomic_store(&s->formed, number);
-    atomic_store(&s->claimed, number);
+    s->first = s->last_barrier = micro_batch;
+    atomic_store(&s->formed, micro_batch);
+    atomic_store(&s->claimed, micro_batch);
     return is_good;
 }
 

@@ -96,15 +96,16 @@ static bool map_partition(struct run *run, const struct order_partition *added)
     return true;
 }
 
-/* Reads the entries of the segment before the micro-batch `number`. logged: per partition of the run. */
-static bool skip_to(struct run *run, uint64_t number, struct logged *logged)
+/* Reads the entries of the segment before the `micro_batch`. logged: per partition of the run. */
+static bool skip_to(struct run *run, uint64_t micro_batch, struct logged *logged)
 {
     struct replay_log *log = order_replay_log(run);
     struct replay *replay = &run->sequencer->replay;
     struct order_reader *reader = &log->reader;
     struct order_entry entry;
     for (;;) {
-        bool is_there = reader->number == number && (reader->has_begun || reader->at[0] != ORDER_PARTITION);
+        bool is_there =
+            reader->micro_batch == micro_batch && (reader->has_begun || reader->at[0] != ORDER_PARTITION);
         if (is_there || reader->at == reader->end)
             return true;
         if (!order_next(reader, &entry)) {
@@ -147,7 +148,7 @@ static bool has_all(struct run *run)
     return true;
 }
 
-static bool fits_positions(struct run *run, const struct logged *logged, uint64_t number)
+static bool fits_positions(struct run *run, const struct logged *logged, uint64_t micro_batch)
 {
     struct sequencer *s = run->sequencer;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
@@ -163,9 +164,9 @@ static bool fits_positions(struct run *run, const struct logged *logged, uint64_
         if (logged[i].records != p->records || logged[i].time != p->order_max) {
             replay_log_refuse(
                 run, DIAG_FILE_CHANGED,
-                "before number %llu it has %llu records of `%.*s` of source `%.*s`, order time %lld, and "
+                "before micro-batch %llu it has %llu records of `%.*s` of source `%.*s`, order time %lld, and "
                 "the run has %llu, order time %lld",
-                (unsigned long long)number, (unsigned long long)logged[i].records, STR_ARGS(name),
+                (unsigned long long)micro_batch, (unsigned long long)logged[i].records, STR_ARGS(name),
                 STR_ARGS(source), (long long)logged[i].time, (unsigned long long)p->records,
                 (long long)p->order_max);
             return false;
@@ -175,14 +176,15 @@ static bool fits_positions(struct run *run, const struct logged *logged, uint64_
     return true;
 }
 
-static bool begin_segment(struct run *run, uint64_t number)
+static bool begin_segment(struct run *run, uint64_t micro_batch)
 {
     struct replay *replay = &run->sequencer->replay;
     struct logged *logged = mem_calloc(MAX(run->sequencer->partitions_room, 1), sizeof(*logged));
     replay->load = ORDER_LOAD_MAX;
     memset(replay->map, 0, ORDER_PARTITIONS_MAX * sizeof(*replay->map));
     memset(replay->sources_places, 0, run->plan->sources_count * sizeof(*replay->sources_places));
-    bool is_good = skip_to(run, number, logged) && has_all(run) && fits_positions(run, logged, number);
+    bool is_good =
+        skip_to(run, micro_batch, logged) && has_all(run) && fits_positions(run, logged, micro_batch);
     free(logged);
     return is_good;
 }
@@ -211,7 +213,7 @@ static bool take_entries(struct run *run)
         case ORDER_SLICE:
             for (uint32_t i = 0; i < replay->slices_count; i++)
                 if (replay->slices[i].partition == partition) {
-                    replay_log_refuse(run, DIAG_FILE_DAMAGED, "a number has two slices of a partition");
+                    replay_log_refuse(run, DIAG_FILE_DAMAGED, "a micro-batch has two slices of a partition");
                     return false;
                 }
             replay->slices[replay->slices_count++] = (struct order_slice){.partition = partition,
@@ -222,13 +224,13 @@ static bool take_entries(struct run *run)
             break;
         case ORDER_ENDED: replay->is_ended[partition] = true; break;
         case ORDER_CUT: replay->cut = partition; /* fall through */
-        case ORDER_NUMBER:
+        case ORDER_MICRO_BATCH:
         case ORDER_LAST: replay->tag = entry.tag; return true;
         default: replay_log_refuse(run, DIAG_FILE_DAMAGED, "an entry stands where none may"); return false;
         }
     }
     replay_log_refuse(run, DIAG_FILE_DAMAGED, "%s",
-                      log->reader.why != NULL ? log->reader.why : "a number has no end");
+                      log->reader.why != NULL ? log->reader.why : "a micro-batch has no end");
     return false;
 }
 
@@ -240,7 +242,8 @@ static bool ends_well(struct run *run)
     if (order_next(&log->reader, &entry) && entry.tag == ORDER_EPOCH)
         return true;
     replay_log_refuse(run, DIAG_FILE_DAMAGED, "%s",
-                      log->reader.why != NULL ? log->reader.why : "a segment goes on behind its last number");
+                      log->reader.why != NULL ? log->reader.why
+                                              : "a segment goes on behind its last micro-batch");
     return false;
 }
 
@@ -249,7 +252,7 @@ static bool ends_well(struct run *run)
 static bool turn_segment(struct run *run)
 {
     struct replay_log *log = order_replay_log(run);
-    bool is_whole = log->has_segment && log->reader.number >= log->reader.head.next;
+    bool is_whole = log->has_segment && log->reader.micro_batch >= log->reader.head.next;
     bool is_good = !is_whole || ends_well(run);
     log->has_segment = false;
     is_good = is_good && replay_log_find_segment(run, log->next);
@@ -269,7 +272,7 @@ static bool next_number(struct run *run)
         return true;
     if (log->has_run_out)
         return false;
-    if ((!log->has_segment || log->reader.number >= log->until) && !turn_segment(run))
+    if ((!log->has_segment || log->reader.micro_batch >= log->until) && !turn_segment(run))
         return false;
     replay->has_number = take_entries(run);
     return replay->has_number;
@@ -370,7 +373,7 @@ static void slice_differs(struct run *run, const struct partition *p, const stru
         snprintf(offset, sizeof(offset), ", offset %lld", (long long)slice->offset);
     replay_log_refuse(
         run, DIAG_FILE_CHANGED,
-        "number %llu takes %llu records of `%.*s` of source `%.*s`, from record %llu on, up to order time "
+        "micro-batch %llu takes %llu records of `%.*s` of source `%.*s`, from record %llu on, up to order time "
         "%lld%s; found are %s",
         (unsigned long long)order_replay_log(run)->next, (unsigned long long)slice->records,
         STR_ARGS(sequencer_partition_name(run, p)), STR_ARGS(run_source_node(run, p->source)->name),
@@ -384,7 +387,7 @@ static void slice_has_lost(struct run *run, const struct partition *p, const str
     char what[MESSAGE_BYTES], hint[MESSAGE_BYTES];
     snprintf(
         what, sizeof(what),
-        "number %llu took %llu records of `%.*s` of source `%.*s`, offsets %lld to %lld, and %llu are there "
+        "micro-batch %llu took %llu records of `%.*s` of source `%.*s`, offsets %lld to %lld, and %llu are there "
         "now: the others have been compacted away or deleted since, or these are not the records it took; "
         "that cannot be executed again",
         (unsigned long long)order_replay_log(run)->next, (unsigned long long)slice->records,

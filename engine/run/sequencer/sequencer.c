@@ -280,10 +280,10 @@ static void set_watermarks(struct run *run, struct slot *slot, bool is_cut)
 }
 
 /* The slot for this micro-batch, or NULL while a stage has not finished the slot's earlier one. */
-static struct slot *free_slot(struct run *run, uint64_t number)
+static struct slot *free_slot(struct run *run, uint64_t micro_batch)
 {
-    struct slot *slot = sequencer_slot(run, number);
-    if (number >= run->sequencer->first + SLOTS)
+    struct slot *slot = sequencer_slot(run, micro_batch);
+    if (micro_batch >= run->sequencer->first + SLOTS)
         for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
             if (atomic_load_explicit(&slot->stage_done[stage], memory_order_acquire) !=
                 run_stage_pieces(run, stage))
@@ -352,10 +352,12 @@ static enum heads choose_heads(struct run *run, bool is_stop, bool is_held)
 /* Whether to form a micro-batch without rows, in a lull or while sinks are full: because a partition became
  * idle, the arrival clock ticks, or a checkpoint waits for a barrier, to close an epoch or to save
  * positions that rose without records. */
-static bool is_worth_a_number(struct run *run, uint64_t number, const struct partition *idle, int64_t tick)
+static bool is_worth_a_micro_batch(struct run *run, uint64_t micro_batch, const struct partition *idle,
+                                   int64_t tick)
 {
     return idle != NULL || tick != TIME_MIN ||
-           (run->barrier != NULL && (number > run->sequencer->last_barrier || run->sequencer->has_risen) &&
+           (run->barrier != NULL &&
+            (micro_batch > run->sequencer->last_barrier || run->sequencer->has_risen) &&
             barrier_is_waiting(run));
 }
 
@@ -380,15 +382,15 @@ static bool has_read_all(const struct sequencer *s)
 static bool form_one(struct run *run)
 {
     struct sequencer *s = run->sequencer;
-    uint64_t number = atomic_load_explicit(&s->formed, memory_order_relaxed);
+    uint64_t micro_batch = atomic_load_explicit(&s->formed, memory_order_relaxed);
     if (s->has_ended)
         return false;
-    struct slot *slot = free_slot(run, number);
+    struct slot *slot = free_slot(run, micro_batch);
     if (slot == NULL || hold_state_is_pressed(run) || order_is_full(run) || !live_discover(run))
         return false;
     bool is_stop = atomic_load_explicit(&s->stop_requested, memory_order_relaxed);
     bool is_held = !is_stop && hold_sinks_are_full(run);
-    if (is_held && !hold_may_form(run, number))
+    if (is_held && !hold_may_form(run, micro_batch))
         return false;
     if (!is_stop && run->barrier != NULL && hold_disk_is_low(run))
         return false;
@@ -408,11 +410,11 @@ static bool form_one(struct run *run)
         atomic_store(&s->stop_requested, true);
     struct partition *idle = is_computed ? live_take_idle(run) : NULL;
     int64_t tick = is_computed && heads == HEADS_LULL && !is_held ? live_tick(run) : TIME_MIN;
-    if (is_computed && heads == HEADS_LULL && !is_worth_a_number(run, number, idle, tick))
+    if (is_computed && heads == HEADS_LULL && !is_worth_a_micro_batch(run, micro_batch, idle, tick))
         return false;
     if (tick != TIME_MIN)
         live_set_clock(run, tick);
-    slot->number = number;
+    slot->micro_batch = micro_batch;
     slot->slices_count = 0;
     slot->is_final = is_final;
     slot->is_end = is_stop || is_final;
@@ -435,11 +437,11 @@ static bool form_one(struct run *run)
         sequencer_save(run, slot->is_final, &run->barrier->positions);
         log_seal(run);
     }
-    s->last_barrier = slot->barrier != 0 ? number + 1 : s->last_barrier;
+    s->last_barrier = slot->barrier != 0 ? micro_batch + 1 : s->last_barrier;
     for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
         atomic_store_explicit(&slot->stage_done[stage], 0, memory_order_relaxed);
     s->has_ended = slot->is_end;
-    atomic_store_explicit(&s->formed, number + 1, memory_order_release);
+    atomic_store_explicit(&s->formed, micro_batch + 1, memory_order_release);
     return log_keep_up(run);
 }
 
@@ -457,13 +459,13 @@ bool sequencer_form(struct run *run)
     return is_formed;
 }
 
-/* Whether stage 0 has finished all micro-batches up to and including `number`. */
-static bool stage_0_is_past(struct run *run, uint64_t number)
+/* Whether stage 0 has finished all micro-batches up to and including `micro_batch`. */
+static bool stage_0_is_past(struct run *run, uint64_t micro_batch)
 {
-    uint64_t first = number + 1 > SLOTS ? number + 1 - SLOTS : 0;
-    for (uint64_t n = MAX(first, run->sequencer->first); n <= number; n++) {
+    uint64_t first = micro_batch + 1 > SLOTS ? micro_batch + 1 - SLOTS : 0;
+    for (uint64_t n = MAX(first, run->sequencer->first); n <= micro_batch; n++) {
         const struct slot *slot = sequencer_slot(run, n);
-        if (slot->number == n && atomic_load_explicit(&slot->stage_done[0], memory_order_acquire) == 0)
+        if (slot->micro_batch == n && atomic_load_explicit(&slot->stage_done[0], memory_order_acquire) == 0)
             return false;
     }
     return true;
@@ -474,17 +476,17 @@ struct slot *sequencer_claim(struct run *run)
     struct sequencer *s = run->sequencer;
     struct slot *slot = NULL;
     pthread_mutex_lock(&s->mutex);
-    uint64_t number = atomic_load_explicit(&s->claimed, memory_order_relaxed);
-    if (number < atomic_load_explicit(&s->formed, memory_order_relaxed)) {
-        slot = sequencer_slot(run, number);
+    uint64_t micro_batch = atomic_load_explicit(&s->claimed, memory_order_relaxed);
+    if (micro_batch < atomic_load_explicit(&s->formed, memory_order_relaxed)) {
+        slot = sequencer_slot(run, micro_batch);
         /* Stage 0 runs on all lanes, and a barrier needs the sum of their counters: so all earlier
          * micro-batches must be through stage 0 before one with a barrier, or the one after it, begins. */
-        bool is_after_barrier = number > s->first && sequencer_slot(run, number - 1)->barrier != 0;
+        bool is_after_barrier = micro_batch > s->first && sequencer_slot(run, micro_batch - 1)->barrier != 0;
         bool is_gate = slot->barrier != 0 || is_after_barrier;
-        if (is_gate && number > s->first && !stage_0_is_past(run, number - 1))
+        if (is_gate && micro_batch > s->first && !stage_0_is_past(run, micro_batch - 1))
             slot = NULL;
         else
-            atomic_store_explicit(&s->claimed, number + 1, memory_order_relaxed);
+            atomic_store_explicit(&s->claimed, micro_batch + 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&s->mutex);
     return slot;

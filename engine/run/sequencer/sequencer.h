@@ -19,7 +19,7 @@ struct slice {
 /* A micro-batch on its way. The plain fields are written before the micro-batch is published, and read
  * after. */
 struct slot {
-    uint64_t number;
+    uint64_t micro_batch;
     struct slice *slices; /* room for one slice per partition at least; malloc'd */
     uint32_t slices_count, slices_room;
     int64_t *watermarks; /* per source, after this micro-batch; behind them the arrival clock */
@@ -65,7 +65,7 @@ void sequencer_look_again(struct run *run);
 
 /* --- What it has done; any thread --- */
 
-struct slot *sequencer_slot(const struct run *run, uint64_t number);
+struct slot *sequencer_slot(const struct run *run, uint64_t micro_batch);
 /* Micro-batches below this number exist; what was written for them can be read. */
 uint64_t sequencer_formed(const struct run *run);
 /* Micro-batches below this number were taken for stage 0. */

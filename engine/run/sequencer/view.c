@@ -36,9 +36,9 @@ void decoding_free(struct run *run, struct decoding *decoding)
     arena_free(&decoding->scratch);
 }
 
-struct slot *sequencer_slot(const struct run *run, uint64_t number)
+struct slot *sequencer_slot(const struct run *run, uint64_t micro_batch)
 {
-    return &run->sequencer->slots[number & (SLOTS - 1)];
+    return &run->sequencer->slots[micro_batch & (SLOTS - 1)];
 }
 
 uint64_t sequencer_formed(const struct run *run)

@@ -27,26 +27,26 @@ def step(options, other="b"):
     return f"attribute {other} on {', '.join(options['on'])} within {options['within']} as label"
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     within = out.duration(options["within"])
     held, answers, arrived = [], [], 0
     out.hold, out.order = within, options["on"]
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             key = out.key(row, options["on"])
             if row.input == 1:
-                if None not in key and row.time + within < number.before:
+                if None not in key and row.time + within < micro_batch.before:
                     out.count("late_updates")
                 elif None not in key:
                     answers.append((key, row.time))
-            elif row.time + within < number.before:
+            elif row.time + within < micro_batch.before:
                 out.late(row)
             else:
                 held.append((min(row.time + within, TIME_MAX - 1), arrived, key, row))
                 arrived += 1
-        for entry in sorted(e for e in held if e[0] < number.after):
+        for entry in sorted(e for e in held if e[0] < micro_batch.after):
             deadline, _, key, row = entry
             held.remove(entry)
             answered = any(key == k and row.time <= time <= deadline for k, time in answers)
             out.passed(row, {**row.values, "label": int(answered)})
-        out.end(number)
+        out.end(micro_batch)

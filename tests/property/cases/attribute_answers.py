@@ -27,7 +27,7 @@ def step(options, other="b"):
             "{ answer: n, answered: s }")
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     within, mode = out.duration(options["within"]), options["mode"].split()[1]
     is_early = mode in ("at_once", "fake_negative")
     held, answers, arrived = [], [], 0
@@ -46,20 +46,20 @@ def model(options, numbers, out):
         """By time, equal ones as they came."""
         return sorted((a for k, a in answers if k == key and row.time <= a.time <= row.time + within), key=lambda a: a.time)
 
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             key = out.key(row, options["on"])
             if row.input == 1:
                 if None in key:
                     continue
-                if row.time + within < number.before:
+                if row.time + within < micro_batch.before:
                     out.count("late_updates")
                     continue
                 answers.append((key, row))
                 for entry in sorted(e for e in held if is_early and e[2] == key and e[3].time <= row.time <= e[3].time + within):
                     held.remove(entry)
                     give(entry[3], row, mode == "fake_negative")
-            elif row.time + within < number.before:
+            elif row.time + within < micro_batch.before:
                 out.late(row)
             else:
                 found = [] if not is_early or None in key else answers_of(row, key)
@@ -70,11 +70,11 @@ def model(options, numbers, out):
                 else:
                     held.append((min(row.time + within, TIME_MAX - 1), arrived, key, row))
                     arrived += 1
-        for entry in sorted(e for e in held if e[0] < number.after):
+        for entry in sorted(e for e in held if e[0] < micro_batch.after):
             held.remove(entry)
             found = [] if is_early or None in entry[2] else answers_of(entry[3], entry[2])
             if mode != "fake_negative":
                 chosen = {"first": found[:1], "last": found[-1:], "all": found}.get(mode) or [None]
                 for i, answer in enumerate(chosen):
                     give(entry[3], answer, i > 0)
-        out.end(number)
+        out.end(micro_batch)

@@ -36,48 +36,48 @@ def rest_of(options):
     return " keep first" if len(options["by"]) == 2 else ""
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     within = TIME_MAX if options["within"] == "forever" else out.duration(options["within"])
-    (keep_last if options["keep"] == "last" else keep_first)(options, within, numbers, out)
+    (keep_last if options["keep"] == "last" else keep_first)(options, within, micro_batches, out)
 
 
-def keep_first(options, within, numbers, out):
+def keep_first(options, within, micro_batches, out):
     """The first record of an identity; one row is remembered for each."""
     remembered = {}
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             key = out.key(row, options["by"])
             seen = remembered.get(key)
             if within == TIME_MAX and None not in key and seen is not None:
                 out.count("duplicate")
                 continue
-            if seen is not None and seen + within - 1 < number.before:
+            if seen is not None and seen + within - 1 < micro_batch.before:
                 seen = None
             if None in key or seen is None or row.time >= seen + within:
                 out.passed(row, row.values)
-                if row.time + within - 1 >= number.before or within == TIME_MAX:
+                if row.time + within - 1 >= micro_batch.before or within == TIME_MAX:
                     remembered[key] = row.time
             elif row.time <= seen - within:
                 out.passed(row, row.values)
             else:
                 out.count("duplicate")
-        out.end(number)
+        out.end(micro_batch)
 
 
-def keep_last(options, within, numbers, out):
-    """The row with the latest event time of each first sighting, of equal times the last record."""
-    latest = {}  # (key, time of the first sighting) -> row
+def keep_last(options, within, micro_batches, out):
+    """The row with the latest event time of each first occurrence, of equal times the last record."""
+    latest = {}  # (key, time of the first occurrence) -> row
     changes, out.order = options["emit"] == "on_change", options["by"]
-    for number in numbers:
-        changed, alive = {}, number.before - within + 1
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        changed, alive = {}, micro_batch.before - within + 1
+        for row in micro_batch.rows:
             key = out.key(row, options["by"])
             if None in key:
                 out.passed(row, {**row.values, "_op": "insert"} if changes else row.values)
                 continue
             near = [f for k, f in sorted(latest, key=lambda p: p[1]) if k == key and f >= alive and abs(f - row.time) < within]
             first = 0 if within == TIME_MAX else near[0] if near else row.time
-            if within != TIME_MAX and first + within - 1 < number.before:
+            if within != TIME_MAX and first + within - 1 < micro_batch.before:
                 out.late(row)
                 continue
             out.count("absorbed")
@@ -87,6 +87,6 @@ def keep_last(options, within, numbers, out):
                 latest[key, first] = row
         for place in sorted(changed, key=lambda p: p[1]) if changes else []:
             out.emit({**latest[place].values, "_op": changed[place]}, latest[place].time)
-        for place in latest if number.after == TIME_MAX and not changes else []:
+        for place in latest if micro_batch.after == TIME_MAX and not changes else []:
             out.emit(latest[place].values, latest[place].time)
-        out.end(number)
+        out.end(micro_batch)

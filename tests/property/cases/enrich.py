@@ -37,24 +37,24 @@ def step(options, other="b"):
     return f"enrich from {other} on {', '.join(options['on'])} within {options['within']} {{ {values} }}"
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     within = float("inf") if options["within"] == "forever" else out.duration(options["within"])
     versions = []  # (key, time, values), in the order in which they came
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             key = out.key(row, options["on"])
             mine = [v for v in versions if v[0] == key and None not in key]
-            passed = [v[1] for v in mine if v[1] <= number.before]  # by the watermark
+            passed = [v[1] for v in mine if v[1] <= micro_batch.before]  # by the watermark
             if row.input == 1:
                 if None in key:
                     continue
-                if row.time + within < number.before or any(time > row.time for time in passed):
+                if row.time + within < micro_batch.before or any(time > row.time for time in passed):
                     out.count("late_updates")
                     continue
                 versions = [v for v in versions if v[:2] != (key, row.time)] + [(key, row.time, row.values)]
                 continue
-            known = [v for v in mine if v[1] <= row.time and v[1] + within >= max(row.time, number.before)
+            known = [v for v in mine if v[1] <= row.time and v[1] + within >= max(row.time, micro_batch.before)
                      and v[1] >= max(passed, default=v[1])]
             found = max(known, key=lambda v: v[1])[2] if known else None
             out.passed(row, {**row.values, **{name: found and VALUES[value](found) for name, value in names(options)}})
-        out.end(number)
+        out.end(micro_batch)

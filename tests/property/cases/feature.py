@@ -42,23 +42,23 @@ def step(options, other="b"):
             f"{options['every']}{' including self' if options['self'] else ''} {aggregates.text(options['body'])}")
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     every = out.duration(options["every"])
     overs = [None if over == "forever" else out.duration(over) for over in options["over"]]
     ending = [over for over in overs if over is not None]
     groups = {}  # key -> [(pane, time, arguments)], in the order in which they came
     body = options["body"]
-    for number in numbers:
+    for micro_batch in micro_batches:
         # The first pane that the windows which end still have, and the last one that the watermark has passed.
-        alive = (number.before - max(ending) - 1) // every if ending else None
-        closed = number.before // every - 1
+        alive = (micro_batch.before - max(ending) - 1) // every if ending else None
+        closed = micro_batch.before // every - 1
 
         def update(row, key, arguments):
             groups.setdefault(key, []).append((row.time // every, row.time, arguments, not ending or row.time // every >= alive))
             if not groups[key][-1][3]:
                 out.count("late_updates")
 
-        for row in number.rows:
+        for row in micro_batch.rows:
             key, pane, arguments = out.key(row, options["by"]), row.time // every, None
             if options["inputs"] == 1 or row.input == 1:
                 try:
@@ -87,4 +87,4 @@ def model(options, numbers, out):
             out.passed(row, values)
             if options["inputs"] == 1 and not options["self"]:
                 update(row, key, arguments)
-        out.end(number)
+        out.end(micro_batch)

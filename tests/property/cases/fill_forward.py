@@ -26,17 +26,17 @@ def step(options):
     return f"fill_forward {', '.join(options['columns'])} by {', '.join(options['by'])} within {options['within']}"
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     within = float("inf") if options["within"] == "forever" else out.duration(options["within"])
     newest = {}  # (key, column): (time, value)
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             key, values = out.key(row, options["by"]), dict(row.values)
             for column in options["columns"]:
                 time, value = newest.get((key, column), (float("-inf"), None))
-                if values[column] is None and time <= row.time and max(row.time, number.before) <= time + within:
+                if values[column] is None and time <= row.time and max(row.time, micro_batch.before) <= time + within:
                     values[column] = value
                 if row.values[column] is not None and row.time >= time:
                     newest[key, column] = (row.time, row.values[column])
             out.passed(row, values)
-        out.end(number)
+        out.end(micro_batch)

@@ -131,35 +131,35 @@ class Join:
             left = {c: None for c in self.columns} | {a: row.values[b] for a, b in self.options["on"] if a == b}
         self.out.lates.append(self.values(left, row.values if row.input == 1 else None))
 
-    def left(self, row, key, number):
+    def left(self, row, key, micro_batch):
         reaches = left_reaches(self.options, row)
         if isinstance(reaches, str):
             self.out.dead(row, reaches)
             return
-        if (row.time if reaches is None else reaches[-1][2]) < number.before:
+        if (row.time if reaches is None else reaches[-1][2]) < micro_batch.before:
             self.late(row)
             return
         if reaches is None or None in key:
-            self.alone(row, reaches or [(0, 0, TIME_MAX)], number)
+            self.alone(row, reaches or [(0, 0, TIME_MAX)], micro_batch)
             return
-        if self.unique in ("left", "both") and self.partners(key, number):
+        if self.unique in ("left", "both") and self.partners(key, micro_batch):
             self.out.dead(row, "`unique`")
             return
         became, made = None, 0
         for reach in reaches:
-            if reach[2] >= number.before:
-                became, pairs = self.left_in(Left(row, key, reach), number)
+            if reach[2] >= micro_batch.before:
+                became, pairs = self.left_in(Left(row, key, reach), micro_batch)
                 made += pairs
         self.count_left(became, made)
 
-    def partners(self, key, number):
-        return [e for e in self.lefts if e.key == key and e.until >= number.before and not e.is_done]
+    def partners(self, key, micro_batch):
+        return [e for e in self.lefts if e.key == key and e.until >= micro_batch.before and not e.is_done]
 
-    def alone(self, row, reaches, number):
+    def alone(self, row, reaches, micro_batch):
         if self.kind not in ("left", "anti"):
             self.out.count("filtered")
             return
-        made = [self.make(Left(row, None, reach), None, row) for reach in reaches if reach[2] >= number.before]
+        made = [self.make(Left(row, None, reach), None, row) for reach in reaches if reach[2] >= micro_batch.before]
         self.count_left("passed", len(made))
 
     def count_left(self, became, made):
@@ -168,9 +168,9 @@ class Join:
         self.out.count(became)
         self.out.count("emitted", made - (became == "passed"))
 
-    def left_in(self, left, number):
+    def left_in(self, left, micro_batch):
         """In one window: what became of it, and how many rows it made."""
-        partners = [r for r in self.rights if r[1] == left.key and r[2] >= number.before]
+        partners = [r for r in self.rights if r[1] == left.key and r[2] >= micro_batch.before]
         met = [r[0] for r in partners if left.start <= r[0].time <= left.end]
         if self.unique in ("left", "both"):
             self.rights = [r for r in self.rights if r not in partners]
@@ -196,17 +196,17 @@ class Join:
         self.lefts.append(left)
         return ("held" if self.waits else "absorbed"), made
 
-    def right(self, row, key, number):
+    def right(self, row, key, micro_batch):
         until = right_until(self.options, row)
-        if until < number.before:
+        if until < micro_batch.before:
             self.late(row)
         elif None in key:
             self.out.count("filtered")
-        elif self.unique in ("right", "both") and any(r[1] == key and r[2] >= number.before for r in self.rights):
+        elif self.unique in ("right", "both") and any(r[1] == key and r[2] >= micro_batch.before for r in self.rights):
             self.out.dead(row, "`unique`")
         else:
             self.out.count("absorbed")
-            partners = self.partners(key, number)
+            partners = self.partners(key, micro_batch)
             for left in [e for e in partners if e.start <= row.time <= e.end]:
                 self.meet(left, row)
             if not (self.unique in ("left", "both") and partners):
@@ -223,9 +223,9 @@ class Join:
             self.out.count("emitted")
         left.is_done = self.kind in ("semi", "anti") or self.unique in ("right", "both")
 
-    def settle(self, number):
+    def settle(self, micro_batch):
         """At the deadline of what waits."""
-        due = [e for e in self.lefts if e.until < number.after]
+        due = [e for e in self.lefts if e.until < micro_batch.after]
         for left in sorted(due, key=lambda e: e.until) if self.waits else []:
             met = left.best is not None if self.take != "all" else left.has_met
             comes = (met or self.kind == "left") if self.take != "all" else not met
@@ -236,19 +236,19 @@ class Join:
                 continue
             self.out.count("held", -1)
             self.out.count("passed" if comes else "absorbed" if self.kind == "left" else "filtered")
-        self.lefts = [e for e in self.lefts if e.until >= number.after]
+        self.lefts = [e for e in self.lefts if e.until >= micro_batch.after]
 
 
-def model(options, numbers, out):
-    lefts = [row for number in numbers for row in number.rows if row.input == 0]
+def model(options, micro_batches, out):
+    lefts = [row for micro_batch in micro_batches for row in micro_batch.rows if row.input == 0]
     join = Join(options, out, lefts[0].values if lefts else COLUMNS)
     out.order = [a for a, _ in options["on"]]
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             out.count("in", row.input)
             key = out.key(row, [pair[row.input] for pair in options["on"]])
-            (join.right if row.input == 1 else join.left)(row, key, number)
-        join.settle(number)
-        out.end(number)
+            (join.right if row.input == 1 else join.left)(row, key, micro_batch)
+        join.settle(micro_batch)
+        out.end(micro_batch)
     if not lefts:
         out.lates = None  # who knows what columns its rows would have

@@ -30,14 +30,14 @@ def step(options):
             f"{{ {', '.join(f'{name}: {kind}' for name, kind in columns.items())} }}")
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     keys, columns, table = CASES[options["table"]]
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             key = out.key(row, keys)
             if key not in table and options["kind"] == "inner":
                 out.count("filtered")
                 continue
             found = table.get(key, (None,) * len(columns))
             out.passed(row, {**row.values, **dict(zip(columns, found))})
-        out.end(number)
+        out.end(micro_batch)

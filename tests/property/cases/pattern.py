@@ -64,14 +64,14 @@ def take(options, row, begun, within, before):
     return used
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     within, begun, waiting = out.duration(options["within"]), {}, []
     out.hold = within if options["unless"] else 0
     out.order = options["by"] if options["unless"] else None
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             key = out.key(row, options["by"])
-            if number.before != TIME_MIN and row.time + within < number.before:
+            if micro_batch.before != TIME_MIN and row.time + within < micro_batch.before:
                 out.late(row)
                 continue
             met = [w for w in waiting if w[0] == key and w[1][0].time <= row.time <= w[1][0].time + within]
@@ -83,7 +83,7 @@ def model(options, numbers, out):
                     out.count("absorbed")
                     waiting.remove(met[0])
                 continue
-            found = take(options, row, begun.setdefault(key, {}), within, number.before)
+            found = take(options, row, begun.setdefault(key, {}), within, micro_batch.before)
             if found is True:
                 out.count("absorbed")
             elif not found:
@@ -92,8 +92,8 @@ def model(options, numbers, out):
                 waiting.append((key, found))
             else:
                 out.passed(row, match_of(options, found))
-        due = [w for w in waiting if w[1][0].time + within < number.after]
+        due = [w for w in waiting if w[1][0].time + within < micro_batch.after]
         for entry in sorted(due, key=lambda w: w[1][0].time):
             waiting.remove(entry)
             out.passed(entry[1][-1], match_of(options, entry[1]))
-        out.end(number)
+        out.end(micro_batch)

@@ -25,12 +25,12 @@ def step(options):
     return f"rate_limit {options['most']} per {options['per']} by {', '.join(options['by'])}"
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     per, went_on = out.duration(options["per"]), []  # (key, time)
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             key = out.key(row, options["by"])
-            if row.time + per <= number.before:
+            if row.time + per <= micro_batch.before:
                 out.late(row)
                 continue
             times = [time for k, time in went_on if k == key] + [row.time]
@@ -41,4 +41,4 @@ def model(options, numbers, out):
             else:
                 went_on.append((key, row.time))
                 out.passed(row, row.values)
-        out.end(number)
+        out.end(micro_batch)

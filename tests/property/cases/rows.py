@@ -31,9 +31,9 @@ def step(options):
     return {"where": "where {}", "with": "with y = {}", "select": "select n, ts, y = {}"}[options["kind"]].format(options["what"])
 
 
-def model(options, numbers, out):
-    for number in numbers:
-        for row in number.rows:
+def model(options, micro_batches, out):
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             try:
                 found = {**CONDITIONS, **COLUMNS}[options["what"]](row.values)
             except aggregates.Dead as dead:
@@ -46,4 +46,4 @@ def model(options, numbers, out):
                 out.passed(row, row.values)
             else:
                 out.count("filtered")
-        out.end(number)
+        out.end(micro_batch)

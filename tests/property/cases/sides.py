@@ -43,9 +43,9 @@ def taken_by(options, values):
     return found
 
 
-def model(options, numbers, out):
-    for number in numbers:
-        for row in number.rows:
+def model(options, micro_batches, out):
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             try:
                 if options["is_split"]:
                     is_in = CONDITIONS[options["conditions"][0]](row.values)
@@ -65,4 +65,4 @@ def model(options, numbers, out):
                 out.passed(row, row.values)
             for name in names:
                 out.side(name, row)
-        out.end(number)
+        out.end(micro_batch)

@@ -19,17 +19,17 @@ def step(options):
     return f"sort within {options['within']}" + (f" by {', '.join(options['by'])}" if options["by"] else "")
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     within, held = out.duration(options["within"]), []
     out.hold, out.order = within, options["by"]
-    for number in numbers:
-        for row in number.rows:
-            if row.time < add(number.before, -within):
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
+            if row.time < add(micro_batch.before, -within):
                 out.late(row)
             else:
                 held.append(row)
-        due = [row for row in held if row.time < add(number.after, -within)]
+        due = [row for row in held if row.time < add(micro_batch.after, -within)]
         held = [row for row in held if row not in due]
         for row in sorted(due, key=lambda row: row.time):  # a stable sort: of equal times the earlier record first
             out.passed(row, row.values)
-        out.end(number)
+        out.end(micro_batch)

@@ -81,7 +81,7 @@ def best(options, rows):
     return out
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     groups, given = {}, {}  # (window, key) -> [(keys, row)]; -> what was given last
     out.order = options["by"]
     is_final = options["emit"] == "final" or (options["emit"] is None and options["over"] is None)
@@ -91,9 +91,9 @@ def model(options, numbers, out):
         values = {**row.values, "place": rank} if options["rank"] else row.values
         return {**values, "_op": change} if change else values
 
-    for number in numbers:
+    for micro_batch in micro_batches:
         touched = set()
-        for row in number.rows:
+        for row in micro_batch.rows:
             key = out.key(row, options["by"])
             try:
                 keys = [value_of(text, row.values) for text, _ in options["order"]]
@@ -101,7 +101,7 @@ def model(options, numbers, out):
                 out.dead(row, "overflow")
                 continue
             windows = shapes.windows_of(options["over"], row.time) if options["over"] else [(TIME_MIN, TIME_MAX)]
-            open_ = [w for w in windows if not options["over"] or clamp(w[1]) > number.before]
+            open_ = [w for w in windows if not options["over"] or clamp(w[1]) > micro_batch.before]
             if not open_:
                 out.late(row)
                 continue
@@ -121,7 +121,7 @@ def model(options, numbers, out):
                     out.emit(values_of(row, rank, "update" if old else "insert"), row.time)
         for place in sorted(groups, key=lambda p: (p[0][1], p[0][0])):
             end = clamp(place[0][1])
-            if options["emit"] != "on_change" and number.before < end <= number.after:
+            if options["emit"] != "on_change" and micro_batch.before < end <= micro_batch.after:
                 for rank, row in best(options, groups[place]):
                     out.emit(values_of(row, rank), end - 1 if options["over"] else row.time)
-        out.end(number)
+        out.end(micro_batch)

@@ -106,16 +106,16 @@ def arguments_of(options, row, out):
         return None
 
 
-def model(options, numbers, out):
+def model(options, micro_batches, out):
     kind = options["shape"]["kind"]
     changes = options["emit"] not in (None, "on_close", "final")
     sessions = model_changing_sessions if changes else model_sessions
-    {"session": sessions, "count": model_count}.get(kind, model_of_time)(options, numbers, out)
+    {"session": sessions, "count": model_count}.get(kind, model_of_time)(options, micro_batches, out)
 
 
-def model_of_time(options, numbers, out):
+def model_of_time(options, micro_batches, out):
     """on_close: a row for each group when the watermark has reached end + lateness. final: when the input has ended.
-    on_change: after a number, a row for each group that it changed. on_end: a row at the end, then as on_change. every:
+    on_change: after a micro_batch, a row for each group that it changed. on_end: a row at the end, then as on_change. every:
     that, and before it what has changed, each time the watermark has come to another span of so long."""
     emit = options["emit"] or ("final" if options["shape"]["kind"] == "forever" else "on_close")
     lateness, every = shapes.duration(options["lateness"]), shapes.duration(emit[6:-1]) if emit.startswith("every") else None
@@ -137,14 +137,14 @@ def model_of_time(options, numbers, out):
         out.emit(given(options, key, rows, None if is_forever else window, change), time)
 
     stale = set()  # places whose rows differ from what was given last
-    for number in numbers:
+    for micro_batch in micro_batches:
         touched = []
-        for row in number.rows:
+        for row in micro_batch.rows:
             key, arguments = out.key(row, options["by"]), arguments_of(options, row, out)
             windows = [(TIME_MIN, TIME_MAX)] if is_forever else shapes.windows_of(options["shape"], row.time)
             if arguments is None:
                 continue
-            open_ = [w for w in windows if closes(w) > number.before]
+            open_ = [w for w in windows if closes(w) > micro_batch.before]
             if not open_:
                 out.late(row)
                 continue
@@ -155,26 +155,26 @@ def model_of_time(options, numbers, out):
                 if (window, key) not in touched:
                     touched.append((window, key))
         for place in sorted(touched, key=lambda p: p[0][::-1]):
-            if emit == "on_change" or (at_end and clamp(place[0][1]) <= number.before):
+            if emit == "on_change" or (at_end and clamp(place[0][1]) <= micro_batch.before):
                 give(place)
                 stale.discard(place)
         for place in sorted(groups, key=lambda p: p[0][::-1]):
-            if emit in ("on_close", "final") and closes(place[0]) <= number.after:
+            if emit in ("on_close", "final") and closes(place[0]) <= micro_batch.after:
                 give(place)
-            elif at_end and number.before < clamp(place[0][1]) <= number.after and place in stale:
+            elif at_end and micro_batch.before < clamp(place[0][1]) <= micro_batch.after and place in stale:
                 give(place)
                 stale.discard(place)
-        fires = every and TIME_MIN < number.after < TIME_MAX and (number.before == TIME_MIN or number.before // every != number.after // every)
+        fires = every and TIME_MIN < micro_batch.after < TIME_MAX and (micro_batch.before == TIME_MIN or micro_batch.before // every != micro_batch.after // every)
         for place in sorted(groups, key=lambda p: p[0][::-1]) if fires else []:
-            if clamp(place[0][1]) > number.after and place in stale:
+            if clamp(place[0][1]) > micro_batch.after and place in stale:
                 give(place)
                 stale.discard(place)
-        for place in [p for p in groups if closes(p[0]) <= number.after]:
+        for place in [p for p in groups if closes(p[0]) <= micro_batch.after]:
             groups.pop(place), stale.discard(place), changed.pop(place, None)
-        out.end(number)
+        out.end(micro_batch)
 
 
-def model_sessions(options, numbers, out):
+def model_sessions(options, micro_batches, out):
     gap, lateness = shapes.duration(options["shape"]["size"]), shapes.duration(options["lateness"])
     sessions = []  # (key, first time, last time, rows)
     out.order, out.hold = options["by"], lateness + 1
@@ -182,27 +182,27 @@ def model_sessions(options, numbers, out):
     def closed(last, watermark):
         return watermark == TIME_MAX if options["emit"] == "final" else min(last + gap + lateness, TIME_MAX - 1) < watermark
 
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             key, arguments = out.key(row, options["by"]), arguments_of(options, row, out)
             if arguments is None:
                 continue
             joined = [s for s in sessions if s[0] == key and s[1] - gap <= row.time <= s[2] + gap]
-            if not joined and closed(row.time, number.before):
+            if not joined and closed(row.time, micro_batch.before):
                 out.late(row)
                 continue
             out.count("absorbed")
             rows = [pair for s in joined for pair in s[3]] + [(row.time, arguments)]
             times = [time for time, _ in rows]
             sessions = [s for s in sessions if s not in joined] + [(key, min(times), max(times), rows)]
-        for session in sorted((s for s in sessions if closed(s[2], number.after)), key=lambda s: s[2]):
+        for session in sorted((s for s in sessions if closed(s[2], micro_batch.after)), key=lambda s: s[2]):
             sessions.remove(session)
             key, first, last, rows = session
             out.emit(given(options, key, rows, (first, clamp(last + gap))), clamp(last + gap) - 1)
-        out.end(number)
+        out.end(micro_batch)
 
 
-def model_changing_sessions(options, numbers, out):
+def model_changing_sessions(options, micro_batches, out):
     """A session is [key, first, last, rows, whether it changed since it was given]; what was given is known by key and
     first time. emit says which ones are given: all with on_change; else those that have ended, and with every(D) all
     now and then."""
@@ -230,14 +230,14 @@ def model_changing_sessions(options, numbers, out):
                 known[key, first] = given(options, key, session[3], (first, end(session)), change), end(session) - 1
                 out.emit(*known[key, first])
 
-    for number in numbers:
+    for micro_batch in micro_batches:
         touched = []
-        for row in number.rows:
+        for row in micro_batch.rows:
             key, arguments = out.key(row, options["by"]), arguments_of(options, row, out)
             if arguments is None:
                 continue
             joined = sorted((s for s in sessions if s[0] == key and s[1] - gap <= row.time <= s[2] + gap), key=lambda s: s[1])
-            if not joined and closed([key, row.time, row.time], number.before):
+            if not joined and closed([key, row.time, row.time], micro_batch.before):
                 out.late(row)
                 continue
             out.count("absorbed")
@@ -247,33 +247,33 @@ def model_changing_sessions(options, numbers, out):
             sessions = [s for s in sessions if s not in joined] + [[key, min(times), max(times), rows, True]]
         for key in {s[0]: None for s in sessions}:
             if key in touched:
-                compare(key, TIME_MAX if emit == "on_change" else number.before)
+                compare(key, TIME_MAX if emit == "on_change" else micro_batch.before)
             if emit != "on_change":
-                compare(key, number.after)
-        for session in [s for s in sessions if closed(s, number.after)]:
+                compare(key, micro_batch.after)
+        for session in [s for s in sessions if closed(s, micro_batch.after)]:
             sessions.remove(session)
             known.pop((session[0], session[1]), None)
-        if every and TIME_MIN < number.after < TIME_MAX and (number.before == TIME_MIN or number.before // every != number.after // every):
+        if every and TIME_MIN < micro_batch.after < TIME_MAX and (micro_batch.before == TIME_MIN or micro_batch.before // every != micro_batch.after // every):
             for key in {s[0]: None for s in sessions}:
                 compare(key, TIME_MAX)
-        out.end(number)
+        out.end(micro_batch)
 
 
-def model_count(options, numbers, out):
+def model_count(options, micro_batches, out):
     size = int(options["shape"]["size"])
     slide, groups, until = int(options["shape"]["slide"] or size), {}, {}
     after = options["expire_after"] or "forever"
-    for number in numbers:
-        for row in number.rows:
+    for micro_batch in micro_batches:
+        for row in micro_batch.rows:
             key, arguments = out.key(row, options["by"]), arguments_of(options, row, out)
             if arguments is None:
                 continue
             stays = TIME_MAX if after == "forever" else clamp(row.time + shapes.duration(after))
-            if stays < number.before:
+            if stays < micro_batch.before:
                 out.late(row)
                 continue
             out.count("absorbed")
-            if until.get(key, TIME_MAX) < number.before:
+            if until.get(key, TIME_MAX) < micro_batch.before:
                 groups.pop(key), until.pop(key)  # no row came for so long: forgotten
             until[key] = max(until.get(key, stays), stays)
             rows = groups.setdefault(key, [])
@@ -282,4 +282,4 @@ def model_count(options, numbers, out):
                 last = rows[-size:]
                 times = [time for time, _ in last]
                 out.emit(given(options, key, last, (min(times), max(times) + 1)), max(times))
-        out.end(number)
+        out.end(micro_batch)

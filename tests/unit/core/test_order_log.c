@@ -26,7 +26,7 @@ static void put_segment(struct byte_buffer *out)
                                  .offset_before = 1LL << 50};
     order_put_slice(&entries, &slice);
     order_put_of(&entries, ORDER_CUT, 0);
-    order_put(&entries, ORDER_NUMBER);
+    order_put(&entries, ORDER_MICRO_BATCH);
     order_put_of(&more, ORDER_ENDED, 1);
     slice = (struct order_slice){
         .partition = 0, .records = 7, .time = INT64_MAX, .time_before = 1700000000000001};
@@ -68,7 +68,7 @@ static void test_round_trip(void **state)
         {ORDER_SLICE, 0, 1024, 1700000000000001, 0},
         {ORDER_SLICE, 1, 1, 1700000000000000, (1LL << 50) + 3},
         {ORDER_CUT, 0, 0, 0, 0},
-        {ORDER_NUMBER, 0, 0, 0, 0},
+        {ORDER_MICRO_BATCH, 0, 0, 0, 0},
         {ORDER_ENDED, 1, 0, 0, 0},
         {ORDER_SLICE, 0, 7, INT64_MAX, 0},
         {ORDER_SLICE, 1, 4, 1, (1LL << 50) + 7},
@@ -98,7 +98,7 @@ static void test_round_trip(void **state)
             assert_int_equal(entry.added.offset, 1LL << 50);
         }
     }
-    assert_int_equal(reader.number, 43);
+    assert_int_equal(reader.micro_batch, 43);
     assert_true(order_next(&reader, &entry));
     assert_int_equal(entry.tag, ORDER_EPOCH);
     assert_int_equal(entry.records, 1036);
@@ -190,7 +190,7 @@ static void test_impossible(void **state)
         /* Both take the tag of the end for their number, and what comes behind that for a tag. */
         bool is_unknown =
             tag == 0 || tag == ORDER_TICK || tag == ORDER_LOAD || (tag > ORDER_EPOCH && !is_live);
-        assert_int_equal(why == NULL, tag == ORDER_NUMBER || tag == ORDER_LAST);
+        assert_int_equal(why == NULL, tag == ORDER_MICRO_BATCH || tag == ORDER_LAST);
         assert_int_equal(why != NULL && strstr(why, "live source") != NULL, is_live && !is_made);
         assert_int_equal(why != NULL && strstr(why, "no leat knows") != NULL, is_unknown);
     }

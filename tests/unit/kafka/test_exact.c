@@ -206,7 +206,7 @@ static void write_number(struct rig_sink *rig, struct history *history, uint64_t
 {
     struct exact *exact = rig->context.config;
     struct byte_buffer value = {0}, headers = {0};
-    rig->context.number = number;
+    rig->context.micro_batch = number;
     for (uint32_t i = 0; i < fixture_rows(number) && *is_good; i++) {
         struct kafka_record record = fixture_record(number, i, &value, &headers);
         if (number == history->changed && !history->is_first_life)
@@ -412,7 +412,8 @@ static void test_refusals(void **state LEAT_UNUSED)
     assert_string_equal(restart(&history, 1), "");
     assert_string_equal(restart(&history, 0), ""); /* falls back: 19 was sent, and is in the order log */
     known_next = 19;
-    assert_non_null(strstr(restart(&history, 0), "E0707 progress topic `p`: rows up to number 20 are out"));
+    assert_non_null(
+        strstr(restart(&history, 0), "E0707 progress topic `p`: rows up to micro-batch 20 are out"));
     assert_string_equal(restart(&history, 1), "");
     /* The progress topic was cut: it lacks the second transaction. */
     uint32_t lengths[2];

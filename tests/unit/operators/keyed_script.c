@@ -19,8 +19,8 @@ void script_make(struct script *script, const struct script_options *options)
     int64_t jitter_us = options->jitter_us == 0 ? 4 * US_PER_SECOND : options->jitter_us;
     int64_t delay_us = options->delay_us == 0 ? 6 * US_PER_SECOND : options->delay_us;
     memset(script, 0, sizeof(*script));
-    script->numbers = options->numbers;
-    for (uint32_t n = 0; n < options->numbers; n++) {
+    script->micro_batches = options->micro_batches;
+    for (uint32_t n = 0; n < options->micro_batches; n++) {
         script->first[n] = script->count;
         uint32_t rows = random_below(&random, options->rows_per_number + 1);
         for (uint32_t i = 0; i < rows && script->count < SCRIPT_ROWS_MAX; i++) {
@@ -45,36 +45,37 @@ void script_make(struct script *script, const struct script_options *options)
             row->has_x = !random_chance(&random, 10);
             row->has_v = !random_chance(&random, 10);
             row->list = random_chance(&random, 10) ? UINT32_MAX : random_below(&random, 4);
-            script->number_of[script->count++] = n;
+            script->micro_batch_of[script->count++] = n;
         }
         script->watermarks[n] = largest - delay_us;
     }
-    script->first[script->numbers] = script->count;
-    script->watermarks[script->numbers - 1] = TIME_MAX; /* the sources have ended */
+    script->first[script->micro_batches] = script->count;
+    script->watermarks[script->micro_batches - 1] = TIME_MAX; /* the sources have ended */
 }
 
-int64_t script_watermark_before(const struct script *script, uint32_t number)
+int64_t script_watermark_before(const struct script *script, uint32_t micro_batch)
 {
-    return number == 0 ? TIME_MIN : script->watermarks[number - 1];
+    return micro_batch == 0 ? TIME_MIN : script->watermarks[micro_batch - 1];
 }
 
 /* The state to continue from after a kill: the next micro-batch, and the lengths of both outputs. */
 struct saved {
-    uint32_t number;
+    uint32_t micro_batch;
     size_t output, late;
 };
 
-static void give(struct fake_engine *engine, const struct script *script, uint32_t number)
+static void give(struct fake_engine *engine, const struct script *script, uint32_t micro_batch)
 {
-    fake_number(engine, script->rows + script->first[number],
-                script->first[number + 1] - script->first[number], script->watermarks[number]);
+    fake_micro_batch(engine, script->rows + script->first[micro_batch],
+                     script->first[micro_batch + 1] - script->first[micro_batch],
+                     script->watermarks[micro_batch]);
 }
 
 static void run_with_kills(struct fake_engine *engine, const struct script *script,
                            struct test_random *random, struct script_result *result)
 {
     struct saved published = {0}, pending = {0};
-    for (uint32_t n = 0; n < script->numbers;) {
+    for (uint32_t n = 0; n < script->micro_batches;) {
         give(engine, script, n);
         n++;
         uint32_t what = random_below(random, 100);
@@ -86,13 +87,14 @@ static void run_with_kills(struct fake_engine *engine, const struct script *scri
         } else if (engine->writer == NULL && what < 40) {
             fake_barrier(engine);
             pending = (struct saved){n, engine->output.length, engine->late.length};
-        } else if (n < script->numbers && (what < 50 || (result->kills == 0 && n > script->numbers / 2))) {
+        } else if (n < script->micro_batches &&
+                   (what < 50 || (result->kills == 0 && n > script->micro_batches / 2))) {
             fake_stop(engine);
             engine->output.length = published.output;
             engine->late.length = published.late;
             engine->watermark = TIME_MIN;
-            engine->number = engine->rows_given = 0;
-            n = published.number;
+            engine->micro_batch = engine->rows_given = 0;
+            n = published.micro_batch;
             fake_start(engine, 1 + random_below(random, LANES_MAX), TINY_BYTES);
             result->kills++;
         }
@@ -118,7 +120,7 @@ void script_run(const char *step, const struct script *script, const struct scri
     if (variant == SCRIPT_KILLS)
         run_with_kills(&engine, script, &random, result);
     else
-        for (uint32_t n = 0; n < script->numbers; n++)
+        for (uint32_t n = 0; n < script->micro_batches; n++)
             give(&engine, script, n);
     result->counters = fake_counters(&engine);
     result->batch_rows_max = engine.batch_rows_max;

@@ -10,15 +10,15 @@ enum { SCRIPT_ROWS_MAX = 6000, SCRIPT_NUMBERS_MAX = 200 };
 struct script {
     struct fake_row rows[SCRIPT_ROWS_MAX];
     uint32_t count;
-    uint32_t number_of[SCRIPT_ROWS_MAX]; /* the micro-batch of each row */
+    uint32_t micro_batch_of[SCRIPT_ROWS_MAX]; /* the micro-batch of each row */
     uint32_t first[SCRIPT_NUMBERS_MAX + 1];
     int64_t watermarks[SCRIPT_NUMBERS_MAX]; /* after each micro-batch */
-    uint32_t numbers;
+    uint32_t micro_batches;
 };
 
 struct script_options {
     uint64_t seed;
-    uint32_t inputs, numbers, rows_per_number, keys;
+    uint32_t inputs, micro_batches, rows_per_number, keys;
     int64_t step_us;     /* how far event time moves on with each row, on average; 0: 300 ms */
     int64_t jitter_us;   /* how far event times lie around that time; 0: 4 s */
     int64_t delay_us;    /* how far the watermark is behind the largest event time; 0: 6 s */
@@ -27,7 +27,7 @@ struct script_options {
 
 void script_make(struct script *script, const struct script_options *options);
 /* The watermark that decides which rows of a micro-batch are late. */
-int64_t script_watermark_before(const struct script *script, uint32_t number);
+int64_t script_watermark_before(const struct script *script, uint32_t micro_batch);
 
 struct script_result {
     struct byte_buffer output, late; /* rows of the late output, lane after lane: compare them sorted */

@@ -142,7 +142,7 @@ static void make(uint64_t seed, uint32_t keys)
 {
     struct script_options options = {.seed = seed,
                                      .inputs = 1,
-                                     .numbers = 50,
+                                     .micro_batches = 50,
                                      .rows_per_number = 50,
                                      .keys = keys,
                                      .step_us = 400000,
@@ -165,7 +165,7 @@ static void test_in_windows(void **state)
         make(seed, seed == 1 ? 3 : 25);
         struct byte_buffer expected = {0};
         for (uint32_t i = 0; i < script.count; i++) {
-            int64_t watermark = script_watermark_before(&script, script.number_of[i]);
+            int64_t watermark = script_watermark_before(&script, script.micro_batch_of[i]);
             is_done[i] = watermark != TIME_MIN && (script.rows[i].ts / size + 1) * size <= watermark;
         }
         for (uint32_t i = 0; i < script.count; i++) {
@@ -207,12 +207,13 @@ static void test_over_panes(void **state)
         struct byte_buffer expected = {0}, got = {0};
         for (uint32_t i = 0; i < script.count; i++) {
             const struct fake_row *row = &script.rows[i];
-            int64_t pane = row->ts / width, passed = script_watermark_before(&script, script.number_of[i]);
+            int64_t pane = row->ts / width,
+                    passed = script_watermark_before(&script, script.micro_batch_of[i]);
             int64_t alive = passed == TIME_MIN ? INT64_MIN : (passed - over - 1) / width;
             uint32_t count = 0;
             for (uint32_t j = 0; j < i; j++) {
                 int64_t other = script.rows[j].ts / width;
-                int64_t then = script_watermark_before(&script, script.number_of[j]);
+                int64_t then = script_watermark_before(&script, script.micro_batch_of[j]);
                 if (is_same_key(row, &script.rows[j]) && other <= pane && other >= pane - over / width &&
                     other >= alive && (then == TIME_MIN || other >= (then - over - 1) / width))
                     rows[count++] = j;
@@ -263,9 +264,9 @@ static uint64_t large_group(int values, int64_t count, uint64_t *dead)
                 .s = texts[i],
                 .list = UINT32_MAX};
         }
-        fake_number(&engine, rows, LARGE_STEP, TIME_MIN + 1);
+        fake_micro_batch(&engine, rows, LARGE_STEP, TIME_MIN + 1);
     }
-    fake_number(&engine, rows, 0, TIME_MAX);
+    fake_micro_batch(&engine, rows, 0, TIME_MAX);
     unsigned long long n = 0, m = 0;
     assert_int_equal(sscanf(fake_text(&engine.output), "0|0|3600000000|%llu|%llu", &n, &m), 2);
     struct counters counters = fake_counters(&engine);
@@ -315,7 +316,7 @@ static void test_variance_of_a_sample(void **state)
                                         .v = (double)(far + i + 1),
                                         .has_v = true,
                                         .ts = i * step_us};
-        fake_number(&engine, rows, ROWS, 0);
+        fake_micro_batch(&engine, rows, ROWS, 0);
         const char *cell = fake_text(&engine.output);
         for (int n = 1; n <= ROWS; n++, cell = strchr(cell, '\n') + 1) {
             for (int column = 0; column < 8; column++)

@@ -27,7 +27,7 @@ static bool answers(const struct fake_row *answer, const struct fake_row *row)
 /* Whether an answer had arrived when the row was emitted. */
 static bool is_answered(const struct script *script, const struct fake_row *row, uint32_t emitted_in)
 {
-    for (uint32_t j = 0; j < script->count && script->number_of[j] <= emitted_in; j++)
+    for (uint32_t j = 0; j < script->count && script->micro_batch_of[j] <= emitted_in; j++)
         if (answers(&script->rows[j], row))
             return true;
     return false;
@@ -38,7 +38,7 @@ static void model(const struct script *script, struct byte_buffer *out, struct c
     for (uint32_t i = 0; i < script->count; i++) {
         const struct fake_row *row = &script->rows[i];
         int64_t deadline = row->ts + WITHIN_S * US_PER_SECOND;
-        int64_t watermark = script_watermark_before(script, script->number_of[i]);
+        int64_t watermark = script_watermark_before(script, script->micro_batch_of[i]);
         bool has_null = !row->has_k || row->s == NULL;
         counters->null_keys += has_null;
         if (row->input == 1) {
@@ -50,7 +50,7 @@ static void model(const struct script *script, struct byte_buffer *out, struct c
             counters->late++;
             continue;
         }
-        uint32_t number = script->number_of[i];
+        uint32_t number = script->micro_batch_of[i];
         while (script->watermarks[number] <= deadline)
             number++;
         counters->passed++;
@@ -65,8 +65,11 @@ static void test_against_model(void **state)
     static struct script script;
     uint64_t answered = 0;
     for (uint64_t seed = 1; seed <= 8; seed++) {
-        struct script_options options = {
-            .seed = seed, .inputs = 2, .numbers = 70, .rows_per_number = 60, .keys = seed % 2 == 0 ? 4 : 30};
+        struct script_options options = {.seed = seed,
+                                         .inputs = 2,
+                                         .micro_batches = 70,
+                                         .rows_per_number = 60,
+                                         .keys = seed % 2 == 0 ? 4 : 30};
         script_make(&script, &options);
         struct script_result plain;
         struct byte_buffer expected = {0};
@@ -110,12 +113,12 @@ static void test_edges(void **state)
                               {.input = 0, .id = 7, .k = 3, .has_k = true, .ts = 119}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
         rows[i].ts *= US_PER_SECOND;
-    fake_number(&engine, rows, ARRAY_COUNT(rows), 110 * US_PER_SECOND);
+    fake_micro_batch(&engine, rows, ARRAY_COUNT(rows), 110 * US_PER_SECOND);
     assert_int_equal(engine.lanes[0].counters.held, 6);
     assert_int_equal(engine.lanes[0].counters.passed, 1); /* 99 + 10 < 110 */
-    fake_number(&engine, rows, 0, 110 * US_PER_SECOND + 1);
+    fake_micro_batch(&engine, rows, 0, 110 * US_PER_SECOND + 1);
     assert_int_equal(engine.lanes[0].counters.passed, 2);
-    fake_number(&engine, rows, 0, TIME_MAX);
+    fake_micro_batch(&engine, rows, 0, TIME_MAX);
     static const char *const labels[] = {"2|1", "0",   "1|1", "1",   "5|null", "0",   "3|1",
                                          "1",   "4|1", "0",   "6|2", "1",      "7|3", "0"};
     assert_int_equal(engine.lanes[0].counters.passed, 7);
@@ -148,7 +151,7 @@ static void test_many_answers(void **state)
     for (uint32_t i = 0; i < 4000; i++)
         rows[i] = (struct fake_row){
             .input = i < 2000, .id = i, .k = 1, .has_k = true, .ts = random_below(&random, 400000)};
-    fake_number(&engine, rows, 4000, TIME_MAX);
+    fake_micro_batch(&engine, rows, 4000, TIME_MAX);
     const char *text = fake_text(&engine.output);
     for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
         int64_t ts = rows[strtoll(line, NULL, 10)].ts;
@@ -261,7 +264,7 @@ static uint32_t model_of_mode(const struct script *script, enum mode mode, struc
     bool is_early = mode >= AT_ONCE;
     for (uint32_t i = 0; i < script->count; i++) {
         const struct fake_row *row = &script->rows[i];
-        uint32_t number = script->number_of[i];
+        uint32_t number = script->micro_batch_of[i];
         int64_t watermark = script_watermark_before(script, number);
         bool is_over = row->ts + WITHIN_S * US_PER_SECOND < watermark,
              has_null = !row->has_k || row->s == NULL;
@@ -288,7 +291,7 @@ static uint32_t model_of_mode(const struct script *script, enum mode mode, struc
             answered += answer != NULL;
             is_waiting[i] = !is_over && answer == NULL;
         }
-        for (uint32_t n = number; i + 1 == script->first[n + 1] && n < script->numbers; n++)
+        for (uint32_t n = number; i + 1 == script->first[n + 1] && n < script->micro_batches; n++)
             answered += give_due(script, mode, n, is_waiting, out, counters);
     }
     fake_text(out);
@@ -303,7 +306,7 @@ static void test_modes_against_model(void **state)
         for (enum mode mode = TAKE_FIRST; mode <= FAKE_NEGATIVE; mode++) {
             struct script_options options = {.seed = seed + 40,
                                              .inputs = 2,
-                                             .numbers = 50,
+                                             .micro_batches = 50,
                                              .rows_per_number = 50,
                                              .keys = seed % 2 == 0 ? 2 : 30};
             script_make(&script, &options);
@@ -344,9 +347,9 @@ static void test_order_at_once(void **state)
                               {.input = 1, .id = 93, .k = 1, .has_k = true, .ts = 111}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
         rows[i].ts *= US_PER_SECOND;
-    fake_number(&engine, rows, ARRAY_COUNT(rows), 110 * US_PER_SECOND);
+    fake_micro_batch(&engine, rows, ARRAY_COUNT(rows), 110 * US_PER_SECOND);
     assert_int_equal(engine.lanes[0].counters.held, 2);
-    fake_number(&engine, rows, 0, TIME_MAX);
+    fake_micro_batch(&engine, rows, 0, TIME_MAX);
     static const char *const expected[] = {"3 90", "1 91", "2 92", "5 null", "4 null"};
     const char *line = fake_text(&engine.output);
     for (size_t i = 0; i < ARRAY_COUNT(expected); i++) {
@@ -380,10 +383,10 @@ static void test_crowded_key(void **state)
     for (int64_t i = 0; i < 60; i++)
         rows[i].s = text;
     rows[60].ts = 110 * US_PER_SECOND; /* answers all rows but the first ten */
-    fake_number(&engine, rows, 61, 50 * US_PER_SECOND);
+    fake_micro_batch(&engine, rows, 61, 50 * US_PER_SECOND);
     uint64_t early = engine.lanes[0].counters.passed, left_out = 60 - 10 - early;
     assert_true(early > 10 && early < 20);
-    fake_number(&engine, rows, 0, TIME_MAX);
+    fake_micro_batch(&engine, rows, 0, TIME_MAX);
     assert_int_equal(engine.lanes[0].counters.passed, 60);
     struct report report = {0};
     operator_report(engine.kind, &engine.lanes[0], &report);
@@ -414,9 +417,9 @@ static double one_key(const char *take, int64_t count)
             for (int64_t k = i; k < i + ROWS; k++)
                 rows[k - i] = (struct fake_row){
                     .input = (uint32_t)(k % 2), .id = k, .k = 1, .has_k = true, .ts = k / 2 * US_PER_SECOND};
-            fake_number(&engine, rows, ROWS, 0);
+            fake_micro_batch(&engine, rows, ROWS, 0);
         }
-        fake_number(&engine, rows, 0, TIME_MAX);
+        fake_micro_batch(&engine, rows, 0, TIME_MAX);
         double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
         least = turn == 0 ? seconds : MIN(least, seconds);
         assert_int_equal(engine.lanes[0].counters.passed, count);

@@ -23,7 +23,8 @@ static void model(const struct script *script, struct byte_buffer *out, struct c
         first[k] = TIME_MIN;
     for (uint32_t i = 0; i < script->count; i++) {
         const struct fake_row *row = &script->rows[i];
-        int64_t watermark = script_watermark_before(script, script->number_of[i]), *f = &first[row->k + 2];
+        int64_t watermark = script_watermark_before(script, script->micro_batch_of[i]),
+                *f = &first[row->k + 2];
         bool is_known = *f != TIME_MIN && *f + within - 1 >= watermark;
         counters->in++;
         if (!row->has_k) {
@@ -46,7 +47,7 @@ static void test_against_model(void **state)
     for (uint64_t seed = 1; seed <= 8; seed++) {
         struct script_options options = {.seed = seed,
                                          .inputs = 1,
-                                         .numbers = 80,
+                                         .micro_batches = 80,
                                          .rows_per_number = 60,
                                          .keys = seed % 2 == 0 ? 30 : 380};
         script_make(&script, &options);
@@ -82,7 +83,7 @@ static void test_edges(void **state)
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct fake_row row = {
             .id = (int64_t)i, .k = 1, .has_k = true, .s = "x", .ts = rows[i].s * US_PER_SECOND};
-        fake_number(&engine, &row, 1, 0);
+        fake_micro_batch(&engine, &row, 1, 0);
         passed += rows[i].passes;
         if (engine.lanes[0].counters.passed != passed)
             fail_msg("row %zu at %llds", i, (long long)rows[i].s);
@@ -108,12 +109,12 @@ static void model_last(const struct script *script, int64_t within, struct byte_
     memset(count, 0, sizeof(count));
     for (uint32_t i = 0; i < script->count; i++) {
         const struct fake_row *row = &script->rows[i];
-        int64_t watermark = script_watermark_before(script, script->number_of[i]);
+        int64_t watermark = script_watermark_before(script, script->micro_batch_of[i]);
         counters->in++;
         if (!row->has_k) {
             counters->null_keys++;
             counters->passed++;
-            buffer_printf(out, "%u %lld insert\n", script->number_of[i], (long long)row->id);
+            buffer_printf(out, "%u %lld insert\n", script->micro_batch_of[i], (long long)row->id);
             continue;
         }
         struct identity *all = known[row->k + 2], *own = NULL;
@@ -137,7 +138,7 @@ static void model_last(const struct script *script, int64_t within, struct byte_
         if (row->ts >= script->rows[own->last].ts)
             own->last = i;
         if (own->last == i)
-            buffer_printf(out, "%u %lld %s%lld\n", script->number_of[i], (long long)row->id,
+            buffer_printf(out, "%u %lld %s%lld\n", script->micro_batch_of[i], (long long)row->id,
                           is_new ? "new " : "of ", (long long)own->first);
     }
 }
@@ -200,7 +201,7 @@ static void test_last_against_model(void **state)
     for (uint64_t seed = 1; seed <= 4; seed++) {
         struct script_options options = {.seed = seed + 50,
                                          .inputs = 1,
-                                         .numbers = 60,
+                                         .micro_batches = 60,
                                          .rows_per_number = 60,
                                          .keys = seed % 2 == 0 ? 30 : 380};
         script_make(&script, &options);
@@ -231,7 +232,7 @@ static void test_final_is_the_latest(void **state)
     (void)state;
     static struct script script;
     struct script_options options = {
-        .seed = 9, .inputs = 1, .numbers = 60, .rows_per_number = 60, .keys = 100};
+        .seed = 9, .inputs = 1, .micro_batches = 60, .rows_per_number = 60, .keys = 100};
     script_make(&script, &options);
     struct script_result plain;
     struct byte_buffer expected = {0}, got = {0};
@@ -275,10 +276,10 @@ static void test_too_large(void **state)
         assert_true(fake_bind(&engine, "dedup by k within forever keep last emit final", 1));
         fake_start(&engine, 1, 64 << 20);
         for (uint32_t i = 0; i < ARRAY_COUNT(rows) && seed == 0; i++)
-            fake_number(&engine, &rows[i], 1, 0);
+            fake_micro_batch(&engine, &rows[i], 1, 0);
         if (seed > 0)
-            fake_number(&engine, rows, ARRAY_COUNT(rows), 0);
-        fake_number(&engine, NULL, 0, TIME_MAX);
+            fake_micro_batch(&engine, rows, ARRAY_COUNT(rows), 0);
+        fake_micro_batch(&engine, NULL, 0, TIME_MAX);
         assert_int_equal(engine.rejects, 2);
         assert_string_equal(fake_text(&engine.output), "2|1|null|null|b|0|6|null\n");
         struct counters counters = fake_counters(&engine);

@@ -67,7 +67,7 @@ static uint32_t model(const struct script *script, int64_t within, struct byte_b
     memset(is_kept, 0, sizeof(is_kept));
     for (uint32_t i = 0; i < script->count; i++) {
         const struct fake_row *row = &script->rows[i];
-        int64_t watermark = script_watermark_before(script, script->number_of[i]);
+        int64_t watermark = script_watermark_before(script, script->micro_batch_of[i]);
         counters->null_keys += !row->has_k;
         if (row->input == 1) {
             bool is_late_update = row->has_k && is_late(script, is_kept, i, within, watermark);
@@ -96,7 +96,7 @@ static void test_against_model(void **state)
     for (uint64_t seed = 1; seed <= 9; seed++) {
         struct script_options options = {.seed = seed,
                                          .inputs = 2,
-                                         .numbers = 70,
+                                         .micro_batches = 70,
                                          .rows_per_number = 60,
                                          .keys = seed % 3 == 0   ? 1
                                                  : seed % 2 == 0 ? 4
@@ -146,10 +146,10 @@ static void test_edges(void **state)
     struct fake_row first[] = {at(1, 50, 100), at(0, 1, 99),   at(0, 2, 100), at(0, 3, 110),
                                at(0, 4, 111),  at(1, 51, 100), at(0, 5, 100), at(1, 52, 105),
                                at(0, 6, 104),  at(0, 7, 105),  at(1, 53, 108)};
-    fake_number(&engine, first, ARRAY_COUNT(first), 106 * US_PER_SECOND);
+    fake_micro_batch(&engine, first, ARRAY_COUNT(first), 106 * US_PER_SECOND);
     struct fake_row second[] = {at(1, 54, 104), at(0, 8, 104),  at(0, 9, 106),
                                 at(1, 55, 105), at(0, 10, 105), at(0, 11, 108)};
-    fake_number(&engine, second, ARRAY_COUNT(second), TIME_MAX);
+    fake_micro_batch(&engine, second, ARRAY_COUNT(second), TIME_MAX);
     static const char *const expected[] = {"1 null", "2 50",   "3 50", "4 null", "5 51", "6 51",
                                            "7 52",   "8 null", "9 52", "10 55",  "11 53"};
     const char *line = fake_text(&engine.output);
@@ -185,9 +185,9 @@ static void test_full_key(void **state)
         rows[i] = at(1, i, i);
         rows[i].s = text;
     }
-    fake_number(&engine, rows, ARRAY_COUNT(rows), TIME_MIN);
+    fake_micro_batch(&engine, rows, ARRAY_COUNT(rows), TIME_MIN);
     struct fake_row reads[] = {at(0, 1000, 0), at(0, 1001, 99)};
-    fake_number(&engine, reads, ARRAY_COUNT(reads), TIME_MAX);
+    fake_micro_batch(&engine, reads, ARRAY_COUNT(reads), TIME_MAX);
     const char *output = fake_text(&engine.output);
     assert_non_null(strstr(output, "|null|null|null\n"));
     assert_non_null(strstr(output, "|99|xxx"));
@@ -213,7 +213,7 @@ static void test_hot_key(void **state)
                 rows[i] = at((uint32_t)(i % 2), i, n);
                 rows[i].k = i % 5 < 2 && keys == 1 ? 77 : i % keys + i;
             }
-            fake_number(&engine, rows, ARRAY_COUNT(rows), TIME_MIN);
+            fake_micro_batch(&engine, rows, ARRAY_COUNT(rows), TIME_MIN);
         }
         struct report report = {0};
         operator_report(engine.kind, &engine.lanes[0], &report);

@@ -23,7 +23,7 @@ static void model(const struct script *script, int64_t within, struct byte_buffe
     static uint32_t order[SCRIPT_ROWS_MAX];
     uint32_t count = 0;
     for (uint32_t i = 0; i < script->count; i++) {
-        int64_t watermark = script_watermark_before(script, script->number_of[i]);
+        int64_t watermark = script_watermark_before(script, script->micro_batch_of[i]);
         if (watermark != TIME_MIN && script->rows[i].ts < watermark - within)
             ++*late;
         else
@@ -46,7 +46,7 @@ static void test_against_model(void **state)
     } cases[] = {{"sort within 0s", 0}, {"sort within 5s", 5}, {"sort within 40s", 40}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct script_options options = {
-            .seed = i + 1, .inputs = 1, .numbers = 80, .rows_per_number = 60, .keys = 30};
+            .seed = i + 1, .inputs = 1, .micro_batches = 80, .rows_per_number = 60, .keys = 30};
         script_make(&script, &options);
         for (uint32_t k = 0; k < script.count; k++)
             script.rows[k].ts -= script.rows[k].ts % 500000; /* some equal event times */
@@ -83,11 +83,11 @@ static void test_edges(void **state)
     struct fake_row rows[] = {{.id = 1, .ts = 100, .list = UINT32_MAX},
                               {.id = 2, .ts = 95, .list = UINT32_MAX},
                               {.id = 3, .ts = 94, .list = UINT32_MAX}};
-    fake_number(&engine, rows, 1, 100);
+    fake_micro_batch(&engine, rows, 1, 100);
     assert_int_equal(engine.output.length, 0);
-    fake_number(&engine, rows + 1, 2, 105); /* rows up to 95 have been emitted; 94 is late */
+    fake_micro_batch(&engine, rows + 1, 2, 105); /* rows up to 95 have been emitted; 94 is late */
     assert_string_equal(fake_text(&engine.output), "2|null|null|null|null|0|95|null\n");
-    fake_number(&engine, NULL, 0, 106);
+    fake_micro_batch(&engine, NULL, 0, 106);
     assert_non_null(strstr(fake_text(&engine.output), "\n1|"));
     assert_int_equal(engine.lanes[0].counters.late, 1);
     fake_close(&engine);

@@ -66,7 +66,7 @@ static int64_t last_closed(const struct model *m, int64_t watermark)
 static void look(const struct model *m, uint32_t reader, uint32_t window, struct seen *seen)
 {
     const struct fake_row *row = &m->script->rows[reader];
-    int64_t watermark = script_watermark_before(m->script, m->script->number_of[reader]);
+    int64_t watermark = script_watermark_before(m->script, m->script->micro_batch_of[reader]);
     int64_t pane = pane_of(row->ts, m->every), first = pane - m->over[window] / m->every;
     int64_t distinct[2000], alive = first_alive(m, watermark);
     bool is_forever = m->over[window] == INT64_MAX;
@@ -115,7 +115,7 @@ static void model_run(struct model *m, struct byte_buffer *out)
     static struct seen seen[2];
     for (uint32_t i = 0; i < m->script->count; i++) {
         const struct fake_row *row = &m->script->rows[i];
-        int64_t watermark = script_watermark_before(m->script, m->script->number_of[i]);
+        int64_t watermark = script_watermark_before(m->script, m->script->micro_batch_of[i]);
         m->null_keys += !row->has_k;
         if (row->input == m->update_input) {
             m->is_taken[i] = pane_of(row->ts, m->every) >= first_alive(m, watermark);
@@ -179,7 +179,7 @@ static void run_case(uint64_t seed, const char *step, uint32_t inputs, struct mo
     static struct script script;
     struct script_options options = {.seed = seed,
                                      .inputs = inputs,
-                                     .numbers = 60,
+                                     .micro_batches = 60,
                                      .rows_per_number = 40,
                                      .keys = keys,
                                      .step_us = 400000,
@@ -280,7 +280,7 @@ static void test_forever_is_bounded(void **state)
                                         .s = "word",
                                         .ts = (at + i) * US_PER_SECOND};
         buffer_clear(&engine.output);
-        fake_number(&engine, rows, PER_NUMBER, (at + PER_NUMBER) * US_PER_SECOND);
+        fake_micro_batch(&engine, rows, PER_NUMBER, (at + PER_NUMBER) * US_PER_SECOND);
         struct report report = {0};
         operator_report(engine.kind, &engine.lanes[0], &report);
         double bytes = report_find(&report, "state_bytes")->value;
@@ -315,8 +315,8 @@ static void test_forever_described(void **state)
     struct fake_row rows[30];
     for (int64_t i = 0; i < 30; i++)
         rows[i] = (struct fake_row){.id = i, .k = 1, .has_k = true, .ts = i * US_PER_SECOND};
-    fake_number(&engine, rows, 28, 27 * US_PER_SECOND);
-    fake_number(&engine, rows + 28, 2, 27 * US_PER_SECOND);
+    fake_micro_batch(&engine, rows, 28, 27 * US_PER_SECOND);
+    fake_micro_batch(&engine, rows + 28, 2, 27 * US_PER_SECOND);
     struct batch *row = batch_new(engine.pool, engine.schema[0], 1);
     row->columns[1].ints[0] = 1;
     struct byte_buffer text = {0};
@@ -365,7 +365,7 @@ static void test_ties(void **state)
     struct fake_row rows[3] = {{.id = 1, .k = 1, .has_k = true, .x = 5, .has_x = true, .s = "a"},
                                {.id = 2, .k = 1, .has_k = true, .x = 6, .has_x = true, .s = "b"},
                                {.id = 3, .k = 1, .has_k = true, .x = 7, .has_x = true, .s = "c"}};
-    fake_number(&engine, rows, 3, 0);
+    fake_micro_batch(&engine, rows, 3, 0);
     struct byte_buffer got = {0};
     cut_columns(&engine.output, &got);
     assert_string_equal(got.data, "1|null|null|null|null\n2|a|a|5|5\n3|b|a|6|5\n");
@@ -387,7 +387,7 @@ static void test_sketches(void **state)
     for (int64_t at = 0; at < ROWS; at += STEP) {
         for (int64_t i = 0; i < STEP; i++)
             rows[i] = (struct fake_row){.id = at + i, .k = 1, .has_k = true, .x = (i * i) % 7, .has_x = true};
-        fake_number(&engine, rows, STEP, 0);
+        fake_micro_batch(&engine, rows, STEP, 0);
     }
     const char *cell = fake_text(&engine.output);
     for (int64_t i = 0; i < ROWS; i++) {
@@ -428,7 +428,7 @@ static void test_sketches_of_long_windows(void **state)
         rows[i].x = random_below(&random, 10 + (uint32_t)(i % 300) / 10);
     }
     for (int64_t at = 0; at < ROWS; at += STEP)
-        fake_number(&engine, rows + at, STEP, 0);
+        fake_micro_batch(&engine, rows + at, STEP, 0);
     const char *line = fake_text(&engine.output);
     for (int64_t i = 0; i < ROWS; i++, line = strchr(line, '\n') + 1) {
         int64_t counts[VALUES] = {0}, distinct = 0, most = 0, pane = pane_of(rows[i].ts, US_PER_MINUTE);
@@ -470,7 +470,7 @@ static void test_all_aggregates(void **state)
     for (uint64_t seed = 31; seed <= 33; seed++) {
         struct script_options options = {.seed = seed,
                                          .inputs = 1,
-                                         .numbers = 60,
+                                         .micro_batches = 60,
                                          .rows_per_number = 60,
                                          .keys = 4,
                                          .step_us = 400000,
@@ -551,7 +551,7 @@ static void test_failing_arguments(void **state)
     struct fake_row rows[3] = {{.id = 1, .k = 1, .has_k = true, .x = 5, .has_x = true},
                                {.id = 2, .k = 1, .has_k = true, .x = 0, .has_x = true},
                                {.id = 3, .k = 1, .has_k = true, .x = 2, .has_x = true}};
-    fake_number(&engine, rows, 3, 0);
+    fake_micro_batch(&engine, rows, 3, 0);
     struct byte_buffer got = {0};
     cut_columns(&engine.output, &got);
     assert_string_equal(got.data, "1|0|0\n3|1|20\n");

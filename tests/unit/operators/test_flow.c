@@ -15,7 +15,7 @@ static void make(uint64_t seed, int64_t jitter_us)
 {
     struct script_options options = {.seed = seed,
                                      .inputs = 1,
-                                     .numbers = 60,
+                                     .micro_batches = 60,
                                      .rows_per_number = 50,
                                      .keys = KEYS,
                                      .step_us = 400000,
@@ -26,7 +26,7 @@ static void make(uint64_t seed, int64_t jitter_us)
         script.rows[i].ts -=
             /* Makes equal times frequent, and times exactly at the bounds. */
             script.rows[i].ts % (US_PER_SECOND / 2);
-    for (uint32_t n = 0; n + 1 < script.numbers; n++)
+    for (uint32_t n = 0; n + 1 < script.micro_batches; n++)
         script.watermarks[n] -= script.watermarks[n] % (US_PER_SECOND / 2);
 }
 
@@ -127,7 +127,7 @@ static void test_limiting(void **state)
         memset(went_on, 0, sizeof(went_on));
         for (uint32_t i = 0; i < script.count; i++) {
             const struct fake_row *row = &script.rows[i];
-            int64_t watermark = script_watermark_before(&script, script.number_of[i]);
+            int64_t watermark = script_watermark_before(&script, script.micro_batch_of[i]);
             counters.in++;
             counters.null_keys += !row->has_k;
             if (watermark != TIME_MIN && row->ts + per <= watermark) {
@@ -249,7 +249,7 @@ static void patterns(uint64_t seed, bool waits)
     memset(model.begun, 0xff, sizeof(model.begun));
     for (uint32_t i = 0; i < script.count; i++) {
         const struct fake_row *row = &script.rows[i];
-        int64_t watermark = script_watermark_before(&script, script.number_of[i]);
+        int64_t watermark = script_watermark_before(&script, script.micro_batch_of[i]);
         model.counters.in++;
         model.counters.null_keys += !row->has_k;
         if (watermark != TIME_MIN && row->ts + within < watermark) {
@@ -319,13 +319,13 @@ static void test_pattern_by_hand(void **state)
         {.id = 6, .x = 2, .has_x = true, .ts = 23 * s, .s = "y"},
         {.id = 7, .x = 3, .has_x = true, .ts = 23 * s, .s = "undone"},
     };
-    fake_number(&engine, rows, ARRAY_COUNT(rows), 12 * s);
+    fake_micro_batch(&engine, rows, ARRAY_COUNT(rows), 12 * s);
     assert_string_equal(fake_text(&engine.output), "");
     assert_int_equal(engine.lanes[0].counters.held, 1);
-    fake_number(&engine, rows, 0, 12 * s + 1);
+    fake_micro_batch(&engine, rows, 0, 12 * s + 1);
     assert_string_equal(fake_text(&engine.output), "3|null|2|null|x|0|5000000|null|2000000|5000000|"
                                                    "a text that is longer than fifteen bytes|1\n");
-    fake_number(&engine, rows, 0, TIME_MAX);
+    fake_micro_batch(&engine, rows, 0, TIME_MAX);
     struct counters counters = fake_counters(&engine);
     assert_true(counters_balance(&counters));
     assert_int_equal(counters.passed, 1);

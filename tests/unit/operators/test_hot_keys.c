@@ -64,7 +64,7 @@ static void give(struct fake_engine *engine, int64_t number)
                                                                               : 1000 + i * NUMBERS + number,
                                     .has_k = !random_chance(&random, 3),
                                     .ts = number * US_PER_SECOND + i};
-    fake_number(engine, rows, PER_NUMBER, (number - 5) * US_PER_SECOND);
+    fake_micro_batch(engine, rows, PER_NUMBER, (number - 5) * US_PER_SECOND);
 }
 
 /* stop_every: micro-batches between stops; 0: the run is never stopped. lanes: at first, and after each stop

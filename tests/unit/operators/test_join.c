@@ -157,7 +157,8 @@ static uint64_t meet(const struct join_case *c, const struct script *script, uin
         if (right->input == 0 || !has_equal_keys(c, left, right) || right->ts < reach->from ||
             right->ts > reach->to)
             continue;
-        int64_t watermark = script_watermark_before(script, MAX(script->number_of[i], script->number_of[j]));
+        int64_t watermark =
+            script_watermark_before(script, MAX(script->micro_batch_of[i], script->micro_batch_of[j]));
         if (watermark > reach->until || watermark > right_until(c, right))
             continue;
         met++;
@@ -186,7 +187,7 @@ static void model(const struct join_case *c, const struct script *script, struct
 {
     for (uint32_t i = 0; i < script->count; i++) {
         const struct fake_row *row = &script->rows[i];
-        int64_t watermark = script_watermark_before(script, script->number_of[i]);
+        int64_t watermark = script_watermark_before(script, script->micro_batch_of[i]);
         expected->null_keys += !has_key(c, row);
         if (row->input == 1) {
             expected->right++;
@@ -224,8 +225,11 @@ static void test_against_model(void **state)
     static struct script script;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         const struct join_case *c = &cases[i];
-        struct script_options options = {
-            .seed = 10 + i, .inputs = 2, .numbers = 40, .rows_per_number = 40, .keys = i % 2 == 0 ? 3 : 30};
+        struct script_options options = {.seed = 10 + i,
+                                         .inputs = 2,
+                                         .micro_batches = 40,
+                                         .rows_per_number = 40,
+                                         .keys = i % 2 == 0 ? 3 : 30};
         script_make(&script, &options);
         struct script_result plain;
         struct expected expected = {0};
@@ -267,7 +271,7 @@ static void test_unique_is_no_other_join(void **state)
                   0}};
     for (size_t i = 0; i < ARRAY_COUNT(pairs); i++) {
         struct script_options options = {
-            .seed = 50 + i, .inputs = 2, .numbers = 40, .rows_per_number = 40, .keys = 200};
+            .seed = 50 + i, .inputs = 2, .micro_batches = 40, .rows_per_number = 40, .keys = 200};
         script_make(&script, &options);
         bool is_taken[256] = {false};
         for (uint32_t r = 0; r < script.count; r++) {
@@ -302,7 +306,7 @@ static void give(struct fake_engine *engine, const char *text, int64_t watermark
         rows[count].has_k = rows[count].k >= 0;
         text = at + (*at == ',') + (at[*at == ','] == ' ');
     }
-    fake_number(engine, rows, count, watermark_s == INT64_MAX ? TIME_MAX : watermark_s * US_PER_SECOND);
+    fake_micro_batch(engine, rows, count, watermark_s == INT64_MAX ? TIME_MAX : watermark_s * US_PER_SECOND);
 }
 
 static void start(struct fake_engine *engine, const char *step)
@@ -386,12 +390,12 @@ static void test_hot_key(void **state)
                                             .has_k = true,
                                             .s = "some text that takes room",
                                             .ts = (n + i) * 1000};
-            fake_number(&engine, rows, PER_NUMBER, TIME_MIN);
+            fake_micro_batch(&engine, rows, PER_NUMBER, TIME_MIN);
         }
         struct fake_row probe = {.input = (uint32_t)!side, .k = 7, .has_k = true, .ts = 5 * US_PER_SECOND};
-        fake_number(&engine, &probe, 1, TIME_MIN);
+        fake_micro_batch(&engine, &probe, 1, TIME_MIN);
         assert_int_equal(engine.lanes[0].counters.emitted, 1001);
-        fake_number(&engine, &probe, 0, TIME_MAX);
+        fake_micro_batch(&engine, &probe, 0, TIME_MAX);
         struct report report = {0};
         operator_report(engine.kind, &engine.lanes[0], &report);
         assert_int_equal((int)report_find(&report, "state_key_rows_max")->value, ROWS + 1);
@@ -418,7 +422,7 @@ static void test_rows_of_a_key(void **state)
                                         .has_k = true,
                                         .ts = n * 10 * US_PER_SECOND +
                                               (i < PER_NUMBER - 5 ? 0 : 9 * US_PER_SECOND + 500000)};
-        fake_number(&engine, rows, PER_NUMBER, (n + 1) * 10 * US_PER_SECOND);
+        fake_micro_batch(&engine, rows, PER_NUMBER, (n + 1) * 10 * US_PER_SECOND);
     }
     struct report report = {0};
     operator_report(engine.kind, &engine.lanes[0], &report);
@@ -438,7 +442,7 @@ static void test_many_pairs(void **state)
     for (uint32_t i = 0; i < FIRST_RIGHT + THEN; i++)
         rows[i] = (struct fake_row){
             .input = i < FIRST_RIGHT || i % 2 == 1, .id = i, .k = 1, .has_k = true, .ts = i};
-    fake_number(&engine, rows, FIRST_RIGHT + THEN, TIME_MAX);
+    fake_micro_batch(&engine, rows, FIRST_RIGHT + THEN, TIME_MAX);
     assert_int_equal(engine.lanes[0].counters.emitted, PAIRS);
     assert_false(engine.is_out_of_order);
     assert_int_equal(count_lines(fake_text(&engine.output)), PAIRS);

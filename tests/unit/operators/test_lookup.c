@@ -232,7 +232,7 @@ static const char *name_at(struct harness *h, uint64_t number)
 {
     static const char *const names[] = {"one", "two"};
     harness_forget(h);
-    h->context.number = number;
+    h->context.micro_batch = number;
     harness_push(h, 0, harness_batch(h, 8));
     for (size_t i = 0; i < ARRAY_COUNT(names); i++)
         if (strstr(harness_text(h), names[i]) != NULL)
@@ -289,7 +289,7 @@ static void hold(struct harness *h, const struct batch *batch)
 
 /* Replay: micro-batches of the log use the log's versions of the table, whatever the file holds; a missing
  * version is named. */
-static void test_obeyed(void **state)
+static void test_replayed(void **state)
 {
     (void)state;
     char one[256], two[256], kept[TEMPORARY_PATH_BYTES + 64];
@@ -299,7 +299,7 @@ static void test_obeyed(void **state)
     begin_live("one", one);
     begin_live("two", two); /* a new run: the log is begun anew */
     change_log(one, two);
-    history = (struct operator_history){.obeyed = kept, .until = UINT64_MAX, .ahead = 3};
+    history = (struct operator_history){.replayed = kept, .until = UINT64_MAX, .ahead = 3};
     assert_true(bind(&h, refreshed));
     h.check = hold;
     assert_string_equal(name_at(&h, 0), "one");
@@ -316,14 +316,14 @@ static void test_obeyed(void **state)
     assert_string_equal(name_at(&h, 6), "one");
     assert_string_equal(name_at(&h, 7), "");
     const struct diag *d = harness_diag(&h, DIAG_FILE_CHANGED);
-    assert_true(d != NULL && strstr(d->message, "number 10 ") != NULL);
+    assert_true(d != NULL && strstr(d->message, "micro-batch 10 ") != NULL);
     assert_non_null(strstr(d->message, kept));
     harness_free(&h);
     write_table("kept/LOG", "0 damaged\n");
     assert_false(bind(&h, refreshed));
     assert_non_null(harness_diag(&h, DIAG_FILE_DAMAGED));
     harness_free(&h);
-    history = (struct operator_history){.obeyed = "nowhere"};
+    history = (struct operator_history){.replayed = "nowhere"};
     assert_false(bind(&h, refreshed));
     assert_non_null(strstr(harness_diag(&h, DIAG_FILE_CHANGED)->hint, "--order"));
     harness_free(&h);
@@ -394,14 +394,14 @@ static void change_with(const char *failpoints, bool changes, bool fails)
     leat_assert(strcmp(name_at(&h, 0), "one") == 0);
     version("two");
     nanosleep(&(struct timespec){3, 500000000}, NULL); /* longer than two looks at the file, a second apart */
-    h.context.number = 4;
+    h.context.micro_batch = 4;
     leat_assert(operator_snapshot(h.kind, &h.context, &writer));
     leat_assert((harness_diag(&h, DIAG_OUTPUT_FAILED) != NULL) == fails);
     if (!fails) {
         leat_assert(strcmp(name_at(&h, 5), changes ? "two" : "one") == 0);
         read_log(log);
         leat_assert(strlen(log) == (changes ? 108 : 54));
-        h.context.number = 5; /* at the next barrier */
+        h.context.micro_batch = 5; /* at the next barrier */
         leat_assert(operator_snapshot(h.kind, &h.context, &writer));
         leat_assert(strcmp(name_at(&h, 6), "two") == 0);
         read_log(log);
@@ -453,7 +453,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),        cmocka_unit_test(test_keys),
                                        cmocka_unit_test(test_inner),       cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_obeyed),
+                                       cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_replayed),
                                        cmocka_unit_test(test_resumed),     cmocka_unit_test(test_torn_logs)};
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -127,8 +127,8 @@ static void model(const struct spec *spec, const struct script *script, int64_t 
     }
     for (int64_t end = first + slide; end <= last; end += slide) {
         for (uint32_t i = 0; i < script->count; i++)
-            taken[i] =
-                end > script_watermark_before(script, script->number_of[i]) && is_in(&script->rows[i], end);
+            taken[i] = end > script_watermark_before(script, script->micro_batch_of[i]) &&
+                       is_in(&script->rows[i], end);
         for (uint32_t i = 0; i < script->count; i++)
             if (taken[i])
                 model_row(spec, script, taken, i, end, out);
@@ -138,8 +138,11 @@ static void model(const struct spec *spec, const struct script *script, int64_t 
 
 static void make(struct script *script, struct script_options *options, uint64_t seed)
 {
-    *options = (struct script_options){
-        .seed = seed, .inputs = 1, .numbers = 50, .rows_per_number = 40, .keys = seed % 2 == 0 ? 3 : 40};
+    *options = (struct script_options){.seed = seed,
+                                       .inputs = 1,
+                                       .micro_batches = 50,
+                                       .rows_per_number = 40,
+                                       .keys = seed % 2 == 0 ? 3 : 40};
     script_make(script, options);
 }
 
@@ -260,9 +263,9 @@ static void test_changes_without_ranks(void **state)
     static const int64_t xs[] = {5, 9, 7, 3, 8};
     for (int i = 0; i < 5; i++)
         rows[i] = (struct fake_row){.id = i, .has_x = true, .x = xs[i], .s = "", .list = UINT32_MAX};
-    fake_number(&engine, rows, 2, 0);
-    fake_number(&engine, rows + 2, 2, 0);
-    fake_number(&engine, rows + 4, 1, 0);
+    fake_micro_batch(&engine, rows, 2, 0);
+    fake_micro_batch(&engine, rows + 2, 2, 0);
+    fake_micro_batch(&engine, rows + 4, 1, 0);
     assert_string_equal(fake_text(&engine.output), "0|null|5|null||0|0|null|insert\n"
                                                    "1|null|9|null||0|0|null|insert\n"
                                                    "1|null|9|null||0|0|null|delete\n"
@@ -292,7 +295,7 @@ static void test_a_group_is_full(void **state)
         for (int i = 0; i < ROWS; i++) {
             struct fake_row rows[2] = {{.id = 2 * i, .s = text, .list = UINT32_MAX},
                                        {.id = 2 * i + 1, .s = "small", .list = UINT32_MAX}};
-            fake_number(&engine, rows, 2, 0);
+            fake_micro_batch(&engine, rows, 2, 0);
             struct counters counters = fake_counters(&engine);
             assert_true(counters.dead - dead <= 1 && counters_balance(&counters));
             assert_int_equal(counters.emitted, counters.absorbed);
@@ -349,7 +352,7 @@ static void test_a_window_is_full(void **state)
                                       .ts = (i + k) * US_PER_SECOND / 16 - (k == 1 ? 30 * US_PER_SECOND : 0)};
             int64_t watermark =
                 i + PER_NUMBER == ROWS ? TIME_MAX : i * US_PER_SECOND / 16 - 3 * US_PER_SECOND;
-            fake_number(&engine, rows, PER_NUMBER, watermark);
+            fake_micro_batch(&engine, rows, PER_NUMBER, watermark);
             if (s % 2 == 1 && i == ROWS / 2) {
                 fake_barrier(&engine);
                 fake_publish(&engine, false);

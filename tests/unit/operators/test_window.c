@@ -183,9 +183,9 @@ static bool add_to_counts(struct model *m, uint32_t row)
 static void model_run(struct model *m)
 {
     const struct script *script = m->script;
-    for (uint32_t n = 0, row = 0; n < script->numbers; n++) {
+    for (uint32_t n = 0, row = 0; n < script->micro_batches; n++) {
         int64_t before = script_watermark_before(script, n), after = script->watermarks[n];
-        for (; row < script->count && script->number_of[row] == n; row++) {
+        for (; row < script->count && script->micro_batch_of[row] == n; row++) {
             bool is_in = m->tag == WINDOWS_SESSION ? add_to_session(m, row, before)
                          : m->tag == WINDOWS_COUNT ? add_to_counts(m, row)
                                                    : add_to_windows(m, row, before);
@@ -224,8 +224,11 @@ static void test_against_model(void **state)
     static struct script script;
     static struct model m;
     for (uint64_t seed = 1; seed <= ARRAY_COUNT(shapes); seed++) {
-        struct script_options options = {
-            .seed = seed, .inputs = 1, .numbers = 40, .rows_per_number = 50, .keys = seed % 3 == 0 ? 5 : 60};
+        struct script_options options = {.seed = seed,
+                                         .inputs = 1,
+                                         .micro_batches = 40,
+                                         .rows_per_number = 50,
+                                         .keys = seed % 3 == 0 ? 5 : 60};
         size_t shape = seed % ARRAY_COUNT(shapes);
         bool has_lateness = shapes[shape].can_be_late && seed % 2 == 1;
         int64_t unit = shapes[shape].tag == WINDOWS_COUNT ? 1 : US_PER_SECOND;
@@ -268,7 +271,7 @@ static void test_changes_against_model(void **state)
                 continue;
             struct script_options options = {.seed = ++seed,
                                              .inputs = 1,
-                                             .numbers = 40,
+                                             .micro_batches = 40,
                                              .rows_per_number = 40,
                                              .keys = e == 0 ? 5 : 30,
                                              .step_us = 200000,
@@ -326,7 +329,7 @@ static void check_story(const char *step, const char *story, const char *expecte
             rows[count++] = (struct fake_row){.ts = (int64_t)(second * 1e6), .s = "a"};
             continue;
         }
-        fake_number(&engine, rows, count, second < 0 ? TIME_MAX : (int64_t)(second * 1e6));
+        fake_micro_batch(&engine, rows, count, second < 0 ? TIME_MAX : (int64_t)(second * 1e6));
         buffer_printf(&engine.output, ".\n");
         count = 0;
     }
@@ -416,15 +419,15 @@ static void test_order_of_closing(void **state)
                                {.ts = 9999999, .s = "a text of more than fifteen bytes"},
                                {.ts = 10 * US_PER_SECOND, .s = NULL},
                                {.ts = -1, .s = ""}};
-    fake_number(&engine, rows, 4, 9999999);
+    fake_micro_batch(&engine, rows, 4, 9999999);
     assert_string_equal(fake_text(&engine.output), "|-10000000|0|1\n");
-    fake_number(&engine, rows, 0, 20 * US_PER_SECOND);
-    fake_number(&engine, rows, 0, 25 * US_PER_SECOND); /* no window ends at 25 s */
+    fake_micro_batch(&engine, rows, 0, 20 * US_PER_SECOND);
+    fake_micro_batch(&engine, rows, 0, 25 * US_PER_SECOND); /* no window ends at 25 s */
     assert_string_equal(
         fake_text(&engine.output),
         "|-10000000|0|1\na text of more than fifteen bytes|0|10000000|1\nnull|10000000|20000000|1\n");
     struct fake_row late = {.ts = 19999999, .s = "z"};
-    fake_number(&engine, &late, 1, TIME_MAX);
+    fake_micro_batch(&engine, &late, 1, TIME_MAX);
     assert_int_equal(engine.lanes[0].counters.late, 1);
     assert_string_equal(fake_text(&engine.late), "0|null|null|null|z|0|19999999|[]\n");
     assert_int_equal(engine.lanes[0].counters.emitted, 4);
@@ -444,9 +447,9 @@ static void test_many_at_once(void **state)
     for (int64_t at = 0; at < GROUPS; at += STEP) {
         for (int64_t i = 0; i < STEP; i++)
             rows[i] = (struct fake_row){.id = at + i, .k = at + i, .has_k = true};
-        fake_number(&engine, rows, STEP, TIME_MIN + 1);
+        fake_micro_batch(&engine, rows, STEP, TIME_MIN + 1);
     }
-    fake_number(&engine, rows, 0, TIME_MAX);
+    fake_micro_batch(&engine, rows, 0, TIME_MAX);
     assert_int_equal(engine.lanes[0].counters.emitted, GROUPS);
     assert_int_equal(engine.batch_rows_max, BATCH_ROWS);
     assert_false(engine.is_out_of_order);
@@ -481,22 +484,22 @@ static void close_sessions(const char *step, bool is_small, uint32_t lanes, stru
     for (int64_t i = 0; i < SESSIONS; i++)
         rows[count++] = (struct fake_row){.k = KEYS, .has_k = true, .ts = (100 + 11 * i) * US_PER_SECOND};
     for (uint32_t at = 0; at < count; at += STEP)
-        fake_number(&engine, rows + at, MIN(count - at, STEP), TIME_MIN + 1);
+        fake_micro_batch(&engine, rows + at, MIN(count - at, STEP), TIME_MIN + 1);
     fake_barrier(&engine);
     fake_publish(&engine, false);
     fake_stop(&engine);
     fake_start(&engine, lanes, is_small ? 256 << 10 : 64 << 20);
-    fake_number(&engine, rows, 0, 20 * US_PER_SECOND);
+    fake_micro_batch(&engine, rows, 0, 20 * US_PER_SECOND);
     /* Closes few: the sessions prolonged after their timer was set. */
-    fake_number(&engine, rows, 0, 25 * US_PER_SECOND);
+    fake_micro_batch(&engine, rows, 0, 25 * US_PER_SECOND);
     for (uint32_t i = 0; i < 500; i++) /* some rows join open sessions, some are late */
         rows[i].ts = (24 + i % 15) * US_PER_SECOND;
-    fake_number(&engine, rows, 500, 250 * US_PER_SECOND);
+    fake_micro_batch(&engine, rows, 500, 250 * US_PER_SECOND);
     fake_barrier(&engine);
     fake_publish(&engine, false);
     fake_stop(&engine);
     fake_start(&engine, lanes, is_small ? 256 << 10 : 64 << 20);
-    fake_number(&engine, rows, 0, TIME_MAX);
+    fake_micro_batch(&engine, rows, 0, TIME_MAX);
     struct counters counters = fake_counters(&engine);
     assert_true(counters_balance(&counters) && counters.emitted > 0);
     assert_false(engine.is_out_of_order);

@@ -6,20 +6,20 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* --- Source `drip`: rows that the test gives --- */
+/* --- Source `fake_source`: rows that the test gives --- */
 
-struct drip drip = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+struct fake_source fake_source = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-struct drip_source {
+struct fake_source_source {
     int64_t unused;
 };
 
-static const struct option drip_options[] = {
-    OPTION_INT(struct drip_source, unused, "unused", 0, "0", "0", "1", "nothing"),
+static const struct option fake_source_options[] = {
+    OPTION_INT(struct fake_source_source, unused, "unused", 0, "0", "0", "1", "nothing"),
     OPTIONS_END,
 };
 
-static bool drip_bind(struct source_bind *bind)
+static bool fake_source_bind(struct source_bind *bind)
 {
     struct schema *schema = arena_new(bind->arena, struct schema);
     schema->fields = arena_array(bind->arena, struct field, 2);
@@ -30,67 +30,69 @@ static bool drip_bind(struct source_bind *bind)
     return true;
 }
 
-static bool drip_open(struct source *source)
+static bool fake_source_open(struct source *source)
 {
-    source->partitions_count = drip.partitions;
-    drip.wake = source->wake;
-    drip.engine = source->engine;
+    source->partitions_count = fake_source.partitions;
+    fake_source.wake = source->wake;
+    fake_source.engine = source->engine;
     return true;
 }
 
-static const char *drip_partition_name(struct source *source, uint32_t partition)
+static const char *fake_source_partition_name(struct source *source, uint32_t partition)
 {
     (void)source;
-    static const char *const names[PARTITIONS] = {"drip/0", "drip/1", "drip/2", "drip/3"};
-    return names[drip.is_turned ? drip.partitions - 1 - partition : partition];
+    static const char *const names[PARTITIONS] = {"fake_source/0", "fake_source/1", "fake_source/2",
+                                                  "fake_source/3"};
+    return names[fake_source.is_turned ? fake_source.partitions - 1 - partition : partition];
 }
 
-static bool drip_discover(struct source *source)
+static bool fake_source_discover(struct source *source)
 {
-    pthread_mutex_lock(&drip.mutex);
-    source->partitions_count = drip.partitions;
-    pthread_mutex_unlock(&drip.mutex);
+    pthread_mutex_lock(&fake_source.mutex);
+    source->partitions_count = fake_source.partitions;
+    pthread_mutex_unlock(&fake_source.mutex);
     return true;
 }
 
 static int64_t offset_of(uint32_t partition, uint32_t row)
 {
-    return drip.offsets[partition][row] + (row >= drip.gap ? 2 : 0);
+    return fake_source.offsets[partition][row] + (row >= fake_source.gap ? 2 : 0);
 }
 
-/* The offset after the row before `row`. A test may set drip.read to any value before a seek. */
+/* The offset after the row before `row`. A test may set fake_source.read to any value before a seek. */
 static int64_t behind(uint32_t partition, uint32_t row)
 {
-    row = MIN(row, drip.given[partition]);
+    row = MIN(row, fake_source.given[partition]);
     return row == 0 ? 0 : offset_of(partition, row - 1) + 1;
 }
 
 /* The rows of a batch: raw_batch.extra. */
-struct drip_batch {
+struct fake_source_batch {
     uint32_t partition;
-    struct drip_row rows[BATCH_ROWS];
+    struct fake_source_row rows[BATCH_ROWS];
 };
 
-static void drip_begin(struct source *source, uint32_t partition, struct source_position *position)
+static void fake_source_begin(struct source *source, uint32_t partition, struct source_position *position)
 {
     (void)source, (void)partition;
-    *position = (struct source_position){.b = drip.least[partition]};
+    *position = (struct source_position){.b = fake_source.least[partition]};
 }
 
-static bool drip_seek(struct source *source, uint32_t partition, const struct source_position *position)
+static bool fake_source_seek(struct source *source, uint32_t partition,
+                             const struct source_position *position)
 {
     (void)source;
     uint32_t row = 0;
-    if (position->b < drip.least[partition]) {
+    if (position->b < fake_source.least[partition]) {
         diag_error(source->diags, DIAG_RECORDS_GONE, (struct span){0, 0},
-                   "the drip begins behind offset %lld", (long long)position->b);
+                   "the fake_source begins behind offset %lld", (long long)position->b);
         return false;
     }
-    while (row < drip.given[partition] && offset_of(partition, row) < position->b)
+    while (row < fake_source.given[partition] && offset_of(partition, row) < position->b)
         row++;
-    drip.read[partition] = row;
-    drip.records[partition] = position->record;
-    drip.share[partition] = batch_share_of(position);
+    fake_source.read[partition] = row;
+    fake_source.records[partition] = position->record;
+    fake_source.share[partition] = batch_share_of(position);
     return true;
 }
 
@@ -99,168 +101,171 @@ static bool drip_seek(struct source *source, uint32_t partition, const struct so
 static uint32_t whole_batch(uint64_t record)
 {
     struct test_random random = {record};
-    bool is_short = drip.is_random && random_chance(&random, 50);
-    return is_short ? 1 + random_below(&random, drip.batch_max) : drip.batch_max;
+    bool is_short = fake_source.is_random && random_chance(&random, 50);
+    return is_short ? 1 + random_below(&random, fake_source.batch_max) : fake_source.batch_max;
 }
 
 /* Puts the partition's next rows into `raw`. Returns READ_BATCH, or `status` if there are none. is_cut: where
  * batches end depends on the records alone, as in a recording. */
 static enum read_status fill(uint32_t partition, enum read_status status, bool is_cut, struct raw_batch *raw)
 {
-    struct drip_batch *batch = arena_alloc(&raw->arena, sizeof(*batch));
+    struct fake_source_batch *batch = arena_alloc(&raw->arena, sizeof(*batch));
     int64_t *offsets = arena_alloc(&raw->arena, BATCH_ROWS * sizeof(*offsets));
-    uint32_t *read = &drip.read[partition], max = drip.batch_max;
-    struct batch_share *share = &drip.share[partition];
+    uint32_t *read = &fake_source.read[partition], max = fake_source.batch_max;
+    struct batch_share *share = &fake_source.share[partition];
     if (is_cut)
-        max = whole_batch(drip.records[partition] - share->records) - share->records;
-    else if (drip.is_random)
-        max = 1 + (uint32_t)random_below(&drip.random, max);
+        max = whole_batch(fake_source.records[partition] - share->records) - share->records;
+    else if (fake_source.is_random)
+        max = 1 + (uint32_t)random_below(&fake_source.random, max);
     int64_t first = behind(partition, *read);
     raw->count = 0;
-    for (; *read < drip.given[partition] && raw->count < max; ++*read) {
-        if (drip.is_gone[partition][*read])
+    for (; *read < fake_source.given[partition] && raw->count < max; ++*read) {
+        if (fake_source.is_gone[partition][*read])
             continue;
         offsets[raw->count] = offset_of(partition, *read);
-        batch->rows[raw->count++] = drip.rows[partition][*read];
+        batch->rows[raw->count++] = fake_source.rows[partition][*read];
     }
-    raw->next.b = MAX(behind(partition, *read), drip.ends[partition]);
+    raw->next.b = MAX(behind(partition, *read), fake_source.ends[partition]);
     if (raw->count == 0) {
-        drip.asked[partition]++;
+        fake_source.asked[partition]++;
         return status;
     }
     batch->partition = partition;
-    raw->position =
-        (struct source_position){.a = batch_share_put(*share), .b = first, .record = drip.records[partition]};
+    raw->position = (struct source_position){
+        .a = batch_share_put(*share), .b = first, .record = fake_source.records[partition]};
     raw->next.b = offsets[raw->count - 1] + 1;
-    raw->next.record = drip.records[partition] += raw->count;
+    raw->next.record = fake_source.records[partition] += raw->count;
     share->records = is_cut && raw->count < max ? share->records + raw->count : 0;
     raw->next.a = batch_share_put(*share);
     raw->records = NULL;
-    raw->path = "drip";
+    raw->path = "fake_source";
     raw->first_line = raw->first_offset = -1;
     raw->extra = batch;
     raw->offsets = offsets;
     return READ_BATCH;
 }
 
-static enum read_status drip_read(struct source *source, uint32_t partition, struct raw_batch *raw)
+static enum read_status fake_source_read(struct source *source, uint32_t partition, struct raw_batch *raw)
 {
     (void)source;
-    pthread_mutex_lock(&drip.mutex);
-    enum read_status status = drip.has_ended ? READ_END : drip.is_late[partition] ? READ_LATER : READ_QUIET;
+    pthread_mutex_lock(&fake_source.mutex);
+    enum read_status status = fake_source.has_ended            ? READ_END
+                              : fake_source.is_late[partition] ? READ_LATER
+                                                               : READ_QUIET;
     status = fill(partition, status, false, raw);
-    pthread_mutex_unlock(&drip.mutex);
+    pthread_mutex_unlock(&fake_source.mutex);
     return status;
 }
 
-static void drip_decode(struct source *source, void *decoder, struct raw_batch *raw,
-                        struct decode_output *output)
+static void fake_source_decode(struct source *source, void *decoder, struct raw_batch *raw,
+                               struct decode_output *output)
 {
     (void)source, (void)decoder;
     struct batch *batch = output->batch;
-    const struct drip_batch *from = raw->extra;
-    const struct drip_row *rows = from->rows;
+    const struct fake_source_batch *from = raw->extra;
+    const struct fake_source_row *rows = from->rows;
     batch->arrival_time = arena_alloc(&batch->arena, raw->count * sizeof(int64_t));
     for (uint32_t i = 0; i < raw->count; i++) {
         batch->columns[0].ints[i] = rows[i].id;
         batch->arrival_time[i] = rows[i].arrival_us;
-        batch->columns[1].ints[i] = rows[i].arrival_us - drip.delay[from->partition] - rows[i].late_us;
+        batch->columns[1].ints[i] = rows[i].arrival_us - fake_source.delay[from->partition] - rows[i].late_us;
     }
 }
 
-static const struct source_kind source_drip = {.name = "drip",
-                                               .options = drip_options,
-                                               .size = sizeof(struct drip_source),
+static const struct source_kind source_fake = {.name = "fake_source",
+                                               .options = fake_source_options,
+                                               .size = sizeof(struct fake_source_source),
                                                .has_offsets = true,
-                                               .bind = drip_bind,
-                                               .open = drip_open,
-                                               .partition_name = drip_partition_name,
-                                               .discover = drip_discover,
-                                               .begin = drip_begin,
-                                               .seek = drip_seek,
-                                               .read = drip_read,
-                                               .decode = drip_decode};
+                                               .bind = fake_source_bind,
+                                               .open = fake_source_open,
+                                               .partition_name = fake_source_partition_name,
+                                               .discover = fake_source_discover,
+                                               .begin = fake_source_begin,
+                                               .seek = fake_source_seek,
+                                               .read = fake_source_read,
+                                               .decode = fake_source_decode};
 
-/* --- Source `tank`: a recording of all rows that were given --- */
+/* --- Source `fake_recording`: a recording of all rows that were given --- */
 
 void forget_reading(void)
 {
-    memset(drip.read, 0, sizeof(drip.read));
-    memset(drip.records, 0, sizeof(drip.records));
-    memset(drip.share, 0, sizeof(drip.share));
+    memset(fake_source.read, 0, sizeof(fake_source.read));
+    memset(fake_source.records, 0, sizeof(fake_source.records));
+    memset(fake_source.share, 0, sizeof(fake_source.share));
 }
 
-static bool tank_bind(struct source_bind *bind)
+static bool fake_recording_bind(struct source_bind *bind)
 {
-    drip_bind(bind);
+    fake_source_bind(bind);
     bind->is_live = false;
     bind->is_bounded = true;
     return true;
 }
 
-static bool tank_open(struct source *source)
+static bool fake_recording_open(struct source *source)
 {
     forget_reading();
-    return drip_open(source);
+    return fake_source_open(source);
 }
 
-static bool tank_discover(struct source *source)
+static bool fake_recording_discover(struct source *source)
 {
     (void)source;
     return true;
 }
 
-static bool tank_seek(struct source *source, uint32_t partition, const struct source_position *position)
+static bool fake_recording_seek(struct source *source, uint32_t partition,
+                                const struct source_position *position)
 {
-    if (position->b < 2 * drip.missing) {
+    if (position->b < 2 * fake_source.missing) {
         diag_error(source->diags, DIAG_RECORDS_GONE, (struct span){0, 0},
-                   "the tank begins behind offset %lld", (long long)position->b);
+                   "the fake_recording begins behind offset %lld", (long long)position->b);
         return false;
     }
-    return drip_seek(source, partition, position);
+    return fake_source_seek(source, partition, position);
 }
 
-static enum read_status tank_read(struct source *source, uint32_t partition, struct raw_batch *raw)
+static enum read_status fake_recording_read(struct source *source, uint32_t partition, struct raw_batch *raw)
 {
     (void)source;
     return fill(partition, READ_END, true, raw);
 }
 
-static const struct source_kind source_tank = {.name = "tank",
-                                               .options = drip_options,
-                                               .size = sizeof(struct drip_source),
-                                               .has_offsets = true,
-                                               .bind = tank_bind,
-                                               .open = tank_open,
-                                               .partition_name = drip_partition_name,
-                                               .discover = tank_discover,
-                                               .begin = drip_begin,
-                                               .seek = tank_seek,
-                                               .read = tank_read,
-                                               .decode = drip_decode};
+static const struct source_kind source_fake_recorded = {.name = "fake_recording",
+                                                        .options = fake_source_options,
+                                                        .size = sizeof(struct fake_source_source),
+                                                        .has_offsets = true,
+                                                        .bind = fake_recording_bind,
+                                                        .open = fake_recording_open,
+                                                        .partition_name = fake_source_partition_name,
+                                                        .discover = fake_recording_discover,
+                                                        .begin = fake_source_begin,
+                                                        .seek = fake_recording_seek,
+                                                        .read = fake_recording_read,
+                                                        .decode = fake_source_decode};
 
 void give(uint32_t partition, int64_t id, int64_t arrival_us)
 {
-    pthread_mutex_lock(&drip.mutex);
-    drip.rows[partition][drip.given[partition]++] = (struct drip_row){id, arrival_us, 0};
-    drip.is_late[partition] = false;
-    pthread_mutex_unlock(&drip.mutex);
-    drip.wake(drip.engine);
+    pthread_mutex_lock(&fake_source.mutex);
+    fake_source.rows[partition][fake_source.given[partition]++] = (struct fake_source_row){id, arrival_us, 0};
+    fake_source.is_late[partition] = false;
+    pthread_mutex_unlock(&fake_source.mutex);
+    fake_source.wake(fake_source.engine);
 }
 
-void end_drip(void)
+void end_fake_source(void)
 {
-    pthread_mutex_lock(&drip.mutex);
-    drip.has_ended = true;
-    pthread_mutex_unlock(&drip.mutex);
-    drip.wake(drip.engine);
+    pthread_mutex_lock(&fake_source.mutex);
+    fake_source.has_ended = true;
+    pthread_mutex_unlock(&fake_source.mutex);
+    fake_source.wake(fake_source.engine);
 }
 
 static uint32_t times_asked(uint32_t partition)
 {
-    pthread_mutex_lock(&drip.mutex);
-    uint32_t times = drip.asked[partition];
-    pthread_mutex_unlock(&drip.mutex);
+    pthread_mutex_lock(&fake_source.mutex);
+    uint32_t times = fake_source.asked[partition];
+    pthread_mutex_unlock(&fake_source.mutex);
     return times;
 }
 
@@ -268,7 +273,7 @@ void wait_until_asked(uint32_t partition, uint32_t times)
 {
     uint32_t until = times_asked(partition) + times;
     for (int64_t since = 0; times_asked(partition) < until; wait_more(&since))
-        drip.wake(drip.engine);
+        fake_source.wake(fake_source.engine);
 }
 
 void lull(int64_t microseconds)
@@ -276,42 +281,42 @@ void lull(int64_t microseconds)
     usleep((useconds_t)microseconds);
 }
 
-/* --- Sink `cup`: keeps rows in the order in which they come --- */
+/* --- Sink `fake_sink`: keeps rows in the order in which they come --- */
 
-struct cup cup = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+struct fake_sink fake_sink = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static bool cup_open(struct sink_context *context)
+static bool fake_sink_open(struct sink_context *context)
 {
-    cup.context = context;
-    context->sends_checkpoints = cup.sends_checkpoints;
+    fake_sink.context = context;
+    context->sends_checkpoints = fake_sink.sends_checkpoints;
     return true;
 }
 
-static bool cup_write(struct sink_context *context, const struct batch *batch)
+static bool fake_sink_write(struct sink_context *context, const struct batch *batch)
 {
     (void)context;
-    pthread_mutex_lock(&cup.mutex);
+    pthread_mutex_lock(&fake_sink.mutex);
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
-        leat_assert(cup.count < ARRAY_COUNT(cup.ids));
-        cup.ids[cup.count++] = batch->columns[0].ints[row];
+        leat_assert(fake_sink.count < ARRAY_COUNT(fake_sink.ids));
+        fake_sink.ids[fake_sink.count++] = batch->columns[0].ints[row];
         for (uint32_t k = 0; k < batch->schema->count; k++)
-            cup.hash = (cup.hash ^ (uint64_t)batch->columns[k].ints[row]) * 0x9E3779B97F4A7C15u;
+            fake_sink.hash = (fake_sink.hash ^ (uint64_t)batch->columns[k].ints[row]) * 0x9E3779B97F4A7C15u;
     }
-    pthread_mutex_unlock(&cup.mutex);
+    pthread_mutex_unlock(&fake_sink.mutex);
     return true;
 }
 
-static bool cup_snapshot(struct sink_context *context, struct snapshot_writer *writer)
+static bool fake_sink_snapshot(struct sink_context *context, struct snapshot_writer *writer)
 {
     (void)context;
-    pthread_mutex_lock(&cup.mutex);
-    cup.snapshots = cup.count;
-    pthread_mutex_unlock(&cup.mutex);
-    return snapshot_put(writer, SNAPSHOT_GLOBAL, "cup", 3);
+    pthread_mutex_lock(&fake_sink.mutex);
+    fake_sink.snapshots = fake_sink.count;
+    pthread_mutex_unlock(&fake_sink.mutex);
+    return snapshot_put(writer, SNAPSHOT_GLOBAL, "fake_sink", 3);
 }
 
-static bool cup_restore(struct sink_context *context, struct snapshot_reader *reader)
+static bool fake_sink_restore(struct sink_context *context, struct snapshot_reader *reader)
 {
     (void)context;
     uint32_t group;
@@ -321,39 +326,39 @@ static bool cup_restore(struct sink_context *context, struct snapshot_reader *re
     return true;
 }
 
-static bool cup_committed(struct sink_context *context, uint64_t epoch, struct str order)
+static bool fake_sink_committed(struct sink_context *context, uint64_t epoch, struct str order)
 {
     (void)context;
     assert_true(order.length > 0);
-    pthread_mutex_lock(&cup.mutex);
-    cup.committed = epoch;
-    cup.committed_rows = cup.rows_at[epoch % CUP_EPOCHS] = cup.snapshots;
-    pthread_mutex_unlock(&cup.mutex);
+    pthread_mutex_lock(&fake_sink.mutex);
+    fake_sink.committed = epoch;
+    fake_sink.committed_rows = fake_sink.rows_at[epoch % CUP_EPOCHS] = fake_sink.snapshots;
+    pthread_mutex_unlock(&fake_sink.mutex);
     return true;
 }
 
-static const struct sink_kind sink_cup = {.name = "cup",
-                                          .options = drip_options,
-                                          .size = sizeof(struct drip_source),
-                                          .open = cup_open,
-                                          .write = cup_write,
-                                          .snapshot = cup_snapshot,
-                                          .restore = cup_restore,
-                                          .committed = cup_committed};
+static const struct sink_kind sink_fake = {.name = "fake_sink",
+                                           .options = fake_source_options,
+                                           .size = sizeof(struct fake_source_source),
+                                           .open = fake_sink_open,
+                                           .write = fake_sink_write,
+                                           .snapshot = fake_sink_snapshot,
+                                           .restore = fake_sink_restore,
+                                           .committed = fake_sink_committed};
 
-uint32_t cup_count(const uint32_t *counter)
+uint32_t fake_sink_count(const uint32_t *counter)
 {
-    pthread_mutex_lock(&cup.mutex);
+    pthread_mutex_lock(&fake_sink.mutex);
     uint32_t count = *counter;
-    pthread_mutex_unlock(&cup.mutex);
+    pthread_mutex_unlock(&fake_sink.mutex);
     return count;
 }
 
 void wait_for(const uint32_t *counter, uint32_t count)
 {
-    for (int64_t since = 0; cup_count(counter) < count; wait_more(&since)) {
+    for (int64_t since = 0; fake_sink_count(counter) < count; wait_more(&since)) {
     }
-    assert_int_equal(cup_count(counter), count);
+    assert_int_equal(fake_sink_count(counter), count);
 }
 
 /* --- Runs --- */
@@ -375,35 +380,35 @@ static const struct operator_kind *const *operators(void)
     return list;
 }
 
-static const struct source_kind *const sources[] = {&source_drip, &source_tank, NULL};
-static const struct sink_kind *const sinks[] = {&sink_cup, NULL};
+static const struct source_kind *const sources[] = {&source_fake, &source_fake_recorded, NULL};
+static const struct sink_kind *const sinks[] = {&sink_fake, NULL};
 
 void reset_cup(void)
 {
     forget_reading();
     lamp.count = lamp.micro_batches = 0;
-    cup.count = cup.committed_rows = cup.snapshots = 0;
-    cup.committed = cup.hash = 0;
-    cup.sends_checkpoints = false;
+    fake_sink.count = fake_sink.committed_rows = fake_sink.snapshots = 0;
+    fake_sink.committed = fake_sink.hash = 0;
+    fake_sink.sends_checkpoints = false;
 }
 
 void reset(uint32_t partitions)
 {
-    memset(drip.given, 0, sizeof(drip.given));
-    memset(drip.delay, 0, sizeof(drip.delay));
-    memset(drip.is_late, 0, sizeof(drip.is_late));
-    memset(drip.is_gone, 0, sizeof(drip.is_gone));
-    memset(drip.ends, 0, sizeof(drip.ends));
-    memset(drip.least, 0, sizeof(drip.least));
+    memset(fake_source.given, 0, sizeof(fake_source.given));
+    memset(fake_source.delay, 0, sizeof(fake_source.delay));
+    memset(fake_source.is_late, 0, sizeof(fake_source.is_late));
+    memset(fake_source.is_gone, 0, sizeof(fake_source.is_gone));
+    memset(fake_source.ends, 0, sizeof(fake_source.ends));
+    memset(fake_source.least, 0, sizeof(fake_source.least));
     for (uint32_t p = 0; p < PARTITIONS; p++)
         for (uint32_t row = 0; row < ROWS_MAX; row++)
-            drip.offsets[p][row] = 2 * row;
-    drip.is_random = false;
-    drip.partitions = partitions;
-    drip.batch_max = BATCH_ROWS;
-    drip.missing = 0;
-    drip.gap = UINT32_MAX;
-    drip.has_ended = drip.is_turned = false;
+            fake_source.offsets[p][row] = 2 * row;
+    fake_source.is_random = false;
+    fake_source.partitions = partitions;
+    fake_source.batch_max = BATCH_ROWS;
+    fake_source.missing = 0;
+    fake_source.gap = UINT32_MAX;
+    fake_source.has_ended = fake_source.is_turned = false;
     reset_cup();
 }
 
@@ -498,10 +503,10 @@ struct run_options on(uint32_t lanes)
 
 void assert_order(const int64_t *ids, uint32_t count)
 {
-    assert_int_equal(cup.count, count);
+    assert_int_equal(fake_sink.count, count);
     for (uint32_t i = 0; i < count; i++)
-        if (cup.ids[i] != ids[i])
-            fail_msg("row %u is %lld, not %lld", i, (long long)cup.ids[i], (long long)ids[i]);
+        if (fake_sink.ids[i] != ids[i])
+            fail_msg("row %u is %lld, not %lld", i, (long long)fake_sink.ids[i], (long long)ids[i]);
 }
 
 void new_directory(char path[64])

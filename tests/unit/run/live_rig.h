@@ -1,5 +1,5 @@
-/* What the tests of live sources share: the source `drip`, a live source whose rows the test gives; the
- * source `tank`, a recording of the same rows; the sink `cup`, which keeps the rows that it gets, and is full
+/* What the tests of live sources share: the source `fake_source`, a live source whose rows the test gives; the
+ * source `fake_recording`, a recording of the same rows; the sink `fake_sink`, which keeps the rows that it gets, and is full
  * when the test says so; and runs of jobs with them. */
 #ifndef LEAT_TESTS_UNIT_RUN_LIVE_RIG_H
 #define LEAT_TESTS_UNIT_RUN_LIVE_RIG_H
@@ -12,14 +12,14 @@
 
 enum { PARTITIONS = 4, ROWS_MAX = 4096 };
 
-struct drip_row {
+struct fake_source_row {
     int64_t id, arrival_us;
-    int64_t late_us; /* event time is arrival time, less drip.delay of the partition, less this */
+    int64_t late_us; /* event time is arrival time, less fake_source.delay of the partition, less this */
 };
 
-struct drip {
+struct fake_source {
     pthread_mutex_t mutex;
-    struct drip_row rows[PARTITIONS][ROWS_MAX];
+    struct fake_source_row rows[PARTITIONS][ROWS_MAX];
     uint32_t given[PARTITIONS], read[PARTITIONS]; /* counts of rows; read: by the source, the next row */
     uint32_t asked[PARTITIONS];                   /* reads that found no row */
     uint64_t records[PARTITIONS];                 /* records that the engine got, over all lives */
@@ -35,17 +35,17 @@ struct drip {
     bool is_turned;     /* the source names its partitions from the last to the first */
     bool is_random;     /* a read gives a random number of rows, up to batch_max */
     struct test_random random;
-    uint32_t missing;          /* records that a tank lacks at the beginning of each partition */
+    uint32_t missing;          /* records that the recording lacks at the beginning of each partition */
     int64_t delay[PARTITIONS]; /* event time is that much before arrival time, microseconds */
     uint32_t gap;              /* offsets from this row on are 2 higher */
     void (*wake)(void *);
     void *engine;
 };
-extern struct drip drip;
+extern struct fake_source fake_source;
 
-/* Gives the drip a row, and wakes the engine. After reset() the offset of a row is twice its index. */
+/* Gives the source a row, and wakes the engine. After reset() the offset of a row is twice its index. */
 void give(uint32_t partition, int64_t id, int64_t arrival_us);
-void end_drip(void);
+void end_fake_source(void);
 /* Waits until the engine has read all rows of the partition, and asked for more that many times: it had as many
  * occasions to do what it is not to do. */
 void wait_until_asked(uint32_t partition, uint32_t times);
@@ -54,7 +54,7 @@ void wait_until_asked(uint32_t partition, uint32_t times);
 void lull(int64_t microseconds);
 
 enum { CUP_EPOCHS = 64 };
-struct cup {
+struct fake_sink {
     pthread_mutex_t mutex;
     int64_t ids[PARTITIONS * ROWS_MAX]; /* the first column of each row */
     uint64_t hash;                      /* of all columns of all rows */
@@ -65,7 +65,7 @@ struct cup {
     bool sends_checkpoints;
     struct sink_context *context;
 };
-extern struct cup cup;
+extern struct fake_sink fake_sink;
 
 /* The operators `lamp`, which goes by arrival time, and `watermarks`, which goes by event time, let rows pass.
  * times: the times of the clock of arrival, or the watermarks, that the operator was told, each new one once;
@@ -87,11 +87,11 @@ void wait_for_time(int64_t time);
 /* Waits until there was another micro-batch, beyond `before` of them. Returns how many there were. */
 uint32_t wait_for_micro_batch(uint32_t before);
 
-/* Reads a figure of the cup, under its mutex. */
-uint32_t cup_count(const uint32_t *counter);
-/* Waits until the figure of the cup is `count`; fails if it is more. */
+/* Reads a figure of the sink, under its mutex. */
+uint32_t fake_sink_count(const uint32_t *counter);
+/* Waits until the figure of the sink is `count`; fails if it is more. */
 void wait_for(const uint32_t *counter, uint32_t count);
-/* The cup must have these rows, in this order. */
+/* The fake_sink must have these rows, in this order. */
 void assert_order(const int64_t *ids, uint32_t count);
 
 /* Whether a test may read a run's figures while lanes write them: they may be old but never torn, which TSan
@@ -109,11 +109,11 @@ struct live {
     struct run_stats stats;
 };
 
-/* Empties the drip, which then has `partitions` partitions, and the cup. */
+/* Empties the source, which then has `partitions` partitions, and the sink. */
 void reset(uint32_t partitions);
 /* Forgets how far the source has read each partition. */
 void forget_reading(void);
-/* Empties the cup and forgets the reading, so that another run reads all given rows again. */
+/* Empties the sink and forgets the reading, so that another run reads all given rows again. */
 void reset_cup(void);
 /* Options of a run on so many lanes. */
 struct run_options on(uint32_t lanes);

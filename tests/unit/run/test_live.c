@@ -9,10 +9,11 @@
 
 #include <stdlib.h>
 
-#define JOB(options) "source s = drip { event_time: ts" options " }\nsink out = cup from s {}\n"
+#define JOB(options) "source s = fake_source { event_time: ts" options " }\nsink out = fake_sink from s {}\n"
 /* Likewise, and the watermarks are noted. */
 #define JOB_WATERMARKS(options)                                                                              \
-    "source s = drip { event_time: ts" options " }\nstream d = s | watermarks\nsink out = cup from d {}\n"
+    "source s = fake_source { event_time: ts" options                                                        \
+    " }\nstream d = s | watermarks\nsink out = fake_sink from d {}\n"
 
 static void test_goes_on_without_the_quiet(void **state)
 {
@@ -23,12 +24,12 @@ static void test_goes_on_without_the_quiet(void **state)
         struct live *live = begin(JOB(""), &options);
         for (uint32_t i = 0; i < 100; i++) {
             give(i % 7 == 0, i, 1000 + i);
-            wait_for(&cup.count, i + 1);
+            wait_for(&fake_sink.count, i + 1);
         }
-        end_drip();
+        end_fake_source();
         end(live);
         for (uint32_t i = 0; i < 100; i++)
-            assert_int_equal(cup.ids[i], i);
+            assert_int_equal(fake_sink.ids[i], i);
     }
 }
 
@@ -39,23 +40,24 @@ static void test_waits_for_the_late(void **state)
     (void)state;
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
         reset(2);
-        drip.is_late[1] = true;
+        fake_source.is_late[1] = true;
         struct run_options options = on(lanes);
         struct live *live = begin(JOB(""), &options);
         for (uint32_t i = 0; i < 50; i++)
             give(0, 2 * i, 1000 + 2 * i);
         wait_until_asked(1, 20);
-        assert_int_equal(cup_count(&cup.count), 0);
-        pthread_mutex_lock(&drip.mutex);
+        assert_int_equal(fake_sink_count(&fake_sink.count), 0);
+        pthread_mutex_lock(&fake_source.mutex);
         for (uint32_t i = 0; i < 50; i++)
-            drip.rows[1][drip.given[1]++] = (struct drip_row){2 * i + 1, 1000 + 2 * i + 1, 0};
-        pthread_mutex_unlock(&drip.mutex);
+            fake_source.rows[1][fake_source.given[1]++] =
+                (struct fake_source_row){2 * i + 1, 1000 + 2 * i + 1, 0};
+        pthread_mutex_unlock(&fake_source.mutex);
         give(1, 100, 2000);
-        wait_for(&cup.count, 101);
-        end_drip();
+        wait_for(&fake_sink.count, 101);
+        end_fake_source();
         end(live);
         for (uint32_t i = 0; i < 101; i++)
-            assert_int_equal(cup.ids[i], i);
+            assert_int_equal(fake_sink.ids[i], i);
     }
 }
 
@@ -63,14 +65,14 @@ static void test_waits_no_longer_than_told(void **state)
 {
     (void)state;
     reset(2);
-    drip.is_late[1] = true;
+    fake_source.is_late[1] = true;
     struct run_options options = on(2);
     struct live *live = begin(JOB(", order_wait: 50ms"), &options);
     give(0, 1, 1000);
-    wait_for(&cup.count, 1);
+    wait_for(&fake_sink.count, 1);
     give(1, 2, 900);
-    wait_for(&cup.count, 2);
-    end_drip();
+    wait_for(&fake_sink.count, 2);
+    end_fake_source();
     end(live);
     assert_order((const int64_t[]){1, 2}, 2);
 }
@@ -84,9 +86,9 @@ static void test_idle(void **state)
     struct run_options options = on(2);
     struct live *live = begin(JOB_WATERMARKS(""), &options);
     give(0, 1, 5000);
-    wait_for(&cup.count, 1);
+    wait_for(&fake_sink.count, 1);
     wait_until_asked(1, 20);
-    end_drip();
+    end_fake_source();
     end(live);
     assert_int_equal(lamp.count, 1);
     assert_int_equal(lamp.times[0], TIME_MAX); /* at the end */
@@ -97,9 +99,9 @@ static void test_idle(void **state)
     wait_for_time(5000);
     give(1, 2, 5500);
     give(0, 3, 6000);
-    wait_for(&cup.count, 3);
+    wait_for(&fake_sink.count, 3);
     wait_for_time(6000); /* of the partition that becomes idle last */
-    end_drip();
+    end_fake_source();
     end(live);
 }
 
@@ -134,15 +136,15 @@ static void test_found_while_running(void **state)
     options.record_order = path;
     struct live *live = begin(JOB(""), &options);
     give(0, 1, 1000);
-    wait_for(&cup.count, 1);
-    pthread_mutex_lock(&drip.mutex);
-    drip.partitions = 3;
-    pthread_mutex_unlock(&drip.mutex);
+    wait_for(&fake_sink.count, 1);
+    pthread_mutex_lock(&fake_source.mutex);
+    fake_source.partitions = 3;
+    pthread_mutex_unlock(&fake_source.mutex);
     give(2, 2, 2000);
-    wait_for(&cup.count, 2);
+    wait_for(&fake_sink.count, 2);
     give(1, 3, 2500);
-    wait_for(&cup.count, 3);
-    end_drip();
+    wait_for(&fake_sink.count, 3);
+    end_fake_source();
     end(live);
     assert_order((const int64_t[]){1, 2, 3}, 3);
     assert_int_equal(entries(path, ORDER_ADDED, 1) + entries(path, ORDER_ADDED, 2), 2);
@@ -163,20 +165,20 @@ static void test_done_again_by_the_log(void **state)
     uint32_t micro_batches = 0;
     for (int64_t i = 0; i < 40; i++) {
         give(i % 3 == 0, i, 10000 - 10 * i); /* against the order of arrival */
-        wait_for(&cup.count, (uint32_t)i + 1);
+        wait_for(&fake_sink.count, (uint32_t)i + 1);
         if (i % 10 == 9) /* one becomes idle, or both: a micro-batch without rows */
             micro_batches = wait_for_micro_batch(MAX(micro_batches, (uint32_t)i + 1));
     }
-    end_drip();
+    end_fake_source();
     end(live);
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
         reset_cup();
         options = on(lanes);
         options.order = path;
         end(begin(JOB_WATERMARKS(", idle_after: 30ms"), &options));
-        assert_int_equal(cup.count, 40);
+        assert_int_equal(fake_sink.count, 40);
         for (uint32_t i = 0; i < 40; i++)
-            assert_int_equal(cup.ids[i], i);
+            assert_int_equal(fake_sink.ids[i], i);
     }
     unlink(path);
 }
@@ -192,20 +194,20 @@ static void test_done_again_in_small_batches(void **state)
     struct run_options options = on(2);
     options.record_order = path;
     for (uint32_t i = 0; i < ROWS; i++)
-        drip.rows[i % 2][drip.given[i % 2]++] = (struct drip_row){i, 1000 + i / 50, 0};
+        fake_source.rows[i % 2][fake_source.given[i % 2]++] = (struct fake_source_row){i, 1000 + i / 50, 0};
     struct live *live = begin(JOB(""), &options);
-    wait_for(&cup.count, ROWS);
-    uint64_t hash = cup.hash;
-    end_drip();
+    wait_for(&fake_sink.count, ROWS);
+    uint64_t hash = fake_sink.hash;
+    end_fake_source();
     end(live);
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
         reset_cup();
-        drip.batch_max = lanes;
+        fake_source.batch_max = lanes;
         options = on(lanes);
         options.order = path;
         end(begin(JOB(""), &options));
-        assert_int_equal(cup.count, ROWS);
-        assert_true(cup.hash == hash);
+        assert_int_equal(fake_sink.count, ROWS);
+        assert_true(fake_sink.hash == hash);
     }
     unlink(path);
 }
@@ -233,12 +235,12 @@ static void test_commits_in_a_lull(void **state)
     struct live *live = begin(kept.text, &options);
     for (uint32_t i = 0; i < 3; i++) {
         give(0, i, 1000 + i);
-        wait_for(&cup.committed_rows, i + 1);
+        wait_for(&fake_sink.committed_rows, i + 1);
     }
-    uint64_t committed = cup.committed;
+    uint64_t committed = fake_sink.committed;
     lull(300000);
-    assert_int_equal(cup.committed, committed); /* no checkpoint while nothing happens */
-    end_drip();
+    assert_int_equal(fake_sink.committed, committed); /* no checkpoint while nothing happens */
+    end_fake_source();
     end(live);
     os_remove_tree(kept.path);
 }
@@ -250,21 +252,21 @@ static void test_full_sink(void **state)
     (void)state;
     struct kept kept;
     keep(&kept, 1, "1h", JOB(""));
-    cup.sends_checkpoints = true;
+    fake_sink.sends_checkpoints = true;
     struct run_options options = on(2);
     struct live *live = begin(kept.text, &options);
     give(0, 0, 1000);
-    wait_for(&cup.count, 1);
-    atomic_store(&cup.context->is_full, true);
+    wait_for(&fake_sink.count, 1);
+    atomic_store(&fake_sink.context->is_full, true);
     for (uint32_t i = 1; i <= 10; i++)
         give(0, i, 1000 + i);
-    wait_for(&cup.committed_rows, 1);
+    wait_for(&fake_sink.committed_rows, 1);
     lull(100000);
-    assert_int_equal(cup_count(&cup.count), 1);
-    atomic_store(&cup.context->is_full, false);
-    cup.context->wake(cup.context->engine);
-    wait_for(&cup.count, 11);
-    end_drip();
+    assert_int_equal(fake_sink_count(&fake_sink.count), 1);
+    atomic_store(&fake_sink.context->is_full, false);
+    fake_sink.context->wake(fake_sink.context->engine);
+    wait_for(&fake_sink.count, 11);
+    end_fake_source();
     end(live);
     os_remove_tree(kept.path);
 }
@@ -279,18 +281,18 @@ static void test_resume(void **state)
     struct live *live = begin(kept.text, &options);
     give(0, 0, 1000);
     give(1, 1, 1001);
-    wait_for(&cup.committed_rows, 2);
+    wait_for(&fake_sink.committed_rows, 2);
     run_stop(live->run);
     end(live);
-    drip.partitions = 3;
+    fake_source.partitions = 3;
     reset_cup();
-    drip.read[0] = drip.read[1] = 77; /* seek must set where to begin */
+    fake_source.read[0] = fake_source.read[1] = 77; /* seek must set where to begin */
     live = begin(kept.text, &options);
     give(2, 2, 1002);
-    wait_for(&cup.count, 1);
+    wait_for(&fake_sink.count, 1);
     give(1, 3, 1003);
-    wait_for(&cup.count, 2);
-    end_drip();
+    wait_for(&fake_sink.count, 2);
+    end_fake_source();
     end(live);
     assert_order((const int64_t[]){2, 3}, 2);
     os_remove_tree(kept.path);
@@ -307,19 +309,19 @@ static void test_resume_by_name(void **state)
     for (uint32_t i = 0; i < 3; i++)
         give(0, i, 1000 + i);
     give(1, 3, 1003);
-    wait_for(&cup.committed_rows, 4);
+    wait_for(&fake_sink.committed_rows, 4);
     run_stop(live->run);
     end(live);
-    drip.is_turned = true;
-    drip.given[0] = drip.read[0] = 1;
-    drip.given[1] = drip.read[1] = 3;
+    fake_source.is_turned = true;
+    fake_source.given[0] = fake_source.read[0] = 1;
+    fake_source.given[1] = fake_source.read[1] = 3;
     reset_cup();
     live = begin(kept.text, &options);
     give(0, 4, 1004);
-    wait_for(&cup.count, 1);
+    wait_for(&fake_sink.count, 1);
     give(1, 5, 1005);
-    wait_for(&cup.count, 2);
-    end_drip();
+    wait_for(&fake_sink.count, 2);
+    end_fake_source();
     end(live);
     assert_order((const int64_t[]){4, 5}, 2);
     os_remove_tree(kept.path);
@@ -339,7 +341,7 @@ static void test_resume_idle(void **state)
     give(0, 0, 5000);
     wait_for_time(5000); /* the other partition is idle */
     give(0, 1, 6000);
-    wait_for(&cup.committed_rows, 2);
+    wait_for(&fake_sink.committed_rows, 2);
     run_stop(live->run);
     end(live);
     reset_cup();
@@ -347,8 +349,8 @@ static void test_resume_idle(void **state)
     give(0, 2, 9000);
     wait_for_time(9000);
     give(1, 3, 9500);
-    wait_for(&cup.count, 2);
-    end_drip();
+    wait_for(&fake_sink.count, 2);
+    end_fake_source();
     end(live);
     assert_int_equal(entries(log, ORDER_IDLE, 1), 1); /* by the first life */
     unlink(log);
@@ -364,28 +366,28 @@ static void test_resume_in_smaller_batches(void **state)
     keep(&kept, 1, "30ms", JOB(""));
     struct run_options options = on(2);
     for (uint32_t i = 0; i < 10; i++) /* before the run reads */
-        drip.rows[0][drip.given[0]++] = (struct drip_row){i, 1000 + i, 0};
+        fake_source.rows[0][fake_source.given[0]++] = (struct fake_source_row){i, 1000 + i, 0};
     struct live *live = begin(kept.text, &options);
-    wait_for(&cup.committed_rows, 10);
+    wait_for(&fake_sink.committed_rows, 10);
     run_stop(live->run);
     end(live);
     uint32_t lives = 0;
     for (uint32_t given = 0; lives < 3; lives++) {
         reset_cup();
-        drip.batch_max = 3;
-        drip.is_late[0] = lives == 0; /* so that the run is stopped while rows are skipped */
-        drip.given[0] = lives == 0 ? 4 : 10 + given;
+        fake_source.batch_max = 3;
+        fake_source.is_late[0] = lives == 0; /* so that the run is stopped while rows are skipped */
+        fake_source.given[0] = lives == 0 ? 4 : 10 + given;
         live = begin(kept.text, &options);
         if (lives == 0) {
             wait_until_asked(0, 1);
         } else {
             give(0, 10 + given, 2000 + given);
-            wait_for(&cup.count, 1);
-            assert_int_equal(cup.ids[0], 10 + given++);
+            wait_for(&fake_sink.count, 1);
+            assert_int_equal(fake_sink.ids[0], 10 + given++);
         }
         run_stop(live->run);
         end(live);
-        assert_int_equal(cup.count, lives > 0);
+        assert_int_equal(fake_sink.count, lives > 0);
     }
     os_remove_tree(kept.path);
 }

@@ -33,13 +33,13 @@ static void each_round(void (*round)(uint64_t seed))
     }
 }
 
-#define COPIES "sink out = cup from s {}\n"
+#define COPIES "sink out = fake_sink from s {}\n"
 /* Running counts, and windows over them, which leave out late rows: the result depends on the order of the
  * rows and on watermarks. */
 #define WINDOWS                                                                                              \
     "stream counted = s | with k = id %% 5 | feature by k over 1h every 1m { n: count() }\n"                 \
     "stream closed = counted | window by k over tumbling(5ms) { rows: count(), most: max(n) }\n"             \
-    "sink out = cup from closed {}\n"
+    "sink out = fake_sink from closed {}\n"
 
 static const char *job(const char *source, const char *streams)
 {
@@ -60,24 +60,25 @@ static struct live *start(const char *text)
     return begin(text, &options);
 }
 
-/* Fills the drip with a random log: offsets with gaps, and markers after the last record. A row's id is
+/* Fills the fake_source with a random log: offsets with gaps, and markers after the last record. A row's id is
  * partition * ROWS_MAX + row. */
 static void make_log(uint32_t partitions, uint32_t rows_max)
 {
     reset(partitions);
-    drip.random = (struct test_random){random_next(&chance)};
-    drip.is_random = true;
-    drip.batch_max = 1 + random_below(&chance, 200);
+    fake_source.random = (struct test_random){random_next(&chance)};
+    fake_source.is_random = true;
+    fake_source.batch_max = 1 + random_below(&chance, 200);
     for (uint32_t p = 0; p < partitions; p++) {
         int64_t offset = random_below(&chance, 3), time = 1000000 + p;
-        drip.given[p] = random_below(&chance, rows_max);
-        for (uint32_t row = 0; row < drip.given[p]; row++) {
+        fake_source.given[p] = random_below(&chance, rows_max);
+        for (uint32_t row = 0; row < fake_source.given[p]; row++) {
             time += random_below(&chance, 400);
-            drip.rows[p][row] = (struct drip_row){p * ROWS_MAX + row, time, random_below(&chance, 9000)};
-            drip.offsets[p][row] = offset;
+            fake_source.rows[p][row] =
+                (struct fake_source_row){p * ROWS_MAX + row, time, random_below(&chance, 9000)};
+            fake_source.offsets[p][row] = offset;
             offset += 1 + (random_chance(&chance, 30) ? random_below(&chance, 20) : 0);
         }
-        drip.ends[p] = offset + random_below(&chance, 3);
+        fake_source.ends[p] = offset + random_below(&chance, 3);
     }
 }
 
@@ -85,18 +86,18 @@ static void make_log(uint32_t partitions, uint32_t rows_max)
 
 static bool was_read[PARTITIONS][ROWS_MAX];
 
-/* Notes in `was_read` which rows the cup has; none may be there twice, and a partition's rows must
+/* Notes in `was_read` which rows the fake_sink has; none may be there twice, and a partition's rows must
  * be in order. */
 static void note_read(void)
 {
     int64_t last[PARTITIONS] = {-1, -1, -1, -1};
     memset(was_read, 0, sizeof(was_read));
-    for (uint32_t i = 0; i < cup.count; i++) {
-        uint32_t p = (uint32_t)(cup.ids[i] / ROWS_MAX), row = (uint32_t)(cup.ids[i] % ROWS_MAX);
-        if (was_read[p][row] || cup.ids[i] < last[p])
+    for (uint32_t i = 0; i < fake_sink.count; i++) {
+        uint32_t p = (uint32_t)(fake_sink.ids[i] / ROWS_MAX), row = (uint32_t)(fake_sink.ids[i] % ROWS_MAX);
+        if (was_read[p][row] || fake_sink.ids[i] < last[p])
             fail_msg("record %u of partition %u was read twice, or behind others", row, p);
         was_read[p][row] = true;
-        last[p] = cup.ids[i];
+        last[p] = fake_sink.ids[i];
     }
 }
 
@@ -121,7 +122,7 @@ static void next_offsets(int64_t next[PARTITIONS])
         const char *at = shown.data;
         for (unsigned p; (at = strstr(at, "next offset ")) != NULL; at++) {
             long long offset;
-            assert_int_equal(sscanf(at, "next offset %lld  watermark %*s  drip/%u", &offset, &p), 2);
+            assert_int_equal(sscanf(at, "next offset %lld  watermark %*s  fake_source/%u", &offset, &p), 2);
             next[p] = offset;
         }
         checkpoint_close(found);
@@ -135,14 +136,14 @@ static void next_offsets(int64_t next[PARTITIONS])
  * of the log. */
 static void check_next(uint32_t p, int64_t next)
 {
-    for (uint32_t row = 0; row < drip.given[p]; row++) {
+    for (uint32_t row = 0; row < fake_source.given[p]; row++) {
         if (was_read[p][row])
-            assert_true(drip.offsets[p][row] < next);
-        else if (!drip.is_gone[p][row])
-            assert_true(drip.offsets[p][row] >= next);
+            assert_true(fake_source.offsets[p][row] < next);
+        else if (!fake_source.is_gone[p][row])
+            assert_true(fake_source.offsets[p][row] >= next);
     }
-    int64_t last = drip.given[p] == 0 ? 0 : drip.offsets[p][drip.given[p] - 1] + 1;
-    assert_true(next <= MAX(last, drip.ends[p]));
+    int64_t last = fake_source.given[p] == 0 ? 0 : fake_source.offsets[p][fake_source.given[p] - 1] + 1;
+    assert_true(next <= MAX(last, fake_source.ends[p]));
 }
 
 /* Checks the next offsets of the newest checkpoint, then loses records: by compaction each with a chance of
@@ -151,13 +152,13 @@ static void lose(uint32_t percent)
 {
     int64_t next[PARTITIONS];
     next_offsets(next);
-    for (uint32_t p = 0; p < drip.partitions; p++) {
+    for (uint32_t p = 0; p < fake_source.partitions; p++) {
         check_next(p, next[p]);
         if (random_chance(&chance, 50))
-            drip.least[p] = MAX(drip.least[p], next[p] - random_below(&chance, 3));
-        for (uint32_t row = 0; row < drip.given[p]; row++)
-            if (random_chance(&chance, percent) || drip.offsets[p][row] < drip.least[p])
-                drip.is_gone[p][row] = true;
+            fake_source.least[p] = MAX(fake_source.least[p], next[p] - random_below(&chance, 3));
+        for (uint32_t row = 0; row < fake_source.given[p]; row++)
+            if (random_chance(&chance, percent) || fake_source.offsets[p][row] < fake_source.least[p])
+                fake_source.is_gone[p][row] = true;
     }
 }
 
@@ -165,13 +166,13 @@ static uint32_t rows_left(void)
 {
     uint32_t left = 0;
     note_read();
-    for (uint32_t p = 0; p < drip.partitions; p++)
-        for (uint32_t row = 0; row < drip.given[p]; row++)
-            left += !drip.is_gone[p][row] && !was_read[p][row];
+    for (uint32_t p = 0; p < fake_source.partitions; p++)
+        for (uint32_t row = 0; row < fake_source.given[p]; row++)
+            left += !fake_source.is_gone[p][row] && !was_read[p][row];
     return left;
 }
 
-/* Removes the newest checkpoint, as if the process had died before it, and from the cup the rows that came
+/* Removes the newest checkpoint, as if the process had died before it, and from the fake_sink the rows that came
  * after the checkpoint before it. */
 static void forget_newest(void)
 {
@@ -186,7 +187,7 @@ static void forget_newest(void)
         found.gl_pathc > 1 && strncmp(found.gl_pathv[found.gl_pathc - 2], newest, strlen(newest) - 12) == 0;
     if (is_same_life && epoch > 1) {
         os_remove_tree(newest);
-        cup.count = cup.rows_at[(epoch - 1) % CUP_EPOCHS];
+        fake_sink.count = fake_sink.rows_at[(epoch - 1) % CUP_EPOCHS];
     }
     globfree(&found);
 }
@@ -195,11 +196,11 @@ static void forget_newest(void)
  * for them, with batches of other partitions taken in part. */
 static void give_some(const uint32_t *rows, const int64_t *ends, bool are_all)
 {
-    for (uint32_t p = 0; p < drip.partitions; p++) {
-        uint32_t least = drip.given[p];
-        drip.given[p] = are_all ? rows[p] : least + random_below(&chance, rows[p] - least + 1);
-        drip.is_late[p] = !are_all && random_chance(&chance, 50);
-        drip.ends[p] = drip.given[p] == rows[p] ? ends[p] : 0;
+    for (uint32_t p = 0; p < fake_source.partitions; p++) {
+        uint32_t least = fake_source.given[p];
+        fake_source.given[p] = are_all ? rows[p] : least + random_below(&chance, rows[p] - least + 1);
+        fake_source.is_late[p] = !are_all && random_chance(&chance, 50);
+        fake_source.ends[p] = fake_source.given[p] == rows[p] ? ends[p] : 0;
     }
 }
 
@@ -210,10 +211,10 @@ static void once_each(uint64_t seed)
     uint32_t rows[PARTITIONS], lives = 1 + random_below(&chance, LIVES_MAX);
     int64_t ends[PARTITIONS];
     make_log(1 + random_below(&chance, 3), 400);
-    memcpy(rows, drip.given, sizeof(rows));
-    memcpy(ends, drip.ends, sizeof(ends));
-    memset(drip.given, 0, sizeof(drip.given));
-    const char *text = job("drip", COPIES);
+    memcpy(rows, fake_source.given, sizeof(rows));
+    memcpy(ends, fake_source.ends, sizeof(ends));
+    memset(fake_source.given, 0, sizeof(fake_source.given));
+    const char *text = job("fake_source", COPIES);
     memset(was_read, 0, sizeof(was_read));
     for (uint32_t life = 0; life < lives; life++) {
         give_some(rows, ends, false);
@@ -227,14 +228,14 @@ static void once_each(uint64_t seed)
         lose(random_chance(&chance, 60) ? random_below(&chance, 95) : 0);
     }
     give_some(rows, ends, true);
-    uint32_t count = cup.count, left = rows_left();
+    uint32_t count = fake_sink.count, left = rows_left();
     struct live *live = start(text);
-    wait_for(&cup.count, count + left);
+    wait_for(&fake_sink.count, count + left);
     wait_until_asked(0, 3);
     run_stop(live->run);
     end(live);
     assert_int_equal(rows_left(), 0);
-    assert_int_equal(cup.count, count + left);
+    assert_int_equal(fake_sink.count, count + left);
 }
 
 static void test_each_record_once(void **state)
@@ -253,7 +254,7 @@ struct outcome {
 static struct outcome to_the_end(const char *text)
 {
     end(start(text));
-    return (struct outcome){cup.count, cup.hash};
+    return (struct outcome){fake_sink.count, fake_sink.hash};
 }
 
 /* Where a bounded source's batches end depends on its records alone: after a stop inside a batch the rest of
@@ -262,8 +263,8 @@ static void the_same_again(uint64_t seed)
 {
     (void)seed;
     make_log(1 + random_below(&chance, 3), 4000);
-    drip.batch_max = BATCH_ROWS;
-    const char *text = job("tank", WINDOWS);
+    fake_source.batch_max = BATCH_ROWS;
+    const char *text = job("fake_recording", WINDOWS);
     struct outcome expected = to_the_end(text);
     char state[128];
     snprintf(state, sizeof(state), "%s/state", folder);
@@ -281,8 +282,8 @@ static void the_same_again(uint64_t seed)
         is_finished = live->stats.is_finished;
         end(live);
     }
-    assert_int_equal(cup.count, expected.count);
-    assert_true(cup.hash == expected.hash);
+    assert_int_equal(fake_sink.count, expected.count);
+    assert_true(fake_sink.hash == expected.hash);
 }
 
 static void test_the_same_again(void **state)
@@ -308,25 +309,25 @@ static void damage_newest(void)
 }
 
 /* Makes a live run with several checkpoints and damages all but the first, so that the next run falls back to
- * that. Returns the job; *first: the rows in the cup at the first checkpoint. */
+ * that. Returns the job; *first: the rows in the fake_sink at the first checkpoint. */
 static const char *fall_back(uint32_t *first)
 {
     do
         make_log(2, 300);
-    while (drip.given[0] < 100 || drip.given[1] < 100);
-    drip.ends[0] = drip.ends[1] = 0; /* more records follow */
-    uint32_t given[2] = {drip.given[0], drip.given[1]};
-    const char *text = job("drip", COPIES);
+    while (fake_source.given[0] < 100 || fake_source.given[1] < 100);
+    fake_source.ends[0] = fake_source.ends[1] = 0; /* more records follow */
+    uint32_t given[2] = {fake_source.given[0], fake_source.given[1]};
+    const char *text = job("fake_source", COPIES);
     for (uint32_t step = 1; step <= 4; step++) {
-        drip.given[0] = given[0] * step / 4;
-        drip.given[1] = given[1] * step / 4;
+        fake_source.given[0] = given[0] * step / 4;
+        fake_source.given[1] = given[1] * step / 4;
         struct live *live = start(text);
-        wait_for(&cup.count, drip.given[0] + drip.given[1]);
+        wait_for(&fake_sink.count, fake_source.given[0] + fake_source.given[1]);
         lull(15000); /* for a checkpoint or two beside the last */
         run_stop(live->run);
         end(live);
         if (step == 1)
-            *first = cup.rows_at[1];
+            *first = fake_sink.rows_at[1];
     }
     damage_newest();
     return text;
@@ -339,12 +340,12 @@ static void again_by_the_log(uint64_t seed)
     (void)seed;
     uint32_t first = 0;
     const char *text = fall_back(&first);
-    uint32_t all = cup.count;
+    uint32_t all = fake_sink.count;
     static int64_t ids[PARTITIONS * ROWS_MAX];
-    memcpy(ids, cup.ids, all * sizeof(*ids));
-    cup.count = first;
+    memcpy(ids, fake_sink.ids, all * sizeof(*ids));
+    fake_sink.count = first;
     struct live *live = start(text);
-    wait_for(&cup.count, all);
+    wait_for(&fake_sink.count, all);
     run_stop(live->run);
     end(live);
     assert_order(ids, all);
@@ -361,9 +362,9 @@ static void not_again(uint64_t seed)
 {
     uint32_t first = 0, p = (uint32_t)(seed % 2);
     const char *text = fall_back(&first);
-    uint32_t row = drip.given[p] - 1 - random_below(&chance, drip.given[p] / 2);
-    for (uint32_t i = row; i < drip.given[p]; i++) /* one row, or all from there on */
-        drip.is_gone[p][i] = i == row || seed % 3 == 0;
+    uint32_t row = fake_source.given[p] - 1 - random_below(&chance, fake_source.given[p] / 2);
+    for (uint32_t i = row; i < fake_source.given[p]; i++) /* one row, or all from there on */
+        fake_source.is_gone[p][i] = i == row || seed % 3 == 0;
     struct run_options options = on(2);
     forget_reading();
     end_failed(begin(text, &options),
@@ -380,9 +381,9 @@ static void test_what_is_gone_is_not_done_again(void **state)
 
 static uint64_t committed(void)
 {
-    pthread_mutex_lock(&cup.mutex);
-    uint64_t epoch = cup.committed;
-    pthread_mutex_unlock(&cup.mutex);
+    pthread_mutex_lock(&fake_sink.mutex);
+    uint64_t epoch = fake_sink.committed;
+    pthread_mutex_unlock(&fake_sink.mutex);
     return epoch;
 }
 
@@ -394,29 +395,29 @@ static void test_the_end_of_the_log_is_kept(void **state)
     new_directory(folder);
     reset(2);
     chance.state = 1;
-    const char *text = job("drip", COPIES);
+    const char *text = job("fake_source", COPIES);
     struct live *live = start(text);
     give(0, 1, 1000);
-    wait_for(&cup.committed_rows, 1);
+    wait_for(&fake_sink.committed_rows, 1);
     lull(50000);
     uint64_t before = committed();
-    pthread_mutex_lock(&drip.mutex);
-    drip.ends[0] = 17;
-    drip.ends[1] = 3;
-    pthread_mutex_unlock(&drip.mutex);
-    drip.wake(drip.engine);
+    pthread_mutex_lock(&fake_source.mutex);
+    fake_source.ends[0] = 17;
+    fake_source.ends[1] = 3;
+    pthread_mutex_unlock(&fake_source.mutex);
+    fake_source.wake(fake_source.engine);
     for (int64_t since = 0; committed() == before; wait_more(&since)) {
     }
     lull(150000);
     assert_in_range(committed() - before, 1, 2); /* one may belong to what was before */
     run_stop(live->run);
     end(live);
-    drip.least[0] = 17;
-    drip.least[1] = 3;
+    fake_source.least[0] = 17;
+    fake_source.least[1] = 3;
     live = start(text);
     run_stop(live->run);
     end(live);
-    drip.least[1] = 4;
+    fake_source.least[1] = 4;
     struct run_options options = on(1);
     begin_refused(text, &options, SAYS("begins behind offset 3"));
     os_remove_tree(folder);
@@ -486,11 +487,11 @@ static void test_positions_of_another_version(void **state)
     for (size_t i = 0; i < ARRAY_COUNT(versions); i++) {
         new_directory(folder);
         reset(1);
-        const char *text = job("drip", COPIES);
+        const char *text = job("fake_source", COPIES);
         struct run_options options = on(1);
         struct live *live = begin(text, &options);
         give(0, 1, 1000);
-        wait_for(&cup.count, 1);
+        wait_for(&fake_sink.count, 1);
         run_stop(live->run);
         end(live);
         publish_as(versions[i]);

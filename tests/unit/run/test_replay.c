@@ -16,7 +16,7 @@
     "stream counted = s | scale | with k = id %% 5 | feature by k over 1h every 1m { n: count() }\n"         \
     "stream closed = counted | window by k over tumbling(5ms) { rows: count(), most: max(n), loads: "        \
     "sum(load) }\n"                                                                                          \
-    "sink out = cup from closed {}\n"
+    "sink out = fake_sink from closed {}\n"
 
 enum { TEXT = 2048, LIFE = 400, STEP_US = 500 };
 
@@ -65,8 +65,8 @@ static struct result result_of(struct live *live)
     run_stats(live->run, &live->stats);
     struct result result = {.records = live->stats.records};
     end(live);
-    result.count = cup.count;
-    result.hash = cup.hash;
+    result.count = fake_sink.count;
+    result.hash = fake_sink.hash;
     return result;
 }
 
@@ -82,14 +82,14 @@ static struct result live_life(const char *text, const struct run_options *optio
 {
     struct live *live = begin(text, options);
     if (life == 1) { /* a partition is found while rows come */
-        feed(life * LIFE, drip.partitions);
-        pthread_mutex_lock(&drip.mutex);
-        drip.partitions++;
-        pthread_mutex_unlock(&drip.mutex);
-        feed((life + 1) * LIFE, drip.partitions);
+        feed(life * LIFE, fake_source.partitions);
+        pthread_mutex_lock(&fake_source.mutex);
+        fake_source.partitions++;
+        pthread_mutex_unlock(&fake_source.mutex);
+        feed((life + 1) * LIFE, fake_source.partitions);
     } else {
         feed(life == 0 ? 0 : (life + 1) * LIFE,
-             life == 0 ? drip.partitions : 1); /* in life 2 all partitions but one are idle */
+             life == 0 ? fake_source.partitions : 1); /* in life 2 all partitions but one are idle */
     }
     lull(120000);
     run_stop(live->run);
@@ -105,14 +105,14 @@ static void live_run(const char *keep, struct result results[LIVES])
     char text[TEXT];
     new_directory(folder);
     reset(2);
-    job(text, "drip", at("live"), keep);
+    job(text, "fake_source", at("live"), keep);
     struct run_options options = on(2);
     char order[96];
     snprintf(order, sizeof(order), "%s/", at("order"));
     options.record_order = order;
     for (uint32_t life = 0; life < LIVES; life++) {
         results[life] = live_life(text, &options, life);
-        memset(drip.read, 0x7f, sizeof(drip.read)); /* the next life must seek */
+        memset(fake_source.read, 0x7f, sizeof(fake_source.read)); /* the next life must seek */
     }
     assert_true(results[0].count > 10 && results[0].count < results[1].count);
 }
@@ -121,7 +121,7 @@ static struct result replay(const char *order, const char *state, uint32_t lanes
 {
     char text[TEXT];
     struct run_options options = on(lanes);
-    job(text, "tank", state, "3");
+    job(text, "fake_recording", state, "3");
     options.order = order;
     return result_of(begin(text, &options));
 }
@@ -195,7 +195,7 @@ static void test_stopped(void **state)
     char text[TEXT];
     live_run("1000", expected);
     reset_cup();
-    job(text, "tank", at("own"), "3");
+    job(text, "fake_recording", at("own"), "3");
     struct run_options options = on(2);
     options.order = at("order");
     options.record_order = at("again");
@@ -212,8 +212,8 @@ static void test_stopped(void **state)
         has_run_out = live->stats.has_order_run_out;
         end(live);
     }
-    assert_int_equal(cup.count, expected[LIVES - 1].count);
-    assert_true(cup.hash == expected[LIVES - 1].hash);
+    assert_int_equal(fake_sink.count, expected[LIVES - 1].count);
+    assert_true(fake_sink.hash == expected[LIVES - 1].hash);
     /* The log has run out: another run adds nothing. */
     struct live *live = begin(text, &options);
     assert_int_equal(result_of(live).count, expected[LIVES - 1].count);
@@ -222,11 +222,11 @@ static void test_stopped(void **state)
     os_remove_tree(folder);
 }
 
-/* Puts the rows of an earlier result back into the cup, so that the next run adds to them. */
+/* Puts the rows of an earlier result back into the fake_sink, so that the next run adds to them. */
 static void put_back(const struct result *kept)
 {
-    cup.count = kept->count;
-    cup.hash = kept->hash;
+    fake_sink.count = kept->count;
+    fake_sink.hash = kept->hash;
 }
 
 /* While a live job goes on and its order log grows, the replay goes on, too. */
@@ -241,7 +241,7 @@ static void test_follows(void **state)
     for (uint32_t life = 0; life < LIVES; life++) {
         struct run_options options = on(2);
         options.record_order = order;
-        job(text, "drip", at("live"), "2");
+        job(text, "fake_source", at("live"), "2");
         put_back(&live_result);
         live_result = live_life(text, &options, life);
         reset_cup();
@@ -281,7 +281,7 @@ static void test_stopped_while_executing_again(void **state)
     char text[TEXT];
     new_directory(folder);
     reset(2);
-    job(text, "drip", at("live"), "1000");
+    job(text, "fake_source", at("live"), "1000");
     struct run_options options = on(2);
     char order[96];
     snprintf(order, sizeof(order), "%s/", at("order"));
@@ -289,19 +289,19 @@ static void test_stopped_while_executing_again(void **state)
     struct live *first = begin(text, &options);
     /* At least one checkpoint for each part, however slow the machine is. */
     for (uint32_t part = 0; part < 4; part++) {
-        uint32_t before = cup_count(&cup.snapshots);
-        feed(part * LIFE, drip.partitions);
-        for (int64_t since = 0; cup_count(&cup.snapshots) == before; wait_more(&since)) {
+        uint32_t before = fake_sink_count(&fake_sink.snapshots);
+        feed(part * LIFE, fake_source.partitions);
+        for (int64_t since = 0; fake_sink_count(&fake_sink.snapshots) == before; wait_more(&since)) {
         }
     }
-    for (uint32_t p = 0; p < drip.partitions; p++)
+    for (uint32_t p = 0; p < fake_source.partitions; p++)
         wait_until_asked(p, 20);
     run_stop(first->run);
     struct result expected = result_of(first);
     assert_true(damage_checkpoints(1) > 1);
     bool is_redone = false;
     for (uint32_t lives = 0; !is_redone; lives++) {
-        memset(drip.read, 0x7f, sizeof(drip.read));
+        memset(fake_source.read, 0x7f, sizeof(fake_source.read));
         struct live *live = lives < 3 ? begin_stopped(text, &options) : begin(text, &options);
         if (CAN_LOOK)
             run_stats(live->run, &live->stats);
@@ -329,37 +329,38 @@ static void test_misfits(void **state)
     struct run_options options = on(2);
     snprintf(order, sizeof(order), "%s", at("order"));
     options.order = order;
-    job(text, "tank", at("own"), "3");
+    job(text, "fake_recording", at("own"), "3");
 
     reset_cup();
-    drip.missing = 5;
+    fake_source.missing = 5;
     begin_refused(text, &options, SAYS("begins behind offset 0"));
-    drip.missing = 0;
+    fake_source.missing = 0;
 
-    drip.partitions = 1;
-    begin_refused(text, &options, SAYS("it has `drip/1`", "which this job does not read"));
-    drip.partitions = 3;
+    fake_source.partitions = 1;
+    begin_refused(text, &options, SAYS("it has `fake_source/1`", "which this job does not read"));
+    fake_source.partitions = 3;
 
     reset_cup();
-    drip.gap = 100;
-    end_failed(begin(text, &options), SAYS("does not fit", "offset", "drip/", "the recording that the log"));
-    drip.gap = UINT32_MAX;
+    fake_source.gap = 100;
+    end_failed(begin(text, &options),
+               SAYS("does not fit", "offset", "fake_source/", "the recording that the log"));
+    fake_source.gap = UINT32_MAX;
     os_remove_tree(at("own"));
 
     reset_cup();
-    drip.given[0] -= 5;
-    end_failed(begin(text, &options), SAYS("does not fit", "drip/0", "the input is shorter"));
-    drip.given[0] += 5;
+    fake_source.given[0] -= 5;
+    end_failed(begin(text, &options), SAYS("does not fit", "fake_source/0", "the input is shorter"));
+    fake_source.given[0] += 5;
     os_remove_tree(at("own"));
 
     reset_cup();
-    drip.partitions = 4; /* a partition that the live run never had */
+    fake_source.partitions = 4; /* a partition that the live run never had */
     assert_same(replay(order, at("own"), 2), expected[LIVES - 1]);
-    drip.partitions = 3;
+    fake_source.partitions = 3;
 
     /* Old checkpoints were removed, and their part of the order log with them. */
     options.order = at("live");
-    job(text, "tank", at("own-2"), "3");
+    job(text, "fake_recording", at("own-2"), "3");
     begin_refused(text, &options, SAYS("have the order from number", "--from", "--record-order DIR"));
     options.order = at("nothing");
     assert_int_equal(os_mkdirs(options.order), 0);
@@ -368,7 +369,7 @@ static void test_misfits(void **state)
     /* A directory of --record-order belongs to one run. */
     options = on(2);
     options.record_order = order;
-    job(text, "drip", at("other"), "3");
+    job(text, "fake_source", at("other"), "3");
     begin_refused(text, &options, SAYS("is of another run", "--record-order"));
     os_remove_tree(folder);
 }

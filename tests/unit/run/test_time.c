@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #define LAMP(source)                                                                                         \
-    "source s = " source " { event_time: ts }\nstream d = s | lamp\nsink out = cup from d {}\n"
-#define ALIGN(source) "source s = " source " { event_time: ts, align: 100us }\nsink out = cup from s {}\n"
+    "source s = " source " { event_time: ts }\nstream d = s | lamp\nsink out = fake_sink from d {}\n"
+#define ALIGN(source)                                                                                        \
+    "source s = " source " { event_time: ts, align: 100us }\nsink out = fake_sink from s {}\n"
 
 static uint32_t lamp_times(int64_t times[LAMP_TIMES_MAX])
 {
@@ -21,7 +22,7 @@ static uint32_t lamp_times(int64_t times[LAMP_TIMES_MAX])
 }
 
 /* Rows move the clock of arrival; while none come, ticks do, some time behind the wall clock. The clock never
- * goes back. A replay by the order log gives the same times, from the drip and from a recording. */
+ * goes back. A replay by the order log gives the same times, from the fake_source and from a recording. */
 static void test_clock_ticks(void **state)
 {
     (void)state;
@@ -32,15 +33,15 @@ static void test_clock_ticks(void **state)
     reset(1);
     struct run_options options = on(2);
     options.record_order = path;
-    struct live *live = begin(LAMP("drip"), &options);
+    struct live *live = begin(LAMP("fake_source"), &options);
     int64_t before = os_wall_us() - 5 * US_PER_SECOND;
     give(0, 1, before - 10);
     give(0, 2, before);
-    wait_for(&cup.count, 2);
+    wait_for(&fake_sink.count, 2);
     for (int64_t since = 0; count == 0 || live_times[count - 1] <= before + US_PER_SECOND; wait_more(&since))
         count = lamp_times(live_times);
     assert_true(live_times[count - 1] <= os_wall_us() - US_PER_SECOND);
-    end_drip();
+    end_fake_source();
     end(live);
     count = lamp_times(live_times);
     for (uint32_t i = 1; i < count; i++)
@@ -50,7 +51,7 @@ static void test_clock_ticks(void **state)
         reset_cup();
         options = on(lanes);
         options.order = path;
-        end(begin(lanes == 3 ? LAMP("tank") : LAMP("drip"), &options));
+        end(begin(lanes == 3 ? LAMP("fake_recording") : LAMP("fake_source"), &options));
         assert_int_equal(lamp_times(times), count);
         assert_memory_equal(times, live_times, count * sizeof(*times));
     }
@@ -63,13 +64,13 @@ static void test_windows_by_arrival(void **state)
 {
     (void)state;
     enum { WINDOW_US = 100000 };
-    static const char job[] = "source s = drip { event_time: ts }\n"
+    static const char job[] = "source s = fake_source { event_time: ts }\n"
                               "stream d = s | window by id over tumbling(100ms) time arrival { n: count() }\n"
-                              "sink out = cup from d {}\n";
+                              "sink out = fake_sink from d {}\n";
     char path[64];
     new_path(path);
     reset(1);
-    drip.delay[0] = US_PER_HOUR + WINDOW_US / 2;
+    fake_source.delay[0] = US_PER_HOUR + WINDOW_US / 2;
     struct run_options options = on(2);
     options.record_order = path;
     struct live *live = begin(job, &options);
@@ -79,17 +80,17 @@ static void test_windows_by_arrival(void **state)
     give(0, 7, edge + 10);
     give(0, 7, edge + 20);
     give(0, 9, edge + 20);
-    wait_for(&cup.count, 3);
-    end_drip();
+    wait_for(&fake_sink.count, 3);
+    end_fake_source();
     end(live);
-    assert_int_equal(cup.ids[0], 7);
-    uint64_t hash = cup.hash;
+    assert_int_equal(fake_sink.ids[0], 7);
+    uint64_t hash = fake_sink.hash;
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
         reset_cup();
         options = on(lanes);
         options.order = path;
         end(begin(job, &options));
-        assert_true(cup.count == 3 && cup.hash == hash);
+        assert_true(fake_sink.count == 3 && fake_sink.hash == hash);
     }
     unlink(path);
 }
@@ -110,28 +111,28 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 static void test_a_clock_that_jumps(void **state)
 {
     (void)state;
-    static const char job[] = "source s = drip { event_time: ts }\n"
+    static const char job[] = "source s = fake_source { event_time: ts }\n"
                               "stream d = s | window by id over tumbling(100ms) time arrival { n: count() }\n"
-                              "sink out = cup from d {}\n";
+                              "sink out = fake_sink from d {}\n";
     reset(1);
-    drip.delay[0] = 0;
+    fake_source.delay[0] = 0;
     struct run_options options = on(2);
     struct live *live = begin(job, &options);
     give(0, 1, os_wall_us());
-    wait_for(&cup.count, 1);
+    wait_for(&fake_sink.count, 1);
     atomic_store(&wall_jump_us, US_PER_HOUR);
     lull(2500000);
     atomic_store(&wall_jump_us, 0);
     give(0, 2, os_wall_us());
-    wait_for(&cup.count, 2);
+    wait_for(&fake_sink.count, 2);
     atomic_store(&wall_jump_us, US_PER_HOUR);
     lull(1500000);
     give(0, 3, os_wall_us());
-    wait_for(&cup.count, 3);
+    wait_for(&fake_sink.count, 3);
     atomic_store(&wall_jump_us, 0);
-    end_drip();
+    end_fake_source();
     end(live);
-    assert_int_equal(cup.count, 3);
+    assert_int_equal(fake_sink.count, 3);
 }
 
 /* Gives both partitions `rows` rows. Those of partition 1 arrive 1 ms after their event, so that in the order
@@ -139,21 +140,21 @@ static void test_a_clock_that_jumps(void **state)
  * micro-batch takes. */
 static void fill_late(uint32_t rows)
 {
-    drip.delay[1] = 1000;
+    fake_source.delay[1] = 1000;
     for (uint32_t i = 0; i < rows; i++)
         for (uint32_t p = 0; p < 2; p++)
-            drip.rows[p][drip.given[p]++] = (struct drip_row){2 * i + p, 1000000 + i, 0};
+            fake_source.rows[p][fake_source.given[p]++] = (struct fake_source_row){2 * i + p, 1000000 + i, 0};
 }
 
-/* How far partition 0 is ahead of partition 1 by event time, at most, in the order of the cup's
+/* How far partition 0 is ahead of partition 1 by event time, at most, in the order of the fake_sink's
  * rows; microseconds. */
 static int64_t furthest_ahead(void)
 {
     int64_t newest[2] = {0, 0}, ahead = 0;
-    for (uint32_t i = 0; i < cup.count; i++) {
-        uint32_t p = (uint32_t)(cup.ids[i] & 1);
-        newest[p] = cup.ids[i] / 2 - drip.delay[p];
-        if (i > 0 && i + 1 < cup.count && newest[0] != 0 && newest[1] != 0)
+    for (uint32_t i = 0; i < fake_sink.count; i++) {
+        uint32_t p = (uint32_t)(fake_sink.ids[i] & 1);
+        newest[p] = fake_sink.ids[i] / 2 - fake_source.delay[p];
+        if (i > 0 && i + 1 < fake_sink.count && newest[0] != 0 && newest[1] != 0)
             ahead = MAX(ahead, newest[0] - newest[1]);
     }
     return ahead;
@@ -165,33 +166,33 @@ static void test_alignment(void **state)
     enum { ROWS = 3000, BATCH = 64 };
     static int64_t ids[2 * ROWS];
     reset(2);
-    drip.batch_max = BATCH;
+    fake_source.batch_max = BATCH;
     fill_late(ROWS);
     struct run_options options = on(1);
-    end(begin("source s = tank { event_time: ts }\nsink out = cup from s {}\n", &options));
-    assert_int_equal(cup.count, 2 * ROWS);
+    end(begin("source s = fake_recording { event_time: ts }\nsink out = fake_sink from s {}\n", &options));
+    assert_int_equal(fake_sink.count, 2 * ROWS);
     assert_true(furthest_ahead() >= 1000); /* in the order of arrival */
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
         reset_cup();
         options = on(lanes);
-        end(begin(ALIGN("tank"), &options));
-        assert_int_equal(cup.count, 2 * ROWS);
+        end(begin(ALIGN("fake_recording"), &options));
+        assert_int_equal(fake_sink.count, 2 * ROWS);
         if (lanes == 1)
-            memcpy(ids, cup.ids, sizeof(ids));
+            memcpy(ids, fake_sink.ids, sizeof(ids));
         else
-            assert_memory_equal(ids, cup.ids, sizeof(ids));
+            assert_memory_equal(ids, fake_sink.ids, sizeof(ids));
     }
     /* Without the end, where partition 0 has no more rows of partition 1 to wait for. */
-    cup.count = 2 * ROWS - 2 * 1200;
+    fake_sink.count = 2 * ROWS - 2 * 1200;
     assert_true(furthest_ahead() <= 100 + 2 * BATCH);
     for (uint32_t lanes = 1; lanes <= 2; lanes++) {
         reset_cup();
         options = on(lanes);
-        struct live *live = begin(ALIGN("drip"), &options);
-        wait_for(&cup.count, 2 * ROWS); /* a live run does not wait for rows that may never come */
-        end_drip();
+        struct live *live = begin(ALIGN("fake_source"), &options);
+        wait_for(&fake_sink.count, 2 * ROWS); /* a live run does not wait for rows that may never come */
+        end_fake_source();
         end(live);
-        drip.has_ended = false;
+        fake_source.has_ended = false;
     }
 }
 
@@ -205,24 +206,27 @@ static void test_ahead_of_arrival(void **state)
         int64_t ahead;
         uint32_t rows; /* that stay, of 4 */
     } cases[] = {
-        {"source s = tank { event_time: ts }\nsink out = cup from s {}\n", US_PER_DAY, 4},
-        {"source s = tank { event_time: ts }\nsink out = cup from s {}\n", US_PER_DAY + 1, 2},
-        {"source s = tank { event_time: ts, max_jump: 1h }\nsink out = cup from s {}\n", US_PER_HOUR + 1, 2},
-        {"source s = tank { event_time: ts, max_jump: 2d }\nsink out = cup from s {}\n", 2 * US_PER_DAY, 4},
-        {"source s = tank { event_time: ts, max_jump: forever }\nsink out = cup from s {}\n",
+        {"source s = fake_recording { event_time: ts }\nsink out = fake_sink from s {}\n", US_PER_DAY, 4},
+        {"source s = fake_recording { event_time: ts }\nsink out = fake_sink from s {}\n", US_PER_DAY + 1, 2},
+        {"source s = fake_recording { event_time: ts, max_jump: 1h }\nsink out = fake_sink from s {}\n",
+         US_PER_HOUR + 1, 2},
+        {"source s = fake_recording { event_time: ts, max_jump: 2d }\nsink out = fake_sink from s {}\n",
+         2 * US_PER_DAY, 4},
+        {"source s = fake_recording { event_time: ts, max_jump: forever }\nsink out = fake_sink from s {}\n",
          9000 * US_PER_DAY, 4},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         reset(2);
-        drip.delay[1] = -cases[i].ahead;
+        fake_source.delay[1] = -cases[i].ahead;
         for (uint32_t p = 0; p < 2; p++)
             for (int64_t row = 0; row < 2; row++)
-                drip.rows[p][drip.given[p]++] = (struct drip_row){2 * row + p, 1000000 + row, 0};
+                fake_source.rows[p][fake_source.given[p]++] =
+                    (struct fake_source_row){2 * row + p, 1000000 + row, 0};
         struct run_options options = on(2);
         struct live *live = begin(cases[i].job, &options);
         assert_true(run_wait(live->run));
         run_stats(live->run, &live->stats);
-        assert_int_equal(cup.count, cases[i].rows);
+        assert_int_equal(fake_sink.count, cases[i].rows);
         assert_int_equal(live->stats.nodes[0].counters.dead, 4 - cases[i].rows);
         end(live);
     }

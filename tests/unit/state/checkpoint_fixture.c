@@ -71,7 +71,7 @@ static bool write_order(struct fixture *f, struct checkpoint_writer *writer, uin
         const struct order_slice slice = {
             .records = 100, .time = (int64_t)number, .time_before = (int64_t)MAX(number, 1) - 1};
         order_put_slice(&entries, &slice);
-        order_put(&entries, ORDER_NUMBER);
+        order_put(&entries, ORDER_MICRO_BATCH);
     }
     struct order_head head = {.epoch = epoch, .first = first, .next = next};
     order_seal(&head, (struct str){partitions.data, partitions.length},

@@ -91,8 +91,8 @@ static void test_pruning_keeps_segments(void **state)
     struct byte_buffer shown = {0};
     assert_true(checkpoint_show(f.dir, (struct checkpoint_id){1, 15}, &shown, &f.diags));
     buffer_append(&shown, "", 1);
-    assert_non_null(strstr(shown.data, "  order log: numbers 140 to 149, 22 entries, 10 slices"));
-    assert_non_null(strstr(shown.data, "2 segments (0 damaged) with numbers 70 to 89"));
+    assert_non_null(strstr(shown.data, "  order log: micro-batches 140 to 149, 22 entries, 10 slices"));
+    assert_non_null(strstr(shown.data, "2 segments (0 damaged) with micro-batches 70 to 89"));
     buffer_free(&shown);
     checkpoint_dir_close(f.dir);
     fixture_open(&f, false);

@@ -49,7 +49,7 @@ void operator_history(const struct operator_context *context, struct operator_hi
     *history = ((const struct fake_calls *)context->engine)->history;
 }
 
-void operator_history_numbers(const struct operator_context *context, struct operator_history *history)
+void operator_history_micro_batches(const struct operator_context *context, struct operator_history *history)
 {
     operator_history(context, history);
 }

@@ -154,12 +154,12 @@ static struct batch *make_batch(struct fake_engine *engine, const struct fake_ro
     uint16_t *sel = arena_alloc(&batch->arena, count * sizeof(*sel));
     elements = 0;
     for (uint32_t i = 0; i < count * step; i++) {
-        uint64_t number = sequence[i / step];
+        uint64_t micro_batch = sequence[i / step];
         fill_row(batch, i, rows[i / step], &used, &elements);
-        batch->order_time[i] = (int64_t)number;
+        batch->order_time[i] = (int64_t)micro_batch;
         batch->arrival_time[i] = time_add(rows[i / step]->ts, FAKE_ARRIVAL_US);
-        origins[i] = (struct row_origin){rows[i / step]->input, number};
-        orders[i] = (struct row_order){.time = (int64_t)number};
+        origins[i] = (struct row_origin){rows[i / step]->input, micro_batch};
+        orders[i] = (struct row_order){.time = (int64_t)micro_batch};
         if (i % step == step - 1)
             sel[i / step] = (uint16_t)i;
     }
@@ -235,16 +235,17 @@ static int by_order(const void *a, const void *b)
     return order != 0 ? order : x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
 }
 
-void fake_number(struct fake_engine *engine, const struct fake_row *rows, uint32_t count, int64_t watermark)
+void fake_micro_batch(struct fake_engine *engine, const struct fake_row *rows, uint32_t count,
+                      int64_t watermark)
 {
     uint32_t *lanes = malloc(MAX(count, 1) * sizeof(*lanes));
     assert_non_null(lanes);
     for (uint32_t i = 0; i < count; i++)
         lanes[i] = lane_of(engine, &rows[i]);
-    engine->number++;
+    engine->micro_batch++;
     for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
         struct operator_context *context = &engine->lanes[lane];
-        context->number = engine->number;
+        context->micro_batch = engine->micro_batch;
         run_lane(engine, lane, rows, lanes, count);
         operator_on_watermark(engine->kind, context, watermark);
         arena_reset(context->scratch);
@@ -301,7 +302,7 @@ static void restore(struct fake_engine *engine, struct checkpoint *found)
     struct counters counters;
     assert_int_equal(state.length, 3 * sizeof(uint64_t) + sizeof(counters));
     memcpy(&engine->watermark, state.data, sizeof(engine->watermark));
-    memcpy(&engine->number, state.data + 8, 8);
+    memcpy(&engine->micro_batch, state.data + 8, 8);
     memcpy(&engine->rows_given, state.data + 16, 8);
     memcpy(&counters, state.data + 24, sizeof(counters));
     engine->lanes[0].counters = counters;
@@ -390,7 +391,7 @@ void fake_barrier(struct fake_engine *engine)
 {
     if (engine->writer != NULL)
         fake_publish(engine, false);
-    engine->epoch = MAX(engine->epoch, engine->number) + 1;
+    engine->epoch = MAX(engine->epoch, engine->micro_batch) + 1;
     engine->writer =
         checkpoint_begin(engine->dir, engine->epoch, checkpoint_wants_base(engine->dir), &engine->diags);
     assert_non_null(engine->writer);
@@ -402,13 +403,13 @@ void fake_barrier(struct fake_engine *engine)
     }
     /* What the sequencer would save at the barrier. */
     struct counters counters = fake_counters(engine);
-    int64_t numbers[3] = {engine->watermark, (int64_t)engine->number, (int64_t)engine->rows_given};
-    assert_true(
-        snapshot_put(checkpoint_part(engine->writer, "numbers"), SNAPSHOT_GLOBAL, numbers, sizeof(numbers)));
-    char *state = arena_alloc(&engine->arena, sizeof(numbers) + sizeof(counters));
-    memcpy(state, numbers, sizeof(numbers));
-    memcpy(state + sizeof(numbers), &counters, sizeof(counters));
-    engine->barrier_state = (struct str){state, sizeof(numbers) + sizeof(counters)};
+    int64_t micro_batches[3] = {engine->watermark, (int64_t)engine->micro_batch, (int64_t)engine->rows_given};
+    assert_true(snapshot_put(checkpoint_part(engine->writer, "numbers"), SNAPSHOT_GLOBAL, micro_batches,
+                             sizeof(micro_batches)));
+    char *state = arena_alloc(&engine->arena, sizeof(micro_batches) + sizeof(counters));
+    memcpy(state, micro_batches, sizeof(micro_batches));
+    memcpy(state + sizeof(micro_batches), &counters, sizeof(counters));
+    engine->barrier_state = (struct str){state, sizeof(micro_batches) + sizeof(counters)};
 }
 
 void fake_publish(struct fake_engine *engine, bool is_abandoned)

@@ -47,7 +47,7 @@ struct fake_engine {
     struct checkpoint_writer *writer;
     struct str barrier_state;  /* watermark, micro-batch number, rows given, counters at the barrier */
     struct test_random random; /* for the sizes of batches */
-    uint64_t number, epoch;
+    uint64_t micro_batch, epoch;
     int64_t watermark;
     uint64_t rows_given;
     /* Emitted rows as text, one a line, with `|` between columns. late: those of side outputs, with "2> "
@@ -71,7 +71,8 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
 /* Ends the lanes and the store, as a kill would: what was not published is gone. */
 void fake_stop(struct fake_engine *engine);
 /* Runs one micro-batch, then its watermark. */
-void fake_number(struct fake_engine *engine, const struct fake_row *rows, uint32_t count, int64_t watermark);
+void fake_micro_batch(struct fake_engine *engine, const struct fake_row *rows, uint32_t count,
+                      int64_t watermark);
 /* Takes a barrier now; fake_publish writes the checkpoint later, also after further micro-batches. */
 void fake_barrier(struct fake_engine *engine);
 void fake_publish(struct fake_engine *engine, bool is_abandoned);
