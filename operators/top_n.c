@@ -47,7 +47,8 @@ struct top_n {
 static const struct option top_n_options[] = {
     OPTION_INT(struct top_n, n, "n", OPTION_REQUIRED | OPTION_POSITIONAL, NULL, "1", "10000",
                "how many rows of a group are kept"),
-    OPTION_COLUMNS(struct top_n, by, "by", OPTION_REQUIRED, "the columns that make a group"),
+    OPTION_COLUMNS(struct top_n, by, "by", OPTION_REQUIRED,
+                   "the key columns; rows with equal values make a group"),
     OPTION_EXPRESSIONS(struct top_n, order, "order", OPTION_REQUIRED,
                        "what makes a row the better: the smaller value, or in desc() the larger; then the "
                        "next expression, then the earlier record. Null comes last"),

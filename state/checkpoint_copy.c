@@ -1,9 +1,9 @@
-/* Copies one checkpoint, with the chain it stands on, as a checkpoint directory of its own: for savepoints,
- * and for putting them back.
+/* Copies one checkpoint, with the earlier checkpoints of its chain, into a new checkpoint directory: makes a
+ * savepoint, or turns a savepoint into a checkpoint directory.
  *
- * All files are opened before the first byte is copied, so that a running job may prune the checkpoint
- * meanwhile. Each MiB is compared with its digest on the way. The copy is written to TO.tmp, and gets its
- * name when it is complete and on the disk. */
+ * All files are opened before the first byte is copied, so that a running job may remove the checkpoint
+ * during the copy. Each MiB read is compared with its digest. The copy is written to TO.tmp, and renamed
+ * to TO when it is complete and on disk. */
 #include "state/checkpoint_files.h"
 
 #include "core/mem.h"
@@ -19,21 +19,22 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { TRIES = 8 }; /* how often the newest checkpoint is looked for while a job prunes */
+enum { TRIES = 8 }; /* most tries to open the newest checkpoint while a running job removes checkpoints */
 
 struct copying {
-    struct checkpoint_dir *dir;
-    struct checkpoint *chain;
-    int *files; /* descriptors of the files of all manifests, base first; -1: not open */
-    uint32_t count;
-    char *chunk;
-    char temporary[PATH_BYTES + 8];
-    uint64_t bytes;
+    struct checkpoint_dir *dir; /* the directory to copy from */
+    struct checkpoint *chain;   /* the checkpoint being copied; NULL: none is open */
+    int *files;                 /* descriptors of the files of all its manifests, base first; -1: not open */
+    uint32_t count;             /* of `files` */
+    char *chunk;                /* buffer of CHECKPOINT_CHUNK_BYTES */
+    char temporary[PATH_BYTES + 8]; /* "TO.tmp" */
+    uint64_t bytes;                 /* copied from the files so far */
     struct diag_list *diags;
 };
 
 /* --- Reading --- */
 
+/* Whether the checkpoint has been removed from the disk. */
 static bool is_gone(const struct checkpoint_dir *dir, struct checkpoint_id id)
 {
     char path[PATH_BYTES];
@@ -50,7 +51,8 @@ static bool cannot_read(struct copying *c, const char *path, int error)
     return false;
 }
 
-/* A database has many files, all open at once. */
+/* Raises this process's limit of open files as far as allowed: a checkpoint of a database has many files, and
+ * all are open at once. */
 static void raise_limit(void)
 {
     struct rlimit limit;
@@ -60,7 +62,7 @@ static void raise_limit(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Opens every file of the chain. */
+/* Opens every file of the chain. Returns false after E0702; close_files closes the others. */
 static bool open_files(struct copying *c)
 {
     char path[PATH_BYTES + 1024];
@@ -105,20 +107,21 @@ static bool cannot_write(struct copying *c, const char *path, int error)
         diag_error(c->diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0}, "the copy cannot be written");
     diag_errno(c->diags, diag, error);
     diag_at(c->diags, diag, path, -1, -1);
-    diag_hint(c->diags, diag, "make room and see that this user may write there, then copy it again");
+    diag_hint(c->diags, diag, "free some disk space, check that this user may write there, then copy again");
     return false;
 }
 
 static bool damaged(struct copying *c, const struct manifest_file *file, uint64_t offset)
 {
     struct diag *diag = diag_error(c->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
-                                   "the digest of this MiB does not match its bytes");
+                                   "the MiB at this offset does not match its digest");
     char *path = arena_printf(c->diags->arena, "%.*s", STR_ARGS(file->path));
     diag_at(c->diags, diag, path, (int64_t)offset, -1);
     return false;
 }
 
-/* Copies an open file to a new one and compares every chunk with its digest in the manifest. */
+/* Copies descriptor `in` to descriptor `out`, compares each chunk with its digest in the manifest, and
+ * fsyncs. path: of the new file, for messages. Returns false after a diagnostic. */
 static bool copy_bytes(struct copying *c, int in, int out, const struct manifest_file *file, const char *path)
 {
     for (uint64_t at = 0; at < file->bytes; at += CHECKPOINT_CHUNK_BYTES) {
@@ -140,6 +143,7 @@ static bool copy_bytes(struct copying *c, int in, int out, const struct manifest
     return error == 0 || cannot_write(c, path, error);
 }
 
+/* Copies descriptor `in` to the new file directory/file->path. Returns false after a diagnostic. */
 static bool copy_one(struct copying *c, int in, const char *directory, const struct manifest_file *file)
 {
     char path[PATH_BYTES * 2];
@@ -156,7 +160,8 @@ static bool copy_one(struct copying *c, int in, const char *directory, const str
     return is_good;
 }
 
-/* Writes a file from memory, such as the MANIFEST, which was verified when it was read. */
+/* Writes the new file directory/name, a MANIFEST or GENERATION, and fsyncs it. Returns false after a
+ * diagnostic. */
 static bool write_text(struct copying *c, const char *directory, const char *name,
                        const struct byte_buffer *text)
 {
@@ -177,7 +182,8 @@ static bool sync_directory(struct copying *c, const char *path)
     return error == 0 || cannot_write(c, path, error);
 }
 
-/* Copies one checkpoint of the chain. files: descriptors of the manifest's files. */
+/* Copies one checkpoint of the chain into the directory `generation`. files: descriptors of the manifest's
+ * files. */
 static bool copy_link(struct copying *c, const struct manifest *manifest, const int *files,
                       const char *generation)
 {
@@ -198,7 +204,8 @@ static bool copy_link(struct copying *c, const struct manifest *manifest, const 
     return is_good && sync_directory(c, directory);
 }
 
-/* Makes c->temporary a checkpoint directory with the chain in one generation that has no parent. */
+/* Writes all checkpoints of the chain into the new checkpoint directory c->temporary, as one generation
+ * without a parent. The generation has the number and the run of the copied checkpoint. */
 static bool copy_chain(struct copying *c)
 {
     const struct checkpoint_info *info = checkpoint_info(c->chain);
@@ -231,7 +238,8 @@ static bool refuse_target(struct copying *c, const char *to, const char *why, co
     return false;
 }
 
-/* Removes the LOCK of an otherwise empty checkpoint directory; false after E0706 where a process holds it. */
+/* Removes the LOCK of a checkpoint directory that holds nothing else. Returns false after E0706 if a process
+ * holds the lock. */
 static bool take_lock_away(struct copying *c, const char *to)
 {
     char path[PATH_BYTES + 8];
@@ -256,8 +264,7 @@ static bool is_free_target(struct copying *c, const char *to)
     if (stream == NULL && errno == ENOENT)
         return true;
     if (stream == NULL)
-        return refuse_target(c, to, "is there already, and is no directory",
-                             "name a directory that is not there");
+        return refuse_target(c, to, "exists, and is no directory", "name a directory that does not exist");
     bool has_lock = false, has_more = false;
     for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
         bool is_own = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
@@ -267,12 +274,13 @@ static bool is_free_target(struct copying *c, const char *to)
     }
     closedir(stream);
     if (has_more)
-        return refuse_target(c, to, "is not empty: what is there could be mistaken for the copy",
-                             "name another directory, or move away what this one holds");
+        return refuse_target(c, to, "is not empty: its files could be mistaken for those of the copy",
+                             "name another directory, or move these files away");
     return !has_lock || take_lock_away(c, to);
 }
 
-/* The real path of the directory that holds `to`, which is made where it is missing; malloc'd, or NULL. */
+/* Makes the parent directory of `to`, if it is missing. Returns its real path, which the caller frees;
+ * NULL: it cannot be made. */
 static char *parent_of(const char *to)
 {
     char path[PATH_BYTES];
@@ -287,7 +295,7 @@ static char *parent_of(const char *to)
 static bool check_target(struct copying *c, const char *to)
 {
     if (strlen(to) > PATH_BYTES / 2)
-        return refuse_target(c, to, "is too long a path", "name a shorter one");
+        return refuse_target(c, to, "is too long a path", "name a shorter path");
     char *parent = parent_of(to), *own = realpath(c->dir->path, NULL);
     size_t length = own == NULL ? 0 : strlen(own);
     bool is_inside = parent != NULL && own != NULL && strncmp(parent, own, length) == 0 &&
@@ -298,7 +306,8 @@ static bool check_target(struct copying *c, const char *to)
     if (!has_parent)
         return cannot_write(c, to, errno);
     if (is_inside)
-        return refuse_target(c, to, "lies within the directory that is copied", "name a place outside of it");
+        return refuse_target(c, to, "lies within the directory that is copied",
+                             "name a directory outside of it");
     return is_free_target(c, to);
 }
 
@@ -317,6 +326,8 @@ static bool give_name(struct copying *c, const char *to)
 
 enum copied { COPIED, COPY_GONE, COPY_FAILED };
 
+/* Copies checkpoint `id` to c->temporary; its diagnostics go to `said`. COPY_GONE: a running job removed the
+ * checkpoint before all its files were open. */
 static enum copied copy_id(struct copying *c, struct checkpoint_id id, struct diag_list *said)
 {
     enum decode_result result;
@@ -332,17 +343,18 @@ static enum copied copy_id(struct copying *c, struct checkpoint_id id, struct di
     return is_good ? COPIED : went ? COPY_GONE : COPY_FAILED;
 }
 
-/* Adds the diagnostics of a checkpoint that is skipped as warnings. */
+/* Repeats the errors in `said`, about a checkpoint that is skipped, as warnings. */
 static void warn(struct copying *c, const struct diag_list *said)
 {
     for (unsigned i = 0; i < said->count; i++) {
         const struct diag *d = &said->items[i];
         struct diag *warning =
-            diag_warning(c->diags, d->code, (struct span){0, 0}, "skipped: %s", d->message);
+            diag_warning(c->diags, d->code, (struct span){0, 0}, "checkpoint skipped: %s", d->message);
         warning->path = d->path, warning->offset = d->offset, warning->cause = d->cause;
     }
 }
 
+/* Whether all diagnostics are about the checkpoint being copied (E0702), and none about the new directory. */
 static bool is_of_source(const struct diag_list *said)
 {
     bool is_source = said->errors > 0;
@@ -374,7 +386,9 @@ static bool none_left(struct copying *c, uint32_t count)
     return false;
 }
 
-/* Copies the first whole checkpoint in the order of a restore; starts again where a job has removed one. */
+/* Copies the newest checkpoint that is whole, and sets *id to it; damaged ones are skipped with warnings.
+ * If a running job removes a checkpoint while it is opened, looks for the newest again, at most TRIES
+ * times. */
 static bool copy_newest(struct copying *c, struct checkpoint_id *id)
 {
     uint32_t count = 0;
@@ -400,7 +414,7 @@ static bool copy_newest(struct copying *c, struct checkpoint_id *id)
     }
     struct diag *diag = diag_error(c->diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
                                    "the job removes its checkpoints faster than they can be opened");
-    diag_hint(c->diags, diag, "let it `keep` more of them, or take them less often");
+    diag_hint(c->diags, diag, "let the job `keep` more checkpoints, or take them less often");
     return false;
 }
 

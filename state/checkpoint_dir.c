@@ -353,8 +353,8 @@ static bool new_run(struct run_id *run, struct diag_list *diags)
     return false;
 }
 
-/* Removes what other processes began and did not finish: a process that slept before its rename then finds
- * nothing to rename. */
+/* Removes unfinished generations and LOCK files of other processes: a process that slept before its rename
+ * then finds nothing to rename. */
 static int sweep_beginnings(const struct checkpoint_dir *dir)
 {
     char path[PATH_BYTES + NAME_MAX + 2];

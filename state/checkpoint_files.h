@@ -19,7 +19,8 @@ struct manifest_file {
     const uint8_t *digests; /* DIGEST_BYTES for each CHECKPOINT_CHUNK_BYTES */
 };
 
-/* Consecutive records of one part in state.bin. Stored in the manifest as this struct. */
+/* A frame of state.bin: consecutive records of one part. The manifest stores this struct as it is in
+ * memory. */
 struct manifest_frame {
     uint64_t offset;
     uint32_t part, bytes;
@@ -54,7 +55,8 @@ struct generation {
     uint32_t generation;
     struct checkpoint_id parent;
     struct run_id run;
-    /* In a decoded one these point into its text. from_path of length 0: it began from no other run. */
+    /* The run that this generation's run began from (--from). from_path of length 0: none. In a decoded
+     * struct the texts point into the decoded bytes. */
     struct str from_path, from_dropped;
     struct checkpoint_id from;
 };
@@ -94,7 +96,7 @@ struct checkpoint_dir {
     uint32_t known_count;
     char **redo; /* paths of the segments to execute again; once the generation is started, links in it */
     uint32_t redo_count;
-    uint64_t redo_next; /* the micro-batch number behind them */
+    uint64_t redo_next; /* the first micro-batch behind the segments in `redo` */
 };
 
 struct checkpoint {
@@ -106,7 +108,7 @@ struct checkpoint {
 
 /* checkpoint_lock.c. Takes the lock; false after E0701 or E0706. */
 LEAT_CHECKED bool checkpoint_lock(struct checkpoint_dir *dir, bool take_over, struct diag_list *diags);
-/* Gives the lock back, where this process still has it, and frees its text. */
+/* Releases the lock, if this process still holds it, and frees dir->lock_text. */
 void checkpoint_unlock(struct checkpoint_dir *dir);
 
 /* `path` has PATH_BYTES. */

@@ -1,5 +1,5 @@
-/* Order logs in a checkpoint directory: those in checkpoints, loose ones, and those to execute again. What
- * they are for: checkpoint.h. */
+/* Order logs in a checkpoint directory (checkpoint.h says what for): segments in checkpoints, loose
+ * segments of removed checkpoints, and segments to replay after a fallback (dir->redo). */
 #include "state/checkpoint_files.h"
 
 #include "core/mem.h"
@@ -61,7 +61,7 @@ int order_keep(const struct checkpoint_dir *dir, struct checkpoint_id id)
     path_loose(dir, id, to);
     path_generation(dir, id.generation, generation);
     if (link(from, to) != 0 && errno != EEXIST)
-        return errno == ENOENT ? 0 : errno; /* a damaged checkpoint may lack it */
+        return errno == ENOENT ? 0 : errno; /* a damaged checkpoint may have no order log */
     return os_fsync_directory(generation, NULL);
 }
 
@@ -142,8 +142,8 @@ struct candidates {
     uint32_t count, capacity;
 };
 
-/* Adds a segment that reaches beyond `micro_batch`. A segment whose head cannot be read is left out:
- * its place is then found missing. */
+/* Adds a segment that has micro-batches from `micro_batch` on. A segment whose head cannot be read is left out:
+ * the replay then finds its micro-batches missing. */
 static void add_candidate(struct candidates *found, const char *path, uint64_t micro_batch)
 {
     struct order_head head;
@@ -228,10 +228,9 @@ void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *f
     if (last > next) {
         struct diag *diag = diag_warning(
             diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
-            "the order log of the micro-batches from %llu to %llu is not whole: their order is computed "
-            "again",
+            "the order log of the micro-batches %llu to %llu is not whole: their order is computed again",
             (unsigned long long)next, (unsigned long long)last - 1);
-        diag_hint(diags, diag, "of the same recorded files it is the same order");
+        diag_hint(diags, diag, "if the recorded files are the same, the order is the same");
     }
 }
 
@@ -318,7 +317,7 @@ void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t micro_batch)
     if (dir->redo_count == 0 || micro_batch < dir->redo_next)
         return;
     for (uint32_t i = 0; i < dir->redo_count; i++)
-        (void)unlink(dir->redo[i]); /* else it goes with its generation */
+        (void)unlink(dir->redo[i]); /* else the link is removed with its generation */
     redo_free(dir);
 }
 
@@ -341,7 +340,8 @@ bool order_verify(const struct checkpoint_dir *dir, struct checkpoint_id id, str
 {
     char path[PATH_BYTES];
     path_order(dir, id, path);
-    return os_file_bytes(path) < 0 || verify_path(path, diags); /* the MANIFEST says whether it has one */
+    /* Without an order log: the MANIFEST says whether it is missing. */
+    return os_file_bytes(path) < 0 || verify_path(path, diags);
 }
 
 bool order_verify_loose(const struct checkpoint_dir *dir, struct diag_list *diags)

@@ -70,7 +70,8 @@ static void mark_kept(struct entry *entries, uint32_t count, const struct checkp
         }
     keep_periods(entries, count, US_PER_HOUR, keep->hourly);
     keep_periods(entries, count, US_PER_DAY, keep->daily);
-    /* Keep one that shares no file with the newest, in case a file of the newest one's chain is damaged. */
+    /* Also keep one checkpoint that shares no file with the newest, in case a file of the newest
+     * checkpoint's chain is damaged. */
     const struct entry *newest = NULL;
     for (uint32_t i = 0; i < count; i++) {
         if (!entries[i].is_good)
@@ -121,7 +122,7 @@ static int remove_checkpoint(const struct checkpoint_dir *dir, struct checkpoint
     int error = checkpoint_dir_check(dir);
     if (error == 0)
         error = os_rename(path, gone, "ckpt.prune");
-    if (error == 0) /* what is partly removed must not get its name back after a power cut */
+    if (error == 0) /* a half-removed checkpoint must not get its name back after a power cut */
         error = os_fsync_parent(gone, NULL);
     /* ENOENT: a process that took over in this very moment may have removed it. */
     return error == 0 ? os_remove_tree(gone) : error == ENOENT ? 0 : error;
@@ -173,7 +174,7 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
     for (uint32_t i = 0; i < count; i++)
         if (entries[i].is_kept)
             oldest = &entries[i];
-    /* Where no checkpoint can be kept, nothing is removed: somebody may still repair one. */
+    /* If no checkpoint can be kept, nothing is removed: the user may still repair one. */
     for (uint32_t i = 0; oldest != NULL && error == 0 && i < all_count; i++) {
         const struct entry *entry = find_entry(entries, count, all[i]);
         if (entry != NULL && entry->is_kept)
@@ -189,7 +190,7 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
     for (uint32_t i = 0; oldest != NULL && error == 0 && i < generations_count; i++) {
         char path[PATH_BYTES];
         bool is_own = generations[i] == dir->generation.generation;
-        bool is_newest = i == 0; /* its GENERATION says which parents count */
+        bool is_newest = i == 0; /* the newest GENERATION says which checkpoints of its parents count */
         path_generation(dir, generations[i], path);
         error = checkpoint_dir_check(dir);
         if (error != 0)

@@ -170,7 +170,7 @@ static bool verify_file(const char *path, const struct manifest_file *file, bool
     for (uint64_t i = 0; is_good && i < digest_count(bytes); i++)
         if (memcmp(digests + i * DIGEST_BYTES, file->digests + i * DIGEST_BYTES, DIGEST_BYTES) != 0) {
             damaged(path, (int64_t)(i * CHECKPOINT_CHUNK_BYTES), is_warning, diags,
-                    "the digest of this MiB does not match its bytes");
+                    "the MiB at this offset does not match its digest");
             is_good = false;
         }
     free(digests);
@@ -313,8 +313,9 @@ static int opens(const char *path)
     return 0;
 }
 
-/* False after E0701 where this process may not open something (rights, too few descriptors). That is no
- * damage: without reading it nobody knows which checkpoint is the newest; to start anew would be wrong. */
+/* Returns false after E0701 if this process cannot open a file or directory (rights, too few descriptors).
+ * The checkpoint need not be damaged then, and nobody knows which checkpoint is the newest, so starting
+ * anew would be wrong. */
 static bool may_be_read(const struct checkpoint_dir *dir, struct diag_list *diags)
 {
     uint32_t generations_count, count = 0;

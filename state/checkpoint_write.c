@@ -130,7 +130,8 @@ static void close_frame(struct snapshot_writer *part)
     part->open = (struct manifest_frame){0};
 }
 
-/* Writes what was put before the writer thread came into state.bin; later records go there directly. */
+/* Writes the records that the part has collected so far to state.bin; later records are written there
+ * directly. */
 static void begin_streaming(struct snapshot_writer *part)
 {
     struct checkpoint_writer *checkpoint = part->checkpoint;
@@ -278,7 +279,8 @@ static bool is_table_file(const char *name)
     return length > 4 && strcmp(name + length - 4, ".sst") == 0;
 }
 
-/* A table file never changes: its digests are taken from the checkpoint before, where that has the file. */
+/* Returns the digests of a database file from the checkpoint before, if that has the file: a table file
+ * never changes. */
 static const struct known_digest *known_digest(const struct checkpoint_dir *dir, const char *name,
                                                int64_t bytes)
 {
@@ -448,12 +450,13 @@ static void make_durable(struct checkpoint_writer *checkpoint)
     if (checkpoint->error == 0)
         fail(checkpoint, os_fsync_directory(generation, "ckpt.fsync_parent"),
              "fsync of the generation's directory");
-    /* The checkpoint must not count; but a process that has taken over may already go on from it. */
+    /* Takes the checkpoint's name back, so that it does not count; not if another process has taken over,
+     * which may already go on from it. */
     if (checkpoint->error != 0 && checkpoint_dir_check(checkpoint->dir) == 0)
         (void)os_rename(checkpoint->path, checkpoint->temporary, NULL);
 }
 
-/* Keeps what the next checkpoint needs to know of this one. */
+/* Keeps in *dir what the next checkpoint needs to know about this one. */
 static void remember(struct checkpoint_writer *checkpoint)
 {
     struct checkpoint_dir *dir = checkpoint->dir;

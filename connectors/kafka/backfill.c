@@ -27,8 +27,8 @@ static bool meets(const struct recording_partition *of, int64_t low, int64_t hig
     if (of->next < low) {
         d = diag_error(
             diags, DIAG_RECORDS_GONE, no_span,
-            "the recording of `%s` ends before offset %lld, and the oldest that the topic has is %lld: "
-            "those between are gone",
+            "the recording of `%s` ends before offset %lld, and the topic begins with offset %lld: the "
+            "records between are gone",
             of->name, (long long)of->next, (long long)low);
         diag_hint(
             diags, d,
@@ -175,8 +175,8 @@ bool kafka_backfill_seek(struct kafka_partition *p, const struct source_position
     return true;
 }
 
-/* Begins to fetch from the topic behind the recording; first the recording's last record, to compare it, if
- * the topic has it. */
+/* Begins to fetch from the topic: from the recording's last record on, to compare it, if the topic still
+ * has that record; else from the offset behind the recording. */
 static bool ask_topic(struct kafka_partition *p)
 {
     const struct recording_partition *of = p->history->of;
@@ -196,8 +196,8 @@ static enum read_status end(struct kafka_partition *p)
     return is_good ? READ_END : READ_ERROR;
 }
 
-/* A bounded source's last batch from the recording may be partial; the topic's first batch completes it, so
- * that batches end at the same records wherever these are stored. */
+/* For a bounded source: the last batch of the recording may be incomplete. The topic's first records
+ * complete it, so that batches end at the same records wherever the records are stored. */
 static void carry(struct kafka_partition *p, const struct raw_batch *raw)
 {
     p->intake.carried = p->shared->is_bounded ? batch_share_of(&raw->next) : (struct batch_share){0};

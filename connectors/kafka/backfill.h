@@ -23,7 +23,8 @@ LEAT_CHECKED bool kafka_backfill_open(struct recording *recording, struct texts 
  * after a diagnostic. */
 LEAT_CHECKED bool kafka_backfill_attach(struct kafka_partition *partition, const struct recording *recording);
 void kafka_backfill_free(struct kafka_partition *partition); /* also without a recording */
-/* Whether the recording has that position; then reading goes on there. is_good: false after a diagnostic. */
+/* Returns whether the recording has that position; reading then goes on in the recording. *is_good: false
+ * after a diagnostic. */
 bool kafka_backfill_seek(struct kafka_partition *partition, const struct source_position *position,
                          bool *is_good);
 /* As source_kind.read; READ_END: go on with the topic. */

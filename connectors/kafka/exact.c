@@ -66,8 +66,8 @@ static bool begin(struct exact *exact)
     return true;
 }
 
-/* Whether the run may begin, with a diagnostic if another run of the job has sent rows to the topic: this run
- * reads from the beginning and would send them again. */
+/* Whether a new run may begin. Refuses, with a diagnostic, if another run of the job has sent rows to the
+ * topic: this run reads from the beginning and would send them again. */
 static bool may_begin(struct exact *exact)
 {
     const struct progress *progress = &exact->sender.progress;
@@ -101,9 +101,9 @@ bool exact_open(struct exact *exact, struct sink_context *context, const struct 
     return begin(exact) && may_begin(exact);
 }
 
-/* Whether the checkpoint directory knows of all that is out. A directory that does not is an old copy, and
- * the original's process may still be running: a start that must fail anyway must not stop it. Returns false
- * after a diagnostic. */
+/* Checks that the checkpoint directory knows all micro-batches whose rows are out. If it does not, the
+ * directory is an old copy, and the process that runs on the original may still send: this start must fail
+ * without fencing that process. Returns false after a diagnostic. */
 static bool may_go_on(struct exact *exact)
 {
     const struct sink_context *context = exact->context;
@@ -116,8 +116,8 @@ static bool may_go_on(struct exact *exact)
     if (out <= known)
         return true;
     struct diag *d = diag_error(context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
-                                "topic `%s` of sink `%.*s` has rows up to micro-batch %" PRIu64
-                                " of this run, and the checkpoint directory ends before micro-batch %" PRIu64,
+                                "topic `%s` of sink `%.*s` has rows of this run up to micro-batch %" PRIu64
+                                ", and the checkpoint directory ends before micro-batch %" PRIu64,
                                 exact->options.topic, STR_ARGS(exact->options.sink), out - 1, known);
     diag_hint(context->diags, d,
               "this directory is an old copy, or lost its newest checkpoints: start the job with the "
@@ -200,7 +200,7 @@ bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer)
     uint64_t next = exact->context->micro_batch + 1;
     if (exact->has_differed || (exact->remake.is_on && !remake_barrier(&exact->remake, next))) {
         differs(exact);
-        /* Nobody else reports why the checkpoint failed. */
+        /* printed here, because nobody else says why the checkpoint failed */
         fprintf(stderr, "leat: sink `%.*s`: %s\n", STR_ARGS(exact->options.sink), exact->context->error);
         return false;
     }
@@ -253,14 +253,15 @@ static int compare_parts(const struct progress_part *a, const struct progress_pa
     return a->to < b->to ? -1 : a->to > b->to;
 }
 
-/* Compares the outbox with the progress topic, which must know at least what the checkpoint knew. Returns
- * false after a diagnostic. */
+/* Marks in the outbox what is out by the progress topic, which must have at least the parts that the
+ * checkpoint knew to be out; then begins the comparison with rows that are made again. Returns false after
+ * a diagnostic. */
 static bool take_progress(struct exact *exact)
 {
     const struct progress *progress = &exact->sender.progress;
     const struct progress_part *last = progress_last(progress);
     if (!exact->sender.had_life)
-        return refuse(exact, "nothing of this run is in it: it was emptied, or made anew");
+        return refuse(exact, "it has no records of this run: it was emptied, or made anew");
     if (exact->has_told && (last == NULL || compare_parts(last, &exact->told) < 0))
         return refuse(exact, "rows that were out when the checkpoint was taken are not in it: it was cut");
     const char *why = outbox_skip(&exact->outbox, last);
@@ -315,8 +316,7 @@ static bool take_over(struct exact *exact)
         return cannot_connect(exact);
     const struct progress_part *last = progress_last(&exact->sender.progress);
     if (!exact->sender.had_life)
-        return refuse(exact,
-                      "nothing of the run that the checkpoint is of is in it: it was emptied, or made anew");
+        return refuse(exact, "it has no records of the checkpoint's run: it was emptied, or made anew");
     if (exact->has_told && (last == NULL || compare_parts(last, &exact->told) < 0))
         return refuse(exact, "rows that were out when the checkpoint was taken are not in it: it was cut");
     const char *why = outbox_skip(&exact->outbox, last);

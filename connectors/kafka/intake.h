@@ -23,12 +23,12 @@ struct kafka_intake {
     struct kafka_frame *frame;
     struct byte_buffer heap;    /* texts of `frame` */
     struct byte_buffer headers; /* scratch: headers of the record being added */
-    /* The part of the same batch that was given before: before a resume, or by a recording that ended in the
-     * middle of a batch (backfill.h). */
+    /* Records and bytes of the batch that an earlier raw batch has already delivered: before a resume, or
+     * from a recording that ended in the middle of the batch (backfill.h). */
     struct batch_share carried;
 };
 
-/* Whose records a batch has, and where it begins. */
+/* The partition whose records a batch has, and the position where the batch begins. */
 struct kafka_begin {
     const char *name, *topic; /* "topic/3" and "topic"; as long-lived as the source */
     int32_t partition;
@@ -49,14 +49,14 @@ static inline size_t kafka_payload_bytes(size_t bytes)
     return MIN(bytes, (size_t)SOURCE_RECORD_BYTES_MAX + 1);
 }
 
-/* Whether the batch has as many records as one can have. */
+/* Whether the batch, with the part carried over, has BATCH_ROWS records. */
 static inline bool kafka_intake_is_full(const struct kafka_intake *intake)
 {
     return intake->count + intake->carried.records >= BATCH_ROWS;
 }
 
-/* Whether the partition's next record, whose payload has that many bytes, belongs to the same batch. Where
- * the part given before turns out to be a whole batch, a new one begins. */
+/* Whether the partition's next record, with a payload of `bytes` bytes, belongs to the same batch. If the
+ * part carried over turns out to be a whole batch, forgets that part and begins a new batch. */
 static inline bool kafka_intake_takes(struct kafka_intake *intake, size_t bytes)
 {
     uint32_t count = intake->count + intake->carried.records;

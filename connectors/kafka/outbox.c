@@ -102,7 +102,7 @@ void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next)
     if (open->records > 0) {
         leat_assert(open->first < next);
         struct outbox_epoch *closed = mem_alloc(sizeof(*closed));
-        chunk_trim(&open->chunks, &open->last); /* brokers may be away for thousands of small epochs */
+        chunk_trim(&open->chunks, &open->last); /* thousands of small epochs may wait for brokers */
         *closed = *open;
         closed->epoch = epoch;
         closed->next = next;
@@ -276,7 +276,7 @@ bool outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer)
 
 /* --- Restoring: one thread --- */
 
-/* Removes the epochs before those that a delta still holds: they were out before it. */
+/* Removes the epochs before the first one that the delta still holds: they were out before the delta. */
 static bool restore_held(struct outbox *outbox, struct str data)
 {
     struct held_record record;

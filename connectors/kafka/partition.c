@@ -129,7 +129,7 @@ bool kafka_partition_seek(struct kafka_partition *p, const struct source_positio
     if (p->check.offset >= p->high)
         return fail_other_topic(p, "it ends before a record that this job has read");
     if (p->check.offset < p->low)
-        p->check.offset = -1; /* that record was deleted, too: there is nothing to compare */
+        p->check.offset = -1; /* the record of the mark was deleted, too: nothing to compare */
     go_on_at(p, position);
     return true;
 }
@@ -142,7 +142,7 @@ size_t kafka_partition_mark(struct kafka_partition *p, const struct source_posit
     return bytes > 0 || p->history != NULL ? bytes : marks_first(&p->marks, out);
 }
 
-/* Keeps the mark; check_before compares it with the record when reading begins there. */
+/* Keeps the checkpoint's mark; check_before compares it with its record when reading begins. */
 bool kafka_partition_mark_check(struct kafka_partition *p, struct str mark)
 {
     if (mark.length != sizeof(p->check))
@@ -203,7 +203,7 @@ static bool take_event(struct kafka_partition *p)
             RD_KAFKA_RESP_ERR_NO_ERROR)
             low = high = -1;
         if (low <= p->next && p->check.offset >= 0 && p->check.offset < low) {
-            /* The record to be compared was deleted meanwhile. */
+            /* The record of the checkpoint's mark was deleted meanwhile. */
             p->check.offset = -1;
             p->must_start_again = true;
             return true;

@@ -106,18 +106,19 @@ void kafka_partition_free(struct kafka_partition *partition);
 /* Begins to fetch at `offset`. Returns false after a diagnostic. */
 LEAT_CHECKED bool kafka_partition_start(struct kafka_partition *partition, int64_t offset);
 
-/* Sets where the log's committed part and the log end: records between wait behind an open transaction. Any
- * thread, one at a time. */
+/* Sets the ends of the log's committed part and of the whole log; records between them wait for an open
+ * transaction. Any thread, one at a time. */
 void kafka_partition_open(struct kafka_partition *partition, int64_t committed, int64_t end);
 
 /* Notes that a batch was given: advances the next offset and the live view's figures. */
 void kafka_partition_pass(struct kafka_partition *partition, const struct raw_batch *raw);
 
-/* The rate limit (rate.c). kafka_rate_ask: how many records may be read now, at most `wanted`.
- * kafka_rate_give_back: returns the unused part of that. */
+/* The rate limit (rate.c). kafka_rate_ask: returns how many records may be read now, at most `wanted`.
+ * kafka_rate_give_back: returns to the limit those that were not read. */
 uint32_t kafka_rate_ask(struct kafka_shared *shared, uint32_t wanted);
 void kafka_rate_give_back(struct kafka_shared *shared, uint32_t unused);
-/* For batches whose size is not known before: whether one may be read; and how many records it had. */
+/* For batches whose size is known only after reading. kafka_rate_has: whether a batch may be read now.
+ * kafka_rate_take: counts its records. */
 bool kafka_rate_has(struct kafka_shared *shared);
 void kafka_rate_take(struct kafka_shared *shared, uint32_t records);
 

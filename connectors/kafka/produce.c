@@ -148,7 +148,7 @@ static bool pass_over(struct produce *p, const struct progress_part *last, struc
         return true;
     return refuse(
         p, DIAG_FILE_CHANGED, hint,
-        "these are not the records of which some are in `%s` already: they differ at number %" PRIu64
+        "the input is not the one of which records are in `%s` already: it differs at the records %" PRIu64
         " to %" PRIu64,
         p->options->topic, last->first, last->next - 1);
 }

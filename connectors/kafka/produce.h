@@ -37,7 +37,8 @@ struct produce_figures {
 struct produce_options {
     const struct kafka_client *client;
     const char *topic, *progress_topic, *compression;
-    struct str name;      /* in the progress topic and of the transactions; one process at a time */
+    struct str
+        name; /* names the progress records and the transactions; only one process at a time may use it */
     uint8_t identity[16]; /* of the input: another input under the same name is refused */
     int32_t create;       /* partitions for a missing topic; 0: a missing topic is an error */
     int32_t partitions;   /* least number of partitions of the topic; 0: any */

@@ -95,8 +95,8 @@ static bool read_letter(struct letters *l, const struct produced *bytes, struct 
     const char *why = letter_read(bytes->record.value, &l->scratch, letter);
     if (why == NULL)
         return true;
-    struct diag *d = diag_error(l->diags, DIAG_FILE_DAMAGED, no_span, "number %" PRIu64 " cannot be read: %s",
-                                bytes->number, why);
+    struct diag *d = diag_error(l->diags, DIAG_FILE_DAMAGED, no_span,
+                                "dead letter %" PRIu64 " cannot be read: %s", bytes->number, why);
     diag_hint(l->diags, d,
               "dead letters are rows of `sink NAME = file from dead_letters { path: \"dead.jsonl\" }`, "
               "or of a kafka sink, as JSON");
@@ -112,11 +112,11 @@ static enum recorded_status lose(struct letters *l, const struct produced *bytes
     struct diag *d =
         letter->offset < 0
             ? diag_error(l->diags, DIAG_RECORDS_GONE, no_span,
-                         "number %" PRIu64
-                         " has neither the bytes of its record nor the place of it in a topic",
+                         "dead letter %" PRIu64
+                         " has neither the bytes of its record nor the record's place in a topic",
                          bytes->number)
             : diag_error(l->diags, DIAG_RECORDS_GONE, no_span,
-                         "number %" PRIu64 " has no bytes, and `%.*s/%" PRId64 "` has offset %" PRId64
+                         "dead letter %" PRIu64 " has no bytes, and `%.*s/%" PRId64 "` has offset %" PRId64
                          " no more",
                          bytes->number, STR_ARGS(letter->topic), letter->partition, letter->offset);
     diag_hint(l->diags, d,

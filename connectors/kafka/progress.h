@@ -54,7 +54,8 @@ struct progress {
     uint64_t foreign; /* records that leat did not write */
 };
 
-/* name: whose progress it is, the same in each run; the caller keeps it in memory. */
+/* name: whose progress it is, "JOB/SINK", the same in each run. The caller owns its bytes and keeps them
+ * until progress_free. */
 void progress_init(struct progress *progress, const uint8_t run[16], struct str name);
 /* Forgets what was read; keeps run and name. */
 void progress_clear(struct progress *progress);

@@ -15,12 +15,12 @@ struct recording_feed {
     pthread_mutex_t *mutex;
     struct recording_reader *reader;
     struct kafka_marks marks;
-    struct kafka_mark check; /* the checkpoint's mark, until its record was compared; offset -1: none */
-    bool is_failed;
+    struct kafka_mark check; /* the checkpoint's mark of its last record; offset -1: nothing to compare */
+    bool is_failed;          /* a diagnostic was added: the feed reads no more */
 
-    int64_t next;     /* offset where the open batch begins */
-    uint64_t records; /* records before the open batch */
-    struct kafka_intake intake;
+    int64_t next;               /* offset of the first record behind the last batch */
+    uint64_t records;           /* records of the partition before `next` */
+    struct kafka_intake intake; /* the batch being filled */
 };
 
 struct recording_feed *recording_feed_new(const struct recording_partition *partition,
@@ -61,7 +61,7 @@ int64_t recording_feed_done_bytes(const struct recording_feed *feed)
     return recording_reader_done_bytes(feed->reader);
 }
 
-/* --- Where it goes on --- */
+/* --- Marks and positions --- */
 
 static bool fail_other(struct recording_feed *feed, const char *what)
 {
@@ -69,7 +69,8 @@ static bool fail_other(struct recording_feed *feed, const char *what)
     struct diag *d =
         diag_error(feed->diags, DIAG_NO_TOPIC, no_span,
                    "the recording of `%s` is not what this job has read: %s", feed->partition->name, what);
-    diag_hint(feed->diags, d, "give it the recording that it was started with, or start anew with --fresh");
+    diag_hint(feed->diags, d,
+              "name the recording that the job was started with, or start the job anew with --fresh");
     pthread_mutex_unlock(feed->mutex);
     feed->is_failed = true;
     return false;
@@ -78,7 +79,7 @@ static bool fail_other(struct recording_feed *feed, const char *what)
 bool recording_feed_mark_check(struct recording_feed *feed, struct str mark)
 {
     if (mark.length != sizeof(feed->check))
-        return mark.length == 0 || fail_other(feed, "the checkpoint's mark of it is damaged");
+        return mark.length == 0 || fail_other(feed, "the checkpoint's mark of its last record is damaged");
     memcpy(&feed->check, mark.data, sizeof(feed->check));
     marks_add(&feed->marks, &feed->check);
     return true;
@@ -90,7 +91,8 @@ size_t recording_feed_mark(struct recording_feed *feed, const struct source_posi
     return marks_before(&feed->marks, position->b, out);
 }
 
-/* Compares the record before the position with the checkpoint's mark. Returns false after a diagnostic. */
+/* Compares the record at the offset of the checkpoint's mark with that mark. Returns false after a
+ * diagnostic. */
 static bool check_before(struct recording_feed *feed)
 {
     struct recorded record;
@@ -103,7 +105,7 @@ static bool check_before(struct recording_feed *feed)
     struct kafka_mark found = status == RECORDED ? mark_of(record.offset, record.time_ms, record.record.value)
                                                  : (struct kafka_mark){0};
     return (status == RECORDED && mark_is(&found, &check)) ||
-           fail_other(feed, "before the checkpoint there is another record than there was");
+           fail_other(feed, "the last record before the checkpoint's position has changed");
 }
 
 bool recording_feed_seek(struct recording_feed *feed, const struct source_position *position)
@@ -120,7 +122,8 @@ bool recording_feed_seek(struct recording_feed *feed, const struct source_positi
 
 /* --- Batches --- */
 
-/* is_cut: the batch is complete; false: the recording ended within it. */
+/* Moves the records of the intake into *raw. is_cut: the batch is complete; false: the recording ended in the
+ * middle of the batch. */
 static void make_batch(struct recording_feed *feed, struct raw_batch *raw, bool is_cut)
 {
     const struct recording_partition *of = feed->partition;
@@ -131,6 +134,7 @@ static void make_batch(struct recording_feed *feed, struct raw_batch *raw, bool 
     feed->records = raw->next.record;
 }
 
+/* Adds a diagnostic: the record's schema cannot be had. */
 static enum read_status fail_schema(struct recording_feed *feed, const struct recorded *record)
 {
     char place[512];
@@ -142,7 +146,8 @@ static enum read_status fail_schema(struct recording_feed *feed, const struct re
     return READ_ERROR;
 }
 
-/* Whether the record's schema is available. */
+/* Whether the record can be decoded: READY, or its schema is being fetched (LATER) or cannot be had (FAILED).
+ * Records without a schema are READY. */
 static enum payload_status schema_of(const struct recording_feed *feed, const struct recorded *record)
 {
     struct str value = record->record.value;

@@ -1,15 +1,16 @@
-/* The thread that sends committed epochs, exactly once.
+/* The sender: a thread of the Kafka sink that sends the committed epochs of the outbox, exactly once.
  *
- * There is one transactional producer, whose id belongs to the run: its init_transactions fences every other
- * producer of the same job, sink and run, and no others, since two deployments of one job file have runs of
- * their own. A transaction sends the records of a few epochs, or of a part of a large one, and writes their
- * progress records into the progress topic; after its commit these records are out. Where the outcome of a
- * commit is not known, the producer is closed: a new one ends the old transaction, and the progress topic
- * says whether it was committed.
+ * The sender has one transactional producer. The producer's transactional id names job, sink and run, so its
+ * init_transactions fences the producers of earlier processes of this run, and no others: two deployments of
+ * one job file are two runs. A transaction sends the records of a few epochs, or of a part of a large epoch,
+ * and writes progress records about them into the progress topic. When the transaction is committed, its
+ * records are out. If the outcome of a commit is unknown, the sender closes the producer: the next producer
+ * ends the old transaction, and the progress topic then says whether that transaction was committed.
  *
- * Fenced or expired? The broker gives the same answer to a producer whose transaction took too long and to
- * one that another process has replaced. So each process writes its life into the progress topic when it
- * begins, and a process that lost its producer first reads whose life is the last there. */
+ * Fenced or expired? The broker gives the same answer to a producer whose transaction took too long and to a
+ * producer that another process has replaced. So each process writes a life record into the progress topic
+ * when it begins. A process that has lost its producer reads the topic first: if the last life record is not
+ * its own, another process has replaced it. */
 #ifndef LEAT_CONNECTORS_KAFKA_SENDER_H
 #define LEAT_CONNECTORS_KAFKA_SENDER_H
 
@@ -25,24 +26,26 @@ struct sender_options {
     const struct kafka_client *client;
     struct str job, sink;
     const char *topic, *progress_topic, *compression;
-    int64_t timeout_us;                /* of a transaction */
-    int64_t patience_us;               /* how long a start, and the end of a run, wait for brokers */
-    const volatile sig_atomic_t *stop; /* the user stops the start (kafka_patience); NULL: nobody can */
+    int64_t timeout_us;                /* limit of one transaction */
+    int64_t patience_us;               /* how long sender_open, and sender_drain without a commit, wait */
+    const volatile sig_atomic_t *stop; /* not 0: the user wants sender_open to end; NULL: nobody can */
     uint8_t run_id[16];
-    bool is_resumed; /* the progress topic must have records of this run */
-    bool is_new_run; /* nobody can have sent anything for this run */
-    /* sink_context.check, called before a transaction and before a new producer. NULL: no check. */
+    bool is_resumed; /* the run goes on: sends nothing if the progress topic has no life record of it */
+    bool is_new_run; /* no process has sent records of this run yet */
+    /* sink_context.check and its argument. The sender's thread calls it before each transaction and before it
+     * replaces a producer. NULL: no check. */
     int (*check)(void *engine);
     void *engine;
 };
 
 enum sender_state {
-    SENDER_IDLE,       /* all committed epochs are out */
+    SENDER_IDLE,       /* no transaction in progress; the last one, if any, was committed */
     SENDER_OPEN,       /* a transaction is being filled */
     SENDER_COMMITTING, /* a transaction is being committed */
-    SENDER_WAITING,    /* the last transaction failed; the next try is in a moment */
+    SENDER_WAITING,    /* the last transaction failed; the sender waits before it tries again */
 };
 
+/* Counts since sender_open, written by the sender. Any thread reads them. */
 struct sender_figures {
     _Atomic uint64_t transactions, aborted, producers;
     _Atomic int state; /* enum sender_state */
@@ -52,70 +55,76 @@ struct sender_figures {
 struct sender {
     struct sender_options options;
     struct outbox *outbox;
-    char *transactional_id;   /* "leat.JOB.SINK.RUN" */
-    char *progress_name;      /* "JOB/SINK" */
-    struct progress progress; /* contents of the topic; used by the sender's thread once it runs */
-    struct progress_life life;
-    struct kafka_patience *start; /* set while sender_open runs; else NULL */
-    bool had_life;                /* the progress topic has a life of this run from an earlier process */
+    char *transactional_id;       /* "leat.JOB.SINK.RUN" */
+    char *progress_name;          /* "JOB/SINK" */
+    struct progress progress;     /* contents of the progress topic; after sender_start, for the thread */
+    struct progress_life life;    /* of this process */
+    struct kafka_patience *start; /* the wait of sender_open; NULL outside of sender_open */
+    bool had_life;                /* sender_open found a life record of this run by an earlier process */
     struct sender_figures figures;
     pthread_t thread;
     bool has_thread;
     _Atomic bool must_stop;
     _Atomic bool has_failed; /* `error` says why, and does not change any more */
-    _Atomic bool is_fenced;  /* the failure: another process sends for the same run now */
+    _Atomic bool is_fenced;  /* the sender failed because another process has taken over this run */
     char error[512];
     /* Guarded by the outbox's mutex. */
-    struct progress_part out; /* last part that is out */
+    struct progress_part out; /* the last part that is out; set if has_out */
     bool has_out;
-    char trouble[REPORT_ERROR_BYTES]; /* why the last try failed; empty: it succeeded */
+    char trouble[REPORT_ERROR_BYTES]; /* why the last transaction failed; empty: it was committed */
     /* Used by the sender's thread only. */
     rd_kafka_t *producer; /* written under the outbox's mutex */
     struct kafka_errors *errors;
     rd_kafka_topic_t *topic, *progress_topic;
-    uint64_t part_bytes; /* target size of one transaction */
-    uint32_t batch;      /* index of the producer's batch size in batch_bytes */
-    bool is_smaller;     /* the next producer uses smaller batches: make it without waiting */
-    char why[400];       /* the last failure */
-    bool is_ended;       /* the last failure was: brokers ended the transaction */
-    int64_t said_us;     /* when the user was last told; 0: not since the last success */
-    int flight;          /* about how many records may be in flight at once */
-    /* The first record that brokers refused in the current transaction; index 0: a progress record. */
+    uint64_t part_bytes; /* target size of one transaction; adapted to how long transactions take */
+    uint32_t batch;      /* index of the producer's batch size in batch_bytes (transaction.c) */
+    bool is_smaller;     /* brokers refused a batch as too large: make the next producer without a pause */
+    char why[400];       /* text of the last failure */
+    bool is_ended;       /* the last failure: brokers ended the transaction */
+    int64_t said_us;     /* monotonic time of the last message to the user; 0: none since the last commit */
+    int flight;          /* estimate: records that may be on the way to brokers at once */
+    /* The first record of the current transaction that brokers refused: its place in the transaction, from 1;
+     * 0: a progress record. */
     uint64_t refused_index;
     rd_kafka_resp_err_t refused;
     int32_t refused_partition;
 };
 
-/* Reads how far the run is out by the progress topic, without changing anything. next: the micro-batch number
- * behind the last part committed before any open transaction; 0: nothing is out. Returns false with `error`,
- * of `room` bytes, set. Control thread. */
+/* Reads from the progress topic which records of the run are out; changes nothing. *next: the micro-batch
+ * behind the last part that is out; 0: none is out. Reads up to the first transaction that is still open.
+ * Returns false with `error`, of `room` bytes, set. Control thread. */
 bool sender_look(const struct sender_options *options, uint64_t *next, char *error, size_t room);
-/* Connects: makes the producer, which ends a dead process's transaction, reads the progress topic, and writes
- * this life into it. `sender` is zeroed before. Returns false with sender->error set. Control thread. */
+/* Makes the producer (which ends the open transaction of an earlier process), reads the progress topic, and
+ * writes the life record of this process into the topic. The caller zeroes `sender` before. outbox must
+ * outlive the sender. Returns false with sender->error set. Control thread. */
 bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox);
-/* Starts the thread. */
+/* Starts the sender's thread; after sender_open has succeeded. Control thread. */
 void sender_start(struct sender *sender);
 /* Reports transactions, round-trip times and the last failure. Any thread. */
 void sender_report(struct sender *sender, struct report *report);
-/* Copies the last part that is known to be out; false: there is none. Any thread. */
+/* Copies to *part the last part that is known to be out. Returns false if none is. Any thread. */
 bool sender_out(struct sender *sender, struct progress_part *part);
-/* Waits until all committed epochs are out. Returns false with sender->error set. Control thread. */
+/* Waits until all committed epochs are out. Returns false with sender->error set, also if no transaction was
+ * committed for patience_us. Control thread. */
 bool sender_drain(struct sender *sender);
+/* Stops and joins the thread, and frees what sender_open made. Control thread. */
 void sender_close(struct sender *sender);
 
 /* --- Between sender.c and transaction.c --- */
 
+/* How a transaction, or the start of a producer, ended. */
 enum sent {
     SENT_GOOD,
-    SENT_AGAIN,   /* nothing of it is out; the same producer can try again */
-    SENT_UNKNOWN, /* the producer is unusable, and the outcome is not known */
-    SENT_REFUSED, /* nothing of it is out, and the same records would be refused again */
+    SENT_AGAIN,   /* aborted: none of its records are out; the same producer can try again */
+    SENT_UNKNOWN, /* its outcome is not known, and the producer cannot be used any more */
+    SENT_REFUSED, /* none of its records are out, and trying again cannot help */
 };
 
-/* Sends parts and their progress records in one transaction; count 0: this life's record. On success adds
- * these records to sender->progress; else sets sender->why. */
+/* Sends `count` parts and their progress records in one transaction; count 0: only the life record of this
+ * process. On success adds the progress records to sender->progress; else sets sender->why. */
 enum sent transaction_run(struct sender *sender, const struct outbox_part *parts, uint32_t count);
-/* Makes a new producer and calls its init_transactions. */
+/* Makes a new producer and calls its init_transactions. deadline_us: on the monotonic clock. If the result
+ * is not SENT_GOOD, sender->why is set, and the caller frees the producer. */
 enum sent transaction_producer(struct sender *sender, int64_t deadline_us);
 void transaction_producer_free(struct sender *sender);
 

@@ -56,30 +56,30 @@ static const struct option kafka_options[] = {
     OPTION_TEXT(struct kafka_sink, topic, "topic", OPTION_REQUIRED | OPTION_RUNTIME, NULL,
                 "the topic to write to"),
     OPTION_ENUM(struct kafka_sink, format, "format", 0, "json", "json|csv|msgpack",
-                "what a record's value is: one row without a line end"),
+                "format of a record's value, which is one row without a line end"),
     OPTION_COLUMN(
         struct kafka_sink, key, "key", 0,
-        "the column that is the record's key: rows of one key stay in order; without it keys are null"),
+        "the column with the record's key: rows of one key stay in order; without `key`, keys are null"),
     OPTION_COLUMNS(struct kafka_sink, headers, "headers", 0,
                    "columns that are headers as well, by their names; a null is left out"),
-    OPTION_COLUMN(
-        struct kafka_sink, partition, "partition", 0,
-        "the column that says the partition; without it, and where it is null, the key does, as with "
-        "the Java client"),
+    OPTION_COLUMN(struct kafka_sink, partition, "partition", 0,
+                  "the column with the partition's number; without it, or if it is null, the key chooses the "
+                  "partition, as with the Java client"),
     OPTION_ENUM(struct kafka_sink, delivery, "delivery", 0, "exactly_once", "exactly_once|at_least_once",
-                "exactly_once: rows are sent, in transactions, once a checkpoint has them; at_least_once: at "
-                "once, and after a crash some again"),
+                "exactly_once: rows are sent in transactions, after a checkpoint holds them; at_least_once: "
+                "rows are sent as they come, and after a crash some are sent again"),
     OPTION_ENUM(struct kafka_sink, compression, "compression", OPTION_RUNTIME, "lz4",
-                "none|gzip|snappy|lz4|zstd", "of what is sent"),
+                "none|gzip|snappy|lz4|zstd", "compression of the records sent"),
     OPTION_BYTES(
         struct kafka_sink, outbox_bytes, "outbox", OPTION_RUNTIME, "64MiB", "1MiB", "1TiB",
-        "rows held until brokers have them; beyond it the sources wait, and a checkpoint comes soon"),
+        "memory for rows that brokers do not have yet; when it is full, sources wait, and a checkpoint is "
+        "taken soon"),
     OPTION_TEXT(
         struct kafka_sink, progress_topic, "progress_topic", OPTION_RUNTIME, "\"\"",
-        "exactly_once: where transactions note what is out; made if missing; by default the topic's name "
-        "with `.leat-` and the sink's"),
+        "exactly_once: the topic in which transactions note which rows were sent; made if missing; by "
+        "default TOPIC.leat-SINK, by the names of topic and sink"),
     OPTION_DURATION(struct kafka_sink, timeout_us, "transaction_timeout", OPTION_RUNTIME, "60s", "1s", "15m",
-                    "exactly_once: after so long brokers abort a transaction whose producer is gone"),
+                    "exactly_once: after this time brokers abort a transaction that is still open"),
     OPTION_DURATION(struct kafka_sink, linger_us, "linger", OPTION_RUNTIME, "1ms", "0ms", "10s",
                     "at_least_once: how long a record waits for others to go with it"),
     OPTION_DURATION(
@@ -507,22 +507,16 @@ const struct sink_kind sink_kafka = {
     .example =
         "sink scored = kafka from features { brokers: \"localhost:9092\", topic: \"scores\", key: user_id }",
     .details =
-        "With `delivery: exactly_once` rows become visible to readers of committed records "
-        "(`isolation.level: "
-        "read_committed`) when a checkpoint has them: at its interval, not at once. What is out is noted in "
-        "the "
-        "sink's progress topic, in the transactions that send the rows; leave that topic alone. With "
-        "`at_least_once` rows are visible within milliseconds, and after a crash those since the last "
-        "checkpoint "
-        "come again. Records of one key go to one partition, the one that the Java client would choose. Of "
-        "rows "
-        "with a column `_op` a delete is written as a tombstone, any other as an upsert, without that "
-        "column; "
-        "they need a `key`. Where brokers check rights, exactly_once needs Write and Describe on the topic; "
-        "Read, "
-        "Write and Describe on the progress topic; and Write and Describe on transactional ids that begin "
-        "with "
-        "`leat.JOB.SINK.` (job and sink by their names).",
+        "With `delivery: exactly_once`, readers of committed records (`isolation.level: read_committed`) "
+        "see a row when a checkpoint holds it, so at the interval of checkpoints, not at once. The "
+        "transactions that send the rows also note in the sink's progress topic which rows were sent; "
+        "leave that topic alone. With `at_least_once`, rows are visible within milliseconds, and after a "
+        "crash the rows since the last checkpoint come again. Records of one key go to one partition, the "
+        "one that the Java client would choose. If rows have a column `_op`, a delete is written as a "
+        "tombstone, and any other row as an upsert without that column; this needs a `key`. If brokers "
+        "check rights, exactly_once needs Write and Describe on the topic; Read, Write and Describe on the "
+        "progress topic; and Write and Describe on transactional ids that begin with `leat.JOB.SINK.` (the "
+        "names of job and sink).",
     .options = kafka_options,
     .size = sizeof(struct kafka_sink),
     .bind = kafka_bind,

@@ -44,19 +44,19 @@ const struct option kafka_source_options[] = {
              "offsets(0, 17), one for each partition"},
     OPTION_TEXTS(
         struct kafka_source, backfill, "backfill", OPTION_RUNTIME | OPTION_READS, "[]",
-        "recordings of the topics, made by `leat record`: each partition is read there first, and goes on in "
-        "its topic behind the recording's last record; where the topic has more of it than the recording "
-        "nothing is read twice, and where records between are gone the job does not begin"),
+        "recordings of the topics, made by `leat record`: each partition is read from its recording first, "
+        "then from its topic, behind the recording's last record; no record is read twice, and if the "
+        "topic has lost records in between, the job does not begin"),
     OPTION_ENUM(struct kafka_source, until, "until", OPTION_RUNTIME, "never", "never|latest",
-                "latest: reads what is there when the job begins, and ends"),
+                "latest: reads the records that exist when the job begins, and ends"),
     OPTION_BYTES(struct kafka_source, queue_bytes, "queue", OPTION_RUNTIME, "64MiB", "1MiB", "64GiB",
                  "memory for records that are fetched ahead, shared among the partitions"),
     OPTION_INT(struct kafka_source, rate, "max_rate", OPTION_RUNTIME, "0", "0", "1000000000",
                "records read in a second at most; 0: no limit"),
     OPTION_DURATION(struct kafka_source, refresh_us, "refresh", OPTION_RUNTIME, "5s", "1s", "1h",
-                    "how often it looks for new partitions, and new topics that match a pattern"),
+                    "how often the source looks for new partitions, and for new topics that match a pattern"),
     OPTION_DURATION(struct kafka_source, patience_us, "patience", OPTION_RUNTIME, KAFKA_PATIENCE, "1s", "1d",
-                    "how long the start waits for brokers; later there is no limit"),
+                    "how long the start of a job waits for brokers; a running job waits without limit"),
     OPTION_TEXT(struct kafka_source, group, "group", OPTION_RUNTIME, "\"\"",
                 "several processes that share the partitions: not possible yet"),
     OPTIONS_END,
@@ -457,22 +457,17 @@ const struct source_kind source_kafka = {
         "source clicks = kafka { brokers: env(\"KAFKA_BROKERS\", \"localhost:9092\"), topic: \"clicks\", "
         "schema: { user_id: int, ts: time(ms) }, event_time: ts, max_delay: 5s }",
     .details =
-        "Each partition of each topic is read in order, what is committed alone; where reading goes "
-        "on is in the "
-        "job's checkpoints, never in a group of the broker. Partitions are merged by the brokers' "
-        "timestamps. A "
-        "record without payload (a tombstone) is a row of nulls where `meta` has a column for the "
-        "key, else it is "
-        "dead. An offset that is gone, a topic that was deleted or made again: the job stops and says "
-        "so, it never "
-        "jumps. How far it is behind is shown in records (at most so many, where offsets have gaps: markers "
-        "of "
-        "transactions, what was aborted or compacted away), and in seconds: from the last record read to the "
-        "newest of its partition, by the broker's timestamps; and beside it, how many records nobody can "
-        "read yet, as "
-        "a transaction of another producer is open before them. Dead letters of it say topic, partition, "
-        "offset, "
-        "key and headers, so that `leat produce --dead-letters` can send the records again.",
+        "The committed records of each partition are read in order. The positions where reading goes on "
+        "are in the job's checkpoints, never in a group of the broker. Partitions are merged by the "
+        "brokers' timestamps. A record without payload (a tombstone) is a row of nulls if `meta` has a "
+        "column for the key, else it is dead. If an offset is gone, or a topic was deleted or made again, "
+        "the job stops with an error; it never skips records. The lag is shown in records and in seconds. "
+        "In records it is an upper bound if offsets have gaps (markers of transactions, records aborted or "
+        "compacted away). In seconds it goes from the last record read to the newest record of its "
+        "partition, by the broker's timestamps. Records that nobody can read yet, because a transaction of "
+        "another producer is open before them, are counted apart. Dead letters of this source have topic, "
+        "partition, offset, key and headers, so that `leat produce --dead-letters` can send the records "
+        "again.",
     .options = kafka_source_options,
     .size = sizeof(struct kafka_source),
     .has_offsets = true,

@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-/* An element of a pattern: a set of bytes that matches one byte, or (is_star) any number of bytes. */
+/* An element of a pattern. It matches one byte of `set`; if is_star, any number of bytes of `set`. */
 struct token {
-    uint64_t set[4];
+    uint64_t set[4]; /* byte b: bit b % 64 of set[b / 64] */
     bool is_star;
 };
 
@@ -15,6 +15,7 @@ static void add(struct token *token, unsigned char byte)
     token->set[byte / 64] |= UINT64_C(1) << byte % 64;
 }
 
+/* Sets the set to all bytes but `/` and NUL. */
 static void add_any(struct token *token)
 {
     memset(token->set, 0xff, sizeof(token->set));
@@ -22,8 +23,8 @@ static void add_any(struct token *token)
     token->set[0] &= ~UINT64_C(1);
 }
 
-/* Reads `[abc]` or `[!a-z]` from behind the `[`. Returns the place behind the closing bracket; NULL: there is
- * none, so `[` is literal. */
+/* Reads a class of bytes, `[abc]` or `[!a-z]`, into token->set. at: behind the `[`. Returns the position
+ * behind the closing `]`; NULL: there is no closing `]`, so the `[` stands for itself. */
 static const char *read_class(const char *at, struct token *token)
 {
     struct token inside = {0}, any = {0};
@@ -47,7 +48,7 @@ static const char *read_class(const char *at, struct token *token)
     return at + 1;
 }
 
-/* The pattern's elements; malloc'd. */
+/* Splits a pattern into *count elements. Returns them as an array; the caller frees it. */
 static struct token *tokens_of(const char *glob, size_t *count)
 {
     struct token *tokens = mem_calloc(strlen(glob) + 1, sizeof(*tokens));
@@ -81,7 +82,8 @@ bool globs_meet(const char *a, const char *b)
 {
     size_t as, bs;
     struct token *x = tokens_of(a, &as), *y = tokens_of(b, &bs);
-    /* can[i * (bs + 1) + j]: whether some text matches both a from element i on and b from element j on. */
+    /* can[i * (bs + 1) + j]: whether some text matches both the elements i, i + 1 ... of pattern a and the
+     * elements j, j + 1 ... of pattern b. */
     bool *can = mem_calloc((as + 1) * (bs + 1), sizeof(*can));
     for (size_t i = as + 1; i-- > 0;)
         for (size_t j = bs + 1; j-- > 0;) {
@@ -89,12 +91,12 @@ bool globs_meet(const char *a, const char *b)
             bool has_x = i < as, has_y = j < bs;
             *at = !has_x && !has_y;
             if (has_x && x[i].is_star)
-                *at |= at[bs + 1]; /* the star matches nothing more */
+                *at |= at[bs + 1]; /* the star matches no more bytes: element i + 1 of a is next */
             if (has_y && y[j].is_star)
                 *at |= at[1];
             if (has_x && has_y && sets_meet(&x[i], &y[j])) {
-                /* Both match one byte. A star may match more, so it stays; if both stay, the state
-                 * does not change. */
+                /* Both elements match a byte that they have in common. A star can match more bytes after it;
+                 * any other element is used up. Two stars lead back to the same i and j: skipped. */
                 bool stays_x = x[i].is_star, stays_y = y[j].is_star;
                 if (!(stays_x && stays_y))
                     *at |= at[(stays_x ? 0 : bs + 1) + (stays_y ? 0 : 1)];

@@ -1,8 +1,9 @@
 /*
- * The common part of fm.cu, ffm.cu and dot_interaction.cu: a block processes a tile of the batch, some slices
- * of four dims of some whole bags, in shared memory. All data moves as float4: a field's row is slices of
- * `width` float4s, one (fm) or one for each partner (ffm: FFM_ROUND(fields)). The rows of a tile are
- * contiguous runs of global memory, and the whole tile is one run if it holds all slices.
+ * The common part of fm.cu, ffm.cu and dot_interaction.cu. A thread block copies a tile of the batch into
+ * shared memory and computes there. All data moves as float4. A bag has one row for each field. A row
+ * consists of d / 4 slices; a slice is `width` float4s: four dims, once (fm), or once for each partner field
+ * (ffm: FFM_ROUND(fields)). A tile is tile_slices slices of each row of tile_bags bags. In global memory, the
+ * part of a row in a tile is contiguous; a tile with all slices is contiguous as a whole.
  */
 #ifndef LEAT_KERNELS_CUDA_INTERACTION_CUH
 #define LEAT_KERNELS_CUDA_INTERACTION_CUH
@@ -12,28 +13,31 @@
 
 enum {
     INTERACTION_THREADS = 256,
-    /* Shared memory of a tile, if one slice of a bag does not need more: four blocks a multiprocessor, and
-     * the limit that a kernel may use without asking. */
+    /* Bytes of shared memory for a tile, unless one slice of one bag needs more: lets four blocks run on a
+     * multiprocessor, and is the most that a kernel gets without cudaFuncSetAttribute. */
     INTERACTION_SHARED = 48 << 10,
-    INTERACTION_SHARED_MOST =
-        96 << 10,          /* a kernel's limit, if it needs more; one value: two threads may set it */
-    INTERACTION_WAVES = 8, /* least blocks a multiprocessor before a block gets several bags */
+    /* Bytes that kernels with larger tiles ask for: always this value, so that two threads that set it at the
+     * same time do not disagree. */
+    INTERACTION_SHARED_MOST = 96 << 10,
+    INTERACTION_WAVES = 8, /* blocks that each multiprocessor gets before a block gets several bags */
 };
 
-/* The argument of the kernels of fm.cu and ffm.cu. */
+/* The argument of the kernels of fm.cu and ffm.cu: struct batch_interaction (batch.h), and the tile sizes.
+ * All memory is the caller's. */
 struct interaction {
     const float4 *vectors;
-    float *logits; /* or NULL */
-    const float *logit_gradients;
-    float4 *grads; /* or NULL */
-    uint32_t bags, fields, slices, width;
+    float *logits;                /* NULL: not wanted */
+    const float *logit_gradients; /* read only if grads is not NULL */
+    float4 *grads;                /* NULL: not wanted */
+    uint32_t bags, fields;
+    uint32_t slices, width;                /* slices of a row, float4s of a slice */
     uint32_t vectors_stride, grads_stride; /* float4s from bag to bag */
-    bool adds;
-    uint32_t tile_bags, tile_slices; /* of a full tile */
-    uint32_t row_stride, bag_stride; /* float4s between rows and bags of a tile in shared memory */
+    bool adds;                             /* add to logits and grads instead of overwriting them */
+    uint32_t tile_bags, tile_slices;       /* of a full tile */
+    uint32_t row_stride, bag_stride;       /* float4s from row to row and bag to bag, in shared memory */
 };
 
-/* Replaces the division x / by, for x and by below 2^16. */
+/* Computes x / by, rounded down, without a division. x and by are below 2^16. */
 struct interaction_divider {
     uint64_t factor; /* 2^32 / by, rounded up */
 };
@@ -46,13 +50,15 @@ static inline __device__ uint32_t interaction_divide(uint32_t x, interaction_div
     return (uint32_t)(x * by.factor >> 32);
 }
 
-/* The block's tile whose first slice is `slice`. */
+/* A tile of this block. */
 struct interaction_tile {
-    uint32_t bag, bags, slice, slices;
-    uint32_t columns, count; /* float4s of a row, and of the whole tile */
-    interaction_divider by_bag, by_row;
+    uint32_t bag, bags;                 /* its first bag, in the batch, and the number of its bags */
+    uint32_t slice, slices;             /* its first slice, and the number of slices of each row */
+    uint32_t columns, count;            /* float4s of a row in the tile, and of the whole tile */
+    interaction_divider by_bag, by_row; /* divide by the float4s of a bag in the tile, and by columns */
 };
 
+/* The block's tile that begins with slice `slice`. The last tiles may be smaller than a full tile. */
 static inline __device__ interaction_tile interaction_tile_at(const interaction &a, uint32_t slice)
 {
     interaction_tile t;
@@ -67,11 +73,12 @@ static inline __device__ interaction_tile interaction_tile_at(const interaction 
     return t;
 }
 
-/* The position of the i-th float4 of a tile. */
+/* The position of a float4 in a tile. */
 struct interaction_place {
-    uint32_t bag, field, column; /* in the tile */
+    uint32_t bag, field, column; /* all counted from the tile's first */
 };
 
+/* The position of a tile's i-th float4, counted row by row. */
 static inline __device__ interaction_place interaction_place_of(const interaction &a,
                                                                 const interaction_tile &t, uint32_t i)
 {
@@ -83,6 +90,7 @@ static inline __device__ interaction_place interaction_place_of(const interactio
     return p;
 }
 
+/* Index of a tile's float4 in an array in global memory whose bags are bag_stride float4s apart. */
 static inline __device__ size_t interaction_global(const interaction &a, const interaction_tile &t,
                                                    interaction_place p, uint32_t bag_stride)
 {
@@ -90,12 +98,14 @@ static inline __device__ size_t interaction_global(const interaction &a, const i
     return (size_t)(t.bag + p.bag) * bag_stride + row + p.column;
 }
 
+/* Index of a tile's float4 in the block's shared memory. */
 static inline __device__ uint32_t interaction_shared(const interaction &a, interaction_place p)
 {
     return p.bag * a.bag_stride + p.field * a.row_stride + p.column;
 }
 
-/* Copies the tile into shared memory; at return all threads of the block may read it. */
+/* Copies the tile from a.vectors to `tile`, in shared memory. Called by all threads of the block; when it
+ * returns, each of them may read all of `tile`. */
 static inline __device__ void interaction_load(const interaction &a, const interaction_tile &t, float4 *tile)
 {
     for (uint32_t i = threadIdx.x; i < t.count; i += INTERACTION_THREADS) {
@@ -113,7 +123,7 @@ static inline __device__ float4 interaction_scale(float gradient, float4 v)
     return make_float4(gradient * v.x, gradient * v.y, gradient * v.z, gradient * v.w);
 }
 
-/* Writes or adds one float4 of the gradients. */
+/* Writes one float4 of a.grads; if a.adds, adds to it. */
 static inline __device__ void interaction_put(const interaction &a, const interaction_tile &t,
                                               interaction_place p, float4 grad)
 {
@@ -125,7 +135,8 @@ static inline __device__ void interaction_put(const interaction &a, const intera
     *to = grad;
 }
 
-/* Writes the logit of the block's bag threadIdx.x, whose sum `total` that thread has. */
+/* Thread t of the block writes the logit of the block's bag number t, or adds to it if a.adds. total: that
+ * bag's logit. Threads without a bag do nothing. */
 static inline __device__ void interaction_put_logit(const interaction &a, float total)
 {
     uint32_t bag = blockIdx.x * a.tile_bags + threadIdx.x;
@@ -134,9 +145,10 @@ static inline __device__ void interaction_put_logit(const interaction &a, float 
 }
 
 /*
- * Sets the tile sizes. pad: float4s behind each row; each: more bytes of shared memory a bag and slice,
- * behind the tile. Bags have an odd stride, so that threads that read the same place of several bags have few
- * bank conflicts. Returns the bytes of shared memory that a block needs.
+ * Sets the tile sizes and strides of *a. pad: unused float4s behind each row in shared memory. each: bytes of
+ * shared memory behind the tile that the kernel needs for each bag and slice. bag_stride is odd, so that
+ * threads that read the same position in different bags have few bank conflicts. Returns the bytes of shared
+ * memory that a block needs.
  */
 static inline size_t interaction_plan(interaction *a, uint32_t multiprocessors, uint32_t pad, size_t each)
 {
@@ -157,13 +169,15 @@ static inline size_t interaction_plan(interaction *a, uint32_t multiprocessors, 
     return a->tile_bags * bag_bytes;
 }
 
-/* A launch of a kernel: one block for each tile of bags. */
+/* The argument, the grid and the shared memory of a kernel: one block for each tile_bags bags. */
 struct interaction_launch {
     interaction a;
-    unsigned blocks; /* 0: nothing to do, or the launch failed */
-    size_t shared_bytes;
+    unsigned blocks; /* 0: launch nothing: no work, or an error, which is noted in the device (gpu_note) */
+    size_t shared_bytes; /* of a block */
 };
 
+/* Prepares the launch of `kernel`. width, pad, each: as above. stream: a gpu_stream. name: the kernel, for
+ * error messages. */
 static inline interaction_launch interaction_prepare(void (*kernel)(interaction),
                                                      const batch_interaction *batch, uint32_t width,
                                                      uint32_t pad, size_t each, void *stream,

@@ -1,7 +1,8 @@
 /*
- * Rows of d floats, shared by the lanes of a warp: a group of 1, 2, 4 ... 32 lanes has a row, each lane four
- * neighbouring floats of it (16 bytes). In rows of more than 128 floats each lane has two or four such
- * vectors, 128 floats apart. The shape is chosen once a launch, from d (rows_by_dims).
+ * Rows of d floats, each processed by a group of lanes of one warp. A group is 1, 2, 4 ... 32 lanes. Each
+ * lane of the group has four neighbouring floats of the row (a vector of 16 bytes). In rows of more than 128
+ * floats each lane has two or four vectors, 128 floats apart. rows_by_dims chooses the number of lanes and
+ * vectors from d, once a launch.
  */
 #ifndef LEAT_KERNELS_CUDA_ROWS_CUH
 #define LEAT_KERNELS_CUDA_ROWS_CUH
@@ -10,12 +11,13 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/lanes.h"
 
-/* Lanes a row and vectors a lane; a thread block has `block` threads. */
+/* lanes: lanes of a group. vectors: vectors of a lane. block: threads of a thread block. groups: groups of a
+ * thread block. */
 template <unsigned lanes_, unsigned vectors_> struct row_shape {
     static constexpr unsigned lanes = lanes_, vectors = vectors_, block = 256, groups = block / lanes_;
 };
 
-/* Calls work(shape) with the shape for rows of d floats. */
+/* Calls work(shape) with the row_shape for rows of d floats, d up to 512. */
 template <typename function> static void rows_by_dims(uint32_t d, function work)
 {
     if (d <= 4)
@@ -36,19 +38,19 @@ template <typename function> static void rows_by_dims(uint32_t d, function work)
         work(row_shape<32, 4>());
 }
 
-/* Thread blocks for at most n rows (the exact count may be in device memory). With more rows than groups,
- * each group takes every stride-th row. */
+/* The number of thread blocks to launch for at most n rows (the host need not know the exact number). If
+ * there are more rows than groups, a group processes the rows index, index + stride, ... (row_group). */
 template <typename shape> static unsigned rows_blocks(size_t n, int multiprocessors)
 {
     unsigned most = (unsigned)multiprocessors * 16, blocks = cuda_blocks(n, shape::groups);
     return blocks < most ? blocks : most;
 }
 
-/* This thread's group, and its lane in the group. */
+/* The group of this thread, and the thread's lane in the group. */
 template <typename shape> struct row_group {
     uint32_t index, stride; /* the group's index in the grid, and the number of groups */
-    unsigned lane, mask;    /* mask: the group's lanes in its warp */
-    uint32_t d;
+    unsigned lane, mask;    /* mask: bit l is set if lane l of the warp belongs to the group */
+    uint32_t d;             /* floats of a row */
 
     __device__ explicit row_group(uint32_t dims)
     {
@@ -59,7 +61,8 @@ template <typename shape> struct row_group {
         mask = (WARP_ALL >> (WARP_LANES - shape::lanes)) << first;
         d = dims;
     }
-    /* The first dim of this lane's v-th vector, and whether the row has that dim. */
+    /* dim: index in the row of the first float of this lane's v-th vector. has: whether the row is that
+     * long. */
     __device__ uint32_t dim(unsigned v) const
     {
         return 4 * (lane + shape::lanes * v);
@@ -70,7 +73,7 @@ template <typename shape> struct row_group {
     }
 };
 
-/* A lane's v-th vector of a row of floats, zeros beyond the row. */
+/* Loads this lane's v-th vector of a row. row: aligned to 16 bytes. Vectors beyond the row are zeros. */
 template <typename shape>
 static __forceinline__ __device__ v16 row_vector(const row_group<shape> &group, const float *row, unsigned v)
 {
@@ -78,10 +81,11 @@ static __forceinline__ __device__ v16 row_vector(const row_group<shape> &group, 
 }
 
 /*
- * The sum of a row's squares, in the order of sum_squares of kernels.h: sixteen partial sums over the row's
- * blocks of sixteen floats, by fma. Four neighbouring threads hold the sixteen partial sums, four each; so
- * each thread also takes the vectors of the lanes that are congruent to its own modulo four. Then the tree of
- * v16_sum. All lanes of the group get the sum.
+ * Returns the sum of a row's squares to all lanes of the group. x: the lane's vectors. Called by the whole
+ * group. The order of additions is that of sum_squares (kernels.h): partial sum i, of sixteen, is over the
+ * floats i, i + 16, i + 32 ... of the row, by fma. Each thread computes four of the sixteen partial sums:
+ * besides its own vectors it fetches, by shuffles, those of the lanes whose number has the same remainder
+ * modulo four. Then the sixteen are added in the order of v16_sum.
  */
 template <typename shape>
 static __forceinline__ __device__ float row_squares(const row_group<shape> &group,
@@ -101,7 +105,7 @@ static __forceinline__ __device__ float row_squares(const row_group<shape> &grou
         }
     }
     for (int i = 0; i < 4; i++) {
-        if (shape::lanes > 2) /* lanes i and i + 8 of the sixteen */
+        if (shape::lanes > 2) /* adds partial sums i and i + 8 of the sixteen */
             sum.f[i] += __shfl_xor_sync(group.mask, sum.f[i], 2);
         if (shape::lanes > 1)
             sum.f[i] += __shfl_xor_sync(group.mask, sum.f[i], 1);
@@ -109,7 +113,7 @@ static __forceinline__ __device__ float row_squares(const row_group<shape> &grou
     return (sum.f[0] + sum.f[2]) + (sum.f[1] + sum.f[3]);
 }
 
-/* Whether the whole row is finite; all lanes of the group get the result. */
+/* Returns to all lanes of the group whether every float of the row is finite. Called by the whole group. */
 template <typename shape>
 static __forceinline__ __device__ bool row_is_finite(const row_group<shape> &group,
                                                      const v16 (&x)[shape::vectors])

@@ -405,7 +405,7 @@ static void sort_and_fill(gpu_tables *tables, gpu_stream *stream, const insert_b
 {
     cudaStream_t queue = gpu_cuda_stream(stream);
     const table_scratch *s = &tables->scratch;
-    int bits = 1; /* bucket buckets are below the highest value of `bits` bits, which stands for none */
+    int bits = 1; /* bucket numbers are below the highest value of `bits` bits, which stands for none */
     while (((uint64_t)1 << bits) - 1 < tables_buckets(tables))
         bits++;
     size_t bytes = s->sort_bytes;

@@ -14,7 +14,7 @@ enum {
     MOVES_FULL = GPU_BUCKET_SLOTS + 1,
 };
 
-/* Which rows are selected. */
+/* Which rows of a table a select or take_oldest takes. */
 struct table_filter {
     uint32_t expired_before; /* select: rows with seen below it are absent; 0: none is */
     uint32_t since, closing; /* select: epoch in (since, closing]; since 0: all */
@@ -89,9 +89,10 @@ void moves_count(gpu_tables *tables, gpu_stream *stream, uint32_t t, const table
 /* offsets = the exclusive prefix sums of counts[0..n); offsets[n] is the total. */
 void moves_scan(gpu_tables *tables, gpu_stream *stream, size_t n);
 
-/* Exports selected rows of table t: the rows [begin, end), as offsets[] numbers all selected rows, become
- * elements from 0 on of heads and payloads, or elements at[i]. takes: the rows are removed from the table.
- * Only buckets first <= place < last, counted in table t, are read. */
+/* Exports rows of table t that the filter selects. moves_count and moves_scan number the selected rows;
+ * the rows begin .. end - 1 by that numbering are written to the elements 0, 1, 2 ... of heads and
+ * payloads, or to the elements at[i]. takes: also remove the rows from the table. Reads only the buckets
+ * first <= place < last, which must have been counted for table t. */
 struct moves_export {
     const table_filter *filter;
     uint64_t begin, end;

@@ -35,9 +35,9 @@ static inline __device__ uint32_t table_matches(uint4 line, uint32_t digest)
 }
 
 /*
- * Looks into one bucket for each key with looks[k]: bucket places[k], counted from the stash's first bucket.
- * Clears looks[k] if the search is over: the key was found, or the bucket has a digest 0. Called by the whole
- * warp.
+ * For each k with looks[k], searches bucket places[k] for the tile's k-th key; places are counted from the
+ * stash's first bucket. Clears looks[k] if that ends the search: the key was found, or the bucket has a
+ * digest 0, so the key is nowhere else. Called by the whole warp.
  */
 template <int KEYS>
 static __device__ void table_look(table_search (&searches)[KEYS], const uint64_t (&places)[KEYS],

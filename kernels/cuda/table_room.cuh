@@ -18,13 +18,14 @@ enum {
 };
 static const double ROOM_LOAD_MOST = 0.95, ROOM_LOAD_AHEAD = 0.80, ROOM_NEW_ROWS_MORE = 1.25;
 
-/* New rows that a bucket gets which is not split yet, divided by those that an average bucket gets. */
+/* The factor by which an unsplit bucket gets more new rows than an average bucket. */
 static inline double room_preference(uint64_t buckets)
 {
     return (double)buckets / (double)table_level(buckets);
 }
 
-/* Rows that do not fit into `buckets` buckets if `more` rows come; negative: the room left. */
+/* Estimates how many rows do not fit if `more` rows are added to a table of `rows` rows and `buckets`
+ * buckets; negative: how many slots are left. */
 static inline double room_rows_over(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     return (double)rows + (double)more * room_preference(buckets) * ROOM_NEW_ROWS_MORE -
@@ -58,7 +59,7 @@ static inline bool room_is_tight(uint64_t rows, uint64_t more, uint64_t buckets)
     return busiest + 6 * sqrt(busiest) > GPU_BUCKET_SLOTS;
 }
 
-/* The rows that may come before the table gets tight. */
+/* The number of rows that may be added before the table gets tight. */
 static inline uint64_t room_rows_loose(uint64_t rows, uint64_t buckets)
 {
     const double root = sqrt(9.0 + GPU_BUCKET_SLOTS) - 3; /* solves busiest + 6 sqrt(busiest) = 128 */
@@ -79,8 +80,9 @@ static inline double room_rows_average(uint64_t rows, uint64_t buckets)
     return ceil((double)rows / (double)buckets) + 2;
 }
 
-/* The number of rows that a tight table is evened out for when `more` come: a multiple of `more`, as long as
- * that does not require evener buckets than the present rows allow. */
+/* The number of rows to make room for when `more` rows are added to a tight table: `more`, doubled while
+ * twice the number still fits, does not require evener buckets than the present rows allow, and is at most
+ * ROOM_AHEAD * more. */
 static inline uint64_t room_rows_ahead(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     const uint64_t left = room_rows_left(rows, buckets);
@@ -91,7 +93,8 @@ static inline uint64_t room_rows_ahead(uint64_t rows, uint64_t more, uint64_t bu
     return ahead;
 }
 
-/* Once `more` rows have room: how many may come, these included, before make_room must be called again. */
+/* The number of rows, `more` included, that may be added after make_room has made room for `more` rows,
+ * before it must be called again. */
 static inline uint64_t room_rows_promised(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     const uint64_t left = room_rows_left(rows, buckets), loose = room_rows_loose(rows, buckets);
@@ -102,7 +105,8 @@ static inline uint64_t room_rows_promised(uint64_t rows, uint64_t more, uint64_t
     return left < loose ? left : loose;
 }
 
-/* Rows that a bucket may have before `more` rows come: arrivals at the busiest buckets have to fit on top. */
+/* The most rows that make_room leaves in a bucket before `more` rows are added, so that the new rows of
+ * the busiest buckets fit, too. */
 static inline uint32_t room_rows_before(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     const double most = room_rows_spare(more, buckets), average = room_rows_average(rows, buckets);

@@ -14,7 +14,7 @@
 
 static const uint32_t REMOVED_ROOM_LEAST = 1 << 16, SCRATCH_ROOM_LEAST = 1 << 12;
 static const uint64_t BUCKETS_LEAST = 2;
-static const uint64_t ROWS_MAX_MOST = (uint64_t)1 << 37; /* bucket buckets have 32 bits */
+static const uint64_t ROWS_MAX_MOST = (uint64_t)1 << 37; /* bucket numbers have 32 bits */
 static const uint64_t ADDRESSES_LEAST = (uint64_t)1 << 20;
 
 /* --- Plan --- */

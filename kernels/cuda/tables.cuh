@@ -10,24 +10,26 @@ struct gpu_table {
     gpu_table_options options;
     gpu_table_view view; /* as the device has it, or will have after tables_set_view */
     gpu_range buckets, rows;
-    uint64_t buckets_most; /* that the ranges have addresses for, without the stash */
+    uint64_t buckets_most; /* most buckets that the ranges have addresses for, stash excluded */
     uint64_t sweep_at;     /* the next bucket, the stash's included, that expire's sweep looks at */
-    uint64_t rows_most;    /* upper bound of the rows: the last count plus all that may have come since */
+    uint64_t rows_most;    /* upper bound of its rows: the last count, and all possibly added since */
     uint64_t rows_left;    /* rows that may come before make_room must be called; bounded: no limit */
 };
 
 /* Memory for the resolve of one batch, or for an import: arrays of `room` elements, at least batch_max. */
 struct table_scratch {
     uint32_t room;
-    uint32_t *seen;    /* by index: the latest event time of the key in the batch */
-    uint32_t *waiting; /* sketch estimate with this batch, of keys that need admission; else 0 */
-    uint64_t *gone;    /* by index: the slot of the key's expired row, or SLOT_NONE */
+    uint32_t *seen; /* by index: the latest event time of the key in the batch */
+    /* by index: the estimated occurrences of a key that needs admission, this batch included; else 0 */
+    uint32_t *waiting;
+    uint64_t *gone; /* by index: the slot of the key's expired row, or SLOT_NONE */
     uint32_t *buckets,
         *buckets_sorted; /* by index: first buckets of new keys, counted over all tables; BATCH_NONE: none */
-    uint32_t *seconds;   /* the same for second buckets, of keys whose first bucket is full */
+    uint32_t *seconds;   /* by index: second buckets of new keys whose first bucket is full, as `buckets` */
     uint32_t *order_sorted;
-    uint32_t *iota;     /* 0, 1, 2 ... */
-    uint32_t *lists[2]; /* keys with many occurrences, and with very many; later: keys for the stash */
+    uint32_t *iota; /* 0, 1, 2 ... */
+    /* Indices of keys with many occurrences, and with very many; later lists[0]: of keys for the stash. */
+    uint32_t *lists[2];
     uint32_t *counters; /* [TABLE_COUNTERS], zeroed by each batch and import */
     void *sort;
     size_t sort_bytes;
@@ -52,40 +54,41 @@ struct gpu_tables {
     unsigned char *pinned; /* PINNED_BYTES for counters that the host reads back */
     table_scratch scratch;
     struct table_moves *moves; /* table_moves.cuh; NULL: none yet */
-    uint64_t fixed_bytes;      /* the part of memory_bytes that is not for the ranges */
+    uint64_t fixed_bytes;      /* device memory of everything but the ranges: part of options.memory_bytes */
 };
 enum { PINNED_BYTES = 1 << 14, PINNED_COUNTS_AT = 256 };
 
-/* Memory of a bucket and its rows. */
+/* Bytes of device memory of a bucket and its rows. */
 static inline uint64_t tables_bucket_bytes(const gpu_tables *tables)
 {
     return sizeof(gpu_bucket) + (uint64_t)GPU_BUCKET_SLOTS * tables->stride;
 }
 
-/* Call it after tables[t].view was changed on the host: updates the device's copy, in stream order, and the
- * first bucket buckets of all tables. */
+/* Copies tables[t].view to the device, in stream order, and updates buckets_before of all tables. Call
+ * after each change of the view on the host. */
 void tables_set_view(gpu_tables *tables, gpu_stream *stream, uint32_t t);
 /* Gives table t memory for `buckets` buckets (without its stash). New buckets are empty once the stream has
  * done the queued work. Kernels use them when view.bucket_count is raised. Returns false if they do not
  * fit. */
 bool tables_need_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets,
                          gpu_error *error);
-/* The number of buckets of all tables, stashes excluded: bucket buckets are below. */
+/* The number of buckets of all tables, stashes excluded. */
 uint64_t tables_buckets(const gpu_tables *tables);
 
 /* Wait for the stream's work, and check the set's error flags. false: the device has failed. */
 bool tables_wait(gpu_tables *tables, gpu_stream *stream, gpu_error *error);
 bool tables_read_counts(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_table_counts *counts,
                         gpu_error *error);
-/* The counters of all tables, [tables], valid until the next wait; also drains removals if there may be many.
- * One wait in all. Returns NULL if the device has failed. */
+/* Waits once and returns the counters of all tables, [tables], valid until the next wait. Also drains
+ * removals if the list may be nearly full. Returns NULL with `error` set if the device has failed. */
 const gpu_table_counts *tables_read_all(gpu_tables *tables, gpu_stream *stream, gpu_error *error);
 /* Moves the removals recorded on the device to tables->gone; waits. */
 bool tables_drain_removed(gpu_tables *tables, gpu_stream *stream, gpu_error *error);
 /* Upper bound of the removals that a resolve of `places` places records. */
 uint64_t tables_removed_by(const gpu_tables *tables, uint32_t places);
-/* Call it before work that may record up to n removals: makes room for them. It waits only if the list may be
- * full; make_room, which waits anyway, keeps that from happening in other calls. */
+/* Makes room for n more removals in the list on the device. Call before work that may record so many.
+ * Waits only if the list may be full; make_room waits anyway and empties the list, so other calls seldom
+ * wait. */
 bool tables_reserve_removed(gpu_tables *tables, gpu_stream *stream, uint64_t n, gpu_error *error);
 
 static inline gpu_removed_list tables_removed_list(const gpu_tables *tables)

@@ -75,8 +75,8 @@ void model_batch_free(struct model *m)
     *b = (struct model_batch){0};
 }
 
-/* first[f]: the place of field f's first entry, when all events' entries are ordered by field,
- * then by record. */
+/* Counts entries. first[f]: index of field f's first entry, if the entries of all events are ordered by
+ * field, then by event. */
 static void count_places(const struct model *m, uint32_t *first)
 {
     memset(first, 0, (MODEL_FIELDS_MAX + 1) * sizeof(*first));
@@ -110,8 +110,8 @@ static void resolve_batch(struct model *m)
                             (uint32_t)m->steps + 1, b->found + first[f], b->is_known + first[f]);
 }
 
-/* Sets the events' rows: those that existed before this step, for the forward pass; with `all` also the new
- * ones, for the update. */
+/* Sets the events' rows: for the forward pass only the rows that existed before this step; with `all`, for
+ * the update, also the new rows. */
 static void give_rows(struct model *m, bool all)
 {
     const struct model_batch *b = &m->batch;
@@ -183,7 +183,7 @@ static void sum_gradients(struct model *m, size_t count, size_t segments)
 {
     struct model_batch *b = &m->batch;
     uint32_t distinct = (uint32_t)segments;
-    _Alignas(64) unsigned char scratch[BATCH_SCRATCH_MIN]; /* a CPU kernel needs no more */
+    _Alignas(64) unsigned char scratch[BATCH_SCRATCH_MIN]; /* the CPU kernels need no more scratch memory */
     struct batch_segment_reduce reduce = {.in = {.grads = b->gradients,
                                                  .scales = b->scales,
                                                  .order = b->order,
@@ -197,7 +197,8 @@ static void sum_gradients(struct model *m, size_t count, size_t segments)
     batch_beside(m->k)->segment_reduce(&reduce, NULL);
 }
 
-/* Entries are sorted by field first, so those with vectors lie in front. */
+/* One step of the vectors. Entries are sorted by field, and fields with vectors come first, so their
+ * entries do, too. */
 static void vectors_step(struct model *m, size_t segments)
 {
     struct model_batch *b = &m->batch;

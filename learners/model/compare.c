@@ -116,7 +116,7 @@ void model_compare_predicted(struct model *m, const struct train_events *events,
     if (c->found.is_found)
         return;
     bool is_good = train_predict(s->train, events, from, to, c->logits, &s->error);
-    leat_assert(is_good); /* on a CPU it does not fail */
+    leat_assert(is_good); /* predicting on the CPU cannot fail */
     for (uint32_t l = 0; l < MAX(m->options.labels, 1U) && !c->found.is_found; l++) {
         size_t label = (size_t)l * MODEL_ROWS_MAX + from;
         size_t at = first_difference(logits + label, c->logits + label, to - from);
@@ -177,8 +177,8 @@ static void forget(struct model *m, struct rows_seen *seen)
     train_host_free(&m->train->device, seen->bytes);
 }
 
-/* Adds the ids of group `g` of model m to `seen`. table: the number that g's first table has in the group
- * that `seen` is of. */
+/* Adds the ids of group `g` of model m to `seen`, with copies of their rows. table: index of g's first
+ * table within the group that `seen` is about. */
 static bool add_ids(struct model *m, const struct train_group *g, uint32_t table, struct rows_seen *seen)
 {
     const struct train_device *d = &m->train->device;
@@ -198,7 +198,8 @@ static bool add_ids(struct model *m, const struct train_group *g, uint32_t table
     return true;
 }
 
-/* Collects the ids of the GPU's group `g`; on a CPU each field of it is a group of its own. */
+/* Collects the ids and rows of the GPU's group `g` from either model; on the CPU each field of that group
+ * is a group of its own. */
 static bool see_ids(struct model *m, const struct train_group *g, struct rows_seen *seen)
 {
     size_t most = g->places_max + 1, each = sizeof(*seen->ids) + sizeof(*seen->rows) + sizeof(*seen->tables);
@@ -237,7 +238,7 @@ static bool see_rows(struct model *m, const struct train_group *g, struct rows_s
     return seen->bytes && train_wait(d, &m->error);
 }
 
-/* Compares which ids the step had, and which of them have rows. */
+/* Compares the ids of the step in both models, and which of these ids have rows. */
 static bool same_ids(struct model *m, const struct train_group *g, const struct rows_seen *a,
                      const struct rows_seen *b)
 {

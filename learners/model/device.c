@@ -71,8 +71,9 @@ static struct gpu_tables_options tables_of(const struct model *m, const struct d
 }
 
 /*
- * The first tables to grow must leave memory to the others: each starts with room for the rows that a batch
- * may bring, as far as half of the memory allows. An error of plan is ignored here: create reports it.
+ * Sets the initial size of each table: room for twice the ids that a batch may bring, as far as half of the
+ * memory allows, so that the first tables to grow leave memory to the others. An error of plan is ignored
+ * here, because create reports it.
  */
 static void reserve_batches(struct device_set *s, const struct gpu_tables_options *o,
                             const struct gpu_table_api *api)
@@ -88,7 +89,7 @@ static void reserve_batches(struct device_set *s, const struct gpu_tables_option
             s->tables[i].rows_start = MIN(2 * (uint64_t)s->places[i], share);
 }
 
-/* Where a CPU's payload has the parts of a device's row. */
+/* Returns the byte offsets, in a payload of the CPU's tables, of the parts of a row on the device. */
 static struct device_stored stored_of(const struct model *m, const struct device_set *s)
 {
     bool has_vectors = s->first < m->options.vectors;

@@ -16,8 +16,8 @@ struct origins {
     uint32_t scored_count;
 };
 
-/* x - x is not 0 for NaN and infinity: written so that the compiler vectorizes the loop. With logistic loss a
- * label must be from 0 to 1. */
+/* Clears is_good[i] of each event whose label is NaN or infinite, or outside 0 to 1 with logistic loss.
+ * The difference x - x, which is 0 for finite numbers only, lets the compiler vectorize the loop. */
 static void judge_labels(const struct model *m, const float *labels, uint32_t rows, uint8_t *is_good)
 {
     bool is_share = m->options.loss == LOSS_LOGISTIC;
@@ -111,7 +111,7 @@ static void example_fill(struct model *m, struct example *e, const struct call *
     model_example_label(m, e, c, i);
 }
 
-/* Copies what a batch's step needs later: not the rows, which the step resolves again. */
+/* Copies the members that the batch's step needs later. Rows are not copied: the step looks them up again. */
 static void example_copy(struct example *to, const struct example *from, uint32_t dense)
 {
     to->entries = from->entries;
@@ -160,7 +160,8 @@ void model_output(const struct call *c, const struct example *e, int32_t event)
         c->out->verdicts[event] = MODEL_REJECTED;
 }
 
-/* The factor that limits the norm of an event's gradient, by all its weights, to clip_norm. */
+/* Returns the factor, at most 1, by which the event's gradient is multiplied so that its norm over all
+ * weights is at most clip_norm. */
 float model_clip_scale(struct model *m, const struct example *e)
 {
     float squares = 1.0F;
@@ -311,7 +312,7 @@ static void block_learn(struct model *m, struct call *c, const int32_t *events)
     block_predict(m, c, m->examples, count, events);
     for (uint32_t i = 0; i < count; i++) {
         struct example *e = &m->examples[i];
-        if (e->is_rejected) /* its inputs may be non-finite: leave them out of the head's gradient */
+        if (e->is_rejected) /* the event's inputs may be non-finite */
             memset(head_row(&m->head, i), 0, m->head.inputs * sizeof(float));
         logit_gradients[i] = e->gradient;
     }
@@ -322,7 +323,7 @@ static void block_learn(struct model *m, struct call *c, const int32_t *events)
         if (e->is_rejected)
             continue;
         model_add_head_gradients(m, e, in_gradients + i * m->head.inputs);
-        if (i > 0) /* earlier events of the block moved these weights */
+        if (i > 0) /* earlier events of the block have changed these weights: gather them again */
             (void)linear_forward(m, e);
         linear_update(m, e, e->gradient_exact, e->curvature);
         /* the gradients by the vectors contain the gradient by the logit already */

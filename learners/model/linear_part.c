@@ -28,8 +28,8 @@ void linear_init_payload(const struct model *m, void *payload)
         w[1 + i] = opt_state_init(o->kind, o->accumulator);
 }
 
-/* Finds where each gathered weight lies, and its input, which is 0 where there is no row.
- * Returns how many. */
+/* Sets e->places, where each weight of the event lies, and e->values, its input; an entry without a row
+ * gets input 0. Returns the number of weights. */
 static size_t linear_places(struct model *m, struct example *e)
 {
     size_t used = 0;

@@ -1,11 +1,13 @@
 /*
- * Models of linear weights with one float of state, one key a field, an update per event: rows lie in the
- * tables' slots (table.h), and one loop looks up, predicts and learns. The arithmetic and its order are those
- * of linear_forward and linear_update; the dense weights stay in the gathered array from event to event.
+ * A faster loop for the simplest models (linear_is_plain): only linear weights, one float of optimizer state
+ * for each, one key a field, one step for each event. The rows of such tables lie in the slots of the hash
+ * table (table.h). One loop looks an event's rows up, predicts and learns. Its arithmetic, in the same order,
+ * is that of linear_forward and linear_update. The dense weights stay in the gathered array for the whole
+ * call.
  *
- * Learning is a chain of dependent arithmetic from event to event, and look-ups wait for memory; so slots are
- * prefetched AHEAD events before they are needed. Rows move when others are added or removed, so a row is
- * looked up only when its event's turn has come: an event sees the table as the events before it left it.
+ * Each event's arithmetic needs the result of the event before, and look-ups wait for memory. So the slots of
+ * an event are prefetched AHEAD events before its turn. The rows are looked up only at its turn, because a
+ * row may move when another row is added or removed: an event sees the table as the events before it left it.
  */
 #include "learners/model/internal.h"
 #include "learners/tables/inline.h"
@@ -18,20 +20,20 @@
 
 enum { AHEAD = 12, TILE = 32, RING = 2 * TILE, ROW_BYTES = TABLE_ROW_HEADER + 2 * sizeof(float) };
 
-/* A key, and the slot where its probe sequence began when its tile was prepared. */
+/* A key to look up, and its home slot: where the key's probe sequence began when make_ready computed it. */
 struct wanted {
     const unsigned char *home;
     uint64_t key;
 };
 
-/* Keys and inputs prepared up to a tile ahead, in a ring of events. */
+/* Keys and inputs of RING events: those of the current tile and the next one. Owned by the model. */
 struct plain {
     uint32_t fields;
-    size_t whole;                        /* lanes of the gathered arrays */
-    float *values;                       /* [RING][whole] inputs that the weights are multiplied with */
-    unsigned char nobody[2 * ROW_BYTES]; /* home of absent keys: two rows of keys that match none */
-    float spare[2];                      /* target of places that fill up a multiple of four */
-    float *places[MODEL_FIELDS_MAX];     /* weights of the current event */
+    size_t whole;                        /* weights of an event, rounded up to a multiple of 16 */
+    float *values;                       /* [RING][whole] the input that each weight is multiplied with */
+    unsigned char nobody[2 * ROW_BYTES]; /* home slot of key 0 and the slot behind it */
+    float spare[2];                      /* weight and state behind the last field, for kernels */
+    float *places[MODEL_FIELDS_MAX];     /* weights of the current event, each followed by its state */
     uint32_t epoch;                      /* the current epoch of all tables */
     struct wanted wanted[];              /* [RING][fields] */
 };
@@ -66,7 +68,8 @@ void linear_plain_free(struct plain *p)
     free(p);
 }
 
-/* Fills the ring for the tile of events from `first` on. */
+/* Writes the keys, home slots and dense inputs of the TILE events from `first` on, or as many as the call
+ * has, into the ring. */
 static void make_ready(const struct model *m, const struct call *c, struct plain *p, uint32_t first)
 {
     uint32_t count = MIN((uint32_t)TILE, c->in->rows - MIN(first, c->in->rows)), fields = p->fields;
@@ -89,8 +92,8 @@ static void make_ready(const struct model *m, const struct call *c, struct plain
     }
 }
 
-/* Prefetches the slots of event i; beyond the last event the ring has older slots or none,
- * which do no harm. */
+/* Prefetches the home slots of event i. Behind the last event of the call, the ring holds addresses of
+ * earlier events or NULL; prefetching these does no harm. */
 static inline void ask(const struct plain *p, uint32_t i)
 {
     const struct wanted *wanted = p->wanted + i % RING * p->fields;
@@ -98,8 +101,9 @@ static inline void ask(const struct plain *p, uint32_t i)
         prefetch_line(wanted[f].home);
 }
 
-/* The row of a key that is neither in its home slot nor in the next one; pages may have split since the home
- * was computed. NULL if the key is 0 or gets no row. */
+/* Returns the row of event i's key in field f, for a key that find_near did not find or whose row has
+ * expired. Computes the hash again, as pages of the table may have split since the home slot was computed.
+ * Adds a row if the event learns and the key is admitted. NULL: the key is 0 or has no row. */
 static struct table_row *find_far(struct model *m, const struct call *c, uint32_t f, uint64_t key, uint32_t i)
 {
     struct table *t = &m->tables[f];
@@ -108,7 +112,7 @@ static struct table_row *find_far(struct model *m, const struct call *c, uint32_
                : table_find_or_admit(t, key, table_hash(t, key), c->steps[i], c->learns[i], true, ROW_BYTES);
 }
 
-/* The row of a key in its home slot or the next one; NULL if it is not there. */
+/* Returns the row of a key if it lies in the key's home slot or in the next slot; else NULL. */
 static inline struct table_row *find_near(const struct wanted *wanted)
 {
     const unsigned char *home = wanted->home;
@@ -119,15 +123,17 @@ static inline struct table_row *find_near(const struct wanted *wanted)
     return likely(row->key == wanted->key) ? row : NULL;
 }
 
-/* The place of a weight that does not exist: its input becomes 0 for this event. */
+/* For a key of event i in field f that has no row: sets the event's input to 0, and returns a weight that
+ * stands for the missing one. learn() sets the input to 1 again. */
 static inline float *without(const struct model *m, struct plain *p, uint32_t f, uint32_t i)
 {
     p->values[i % RING * p->whole + f] = 0.0F;
     return m->absent;
 }
 
-/* Finds the weights of an event's keys; returns whether some have none. For tables whose headers decide which
- * rows are removed, and for events that do not learn. */
+/* Sets p->places to the weights of event i's keys, and counts the occurrences in the rows' headers if the
+ * event learns. Returns whether a key has no row. For tables whose row headers decide which rows are
+ * removed (table_is_eager), and for events that do not learn. */
 static bool find_slowly(struct model *m, const struct call *c, struct plain *p, uint32_t i)
 {
     const struct wanted *wanted = p->wanted + i % RING * p->fields;
@@ -147,10 +153,10 @@ static bool find_slowly(struct model *m, const struct call *c, struct plain *p, 
 }
 
 /*
- * The same for an event that learns, where headers decide nothing. First all rows that are near, in a loop
- * without dependencies so that several are fetched at once, while a later event's slots are prefetched; then
- * the others. A field's table has only one key of the event, so a row inserted there moves no other row of
- * the event.
+ * As find_slowly, for an event that learns, in tables whose row headers decide nothing. The first loop finds
+ * the keys in their home slot or the next one, and prefetches a slot of a later event for each. Its
+ * iterations do not depend on each other, so the CPU fetches several rows at once. The second loop finds or
+ * adds the other rows. Adding a row moves only rows of the same table, in which the event has no other key.
  */
 static inline bool find(struct model *m, const struct call *c, struct plain *p, uint32_t i)
 {
@@ -181,8 +187,9 @@ static inline bool find(struct model *m, const struct call *c, struct plain *p, 
     return has_absent;
 }
 
-/* One event with an optimizer that has no kernel for whole events: the same in separate calls. Returns the
- * logit, NaN if rejected. */
+/* Predicts and learns one event as the kernel pairs_adagrad does, in separate calls, for all other
+ * optimizers. Returns the logit; NaN if the logit or its gradient is not finite, and then changes no
+ * weight. */
 static double step(struct model *m, const struct plain *p, const float *values, const struct pairs_event *e)
 {
     float *w = m->examples[0].weights;
@@ -240,7 +247,7 @@ static inline void learn(struct model *m, struct call *c, bool is_eager)
     }
 }
 
-/* The epoch of all tables, which begin epochs together, at checkpoints. */
+/* Returns the epoch of the tables: all tables begin their epochs together, at checkpoints. */
 static uint32_t epoch_of_all(const struct model *m)
 {
     for (uint32_t f = 1; f < m->options.fields; f++)

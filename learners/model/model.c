@@ -50,8 +50,8 @@ static void place_vector(struct model *m)
     size_t behind = next_line(linear) + vector, before = next_line(linear + state);
     m->vector_at = next_line(linear);
     m->state_at = behind;
-    /* A batch's update needs the state behind the vector; networks always learn by batches,
-     * even of one event. */
+    /* Where a vector's state lies: batch updates need it behind the vector. Networks always learn by
+     * batches, even of one event. */
     bool is_by_batches = m->options.batch > 1 || model_is_trained(m);
     if (!is_by_batches && next_line(before + vector) < next_line(behind + state)) {
         m->vector_at = before;
@@ -89,7 +89,8 @@ static size_t payload_bytes(const struct model *m, uint32_t field)
     return MAX(vector_end, m->state_at + vector_state_bytes(m));
 }
 
-/* The arrays of an example: X(member, its length). floats: of all its vectors; lanes: of its linear weights. */
+/* The arrays of an example: X(member, its length). floats: of all its vectors; lanes: of its linear
+ * weights. */
 #define EXAMPLE_ARRAYS(X)                                                                                    \
     X(rows, m->entries_max)                                                                                  \
     X(keys, m->entries_max)                                                                                  \
@@ -115,7 +116,7 @@ static void example_free(struct example *e)
 static size_t example_slots(const struct model *m)
 {
     if (model_is_trained(m))
-        return 1; /* their events lie in columns */
+        return 1; /* models that train.c steps keep their events in columns: one example is enough */
     return MAX(m->options.block, m->options.batch) + (m->head.layers > 0 ? KERNELS_BLOCK : 1);
 }
 
@@ -361,8 +362,8 @@ void model_set_rates(struct model *m, const struct model_rates *rates)
 
 void model_set_watermark(struct model *m, int64_t watermark_us)
 {
-    /* At once, wherever the block stands: the result must not depend on where calls end. Rows of the block in
-     * progress stay. */
+    /* Remove expired rows at once, even in the middle of a block: results must not depend on where calls
+     * end. Rows of the block in progress are spared. */
     uint32_t step = m->pending > 0 ? (uint32_t)m->steps + 1 : TABLE_STEP_NONE;
     m->watermark_us = MAX(m->watermark_us, watermark_us);
     if (m->device_rows != NULL) {

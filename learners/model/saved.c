@@ -49,7 +49,8 @@ static void save_example(const struct model *m, const struct example *e, struct 
 {
     struct state_example s = {e->entries, e->seen, e->label, e->weight};
     buffer_append(out, &s, sizeof(s));
-    /* A key without a row when its event came has none for that event, even if a row was made later. */
+    /* A key that had no row when its event came is saved as absent: the event must not see a row that was
+     * made later. */
     for (uint32_t i = 0; m->options.batch <= 1 && i < e->entries; i++)
         if (e->rows[i] == NULL)
             e->keys[i] = 0;

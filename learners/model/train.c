@@ -74,7 +74,7 @@ void model_train_init(struct model *m)
                                 .device = {.kernels = batch_beside(m->k)},
                                 .rows = rows_cpu_of(m->rows),
                                 .kernels = m->k};
-    m->train = train_new(&setup, &m->error); /* on a CPU it does not fail: without memory the process ends */
+    m->train = train_new(&setup, &m->error); /* cannot fail on a CPU: without memory the process ends */
     leat_assert(m->train);
     model_train_write(m);
 }
@@ -137,7 +137,8 @@ static void compare(struct model *m, const struct call *c, uint32_t from, uint32
     }
 }
 
-/* Corrects the logits and sets verdicts. An event that one label rejects is rejected by all (step.c). */
+/* Writes the corrected logits and the verdicts to the call's output. An event that one of its labels
+ * rejects is rejected as a whole (step.c). */
 static void give(const struct model *m, const struct call *c, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++) {

@@ -11,7 +11,7 @@
 
 enum { LANES = 16 };
 
-/* The linear weight in a payload; FTRL stores sums, from which the weight follows. */
+/* Returns the linear weight of a payload; FTRL stores sums, from which the weight is computed. */
 static float linear_weight(const struct model *m, const void *payload)
 {
     if (!m->options.linear_is_double)

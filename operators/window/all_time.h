@@ -13,8 +13,8 @@
 
 #include "operators/window/panes.h"
 
-/* Cache: the merged panes of a group up to pane `last`, so that the group's next reader only adds the later
- * panes. It never changes a value. */
+/* An entry of the cache: the merged panes of group `key` up to pane `last`. The group's next reader starts
+ * from it and adds only later panes. The cache changes no result. */
 struct all_time_prefix {
     bool is_there;
     struct key key;
@@ -34,7 +34,7 @@ struct all_time {
 /* Refuses aggregates whose state over all time has no bound (distinct_exact); false after a diagnostic. */
 bool all_time_check(const struct operator_bind *bind, const struct aggregates *aggregates);
 
-/* The table is there already and stays, it belongs to the operator's state. */
+/* all->table must be set before (the operator's state owns it); all other members are made here. */
 void all_time_open(struct all_time *all, const struct aggregates *aggregates, int64_t every_us);
 /* Allowed on a zeroed struct. */
 void all_time_close(struct all_time *all);

@@ -1,12 +1,13 @@
-/* feature: emits every event with the aggregates of its group as of that event.
+/* feature: emits every row with aggregates over the earlier rows of its group.
  *
- * Time is cut into panes of width `every`. When a row of event time t in pane p has its turn in the order of
- * records, it reads the panes p - over / every .. p of its group, then is added to pane p (before reading,
- * with `including self`). With `from STREAM` the rows of STREAM are added, and the rows of the stream before
- * the `|` read. A pane lives until the watermark passes its end + the longest `over`; a row whose pane is
- * gone is not added and is counted in late_updates. All windows share the panes. A row's result depends on
- * the rows before it alone, not on evictions, checkpoints or the number of lanes. A window `forever` has no
- * panes here: it is kept by all_time.h, in a table of its own. */
+ * Event time is cut into panes of width `every`. Rows are processed in the order of records. A row with
+ * event time t in pane p reads the panes p - over / every .. p of its group, and then is added to pane p
+ * (with `including self`: is added first). With `from STREAM`, only the rows of STREAM are added, and only
+ * the rows of the stream before the `|` read. A pane is kept until the watermark passes the pane's end +
+ * the longest `over`. A row whose pane is gone is not added; the counter late_updates counts it. All
+ * windows of a group read the same panes. A row's result depends only on the rows before it, not on
+ * evictions, checkpoints or the number of lanes. The window `forever` has no panes in this table:
+ * all_time.h keeps it in a table of its own. */
 #include "core/describe.h"
 #include "operators/expr/compute.h"
 #include "operators/limits.h"
@@ -23,33 +24,35 @@ struct feature {
     int64_t every_us;
     int including;
     struct assignments values;
-    /* Made by bind. */
-    int *keys, *update_keys;
+    /* Set by feature_bind. */
+    int *keys, *update_keys; /* key columns of the reading stream, and of STREAM (`from`) */
     struct aggregates aggregates;
-    int64_t window_panes[FEATURE_WINDOWS_MAX];
-    uint32_t by_length[FEATURE_WINDOWS_MAX]; /* indices of windows, the shortest first; `forever` is last */
-    uint32_t ending;                         /* number of windows other than `forever` */
-    int64_t longest_us;                      /* the longest window other than `forever` */
-    /* Of the lane. */
-    struct keyed_table *table; /* NULL: `forever` is the only window */
+    int64_t window_panes[FEATURE_WINDOWS_MAX]; /* by window: over / every */
+    uint32_t by_length[FEATURE_WINDOWS_MAX];   /* windows by rising `over`; `forever` is last */
+    uint32_t ending;                           /* number of windows other than `forever` */
+    int64_t longest_us;                        /* the longest window other than `forever` */
+    /* Owned by the lane. */
+    struct keyed_table *table; /* panes by group; NULL: `forever` is the only window */
     struct panes panes;
-    struct panes_sum sum;
-    struct all_time all_time; /* with `forever` */
+    struct panes_sum sum;     /* scratch: the window being read */
+    struct all_time all_time; /* used with `forever` */
 };
 
 static const struct option feature_options[] = {
     OPTION_STREAM(struct feature, from, "from", 0,
-                  "the stream whose rows are aggregated; without it, the rows themselves"),
-    OPTION_COLUMNS(struct feature, by, "by", OPTION_REQUIRED, "the columns that make a group"),
+                  "the stream whose rows are aggregated; without `from`, the operator's own input"),
+    OPTION_COLUMNS(struct feature, by, "by", OPTION_REQUIRED,
+                   "the key columns; rows with equal values make a group"),
     OPTION_DURATIONS(struct feature, over, "over", OPTION_REQUIRED | OPTION_FOREVER, "1ms", "3650d",
-                     "how far back the windows reach; several make columns with a suffix: imps_1h, imps_24h, "
-                     "imps_forever. `forever`: all rows of the group, which is never forgotten"),
+                     "how far back each window reaches. Several windows make a column each, with a suffix: "
+                     "imps_1h, imps_24h, imps_forever. `forever`: all earlier rows of the group, whose "
+                     "state is then never dropped"),
     OPTION_DURATION(
         struct feature, every_us, "every", 0, "1m", "1ms", "365d",
-        "width of a pane: how exactly the far end of a window moves, and how exactly rows that come "
-        "out of order are told apart"),
+        "width of a slice of event time. A window's far end moves by whole slices, and a row also "
+        "sees earlier records of its own slice that have a later event time"),
     OPTION_ENUM(struct feature, including, "including", 0, "none", "none|self",
-                "`self`: a row is added before it reads"),
+                "`self`: a row's aggregates include the row itself"),
     OPTION_ASSIGNMENTS(struct feature, values, "values", OPTION_REQUIRED | OPTION_BODY,
                        "the new columns and their aggregates"),
     OPTIONS_END,
@@ -60,7 +63,8 @@ static bool has_all_time(const struct feature *feature)
     return feature->ending < feature->over.count;
 }
 
-/* With windows of both kinds each table gets half of the memory. */
+/* Plans one of the two tables. If `over` has both `forever` and other windows, each table gets half of the
+ * operator's memory. */
 static struct state_plan plan_of(const struct operator_context *context, bool is_there)
 {
     const struct feature *feature = context->config;
@@ -110,20 +114,21 @@ static bool check_windows(struct operator_bind *bind, struct feature *feature)
         struct diag *diag =
             diag_error(bind->diags, DIAG_OPTIONS_CLASH, feature->over.spans[i],
                        over % feature->every_us != 0 ? "the window is not a multiple of `every`"
-                                                     : "the window has more than %d panes of `every`",
+                                                     : "the window is longer than %d times `every`",
                        FEATURE_PANES_MAX);
-        diag_hint(bind->diags, diag, "choose an `every` that divides every window, and not too finely");
+        diag_hint(bind->diags, diag, "choose an `every` that divides each window, and into at most %d slices",
+                  FEATURE_PANES_MAX);
         is_good = false;
     }
     if (feature->from.name.length > 0 && feature->including != 0) {
         diag_error(bind->diags, DIAG_OPTIONS_CLASH, feature->from.span,
-                   "`including self` has no meaning with `from`");
+                   "`including self` has no meaning with `from`: the rows that read are not aggregated");
         is_good = false;
     }
     return is_good;
 }
 
-/* Resolves the key columns. With `from`, both streams must have them, with equal types. */
+/* Resolves the key columns. With `from`, both streams must have the key columns, with equal types. */
 static bool bind_keys(struct operator_bind *bind, struct feature *feature)
 {
     return bind->inputs_count == 1
@@ -131,8 +136,9 @@ static bool bind_keys(struct operator_bind *bind, struct feature *feature)
                : keys_bind_both(bind, &feature->by, &feature->keys, &feature->update_keys);
 }
 
-/* The suffix of a window's columns, "24h" as in the job: the largest unit that divides the duration and gives
- * a text as long as the literal. */
+/* Returns the suffix of a window's columns, written as in the job ("24h", not "1d"): of the units that
+ * divide the duration, the largest one with which the text is as long as the duration's text in the job;
+ * if there is none, the largest unit. */
 static const char *suffix_of(struct arena *arena, const struct feature *feature, uint32_t window)
 {
     static const struct {
@@ -163,8 +169,8 @@ static bool add_columns(struct operator_bind *bind, struct feature *feature)
     if (!operator_has_room(bind, count))
         return false;
     struct schema *output = operator_extend(bind, count);
-    /* An aggregate of earlier rows tells nothing about the row that reads it except its group, unless the row
-     * itself may be among the earlier ones. */
+    /* Lineage: the aggregates of a row depend on that row only by its key columns, unless the aggregated
+     * rows may include the row itself (`including self`) or a copy of it (schema.repeats). */
     const struct schema *updates = bind->inputs[bind->inputs_count - 1].schema;
     bool sees_itself = feature->including != 0 || updates->repeats;
     struct lineage group = {0};
@@ -219,14 +225,14 @@ static bool feature_open(struct operator_context *context)
 
 /* --- Rows --- */
 
-/* The oldest pane that is still alive at the watermark. */
+/* The index of the oldest pane that is kept at the context's watermark. */
 static int64_t first_alive(const struct operator_context *context, const struct feature *feature)
 {
     int64_t passed = time_add(context->watermark, -feature->longest_us);
     return passed == TIME_MIN ? INT64_MIN : pane_of(passed - 1, feature->every_us);
 }
 
-/* Slots of a batch's rows in both tables. */
+/* The slots of a batch's rows in both tables, between begin_places and end_places. */
 struct places {
     struct keyed_slot *ending[BATCH_ROWS], *all_time[BATCH_ROWS];
 };
@@ -270,7 +276,8 @@ static bool update_ending(const struct operator_context *context, struct feature
     return update.pane >= update.first_alive && panes_update(&feature->panes, slot, &update);
 }
 
-/* Adds the row to its group's entries. Counts it in late_updates where an entry could not take it. */
+/* Adds the row to its group's entry in each table. Counts the row in late_updates if it could not be added to
+ * one of them: its pane is gone, or the entry is full. i: the row's index in `places`. */
 static void update_row(struct operator_context *context, struct feature *feature, const struct places *places,
                        uint32_t i, const struct column *arguments, const struct batch *batch, uint32_t row)
 {
@@ -286,7 +293,7 @@ static void update_row(struct operator_context *context, struct feature *feature
 /* An output batch whose aggregate columns are being filled. */
 struct reading {
     struct batch *out;
-    struct column_builder *builders; /* builder of aggregate k and window w: [k * windows + w] */
+    struct column_builder *builders; /* [k * windows + w]: the column of aggregate k and window w */
 };
 
 static void begin_reading(struct operator_context *context, const struct feature *feature,
@@ -329,7 +336,7 @@ static void read_ending(const struct operator_context *context, struct feature *
             panes_sum_clear(&feature->panes, &feature->sum);
         panes_read(&feature->panes, slot, first, last, &feature->sum);
         if (is_additive && first <= last)
-            last = first - 1; /* a longer window adds only the panes before */
+            last = first - 1; /* the next, longer window adds only older panes */
         builders_of(feature, reading, w, builders);
         panes_finish(&feature->panes, &feature->sum, time, builders, row);
     }
@@ -387,11 +394,12 @@ static void feature_process(struct operator_context *context, uint32_t input, st
 
 /* --- Two inputs --- */
 
-/* One batch of either input, with what is computed before its rows are processed. */
+/* The values computed once for a batch, before its rows are processed. Input 0 reads, input 1 (`from`) is
+ * aggregated. */
 struct prepared {
-    struct column *arguments;  /* input 1 */
-    struct expr_errors errors; /* input 1 */
-    struct reading reading;    /* input 0 */
+    struct column *arguments;  /* input 1: the aggregates' arguments */
+    struct expr_errors errors; /* input 1: rows whose arguments cannot be computed */
+    struct reading reading;    /* input 0: the output batch */
 };
 
 static struct prepared *prepare(struct operator_context *context, struct batch *batch, uint32_t input,
@@ -504,18 +512,16 @@ const struct operator_kind operator_feature = {
     .summary = "adds aggregates of the row's group as of that row",
     .example = "events | feature by item_id over [1h, 24h] every 1m { imps: count(), spend: sum(price) }",
     .details =
-        "Every row goes on, with the aggregates over the rows of its group that had come before it, in the "
-        "order "
-        "of records, and whose event time is within the window: its own slice of `every` and those that "
-        "`over` "
-        "reaches back. `from STREAM` aggregates the rows of another stream. A row sees itself only with "
-        "`including self`. Sums and counts of nothing are 0; mean, min, max, variance, last and first are "
-        "null. A row for a slice that the watermark has left behind goes on, but is not added. `over "
-        "forever` "
-        "aggregates all rows of the group that had come before, up to the row's own slice, or to the "
-        "watermark's where that is later; no row is too late to be added. A group then keeps one aggregate, "
-        "and those of the slices that the watermark has not passed, for good: in `memory:`, beyond that on "
-        "disk. What has no bound (`distinct_exact`) is refused there.",
+        "Adds columns to every row: aggregates over the rows of its group that came before it in the order "
+        "of records, and whose event time is in the window. A window is the row's own slice of `every`, "
+        "and the slices that `over` reaches back. `from STREAM` aggregates the rows of STREAM instead. A "
+        "row's aggregates include the row itself only with `including self`. Without rows, sums and counts "
+        "are 0; mean, min, max, variance, last and first are null. A late row, whose slice ended more than "
+        "the longest `over` before the watermark, is emitted but not aggregated. `over forever` aggregates "
+        "all earlier rows of the group in the row's own slice, in older slices, and in slices that the "
+        "watermark has passed; no row is too late. A group's state is then never dropped: one aggregate of "
+        "the slices that the watermark has passed, and one for each later slice. State beyond `memory:` "
+        "lies on disk. An aggregate whose state has no bound (`distinct_exact`) is refused with `forever`.",
     .options = feature_options,
     .state = feature_state,
     .size = sizeof(struct feature),

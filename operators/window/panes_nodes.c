@@ -3,7 +3,8 @@
 
 enum {
     MERGED_UNTIL = PANES_ENTRY_MAX - (256 << 10), /* bytes up to which runs and nodes may lengthen an entry */
-    /* The same for nodes up to LOW_LEVEL, which are many and save a reader little. */
+    /* bytes up to which nodes up to LOW_LEVEL may lengthen an entry: these are many, and save a reader
+     * little */
     LOW_UNTIL = PANES_ENTRY_MAX - (2 << 20),
     LOW_LEVEL = 3,
     FEW_PANES = 4,

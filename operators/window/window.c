@@ -26,27 +26,30 @@
 enum { PREFETCH_AHEAD = 6, LISTS_SHARE = 8, SHOWN_SHARE = 3, TIMER_BUCKETS = 16, OPEN_HEAD = 8 };
 
 static const struct option window_options[] = {
-    OPTION_COLUMNS(struct window, by, "by", OPTION_REQUIRED, "the columns that make a group"),
+    OPTION_COLUMNS(struct window, by, "by", OPTION_REQUIRED,
+                   "the key columns; rows with equal values make a group"),
     OPTION_EXPRESSION(struct window, over, "over", OPTION_REQUIRED,
                       "the windows: tumbling(1h), sliding(10s, 2s), cumulating(1d, 1h), session(30m), "
                       "count(100), count(100, 10), forever"),
     OPTION_DURATION(struct window, offset_us, "offset", 0, "0s", "0s", "3650d",
-                    "windows begin that much later: tumbling(1d) offset 6h"),
+                    "windows begin later by this time: tumbling(1d) offset 6h"),
     OPTION_TEXT(
         struct window, zone, "zone", 0, NULL,
-        "the time zone whose midnight windows of whole days begin at: \"Europe/Berlin\"; UTC without it"),
+        "time zone, as \"Europe/Berlin\": windows of whole days begin at its midnight; UTC by default"),
     OPTION_ENUM(
         struct window, time, "time", 0, "event", "event|arrival",
-        "`arrival`: windows go by when records arrived (processing time), which their source must say"),
+        "`arrival`: windows go by the time at which records arrived (processing time), which the source "
+        "must provide"),
     OPTION_DURATION(struct window, lateness_us, "lateness", 0, "0s", "0s", "365d",
-                    "how long after its end a window still takes rows in"),
-    OPTION_DURATION(struct window, expire_after_us, "expire_after", OPTION_FOREVER, NULL, "1ms", "3650d",
-                    "with count(...), required: how long without a row, in event time, until a group is "
-                    "forgotten and its rows are counted anew; or `forever`, within the job's `memory:`"),
+                    "how long after its end, in event time, a window still takes rows"),
+    OPTION_DURATION(
+        struct window, expire_after_us, "expire_after", OPTION_FOREVER, NULL, "1ms", "3650d",
+        "required with count(...): a group without rows for this event time is dropped, and its next "
+        "row counts as the first; `forever`: never, within the job's `memory:`"),
     OPTION_EXPRESSION(
         struct window, emit, "emit", 0,
-        "when rows come: on_close (the default), final (when the input has ended), or, with `_op`, "
-        "on_end, every(10s), on_change"),
+        "when rows are emitted: on_close (the default), final (when the input has ended), or, with a "
+        "column `_op`, on_end, every(10s), on_change"),
     OPTION_ASSIGNMENTS(struct window, values, "values", OPTION_REQUIRED | OPTION_BODY,
                        "the new columns and their aggregates"),
     OPTIONS_END,
@@ -536,23 +539,23 @@ const struct operator_kind operator_window = {
     .example = "events | window by item_id over tumbling(1h) { n: count(), total: sum(price) }",
     .details =
         "Columns: the keys, window_start, window_end (not with `forever`), the aggregates. A window is "
-        "[start, end) and its row has the event time end - 1us; a session goes on while rows are no "
+        "[start, end), and its row has the event time end - 1us. A session goes on while rows are no "
         "further apart than its duration, and ends that long after its last row. Windows begin at "
-        "1970-01-01T00:00Z and whole steps from there (a week on a Thursday: `offset 4d` makes it "
-        "Monday); with `zone`, days are those of that zone, of 23 or 25 hours where its clock is "
-        "changed. Windows of rows, count(100), close with the 100th row of the group in the order of "
-        "records; one that is not full at the end gives none, nor does one whose group had no row until the "
-        "watermark was more than `expire_after` beyond the newest one: it is forgotten, the next row counts "
-        "as the first, and a row that is that far behind is late. A window of time closes when the watermark "
-        "reaches its end + `lateness` (a session: is beyond it); rows for windows that are closed go to "
-        "`NAME.late`, which a sink can take. With `time arrival` all of this goes by the time at which "
-        "records arrived, whose clock goes on without records, too. `emit` says when rows come. "
-        "on_close: one, when the window closes. final: one, when the input has ended; nothing is late. "
-        "on_end: one when the watermark reaches the end, and corrections until the window closes. "
-        "every(10s): before that too, each 10 s of event time, where something changed. on_change: "
-        "after each number, a batch of records, for what its rows changed. With the last three the last "
-        "column, `_op`, says insert, update or delete (of a session that joined another one). Null is a "
-        "group of its own. A sum of ints that does not fit is null.",
+        "1970-01-01T00:00Z and at whole steps from there (a week on a Thursday: `offset 4d` makes it "
+        "Monday); with `zone`, days are those of that zone, of 23 or 25 hours when its clock is changed. A "
+        "window of rows, count(100), closes with the 100th row of the group in the order of records. A "
+        "window of rows that is not full when the input ends gives no row. If a group has no row until the "
+        "watermark is more than `expire_after` beyond its newest row, the group is dropped, and its next "
+        "row counts as the first; a row that is itself so far behind the watermark is late. A window of "
+        "time closes when the watermark reaches its end + `lateness` (a session: passes it); rows for "
+        "closed windows go to `NAME.late`, which a sink can take. With `time arrival` all of this goes by "
+        "the time at which records arrived; that clock also goes on without records. `emit` says when rows "
+        "are emitted. on_close: one row, when the window closes. final: one row, when the input has ended; "
+        "nothing is late. on_end: one row when the watermark reaches the end, and corrections until the "
+        "window closes. every(10s): as on_end, and before the end after each 10 s of event time, if "
+        "something changed. on_change: after each micro-batch, for what its rows changed. With the last "
+        "three, the last column, `_op`, says insert, update or delete (of a session that joined another "
+        "one). Null is a group of its own. A sum of ints that does not fit is null.",
     .options = window_options,
     .state = window_state,
     .size = sizeof(struct window),

@@ -20,22 +20,22 @@ enum window_emit {
     EMIT_ON_CHANGE /* changes, after each micro-batch */
 };
 
-/* What some windows must know of their rows beside the aggregates; stored as one more aggregate, which is no
- * output column. A tick is the operator's own count of micro-batches. */
+/* Facts about a window's rows that some windows need beside the aggregates. They are stored as one more
+ * aggregate, which is no output column. A tick is the operator's own count of micro-batches. */
 struct window_facts {
     int64_t rows;
     int64_t first_time, last_time;
     int64_t first_tick, last_tick; /* from 1 on */
-    int64_t armed;                 /* session: the time of its timer */
+    int64_t armed;                 /* sessions: event time of the session's timer, microseconds */
 };
 
-/* The pane of the last row, kept because rows of one time follow each other. */
+/* The pane of the last row, kept because the next row is often in the same pane. */
 struct window_pane {
     bool is_known, is_noted; /* is_noted: the pane is in window.open */
     int64_t start, end;
     int64_t pane;
     struct windows_range windows;
-    int64_t closed_at; /* when its last window is closed */
+    int64_t closed_at; /* the watermark from which on all its windows are closed */
 };
 
 /* A key and pane that got a row in this micro-batch. */
@@ -82,7 +82,7 @@ struct window {
     struct panes_sum sum;
     struct window_pane last_pane;
     struct open_windows open;     /* panes */
-    struct window_keys listed;    /* keys by window, as far as known */
+    struct window_keys listed;    /* lists of keys by window (window_keys.h); cover only some windows */
     struct window_touch *touches; /* if has_changes */
     uint32_t touches_count, touches_capacity;
     int64_t tick;              /* micro-batches so far, this one included */
@@ -106,7 +106,7 @@ static inline struct window_facts *window_facts_of(const struct window *window, 
     return (struct window_facts *)(void *)(partials + window->facts_offset);
 }
 
-/* The watermark from which on the window is closed. */
+/* The watermark from which on window `index` is closed. */
 static inline int64_t window_closed_at(const struct window *window, int64_t index)
 {
     return window->mode == EMIT_FINAL ? TIME_MAX
@@ -177,7 +177,7 @@ struct window_row {
 /* Adds a row to the batch being filled. */
 void window_out_add(struct operator_context *context, struct window *window, struct window_out *out,
                     const struct window_row *row);
-/* Emits the batches. Outside of brackets. */
+/* Emits all batches of `out`, the unfinished one, too. Not between keyed_begin and keyed_end. */
 void window_out_end(struct operator_context *context, struct window_out *out);
 
 /* --- The watermark: window_close.c --- */
@@ -188,11 +188,11 @@ void window_advance(struct operator_context *context, struct window *window, int
 bool window_fires(const struct window *window, int64_t before, int64_t watermark);
 /* Sorts this micro-batch's touches by key, then pane. */
 void window_sort_touches(struct window *window);
-/* Copies entries of a key group: visit calls window_copy_entry for those that it wants. They then lie in
- * window->copy_list, in the order (hash, key). */
+/* Copies entries of a key group to window->copy_list, in the order (hash, key): calls `visit` for each
+ * entry of the group, which calls window_copy_entry for those to copy. */
 void window_copy_group(struct window *window, uint32_t group, keyed_visit *visit, void *argument);
 void window_copy_entry(struct window *window, const struct keyed_slot *slot);
-/* An entry that reads from the copy. */
+/* Returns a slot by which the copy can be read like an entry. */
 struct keyed_slot window_copy_slot(const struct window *window, const struct window_copy *copy);
 
 /* --- Sessions: window_sessions.c --- */
@@ -206,7 +206,8 @@ void window_sessions_advance(struct operator_context *context, struct window *wi
 /* How many sessions of the entry are closed at the watermark; closed sessions are the first ones. */
 uint32_t window_sessions_closed(const struct window *window, const struct keyed_slot *slot,
                                 int64_t watermark);
-/* The end of a session with these facts, and when it is closed: once the watermark is above that. */
+/* window_session_end: the end of the session with these facts. window_session_closed_at: the session is
+ * closed once the watermark is above the result. Both in microseconds of event time. */
 static inline int64_t window_session_end(const struct window *window, const struct window_facts *facts)
 {
     return time_add(facts->last_time, window->shape.size_us);
@@ -220,14 +221,15 @@ static inline int64_t window_session_closed_at(const struct window *window, cons
 
 /* --- Rows given of sessions that change: window_shown.c --- */
 
-/* Compares the sessions of a key (a copy or an entry) with the rows given of them, and adds the differences
- * to `out`. Only sessions that end before `ended_before` give new rows and updates; rows of sessions that are
- * gone are deleted. shown: the key's entry in window->shown, in a bracket. time: of the output rows'
- * order. */
+/* Compares a key's sessions with the rows emitted for them before, and adds inserts, updates and deletes
+ * to `out`. sessions: the key's entry in window->table, or a copy. Only sessions that end before
+ * `ended_before` give inserts and updates; a row whose session is gone is deleted. shown: the key's entry
+ * in window->shown, in a bracket. time: order time of the output rows. */
 void window_shown_compare(struct operator_context *context, struct window *window, struct window_out *out,
                           const struct keyed_slot *sessions, struct keyed_slot *shown, int64_t ended_before,
                           int64_t time);
-/* Forgets the rows given of sessions that are gone because they are closed. */
+/* Removes from the entry `shown` the rows of sessions that are gone because they were closed; emits
+ * nothing. */
 void window_shown_forget(struct window *window, const struct keyed_slot *sessions, struct keyed_slot *shown);
 
 #endif

@@ -64,8 +64,8 @@ struct pass {
     int64_t start, end;
     bool is_changes; /* only keys with a row after since_tick */
     int64_t since_tick;
-    bool carries;      /* the window is done: its keys go to the lists of later windows */
-    int64_t next;      /* the window after it */
+    bool carries;      /* this is the window's last pass: its keys move to the lists of later windows */
+    int64_t next;      /* the next window */
     bool is_list_full; /* set when the budget of the key lists is used up */
     struct window_out out;
 };
@@ -311,8 +311,8 @@ static bool next_touched(const struct window *window, int64_t from, int64_t *ind
     return is_there;
 }
 
-/* Emits, window after window, the keys that got rows in this micro-batch. With on_end and `every` only
- * windows that have given their rows already. */
+/* Emits the changed rows of the keys that got rows in this micro-batch, window by window. In the modes
+ * EMIT_ON_END and EMIT_EVERY only for windows that have emitted their rows already. */
 static void give_changes(struct operator_context *context, struct window *window)
 {
     int64_t from = window_first_open(window, context->watermark), index = 0;
@@ -343,7 +343,7 @@ static void give_changes(struct operator_context *context, struct window *window
     }
 }
 
-/* Forgets the panes of which all windows are closed. */
+/* Removes from window->open the panes whose windows are all closed. */
 static void retire(struct window *window, int64_t watermark)
 {
     uint32_t closed = 0;

@@ -1,9 +1,10 @@
-/* What the rows of `window` are made of: the facts, an aggregate that the operator adds and that is no output
- * column, and the batches that rows go into. */
+/* The output of `window`: the facts (struct window_facts, an aggregate of the operator's own that is no
+ * output column), and the batches that output rows are written to. */
 #include "operators/window/window.h"
 
 /* --- Facts --- */
 
+/* argument: its element 0 is the operator's current tick. */
 static void facts_update(char *partial, const struct column *argument, uint32_t row, int64_t time)
 {
     (void)row;
@@ -63,6 +64,7 @@ void window_add_facts(struct operator_bind *bind, struct window *window)
 
 /* --- Rows --- */
 
+/* Begins a batch of BATCH_ROWS output rows: out->batch. */
 static void begin(struct operator_context *context, const struct window *window, struct window_out *out)
 {
     const struct schema *schema = context->output;
@@ -74,10 +76,10 @@ static void begin(struct operator_context *context, const struct window *window,
         builder_init(&out->builders[i], batch, &batch->columns[i], schema->fields[i].type);
     uint32_t first = window->by.count + (window->has_bounds ? 2 : 0);
     for (uint32_t i = 0; i < window->aggregates.count; i++)
-        out->aggregates[i] = &out->builders[MIN(first + i, schema->count - 1)]; /* facts write none */
+        out->aggregates[i] = &out->builders[MIN(first + i, schema->count - 1)]; /* facts write no column */
 }
 
-/* Ends the batch being filled and adds it to the full ones. */
+/* Ends out->batch, if there is one, and appends it to out->full. */
 static void finish(struct operator_context *context, struct window_out *out)
 {
     struct batch *batch = out->batch;
@@ -98,7 +100,8 @@ void window_out_end(struct operator_context *context, struct window_out *out)
     ready_emit(&out->full, context);
 }
 
-/* Sets the aggregates' columns of a row. */
+/* Writes the aggregates' values to output row `row`: from->values, decoded; if these are empty, the values of
+ * window->sum. Appends the encoded values to from->keep, unless that is NULL. */
 static void set_values(const struct window *window, struct window_out *out, const struct window_row *from,
                        uint32_t row)
 {

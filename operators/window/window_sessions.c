@@ -37,8 +37,8 @@ uint32_t window_sessions_closed(const struct window *window, const struct keyed_
     return i;
 }
 
-/* The sessions that a row of that time joins: *count of them, from the result on. open: the first open
- * one. */
+/* Finds the sessions that a row of event time `time` joins: *count panes, the first of which is returned.
+ * open: the index of the first session that is not closed. */
 static uint32_t find_joined(const struct window *window, const struct keyed_slot *slot, uint32_t open,
                             int64_t time, uint32_t *count)
 {
@@ -110,7 +110,7 @@ enum window_taken window_sessions_add(struct operator_context *context, struct w
 
 /* A session whose timer has come. */
 struct due {
-    int64_t time; /* the time that the timer was for */
+    int64_t time; /* event time of the timer, microseconds */
     uint64_t hash;
     struct keyed_slot *slot;
     uint32_t record; /* index in timers.records */
@@ -198,8 +198,8 @@ static void arm_sessions(struct window *window, struct keyed_slot *slot, int64_t
     }
 }
 
-/* Handles a session whose time has come, if results change: compares it, then arms it again or removes it if
- * it is closed. watermark: the new one. */
+/* Handles a due session of a window whose results change: emits the differences, then arms the session
+ * again, or removes it if it is closed. watermark: the new one. */
 static void take_changed(struct operator_context *context, struct window *window, struct window_out *out,
                          const struct due *due, struct keyed_slot *shown, int64_t watermark)
 {
@@ -258,8 +258,9 @@ static void find_dues(const struct operator_context *context, struct window *win
             dues[timers->due_count++] = dues[i];
 }
 
-/* Whether the session's row may come now: all timers up to its time and hash have come. Keys at exactly that
- * time and hash are noted in `given`; if `given` is full the session must get another timer. */
+/* Whether the session's row may be emitted now: all timers before its time and hash have been popped.
+ * Notes keys at exactly that time and hash in `given`; if `given` is full, the session must get another
+ * timer. */
 static bool is_its_turn(struct timers *timers, const struct due *due)
 {
     const struct due *last = &timers->last;
@@ -383,7 +384,7 @@ static void visit(void *argument, const struct keyed_slot *slot)
         window_touch(window, &(struct window_key){key_hash(slot->key), slot->key}, 0);
 }
 
-/* Arms the keys that the visits of a group have noted. */
+/* Sets new timers for the keys noted while a key group was visited. */
 static void arm_touched(struct window *window, int64_t watermark)
 {
     struct window_look *look = window->look;

@@ -1,12 +1,15 @@
-/* The rows given of sessions that change. A session is identified by its group and its start; when that
- * changes, or the session joins another one, its row is deleted, with the values that it had. So these are
- * kept: each key has a list of its sessions' rows, by rising start, with the encoded values. */
+/* Changes of session rows: what was emitted for each session, so that it can be updated or deleted later.
+ *
+ * An output row of a session is identified by its group and the session's start. When the start changes,
+ * or the session joins another one, the emitted row is deleted, and a delete carries the values that the
+ * row had. So window->shown keeps, for each key, a list of the rows emitted for its sessions, by rising
+ * start, with their encoded values. */
 #include "operators/window/window.h"
 
-/* A row given; followed by the encoded values, padded to 8 bytes. */
+/* A row that was emitted for a session. In the list its encoded values follow, padded to 8 bytes. */
 struct given {
     int64_t start, end, time;
-    int64_t tick; /* window->tick when it was given */
+    int64_t tick; /* window->tick when the row was emitted */
     uint32_t bytes, spare;
 };
 
@@ -28,7 +31,7 @@ static void keep(struct byte_buffer *list, const struct given *given, const char
     buffer_append(list, zeros, given_bytes(given->bytes) - sizeof(*given) - given->bytes);
 }
 
-/* Adds the session's row as it is now, and appends the row to the list. */
+/* Adds the session's present row to `out`, and appends the row with its values to the list. */
 static void give(struct operator_context *context, struct window *window, struct window_out *out,
                  const struct keyed_slot *sessions, int64_t start, struct window_row *row,
                  struct byte_buffer *list)
@@ -45,7 +48,7 @@ static void give(struct operator_context *context, struct window *window, struct
     keep(list, &given, values->data);
 }
 
-/* Adds a delete of the row given before. */
+/* Adds to `out` a delete of the row that was emitted before. */
 static void take_back(struct operator_context *context, struct window *window, struct window_out *out,
                       const struct given *given, struct window_row *row)
 {
@@ -59,7 +62,7 @@ static void take_back(struct operator_context *context, struct window *window, s
     row->order.sub++;
 }
 
-/* Stores the list as the key's entry, if it differs. */
+/* Stores the list as the key's entry in window->shown, unless the entry is the same. */
 static void replace(struct window *window, struct keyed_slot *shown, const struct byte_buffer *list,
                     int64_t expire_us)
 {

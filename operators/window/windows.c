@@ -250,7 +250,8 @@ static bool bind_sliding(struct operator_bind *bind, const struct ast *call, str
                       "windows that begin less often than they are long leave rows out",
                       "the second duration is how often a window begins: sliding(10s, 2s)");
     if (windows->size_us / windows->pane_us > WINDOWS_PANES_MAX)
-        return refuse(bind, call, "a window has more than 1048576 panes (of what divides both durations)",
+        return refuse(bind, call,
+                      "a window has more than 1048576 panes (their width is what divides both durations)",
                       "choose durations that have more in common: sliding(1d, 1m)");
     return true;
 }
@@ -390,7 +391,7 @@ static bool bind_place(struct operator_bind *bind, const struct ast *over, int64
     int64_t period = windows->tag == WINDOWS_CUMULATING ? windows->size_us : windows->slide_us;
     if (is_periodic && offset_us >= period) {
         struct diag *diag = diag_error(bind->diags, DIAG_OPTIONS_CLASH, over->span,
-                                       "the `offset` is not shorter than what it moves");
+                                       "the `offset` must be shorter than the step from window to window");
         diag_hint(bind->diags, diag, "windows that are moved by one whole step are the same windows");
         is_good = false;
     }

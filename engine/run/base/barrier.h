@@ -20,13 +20,13 @@ struct checkpoint_writer;
 enum barrier_state {
     BARRIER_IDLE,
     BARRIER_OPENING,   /* the coordinator makes the checkpoint's directory */
-    BARRIER_REQUESTED, /* begun: the next micro-batch formed gets the barrier */
+    BARRIER_REQUESTED, /* the checkpoint has begun: the next micro-batch formed gets the barrier */
     BARRIER_RUNNING,   /* stages are passing the barrier */
     BARRIER_WRITING,   /* all stages have passed it; the coordinator writes */
 };
 
 struct barrier {
-    pthread_mutex_t mutex; /* protects everything below that has no other owner */
+    pthread_mutex_t mutex; /* guards all members whose comment names no other owner */
     pthread_cond_t condition;
     enum barrier_state state;
     /* From BARRIER_OPENING on. */
@@ -37,14 +37,14 @@ struct barrier {
     bool has_failed;              /* a snapshot could not be written */
     bool is_last;                 /* it is the barrier of the last micro-batch */
     /* Requests to the coordinator. */
-    bool is_wanted;         /* a checkpoint is asked for before its turn */
-    bool last_is_wanted;    /* the end of the run waits for a checkpoint */
-    bool last_is_refused;   /* the disk refuses the last checkpoint */
+    bool is_wanted;         /* barrier_ask: take the next checkpoint before its time */
+    bool last_is_wanted;    /* the last micro-batch waits for a checkpoint to begin */
+    bool last_is_refused;   /* the last checkpoint could not be written: end the run without it */
     bool has_lately_failed; /* no checkpoint was published since the last failure */
     bool must_end;
     int64_t barrier_us;         /* when the barrier was attached, on the monotonic clock */
     int64_t stop_us;            /* longest time that a lane stood still for the checkpoint */
-    int64_t stop_max_us;        /* the same, for all checkpoints of this life */
+    int64_t stop_max_us;        /* longest stop_us of all checkpoints of this life */
     _Atomic uint64_t published; /* epoch of the newest published checkpoint */
 };
 
@@ -57,18 +57,21 @@ void barrier_free(struct barrier *barrier); /* NULL is allowed */
 bool barrier_is_waiting(struct run *run);
 /* Whether stages are passing a barrier, or the coordinator is writing a checkpoint. */
 bool barrier_is_busy(struct run *run);
-/* Whether the last micro-batch may be formed: with the barrier that waits for it, or with none if the disk
- * refuses a checkpoint. Asks for a checkpoint if none was asked for. */
+/* Returns whether the last micro-batch may be formed now: a barrier has been requested for it, or the disk
+ * refuses the last checkpoint, and the run ends without a barrier. Else asks the coordinator for a
+ * checkpoint, once it is idle. */
 bool barrier_takes_last(struct run *run);
-/* While a micro-batch is formed: epoch of the checkpoint after it, for which the caller fills
- * barrier->positions; 0: it has no barrier. is_last: it is the last micro-batch of this life. */
+/* Call while a micro-batch is formed. Attaches the requested barrier to it, if there is one, and returns
+ * the epoch of that checkpoint; the caller then fills barrier->positions. 0: no barrier. is_last: this is
+ * the last micro-batch of this life. */
 uint64_t barrier_attach(struct run *run, bool is_last);
 /* Asks for a checkpoint soon: the epoch's order log is long, or a full sink waits for one. */
 void barrier_ask(struct run *run);
 
 /* --- For lanes --- */
 
-/* A stage instance has taken its snapshot for this epoch, for which its lane stood still so long. */
+/* Says that a stage instance has taken its snapshot for the current barrier. stopped_us: how long its lane
+ * stood still for the snapshot, microseconds. is_good: false if the snapshot could not be written. */
 void barrier_pass(struct run *run, int64_t stopped_us, bool is_good);
 /* Epoch of the newest published checkpoint; 0: none. Any thread. */
 uint64_t barrier_published(const struct run *run);

@@ -1,20 +1,22 @@
-/* What all rooms of engine/run stand on: the run as each of them sees it.
+/* struct run, which all subfolders ("rooms") of engine/run share.
  *
- * Rooms, from below: base, order, sequencer, lanes, checkpoints. A room includes those below it, by their
- * public headers, and never one above it (tests/tidy). The run's own files (run.c, stats.c, ...) are above
- * all. Each room keeps its data in a struct of its own, which only its private header defines.
+ * Rooms, from below: base, order, sequencer, lanes, checkpoints. A room includes the public headers of the
+ * rooms below it, and nothing of the rooms above it (tests/tidy). The files in engine/run itself (run.c,
+ * stats.c, ...) are above all rooms. Each room keeps its data in a struct that only its private header
+ * defines.
  *
- * One micro-batch's way: the sequencer cuts micro-batch n from the heads of all partitions and puts it into a
- * slot. Any lane takes it and runs stage 0 on it; operators push batches into exchanges, which keep them in
- * packets by (slot, producer instance, consumer instance). A stage instance runs micro-batch n when every
- * stage that feeds it has finished n (slot.stage_done), in the order 0, 1, 2 ... A slot is used again, for
- * micro-batch n + SLOTS, when all stages have finished n: that alone bounds what is in flight, and because a
- * lane asks for a free slot before a micro-batch exists and never while it works on one, no cycle of full
- * queues can form. At a barrier the sequencer saves positions, each stage instance its nodes' state; then the
- * coordinator writes the checkpoint.
+ * The way of a micro-batch: the sequencer cuts micro-batch n from the heads of all partitions and puts it
+ * into a slot. Any lane takes the micro-batch and runs stage 0 on it. Operators push batches into exchanges,
+ * which keep the batches in packets by (slot, producer instance, consumer instance). A stage instance runs
+ * micro-batches in the order 0, 1, 2 ...; it runs n when every stage that feeds it has finished n
+ * (slot.stage_done). When all stages have finished n, its slot is free for micro-batch n + SLOTS. Slots alone
+ * bound the micro-batches in flight. No cycle of full queues can form, because a lane asks for a free slot
+ * before it forms a micro-batch, never while it works on one. At a barrier the sequencer saves the sources'
+ * positions, and each stage instance the state of its nodes; then the coordinator writes the checkpoint.
  *
- * Threads: lanes run stages and decode; the coordinator is a thread of its own; all else is for the control
- * thread, while the run is built and after it was joined, unless said otherwise. */
+ * Threads: lanes run stages and decode records; the coordinator is a thread of its own. All other
+ * functions and members are for the control thread, before the lanes start and after they were joined,
+ * unless a comment says otherwise. */
 #ifndef LEAT_RUN_BASE_BASE_H
 #define LEAT_RUN_BASE_BASE_H
 
@@ -35,64 +37,64 @@ _Static_assert((SLOTS & (SLOTS - 1)) == 0, "slots are found by masking");
 struct checkpoint;
 struct checkpoint_dir;
 
-/* What `leat trace` is told by the sequencer. Any lane; a trace has one. */
+/* Callbacks by which the sequencer tells `leat trace` what it read. Called by the run's only lane. */
 struct run_observer {
-    /* A raw batch of a partition was read and decoded. */
+    /* `raw` was read from the source's partition number `local`, and decoded into `batch`. */
     void (*has_read)(struct run *run, uint32_t source, uint32_t local, const struct raw_batch *raw,
                      const struct batch *batch);
-    /* A read found no more records; the partition was read up to this offset. */
+    /* A read found no more records: all records before `offset` were read. */
     void (*has_reached)(struct run *run, uint32_t source, uint32_t local, int64_t offset);
 };
 
 struct run {
-    /* What is run: read-only once lanes have started. */
+    /* The job and its options: read-only once lanes have started. */
     const struct plan *plan;
     struct run_options options;
-    struct arena arena;                  /* of the run; while it is built */
-    struct trace *trace;                 /* NULL: none; a run with a trace has one lane */
-    const struct run_observer *observer; /* with a trace; else NULL */
+    struct arena arena;                  /* taken from while the run is built; freed with the run */
+    struct trace *trace;                 /* what `leat trace` follows, with one lane; NULL: none */
+    const struct run_observer *observer; /* set if `trace` is; else NULL */
     uint32_t lanes_count;
-    uint32_t *stage_instances; /* per stage: number of its instances */
-    struct source *sources;    /* per source of the plan */
+    uint32_t *stage_instances; /* by stage: number of its instances */
+    struct source *sources;    /* by source of the plan */
     struct sink_context **sinks;
     uint32_t sinks_count;
     struct batch_pool *pool;
-    struct state_store *state_store;      /* NULL: no operator needs it */
-    struct temporary_directory temporary; /* temporary directory of a state store without checkpoints */
+    struct state_store *state_store;      /* rows of keyed state on disk; NULL: no operator needs it */
+    struct temporary_directory temporary; /* directory of state_store, if the job has no checkpoints */
     int64_t operator_memory_bytes;        /* budget of all keyed state together */
 
     /* How this life begins (checkpoints/begin.c). */
     struct checkpoint_dir *dir; /* NULL: the job has no checkpoints */
     const char *path;           /* path of the checkpoint directory; NULL: none */
-    struct checkpoint *resumed; /* the checkpoint this life begins with; NULL: none, or it is restored */
-    bool is_resumed, was_finished;
-    bool is_from; /* resumed from another run's checkpoint, as a new run */
-    bool
-        is_begun_again; /* an earlier life began from the same checkpoint of another run, and published none */
-    bool replaces_parts;         /* earlier lives of this run never published a checkpoint */
-    uint16_t *ids;               /* per node of the plan: id of its part in checkpoints */
-    bool *has_saved;             /* per node: the checkpoint has state that the node restores */
-    uint32_t resumed_generation; /* of the checkpoint this life began with; set when it is restored */
+    struct checkpoint *resumed; /* the checkpoint to restore; NULL: none, or its state has been restored */
+    bool is_resumed;            /* this life begins with a checkpoint */
+    bool was_finished;          /* that checkpoint is of the end of the run: all sources had ended */
+    bool is_from;               /* a new run that begins with the checkpoint of another run */
+    /* is_from, and an earlier life began with the same checkpoint, but published no checkpoint of its own. */
+    bool is_begun_again;
+    bool replaces_parts;         /* earlier lives of this run published no checkpoint: their files are void */
+    uint16_t *ids;               /* by node of the plan: id of its part in checkpoints */
+    bool *has_saved;             /* by node: the checkpoint has state that the node restores */
+    uint32_t resumed_generation; /* this and the epoch: of the checkpoint restored; set after the restore */
     uint64_t resumed_epoch;
     int64_t started_us, ended_us;
     bool is_started, is_joined;
 
-    /* Diagnostics: while lanes run, under the mutex. notes: for people, said where the run begins; a line
-     * each. */
+    /* diags: guarded by diags_mutex while lanes run. notes: lines for the user, shown when the run begins. */
     struct diag_list *diags;
     pthread_mutex_t diags_mutex;
     struct byte_buffer notes;
 
     /* Any thread. */
     atomic_bool has_failed;
-    atomic_bool is_fenced; /* another process has taken over, and the diagnostic was added */
-    /* Lanes without work sleep here until somebody makes progress. */
+    atomic_bool is_fenced; /* another process has taken over the checkpoint directory; E0709 was added */
+    /* Lanes without work sleep on idle_condition until `progress` rises (run_wake). */
     pthread_mutex_t idle_mutex;
     pthread_cond_t idle_condition;
     atomic_uint idle_sleepers;
     _Atomic uint64_t progress;
 
-    /* The rooms. */
+    /* The data of each room. */
     struct barrier *barrier; /* NULL: the run takes no checkpoints */
     struct order *order;
     struct sequencer *sequencer;
@@ -103,7 +105,7 @@ struct run {
 void base_init(struct run *run);
 void base_free(struct run *run);
 
-/* Lets sleeping lanes look for work again. Any thread. */
+/* Raises run->progress and wakes sleeping lanes, so that they look for work. Any thread. */
 void run_wake(struct run *run);
 /* Stops all lanes; the caller has added a diagnostic. Any thread. */
 void run_fail(struct run *run);
@@ -111,11 +113,11 @@ static inline bool run_has_failed(const struct run *run)
 {
     return atomic_load_explicit(&run->has_failed, memory_order_relaxed);
 }
-/* Adds a line to the notes that are shown where the run begins. */
+/* Adds a line to run->notes; the format has no newline. Control thread, while the run is built. */
 void run_note(struct run *run, const char *format, ...) LEAT_PRINTF(2, 3);
 
-/* Whether an earlier life of this run, without checkpoints, wrote what is there under the names of its
- * outputs. */
+/* Whether the files under the names of this run's outputs are those of an earlier life, which this life
+ * replaces: the job has no checkpoints, and the supervisor restarted it. */
 static inline bool run_replaces_own(const struct run *run)
 {
     return run->options.is_restart && run->options.had_begun && run->dir == NULL;
@@ -126,26 +128,30 @@ static inline const struct plan_node *run_source_node(const struct run *run, uin
     return &run->plan->nodes[run->plan->sources[source]];
 }
 
-/* How many instances must finish a micro-batch before it is done for that stage. */
+/* The number of instances that must finish a micro-batch before the stage has finished it. Stage 0: one, as
+ * any lane runs it. */
 static inline unsigned run_stage_pieces(const struct run *run, uint32_t stage)
 {
     return stage == 0 ? 1 : run->stage_instances[stage];
 }
 
-/* base_watermarks: watermarks of all nodes after a micro-batch, a function of those of the sources alone.
- * Behind them (in both arrays) stands the arrival clock. base_input_watermark: watermark of a node's input. */
+/* base_watermarks: computes the watermark of each node after a micro-batch from the watermarks of the
+ * sources alone. sources: [sources_count + 1], after: [nodes_count + 1], microseconds; the last element of
+ * both is the arrival clock. base_input_watermark: the watermark of a node's input, from the array
+ * `after`. */
 void base_watermarks(const struct plan *plan, const int64_t *sources, int64_t *after);
 int64_t base_input_watermark(const struct plan *plan, const struct plan_node *node, const int64_t *after);
 
-/* Implements operator_context.cold_store, over the context's state store. table, row_bytes: as
- * cold_store_new has them. */
+/* Implements operator_context.cold_store: cold_store_new with the context's state store and node id. */
 struct cold_store *base_cold_store(struct operator_context *context, uint32_t table, size_t row_bytes);
 
 /* fence.c; any thread. */
-/* Whether the run still holds its checkpoint directory. 0: yes. ESTALE: another process has taken over; the
- * diagnostic is added, and the run fails. Another errno: that cannot be told now. */
+/* Checks whether the run still holds its checkpoint directory. Returns 0 if it does, or if the job has no
+ * checkpoints. ESTALE: another process has taken over; E0709 is added, and the run fails. Another errno: the
+ * check itself failed. */
 int run_check(struct run *run);
-/* Asks once more: a fenced run does not report its other errors. */
+/* Calls run_check, and returns whether another process has taken over, now or before. Call before
+ * reporting an error: a fenced run reports E0709 alone. */
 bool run_is_fenced(struct run *run);
 /* Control thread, at the end of a failed run: if it is fenced, E0709 replaces all other diagnostics. */
 void run_ends_fenced(struct run *run);

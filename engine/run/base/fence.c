@@ -1,17 +1,17 @@
-/* What a run does when another process has taken over its checkpoint directory, and how it finds out.
+/* Fencing: how a run notices that another process has taken over its checkpoint directory, and stops.
  *
- * The run asks before each step that others can see (state/checkpoint_lock.c says why, and what becomes of a
- * step that still comes too late): the coordinator before it begins, publishes and prunes checkpoints, and
- * once a second besides; sinks by sink_context.check, before a file gets its final name and before a
- * transaction. A fenced run reports E0709 alone: its other errors (files that are gone, a producer that is
- * fenced) come from the other process. */
+ * The run calls run_check before each step that other processes can see (state/checkpoint_lock.c says why,
+ * and why a step does no harm that comes after the take-over). The coordinator calls it before it begins,
+ * publishes or prunes a checkpoint, and once a second besides; sinks call it as sink_context.check before
+ * they give a file its final name and before a transaction. A fenced run reports E0709 alone, because its
+ * other errors (files that are gone, a producer that is fenced) are effects of the other process. */
 #include "run/base/base.h"
 
 #include "state/checkpoint.h"
 
 #include <errno.h>
 
-/* Replaces all diagnostics by E0709: earlier ones (a checkpoint or a file that is gone) come from the other
+/* Replaces all diagnostics by E0709: earlier ones (a missing checkpoint or file) are effects of the other
  * process. */
 static void say_fenced(struct run *run)
 {

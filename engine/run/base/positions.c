@@ -27,7 +27,7 @@ struct saved_partition saved_take_partition(struct words *saved)
     return p;
 }
 
-/* Skips to the sources, and returns how many there are; the words are those of sequencer_restore. */
+/* Skips the words before the sources (as sequencer_restore reads them), and returns the number of sources. */
 static uint64_t skip_head(struct words *saved)
 {
     for (int word = 0; word < 7; word++)
@@ -60,7 +60,8 @@ uint64_t positions_micro_batch(struct str positions)
     return words_take(&saved) == POSITIONS_VERSION ? words_take(&saved) : UINT64_MAX;
 }
 
-/* A partition that can be found while running goes by its name; others go by their place in the source. */
+/* Sources that discover partitions identify a partition by its name; other sources, by its place in the
+ * source. */
 bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace)
 {
     struct words saved = {.left = positions};
@@ -81,7 +82,7 @@ bool positions_are_before(struct str positions, const struct plan *plan, const s
             continue;
         return trace->by == TRACE_BY_RECORD ? p.records <= (uint64_t)trace->at : p.resume.b <= trace->at;
     }
-    return !saved.is_short; /* nothing of the partition was read */
+    return !saved.is_short; /* no record of the partition had been read */
 }
 
 bool positions_are_final(struct str positions)

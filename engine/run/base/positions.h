@@ -1,5 +1,6 @@
-/* Positions as a checkpoint has them (checkpoint_info.sources), in words (words.h). The sequencer saves and restores them (sequencer/partitions.c); here is what reads them for other
- * uses. The bytes come from outside. Any thread. */
+/* Reads the source positions that a checkpoint holds (checkpoint_info.sources), for all but the sequencer,
+ * which saves and restores them (sequencer/partitions.c). They are encoded in words (words.h). The bytes
+ * come from outside and may be damaged. Any thread. */
 #ifndef LEAT_RUN_BASE_POSITIONS_H
 #define LEAT_RUN_BASE_POSITIONS_H
 
@@ -25,17 +26,17 @@ struct saved_partition {
     uint64_t records;
 };
 
-/* The next partition; zeroed, and saved->is_short is set, if there is none. */
+/* Reads the next partition. If the bytes end too early, the result is zeroed and saved->is_short is set. */
 struct saved_partition saved_take_partition(struct words *saved);
 
-/* sources: gets the watermarks of the plan's sources, and behind them the arrival clock; TIME_MIN where
- * `positions` have none. */
+/* Writes the saved watermark of each source of the plan, in microseconds, to sources[0 ..], and the
+ * arrival clock to sources[sources_count]. TIME_MIN for sources that `positions` do not have. */
 void positions_watermarks(struct str positions, const struct plan *plan, int64_t *sources);
 /* Number of the first micro-batch after these positions; UINT64_MAX: they are of another format version. */
 uint64_t positions_micro_batch(struct str positions);
-/* Whether the traced record had not been sequenced yet. */
+/* Whether the record that `trace` follows comes behind these positions: no micro-batch had it yet. */
 bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace);
-/* Whether all sources had ended. */
+/* Whether all sources had ended at these positions. */
 bool positions_are_final(struct str positions);
 
 #endif
