@@ -1,4 +1,5 @@
-/* Writing a checkpoint: parts collect records in frames; the writer thread appends these to state.bin. */
+/* Writing a checkpoint: each part collects its records in frames; the writer thread appends the frames to
+ * state.bin. */
 #include "state/block_file.h"
 #include "state/checkpoint_files.h"
 
@@ -22,18 +23,19 @@ struct deferred {
     void *argument;
 };
 
-/* One part. Until checkpoint_write it belongs to the thread that puts records, then to the writer thread. */
+/* One part of a checkpoint. Until checkpoint_write the part belongs to the thread that calls snapshot_put,
+ * from then on to the writer thread. */
 struct snapshot_writer {
     struct checkpoint_writer *checkpoint;
     struct snapshot_writer *next;
     char name[PART_NAME_MAX];
     uint32_t index;
-    struct byte_buffer buffer;  /* bytes of frames that were not written yet */
-    struct byte_buffer frames;  /* struct manifest_frame each; offset: in the buffer */
-    struct manifest_frame open; /* the last frame, still growing */
+    struct byte_buffer buffer; /* records that are not in state.bin yet; empty while streaming */
+    struct byte_buffer frames; /* a struct manifest_frame per closed frame in `buffer`; offset: in `buffer` */
+    struct manifest_frame open; /* the frame that records are added to; bytes 0: none */
     struct deferred *deferred;
     uint32_t deferred_count;
-    const char *refusal; /* snapshot_refuse */
+    const char *refusal; /* set by snapshot_refuse: why the part cannot be written; NULL: not refused */
     bool is_streaming;   /* the writer thread runs the part's jobs: records go directly into state.bin */
 };
 
@@ -47,7 +49,7 @@ struct checkpoint_writer {
     struct block_file state;
     int error;
     const char *error_step;
-    bool is_refused; /* error_step says why, and `error` adds nothing */
+    bool is_refused; /* error_step is a part's refusal; the errno in `error` is not shown */
     struct byte_buffer frames;
     struct manifest_file *files;
     uint32_t files_count;
@@ -130,8 +132,8 @@ static void close_frame(struct snapshot_writer *part)
     part->open = (struct manifest_frame){0};
 }
 
-/* Writes the records that the part has collected so far to state.bin; later records are written there
- * directly. */
+/* Writes the records that the part has collected in memory to state.bin; later records go to state.bin
+ * directly. Writer thread. */
 static void begin_streaming(struct snapshot_writer *part)
 {
     struct checkpoint_writer *checkpoint = part->checkpoint;
@@ -194,8 +196,9 @@ static bool report(struct checkpoint_writer *checkpoint, struct diag_list *diags
     diag_errno(diags, diag, checkpoint->error);
     diag_at(diags, diag, checkpoint->temporary, -1, -1);
     if (checkpoint->error == ENOSPC || checkpoint->error == EDQUOT)
-        diag_hint(diags, diag,
-                  "free some space: the job goes on, and the next checkpoint covers this one's changes");
+        diag_hint(
+            diags, diag,
+            "free some disk space: the job goes on, and the next checkpoint has this one's changes, too");
     return false;
 }
 
@@ -241,9 +244,10 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
     checkpoint->database = mem_printf("%s.tmp/db", path);
     snprintf(path + strlen(path), sizeof(path) - strlen(path), ".tmp/state.bin");
     if (checkpoint->error == 0)
-        fail(checkpoint, os_remove_tree(checkpoint->temporary), "removing an older attempt");
+        fail(checkpoint, os_remove_tree(checkpoint->temporary),
+             "removing the directory of an earlier attempt");
     if (checkpoint->error == 0)
-        fail(checkpoint, os_mkdirs(checkpoint->temporary), "making its directory");
+        fail(checkpoint, os_mkdirs(checkpoint->temporary), "making the checkpoint's directory");
     if (checkpoint->error == 0)
         fail(checkpoint, block_file_create(&checkpoint->state, path), "making state.bin");
     if (!report(checkpoint, diags)) {
@@ -279,8 +283,8 @@ static bool is_table_file(const char *name)
     return length > 4 && strcmp(name + length - 4, ".sst") == 0;
 }
 
-/* Returns the digests of a database file from the checkpoint before, if that has the file: a table file
- * never changes. */
+/* The digests of a database file that the previous checkpoint has, too; NULL: compute them. Only table files
+ * (.sst) are never changed by the database. */
 static const struct known_digest *known_digest(const struct checkpoint_dir *dir, const char *name,
                                                int64_t bytes)
 {
@@ -290,7 +294,8 @@ static const struct known_digest *known_digest(const struct checkpoint_dir *dir,
     return NULL;
 }
 
-/* In a base: replaces the file by a copy, which shares no inode with earlier checkpoints. */
+/* For a base checkpoint: replaces a file of the database by a copy, so that the checkpoint shares no inode
+ * with earlier ones. */
 static int separate(const char *path, uint64_t *bytes, uint8_t **digests)
 {
     char copy[PATH_BYTES + 8];
@@ -425,7 +430,8 @@ static void write_manifest(struct checkpoint_writer *checkpoint)
     buffer_free(&text);
 }
 
-/* Makes the written files a checkpoint that counts. Each step is taken only if those before succeeded. */
+/* Makes the written files durable, and renames their directory: from then on a resume finds the checkpoint.
+ * After an error the remaining steps are left out. */
 static void make_durable(struct checkpoint_writer *checkpoint)
 {
     char generation[PATH_BYTES];
@@ -436,7 +442,7 @@ static void make_durable(struct checkpoint_writer *checkpoint)
         write_manifest(checkpoint);
     if (checkpoint->error == 0)
         fail(checkpoint, os_fsync_directory(checkpoint->temporary, "ckpt.fsync_directory"),
-             "fsync of its directory");
+             "fsync of the checkpoint's directory");
     if (checkpoint->error == 0)
         fail(checkpoint, failpoint("ckpt.pre_rename"), "before the rename");
     if (checkpoint->error == 0)
@@ -450,13 +456,14 @@ static void make_durable(struct checkpoint_writer *checkpoint)
     if (checkpoint->error == 0)
         fail(checkpoint, os_fsync_directory(generation, "ckpt.fsync_parent"),
              "fsync of the generation's directory");
-    /* Takes the checkpoint's name back, so that it does not count; not if another process has taken over,
-     * which may already go on from it. */
+    /* The checkpoint is reported as failed, so it is renamed back and no resume finds it; unless another
+     * process has taken over the directory, because that process may have resumed from it already. */
     if (checkpoint->error != 0 && checkpoint_dir_check(checkpoint->dir) == 0)
         (void)os_rename(checkpoint->path, checkpoint->temporary, NULL);
 }
 
-/* Keeps in *dir what the next checkpoint needs to know about this one. */
+/* After publishing: stores in the checkpoint_dir the checkpoint's id, the sizes of base and deltas, and the
+ * digests of the database's files, for the next checkpoint. */
 static void remember(struct checkpoint_writer *checkpoint)
 {
     struct checkpoint_dir *dir = checkpoint->dir;
@@ -505,7 +512,7 @@ bool checkpoint_publish(struct checkpoint_writer *checkpoint, const struct check
     }
     remember(checkpoint);
     tell_parts(checkpoint, true);
-    (void)failpoint("ckpt.published"); /* for tests: the checkpoint counts, a failure here is ignored */
+    (void)failpoint("ckpt.published"); /* for tests; the checkpoint is published, a failure is ignored */
     free_writer(checkpoint);
     return true;
 }
@@ -513,6 +520,6 @@ bool checkpoint_publish(struct checkpoint_writer *checkpoint, const struct check
 void checkpoint_abandon(struct checkpoint_writer *checkpoint)
 {
     tell_parts(checkpoint, false);
-    (void)os_remove_tree(checkpoint->temporary); /* else the next start removes it */
+    (void)os_remove_tree(checkpoint->temporary); /* if this fails, the next start removes the directory */
     free_writer(checkpoint);
 }

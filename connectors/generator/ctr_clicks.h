@@ -44,8 +44,9 @@ bool ctr_clicks_open(struct ctr_clicks *clicks, const struct ctr_world *world, u
 void ctr_clicks_close(struct ctr_clicks *clicks);
 /* Makes the next click. Returns false at the end, or if there is no memory. */
 bool ctr_clicks_next(struct ctr_clicks *clicks, struct ctr_click *click);
-/* Continues where another stream had these values of `next` and `last`. Makes the impressions of the hour
- * before again, without adding them to the truth. Returns false if no stream can have had these values. */
+/* Continues at the position of another stream that had these values of `next` and `last`. Makes the
+ * impressions of the hour before that position again, without adding them to the truth. Returns false if no
+ * stream can have had these values. */
 bool ctr_clicks_seek(struct ctr_clicks *clicks, uint64_t next, uint64_t last);
 
 #endif

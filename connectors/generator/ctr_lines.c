@@ -40,8 +40,9 @@ static void fail(struct ctr_lines *lines, int error)
     struct diag *diag = diag_error(lines->diags, code, (struct span){0}, "cannot write %s", lines->path);
     diag_errno(lines->diags, diag, error);
     if (code == DIAG_DISK_FULL)
-        diag_hint(lines->diags, diag,
-                  "an event takes about 250 bytes: fewer --events, or an --out with more room");
+        diag_hint(
+            lines->diags, diag,
+            "an event takes about 250 bytes: choose fewer --events, or an --out on a disk with more room");
 }
 
 static void flush(struct ctr_lines *lines)
@@ -63,7 +64,7 @@ static void hold(struct held_lines *held, const char *text, size_t length, int64
     held->count++;
 }
 
-/* Removes the first held line and writes it. */
+/* Writes the first line of the list, and removes it from the list. */
 static void let_go(struct ctr_lines *lines, struct held_lines *held)
 {
     struct held_line *line = held->first;
@@ -75,7 +76,9 @@ static void let_go(struct ctr_lines *lines, struct held_lines *held)
     free(line);
 }
 
-/* Writes held lines that are due before row number `row`; UINT64_MAX: all held lines. */
+/* Before row number `row` is written: writes the duplicates that are due at this row, and the late lines that
+ * the newest row is at least late_ms of event time ahead of. row UINT64_MAX, at the end of the file: writes
+ * all held lines; those less than late_ms behind are not counted as late. */
 static void let_go_due(struct ctr_lines *lines, uint64_t row)
 {
     for (size_t i = 0; i < ARRAY_COUNT(lines->again); i++) {
@@ -89,7 +92,8 @@ static void let_go_due(struct ctr_lines *lines, uint64_t row)
     }
 }
 
-/* Writes a line that every decoder must refuse, made from the row that follows it. */
+/* Writes a malformed line, which every decoder must reject: made from the next row's line in one of
+ * BROKEN_WAYS ways. broken_at: offset in `line` of the number that is replaced. */
 static void write_broken(struct ctr_lines *lines, const char *line, size_t length, size_t broken_at,
                          uint32_t way)
 {
@@ -101,7 +105,7 @@ static void write_broken(struct ctr_lines *lines, const char *line, size_t lengt
         buffer_append(out, line, broken_at);
         buffer_printf(out, "%s}\n", values[way]);
     } else if (way == ARRAY_COUNT(values)) {
-        buffer_append(out, line, length / 2); /* torn */
+        buffer_append(out, line, length / 2); /* the first half of the line */
         buffer_append(out, "\n", 1);
     } else {
         buffer_printf(out, "connection reset by peer\n");
@@ -116,8 +120,9 @@ char *ctr_lines_room(struct ctr_lines *lines)
     return buffer_reserve(&lines->out, CTR_LINE_BYTES_MAX);
 }
 
-/* The line is in `out`, behind its length. Takes it out, plants lines before and behind it as drawn, and puts
- * it back. */
+/* The line lies in the free room of `out`, from out.length on. Draws by the row's random numbers whether to
+ * write a malformed line before it, whether to hold the line itself back as late, and whether to repeat it
+ * later. */
 static void add_planted(struct ctr_lines *lines, size_t length, int64_t ts_ms, size_t broken_at)
 {
     const struct ctr_plants *plants = lines->plants;

@@ -11,9 +11,9 @@
 struct ctr_plants {
     double duplicates; /* are written twice, the second time 1 to 4 rows later */
     double late;       /* are written late_ms of event time too late, with their own time */
-    double malformed;  /* have a broken line before them, which stands for no row */
+    double malformed;  /* have a malformed line before them, which is not counted as a row */
     int64_t late_ms;
-    int64_t late_before_ms; /* rows of this time or later are never late: the file may end too soon */
+    int64_t late_before_ms; /* rows from this time on are never late: the file may end before their turn */
 };
 
 struct ctr_line_counts {
@@ -23,7 +23,7 @@ struct ctr_line_counts {
 struct held_line {
     struct held_line *next;
     int64_t ts_ms;
-    uint64_t due; /* duplicates: written before this row */
+    uint64_t due; /* duplicates: row number before which the line is written */
     size_t length;
     char text[];
 };

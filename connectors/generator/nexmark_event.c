@@ -5,8 +5,8 @@
 
 enum { PERSONS = 1, AUCTIONS = 3 }; /* per group of NEXMARK_GROUP events */
 enum { FIRST_ID = 1000, FIRST_CATEGORY = 10, CATEGORIES = 5, CHANNELS = 10000 };
-/* HOT_AUCTION and so on: one draw in so many is not the hot id. HOT_EVERY: the hot id changes with every
- * 100th id. */
+/* HOT_AUCTION, HOT_BIDDER ...: one draw in this many is not the hot id. HOT_EVERY: the hot id changes with
+ * every 100th id. */
 enum { HOT_EVERY = 100, HOT_AUCTION = 2, HOT_BIDDER = 4, HOT_SELLER = 4, HOT_CHANNEL = 2 };
 /* Other ids are drawn from the newest ACTIVE_PERSONS or OPEN_AUCTIONS ids, and from AHEAD ids beyond the
  * newest, which are only made later. */

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Reasons, the least informative first. Of the recent messages the most informative one explains a failure:
- * while one broker says that the password is wrong, others may be down, and "all brokers are down" follows
- * any error. */
+/* Why the brokers cannot be used, the least informative reason first. A failure is explained by the most
+ * informative of the recent messages: after one broker has said that the password is wrong, librdkafka may
+ * still say that other brokers are down, and "all brokers are down" follows any error. */
 enum reason {
     REASON_OTHER,
     REASON_TIMEOUT,
@@ -32,6 +32,7 @@ enum reason {
 
 enum { REASON_ROOM = 400, BROKER_ROOM = 128, RECENT_US = 60 * 1000000 };
 
+/* The last message with one reason. */
 struct told {
     char text[REASON_ROOM];
     int64_t at_us; /* monotonic time of the message; 0: never */
@@ -41,37 +42,39 @@ struct kafka_errors {
     const struct kafka_client *client;
     struct kafka_hooks hooks;
     pthread_mutex_t mutex;
-    struct told told[REASONS];
+    struct told told[REASONS]; /* guarded by the mutex */
 };
 
 /* The hint for each reason. */
 static const char *const hints[REASONS] = {
-    [REASON_OTHER] = "look at `brokers` and `security`",
-    [REASON_TIMEOUT] = "is there a way to that host from here, or a firewall between?",
-    [REASON_REFUSED] = "start the broker, or mend `brokers`",
+    [REASON_OTHER] = "check `brokers` and `security`",
+    [REASON_TIMEOUT] = "check that this machine can reach the host, and that no firewall is between them",
+    [REASON_REFUSED] = "start the broker, or correct `brokers`",
     [REASON_UNKNOWN_HOST] =
-        ("mend `brokers`; a broker also announces a name of its own (advertised.listeners) "
-         "that must be known here"),
+        ("correct `brokers`; the name that the broker announces (its advertised.listeners) must be known "
+         "here, too"),
     [REASON_CLOSED] =
-        "give the broker time to start (`patience`); or `protocol` in `security` is not that of its "
+        "give the broker time to start (`patience`), or set `protocol` in `security` to that of the broker's "
         "listener at this port",
-    [REASON_LOGIN] = "mend the network; or, with SCRAM, install librdkafka 2.6.1 or newer",
+    [REASON_LOGIN] = "check the network; with SCRAM, install librdkafka 2.6.1 or newer",
     [REASON_PROTOCOL] = "`protocol` in `security` must be that of the broker's listener at this port",
     [REASON_TLS] =
-        "look at `ca` in `security`, the file of the authority that signed the broker's certificate",
+        "check `ca` in `security`: it names the file of the authority that signed the broker's certificate",
     [REASON_MECHANISM] = "`mechanism` in `security` must be one that the broker offers",
     [REASON_OUR_CERTIFICATE] =
         "`certificate` and `key` in `security` must be a pair that the broker's authority has signed",
     [REASON_UNTRUSTED] =
-        "`ca` in `security` is the file of the authority that signed the broker's certificate",
+        "`ca` in `security` must name the file of the authority that signed the broker's certificate",
     [REASON_HOST_NAME] =
-        "name the broker in `brokers` as its certificate does, or have one made for this name",
-    [REASON_EXPIRED] = "the broker needs a new certificate; is the clock here right?",
-    [REASON_TOKEN] = "`token_file` in `security` names a file with a JSON web token that is still good",
-    [REASON_PASSWORD] = "mend `user` and `password` in `security`",
+        "write the broker's name in `brokers` as in its certificate, or give the broker a certificate for "
+        "this name",
+    [REASON_EXPIRED] = "give the broker a new certificate; or correct this machine's clock",
+    [REASON_TOKEN] = "`token_file` in `security` must name a file with a JSON web token that has not expired",
+    [REASON_PASSWORD] = "correct `user` and `password` in `security`",
 };
 
-/* Texts searched for in a log line; the first match counts. */
+/* Texts searched for in a log line; the first match counts. says: leat's message, which the log line follows
+ * in brackets; NULL: the log line alone. */
 static const struct {
     const char *part;
     enum reason reason;
@@ -79,21 +82,21 @@ static const struct {
 } patterns[] = {
     {"OAUTHBEARER config", REASON_TOKEN, NULL},
     {"SaslAuthenticateRequest failed: Local:", REASON_LOGIN,
-     "the connection ends amid the login: a network that breaks, or a broker of Kafka 4, which refuses SCRAM "
-     "of a "
-     "librdkafka before 2.6.1"},
+     "the connection ends during the login: the network fails, or the broker is of Kafka 4, which refuses "
+     "SCRAM from librdkafka before 2.6.1"},
     {"Authentication failed", REASON_PASSWORD, "the user or the password is wrong"},
     {"SASL authentication error", REASON_PASSWORD, "the user or the password is wrong"},
     {"mechanism handshake failed", REASON_MECHANISM, "the broker does not offer this mechanism"},
     {"alert certificate", REASON_OUR_CERTIFICATE, "the broker does not accept our certificate, or wants one"},
     {"alert bad certificate", REASON_OUR_CERTIFICATE, "the broker does not accept our certificate"},
-    {"alert unknown ca", REASON_OUR_CERTIFICATE, "the broker does not know who signed our certificate"},
+    {"alert unknown ca", REASON_OUR_CERTIFICATE,
+     "the broker does not know the authority that signed our certificate"},
     {"client SSL authentication might be required", REASON_OUR_CERTIFICATE, "the broker wants a certificate"},
     {"certificate verify failed", REASON_TLS, "the broker's certificate cannot be verified"},
     {"Disconnected while requesting ApiVersion", REASON_CLOSED,
      "the broker ends the connection at once: it is starting, or does not speak this protocol"},
     {"ApiVersionRequest failed: Local: Timed out", REASON_TIMEOUT,
-     "the broker takes connections, and does not answer: it is starting, or stands still"},
+     "the broker accepts connections but does not answer: it is starting, or it hangs"},
     {"wrong version number", REASON_PROTOCOL, "the broker does not speak TLS at this port"},
     {"connecting to a PLAINTEXT", REASON_CLOSED,
      "the broker ends the connection at once: it is starting, or does not speak TLS at this port"},
@@ -101,7 +104,7 @@ static const struct {
      "the broker ends the connection at once: it is starting, or does not speak TLS at this port"},
     {"security.protocol", REASON_CLOSED,
      "the broker ends the connection at once: it is starting, or does not speak this protocol"},
-    {"SSL handshake failed", REASON_TLS, "TLS cannot be agreed on"},
+    {"SSL handshake failed", REASON_TLS, "the TLS handshake failed"},
     {"Failed to resolve", REASON_UNKNOWN_HOST, "no such host is known"},
     {"Connection refused", REASON_REFUSED, "nobody listens there"},
     {"timed out", REASON_TIMEOUT, "no answer in time"},
@@ -145,7 +148,7 @@ static void keep(struct kafka_errors *errors, enum reason reason, const char *te
     pthread_mutex_unlock(&errors->mutex);
 }
 
-/* librdkafka does not print secrets; if a line ever shows one, it is dropped. */
+/* librdkafka does not print secrets; if a log line ever shows one, the line is dropped. */
 static bool shows_a_secret(const struct kafka_errors *errors, const char *line)
 {
     const struct kafka_security *security = &errors->client->security;
@@ -156,8 +159,8 @@ static bool shows_a_secret(const struct kafka_errors *errors, const char *line)
     return false;
 }
 
-/* Splits `[thrd:NAME]: sasl_ssl://host:9093/bootstrap: what happened`: copies host and port to `broker`,
- * returns what happened. */
+/* Splits a log line `[thrd:NAME]: sasl_ssl://host:9093/bootstrap: TEXT`: copies host:port to `broker` (empty:
+ * the line names no broker) and returns TEXT. */
 static const char *split_line(const char *line, char broker[BROKER_ROOM])
 {
     broker[0] = '\0';
@@ -227,7 +230,8 @@ void kafka_errors_token(struct kafka_errors *errors, const char *why)
     keep(errors, REASON_TOKEN, why);
 }
 
-/* The most informative reason of the last minute, else the newest; REASONS: none. Call under the mutex. */
+/* The most informative reason of the last minute; if that minute has none, the newest reason; REASONS: none
+ * yet. Call under the mutex. */
 static enum reason most_telling(const struct kafka_errors *errors)
 {
     int64_t now = os_monotonic_us();
@@ -261,8 +265,8 @@ bool kafka_errors_are_final(struct kafka_errors *errors)
     return reason != REASONS && reason >= REASON_PROTOCOL && is_sure;
 }
 
-/* Whether librdkafka has a SCRAM bug that Kafka 4 rejects: it repeated the client's nonce (librdkafka's pull
- * request 4895). */
+/* Whether the client logs in by SCRAM with a librdkafka before 2.6.1, which repeats the client's nonce: Kafka
+ * 4 rejects such logins (librdkafka's pull request 4895). */
 static bool has_old_scram(const struct kafka_client *client)
 {
     enum { FIRST_GOOD = 0x02060100 };
@@ -287,8 +291,8 @@ void kafka_errors_report(struct kafka_errors *errors, rd_kafka_resp_err_t err, s
     if (reason == REASON_PASSWORD && has_old_scram(errors->client))
         diag_hint(
             diags, d,
-            "mend `user` and `password` in `security`; if they are right: brokers of Kafka 4 refuse every "
-            "login by SCRAM of a librdkafka before 2.6.1, and here is %s: install a newer one",
+            "correct `user` and `password` in `security`; if they are right, install a newer librdkafka: "
+            "Kafka 4 refuses SCRAM from librdkafka before 2.6.1, and this one is %s",
             rd_kafka_version_str());
     else
         diag_hint(diags, d, "%s", hints[reason == REASONS ? REASON_OTHER : reason]);

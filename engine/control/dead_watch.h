@@ -9,7 +9,7 @@ enum { DEAD_WATCH_BYTES = 512 };
 
 struct dead_watch_node {
     uint64_t begin_in, begin_dead; /* counts when this life began */
-    uint64_t seen_in, seen_dead;   /* counts when the node was judged last */
+    uint64_t seen_in, seen_dead;   /* counts when dead_watch_look looked last */
     bool is_bad;
     char text[DEAD_WATCH_BYTES]; /* while is_bad: the warning */
 };

@@ -16,7 +16,8 @@ static void print_count(FILE *out, const char *name, uint64_t value, bool *is_fi
     *is_first = false;
 }
 
-/* is_good: the counts must add up. In a run that failed, a batch may be in the middle of a step. */
+/* is_good: the run did not fail, so the node's counters must balance. A run that failed may have stopped in
+ * the middle of a batch. */
 static void print_node(FILE *out, const struct run_node_stats *node, bool is_good)
 {
     const struct counters *c = &node->counters;
@@ -35,11 +36,11 @@ static void print_node(FILE *out, const struct run_node_stats *node, bool is_goo
         print_count(out, "late updates", c->late_updates, &is_first);
         print_count(out, "null keys", c->null_keys, &is_first);
     }
-    fprintf(out, "%s%s%s\n", is_first ? "nothing came" : "", node->note[0] != '\0' ? ": " : "", node->note);
+    fprintf(out, "%s%s%s\n", is_first ? "no rows" : "", node->note[0] != '\0' ? ": " : "", node->note);
     for (uint32_t i = 0; i < node->report.count; i++) {
         const struct report_item *item = &node->report.items[i];
         if (item->text != NULL || isnan(item->value)) {
-            fprintf(out, "    %-26s %s\n", item->name, item->text != NULL ? item->text : "not known");
+            fprintf(out, "    %-26s %s\n", item->name, item->text != NULL ? item->text : "unknown");
             continue;
         }
         bool is_whole = item->value == floor(item->value) && fabs(item->value) < 1e15;
@@ -47,7 +48,7 @@ static void print_node(FILE *out, const struct run_node_stats *node, bool is_goo
                 item->is_window ? "last window: " : "", item->name, item->value);
     }
     if (node->report.error[0] != '\0')
-        fprintf(out, "    %-26s %s\n", "trouble", node->report.error);
+        fprintf(out, "    %-26s %s\n", "error", node->report.error);
     if (is_good && !counters_balance(c))
         fprintf(out, "    THE COUNTS DO NOT ADD UP: this is a bug in leat\n");
 }
@@ -57,7 +58,7 @@ void summary_text(const struct plan *plan, const struct run_stats *stats, const 
 {
     char rate[32], duration[32], bytes[32];
     if (stats->was_finished) {
-        fprintf(out, "%.*s: finished already; nothing to do (--fresh starts anew)\n", STR_ARGS(plan->name));
+        fprintf(out, "%.*s: this run has finished already; --fresh begins a new run\n", STR_ARGS(plan->name));
         return;
     }
     double seconds = MAX((double)stats->elapsed_us / 1e6, 1e-9);
@@ -73,7 +74,9 @@ void summary_text(const struct plan *plan, const struct run_stats *stats, const 
     for (uint32_t i = 0; i < stats->nodes_count; i++)
         print_node(out, &stats->nodes[i], is_good);
     if (stats->checkpoints > 0)
-        fprintf(out, "%" PRIu64 " checkpoint%s, the last with %s in %s; a lane stopped for %.3f ms at most\n",
+        fprintf(out,
+                "%" PRIu64
+                " checkpoint%s, the last of %s written in %s; a lane stopped for %.3f ms at most\n",
                 stats->checkpoints, stats->checkpoints == 1 ? "" : "s",
                 format_bytes((double)stats->checkpoint_bytes, bytes),
                 format_duration(stats->checkpoint_us, duration), (double)stats->checkpoint_stop_max_us / 1e3);
@@ -118,8 +121,8 @@ static json_t *moment_json(int64_t time)
     return time == TIME_MIN || time == TIME_MAX ? json_null() : json_stringn(text, civil_format(time, text));
 }
 
-/* Milliseconds that the watermark is behind the newest event of all sources; null if there is no watermark
- * or no event, or all rows are through. */
+/* Milliseconds from the watermark to the newest event time of all sources; null if there is no watermark or
+ * no event yet, or if the sources have ended. */
 static json_t *behind_json(const struct run_stats *stats, int64_t watermark)
 {
     bool is_known = watermark != TIME_MIN && watermark != TIME_MAX && stats->newest_event != TIME_MIN;
@@ -138,7 +141,7 @@ static json_t *time_json(const struct run_stats *stats, const struct run_node_st
     return json;
 }
 
-/* The source whose watermark is the lowest, and how far it is behind. */
+/* The run's watermark, which is the lowest of all sources, and the source and partition that hold it back. */
 static json_t *holder_json(const struct run_stats *stats)
 {
     const struct run_node_stats *node = stats->held_by;

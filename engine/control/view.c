@@ -26,7 +26,7 @@ struct view {
     /* When the watermark moved last, and how many records had come by then. */
     int64_t watermark, moved_us;
     uint64_t moved_records;
-    int64_t still_us; /* for how long the watermark has stood still while records come; 0: it has not */
+    int64_t still_us; /* for how long the watermark has not moved although records come; 0: it moves */
     unsigned lines;   /* lines of the last picture, which the next one is drawn over */
     struct run_stats stats;
     struct byte_buffer out;
@@ -118,7 +118,7 @@ static void add_totals(struct view *view, struct counters *sum, uint64_t *writte
     }
 }
 
-/* The source that holds the watermark back, and how far. */
+/* Adds the source that holds the watermark back, and how far the watermark is behind. */
 static void add_holder(struct byte_buffer *out, const struct run_stats *stats)
 {
     char behind[32];
@@ -141,7 +141,7 @@ static void add_time(struct view *view)
     if (s->watermark != TIME_MIN && s->watermark != TIME_MAX)
         add_holder(&view->out, s);
     if (view->still_us > 0)
-        buffer_printf(&view->out, ", stands still for %s", format_duration(view->still_us, duration));
+        buffer_printf(&view->out, ", has not moved for %s", format_duration(view->still_us, duration));
     if (s->checkpoints > 0)
         buffer_printf(&view->out, "   checkpoint %" PRIu64 ": %s ago, took %s, %s", s->checkpoint_epoch,
                       format_duration(s->checkpoint_age_us, age), format_duration(s->checkpoint_us, duration),
@@ -354,8 +354,8 @@ static void print_line(struct view *view)
     fprintf(stderr, "%.*s\n", (int)view->out.length, view->out.data);
 }
 
-/* A watermark that stands still while records come holds rows back. It is reported after half the time
- * between two lines. */
+/* A watermark that does not move although records come holds rows back. Reports this after half the time
+ * between two lines of progress. */
 static void look_at_watermark(struct view *view, int64_t now)
 {
     const struct run_stats *s = &view->stats;

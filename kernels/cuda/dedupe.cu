@@ -225,7 +225,7 @@ static __global__ void __launch_bounds__(BLOCK) firsts_kernel(batch_dedupe a, de
     s.indices[i] = slot != BATCH_NONE && s.slot_firsts[slot] == i;
 }
 
-/* Writes each place's index, and the id and table of each index. Numbers are scanned already. */
+/* Writes each place's index, and the id and table of each index. s.indices must be scanned already. */
 static __global__ void __launch_bounds__(BLOCK) numbers_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t i = cuda_thread();

@@ -49,8 +49,8 @@ static gather_out gather_out_of(const batch_gather_pool *a)
     return to;
 }
 
-/* The output address of bag `field` * events + `event`; `event` may run beyond `events`, into the next
- * fields. */
+/* The output address of bag field * events + event. `event` may be `events` or more: then the bag belongs to
+ * a later field. */
 static __device__ __forceinline__ float *gather_place(const batch_gather_pool &a, gather_out to,
                                                       uint32_t field, uint32_t event)
 {

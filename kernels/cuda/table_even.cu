@@ -2,14 +2,14 @@
  * Moving rows to buckets with room: out of the stash, and from full buckets to the other bucket of their
  * keys.
  *
- * Ladder (not measured): (1) a thread a row that takes a free slot by compare-and-swap: where rows lie would
- * depend on the order of threads. (2) Offers: each bucket that has too many rows lists which rows it would
- * give to which bucket; the offers are sorted by receiving bucket (stable), the first that fit are accepted,
- * and a warp copies a row. There are no atomics, and the slots are the same in every run; in a round a bucket
- * either gives or takes, so there are no conflicts. A round reads a line of 128 bytes a bucket, and keys
- * where there is something to give. (3) The host does not wait for the number of offers: make_room has
- * counted before how full buckets are, so the host has an upper bound; it is mostly 0, and nothing is
- * launched.
+ * Ladder (not measured): (1) One thread per row takes a free slot by compare-and-swap: the slots of rows
+ * would depend on the order of threads. (2) Offers: each bucket that has too many rows lists which rows it
+ * would give to which bucket; the offers are sorted by receiving bucket (stable), the first that fit are
+ * accepted, and a warp copies a row. There are no atomics, and the slots are the same in every run; in a
+ * round a bucket either gives or takes, so there are no conflicts. A round reads a line of 128 bytes per
+ * bucket, and the keys of buckets that give rows. (3) The host does not wait for the number of offers:
+ * make_room has counted the rows of each bucket before, which gives the host an upper bound. Mostly the bound
+ * is 0, and no round is launched.
  */
 #include "kernels/cuda/table_moves.cuh"
 
@@ -17,7 +17,8 @@
 
 enum { BLOCK = 256 };
 
-/* The givers: the stash gives all its rows, or the table's buckets give their rows above `most`. */
+/* One round of moves. The stash gives all its rows (is_stash), or the table's buckets give their rows above
+ * `most`. */
 struct even_round {
     const gpu_table_view *view;
     const uint32_t *used; /* by place in the table: its rows */
@@ -57,9 +58,9 @@ static __device__ uint64_t other_place(const even_round &r, uint64_t place, uint
 }
 
 /*
- * A warp for each bucket; its slots in order, 32 at a time. to NULL: counts[place] = the number of rows that
- * the bucket offers. Else writes the offers, from element offsets[place] on: to[] = the receiving place,
- * from[] = the slot.
+ * One warp per bucket, 32 slots at a time, in order. If `to` is NULL: counts[place] = the number of rows that
+ * the bucket offers. Else writes the bucket's offers, from element offsets[place] on: to[] = the receiving
+ * place, from[] = the slot.
  */
 static __global__ void __launch_bounds__(BLOCK)
     make_offers(even_round r, uint32_t *counts, const uint32_t *offsets, uint32_t *to, uint32_t *from)
@@ -161,7 +162,7 @@ static __device__ uint32_t free_slot(const gpu_bucket *bucket, uint32_t n)
 }
 
 /* targets[i] = the new slot for offer i, or BATCH_NONE: refused. The offers to[] and from[] are sorted; to[i]
- * BATCH_NONE: no offer. A thread an offer. */
+ * BATCH_NONE: no offer. One thread per offer. */
 static __global__ void accept_offers(even_round r, const uint32_t *to, uint32_t *targets)
 {
     const uint32_t i = (uint32_t)cuda_thread();
@@ -184,7 +185,8 @@ static __global__ void accept_offers(even_round r, const uint32_t *to, uint32_t 
                      : BATCH_NONE;
 }
 
-/* A warp moves a row. The freed slot gets digest 1, as keys may have passed this bucket when it was full. */
+/* Moves the accepted rows, one warp per row. The freed slot gets digest 1 (DIGEST_WAS_FULL), because other
+ * keys may have gone to their second bucket when this bucket was full. */
 static __global__ void __launch_bounds__(BLOCK)
     move_rows(even_round r, const uint32_t *from, const uint32_t *targets, uint32_t stride,
               gpu_table_counts *counts)
@@ -210,8 +212,8 @@ static __global__ void __launch_bounds__(BLOCK)
         atomicSub(&counts->stashed, 1U);
 }
 
-/* Buckets that gave rows: digests 0 become 1, because searches must go on to the second bucket from now on. A
- * warp a bucket. */
+/* In buckets that gave rows, digests 0 become 1, because probes must look into the second bucket from now on.
+ * One warp per bucket. */
 static __global__ void __launch_bounds__(BLOCK) mark_givers(even_round r, const uint32_t *offsets)
 {
     const uint64_t place = cuda_thread() / WARP_LANES;
@@ -279,7 +281,8 @@ static bool rounds(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t 
 {
     if (!moves_need(tables, error))
         return false;
-    /* A round with more offers than fit does not count: it moves at least one row. */
+    /* Rounds with more than MOVES_OFFERS offers are not counted in `i`; the loop ends nevertheless, because
+     * each of them moves at least one row. */
     for (int i = 0; i < ROOM_ROUNDS && offers > 0;) {
         const bool is_known = offers <= MOVES_OFFERS;
         const even_round r = {tables->views + t,

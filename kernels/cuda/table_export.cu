@@ -61,7 +61,7 @@ static bool make_places(gpu_tables *tables, table_moves *m, gpu_error *error)
     free_places(tables, m);
     size_t room = places + places / 4 + 64;
     unsigned char *scan = NULL;
-    uint32_t scanned = tables->scratch.room; /* missing() scans `scratch.room` elements with it, too */
+    uint32_t scanned = tables->scratch.room; /* tables_missing uses m->scan for so many elements */
     scanned = scanned > room + 1 ? scanned : (uint32_t)room + 1;
     scan_exclusive_32(NULL, &m->scan_room, NULL, NULL, scanned, NULL);
     if (!make(tables, &m->counts, room + 1, error) || !make(tables, &m->offsets, room + 1, error) ||
@@ -134,7 +134,7 @@ void moves_free(gpu_tables *tables)
 
 /* --- Counting --- */
 
-/* A warp counts the selected rows of a bucket. */
+/* Counts the selected rows of each bucket, one warp per bucket. */
 static __global__ void __launch_bounds__(COUNT_BLOCK)
     count_rows(const gpu_table_view *view, uint64_t places, table_filter filter, uint32_t *counts)
 {
@@ -224,7 +224,8 @@ static __device__ size_t export_at(const export_arguments &a, uint64_t number)
     return a.at != NULL ? a.at[number - a.begin] : number - a.begin;
 }
 
-/* A block for each bucket: a thread a slot, then a warp a row. */
+/* Exports the selected rows of one bucket per block: one thread per slot selects, then one warp per row
+ * copies. */
 static __global__ void __launch_bounds__(EXPORT_BLOCK) export_bucket(export_arguments a)
 {
     SHARED(export_chosen, chosen);
@@ -326,7 +327,7 @@ static __global__ void set_count(uint32_t *count, uint32_t value)
         *count = value;
 }
 
-/* The first of the places [0, n) whose rows end behind `row`. */
+/* The place, of [0, n), whose bucket has the selected row number `row`. */
 static uint64_t place_of(const uint32_t *offsets, uint64_t n, uint64_t row)
 {
     uint64_t low = 0, high = n;

@@ -2,20 +2,22 @@
  * make_room: free tables grow, bucket by bucket, by linear hashing (Litwin 1980: "Linear hashing: a new tool
  * for file and table addressing").
  *
- * An appended bucket b takes a part of the rows of one other bucket (table_split_from): the rows whose hash,
- * the first or the second one, whichever put them there, addresses b with one bit more. The new bucket is
- * empty before, so no split overflows, and the splits of one launch are of different buckets: none waits for
- * another.
+ * An appended bucket b takes rows from one old bucket, table_split_from(b). A row lies in the old bucket by
+ * its first or its second hash; it moves to b if the next bit of that hash is 1. The new bucket is empty
+ * before the split, so it cannot overflow. The splits of one launch have different old and new buckets, so no
+ * split waits for another.
  *
- * Between two doublings of the number of buckets, buckets that are not split yet get more keys, up to twice
- * as many. Second buckets then hold up to a sixth of all rows (at 1.41 times a power of two), and two
- * measures keep full buckets rare: rows are evened out first, if new rows would find too few slots
- * (table_even.cu); and a new row counts as many rows as unsplit buckets get more, and a quarter more. Rows
- * that overflow in a batch nevertheless go to the stash.
+ * Between two doublings of the number of buckets, a bucket that is not split yet gets up to twice as many new
+ * keys as a split one. Up to a sixth of all rows then lie in their second bucket (the most at 1.41 times a
+ * power of two buckets). Two measures keep full buckets rare: if new rows would find too few free slots,
+ * make_room first moves rows from full buckets to their other bucket (table_even.cu); and in the computation
+ * of the room each new row counts as buckets / level * 1.25 rows (table_room.cuh). Rows that find both
+ * buckets full nevertheless go to the stash.
  *
- * Ladder (not measured): (1) rehash everything into twice the memory: needs both memories, and stops until
- * all is done. (2) One bucket at a time, in place. (3) A block for each split: a thread a slot decides, warps
- * copy the rows, 16 bytes a lane; all splits of a call in one launch.
+ * Ladder (not measured): (1) Rehash all rows into a table of twice the size: needs the memory of both, and
+ * training stops until all rows are moved. (2) One bucket at a time, in place. (3) One block per split: one
+ * thread per slot decides whether its row moves, then warps copy the rows, 16 bytes per lane of the warp; one
+ * launch for all splits up to the next power of two.
  */
 #include "kernels/cuda/table_moves.cuh"
 
@@ -25,13 +27,14 @@ enum { BLOCK = GPU_BUCKET_SLOTS };
 
 /* --- Splitting --- */
 
-/* The slots whose rows go to the new bucket, in order. */
+/* Shared memory of a block. slots: the old bucket's slots whose rows move, ascending. Per warp, warps: its
+ * number of rows that move; zeros: a bit for each slot with DIGEST_FREE. */
 struct split_list {
     uint32_t warps[BLOCK / WARP_LANES], zeros[BLOCK / WARP_LANES];
     uint8_t slots[BLOCK];
 };
 
-/* Whether a row of bucket `from` belongs to the new bucket, which is `level` higher. */
+/* Whether the row of this key moves from bucket `from` to the new bucket, from + level. */
 static __device__ bool goes_over(const gpu_table_view *view, uint64_t key, uint64_t from, uint64_t level)
 {
     const uint64_t hash = table_hash_of(view, key);
@@ -40,7 +43,8 @@ static __device__ bool goes_over(const gpu_table_view *view, uint64_t key, uint6
     return ((is_first ? first : second) & level) != 0;
 }
 
-/* A block of threads for each new bucket: first_new + blockIdx.x, all below twice `level`. */
+/* Block i fills the new bucket first_new + i, one thread per slot of the old bucket. All new buckets are
+ * below 2 * level. */
 static __global__ void __launch_bounds__(BLOCK)
     split(const gpu_table_view *view, uint64_t first_new, uint64_t level, uint32_t stride)
 {
@@ -65,7 +69,9 @@ static __global__ void __launch_bounds__(BLOCK)
         count += list.warps[w];
         any_zero |= list.zeros[w];
     }
-    /* Without a 0, keys of both buckets may lie in their second bucket or the stash. */
+    /* If no slot has DIGEST_FREE, the old bucket was full once: some of its keys, and keys that now belong to
+     * the new bucket, may lie in their second bucket or in the stash, and probes of both buckets must look
+     * there. */
     const uint8_t free_digest = any_zero != 0 ? DIGEST_FREE : DIGEST_WAS_FULL;
     if (goes) {
         list.slots[rank] = (uint8_t)s;
@@ -90,7 +96,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Grows table t to `buckets` buckets, for which it has memory. */
+/* Splits buckets of table t until it has `buckets` buckets. Their memory must be mapped (map_buckets). */
 static void split_up_to(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets)
 {
     gpu_table_view *view = &tables->tables[t].view;
@@ -107,7 +113,7 @@ static void split_up_to(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint
 
 /* --- How many buckets --- */
 
-/* Whether `buckets` buckets of table t stay within the memory that the set may take. */
+/* Whether the set of tables stays within options.memory_bytes if table t has `buckets` buckets. */
 static bool may_have(const gpu_tables *tables, uint32_t t, uint64_t buckets)
 {
     const gpu_table *of = &tables->tables[t];
@@ -121,7 +127,7 @@ static bool may_have(const gpu_tables *tables, uint32_t t, uint64_t buckets)
     return buckets <= of->buckets_most && bytes <= tables->options.memory_bytes;
 }
 
-/* The number of buckets that table t has memory for. */
+/* The number of buckets, without the stash, for which table t has mapped memory. */
 static uint64_t buckets_mapped(const gpu_tables *tables, uint32_t t)
 {
     const gpu_table *of = &tables->tables[t];
@@ -131,7 +137,7 @@ static uint64_t buckets_mapped(const gpu_tables *tables, uint32_t t)
     return all - of->view.stash_buckets < of->buckets_most ? all - of->view.stash_buckets : of->buckets_most;
 }
 
-/* The largest number in [buckets, wanted] that the set's memory allows. */
+/* The largest number of buckets in [buckets, wanted] that options.memory_bytes allows table t. */
 static uint64_t within_memory(const gpu_tables *tables, uint32_t t, uint64_t buckets, uint64_t wanted)
 {
     uint64_t low = buckets, high = wanted;
@@ -148,14 +154,16 @@ static uint64_t within_memory(const gpu_tables *tables, uint32_t t, uint64_t buc
     return low;
 }
 
-/* How many buckets table t should have. */
+/* The number of buckets for `rows` rows and `more` new ones in table t, as far as memory allows; not below
+ * the present number. */
 static uint64_t wanted_buckets(const gpu_tables *tables, uint32_t t, uint64_t rows, uint64_t more)
 {
     const uint64_t now = tables->tables[t].view.bucket_count;
     return within_memory(tables, t, now, room_buckets(rows, more, now));
 }
 
-/* Gets memory for `buckets`, and an eighth more if possible; returns how many of `buckets` have memory. */
+/* Maps memory for `buckets` buckets of table t, and for an eighth more if possible. Returns how many of the
+ * `buckets` have memory now. */
 static uint64_t map_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets)
 {
     if (buckets <= buckets_mapped(tables, t))
@@ -180,8 +188,9 @@ static bool make_table_room(gpu_tables *tables, gpu_stream *stream, uint32_t t,
     split_up_to(tables, stream, t, map_buckets(tables, stream, t, wanted_buckets(tables, t, rows, more)));
     const uint64_t buckets = view->bucket_count;
     const double over = ceil(room_rows_over(rows, more, buckets));
+    /* May exceed the table's rows: then the new rows do not fit even into an empty table. */
     if (over > 0)
-        *rows_cold = (uint64_t)over; /* may be more than the table has: then nothing helps */
+        *rows_cold = (uint64_t)over;
     table->rows_most = rows;
     table->rows_left = room_rows_promised(rows, more, buckets);
     if (counts->stashed > 0 && !moves_empty_stash(tables, stream, t, counts->stashed, error))
@@ -211,7 +220,8 @@ bool tables_make_room(gpu_tables *tables, gpu_stream *stream, const uint32_t *ro
         rows_cold[t] = 0;
     if (!gpu_is_good(tables->gpu, error) || !moves_need(tables, error))
         return false;
-    /* Decided by the upper bound of the rows: it includes all tables that turn out to be tight. */
+    /* The exact counts are read below, together with these; so the upper bound rows_most decides here. It is
+     * never below the count: every table that make_table_room finds tight has been counted. */
     for (uint32_t t = 0; t < n; t++) {
         const gpu_table *table = &tables->tables[t];
         if (!table->view.is_bounded && room_is_tight(table->rows_most, rows_new[t], table->view.bucket_count))
@@ -220,7 +230,7 @@ bool tables_make_room(gpu_tables *tables, gpu_stream *stream, const uint32_t *ro
     const gpu_table_counts *counted = tables_read_all(tables, stream, error);
     if (counted == NULL)
         return false;
-    memcpy(counts, counted, n * sizeof(*counts)); /* moving rows may wait, which overwrites `counted` */
+    memcpy(counts, counted, n * sizeof(*counts)); /* a copy: moves that wait overwrite `counted` */
     for (uint32_t t = 0; t < n; t++)
         if (!tables->tables[t].view.is_bounded &&
             !make_table_room(tables, stream, t, &counts[t], rows_new[t], &rows_cold[t], error))

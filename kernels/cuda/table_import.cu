@@ -233,7 +233,8 @@ void tables_missing(gpu_tables *tables, gpu_stream *stream, const gpu_batch *bat
     gpu_note(tables->gpu, cudaMemsetAsync(count, 0, sizeof(*count), queue), "tables: missing");
     if (batch->n == 0)
         return;
-    /* No bucket is looked for here: the two arrays hold flags and their positions. */
+    /* s->buckets and s->buckets_sorted are used here for other data: a flag per key, and the flags' prefix
+     * sums. */
     gpu_note(tables->gpu, cudaMemsetAsync(s->buckets, 0, batch->n * sizeof(*s->buckets), queue),
              "tables: missing");
     LAUNCH(mark_missing, cuda_blocks(batch->n, BLOCK_KEYS), BLOCK, 0, queue, in, batch->step, s->buckets);

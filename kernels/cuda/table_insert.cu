@@ -279,8 +279,8 @@ static __device__ uint32_t table_of(const insert_batch &in, uint32_t u)
     return in.keys.tables != NULL ? in.keys.tables[u] : 0;
 }
 
-/* Keys without a slot: refused (bounded), or passed on to the second bucket or the stash. Each lane has its
- * own key. */
+/* For a key that got no slot: a bounded table refuses it, a free one passes it on to its second bucket, or
+ * from there to the stash. Called by the whole warp, each lane with its own key. */
 static __device__ void turn_away(const insert_batch &in, const open_bucket *b, const new_key &k, bool is_key,
                                  bool is_second, insert_counts *sums)
 {
@@ -405,7 +405,8 @@ static void sort_and_fill(gpu_tables *tables, gpu_stream *stream, const insert_b
 {
     cudaStream_t queue = gpu_cuda_stream(stream);
     const table_scratch *s = &tables->scratch;
-    int bits = 1; /* bucket numbers are below the highest value of `bits` bits, which stands for none */
+    /* Bits of a sort key: all indices of buckets are below the highest value, which stands for no bucket. */
+    int bits = 1;
     while (((uint64_t)1 << bits) - 1 < tables_buckets(tables))
         bits++;
     size_t bytes = s->sort_bytes;

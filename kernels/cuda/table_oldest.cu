@@ -14,7 +14,7 @@
 
 enum { BLOCK = 256 };
 
-/* The rows that are still candidates, i.e. agree in the known bits, and the digit to count. */
+/* Which digit to count, and of which rows: those whose known bits equal the limit's. */
 struct oldest_digit {
     uint32_t step_spared;
     uint32_t order_mask, order;
@@ -104,7 +104,7 @@ static bool find_limit(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint6
             return false;
         const uint32_t *digits = tables->moves->digits_host;
         if (!find_bin(digits, bins, &rank, &bin))
-            return true; /* takes all rows */
+            return true; /* the table has fewer rows than `rank`: the filter selects all of them */
         uint64_t mask = (uint64_t)(bins - 1) << round.shift, rest = ((uint64_t)1 << round.shift) - 1;
         uint64_t known = (uint64_t)bin << round.shift;
         if (round.is_of_key) {
@@ -117,7 +117,7 @@ static bool find_limit(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint6
             filter->order_most = digit.order | (uint32_t)rest;
         }
         if (rank == digits[bin])
-            return true; /* all rows of this bin complete the number */
+            return true; /* the last row to take is the last of this bin: no finer limit is needed */
     }
     return true;
 }

@@ -57,8 +57,8 @@ static __device__ void copy_cells(void *to, const void *from)
         static_cast<uint64_t *>(to)[i] = static_cast<const uint64_t *>(from)[i];
 }
 
-/* A block of threads for each block of cells, first + blockIdx.x. At least one block is launched, even if
- * first >= end. */
+/* Thread block i exports the block of cells first + i. At least one thread block is launched, even if first
+ * >= end. */
 static __global__ void __launch_bounds__(BLOCK)
     export_cells(const gpu_table_view *view, sketch_filter filter, uint64_t first, uint64_t end,
                  gpu_sketch_block *blocks, uint32_t *count)

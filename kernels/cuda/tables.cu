@@ -14,7 +14,7 @@
 
 static const uint32_t REMOVED_ROOM_LEAST = 1 << 16, SCRATCH_ROOM_LEAST = 1 << 12;
 static const uint64_t BUCKETS_LEAST = 2;
-static const uint64_t ROWS_MAX_MOST = (uint64_t)1 << 37; /* bucket numbers have 32 bits */
+static const uint64_t ROWS_MAX_MOST = (uint64_t)1 << 37; /* indices of buckets have 32 bits */
 static const uint64_t ADDRESSES_LEAST = (uint64_t)1 << 20;
 
 /* --- Plan --- */
@@ -252,7 +252,7 @@ static bool table_init(gpu_tables *tables, gpu_stream *stream, uint32_t t, const
         table->buckets_most +=
             more > ADDRESSES_LEAST / GPU_BUCKET_SLOTS ? more : ADDRESSES_LEAST / GPU_BUCKET_SLOTS;
         const uint64_t limit = ((uint64_t)1 << 32) / GPU_BUCKET_SLOTS - GPU_STASH_BUCKETS - 1;
-        if (table->buckets_most > limit) /* table_even.cu has 32 bits for a slot */
+        if (table->buckets_most > limit) /* table_even.cu stores the index of a slot in 32 bits */
             table->buckets_most = limit;
     }
     uint32_t stash = is_bounded ? 0 : GPU_STASH_BUCKETS;

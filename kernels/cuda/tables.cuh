@@ -64,15 +64,15 @@ static inline uint64_t tables_bucket_bytes(const gpu_tables *tables)
     return sizeof(gpu_bucket) + (uint64_t)GPU_BUCKET_SLOTS * tables->stride;
 }
 
-/* Copies tables[t].view to the device, in stream order, and updates buckets_before of all tables. Call
- * after each change of the view on the host. */
+/* Call it after tables[t].view was changed on the host: updates the device's copy, in stream order, and
+ * buckets_before of all tables. */
 void tables_set_view(gpu_tables *tables, gpu_stream *stream, uint32_t t);
 /* Gives table t memory for `buckets` buckets (without its stash). New buckets are empty once the stream has
  * done the queued work. Kernels use them when view.bucket_count is raised. Returns false if they do not
  * fit. */
 bool tables_need_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets,
                          gpu_error *error);
-/* The number of buckets of all tables, stashes excluded. */
+/* The number of buckets of all tables, stashes excluded: indices of buckets are below it. */
 uint64_t tables_buckets(const gpu_tables *tables);
 
 /* Wait for the stream's work, and check the set's error flags. false: the device has failed. */

@@ -126,7 +126,8 @@ static __forceinline__ __device__ void update_store(const row_group<shape> &grou
     }
 }
 
-/* What a lane has looked up for one index of the tile: its row, and the start of its random bits. */
+/* What a lane has looked up for one index of the tile: the index's row, and the start of the row's random
+ * bits. */
 struct update_seen {
     unsigned long long row, begin;
 };

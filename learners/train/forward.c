@@ -9,8 +9,9 @@ struct some_fields {
     const uint32_t *indices, *offsets;
 };
 
-/* Steps to the fields after `fields` (zeros: to the first); false: there are none. indices: dense index of
- * each place. Places count from 0 within the group; without offsets a bag is one place. */
+/* Sets *fields to the fields of the group that follow; zeros before the first call. Returns false behind the
+ * last field. indices: dense index of each place, from the first place of these fields on; offsets NULL: a
+ * bag is one place. */
 static bool next_fields(const struct train_group *g, const struct piece *p, struct some_fields *fields)
 {
     const uint32_t *offsets = offsets_of(g, p->in);
@@ -166,7 +167,7 @@ static void judge(struct train *t, const struct piece *p, const struct judged *b
 static void judge_trial(struct train *t, const struct piece *p)
 {
     struct train_trial *trial = t->trial;
-    /* a copy of its own: layers may write into it, and rejected events are masked */
+    /* the trial's copy of the input matrix: its layers may write to it, and its rejected events are masked */
     struct net_matrix *in = trial->net.input;
     train_copy(&t->device, in->values, net_values(&t->net, t->net.input),
                (size_t)p->n * in->stride * sizeof(*in->values));

@@ -44,8 +44,9 @@ static struct batch_matmul gradient_of(const struct net *net, const struct net_l
     return a;
 }
 
-/* For layers whose gradient of the vectors' columns is made by ids (distinct.c): that of the dense features'
- * columns and of the biases. */
+/* For a layer whose gradient by the weights of the vectors' columns is computed by ids (distinct.c): the
+ * product that gives the gradient by the other weights, those of the dense features' columns, and by the
+ * biases. */
 static struct batch_matmul gradient_of_dense(const struct net *net, const struct net_layer *l, uint32_t n)
 {
     struct batch_matmul a = gradient_of(net, l, n);

@@ -59,7 +59,8 @@ static void count_occurrences(const struct train_group *g, const uint32_t *seen_
     }
 }
 
-/* Whether looking up the batch's rows again would find the same rows. */
+/* Whether the field's table is unchanged since the batch's rows were found: then a new look-up finds the same
+ * rows. */
 static bool is_as_found(const struct rows_cpu *rows, uint32_t field)
 {
     const struct table *table = &rows->tables[field];

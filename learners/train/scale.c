@@ -15,8 +15,8 @@ bool scale_set(struct train *t, struct train_scale scale)
     return true;
 }
 
-/* Gradients may leave the range even at the least scale: each kernel then skips values that are not finite,
- * and the next step begins with the scale `first` again, so that it does not suffer. */
+/* If gradients leave the range of fp16 even at the least scale, the kernels skip the values that are not
+ * finite, and the next step begins with the scale `first` again instead of the least one. */
 bool scale_judge(struct train *t, float first, bool *is_again, struct gpu_error *error)
 {
     struct train_scale *s = &t->scale;

@@ -99,7 +99,7 @@ static void backward_tile(void *of, uint32_t number, unsigned who)
     }
     for (uint32_t i = net->layers_count; i-- > 0;)
         net->layers[i].kind->backward(net, &net->layers[i], n);
-    if (net->is_by_ids) /* the ids' gradients will be added to those by the input, which must be set */
+    if (net->is_by_ids) /* distinct.c adds to the gradients by the input: they must be set, at least to 0 */
         (void)net_adds_part(net, net->input, n);
 }
 

@@ -1,4 +1,4 @@
-/* Making and freeing the memory of a step; step.c makes the step. */
+/* Plans, takes and frees the memory of a struct train. The training step itself is in step.c. */
 #include "learners/train/step.h"
 
 #include "core/base.h"
@@ -9,7 +9,8 @@
 
 enum {
     WEIGHT_BYTES = 16, /* a linear weight with its state: the model's LINEAR_BYTES */
-    /* floats of a processor's vector: products of fewer columns take as long as with this many */
+    /* floats in a CPU's widest vector; layers go back by ids (distinct.c) only if the vectors' length is a
+     * multiple of it, because a product with fewer columns takes as long as with this many */
     BY_IDS_DIM = 16,
 };
 
@@ -47,7 +48,7 @@ static bool have_lists(const struct model_options *o, uint32_t fields)
     return have;
 }
 
-/* Floats of an id's vector. */
+/* Floats of an embedding vector; with FFM all parts of it. */
 static uint32_t vector_floats(const struct train *t)
 {
     return t->net.options.dim;
@@ -71,7 +72,7 @@ static void group_take(struct train_group *g, struct train_memory *memory)
 static void groups_shape(struct train *t)
 {
     const struct model_options *o = t->options;
-    uint32_t events = MAX(o->batch, (uint32_t)MODEL_ROWS_MAX); /* most events of a batch or a call */
+    uint32_t events = MAX(o->batch, (uint32_t)MODEL_ROWS_MAX); /* of a batch or of a call */
     size_t places = 0;
     for (uint32_t f = 0; f < o->fields; f++) {
         struct train_group *g = &t->groups[train_group_of(o, &t->device, f)];
@@ -87,7 +88,8 @@ static void groups_shape(struct train *t)
     memcpy(t->sets[1], t->sets[0], sizeof(t->sets[0]));
 }
 
-/* Bytes of scratch memory that the kernels of a step need at most; sets slots_bytes of the groups, too. */
+/* Returns the most bytes of scratch memory that a single kernel of a step needs. Also sets
+ * feed.scratch_bytes, the most that dedupe needs, and the groups' slots_bytes. */
 static size_t scratch_of(struct train *t)
 {
     const struct batch_kernels *k = t->device.kernels;
@@ -106,8 +108,9 @@ static size_t scratch_of(struct train *t)
     }
     struct batch_dedupe batch = {.tables_count = 1, .n = t->options->batch, .method = DEDUPE_HASH};
     k->dedupe(&batch, t->device.stream);
+    /* Where indices are kept, a group is one field without lists: one place per event. */
     for (uint32_t i = 0; i < t->groups_count && t->keeps_indices; i++)
-        t->groups[i].slots_bytes = batch.scratch_bytes; /* for a field, which has one place an event */
+        t->groups[i].slots_bytes = batch.scratch_bytes;
     struct batch_weights_update features = {.in = {.n = (t->options->dense + 1) * t->options->batch, .d = 1}};
     k->weights_update(&features, t->device.stream);
     return MAX(most, features.scratch_bytes);
@@ -137,7 +140,7 @@ static void take_all(struct train *t, struct train_memory *memory)
     t->logits = train_take(memory, TRAIN_ACTIVATIONS, t->logits_bytes, 1);
     t->input_gradients = t->net.input->gradients;
     if (t->net.output != NULL)
-        t->out_gradients = t->net.output->gradients; /* with one label: the gradients by the logits */
+        t->out_gradients = t->net.output->gradients; /* with one label: also the gradients by the logits */
     else
         t->out_gradients = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof(*t->out_gradients));
     for (unsigned who = 0; who < (t->device.api ? 1 : SHARE_THREADS); who++)
@@ -146,7 +149,8 @@ static void take_all(struct train *t, struct train_memory *memory)
         t->feed.scratch = train_take(memory, TRAIN_SCRATCH, t->feed.scratch_bytes, 1);
 }
 
-/* Makes constant arrays on the host and copies them to the device. */
+/* Fills the arrays of the dense features that never change (dense_event, dense_count, dense_rows): makes them
+ * in host memory and copies them to the device. Waits. */
 static bool send_constants(struct train *t, struct gpu_error *error)
 {
     size_t n = t->batch.capacity, columns = (size_t)t->options->dense + 1;
@@ -168,12 +172,14 @@ static bool send_constants(struct train *t, struct gpu_error *error)
     return is_good;
 }
 
-/* Computes shapes and sizes; takes no memory. */
+/* Sets the members of `t` that hold shapes and sizes; takes none of the step's memory. */
 static void shape(struct train *t, const struct train_setup *setup)
 {
     const struct model_options *o = setup->options;
     *t = (struct train){.options = o, .device = setup->device, .rows = setup->rows, .epoch = 1};
-    /* With pieces, a later one overwrites the matrices before the step; in fp16 a step may be repeated. */
+    /* Whether the step can use the matrices that the predictions filled. Not if a batch goes through the
+     * network in pieces, because a later piece overwrites the matrices; not in fp16, where a step may be
+     * repeated. */
     bool goes_once = t->device.api == NULL && o->micro == 0 && o->precision != ROW_FP16;
     t->call_at = goes_once ? o->batch : 0;
     t->events_max = MAX(o->batch, t->call_at + (uint32_t)MODEL_ROWS_MAX);
@@ -201,7 +207,7 @@ static struct train *new_shape(const struct train_setup *setup)
     return t;
 }
 
-/* Bytes of order and starts of the dense features' places. */
+/* Bytes of host_order: order and starts of the dense features' places. */
 static size_t host_order_bytes(const struct train *t)
 {
     return (((size_t)t->options->dense + 1) * ((size_t)t->batch.capacity + 1) + 1) * sizeof(uint32_t);

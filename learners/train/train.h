@@ -71,9 +71,10 @@ struct train_group {
 
 struct train;
 
-/* Where rows lie, and how. Pointers in rows[] point at the vector, with its state behind it; the linear
- * weight is linear_at bytes from there. In rows without a vector they point at the linear weight. `of` is
- * passed to all functions; bool results are false on an error, unless said otherwise. */
+/* The tables that hold the rows, and the layout of a row. A pointer in rows[] points at the row's vector,
+ * which the optimizer's state follows; the linear weight is linear_at bytes from the vector. In rows without
+ * a vector the pointer points at the linear weight. `of` is passed to all functions; bool results are false
+ * on an error, unless said otherwise. */
 struct train_rows {
     void *of;
     int32_t linear_at;

@@ -43,9 +43,9 @@ void trial_take(struct train *t, struct train_memory *memory);
 bool trial_start(struct train *t, const struct kernels *kernels, struct gpu_error *error);
 void trial_free(struct train *t);
 
-/* Whether both sets learn. */
+/* Whether the trial is not decided yet, so that both sets of layers learn. */
 bool trial_runs(const struct train *t);
-/* Between steps: decides when it is due. */
+/* Call between steps: once the trial has trial_examples examples, decides which precision stays. */
 void trial_decide(struct train *t);
 /* Sets the score of a checkpoint, before the weights are loaded; false: it cannot be one. */
 bool trial_set(struct train *t, struct trial_score score);

@@ -81,7 +81,7 @@ struct kept {
 #define STATE_KEPT(structure, member, options_member)                                                        \
     STATE_LAYOUTS(structure, member.layouts, 'L', options_member.input),                                     \
         STATE_TABLE(structure, member.table, 'k', NULL)
-/* Table and layouts are there already. */
+/* Call when kept->table and kept->layouts are set. */
 void kept_open(struct kept *kept, const struct kept_options *options);
 void kept_close(struct kept *kept); /* allowed on a zeroed struct */
 
@@ -109,7 +109,8 @@ enum kept_answer kept_offer(struct kept *kept, struct keyed_slot *slot, const st
 const struct kept_head *kept_find(const struct keyed_slot *slot, int64_t window);
 /* The next list of a group: the one after `list`, or the first where `list` is NULL. NULL at the end. */
 const struct kept_head *kept_next(const struct keyed_slot *slot, const struct kept_head *list);
-/* Of the i-th best row, from 0: its order key (which points into the list), its packed bytes, its place. */
+/* The i-th best row of a list, from 0: its order key, which points into the list; its packed bytes; its
+ * struct kept_place. */
 struct order_key kept_key(const struct kept *kept, const struct kept_head *list, uint32_t i);
 struct str kept_bytes(const struct kept *kept, const struct kept_head *list, uint32_t i);
 const struct kept_place *kept_place(const struct kept *kept, const struct kept_head *list, uint32_t i);

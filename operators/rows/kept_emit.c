@@ -154,7 +154,7 @@ void kept_emit_window(struct kept *kept, struct operator_context *context, int64
 
 /* --- Changes --- */
 
-/* How many rows of `before` are still in the list: they are its best ones. */
+/* How many rows of the list `before` are still in the list now: always the best rows of `before`. */
 static uint32_t count_left(const struct kept *kept, const struct kept_head *before,
                            const struct kept_head *list)
 {

@@ -11,7 +11,8 @@ static bool is_text(const struct ordering_item *item)
 
 /* --- Binding --- */
 
-/* Takes desc(x) or asc(x) off and returns x. NULL after a diagnostic. */
+/* Of an expression desc(x) or asc(x) returns x, of any other the expression itself. NULL after a
+ * diagnostic. */
 static const struct ast *direction(struct operator_bind *bind, const struct ast *ast, bool *is_descending)
 {
     bool is_desc = ast->tag == AST_CALL && str_is(ast->text, "desc");
@@ -23,7 +24,8 @@ static const struct ast *direction(struct operator_bind *bind, const struct ast 
     diag_hint(bind->diags,
               diag_error(bind->diags, DIAG_BAD_ARGUMENTS, ast->span, "%s takes one value",
                          is_desc ? "desc" : "asc"),
-              "for two: `%s(a), %s(b)`", is_desc ? "desc" : "asc", is_desc ? "desc" : "asc");
+              "write `%s(a), %s(b)` to order by two values", is_desc ? "desc" : "asc",
+              is_desc ? "desc" : "asc");
     return NULL;
 }
 
@@ -45,9 +47,10 @@ static bool bind_item(struct operator_bind *bind, const struct schema *schema, c
     if (expr_is_constant(item->expr)) {
         diag_hint(bind->diags,
                   diag_error(bind->diags, DIAG_BAD_ARGUMENTS, value->span,
-                             "`%s` is the same for all rows: it puts them in no order",
+                             "`%s` has the same value in all rows, so it cannot order them",
                              expr_text(bind->arena, value)),
-                  "`%s` takes columns, and expressions of them: `%s desc(price), ts`", option, option);
+                  "`%s` takes columns and expressions of columns, such as `%s desc(price), ts`", option,
+                  option);
         return false;
     }
     return true;
@@ -99,7 +102,7 @@ static uint64_t int_word(int64_t value)
     return (uint64_t)value ^ UINT64_C(1) << 63;
 }
 
-/* A word that compares as the float does; NaN is treated as null by the caller. */
+/* An unsigned word whose order is that of the floats, -0.0 equal to 0.0. The caller treats NaN as null. */
 static uint64_t float_word(double value)
 {
     uint64_t bits;
@@ -116,7 +119,8 @@ static uint64_t text_word(struct str text)
     return __builtin_bswap64(word);
 }
 
-/* Writes the words of one expression, `stride` words apart. Rows that failed get an arbitrary word. */
+/* Writes one expression's word of each selected row, `stride` words apart, and sets `bit` in nulls[i] where
+ * the value is null. A row for which the expression failed gets an arbitrary word. */
 static void fill_words(const struct ordering_item *item, const struct batch *batch,
                        const struct column *column, uint64_t *words, uint32_t stride, uint64_t *nulls,
                        uint64_t bit)
@@ -149,7 +153,8 @@ static void fill_times(const struct ordering_item *item, const struct batch *bat
         words[(size_t)i * stride] = int_word(batch->event_time[batch_row(batch, i)]) ^ turn;
 }
 
-/* Writes the whole texts of all rows, one row after the other. A row that failed has empty texts. */
+/* Sets rows->texts and rows->text_at: the whole texts of all selected rows, row by row. A row for which an
+ * expression failed gets empty texts. */
 static void fill_texts(const struct ordering *ordering, const struct batch *batch,
                        const struct column *columns, struct arena *scratch, const struct expr_errors *errors,
                        struct ordered_rows *rows)
@@ -238,7 +243,7 @@ int ordering_compare_rest(const struct ordering *ordering, const struct order_ke
     return 0;
 }
 
-/* --- Keys as bytes: the words, the nulls, the texts --- */
+/* --- Keys as bytes: words, then null bits, then texts --- */
 
 size_t ordering_key_bytes(const struct ordering *ordering, const struct order_key *key)
 {

@@ -26,7 +26,7 @@ static char *put_bytes(char *to, const void *data, size_t bytes)
     return to + bytes;
 }
 
-/* Writes what comes before the columns. */
+/* Writes the row's bytes before the columns: flags, layout, times, origin and nulls. */
 static char *put_head(char *to, const struct batch *batch, uint32_t row, uint16_t layout, bool has_nulls)
 {
     const struct schema *schema = batch->schema;

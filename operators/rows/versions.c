@@ -90,7 +90,8 @@ static uint32_t drop_half(struct keyed_table *table, struct keyed_slot *slot, ui
     return count;
 }
 
-/* Inserts the new version, of `size` bytes, at `offset`, before what lies there. */
+/* Inserts the new version, of `size` bytes, before the version at `offset`; at the entry's end if there is
+ * none. */
 static void insert_at(struct keyed_table *table, struct keyed_slot *slot, size_t offset, uint32_t size,
                       const struct version_new *new)
 {

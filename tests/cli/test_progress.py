@@ -60,7 +60,7 @@ def test_every_other_time():
 def test_a_watermark_that_stands_still_is_said_at_once():
     # Times go on for 4 s; then all records have one time.
     lines = run(14, "--progress", "8s", record=lambda i: f'{{"id":{i},"ts":{1700000000000 + min(i, 40) * 1000}}}')
-    still = [(second, line) for second, line in lines if "stands still" in line]
+    still = [(second, line) for second, line in lines if "has not moved" in line]
     assert still and 7 <= still[0][0] <= 11, lines
     assert len(lines) <= 4, lines
 

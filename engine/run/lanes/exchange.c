@@ -1,9 +1,10 @@
 /* Exchanges: packets of batches from the instances of one stage to those of another, one packet per
- * micro-batch, producer and consumer. See below for which threads may touch them when.
+ * micro-batch, producer and consumer.
  *
- * All packets share a budget of memory. Beyond it a batch is written to a spill file at once, and read back
- * when its consumer comes to it: so a window that closes a million rows in one micro-batch, or an unnest
- * that fans out a thousandfold, costs disk, not memory. Where a batch lies never changes a result. */
+ * All packets of a run share a memory budget. A batch that exceeds the budget is written to a spill file at
+ * once, and read back when its consumer needs its rows: so a window that closes a million rows in one
+ * micro-batch, or an unnest that fans out a thousandfold, costs disk, not memory. Where a batch lies never
+ * changes a result. */
 #include "run/lanes/internal.h"
 
 #include "core/batch_codec.h"
@@ -91,16 +92,17 @@ static struct packet *packet_at(struct exchange *x, const struct slot *slot, uin
 static void spill_failed(struct run *run, int error)
 {
     pthread_mutex_lock(&run->diags_mutex);
-    struct diag *d = diag_error(run->diags, DIAG_DISK_FULL, (struct span){0},
-                                "rows between steps do not fit into memory, and cannot be spilled to disk");
+    struct diag *d =
+        diag_error(run->diags, DIAG_DISK_FULL, (struct span){0},
+                   "rows between the job's steps exceed the memory budget, and their spill file fails");
     diag_errno(run->diags, d, error);
     diag_hint(run->diags, d, "free space, set TMPDIR to a larger disk, or raise `memory:`");
     pthread_mutex_unlock(&run->diags_mutex);
     run_fail(run);
 }
 
-/* Writes the batch to the spill file, and where to into `entry`. Returns false if that failed (the run
- * stops). */
+/* Writes the batch to the spill file, and its offset and length in the file to `entry`. Returns false after
+ * an error, which stops the run. */
 static bool spill(struct run *run, struct spill_file *file, struct batch *batch, struct packet_entry *entry)
 {
     if (file->fd < 0)
@@ -223,9 +225,9 @@ void exchange_push(struct exchange *x, struct stage_instance *from, struct batch
     add_entry(x, from, producer, (uint32_t)(spread % x->consumers), batch);
 }
 
-/* --- Taking: packets into one order --- */
+/* --- Taking: merges the rows of packets by row_order --- */
 
-/* One run of one packet. */
+/* One run of one packet: its entries with packet_entry.run = run, whose rows are in row_order. */
 struct fan_in_input {
     struct exchange *exchange;
     uint32_t run;
@@ -292,8 +294,8 @@ static void close_fan_in(struct fan_in *fan_in)
     fan_in->count = 0;
 }
 
-/* The input with the first row in order; of equal rows the earlier input. alive: gets the number of inputs
- * with rows. */
+/* The input whose current row is first in row_order; of inputs with equal rows the one with the lower index.
+ * *alive: the number of inputs that have rows left. */
 static struct fan_in_input *first_input(struct fan_in *fan_in, uint32_t *alive)
 {
     struct fan_in_input *best = NULL;
@@ -344,8 +346,9 @@ static bool goes_on_after(const struct fan_in_input *input, const struct row_ord
     return row_order_compare(&order, last) > 0;
 }
 
-/* Unites the views of one batch, as push_by_key splits it: they come from several inputs, and no other row
- * comes in between. Returns NULL if the rows must be merged one by one instead. */
+/* Joins the views into which push_by_key has split one batch, and which now lie in several inputs, to one
+ * batch again. Only if no row of another batch comes between their rows; else returns NULL, and the rows must
+ * be merged one by one. */
 static struct batch *unite(struct fan_in *fan_in, const struct fan_in_input *first)
 {
     struct fan_in_input *inputs[UNITE_MAX];

@@ -54,8 +54,8 @@ static uint64_t stage_progress(struct run *run, uint32_t stage)
     return next;
 }
 
-/* Per stage, the micro-batches that are ready for it and wait, as a share of SLOTS: the bottleneck is where
- * they pile up. */
+/* Sets each stage's queue_fill: micro-batches that its feeders have finished and it has not, divided by
+ * SLOTS. The stage with the fullest queue is the bottleneck. */
 static void add_queues(struct run *run, struct run_stats *stats)
 {
     stats->micro_batches = sequencer_formed(run);

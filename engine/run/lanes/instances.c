@@ -322,7 +322,7 @@ void stage_reports(struct stage_instance *stage)
     }
 }
 
-/* --- What operators are told that read more than their input (core/operator_history.h) --- */
+/* --- For operators that read other data than their input (core/operator_history.h) --- */
 
 static const char *directory_of(struct run *run, const char *path, const struct operator_context *context)
 {

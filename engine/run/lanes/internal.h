@@ -22,7 +22,8 @@ struct batch_list {
     uint32_t count;
 };
 
-/* What is known of a bad row besides its place. A text with data NULL is unknown or absent. */
+/* What a dead letter says about a bad row, besides the row's origin. A text with data NULL is unknown or
+ * absent. */
 struct dead_letter {
     struct str reason, raw, key;
     struct str headers; /* JSON */
@@ -33,7 +34,7 @@ struct dead_row {
     struct row_origin origin;
     struct row_order order;
     const struct plan_node *node;
-    struct dead_letter letter;       /* its texts are mended to UTF-8 */
+    struct dead_letter letter;       /* its texts are valid UTF-8: bytes above 0x7f may be replaced by `?` */
     struct str raw_bytes, key_bytes; /* the original bytes, where they are not UTF-8 */
 };
 
@@ -99,9 +100,9 @@ struct packet {
     size_t bytes;          /* bytes in memory, as counted in lanes.exchange_bytes */
 };
 
-/* Batches beyond the budget of all exchanges: an unlinked file per producer instance. (The instances of
- * stage 0 share a packet column, because each micro-batch is run by one of them; but each has a spill
- * file.) */
+/* The file of a producer instance for batches that exceed the budget of all exchanges; unlinked when it is
+ * made. (The instances of stage 0 count as one producer of packets, because only one of them runs a
+ * micro-batch; but each has its own spill file.) */
 struct spill_file {
     int fd; /* -1: not open */
     uint64_t end;
@@ -117,7 +118,7 @@ struct exchange {
     struct spill_file *spills;     /* [instance of the producing stage] */
 };
 
-/* Merges the rows of several packets into the one order, a batch at a time. */
+/* Merges the rows of several packets by row_order, a batch at a time. */
 struct fan_in {
     struct run *run;
     const struct schema *schema;
@@ -158,7 +159,8 @@ struct lanes {
 void exchange_init(struct run *run);
 void exchange_free(struct run *run);
 void exchange_push(struct exchange *exchange, struct stage_instance *from, struct batch *batch);
-/* Begins to read all rows for one input of the node in this micro-batch, in the one order. */
+/* Begins to read the rows that exchanges have for one input of the node in this micro-batch, merged by
+ * row_order. */
 void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_in);
 /* The next batch, which the caller owns; NULL: no more. */
 struct batch *fan_in_next(struct fan_in *fan_in);
@@ -176,7 +178,8 @@ struct merge {
     uint32_t count;
 };
 void merge_init(struct merge *merge, const struct batch_list *lists, uint32_t count);
-/* Merges several lists into one order, whether or not each is sorted; takes over their batches. */
+/* Merges several lists by row_order, whether or not each is sorted. The lists' batches belong to `out`
+ * afterwards. */
 void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t count, struct batch_list *out);
 
 /* instances.c */
@@ -187,8 +190,8 @@ void stage_reports(struct stage_instance *stage);
 /* At the end of a micro-batch with a barrier: snapshots the nodes of the stage instance that has just run
  * it. */
 void stage_snapshot(struct stage_instance *stage);
-/* Whether the resumed checkpoint has something of the sink; a sink that the job did not have then begins
- * anew. */
+/* Whether the sink resumes: the checkpoint has its state. A sink that the job did not have at the checkpoint
+ * begins anew. */
 bool snapshot_has_sink(struct run *run, const struct plan_node *sink);
 
 /* sinks.c */
@@ -216,8 +219,8 @@ static inline enum diag_code sink_error_code(const struct sink_context *sink)
 }
 
 /* dead.c */
-/* Makes room for a row of this order among the first RUN_DEAD_EXAMPLES, and sets its order; NULL: there are
- * as many earlier rows. */
+/* Inserts an element for a row of this row_order into the sorted examples, and sets its `order`; NULL: there
+ * are RUN_DEAD_EXAMPLES examples of earlier rows already. */
 struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
                                            const struct row_order *order);
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
@@ -229,11 +232,11 @@ static inline int64_t dead_time(const struct batch *batch, uint32_t row)
 }
 void dead_flush(struct stage_instance *stage);
 
-/* trace.c: only where run->trace is set; such a run has one lane. */
+/* trace.c: call these functions only where run->trace is set; such a run has one lane. */
 /* Returns false if no row of the record is in the batch; else gives the batch to the node and returns
  * true. */
 bool trace_give(struct node_instance *node, uint32_t input, struct batch *batch);
-/* The same for the queues of a node with several inputs. */
+/* As trace_give, for the rows in the queues of a node with several inputs. */
 bool trace_merged(struct node_instance *node);
 void trace_emit(struct node_instance *node, uint32_t output, const struct batch *batch);
 void trace_dead(struct node_instance *node, const struct row_origin *origin,

@@ -18,7 +18,8 @@ static bool help_teams(struct run *run)
     return false;
 }
 
-/* Whether so many micro-batches wait for the learners that helping them comes before reading more. */
+/* Whether the learners are more than SLOTS / 2 micro-batches behind stage 0: then this lane helps their teams
+ * before it reads more records. */
 static bool is_far_ahead(struct run *run)
 {
     return run->lanes->teams_count > 0 &&
@@ -34,8 +35,9 @@ static bool any_comes_again(struct run *run)
     return false;
 }
 
-/* Waits awake where learners have teams: a lane that helps is needed again within microseconds, sooner than
- * it could be woken. Returns whether there was progress after `seen`. */
+/* Where learners have teams: waits without sleeping, because a lane that helps is needed again within
+ * microseconds, sooner than a sleeping thread wakes. Returns whether another lane made progress after
+ * `seen`. */
 static bool spin_until_progress(struct run *run, uint64_t seen)
 {
     if (run->lanes->teams_count == 0)

@@ -20,8 +20,8 @@ void lanes_join(struct run *run);
  * rest. */
 bool lanes_finish_sinks(struct run *run);
 
-/* A checkpoint was published: sinks that send what it holds begin at once. segment: its order log.
- * Coordinator. */
+/* Call when a checkpoint was published: sinks that send the checkpoint's rows begin to send at once. segment:
+ * the checkpoint's order log. Coordinator thread. */
 void lanes_committed(struct run *run, uint64_t epoch, struct str segment);
 /* Adds the figures of all nodes, of queues, and once the run is joined, of dead letters. */
 void lanes_stats(struct run *run, struct run_stats *stats);

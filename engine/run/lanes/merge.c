@@ -1,5 +1,5 @@
-/* Merges rows of several lists into the one order: at a fan-in of lanes, and between the inputs of an
- * operator. */
+/* Merges the rows of several lists of batches by row_order: where rows of several lanes come together, and
+ * between the inputs of an operator. */
 #include "run/lanes/internal.h"
 
 #include "core/mem.h"

@@ -21,11 +21,12 @@ void sink_say(struct node_instance *node, const char *what)
     struct diag_list *diags = node->stage->run->diags;
     struct diag *d = diag_error(diags, sink_error_code(&node->sink), node->node->path_span,
                                 "sink `%.*s` %s: %s", STR_ARGS(node->node->name), what, node->sink.error);
-    diag_hint(diags, d, "%s",
-              node->sink.error_code == DIAG_TAKEN_OVER
-                  ? "a run has one process: its checkpoint directory was copied, or lies where both reach it "
-                    "and no lock does; let one of them go on"
-                  : "what is written so far stays; mend the cause and start again to go on");
+    diag_hint(
+        diags, d, "%s",
+        node->sink.error_code == DIAG_TAKEN_OVER
+            ? "only one process may go on with a run: the checkpoint directory was copied, or two machines "
+              "share it over a file system without locks; stop one of the processes"
+            : "the output written so far stays; correct the cause, then start the job again to resume");
 }
 
 void sink_failed(struct node_instance *node)

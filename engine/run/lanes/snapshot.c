@@ -1,4 +1,4 @@
-/* What the nodes have in a checkpoint: their parts, written at the barrier and given back at a start. */
+/* The parts that nodes have in a checkpoint: written at the barrier, restored at a resume. */
 #include "run/lanes/internal.h"
 
 #include "core/operator_state.h"
@@ -10,8 +10,8 @@
 
 enum { SINK_PART_BYTES = 120, PART_BYTES = SINK_PART_BYTES + 32 };
 
-/* A record of counters. Every checkpoint has all of them, deltas too: a chain repeats them, and those of
- * the newest epoch count. */
+/* A record of a node's counters. Every checkpoint has the counters of all nodes, also a delta; of the records
+ * in a chain of checkpoints only those of the newest epoch are used. */
 struct saved_counters {
     uint64_t epoch;
     struct counters counters;
@@ -80,8 +80,8 @@ static bool snapshot_node(const struct barrier *barrier, struct node_instance *n
     return is_good;
 }
 
-/* The node's counters; of stage 0, which all lanes run, their sum. The sequencer lets no lane into stage 0
- * now. */
+/* The node's counters; for a node of stage 0, of which each lane has an instance, the sum over the lanes. No
+ * lane runs stage 0 meanwhile (sequencer_claim). */
 static struct counters node_counters(const struct stage_instance *stage, uint32_t index)
 {
     struct run *run = stage->run;
@@ -131,10 +131,11 @@ bool snapshot_has_sink(struct run *run, const struct plan_node *sink)
     bool is_good = reader != NULL && checkpoint_reader_close(reader);
     if (is_there || !is_good)
         return true;
-    struct diag *d = diag_warning(run->diags, DIAG_RESUME_OR_FRESH, sink->span,
-                                  "sink `%.*s` is not in the checkpoint: it begins with the rows after it",
-                                  STR_ARGS(sink->name));
-    diag_hint(run->diags, d, "to have all rows in it, start anew with --fresh");
+    struct diag *d =
+        diag_warning(run->diags, DIAG_RESUME_OR_FRESH, sink->span,
+                     "sink `%.*s` is not in the checkpoint, so it gets only rows after the checkpoint",
+                     STR_ARGS(sink->name));
+    diag_hint(run->diags, d, "to write all rows to this sink, start anew with --fresh");
     return false;
 }
 
@@ -181,7 +182,7 @@ static bool is_other_kind(struct run *run, const struct plan_node *sink, struct 
                                 "sink `%.*s` was of kind `%s` when the checkpoint was taken, and is `%s` now",
                                 STR_ARGS(sink->name), kind, sink->sink_kind->name);
     diag_hint(run->diags, d,
-              "give it its kind back; or give the sink another name: it then begins with the rows after the "
+              "set the sink's kind back; or give the sink another name, so that it gets only rows after the "
               "checkpoint; or start anew with --fresh");
     return true;
 }
@@ -216,7 +217,8 @@ static bool restore_operator(struct node_instance *node, struct checkpoint *from
     return checkpoint_reader_close(reader) && is_good;
 }
 
-/* Watermarks as they were after the last micro-batch, so that rows are judged late as before. */
+/* Sets the watermarks that the nodes had after the checkpoint's last micro-batch, so that the same rows are
+ * late as without the restart. */
 static void restore_watermarks(struct run *run, struct stage_instance *stage)
 {
     stage_set_watermarks(stage, sequencer_watermarks(run));
@@ -239,9 +241,9 @@ static bool restore_node(struct run *run, struct stage_instance *stage, struct n
            restore_operator(node, from, diags);
 }
 
-/* The instances with one index, of all stages, which one thread restores. Each lane's state is separate,
- * and most of the time goes into reading it and into the first use of memory. Instance 0 also restores what
- * exists only once. */
+/* One thread of the restore: it restores the instances with one index, of all stages. Several threads help
+ * because each instance has its own state, and most of the time goes into reading it and into the first use
+ * of memory. The thread of index 0 also restores the nodes that have a single instance. */
 struct restoring {
     struct run *run;
     struct checkpoint *from;

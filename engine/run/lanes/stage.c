@@ -1,9 +1,9 @@
 /* Stage instances: running one micro-batch through their nodes.
  *
- * Within a micro-batch each node, in the order of the plan, first takes the rows from its exchanges (a node
- * fed within the stage has been called directly by then), then merges its inputs if it has several, then is
- * told the watermark. So rows of the micro-batch come first, and rows made by timers come after them,
- * upstream before downstream. */
+ * For each micro-batch, stage_run visits the nodes in the order of the plan. A node first takes the rows from
+ * its exchanges (rows from a node of the same stage were given to it directly, when that node ran), then
+ * merges its inputs if it has several, then gets the watermark. So a node processes the micro-batch's rows
+ * before its timers fire, and an upstream node's timers fire before those of the nodes behind it. */
 #include "run/lanes/internal.h"
 
 #include "run/base/barrier.h"
@@ -20,7 +20,7 @@ static void give_sink(struct node_instance *node, struct batch *batch)
     node->context.counters.in += batch->selected;
     if (run_has_failed(node->stage->run))
         return;
-    if (unlikely(node->stage->run->trace != NULL)) /* a trace does not open sinks */
+    if (unlikely(node->stage->run->trace != NULL)) /* in a run with a trace no sink is open */
         node->context.counters.absorbed += batch->selected;
     else if (node->node->sink_kind->write(&node->sink, batch))
         node->context.counters.absorbed += batch->selected;
@@ -64,9 +64,9 @@ void operator_emit(struct operator_context *context, uint32_t output, struct bat
     batch_release(batch);
 }
 
-/* Gives the queued rows to an operator that has several inputs and no process_merged, in the one order, as
- * batches of successive rows from one batch. The operator does not need that order, but the nodes behind it
- * do. */
+/* For an operator with several inputs and no process_merged: merges the queued rows by row_order, and calls
+ * `process` for each run of successive rows from the same batch. The operator itself does not need this
+ * order, but the nodes behind it do. */
 static void process_runs(struct node_instance *node, struct merge *merge)
 {
     struct merge_row row, next;
@@ -110,7 +110,7 @@ static void run_merged(struct node_instance *node)
 {
     bool has_rows = false;
     for (uint32_t i = 0; i < node->node->inputs_count; i++) {
-        /* A producer with several chains of operators gives its rows out of order: sort them. */
+        /* The rows of a producer with several chains of operators are not in row_order: sort them. */
         struct batch_list sorted;
         merge_lists(node->stage->run->pool, &node->queues[i], node->queues[i].count > 0, &sorted);
         node->queues[i] = sorted;
@@ -133,7 +133,7 @@ static void run_source(struct node_instance *node, struct slot *slot)
         struct counters *counters = &node->context.counters;
         counters->in += slice->end - slice->begin;
         counters->passed += slice->batch->selected;
-        /* Neither passed nor bad are punctuations that only carry the watermark. */
+        /* The rest, neither selected nor bad: punctuation rows that the source drops. */
         counters->filtered += slice->end - slice->begin - slice->batch->selected - slice->bad_count;
         for (uint32_t k = 0; k < slice->bad_count; k++) {
             char reason[256];
@@ -231,8 +231,8 @@ bool stage_is_ready(const struct stage_instance *stage)
 void stage_run(struct stage_instance *stage, struct slot *slot)
 {
     stage->slot = slot;
-    /* Set for all nodes before any runs: a node gives its rows at once to the nodes behind it in the
-     * stage. */
+    /* Set the contexts of all nodes before the first node runs, because a node calls the nodes behind it in
+     * the stage directly. */
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
         stage->nodes[i].context.micro_batch = stage->nodes[i].sink.micro_batch = slot->micro_batch;
         stage->nodes[i].context.load = slot->load;

@@ -74,7 +74,8 @@ static void counters_subtract(struct counters *from, const struct counters *what
         a[i] -= b[i];
 }
 
-/* begin_step, end_step: around the call that gives the node this row alone. */
+/* Call begin_step before the node gets the traced row, in a batch of its own, and end_step afterwards.
+ * begin_step returns what end_step needs: as add_step. */
 static uint32_t begin_step(struct node_instance *node, uint32_t input, struct batch *row)
 {
     struct trace *trace = node->stage->run->trace;
@@ -126,7 +127,8 @@ bool trace_give(struct node_instance *node, uint32_t input, struct batch *batch)
     return true;
 }
 
-/* Successive rows in the one order that go into the node's queues together, per input. */
+/* Rows that follow each other in row_order and go into the node's queues together; of each input, those of
+ * its current batch. */
 struct part {
     struct node_instance *node;
     struct {

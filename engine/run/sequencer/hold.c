@@ -1,5 +1,5 @@
-/* What holds the sources back: sinks that are full, evictions that wait for a checkpoint, a disk that is nearly
- * full. Under the sequencer's mutex. */
+/* Backpressure: when the sources must wait, because sinks are full, because evictions wait for a checkpoint,
+ * or because the disk is nearly full. Under the sequencer's mutex. */
 #include "run/sequencer/internal.h"
 
 #include "core/os.h"

@@ -10,9 +10,8 @@ enum { PIECES_MAX = 32 /* raw batches read ahead per partition */ };
 /* The newest event time of each key of a partition, for a watermark that follows the slowest key.
  *
  * It holds a bounded number of keys, as 64-bit hashes (two keys with the same hash count as one, with the
- * newer of their times). When a new key does not fit, the slowest eighth of the keys is forgotten. Which
- * keys are kept depends only on the keys seen, not on their places in the table. Under the sequencer's
- * mutex. */
+ * newer of their times). When a new key does not fit, the slowest eighth of the keys is forgotten. Which keys
+ * are kept depends only on the rows seen, not on the layout of the table. Under the sequencer's mutex. */
 enum { KEY_TIMES_MIN = 16, KEY_TIMES_MAX = 65536 };
 
 struct key_times {
@@ -22,7 +21,7 @@ struct key_times {
     uint64_t forgotten; /* keys forgotten, over the life of the process */
 };
 
-/* A raw batch of a partition, and what it was decoded into. */
+/* A raw batch of a partition, and its decoded rows. */
 struct piece {
     struct raw_batch raw;
     struct batch *batch; /* decoded rows; one reference is the ring's */
@@ -154,7 +153,7 @@ void partition_drop_head(struct partition *p);
  * partition. */
 bool partition_widen(struct partition *p);
 void partition_cut(struct run *run, struct partition *p, uint32_t end, struct slice *slice);
-/* Whether the head piece is a batch of BATCH_ROWS records, or the rest of one after a resume. */
+/* Whether the head piece is a batch of BATCH_ROWS records, or after a resume the rest of such a batch. */
 bool partition_is_whole(const struct partition *p);
 /* Where a resume goes on; for kinds without offsets, `resume_rows` rows behind this position. */
 struct source_position partition_position(const struct partition *p);

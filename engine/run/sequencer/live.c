@@ -1,15 +1,15 @@
-/* Live sources: what there is to read depends on the time of the read; so here, and nowhere else, a clock
- * decides.
+/* Live sources. Which records they have depends on the time of the read, so this file, and no other, decides
+ * by a clock.
  *
- * A partition is dry when its last read answered READ_QUIET (all was read) or READ_LATER (there is more, and
- * it has not come yet). Micro-batches go on without a quiet partition, and wait for a late one, up to
- * `order_wait`: so after an hour down the partitions are merged in the order of their arrival at the broker,
- * and none runs ahead of the others. A dry partition is read again when its source wakes the engine, or after
- * a lane's nap.
+ * A partition is dry when its last read answered READ_QUIET (all records were read) or READ_LATER (there are
+ * more, but they have not come yet). Micro-batches are formed without a quiet partition. For a partition that
+ * answered READ_LATER they wait, up to `order_wait`: so after an hour without the job running, the partitions
+ * are merged in the order of their arrival at the broker, and no partition runs ahead of the others. A dry
+ * partition is read again when its source wakes the engine, or when a lane has slept without work.
  *
- * What the clock decided goes into the order log: which rows a micro-batch has, which partition is idle
- * (left out of the watermark until its next row), which was found meanwhile, and where the arrival clock
- * stands in a lull. All under the sequencer's mutex, except sequencer_wake. */
+ * Decisions by the clock go into the order log: which rows a micro-batch has, which partition has become idle
+ * (is left out of the watermark until its next row), which partition was added, and the arrival clock's time
+ * in a lull. All under the sequencer's mutex, except sequencer_wake. */
 #include "run/sequencer/internal.h"
 
 #include "core/os.h"
@@ -73,10 +73,10 @@ struct partition *live_take_idle(struct run *run)
  * CLOCK_STEP_US at least. Records stamped by a machine whose clock is further behind come late. */
 enum { CLOCK_BEHIND_US = 1000 * 1000, CLOCK_STEP_US = 1000 * 1000 };
 
-/* The wall clock, as far as it can be trusted. A tick too early makes rows late, a tick too late delays
- * windows in a lull. So a clock that is set back is followed at once. A clock that is set forward (or a
- * machine that slept) is followed only once a record arrived at such a time, because it may be set back in
- * a moment. arrived: the newest arrival time. */
+/* The wall clock for ticks. A tick too early makes rows late; a tick too late delays windows in a lull. So if
+ * the wall clock is set back, the result follows at once. If it is set forward (or the machine slept), the
+ * result follows only when a record with such an arrival time has come, because the wall clock may be set
+ * back soon. arrived: the newest arrival time. All in microseconds. */
 static int64_t trusted_wall_us(struct sequencer *s, int64_t arrived)
 {
     int64_t now = os_monotonic_us(), ahead = os_wall_us() - now;

@@ -1,8 +1,8 @@
-/* Replays an order log (order/order.h): each segment says what each micro-batch takes from each partition. The
- * sequencer waits for these records, compares counts, order times and offsets, and forms the micro-batch.
- * Partitions get the places that they have in the log, when the log names them: these places put rows of one
- * order time in order. Behind the end of the log the order is computed again; the order of live sources cannot
- * be computed, so there the run stops. */
+/* Replays an order log (order/order.h): its segments say how many records each micro-batch takes from each
+ * partition. The sequencer waits for these records, compares counts, order times and offsets with the log,
+ * and forms the micro-batch. A partition gets its id when the log names it, so ids are in the log's order;
+ * ids break ties of order time. Behind the end of the log the sequencer computes the order as in a run
+ * without replay; for live sources it cannot, and the run stops there. */
 #include "run/sequencer/internal.h"
 
 #include "core/mem.h"
@@ -18,7 +18,7 @@ enum { INDEX_NONE = -1, INDEX_FAILED = -2 };
 
 /* --- From the head of a segment to the next micro-batch --- */
 
-/* What the log says of a partition up to the next entry. */
+/* A partition's state by the log's entries read so far: records taken, order time of the last one. */
 struct logged {
     uint64_t records;
     int64_t time;
@@ -33,7 +33,7 @@ static uint32_t find_source(const struct run *run, struct str name)
     return source;
 }
 
-/* Lets the partition begin at the offset where the log says that it began. */
+/* Sets the source to the offset at which the partition began, by the log. */
 static bool begin_partition(struct run *run, struct partition *p, const struct order_partition *added)
 {
     const struct source_kind *kind = run_source_node(run, p->source)->source_kind;
@@ -44,9 +44,9 @@ static bool begin_partition(struct run *run, struct partition *p, const struct o
     return kind->seek(&run->sources[p->source], p->local, &p->resume);
 }
 
-/* Index in the run of a partition of the log, or INDEX_NONE, INDEX_FAILED. In a source that can gain
- * partitions it goes by its name, else by its place in the source. A partition that the run does not have
- * is added here. */
+/* Index in the run of a partition of the log, or INDEX_NONE, INDEX_FAILED. A partition of a source that can
+ * gain partitions is found by its name, any other by `place`, its index within the source. A partition that
+ * the run does not have yet is added. */
 static int64_t find_partition(struct run *run, const struct order_partition *added, uint32_t source,
                               uint32_t place)
 {
@@ -129,8 +129,8 @@ static bool skip_to(struct run *run, uint64_t micro_batch, struct logged *logged
     }
 }
 
-/* Whether the log has all partitions of sources that cannot gain any; those of other sources may be found
- * later. False after a diagnostic. */
+/* Whether the log has all partitions of the sources that cannot gain partitions; other sources may find
+ * theirs later. False after a diagnostic. */
 static bool has_all(struct run *run)
 {
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
@@ -247,8 +247,8 @@ static bool ends_well(struct run *run)
     return false;
 }
 
-/* Opens the segment that has the next micro-batch, and reads all entries before it. Returns false if the
- * script has ended, or on an error. */
+/* Opens the segment that has the next micro-batch, and reads all entries before it. Returns false if the log
+ * has ended, or on an error. */
 static bool turn_segment(struct run *run)
 {
     struct replay_log *log = order_replay_log(run);
@@ -302,9 +302,9 @@ bool replay_begin(struct run *run)
 
 enum rows_state { ROWS_THERE, ROWS_LATER, ROWS_NEVER, ROWS_TOO_MANY_BATCHES };
 
-/* The decoded rows of a slice. If the slice and the partition have offsets, these are the rows up to the
- * offset of the slice's last record, whether or not they are as many as the log says; else as many rows as
- * it says. */
+/* The decoded rows of a slice. If the slice and the partition have offsets: all rows up to the offset of the
+ * slice's last record, even if the log says another number of rows; else the number of rows that the log
+ * says. */
 struct rows {
     uint64_t found;
     int64_t time, offset; /* order time and offset of the last row */
@@ -360,7 +360,8 @@ static enum rows_state rows_ready(struct run *run, struct partition *p, const st
     }
     if (rows->are_all || (rows->are_by_offset && p->reach > slice->offset))
         return ROWS_THERE;
-    if (p->tail - p->head >= p->ring) /* live, these rows may have come in one batch, and now come in many */
+    /* Live: rows that came in one batch when the log was written may come in many batches now. */
+    if (p->tail - p->head >= p->ring)
         return p->is_reading || partition_widen(p) ? ROWS_LATER : ROWS_TOO_MANY_BATCHES;
     return p->is_ended && !p->is_reading ? ROWS_NEVER : ROWS_LATER;
 }
@@ -442,8 +443,8 @@ static bool slice_is_ready(struct run *run, const struct order_slice *slice)
     return false;
 }
 
-/* Whether the partition has ended as the log says. After a fallback this is not checked: records that came
- * to a growing file after the checkpoint are sequenced behind the script. */
+/* Whether the partition has ended as the log says. After a fallback this is not checked: records that came to
+ * a growing file after the checkpoint are sequenced after the log's records. */
 static bool end_is_ready(struct run *run, struct partition *p)
 {
     struct rows rows;

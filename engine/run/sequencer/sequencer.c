@@ -1,14 +1,14 @@
 /* The sequencer: merges the rows of all partitions into one order, and cuts this order into micro-batches.
  *
- * Each partition keeps a ring of pieces (raw batches). A lane with nothing better to do reads the next piece
- * of a partition, alone, and then decodes it, side by side with other lanes. A row's order time is the
- * running maximum of its partition's arrival times, or of its accepted event times; it never falls, so a
- * slice is found by binary search.
+ * Each partition keeps a ring of pieces (raw batches). A lane without other work reads the next piece of a
+ * partition, which one lane does at a time; then it decodes the piece, in parallel with other lanes. A row's
+ * order time is the running maximum of its partition's arrival times, or of its accepted event times; it
+ * never falls, so a slice is found by binary search.
  *
- * A micro-batch is formed when the head of every partition is decoded. Its bound is the earliest last row
- * among the heads, by (order time, partition); it holds, of every partition, the rows up to the bound. With
- * one partition each batch is a micro-batch. What the micro-batches hold depends on the records alone, not on
- * which lane decoded them, or when.
+ * A micro-batch is formed when the head of every partition is decoded. Each head has a last row; the earliest
+ * of these rows, by (order time, partition), is the micro-batch's bound. The micro-batch holds the rows of
+ * all partitions up to the bound. With one partition each batch is a micro-batch. What the micro-batches hold
+ * depends on the records alone, not on which lane decoded them, or when.
  *
  * Watermarks advance at cuts: see watermark.c, which also tells which events are too far ahead, and which
  * partitions wait. */
@@ -28,8 +28,8 @@ static uint32_t pieces_in_ring(const struct partition *p)
     return (uint32_t)(p->tail - p->head);
 }
 
-/* The partition with the fewest pieces: a missing head holds all others up. NULL: no partition may be read
- * now. */
+/* The partition to read next: the one with the fewest pieces, because a partition without a decoded head
+ * stops all others. NULL: no partition may be read now. */
 static struct partition *choose_partition(struct run *run)
 {
     struct sequencer *s = run->sequencer;
@@ -169,7 +169,7 @@ static enum work read_piece(struct run *run, struct decoding *decoding)
 bool sequencer_work(struct run *run, struct decoding *decoding)
 {
     enum work work = WORK_DRY;
-    while (work == WORK_DRY) /* that partition has nothing to read, but another may have */
+    while (work == WORK_DRY) /* the partition had nothing to read, but another one may have */
         work = read_piece(run, decoding);
     return work == WORK_DONE;
 }
@@ -180,8 +180,8 @@ bool sequencer_work(struct run *run, struct decoding *decoding)
 enum heads {
     HEADS_WAIT, /* wait for rows of a partition */
     HEADS_ROWS,
-    HEADS_LULL, /* no rows for now, of live sources; or none are wanted, at a stop or while sinks are full */
-    HEADS_STOP, /* the log that is replayed ends here, and the order behind it cannot be computed */
+    HEADS_LULL, /* live sources have no rows now; or rows are not wanted: at a stop, while sinks are full */
+    HEADS_STOP, /* the replayed order log ends here, and later micro-batches cannot be computed */
     HEADS_OVER, /* no rows any more: all partitions have ended */
 };
 
@@ -213,8 +213,8 @@ static enum heads find_heads(struct run *run)
     return has_rows ? HEADS_ROWS : is_over ? HEADS_OVER : HEADS_LULL;
 }
 
-/* Index behind the last row of the head that the next micro-batch may have: the end of the batch, or the
- * next cut. */
+/* Index behind the last row that the next micro-batch may take from the head piece: the piece's end, or the
+ * partition's next cut. */
 static uint32_t head_end(const struct sequencer *s, const struct partition *p)
 {
     const struct piece *piece = PIECE_AT(p, p->head);
@@ -274,7 +274,7 @@ static void set_watermarks(struct run *run, struct slot *slot, bool is_cut)
 {
     if (is_cut)
         watermark_advance(run);
-    /* The last one is the arrival clock. */
+    /* The last element is the arrival clock. */
     for (uint32_t source = 0; source <= run->plan->sources_count; source++)
         slot->watermarks[source] = slot->is_final ? TIME_MAX : run->sequencer->source_watermarks[source];
 }
@@ -397,7 +397,8 @@ static bool form_one(struct run *run)
     enum heads heads = choose_heads(run, is_stop, is_held);
     if (heads == HEADS_WAIT)
         return false;
-    /* A replay after a fallback keeps the old micro-batches: a stop takes the next of them. */
+    /* A replay after a fallback must form the micro-batches of the log unchanged: at a stop, too, the last
+     * micro-batch is the next one of the log. */
     bool is_redo = s->is_replaying && replay_log_is_redo(run);
     is_stop |= heads == HEADS_STOP || (heads == HEADS_ROWS && !is_redo && is_beyond_until(run));
     bool is_filled = !is_stop || is_redo;
@@ -405,7 +406,7 @@ static bool form_one(struct run *run)
     if ((is_stop || is_final) && run->barrier != NULL && !barrier_takes_last(run))
         return false;
     bool is_computed = !is_stop && !is_final && !s->is_replaying;
-    /* Live sources have no end: where all of them have nothing more to read, a trace ends. */
+    /* Live sources have no end; so a run with a trace stops when all sources have nothing more to read. */
     if (unlikely(run->trace != NULL) && heads == HEADS_LULL && has_read_all(s))
         atomic_store(&s->stop_requested, true);
     struct partition *idle = is_computed ? live_take_idle(run) : NULL;

@@ -1,4 +1,5 @@
-/* What other rooms see of the sequencer, and tell it. */
+/* The sequencer's functions for other modules: begin, stop, wake, state of micro-batches and partitions,
+ * figures. */
 #include "run/sequencer/internal.h"
 
 #include "run/order/order.h"
@@ -112,7 +113,7 @@ void sequencer_forget_barrier(struct run *run)
 
 /* --- Figures --- */
 
-/* Watermarks and newest events. Under the mutex. */
+/* Adds the watermarks and newest event times to the figures. Under the mutex. */
 static void add_times(struct run *run, struct run_stats *stats)
 {
     const struct sequencer *s = run->sequencer;

@@ -1,32 +1,36 @@
 /* Watermarks of sources: what each partition contributes, when watermarks advance, and which partitions wait
  * for others.
  *
- * Watermarks advance at cuts alone, and a cut depends only on the records before it: the end of a batch of
- * BATCH_ROWS, or BATCH_ROWS records of a partition after its last cut, or a punctuation. The end of a shorter
- * batch is no cut: it is the end of a file, or the next record is a wide one, and whether a row is late must
- * not depend on that place. A source's watermark at a cut, by `watermark:`
+ * Watermarks advance only at cuts. A partition has a cut at the end of a batch of BATCH_ROWS records, after
+ * BATCH_ROWS records since its last cut, after a punctuation row, and if it is live, at the end of every
+ * batch and when it becomes idle. The end of a shorter batch of a partition that is not live is no cut:
+ * batches also end early where a file ends or before a wide record, and whether a row is late must not depend
+ * on that. A source's watermark at a cut is T - max_delay, where the option `watermark:` decides what T is:
  *
- * - bounded: rows up to an order time T are through. Where order is by event time, the next record of every
- *   partition, ended or not, has an event time of T at least (were it below its partition's maximum, its
- *   order time would be that maximum, and it would have come before): T less max_delay is the watermark, and
- *   makes no record late that keeps to its partition's max_delay. Where rows have an order of their own
- *   (arrival, or as recorded), the newest event of the partition stands for T, and the watermark is the
- *   lowest over the partitions that have not ended.
- * - per_key: the slowest of the partition's keys that were seen within a while stands for T (key_times.h).
- * - punctuation: the newest punctuation row of the partition stands for T. Such a row ends its micro-batch,
- *   so that rows behind it are judged by the new watermark.
+ * - bounded, order by event time: T is the highest order time sequenced so far, over all partitions of the
+ *   run. A row's order time is the newest event time of its partition up to this row, and rows with lower
+ *   order times have been merged before. So the next record of any partition is not older than T, or its
+ *   partition's newest row has event time T: the record is late only if it is more than max_delay behind that
+ *   row.
+ * - bounded, rows with an order of their own (arrival times, or as recorded): T is the partition's newest
+ *   event time. The source's watermark is the lowest over its partitions that have not ended.
+ * - per_key: T is the lowest of the newest event times of the partition's keys (key_times.c); a key whose
+ *   newest event is more than `within` behind the T of `bounded` does not count.
+ * - punctuation: T is the event time of the partition's newest punctuation row. Such a row ends its
+ *   micro-batch, so that rows behind it are compared with the new watermark.
  *
- * Jumps. With arrival times a row is judged alone: it is bad if it is more than max_jump ahead of its
- * arrival. Without arrival times, where the job sets max_jump, a row is judged by the rows before it in its
- * partition: it is bad if it is more than max_jump ahead of the newest of them, unless the rows behind it
- * agree (JUMP_ROWS in all, each within max_jump of it). The first row of all has no row before it: one of the
- * rows behind it must agree, if there are any.
+ * Jumps. With arrival times, a row is bad if its event time is more than max_jump ahead of its arrival.
+ * Without arrival times, and only where the job sets max_jump, a row is bad if it is more than max_jump ahead
+ * of the newest earlier row of its partition; but it is good if the next JUMP_ROWS - 1 rows are good rows
+ * within max_jump of it. The partition's first row has no earlier row: it is good if one of the next
+ * JUMP_ROWS - 1 rows is within max_jump of it, or if no row follows.
  *
- * Alignment. Where order is by event time the merge aligns: no partition is ahead of another's head. Where
- * order is by arrival, sources drift apart by how late their events arrive. So a partition of a source with
- * `align:` gives no rows to micro-batches while its next event is further ahead of the slowest partition's
- * next event than `align:` allows. It waits for rows that are there, never for rows that may come: so the
- * wait is bounded, and in a replay a function of the records.
+ * Alignment. Where order is by event time, the merge itself aligns partitions. Where order is by arrival,
+ * sources drift apart in event time, because their events arrive with different delays. So a partition of a
+ * source with `align:` gives no rows to micro-batches while its next event is further ahead of the slowest
+ * partition's next event than `align:` allows. Only partitions that have a decoded next row are compared: a
+ * partition never waits for rows that have not arrived, so the wait is bounded, and a replay repeats it from
+ * the records alone.
  *
  * All under the sequencer's mutex, except watermark_decoded. */
 #include "run/sequencer/internal.h"
@@ -36,9 +40,10 @@
 
 #include <stdlib.h>
 
-/* A row is judged by the JUMP_ROWS - 1 rows behind it; a ring has at least as many pieces. */
+/* A row that jumps, and the rows behind it that must agree with it. A partition's ring has room for at least
+ * JUMP_ROWS pieces, which is enough even if each piece has one row. */
 enum { JUMP_ROWS = 3 };
-/* How far a row may be ahead of its arrival where the job does not say. */
+/* max_jump by arrival time where the job does not set it. */
 #define JUMP_USUAL_US US_PER_DAY
 
 static const struct plan_node *node_of(const struct run *run, const struct partition *p)
@@ -69,7 +74,7 @@ void watermark_free(struct run *run)
 
 /* --- Decoded pieces --- */
 
-/* Takes rows out of the selection. rows: a bit per physical row. */
+/* Removes rows from the batch's selection. rows: bit set per physical row to remove. */
 static void unselect(struct batch *batch, const uint64_t *rows)
 {
     uint16_t *sel = arena_alloc(&batch->arena, MAX(batch->selected, 1) * sizeof(*sel));
@@ -98,8 +103,8 @@ static const char *ahead_reason(struct batch *batch, int64_t time, int64_t than,
                         of_what, other, more);
 }
 
-/* Rejects rows that are too far ahead of their arrival. An arrival time of 0 or below means that the broker
- * knows none. */
+/* Rejects rows whose event time is too far ahead of their arrival. An arrival time of 0 or below: unknown to
+ * the broker; such rows pass. */
 static void judge_by_arrival(const struct source_common *common, struct piece *piece)
 {
     struct batch *batch = piece->batch;
@@ -189,8 +194,9 @@ static bool is_selected(const struct batch *batch, uint32_t row)
     return false;
 }
 
-/* there: how many of the JUMP_ROWS - 1 rows behind this row exist; agreeing: how many of them are good and
- * within `jump` of it. Returns false if these rows are not decoded yet. */
+/* Looks at the next JUMP_ROWS - 1 rows behind the row `row` of piece `index`. *there: how many exist;
+ * *agreeing: how many are good and within `jump` (microseconds) of the row. Returns false if they are not
+ * decoded yet. */
 static bool count_agreeing(const struct partition *p, uint64_t index, uint32_t row, int64_t jump,
                            uint32_t *there, uint32_t *agreeing)
 {
@@ -216,7 +222,7 @@ static bool count_agreeing(const struct partition *p, uint64_t index, uint32_t r
     return true;
 }
 
-/* Makes a row bad; a bad row is no punctuation and has no key. */
+/* Makes a row bad, and clears its punctuation mark and its key, so that it does not move the watermark. */
 static void reject(struct piece *piece, uint64_t *bad, uint32_t row, const char *reason)
 {
     bit_set(bad, row);
@@ -227,9 +233,9 @@ static void reject(struct piece *piece, uint64_t *bad, uint32_t row, const char 
         piece->key_hashes[row] = 0;
 }
 
-/* Rejects rows of the piece that jump ahead, from row `first` on, compared with the newest event before the
- * piece. drops: punctuation rows are judged, but later rows are not judged by them. Returns false if rows
- * behind the piece must be decoded first. */
+/* Rejects rows of the piece that jump ahead of the newest earlier row of the partition, from row `first` on.
+ * drops: punctuation rows will be dropped; they are checked as well, but later rows are not compared with
+ * them. Returns false if rows behind the piece must be decoded first. */
 static bool judge_jumps(struct partition *p, uint64_t index, uint32_t first, int64_t jump, bool drops)
 {
     struct piece *piece = PIECE_AT(p, index);
@@ -245,7 +251,7 @@ static bool judge_jumps(struct partition *p, uint64_t index, uint32_t first, int
             continue;
         if (!has_newest || time > time_add(newest, jump)) {
             if (!count_agreeing(p, index, row, jump, &there, &agreeing)) {
-                piece->output.bad_count = before; /* the whole piece is judged again when more is decoded */
+                piece->output.bad_count = before; /* the piece is checked again when more is decoded */
                 return false;
             }
             if (has_newest ? agreeing < JUMP_ROWS - 1 : agreeing < MIN(there, 1)) {
@@ -267,7 +273,7 @@ static bool judge_jumps(struct partition *p, uint64_t index, uint32_t first, int
     return true;
 }
 
-/* Sets order times by event time again, without the bad rows. */
+/* Sets the order times again after rows were rejected: the running maximum of the good rows' event times. */
 static void order_again(struct batch *batch)
 {
     int64_t running = TIME_MIN;
@@ -341,7 +347,7 @@ uint32_t watermark_next_mark(const struct piece *piece, uint32_t row, uint32_t e
 
 /* --- Alignment --- */
 
-/* Newest event time of the partition, its next row included unless that is bad. */
+/* The partition's newest event time, its next row included if that row is good. */
 static int64_t next_event(const struct partition *p)
 {
     const struct batch *batch = PIECE_AT(p, p->head)->batch;
@@ -374,7 +380,8 @@ void watermark_align(struct run *run)
 
 /* --- Watermarks at a cut --- */
 
-/* Watermark of one partition. Returns false if the partition has ended and no longer counts. */
+/* The partition's part in its source's watermark. bound: highest order time sequenced, over all partitions.
+ * Returns false if the partition has ended and no longer counts. */
 static bool partition_watermark(const struct partition *p, const struct plan_node *node, int64_t bound,
                                 int64_t *watermark)
 {
@@ -397,7 +404,8 @@ static bool partition_watermark(const struct partition *p, const struct plan_nod
 }
 
 /* The lowest watermark of the source's partitions that are not idle; if all are idle, the highest, because
- * nothing waits for idle ones. Returns false if no partition counts. */
+ * idle partitions hold no watermark back. Also sets the source's holder. Returns false if no partition
+ * counts. */
 static bool source_watermark(struct run *run, uint32_t source, int64_t bound, int64_t *watermark)
 {
     const struct sequencer *s = run->sequencer;
@@ -424,8 +432,8 @@ static bool source_watermark(struct run *run, uint32_t source, int64_t bound, in
     return has_say || highest_idle != TIME_MIN;
 }
 
-/* A source that has ended, or is idle and never had a record, keeps pace with the lowest of the other
- * sources, so that it holds no other back. */
+/* A source that has ended, or is idle and never had a record, gets the lowest watermark of the other sources,
+ * so that it does not hold back operators that read several sources. */
 void watermark_advance(struct run *run)
 {
     struct sequencer *s = run->sequencer;

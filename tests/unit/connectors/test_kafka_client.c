@@ -174,7 +174,7 @@ static const struct {
     {"[thrd:127.0.0.1:9093/bootstrap]: 127.0.0.1:9093/1: ApiVersionRequest failed: Local: Timed out: "
      "probably due "
      "to broker version < 0.10",
-     "takes connections, and does not answer: it is starting, or stands still", false},
+     "accepts connections but does not answer: it is starting, or it hangs", false},
     {"[thrd:ssl://localhost:9092/bootstrap]: ssl://localhost:9092/bootstrap: SSL handshake failed: "
      "Disconnected: "
      "connecting to a PLAINTEXT broker listener? (after 5ms in state SSL_HANDSHAKE)",
@@ -187,7 +187,7 @@ static const struct {
      "127.0.0.1:9092: the broker does not speak TLS", true},
     {"[thrd:sasl_ssl://localhost:9094/bootstrap]: sasl_ssl://localhost:9094/bootstrap: SASL authentication "
      "error: SaslAuthenticateRequest failed: Local: Broker transport failure (after 0ms in state DOWN)",
-     "the connection ends amid the login: a network that breaks", false},
+     "the connection ends during the login: the network fails", false},
     {"1/1 brokers are down", "1/1 brokers are down", false},
 };
 
