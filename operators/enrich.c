@@ -52,8 +52,8 @@ static const struct option enrich_options[] = {
 };
 
 static const struct tally_figure enrich_figures[TALLY_VALUES] = {
-    [ENRICH_UNMATCHED] = {"unmatched"},
-    [ENRICH_DROPPED] = {"versions_dropped", .is_rare = true},
+    [ENRICH_UNMATCHED] = {.name = "unmatched"},
+    [ENRICH_DROPPED] = {.name = "versions_dropped", .is_rare = true},
 };
 
 static const struct state_member enrich_state[] = {

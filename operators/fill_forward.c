@@ -40,8 +40,8 @@ static const struct option fill_forward_options[] = {
 };
 
 static const struct tally_figure fill_forward_figures[TALLY_VALUES] = {
-    [FILL_FILLED] = {"filled"},
-    [FILL_TOO_LONG] = {"values_too_long", .is_rare = true},
+    [FILL_FILLED] = {.name = "filled"},
+    [FILL_TOO_LONG] = {.name = "values_too_long", .is_rare = true},
 };
 
 static const struct state_member fill_forward_state[] = {

@@ -343,7 +343,7 @@ static bool begin_restored(struct operator_context *context)
 static const struct state_record digest_record = {
     .write = write_digest, .read = read_digest, .restored = begin_restored};
 
-static const struct tally_figure lookup_figures[TALLY_VALUES] = {[LOOKUP_UNMATCHED] = {"unmatched"}};
+static const struct tally_figure lookup_figures[TALLY_VALUES] = {[LOOKUP_UNMATCHED] = {.name = "unmatched"}};
 
 static const struct state_member lookup_state[] = {
     STATE_RECORD('d', &digest_record),

@@ -19,7 +19,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tap  # noqa: E402
-from patience import PATIENCE_S, stretched  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
 GOOD, FAILED, USAGE, BAD_JOB, INTERRUPTED = 0, 1, 2, 3, 130
@@ -231,9 +231,10 @@ def test_interrupted_once_it_takes_a_checkpoint_and_goes_on():
 
 def test_interrupted_twice_it_stops_at_once():
     with place():
-        process = start("--set", "count=400000000", env={"LEAT_FAILPOINTS": "ckpt.manifest=sleep:1000"})
+        process = start("--set", "count=400000000", env={"LEAT_FAILPOINTS": "ckpt.manifest=sleep:5000"})
         process.send_signal(signal.SIGINT)
-        time.sleep(stretched(0.2))
+        while "once more to stop now" not in (process.stderr.readline() or "once more to stop now"):
+            pass
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_S)
         assert process.returncode == INTERRUPTED, process.returncode
