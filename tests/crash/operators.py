@@ -232,19 +232,19 @@ def note_figures(job, summary, shown):
 
 
 def run_job(job, kills, rng, shown, report):
-    os.environ.update(LITTLE)
+    job.environment.update(LITTLE)
     expected, summary = job.undisturbed("reference", 1, os.path.join(job.folder, "reference-state"), "1h")
     check_counts(job, "reference", summary)
     note_figures(job, summary, shown)
     for lanes, is_little, every in ((2, False, "off"), (3, True, "30ms"), (7, False, "100ms")):
         if not is_little:
-            os.environ.pop(*LITTLE)
+            job.environment.pop(*LITTLE)
         place, state = f"lanes-{lanes}", "" if every == "off" else os.path.join(job.folder, f"state-{lanes}-lanes")
         found, summary = job.undisturbed(place, lanes, state, "10s" if every == "off" else every)
         compare(found, expected, f"at {lanes} lanes, with {'little' if is_little else 'all the'} memory, checkpoints {every}")
         shutil.rmtree(state, ignore_errors=True)
         shutil.rmtree(os.path.join(job.folder, place), ignore_errors=True)
-        os.environ.update(LITTLE)
+        job.environment.update(LITTLE)
     names = ", ".join(sorted({kind for _, kind, _, _ in job.streams}))
     report(f"ok - operators: {names}: the same bytes at 1, 2, 3, 7 lanes, with little memory and with much")
     run_rounds(job, expected, kills, rng, report)
