@@ -224,8 +224,8 @@ static void fuzz_order(const uint8_t *data, size_t size)
             must(entry.partition < ORDER_PARTITIONS_MAX, "a partition is within its bounds");
         }
     must(entries <= size, "an entry takes a byte at least");
-    must(reader.why != NULL || reader.number == reader.head.next,
-         "a good segment has the numbers of its head");
+    must(reader.why != NULL || reader.micro_batch == reader.head.next,
+         "a good segment has the micro-batches of its head");
     order_close(&reader);
     free(text);
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """README.md's section "Live", run as it stands there: its commands, one after another, in one shell.
 
-What is put in their place: `./dev kafka start` is the rig's broker, `leat` the program under test."""
+What is put in their place: `./dev kafka start` is the rig's broker, `leat` the program under test; a loaded machine waits
+longer."""
 
 import os
 import re
@@ -23,7 +24,8 @@ def commands():
     block = re.search(r"^```sh\n(.*?)^```$", section, re.M | re.S)[1]
     assert block.count("./dev kafka start") == 1, "the section starts a broker"
     assert "kill -9" in block and SAME in block, "the section kills the job, and compares"
-    return re.sub(r"^\./dev kafka start.*$", ": # the rig's broker", block, flags=re.M)
+    block = re.sub(r"^\./dev kafka start.*$", ": # the rig's broker", block, flags=re.M)
+    return re.sub(r"^sleep (\d+)", lambda wait: f"sleep {rig.stretched(int(wait[1])):.1f}", block, flags=re.M)
 
 
 def test_live_section():

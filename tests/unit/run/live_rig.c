@@ -383,7 +383,7 @@ static const struct operator_kind *const *operators(void)
 static const struct source_kind *const sources[] = {&source_fake, &source_fake_recorded, NULL};
 static const struct sink_kind *const sinks[] = {&sink_fake, NULL};
 
-void reset_cup(void)
+void reset_fake_sink(void)
 {
     forget_reading();
     lamp.count = lamp.micro_batches = 0;
@@ -409,7 +409,7 @@ void reset(uint32_t partitions)
     fake_source.missing = 0;
     fake_source.gap = UINT32_MAX;
     fake_source.has_ended = fake_source.is_turned = false;
-    reset_cup();
+    reset_fake_sink();
 }
 
 /* Makes a run of the job; ->run: NULL if it could not be made, with diagnostics. */

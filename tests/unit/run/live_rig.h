@@ -94,14 +94,6 @@ void wait_for(const uint32_t *counter, uint32_t count);
 /* The fake_sink must have these rows, in this order. */
 void assert_order(const int64_t *ids, uint32_t count);
 
-/* Whether a test may read a run's figures while lanes write them: they may be old but never torn, which TSan
- * does not know. */
-#ifdef __SANITIZE_THREAD__
-enum { CAN_LOOK = 0 };
-#else
-enum { CAN_LOOK = 1 };
-#endif
-
 struct live {
     struct arena arena;
     struct diag_list diags;
@@ -114,7 +106,7 @@ void reset(uint32_t partitions);
 /* Forgets how far the source has read each partition. */
 void forget_reading(void);
 /* Empties the sink and forgets the reading, so that another run reads all given rows again. */
-void reset_cup(void);
+void reset_fake_sink(void);
 /* Options of a run on so many lanes. */
 struct run_options on(uint32_t lanes);
 /* Starts a run of the job; the test fails if the job or the run is refused. */

@@ -172,7 +172,7 @@ static void test_done_again_by_the_log(void **state)
     end_fake_source();
     end(live);
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
-        reset_cup();
+        reset_fake_sink();
         options = on(lanes);
         options.order = path;
         end(begin(JOB_WATERMARKS(", idle_after: 30ms"), &options));
@@ -201,7 +201,7 @@ static void test_done_again_in_small_batches(void **state)
     end_fake_source();
     end(live);
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
-        reset_cup();
+        reset_fake_sink();
         fake_source.batch_max = lanes;
         options = on(lanes);
         options.order = path;
@@ -285,7 +285,7 @@ static void test_resume(void **state)
     run_stop(live->run);
     end(live);
     fake_source.partitions = 3;
-    reset_cup();
+    reset_fake_sink();
     fake_source.read[0] = fake_source.read[1] = 77; /* seek must set where to begin */
     live = begin(kept.text, &options);
     give(2, 2, 1002);
@@ -315,7 +315,7 @@ static void test_resume_by_name(void **state)
     fake_source.is_turned = true;
     fake_source.given[0] = fake_source.read[0] = 1;
     fake_source.given[1] = fake_source.read[1] = 3;
-    reset_cup();
+    reset_fake_sink();
     live = begin(kept.text, &options);
     give(0, 4, 1004);
     wait_for(&fake_sink.count, 1);
@@ -344,7 +344,7 @@ static void test_resume_idle(void **state)
     wait_for(&fake_sink.committed_rows, 2);
     run_stop(live->run);
     end(live);
-    reset_cup();
+    reset_fake_sink();
     live = begin(kept.text, &options);
     give(0, 2, 9000);
     wait_for_time(9000);
@@ -373,7 +373,7 @@ static void test_resume_in_smaller_batches(void **state)
     end(live);
     uint32_t lives = 0;
     for (uint32_t given = 0; lives < 3; lives++) {
-        reset_cup();
+        reset_fake_sink();
         fake_source.batch_max = 3;
         fake_source.is_late[0] = lives == 0; /* so that the run is stopped while rows are skipped */
         fake_source.given[0] = lives == 0 ? 4 : 10 + given;

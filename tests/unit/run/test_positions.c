@@ -269,7 +269,7 @@ static void the_same_again(uint64_t seed)
     char state[128];
     snprintf(state, sizeof(state), "%s/state", folder);
     os_remove_tree(state);
-    reset_cup();
+    reset_fake_sink();
     uint32_t lives = 0;
     for (bool is_finished = false; !is_finished; lives++) {
         struct live *live = start(text);

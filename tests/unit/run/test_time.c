@@ -48,7 +48,7 @@ static void test_clock_ticks(void **state)
         assert_true(live_times[i] > live_times[i - 1]);
     assert_true(live_times[count - 1] == TIME_MAX);
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
-        reset_cup();
+        reset_fake_sink();
         options = on(lanes);
         options.order = path;
         end(begin(lanes == 3 ? LAMP("fake_recording") : LAMP("fake_source"), &options));
@@ -86,7 +86,7 @@ static void test_windows_by_arrival(void **state)
     assert_int_equal(fake_sink.ids[0], 7);
     uint64_t hash = fake_sink.hash;
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
-        reset_cup();
+        reset_fake_sink();
         options = on(lanes);
         options.order = path;
         end(begin(job, &options));
@@ -173,7 +173,7 @@ static void test_alignment(void **state)
     assert_int_equal(fake_sink.count, 2 * ROWS);
     assert_true(furthest_ahead() >= 1000); /* in the order of arrival */
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
-        reset_cup();
+        reset_fake_sink();
         options = on(lanes);
         end(begin(ALIGN("fake_recording"), &options));
         assert_int_equal(fake_sink.count, 2 * ROWS);
@@ -186,7 +186,7 @@ static void test_alignment(void **state)
     fake_sink.count = 2 * ROWS - 2 * 1200;
     assert_true(furthest_ahead() <= 100 + 2 * BATCH);
     for (uint32_t lanes = 1; lanes <= 2; lanes++) {
-        reset_cup();
+        reset_fake_sink();
         options = on(lanes);
         struct live *live = begin(ALIGN("fake_source"), &options);
         wait_for(&fake_sink.count, 2 * ROWS); /* a live run does not wait for rows that may never come */
