@@ -171,7 +171,7 @@ static void test_damaged_segments(void **state)
     assert_int_equal(f.diags.count, 2);
     assert_true(f.diags.errors == 0 && f.diags.items[0].path != NULL);
     assert_non_null(strstr(f.diags.items[0].message, "digest"));
-    assert_non_null(strstr(f.diags.items[1].message, "from 30 to 49"));
+    assert_non_null(strstr(f.diags.items[1].message, "micro-batches 30 to 49"));
     checkpoint_close(first);
     fixture_free(&f);
 }
