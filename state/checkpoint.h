@@ -151,8 +151,7 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path
 
 /* After find, before start_generation: collects the segments from `micro_batch` on. A damaged or
  * missing segment is a warning: from there on the order is computed again. */
-void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *from, uint64_t micro_batch,
-                          struct diag_list *diags);
+void checkpoint_redo_find(struct checkpoint_dir *dir, uint64_t micro_batch, struct diag_list *diags);
 /* The path of segment `index` of the generation that was started, in their order; NULL: there are no more. */
 const char *checkpoint_redo(const struct checkpoint_dir *dir, uint32_t index);
 /* The micro-batch number behind the last segment; 0: there are no segments. */

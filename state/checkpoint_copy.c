@@ -280,31 +280,34 @@ static bool is_free_target(struct copying *c, const char *to)
 }
 
 /* Makes the parent directory of `to`, if it is missing. Returns its real path, which the caller frees;
- * NULL: it cannot be made. */
-static char *parent_of(const char *to)
+ * NULL, and *error is set: it cannot be made. */
+static char *parent_of(const char *to, int *error)
 {
     char path[PATH_BYTES];
     snprintf(path, sizeof(path), "%s", to);
     char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        return realpath(".", NULL);
-    *(slash == path ? slash + 1 : slash) = '\0';
-    return os_mkdirs(path) == 0 ? realpath(path, NULL) : NULL;
+    if (slash != NULL)
+        *(slash == path ? slash + 1 : slash) = '\0';
+    *error = slash == NULL ? 0 : os_mkdirs(path);
+    char *parent = *error == 0 ? realpath(slash == NULL ? "." : path, NULL) : NULL;
+    if (*error == 0 && parent == NULL)
+        *error = errno;
+    return parent;
 }
 
 static bool check_target(struct copying *c, const char *to)
 {
     if (strlen(to) > PATH_BYTES / 2)
         return refuse_target(c, to, "is too long a path", "name a shorter path");
-    char *parent = parent_of(to), *own = realpath(c->dir->path, NULL);
+    int error;
+    char *parent = parent_of(to, &error), *own = realpath(c->dir->path, NULL);
     size_t length = own == NULL ? 0 : strlen(own);
     bool is_inside = parent != NULL && own != NULL && strncmp(parent, own, length) == 0 &&
                      (parent[length] == '/' || parent[length] == '\0');
-    bool has_parent = parent != NULL;
     free(parent);
     free(own);
-    if (!has_parent)
-        return cannot_write(c, to, errno);
+    if (error != 0)
+        return cannot_write(c, to, error);
     if (is_inside)
         return refuse_target(c, to, "lies within the directory that is copied",
                              "name a directory outside of it");
@@ -316,8 +319,9 @@ static bool give_name(struct copying *c, const char *to)
     int error = os_rename(c->temporary, to, "ckpt.rename");
     if (error != 0)
         return cannot_write(c, to, error);
-    char *parent = parent_of(to);
-    error = parent == NULL ? errno : os_fsync_directory(parent, "ckpt.fsync_parent");
+    char *parent = parent_of(to, &error);
+    if (error == 0)
+        error = os_fsync_directory(parent, "ckpt.fsync_parent");
     free(parent);
     return error == 0 || cannot_write(c, to, error);
 }

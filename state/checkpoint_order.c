@@ -205,14 +205,12 @@ static struct candidate *choose_candidate(struct candidates *found, uint64_t mic
     return NULL;
 }
 
-void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *from, uint64_t micro_batch,
-                          struct diag_list *diags)
+void checkpoint_redo_find(struct checkpoint_dir *dir, uint64_t micro_batch, struct diag_list *diags)
 {
     struct candidates found = {0};
     uint32_t spans_count;
     struct generation_span *spans = spans_walk(dir, &spans_count);
     uint64_t next = micro_batch, last = micro_batch;
-    (void)from;
     for (uint32_t i = 0; i < spans_count; i++)
         add_generation(dir, &found, &spans[i], i == 0, micro_batch);
     free(spans);

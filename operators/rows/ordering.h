@@ -61,7 +61,6 @@ void ordering_text(const struct expressions *expressions, struct byte_buffer *ou
 /* Keys of the selected rows of a batch; the arrays lie in the arena of ordering_evaluate. */
 struct ordered_rows {
     uint32_t count; /* words of each row */
-    bool has_nulls;
     const uint64_t *words;
     const uint64_t *nulls;
     const uint32_t *text_at; /* offsets into texts, selected + 1 of them; NULL: no texts */

@@ -1,23 +1,10 @@
 #include "operators/rows/packed.h"
 
-enum { HAS_ARRIVAL = 1, HAS_NULLS = 2, VARINT_MAX = 10, FIXED_MAX = 64, TEXTS_FULL = 4 << 20 };
+#include "core/varint.h"
+
+enum { HAS_ARRIVAL = 1, HAS_NULLS = 2, FIXED_MAX = 64, TEXTS_FULL = 4 << 20 };
 
 /* --- Packing --- */
-
-static char *put_varint(char *to, uint64_t value)
-{
-    while (value >= 0x80) {
-        *to++ = (char)(value | 0x80);
-        value >>= 7;
-    }
-    *to++ = (char)value;
-    return to;
-}
-
-static uint64_t zigzag(uint64_t value)
-{
-    return value << 1 ^ (uint64_t)((int64_t)value >> 63);
-}
 
 static char *put_bytes(char *to, const void *data, size_t bytes)
 {
@@ -33,12 +20,12 @@ static char *put_head(char *to, const struct batch *batch, uint32_t row, uint16_
     struct row_origin origin = batch_origin(batch, row);
     bool has_arrival = batch->arrival_time != NULL;
     *to++ = (char)((has_arrival ? HAS_ARRIVAL : 0) | (has_nulls ? HAS_NULLS : 0));
-    to = put_varint(to, layout);
+    to = varint_put(to, layout);
     to = put_bytes(to, &batch->event_time[row], sizeof(int64_t));
     if (has_arrival)
         to = put_bytes(to, &batch->arrival_time[row], sizeof(int64_t));
-    to = put_varint(to, origin.partition);
-    to = put_varint(to, origin.record);
+    to = varint_put(to, origin.partition);
+    to = varint_put(to, origin.record);
     if (!has_nulls)
         return to;
     uint32_t bytes = (schema->count + 7) / 8;
@@ -54,16 +41,16 @@ static void put_list(struct byte_buffer *out, const struct column *column, const
 {
     struct byte_buffer list = {0};
     row_encode_value(&list, column, type, row);
-    char *to = buffer_reserve(out, VARINT_MAX + list.length);
-    char *end = put_bytes(put_varint(to, list.length), list.data, list.length);
+    char *to = buffer_reserve(out, VARINT_BYTES_MAX + list.length);
+    char *end = put_bytes(varint_put(to, list.length), list.data, list.length);
     out->length += (size_t)(end - to);
     buffer_free(&list);
 }
 
 static void put_text(struct byte_buffer *out, struct str text)
 {
-    char *to = buffer_reserve(out, VARINT_MAX + text.length);
-    char *end = put_bytes(put_varint(to, text.length), text.data, text.length);
+    char *to = buffer_reserve(out, VARINT_BYTES_MAX + text.length);
+    char *end = put_bytes(varint_put(to, text.length), text.data, text.length);
     out->length += (size_t)(end - to);
 }
 
@@ -85,14 +72,14 @@ void packed_put(struct byte_buffer *out, const struct batch *batch, uint32_t row
         case TYPE_LIST: put_list(out, column, &schema->fields[c].type, row); continue;
         default: break;
         }
-        to = buffer_reserve(out, VARINT_MAX);
+        to = buffer_reserve(out, VARINT_BYTES_MAX);
         char *end = to;
         if (column->tag == TYPE_BOOL)
             *end++ = (char)column->bools[row];
         else if (column->tag == TYPE_FLOAT)
             end = put_bytes(to, &column->floats[row], sizeof(double));
         else
-            end = put_varint(to, zigzag((uint64_t)column->ints[row] -
+            end = varint_put(to, zigzag((uint64_t)column->ints[row] -
                                         (column->tag == TYPE_TIME ? (uint64_t)batch->event_time[row] : 0)));
         out->length += (size_t)(end - to);
     }
@@ -108,19 +95,10 @@ struct bytes {
 static uint64_t take_varint(struct bytes *bytes)
 {
     uint64_t value = 0;
-    for (uint32_t shift = 0; shift < 64 && bytes->at < bytes->end; shift += 7) {
-        uint8_t byte = (uint8_t)*bytes->at++;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return value;
-    }
-    bytes->is_bad = true;
-    return 0;
-}
-
-static int64_t unzigzag(uint64_t value)
-{
-    return (int64_t)(value >> 1 ^ -(value & 1));
+    const char *behind = varint_take(bytes->at, bytes->end, &value);
+    bytes->is_bad |= behind == NULL;
+    bytes->at = behind != NULL ? behind : bytes->end;
+    return value;
 }
 
 /* The next `count` bytes, or NULL if there are fewer. */
@@ -220,7 +198,7 @@ static void take_value(struct packed_rows *rows, uint32_t c, struct bytes *bytes
     }
     case TYPE_FLOAT: column->ints[row] = take_int(bytes); return;
     default: {
-        uint64_t value = (uint64_t)unzigzag(take_varint(bytes));
+        uint64_t value = unzigzag(take_varint(bytes));
         column->ints[row] =
             (int64_t)(column->tag == TYPE_TIME ? value + (uint64_t)rows->batch->event_time[row] : value);
     }

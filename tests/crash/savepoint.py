@@ -446,6 +446,8 @@ def test_where_copies_may_not_go():
         status, _, errors = leat("checkpoint", "save", "state", "--to", to)
         assert status == 1 and what in errors and "hint" in errors, (to, errors)
     assert os.listdir("other") == ["mine"]
+    status, _, errors = leat("checkpoint", "save", "state", "--to", "job.leat/below/sp")
+    assert status == 1 and "Not a directory" in errors, errors
     status, _, errors = leat("checkpoint", "save", "state")
     assert status == 1 and "--to" in errors, errors
     status, _, errors = leat("checkpoint", "restore", "state", "9-9", "--to", "new")

@@ -60,6 +60,6 @@ bool before_record_choose(struct run *run)
         trace->from = checkpoint_info(run->resumed)->id;
         micro_batch = positions_micro_batch(checkpoint_info(run->resumed)->sources);
     }
-    checkpoint_redo_find(run->dir, run->resumed, micro_batch, run->diags);
+    checkpoint_redo_find(run->dir, micro_batch, run->diags);
     return true;
 }

@@ -146,8 +146,8 @@ bool checkpoints_open_state(struct run *run)
     const char *path = NULL;
     if (c != NULL && run->trace == NULL) {
         if (run->is_resumed && !run->is_from)
-            checkpoint_redo_find(run->dir, run->resumed,
-                                 positions_micro_batch(checkpoint_info(run->resumed)->sources), run->diags);
+            checkpoint_redo_find(run->dir, positions_micro_batch(checkpoint_info(run->resumed)->sources),
+                                 run->diags);
         const struct run_id *before = run->is_begun_again ? &c->from_run : NULL;
         if (run->is_from ? !checkpoint_start_from(run->dir, &c->from, before, run->diags)
                          : !checkpoint_start_generation(run->dir, run->resumed, run->diags))
