@@ -2,8 +2,8 @@
  * CHECKPOINT_CHUNK_BYTES with a digest for each.
  *
  * Whole blocks go to the disk past the page cache: nobody reads them soon, and taking new pages and copying
- * into them was two thirds of the CPU time of a checkpoint. Where a file system cannot do that, they go
- * through it. */
+ * into them was two thirds of the CPU time of a checkpoint. Where a file system cannot do that, the blocks go
+ * through the page cache. */
 #ifndef LEAT_STATE_BLOCK_FILE_H
 #define LEAT_STATE_BLOCK_FILE_H
 
@@ -13,7 +13,7 @@ struct block_file {
     int fd;
     bool is_direct;
     char *block;
-    size_t filled;
+    size_t filled;              /* bytes in `block` */
     uint64_t bytes;             /* appended so far */
     struct byte_buffer digests; /* DIGEST_BYTES for each block that was written */
 };

@@ -1,33 +1,35 @@
 /* Checkpoint storage (docs/design.md, section 8).
  *
  *     DIR/LOCK                            pid, host and token of the process that uses it (checkpoint_lock.c)
- *     DIR/gen-000007/GENERATION           run id, parent checkpoint, what it began from: a generation a start
+ *     DIR/gen-000007/GENERATION           run id, parent, and the other run's checkpoint it began from
  *     DIR/gen-000007/db/                  the database's working directory; never restored from
  *     DIR/gen-000007/ckpt-000000000042/   MANIFEST, state.bin, order.log, db/ (hard links; in a base: copies)
  *     DIR/gen-000007/order-000000000041   order.log of a checkpoint that pruning removed
- *     DIR/gen-000007/redo-000001          order log of what this generation executes again
- *     DIR/tables/                         what operators keep there themselves (core/operator_history.h)
+ *     DIR/gen-000007/redo-000001          order log of micro-batches that this generation executes again
+ *     DIR/tables/                         versions of operators' table files (core/operator_history.h)
  *
- * A checkpoint is written into `ckpt-N.tmp`: the data with a digest (xxh3-128) of each MiB, the MANIFEST that
- * names files, digests and what the job needs to know, fsync of the files and of the directory, rename, fsync
- * of the parent. After the rename it counts. A failed step abandons it; a failed fsync is never tried again.
+ * Each start of a process (a life) makes one generation. A checkpoint is written into `ckpt-N.tmp`: the data
+ * with a digest (xxh3-128) of each MiB; the MANIFEST, with the files, their digests and struct
+ * checkpoint_info; fsync of the files and of the directory; rename; fsync of the parent directory. After the
+ * rename the checkpoint counts. A failed step abandons the checkpoint; a failed fsync is never tried again.
  *
  * A delta holds what changed since the checkpoint before it (its previous); a chain is a base and the deltas
  * after it, all of one generation: the first checkpoint of a generation is a base, and so is at least one in
  * CHECKPOINT_CHAIN_MAX. A base shares no inode with any other checkpoint, so that a flipped bit on the disk
- * never hits all of them; pruning keeps the chain before the newest for that reason. checkpoint_find walks
- * from the newest generation to its parents and takes the newest checkpoint whose whole chain verifies, byte
- * for byte.
+ * never damages all checkpoints; for the same reason pruning keeps a checkpoint of the chain before the
+ * newest. checkpoint_find walks from the newest generation to its parents and takes the newest checkpoint
+ * whose whole chain verifies, byte for byte.
  *
- * The order log (core/order_log.h) of the epoch that a checkpoint closes lies in it, digested like its other
+ * A checkpoint holds the order log (core/order_log.h) of the epoch that it closes, digested like its other
  * files. When pruning removes a checkpoint and keeps an older one, the removed one's segment stays as a loose
- * segment: so the log reaches back to the oldest checkpoint kept, and a run that must fall back to it can
- * replay what it did. There are at most CHECKPOINT_LOOSE_MAX loose segments of CHECKPOINT_LOOSE_BYTES in
- * all; the oldest go first. When a run falls back, checkpoint_redo_find collects the segments that follow
- * each other from the restored micro-batch on (those of the checkpoints that were skipped, loose ones, and
- * those that the newest generation was to execute again), each verified by its own digest.
- * checkpoint_start_generation gives the new generation links to them before that generation counts: a crash
- * in the middle loses none, and what a zombie writes later is not among them.
+ * segment: so the order log reaches back to the oldest checkpoint kept, and a run that falls back to that
+ * checkpoint can execute the same micro-batches again. There are at most CHECKPOINT_LOOSE_MAX loose segments
+ * of CHECKPOINT_LOOSE_BYTES in all; the oldest are removed first. When a run falls back, checkpoint_redo_find
+ * collects the segments that follow each other from the restored micro-batch on (those of the checkpoints
+ * that were skipped, loose ones, and those that the newest generation was to execute again), each verified by
+ * its own digest. checkpoint_start_generation gives the new generation links to these segments before that
+ * generation counts: a crash in the middle loses no segment, and segments that a process writes after it was
+ * replaced are not among them.
  *
  * Use: open -> find -> start_generation (restoring from what was found)
  *      -> { begin, part..., write, publish | abandon } -> close.
@@ -52,7 +54,7 @@ struct checkpoint_id {
     uint64_t epoch;
 };
 
-/* "3-17" as `leat checkpoint list` prints it. */
+/* Parses an id as `leat checkpoint list` prints it, generation-epoch: "3-17". False: the text is no id. */
 bool checkpoint_id_parse(struct str text, struct checkpoint_id *id);
 
 struct run_id {
@@ -63,7 +65,7 @@ struct run_id {
 struct checkpoint_from {
     char *path;              /* of that run's checkpoint directory, absolute; NULL: none */
     struct checkpoint_id id; /* generation 0: the newest checkpoint that is whole */
-    struct str dropped;      /* names of parts whose state was not taken over, one a line */
+    struct str dropped;      /* names of parts whose state was not taken over, each on its own line */
 };
 
 /* What the engine writes into a MANIFEST and reads from it. */
@@ -96,17 +98,18 @@ struct checkpoint_dir_options {
 };
 
 struct checkpoint_dir;
-/* Makes the directory where it is missing and takes the lock. NULL after E0701, E0706. Copies the strings. */
+/* Makes the directory if it is missing and takes the lock. NULL after E0701, E0706. Copies the strings. */
 struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options,
                                            struct diag_list *diags);
-void checkpoint_dir_close(struct checkpoint_dir *dir); /* NULL is allowed; gives the lock back */
+void checkpoint_dir_close(struct checkpoint_dir *dir); /* NULL is allowed; releases the lock */
 /* Whether this process still holds the directory. 0: yes. ESTALE: another process has taken it over, or its
- * LOCK is gone; nothing that this process writes from now on counts. Another errno: that cannot be told now.
- * To be asked before each step that others can see. Any thread. */
+ * LOCK is gone; nothing that this process writes from now on counts. Another errno: the check itself failed.
+ * Call it before each step that other processes can see. Any thread. */
 int checkpoint_dir_check(const struct checkpoint_dir *dir);
 /* Writes who holds the directory now, for users: "pid 4711 on mill-3". Any thread. */
 void checkpoint_dir_holder(const struct checkpoint_dir *dir, char holder[CHECKPOINT_HOLDER_BYTES]);
-/* The process from which this one took the directory over; NULL: there was none. */
+/* The process from which this one took the directory over, like `holder` above; NULL: there was none. The
+ * text belongs to `dir`. */
 const char *checkpoint_dir_taken_from(const struct checkpoint_dir *dir);
 /* Whether there is no generation yet. */
 bool checkpoint_dir_is_empty(const struct checkpoint_dir *dir);
@@ -117,25 +120,26 @@ enum checkpoint_found { CHECKPOINT_NONE, CHECKPOINT_FOUND, CHECKPOINT_REFUSED };
 
 struct checkpoint; /* an opened, verified chain */
 
-/* Opens the newest checkpoint that verifies whole; skipped ones are warnings in `diags`. NONE: there is no
- * checkpoint at all. REFUSED: E0701 (some may not be read), E0703 (another job), E0704 (another format),
- * E0705 (there are some, but none verifies). */
+/* Opens the newest checkpoint whose chain verifies; skipped ones are warnings in `diags`. The caller closes
+ * *found. NONE: there is no checkpoint at all. REFUSED: E0701 (a file cannot be opened), E0703 (another job),
+ * E0704 (another format), E0705 (there are checkpoints, but none verifies). */
 enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found,
                                       struct diag_list *diags);
-/* Where checkpoint_find found none: whether the newest generation began from another run's checkpoint. *from:
- * that checkpoint; the caller frees it with checkpoint_from_free. *run: the run id that a generation which
- * begins from there again must have. */
+/* Call where checkpoint_find found none: whether the newest generation began from another run's checkpoint.
+ * *from: that checkpoint; the caller frees it with checkpoint_from_free. *run: the newest generation's run
+ * id, which a new attempt to begin from that checkpoint must keep. */
 bool checkpoint_find_from(const struct checkpoint_dir *dir, struct checkpoint_from *from, struct run_id *run);
 void checkpoint_from_free(struct checkpoint_from *from);
-/* The checkpoint that the first generation, of those that the newest one descends from, began from. False: it
- * began from nothing. The caller frees *from. */
+/* Follows the newest generation's parents to the first generation. *from: the other run's checkpoint from
+ * which that generation began; the caller frees it. False: it began from no checkpoint. */
 bool checkpoint_first_from(const struct checkpoint_dir *dir, struct checkpoint_from *from);
 /* Whether checkpoint_first_from names the directory `path`. */
 bool checkpoint_began_from(const struct checkpoint_dir *dir, const char *path);
-/* Opens one checkpoint, for `--from` and for tests; NULL after a diagnostic. */
+/* Opens and verifies one checkpoint, for `--from` and for tests; NULL after a diagnostic. */
 struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id,
                                    struct diag_list *diags);
-void checkpoint_close(struct checkpoint *checkpoint);
+void checkpoint_close(struct checkpoint *checkpoint); /* NULL is allowed */
+/* Valid until checkpoint_close. */
 const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoint);
 
 /* Reads all records of the parts whose name begins with `prefix` ("op/3/"), base first, without those of key
@@ -144,26 +148,29 @@ struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const c
                                           uint32_t lanes, struct diag_list *diags);
 /* False: a diagnostic (E0702) was added while reading. */
 bool checkpoint_reader_close(struct snapshot_reader *reader);
-/* Puts the checkpoint's database into `path` (made anew), for state_store_open(..., is_restored). */
+/* Puts the checkpoint's database into the directory `path`, whose old content is removed, for
+ * state_store_open(..., is_restored). False after E0702. */
 bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path, struct diag_list *diags);
 
 /* --- The order log of micro-batches that must be executed again --- */
 
-/* After find, before start_generation: collects the segments from `micro_batch` on. A damaged or
- * missing segment is a warning: from there on the order is computed again. */
+/* After checkpoint_find, before checkpoint_start_generation: collects the segments from `micro_batch` on. A
+ * damaged or missing segment is a warning: from there on the order is computed again. */
 void checkpoint_redo_find(struct checkpoint_dir *dir, uint64_t micro_batch, struct diag_list *diags);
-/* The path of segment `index` of the generation that was started, in their order; NULL: there are no more. */
+/* The path of the started generation's segment number `index`, counted from 0 in the order of micro-batches;
+ * NULL: there are no more. The text belongs to `dir`. */
 const char *checkpoint_redo(const struct checkpoint_dir *dir, uint32_t index);
 /* The micro-batch number behind the last segment; 0: there are no segments. */
 uint64_t checkpoint_redo_next(const struct checkpoint_dir *dir);
-/* For a replay: *paths are the segments that the directory still has from `micro_batch` on, in their
- * order, up to the first that is missing or damaged (a warning); they lie in the arena. *oldest: the lowest
- * number in any segment; UINT64_MAX: there are none. *run: the newest generation's run; zero: not known. */
+/* For a replay: *paths are the segments that the directory still has from `micro_batch` on, in the order of
+ * micro-batches, up to the first that is missing or damaged (a warning); the paths lie in the arena. *oldest:
+ * the lowest micro-batch number in any segment; UINT64_MAX: there are no segments. *run: the newest
+ * generation's run; zero: not known. */
 void checkpoint_order_paths(struct checkpoint_dir *dir, uint64_t micro_batch, struct arena *arena,
                             const char ***paths, uint32_t *count, uint64_t *oldest, struct run_id *run,
                             struct diag_list *diags);
 /* The micro-batch number behind all order logs in the directory, whether or not their checkpoints are whole;
- * UINT64_MAX: there are none. */
+ * UINT64_MAX: there are no order logs. */
 uint64_t checkpoint_order_next(const struct checkpoint_dir *dir);
 /* A checkpoint that ends before `micro_batch` was published: removes the segments to execute again
  * once `micro_batch` is behind them all. */
@@ -175,8 +182,8 @@ void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t micro_batch);
  * Afterwards checkpoint_database_path says where the state store's database goes. False after E0708. */
 LEAT_CHECKED bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkpoint *parent,
                                               struct diag_list *diags);
-/* The same for a new run that begins with another run's checkpoint. run: the id of an earlier attempt that
- * never came to a checkpoint; NULL: a new id. */
+/* The same for a new run that begins from another run's checkpoint. run: the id of an earlier attempt that
+ * never published a checkpoint; NULL: a new id. */
 LEAT_CHECKED bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_from *from,
                                         const struct run_id *run, struct diag_list *diags);
 const char *checkpoint_database_path(const struct checkpoint_dir *dir);
@@ -191,7 +198,7 @@ bool checkpoint_had_run(const struct checkpoint_dir *dir, const struct run_id *r
 struct checkpoint_writer;
 /* Whether the next checkpoint must be a base: the chain is long, or its deltas are larger than its base. */
 bool checkpoint_wants_base(const struct checkpoint_dir *dir);
-/* Begins a checkpoint. epoch: above all earlier ones of this run. NULL after E0708. */
+/* Begins a checkpoint. epoch: higher than all earlier epochs of this run. NULL after E0708. */
 struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t epoch, bool is_base,
                                            struct diag_list *diags);
 /* The writer of one part ("op/3/lane/1"); each name once. Any thread; a part's writer is used by one thread
@@ -206,8 +213,9 @@ LEAT_CHECKED bool checkpoint_write(struct checkpoint_writer *writer, bool has_da
 /* After checkpoint_write: writes the epoch's segment of the order log. False after E0708. Writer thread. */
 LEAT_CHECKED bool checkpoint_write_order(struct checkpoint_writer *writer, struct str segment,
                                          struct diag_list *diags);
-/* Publishes the checkpoint, or abandons it: false after E0708. Either way the parts are told (snapshot_done)
- * and the writer is freed. info: its `sources` and `notes` are used. Writer thread. */
+/* Publishes the checkpoint; if that fails (E0708), abandons it and returns false. Either way each part's
+ * snapshot_done callbacks are called and the writer is freed. info: only `sources` and `notes` are used.
+ * Writer thread. */
 LEAT_CHECKED bool checkpoint_publish(struct checkpoint_writer *writer, const struct checkpoint_info *info,
                                      struct diag_list *diags);
 void checkpoint_abandon(struct checkpoint_writer *writer);
@@ -215,7 +223,7 @@ void checkpoint_abandon(struct checkpoint_writer *writer);
 uint64_t checkpoint_written_bytes(const struct checkpoint_writer *writer);
 
 /* Removes checkpoints that `keep` (NULL: the directory's own) does not keep, and leftovers of earlier
- * processes. What a kept checkpoint needs stays. */
+ * processes. The chain of a kept checkpoint stays. *removed: number of checkpoints. False after E0708. */
 LEAT_CHECKED bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *keep,
                                    uint32_t *removed, struct diag_list *diags);
 
@@ -223,7 +231,8 @@ LEAT_CHECKED bool checkpoint_prune(struct checkpoint_dir *dir, const struct chec
 
 /* Copies a checkpoint, with its chain, into the directory `to`, which must be missing or empty: a checkpoint
  * directory that holds nothing else and shares no inode. Every byte is checked on the way; `to` appears when
- * all of it is on the disk. id: generation 0 for the newest checkpoint that is whole; *id is then set to it.
+ * all of it is on the disk. id: generation 0 for the newest checkpoint that is whole; *id is then set to that
+ * checkpoint's id. *bytes: of all files copied.
  * Needs no lock: a job may run at the same time. False after E0701, E0702, E0705, E0706 or E0708. */
 LEAT_CHECKED bool checkpoint_copy(struct checkpoint_dir *dir, struct checkpoint_id *id, const char *to,
                                   uint64_t *bytes, struct diag_list *diags);
@@ -234,14 +243,15 @@ struct checkpoint_list {
     struct checkpoint_info *items;
     bool *is_damaged;
 };
-/* Lists the checkpoints by their MANIFESTs alone. */
+/* Lists the checkpoints by their MANIFESTs alone. The list lies in the arena. */
 bool checkpoint_list(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
                      struct diag_list *diags);
 /* The same for the checkpoints that the newest run can go back to: those of the newest generation and of the
  * generations that it descends from. */
 bool checkpoint_walk(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
                      struct diag_list *diags);
-/* Reads every byte of the checkpoint and of its chain. False after E0702 with file and offset. */
+/* Reads every byte of the checkpoint, of its chain and of the directory's loose segments. False after a
+ * diagnostic: E0702 names file and offset. */
 bool checkpoint_verify(struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags);
 /* Appends files and parts with their sizes, as text. */
 bool checkpoint_show(struct checkpoint_dir *dir, struct checkpoint_id id, struct byte_buffer *out,

@@ -225,7 +225,8 @@ static enum decode_result read_text(const char *path, char **text, size_t *bytes
     return DECODE_DAMAGED;
 }
 
-/* *from: the checkpoint that the generation began from, where it did, malloc'd; `from` may be NULL. */
+/* Reads a GENERATION. *from: another run's checkpoint that the generation began from, malloc'd; unchanged if
+ * there is none. `from` may be NULL. */
 static enum decode_result generation_load(const struct checkpoint_dir *dir, uint32_t number,
                                           struct generation *generation, struct checkpoint_from *from,
                                           const char **why)
@@ -468,7 +469,7 @@ bool checkpoint_first_from(const struct checkpoint_dir *dir, struct checkpoint_f
     struct generation generation;
     const char *why;
     *from = (struct checkpoint_from){0};
-    if (count > 0) /* the last one has no parent */
+    if (count > 0) /* the last generation of the walk has no parent */
         (void)generation_load(dir, spans[count - 1].generation, &generation, from, &why);
     free(spans);
     return from->path != NULL;

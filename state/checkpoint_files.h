@@ -14,7 +14,7 @@ enum {
 };
 
 struct manifest_file {
-    struct str path; /* below the checkpoint's directory */
+    struct str path; /* relative to the checkpoint's directory */
     uint64_t bytes;
     const uint8_t *digests; /* DIGEST_BYTES for each CHECKPOINT_CHUNK_BYTES */
 };
@@ -63,8 +63,9 @@ struct generation {
 
 enum decode_result { DECODE_GOOD, DECODE_DAMAGED, DECODE_OTHER_FORMAT };
 
-/* Each file has a magic number at its beginning and a digest at its end. Decoding checks lengths, counts, and
- * that frames and digests fit the files; any bytes may come in. */
+/* A MANIFEST or GENERATION has a magic number at its beginning and a digest at its end. Encoding appends to
+ * `out`. Decoding checks lengths, counts, and that frames and digests fit the files; `text` may hold any
+ * bytes. DECODE_DAMAGED: *why says what is wrong (static text). */
 void manifest_encode(const struct manifest *manifest, struct byte_buffer *out);
 enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest,
                                    const char **why);
@@ -73,6 +74,7 @@ enum decode_result generation_decode(struct str text, struct generation *generat
 /* Sets the digest at the end of an encoded text, for tests and fuzzing. */
 void manifest_seal(char *text, size_t bytes);
 
+/* A file of the database and its digests, malloc'd. */
 struct known_digest {
     char *name;
     uint64_t bytes;
@@ -89,10 +91,10 @@ struct checkpoint_dir {
     char *lock_text;                          /* the text of this process's LOCK; malloc'd */
     char taken_from[CHECKPOINT_HOLDER_BYTES]; /* the holder before --take-over; empty: nobody */
     struct generation generation;             /* this process's; generation 0: not started */
-    struct checkpoint_id last;                /* the last one that this process published */
-    uint32_t chain;                           /* checkpoints in the chain of `last` */
-    uint64_t base_bytes, delta_bytes;
-    struct known_digest *known; /* digests of the database's files in the checkpoint `last` */
+    struct checkpoint_id last;                /* the last checkpoint that this process published */
+    uint32_t chain;                           /* number of checkpoints in the chain of `last` */
+    uint64_t base_bytes, delta_bytes;         /* state.bin of that chain's base, and of all its deltas */
+    struct known_digest *known;               /* digests of the database's files in the checkpoint `last` */
     uint32_t known_count;
     char **redo; /* paths of the segments to execute again; once the generation is started, links in it */
     uint32_t redo_count;
@@ -102,7 +104,7 @@ struct checkpoint_dir {
 struct checkpoint {
     struct checkpoint_dir *dir;
     struct arena arena;
-    struct manifest chain[CHECKPOINT_CHAIN_MAX]; /* from the base on */
+    struct manifest chain[CHECKPOINT_CHAIN_MAX]; /* base first */
     uint32_t count;
 };
 
@@ -111,7 +113,7 @@ LEAT_CHECKED bool checkpoint_lock(struct checkpoint_dir *dir, bool take_over, st
 /* Releases the lock, if this process still holds it, and frees dir->lock_text. */
 void checkpoint_unlock(struct checkpoint_dir *dir);
 
-/* `path` has PATH_BYTES. */
+/* Each writes a directory's path; `path` has room for PATH_BYTES. */
 void path_generation(const struct checkpoint_dir *dir, uint32_t generation, char *path);
 void path_checkpoint(const struct checkpoint_dir *dir, struct checkpoint_id id, char *path);
 
@@ -130,7 +132,8 @@ enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkp
  * those of its parents, each from the parent checkpoint down. malloc'd. */
 struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count);
 
-/* Generations in the order of a restore, newest first; limit: the last epoch that counts. malloc'd. */
+/* Generations in the order of a restore, newest first; limit: the last epoch of the generation that counts.
+ * malloc'd. */
 struct generation_span {
     uint32_t generation;
     uint64_t limit;
@@ -139,7 +142,7 @@ struct generation_span *spans_walk(const struct checkpoint_dir *dir, uint32_t *c
 /* The numbers n of the entries "PREFIXn" in a directory, largest first; malloc'd. */
 uint64_t *numbers_list(const char *path, const char *prefix, uint32_t *count);
 
-/* checkpoint_order.c. `path` has PATH_BYTES. */
+/* checkpoint_order.c. `path` has room for PATH_BYTES. */
 void path_order(const struct checkpoint_dir *dir, struct checkpoint_id id, char *path); /* in a checkpoint */
 /* Keeps the order log of a checkpoint that is about to be removed, as a loose segment. 0 or an errno. */
 int order_keep(const struct checkpoint_dir *dir, struct checkpoint_id id);

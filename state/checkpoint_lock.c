@@ -43,7 +43,7 @@ static void path_lock(const struct checkpoint_dir *dir, char *path)
     snprintf(path, PATH_BYTES + 8, "%s/LOCK", dir->path);
 }
 
-/* The text of a LOCK, terminated; empty where nobody holds it. */
+/* Reads the text of a LOCK, terminated; empty if the file is empty or cannot be read. */
 static void read_text(int fd, char text[LOCK_TEXT_BYTES])
 {
     ssize_t got = pread(fd, text, LOCK_TEXT_BYTES - 1, 0);
@@ -111,8 +111,9 @@ static bool is_named(int fd, const char *path)
            own.st_ino == named.st_ino;
 }
 
-/* Puts a LOCK of this process in place of the LOCK that another process holds. Of several processes that do
- * so the last wins, and the others learn it from checkpoint_dir_check. 0 or an errno. */
+/* Puts a LOCK of this process in place of the LOCK that another process holds. If several processes do so,
+ * the last one has the directory; the others learn from checkpoint_dir_check that they lost it. 0 or an
+ * errno. */
 static int replace(struct checkpoint_dir *dir, const char *path)
 {
     char temporary[PATH_BYTES + 64];
@@ -151,7 +152,7 @@ static int open_lock(const char *path, bool is_patient, int *fd, bool *is_free, 
             read_text(*fd, text);
             return 0;
         }
-        close(*fd); /* another process has replaced it */
+        close(*fd); /* another process has put a new LOCK in place of the opened file */
     }
     return EBUSY;
 }

@@ -36,7 +36,7 @@ static const char *read_head(const char *path, struct order_head *head)
     return error != 0 ? strerror(error) : order_head_read((struct str){text, got}, head);
 }
 
-/* Reads a whole segment. Returns NULL, or what is wrong with it. */
+/* Reads and checks a whole segment. Returns NULL, or what is wrong with the segment (static text). */
 static const char *read_figures(const char *path, struct order_figures *figures)
 {
     char *text = NULL;
@@ -142,8 +142,8 @@ struct candidates {
     uint32_t count, capacity;
 };
 
-/* Adds a segment that has micro-batches from `micro_batch` on. A segment whose head cannot be read is left out:
- * the replay then finds its micro-batches missing. */
+/* Adds a segment if it has micro-batches from `micro_batch` on. A segment whose head cannot be read is left
+ * out: the replay then finds its micro-batches missing. */
 static void add_candidate(struct candidates *found, const char *path, uint64_t micro_batch)
 {
     struct order_head head;
@@ -315,7 +315,7 @@ void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t micro_batch)
     if (dir->redo_count == 0 || micro_batch < dir->redo_next)
         return;
     for (uint32_t i = 0; i < dir->redo_count; i++)
-        (void)unlink(dir->redo[i]); /* else the link is removed with its generation */
+        (void)unlink(dir->redo[i]); /* if this fails, the link is removed with its generation */
     redo_free(dir);
 }
 

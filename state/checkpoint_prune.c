@@ -170,7 +170,7 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
     mark_kept(entries, count, keep == NULL ? &dir->keep : keep);
     int error = 0;
     *removed = 0;
-    const struct entry *oldest = NULL; /* the oldest one that is kept */
+    const struct entry *oldest = NULL; /* the oldest entry that is kept */
     for (uint32_t i = 0; i < count; i++)
         if (entries[i].is_kept)
             oldest = &entries[i];

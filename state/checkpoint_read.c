@@ -303,7 +303,7 @@ static void warn_of_generations(const struct checkpoint_dir *dir, struct diag_li
     free(generations);
 }
 
-/* Whether the file or directory can be opened: 0 or an errno. 0, too, where it does not exist. */
+/* Whether the file or directory can be opened: 0 or an errno. Returns 0, too, if it does not exist. */
 static int opens(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -453,7 +453,7 @@ uint32_t snapshot_lanes(const struct snapshot_reader *reader)
 
 static void state_path(const struct snapshot_reader *reader, char *path)
 {
-    /* Behind the chain everything is read. */
+    /* When all records were read, `link` is the chain's length: the path is then that of the last link. */
     uint32_t last = MIN(reader->link, reader->checkpoint->count - 1);
     path_checkpoint(reader->checkpoint->dir, reader->checkpoint->chain[last].info.id, path);
     strcat(path, "/state.bin");

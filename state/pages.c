@@ -71,7 +71,8 @@ static void mark(struct pages_region *region, uint32_t first, uint32_t count, bo
     }
 }
 
-/* The first page of the first run of `count` free pages; PAGES_REGION: none, and `longest` is corrected. */
+/* The first page of the first run of `count` free pages. PAGES_REGION: the region has none; `longest` is then
+ * set to the longest run it has. */
 static uint32_t find_run(struct pages_region *region, uint32_t count)
 {
     uint32_t longest = 0, length = 0;

@@ -15,9 +15,9 @@ enum { PAGES_BYTES = 4096, PAGES_REGION_BYTES = 2 << 20, PAGES_REGION = PAGES_RE
 struct pages_region {
     char *base;
     uint64_t used[PAGES_REGION / 64]; /* one bit for each page */
-    uint32_t free;
-    uint32_t longest; /* no run of free pages is longer than this */
-    uint32_t touched; /* pages from this one on were never handed out: they are zero */
+    uint32_t free;                    /* pages */
+    uint32_t longest;                 /* no run of free pages is longer than this */
+    uint32_t touched;                 /* pages from this one on were never handed out: they are zero */
 };
 
 struct pages {

@@ -16,10 +16,10 @@ struct slab {
     struct pages *pages;        /* set before the first block is taken */
     struct slab_chunk **chunks; /* by index; NULL: the chunk was given back */
     uint32_t count, capacity;
-    uint32_t free_index; /* the lowest index that may be free */
-    struct slab_chunk *partial[SLAB_CLASSES];
-    size_t used_bytes; /* of blocks, rounded to their classes */
-    uint64_t alone;    /* blocks outside of chunks, which slab_free cannot find: give them back before */
+    uint32_t free_index;                      /* the lowest index that may be free */
+    struct slab_chunk *partial[SLAB_CLASSES]; /* chunks with free blocks */
+    size_t used_bytes;                        /* of blocks, rounded to their classes */
+    uint64_t alone; /* number of blocks outside of chunks; give them back first: slab_free cannot find them */
 };
 
 /* Returns a block for a value of `bytes`; its length is set, its value is not. */

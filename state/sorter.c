@@ -1,8 +1,9 @@
 /* The sorter: sorted runs on disk, merged.
  *
  * Records are collected until the budget is used up, then sorted and written as a run. Reading merges all
- * runs, each through a piece of the budget. Where there would be too many runs for that, the smallest are
- * merged into one before. A record larger than its run's piece is read by itself, when it is its turn. */
+ * runs; each run is read through a piece of memory, an equal share of the budget. When there are so many runs
+ * that the pieces would get too small, the smallest runs are first merged into one. A record larger than its
+ * run's piece is read into memory of its own, when it is its turn. */
 #include "state/sorter.h"
 
 #include "core/buffer.h"
@@ -20,7 +21,7 @@ enum {
     BUDGET_LEAST = 64 << 10,
     PIECE_LEAST = 8 << 10,
     RUNS_MOST = 256,
-    UNITED_SHARE = 8, /* where there are too many runs, one in so many is merged */
+    UNITED_SHARE = 8, /* 1 / UNITED_SHARE of the runs are merged into one when there are too many */
     UNITED_LEAST = 4,
     WRITE_BYTES = 64 << 10
 };
@@ -36,10 +37,11 @@ struct head {
 struct item {
     int64_t time_us;
     uint64_t hash;
-    size_t at; /* offset of its head in `records` */
+    size_t at; /* offset of the record's head in `records` */
 };
 
-/* A run in the file, and the part that was read: piece[position ..] are the file's bytes from `at` on. */
+/* A run: its bytes in the file from `at` to `end` are still to be merged; the first of these bytes are
+ * already in `piece`, from `position` up to `length`. */
 struct run {
     uint64_t at, end;
     char *piece;
@@ -177,7 +179,7 @@ static int compare_runs(const void *a, const void *b)
     return (x_bytes > y_bytes) - (x_bytes < y_bytes);
 }
 
-/* Merges the smallest runs into one: that makes room for more runs, and little is written again. */
+/* Merges the smallest runs into one, to make room for more runs while few bytes are written again. */
 static void unite_runs(struct sorter *sorter)
 {
     struct byte_buffer piece = {0};
@@ -185,7 +187,7 @@ static void unite_runs(struct sorter *sorter)
     const char *data;
     uint64_t begin = sorter->file_bytes;
     uint32_t count = MAX(sorter->runs_count / UNITED_SHARE, UNITED_LEAST);
-    buffer_free(&sorter->records); /* the pieces of the merge take its room */
+    buffer_free(&sorter->records); /* the merge needs the budget for its pieces */
     qsort(sorter->runs, sorter->runs_count, sizeof(*sorter->runs), compare_runs);
     start_merge(sorter, count);
     while (!sorter->has_failed && next_merged(sorter, &head, &data))
@@ -254,7 +256,8 @@ void sorter_add(struct sorter *sorter, const struct sorted_record *record)
 
 /* --- Merging --- */
 
-/* Makes at least `bytes` of the run lie in its piece, or as many as the piece can hold and the run has. */
+/* Reads until at least `bytes` bytes of the run are in its piece, or as many as the piece can hold and the
+ * run has. */
 static void read_ahead(struct sorter *sorter, struct run *run, size_t bytes)
 {
     size_t left = run->length - run->position, got;
@@ -313,7 +316,7 @@ static void start_merge(struct sorter *sorter, uint32_t count)
     sorter->is_started = false;
 }
 
-/* Moves the run on top behind its first record. */
+/* Removes the first record of the run on top of the heap. */
 static void leave_first(struct sorter *sorter)
 {
     struct run *run = &sorter->runs[sorter->heap[0]];

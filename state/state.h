@@ -1,12 +1,12 @@
 /* Keyed state: hash tables in memory, with RocksDB below them for what does not fit (docs/design.md, section
  * 7).
  *
- * How a table works. Entries lie in one open-addressing array per key group, 32 bytes a slot; a value beyond
- * the expiry time is a block of a slab. A batch names its keys first (keyed_begin): their slots are
- * prefetched, and the misses are read from the database in one call; then each row has a pointer. When the
- * table is beyond its budget, keyed_end sweeps the key groups in turn, like the hand of a clock: an entry
- * that was used since the last sweep stays, any other leaves, and is written to the database if it differs
- * from the copy there. Which entries are in memory never changes a result.
+ * How a table works. Entries lie in one open-addressing array per key group, 32 bytes a slot; an entry's
+ * value, if it has one, is a block of a slab. A batch names its keys first (keyed_begin): their slots are
+ * prefetched, and the misses are read from the database in one call; then each row has a pointer to its slot.
+ * When the table is beyond its budget, keyed_end sweeps the key groups in turn, like the hand of a clock: an
+ * entry that was used since the last sweep stays, any other leaves memory, and is written to the database if
+ * it differs from the copy there. Which entries are in memory never changes a result.
  *
  * Expiry. Each entry has an expiry time, which may only rise. An entry with expire_us < watermark is dead:
  * readers find no entry, and it is dropped by the next sweep, by a compaction of the database and by a
@@ -14,13 +14,13 @@
  * come back to life.
  *
  * Checkpoints. An entry carries a tag that says in which generation it changed last. At the barrier
- * (keyed_table_snapshot) the table only takes the next tag. The writer thread then visits the key groups one
- * after the other, under the table's lock, which a lane holds from keyed_begin to keyed_end. An entry of a
- * group that was not visited yet is copied aside before it changes, and may not leave. When a checkpoint is
- * abandoned, entries with its tag count as changed for the next one. Entries that were evicted before the
- * barrier are in the database, whose own checkpoint (state_store_checkpoint) holds them with the epoch of
- * their eviction: on restore the higher epoch wins, the delta on a tie. Between its barrier and that call no
- * table writes to the database.
+ * (keyed_table_snapshot) the table only takes the next tag. The key groups are then visited one after the
+ * other, under the table's lock, by the writer thread; or by the lane, which holds that lock from keyed_begin
+ * to keyed_end, if the writer thread waits. An entry of a group that was not visited yet is copied aside
+ * before it changes, and may not leave memory. When a checkpoint is abandoned, entries with its tag count as
+ * changed for the next checkpoint. Entries that were evicted before the barrier are in the database, whose
+ * own checkpoint (state_store_checkpoint) holds them with the epoch of their eviction: on restore the higher
+ * epoch wins, the delta on a tie. From its barrier to state_store_checkpoint no table writes to the database.
  *
  * Threads: a table or queue belongs to its lane; functions for other threads say so. */
 #ifndef LEAT_STATE_STATE_H
@@ -33,7 +33,7 @@
 struct state_store;
 
 /* Opens the store, one per process. directory: of the database, which is created at the first eviction (files
- * that are there are removed); NULL: everything stays in memory, and budgets cannot be kept. is_restored: the
+ * already in it are removed); NULL: everything stays in memory, and budgets cannot be kept. is_restored: the
  * directory holds the database of a checkpoint (checkpoint_restore_database), which is opened now.
  * memory_bytes: for the database alone (block cache and write buffers); an eighth to a quarter of the job's
  * memory serves well. Returns NULL after E0801. Control thread. */
@@ -43,11 +43,11 @@ struct state_store *state_store_open(const char *directory, size_t memory_bytes,
  * advances, not at barriers. Right after opening; control thread. */
 void state_store_set_temporary(struct state_store *store);
 void state_store_close(struct state_store *store);
-/* Why the store failed (RocksDB's text), or NULL. A failed store gives wrong answers: the engine stops before
- * it publishes anything. Any thread. */
+/* Why the store failed, or NULL; the text belongs to the store. A failed store gives wrong answers: the
+ * engine stops before it publishes anything. Any thread. */
 const char *state_store_error(struct state_store *store);
-/* Bytes of entries that are above their budgets and wait for the database because a checkpoint is under way.
- * When there are many, the engine holds back new micro-batches. Any thread. */
+/* Bytes by which tables and queues are above their budgets because entries cannot leave memory while a
+ * checkpoint is under way. When there are many, the engine holds back new micro-batches. Any thread. */
 size_t state_store_pressure(struct state_store *store);
 
 /* Called after every lane has passed the barrier: makes a hard-linked copy of the database in `path`, which
@@ -105,8 +105,9 @@ static inline void *keyed_read(const struct keyed_slot *slot, uint32_t *bytes)
     return block + KEYED_VALUE_HEADER;
 }
 
-/* Marks the entry as changed and returns its value to write to, resized to `bytes` (new bytes are zero); NULL
- * where `bytes` is 0: the entry has no value. slot->expire_us becomes expire_us where that is later. */
+/* Marks the entry as changed and returns its value to write to, resized to `bytes` (new bytes are zero), at
+ * most TABLE_VALUE_MAX (state/table.h); NULL if `bytes` is 0: the entry has no value. slot->expire_us becomes
+ * the later of itself and expire_us. Inside a bracket. */
 void *keyed_write(struct keyed_table *table, struct keyed_slot *slot, uint32_t bytes, int64_t expire_us);
 
 /* Entries with expire_us < watermark are dead from now on. Not inside a bracket. */
@@ -124,6 +125,9 @@ void keyed_groups(uint32_t lane, uint32_t lanes, uint32_t *first, uint32_t *limi
 /* Whether some entries may be in the database alone. */
 bool keyed_may_be_stored(const struct keyed_table *table);
 
+/* resident: entries in memory now. The others count since keyed_table_new. lookups: keys of brackets; misses:
+ * keys looked up in the database, loaded: live entries found there; evicted: entries written to the database;
+ * dropped: entries removed from memory; saved_copies: entries copied aside for a checkpoint. */
 struct keyed_stats {
     uint64_t resident, lookups, misses, loaded, evicted, dropped, saved_copies;
     size_t memory_bytes;
@@ -133,7 +137,8 @@ void keyed_table_stats(const struct keyed_table *table, struct keyed_stats *stat
 /* At the barrier: starts a new generation of changes and hands the old one to the writer thread. The table
  * must outlive the end of the checkpoint (snapshot_done). */
 bool keyed_table_snapshot(struct keyed_table *table, struct snapshot_writer *writer);
-/* Restores a snapshot record whose first byte is the table's kind. Set the watermark before. */
+/* Restores a snapshot record whose first byte is the table's kind. Call keyed_set_watermark first. False
+ * after E0702: the record is damaged. */
 bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *reader, struct str record,
                          struct diag_list *diags);
 
@@ -146,8 +151,8 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
 
 struct time_record {
     int64_t time_us;
-    uint64_t hash; /* of the key: decides the key group */
-    uint64_t sequence;
+    uint64_t hash;     /* of the key: decides the key group */
+    uint64_t sequence; /* order of pushing */
     struct key key;
     struct str data;
 };
@@ -162,8 +167,9 @@ struct time_queue_options {
 
 struct time_queue;
 struct time_queue *time_queue_new(const struct time_queue_options *options);
-void time_queue_free(struct time_queue *queue);
-/* Adds a record. time_us: not below the `before` of an earlier pop or discard. */
+void time_queue_free(struct time_queue *queue); /* NULL is allowed */
+/* Adds a record and copies its data, at most 8 MiB. time_us: not below the `before` of an earlier pop or
+ * discard. */
 void time_queue_push(struct time_queue *queue, int64_t time_us, struct key key, uint64_t hash,
                      struct str data);
 /* Returns the first record with time_us < before, or false where there is none. The record's data is valid
@@ -174,19 +180,22 @@ bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record
 uint64_t time_queue_count(const struct time_queue *queue, int64_t before, uint64_t *all);
 /* Drops all records with time_us < before, as if they had been popped, but at little cost. */
 void time_queue_discard(struct time_queue *queue, int64_t before);
-size_t time_queue_bytes(const struct time_queue *queue);
+size_t time_queue_bytes(const struct time_queue *queue); /* of memory */
+/* At the barrier: hands the queue's records to the writer thread. */
 bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *writer);
-/* Restores a snapshot record. watermark: records with an earlier time have left already. */
+/* Restores a snapshot record. watermark: records with an earlier time have left already. False after E0702:
+ * the record is damaged. */
 bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader, struct str record,
                         int64_t watermark, struct diag_list *diags);
-/* Called after the last record: counts the records that the database holds. */
+/* Called after the last record: counts the records that the database holds for key groups of this lane.
+ * False: the store failed. */
 bool time_queue_restored(struct time_queue *queue, uint32_t lane, uint32_t lanes, int64_t watermark);
 
 /* --- Cold rows of learners --- */
 
-/* The store behind core/cold_store.h. id: of the learner's state, as in keyed_options; table: which of that
- * learner's tables. Rows carry their own epoch, if the learner wants one; while a checkpoint holds the
- * database, rows that are put wait in memory. */
+/* Makes the store behind core/cold_store.h; the owner frees it by its `free`. id: of the learner's state, as
+ * in keyed_options; table: which of that learner's tables. The store keeps no epoch: a learner that wants one
+ * puts it into its rows. From the barrier to state_store_checkpoint, rows that are put wait in memory. */
 struct cold_store *cold_store_new(struct state_store *store, uint16_t id, uint32_t table, size_t row_bytes);
 
 #endif

@@ -19,7 +19,7 @@ enum {
     CHECKSUM_XXH3 = 4,
     LEVEL_LEAST = 8 << 20,
     FILE_MOST = 32 << 20,
-    FLUSHED_FILES = 12,        /* that are merged into the first level at once */
+    FLUSHED_FILES = 12,        /* flushed files that are merged into the first level at once */
     COMPACTION_READ = 64 << 10 /* bytes */
 };
 
@@ -33,7 +33,8 @@ struct filter_rule {
 };
 
 struct filter {
-    /* Values without a rule have no user any more, as after a change of the job: drop them. */
+    /* Every user has a rule. Then a value without a rule has no user any more, as after a change of the job:
+     * it is dropped. */
     bool is_complete;
     uint32_t count;
     struct filter_rule rules[];
@@ -303,7 +304,7 @@ void state_store_close(struct state_store *store)
         rocksdb_close(database);
     }
     if (store->options != NULL) {
-        rocksdb_options_destroy(store->options); /* the factory with them */
+        rocksdb_options_destroy(store->options); /* this also destroys the factory */
         rocksdb_cache_destroy(store->cache);
         rocksdb_readoptions_destroy(store->read_options);
         rocksdb_writeoptions_destroy(store->write_options);
@@ -502,7 +503,7 @@ uint64_t store_bytes(struct state_store *store, struct str first, struct str lim
 }
 
 #ifdef __SANITIZE_THREAD__
-/* The library RocksDB is not compiled with the thread sanitizer, which does not see its synchronisation. */
+/* RocksDB is not compiled with the thread sanitizer, so the sanitizer does not see its synchronization. */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {

@@ -26,7 +26,7 @@ struct store_user {
     bool has_table; /* the user is one table of several: `table` is in the place of the key group */
     uint32_t table;
     int64_t barrier_watermark; /* at the last barrier; in a temporary store, the current one; atomic */
-    uint64_t held_at;          /* `releases` of the store when the user was last held; UINT64_MAX: never */
+    uint64_t held_at;          /* the store's `releases` at the user's last store_hold; UINT64_MAX: none */
     struct store_user *next;
 };
 
@@ -51,10 +51,12 @@ void store_note_watermark(struct store_user *user, int64_t watermark);
 /* Adds to the bytes that wait for the database; bytes may be negative. */
 void store_add_pressure(struct state_store *store, int64_t bytes);
 
+/* Writes the first STORE_PREFIX_BYTES of a database key to `out` and returns their number. group: the key
+ * group, or the table of a user with has_table. */
 size_t store_prefix(char *out, uint16_t id, uint8_t kind, uint32_t group);
 
-/* A batch collects puts; store_commit writes them in one call and clears the batch. It creates the database
- * where there is none. */
+/* A batch collects puts; store_commit writes them in one call and clears the batch, and creates the database
+ * if there is none. False: the store failed. */
 rocksdb_writebatch_t *store_batch_new(void);
 LEAT_CHECKED bool store_commit(struct state_store *store, rocksdb_writebatch_t *batch);
 
@@ -63,7 +65,8 @@ LEAT_CHECKED bool store_commit(struct state_store *store, rocksdb_writebatch_t *
 LEAT_CHECKED bool store_get(struct state_store *store, uint32_t count, const char *const *keys,
                             const size_t *key_bytes, rocksdb_pinnableslice_t **values);
 
-/* Visits the pairs with first <= key < limit in order, until `visit` returns false. False: it failed. */
+/* Visits the pairs with first <= key < limit in order, until `visit` returns false. Returns false if the
+ * store failed. */
 typedef bool store_visit(void *argument, struct str key, struct str value);
 LEAT_CHECKED bool store_scan(struct state_store *store, struct str first, struct str limit,
                              store_visit *visit, void *argument);

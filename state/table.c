@@ -147,7 +147,7 @@ void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_
 struct keyed_slot *keyed_insert(struct keyed_table *table, struct key key, uint64_t hash)
 {
     struct table_group *group = &table->groups[key_group(hash)];
-    /* Where entries live shortly, a group without its expired ones hardly grows. */
+    /* Drop expired entries before the group grows: where entries expire soon, it then hardly grows. */
     if ((uint64_t)(group->count + 1) * 4 > (uint64_t)group->capacity * 3)
         keyed_drop_dead(table, key_group(hash), 1);
     struct keyed_slot *slot = first_unused(group, hash);
@@ -238,7 +238,7 @@ static bool is_perhaps_stored(const struct keyed_table *table, uint64_t hash)
     return key_group(hash) >= table->next_unknown || filter_has(&table->filter, hash);
 }
 
-/* Gives the filter up where it rejects hardly any key, because most keys asked for are in the database. */
+/* Gives the filter up if it rejects hardly any key, because most keys looked up are in the database. */
 static void weigh_filter(struct keyed_table *table, uint32_t asked, uint32_t rejected)
 {
     table->filter_asked += asked;
@@ -474,7 +474,7 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
                                   (struct str){limit, sizeof(limit)}, scan_stored, &scan);
         (void)is_good; /* the store keeps the error */
     }
-    /* A scan also passes dead entries: keep them below half. */
+    /* A scan also passes dead entries: drop them where they are more than about half of the group. */
     if (table->groups[group].count > 2 * live + SCAN_DEAD_MIN)
         keyed_drop_dead(table, group, 0);
     pthread_mutex_unlock(&table->mutex);

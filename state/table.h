@@ -17,7 +17,7 @@
 #define SLOT_USED       (UINT64_C(1) << 48)
 #define SLOT_REFERENCED (UINT64_C(1) << 49) /* used since the last sweep */
 #define SLOT_UNSAVED    (UINT64_C(1) << 50) /* differs from the copy in the database */
-#define SLOT_FRESH      (UINT64_C(1) << 51) /* an empty entry: for readers there is none */
+#define SLOT_FRESH      (UINT64_C(1) << 51) /* an empty entry, new or expired: readers treat it as absent */
 #define SLOT_TAG_SHIFT  52
 /* Generation of the last change; 0: the change is published. */
 #define SLOT_TAG (UINT64_C(3) << SLOT_TAG_SHIFT)
@@ -26,7 +26,7 @@ enum { TABLE_VALUE_MAX = 12 << 20, TABLE_CAPACITY_MIN = 4 };
 
 struct table_group {
     struct keyed_slot *slots;
-    /* One bit for each slot, stored behind the slots: set where it has a tag; may be set without one. */
+    /* One bit for each slot, stored behind the slots: set if the slot has a tag, sometimes also if not. */
     uint64_t *changed;
     uint32_t capacity, count;
 };
@@ -36,7 +36,8 @@ static inline size_t group_bytes(uint32_t capacity)
     return capacity * sizeof(struct keyed_slot) + BIT_WORDS((size_t)capacity) * sizeof(uint64_t);
 }
 
-/* The generation that a checkpoint is taking. Guarded by the table's mutex unless a member says otherwise. */
+/* The generation of changes that the checkpoint under way takes. Guarded by the table's mutex unless a member
+ * says otherwise. */
 struct table_snapshot {
     bool is_active; /* not every group was visited yet */
     bool is_base;
@@ -74,10 +75,10 @@ struct keyed_table {
     size_t maintain_bytes;    /* keyed_end sweeps above this */
     int64_t pressure;         /* bytes that were reported to the store as waiting */
     bool may_be_stored;       /* the database may hold entries of this table */
-    struct key_filter filter; /* which entries, of the key groups below next_unknown */
+    struct key_filter filter; /* keys that the database may hold, of the key groups below next_unknown */
     /* The first key group whose stored keys are not in the filter; KEY_GROUPS: all are. */
     uint32_t next_unknown;
-    uint32_t filter_asked, filter_rejected; /* keys since the filter was last weighed */
+    uint32_t filter_asked, filter_rejected; /* keys since weigh_filter last decided about the filter */
     uint32_t learn_limit;                   /* key groups from this one on are another lane's */
     uint32_t learn_in;                      /* brackets until the next group is learned */
     rocksdb_writebatch_t *evictions;
@@ -125,9 +126,11 @@ static inline void keyed_note_change(struct keyed_table *table, const struct key
 }
 /* Moves the group's slots into an array of another capacity, leaving out slots without SLOT_USED. */
 void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_t capacity);
+/* The capacity of a group, in slots, when it is rebuilt with `count` entries. */
 uint32_t keyed_capacity_for(uint32_t count);
-/* Sets the entry's value from the bytes `value` of the database or of a checkpoint. */
+/* Sets the entry's value to a copy of `value`, which comes from the database or a checkpoint. */
 void keyed_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value);
+/* Writes the entry's database key to `out`, which has room for STORE_KEY_MAX bytes. Returns its length. */
 size_t keyed_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash);
 
 /* After a restore: reads the stored keys of the next unknown key group into the filter. */
@@ -135,8 +138,8 @@ void keyed_learn(struct keyed_table *table);
 
 /* table_evict.c: brings the table back below its budget. */
 void keyed_maintain(struct keyed_table *table);
-/* Drops the group's expired entries, and outside a bracket those that were never written; leaves room for `more`
- * new ones. */
+/* Drops the group's expired entries, and outside a bracket the entries that were never written; leaves room
+ * for `more` new entries. */
 void keyed_drop_dead(struct keyed_table *table, uint32_t group, uint32_t more);
 
 /* table_snapshot.c */
@@ -144,7 +147,7 @@ void keyed_drop_dead(struct keyed_table *table, uint32_t group, uint32_t more);
 bool keyed_is_frozen(const struct keyed_table *table, const struct keyed_slot *slot, uint32_t group);
 /* Copies an entry that the checkpoint under way needs. Call it before the entry changes or is reset. */
 void keyed_save(struct keyed_table *table, const struct keyed_slot *slot);
-/* Fills the writer's chunk on the lane, where the writer thread waits for one. */
+/* On the lane: if the writer thread waits for a chunk, fills it. */
 void keyed_serve(struct keyed_table *table);
 
 #endif

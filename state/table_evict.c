@@ -1,4 +1,4 @@
-/* The keyed table's budget: sweeps over key groups that let cold entries go. */
+/* The keyed table's budget: sweeps over key groups, which remove cold entries from memory. */
 #include "state/table.h"
 
 #include "core/mem.h"
@@ -23,8 +23,8 @@ static void put_entry(struct keyed_table *table, const struct keyed_slot *slot)
     table->stats.evicted++;
 }
 
-/* Whether the entry leaves in this sweep. Where it differs from the database's copy, it becomes a victim,
- * which is written. *is_waiting: set where an entry can leave only later. */
+/* Whether the entry leaves memory in this sweep. If it differs from the database's copy, it becomes a victim,
+ * which is written to the database. *is_waiting: set if the entry can leave only later. */
 static bool leaves(struct keyed_table *table, struct keyed_slot *slot, uint32_t group, bool can_write,
                    bool *is_waiting)
 {
@@ -54,7 +54,8 @@ static int by_stored_key(const void *a, const void *b)
     return memcmp(&x->key, &y->key, sizeof(x->key));
 }
 
-/* Puts the victims into the batch in the database's order: it then finds each place from the one before. */
+/* Puts the victims into the batch in the order of their database keys: RocksDB inserts a key faster if it
+ * follows the key before. */
 static void put_victims(struct keyed_table *table)
 {
     if (table->victims_count > 1)
@@ -98,7 +99,7 @@ void keyed_drop_dead(struct keyed_table *table, uint32_t index, uint32_t more)
     uint32_t left = 0;
     for (uint32_t i = 0; i < group->capacity; i++) {
         struct keyed_slot *slot = &group->slots[i];
-        bool is_fresh = (slot->bits & SLOT_FRESH) != 0; /* keyed_begin made expired entries fresh */
+        bool is_fresh = (slot->bits & SLOT_FRESH) != 0; /* also entries that keyed_begin found expired */
         bool is_dead = is_fresh ? !table->is_open : slot->expire_us < table->watermark;
         if ((slot->bits & SLOT_USED) == 0 || !is_dead || keyed_is_frozen(table, slot, index))
             continue;

@@ -1,7 +1,7 @@
-/* The keyed table in checkpoints: generations, the writer thread's pass over the groups, restoring.
+/* The keyed table in checkpoints: generations of changes, the pass over the groups, restoring.
  *
- * A snapshot record is a head, then entries of one key group. Between an entry of a record and the database's
- * copy the higher epoch decides. */
+ * A snapshot record is a head, then entries of one key group. If a record and the database both have an
+ * entry, the database's copy counts only if its epoch is higher. */
 #include "state/table.h"
 
 #include "core/wait.h"
@@ -31,7 +31,7 @@ struct __attribute__((packed)) record_entry {
     uint32_t bytes;
 };
 
-/* Stands before each record in the writer's chunk. */
+/* Stands before each record in `saved` and in the chunk for the writer thread. */
 struct frame {
     uint32_t group, bytes;
 };
@@ -138,8 +138,8 @@ static void plan_visit(const struct table_group *group, bool is_base, uint32_t *
         __builtin_prefetch(slot_block(visit->slots[i]));
 }
 
-/* Replaces the last checkpoint's tag: by the generation's tag where that checkpoint was abandoned, else by
- * none. Other tags stay. */
+/* If the entry has the last checkpoint's tag: clears the tag or, if that checkpoint was abandoned, replaces
+ * the tag by that of the generation being taken. Other tags stay. */
 static void retag(struct keyed_table *table, struct table_group *group, struct keyed_slot *slot)
 {
     uint64_t tag = slot->bits & SLOT_TAG;
@@ -151,8 +151,8 @@ static void retag(struct keyed_table *table, struct table_group *group, struct k
         bit_clear(group->changed, (size_t)(slot - group->slots));
 }
 
-/* Takes one group: appends its entries of the generation to `out` (NULL: nowhere) and retags them. Returns
- * about how many slots it looked at. */
+/* Takes one group: appends its entries of the generation to `out` (NULL: nowhere) and retags all its entries.
+ * Returns about how many slots were visited. */
 static uint32_t take_group(struct keyed_table *table, uint32_t index, struct byte_buffer *out)
 {
     struct table_group *group = &table->groups[index];
@@ -270,7 +270,7 @@ static bool write_generation(void *argument, struct snapshot_writer *writer)
     return is_good;
 }
 
-/* The checkpoint was published or abandoned; in the second case some groups may not have been visited. */
+/* The checkpoint was published or abandoned. If it was abandoned, some groups may not have been visited. */
 static void generation_done(void *argument, bool is_published)
 {
     struct keyed_table *table = argument;
@@ -329,7 +329,8 @@ static bool is_newer_stored(struct keyed_table *table, struct key key, uint64_t 
     return head.epoch > epoch;
 }
 
-/* Fills the filter for the group by one pass over its stored keys: this saves most look-ups of entries. */
+/* Adds the stored keys of all groups up to `group` to the filter, by one pass over each group: this saves
+ * most look-ups of single entries. */
 static void learn_up_to(struct keyed_table *table, uint32_t group)
 {
     while (table->next_unknown <= group)
@@ -367,10 +368,10 @@ static bool next_entry(struct str record, size_t *at, struct record_entry *entry
     return true;
 }
 
-/* Makes room in a group for all its entries before the first are inserted. A checkpoint has them in the order
- * of their home slots: in a group that grows meanwhile they would crowd at its beginning, and each search
- * would pass all of them. Their number is an estimate: as if homes lay everywhere as densely as between the
- * first and the third quarter of this record. */
+/* Makes room in a group for all its entries before the first are inserted. A checkpoint has entries in the
+ * order of their home slots: if the group grew step by step, the entries would crowd in its first slots, and
+ * each search would pass all of them. The number of entries is estimated, as if home slots lay everywhere as
+ * densely as between the first and the third quarter of this record. */
 static void expect_entries(struct keyed_table *table, struct str record, uint32_t lane, uint32_t lanes)
 {
     struct record_entry entry;

@@ -1,8 +1,8 @@
 /* Inside state/: what the files of the time queue share.
  *
- * Records are appended to blocks. Bytes of a block that are written never change, and blocks are counted by
- * references, so that a checkpoint's writer can read them while the lane goes on. A bucket of time is a list
- * of blocks; the records of the open bucket, the first one, are in a heap.
+ * Records are appended to blocks. Once written, a block's bytes never change, and each block has a reference
+ * count, so that a checkpoint's writer can read blocks while the lane goes on. A bucket of time is a list of
+ * blocks; the records of the open bucket, which is the earliest, are in a heap.
  *
  * The database has a bucket's records in streams: one for each lane that ever wrote to the bucket, in the
  * order in which records leave. Mostly there is one stream; after a start at another number of lanes there
@@ -32,7 +32,7 @@ struct queue_block {
     struct queue_block *next, *previous;
     uint32_t references; /* atomic */
     uint32_t capacity, length;
-    uint32_t clean; /* atomic: so many bytes are in a published checkpoint */
+    uint32_t clean; /* atomic: this many bytes at the beginning are in a published checkpoint */
     uint32_t alive; /* in the open bucket: records that were not popped yet */
     bool is_stored; /* all records of the block are in the database */
     _Alignas(8) char data[];
@@ -72,12 +72,12 @@ struct time_queue {
     uint32_t buckets_capacity; /* of buckets_room */
     struct queue_item *heap;
     uint32_t heap_count, heap_capacity;
-    struct queue_bucket open; /* blocks of the open bucket and of pushes before its end */
+    struct queue_bucket open; /* the open bucket; records pushed with a time before its end join its blocks */
     int64_t open_until;       /* buckets with a lower index are open or gone */
     struct queue_stream *streams;
     uint32_t streams_count, streams_capacity;
     struct queue_block *popped_block; /* of the last record that was popped; released at the next call */
-    /* Identity of the last record that was popped, to recognise its second copy. */
+    /* Identity of the last record that was popped, to recognize its second copy. */
     int64_t last_time;
     uint64_t last_hash, last_sequence;
     bool has_last;
@@ -123,11 +123,12 @@ struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket 
 void queue_block_release(struct queue_block *block);
 /* Takes a block out of the bucket and gives its reference back. */
 void queue_block_drop(struct time_queue *queue, struct queue_bucket *bucket, struct queue_block *block);
+/* The same for all blocks of the bucket. */
 void queue_drop_blocks(struct time_queue *queue, struct queue_bucket *bucket);
 /* Puts the bucket's records into the heap, and its blocks before those of the open bucket. */
 void queue_enter(struct time_queue *queue, const struct queue_bucket *bucket);
 
-/* time_queue_store.c */
+/* time_queue_store.c: brings the queue below its budget, if the database may be written to now. */
 void queue_spill(struct time_queue *queue);
 /* Finds the streams of a bucket in the database, and reads the first piece of each into the bucket. */
 void queue_load(struct time_queue *queue, struct queue_bucket *bucket);

@@ -177,8 +177,8 @@ static bool spill_bucket(struct time_queue *queue, struct queue_bucket *bucket)
 }
 
 /* Writes the whole open bucket to the database and closes it: it opens again, in pieces, when its records are
- * due. Not while a popped record is in use: popped records that are read back are recognised by gone_before,
- * which is set only when no more records are popped. */
+ * due. Does nothing while the caller of time_queue_pop still uses a record: popped records that are read back
+ * are recognized by gone_before, which is set only when time_queue_pop finds no more records. */
 static void spill_open(struct time_queue *queue)
 {
     if (queue->open.first == NULL || queue->popped_block != NULL)
@@ -206,7 +206,7 @@ static void spill_open(struct time_queue *queue)
     queue->open = (struct queue_bucket){0};
 }
 
-/* Gives back memory that the heap needed for a bucket that is gone. */
+/* Frees heap memory that only an earlier, larger bucket needed. */
 static void shrink_heap(struct time_queue *queue)
 {
     if (queue->heap_capacity <= MAX(4 * queue->heap_count, HEAP_KEPT))
@@ -215,7 +215,7 @@ static void shrink_heap(struct time_queue *queue)
     queue->heap = mem_realloc(queue->heap, queue->heap_capacity * sizeof(*queue->heap));
 }
 
-/* Buckets leave from the latest time on, the open one last. */
+/* Buckets are written from the latest time backwards, the open bucket last. */
 void queue_spill(struct time_queue *queue)
 {
     size_t budget = queue->options.budget_bytes;
@@ -356,7 +356,7 @@ void queue_refill(struct time_queue *queue, int64_t before)
         char first[QUEUE_KEY_BYTES + 1];
         stream_key(queue, first, piece.index, stream->first, stream->limit);
         memcpy(first + STREAM_KEY_BYTES, stream->position, QUEUE_POSITION_BYTES);
-        first[QUEUE_KEY_BYTES] = 0; /* just behind that pack */
+        first[QUEUE_KEY_BYTES] = 0; /* the first key behind that pack's */
         load_piece(queue, &piece, stream, (struct str){first, sizeof(first)}, bytes);
         queue_enter(queue, &piece);
     }
@@ -364,7 +364,8 @@ void queue_refill(struct time_queue *queue, int64_t before)
 
 /* --- Checkpoints --- */
 
-/* Blocks as they were at the barrier, kept by references. */
+/* The blocks to write, as they were at the barrier: bytes from .. to of each; the snapshot holds a reference
+ * to each block. */
 struct queue_snapshot {
     uint8_t kind;
     int64_t gone_before;
