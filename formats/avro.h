@@ -12,8 +12,8 @@
 
 /* The deepest nesting of types in a schema, and of values in a record. */
 enum { AVRO_NESTING_MAX = 64, AVRO_DEPTH_MAX = 200 };
-/* The budget of values that are read or skipped in one record: VALUES_MAX, and VALUES_PER_BYTE for each byte.
- * Without it a list of a thousand million empty records would take six bytes. */
+/* At most this many values are read or skipped in one record: VALUES_MAX, and VALUES_PER_BYTE more for each
+ * byte of the record. Without this limit, six bytes could hold a list of a thousand million empty records. */
 enum { AVRO_VALUES_MAX = 64 << 10, AVRO_VALUES_PER_BYTE = 16 };
 enum { AVRO_TYPES_MAX = 1024, AVRO_FIELDS_MAX = 4096, AVRO_STEPS_MAX = 64 << 10 };
 
@@ -76,7 +76,7 @@ enum avro_op {
     AVRO_OP_BOOL,
     AVRO_OP_INT,    /* 32 bits -> int */
     AVRO_OP_LONG,   /* -> int */
-    AVRO_OP_TIME,   /* `count` bits, a count of units of `number` microseconds */
+    AVRO_OP_TIME,   /* an int of `count` bits, in units of the scale `number` (core/base.h) */
     AVRO_OP_DATE,   /* 32 bits: days */
     AVRO_OP_CIVIL,  /* a text like 2015-09-12T00:46:58Z -> time */
     AVRO_OP_WHOLE,  /* an int of `number` bits -> float */
@@ -89,7 +89,7 @@ enum avro_op {
     AVRO_OP_UNION,
     AVRO_OP_LIST,   /* steps[0]: the items */
     AVRO_OP_MAP,    /* a list of records with `key` and `value`: steps[0], steps[1] */
-    AVRO_OP_RECORD, /* the fields, then constants; columns are those of the list at hand */
+    AVRO_OP_RECORD, /* the writer's fields, then constants for columns that the writer does not have */
     AVRO_OP_CONSTANT_NULL,
     AVRO_OP_CONSTANT_BOOL,
     AVRO_OP_CONSTANT_INT, /* int, time; the bits of a float */
@@ -104,12 +104,12 @@ enum avro_op {
 struct avro_step {
     enum avro_op op;
     bool is_required; /* null is bad */
-    uint32_t column;  /* index in the fields at hand */
-    uint32_t count;   /* of `steps`, or of symbols */
-    int64_t number;
+    uint32_t column;  /* index in the batch's columns, or in those of the list that has the value */
+    uint32_t count;   /* of `steps`, or of symbols; else see enum avro_op */
+    int64_t number;   /* see enum avro_op */
     struct avro_step *steps;
     const struct text_ref *texts; /* symbols, or one constant; in the plan's constants */
-    const struct avro_type *type;
+    const struct avro_type *type; /* AVRO_OP_SKIP */
 };
 
 struct avro_plan {

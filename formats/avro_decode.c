@@ -25,7 +25,8 @@ static inline const char *number(struct payload_decoder *decoder, const char *at
     return behind;
 }
 
-/* Reads a length. Returns the first of as many bytes, which are there; or NULL. */
+/* Reads a length and checks that as many bytes follow. Returns the first of these bytes, or NULL after
+ * payload_fail. */
 static inline const char *length_of(struct payload_decoder *decoder, const char *at, size_t *length)
 {
     int64_t value = 0;

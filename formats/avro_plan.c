@@ -19,8 +19,8 @@ static bool compile(struct avro_compiler *compiler, struct str field, const stru
 static bool compile_record(struct avro_compiler *compiler, const struct avro_type *from,
                            const struct avro_type *reader, const struct schema *to, struct avro_step *step);
 
-/* NULL after a diagnostic where the plan has too many steps: each use of a named type is compiled again, so
- * records nested by name can make a very large plan of a small schema. */
+/* Returns NULL after a diagnostic if the plan has too many steps: each use of a named type is compiled again,
+ * so a small schema of records nested by name can make a very large plan. */
 static struct avro_step *new_steps(struct avro_compiler *compiler, uint32_t count)
 {
     compiler->steps += count;

@@ -1,6 +1,6 @@
 /* An Avro schema (JSON) -> a tree of types, by the specification's chapter on schemas. Names refer to types
  * that were defined before, so the tree has a cycle where a record can hold itself. Logical types, defaults
- * and aliases are kept; the schemas of Avro C do not have them, which is why it is not used here. */
+ * and aliases are kept. The schemas of Avro C lack these three, so Avro C is not used here. */
 #include "formats/avro.h"
 
 struct avro_parser {

@@ -203,7 +203,8 @@ static void batches_decoder_free(void *self)
     free(decoder);
 }
 
-/* Reads the section at *at as times of all rows, and moves *at behind it. NULL where it is invalid. */
+/* Reads the section at *at as times of all rows, and moves *at behind the section. NULL if the section is
+ * invalid. */
 static int64_t *unpack_times(struct batch *batch, const char **at, const char *end)
 {
     static const struct type time = {.tag = TYPE_TIME};
@@ -289,7 +290,7 @@ static void use_header(struct batches_decoder *decoder, struct str header)
     if (decoder->file == NULL)
         return;
     match_columns(decoder->schema, decoder->file, decoder->from);
-    /* header_check refuses files where types differ; a caller that did not ask it gets nulls. */
+    /* batches_header_check refuses files where types differ; a caller that did not call it gets nulls. */
     for (uint32_t i = 0; i < decoder->schema->count; i++)
         if (decoder->from[i] >= 0 &&
             !type_equal(&decoder->schema->fields[i].type, &decoder->file->fields[decoder->from[i]].type))

@@ -38,17 +38,17 @@ enum {
 #define BATCHES_MAGIC "LEATBATS"
 
 enum batches_times {
-    BATCHES_EVENT_TIME = 1,   /* the event times have a section */
-    BATCHES_EVENT_COLUMN = 2, /* the event times are those of the file's column `event_column` */
-    BATCHES_ARRIVAL_TIME = 4,
-    BATCHES_ORDER_TIME = 8,
-    BATCHES_ORDER_IS_EVENT = 16,
+    BATCHES_EVENT_TIME = 1,      /* the event times have a section */
+    BATCHES_EVENT_COLUMN = 2,    /* the event times are those of the file's column `event_column` */
+    BATCHES_ARRIVAL_TIME = 4,    /* the arrival times have a section */
+    BATCHES_ORDER_TIME = 8,      /* the order times have a section */
+    BATCHES_ORDER_IS_EVENT = 16, /* the order times are the event times */
 };
 
 struct batches_head {
     uint32_t magic, rows;
     uint32_t bytes; /* of the whole block, head and digest included */
-    uint16_t times; /* enum batches_times */
+    uint16_t times; /* bits of enum batches_times */
     uint16_t event_column;
 };
 
@@ -69,8 +69,8 @@ enum batches_encoding {
 };
 
 struct batches_section {
-    uint32_t bytes; /* of the section, this head included */
-    uint8_t encoding;
+    uint32_t bytes;   /* of the section, this head included */
+    uint8_t encoding; /* enum batches_encoding */
     uint8_t has_valid;
     uint16_t unused;
 };
@@ -78,15 +78,16 @@ struct batches_section {
 enum { BATCHES_POWERS = 7 };
 extern const double batches_powers[BATCHES_POWERS]; /* 10^0 ... */
 
-/* Packs columns into sections, one behind the other. A packer is used by one thread at a time. */
-struct batches_packer; /* scratch memory */
+/* Scratch memory for packing columns into sections, which are appended to `out`. A packer is used by one
+ * thread at a time. */
+struct batches_packer;
 struct batches_packer *batches_packer_new(void);
 void batches_packer_free(struct batches_packer *packer);
 void batches_pack_column(struct batches_packer *packer, const struct column *column, uint32_t rows,
                          struct byte_buffer *out);
 
-/* Reads the section at `data` into `column`, which was initialised with `type` for `rows` rows of the batch
- * (elements of lists: in the batch's arena). Returns the bytes of the section, or 0 where it is invalid. */
+/* Reads the section at `data` into `column`, which was initialized with `type` for `rows` rows of the batch
+ * (elements of lists: in the batch's arena). Returns the bytes of the section, or 0 if it is invalid. */
 size_t batches_unpack_column(struct batch *batch, struct column *column, const struct type *type,
                              uint32_t rows, const char *data, size_t bytes);
 

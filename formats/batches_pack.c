@@ -101,7 +101,7 @@ static enum batches_encoding pack_ints(struct batches_packer *packer, const stru
                         : BATCHES_OFFSETS_4;
 }
 
-/* *integer: value * 10^power; false where it does not divide back to the same bits. */
+/* *integer: value * 10^power, rounded; false if *integer / 10^power does not have the bits of `value`. */
 static bool to_decimal(double value, unsigned power, int64_t *integer)
 {
     double scaled = nearbyint(value * batches_powers[power]);

@@ -19,7 +19,7 @@ static bool take(struct payload *payload, void *into, size_t bytes)
     return true;
 }
 
-/* Returns the next bytes, in place; NULL where there are fewer. */
+/* Returns a pointer to the payload's next `bytes` bytes, without copying; NULL if fewer are left. */
 static const char *take_place(struct payload *payload, size_t bytes)
 {
     if ((size_t)(payload->end - payload->at) < bytes)

@@ -1,20 +1,21 @@
 /* CSV by RFC 4180: where records and fields end.
  *
  * A record ends at a line end outside quotes. A record whose quotes are wrong (never closed, closed before
- * something that is no delimiter, opened within a field) would swallow its neighbours: it is cut at its first
- * line end, is bad, and reading goes on at the next line.
+ * something that is no delimiter, opened within a field) would swallow its neighbours: such a record is cut
+ * at its first line end and is bad, and reading goes on at the next line.
  *
  * Where fields are trimmed, spaces and tabs may stand before an opening quote, and between a closing quote
  * and the delimiter. */
 #include "formats/csv.h"
 #include "formats/lines.h"
 
-/* A record with so many bytes and no end is too long: the longest record, `\r` and newline have as many. */
+/* A record of this many bytes without an end is too long: this is the size of the longest record with its
+ * `\r` and newline. */
 enum { TOO_LONG = SOURCE_RECORD_BYTES_MAX + 2 };
 
 enum walk { WALK_RECORD, WALK_MORE, WALK_TORN };
 
-/* Returns the byte behind the closing quote, or NULL where that does not come before `end`. */
+/* Returns the byte behind the closing quote, or NULL if there is no closing quote before `end`. */
 static const char *skip_quoted(const char *at, const char *end, bool *has_escape)
 {
     for (;;) {

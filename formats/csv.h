@@ -31,8 +31,8 @@ struct csv_field {
     bool has_escape; /* the field has "" inside */
 };
 
-/* Reads the field at `at`. Returns the byte behind it (its delimiter, or `end`), or NULL where its quotes are
- * wrong, with the place in *wrong. */
+/* Reads the field at `at`. Returns the byte behind the field (its delimiter, or `end`). NULL: the field's
+ * quotes are wrong at *wrong. */
 const char *csv_field(const char *at, const char *end, char delimiter, struct csv_field *field,
                       const char **wrong);
 /* The same, without the spaces and tabs around the field, outside of its quotes. */

@@ -128,7 +128,7 @@ done:
     return is_good;
 }
 
-/* Finds the column of each field of the files that have this header line. */
+/* Finds the column of each field, for files that have this header line. */
 static void use_header(struct csv_decoder *decoder, struct str header)
 {
     if (decoder->header != NULL && str_equal((struct str){decoder->header, decoder->header_bytes}, header))
@@ -152,7 +152,7 @@ static void use_header(struct csv_decoder *decoder, struct str header)
     for (uint32_t i = 0; i < decoder->columns_count; i++)
         decoder->columns[i] = rows_find(fields, names[i].data, names[i].length);
     arena_free(&arena);
-    /* header_check refuses files that lack a column; a caller that did not ask it gets nulls. */
+    /* csv_header_check refuses files that lack a column; a caller that did not call it gets nulls. */
     decoder->absent_count = 0;
     for (uint32_t i = 0; i < fields->count; i++) {
         uint32_t j = 0;

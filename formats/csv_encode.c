@@ -130,7 +130,7 @@ void csv_encode(void *self, const struct batch *batch, uint32_t first, uint32_t 
             buffer_append(out, &encoder->delimiter, j > 0);
             write_value(encoder, &batch->columns[j], batch_row(batch, i), out);
         }
-        /* An empty line would be no record. */
+        /* A decoder takes an empty line for no record. */
         if (out->length == before)
             buffer_append(out, "\"\"", 2);
         buffer_append(out, "\n", 1);

@@ -13,23 +13,23 @@ extern const struct format_kind *const formats_all[];
 
 /* The format of that name, or NULL. */
 const struct format_kind *format_find(struct str name);
-/* The format whose suffix the file's name has, before the suffixes of a compression (.gz .zst .lz4) and
- * .part; or NULL. */
+/* The format whose suffix the file's name has, or NULL. `.part` and the suffix of a compression (.gz .zst
+ * .lz4) may follow the format's suffix. */
 const struct format_kind *format_by_suffix(struct str path);
 
 /* The `config` of the decoders and encoders of every format. A NULL config: all zero, times as RFC 3339. */
 struct format_config {
     char delimiter;          /* csv; 0: , */
     bool has_no_header;      /* csv: no header line, the columns are those of the schema in its order */
-    bool trims;              /* csv decoder: blanks around fields, and a number's `+`, are no part of them */
-    bool has_bare_empty;     /* csv encoder: an empty text is written as nothing, like a null, not as "" */
+    bool trims;              /* csv decoder: ignores spaces and tabs around fields, and a number's `+` */
+    bool has_bare_empty;     /* csv encoder: writes an empty text as an empty field, like null, not as "" */
     enum time_unit times;    /* encoders: how times are written (batches keeps microseconds) */
     struct payload *payload; /* avro, protobuf: what payload_open made (formats/payload.h) */
 };
 
 /* Checks a delimiter for csv; false after E0404. */
 LEAT_CHECKED bool format_delimiter_check(struct str delimiter, struct diag_list *diags, struct span span);
-/* Checks that the format can hold such columns; false after E0303. */
+/* Checks that the format can hold the schema's columns; false after E0303. */
 LEAT_CHECKED bool format_schema_check(const struct format_kind *format, const struct schema *schema,
                                       struct diag_list *diags, struct span span);
 

@@ -264,7 +264,7 @@ static inline const char *slot_value(struct json_decoder *decoder, const struct 
     }
     if (likely(behind != NULL))
         return behind;
-    /* The record that was learned had no space here, but this record may have some. */
+    /* The learned record had no space before this value, but this record may have some. */
     return json_value(&decoder->reader, column, row, NULL, json_space(at, end));
 }
 
@@ -434,7 +434,7 @@ void json_decode(void *self, struct raw_batch *raw, struct decode_output *output
             row += 2;
             continue;
         }
-        if (has_pair) /* A failed try costs time: wait longer after each failure in a row. */
+        if (has_pair) /* A failed try costs time: pause for more records after each failure in a row. */
             decoder->alone = decoder->pause = MIN(decoder->pause * 2 + 1, PAUSE_MAX);
         decoder->alone -= decoder->alone > 0;
         decode_one(decoder, row, raw->records[row], raw->data);

@@ -8,8 +8,8 @@
 void json_quote(struct byte_buffer *out, struct str text);
 
 /* Decodes the escape whose backslash is before `at`, a pair of surrogates included: writes at most
- * UTF8_BYTES_MAX bytes at *out, no more than the escape has, and advances it. Returns the byte behind the
- * escape; NULL if it is none: *why says what is wrong. Never reads at or behind `end`. */
+ * UTF8_BYTES_MAX bytes at *out, no more than the escape has, and advances *out. Returns the byte behind the
+ * escape; NULL: the escape is wrong, *why says how (static text). Never reads at or behind `end`. */
 const char *json_unescape(const char *at, const char *end, char **out, const char **why);
 
 #endif

@@ -11,8 +11,8 @@ enum { JSON_DEPTH_MAX = 1000 };
 struct json_reader {
     struct rows *rows;
     const char *begin, *end;
-    const char *reason; /* set where a function fails */
-    const char *at;
+    const char *reason; /* set by a function that fails: why; in the batch's arena */
+    const char *at;     /* set with `reason`: the byte where the record goes wrong */
 };
 
 /* Each function takes `at`, the first byte of what it reads, and returns the byte behind it, or NULL after
@@ -23,14 +23,15 @@ const char *json_skip(struct json_reader *reader, const char *at);
 /* Reads a text whose opening quote is before `at`. Leaves the text, escapes resolved, at rows->heap, which is
  * not moved; *length: its bytes. */
 const char *json_text(struct json_reader *reader, const char *at, size_t *length);
-/* Reads a value of the column's type, or null, into `row`. list: the list that has the column, or NULL. */
+/* Reads a value of the column's type, or null, into `row`. list: the list that has the column; NULL: the
+ * batch has the column. */
 const char *json_value(struct json_reader *reader, struct row_column *column, uint32_t row,
                        const struct row_list *list, const char *at);
 /* Reads the members of an object whose opening brace is before `at`, up to and with the closing brace. */
 const char *json_members(struct json_reader *reader, struct row_fields *fields, uint32_t row,
                          const struct row_list *list, const char *at);
-/* Reads `"name" :` of a member and returns the first byte of its value. *column: the column of that name, or
- * NULL. guess: index of the column that is compared first. */
+/* Reads `"name" :` of a member and returns the first byte of the value. *column: the column of that name, or
+ * NULL. guess: index of the column whose name is compared first. */
 const char *json_name(struct json_reader *reader, struct row_fields *fields, uint32_t guess,
                       struct row_column **column, const char *at);
 

@@ -1,5 +1,6 @@
-/* Texts are most bytes of most records, and most texts are plain ASCII: they are scanned 16, 32 or 64 bytes
- * at a time. SCAN is the loop for all three widths; special_*() has a bit for each byte that is not plain. */
+/* Most bytes of most records are texts, and most texts are plain ASCII: texts are scanned 16, 32 or 64 bytes
+ * at a time. SCAN is the loop for all three widths; special_*() returns a bit for each byte, set if the byte
+ * is not plain. */
 #include "formats/json_scan.h"
 
 #include <immintrin.h>

@@ -4,7 +4,8 @@
 
 #include "core/base.h"
 
-/* Bytes that one step reads and copies: as many behind `end` may be loaded, and stored behind the copy. */
+/* Bytes that one step loads and copies. So up to JSON_SCAN_STEP bytes behind `end` may be loaded, and as many
+ * bytes behind the copy overwritten. */
 enum { JSON_SCAN_STEP = 64 };
 
 /* skip_plain and copy_plain return how many bytes from `from` on are plain: no quote, no backslash, no

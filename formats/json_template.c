@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* SLOTS_MAX: slots of the whole tree. OTHERS_MAX: slots beside one slot. When either is reached, the tree is
- * begun anew and deviations_max doubles, up to LEARN_LIMIT: learning must not cost much where records have
+/* SLOTS_MAX: slots of the whole tree. OTHERS_MAX: `other` slots of one slot. When either is reached, the tree
+ * is begun anew and deviations_max doubles, up to LEARN_LIMIT: learning must not cost much where records have
  * little in common. */
 enum { LEARN_LIMIT = 1024, SLOTS_MAX = 4096, OTHERS_MAX = 8, ARENA_BLOCK_BYTES = 1 << 14 };
 

@@ -62,8 +62,8 @@ void json_template_begin(struct json_template *template, const struct json_slot 
 /* Logs the literal begin .. end, which stays in memory until json_template_end. */
 void json_template_log(struct json_template *template, const char *begin, const char *end,
                        struct row_column *column);
-/* Learns the logged record, which was good, if enough records deviated. object: the record's number in
- * rows.objects, as in `seen` of the columns it has. */
+/* Learns the logged record, which was good, if enough records deviated. object: the record's number by
+ * rows.objects; `seen` of each column that the record has is equal to it. */
 void json_template_end(struct json_template *template, struct row_fields *fields, uint64_t object);
 
 static inline bool json_slot_is_at(const struct json_slot *slot, const char *at)

@@ -2,7 +2,8 @@
 
 #include <immintrin.h>
 
-/* A line with so many bytes and no newline is too long: the longest record, `\r` and newline have as many. */
+/* A line of this many bytes without a newline is too long: this is the size of the longest record with its
+ * `\r` and newline. */
 enum { TOO_LONG = SOURCE_RECORD_BYTES_MAX + 2 };
 
 /* Takes the line begin .. end (the newline). False where the split must stop. */

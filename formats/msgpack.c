@@ -30,7 +30,7 @@ static const struct {
     {MSGPACK_MAP, 2, 0, 0},        {MSGPACK_MAP, 4, 0, 0},
 };
 
-/* Reads a head whose first byte is 0xc0 to 0xdf; at: the byte behind that. */
+/* Reads a head whose first byte is 0xc0 to 0xdf; at: the byte behind that first byte. */
 static const char *long_head(unsigned char first, const char *at, const char *end, struct msgpack_head *head)
 {
     size_t bytes = heads[first - 0xc0].bytes, more = heads[first - 0xc0].is_extension;

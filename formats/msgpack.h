@@ -29,7 +29,8 @@ struct msgpack_head {
 
 /* Reads the head at `at`. Returns the byte behind it. */
 const char *msgpack_head(const char *at, const char *end, struct msgpack_head *head);
-/* Returns the byte behind the value at `at`. NULL: it does not end before `end`, or is damaged: *is_bad. */
+/* Returns the byte behind the value at `at`. NULL: the value is damaged (*is_bad), or does not end before
+ * `end`. */
 const char *msgpack_skip(const char *at, const char *end, bool *is_bad);
 
 void *msgpack_encoder_new(const struct schema *schema, const void *config);

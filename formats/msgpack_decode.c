@@ -44,7 +44,7 @@ static const char *read_int(struct msgpack_decoder *decoder, const struct row_co
         return fail(decoder, at, column, "a number out of range");
     if (head->kind != MSGPACK_FLOAT)
         return fail(decoder, at, column, "an int was expected");
-    /* Some writers make 17.0 of 17. */
+    /* Some writers write 17 as the float 17.0. */
     if (!(head->real > -0x1p53 && head->real < 0x1p53) || head->real != (double)(int64_t)head->real)
         return fail(decoder, at, column, "not a whole number");
     *value = (int64_t)head->real;

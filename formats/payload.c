@@ -42,8 +42,8 @@ struct payload_entry {
 
 struct missing_slot {
     struct payload_key key;
-    int64_t until_us; /* believed until then (monotonic clock); 0: free */
-    const char *why;  /* static */
+    int64_t until_us; /* monotonic clock: until then the registry is not asked again; 0: the slot is free */
+    const char *why;  /* why payloads with this key are bad; static */
 };
 
 struct payload {
@@ -57,7 +57,7 @@ struct payload {
     void *engine;
 
     struct schema_registry *registry;
-    /* Entries that are ready, found without the mutex: those of recent payloads. */
+    /* Entries of recent payloads, all ready; read without the mutex. */
     _Atomic(struct payload_entry *) recent[RECENT];
     pthread_t thread;
     pthread_mutex_t mutex; /* guards everything below */
@@ -167,7 +167,7 @@ static _Atomic(struct payload_entry *) *recent_slot(struct payload *payload, con
     return &payload->recent[(key->number + key->path[1] + key->path[2]) % RECENT];
 }
 
-/* The entry of the key if it is ready and was used lately; else NULL. */
+/* The key's entry if it is in `recent`; else NULL. Any thread, without the mutex. */
 static struct payload_entry *find_recent(struct payload *payload, const struct payload_key *key)
 {
     struct payload_entry *entry = atomic_load_explicit(recent_slot(payload, key), memory_order_acquire);
@@ -296,8 +296,8 @@ static void *work(void *argument)
 
 /* --- open, close --- */
 
-/* Makes the plan for a schema file as if it were the writer's schema. With a registry, too: it shows whether
- * the file fits the columns. */
+/* Makes the plan for a schema file as if it were the writer's schema. With a registry, too: making the plan
+ * shows whether the file fits the columns. */
 static bool set_plain(struct payload *payload, const char *name, struct str text, struct str message,
                       struct diag_list *diags)
 {

@@ -1,11 +1,12 @@
 /* Payloads whose bytes only a schema explains (avro, protobuf): where the schema comes from, and the plan by
- * which a payload becomes columns. A source embeds struct payload_options and puts what payload_open made
- * into format_config.payload of its decoders.
+ * which a payload becomes columns. A source embeds struct payload_options and puts the struct payload of
+ * payload_open into format_config.payload of its decoders.
  *
  * Without a registry there is one schema, from a file. With a registry each payload begins with the number of
- * its schema (a byte 0, then four bytes of number, then, for protobuf, the path of the message), and the
- * registry is asked once for each schema (protobuf: each message). `decode` never waits: before a record goes
- * into a batch, the reader asks payload_ready, and reads the record later where the schema is not there. */
+ * its schema (a byte 0, then the number in four bytes, big-endian, then, for protobuf, the path of the
+ * message), and the registry is asked once for each schema (protobuf: each message). `decode` never waits:
+ * before a record goes into a batch, the reader calls payload_ready, and reads the record later if the schema
+ * has not come yet. */
 #ifndef LEAT_FORMATS_PAYLOAD_H
 #define LEAT_FORMATS_PAYLOAD_H
 
@@ -32,7 +33,7 @@ enum { PAYLOAD_SCHEMA_BYTES_MAX = 1 << 20, PAYLOAD_SCHEMAS_MAX = 4096 };
 struct payload_request;
 struct payload_plan;
 
-/* What a format contributes; defined in the format's own file. */
+/* What a payload format contributes; defined in the format's own file. */
 struct payload_kind {
     const struct format_kind *format;
     const char *registry_type; /* the schema type as registries write it */
@@ -61,7 +62,8 @@ struct payload_request {
     const char *bad;
 };
 
-/* Checks, before anything is opened, that these options go together; false after diagnostics. */
+/* Checks, before anything is opened, that the options fit the format and each other; false after
+ * diagnostics. */
 LEAT_CHECKED bool payload_bind(const struct format_kind *format, const struct payload_options *options,
                                struct diag_list *diags, struct span span);
 
@@ -76,7 +78,7 @@ LEAT_CHECKED bool payload_open(const struct format_kind *format, const struct pa
 /* A payload for the schema `text`, as if it were read from a file called `name`; NULL after diagnostics. */
 struct payload *payload_of_text(const struct format_kind *format, const char *name, struct str text,
                                 struct str message, const struct schema *schema, struct diag_list *diags);
-/* No decoder may use the payload any more. NULL is allowed. */
+/* Free all decoders that use the payload first. NULL is allowed. */
 void payload_close(struct payload *payload);
 
 enum payload_status {
@@ -97,8 +99,8 @@ static inline enum payload_status payload_ready(struct payload *payload, const c
 void payload_report(struct payload *payload, const char *data, size_t bytes, const char *place,
                     struct diag_list *diags);
 
-/* For decoders: returns the plan of a payload; *header: bytes before its body. Returns NULL where the payload
- * is bad, with the cause in *reason (static text). */
+/* For decoders: returns the plan of the record `data`; the plan lives as long as `payload`. *header: bytes
+ * before the record's body. Returns NULL if the record is bad, with the cause in *reason (static text). */
 const struct payload_plan *payload_plan(struct payload *payload, const char *data, size_t bytes,
                                         size_t *header, const char **reason);
 

@@ -18,7 +18,7 @@ struct payload_plan {
 /* For the maker of a plan: stores a text in plan->constants, its place in *ref. False after a diagnostic. */
 LEAT_CHECKED bool payload_constant(struct payload_plan *plan, const struct payload_request *request,
                                    const char *data, size_t bytes, struct text_ref *ref);
-/* Lets the request's arena free the constants when it is freed. */
+/* Lets the request's arena free the plan's constants when the arena is freed. */
 void payload_plan_init(struct payload_plan *plan, const struct payload_request *request);
 
 /* A plan that the batch uses; base: where its constants begin in the batch's text. */
@@ -37,7 +37,8 @@ struct payload_batch {
     const char *reason_of[BATCH_ROWS];
 };
 
-/* Finds the plans of all records, and calls rows_begin with room for text_bytes and the plans' constants. */
+/* Finds the plans of all records, and calls rows_begin with room for text_bytes and the plans' constants.
+ * text_bytes: bound of all other text of the batch. */
 void payload_batch_begin(struct payload_batch *batch, struct rows *rows, struct raw_batch *raw,
                          struct decode_output *output, size_t text_bytes);
 

@@ -14,7 +14,7 @@ enum protobuf_target {
     PROTOBUF_TO_INT,
     PROTOBUF_TO_FLOAT,
     PROTOBUF_TO_BOOL,
-    PROTOBUF_TO_TIME,  /* a count of units of `unit_us` */
+    PROTOBUF_TO_TIME,  /* a number of units of the scale `unit_us` (core/base.h) */
     PROTOBUF_TO_CIVIL, /* a text like 2015-09-12T00:46:58Z */
     PROTOBUF_TO_TEXT,
     PROTOBUF_TO_BYTES,
@@ -40,8 +40,8 @@ struct protobuf_step {
     bool is_list;
     bool is_required;         /* null is bad */
     bool is_message_required; /* proto2: a message without the field is bad */
-    uint32_t column;          /* index in the fields at hand */
-    int32_t oneof;
+    uint32_t column;          /* index in the batch's columns, or in those of the list that has the value */
+    int32_t oneof;            /* as in struct protobuf_field */
     int64_t unit_us;
     int64_t value;        /* of an absent field: int, bool, time, or the bits of a float */
     struct text_ref text; /* of an absent field: text in the plan's constants */
@@ -52,7 +52,7 @@ struct protobuf_step {
 
 /* A message whose fields go into the columns of the job, or into those of a list's elements. */
 struct protobuf_record {
-    struct protobuf_step *steps; /* one for each column, sorted by number; those without a field last */
+    struct protobuf_step *steps; /* one for each column, sorted by number; steps without a field last */
     uint32_t count;
     uint16_t direct[PROTOBUF_DIRECT_MAX]; /* by field number: index in `steps` + 1, 0: none */
 };

@@ -391,7 +391,7 @@ static const char *read_field(struct payload_decoder *decoder, const struct prot
     return at;
 }
 
-/* Behind the last field: gives columns whose field is absent their default or null. */
+/* Call behind the record's last field: sets columns whose field is absent to the default or null. */
 static const char *finish_record(struct payload_decoder *decoder, const struct protobuf_record *record,
                                  const struct protobuf_place *place, uint64_t object, const char *end)
 {

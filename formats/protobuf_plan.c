@@ -292,8 +292,8 @@ static bool compile_record(struct protobuf_compiler *compiler, const struct prot
 
 /* --- the whole plan --- */
 
-/* Reads the message indexes of request->path: zigzag varints that payload.c has checked, their count, then
- * each. A count of 0 means the first message. Returns how many `indexes` got. */
+/* Reads the message indexes of request->path, zigzag varints that payload.c has checked: their count, then
+ * each index. A count of 0 means the first message. Returns the number of items in `indexes`. */
 static uint32_t read_indexes(const struct payload_request *request, int32_t *indexes)
 {
     const char *at = (const char *)request->path, *end = at + request->path_bytes;

@@ -19,7 +19,7 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
-/* Links these descriptors into the program, so that schemas can import them. */
+/* Links the descriptors of these files into the program, so that schemas can import them. */
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/timestamp.pb.h>
 #include <google/protobuf/wrappers.pb.h>
@@ -84,7 +84,7 @@ class Loader
     std::string *why;
     Complaints complaints;
     pb::DescriptorPool pool;
-    /* Names of files that were begun, also of those whose imports are still being read. */
+    /* Names of the files read so far, those whose imports are still being read included. */
     std::set<std::string> begun;
 };
 

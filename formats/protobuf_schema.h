@@ -92,7 +92,8 @@ struct protobuf_request {
     uint32_t indexes_count;
 };
 
-/* Returns NULL with the cause in `why`. *is_bad_index: the cause is that no message has these indexes. */
+/* Returns the schema, which the caller frees with protobuf_schema_free. NULL: `why` holds the cause, cut to
+ * why_bytes; *is_bad_index: the cause is that no message has these indexes. */
 struct protobuf_schema *protobuf_schema_new(const struct protobuf_request *request, bool *is_bad_index,
                                             char *why, size_t why_bytes);
 void protobuf_schema_free(void *schema);

@@ -31,7 +31,7 @@ struct row_column {
     };
     uint64_t *valid;       /* of a batch's rows: NULL until the first null; of elements: always there */
     struct row_list *list; /* TYPE_LIST */
-    uint64_t seen;         /* number (rows.objects) of the last object that had this field */
+    uint64_t seen;         /* number, by rows.objects, of the last object that had this field */
 };
 
 /* The fields of a record, with a hash table of the names. */
@@ -79,14 +79,15 @@ static inline void rows_mark(struct rows *rows)
         rows->lists[i]->mark = rows->lists[i]->rows;
 }
 
-/* Reports the record of `row` as bad: all its columns become null, its list elements are removed. at: byte in
- * the record where it goes wrong; reason: static or in the batch's arena. */
+/* Reports the record of `row` as bad: all its columns become null, its list elements are removed. at: offset
+ * in the record, in bytes, where it goes wrong; reason: static or in the batch's arena. */
 void rows_bad(struct rows *rows, uint32_t row, uint32_t at, const char *reason);
 
 /* Sets a null in a column of the batch, or in a column of the elements of `list` (list != NULL). */
 void rows_null(struct rows *rows, struct row_column *column, uint32_t row, const struct row_list *list);
 
-/* Adds an element to a list, with uninitialised columns. Returns its row; UINT32_MAX: there are too many. */
+/* Adds an element to a list, with uninitialized columns. Returns the element's row; UINT32_MAX: the batch
+ * would exceed ROWS_LIST_VALUES_MAX. */
 uint32_t rows_element(struct rows *rows, struct row_list *list);
 
 /* The column of that name, or NULL. */

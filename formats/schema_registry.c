@@ -203,10 +203,11 @@ void schema_registry_close(struct schema_registry *registry)
     free(registry);
 }
 
-/* The outcome of one request. LATER: worth another try. REFUSED: not. */
+/* The outcome of one request. LATER: a later request may succeed. REFUSED: no later request can. */
 enum answer { ANSWER_GOOD, ANSWER_MISSING, ANSWER_REFUSED, ANSWER_LATER };
 
-/* The registry's own error message, its printable characters, as ": message", or ""; *code: its code. */
+/* The printable characters of the registry's own error message, as ": message", or ""; *code: the registry's
+ * error code. */
 static const char *own_words(const struct schema_registry *registry, struct arena *arena, long *code)
 {
     json_error_t error;
@@ -272,7 +273,7 @@ bool schema_registry_rest(struct schema_registry *registry, int64_t pause_us)
     return !atomic_load(&registry->is_stopping);
 }
 
-/* Repeats the request until the answer is final: see the header. */
+/* Repeats the request until the answer is final, as schema_registry.h says. */
 static enum registry_result ask(struct schema_registry *registry, const char *path, struct arena *arena,
                                 json_t **json, const char **why)
 {

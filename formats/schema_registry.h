@@ -2,8 +2,8 @@
  *
  * Only the configured address is ever asked: no redirects, no proxies of the environment. A request that may
  * succeed later (no answer, a fault of the server) is repeated with growing pauses, for at most `wait`. The
- * answer "there is no such schema" is asked for three times, because registries replicate each other, and
- * then believed. */
+ * answer that there is no such schema is believed when it has come three times, because registries replicate
+ * each other. */
 #ifndef LEAT_FORMATS_SCHEMA_REGISTRY_H
 #define LEAT_FORMATS_SCHEMA_REGISTRY_H
 
@@ -24,7 +24,7 @@ struct registry_schema {
     struct str type; /* AVRO, PROTOBUF, JSON */
     struct str text;
     struct {
-        struct str name, text; /* name: protobuf: the name by which the file is imported */
+        struct str name, text; /* name: in protobuf, the name by which the file is imported */
     } references[REGISTRY_REFERENCES_MAX];
     uint32_t references_count;
 };

@@ -74,7 +74,7 @@ char *text_write_time(char *out, int64_t microseconds, enum time_unit unit)
     __int128 units = time_to_units(microseconds, unit_us);
     if (units >= INT64_MIN && units <= INT64_MAX)
         return text_write_int(out, (int64_t)units);
-    out = text_write_int(out, microseconds); /* nanoseconds beyond 64 bits: microseconds and three zeros */
+    out = text_write_int(out, microseconds); /* nanoseconds beyond 64 bits: the microseconds, then 000 */
     memcpy(out, "000", 3);
     return out + 3;
 }

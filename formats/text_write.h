@@ -1,5 +1,5 @@
-/* Values as text, for the encoders of JSON and CSV. Each function writes at `out` and returns the byte
- * behind; the caller provides room: TEXT_WRITE_MAX bytes suffice for one value. Any thread. */
+/* Values as text, for the encoders of JSON and CSV. Each function writes at `out`, where the caller provides
+ * TEXT_WRITE_MAX bytes of room, and returns the byte behind the text. Any thread. */
 #ifndef LEAT_FORMATS_TEXT_WRITE_H
 #define LEAT_FORMATS_TEXT_WRITE_H
 
