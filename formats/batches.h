@@ -91,6 +91,7 @@ void batches_pack_column(struct batches_packer *packer, const struct column *col
 size_t batches_unpack_column(struct batch *batch, struct column *column, const struct type *type,
                              uint32_t rows, const char *data, size_t bytes);
 
+/* Members of format_batches (struct format_kind, core/connector.h). */
 void *batches_encoder_new(const struct schema *schema, const void *config);
 void batches_encode_header(void *encoder, struct byte_buffer *out);
 void batches_encode(void *encoder, const struct batch *batch, uint32_t first, uint32_t count,

@@ -39,6 +39,7 @@ const char *csv_field(const char *at, const char *end, char delimiter, struct cs
 const char *csv_field_trimmed(const char *at, const char *end, char delimiter, struct csv_field *field,
                               const char **wrong);
 
+/* Members of format_csv (struct format_kind, core/connector.h). */
 bool csv_header_check(const struct schema *schema, const void *config, struct str header,
                       struct diag_list *diags);
 void *csv_decoder_new(const struct schema *schema, const void *config);

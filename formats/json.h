@@ -4,6 +4,7 @@
 
 #include "core/connector.h"
 
+/* Members of format_json (struct format_kind, core/connector.h). */
 void *json_decoder_new(const struct schema *schema, const void *config);
 void json_decode(void *decoder, struct raw_batch *raw, struct decode_output *output);
 void json_decoder_free(void *decoder);

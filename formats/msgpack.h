@@ -33,6 +33,7 @@ const char *msgpack_head(const char *at, const char *end, struct msgpack_head *h
  * `end`. */
 const char *msgpack_skip(const char *at, const char *end, bool *is_bad);
 
+/* Members of format_msgpack (struct format_kind, core/connector.h). */
 void *msgpack_encoder_new(const struct schema *schema, const void *config);
 void msgpack_encode(void *encoder, const struct batch *batch, uint32_t first, uint32_t count,
                     struct byte_buffer *out);

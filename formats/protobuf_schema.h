@@ -39,7 +39,7 @@ struct protobuf_field {
     enum protobuf_type type;
     bool is_repeated;
     bool is_required;             /* proto2: a message without this field is bad */
-    bool has_presence;            /* absence can be told: the field is then null; else it has its default */
+    bool has_presence;            /* a payload shows absence: null; without presence: the default */
     bool has_default;             /* the schema gives a default for the absent field */
     int32_t oneof;                /* at most one of the fields with the same number is set; -1: in no oneof */
     int32_t message, enumeration; /* index in schema->messages, schema->enums; -1: none */

@@ -18,13 +18,13 @@ struct block_file {
     struct byte_buffer digests; /* DIGEST_BYTES for each block that was written */
 };
 
-/* All functions return 0 or an errno; after an error only block_file_close may be called. Creates the file
- * `path`, which must not exist. */
+/* Functions of type int return 0 or an errno; after an error only block_file_close may be called. This one
+ * creates the file `path`, which must not exist. */
 int block_file_create(struct block_file *file, const char *path);
 int block_file_append(struct block_file *file, const void *data, size_t bytes);
 /* Writes the last, partial block. Durable only after os_fsync(file->fd). */
 int block_file_end(struct block_file *file);
-/* Hands the digests to the caller, malloc'd. */
+/* Returns the digests, malloc'd; the caller frees them. */
 uint8_t *block_file_take_digests(struct block_file *file);
 /* Closes the file and frees its memory. A zeroed file, or one that could not be created, is allowed. */
 void block_file_close(struct block_file *file);

@@ -1,5 +1,5 @@
-/* MANIFEST and GENERATION: msgpack between a magic number and an xxh3-128 of everything before it. Written
- * with msgpack-c; read by the strict cursor below, whose allocations the text's length bounds. */
+/* MANIFEST and GENERATION: a magic number, msgpack, and an xxh3-128 of everything before it. Written with
+ * msgpack-c; read by the strict cursor below, which allocates no more than the text's length allows. */
 #include "state/checkpoint_files.h"
 
 #include <msgpack.h>

@@ -1,5 +1,5 @@
-/* Inside state/: a filter of the keys of a table that may be in the database, so that most keys that never
- * were there are not looked for.
+/* Inside state/: a filter of those keys of a table that may be in the database, so that the database is not
+ * searched for most keys that it never had. Not safe for threads.
  *
  * Blocked Bloom filters (Putze, Sanders, Singler 2007): a key's bits lie in one cache line. Segments of
  * doubling size take keys until they are full; each knows the latest expiry of its keys, and is freed when
@@ -26,9 +26,10 @@ struct key_filter {
     size_t bytes;
 };
 
+/* budget_bytes: of the table; it sets the size of the first segment. */
 void filter_init(struct key_filter *filter, size_t budget_bytes);
 void filter_free(struct key_filter *filter);
-/* Frees the filter's memory, which is better spent on entries: from now on every key passes. */
+/* Frees the filter's memory, for entries to use: from now on every key passes. */
 void filter_give_up(struct key_filter *filter);
 void filter_add(struct key_filter *filter, uint64_t hash, int64_t expire_us);
 /* Frees segments whose keys are all dead. */

@@ -1,5 +1,5 @@
-/* The database of a process: RocksDB behind the few calls that state needs. docs/pitfalls.md says which of
- * its defaults lose data; the options below avoid them. */
+/* The database of a process: RocksDB behind the few calls that state needs. docs/pitfalls.md says which
+ * defaults of RocksDB lose data; the options below replace them. */
 #include "state/store.h"
 
 #include "core/mem.h"
