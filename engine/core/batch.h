@@ -1,4 +1,4 @@
-/* Batches: columns of up to BATCH_ROWS rows. What flows through leat.
+/* Batches: up to BATCH_ROWS rows in columns. Streams are passed on batch by batch.
  *
  * A batch is built by one thread and immutable afterwards; it is shared by counting references, so that a
  * lane can hand it to others without copying. A derived batch (batch_derive) shares its parent's columns by
@@ -52,12 +52,12 @@ struct row_origin {
 
 enum { PARTITION_NONE = UINT32_MAX };
 
-/* The place of a row in the one order, within its micro-batch, that all lanes agree on. Fields are compared
- * in this order: place, time, partition, tie, sub. Rows that a source read: place 0, time = the row's order
- * time, tie = record number. Rows that a timer made: place = 1 + the operator's place in the plan, time =
- * deadline or window end, tie = the key's hash. sub: index among rows made from one row, or by timers of
- * equal time and tie. No two rows of a micro-batch are equal in all five fields: an exchange may send them to
- * different lanes, and the next exchange merges them by this order. */
+/* The place of a row in the order of its micro-batch's rows, the same whatever the number of lanes. Fields
+ * are compared in this order: place, time, partition, tie, sub. Rows that a source read: place 0, time = the
+ * row's order time, tie = record number. Rows that a timer made: place = 1 + the operator's place in the
+ * plan, time = deadline or window end, tie = the key's hash. sub: index among rows made from one row, or by
+ * timers of equal time and tie. No two rows of a micro-batch are equal in all five fields: an exchange may
+ * send them to different lanes, and the next exchange merges them by this order. */
 struct row_order {
     uint32_t place;
     uint32_t partition; /* compared after time */
@@ -68,8 +68,9 @@ struct row_order {
 
 int row_order_compare(const struct row_order *a, const struct row_order *b);
 
-/* The order of the next row that an operator's timers make. last: order of the row before, updated; zero it
- * when the micro-batch begins. Rows of equal time and tie must come one after the other. */
+/* The order of the next row that an operator's timers make. last: the caller's copy of the order of the row
+ * before, which the call updates; the caller zeroes it when a micro-batch begins. Rows of equal time and tie
+ * must be made one after the other. */
 static inline struct row_order row_order_of_timer(struct row_order *last, uint32_t place, int64_t time,
                                                   uint64_t tie)
 {
@@ -83,7 +84,7 @@ struct batch {
     uint32_t rows; /* physical, <= BATCH_ROWS */
     uint32_t selected;
     const uint16_t *sel;
-    struct column *columns; /* schema->count */
+    struct column *columns; /* schema->count of them */
     int64_t *event_time;    /* rows; microseconds */
     int64_t *arrival_time;  /* rows; NULL if the source has no arrival times */
     int64_t *order_time;    /* rows; the time the sequencer merges by; NULL in rows that were not read
@@ -94,18 +95,19 @@ struct batch {
     const struct row_order *orders;   /* rows; NULL: by order_time, partition, record */
 
     struct arena arena; /* memory that belongs to this batch alone */
+    /* Batches whose memory this batch uses; it holds a reference to each. NULL: none. */
     struct batch *parents[BATCH_PARENTS_MAX];
     struct batch_pool *pool;
     uint32_t references; /* number of references; atomic */
-    struct batch *next;  /* link for whoever keeps the batch in a list */
+    struct batch *next;  /* link of a list, for the list's owner */
 };
 
-/* Recycles batches with their memory. Free batches keep up to the budget; what is beyond it goes back to the
- * system, so that a burst of batches does not occupy memory for ever. Any thread. */
+/* Recycles batches with their memory. Free batches keep memory up to the budget; memory beyond the budget
+ * goes back to the system, so that a burst of batches does not occupy it for ever. Any thread. */
 struct batch_pool;
 struct batch_pool *batch_pool_new(void);
 void batch_pool_free(struct batch_pool *pool);
-/* Bytes that free batches may keep; 32 MiB where this is not called. Before the first batch. */
+/* Sets the bytes that free batches may keep, 32 MiB by default. Call before the first batch. */
 void batch_pool_set_budget(struct batch_pool *pool, size_t bytes);
 /* Bytes that free batches keep. */
 size_t batch_pool_kept_bytes(const struct batch_pool *pool);
@@ -116,8 +118,10 @@ size_t batch_pool_alive(const struct batch_pool *pool);
  * lists only the refs) and event_time are allocated but NOT zeroed; `valid` is NULL. */
 struct batch *batch_new(struct batch_pool *pool, const struct schema *schema, uint32_t rows);
 /* A view of the parent's rows with another schema. `columns` is allocated for the schema; its first
- * MIN(schema->count, parent's count) entries are the parent's columns. Takes a reference to the parent. */
+ * MIN(schema->count, parent's count) entries are the parent's columns. The view holds a reference of its own
+ * to the parent. */
 struct batch *batch_derive(struct batch *parent, const struct schema *schema);
+/* Adds a reference. */
 void batch_hold(struct batch *batch);
 /* Gives one reference back; NULL is allowed. */
 void batch_release(struct batch *batch);
@@ -146,8 +150,8 @@ static inline struct str column_text(const struct column *column, uint32_t row)
 /* Marks a row null; allocates the bitmap on first use. */
 void batch_set_null(struct batch *batch, struct column *column, uint32_t row);
 
-/* Sets the record numbers of a batch whose rows are all of one partition: from `numbers`, which rises; if
- * that is NULL, first, first + 1 ... */
+/* Sets the record numbers of a batch whose rows are all of one partition: numbers[row], rising; numbers NULL:
+ * first + row. */
 void batch_number(struct batch *batch, uint64_t first, const int64_t *numbers);
 struct row_origin batch_origin(const struct batch *batch, uint32_t row);
 struct row_order batch_order(const struct batch *batch, uint32_t row);
@@ -164,9 +168,9 @@ struct batch *batch_merge(struct batch_pool *pool, const struct schema *schema, 
 
 /* Whether both batches are views of one batch, so that row i of either is the same row. */
 bool batch_are_same_rows(const struct batch *a, const struct batch *b);
-/* Unites views of the same rows into one view, in row order. from[k]: the first selected row to take
- * of views[k]. NULL: a row is in several views, there are more than 16 views, or the views differ in
- * a list column. */
+/* Unites views of the same rows into one view, whose rows rise. from[k]: index, among the selected rows of
+ * views[k], of the first row to take. NULL: a row is in several views, there are more than 16 views, or the
+ * views differ in a list column. */
 struct batch *batch_unite(struct batch *const *views, const uint32_t *from, uint32_t count);
 
 /* xxh3-128 over event times, values, lengths and nulls of the selected rows, column by column; for
@@ -177,8 +181,8 @@ struct batch_digest *batch_digest_new(void);
 void batch_digest_add(struct batch_digest *digest, const struct batch *batch);
 /* 32 hex digits and a terminator. */
 void batch_digest_hex(const struct batch_digest *digest, char hex[33]);
-/* For checkpoints. save: appends the digest's state to `out`. load: goes on from it; false: the
- * bytes are invalid. */
+/* For checkpoints. save: appends the digest's state to `out`. load: replaces the digest's state by a saved
+ * one; false: the bytes are invalid. */
 struct byte_buffer;
 void batch_digest_save(const struct batch_digest *digest, struct byte_buffer *out);
 bool batch_digest_load(struct batch_digest *digest, const char *data, size_t bytes);

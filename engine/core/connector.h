@@ -33,14 +33,15 @@ enum { SOURCE_MARK_BYTES = 512 };
  * aborted, transaction markers) are normal: never compute a position as an offset plus a count of records.
  * After reading to the end of the log, b is that end, whatever follows the last record: deleting data before
  * b loses nothing. a: the part of a raw batch that lies before b (struct batch_share); sources that cut
- * batches by records alone use it to end the rest of the batch where the whole batch would have ended. */
+ * batches by records alone read it to end the rest of the batch where the whole batch would have ended. */
 struct source_position {
     int64_t a, b;
     uint64_t record; /* number of the partition's records before this position */
     int64_t line;    /* line of the record, from 1; 0: the source does not count lines */
 };
 
-/* How much of a raw batch lies before a position within it. Zero: the position begins a batch. */
+/* How much of a raw batch lies before a position within the batch; all zero: the position begins a raw batch.
+ * Packed into source_position.a by batch_share_put. */
 struct batch_share {
     uint32_t records; /* below BATCH_ROWS */
     size_t bytes;     /* payload bytes of these records */
@@ -68,7 +69,7 @@ struct raw_batch {
     size_t data_bytes;
     struct raw_record *records;
     uint32_t count;
-    const int64_t *offsets;          /* of each record, rising; only where source_kind.has_offsets */
+    const int64_t *offsets;          /* of each record, rising; NULL without source_kind.has_offsets */
     struct source_position position; /* of the first record */
     /* Where the partition continues after this batch. Sources with offsets set it after READ_QUIET and
      * READ_END, too: how far they read. */
@@ -105,8 +106,8 @@ static inline int64_t raw_record_line(const struct raw_batch *raw, uint32_t row)
 
 enum read_status {
     READ_BATCH, /* a raw batch was filled, count > 0 */
-    READ_LATER, /* nothing now, but more will come (stdin, a broker that is behind): micro-batches
-                   wait for it */
+    READ_LATER, /* no records now, but more will come (stdin, a broker that is behind): micro-batches
+                   wait for this partition */
     READ_QUIET, /* live: all available records were read; micro-batches go on without this partition until
                    it has more */
     READ_END,   /* the partition is finished */
@@ -144,7 +145,8 @@ struct source_bind {
     const struct schema *schema;
     bool is_bounded;        /* ends by itself */
     bool is_replayable;     /* can be read again from a position */
-    bool is_live;           /* the data available depends on when one asks: READ_QUIET, new partitions */
+    bool is_live;           /* what `read` and `discover` find depends on when they are called: READ_QUIET,
+                               new partitions */
     bool has_arrival;       /* its rows have arrival times, which processing-time windows use */
     uint32_t streams_count; /* number of streams the source makes (several: generator ctr); 1 by default */
 };
@@ -159,8 +161,9 @@ struct source {
     uint32_t partitions_count; /* set by open, raised by discover */
     const char *order_log;     /* set by open: path of the recording's order log
                                   (core/order_log.h); NULL: none */
-    /* Live sources call it when data may be available again after READ_LATER or READ_QUIET, or when a
-     * partition was found. Any thread; cheap; never from within a callback of the source. Set before open. */
+    /* Live sources call wake(engine) when data may be available again after READ_LATER or READ_QUIET, or when
+     * a partition was found. Any thread; cheap; never from within a callback of the source. Set before
+     * open. */
     void (*wake)(void *engine);
     void *engine;
     /* Set before open: not 0 when the user wants the run to end; open then need not report an error. NULL: no
@@ -173,8 +176,8 @@ struct source {
     bool is_resumed;
 };
 
-/* For the live view: total size and how much has been read; -1: unknown. Bytes count as
- * on disk (compressed). */
+/* For the live view: how much the source has in all, and how much of that has been read; -1: unknown. Bytes
+ * are counted as on disk (compressed). */
 struct source_progress {
     int64_t bytes_total, bytes_done;
     int64_t records_total;
@@ -193,10 +196,13 @@ struct source_kind {
      * files replace the source. */
     const struct source_kind *replay;
     bool (*is_recording)(struct str path);
+    /* Checks the options and fills `bind`; false after a diagnostic. */
     bool (*bind)(struct source_bind *bind);
-    /* Finds the partitions and sets partitions_count. */
+    /* Finds the partitions and sets partitions_count. false after a diagnostic, which may be missing if
+     * source.stop is set. */
     bool (*open)(struct source *source);
-    /* The partition's name, for messages and dead letters. */
+    /* The partition's name, for messages and dead letters; lives as long as the source. NULL: partitions have
+     * no names. */
     const char *(*partition_name)(struct source *source, uint32_t partition);
     /* The partition's topic, and the partition's number in the topic. NULL: the source has no topics. */
     const char *(*partition_topic)(struct source *source, uint32_t partition, int32_t *number);
@@ -204,8 +210,8 @@ struct source_kind {
      * keep their numbers. Called now and then, while other partitions may be in `read`; cheap, without I/O.
      * false: a diagnostic was added. NULL: partitions are never added. */
     bool (*discover)(struct source *source);
-    /* Live sources: the position at which the partition will be read first, as open or discover decided, so
-     * that a checkpoint before its first record has it. NULL: at zero. */
+    /* Live sources: sets *position to where the partition's first read will begin, as `open` or `discover`
+     * decided, so that a checkpoint before the partition's first record contains it. NULL: at zero. */
     void (*begin)(struct source *source, uint32_t partition, struct source_position *position);
     /* Called before the partition's first read: the next read starts at `position`. Live sources get it even
      * for partitions without any record yet. false + diagnostic: the data is gone or changed. */
@@ -213,17 +219,20 @@ struct source_kind {
     /* Reads the next raw batch. One caller at a time per partition; several partitions may be
      * read at once. */
     enum read_status (*read)(struct source *source, uint32_t partition, struct raw_batch *raw);
-    /* Any thread, several calls at a time. decoder: from decoder_new, one per lane. */
+    /* Turns a raw batch into columns. Any thread, several calls at a time. decoder: from decoder_new, one per
+     * lane. */
     void (*decode)(struct source *source, void *decoder, struct raw_batch *raw, struct decode_output *output);
     void *(*decoder_new)(struct source *source);
     void (*decoder_free)(void *decoder);
+    /* Fills *progress; any thread, while lanes read and decode. NULL: all is unknown. */
     void (*progress)(struct source *source, struct source_progress *progress);
     /* Metrics for the live view and the summary (core/operator.h); any thread, while lanes decode, too.
      * May be NULL. */
     void (*report)(struct source *source, struct report *report);
-    /* mark: a fingerprint (at most SOURCE_MARK_BYTES) of what was read up to a position, so that a resume
-     * notices a changed input; returns its bytes; cheap, without I/O. mark_check: compares it before the
-     * seek; false + diagnostic: the input changed. Both NULL: no check. */
+    /* mark: writes a fingerprint of the partition's input up to a position, so that a resume notices a
+     * changed input; returns its length in bytes; cheap, without I/O. mark_check: called before `seek`,
+     * compares a saved fingerprint with the input as it is now; false + diagnostic: the input changed. Both
+     * NULL: no check. */
     size_t (*mark)(struct source *source, uint32_t partition, const struct source_position *position,
                    char out[SOURCE_MARK_BYTES]);
     bool (*mark_check)(struct source *source, uint32_t partition, const struct source_position *position,
@@ -251,7 +260,7 @@ struct format_split {
      * and including the next newline belong to no record. */
     bool is_cut;
     uint32_t lines;     /* newlines among the bytes used */
-    size_t need;        /* block formats, with count 0: size of the block once that is known; else 0 */
+    size_t need;        /* block formats, with count 0: bytes of the whole block, once known; else 0 */
     bool is_end;        /* block formats: the end mark was read; nothing may follow */
     const char *damage; /* an error after which reading cannot continue beyond `used` (static
                            text); NULL: none */
@@ -288,8 +297,9 @@ struct format_kind {
     void (*encode)(void *encoder, const struct batch *batch, uint32_t first, uint32_t count,
                    struct byte_buffer *out);
     void (*encode_end)(void *encoder, struct byte_buffer *out);
-    /* Saves and loads rows that the encoder holds back, for a checkpoint. NULL: it holds none back. load:
-     * false if the bytes are invalid. */
+    /* For checkpoints: encoder_save appends the rows that the encoder has taken but not yet written as bytes;
+     * encoder_load takes them in again, false if the bytes are invalid. NULL: the encoder holds no rows
+     * back. */
     void (*encoder_save)(void *encoder, struct byte_buffer *out);
     bool (*encoder_load)(void *encoder, const char *data, size_t bytes);
     void (*encoder_free)(void *encoder);
@@ -322,20 +332,21 @@ struct sink_context {
     struct str from_job;
     struct span span;      /* the option that says where rows go, else the kind; for messages */
     struct claims *claims; /* what the job reads and writes (core/claims.h); NULL: not known */
-    bool replaces_parts;   /* an earlier life ended before its first checkpoint: its unfinished
-                            files are void */
-    bool replaces_all;     /* an earlier life of a run without checkpoints: all files it wrote are void */
+    bool replaces_parts;   /* an earlier life ended before its first checkpoint: the sink may replace the
+                            unfinished files of that life */
+    bool replaces_all;     /* an earlier life of a run without checkpoints: the sink may replace all files of
+                            that life */
     /* `published` will be called; without checkpoints, complete files get their final names at once. */
     bool has_checkpoints;
     uint64_t micro_batch;
     const volatile sig_atomic_t *stop; /* like source.stop; valid until open and restore have returned */
     struct str job, name;              /* of the job and of the sink */
-    uint8_t run_id[16];                /* of the run whose checkpoints these are; zero without checkpoints */
+    uint8_t run_id[16];                /* id of this run; zero without checkpoints */
     /* Set before restore: micro-batches below this are executed again by the order log, exactly as
      * before. 0: none. */
     uint64_t redo_next;
-    /* Set by the sink, any thread: its buffered output has reached the budget, and sources wait until this is
-     * false again. After clearing it, call wake(engine). */
+    /* Set by the sink, any thread: its buffered output has reached the budget, and sources wait until is_full
+     * is false again. After clearing is_full, the sink calls wake(engine). */
     _Atomic bool is_full;
     /* Set by open: buffered output is sent only by `committed`, so a full buffer triggers a
      * checkpoint at once. */
@@ -347,14 +358,13 @@ struct sink_context {
      * and the run reports why; another errno: the check itself failed for now. NULL: the job has no
      * checkpoints. Any thread. */
     int (*check)(void *engine);
-    bool is_new_run; /* run_id is new: nobody can have sent or written anything for it */
-    bool may_repeat; /* repeats are intended (--fresh, --from): output of earlier runs may come again */
+    bool is_new_run; /* run_id is new: no process can have sent or written output under it */
+    bool may_repeat; /* --fresh or --from: output of earlier runs may be written again */
     /* For `fence` only: the micro-batch number after the last one whose order is in the checkpoint directory;
      * UINT64_MAX: unknown. NULL: not needed. */
     uint64_t (*known_next)(void *engine);
     uint32_t life; /* generation of the run (state/checkpoint.h); part of the names of temporary files */
-    /* Set by a sink that cannot go on (disk full): message for the user. The job stops, or waits
-     * and tries again. */
+    /* Set by a sink that cannot go on (disk full): message for the user. The job stops. */
     char error[512];
     enum diag_code error_code; /* code for `error`; DIAG_NONE: E0605 */
 };
@@ -368,41 +378,49 @@ struct sink_kind {
     const char *name, *summary, *example, *details;
     const struct option *options;
     size_t size;
+    /* Checks the options and fills `bind`; false after a diagnostic. */
     bool (*bind)(struct sink_bind *bind);
     /* After bind: what must stay the same for a run to go on (operator_kind.shape): where rows go, what an
      * incomplete file begins with. NULL: nothing. */
     void (*shape)(const struct sink_bind *bind, struct byte_buffer *out);
-    /* Called before the checkpoint to resume from is chosen; for sinks that send what checkpoints hold: shuts
+    /* For sinks that send what checkpoints hold; called before the checkpoint to resume from is chosen: shuts
      * out any other process that still sends for run `run_id`. Of the context, only config, input, arena,
      * diags, job, name, run_id, has_checkpoints, check, engine and known_next are set. Keeps no state: `open`
-     * may follow, also for another run, or not. If more was sent than known_next says, nobody is shut out:
-     * the directory is an old copy. false + diagnostic. NULL: no other process can send. */
+     * may follow, also for another run, or not. If micro-batches from known_next on have been sent, the
+     * checkpoint directory is an old copy, and no process is shut out. false + diagnostic. NULL: no other
+     * process can send. */
     bool (*fence)(struct sink_context *context);
-    /* Must not remove anything that exists: the run may still be refused. */
+    /* Prepares the sink, but removes and replaces no output that exists: the run may still be refused. false
+     * after a diagnostic. */
     bool (*open)(struct sink_context *context);
     /* The run begins: everything is open and restored. false: see context->error. NULL: nothing to do. */
     bool (*begin)(struct sink_context *context);
-    /* Rows come in the job's one order. false: context->error says why; the same batch may be written again
-     * when there is hope, and continues where it stopped. */
+    /* Batches come one after another, their rows sorted by row_order over all of them. false: context->error
+     * says why, and the job stops. */
     bool (*write)(struct sink_context *context, const struct batch *batch);
     /* Whether the sink can go on; called on its idle lane, because sinks that send in the background can fail
      * while no rows come. false: as for write. NULL: the sink fails in write only. */
     bool (*is_well)(struct sink_context *context);
-    /* At the barrier: flushes and fsyncs what was written, and records the length. */
+    /* At the barrier: flushes and fsyncs the output, and puts its length into the checkpoint. false: the
+     * checkpoint is abandoned. */
     bool (*snapshot)(struct sink_context *context, struct snapshot_writer *writer);
+    /* false after a diagnostic. */
     bool (*restore)(struct sink_context *context, struct snapshot_reader *reader);
     /* The checkpoint of that epoch is published: files that it covers get their final names. Called on the
-     * sink's lane, before it writes later rows. */
+     * sink's lane before the next micro-batch's rows are written, or at the end of the run on the control
+     * thread. false: as for write. */
     bool (*published)(struct sink_context *context, uint64_t epoch);
     /* Like published, but called at once on the coordinator's thread, parallel to write: for sinks that send
      * a checkpoint's output only when the checkpoint is published. Must not block. order: the epoch's segment
      * of the order log (core/order_log.h), valid during the call. false: as for write, and the job stops (if
      * `write` may fail at the same time, the sink writes `error` under its own lock). */
     bool (*committed)(struct sink_context *context, uint64_t epoch, struct str order);
-    /* After the last micro-batch, at Ctrl-C, too; on the control thread: waits a while until committed output
-     * is sent. The rest stays in the checkpoint for the next start. false: as for write. */
+    /* Called on the control thread after the last micro-batch, also after Ctrl-C: waits a while until
+     * committed output is sent. Output that is not sent by then stays in the checkpoint for the next start.
+     * false: as for write. */
     bool (*drain)(struct sink_context *context);
-    /* The input has ended (not after Ctrl-C): finish the open file. */
+    /* Called on the control thread, before `drain`, when the input has ended (not after Ctrl-C): completes
+     * the open file. false: as for write. */
     bool (*finish)(struct sink_context *context);
     /* Metrics for the live view and the summary (core/operator.h); any thread, while rows are written,
      * too. NULL: none. */

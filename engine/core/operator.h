@@ -55,20 +55,23 @@ struct operator_bind {
     struct span span; /* of the step, for messages */
     struct operator_input inputs[OPERATOR_INPUTS_MAX];
     uint32_t inputs_count;
-    /* Filled by `bind`. outputs[0]: the stream itself; the others are side outputs, which streams and
-     * sinks read as `NAME.late`; NULL: no such output. output_names: the side output's name, after the
-     * point; NULL: late. */
+    /* Filled by `bind`. outputs[0]: the stream's own schema; the others are the schemas of side outputs,
+     * which streams and sinks read as `NAME.late`; NULL: no such output. output_names: what stands after the
+     * point; NULL: "late". */
     const struct schema *outputs[OPERATOR_OUTPUTS_MAX];
     const char *output_names[OPERATOR_OUTPUTS_MAX];
-    int64_t hold_us;    /* the output's watermark is the input's watermark minus this */
+    /* The output's watermark is the input's watermark minus hold_us; INT64_MAX: rows come out at the input's
+     * end. */
+    int64_t hold_us;
     bool is_timer_kind; /* may emit rows from on_watermark */
     bool sets_time;     /* sets the rows' event time itself; the input may have none */
-    /* The operator works by processing time. on_watermark and context->watermark get the arrival clock: no
-     * row that is in order and still to come arrived before it; it advances without records, too. Rows must
-     * be judged by batch->arrival_time, which is then present. Event times and watermarks of the output are
-     * arrival times, too. Refused where the source's rows have no arrival time. */
+    /* The operator works by processing time. The watermark of on_watermark and context->watermark is then the
+     * arrival clock: rows that come in order arrived at that time or later; the clock advances without
+     * records, too. The operator judges rows by batch->arrival_time, which is never NULL then. Event times
+     * and watermarks of the output are arrival times, too. Refused where the source's rows have no arrival
+     * time. */
     bool is_by_arrival;
-    bool follows_load;   /* follows context->load, which live runs decide and the order log records */
+    bool follows_load;   /* reads context->load, which a live run decides and the order log records */
     bool needs_memory;   /* keeps keyed state or rows: gets a share of the job's `memory:` */
     bool needs_end;      /* emits its rows when the input has ended: refused where a source never ends */
     uint32_t label_root; /* set before `bind`: a lineage root of its own, where the kind has makes_label */
@@ -115,8 +118,8 @@ struct operator_context {
     struct cold_store *(*cold_store)(struct operator_context *context, uint32_t table, size_t row_bytes);
 };
 
-/* Rows of several inputs, merged in the micro-batch's one order. Filled by the engine,
- * read with merge_next. */
+/* One row of an operator with several inputs, whose rows the engine merges by row_order. Filled by
+ * merge_next. */
 struct merge_row {
     struct batch *batch;
     uint32_t input; /* which of the operator's inputs */
@@ -125,16 +128,18 @@ struct merge_row {
     bool is_last;   /* the last selected row of its batch */
 };
 struct merge;
-/* The next row by row_order; at equal order the lower input comes first. false: no more rows. */
+/* The micro-batch's next row by row_order; where two rows are equal in it, that of the lower input comes
+ * first. false: no more rows. */
 bool merge_next(struct merge *merge, struct merge_row *row);
-/* The batches of one input, in order, linked by `next`; for working ahead (hashing, prefetching). */
+/* The batches of one input in this micro-batch, in order, linked by `next`; NULL: none. The merge owns them.
+ * For work ahead of merge_next (hashing, prefetching). */
 struct batch *merge_batches(struct merge *merge, uint32_t input);
 
 /* Named metrics of one operator, learner, source or sink. */
 struct report_item {
     const char *name; /* static */
     double value;     /* NaN: not known */
-    bool is_window;   /* of the last window instead of the whole run */
+    bool is_window;   /* the value is that of the learner's last window of metrics, not of the whole run */
     const char *text; /* shown instead of the value; lives as long as the run; NULL: the value is shown */
 };
 enum { REPORT_ITEMS_MAX = 320, REPORT_ERROR_BYTES = 400 };
@@ -148,16 +153,16 @@ void report_add_text(struct report *report, const char *name, const char *text);
 /* The item of that name, or NULL. */
 const struct report_item *report_find(const struct report *report, const char *name);
 /* Adds the item to the item of the same name and window, else appends it. Values are summed over lanes; of
- * items named `..._max` and of texts the one with the larger value stays. */
+ * items named `..._max`, and of items with a text, the one with the larger value stays. */
 void report_merge(struct report *report, const struct report_item *item);
 
-/* What else decides about a row, beside the operator's options and the row itself: for `leat trace`. */
+/* Times in an operator's state that decide what happens to a row; `leat trace` shows them. */
 enum { ROW_FACTS_MAX = 4 };
 struct row_facts {
     uint32_t count;
     struct {
         const char *name; /* static */
-        int64_t time;
+        int64_t time;     /* microseconds since 1970 */
     } items[ROW_FACTS_MAX];
 };
 
@@ -178,7 +183,8 @@ struct state_query {
     const struct batch *row; /* one row of input 0 with the key columns set; NULL for a learner */
     const struct str *words; /* the key as the user typed it */
     uint32_t count;
-    /* Set by `describe` if nothing is stored: what it looked for; in the scratch arena. */
+    /* Set by `describe` if nothing is stored: the key as `describe` understood it, for the message; in the
+     * scratch arena. NULL: the message does not name it. */
     const char *looked_for;
 };
 
@@ -201,8 +207,9 @@ struct operator_kind {
 
     bool (*bind)(struct operator_bind *bind);
     bool (*open)(struct operator_context *context); /* NULL: nothing to do */
-    /* One input: process. Several inputs whose rows must be seen in one order: process_merged, once per
-     * micro-batch. Several inputs whose order does not matter (union): process, with the input's index. */
+    /* Operators with one input have `process`. Operators that must see the rows of several inputs merged by
+     * row_order have process_merged, called once per micro-batch; where that order does not matter (union),
+     * they have `process`, which gets the input's index. */
     void (*process)(struct operator_context *context, uint32_t input, struct batch *batch);
     void (*process_merged)(struct operator_context *context, struct merge *merge);
     void (*on_watermark)(struct operator_context *context, int64_t watermark);
@@ -211,10 +218,12 @@ struct operator_kind {
      * operators. NULL: never waits. */
     bool (*is_held)(const struct operator_context *context);
     /* The members of the option struct that are in checkpoints (core/operator_state.h): the engine makes,
-     * saves, restores, expires, reports and frees them. NULL: none; a kind whose records have another form has
-     * snapshot and restore instead. */
+     * saves, restores, expires, reports and frees them. NULL: none; a kind whose records have another form
+     * has snapshot and restore instead. */
     const struct state_member *state;
+    /* false: the disk failed, and the checkpoint is abandoned. */
     bool (*snapshot)(struct operator_context *context, struct snapshot_writer *writer);
+    /* false after a diagnostic. */
     bool (*restore)(struct operator_context *context, struct snapshot_reader *reader);
     /* Metrics for the live view and the summary (learners: logloss ...), beside those of `state`; called on
      * the lane's thread, between micro-batches. */
@@ -231,8 +240,8 @@ struct operator_kind {
      * restore with lanes = KEY_GROUPS and lane = the key's group, or with 1 lane for state that is not keyed.
      * NULL: not supported. */
     bool (*describe)(struct operator_context *context, struct state_query *query, struct describe *out);
-    /* Called before a batch with this single row is processed: writes what the row will be judged by. NULL:
-     * only the row and the options count. */
+    /* For `leat trace`: called before a batch with this single row is processed; adds the times in the state
+     * that the operator will judge the row by. NULL: only the row and the options count. */
     void (*facts)(struct operator_context *context, uint32_t input, const struct batch *batch,
                   struct row_facts *facts);
     /* After bind, on the master copy: the memory that open will allocate beside keyed state; count 0 or NULL:
@@ -240,8 +249,9 @@ struct operator_kind {
     void (*memory)(void *config, struct memory_plan *plan);
     /* Learners: visits the model (core/learner.h). NULL: nothing to visit. */
     bool (*visit)(struct operator_context *context, struct model_visitor *visitor);
-    /* Learners, after bind, on the master copy: the column of input 0 that is the `micro_batch`-th feature with a
-     * table; false: no more. `key`: the key of a value, the same in every table. NULL: not a learner. */
+    /* Learners, after bind, on the master copy: sets *column to the column of input 0 of the feature with the
+     * table `number`, counted from 0; false: there are fewer tables. `key`: the table key of a row's value,
+     * the same in every table. NULL: not a learner. */
     bool (*table)(const void *config, uint32_t number, int *column);
     uint64_t (*key)(const struct column *column, uint32_t row);
     void (*close)(struct operator_context *context);
@@ -260,14 +270,15 @@ static inline struct schema *operator_extend(struct operator_bind *bind, uint32_
 {
     return schema_copy(bind->arena, bind->inputs[0].schema, extra);
 }
-/* Whether the output may have so many columns more than the input; false after a diagnostic. */
+/* Whether the output may have `extra` columns more than input 0; false after a diagnostic. */
 bool operator_has_room(struct operator_bind *bind, uint32_t extra);
-/* Adds a column to an output that `bind` makes, which has room for it; the caller sets its lineage. NULL after a
- * diagnostic: the name is taken (at span), or there are too many columns. */
+/* Adds a column to `output`, a schema that `bind` makes with room for it (operator_extend); the caller sets
+ * the column's lineage. NULL after a diagnostic: `output` has a column of that name (reported at `span`), or
+ * there would be more than SCHEMA_FIELDS_MAX columns. */
 struct field *operator_add_column(struct operator_bind *bind, struct schema *output, struct str name,
                                   struct type type, struct span span);
-/* The same for a column that is made from rows which the operator chose: its lineage is that of the rows
- * (schema.rows_lineage) to begin with. */
+/* Like operator_add_column, for a column whose values come from rows that the operator chose: the column's
+ * lineage begins as output->rows_lineage. */
 struct field *operator_add_chosen(struct operator_bind *bind, struct schema *output, struct str name,
                                   struct type type, struct span span);
 

@@ -23,9 +23,9 @@ struct operator_history {
                        replayed order log */
 };
 
-/* Fills `history` in open; its texts live as long as the run. */
+/* Call in open: fills `history`; its texts live as long as the run. */
 void operator_history(const struct operator_context *context, struct operator_history *history);
-/* In restore: sets history->first, until and ahead. */
+/* Call in restore: sets history->first, until and ahead. */
 void operator_history_micro_batches(const struct operator_context *context, struct operator_history *history);
 /* First micro-batch that a restore from any checkpoint of the run may execute again; 0: not known. Any
  * thread, until close. */
@@ -34,7 +34,7 @@ uint64_t operator_history_oldest(const struct operator_context *context);
  * process has taken over, the operator must change nothing more there, and the run reports why; another
  * errno: the check itself failed for now. Any thread, until close. */
 int operator_check(const struct operator_context *context);
-/* Ends the run with this diagnostic. In process and snapshot. */
+/* Ends the run with this diagnostic; the texts are copied. Call only in process and snapshot. */
 void operator_fail(const struct operator_context *context, enum diag_code code, struct span span,
                    const char *what, const char *hint);
 

@@ -1,5 +1,5 @@
-/* The state of an operator, as a table beside its options: a row for each member of its struct that checkpoints
- * contain.
+/* The state of an operator, as a table beside its options: a row for each member of its struct that
+ * checkpoints contain.
  *
  *     static const struct state_member fill_forward_state[] = {
  *         STATE_TALLY(struct fill_forward, tally, 't', fill_forward_figures),
@@ -8,42 +8,45 @@
  *     };
  *
  * The engine makes these members, saves them in the order of the rows, restores, expires, reports and frees
- * them; the operator reads and changes them. Beside the rows an operator may have callbacks of its own; which
- * comes first is fixed:
+ * them; the operator reads and changes them. An operator with rows may have callbacks of operator_kind, too;
+ * the order of the two is fixed:
  *
  *     open          the members are made, then `open`
  *     on_watermark  `on_watermark`, then the watermark is set in the members
  *     report        the members' figures, then `report`
  *     close         `close`, then the members are freed
  *
- * Saving and restoring is by the rows alone, or by `snapshot` and `restore` alone. A record begins with its
- * row's tag; a record of a tag that no row has, or of a member that this configuration of the operator does not
- * have, is a diagnostic.
+ * State is saved and restored by the rows alone, or by `snapshot` and `restore` alone. A record begins with
+ * its row's tag; a record of a tag that no row has, or of a member that this configuration of the operator
+ * does not have, is a diagnostic.
  *
- * Kinds of members: state/members.h (keyed tables, time queues); operators/tally.h, hot_keys.h, rows/held.h. */
+ * Kinds of members: state/members.h (keyed tables, time queues); operators/tally.h, hot_keys.h,
+ * rows/held.h. */
 #ifndef LEAT_CORE_OPERATOR_STATE_H
 #define LEAT_CORE_OPERATOR_STATE_H
 
 #include "core/operator.h"
 
-/* What a member gets in one configuration of the operator. */
+/* What a row's member gets in one configuration of the operator. */
 struct state_plan {
     bool is_absent;      /* the configuration has no such member: its pointer stays NULL */
-    size_t memory_bytes; /* budget of a table or queue */
+    size_t memory_bytes; /* budget of a keyed table or time queue */
     int64_t bucket_us;   /* time queues: about the usual wait / 64, at least 1 */
     int64_t hold_us;     /* time queues: a record leaves when the watermark has passed its time + hold_us */
 };
 
-/* A row. Its tag, the first byte of its records, is no other row's. */
+/* A row of the table. Its tag, the first byte of each of its records, differs from those of the other
+ * rows. */
 struct state_member {
     const struct state_kind *kind; /* NULL: the end of the table */
     size_t offset;                 /* of the member in the operator's struct */
     char tag;
-    /* Called at open, on the lane's copy of the struct. NULL: always there, with all of the operator's memory. */
+    /* Called when the member is made and when it is restored, on the lane's copy of the struct; says the same
+     * each time. NULL: the member is always there and gets all of the operator's memory. */
     struct state_plan (*plan)(const struct operator_context *context);
-    const char *figure;   /* see the kind; may be NULL */
+    const char *figure;   /* name of a figure in the report, as the kind says; may be NULL */
     size_t schema;        /* offset of a pointer to the rows' schema, where the kind keeps rows */
-    const void *argument; /* what else the kind wants */
+    const void *argument; /* more that the kind needs, as it says; may be NULL */
 };
 
 #define STATES_END                                                                                           \
@@ -51,18 +54,21 @@ struct state_member {
         .kind = NULL                                                                                         \
     }
 
-/* A kind of members. Each function but `open` gets the object: the member itself or, with is_pointer, what the
- * member points to; never NULL. A function that is NULL has nothing to do. All are called on the lane. */
+/* A kind of members. Each function but `open` gets the object: the member itself or, with is_pointer, what
+ * the member points to; never NULL. `snapshot` and `restore` are never NULL; of the other functions, NULL:
+ * nothing to do. One thread at a time calls them for an instance. */
 struct state_kind {
     bool is_pointer;
     /* Makes the member, which is zeroed before; leaves its pointer NULL where the plan has none. False: the
      * state store has failed. */
     bool (*open)(const struct state_member *row, const struct operator_context *context, void *member);
+    /* Writes the object's records. False: the disk failed, and the checkpoint is abandoned. */
     bool (*snapshot)(const struct state_member *row, struct operator_context *context, void *object,
                      struct snapshot_writer *writer);
-    /* Takes in a record of its tag. False after a diagnostic. */
+    /* Takes in a record with the row's tag. False after a diagnostic. */
     bool (*restore)(const struct state_member *row, struct operator_context *context, void *object,
                     struct snapshot_reader *reader, struct str record);
+    /* Called after the last record. False: the restore has failed. */
     bool (*restored)(const struct state_member *row, struct operator_context *context, void *object);
     void (*set_watermark)(void *object, int64_t watermark);
     void (*report)(const struct state_member *row, void *object, struct report *report);
@@ -73,7 +79,7 @@ struct state_kind {
 struct state_record {
     /* Appends the record to `out`, which has its tag already. False: the checkpoint is abandoned. */
     bool (*write)(struct operator_context *context, struct byte_buffer *out);
-    /* Takes in a record, tag included, that any lane wrote. False after a diagnostic. */
+    /* Takes in a record, tag included; every lane gets the records of all lanes. False after a diagnostic. */
     bool (*read)(struct operator_context *context, struct snapshot_reader *reader, struct str record);
     bool (*restored)(struct operator_context *context); /* after the last record; may be NULL */
 };
@@ -83,8 +89,10 @@ extern const struct state_kind state_record;
         .kind = &state_record, .tag = tag_, .argument = callbacks                                            \
     }
 
-/* --- For the engine: an instance of an operator through its life. Each calls the kind's own callback too. --- */
+/* --- For the engine: an instance of an operator through its life --- */
 
+/* Each of these functions serves the members and calls the kind's own callback, if there is one.
+ * operator_open: false if that callback or a member's open has failed. */
 bool operator_open(const struct operator_kind *kind, struct operator_context *context);
 void operator_on_watermark(const struct operator_kind *kind, struct operator_context *context,
                            int64_t watermark);
@@ -105,6 +113,7 @@ void operator_close(const struct operator_kind *kind, struct operator_context *c
 
 /* --- For kinds of members --- */
 
+/* The row's plan; without row->plan: all of context->memory_bytes. */
 struct state_plan state_plan_of(const struct state_member *row, const struct operator_context *context);
 
 #endif

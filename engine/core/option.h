@@ -58,8 +58,8 @@ struct texts {
     uint32_t count;
 };
 struct durations {
-    int64_t *items; /* microseconds */
-    struct span *spans;
+    int64_t *items;     /* microseconds */
+    struct span *spans; /* of each item */
     uint32_t count;
 };
 struct ints {
@@ -106,8 +106,8 @@ struct kind_choice {
     const char *summary;
 };
 struct kind_ref {
-    int choice; /* index into the row's kinds */
-    void *config;
+    int choice;   /* index into the row's kinds */
+    void *config; /* the choice's option struct */
 };
 
 struct option {
@@ -237,13 +237,13 @@ struct option {
 struct option_env {
     struct arena *arena; /* everything that is bound lives here */
     struct diag_list *diags;
-    ast_parse_function *parse; /* for defaults and bounds */
+    ast_parse_function *parse; /* parses the rows' default_text */
 };
 
-/* Fills `target` from the entries according to the table; applies defaults; reports values out of range,
- * unknown and repeated names, and missing required options. Reports every error; false if there was any.
- * what: "source `kafka`", for messages; place: where a missing option is reported. `table` may be NULL: then
- * every entry is unknown. */
+/* Fills `target`, a zeroed option struct, from the entries by the table's rows, and applies defaults. Reports
+ * every error: values out of range, unknown and repeated names, missing required options; false if there was
+ * any. what: "source `kafka`", for messages; place: where a missing option is reported. `table` may be NULL:
+ * then every entry is unknown. */
 LEAT_CHECKED bool option_bind(const struct option *table, const char *what, struct span place,
                               const struct ast_entry *entries, uint32_t count, void *target,
                               struct option_env *env);
@@ -252,11 +252,12 @@ LEAT_CHECKED bool option_bind(const struct option *table, const char *what, stru
 const struct option *option_find(const struct option *table, struct str name);
 /* The type's name for help and docs: "int", "duration", "first|last". */
 const char *option_type_name(const struct option *option);
-/* A possible value, as job text: the default, or where that means none (0B), one that fits. NULL: no example;
- * show the help text instead. */
+/* An example of a value, as job text: the default or, where the default means "none" (0B), a value within the
+ * bounds. NULL: there is no example; show the help text instead. */
 const char *option_example(const struct option *option);
 
-/* Sets ref->index from the schema; on failure E0302 with "did you mean". */
+/* Sets ref->index to the index of the column ref->name in the schema; false after a diagnostic, E0302 with
+ * "did you mean". */
 LEAT_CHECKED bool column_resolve(struct column_ref *ref, const struct schema *schema, struct arena *arena,
                                  struct diag_list *diags);
 LEAT_CHECKED bool columns_resolve(struct columns *refs, const struct schema *schema, struct arena *arena,

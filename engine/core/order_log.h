@@ -1,5 +1,5 @@
-/* The order log: the decisions of the sequencer, so that a replay or restart can follow them
- * (docs/design.md, section 6).
+/* The order log: the decisions of the sequencer, so that a replay or restart can follow them (docs/design.md,
+ * section 6).
  *
  * A log is a sequence of segments, one per epoch. A segment is self-contained:
  *
@@ -11,19 +11,21 @@
  * 64-bit words are little-endian. An entry is a type of one byte and its fields, which are LEB128 varints
  * (times and differences: zigzag) and texts (length, bytes). Types:
  *
- *      1 partition  id, source's name, partition's name, number of records before, order time before,
- *                   properties (enum order_is), and if it has offsets, the offset to go on at: behind the
- *                   last record before, at most at the next record
- *      2 slice      partition, number of records it gives to the micro-batch, order time of the last record
- *                   (minus that of the partition's previous slice, or of its partition entry); and if it
- *                   has offsets, the offset of the last record (minus the value it would have without
- *                   gaps). The slice took all records before the offset behind the last record.
+ *      1 partition  id, source's name, partition's name, number of records read before this entry, order
+ *                   time of the last of them, properties (enum order_is); with ORDER_HAS_OFFSETS also the
+ *                   offset at which reading continues: behind the last record read, and not behind the
+ *                   next record
+ *      2 slice      partition, number of records that the slice gives to the micro-batch, order time of the
+ *                   last record (minus the order time in the partition's previous slice or partition entry);
+ *                   for a partition with offsets also the offset of the last record (minus the offset that
+ *                   it would have without gaps). The slice begins where the
+ *                   partition's previous slice ended, and has all records up to its last one.
  *      3 ended      partition: it has no more records
- *      4 number     the micro-batch is complete
+ *      4 micro-batch  the micro-batch is complete
  *      5 cut        partition: the micro-batch is complete and ends at a cut of this partition; watermarks
  *                   advance (run/sequencer/sequencer.c)
  *      6 last       the micro-batch is complete and is the last of all: every source has ended
- *      7 epoch      the epoch is complete: number of slices in it, number of records in it
+ *      7 epoch      the epoch is complete: number of its slices, number of its records
  *     16 idle       partition: it is left out of the watermark until its next slice
  *     18 tick       time: the arrival clock (processing time) advances to it
  *     19 added      fields as for type 1: a partition found while running
@@ -37,8 +39,8 @@
  *
  * A replay checks each slice: the order time and offset of its last record, and the number of records up to
  * it. If a topic was compacted in the meantime, records are missing, and neither the slice nor anything after
- * it can be executed again. A log does not belong to one recording: it says what was read of each partition,
- * wherever the data is kept. */
+ * it can be executed again. A log does not depend on where the records are stored: it says only which records
+ * of each partition were read. */
 #ifndef LEAT_CORE_ORDER_LOG_H
 #define LEAT_CORE_ORDER_LOG_H
 
@@ -71,9 +73,9 @@ enum {
 
 enum order_is {
     ORDER_HAS_ENDED = 1,
-    ORDER_IS_LIVE = 2,     /* how many records it gave to a micro-batch depended on timing and
+    ORDER_IS_LIVE = 2,     /* how many records the partition gave to a micro-batch depended on timing and
                               cannot be recomputed */
-    ORDER_HAS_OFFSETS = 4, /* its records have offsets (kafka) */
+    ORDER_HAS_OFFSETS = 4, /* the partition's records have offsets (kafka) */
     ORDER_IS_ALL = 7,
 };
 
@@ -87,7 +89,7 @@ struct order_partition {
     uint64_t records;
     int64_t time;
     unsigned is;    /* enum order_is */
-    int64_t offset; /* where reading goes on; only with ORDER_HAS_OFFSETS */
+    int64_t offset; /* at which reading continues; only with ORDER_HAS_OFFSETS */
 };
 
 /* The records a micro-batch takes from a partition, and the partition's state before. */
@@ -107,20 +109,20 @@ struct order_slice {
 void order_put_partition(struct byte_buffer *out, enum order_tag tag,
                          const struct order_partition *partition);
 void order_put_slice(struct byte_buffer *out, const struct order_slice *slice);
-/* tag: ORDER_ENDED, ORDER_CUT or ORDER_IDLE. */
+/* For entries with a partition as their only field. tag: ORDER_ENDED, ORDER_CUT or ORDER_IDLE. */
 void order_put_of(struct byte_buffer *out, enum order_tag tag, uint32_t partition);
 void order_put_tick(struct byte_buffer *out, int64_t time);
 void order_put_load(struct byte_buffer *out, uint32_t level);
-/* tag: ORDER_MICRO_BATCH or ORDER_LAST. */
+/* For entries without fields. tag: ORDER_MICRO_BATCH or ORDER_LAST. */
 void order_put(struct byte_buffer *out, enum order_tag tag);
-/* Appends a whole segment to `out`: head, partition entries, other entries in one or two pieces, epoch entry,
- * digest. Sets head->bytes. */
+/* Appends a whole segment to `out`: head, partition entries, other entries (`entries`, then `more`, which may
+ * be empty), epoch entry with `slices` and `records`, digest. Sets head->bytes. */
 void order_seal(struct order_head *head, struct str partitions, struct str entries, struct str more,
                 uint64_t slices, uint64_t records, struct byte_buffer *out);
 
-/* --- Reading: the bytes may be anything --- */
+/* --- Reading: bytes from outside, everything is checked --- */
 
-/* Reads a head from the first ORDER_HEAD_BYTES of a segment. Returns NULL, or what is wrong with it. */
+/* Reads the head from a segment's first bytes. Returns NULL, or a static text that says what is wrong. */
 const char *order_head_read(struct str text, struct order_head *head);
 static inline uint64_t order_segment_bytes(const struct order_head *head)
 {
@@ -147,8 +149,9 @@ struct order_place {
 struct order_reader {
     struct order_head head;
     const char *begin, *at, *end;
-    const char *why;            /* what is wrong; NULL: nothing so far */
-    struct order_place *places; /* by partition id: the place the entries so far have reached; malloc'd */
+    const char *why;            /* what is wrong, a static text; NULL: nothing so far */
+    struct order_place *places; /* by partition id: the place that the entries read so far lead to; malloc'd,
+                                   freed by order_close */
     uint32_t partitions;        /* number of partitions so far */
     uint64_t micro_batch;       /* micro-batch that the next entry belongs to */
     uint64_t slices, records;
@@ -158,7 +161,8 @@ struct order_reader {
 /* Opens the segment that `text` begins with and checks its digest. false: reader->why says what is wrong.
  * `text` must stay valid until order_close, which must be called in either case. */
 LEAT_CHECKED bool order_open(struct order_reader *reader, struct str text);
-/* The next entry. false: at the end of the segment, or reader->why is set. */
+/* Reads the next entry; its texts point into the segment. false: at the end of the segment, or reader->why is
+ * set. */
 bool order_next(struct order_reader *reader, struct order_entry *entry);
 void order_close(struct order_reader *reader);
 
@@ -167,7 +171,8 @@ struct order_figures {
     uint32_t partitions;
     uint64_t entries, slices, records, bytes; /* bytes: of the whole segment */
 };
-/* Reads all entries of the segment. Returns NULL, or what is wrong. */
+/* Reads all entries of the segment that `text` begins with. Returns NULL, or a static text that says what is
+ * wrong. */
 const char *order_figures(struct str text, struct order_figures *figures);
 
 #endif
