@@ -33,22 +33,24 @@ struct arena {
     struct arena_block *current; /* block that serves allocations; later blocks are empty spares kept
                                     by a reset */
     size_t block_bytes;          /* size of the next ordinary block */
-    size_t used_bytes;           /* handed out since the last reset, for budgets and tests */
+    size_t used_bytes;           /* bytes handed out since the last reset, for budgets and tests */
     struct arena_cleanup *cleanups;
 };
 
-/* A zeroed struct arena may be used without arena_init; its first block has 64 KiB. */
+/* block_bytes: size of the first block; 0: 64 KiB. A zeroed struct arena may be used without arena_init. */
 void arena_init(struct arena *arena, size_t block_bytes);
+/* Frees all blocks. The arena may be used again. */
 void arena_free(struct arena *arena);
 /* Everything handed out becomes invalid; the blocks are kept for reuse. */
 void arena_reset(struct arena *arena);
 /* Bytes of all blocks, used or not. */
 size_t arena_kept_bytes(const struct arena *arena);
-/* Calls run(argument) when the arena is reset or freed, last registered first: frees memory that a
- * library allocated elsewhere. */
+/* Registers run(argument), which is called when the arena is reset or freed, the last registered first: to
+ * free memory that a library allocated elsewhere. */
 void arena_defer(struct arena *arena, void (*run)(void *argument), void *argument);
 
-/* Uninitialised memory, aligned to 64 bytes if bytes >= 64, else to 16. bytes = 0 gives a valid pointer. */
+/* Memory that is not initialized, aligned to 64 bytes if bytes >= 64, else to 16. bytes = 0 gives a valid
+ * pointer. */
 void *arena_alloc(struct arena *arena, size_t bytes);
 /* Zeroed. */
 void *arena_calloc(struct arena *arena, size_t count, size_t size);

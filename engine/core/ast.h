@@ -1,6 +1,7 @@
-/* The syntax tree of expressions and option values: the parser makes it from the text to the right of a name,
- * keyword or colon. It is declared in `core` because option tables and operators read it; the parser is in
- * `lang`. Nodes are immutable after parsing and `let` expansion, and belong to the job's arena. */
+/* The syntax tree of expressions and option values: the parser makes the tree from the text to the right of a
+ * name, keyword or colon. The tree is declared in `core` because option tables and operators read it; the
+ * parser is in `lang`. Nodes are immutable after parsing and `let` expansion, and belong to the job's
+ * arena. */
 #ifndef LEAT_CORE_AST_H
 #define LEAT_CORE_AST_H
 

@@ -22,8 +22,9 @@
     (offsetof(structure, member) +                                                                           \
      0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((structure *)0)->member), type) ? 1 : -1]))
 
-/* Prefetches the cache line at p, which need not be our own memory. The empty assembly keeps the call: gcc
- * treats a void function that only calls __builtin_prefetch as one without effect, and drops calls of it. */
+/* Prefetches the cache line at p, for writing; p need not point to readable memory. The empty assembly keeps
+ * the call: gcc treats a void function that only calls __builtin_prefetch as one without effect, and drops
+ * calls of it. */
 static inline void prefetch_line(const void *p)
 {
     __builtin_prefetch(p, 1);
@@ -95,8 +96,8 @@ static inline void bit_clear(uint64_t *words, size_t bit)
 #define US_PER_HOUR   (60 * US_PER_MINUTE)
 #define US_PER_DAY    (24 * US_PER_HOUR)
 
-/* Times written as numbers, in units. scale: microseconds per unit; for units below a microsecond, minus the
- * number of units per microsecond (nanoseconds: TIME_NS). */
+/* For times that are written as numbers of a unit. scale: microseconds per unit; for units below a
+ * microsecond, minus the number of units per microsecond (nanoseconds: TIME_NS). */
 #define TIME_NS INT64_C(-1000)
 
 /* Rounds towards minus infinity to whole microseconds, so that a time never becomes later. false:

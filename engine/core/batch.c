@@ -5,7 +5,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* A batch in the pool keeps its arena's blocks, unless it used more than POOL_ARENA_KEPT bytes. */
+/* A batch that returns to the pool keeps its arena's blocks, unless it used more than POOL_ARENA_KEPT bytes.
+ * NEW_BLOCK_BYTES, DERIVED_BLOCK_BYTES: first block of the arena of a batch from batch_new, batch_derive. */
 enum {
     POOL_ARENA_KEPT = 4 << 20,
     POOL_BUDGET = 32 << 20,
@@ -16,14 +17,15 @@ enum {
 enum pool_list { POOL_NEW, POOL_DERIVED, POOL_LISTS };
 
 struct batch_pool {
-    pthread_mutex_t mutex;
+    pthread_mutex_t mutex; /* guards free_lists and writes of kept_bytes */
     struct batch *free_lists[POOL_LISTS];
     size_t kept_bytes; /* of the arenas of free batches; atomic, written under the mutex */
     size_t budget;
     size_t alive; /* atomic: number of batches in use */
 };
 
-/* A batch with its pool list; `batch` comes first, so that a pointer to it points to this struct. */
+/* A batch with its pool list; `batch` comes first, so that a pointer to the batch points to this struct,
+ * too. */
 struct pooled_batch {
     struct batch batch;
     enum pool_list list;
@@ -68,7 +70,7 @@ size_t batch_pool_alive(const struct batch_pool *pool)
     return __atomic_load_n(&pool->alive, __ATOMIC_RELAXED);
 }
 
-/* The mutex is held. */
+/* Adds `bytes` to kept_bytes; negative: subtracts. Under the mutex. */
 static void keep(struct batch_pool *pool, int64_t bytes)
 {
     size_t kept = (size_t)((int64_t)pool->kept_bytes + bytes);

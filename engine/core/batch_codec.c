@@ -5,8 +5,8 @@ struct codec_header {
     uint32_t has_arrival;
 };
 
-/* Appends data, padded so that every array begins at a multiple of 8 bytes from `begin`, the
- * batch's first byte. */
+/* Appends data and pads it with zeros, so that every array begins at a multiple of 8 bytes from `begin`, the
+ * offset in `out` of the batch's first byte. */
 static void put(struct byte_buffer *out, size_t begin, const void *data, size_t bytes)
 {
     buffer_append(out, data, bytes);

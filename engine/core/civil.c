@@ -45,7 +45,7 @@ static bool take(struct str text, size_t *at, char c)
     return true;
 }
 
-/* Reads .123456789, if there is a point: 1 to 18 digits; digits below a microsecond are cut. */
+/* Reads a fraction like .123456789, 1 to 18 digits, if there is a point; cuts digits below a microsecond. */
 static bool take_fraction(struct str text, size_t *at, int *microseconds)
 {
     *microseconds = 0;
@@ -61,7 +61,7 @@ static bool take_fraction(struct str text, size_t *at, int *microseconds)
     return *at > begin && *at - begin <= 18;
 }
 
-/* Reads Z, +02:00, +0200 or nothing. offset_us: ahead of UTC. */
+/* Reads Z, +02:00, +0200 or nothing. *offset_us: how far the zone is ahead of UTC. */
 static bool take_zone(struct str text, size_t *at, int64_t *offset_us)
 {
     *offset_us = 0;
@@ -81,8 +81,8 @@ static bool take_zone(struct str text, size_t *at, int64_t *offset_us)
     return true;
 }
 
-/* Whether a second 60 that ends at `microseconds` is a valid leap second: those are inserted at the end of
- * months, in UTC. */
+/* Whether second 60 is a valid leap second in a text that stands for the time `microseconds`: leap seconds
+ * are inserted at the end of months, in UTC. */
 static bool may_leap(int64_t microseconds)
 {
     struct civil c = civil_from(microseconds);

@@ -13,8 +13,8 @@ enum { NAMES_MAX = 7 };
 
 struct claim {
     enum claim_use use;
-    bool is_input; /* added by a source: its text may be a name, a glob or a directory; the
-                      file system decides */
+    bool is_input; /* a source's claim: the text may be a file's name, a glob or a directory; `resolve` asks
+                      the file system which */
     struct str text;
     const char *shown, *who, *refusal;
     struct span span;
@@ -23,7 +23,8 @@ struct claim {
     uint32_t names_count;
 };
 
-/* A file that existed at the last check (claim: index), or that a source opened (claim: UINT32_MAX). */
+/* A file that existed at the last check (claim: index of its claim), or that a source opened (claim:
+ * UINT32_MAX). */
 struct known {
     dev_t device;
     ino_t inode;
@@ -128,7 +129,8 @@ char *claims_literal(struct arena *arena, struct str name)
     return text;
 }
 
-/* Resolves links, `.` and `..` of a directory as far as it exists; keeps the rest as written. malloc'd. */
+/* Returns a directory's path with links, `.` and `..` resolved as far as it exists; the rest stays as
+ * written. The caller frees it. */
 static char *real_directory(const char *path)
 {
     char *real = realpath(*path == '\0' ? "." : path, NULL), *copy = real == NULL ? mem_strdup(path) : NULL;
@@ -138,7 +140,7 @@ static char *real_directory(const char *path)
     while (length > 1 && copy[length - 1] == '/')
         copy[--length] = '\0';
     char *slash = strrchr(copy, '/'), *name = slash == NULL ? copy : slash + 1;
-    if (slash == copy || (slash == NULL && strcmp(copy, ".") == 0)) /* nothing above can be resolved */
+    if (slash == copy || (slash == NULL && strcmp(copy, ".") == 0)) /* no directory above it to resolve */
         return copy;
     if (slash != NULL)
         *slash = '\0';
@@ -158,8 +160,8 @@ static char *real_directory(const char *path)
     return real;
 }
 
-/* The part of a glob that is not resolved: from the first component with wildcards on, or else
- * the last component. */
+/* The end of a glob, which real_glob leaves as it is: from the first component with wildcards on; without
+ * wildcards, the last component. */
 static const char *open_part(const char *glob)
 {
     const char *part = glob;
@@ -195,8 +197,8 @@ static bool is_there_as_directory(struct arena *arena, struct str path)
     return stat(arena_strndup(arena, path.data, path.length), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Files that sources read in a directory, whatever it is: a recording, checkpoints or an order log. Other
- * files may lie there, too. */
+/* Globs of the files that a source reads in a directory named as its input: a recording, checkpoints or an
+ * order log. Other files may lie there, too. */
 static const char *const directory_names[NAMES_MAX] = {"manifest.json",
                                                        "*/[0-9][0-9][0-9][0-9][0-9]*-[0-9]*",
                                                        "gen-[0-9]*/*",
@@ -326,7 +328,7 @@ bool claims_inside(const char *path, const char *directory)
 
 /* --- The check --- */
 
-/* Whether files matching the glob may lie in the directory, which is literal. */
+/* Whether files matching the glob may lie in the directory, a literal name. */
 static bool is_inside(struct arena *arena, const char *glob, const char *directory)
 {
     size_t length = strlen(directory);
@@ -361,7 +363,7 @@ static void sort_known(struct claims *claims)
     claims->known_count = kept;
 }
 
-/* found[i * count + j]: whether claims i and j both take some existing file. */
+/* found[i * count + j]: whether some existing file belongs to both claims i and j. In the arena. */
 static bool *find_shared(const struct claims *claims)
 {
     bool *found = arena_array(claims->arena, bool, (size_t)claims->count * claims->count + 1);

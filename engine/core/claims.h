@@ -30,9 +30,9 @@ struct claims;
 /* A new, empty set of claims in the arena, which must outlive it. */
 struct claims *claims_new(struct arena *arena);
 
-/* Adds a claim. glob: pattern of the names, with literal special characters behind `\`; for CLAIM_OWNS a
- * directory as it is. shown: the same for people. who: "source `clicks`". span: its place in the job, or {0,
- * 0}. Texts are copied. */
+/* Adds a claim. glob: pattern of the names, with literal special characters behind `\`; for CLAIM_OWNS the
+ * directory's name, no pattern. shown: the names as messages show them. who: who makes the claim, "source
+ * `clicks`". span: the claim's place in the job, or {0, 0}. Texts are copied. */
 void claims_add(struct claims *claims, enum claim_use use, const char *glob, const char *shown,
                 const char *who, struct span span);
 /* Adds what a source reads: an existing name taken literally, a glob, or a directory. */
@@ -45,12 +45,12 @@ void claims_add_options(struct claims *claims, const struct option *table, const
  * not a regular file (E0605). false after diagnostics. */
 LEAT_CHECKED bool claims_check(struct claims *claims, struct diag_list *diags);
 
-/* Notes that a source has opened a file: it stays an input even if its name is given to another file. claims
- * may be NULL. */
+/* Notes that a source has opened a file: this file stays an input even if its name is given to another file.
+ * claims NULL: does nothing. */
 void claims_opened(struct claims *claims, int fd);
-/* Why the file of that name must not be removed or replaced: it is needed ("is what source `a` reads") or not
- * a regular file ("is a directory"). NULL: it may be replaced, or does not exist. claims NULL: there is no
- * job, only the file's type counts. */
+/* Why the file of that name must not be removed or replaced: a source needs it ("is what source `a` reads")
+ * or it is not a regular file ("is a directory"). The text lives as long as the claims. NULL: the file may be
+ * replaced, or does not exist. claims NULL: there is no job, only the file's type counts. */
 const char *claims_refuse(struct claims *claims, const char *path);
 
 /* Whether the file of that name lies, or would lie, in or below the directory. */

@@ -9,14 +9,15 @@
 
 struct cold_store {
     void *self;
-    /* Whether rows that are put go to disk now. false between a barrier and the database's checkpoint, when
-     * they would wait in memory, and after a failure. */
+    /* Whether `put` writes rows to disk now. false between a barrier and the database's checkpoint, when put
+     * rows would wait in memory, and after a failure. */
     bool (*takes_rows)(void *self);
     /* Writes rows in one batch, replacing rows with the same keys. times_us: each row's time, compared at
      * `barrier`; NULL: rows never expire. false: the store failed; the job stops. */
     bool (*put)(void *self, const uint64_t *keys, const int64_t *times_us, const void *rows, size_t row_bytes,
                 size_t count);
-    /* Reads rows in one batch; sets found[i] to whether the row at rows + i * row_bytes was filled. */
+    /* Reads rows in one batch; sets found[i] to whether keys[i] is stored and its row was written to
+     * rows + i * row_bytes. false: as for put. */
     bool (*get)(void *self, const uint64_t *keys, void *rows, size_t row_bytes, size_t count, bool *found);
     bool (*remove)(void *self, const uint64_t *keys, size_t count);
     /* Visits every row in rising key order. */

@@ -23,7 +23,7 @@ static void put_string(struct byte_buffer *out, struct str text)
     buffer_append(out, "\"", 1);
 }
 
-/* Whether the current item is inside an element of a list: the whole element stands on one line. */
+/* Whether the current item lies inside an element of a list; such an element stands on one line. */
 static bool is_inline(const struct describe *d)
 {
     for (uint32_t i = 0; i <= d->depth; i++)

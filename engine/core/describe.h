@@ -1,12 +1,13 @@
-/* Prints the state stored for a key as names and values, for people or as JSON. Operators write
- * it in operator_kind.describe.
+/* Prints the state stored for a key as names and values, for people or as JSON. Operators write it in
+ * operator_kind.describe.
  *
  *     describe_time(out, "seen", first);
  *     describe_list(out, "panes");
  *     for (...) { describe_record(out, NULL); describe_time(out, "start", t); ... describe_close(out); }
  *     describe_close(out);
  *
- * Names are static or live until describe_end. Items of a list have name NULL. Control thread. */
+ * Names are static or live until describe_end. Items of a list have name NULL. Called on the control
+ * thread. */
 #ifndef LEAT_CORE_DESCRIBE_H
 #define LEAT_CORE_DESCRIBE_H
 
@@ -37,13 +38,15 @@ void describe_time(struct describe *d, const char *name, int64_t value);
 /* Prints the row's value, of any type. */
 void describe_value(struct describe *d, const char *name, const struct column *column,
                     const struct type *type, uint32_t row);
+/* Begin a record or a list inside the current one; describe_close ends it. At most DESCRIBE_DEPTH_MAX
+ * deep. */
 void describe_record(struct describe *d, const char *name);
 void describe_list(struct describe *d, const char *name);
 void describe_close(struct describe *d);
 
-/* The reverse: parses a text as people write it (an int, a time like 2024-05-01T00:00:00Z, true, a text;
- * `null`, except for texts) into the column's row. The column's data must be allocated. false: not a value
- * of the type. */
+/* The reverse of describe_value: parses a text as people write it (an int, a time like 2024-05-01T00:00:00Z,
+ * true, a text; `null`, except for texts) into the column's row. The column's data must be allocated. false:
+ * not a value of the type. */
 bool describe_parse(struct batch *batch, struct column *column, const struct type *type, uint32_t row,
                     struct str text);
 

@@ -45,7 +45,7 @@ struct diag {
     unsigned labels_count;
     const char *hint;
     const char *cause;
-    const char *path; /* file that the place is in, instead of the job file; may be NULL */
+    const char *path; /* another file that the error is in; NULL: none, `span` is the place in the job */
     int64_t offset;   /* byte offset in `path`, -1 where unknown */
     int64_t line;     /* line in `path` from 1, -1 where unknown */
 };
@@ -54,15 +54,16 @@ struct diag_list {
     struct arena *arena;
     struct diag *items;
     unsigned count, capacity;
-    unsigned errors;  /* number of DIAG_ERROR entries, dropped ones included */
-    unsigned dropped; /* number of entries beyond DIAG_MAX */
-    struct diag spare;
+    unsigned errors;   /* number of DIAG_ERROR entries, dropped ones included */
+    unsigned dropped;  /* number of entries beyond DIAG_MAX */
+    struct diag spare; /* what diag_error and diag_warning return for dropped entries; never printed */
 };
 
 /* The arena must outlive the list. */
 void diag_list_init(struct diag_list *list, struct arena *arena);
 
-/* Adds an entry and returns it (never NULL), so that labels, hint and cause can be added. */
+/* Adds an entry and returns it (never NULL), so that labels, hint and cause can be added; the list owns the
+ * entry. Texts are formatted into the list's arena. */
 struct diag *diag_error(struct diag_list *list, enum diag_code code, struct span span, const char *format,
                         ...) LEAT_PRINTF(4, 5);
 struct diag *diag_warning(struct diag_list *list, enum diag_code code, struct span span, const char *format,
@@ -74,11 +75,11 @@ struct diag *diag_cause(struct diag_list *list, struct diag *diag, const char *f
 /* Sets the cause to errno's text; where the error is a limit of the process (open files, file size), also
  * sets the hint, unless there is one. */
 struct diag *diag_errno(struct diag_list *list, struct diag *diag, int error);
-/* Sets a place in another file; offset and line may be -1. */
+/* Sets a place in another file than the job; offset and line may be -1. The path is copied. */
 struct diag *diag_at(struct diag_list *list, struct diag *diag, const char *path, int64_t offset,
                      int64_t line);
 
-/* "E0213". */
+/* "E0302"; static. */
 const char *diag_code_name(enum diag_code code);
 const char *diag_code_summary(enum diag_code code);
 
@@ -88,14 +89,15 @@ struct diag_source {
     struct str text;
 };
 
-/* Prints `path:line:col: error[E0213]: message`, the source line with `^~~~`, labels, cause and hint. color:
+/* Prints `path:line:col: error[E0302]: message`, the source line with `^~~~`, labels, cause and hint. color:
  * use ANSI escapes. */
 void diag_print(FILE *out, const struct diag_list *list, const struct diag_source *source, bool color);
 /* Prints a JSON array of objects {severity, code, message, file, line, column, end_line, end_column,
  * hint, cause, labels}. */
 void diag_print_json(FILE *out, const struct diag_list *list, const struct diag_source *source);
 
-/* The candidate nearest to `word` by edit distance, if near enough for "did you mean", else NULL. */
+/* The candidate nearest to `word` by edit distance, case ignored, if near enough for "did you mean", else
+ * NULL. */
 const char *diag_nearest(struct str word, const char *const *candidates, size_t count);
 
 #endif

@@ -161,7 +161,7 @@ static uint32_t character_border(const char *data, uint32_t at, uint32_t end)
 
 static struct window window_of(const struct painter *painter, const struct place *place, uint32_t offset)
 {
-    /* In a very long line only the bytes near the place are examined. */
+    /* In a very long line only the NEAR_BYTES bytes before and behind the place are examined. */
     enum { NEAR_BYTES = 8 * WINDOW_COLUMNS };
     const char *data = painter->source->text.data;
     uint32_t begin = place->begin, end = place->end;
@@ -334,8 +334,8 @@ static int compare_places(const void *left, const void *right)
     return first != second ? (first < second ? -1 : 1) : *a < *b ? -1 : *a > *b;
 }
 
-/* Sorts by place in the job, entries without a place first; at one place in the order of reporting.
- * Returns their number. */
+/* Fills `sorted` with the list's entries by place in the job, entries without a place first; entries of one
+ * place in the order of reporting. Returns their number. */
 static unsigned in_order(const struct diag_list *list, const struct diag *sorted[DIAG_MAX])
 {
     leat_assert(list->count <= DIAG_MAX);

@@ -62,7 +62,7 @@ void batch_digest_free(struct batch_digest *digest)
     free(digest);
 }
 
-/* Rows of a column: `rows`, or if that is NULL, rows 0 to count - 1. */
+/* `count` rows of a column: those in `rows`, or rows 0 to count - 1 if `rows` is NULL. */
 struct row_set {
     const uint32_t *rows;
     uint32_t count;
@@ -252,8 +252,8 @@ static bool take(struct saved *saved, void *into, size_t bytes)
     return true;
 }
 
-/* Makes a hash state saved by another process usable here: sets its pointer to the library's secret. false:
- * the state is invalid. */
+/* Makes a hash state that another process saved usable here: sets the state's pointer to the library's
+ * secret. false: the state is invalid. */
 static bool mend_state(XXH3_state_t *state)
 {
     XXH3_state_t fresh;

@@ -1,4 +1,4 @@
-/* Failpoints; part of core/os.h. The table is written once, before any other thread starts. */
+/* Failpoints; part of core/os.h. failpoints_init writes `rules` once, before any other thread starts. */
 #include "core/batch.h"
 #include "core/option.h"
 #include "core/os.h"

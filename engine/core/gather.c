@@ -1,13 +1,14 @@
 /* batch_gather and batch_merge of core/batch.h: rows of several batches into one, a column at a time.
  *
- * Mostly rows come from a few batches: then each column is copied directly, with a one-byte source number per
- * row. In the general case values are named by references, so that elements of lists, at any depth, are
- * gathered by the same code as rows. */
+ * Mostly rows come from at most FEW batches: then each column is copied directly, with one byte per row that
+ * says which batch the row comes from. Otherwise, and for lists, each value to copy is named by its column
+ * and row (struct value_reference), so that elements of lists, at any depth, are gathered by the same code as
+ * rows. */
 #include "core/batch.h"
 
 enum { FEW = 16 };
 
-/* The source batches, if there are at most FEW; of_row[i]: which of them row i comes from. */
+/* The source batches, if there are at most FEW; of_row[i]: index in `batches` of the batch of row i. */
 struct few_sources {
     struct batch *batches[FEW];
     uint32_t count;
@@ -63,7 +64,8 @@ static void gather_lists(struct batch *out, struct column *to, const struct valu
         target->data = arena_alloc(&out->arena, MAX(total, 1) * sizeof(int64_t));
         target->child_rows = 0;
         if (target->tag == TYPE_LIST && total > 0) {
-            /* Children of the children have the same types in all elements: take them from the first. */
+            /* The children of a child column have the same types for all elements: take those of the
+             * first. */
             const struct column *shape = elements[0].column;
             target->children_count = shape->children_count;
             target->children = arena_array(&out->arena, struct column, shape->children_count);

@@ -15,7 +15,7 @@ static void add(struct token *token, unsigned char byte)
     token->set[byte / 64] |= UINT64_C(1) << byte % 64;
 }
 
-/* Sets the set to all bytes but `/` and NUL. */
+/* Sets token->set to all bytes but `/` and NUL. */
 static void add_any(struct token *token)
 {
     memset(token->set, 0xff, sizeof(token->set));

@@ -3,7 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* The top byte of `high` tells the kinds of keys apart. */
+/* The top byte of `high` says which kind of key it is; KEY_INLINE has the length in its low bits. */
 enum { KEY_SCALAR = 0x01, KEY_INLINE = 0x40, KEY_HASHED = 0x80, KEY_NULL = 0x20 };
 
 enum { KEY_INLINE_BYTES = 15, KEY_SCRATCH_BYTES = 4096 };
@@ -26,7 +26,7 @@ static struct key bytes_key(const char *data, size_t length)
             memcpy(bytes, data, length);
         struct key key;
         memcpy(&key, bytes, sizeof(key));
-        /* The last byte is free for the mark and the length. */
+        /* The last byte, behind KEY_INLINE_BYTES, is free for the mark and the length. */
         key.high |= (uint64_t)(KEY_INLINE | length) << 56;
         return key;
     }
@@ -34,7 +34,7 @@ static struct key bytes_key(const char *data, size_t length)
     return (struct key){hash.low64, (hash.high64 >> 8) | (uint64_t)KEY_HASHED << 56};
 }
 
-/* Canonical bits: -0.0 becomes 0.0. The caller handles NaN, which is null. */
+/* The bits of the value; -0.0 gives those of 0.0. The caller treats NaN as null. */
 static uint64_t float_bits(double value)
 {
     uint64_t bits;
@@ -142,8 +142,9 @@ void key_encode(const struct batch *batch, const int *columns, uint32_t columns_
     }
 }
 
-/* key_hash multiplies two factors and combines the halves of the product by xor: where the first factor is
- * 1 << rotation, that gives the second factor, rotated. The steps after the product can be undone. */
+/* key_hash multiplies two factors and combines the halves of the product by xor. Where the first factor is
+ * 1 << rotation, the result is the second factor, rotated to the left by `rotation` bits. The later steps of
+ * key_hash can be undone. */
 struct key key_of_hash(uint64_t hash, unsigned rotation)
 {
     uint64_t multiplier = UINT64_C(0x9fb21c651e98df25), inverse = multiplier;

@@ -28,16 +28,17 @@ static inline uint64_t key_hash(struct key key)
     return mixed ^ mixed >> 29;
 }
 
-/* The reverse: a key with that hash, for each rotation from 0 to 63 another one. For entries that must lie in the key
- * group of another key. */
+/* Returns a key whose key_hash is `hash`; each rotation from 0 to 63 gives another such key. For entries that
+ * must lie in the key group of another key. */
 struct key key_of_hash(uint64_t hash, unsigned rotation);
 
+/* The key group, 0 to KEY_GROUPS - 1, of keys with that hash. */
 static inline uint32_t key_group(uint64_t hash)
 {
     return (uint32_t)((hash >> 32) * KEY_GROUPS >> 32);
 }
 
-/* The lane, of `lanes`, that owns the group. */
+/* Index of the lane that owns the group, where there are `lanes` lanes. */
 static inline uint32_t key_lane(uint32_t group, uint32_t lanes)
 {
     return (uint32_t)((uint64_t)group * lanes / KEY_GROUPS);

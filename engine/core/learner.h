@@ -1,5 +1,5 @@
-/* Learners are operators (core/operator.h) with one input, whose single instance sees all rows in the job's
- * one order (DETERMINISM_BY_ALL_ROWS).
+/* Learners are operators (core/operator.h) with one input, whose single instance sees all rows in order of
+ * row_order (DETERMINISM_BY_ALL_ROWS).
  *
  * outputs[0], `NAME.predictions`: the input's own columns (without columns added for expressions) and
  * `prediction: float` (with several labels: `prediction_LABEL` for each); one row per example, predicted by
@@ -12,7 +12,7 @@
  * A learner's option table has expressions (`label`, `sparse`, `dense` ...). Its `bind` makes each
  * expression a column of the input with bind->add_column, which returns the column's index, or -1 after a
  * diagnostic; for an existing column it returns that column's index. bind->inputs[0].schema then has all
- * of them. `bind` fills bind->learner, and the plan refuses features that derive from a label
+ * these columns. `bind` fills bind->learner, and the plan refuses features that derive from a label
  * (docs/design.md, section 1, promise 3). */
 #ifndef LEAT_CORE_LEARNER_H
 #define LEAT_CORE_LEARNER_H
@@ -29,9 +29,9 @@ struct learner_columns {
     int labels[LEARNER_LABELS_MAX]; /* column indices of input 0 */
     struct span label_spans[LEARNER_LABELS_MAX];
     uint32_t labels_count;
-    uint32_t count;
-    int features[LEARNER_FEATURES_MAX];
-    struct span spans[LEARNER_FEATURES_MAX];
+    uint32_t count;                          /* of features */
+    int features[LEARNER_FEATURES_MAX];      /* column indices of input 0 */
+    struct span spans[LEARNER_FEATURES_MAX]; /* of each feature in the job, for messages */
     /* `known_early: [...]`: columns that the label is computed from and that are known when serving. */
     struct columns known;
 };

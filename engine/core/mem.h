@@ -1,6 +1,6 @@
 /* Memory that is never refused: as malloc and its relatives, but where the system has none the process ends
- * (refused.h says how and why), so that nobody checks the result. The caller frees it with free(). Where
- * somebody can go on without memory, refused_ask is the one to call. Any thread. */
+ * (refused.h says how and why), so that no caller checks the result. The caller frees the result with free().
+ * Code that can go on without memory calls refused_ask. Any thread. */
 #ifndef LEAT_CORE_MEM_H
 #define LEAT_CORE_MEM_H
 

@@ -8,7 +8,7 @@
 enum { MEMORY_PARTS_MAX = 12 };
 
 struct memory_plan {
-    char where[320]; /* the place of the memory, e.g. "on the CPU" */
+    char where[320]; /* where the memory is, e.g. "on the CPU" */
     uint32_t count;  /* 0: the step needs little memory */
     struct memory_part {
         const char *name; /* static */

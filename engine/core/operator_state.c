@@ -7,7 +7,7 @@ static const struct state_member *rows_of(const struct operator_kind *kind)
     return kind->state == NULL ? no_state : kind->state;
 }
 
-/* What the row's functions get; NULL: this configuration has no such member. */
+/* The object that the row's functions get; NULL: this configuration has no such member. */
 static void *object_of(const struct state_member *row, const struct operator_context *context)
 {
     void *member = (char *)context->config + row->offset, *object = member;
@@ -30,7 +30,7 @@ bool operator_open(const struct operator_kind *kind, struct operator_context *co
         if (row->kind->open != NULL)
             is_good &= row->kind->open(row, context, (char *)context->config + row->offset);
     return (kind->open == NULL || kind->open(context)) &&
-           is_good; /* `open` in any case: `close` relies on it */
+           is_good; /* `open` is called even if a member failed: `close` relies on that */
 }
 
 static void set_watermark(const struct operator_kind *kind, struct operator_context *context,

@@ -42,7 +42,8 @@ const struct option *option_find(const struct option *table, struct str name)
     return NULL;
 }
 
-/* The context of binding one value, shared by the functions below. */
+/* What the functions below need to bind one value: its row, the text for messages (option_bind), the
+ * environment. */
 struct binding {
     const struct option *option;
     const char *what;
@@ -73,8 +74,7 @@ static bool wrong_type(const struct binding *b, const struct ast *value)
     return false;
 }
 
-/* Parses a bound or default of the option's type. These texts are in our own tables, so a failure
- * is our bug. */
+/* Parses the text of a bound of the option's type. The text is in our own tables, so a failure is our bug. */
 static int64_t bound_integer(enum option_type type, const char *text)
 {
     int64_t value = 0;
@@ -473,12 +473,13 @@ static const struct option *find_row(const struct option *table, struct str name
     return NULL;
 }
 
-/* Applies the default of a row that was not given, or reports that it is missing. */
+/* Applies the default of an option that was not given, or reports that a required option is missing. */
 static bool apply_default(const struct option *option, const char *what, struct span place, void *target,
                           struct option_env *env)
 {
     if (option->default_text != NULL) {
-        /* Use a list of its own, since the job's list may be full; parsing a default never fails. */
+        /* Parsing a default never fails, and gets a list of diagnostics of its own, since the job's may be
+         * full. */
         struct diag_list none;
         diag_list_init(&none, env->arena);
         struct ast *value = env->parse(env->arena, &none, str_from(option->default_text));

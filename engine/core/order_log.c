@@ -192,7 +192,7 @@ static void take_partition(struct order_reader *reader, struct order_entry *entr
         reader->why = "a partition stands where none may";
     if (reader->why != NULL)
         return;
-    if ((reader->partitions & (reader->partitions - 1)) == 0) { /* doubles at powers of two */
+    if ((reader->partitions & (reader->partitions - 1)) == 0) { /* the array is full at powers of two */
         reader->places =
             mem_realloc(reader->places, MAX(reader->partitions * 2, 1) * sizeof(*reader->places));
     }

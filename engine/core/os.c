@@ -53,7 +53,7 @@ int os_pwrite_all(int fd, const void *data, size_t bytes, uint64_t offset, const
     return 0;
 }
 
-/* offset: -1: the file's own position, which moves on. */
+/* offset -1: reads at the descriptor's position, which moves on. */
 static int read_all(int fd, void *data, size_t bytes, int64_t offset, size_t *got)
 {
     *got = 0;
@@ -150,8 +150,8 @@ int os_rename_new(const char *from, const char *to, const char *point)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return errno;
-    if (lstat(to, &info) == 0) /* a file system without RENAME_NOREPLACE; check and rename are
-                                  not atomic here */
+    if (lstat(to, &info) == 0) /* the file system has no RENAME_NOREPLACE: this check and the rename are not
+                                  atomic */
         return EEXIST;
     return rename(from, to) == 0 ? 0 : errno;
 }
@@ -173,7 +173,7 @@ int os_mkdirs(const char *path)
             error = errno == EEXIST ? ENOTDIR : errno;
         if (is_new)
             error = os_fsync_parent(copy, NULL);
-        if (error == EACCES && is_new) /* the parent may be written to but not read, so it cannot be synced */
+        if (error == EACCES && is_new) /* the parent may not be read, so it cannot be opened and synced */
             error = 0;
         *at = c;
         if (c == '\0')

@@ -1,4 +1,4 @@
-/* Files, clocks and failpoints: the only access to the operating system for data that must survive a crash.
+/* Files, clocks and failpoints. leat's own files that must survive a crash are written by these functions.
  *
  * Each function that writes passes a named failpoint, so that crash tests can stop the process, fail the call
  * or tear the write at every step: LEAT_FAILPOINTS="ckpt.pre_rename=kill,sink.write=error:ENOSPC@7" (action
@@ -19,38 +19,45 @@
 /* Passes the failpoint. Returns 0, or an errno that the caller must treat as the result of its step. May not
  * return (kill). Any thread. */
 int failpoint(const char *name);
-/* Parses LEAT_FAILPOINTS, LEAT_TEST_CUT and LEAT_TEST_STATE. false + diagnostic: one is malformed or names
- * an unknown failpoint. */
+/* Parses LEAT_FAILPOINTS, LEAT_TEST_CUT and LEAT_TEST_STATE. Call before other threads start. false +
+ * diagnostic: a variable is malformed or names an unknown failpoint. */
 bool failpoints_init(struct diag_list *diags);
-/* The smaller of `usual` and LEAT_TEST_CUT or LEAT_TEST_STATE, if that is set. */
+/* The smaller of `usual` and LEAT_TEST_CUT (records); `usual` if that variable is not set. */
 uint32_t test_cut(uint32_t usual);
+/* The smaller of `usual` and LEAT_TEST_STATE (bytes); `usual` if that variable is not set. */
 int64_t test_state(int64_t usual);
 /* All failpoint names (core/failpoints.def), for tests that go through them. */
 const char *const *failpoint_names(size_t *count);
 
-/* Each returns 0 or an errno, and retries EINTR and short writes. `point`: the failpoint, or NULL. */
+/* The functions that return an int return 0 or an errno. The read and write functions retry EINTR and short
+ * reads and writes. point: name of the failpoint that the call passes; NULL: none. Any thread. */
 int os_write_all(int fd, const void *data, size_t bytes, const char *point);
 int os_pwrite_all(int fd, const void *data, size_t bytes, uint64_t offset, const char *point);
+/* *got: the bytes read, fewer than `bytes` only at the end of the file or on an error. */
 int os_read_all(int fd, void *data, size_t bytes, size_t *got);
 int os_pread_all(int fd, void *data, size_t bytes, uint64_t offset, size_t *got);
-/* Appends the next `bytes` bytes of `from` to `to`; ENODATA if there are fewer. */
+/* Copies the next `bytes` bytes of descriptor `from` to descriptor `to`, each at its own position; ENODATA if
+ * `from` has fewer. */
 int os_copy_bytes(int from, int to, uint64_t bytes, const char *point);
 int os_fsync(int fd, const char *point);
 int os_fsync_directory(const char *path, const char *point);
-/* The directory that contains the path; malloc'd. */
+/* Name of the directory that contains the path; the caller frees it. */
 char *os_directory(const char *path);
-/* Syncs that directory. */
+/* Syncs the directory that contains the path. */
 int os_fsync_parent(const char *path, const char *point);
 int os_rename(const char *from, const char *to, const char *point);
 /* Like os_rename, but where `to` exists it changes nothing and returns EEXIST. */
 int os_rename_new(const char *from, const char *to, const char *point);
 int os_mkdirs(const char *path); /* like mkdir -p; syncs the parent of each directory it makes */
+/* Removes the file, or the directory with everything in it; follows no symbolic link. 0 if nothing is
+ * there. */
 int os_remove_tree(const char *path);
-/* Reads the whole file into malloc'd memory, terminated; EFBIG if it has more than max_bytes. */
+/* Reads the whole file into *data, with a NUL behind its *bytes bytes; the caller frees *data. EFBIG: the
+ * file has more than max_bytes; ENOMEM: memory is refused. On errors *data is not set. */
 int os_read_file(const char *path, size_t max_bytes, char **data, size_t *bytes);
-/* Free bytes of the path's file system, or -1. */
+/* Bytes of the path's file system that users other than root may still take; -1: not known. */
 int64_t os_free_bytes(const char *path);
-int64_t os_file_bytes(const char *path); /* size; -1: the file does not exist */
+int64_t os_file_bytes(const char *path); /* size; -1: the file does not exist or cannot be examined */
 /* Memory that can be allocated without killing processes: the kernel's estimate (MemAvailable), at most the
  * control group's limit. -1: not known. */
 int64_t os_memory_available(void);
@@ -59,9 +66,9 @@ int64_t os_memory_available(void);
  * after `kill -9`. */
 bool os_lock(int fd);
 
-/* Monotonic clock; for durations and display, never on the data path. */
+/* Monotonic clock in microseconds; for durations and display, never on the data path. */
 int64_t os_monotonic_us(void);
-/* Wall clock; for logs and file names, never on the data path. */
+/* Wall clock in microseconds since 1970; for logs and file names, never on the data path. */
 int64_t os_wall_us(void);
 
 #endif

@@ -17,7 +17,7 @@
 
 enum { STACK_BYTES = 2 << 20, MAIN_STACK_BYTES = 8 << 20, PROBE_BYTES = 8 << 20, DESCRIPTORS_MAX = 1 << 16 };
 
-/* The code as text: programs that need only embedding tables link this file without diag.c. */
+/* The diagnostic code as text: programs that need only embedding tables link this file without diag.c. */
 static const char code_text[] = "E0803";
 _Static_assert(DIAG_MEMORY_REFUSED != DIAG_NONE, "the code is one of diag_codes.def");
 
@@ -56,7 +56,7 @@ static void add_bytes(struct message *message, size_t bytes)
     add(message, units[unit]);
 }
 
-/* Bytes of this process: its whole address space, or the resident part. */
+/* Bytes of this process: its whole address space, or the resident part; 0: not known. */
 static size_t own_bytes(bool is_resident)
 {
     char text[128];
@@ -174,8 +174,8 @@ size_t refused_space_left(void)
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
-/* Whether memory is still refused. Many libraries abort, or use a null pointer, when an allocation fails;
- * this shows whether that was the cause. */
+/* Whether the system still refuses memory. Many libraries abort, or use a null pointer, when an allocation
+ * fails; if memory is refused now, that was the likely cause of the signal. */
 static bool is_out_of_memory(void)
 {
     void *probe = mmap(NULL, PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

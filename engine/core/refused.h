@@ -31,12 +31,12 @@ __attribute__((noreturn)) void refused_memory(size_t bytes);
 /* Ends the process with E0803. what: "a thread", in words; why: the system's text, or NULL. */
 __attribute__((noreturn)) void refused_other(const char *what, const char *why);
 
-/* Like the usual malloc, calloc and realloc: NULL if memory is refused. Free the result with free. */
+/* Like malloc, calloc and realloc of libc: NULL if memory is refused. Free the result with free. */
 void *refused_ask(size_t bytes);
 void *refused_ask_zeroed(size_t count, size_t bytes);
 void *refused_ask_again(void *memory, size_t bytes);
 
-/* error: the result of pthread_create. Ends the process unless it is 0. */
+/* error: the result of pthread_create. Ends the process unless `error` is 0. */
 void refused_unless_begun(int error);
 
 /* Call at program start, before any thread exists. Makes writes beyond the file size limit fail with EFBIG
@@ -44,7 +44,7 @@ void refused_unless_begun(int error);
  * -s` says, and makes libraries that fail for lack of memory end the process as above. false after a message:
  * no sufficient stack. */
 __attribute__((warn_unused_result)) bool refused_init(void);
-/* Sets the job's memory budget for the message; 0: none. */
+/* Sets the job's memory budget, in bytes, which the message names; 0: the message names none. */
 void refused_budget(int64_t memory_bytes);
 
 /* Bytes of address space that this process may still use; SIZE_MAX: no limit (ulimit -v). */

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Returns PATH.PID-N, malloc'd; N counts within the process. */
+/* Returns PATH.PID-N, which the caller frees; N counts within the process. */
 static char *temporary_name(const char *path)
 {
     static unsigned counter;

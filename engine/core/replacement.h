@@ -14,7 +14,8 @@ struct replacement {
     char *temporary; /* name of the new file, where the file system has no unnamed files */
 };
 
-/* Returns 0 or an errno; EISDIR if `path` is a directory. */
+/* Opens the new file, or the pipe or device at `path`. Returns 0 or an errno; EISDIR if `path` is a
+ * directory. */
 int replacement_begin(struct replacement *replacement, const char *path);
 /* Gives the new file its name, durably, and closes it. Returns 0, or an errno: then the old file
  * is still there. */

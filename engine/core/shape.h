@@ -1,5 +1,6 @@
-/* The shape of a part's state in a checkpoint, as text: what the state depends on. A changed job is compared
- * with it, and differences are told to the user. One line for each property:
+/* The shape of a part's state in a checkpoint: a text that says what the state depends on. The shape that a
+ * changed job has is compared with the checkpoint's, and the user is told the differences. One line for each
+ * property:
  *
  *     =WHAT: VALUE   must be equal in checkpoint and job, else the state cannot be taken over
  *     ?WHAT: VALUE   may be added or removed, but not changed

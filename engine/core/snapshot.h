@@ -33,7 +33,8 @@ void snapshot_refuse(struct snapshot_writer *writer, const char *why);
 
 /* The epoch that this checkpoint closes; it increases by one with each barrier. */
 uint64_t snapshot_epoch(const struct snapshot_writer *writer);
-/* Whether to write everything (a base), or only the changes since the last published checkpoint. */
+/* true: write the whole state (a base); false: only the changes since the last published checkpoint (a
+ * delta). */
 bool snapshot_is_base(const struct snapshot_writer *writer);
 
 struct snapshot_reader;

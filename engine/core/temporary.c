@@ -79,8 +79,8 @@ static void remove_left(const char *path)
     struct stat info;
     if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid())
         return;
-    if (rmdir(path) == 0) /* its owner was killed before it made a lock; or is so new that it will
-                             try another name */
+    if (rmdir(path) == 0) /* the owner was killed before it made the lock; or the owner is about to make
+                             the lock, and then tries another name */
         return;
     char *lock = mem_printf("%s/%s", path, lock_name);
     int fd = open(lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -92,6 +92,7 @@ static void remove_left(const char *path)
     close(fd);
 }
 
+/* Removes the directories that killed processes left in temporary_root(). */
 static void sweep(void)
 {
     DIR *entries = opendir(temporary_root());
@@ -107,7 +108,8 @@ static void sweep(void)
         closedir(entries);
 }
 
-/* Creates and takes the lock. false: a sweep of another process has seen the directory first. */
+/* Creates and takes the lock. false with errno; ENOENT or EWOULDBLOCK: the sweep of another process was
+ * faster. */
 static bool take_lock(struct temporary_directory *directory)
 {
     struct stat ours, there;

@@ -2,7 +2,9 @@
 
 size_t utf8_decode(const char *at, size_t left, uint32_t *code)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by bytes: smaller ones are overlong */
+    static const uint32_t least[] = {
+        0, 0, 0x80, 0x800,
+        0x10000}; /* the least code of a sequence, by its bytes; smaller codes are overlong */
     const unsigned char *s = (const unsigned char *)at;
     if (s[0] < 0x80) {
         *code = s[0];

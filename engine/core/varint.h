@@ -7,7 +7,7 @@
 
 enum { VARINT_BYTES_MAX = 10 };
 
-/* Writes a number; `to` has room for VARINT_BYTES_MAX. Returns the byte behind. */
+/* Writes a number; `to` has room for VARINT_BYTES_MAX. Returns the position behind the number. */
 static inline char *varint_put(char *to, uint64_t value)
 {
     for (; value >= 0x80; value >>= 7)
@@ -16,8 +16,8 @@ static inline char *varint_put(char *to, uint64_t value)
     return to;
 }
 
-/* Reads a number of at most 64 bits that ends before `end`. Returns the byte behind it, or NULL. May load
- * VARINT_BYTES_MAX bytes, also behind `end`. */
+/* Reads a number that ends before `end`. Returns the position behind the number; NULL: it does not end there,
+ * or has more than 64 bits. VARINT_BYTES_MAX bytes from `at` on must be readable, also behind `end`. */
 static inline const char *varint_take_padded(const char *at, const char *end, uint64_t *value)
 {
     const uint8_t *byte = (const uint8_t *)at;

@@ -32,9 +32,11 @@ struct zone {
 
 /* --- The rule after the last known change: CET-1CEST,M3.5.0,M10.5.0/3 (POSIX, TZ) --- */
 
-/* A day of each year and a time on that day, by the wall clock. */
+/* A day of each year and a time on that day, in seconds by the wall clock. */
 struct rule_day {
-    char kind; /* 'M': month.week.weekday; 'J': 1 to 365, never 29 February; 'D': 0 to 365 */
+    /* 'M': month, week, and in `day` the weekday, Sunday = 0; 'J': `day` is 1 to 365 and never 29 February;
+     * 'D': `day` is 0 to 365. */
+    char kind;
     int month, week, day;
     int64_t second;
 };
@@ -81,7 +83,7 @@ static bool take_name(struct text *text)
     return text->at - begin >= 3;
 }
 
-/* Reads [+-]hh[:mm[:ss]]. */
+/* Reads [+-]hh[:mm[:ss]]; hh is at most hours_max. */
 static bool take_clock(struct text *text, int hours_max, int64_t *seconds)
 {
     bool is_negative = take(text, '-');
@@ -173,7 +175,7 @@ static void add_span(struct zone *zone, int64_t from_s, int64_t ahead_s)
     if (__builtin_mul_overflow(from_s, US_PER_SECOND, &from_us))
         from_us = from_s < 0 ? TIME_MIN : TIME_MAX;
     if (zone->count > 0 && zone->spans[zone->count - 1].from_us >= from_us)
-        zone->count--; /* the earlier change had no duration */
+        zone->count--; /* the span before lasts no time */
     zone->spans[zone->count++] = (struct zone_span){from_us, ahead_s * US_PER_SECOND};
 }
 
@@ -366,7 +368,7 @@ int64_t zone_wall(const struct zone *zone, int64_t time)
 
 int64_t zone_instant(const struct zone *zone, int64_t wall)
 {
-    /* Spans before this one end at instants too early for the clock to show `wall`. */
+    /* Spans before span i end before the clock can show `wall`. */
     uint32_t i = span_at(zone, time_add(wall, -OFFSET_MAX_US));
     for (;; i++) {
         int64_t time = time_add(wall, -zone->spans[i].ahead_us);
