@@ -105,7 +105,7 @@ size_t arena_kept_bytes(const struct arena *arena)
     return bytes;
 }
 
-/* Moves on to the next spare block that holds `bytes`, else inserts a new one after the current. */
+/* Moves on to the next spare block that holds `bytes`, else inserts a new block after the current one. */
 static struct arena_block *next_block(struct arena *arena, size_t bytes)
 {
     struct arena_block *after = arena->current;

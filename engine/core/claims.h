@@ -27,7 +27,7 @@ enum claim_use {
 
 struct claims;
 
-/* A new, empty set of claims in the arena, which must outlive it. */
+/* A new, empty set of claims; it lives as long as the arena. */
 struct claims *claims_new(struct arena *arena);
 
 /* Adds a claim. glob: pattern of the names, with literal special characters behind `\`; for CLAIM_OWNS the

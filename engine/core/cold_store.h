@@ -19,11 +19,12 @@ struct cold_store {
     /* Reads rows in one batch; sets found[i] to whether keys[i] is stored and its row was written to
      * rows + i * row_bytes. false: as for put. */
     bool (*get)(void *self, const uint64_t *keys, void *rows, size_t row_bytes, size_t count, bool *found);
+    /* false: as for put. */
     bool (*remove)(void *self, const uint64_t *keys, size_t count);
-    /* Visits every row in rising key order. */
+    /* Visits every row by rising key; `row` is valid during the call of `visit`. false: as for put. */
     bool (*scan)(void *self, void (*visit)(void *argument, uint64_t key, const void *row), void *argument);
-    /* At the owner's barrier. Rows with a time below expired_us have expired for good; compaction removes
-     * them from disk later. TIME_MIN: none. */
+    /* Called at the owner's barrier. Rows with a time below expired_us have expired for good; compaction
+     * removes them from disk later. TIME_MIN: none. */
     void (*barrier)(void *self, int64_t expired_us);
     void (*free)(void *self);
 };

@@ -256,8 +256,8 @@ struct format_split {
     /* Filled by `split`. */
     uint32_t count; /* records, or rows of one block */
     size_t used;    /* bytes consumed, line ends included; 0 with count 0: more bytes are needed */
-    /* The last record is longer than SOURCE_RECORD_BYTES_MAX: it was cut one byte above that; the bytes up to
-     * and including the next newline belong to no record. */
+    /* The last record is longer than SOURCE_RECORD_BYTES_MAX, and was cut after SOURCE_RECORD_BYTES_MAX + 1
+     * bytes; the following bytes, up to and including the next newline, belong to no record. */
     bool is_cut;
     uint32_t lines;     /* newlines among the bytes used */
     size_t need;        /* block formats, with count 0: bytes of the whole block, once known; else 0 */
@@ -325,8 +325,8 @@ struct sink_context {
     struct counters counters; /* in = absorbed */
     bool is_resumed;          /* `restore` follows `open` */
     /* The run began from another run's checkpoint (--from), and this is its first start: the restored state
-     * belongs to run `from_run` of job `from_job`. Output that the other run committed is still sent in its
-     * name; everything after that belongs to this run. */
+     * belongs to run `from_run` of job `from_job`. Output that the other run committed is still sent
+     * under that run's id; later output belongs to this run. */
     bool is_from;
     uint8_t from_run[16];
     struct str from_job;

@@ -151,8 +151,8 @@ static bool parse_rule(struct str text, struct diag_list *diags)
     return true;
 }
 
-/* Reads a number from the environment variable `name`; leaves *value alone if it is not set. false +
- * diagnostic: not a number from least to most. */
+/* Reads a number from the environment variable `name`; leaves *value alone if the variable is not set. false
+ * + diagnostic: not a number from least to most. */
 static bool parse_knob(const char *name, int64_t least, int64_t most, int64_t *value, struct diag_list *diags)
 {
     const char *text = getenv(name);

@@ -4,7 +4,7 @@
 
 #include "core/base.h"
 
-/* Patterns have `*`, `?`, `[...]` and `\`; wildcards do not match `/`. Other than in glob(3), wildcards match
+/* Patterns have `*`, `?`, `[...]` and `\`; wildcards do not match `/`. Unlike in glob(3), wildcards match
  * a `.` at the beginning of a name, so patterns that share only such names are reported as meeting, too. */
 bool globs_meet(const char *a, const char *b);
 

@@ -4,7 +4,7 @@
 
 #include "core/base.h"
 
-/* The value of a digit, 0 to 15, in either case; -1: it is none. */
+/* The value of a digit, 0 to 15, in either case; -1: not a digit. */
 static inline int hex_value(char c)
 {
     if (c >= '0' && c <= '9')

@@ -27,7 +27,7 @@
 
 enum { OPERATOR_INPUTS_MAX = 64, OPERATOR_OUTPUTS_MAX = 8 };
 
-/* What an output depends on; the plan checks its promises with it. */
+/* What an operator's output depends on; by it the plan decides on which lanes instances may run. */
 enum determinism {
     DETERMINISM_BY_ROW,          /* a row's output depends on that row alone: may run on any lane */
     DETERMINISM_BY_RECORD_ORDER, /* depends on the order of rows with the same key */

@@ -59,8 +59,8 @@ struct state_member {
  * nothing to do. One thread at a time calls them for an instance. */
 struct state_kind {
     bool is_pointer;
-    /* Makes the member, which is zeroed before; leaves its pointer NULL where the plan has none. False: the
-     * state store has failed. */
+    /* Makes the member, which is zeroed before; leaves its pointer NULL where the plan says is_absent. False:
+     * the state store has failed. */
     bool (*open)(const struct state_member *row, const struct operator_context *context, void *member);
     /* Writes the object's records. False: the disk failed, and the checkpoint is abandoned. */
     bool (*snapshot)(const struct state_member *row, struct operator_context *context, void *object,
@@ -77,7 +77,7 @@ struct state_kind {
 
 /* A record that the operator writes and reads itself: STATE_RECORD('e', &callbacks). */
 struct state_record {
-    /* Appends the record to `out`, which has its tag already. False: the checkpoint is abandoned. */
+    /* Appends the record to `out`, which already has the record's tag. False: the checkpoint is abandoned. */
     bool (*write)(struct operator_context *context, struct byte_buffer *out);
     /* Takes in a record, tag included; every lane gets the records of all lanes. False after a diagnostic. */
     bool (*read)(struct operator_context *context, struct snapshot_reader *reader, struct str record);

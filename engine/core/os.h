@@ -58,8 +58,8 @@ int os_read_file(const char *path, size_t max_bytes, char **data, size_t *bytes)
 /* Bytes of the path's file system that users other than root may still take; -1: not known. */
 int64_t os_free_bytes(const char *path);
 int64_t os_file_bytes(const char *path); /* size; -1: the file does not exist or cannot be examined */
-/* Memory that can be allocated without killing processes: the kernel's estimate (MemAvailable), at most the
- * control group's limit. -1: not known. */
+/* Bytes of memory that can be allocated without killing processes: the kernel's estimate (MemAvailable), at
+ * most the control group's limit. -1: not known. */
 int64_t os_memory_available(void);
 /* Takes the exclusive flock of a file; false: another process holds it. Tries for 3 s, because a
  * killed process keeps its lock until the kernel has freed its memory: a job can be started right

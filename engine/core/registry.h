@@ -15,8 +15,8 @@ struct function_help {
 
 /* Conditions of the expression language, for folders that must not include operators/expr. */
 struct condition_kind {
-    /* NULL after diagnostics. The tree, the schema and the arena must outlive the result. what: names the
-     * condition in messages. */
+    /* Compiles a condition for rows of the schema; NULL after diagnostics. The tree, the schema and the arena
+     * must outlive the result. what: names the condition in messages. */
     const void *(*compile)(const struct ast *ast, const char *what, const struct schema *schema,
                            struct arena *arena, struct diag_list *diags);
     /* Writes the selected rows for which the condition is true, rising, to `sel` (room for batch->selected)

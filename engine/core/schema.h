@@ -15,7 +15,7 @@ enum type_tag {
     TYPE_RECORD, /* only as the element of a list: list of records */
 };
 
-/* How a source writes a time; inside leat it is always microseconds. */
+/* How a source writes a time; inside leat a time is always in microseconds. */
 enum time_unit {
     TIME_UNIT_US,
     TIME_UNIT_MS,
@@ -35,7 +35,7 @@ struct type {
 
 /* Which source columns and labels a column's value derives from, for the rule that no learner may see its
  * label: one bit for each column of each source and for each label that `attribute` makes. Every operator's
- * `bind` passes it on. */
+ * `bind` sets the lineage of its output columns. */
 enum { LINEAGE_ROOTS_MAX = 1024, LINEAGE_WORDS = LINEAGE_ROOTS_MAX / 64 };
 
 struct lineage {
@@ -61,12 +61,12 @@ struct field {
     struct type type;
     bool is_required; /* a source's record without this field is a bad record; written `name: int!` */
     struct lineage lineage;
-    /* The part of `lineage` that comes only from which rows exist, not from values: a feature with these
-     * roots derives from them, but a label with these roots does not make them unknown. */
+    /* The roots in `lineage` that decide only whether rows exist, not what the values are. A feature derives
+     * from these roots, too. A label with such a root does not forbid features that derive from the root. */
     struct lineage rows_only;
 };
 
-/* Adds `rows` to the field's lineage: its rows were selected by these roots. */
+/* Adds `rows` to the field's lineage: these roots decided which rows exist. */
 static inline void field_chosen(struct field *field, const struct lineage *rows)
 {
     for (size_t i = 0; i < LINEAGE_WORDS; i++) {
@@ -101,9 +101,9 @@ struct schema {
 
 /* A copy with room for `extra` more fields, which are zeroed and not counted. */
 struct schema *schema_copy(struct arena *arena, const struct schema *schema, uint32_t extra);
-/* Adds a field and returns it; there must be room. */
+/* Adds a field and returns it; the schema must have room (schema_copy). The name is not copied. */
 struct field *schema_add(struct schema *schema, struct str name, struct type type);
-/* Index of the field of that name, or -1. */
+/* Index of the field of that name; -1: there is none. */
 int schema_find(const struct schema *schema, struct str name);
 bool type_equal(const struct type *a, const struct type *b);
 bool schema_equal(const struct schema *a, const struct schema *b);

@@ -34,7 +34,7 @@ void team_close(struct team *team);
 bool team_help(struct team *team);
 
 /* Call once per round of a loop that waits for another thread's next few instructions. After some hundred
- * rounds it yields the processor, for the other thread may be waiting for it. */
+ * rounds each call yields the processor, because the other thread may need it. */
 void team_pause(unsigned round);
 
 #endif

@@ -20,8 +20,8 @@ const char *temporary_root(void)
     return root != NULL && *root != '\0' ? root : "/tmp";
 }
 
-/* Moves a descriptor above 2. If descriptors 0 to 2 were closed, open() may return one of them, and data
- * would be mixed with messages for people. */
+/* Moves a descriptor above 2; returns -1 with errno if fd is -1 or cannot be moved. If descriptors 0 to 2
+ * were closed, open() may return one of them, and data would be mixed with messages for people. */
 static int above_standard(int fd)
 {
     if (fd < 0 || fd > STDERR_FILENO)
