@@ -50,7 +50,7 @@ LANES_INLINE void block_vectors(float *w, const float *g, float *state, v16 scal
     }
 }
 
-/* A row with the factors of its squares and of its steps. */
+/* A row for the free form. mean: factor of its gradients' squares; rate: factor of its steps. */
 struct block_row {
     float *w, *state;
     const float *g;

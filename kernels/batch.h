@@ -8,8 +8,8 @@
  * `stream` is NULL and the work is done at return. With CUDA the pointers are to device memory, and the work
  * is done when the stream has reached it; the argument struct itself lies on the host and may be freed after
  * the call. `count` is computed by an earlier kernel of the step and read from device memory by the later
- * ones, so that a step needs no wait in between and can be captured as a graph; `n` is then the capacity,
- * known to the host.
+ * kernels, so that a step needs no wait in between and can be captured as a graph; `n` is then the capacity,
+ * known to the host. All memory is the caller's. Threads: any for CPU variants; for CUDA as gpu.h says.
  *
  * Scratch memory: a kernel called with scratch = NULL sets scratch_bytes to the bytes it needs for these n,
  * at least BATCH_SCRATCH_MIN, and does nothing else; a smaller n needs no more. Scratch memory is aligned to
@@ -163,8 +163,8 @@ struct batch_update {
     void *const *rows;
     const uint64_t *keys;
     const float *more;
-    enum row_format format;
-    enum opt_kind kind; /* not ROW_INT8; OPT_NEWTON takes curvature = 1 */
+    enum row_format format; /* not ROW_INT8 */
+    enum opt_kind kind;     /* OPT_NEWTON: with curvature = 1 */
     struct opt_params params;
     uint64_t seed;
     uint32_t *rejected;
@@ -175,7 +175,7 @@ struct batch_update {
 /*
  * fm: vectors[b][fields][d] -> logits[b]; with grads, grads[b][fields][d] = logit_gradients[b] * (sum -
  * vector). ffm: the same with vectors[b][fields][d * FFM_ROUND(fields)]; the gradient is logit_gradients[b]
- * times the partners, also where partners are zero (a field's own block, and blocks from `fields` on),
+ * times the partners. Zero partners (a field's own block, and blocks from `fields` on) are multiplied, too,
  * because 0 * NaN is NaN. logit_gradients[b]: gradient of the loss by logits[b]. Arithmetic: fm_forward,
  * fm_backward and ffm_forward of kernels.h.
  *
@@ -202,9 +202,9 @@ struct batch_interaction {
  * point, plus r / 2^16, is truncated to a whole number of steps. r is sixteen random bits of element i: bits
  * 16 * (i % 4) and up of word i / 4 of splitmix64 started at num_mix(seed ^ num_mix(number)) (rounding.h).
  * Numbers on the grid do not change; |out - x| < one step; the expectation of out over seeds is x, exactly in
- * bf16, and in fp16 from 2^-17 on; below that it is less than 2^-40 nearer to 0. With both ways of rounding a
- * finite number beyond the range becomes the largest finite one, infinity stays, and every NaN becomes 0x7fc0
- * or 0x7e00.
+ * bf16, and in fp16 from 2^-17 on; below 2^-17 the expectation is nearer to 0 than x, by less than 2^-40.
+ * With both ways of rounding a finite number beyond the range becomes the largest finite one, infinity stays,
+ * and every NaN becomes 0x7fc0 or 0x7e00.
  *
  * widen: bf16 or fp16 to float, exact. x and out are aligned to 16 bytes on a GPU.
  */
@@ -258,10 +258,10 @@ struct batch_kernels {
 #include "kernels/kernels.def"
 };
 
-/* The table of a CPU variant, NULL if this machine does not support it; static storage. CUDA's comes from an
- * open device (gpu.h). */
+/* The table of a CPU variant, NULL if this machine does not support the variant; static storage. The table of
+ * CUDA is gpu_api.kernels (gpu.h). */
 const struct batch_kernels *batch_variant(enum kernels_variant variant);
-/* The batch kernels of the variant that `kernels` belongs to. */
+/* The batch kernels of the variant that `kernels`, a table of kernels_variant or kernels_pick, belongs to. */
 const struct batch_kernels *batch_beside(const struct kernels *kernels);
 
 #ifdef __cplusplus

@@ -2,17 +2,17 @@
  * dot_interaction of batch_train.h: for each event the products of all pairs of its vectors, and their
  * gradients.
  *
- * Both are small matrix products, computed in tiles that stay in registers. Forward, a matrix times its own
- * transpose: tiles of DOT_ROWS fields by four; the sixteen partial sums of each product are independent
- * chains, added up for four products at a time. Backward, a symmetric matrix times the vectors: tiles of four
- * fields by DOT_VECTORS vectors. An event's vectors stay in the first- or second-level cache while all its
- * tiles read them.
+ * Both passes are small matrix products, computed in tiles that stay in registers. Forward, a matrix times
+ * its own transpose: tiles of DOT_ROWS fields by four; the sixteen partial sums of each product are
+ * independent chains, added up for four products at a time. Backward, a symmetric matrix times the vectors:
+ * tiles of four fields by DOT_VECTORS vectors. An event's vectors stay in the first- or second-level cache
+ * while all its tiles read them.
  */
 
 /* The sums take sixteen of 32 registers, or four pairs of half-width registers. */
 enum { DOT_ROWS = LANES_REGISTERS < 32 ? 1 : 4, DOT_VECTORS = LANES_REGISTERS < 32 ? 1 : 4 };
 
-/* Where the products of field i with the fields before it begin. */
+/* The index among an event's products of the first product of field i with the fields before it. */
 LANES_INLINE size_t dot_row(size_t i)
 {
     return i * (i - 1) / 2;
@@ -72,10 +72,10 @@ LANES_INLINE void dot_event(float *out, const float *vectors, size_t fields, siz
     }
 }
 
-/* The gradients that are being computed: of `count` fields, up to four, from `first` on. */
+/* One step of the backward pass, for the gradients of `count` fields, up to four, from `first` on. */
 struct dot_grads {
     const float *vectors, *out_gradients; /* out_gradients: of the products */
-    const float *copy_gradients;
+    const float *copy_gradients;          /* of the copy of field 0; NULL: none to add */
     float *grads;
     size_t fields, d, first, count;
     bool adds;

@@ -11,7 +11,7 @@ struct loss_block {
     double predictions[LOSS_BLOCK];
 };
 
-/* Loads n events from e on: logits (summed, and written to a->sums), labels and weights. */
+/* Loads n events from e on: labels, weights and logits (logits + more, which are also written to a->sums). */
 static void loss_gather(struct loss_block *b, const struct batch_loss *a, size_t e, size_t n)
 {
     memset(b, 0, sizeof(*b));

@@ -1,11 +1,11 @@
 /*
- * matmul of batch_train.h. A tile of c is kept in registers while p rises. One operand, `rows` (x), gives
- * single numbers, each broadcast to all lanes; the other, `lanes` (y), gives whole vectors. Lanes are packed
- * first, so that a tile reads them in order. Rows are read in place, except for three kinds, which are
- * packed: the last few of a block, rows that are rounded first, and rows so far apart that they share sets of
- * the first-level cache. A block of each operand stays in the second-level cache. Sums that continue in the
- * next block of p are kept in scratch memory as floats, so each element of c is one chain of fma, whatever
- * the block sizes.
+ * matmul of batch_train.h, where p is the index over which the products are summed. A tile of c is kept in
+ * registers while p rises. One operand, `rows` (x), gives single numbers, each broadcast to all lanes; the
+ * other, `lanes` (y), gives whole vectors. Lanes are packed first, so that a tile reads them in order. Rows
+ * are read in place, except for three kinds, which are packed: the last few of a block, rows that are rounded
+ * first, and rows so far apart that they share sets of the first-level cache. A block of each operand stays
+ * in the second-level cache. Sums that continue in the next block of p are kept in scratch memory as floats,
+ * so each element of c is one chain of fma, whatever the block sizes.
  *
  * a gives the rows and b the lanes, unless c has few columns (the last layer has one): then b gives the rows,
  * for a product of two floats does not depend on their order. With one or two columns a is read in place:
@@ -33,7 +33,7 @@ enum {
     KEPT_DEPTH = 1024, /* up to this k, packed lanes are kept for all blocks of rows */
     FAR_FLOATS = 512,  /* rows whose stride is a multiple of this share cache sets */
     PACK_SLACK = 16,   /* floats that packing may write behind a panel */
-    THIN_COLUMNS = 2,  /* of c: up to so many columns, a is not packed */
+    THIN_COLUMNS = 2,  /* if c has at most this many columns, a is not packed */
     SUM_VECTORS = 4,   /* vectors of a's rows that are summed at a time */
 };
 
@@ -46,7 +46,7 @@ struct matmul_job {
     size_t rows, lanes, depth;
     size_t c_stride, mask_stride;
     bool is_turned;   /* c is computed transposed: rows are columns of c */
-    bool begins_at_c; /* each sum begins at c, not at 0 */
+    bool begins_at_c; /* each sum begins at the old value of c, not at 0 */
     bool has_rows_in_place;
     bool in_pairs; /* both operands are packed as pairs of bf16 */
     float *packed_rows, *packed_lanes, *sums;
@@ -60,16 +60,16 @@ static size_t least_of(size_t a, size_t b)
 /* --- Tiles --- */
 
 /*
- * The input of a tile: rows are `across` floats apart, and `step` from p to p + 1; vectors of lanes are
- * `deep` floats from p to p + 1, panels `apart` floats from each other.
+ * The input of a tile, distances in floats. x: `across` from a row to the next, `step` from p to p + 1. y:
+ * `deep` from p to p + 1, `apart` from a panel of lanes to the next.
  */
 struct matmul_tile {
     const float *x, *y;
     size_t across, step;
     size_t deep, apart, depth;
     float *sums;   /* [panel][TILE_ROWS][TILE_LANES] */
-    bool begins;   /* at 0, not at sums */
-    bool in_pairs; /* of two p, which depth then counts */
+    bool begins;   /* the sums begin at 0, not at the contents of `sums` */
+    bool in_pairs; /* x and y are pairs of bf16, one for two p; depth counts pairs */
 };
 
 /* rows, vectors and panels are constants, so that the sums are registers. One pointer serves three rows: x86
@@ -392,7 +392,7 @@ static void run_tiles(const struct matmul_job *job, const struct matmul_block *b
 /* A block of c: all blocks of p in order. */
 static void run_depth(const struct matmul_job *job, struct matmul_block *b)
 {
-    enum row_format precision = job->in_pairs ? ROW_FP32 : job->a->precision; /* pair_* round */
+    enum row_format precision = job->in_pairs ? ROW_FP32 : job->a->precision; /* pairs are rounded later */
     bool keeps = job->depth <= KEPT_DEPTH;
     size_t most = block_depth(job->depth);
     b->p = 0;

@@ -67,7 +67,7 @@ static void batch_cross(struct batch_cross *a, void *stream)
 
 enum { MIXTURE_VECTORS = 4 }; /* columns summed at a time, in vectors */
 
-/* The largest of n floats, where a NaN other than x[0] is skipped; NaN if x[0] is NaN. */
+/* The largest of n floats; NaN if x[0] is NaN. Any other NaN is skipped. */
 LANES_INLINE float largest_of(const float *x, size_t n)
 {
     float largest = x[0];
@@ -76,7 +76,8 @@ LANES_INLINE float largest_of(const float *x, size_t n)
     return largest;
 }
 
-/* gates = softmax of the logits, with zeros behind them: whole stores, which loads can be forwarded from. */
+/* gates = softmax of the logits, with zeros up to a whole vector: whole vectors are stored, so that the CPU
+ * can forward the stores to later loads. */
 LANES_INLINE void mixture_gates(float gates[BATCH_EXPERTS_MAX], const float *logits, size_t experts)
 {
     v16 e[BATCH_EXPERTS_MAX / 16], sum = v16_set1(0.0F), largest = v16_set1(largest_of(logits, experts));

@@ -1,10 +1,11 @@
 /*
  * pack and mask_rows of batch_train.h. Columns become rows by tiles of sixteen events and sixteen or four
- * columns. Tiles of sixteen columns write whole cache lines: twice as fast as tiles of four in the
- * second-level cache, and in 0.6 to 0.7 of their time in memory. A run of PACK_RUN events reads a few lines
- * of each column, columns one after another: all columns at once would be more streams than the hardware
- * prefetches, and columns a power of two apart would exceed a cache set. The run's rows stay in a cache until
- * all columns are written. The last tiles overlap the tiles before: they write the same numbers again.
+ * columns. Tiles of sixteen columns write whole cache lines: twice as fast as tiles of four if the
+ * data lies in the second-level cache, and in 0.6 to 0.7 of their time if it lies in memory. A run of
+ * PACK_RUN events reads a few lines of each column, columns one after another: all columns at once would be
+ * more streams than the hardware prefetches, and columns a power of two apart would exceed a cache set. The
+ * run's rows stay in a cache until all columns are written. The last tiles overlap the tiles before: they
+ * write the same numbers again.
  */
 
 enum { PACK_EVENTS = 16, PACK_COLUMNS = 4, PACK_WIDE = 16, PACK_RUN = 128 };

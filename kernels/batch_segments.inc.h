@@ -1,6 +1,6 @@
 /*
  * segment_reduce of batch.h. Each chunk of BATCH_CHUNK places is summed in order, then the chunks' sums are
- * added in order: so a GPU can share out a long segment, and a CPU gives the same bits.
+ * added in order: so that several warps of a GPU can share a long segment and give the same bits.
  */
 
 enum { SEGMENT_AHEAD = 12, SEGMENT_VECTORS = 4 }; /* vectors at a time: hides fma's latency */
@@ -11,7 +11,8 @@ LANES_INLINE size_t segment_unit(const struct batch_segments *in)
     return in->unit > 0 ? in->unit : in->d;
 }
 
-/* One chunk, places order[from] up to order[to]: `vectors` whole vectors of dims from i on, or one of n. */
+/* One chunk, places order[from] up to order[to]: `vectors` whole vectors of dims from i on, or one vector of
+ * n dims. */
 LANES_INLINE void chunk_sums(v16 *sums, const struct batch_segments *in, size_t from, size_t to, size_t i,
                              int vectors, size_t n)
 {
@@ -26,7 +27,7 @@ LANES_INLINE void chunk_sums(v16 *sums, const struct batch_segments *in, size_t 
     }
 }
 
-/* The same dims of the whole sum of index u, written to out. */
+/* Writes the same dims of the whole sum of index u to `out`. */
 LANES_INLINE void segment_vectors(float *out, const struct batch_segments *in, size_t u, size_t i,
                                   int vectors, size_t n)
 {

@@ -24,7 +24,7 @@ struct batch_pack {
 };
 
 /*
- * Where a linear weight lies: `at` bytes (may be negative) behind rows[u]. It is a float and then
+ * Where a linear weight lies: `at` bytes (may be negative) behind rows[u]. There lie the weight, a float, and
  * opt_state_floats(kind, 1) floats of state, aligned to 4; or, with is_double, FTRL's z and sum as two
  * doubles, aligned to 8, from which the weight is derived (ftrl64_weights of kernels.h, rounded to float). A
  * row has one weight, so OPT_ADAGRAD_ROW and OPT_ADAGRAD_BLOCK are OPT_ADAGRAD here. OPT_NEWTON is not
@@ -93,8 +93,8 @@ struct batch_weights_update {
  *   weight    = weights[e] (NULL: 1) * class_weights[label > 0.5] * fake
  *   fake      = 1 + p for label > 0.5, (1 - p) * (1 + p) else
  *
- * from left to right, in double but for the last product. class_weights are used with the logistic loss only;
- * fake is 1 without has_fake_negatives, which is allowed with the logistic loss only.
+ * computed from left to right, in double except for the last product. class_weights are used with the
+ * logistic loss only; fake is 1 without has_fake_negatives, which is allowed with the logistic loss only.
  *
  * is_rejected[e] (0 or 1) is input and output: it becomes 1 where the logit or gradients[e] is not finite.
  * gradients[e] is 0 for a rejected event. The number of rejected events is added to rejected[0] (may be
@@ -121,7 +121,8 @@ struct batch_mask_rows {
     const uint8_t *is_rejected;
 };
 
-/* relu_mask: x[e][c] = 0 where y[e][c] is not above 0, n rows: backward of y = max(., 0); x: gradient. */
+/* relu_mask: x[e][c] = 0 where y[e][c] is not above 0; n rows. The backward pass of y = max(input, 0): x is
+ * the gradient by y, and becomes the gradient by the input. */
 struct batch_relu_mask {
     float *x;
     uint32_t n, columns, stride;
@@ -155,9 +156,10 @@ struct batch_clip {
  *   MATMUL_BIAS       + bias[j]
  *   MATMUL_BIAS_RELU  + bias[j], then 0 if the sum is below 0 (NaN stays; on a GPU it may become 0)
  *   MATMUL_MASK       the sum where mask[i][j] > 0, else 0: the backward pass of a relu, whose output is mask
- *   MATMUL_SUMS       c as with MATMUL_PLAIN, and sums[i] = a[i][0] + a[i][1] + ..., not rounded: chunks of
- *                     BATCH_CHUNK each in order from 0, then the chunks' sums in order, on a GPU as well (the
- *                     bias's gradient, where a is the transposed gradient of the layer's output)
+ *   MATMUL_SUMS       c as with MATMUL_PLAIN, and sums[i] = a[i][0] + a[i][1] + ... of the elements before
+ *                     they are rounded: chunks of BATCH_CHUNK each in order from 0, then the chunks' sums in
+ *                     order, on a GPU as well. These sums are the bias's gradient if a is the
+ *                     transposed gradient of the layer's output
  *
  * adds is allowed with MATMUL_PLAIN, MATMUL_SUMS (added to the old sums, too) and MATMUL_MASK (summed from 0,
  * masked, then added to c). No output overlaps an input. Scratch memory: on a CPU the packed operands, on a

@@ -3,12 +3,12 @@
  * broadcast and every sum runs over its inputs in order, so there is no horizontal reduction. The weights'
  * gradient puts sixteen inputs in the lanes and runs over the events in order.
  *
- * Ladder (128 x 196, AVX-512): one output at a time, two loads a fma; eight outputs at a time share the
+ * Ladder (128 x 196, AVX-512): one output at a time, two loads per fma; eight outputs at a time share the
  * input's load. With sixteen registers of half the width eight outputs do not fit: six do.
  */
 enum { DENSE_OUTPUTS = LANES_REGISTERS < 16 ? 6 : 8 };
 
-/* `outputs` is a constant: their sums stay in registers. */
+/* The caller passes a constant for `outputs`, so that the sums stay in registers. */
 LANES_INLINE void dense_forward_some(float *out, const float *in, const float *w, const float *bias, size_t d,
                                      size_t outputs)
 {
@@ -61,7 +61,7 @@ static void dense_backward(float *din, const float *dout, const float *w, size_t
         dense_backward_some(din + i * 16, dout, w + i, n, d, 1);
 }
 
-/* `outputs` outputs by at most sixteen inputs: one load of the inputs serves a fma for each output. */
+/* `outputs` outputs by at most sixteen inputs: each load of inputs serves one fma per output. */
 LANES_INLINE void dense_gradient_block(float *dw, const float *dout, const float *in_rows, size_t d,
                                        size_t outputs, size_t lanes)
 {

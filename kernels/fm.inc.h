@@ -1,6 +1,6 @@
 /* Factorization machine (Rendle 2010), field-aware one (Juan 2016): pairwise terms and their gradients. */
 
-/* Adds one vector to the sum and to the sum of squares. */
+/* Adds the vector v to *sum, and its squares to *squares. */
 LANES_INLINE void fm_add(v16 *sum, v16 *squares, v16 v)
 {
     *sum = v16_add(*sum, v);
@@ -72,8 +72,8 @@ LANES_INLINE void fetch_to_write(const float *place, size_t bytes)
  * with all data in registers.
  */
 
-/* Where the partners of a slice go: nowhere, or (with has_gradient multiplied by logit_gradient) written to
- * `out`, or with `adds` added to it. */
+/* Where the partners of a slice go. Without has_out: nowhere. Else they are multiplied by logit_gradient
+ * (with has_gradient only), and written to `out`, or with `adds` added to `out`. */
 struct ffm_out {
     float *out;
     size_t stride; /* floats between rows of out */

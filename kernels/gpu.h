@@ -23,7 +23,8 @@
 extern "C" {
 #endif
 
-/* GPU_CAPABILITY_MIN: the first with __reduce_max_sync and asynchronous copies to shared memory. */
+/* GPU_CAPABILITY_MIN: the lowest compute capability (80: sm_80) that has __reduce_max_sync and asynchronous
+ * copies to shared memory. */
 enum { GPU_API_VERSION = 6, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
 
 enum gpu_failure {
@@ -62,8 +63,8 @@ struct gpu_api {
     uint32_t version;
     const struct batch_kernels *kernels; /* name "cuda" */
 
-    /* Returns the number of devices and describes the first GPU_DEVICES_MAX of them; -1: error says why they
-     * cannot be listed. */
+    /* Returns the number of devices, and describes the first of them in devices[GPU_DEVICES_MAX], the
+     * caller's. -1: error says why the devices cannot be listed. */
     int (*devices)(struct gpu_device *devices, struct gpu_error *error);
     /* CUDA versions, 13000 being 13.0: *library is the version this library was built with, *driver the
      * latest version that the driver supports (0: no driver). */
@@ -88,7 +89,7 @@ struct gpu_api {
     void (*event_free)(struct gpu *gpu, struct gpu_event *event);
     void (*record)(struct gpu_event *event, struct gpu_stream *stream);
     void (*wait_event)(struct gpu_stream *stream,
-                       struct gpu_event *event); /* the stream waits, not the caller */
+                       struct gpu_event *event); /* the stream waits for the event; the caller does not */
     /* Blocks the caller until the work (the event) is done. false: the device has failed, error is set. */
     bool (*wait)(struct gpu_stream *stream, struct gpu_error *error);
     bool (*wait_for)(struct gpu_event *event, struct gpu_error *error);

@@ -35,6 +35,8 @@
 extern "C" {
 #endif
 
+/* STASH_BUCKETS: of each free table. SKETCH_DEPTH: cells of a key in the admission sketch. SKETCH_BLOCK:
+ * cells of a block. */
 enum { GPU_BUCKET_SLOTS = 128, GPU_STASH_BUCKETS = 8, GPU_SKETCH_DEPTH = 4, GPU_SKETCH_BLOCK = 4096 };
 
 struct gpu_table_options {
@@ -70,16 +72,16 @@ struct gpu_sketch_block {
 };
 
 struct gpu_tables_options {
-    uint32_t tables; /* 1 .. BATCH_TABLES_MAX */
-    const struct gpu_table_options *table;
-    uint32_t d; /* may be 0 if extra_floats > 0: rows have no vector */
+    uint32_t tables;                       /* 1 .. BATCH_TABLES_MAX */
+    const struct gpu_table_options *table; /* [tables], read by create and plan */
+    uint32_t d;                            /* may be 0 if extra_floats > 0: rows have no vector */
     enum row_format format;
     enum opt_kind optimizer; /* its state lies behind the weights; d 0: no state */
     float accumulator;       /* initial value of AdaGrad's sums (opt_state_init) */
-    uint32_t batch_max;      /* most places of a batch; 0 (ROW_INT8: always): resolve is never called */
+    uint32_t batch_max;      /* most places of a batch; 0 (required with ROW_INT8): resolve is never called */
     uint64_t memory_bytes;   /* for the set; free tables share what bounded ones leave */
     uint32_t extra_floats;   /* 0 or 4, in each row at gpu_extra_at: a model's linear weight and its state */
-    float extra[4];          /* initial bits, as they may be two doubles; never rounded */
+    float extra[4];          /* initial values, copied bit by bit: they may be two doubles */
 };
 
 static inline size_t gpu_state_floats(const struct gpu_tables_options *options)
@@ -118,8 +120,9 @@ static inline size_t gpu_payload_floats(const struct gpu_tables_options *options
  * the CPU's table may count them earlier or later. A step makes one resolve.
  */
 
-/* The least and the most memory of a set. plan returns false with `error` (GPU_UNSUPPORTED, or GPU_NO_MEMORY
- * with the bytes needed) before anything is allocated. free_bytes: the device's free memory. */
+/* The least and the most device memory of a set, which gpu_table_api.plan computes before anything is
+ * allocated; its free_bytes is the device's free memory. plan returns false with `error` set:
+ * GPU_UNSUPPORTED, or GPU_NO_MEMORY with the bytes needed. */
 struct gpu_tables_plan {
     uint64_t bytes_least, bytes_most;
     uint64_t rows_most; /* rows that fit into memory_bytes */
@@ -160,11 +163,11 @@ struct gpu_table_api {
                                  struct gpu_error *error);
     void (*destroy)(struct gpu_tables *tables); /* waits; NULL is fine */
 
-    /* rows[i] = the row of keys[i] in table table[i] (`table` NULL: 0), NULL if absent. Changes nothing: not
-     * an occurrence. Looks up min(n, *count) keys (count NULL: n). */
+    /* rows[i] = the row of keys[i] in table table[i] (`table` NULL: 0), NULL if absent. Changes nothing, and
+     * counts no occurrence. Looks up min(n, *count) keys (count NULL: n). */
     void (*find)(struct gpu_tables *tables, struct gpu_stream *stream, const uint64_t *keys,
                  const uint32_t *table, const uint32_t *count, uint32_t n, void **rows);
-    /* find, and gather_pool of one row a key, in one pass: out[i][d] as floats, zeros for absent keys;
+    /* find, and gather_pool of one row per key, in one pass: out[i][d] as floats, zeros for absent keys;
      * found[i]: whether the key has a row. */
     void (*find_values)(struct gpu_tables *tables, struct gpu_stream *stream, const uint64_t *keys,
                         const uint32_t *table, const uint32_t *count, uint32_t n, float *out, uint8_t *found);
@@ -174,7 +177,7 @@ struct gpu_table_api {
                     void **rows);
 
     /* For keys that have rows: seen = max(seen, the batch's); a row whose seen rises gets the batch's epoch.
-     * Not an occurrence; nothing else changes. */
+     * Counts no occurrence; nothing else changes. */
     void (*refresh)(struct gpu_tables *tables, struct gpu_stream *stream, const struct gpu_batch *batch);
 
     /* Expires the rows of table `table` with seen below `expired_before`: from now on they are not found.
@@ -216,8 +219,8 @@ struct gpu_table_api {
 
     /*
      * Rows are exported and imported as heads[] and payloads[] (weights as float [d], then the state, then
-     * the extra floats: gpu_payload_floats), in device or pinned memory. With `at` (the same kinds of memory;
-     * or NULL), row i is element at[i] of both arrays.
+     * the extra floats: gpu_payload_floats), in device or pinned memory. Row i is element at[i] of both
+     * arrays, element i if `at` is NULL; `at` lies in device or pinned memory, too.
      *
      * select: selects the rows with epoch in (since, closing] (since 0: all), in the order of table and slot;
      * waits; *rows = how many. Selected rows must not change until export_rows has copied them: copy all of
@@ -232,8 +235,8 @@ struct gpu_table_api {
      *
      * import_rows: makes rows, or overwrites existing ones (keeps: an existing row stays and is only marked
      * as used); makes room first; waits. `step` marks the rows as used (0: by no step). The keys of one call
-     * are distinct. Returns false if the rows do not fit, with the number in `error`; of a call of at most
-     * batch_max rows none was imported then.
+     * are distinct. Returns false if the rows do not fit, with the number in `error`; a call of at most
+     * batch_max rows has then imported none.
      *
      * remove: removes keys without recording them in take_removed; a key may be given twice.
      *

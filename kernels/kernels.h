@@ -4,8 +4,8 @@
  *
  * kernels_pick returns the table of the best variant that the CPU and the operating system support, or of the
  * variant that LEAT_KERNELS names. A learner keeps the table it was given. Kernels have no global state and
- * no locks, so any thread may call any kernel. Each learner counts its own calls per variant, one per call of
- * its learn() (kernels_count).
+ * no locks, so any thread may call any kernel. Each learner counts the calls of its learn and predict
+ * functions by variant (kernels_count).
  */
 #ifndef LEAT_KERNELS_KERNELS_H
 #define LEAT_KERNELS_KERNELS_H
@@ -19,10 +19,11 @@
 extern "C" {
 #endif
 
-/* Events in a block of a dense layer: one event a lane. */
+/* Events in a block of a dense layer: one event per lane. */
 #define KERNELS_BLOCK 16
 
-/* FFM: blocks of a slice: `fields` rounded up to a multiple of four, for whole vectors of four blocks. */
+/* Blocks of a slice in FFM (ffm_forward below): the number of fields, rounded up to a multiple of four, so
+ * that a vector has four whole blocks. */
 #define FFM_ROUND(fields) (((fields) + 3U) / 4U * 4U)
 
 /*
@@ -38,18 +39,19 @@ struct opt_row {
 };
 
 struct opt_params {
-    float rate;    /* learning rate (FTRL: alpha) */
-    float l1, l2;  /* soft threshold after the step (FTRL: in closed form); l2 * w added to the gradient */
-    float epsilon; /* Adam: added to the square root; FTRL: beta */
-    float decay;   /* share of an accumulator that an update keeps; 1 keeps all (AdaGrad, newton) */
-    float beta1;   /* momentum; Adam: decay of the first moment */
-    float beta2;   /* Adam: decay of the second moment */
+    float rate;        /* learning rate (FTRL: alpha) */
+    float l1, l2;      /* l1: soft threshold after the step (FTRL: in closed form); l2: gradient += l2 * w */
+    float epsilon;     /* Adam: added to the square root; FTRL: beta */
+    float decay;       /* share of an accumulator that an update keeps; 1 keeps all (AdaGrad, newton) */
+    float beta1;       /* momentum; Adam: decay of the first moment */
+    float beta2;       /* Adam: decay of the second moment */
     float correction1; /* Adam: 1 / (1 - beta1^t) */
     float correction2; /* Adam: 1 / (1 - beta2^t) */
     float step_max;    /* largest change of a weight in one step (not FTRL) */
 };
 
-/* An event of a linear learner. is_logistic: logistic loss, else squared. Not learns: only predicts. */
+/* An event of a linear learner. is_logistic: logistic loss, else squared loss. learns: false if the event is
+ * only predicted. weight: factor of the loss. */
 struct pairs_event {
     double bias; /* added to the dot product */
     float label, weight;
@@ -68,15 +70,15 @@ struct ftrl64_params {
  *
  * sum_squares, dot: sixteen interleaved partial sums by fma, then the tree of v16_sum.
  *
- * pairs_dot: w[d] holds weights, w + d one float of state for each; d is a multiple of 16. Loads the first n
- * <= d lanes of both from pairs[i][0] and pairs[i][1], which may lie anywhere outside of w; returns dot(w,
- * values, d). pairs_store: writes the first n lanes of both back; two pairs may be the same place only if
- * they have the same content.
+ * pairs_dot: w has 2 d floats: d weights, then one float of state for each; d is a multiple of 16. For i < n
+ * <= d, loads weight i from pairs[i][0] and its state from pairs[i][1] into w; pairs may lie anywhere outside
+ * of w. Returns dot(w, values, d). pairs_store: writes the first n weights and states back to the pairs; two
+ * pairs may lie at the same address only if their contents are the same.
  *
  * pairs_adagrad: a whole event: logit = bias + pairs_dot; if the event learns, opt_adagrad of all d lanes
  * with the gradient of the loss by the logit, then pairs_store. Returns the logit; returns NaN and changes no
  * weight if the logit or that gradient is not finite. `pairs` holds n pointers rounded up to a multiple of
- * four; the pointers from n on must be valid: their floats are read and written, but not used.
+ * four; the pointers from n on must be valid: their floats are read and overwritten, but not used.
  *
  * mix_keys: num_mix(key ^ seed). out may be keys.
  *
@@ -141,15 +143,15 @@ const char *kernels_variant_name(enum kernels_variant variant);
 /*
  * Returns the best supported table, or the one that `forced` names ("scalar", "avx2", "avx512"; NULL or "" =
  * best). Returns NULL if `forced` is unknown or unsupported, with *reason set to a static text such as "not a
- * kernel variant".
+ * kernel variant"; else *reason is NULL. `reason` must not be NULL.
  */
 const struct kernels *kernels_pick(const char *forced, const char **reason);
 
 /* kernels_pick with `forced` from the environment variable LEAT_KERNELS. */
 const struct kernels *kernels_pick_env(const char **reason);
 
-/* Calls of learners' step and predict functions per variant, owned and summed by the caller. kernels_count
- * adds one call of the variant of `kernels`. */
+/* Calls of a learner's learn and predict functions by variant; owned by the caller. kernels_count adds one
+ * call for the variant that `kernels` belongs to. */
 struct kernels_calls {
     uint64_t calls[KERNELS_VARIANTS];
 };
@@ -186,6 +188,7 @@ static inline size_t opt_state_floats(enum opt_kind kind, size_t d)
     return 0;
 }
 
+/* The kernel opt_<kind> of a variant. */
 opt_function opt_pick(const struct kernels *kernels, enum opt_kind kind);
 
 /* What each float of a new row's state starts with: accumulators (AdaGrad, newton) `init`, all others 0. */

@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Not always_inline in instrumented scalar code: it would compile for minutes. */
+/* Not always_inline in instrumented scalar code, which the compiler would need minutes for. */
 #if defined(KERNELS_LANES_CUDA)
 #define LANES_INLINE static __forceinline__ __device__ __attribute__((unused))
 #elif defined(KERNELS_LANES_SCALAR) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))

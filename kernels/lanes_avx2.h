@@ -102,10 +102,10 @@ LANES_INLINE v16 v16_spread4(const float *p)
     return (v16){_mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0])),
                  _mm256_set_m128(_mm_set1_ps(p[3]), _mm_set1_ps(p[2]))};
 }
-/* eight lanes of v16_gather; a negative index marks a lane without one */
+/* eight lanes of v16_gather; index -1 (UINT32_MAX) gives -0 */
 LANES_INLINE __m256 v8_gather(const float *base, __m256i index)
 {
-    __m256i is_there = _mm256_xor_si256(index, _mm256_set1_epi32(-1)); /* sign bit set: not UINT32_MAX */
+    __m256i is_there = _mm256_xor_si256(index, _mm256_set1_epi32(-1)); /* sign bit: not UINT32_MAX */
     return _mm256_mask_i32gather_ps(_mm256_set1_ps(-0.0F), base, index, _mm256_castsi256_ps(is_there), 4);
 }
 LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
@@ -238,7 +238,7 @@ LANES_INLINE float v16_sum(v16 a)
 }
 LANES_INLINE void v16_sums(float out[4], v16 a, v16 b, v16 c, v16 d)
 {
-    __m256 ac = _mm256_add_ps(a.lo, a.hi), bd = _mm256_add_ps(b.lo, b.hi); /* i + 8 */
+    __m256 ac = _mm256_add_ps(a.lo, a.hi), bd = _mm256_add_ps(b.lo, b.hi); /* lanes i, i + 8 */
     __m256 of_c = _mm256_add_ps(c.lo, c.hi), of_d = _mm256_add_ps(d.lo, d.hi);
     __m256 first = _mm256_permute2f128_ps(ac, of_c, 0x20), second = _mm256_permute2f128_ps(ac, of_c, 0x31);
     ac = _mm256_add_ps(first, second); /* i + 4: four lanes of a, then four of c */

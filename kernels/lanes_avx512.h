@@ -65,7 +65,7 @@ LANES_INLINE void v16_transpose_vectors(v16 v[4])
     v[0] = _mm512_shuffle_f32x4(ab, cd, 0x88), v[1] = _mm512_shuffle_f32x4(ab, cd, 0xdd);
     v[2] = _mm512_shuffle_f32x4(ab2, cd2, 0x88), v[3] = _mm512_shuffle_f32x4(ab2, cd2, 0xdd);
 }
-/* Joins halves with the load, so that one shuffle a vector is left. */
+/* Joins halves while loading, so that only one shuffle per vector is left. */
 LANES_INLINE void v16_load_transposed(v16 v[4], const float *a, const float *b, const float *c,
                                       const float *d)
 {

@@ -208,7 +208,7 @@ LANES_INLINE void v16_sums(float out[4], v16 a, v16 b, v16 c, v16 d)
 {
     out[0] = v16_sum(a), out[1] = v16_sum(b), out[2] = v16_sum(c), out[3] = v16_sum(d);
 }
-/* sums of the four groups of four lanes: (l0 + l2) + (l1 + l3) */
+/* out[g] = sum of group g of four lanes: (l0 + l2) + (l1 + l3) */
 LANES_INLINE void v16_sum4(float out[4], v16 a)
 {
     for (int g = 0; g < 4; g++) {

@@ -1,4 +1,4 @@
-/* Words of x86 that both variants of lanes.h are made of. Included by lanes_avx2.h and lanes_avx512.h alone. */
+/* Functions that both x86 variants of lanes.h use; only lanes_avx2.h and lanes_avx512.h include this file. */
 #ifndef LEAT_KERNELS_LANES_X86_H
 #define LEAT_KERNELS_LANES_X86_H
 

@@ -70,7 +70,8 @@ static void logloss64(double *out, const double *logits, const float *labels, si
     }
 }
 
-/* Gradient of the loss by the logit, times the event's weight; NaN if it or the logit is not finite. */
+/* Gradient of the loss by the logit, times the event's weight; NaN if this product or the logit is not
+ * finite. */
 LANES_INLINE double pairs_gradient(double logit, const struct pairs_event *e)
 {
     double p = e->is_logistic ? sigmoid_of(logit) : logit;
@@ -81,7 +82,8 @@ LANES_INLINE double pairs_gradient(double logit, const struct pairs_event *e)
 /*
  * pairs_adagrad for one or two vectors (d / 16), which stay in registers between the product and the step: a
  * linear learner's speed is bounded by the chain from one event's weights to the next event's. groups[v]:
- * pairs of vector v, in groups of four; the callers pass constants, so that loads and stores are whole.
+ * the pairs of vector v, counted in groups of four; the callers pass constants, so that loads and stores are
+ * whole.
  */
 LANES_INLINE double pairs_adagrad_few(float *w, float *const *pairs, const float *values, size_t n, size_t d,
                                       const size_t groups[2], const struct pairs_event *e,

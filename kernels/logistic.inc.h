@@ -9,7 +9,8 @@
 
 /*
  * num_exp with fma, x limited to +-708, without branches: Cody and Waite's reduction to |r| <= ln2 / 2, then
- * Taylor of degree 13 by Estrin's scheme, which is short: every event waits for its result.
+ * Taylor of degree 13 by Estrin's scheme, whose chain of dependent operations is short: every event waits for
+ * the result.
  */
 LANES_INLINE double exp_limited(double x)
 {

@@ -90,8 +90,8 @@ LANES_INLINE uint32_t round_upper(uint32_t bits)
     return bits + 0x7fffU + (bits >> 16 & 1U);
 }
 
-/* Panels of floats, [p][width], become panels of rounded pairs, [p / 2][width], in place; the number of
- * the even p is in the upper half. width is a constant. With an odd depth the last pair's lower half is
+/* Panels of floats, [p][width], become panels of rounded pairs, [p / 2][width], in place; the element of the
+ * even p is in the upper half. width is a constant. With an odd depth the last pair's lower half is
  * `none`. */
 LANES_INLINE void pair_panels(float *out, size_t width, size_t count, size_t depth, float none)
 {

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Cody-Waite reduction to |r| <= ln2 / 2, then Taylor of degree 13 by Estrin's scheme: short, for every event
- * waits for its result. */
+/* Cody-Waite reduction to |r| <= ln2 / 2, then Taylor of degree 13 by Estrin's scheme, whose chain of
+ * dependent operations is short: every event waits for the result. */
 double num_exp(double x)
 {
     if (!(x > -708.0))

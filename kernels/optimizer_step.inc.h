@@ -1,5 +1,5 @@
 /*
- * The arithmetic of the optimizers, one vector of weights at a time, in the words of lanes.h. The one source
+ * The arithmetic of the optimizers, one vector of weights at a time, in the words of lanes.h. The only source
  * of optimizer steps on a CPU (optimizer.inc.h, adagrad_block.inc.h, batch_weights.inc.h) and on a GPU
  * (cuda/update.cu and cuda/weights.cu, with the words of cuda/lanes.cuh). Compiled as C and as C++.
  */

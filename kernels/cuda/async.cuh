@@ -1,7 +1,7 @@
 /*
  * Features that CUDA C++ has no function for: asynchronous copies into shared memory, and loads, stores and
- * prefetches with cache hints. This file has the only inline PTX of leat; each function has a host version
- * (there, a copy is made when it is waited for, not before).
+ * prefetches with cache hints. This file has the only inline PTX of leat. Each function has a version for the
+ * host's model, where a copy is made only when a thread waits for it.
  *
  * Copies: each thread waits for its own copies. A thread that reads what others copied needs a barrier after
  * their wait:
@@ -85,7 +85,8 @@ static __device__ __forceinline__ void prefetch_l2(const void *address)
     asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
 }
 
-/* 16 bytes, not allocated in the L1 cache: for rows that this multiprocessor reads only once. */
+/* load_past_l1, store_past_l1: 16 bytes, aligned to 16, not allocated in the L1 cache: for rows that this
+ * multiprocessor accesses only once. */
 static __device__ __forceinline__ uint4 load_past_l1(const uint4 *address)
 {
     uint4 value;

@@ -1,12 +1,15 @@
 /*
  * check of batch.h.
  *
- *   naive          a thread a row, and the total by one thread over all rows             not measured
- *   a group of lanes a row, 16 bytes a lane: a warp's access is one contiguous piece     not measured
- *   a block a chunk of BATCH_CHUNK rows, which sums the chunk itself: the squares        not measured
- *                  are not read again, and one thread adds only rows / BATCH_CHUNK sums
+ *   naive          one thread per row, and one thread for the total of all rows          not measured
+ *   groups         one group of lanes per row, 16 bytes per lane: a warp's access is     not measured
+ *                  one contiguous piece
+ *   chunks         one block per chunk of BATCH_CHUNK rows sums the chunk itself: the    not measured
+ *                  squares are not read again, and one thread adds only
+ *                  rows / BATCH_CHUNK sums
  *
- * The limit is memory bandwidth: four bytes a number. Sums have the order that batch.h gives, so no atomics.
+ * The limit is memory bandwidth: four bytes per number. Sums have the order that batch.h gives, so no
+ * atomics.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"

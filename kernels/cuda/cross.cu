@@ -1,10 +1,11 @@
 /*
- * cross of batch_train.h: element by element, twelve bytes in and four out for one operation; backward 20 and
- * 12. The limit is memory bandwidth.
+ * cross of batch_train.h: element by element. Forward reads twelve bytes and writes four per element, for one
+ * operation; backward reads 20 and writes 12. The limit is memory bandwidth.
  *
- *   naive          a thread an element, and a division to find its row            not measured
- *   sixteen bytes  16 bytes a lane, a group of lanes a row: whole cache lines,    not measured
- *                  one division a thread, all of a thread's loads in flight
+ *   naive          one thread per element, and a division to find its row         not measured
+ *   sixteen bytes  16 bytes per lane, one group of lanes per row: whole cache     not measured
+ *                  lines, one division per thread, all of a thread's loads in
+ *                  flight
  *   one pass       forward and backward read x0 and z once                        not measured
  */
 #include "kernels/cuda/gpu.cuh"

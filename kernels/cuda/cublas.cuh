@@ -1,6 +1,7 @@
 /*
  * Matrix products by cuBLASLt, which is opened at the first use: the device library does not link it, so that
- * it can be loaded on machines without cuBLASLt. The host's model has functions of its own.
+ * it can be loaded on machines without cuBLASLt. The host's model (tests/cuda_on_host) replaces cuBLASLt by
+ * functions of its own.
  *
  * One thread at a time uses a device (gpu.h). The algorithm for a shape is chosen once, and kept until the
  * device is closed: the same product has the same bits each time. No algorithm adds in an order that may vary
@@ -15,7 +16,8 @@
 #include <cublasLt.h>
 #endif
 
-/* NVIDIA's advice for Hopper; the host's model needs no workspace, and its tests save the memory. */
+/* Bytes of cuBLASLt's workspace: NVIDIA's advice for Hopper. The host's model needs no workspace; there a
+ * small one saves the tests memory. */
 #ifdef CUDA_ON_HOST
 enum { CUBLAS_WORKSPACE_MAX = 64 << 10 };
 #else
@@ -41,7 +43,7 @@ struct cublas_operands {
     const float *bias;
     float *d;
     void *workspace;
-    float factor; /* the product is multiplied by it first */
+    float factor; /* a * b is multiplied by factor before the epilogue */
 };
 
 enum cublas_result { CUBLAS_DONE, CUBLAS_HAS_NONE, CUBLAS_FAILED };

@@ -25,17 +25,17 @@ struct dedupe_scratch {
     uint32_t *indices; /* [n + 1] by place: 1 if the place is its id's first; scanned: the index of that id */
     uint64_t *sorted_ids;
     uint32_t *sorted_places;
-    uint32_t *runs;                    /* [n + 1] sorted: 1 where a run begins; scanned: its index */
-    uint32_t *run_indices, *run_begin; /* [n] by run: its index; its first position in sorted order */
+    uint32_t *runs;                    /* [n + 1] in sorted order: 1 where a run begins; scanned: the run */
+    uint32_t *run_indices, *run_begin; /* [n] by run: its id's index; its first position in sorted order */
     uint64_t *slot_ids;
     uint32_t *slot_firsts;        /* [2n] by slot: the first place of its id */
-    uint32_t *slots;              /* [n] by place: its slot, BATCH_NONE */
+    uint32_t *slots;              /* [n] by place: the id's slot; BATCH_NONE if absent */
     uint32_t *keys, *sorted_keys; /* [n] indices, all ones if absent */
     void *library;                /* scratch of sorts and scans */
     size_t library_bytes, all_bytes;
 };
 
-/* Bits of a sort key: indices below n and one more value, all ones, for absent. */
+/* Bits of a sort key: enough for the indices below n, and for one more value, all ones: absent. */
 static int key_bits(uint32_t n)
 {
     int bits = 1;

@@ -3,12 +3,12 @@
  * Memory traffic is each vector once in each direction; 27 fields of 128 dims give four operations a byte, so
  * arithmetic and shared memory are limits, too.
  *
- *   naive          a thread a pair: each vector is read by all its partners            not measured
- *   shared memory  the vectors of some whole events are copied there                   not measured
+ *   naive          one thread per pair: each vector is read by all its partners        not measured
+ *   shared memory  the vectors of some whole events are copied into shared memory      not measured
  *                  (interaction.cuh), rows an odd stride apart: read once
- *   quads          four threads a tile of four by four pairs, each with four of the    not measured
- *                  sixteen partial sums: eight loads of 16 bytes for 64 operations of
- *                  four; the order is that of `dot`. Then the threads exchange sums so
+ *   quads          four threads per tile of four by four pairs, each with four of      not measured
+ *                  the sixteen partial sums: eight loads of 16 bytes for 64 operations
+ *                  of four; the order is that of `dot`. Then the threads exchange sums so
  *                  that each gets four products: 48 shuffles instead of 128
  *   results        go through shared memory and are written in runs                    not measured
  *   gradients      a thread for four dims of four fields: for each other field it      not measured
@@ -21,14 +21,14 @@
 
 enum { QUADS = INTERACTION_THREADS / 4, DOT_SHARED = INTERACTION_SHARED_MOST };
 
-/* The argument of the kernel: beside the members for fm and ffm; all tiles are whole events here. */
+/* The argument of the kernel. of: the argument that fm and ffm have, too; here all tiles are whole events. */
 struct dot_call {
     interaction of;
     float *out; /* or NULL */
     const float *out_gradients;
     uint32_t out_stride, out_gradients_stride;
     uint32_t copied, pairs; /* floats of a row of out: copied, and products */
-    uint32_t round, matrix; /* floats between rows of a bag's matrix in shared memory, and of the matrix */
+    uint32_t round, matrix; /* floats of a row of a bag's matrix in shared memory, and of the whole matrix */
 };
 
 static inline __host__ __device__ uint32_t dot_row(uint32_t i)
@@ -143,8 +143,8 @@ static __device__ void dot_write(const dot_call &a, const interaction_tile &t, c
     }
 }
 
-/* Expands the gradients of a tile's products to symmetric matrices, a warp a row. The diagonals are not set.
- * */
+/* Expands the gradients of a tile's products to symmetric matrices, one warp per row. The diagonals are not
+ * set. */
 static __device__ void dot_gradients(const dot_call &a, const interaction_tile &t, float *matrix)
 {
     for (uint32_t r = threadIdx.x / WARP_LANES; r < t.bags * a.of.fields;

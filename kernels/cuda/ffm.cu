@@ -2,10 +2,10 @@
  * ffm of a batch: each bag's logit and its gradient (batch.h). The gradient of a bag is its vectors with
  * fields and partners exchanged (for each slice of four dims, the transpose of a matrix whose elements are
  * blocks of four floats), times the bag's gradient; the logit is the sum of products of the matrix and its
- * transpose. The limit is memory bandwidth: each byte in once and out once.
+ * transpose. The limit is memory bandwidth: each byte is read once and written once.
  *
  * Ladder (not measured):
- * 1. A thread a pair of fields: accesses of 16 bytes, half a sector, and partners are read twice.
+ * 1. One thread per pair of fields: accesses of 16 bytes, half a sector, and partners are read twice.
  * 2. Slices are copied to shared memory: global memory is read and written in rows (640 bytes for 39 fields),
  *    each byte once. A slice of 64 fields is 65 KiB, so three fit on a multiprocessor. The slices of large
  *    bags are processed one after another; of small bags a block takes several, so that it has enough work.
@@ -62,8 +62,8 @@ static __device__ float ffm_unit(const float4 *unit, uint32_t stride, uint32_t n
     return (v.x + v.z) + (v.y + v.w);
 }
 
-/* Writes sums[bag][slice] of the tile, eight sums a warp at a time. Threads without a slice of their own
- * compute the last one again, as the whole warp must take part in shuffles. */
+/* Writes sums[bag][slice] of the tile; a warp computes eight sums at a time. Threads without a slice of their
+ * own compute the last one again, as the whole warp must take part in shuffles. */
 static __device__ void ffm_sums(const interaction &a, const interaction_tile &t, const float4 *tile,
                                 float *sums)
 {

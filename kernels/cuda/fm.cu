@@ -1,12 +1,12 @@
 /*
  * fm of a batch: each bag's logit, and its gradient by each vector (batch.h). The limit is memory bandwidth:
- * every vector in once, every gradient out once, three operations a float.
+ * every vector is read once, every gradient written once, with three operations per float.
  *
  * Ladder (not measured):
- * 1. One warp a bag, vectors read twice, for the sum and for the gradients: half more traffic than necessary
- *    once the batch does not fit in L2.
+ * 1. One warp per bag, vectors read twice, for the sum and for the gradients: half more traffic than is
+ *    necessary once the batch does not fit in L2.
  * 2. Vectors stay in shared memory between the two uses: read once.
- * 3. A tile of several bags a block, copied as one run by 16-byte asynchronous copies: full sectors for any
+ * 3. A tile of several bags per block, copied as one run by 16-byte asynchronous copies: full sectors for any
  *    d, the whole tile in flight at once, no registers held. Then each thread sums one slice of four dims of
  *    a bag over its fields in order, the scalar order; slices are added in order.
  * 4. Bags an odd stride apart in shared memory: otherwise, with d = 4 and 64 fields, all eight threads of a

@@ -2,11 +2,11 @@
  * gather_pool (batch.h).
  *
  * Ladder, naive to fast (not measured):
- *   a thread an output               each loads the row's address, then four bytes of the row
- *   a group of lanes a bag           four weights a lane: 16 bytes of fp32, whole cache lines a group
- *   one row a bag: a tile a warp     32 addresses are looked up at once, index to row to address; then four
- *                                    rows a group are in flight
- *   bags: addresses a group at once  each lane looks one place up; again four rows are in flight
+ *   one thread per output            each loads the row's address, then four bytes of the row
+ *   one group of lanes per bag       four weights per lane: 16 bytes of fp32; whole cache lines per group
+ *   one row per bag: a warp has a    32 addresses are looked up at once, index to row to address; then each
+ *   tile of bags                     group has four rows in flight
+ *   bags of any length               each lane of a group looks one place up; again four rows are in flight
  *   `indices` in the same pass       no list of addresses by place is written and read
  */
 #include "kernels/cuda/formats.cuh"
@@ -59,7 +59,7 @@ static __device__ __forceinline__ float *gather_place(const batch_gather_pool &a
     return a.out + (size_t)event * to.stride + (size_t)field * a.d;
 }
 
-/* One row a bag: a warp processes a tile of bags, each group of lanes ROWS_AT_ONCE of them at a time. */
+/* One row per bag: a warp processes a tile of bags, each group of lanes ROWS_AT_ONCE bags at a time. */
 template <row_format format>
 static __global__ void __launch_bounds__(BLOCK)
     gather_kernel(batch_gather_pool a, gather_out to, unsigned lanes, unsigned tile)
@@ -92,7 +92,8 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Bags of any number of places: a group of lanes a bag. A warp's lanes loop until its longest bag is done. */
+/* Bags of any number of places: one group of lanes per bag. A warp's lanes loop until its longest bag is
+ * done. */
 template <row_format format>
 static __global__ void __launch_bounds__(BLOCK)
     pool_kernel(batch_gather_pool a, gather_out to, unsigned lanes)

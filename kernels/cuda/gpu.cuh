@@ -51,8 +51,8 @@ static inline int gpu_multiprocessors(void *stream)
 bool gpu_refuse(gpu_error *error, enum gpu_failure failure, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Notes the device's first failure, if status is one. what: the operation, for the message. Returns true if
- * status is a success. */
+/* If `status` is a failure, and the device's first, stores it as the sticky failure (gpu.failed). what: the
+ * operation, for the message. Returns true if status is a success. */
 bool gpu_note(gpu *gpu, cudaError_t status, const char *what);
 /* Waits for all work on the device, of all streams. Not allowed while this thread records a graph. */
 void gpu_drain(gpu *gpu, const char *what);
@@ -68,9 +68,10 @@ void gpu_fail(gpu *gpu, const char *format, ...) __attribute__((format(printf, 2
  * error messages. */
 extern "C" __attribute__((visibility("default"))) const gpu_api *leat_gpu_api(void);
 
-/* The number of devices that the driver shows; -1: error says why it cannot be asked (gpu_devices.cu). */
+/* The number of devices that the driver shows; -1: error says why the driver cannot be asked
+ * (gpu_devices.cu). */
 int gpu_count(gpu_error *error);
-/* Describes one device; false: it cannot be used, described->why says why. */
+/* Describes one device; false: the device cannot be used, and described->why says why. */
 bool gpu_describe(int device, gpu_device *described);
 int gpu_devices(gpu_device *devices, gpu_error *error); /* gpu_api.devices */
 void gpu_versions(int *library, int *driver);           /* gpu_api.versions */

@@ -1,12 +1,12 @@
 /*
  * loss of batch_train.h.
  *
- *   naive          prediction, gradient and rejection by a kernel each              not measured
- *   fused          a thread an event: each number is read and written once          not measured
+ *   naive          prediction, gradient and rejection by three kernels              not measured
+ *   fused          one thread per event: each number is read and written once       not measured
  *   warps count    one atomic addition for the rejected events of a warp, none if   not measured
  *                  there are none
  *
- * The limit is memory bandwidth, fourteen bytes an event, or double arithmetic, 45 operations an event.
+ * The limit is memory bandwidth, fourteen bytes per event, or double arithmetic, 45 operations per event.
  */
 #define KERNELS_LANES_CUDA
 #include "kernels/cuda/gpu.cuh"

@@ -1,8 +1,8 @@
 /*
  * matmul of batch_train.h. The products are computed by cuBLASLt (cublas.cuh); this file has the rest.
  *
- *   naive          a thread an element of c, in the CPU's order: remains for         not measured
- *                  shapes that cuBLASLt has no algorithm for, and for k = 0
+ *   naive          one thread per element of c, in the CPU's order: still used       not measured
+ *                  for shapes that cuBLASLt has no algorithm for, and for k = 0
  *   cuBLASLt       fp32 in fp32 (never TF32), bias and relu in its epilogue,         not measured
  *                  `adds` as its beta
  *   sixteen bits   operands rounded once into scratch memory, with rows of a         not measured
@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH) matmul_kernel
     *c = a.adds && is_masked ? *c + x : x;
 }
 
-/* c = the product where mask > 0, else 0; with adds, c += that. `product` may be c. */
+/* c = the product where mask > 0, else 0; with adds, this is added to c. `product` may be c. */
 static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
     mask_kernel(batch_matmul a, const float *product, size_t product_stride)
 {
@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
     *c = a.adds ? *c + x : x;
 }
 
-/* Rounds a matrix, row by row as given: MATMUL_EACH numbers a thread, 16 bytes of the result. */
+/* Rounds a matrix, row by row as given: MATMUL_EACH numbers per thread, 16 bytes of the result. */
 static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
     round_rows_kernel(const float *x, size_t stride, uint16_t *out, size_t out_stride, uint32_t rows,
                       uint32_t columns, enum row_format precision, float scale)

@@ -4,11 +4,11 @@
  *
  *   naive          three kernels: softmax, sum, and backward, which reads the         not measured
  *                  experts' outputs twice
- *   one kernel     a group of lanes an event, 16 bytes a lane; gates stay in          not measured
+ *   one kernel     one group of lanes per event, 16 bytes per lane; gates stay in     not measured
  *                  shared memory, and the data read for the products of the
  *                  backward pass is in the caches for the sum
  *   quads          products of gradients and outputs have the order of `dot`: four       not measured
- *                  threads an expert, several experts of an event at once
+ *                  threads per expert, several experts of an event at once
  *
  * Every four threads of a group compute the softmax for themselves, so that none has to wait for another.
  */

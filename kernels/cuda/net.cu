@@ -1,8 +1,8 @@
 /*
  * relu_mask and clip (batch_train.h): the parts of a network besides matrix products.
  *
- * relu_mask: a thread for four columns of a row, 16 bytes an access; the limit is memory bandwidth, twelve
- * bytes a number. clip: one thread, as there are only a few numbers, one a layer.
+ * relu_mask: one thread per four columns of a row, 16 bytes per access; the limit is memory bandwidth, twelve
+ * bytes per number. clip: one thread, as there are only a few numbers, one per layer.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"

@@ -1,13 +1,14 @@
 /*
- * pack and mask_rows of batch_train.h. The limit is memory bandwidth, four bytes a number each way.
+ * pack and mask_rows of batch_train.h. The limit is memory bandwidth, four bytes read and four written
+ * per number.
  *
- *   naive          a thread a number of the output: neighbours read from different columns,  not measured
- *                  a sector of 32 bytes for four
+ *   naive          one thread per number of the output: neighbouring threads read different  not measured
+ *                  columns, each a sector of 32 bytes for four bytes
  *   tiles          of 64 events and up to 32 columns go through shared memory: columns are   not measured
  *                  read in runs of events, rows written in runs of columns, for any number
  *                  of columns (an odd stride, so threads have no bank conflicts)
  *   mask: a vote   a warp reads the marks of 32 rows at once, and all its lanes clear the    not measured
- *                  marked rows, 16 bytes a lane: other rows cost one byte
+ *                  marked rows, 16 bytes per lane: other rows cost one byte
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"

@@ -1,7 +1,7 @@
 /*
  * params_update of batch_train.h.
  *
- *   naive          a thread a weight                                                not measured
+ *   naive          one thread per weight                                            not measured
  *   sixteen bytes  a thread for four weights, their gradients and their state       not measured
  *
  * The limit is memory bandwidth: weights and state once in each direction, gradients once.

@@ -1,11 +1,12 @@
 /*
  * quantize of batch.h; the arithmetic of one weight is in rounding.h.
  *
- *   naive         a thread a row, two passes over it                               not measured
- *   a group of lanes a row, 16 bytes a lane, the row kept in registers between     not measured
- *                 the search for its largest weight and the division
+ *   naive         one thread per row, two passes over the row                      not measured
+ *   groups        one group of lanes per row, 16 bytes per lane; the row stays     not measured
+ *                 in registers between the search for its largest weight and
+ *                 the division
  *
- * The limit is memory bandwidth: five bytes a weight.
+ * The limit is memory bandwidth: five bytes per weight.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"

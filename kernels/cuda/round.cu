@@ -1,12 +1,12 @@
 /*
  * round and widen of batch.h; the arithmetic of one number is in rounding.h.
  *
- *   naive          a thread a number: accesses of four and two bytes, two mixes       not measured
- *                  of 64 bits each
- *   eight numbers  a thread: one access of 16 bytes on the narrow side, two on the    not measured
- *                  wide side; one mix gives the random bits of four numbers
+ *   naive          one thread per number: accesses of four and two bytes, two         not measured
+ *                  mixes (num_mix) of 64 bits each
+ *   eight numbers  per thread: one access of 16 bytes on the narrow side, two on      not measured
+ *                  the wide side; one mix gives the random bits of four numbers
  *
- * The limit is memory bandwidth: six bytes a number.
+ * The limit is memory bandwidth: six bytes per number.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"

@@ -2,13 +2,13 @@
  * segment_reduce (batch.h), and the chunks of long segments for all kernels that sum by index (segments.cuh).
  *
  * Ladder, naive to fast (not measured):
- *   a thread an index and float      each float waits for starts, order, bag and gradient in turn
- *   a group of lanes an index        rows of 16 bytes a lane, coalesced; each index still pays for its chain
- *                                    of look-ups
- *   a tile of indices a warp         each lane looks one index up, so the chains overlap; then the gradients
+ *   one thread per index and float   each float waits for starts, order, bag and gradient in turn
+ *   one group of lanes per index     rows of 16 bytes per lane, coalesced; each index still pays for its
+ *                                    chain of look-ups
+ *   one tile of indices per warp     each lane looks one index up, so the chains overlap; then the gradients
  *                                    of four indices are in flight
- *   chunks of long segments first    the work of an id that is in every tenth place is shared by many warps,
- *                                    instead of one warp that all others wait for
+ *   chunks of long segments first    an id in every tenth place is summed by many warps, not by one warp that
+ *                                    all others wait for
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"
@@ -72,8 +72,8 @@ static __device__ void sum_chunk(const batch_segments &in, uint32_t from, uint32
     }
 }
 
-/* A warp for each window of BATCH_CHUNK places: sums the chunk of a long segment from earlier windows that
- * begins here, and the first chunk of a long segment that begins here. */
+/* One warp per window of BATCH_CHUNK places. Of long segments it sums the chunks that begin in the window: at
+ * most one that continues a segment from an earlier window, and one that is the first of its segment. */
 static __global__ void __launch_bounds__(BLOCK) chunks_kernel(batch_segments in, float *partials)
 {
     const size_t window = cuda_thread() / WARP_LANES;
@@ -94,7 +94,7 @@ static __global__ void __launch_bounds__(BLOCK) chunks_kernel(batch_segments in,
             sum_chunk(in, chunk, end, chunk == from ? place + in.d : place);
     }
     if (total - begin < BATCH_CHUNK)
-        return; /* a long segment that begins here would end behind the window */
+        return; /* too few places are left for another long segment */
     const uint32_t v = find_number(in.starts, m, begin + BATCH_CHUNK - 1);
     from = in.starts[v], to = in.starts[v + 1];
     if (v != u && to - from > BATCH_CHUNK)

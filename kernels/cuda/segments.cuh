@@ -1,6 +1,6 @@
 /*
  * Sums of gradients by index (batch.h: struct batch_segments): the device functions by which a warp computes
- * them. One code for segment_reduce, and for the update kernels, which make the step at once.
+ * them. segment_reduce writes the sums; the update kernels make the optimizer's step with them at once.
  *
  * A warp processes a tile of up to 32 indices. Each lane looks one index up (segment_look: a chain of four
  * loads, once for all 32). Then groups of lanes, each as wide as a row, go through the tile: the group gets
@@ -11,11 +11,11 @@
  * A segment of more than BATCH_CHUNK places is long: segments_chunks sums each of its chunks first, by a warp
  * of its own, into `partials`; segment_rest adds the chunks' sums in order. The position of a chunk's sum
  * follows from where the chunk begins in `order`, so no list is needed: in each window of BATCH_CHUNK places
- * at most one long segment begins a further chunk, and at most one long segment begins; window w stores the
- * two sums at rows 2w and 2w + 1 of partials.
+ * begins at most one chunk that continues a long segment, whose sum is row 2w of partials for window w, and
+ * at most one first chunk of a long segment, whose sum is row 2w + 1.
  *
- * Gradients of one float (d = 1, linear weights) have no row to share out: there each thread has an index,
- * and the whole warp sums those of its indices that have many places (segment_sum_one).
+ * Gradients of one float (d = 1, linear weights) have no row for lanes to share: there each thread has an
+ * index, and the whole warp sums those of its indices that have many places (segment_sum_one).
  */
 #ifndef LEAT_KERNELS_CUDA_SEGMENTS_CUH
 #define LEAT_KERNELS_CUDA_SEGMENTS_CUH
@@ -64,7 +64,8 @@ static inline unsigned segments_tile(uint32_t n, unsigned lanes)
     return tile > groups ? tile : groups;
 }
 
-/* What a lane has looked up for an index: its places in `order`, gradient row and scale of the first one. */
+/* What a lane has looked up for an index: its places, order[from] .. order[to - 1], and the gradient row and
+ * scale of the first place. */
 struct segment_seen {
     uint32_t from, to; /* equal: no such index */
     uint32_t row;

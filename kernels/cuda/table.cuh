@@ -2,12 +2,12 @@
  * The layout of embedding tables in device memory (gpu_table.h), and the buckets of a key.
  *
  * Digest of a slot: 0 = free, and the bucket was never full; 1 = free, but the bucket was full once; 2 .. 255
- * from the key's hash. So the line of digests alone tells a probe that did not find its key whether the key
- * may lie in its second bucket: only if no digest is 0. A freed slot becomes 0 if its bucket has a 0, else 1;
- * 1 is always correct, 0 saves a look at the second bucket. When a bucket splits, both halves get a 0 only if
- * the bucket had one, because without a 0 the keys of either half may lie in their second bucket or in the
- * stash. The stash's buckets are filled in order, and follow the same rule: behind a bucket with a 0 there is
- * nothing.
+ * from the key's hash. If a probe does not find its key in the first bucket, the line of digests tells
+ * whether the key may lie in its second bucket: only if no digest is 0. A freed slot becomes 0 if its bucket
+ * has a 0, else 1; 1 is always correct, 0 saves a look at the second bucket. When a bucket splits, both
+ * halves get a 0 only if the bucket had one, because without a 0 the keys of either half may lie in their
+ * second bucket or in the stash. The stash's buckets are filled in order, and follow the same rule: behind a
+ * bucket with a 0 there is nothing.
  */
 #ifndef LEAT_KERNELS_CUDA_TABLE_CUH
 #define LEAT_KERNELS_CUDA_TABLE_CUH
@@ -20,6 +20,8 @@ enum { DIGEST_FREE = 0, DIGEST_WAS_FULL = 1, DIGEST_KEYS = 2 };
 
 #define SLOT_NONE UINT64_MAX
 
+/* The header of a row. seen: the key's latest event time, in seconds. epoch: of the checkpoint that the row's
+ * last change belongs to. step: the last batch that used the row; 0: none. */
 struct alignas(16) gpu_head {
     uint32_t count, seen, epoch, step;
 };
@@ -62,7 +64,7 @@ struct gpu_removed {
     uint32_t table, unused;
 };
 
-/* Of a set: errors found by kernels, and the length of the list of removals. */
+/* Shared by the tables of a set: the length of the list of removals, and errors that kernels found. */
 struct gpu_table_flags {
     uint32_t removed;    /* entries; if above the list's room, some were lost */
     uint32_t overflowed; /* rows for which even the stash had no room */

@@ -21,9 +21,9 @@ enum { BLOCK = 256 };
  * `most`. */
 struct even_round {
     const gpu_table_view *view;
-    const uint32_t *used; /* by place in the table: its rows */
-    uint64_t places;
-    uint32_t most; /* rows that a receiving bucket may have afterwards */
+    const uint32_t *used; /* by place in the table: the bucket's number of rows */
+    uint64_t places;      /* of the table, the stash included */
+    uint32_t most;        /* rows that a receiving bucket may have afterwards */
     bool is_stash;
     uint32_t room; /* capacity of the lists of offers */
 };

@@ -1,12 +1,12 @@
 /*
  * select and export_rows: copies of rows; take_oldest uses the same code for the rows it removes.
  *
- * Ladder (not measured): (1) a thread a slot that copies its row: strided reads, and output positions by
- * atomic additions, so in another order each time. (2) Heads are read in order, 16 bytes a lane, selected
- * rows are counted by bucket, and a prefix sum gives each row its position in (table, slot) order; a warp
- * copies a row, 16 bytes a lane. (3) The list of selected rows is never written: export reads the heads of a
- * bucket again, 2 KB in addition to the 64 KB and more of rows that it copies. The limit is the copy to the
- * host, which overlaps with the gathering of the next piece (learners/device/snapshot.h).
+ * Ladder (not measured): (1) One thread per slot copies the slot's row: strided reads, and output positions
+ * by atomic additions, so that the order differs from run to run. (2) Heads are read in order, 16 bytes per
+ * lane, selected rows are counted by bucket, and a prefix sum gives each row its position in (table, slot)
+ * order; a warp copies a row, 16 bytes per lane. (3) The list of selected rows is never written: export reads
+ * the heads of a bucket again, 2 KB in addition to the 64 KB and more of rows that it copies. The limit is
+ * the copy to the host, which overlaps with the gathering of the next piece (learners/device/snapshot.h).
  */
 #include "kernels/cuda/table_payload.cuh"
 
@@ -61,7 +61,7 @@ static bool make_places(gpu_tables *tables, table_moves *m, gpu_error *error)
     free_places(tables, m);
     size_t room = places + places / 4 + 64;
     unsigned char *scan = NULL;
-    uint32_t scanned = tables->scratch.room; /* tables_missing uses m->scan for so many elements */
+    uint32_t scanned = tables->scratch.room; /* tables_missing scans up to this many elements with m->scan */
     scanned = scanned > room + 1 ? scanned : (uint32_t)room + 1;
     scan_exclusive_32(NULL, &m->scan_room, NULL, NULL, scanned, NULL);
     if (!make(tables, &m->counts, room + 1, error) || !make(tables, &m->offsets, room + 1, error) ||
@@ -189,7 +189,7 @@ struct export_arguments {
     gpu_table_counts *counts;
     table_filter filter;
     table_shape shape;
-    const uint32_t *offsets; /* from the table's first place on */
+    const uint32_t *offsets; /* by place in the table, from 0 */
     uint64_t first, begin, end;
     uint32_t table;
     bool takes;
@@ -327,7 +327,7 @@ static __global__ void set_count(uint32_t *count, uint32_t value)
         *count = value;
 }
 
-/* The place, of [0, n), whose bucket has the selected row number `row`. */
+/* The place, in [0, n), of the bucket that has selected row number `row`. */
 static uint64_t place_of(const uint32_t *offsets, uint64_t n, uint64_t row)
 {
     uint64_t low = 0, high = n;

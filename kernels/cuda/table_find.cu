@@ -1,13 +1,13 @@
 /*
  * find: keys -> rows; find_values: keys -> weights as floats.
  *
- * Ladder (not measured): (1) a thread a key that walks its bucket: 128 keys of 8 bytes are read to find one.
- * (2) Digests: a line of 128 bytes instead of a kilobyte; a warp a key, most of it idle. (3) Eight lanes a
- * key, 16 bytes each: the line in one load, sixteen digests compared in four instructions, and the second
- * bucket read only if the first was full once. (4) KEYS keys a tile at once, so that four loads a lane are in
- * flight before the first is waited for. (5) Weights are read by the tile that found them, 16 bytes a lane,
- * so no pointers are written and read again: 690 bytes a key at dim 64 (128 digests, 32 keys, 256 + 256
- * weights, the rest key, table and found).
+ * Ladder (not measured): (1) One thread per key reads the keys of a bucket: 128 keys of 8 bytes to find one.
+ * (2) Digests: a line of 128 bytes instead of a kilobyte; one warp per key, most of it idle. (3) Eight lanes
+ * per key, 16 bytes each: the line in one load, sixteen digests compared in four instructions, and the second
+ * bucket read only if the first was full once. (4) KEYS keys per tile at once, so that four loads per lane
+ * are in flight before the first is waited for. (5) Weights are read by the tile that found them, 16 bytes
+ * per lane, so no pointers are written and read again: 690 bytes per key at dim 64 (128 digests, 32 keys, 256
+ * + 256 weights, the rest key, table and found).
  */
 #include "kernels/cuda/formats.cuh"
 #include "kernels/cuda/table_probe.cuh"

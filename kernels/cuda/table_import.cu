@@ -1,10 +1,10 @@
 /*
  * Rows that enter tables, and keys that are searched or removed: import_rows, missing, remove, take_removed.
  *
- * Ladder of import (not measured): (1) a thread a row that probes and copies: a row's bytes are read 4 at a
- * time. (2) Keys are found by eight lanes a key (table_probe.cuh), keys without a row get one as a batch's
- * new keys do (table_insert.cu), and a warp copies a row, 16 bytes a lane. missing: the probe, a prefix sum,
- * and a list in order.
+ * Ladder of import (not measured): (1) One thread per row probes and copies: a row's bytes are read 4 at a
+ * time. (2) Keys are found by eight lanes per key (table_probe.cuh), keys without a row get one as a batch's
+ * new keys do (table_insert.cu), and a warp copies a row, 16 bytes per lane. missing: the probe, a prefix
+ * sum, and a list in order.
  */
 #include "kernels/cuda/table_payload.cuh"
 #include "kernels/cuda/table_probe.cuh"
@@ -61,7 +61,7 @@ struct import_arguments {
     bool keeps;
 };
 
-/* A warp writes a row. */
+/* Writes the imported rows, one warp per row. */
 static __global__ void __launch_bounds__(BLOCK) import_write(import_arguments a)
 {
     const uint32_t u = (uint32_t)(cuda_thread() / WARP_LANES), lane = threadIdx.x % WARP_LANES;
@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(BLOCK) import_write(import_arguments a)
     payload_in(a.shape, row, a.payloads + (size_t)(a.at != NULL ? a.at[u] : u) * table_floats(a.shape), lane);
 }
 
-/* Copies the heads, which are read several times, from the caller's memory once. */
+/* Copies the heads, which are read several times, from the caller's memory to device memory. */
 static __global__ void gather_heads(const gpu_row_head *heads, const uint32_t *at, uint32_t n,
                                     gpu_row_head *out)
 {
@@ -90,7 +90,8 @@ static __global__ void gather_heads(const gpu_row_head *heads, const uint32_t *a
         out[u] = heads[at != NULL ? at[u] : u];
 }
 
-/* Finds the rows of one piece, or the buckets for them; reads back how many rows each table lacks. Waits. */
+/* For each key of one piece of the import: finds its row, or else the bucket for a new row. Reads back how
+ * many keys of each table have no row. Waits. */
 static bool find_places(gpu_tables *tables, gpu_stream *stream, const gpu_row_head *heads, uint32_t n,
                         gpu_error *error)
 {
@@ -148,7 +149,7 @@ static bool import_piece(gpu_tables *tables, gpu_stream *stream, const import_ar
         gpu_note(tables->gpu,
                  cudaMemsetAsync(tables->scratch.counters, 0, TABLE_COUNTERS * sizeof(uint32_t),
                                  gpu_cuda_stream(stream)),
-                 "tables: import"); /* an earlier batch may have left keys for the stash */
+                 "tables: import"); /* clears the count of keys for the stash, left by an earlier batch */
         table_insertion insertion = {};
         insertion.n = a.n;
         insertion.heads = a.heads;
@@ -261,7 +262,8 @@ static __global__ void __launch_bounds__(BLOCK) find_slots(table_lookup in, uint
     }
 }
 
-/* Frees slots with digest 1, always correct. Of a key that is given twice only one thread frees the slot. */
+/* Frees the slots; digest 1 (DIGEST_WAS_FULL) is always correct. If a key is given twice, only one thread
+ * frees its slot. */
 static __global__ void free_slots(table_lookup in, const uint64_t *slots, gpu_table_counts *counts)
 {
     size_t u = cuda_thread();

@@ -2,14 +2,14 @@
  * Making rows: new keys get slots in their buckets, in the order of their indices; where a bounded table's
  * bucket is full, a row is evicted by the rule (gpu_table.h).
  *
- * Ladder (not measured): (1) one thread a key with a lock for each bucket: not in order. (2) Sorted by bucket
- * (stable, so that a bucket's keys stay in order), a warp a bucket: the warp reads the digests once and
- * places all keys of the bucket. (3) Free slots are four ballots, so that placing a key takes a few
- * instructions; headers are read only if a bucket is full, 16 bytes a lane, and kept in registers for all
- * evictions of the bucket; keys of a bucket are read only to break ties. (4) A row is written by the warp
- * that placed it, 16 bytes a lane, and nothing waits for those stores. (5) Free tables: keys that do not fit
- * are sorted once more, by second bucket; the stash, for keys that fit in neither, is filled by one warp, and
- * hardly ever needed.
+ * Ladder (not measured): (1) One thread per key, a lock for each bucket: the keys' order is lost. (2) Keys
+ * are sorted by bucket (stable, so that a bucket's keys stay in order), one warp per bucket: the warp reads
+ * the digests once and places all keys of the bucket. (3) Free slots are four ballots, so that placing a key
+ * takes a few instructions; headers are read only if a bucket is full, 16 bytes per lane, and kept in
+ * registers for all evictions of the bucket; keys of a bucket are read only to break ties. (4) A row is
+ * written by the warp that placed it, 16 bytes per lane, and nothing waits for those stores. (5) Free tables:
+ * keys that do not fit are sorted once more, by second bucket; the stash, for keys that fit in neither, is
+ * filled by one warp, and hardly ever needed.
  */
 #include "kernels/cuda/sort.cuh"
 #include "kernels/cuda/tables.cuh"
@@ -145,7 +145,7 @@ static __device__ uint32_t take_free(open_bucket *b)
     return BATCH_NONE;
 }
 
-/* Reads the headers of a full bucket, and which rows may be evicted. */
+/* Reads the headers of a full bucket, and sets which rows may be evicted: those that `step` has not used. */
 static __device__ void read_heads(open_bucket *b, uint32_t step)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES, room = table_room(b->view, b->place);
@@ -159,7 +159,7 @@ static __device__ void read_heads(open_bucket *b, uint32_t step)
     }
 }
 
-/* A row that may be evicted, as it is compared: the lowest is evicted. */
+/* A row that may be evicted. The row that goes_before all others is evicted. is_live: not expired. */
 struct victim {
     uint32_t is_live, count, seen, slot;
 };
@@ -175,7 +175,7 @@ static __device__ bool goes_before(const open_bucket *b, const victim &x, const 
     return b->bucket->keys[x.slot] < b->bucket->keys[y.slot];
 }
 
-/* Narrows is_in to the lanes with the least value. */
+/* Clears is_in in all lanes but those with the least value among the lanes that have is_in set. */
 static __device__ void keep_least(bool *is_in, uint32_t value)
 {
     const uint32_t least = warp_least(*is_in ? value : UINT32_MAX);
@@ -279,8 +279,8 @@ static __device__ uint32_t table_of(const insert_batch &in, uint32_t u)
     return in.keys.tables != NULL ? in.keys.tables[u] : 0;
 }
 
-/* For a key that got no slot: a bounded table refuses it, a free one passes it on to its second bucket, or
- * from there to the stash. Called by the whole warp, each lane with its own key. */
+/* For a key that got no slot: a bounded table refuses the key; a free table passes it on to its second
+ * bucket, or from there to the stash. Called by the whole warp, each lane with its own key. */
 static __device__ void turn_away(const insert_batch &in, const open_bucket *b, const new_key &k, bool is_key,
                                  bool is_second, insert_counts *sums)
 {
@@ -296,7 +296,7 @@ static __device__ void turn_away(const insert_batch &in, const open_bucket *b, c
 
 /* --- A bucket --- */
 
-/* Places all keys of the bucket whose sorted keys begin at `at`. */
+/* Places all new keys of one bucket: those from buckets_sorted[at] on that have the same bucket. */
 static __device__ void fill_bucket(const insert_batch &in, uint32_t at, bool is_second, insert_counts *sums)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES, bucket = in.scratch.buckets_sorted[at];
@@ -335,7 +335,7 @@ static __device__ void fill_bucket(const insert_batch &in, uint32_t at, bool is_
     }
 }
 
-/* A warp fills the buckets that begin among its 32 sorted keys. */
+/* Each warp fills the buckets whose first key is among the warp's 32 sorted keys. */
 static __global__ void __launch_bounds__(BLOCK) fill_buckets(insert_batch in, bool is_second)
 {
     const uint32_t i = (uint32_t)cuda_thread(), n = in.keys.n;
@@ -368,7 +368,8 @@ static __device__ bool stash_key(const insert_batch &in, const new_key &k, uint3
     return false;
 }
 
-/* One block places the keys that are left, in order. Counts keys beyond a stash's capacity: an error. */
+/* One block places the keys left for the stash, in order. Keys beyond a stash's capacity are counted in
+ * flags->overflowed: an error. */
 static __global__ void __launch_bounds__(BLOCK) fill_stash(insert_batch in)
 {
     SHARED(uint32_t[STASH_KEYS], keys);

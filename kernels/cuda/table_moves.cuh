@@ -1,6 +1,7 @@
 /*
  * Rows that enter and leave tables: the common part of select, export, import, take_oldest and make_room. A
- * bucket's place is its position among the buckets of all tables, each table's stash before its own buckets.
+ * bucket's place is its position among the buckets of all tables, where a table's stash comes before its
+ * other buckets.
  */
 #ifndef LEAT_KERNELS_CUDA_TABLE_MOVES_CUH
 #define LEAT_KERNELS_CUDA_TABLE_MOVES_CUH
@@ -10,17 +11,17 @@
 
 enum {
     MOVES_OFFERS = ROOM_OFFERS,
-    MOVES_DIGITS = 1 << 11, /* bins of take_oldest's histograms */
-    MOVES_FULL = GPU_BUCKET_SLOTS + 1,
+    MOVES_DIGITS = 1 << 11,            /* bins of take_oldest's histograms */
+    MOVES_FULL = GPU_BUCKET_SLOTS + 1, /* numbers of rows that a bucket can have */
 };
 
 /* Which rows of a table a select or take_oldest takes. */
 struct table_filter {
-    uint32_t expired_before; /* select: rows with seen below it are absent; 0: none is */
+    uint32_t expired_before; /* select: rows with a lower `seen` are absent; 0: no row is */
     uint32_t since, closing; /* select: epoch in (since, closing]; since 0: all */
-    bool is_oldest;          /* take_oldest: last used before step_spared, (age order, key) <= limit */
+    bool is_oldest;          /* take_oldest: last used before step_spared; see filter_takes */
     uint32_t step_spared;
-    uint32_t order_most;
+    uint32_t order_most; /* take_oldest: (age order, key) is at most (order_most, key_most) */
     uint64_t key_most;
 };
 
@@ -80,7 +81,8 @@ uint64_t tables_places(const gpu_tables *tables, uint32_t t);
 
 /* Allocates the arrays, for the present number of buckets; does not wait. Returns false with `error` set. */
 bool moves_need(gpu_tables *tables, gpu_error *error);
-/* Bytes of the arrays for `tables` tables and scratch of `room`, without 8 bytes for each bucket. */
+/* Bytes of the arrays for `tables` tables and a scratch.room of `room`, without the arrays by place, which
+ * take 8 bytes per bucket. */
 uint64_t moves_bytes(uint32_t tables, uint32_t room);
 void moves_free(gpu_tables *tables);
 
@@ -114,7 +116,7 @@ bool moves_empty_stash(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint6
 bool moves_even_out(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t most, uint64_t rows,
                     gpu_error *error);
 /* moves_count_full queues a count of the rows in each bucket of table t. After a wait, moves_rows_above
- * returns the number of rows above `most` in their buckets. Splits can only lower it. */
+ * returns the number of rows above `most` in their buckets. Splits can only lower that number. */
 void moves_count_full(gpu_tables *tables, gpu_stream *stream, uint32_t t);
 uint64_t moves_rows_above(const gpu_tables *tables, uint32_t t, uint32_t most);
 

@@ -1,12 +1,12 @@
 /*
  * take_oldest: removes the rows that were used longest ago from a table.
  *
- * Ladder (not measured): (1) sort all (step, key): 12 bytes a row through eight passes of a radix sort, for a
- * few rows. (2) A threshold: a histogram of the highest bits gives the bin of the last row to take, a
+ * Ladder (not measured): (1) Sort all (step, key): 12 bytes per row through eight passes of a radix sort, for
+ * a few rows. (2) A threshold: a histogram of the highest bits gives the bin of the last row to take, a
  * histogram of the next bits within that bin gives its bin there, and so on: three passes over the steps, 16
- * bytes a row read in order, and six more over the keys only if rows of one step have to be distinguished.
+ * bytes per row read in order, and six more over the keys only if rows of one step have to be distinguished.
  * Nothing is sampled: the result is exact, and the same in every run. (3) Counting in shared memory, one
- * histogram a block.
+ * histogram per block.
  */
 #include "kernels/cuda/table_moves.cuh"
 
@@ -14,7 +14,8 @@
 
 enum { BLOCK = 256 };
 
-/* Which digit to count, and of which rows: those whose known bits equal the limit's. */
+/* Which digit of the age order or the key to count, and of which rows: those whose bits under order_mask and
+ * key_mask, the bits of the limit known so far, equal `order` and `key`. */
 struct oldest_digit {
     uint32_t step_spared;
     uint32_t order_mask, order;

@@ -1,6 +1,6 @@
 /* Payloads of rows (weights as floats, the optimizer's state, the extra floats), read from and written to
- * rows in their storage formats. A warp a row; each lane takes neighbouring groups of four floats, lane 0 the
- * extra floats. */
+ * rows in their storage formats. One warp per row; each lane takes neighbouring groups of four floats, lane 0
+ * the extra floats. */
 #ifndef LEAT_KERNELS_CUDA_TABLE_PAYLOAD_CUH
 #define LEAT_KERNELS_CUDA_TABLE_PAYLOAD_CUH
 

@@ -1,8 +1,8 @@
 /*
- * Finding keys: eight lanes a key read its bucket's line of digests, 16 bytes each, compare sixteen digests
- * in four instructions, and read the keys of matching slots: on average half a key a line does not match. A
- * warp processes 4 * KEYS keys at once; it looks at second buckets and the stash together, if any of its keys
- * needs to.
+ * Finding keys: eight lanes per key read its bucket's line of digests, 16 bytes each, compare sixteen digests
+ * in four instructions, and read the keys of slots whose digests match. On average half a key per line is
+ * read in vain: the digest matches, but the key is another. A warp processes 4 * KEYS keys at once; if any of
+ * its keys needs the second bucket or the stash, all lanes of the warp look there together.
  */
 #ifndef LEAT_KERNELS_CUDA_TABLE_PROBE_CUH
 #define LEAT_KERNELS_CUDA_TABLE_PROBE_CUH

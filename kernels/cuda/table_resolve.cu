@@ -1,11 +1,11 @@
 /*
  * resolve: a batch's occurrences of distinct keys; gpu_table.h has the rule.
  *
- * Ladder (not measured): (1) a thread a key, with a lock for each bucket: which key gets the last slot
+ * Ladder (not measured): (1) One thread per key, with a lock for each bucket: which key gets the last slot
  * depends on timing, so the same batch gives different rows each time. (2) Phases, each a kernel, so that no
  * decision is made before everything in the batch that affects it is known: the latest event time of each
- * key; look (a tile a key, as find); settle (expired rows are removed, sketch cells rise to a maximum, so
- * their order does not matter); admit; then rows are made, sorted by bucket (table_insert.cu). No count is
+ * key; look (one tile per key, as in find); settle (expired rows are removed, sketch cells rise to a maximum,
+ * so their order does not matter); admit; then rows are made, sorted by bucket (table_insert.cu). No count is
  * read by the host, so nothing waits. (3) Phases that a set does not need are not launched: admission,
  * expiry, event times. (4) A header is one access of 16 bytes; the latest event time of a key is computed by
  * a thread for up to 64 occurrences, by a warp up to 4096, by the whole device beyond.
@@ -127,7 +127,8 @@ static __device__ void touch(const resolve_batch &in, const gpu_table_view *view
     *at = head;
 }
 
-/* For a key without a row, before anything changes: sketch estimate, or the row's bucket; by one lane. */
+/* For a key without a row, before anything changes: computes the sketch's estimate, or the bucket of the new
+ * row; by one lane. */
 static __device__ void ask(const resolve_batch &in, const table_search *s, uint32_t u)
 {
     uint32_t waiting = 0;
@@ -144,8 +145,7 @@ static __global__ void __launch_bounds__(BLOCK) look(resolve_batch in)
                                 NULL,     in.batch.count, in.batch.n};
     table_search searches[KEYS];
     uint32_t first, n;
-    (void)table_look_up(asked, searches, &first,
-                        &n); /* beyond the last key, too, there are outputs to write */
+    (void)table_look_up(asked, searches, &first, &n); /* outputs beyond the last key must be written, too */
     if (threadIdx.x % TILE_LANES != 0)
         return;
 #pragma unroll
@@ -202,7 +202,7 @@ static __device__ void raise_cells(const gpu_table_view *view, uint64_t hash, ui
         uint8_t *cell = sketch_cell(view, hash, d);
         uint32_t *changed = &view->sketch_epochs[(size_t)(cell - view->sketch) / GPU_SKETCH_BLOCK];
         if (raise_cell(cell, estimate) && load_relaxed(changed) != epoch)
-            atomicExch(changed, epoch); /* other threads write the same */
+            atomicExch(changed, epoch); /* other threads write the same value */
     }
 }
 

@@ -1,12 +1,12 @@
 /*
  * Admission sketches between batches: halving, and export and import in blocks, for checkpoints.
  *
- * Ladder (not measured) of halve_sketch: a byte a thread; then 16 bytes a thread, with four counters an
+ * Ladder of halve_sketch (not measured): one byte per thread; then 16 bytes per thread, with four cells per
  * instruction. A block of threads has a block of cells; blocks that never changed, all zero, are skipped by
- * their epochs alone. Of export: the host reads all epochs, waits, and asks for the blocks it wants; then
- * without a list: a block of threads for each block of cells counts the selected blocks before it in the
- * range, reading a few lines of epochs, and so knows its output position; only selected blocks are read, and
- * written directly to the output, pinned memory included.
+ * their epochs alone. Ladder of export_sketch: the host reads all epochs, waits, and asks for the blocks it
+ * wants; then without a list: a block of threads for each block of cells counts the selected blocks before it
+ * in the range, reading a few lines of epochs, and so knows its output position; only selected blocks are
+ * read, and written directly to the output, pinned memory included.
  */
 #include "kernels/cuda/tables.cuh"
 
@@ -14,7 +14,7 @@ enum { BLOCK = 256, WORDS = GPU_SKETCH_BLOCK / sizeof(uint64_t) };
 
 static_assert(BLOCK * sizeof(uint4) == GPU_SKETCH_BLOCK, "a thread has 16 cells");
 
-/* A block of threads for each block of cells. */
+/* One block of threads per block of cells. */
 static __global__ void __launch_bounds__(BLOCK) halve(const gpu_table_view *view, uint32_t epoch)
 {
     uint32_t *changed = &view->sketch_epochs[blockIdx.x];
@@ -27,7 +27,7 @@ static __global__ void __launch_bounds__(BLOCK) halve(const gpu_table_view *view
     c.z = c.z >> 1 & 0x7f7f7f7fU;
     c.w = c.w >> 1 & 0x7f7f7f7fU;
     *at = c;
-    __syncthreads(); /* all threads have read it */
+    __syncthreads(); /* all threads have read *changed */
     if (threadIdx.x == 0)
         *changed = epoch;
 }
@@ -41,7 +41,7 @@ void tables_halve_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t t, uin
     gpu_launched(stream, "tables: halve_sketch");
 }
 
-/* Which blocks are selected. */
+/* Selects the blocks whose last change was in the epochs (since, closing]. */
 struct sketch_filter {
     uint32_t since, closing;
 };

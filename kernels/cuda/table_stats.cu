@@ -1,10 +1,10 @@
 /*
  * What the host reads from a set between batches: counters, errors, removals; and expiry.
  *
- * Ladder of expire (not measured): naive: a pass over all headers each time the watermark moves: 1.6 GB of
- * reads for a table of 100 M rows. Here: expired rows are ignored wherever they are found, and each call
- * sweeps SWEEP_BUCKETS more buckets, so that expired rows do not hold memory for ever. A warp a bucket, 16
- * bytes a lane; keys are read only for rows that are removed.
+ * Ladder of expire (not measured): (1) A pass over all headers each time the watermark moves: 1.6 GB of
+ * reads for a table of 100 M rows. (2) Expired rows are ignored wherever they are found, and each call
+ * sweeps SWEEP_BUCKETS more buckets, so that expired rows do not hold memory for ever. One warp per bucket;
+ * keys are read only for rows that are removed.
  */
 #include "kernels/cuda/tables.cuh"
 
@@ -195,7 +195,8 @@ static __global__ void set_expired_before(gpu_table_view *view, uint32_t expired
         view->expired_before = expired_before;
 }
 
-/* A warp sweeps a bucket: `count` buckets from `first` on; buckets, the stash's included, form a ring. */
+/* Removes the expired rows of `count` buckets from `first` on, one warp per bucket. The buckets, the stash's
+ * included, form a ring. */
 static __global__ void sweep(const gpu_table_view *view, uint32_t table, uint64_t first, uint32_t count,
                              gpu_table_counts *counts, gpu_removed_list list)
 {

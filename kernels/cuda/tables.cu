@@ -1,5 +1,5 @@
 /*
- * Sets of embedding tables: the memory they need, create and destroy, and their host side.
+ * Sets of embedding tables: how much memory a set needs, create and destroy, and the views of tables.
  *
  * No ladder: the kernels here set a few words. create allocates everything once: the arrays for a batch, so
  * that a step allocates nothing, and the address ranges in which tables grow.
@@ -19,7 +19,7 @@ static const uint64_t ADDRESSES_LEAST = (uint64_t)1 << 20;
 
 /* --- Plan --- */
 
-/* Bytes of the cells, and of each block's epoch. */
+/* Bytes of a table's admission sketch: its cells, and an epoch for each block of cells. */
 static uint64_t sketch_bytes(const gpu_table_options *options)
 {
     return gpu_sketch_blocks(options) * (GPU_SKETCH_BLOCK + sizeof(uint32_t));

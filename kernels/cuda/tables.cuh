@@ -75,7 +75,8 @@ bool tables_need_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uin
 /* The number of buckets of all tables, stashes excluded: indices of buckets are below it. */
 uint64_t tables_buckets(const gpu_tables *tables);
 
-/* Wait for the stream's work, and check the set's error flags. false: the device has failed. */
+/* tables_wait and tables_read_counts wait for the stream's work, and check the set's error flags. false: the
+ * device has failed, and error is set. */
 bool tables_wait(gpu_tables *tables, gpu_stream *stream, gpu_error *error);
 bool tables_read_counts(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_table_counts *counts,
                         gpu_error *error);

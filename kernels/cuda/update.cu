@@ -1,11 +1,11 @@
 /*
  * update of batch.h.
  *
- *   naive         segment_reduce writes the sums, one thread a weight reads them    not measured
+ *   naive         segment_reduce writes the sums, one thread per weight reads them  not measured
  *   fused         a row's sum stays in registers of the lanes that make its         not measured
  *                 step: it is neither written nor read again
- *   sixteen bytes a group of lanes a row, four floats a lane, rows of up to 128     not measured
- *                 floats in one access; small rows share a warp
+ *   sixteen bytes one group of lanes per row, four floats per lane, rows of up to   not measured
+ *                 128 floats in one access; small rows share a warp
  *   in flight     weights and state are loaded before the first gradient is         not measured
  *                 waited for, other gradients four at a time; a tile of indices is
  *                 looked up at once (segments.cuh): places, rows and random bits

@@ -3,8 +3,8 @@
  *
  *   naive          a place's weight is read through its row for each event, and a      not measured
  *                  thread sums the places of an event or an index one by one
- *   read once      each row is read once an index; events gather from the contiguous   not measured
- *                  array of weights, which is small enough for the L2 cache
+ *   read once      each row is read once per index; events gather from the             not measured
+ *                  contiguous array of weights, which is small enough for the L2 cache
  *   in flight      a thread for each event or index, with eight places in flight;      not measured
  *                  the data of neighbouring threads is contiguous
  *   together       indices with more than 32 places are summed by the whole warp,      not measured
