@@ -183,7 +183,7 @@ struct batch_update {
  * not read. Both: one pass over the vectors, for logit_gradients that are known before (so they cannot be the
  * derivatives of the loss of these logits). fields: 1 up to BATCH_FIELDS_MAX. grads does not overlap vectors.
  * stride, grads_stride: floats between bags (0: the floats of a bag). adds: gradients are added to grads,
- * logits to logits. ffm of 61 fields and more needs 65 KiB of shared memory a block on a GPU.
+ * logits to logits. ffm of 61 fields and more needs 65 KiB of shared memory per block on a GPU.
  */
 struct batch_interaction {
     const float *vectors;

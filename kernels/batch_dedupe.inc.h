@@ -30,7 +30,7 @@ static size_t dedupe_bytes(const struct batch_dedupe *a)
     return bytes + BATCH_SCRATCH_MIN;
 }
 
-/* Sorts n pairs by id; `other` has room for n pairs. Returns the one of the two arrays with the result. */
+/* Sorts n pairs by id; `other` has room for n pairs. Returns `pairs` or `other`, whichever has the result. */
 static struct dedupe_pair *sort_pairs(struct dedupe_pair *pairs, struct dedupe_pair *other, size_t n)
 {
     uint64_t differs = 0;

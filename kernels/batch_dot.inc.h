@@ -106,7 +106,7 @@ LANES_INLINE void dot_pull(v16 sums[4][DOT_VECTORS], const struct dot_grads *g, 
     }
 }
 
-/* Dims from `at` on of the four fields' gradients: `vectors` whole vectors, or one of n dims. */
+/* Dims from `at` on of the four fields' gradients: `vectors` whole vectors, or one vector of n dims. */
 LANES_INLINE void dot_grads_dims(const struct dot_grads *g, size_t at, int vectors, size_t n)
 {
     v16 sums[4][DOT_VECTORS];

@@ -29,9 +29,9 @@ struct fm_bags {
 };
 
 /*
- * The dims of a row behind its whole vectors, `rest` = 4, 8 or 12 of each of the four bags from `at` on, in
- * one, two or three vectors: eight dims of two bags make a vector, and four dims of four bags make a vector.
- * fm_is_halves: whether vector v has eight dims of two bags.
+ * The dims of a row behind its whole vectors: `rest` (4, 8 or 12) dims from `at` on of each of the four bags,
+ * in one, two or three vectors: eight dims of two bags make a vector, and four dims of four bags make a
+ * vector. fm_is_halves: whether vector v has eight dims of two bags.
  */
 LANES_INLINE bool fm_is_halves(size_t v, size_t rest)
 {

@@ -2,7 +2,7 @@
  * weights_read, weights_forward and weights_update of batch_train.h: one weight a row, at random addresses,
  * which are prefetched.
  *
- * Indices have few places, and their number is hard to predict for the CPU: in a loop over them that also
+ * An index has few places, and the CPU can hardly predict their number: in a loop over the places that also
  * waits for order, bag and gradient, each mispredicted branch discards the loads in flight. So the gradients
  * of a window of places are first gathered by a loop without branches, and the sums are computed from the
  * window. Sixteen rows are gathered into a vector for the step.

@@ -199,7 +199,7 @@ static float ffm_forward(float *partners, const float *const *rows, const float 
     return total;
 }
 
-/* Writes products of tile (f, g): group k of `four` has those of field f + k with g..g+3; n such rows. */
+/* Writes the products of tile (f, g), n rows; group k of `four`: products of field f + k with g..g+3. */
 LANES_INLINE void ffm_put_products(float *out, size_t blocks, size_t n, v16 four)
 {
     if (n >= 4) {
@@ -229,8 +229,8 @@ LANES_INLINE v16 ffm_pairs_tile(struct ffm_out to, const float *const *rows, siz
     return v16_group_sums(sums[0], sums[1], sums[2], sums[3]);
 }
 
-/* Tiles (f, g) and (g, f), of which the second has n rows, or the diagonal tile. The product of g with f has
- * the same bits as that of f with g. */
+/* Tiles (f, g) and (g, f), of which the second has n rows, or the diagonal tile. The products of f with g
+ * and of g with f have the same bits. */
 LANES_INLINE void ffm_pairs_tiles(float *products, struct ffm_out to, const float *const *rows, size_t f,
                                   size_t g, size_t n, size_t blocks)
 {

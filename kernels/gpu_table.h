@@ -14,14 +14,14 @@
  *
  * - bounded (rows_max > 0): as many buckets as the logical rule has, bucket = hash * buckets >> 64. So a
  *   bucket is a logical bucket: a full one evicts rows by the rule, and nothing can overflow.
- * - free (rows_max = 0): two buckets a key, chosen by the low bits of its hash and by another hash of the
+ * - free (rows_max = 0): two buckets per key, chosen by the low bits of its hash and by another hash of the
  *   key; linear hashing (Litwin 1980), so that the table grows one bucket at a time, in place. A row that
  *   finds both buckets full goes to the table's stash, and at the next make_room from there to a bucket or to
- *   the cold tier: it is never lost.
+ *   the cold tier: no row is ever lost.
  *
- * All of it lies in address ranges that are reserved once (cuMemAddressReserve) and get memory as they grow.
- * A row's address changes only in make_room (and so in import_rows): when its bucket splits, or when a full
- * bucket is evened out.
+ * Buckets and rows lie in address ranges that are reserved once (cuMemAddressReserve) and get memory as they
+ * grow. A row's address changes only in make_room (and so in import_rows): when its bucket splits, or when a
+ * full bucket is evened out.
  *
  * All functions queue work on the given stream and return, except those whose comment says that they wait.
  * One thread at a time uses a set.
@@ -48,7 +48,7 @@ struct gpu_table_options {
     uint64_t init_seed;    /* weights start as init_uniform(num_mix(key ^ init_seed), init_bound) */
     float init_bound;
     const float
-        *extra; /* read by create: [4], initial extra floats of this table's rows; NULL: those of the set */
+        *extra; /* read by create: [4], extra floats of this table's new rows; NULL: the set's `extra` */
 };
 
 /* Cells in a row of the table's admission sketch (learners/tables/sketch.h); 0: the table has no sketch. */
@@ -159,6 +159,7 @@ struct gpu_table_stats {
 struct gpu_table_api {
     bool (*plan)(const struct gpu_tables_options *options, uint64_t free_bytes, struct gpu_tables_plan *plan,
                  struct gpu_error *error);
+    /* Copies the options; waits. NULL: failed, error is set. */
     struct gpu_tables *(*create)(struct gpu *gpu, const struct gpu_tables_options *options,
                                  struct gpu_error *error);
     void (*destroy)(struct gpu_tables *tables); /* waits; NULL is fine */
@@ -203,7 +204,7 @@ struct gpu_table_api {
     /*
      * make_room, between batches: waits for the stream, empties stashes, evens out full buckets, and grows
      * free tables so that rows_new[t] new rows of each table t (host memory) fit at a load of at most 0.95.
-     * To spread the work it splits at most a few buckets a call beyond the necessary ones. rows_cold (host
+     * To spread the work it splits at most a few buckets per call beyond the necessary ones. rows_cold (host
      * memory): where memory_bytes is reached, the number of rows of each table that have to go to the cold
      * tier first (take_oldest); then call make_room again. Returns false with `error` set. It waits once, and
      * again only if more than 2^14 rows have to move; where that costs nothing it makes room for more than
@@ -242,7 +243,7 @@ struct gpu_table_api {
      *
      * take_oldest: moves at most `room` rows of `table` with the lowest (step, key), none used by
      * `step_spared` or later, out of the table, for the cold tier, in the order of slots; *count (host
-     * memory); waits. Expired rows are among them: the caller drops those.
+     * memory); waits. Expired rows are taken, too; the caller drops them.
      */
     bool (*select)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t since, uint32_t closing,
                    uint64_t *rows, struct gpu_error *error);

@@ -3,7 +3,7 @@
  * order in which a tile reads them; rounded while packing if precision is bf16 or fp16.
  */
 
-/* An operand. Floats from a row (or lane) to the next: across; from p to p + 1: deep. One of both is 1. */
+/* An operand. Floats from a row (or lane) to the next: across; from p to p + 1: deep. One of the two is 1. */
 struct matmul_side {
     const float *at;
     size_t across, deep;

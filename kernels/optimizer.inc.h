@@ -7,7 +7,7 @@
 LANES_INLINE void opt_one(enum opt_kind kind, const struct opt_row *row, size_t i, size_t d, v16 scale,
                           v16 curvature, size_t lanes, const struct opt_vectors *o)
 {
-    v16 s0 = scale, s1 = scale; /* not used */
+    v16 s0 = scale, s1 = scale; /* unused if the optimizer has no such state */
     float *state = row->state + i;
     if (opt_states(kind) > 0)
         s0 = v16_load_n(state, lanes);
@@ -50,7 +50,7 @@ OPT(ftrl, OPT_FTRL)
 OPT(newton, OPT_NEWTON)
 #undef OPT
 
-/* adagrad_row: one accumulator a row, the mean of its squared gradients. */
+/* adagrad_row: one accumulator per row, the mean of the row's squared gradients. */
 LANES_INLINE v16 row_gradient(const struct opt_row *row, size_t i, size_t lanes, v16 scale,
                               const struct opt_vectors *o)
 {

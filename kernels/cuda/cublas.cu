@@ -1,5 +1,5 @@
 /*
- * cuBLASLt: finds and opens it, and keeps an algorithm for each shape; see cublas.cuh.
+ * Finds and opens cuBLASLt, and keeps an algorithm for each shape; see cublas.cuh.
  *
  * No ladder: there is no kernel here. cuBLASLt's matrices are column-major, where a row-major matrix is its
  * transpose: so d^T = b^T a^T is computed, with b as cuBLASLt's A.
@@ -242,7 +242,8 @@ static cublasStatus_t prefer(const cublas_functions *f, cublasLtMatmulPreference
     return f->cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value));
 }
 
-/* Takes the first algorithm of cuBLASLt's heuristic; success without an algorithm if it has none. */
+/* Takes the first algorithm of cuBLASLt's heuristic. If the heuristic has none, returns success and leaves
+ * plan->has_algorithm false. */
 static cublasStatus_t choose_algorithm(const cublas_functions *f, const cublas *c, cublas_plan *plan)
 {
     cublasLtMatmulPreference_t wish = NULL;
@@ -286,7 +287,7 @@ static uint64_t shape_hash(const cublas_shape &shape)
     return hash ^ (uint64_t)shape.epilogue ^ (uint64_t)shape.format << 3;
 }
 
-/* The plan of a shape, made at its first product; NULL with *status set. */
+/* The plan of a shape, made at the shape's first product; NULL: failed, *status says how. */
 static cublas_plan *plan_of(const cublas_functions *f, cublas *c, const cublas_shape &shape,
                             const float *bias, cublasStatus_t *status)
 {

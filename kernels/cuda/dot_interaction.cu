@@ -11,7 +11,7 @@
  *                  of four; the order is that of `dot`. Then the threads exchange sums so
  *                  that each gets four products: 48 shuffles instead of 128
  *   results        go through shared memory and are written in runs                    not measured
- *   gradients      a thread for four dims of four fields: for each other field it      not measured
+ *   gradients      one thread per four dims of four fields: for each other field it    not measured
  *                  loads four dims and four gradients, from a symmetric matrix of gradients
  *
  * Events that do not fit into shared memory are read from global memory, through the L1 cache.

@@ -111,7 +111,8 @@ static gpu *gpu_open(int device, gpu_error *error)
     return opened;
 }
 
-/* No thread may wait for a device while another records a graph on it: both calls would fail for good. */
+/* Held while a thread records a graph or waits for a device. A wait during a recording would make both fail,
+ * a sticky failure of the device. */
 static pthread_mutex_t gpu_recording = PTHREAD_MUTEX_INITIALIZER;
 
 void gpu_drain(gpu *gpu, const char *what)
@@ -137,7 +138,7 @@ static void gpu_close(gpu *gpu)
 
 /* --- Memory --- */
 
-/* Returns `memory`, or NULL with `error` set. Any status but out of memory is a failure of the device. */
+/* Returns `memory`, or NULL with `error` set. Any failure but out of memory is a failure of the device. */
 static void *allocated(gpu *gpu, void *memory, cudaError_t status, size_t bytes, const char *where,
                        gpu_error *error)
 {

@@ -14,7 +14,7 @@ struct gpu {
     int multiprocessors;
     pthread_mutex_t lock;  /* protects `failed` */
     gpu_error failed;      /* the first failure; failure == GPU_OK: none */
-    struct cublas *cublas; /* NULL until it is needed */
+    struct cublas *cublas; /* cuBLASLt's handle and plans; NULL before cuBLASLt's first use */
 };
 
 struct gpu_stream {
@@ -33,7 +33,8 @@ static inline void gpu_use(const gpu *gpu)
     (void)cudaSetDevice(gpu->device); /* the next call that gpu_note sees reports a failure */
 }
 
-/* The CUDA stream of a kernel's `stream` argument; also makes its device the thread's. */
+/* The CUDA stream of a kernel's `stream` argument, a gpu_stream. Also makes the stream's device the target of
+ * the calling thread's run-time calls. */
 static inline cudaStream_t gpu_cuda_stream(void *stream)
 {
     gpu_stream *of = static_cast<gpu_stream *>(stream);

@@ -10,7 +10,7 @@
  *   quads          products of gradients and outputs have the order of `dot`: four       not measured
  *                  threads per expert, several experts of an event at once
  *
- * Every four threads of a group compute the softmax for themselves, so that none has to wait for another.
+ * Every four threads of a group compute the softmax for themselves, so that no thread waits for another.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/matrix.cuh"
@@ -33,7 +33,7 @@ static __device__ float quad_sum(v16 x)
     return (x.f[0] + x.f[2]) + (x.f[1] + x.f[3]);
 }
 
-/* gates = softmax of the logits, computed by every four threads of a group; the first four write it. */
+/* gates = softmax of the logits: every four threads of a group compute it, the first four write it. */
 static __device__ void mixture_gates(const float *logits, uint32_t experts, bool is_aligned,
                                      uint32_t in_group, float *gates)
 {

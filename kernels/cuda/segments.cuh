@@ -4,7 +4,7 @@
  *
  * A warp processes a tile of up to 32 indices. Each lane looks one index up (segment_look: a chain of four
  * loads, once for all 32). Then groups of lanes, each as wide as a row, go through the tile: the group gets
- * lane k's result by a shuffle (segment_of_lane), loads four floats a lane of the first gradient
+ * lane k's result by a shuffle (segment_of_lane), loads four floats per lane of the first gradient
  * (segment_first), for as many indices at a time as fit in registers, and adds the other gradients
  * (segment_rest).
  *
@@ -141,7 +141,7 @@ static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, 
     const uint32_t length = seen.to - seen.from;
     float4 sum = first;
     if (length >
-        BATCH_CHUNK) { /* the first chunk's sum is row 2w + 1 of its window, the others are rows 2w */
+        BATCH_CHUNK) { /* for window w, row 2w + 1 is the sum of a first chunk, row 2w of another chunk */
         const float *chunk = partials + (size_t)(seen.from / BATCH_CHUNK) * 2 * in.d + column;
         sum = *reinterpret_cast<const float4 *>(chunk + in.d);
 #pragma unroll 8 /* independent loads: several in flight */

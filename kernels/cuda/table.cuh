@@ -38,7 +38,7 @@ struct gpu_table_view {
     gpu_bucket *buckets;     /* first the stash's buckets, then the table's */
     unsigned char *rows;     /* [(stash_buckets + bucket_count) * 128][stride] */
     uint64_t bucket_count;   /* without the stash */
-    uint32_t buckets_before; /* buckets of the tables before it: where this table begins among all buckets */
+    uint32_t buckets_before; /* buckets of all earlier tables of the set, without their stashes */
     uint32_t stash_buckets;  /* 0 (bounded) or GPU_STASH_BUCKETS */
     uint64_t seed, init_seed;
     float init_bound;
@@ -133,8 +133,8 @@ static inline __host__ __device__ uint64_t table_second(const gpu_table_view *t,
     return table_linear((uint32_t)(hash >> 32), t->bucket_count);
 }
 
-/* The later of two steps; 0: no step. Needed as a batch that is fetched ahead marks rows before earlier
- * batches use them. */
+/* The later of two steps; 0: no step. Needed because a batch that is fetched ahead marks rows as used before
+ * earlier batches use them. */
 static inline __device__ uint32_t table_later_step(uint32_t a, uint32_t b)
 {
     return a == 0 || (b != 0 && (int32_t)(b - a) > 0) ? b : a;

@@ -3,10 +3,10 @@
  *
  * Ladder (not measured): (1) Sort all (step, key): 12 bytes per row through eight passes of a radix sort, for
  * a few rows. (2) A threshold: a histogram of the highest bits gives the bin of the last row to take, a
- * histogram of the next bits within that bin gives its bin there, and so on: three passes over the steps, 16
- * bytes per row read in order, and six more over the keys only if rows of one step have to be distinguished.
- * Nothing is sampled: the result is exact, and the same in every run. (3) Counting in shared memory, one
- * histogram per block.
+ * histogram of the next bits within that bin gives that row's bin there, and so on: three passes over the
+ * steps, 16 bytes per row read in order, and six more over the keys only if rows of one step have to be
+ * distinguished. Nothing is sampled: the result is exact, and the same in every run. (3) Counting in shared
+ * memory, one histogram per block.
  */
 #include "kernels/cuda/table_moves.cuh"
 

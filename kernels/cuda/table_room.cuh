@@ -13,7 +13,7 @@
 enum {
     ROOM_SPLITS_AHEAD = 16, /* buckets split in a call of make_room beyond the necessary ones */
     ROOM_OFFERS = 1 << 14,  /* most rows that a round moves to their other bucket */
-    ROOM_ROUNDS = 4,        /* most rounds a call, not counting those with more than ROOM_OFFERS rows */
+    ROOM_ROUNDS = 4,        /* most rounds per call, not counting those with more than ROOM_OFFERS rows */
     ROOM_AHEAD = 8,         /* largest factor of `more` that a tight table is evened out for */
 };
 static const double ROOM_LOAD_MOST = 0.95, ROOM_LOAD_AHEAD = 0.80, ROOM_NEW_ROWS_MORE = 1.25;

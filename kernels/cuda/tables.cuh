@@ -12,8 +12,8 @@ struct gpu_table {
     gpu_range buckets, rows;
     uint64_t buckets_most; /* most buckets that the ranges have addresses for, stash excluded */
     uint64_t sweep_at;     /* the next bucket, the stash's included, that expire's sweep looks at */
-    uint64_t rows_most;    /* upper bound of its rows: the last count, and all possibly added since */
-    uint64_t rows_left;    /* rows that may come before make_room must be called; bounded: no limit */
+    uint64_t rows_most;    /* upper bound of the table's rows: the last count, and all possibly added since */
+    uint64_t rows_left;    /* rows that may come before make_room must be called; bounded: UINT64_MAX */
 };
 
 /* Memory for the resolve of one batch, or for an import: arrays of `room` elements, at least batch_max. */
@@ -68,11 +68,11 @@ static inline uint64_t tables_bucket_bytes(const gpu_tables *tables)
  * buckets_before of all tables. */
 void tables_set_view(gpu_tables *tables, gpu_stream *stream, uint32_t t);
 /* Gives table t memory for `buckets` buckets (without its stash). New buckets are empty once the stream has
- * done the queued work. Kernels use them when view.bucket_count is raised. Returns false if they do not
- * fit. */
+ * done the queued work. Kernels use them when view.bucket_count is raised. Returns false, with `error` set,
+ * if they do not fit. */
 bool tables_need_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets,
                          gpu_error *error);
-/* The number of buckets of all tables, stashes excluded: indices of buckets are below it. */
+/* The number of buckets of all tables, stashes excluded; the index of a bucket is below this number. */
 uint64_t tables_buckets(const gpu_tables *tables);
 
 /* tables_wait and tables_read_counts wait for the stream's work, and check the set's error flags. false: the
@@ -87,9 +87,9 @@ const gpu_table_counts *tables_read_all(gpu_tables *tables, gpu_stream *stream, 
 bool tables_drain_removed(gpu_tables *tables, gpu_stream *stream, gpu_error *error);
 /* Upper bound of the removals that a resolve of `places` places records. */
 uint64_t tables_removed_by(const gpu_tables *tables, uint32_t places);
-/* Makes room for n more removals in the list on the device. Call before work that may record so many.
- * Waits only if the list may be full; make_room waits anyway and empties the list, so other calls seldom
- * wait. */
+/* Makes room for n more removals in the list on the device. Call before work that may record up to n
+ * removals. Waits only if the list may be full; make_room waits anyway and empties the list, so other calls
+ * seldom wait. */
 bool tables_reserve_removed(gpu_tables *tables, gpu_stream *stream, uint64_t n, gpu_error *error);
 
 static inline gpu_removed_list tables_removed_list(const gpu_tables *tables)

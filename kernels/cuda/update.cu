@@ -3,7 +3,7 @@
  *
  *   naive         segment_reduce writes the sums, one thread per weight reads them  not measured
  *   fused         a row's sum stays in registers of the lanes that make its         not measured
- *                 step: it is neither written nor read again
+ *                 step: the sum is neither written nor read again
  *   sixteen bytes one group of lanes per row, four floats per lane, rows of up to   not measured
  *                 128 floats in one access; small rows share a warp
  *   in flight     weights and state are loaded before the first gradient is         not measured
