@@ -202,7 +202,8 @@ struct ast *expand_ast(struct expander *expander, struct ast *ast, const struct 
     return expand_is_secret(expanded) ? expand_secret(expander, expanded, expanded->span) : expanded;
 }
 
-/* Reports arithmetic without a result (E0209), if it is the whole value or a whole element or entry of it. */
+/* Reports arithmetic that has no result (E0209), where the arithmetic is the whole value, or a whole element
+ * or entry of the value. */
 static bool check_value(struct expander *expander, const struct ast *value)
 {
     bool is_good = true;

@@ -1,6 +1,6 @@
 /* Folds arithmetic over literals, so that `2 * days * 24h` is a duration, and concat of texts. A folded
- * literal equals the expression's value at run time; expressions that would fail at run time, or whose
- * rounding is decided there, are not folded. */
+ * literal equals the expression's value at run time; expressions that would fail at run time, or that would
+ * be rounded then, are not folded. */
 #include "lang/internal.h"
 
 static bool is_whole(const struct ast *ast)

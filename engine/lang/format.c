@@ -37,7 +37,7 @@ struct formatter {
     struct byte_buffer code;
     struct line *lines;
     uint32_t lines_count;
-    uint32_t ahead;     /* index of the next token: comments before it get its indentation */
+    uint32_t ahead;     /* index of the next item that is a token: comments before it get its indentation */
     uint32_t line_base; /* indent for brackets opened on the current line */
     uint32_t more;      /* indent of continuation lines outside of brackets */
 };

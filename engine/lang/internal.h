@@ -56,13 +56,14 @@ struct token {
     struct span span;
     struct str text;  /* as written; for TOKEN_TEXT and TOKEN_QUOTED the value it denotes */
     bool begins_line; /* a line break lies between this token and the previous one */
-    uint8_t breaks;   /* number of line breaks after the previous token or comment, at most 2 */
+    uint8_t breaks;   /* number of line breaks between this token and the token or comment before it, at
+                         most 2 */
 };
 
 struct comment {
     struct span span; /* from the `#`, without trailing white space */
-    uint32_t before;  /* index of the next token */
-    uint8_t breaks;
+    uint32_t before;  /* index of the token that follows the comment */
+    uint8_t breaks;   /* as in struct token */
 };
 
 struct token_list {
@@ -78,9 +79,9 @@ struct parser {
     const struct registry *registry; /* not NULL */
     struct str source;
     struct token *tokens;
-    uint32_t at;
+    uint32_t at;       /* index of the current token */
     uint32_t nesting;  /* depth of the recursion */
-    uint32_t open;     /* brackets opened and not yet closed; after an error, recovery must skip
+    uint32_t open;     /* number of brackets opened and not yet closed; after an error, recovery must skip
                           to their ends */
     bool no_kinds;     /* read `name {` as a name and the step's body, not as a kind with its block */
     bool takes_names;  /* entries of the next block may be names alone: `{ price }` means `{
@@ -96,7 +97,10 @@ void lang_tokenize(struct arena *arena, struct diag_list *diags, struct str text
 struct job_file *lang_parse_tokens(struct arena *arena, struct diag_list *diags,
                                    const struct registry *registry, struct str text, struct token_list *list);
 
-/* token.c: the current token, and reporting when it is not the expected one. */
+/* token.c: reads tokens, and reports a token that is not the expected one. parser_token: the current token.
+ * parser_peek: the token `ahead` places after it. parser_next: returns the current token and steps over it,
+ * but not over TOKEN_END. The accept functions step over the current token if it is the given one, else
+ * return false. */
 struct token *parser_token(struct parser *parser);
 struct token *parser_peek(struct parser *parser, uint32_t ahead);
 struct token *parser_next(struct parser *parser);
@@ -107,9 +111,11 @@ bool parser_accept(struct parser *parser, enum token_tag tag);
 struct diag *parser_expected(struct parser *parser, const char *what);
 /* Like parser_expected, where a new item begins: points at the token even if it stands on a new line. */
 struct diag *parser_expected_item(struct parser *parser, const char *what);
-/* Takes the token, or reports that it is missing. opener (may be NULL): the bracket that it closes. */
+/* Steps over the expected token; false: reported that it is missing. what: its name in the message. opener
+ * (may be NULL): the bracket that it closes. */
 bool parser_take(struct parser *parser, enum token_tag tag, const char *what, const struct token *opener);
 bool parser_take_word(struct parser *parser, const char *word);
+/* Reports an error at `span`, and marks the parser as broken. */
 struct diag *parser_error(struct parser *parser, enum diag_code code, struct span span, const char *format,
                           ...) LEAT_PRINTF(4, 5);
 /* Whether a declaration begins here: `sink x ...` at the beginning of a line. */
@@ -126,7 +132,8 @@ void parser_skip_entry(struct parser *parser, uint32_t open);
 void parser_skip_step(struct parser *parser);
 /* Skips to the next declaration, at least one token. */
 void parser_skip_declaration(struct parser *parser);
-/* Enters a nesting level; false after E0105: nested too deeply. Call parser_leave after each true. */
+/* Enters a nesting level; false after E0105: nested too deeply. Call parser_leave once for each call that
+ * returned true. */
 bool parser_enter(struct parser *parser);
 void parser_leave(struct parser *parser);
 extern const char *const lang_declaration_words[];
@@ -185,12 +192,14 @@ struct expander {
 struct expand_scope {
     const struct let_decl *let;
     struct ast *const *arguments; /* expanded */
-    struct span use;              /* span for all nodes of the body */
-    uint32_t depth;
+    struct span use;              /* span of the outermost call: all nodes of the body get it */
+    uint32_t depth;               /* number of functions that are being expanded, this one included */
 };
 
 /* expand.c: expands one tree; NULL after a diagnostic. scope: NULL outside of functions. */
 struct ast *expand_ast(struct expander *expander, struct ast *ast, const struct expand_scope *scope);
+/* The declaration of that name; NULL: there is none. expand_nearest_param: the name of the parameter that
+ * `name` is probably a misspelling of, for "did you mean"; NULL: none is near. */
 struct param_decl *expand_find_param(const struct expander *expander, struct str name);
 const char *expand_nearest_param(const struct expander *expander, struct str name);
 struct let_decl *expand_find_let(const struct expander *expander, struct str name);
@@ -201,7 +210,8 @@ void expand_check_lets(struct expander *expander);
 /* expand_params.c: gives every parameter its value, or marks it as broken. */
 void expand_params(struct expander *expander);
 
-/* secret.c: env(...) and file(...). */
+/* secret.c: env(...) and file(...). expand_is_secret: whether the call is one of them. expand_secret: reads
+ * the value and returns it as a text literal with `origin` set, at `span`; NULL after a diagnostic. */
 bool expand_is_secret(const struct ast *call);
 struct ast *expand_secret(struct expander *expander, const struct ast *call, struct span span);
 

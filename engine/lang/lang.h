@@ -26,7 +26,7 @@
  *     value: expression, [list], { entries }, KIND { entries }, type!
  *
  * A declaration begins on a line of its own. Sinks have a name space of their own; all other declarations
- * share one. Any thread, one at a time per job. */
+ * share one. Functions may be called from any thread, for one job from one thread at a time. */
 #ifndef LEAT_LANG_LANG_H
 #define LEAT_LANG_LANG_H
 
@@ -65,7 +65,7 @@ struct param_decl {
     struct ast *value; /* the default; after lang_expand the parameter's value, a literal of
                           `type`; NULL: none */
     struct span span;
-    bool is_set;    /* by --set */
+    bool is_set;    /* the value comes from --set */
     bool is_broken; /* an error was reported; do not report more */
 };
 
@@ -73,7 +73,7 @@ struct let_decl {
     struct lang_name name;
     struct lang_name *parameters;
     uint32_t count;
-    struct ast *body; /* NULL where it is broken */
+    struct ast *body; /* NULL: the function is broken, and an error was reported */
     struct span span;
 };
 
@@ -134,7 +134,7 @@ struct lang_expansion {
     struct str name;
 };
 
-/* `use "PATH"`. */
+/* `use "PATH"`: a library. */
 struct use_decl {
     struct str path;
     struct span span;
@@ -179,10 +179,10 @@ struct lang_settings {
     /* Hooks for env() and file(); NULL: the process's environment and the file system. read_file returns 0 or
      * an errno; lang_expand copies *data into the arena and frees it with free(). */
     const char *(*get_env)(void *argument, const char *name);
-    const char *unset; /* value of environment variables that are not set and have no default; NULL: they
-                          are an error */
+    const char *unset; /* value of environment variables that are not set and have no default; NULL: such
+                          a variable is an error */
     int (*read_file)(void *argument, const char *path, size_t max_bytes, char **data, size_t *bytes);
-    void *argument;
+    void *argument; /* passed to both hooks */
 };
 
 /* Replaces parameters, functions, env() and file() by their values and bodies, and folds arithmetic over
@@ -192,7 +192,7 @@ struct lang_settings {
 LEAT_CHECKED bool lang_expand(struct job_file *job, struct arena *arena, struct diag_list *diags,
                               const struct lang_settings *settings);
 
-/* Adds to each diagnostic at the use of a parameter or function a label at its definition. */
+/* Adds to each diagnostic that points at the use of a parameter or function a label at the definition. */
 void lang_label_expansions(const struct job_file *job, struct diag_list *diags);
 
 /* An ast_parse_function (core/ast.h): parses one value and folds constants. Spans count from the

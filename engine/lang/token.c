@@ -162,8 +162,8 @@ bool parser_at_recovery(struct parser *parser)
     return false;
 }
 
-/* Whether `name:` stands at the beginning of a line: it begins an entry even if an earlier bracket
- * is not closed. */
+/* Whether the current token is the name of a `name:` at the beginning of a line: there an entry begins even
+ * if an earlier bracket is not closed. */
 static bool at_entry(struct parser *parser)
 {
     struct token *token = parser_token(parser);

@@ -6,6 +6,8 @@
 #include "plan/plan.h"
 
 enum symbol_tag { SYMBOL_SOURCE, SYMBOL_STREAM, SYMBOL_LEARNER };
+/* SYMBOL_OPEN: its nodes are being built; a reference to it now is a circle. SYMBOL_BROKEN: an error was
+ * reported. */
 enum symbol_state { SYMBOL_NEW, SYMBOL_OPEN, SYMBOL_DONE, SYMBOL_BROKEN };
 
 /* A name to which a stream_ref can refer. */
@@ -29,7 +31,7 @@ struct plan_build {
     struct option_env env;
     struct symbol *symbols;
     uint32_t symbols_count;
-    uint32_t roots; /* lineage bits given out so far */
+    uint32_t roots; /* number of lineage bits given out so far */
 };
 
 /* Stands for `dead_letters` in a plan_edge. */
@@ -42,7 +44,8 @@ struct plan_node *build_node(struct plan_build *b, enum plan_node_tag tag, struc
  * is broken). */
 bool build_resolve(struct plan_build *b, const struct stream_ref *ref, struct plan_edge *edge);
 const struct schema *build_schema(const struct plan_build *b, struct plan_edge edge);
-/* Canonical text of entries. for_fingerprint: leaves out options that do not reach state. */
+/* Canonical text of entries, in the order of the option table. for_fingerprint: leaves out options that do
+ * not reach state (OPTION_RUNTIME). */
 struct str build_settings(struct plan_build *b, const struct option *table, const struct ast_entry *entries,
                           uint32_t count, bool for_fingerprint);
 
@@ -55,23 +58,27 @@ bool build_source_time(struct plan_build *b, struct plan_node *node, const struc
 bool build_check_time(struct plan_build *b, const struct plan_node *node);
 bool build_check_arrival(struct plan_build *b, const struct plan_node *node);
 
+/* Build the nodes of a declaration. false after diagnostics. *node: place of the source's or learner's node;
+ * *edge: the output that the stream's name stands for. */
 bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t *node);
 bool build_stream(struct plan_build *b, const struct stream_decl *decl, struct plan_edge *edge);
 bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32_t *node);
 bool build_sink(struct plan_build *b, const struct sink_decl *decl);
 
-/* claims.c: span of the value of the option that says where something is read or written; `otherwise` if
- * there is none. */
+/* claims.c: span of the value of the option that names where the node reads or writes (OPTION_READS,
+ * OPTION_WRITES); `otherwise` if no such option is given. */
 struct span build_place(const struct option *table, const struct ast_entry *entries, uint32_t count,
                         struct span otherwise);
-/* Compares what all nodes read and write. false after diagnostics. */
+/* Adds what the nodes and the checkpoints read and write to the claims, and checks all claims: none may
+ * clash. false after diagnostics. */
 bool build_claims(struct plan_build *b);
 
-/* Binds an operator node whose config and edges are set; sets its schemas. */
+/* Binds an operator node whose config and edges are set; sets its schemas. false after diagnostics. */
 bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bind *bind);
 
-/* Cuts the finished node list into stages and exchanges. */
+/* Cuts the finished node list into stages and exchanges; reports a job that needs too many. */
 void build_stages(struct plan_build *b);
+/* Sets plan.fingerprint. */
 void build_fingerprint(struct plan_build *b);
 /* parts.c. build_shape, build_sink_shape, after bind: sets what the node's state depends on. build_parts,
  * once unused nodes are pruned: names the parts. */

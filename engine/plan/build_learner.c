@@ -2,8 +2,8 @@
  * the label. */
 #include "plan/build.h"
 
-/* What add_column needs besides the bind. bind.learner points to `columns`, so it must be the first
- * member. */
+/* What add_column needs besides the bind. bind.learner points to `columns` and is cast back, so `columns`
+ * must be the first member. */
 struct learner_build {
     struct learner_columns columns;
     struct plan_build *b;

@@ -35,8 +35,9 @@ static struct ast *text_value(struct plan_build *b, struct str text, struct span
     return value;
 }
 
-/* The entries of a file connector that stands in for another connector: all but the path if that is a file
- * connector, too; else the format alone. Returns how many; the new path is among them. */
+/* Writes to `to` the entries of the file connector that replaces the job's connector: the new path, and of
+ * the entries `from` all others if the job's connector is a file connector, too (is_file), else `format`
+ * alone. Returns their number. */
 static uint32_t replaced_entries(struct plan_build *b, bool is_file, const struct ast_entry *from,
                                  uint32_t count, struct str path, struct span span, struct ast_entry *to)
 {
@@ -61,8 +62,8 @@ static bool give_roots(struct plan_build *b, struct schema *schema, struct span 
     return true;
 }
 
-/* Whether an entry is one of the options that all sources have. A misspelt name counts as one if no option
- * of the kind is near it, but a common one is. */
+/* Whether the name is one of the options that all sources have. A misspelt name counts as one of them if it
+ * is near such an option and near no option of the kind. */
 static bool is_common(const struct source_kind *kind, struct str name)
 {
     const char *names[OPTIONS_LISTED], *near = NULL;
@@ -79,7 +80,8 @@ static bool is_common(const struct source_kind *kind, struct str name)
     return near != NULL && t == ARRAY_COUNT(tables);
 }
 
-/* Splits the entries into those of all sources, whose count it returns, and those of the kind. */
+/* Splits the entries into options that all sources have (common) and options of the kind (own). Returns the
+ * number of common entries. */
 static uint32_t split_entries(const struct source_decl *decl, struct ast_entry *common, struct ast_entry *own)
 {
     uint32_t common_count = 0, own_count = 0;
@@ -332,7 +334,7 @@ static bool build_step(struct plan_build *b, const struct stream_decl *stream, c
     return true;
 }
 
-/* Checks the options of a step behind an error, where columns are not known. */
+/* Checks the options of a step that comes after a wrong step, where columns are not known. */
 static void check_step(struct plan_build *b, const struct step_decl *step)
 {
     const struct operator_kind *kind = step->descriptor;

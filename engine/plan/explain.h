@@ -15,12 +15,13 @@ const char *explain_instances(const struct plan *plan, uint32_t stage);
 /* How rows are spread: "by user_id", "to one lane", "lane by lane". */
 const char *explain_exchange(const struct plan *plan, const struct plan_exchange *exchange,
                              struct arena *arena);
-/* Whether it carries dead letters. They come from every stage: this is said once instead of drawn. */
+/* Whether the exchange carries dead letters. They come from every stage: pictures leave these exchanges
+ * out. */
 bool explain_is_dead(const struct plan_exchange *exchange);
 /* Name of the stream that the edge carries: "features", "hourly.late", "model.predictions". */
 const char *explain_edge(const struct plan *plan, struct plan_edge edge, struct arena *arena);
-/* The node's inputs from its own stage that are not plain from the order of the lines: "clicks, hourly";
- * NULL: none. */
+/* The node's inputs from its own stage, and dead letters, that the order of the lines does not show: "clicks,
+ * hourly"; NULL: none. A line shows by its place that its node reads the node of the line above. */
 const char *explain_inputs(const struct plan *plan, const struct plan_node *node, struct arena *arena);
 /* Columns that a node adds ("clicked: int"), and columns that it leaves out; NULL: none. */
 const char *explain_added(const struct plan_node *node, struct arena *arena, bool with_types);
@@ -28,7 +29,7 @@ const char *explain_dropped(const struct plan_node *node, struct arena *arena);
 /* How far a node's watermark is behind the newest event, in microseconds, the sources' `max_delay`
  * included. */
 int64_t explain_behind_us(const struct plan *plan, const struct plan_node *node);
-/* INT64_MAX gives "ever". */
+/* "1h 5s": the two largest units that are not 0; INT64_MAX: "ever". */
 const char *explain_duration(int64_t microseconds, struct arena *arena);
 const char *explain_bytes(int64_t bytes, struct arena *arena);
 /* "1 source", "3 sources". */

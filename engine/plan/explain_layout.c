@@ -16,7 +16,7 @@ struct work {
     struct layout *layout;
     struct row *rows;
     uint32_t *place; /* per item: its place in its row */
-    double *wanted;  /* per item: the mean that its row is sorted by, or where its centre should be */
+    double *wanted;  /* per item: the place in its row, or the centre (x), that its neighbours ask for */
     double *sum, *mass, *start_sum;
     uint32_t *pool_count;
 };
@@ -33,8 +33,8 @@ static double centre(const struct layout_item *item)
     return item->x + item->width / 2;
 }
 
-/* Sets `wanted` of each item of a row to the mean of its neighbours' places (by_place) or centres in the
- * row above (is_down) or below; an item without neighbours wants its own. */
+/* Sets `wanted` of each item of a row to the mean of its neighbours' places (by_place) or centres in the row
+ * above (is_down) or below; of an item without neighbours to the item's own place or centre. */
 static void set_wanted(struct work *w, uint32_t row, bool is_down, bool by_place)
 {
     const struct layout *l = w->layout;
@@ -116,7 +116,7 @@ static void move_row(struct work *w, const struct row *row)
 {
     struct layout_item *items = w->layout->items;
     uint32_t pools = 0;
-    double offset = 0; /* of an item's centre from the first item's, if all stand as close as they may */
+    double offset = 0; /* from the first item's centre to this item's, if all stand as close as they may */
     for (uint32_t i = 0; i < row->linked; i++) {
         struct layout_item *item = &items[row->items[i]];
         if (i > 0)

@@ -13,7 +13,7 @@
 
 struct layout_item {
     uint32_t row;
-    double width, height;
+    double width, height; /* in pixels, as all lengths here */
     /* How strongly the item is drawn to its neighbours' places: more for the items that cut long links. 0:
      * the item has no links, and stands to the right of the others. */
     double weight;
@@ -36,6 +36,7 @@ struct layout {
     double *row_high; /* result, per row: height of its highest item */
 };
 
+/* Sets the members marked as results; row_y and row_high lie in the arena. */
 void layout_place(struct layout *layout, struct arena *arena);
 
 #endif

@@ -1,12 +1,13 @@
-/* `leat explain --lineage`: for each column of a stream the source columns and labels from which its values derive.
- * A learner's input may not derive from its label (E0502): this view shows by which way it does.
+/* `leat explain --lineage`: for each column of a stream the source columns and labels from which its values
+ * derive. A learner's input may not derive from its label (E0502): this view shows from which columns an
+ * input derives.
  *
  *     features
  *       clicks_2m: int    clicks.value; rows: clicks.ts
  *       was_clicked: int  label of examples
  *
- * Columns behind `rows:` decide which rows there are, not what is in them: of the stream, or of those rows from which a
- * column's value was made. */
+ * Columns behind `rows:` decide only which rows there are. Beside a stream: which rows the stream has; beside
+ * a column: from which rows the column's value is made. */
 #include "plan/explain.h"
 
 enum { LINE_COLUMNS = 100 };

@@ -165,8 +165,8 @@ static void add_arrow(struct picture *p, const struct plan_exchange *x)
     p->arrows[p->arrows_count++] = arrow;
 }
 
-/* Adds the items and links of an arrow: a bend in each row between the stages, and in the last of them the
- * label. */
+/* Adds the items and links of an arrow: a bend in each row between the stages, but in the last of these rows
+ * the label. */
 static void add_chain(struct picture *p, struct arrow *arrow)
 {
     struct layout *l = &p->layout;
@@ -289,8 +289,8 @@ static void put_box(struct picture *p, uint32_t stage)
     buffer_printf(out, "</g>\n");
 }
 
-/* x where the arrow leaves (or enters) its box: the arrows of a box stand side by side, in the order of the
- * places they lead to. */
+/* x where the arrow leaves (is_start) or enters its box: the arrows of a box stand side by side, in the order
+ * of the items that they lead to or come from. */
 static double port(const struct picture *p, const struct arrow *arrow, bool is_start)
 {
     const struct layout_item *items = p->layout.items;

@@ -59,7 +59,7 @@ static void set_source(struct time_row *row, struct arena *arena)
                  arena_printf(arena, "jumps %s at most", explain_duration(common->max_jump_us, arena)));
 }
 
-/* For two inputs, the tag that says less. */
+/* Of two inputs' tags the one by which less is known. */
 static enum behind_tag less_known(enum behind_tag a, enum behind_tag b)
 {
     return MAX(a, b);
@@ -157,8 +157,8 @@ static const char *name_of(const struct plan_node *node, struct arena *arena)
     return arena_strndup(arena, node->name.data, node->name.length);
 }
 
-/* The nodes that add to how far the row is behind, from its source down: "30s by clicks (its source), 1h by
- * examples attribute". */
+/* The nodes that make the row's watermark stay behind, from the slowest source on, each with its share: "30s
+ * by clicks (its source), 1h by examples attribute". */
 static const char *chain_of(const struct time_row *rows, const struct time_row *row, struct arena *arena)
 {
     const char *text = "";

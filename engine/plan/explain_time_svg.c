@@ -31,7 +31,7 @@ static const char style[] =
 
 struct scale {
     double width;
-    double span; /* range of depth() */
+    double span; /* depth() at the left edge */
 };
 
 static double depth(int64_t us)
@@ -39,7 +39,7 @@ static double depth(int64_t us)
     return log10(1 + (double)us / 1e6 * 2);
 }
 
-/* x of a time so far behind the newest event, from the left. */
+/* x, from the left edge, of the time that is `us` microseconds behind the newest event. */
 static double place(const struct scale *scale, int64_t us)
 {
     return scale->width * (1 - depth(us) / scale->span);

@@ -26,8 +26,9 @@ static bool mentions(struct str text, struct str name)
     return false;
 }
 
-/* The default shape: the options, and the columns that they mention, with their types. A column that the
- * options need is there in both jobs, since both can bind, so its line may be optional. */
+/* The default shape: the options, and the columns that they mention, with their types. The lines of the
+ * columns are optional (`?`): when a checkpoint is resumed by a changed job, both jobs have bound, so both
+ * have every column that the options need. */
 static void default_shape(struct plan_build *b, const struct plan_node *node,
                           const struct operator_bind *bind, struct byte_buffer *out)
 {

@@ -1,4 +1,5 @@
-/* plan_make: collects names, resolves them in the order of need, leaves out unused nodes. */
+/* plan_make: collects names, resolves each before the first node that refers to it, leaves out unused
+ * nodes. */
 #include "plan/build.h"
 
 struct plan_node *build_node(struct plan_build *b, enum plan_node_tag tag, struct str name, const char *kind,

@@ -1,4 +1,5 @@
-/* From a job to what runs: names resolved, options bound, schemas inferred, nodes cut into stages.
+/* From a job tree to a plan that can run: names resolved, options bound, schemas inferred, nodes cut into
+ * stages.
  *
  * A plan is a graph of nodes (sources, operators, learners, sinks) in an order in which each comes after its
  * inputs. A stage is a set of nodes that a lane runs, for one micro-batch, by direct calls. Between stages
@@ -6,7 +7,7 @@
  *   STAGE_SOURCES  stage 0: decoded rows, and operators that depend on a row alone; any lane takes the next
  *                  micro-batch
  *   STAGE_KEYED    one instance per lane, each with the rows of its key groups
- *   STAGE_SINGLE   one instance: learners, sinks, and operators that see all rows in the one order
+ *   STAGE_SINGLE   one instance: learners, sinks, and operators that see all rows, in row_order
  * The cut does not depend on the number of lanes. Everything in a plan is immutable and belongs to its
  * arena. */
 #ifndef LEAT_PLAN_PLAN_H
@@ -25,9 +26,9 @@ enum {
     PLAN_OUTPUT_DEAD = OPERATOR_OUTPUTS_MAX, /* output index of dead letters */
 };
 
-/* `job NAME { ... }`. */
+/* The options of `job NAME { ... }`. */
 struct job_keep {
-    int64_t last, hourly, daily;
+    int64_t last, hourly, daily; /* numbers: newest checkpoints; hours and days of which the last stays */
 };
 struct job_checkpoint {
     int64_t every_us;
@@ -36,7 +37,7 @@ struct job_checkpoint {
     int64_t free_bytes; /* the sources pause when the disk has less free space */
 };
 struct job_config {
-    int64_t workers; /* 0: one per core */
+    int64_t workers; /* number of lanes; 0: one per core */
     int64_t memory_bytes;
     struct job_checkpoint checkpoint;
 };
@@ -48,14 +49,16 @@ enum watermark_strategy { WATERMARK_BOUNDED, WATERMARK_PER_KEY, WATERMARK_PUNCTU
 struct watermark_per_key {
     struct columns by;
     int *indices; /* column index of each of `by` */
+    /* within_us: a key without rows for this long, by event time, no longer counts. keys_max: number of keys
+     * remembered per partition. */
     int64_t within_us, keys_max;
 };
 
 struct watermark_punctuation {
-    struct expression when;
-    bool drops;
-    const struct condition_kind *kind;
-    const void *condition;
+    struct expression when;            /* true for the rows that carry the watermark */
+    bool drops;                        /* these rows go no further */
+    const struct condition_kind *kind; /* runs `condition` */
+    const void *condition;             /* `when`, compiled */
 };
 
 /* Options that every source has, besides its kind's own. */
@@ -75,7 +78,7 @@ enum plan_node_tag { PLAN_SOURCE, PLAN_OPERATOR, PLAN_LEARNER, PLAN_SINK };
 
 /* Where the rows of an input come from. */
 struct plan_edge {
-    uint32_t node;   /* index of the producing node */
+    uint32_t node;   /* place of the producing node */
     uint32_t output; /* index in operator_bind.outputs, or PLAN_OUTPUT_DEAD */
 };
 
@@ -88,7 +91,8 @@ struct plan_node {
     struct span path_span; /* of the option that says where the node reads or writes; else of the kind */
     struct str owns;       /* sink: what only this sink writes, for messages; length 0: nothing */
     const char *owns_glob; /* `owns` as a glob */
-    /* Source: what --replay names, if that is no path among its options; else length 0. */
+    /* Source: the path that --replay names, if the source kind has a kind of its own for recordings and the
+     * path is not one of the options; else length 0. */
     struct str recording;
     const struct operator_kind *operator_kind; /* PLAN_OPERATOR, PLAN_LEARNER */
     const struct source_kind *source_kind;
@@ -96,7 +100,9 @@ struct plan_node {
     void *config;                 /* the bound option struct */
     struct source_common *common; /* PLAN_SOURCE */
     uint32_t source_index;        /* PLAN_SOURCE: index in plan.sources */
-    bool is_stand_in;             /* sink: stands in for the job's own, because of --sink or --replay */
+    bool is_stand_in;             /* sink: replaces the sink that the job declares, for --sink or --replay */
+    /* is_bounded: the rows end by themselves; of an operator: if the rows of all its inputs end.
+     * is_replayable, is_live: PLAN_SOURCE, as in struct source_bind. */
     bool is_bounded, is_replayable, is_live;
     struct plan_edge inputs[OPERATOR_INPUTS_MAX];
     uint32_t inputs_count;
@@ -105,16 +111,16 @@ struct plan_node {
     const struct schema *outputs[OPERATOR_OUTPUTS_MAX];
     /* Names of the side outputs; of a learner all outputs have one. */
     const char *output_names[OPERATOR_OUTPUTS_MAX];
-    /* How far this node's output watermark stays behind its input watermark; INT64_MAX: until the input
-     * ends. */
+    /* How far this node's output watermark stays behind its input watermark, in microseconds; INT64_MAX:
+     * until the input ends. */
     int64_t hold_us;
-    bool needs_memory;
+    bool needs_memory;  /* keeps state: gets a share of job_config.memory_bytes */
     bool has_time;      /* the node's rows have an event time */
     bool has_arrival;   /* the node's rows have an arrival time */
     bool is_by_arrival; /* the node's watermark is the arrival clock */
     uint32_t stage;
-    /* Names of the columns of outputs[0] whose equal values are on one instance; none: rows are not spread
-     * by key. */
+    /* Names of columns of outputs[0]: rows with equal values in all of them are on one instance. None: rows
+     * are not spread by key. */
     struct str *partitioned_by;
     uint32_t partitioned_count;
     struct str settings_text; /* canonical text of the options, for the fingerprint and for explain */
@@ -169,7 +175,7 @@ struct plan {
     char fingerprint[33]; /* digest of what reaches state: not lanes, paths, intervals */
     bool has_state;
     bool has_arrival_clock; /* some node's watermark is the arrival clock */
-    bool follows_load;      /* some node takes steps by the load of a micro-batch */
+    bool follows_load;      /* some node's work depends on the load level of the micro-batch */
     bool has_alignment;     /* some source has `align:` */
 };
 
@@ -186,12 +192,14 @@ struct plan_options {
     uint32_t sinks_count;
     /* Sinks not named in `sinks` only count their rows; checkpoints go to a directory of the replay's own. */
     bool is_replay;
-    /* What the job reads and writes, in the arena; it may already hold claims of others, such as the job's
-     * file. They are checked together with the plan's. NULL: the plan is not going to run. */
+    /* plan_make adds what the job reads and writes, and checks all claims together. The caller may have added
+     * claims before, such as the job file's. Lies in the arena. NULL: the plan is not going to run, and
+     * nothing is checked. */
     struct claims *claims;
 };
 
-/* The job must be expanded. NULL after diagnostics; reports all errors it finds. */
+/* Makes the plan of an expanded job (lang_expand), in the arena; the job and the registry must outlive it.
+ * NULL after diagnostics; reports all errors it finds. */
 struct plan *plan_make(const struct job_file *job, const struct plan_options *options, struct arena *arena,
                        struct diag_list *diags);
 
@@ -218,15 +226,16 @@ enum {
     DEAD_COLUMNS
 };
 
-/* Writes the plan as text, as Graphviz dot, as SVG. */
+/* Append the plan to `out`: as text, as Graphviz dot, as SVG. */
 void plan_explain(const struct plan *plan, struct byte_buffer *out);
 void plan_dot(const struct plan *plan, struct byte_buffer *out);
 void plan_svg(const struct plan *plan, struct byte_buffer *out);
-/* Writes how far the watermark of each node stays behind the newest event, and because of which nodes: as
+/* Append how far the watermark of each node stays behind the newest event, and because of which nodes: as
  * text, as SVG. */
 void plan_explain_time(const struct plan *plan, struct byte_buffer *out);
 void plan_time_svg(const struct plan *plan, struct byte_buffer *out);
-/* For each column of each stream the source columns and labels from which its values derive: text. */
+/* Appends, for each column of each stream, the source columns and labels from which its values derive, as
+ * text. */
 void plan_explain_lineage(const struct plan *plan, struct byte_buffer *out);
 
 #endif

@@ -95,7 +95,8 @@ bool build_check_time(struct plan_build *b, const struct plan_node *node)
     return false;
 }
 
-/* The first node up the stream whose rows have no arrival time, although those of its inputs have one. */
+/* Follows inputs without arrival times up the stream: returns the node at which rows lose their arrival time,
+ * or the source whose rows have none. */
 static const struct plan_node *without_arrival(const struct plan_build *b, const struct plan_node *node)
 {
     for (uint32_t i = 0; i < node->inputs_count; i++) {

@@ -2,8 +2,8 @@
  *
  * Each node comes after its inputs. A node joins the stage of the node that feeds it when rows need not
  * move: the node depends on a row alone, or that stage already has the rows of equal keys on one instance.
- * Otherwise it opens a new stage, and each of its inputs is an exchange. A stage may be joined only if all
- * other inputs come from stages before it, so that stages stay in topological order by their number. */
+ * Otherwise it opens a new stage, and each of its inputs is an exchange. A stage may be joined only if no
+ * other input comes from a later stage, so that stages stay in topological order by their number. */
 #include "plan/build.h"
 
 static struct plan_stage *new_stage(struct plan_build *b, enum plan_stage_tag tag)
@@ -46,7 +46,7 @@ static bool is_keyed(const struct plan_node *node)
     return node->inputs_count > 0 && node->bound[0].key_count > 0;
 }
 
-/* Whether the producer already has rows with equal keys for this input on one instance. */
+/* Whether the producer's rows with equal values in the input's key columns are already on one instance. */
 static bool is_partitioned_for(const struct plan_node *from, const struct operator_input *input)
 {
     if (from->partitioned_count != input->key_count)
