@@ -6,9 +6,9 @@
  * apart 16 bytes. A text is stored as its bytes if it has at most 15, else as its 120-bit xxh3 hash, as in a
  * key (core/key.h): the chance that two of 10^6 long texts are taken for one is below 10^-24.
  *
- * A row changes one slot in place; a set that doubles is written anew. Sets merge slot by slot. A group's
- * panes end at PANES_BYTES_MAX (panes.h), so the largest set of a group has 2^18 slots, of which some 229,000
- * can be used. */
+ * A row changes one slot in place; where the number of slots doubles, the set is written anew. Sets merge
+ * slot by slot. A group's panes end at PANES_BYTES_MAX (panes.h), so the largest set of a group has 2^18
+ * slots, of which some 229,000 can be used. */
 #include "operators/aggregate/aggregate.h"
 
 #include <xxhash.h>
@@ -84,7 +84,8 @@ static uint32_t bytes_of(uint32_t slots)
     return (uint32_t)(sizeof(struct set_head) + (size_t)slots * sizeof(struct slot));
 }
 
-/* Index of the slot with the value's block or text, or of the free slot for it. *found: its content. */
+/* Index of the slot with the value's block or text, or else of the free slot for it. *found: content of that
+ * slot. */
 static uint32_t find(const char *set, uint32_t slots, struct slot wanted, bool is_block, struct slot *found)
 {
     uint32_t at = (uint32_t)key_hash((struct key){wanted.low, is_block ? 0 : wanted.high});
@@ -97,7 +98,8 @@ static uint32_t find(const char *set, uint32_t slots, struct slot wanted, bool i
     }
 }
 
-/* Adds the slot's values to the set. False: that needs one more slot than may be used. */
+/* Adds the values of `wanted` to the set. False, with nothing changed: the set would need one more slot than
+ * may be used. */
 static bool put(char *set, uint32_t slots, struct slot wanted, bool is_block)
 {
     struct slot found;

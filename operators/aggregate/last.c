@@ -1,6 +1,6 @@
 /* last, first, since_last: by event time. Of rows with the same time, last takes the one that arrived later,
- * first the one that arrived earlier. since_last: us from the latest row to the row that reads; 0 if the
- * latest row is later. */
+ * first the one that arrived earlier. since_last: microseconds from the latest row to the row that reads the
+ * result; 0 if the latest row is later. */
 #include "operators/aggregate/aggregate.h"
 
 struct timed_partial {

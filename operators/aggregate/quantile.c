@@ -25,7 +25,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* CLUSTERS_KEPT: at most about 200 are made; infinite values may add one at each end. */
+/* CLUSTERS_KEPT: from this number of clusters on, neighbours are joined whatever their size. The sizes alone
+ * give about 200 clusters at most; infinite values may add one at each end. */
 enum { BUFFERED_MAX = 128, CLUSTERS_MAX = 512, CLUSTERS_KEPT = CLUSTERS_MAX - 2 };
 
 static const double cluster_share = 2 * 3.14159265358979323846 / 200;
@@ -35,7 +36,8 @@ struct digest_head {
     uint32_t clusters, buffered;
 };
 
-/* Follows the head where there are clusters: least and greatest of all values, with the buffered ones. */
+/* Lies behind the head if there are clusters: the least and the greatest of all values, buffered ones
+ * included. */
 struct digest_ends {
     double least, most;
 };
@@ -156,9 +158,9 @@ static struct cluster join(const struct cluster *a, const struct cluster *b)
                             are_equal ? a_count + b_count : -(a_count + b_count)};
 }
 
-/* Whether `count` values are at most `factor` times the largest size of a cluster there. below: values that
- * lie below them; all: values in the digest. Squares are compared first; the exact formula decides where they
- * are too close. */
+/* Whether `count` values are at most `factor` times as many as a cluster may have at their place. below:
+ * number of values that lie below them; all: number of values in the digest. Squares are compared first; the
+ * formula with the root decides where the squares are too close. */
 static bool is_within(double count, double below, double all, double factor)
 {
     double end = below + count;
@@ -179,8 +181,8 @@ static bool stands_alone(const struct cluster *cluster, double below, double all
     return is_pure(cluster) && cluster->count > 1 && !is_within(cluster->count, below, all, ALONE_SHARE);
 }
 
-/* Whether two neighbours may become one cluster. below: values that lie below both. is_full: join whatever
- * can be joined. */
+/* Whether two neighbours may become one cluster. below: number of values that lie below both. is_full:
+ * whatever their sizes. */
 static bool may_join(const struct cluster *last, const struct cluster *next, double below, double all,
                      bool is_full)
 {

@@ -6,8 +6,8 @@
  * event times, of equal times those that arrived later, and gives them earliest first.
  *
  * A partial is a head, then entries, best first: rank (8 bytes, larger is better), event time (8), length
- * (4), and the value as rows.h encodes it. Two partials merge as sorted lists; rows of the earlier pane count
- * as earlier arrivals. */
+ * (4), and the value as row_encode_value (codec.h) writes it. Two partials merge as sorted lists; rows of the
+ * earlier pane count as earlier arrivals. */
 #include "operators/aggregate/aggregate.h"
 
 enum { RANKED_MAX = 1000, ENTRY_HEAD = 20, VALUE_HEAD_MAX = 9 };

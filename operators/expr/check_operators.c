@@ -66,7 +66,7 @@ static enum type_tag term_type(const struct expr_compiler *c, const struct ast *
     return term->tag == AST_INT ? TYPE_INT : term->tag == AST_FLOAT ? TYPE_FLOAT : TYPE_TEXT;
 }
 
-/* Prints the sum as a call that can be copied into the job: concat(a, "-", text(b)). Returns false if a term
+/* Prints the sum as a call that users can copy into the job: concat(a, "-", text(b)). Returns false if a term
  * cannot become text. */
 static bool print_concat(struct expr_compiler *c, struct byte_buffer *out, const struct ast *sum,
                          const struct expr_node *a, const struct expr_node *b)

@@ -10,7 +10,7 @@ struct compute_column {
     int source;
 };
 
-/* The output's columns: an entry for each. */
+/* How the columns of an output are made: columns[i] for field i of the schema. */
 struct compute {
     const struct schema *schema;
     struct compute_column *columns;
@@ -18,30 +18,32 @@ struct compute {
     bool sees_own; /* expressions were compiled against the output and may read its earlier columns */
 };
 
-/* Makes an output without columns yet, with room for `count`; keeps the rows' lineage of input 0. NULL after
- * E0503 if that is too many. */
+/* Makes an output without columns yet, with room for `count` columns; keeps the rows' lineage of input 0.
+ * NULL after E0503 if `count` is above SCHEMA_FIELDS_MAX. */
 struct schema *compute_schema(struct operator_bind *bind, struct compute *compute, uint32_t count);
-/* Adds the input's column under a name. Returns false after E0306 if the name is taken. */
+/* Adds column `source` of the input under a name. Returns false after E0306 if the name is taken. */
 bool compute_keep(struct operator_bind *bind, struct compute *compute, int source, struct str name,
                   struct span span);
 /* Adds a column with the expression's type and lineage; compiles the expression against `schema`. Returns
  * false after diagnostics. */
 bool compute_add(struct operator_bind *bind, struct compute *compute, const struct ast *ast,
                  const struct schema *schema, struct str name, struct span span);
-/* Makes an output with all columns of the input, and room for `extra` more. */
+/* Makes an output with all columns of the input, and room for `extra` more. Returns false after
+ * diagnostics. */
 bool compute_extend(struct operator_bind *bind, struct compute *compute, uint32_t extra);
 /* Ends the bind: sets bind->outputs[0]. Returns false after E0407 if there is no column. */
 bool compute_done(struct operator_bind *bind, struct compute *compute);
 
-/* Makes a batch with the output's columns, which the caller owns. Rows that failed are in `errors`. */
+/* Makes a batch with the output's columns; the caller gets a reference to it. Adds the rows that failed to
+ * `errors`. */
 struct batch *compute_batch(struct operator_context *context, const struct compute *compute,
                             struct batch *batch, struct expr_errors *errors);
-/* Sends the failed rows to dead letters, takes them out of the batch and emits it; counts the others as
- * passed. */
+/* Sends the failed rows to dead letters, takes them out of the batch and emits the batch, whose reference it
+ * takes over; counts the other rows as passed. */
 void compute_emit(struct operator_context *context, struct batch *batch, struct expr_errors *errors);
 /* compute_batch, then compute_emit: all of `process` for most of these operators. */
 void compute_process(struct operator_context *context, const struct compute *compute, struct batch *batch);
-/* Sends the failed rows to dead letters, in order. */
+/* Sends the failed rows to dead letters, in the order of their physical rows. The batch stays as it is. */
 void compute_reject(struct operator_context *context, const struct batch *batch,
                     const struct expr_errors *errors);
 

@@ -1,14 +1,14 @@
 /* Expressions: from a syntax tree to values, a column at a time.
  *
- * expr_compile checks a tree against a schema and makes a program: immutable, in the given arena, shared by
- * all lanes. expr_eval runs it over the selected rows of one batch; expr_filter makes a selection of a
- * condition.
+ * expr_compile checks a tree against a schema and makes a program (struct expr): immutable, in the given
+ * arena, shared by all lanes. expr_eval runs the program over the selected rows of one batch; expr_filter
+ * runs a condition and returns the rows for which it is true.
  *
  * Rules (docs/design.md, section 4): three-valued logic as in SQL; the only implicit conversion is int ->
  * float; integer overflow, integer division by zero and a failed cast mark the row with a reason, and the
  * caller sends it to dead letters; `try_...` functions give null instead; floats follow IEEE 754; text
  * compares by bytes. AND, OR, CASE and coalesce are read from left to right and evaluate a part only for the
- * rows that need it, so that `x != 0 and 1 / x > 2` marks nothing. A row's value and its reason depend on
+ * rows that need it, so that `x != 0 and 1 / x > 2` marks no row. A row's value and its reason depend on
  * that row alone: not on the batch, the selection or the machine (exp, log and pow are our own, see
  * exact_math.h). */
 #ifndef LEAT_OPERATORS_EXPR_EXPR_H
@@ -21,18 +21,19 @@
 struct expr;
 
 enum {
-    EXPR_DEPTH_MAX = 500,
-    EXPR_NODES_MAX = 20000,
-    EXPR_ARGS_MAX = 32,
-    EXPR_LIST_ITEMS_MAX = 4096, /* items of a list literal in a job */
-    EXPR_TEXT_BYTES_MAX = 1 << 20,
+    EXPR_DEPTH_MAX = 500,               /* height of a tree, in nodes */
+    EXPR_NODES_MAX = 20000,             /* nodes of a tree */
+    EXPR_ARGS_MAX = 32,                 /* arguments of a function */
+    EXPR_LIST_ITEMS_MAX = 4096,         /* items of a list literal in a job */
+    EXPR_TEXT_BYTES_MAX = 1 << 20,      /* of a text that an expression makes */
     EXPR_PATTERN_BYTES_MAX = 16 * 1024, /* of a regular expression */
 };
 
 /* Compiles the tree. NULL after diagnostics. The tree, the schema and the arena must outlive the program. */
 struct expr *expr_compile(const struct ast *ast, const struct schema *schema, struct arena *arena,
                           struct diag_list *diags);
-/* The same for a condition, which must be a bool. what: the place that needs it ("where"), for messages. */
+/* The same for a condition, which must be a bool. what: the place in the job that needs the condition
+ * ("where"), for messages. */
 struct expr *expr_compile_condition(const struct ast *ast, const char *what, const struct schema *schema,
                                     struct arena *arena, struct diag_list *diags);
 
@@ -43,17 +44,18 @@ const struct lineage *expr_lineage(const struct expr *expr);
 /* Whether the value is the same for all rows. */
 bool expr_is_constant(const struct expr *expr);
 
-/* Rows that failed. Zero it before use. It may be passed to several evaluations of one batch: a row keeps its
- * first reason. Reasons live as long as the program's arena (as long as the job). */
+/* Rows that failed. Zero the struct before use. It may be passed to several evaluations of one batch: a row
+ * keeps its first reason. A reason lives as long as the program's arena (as long as the job); a reason of a
+ * library's function lies in `memory`, of expr_filter in `scratch`. */
 struct expr_errors {
     uint32_t count;
     uint64_t rows[BATCH_VALID_WORDS]; /* bit r: physical row r failed */
-    const char **reasons;             /* BATCH_ROWS, by row; in scratch, allocated at the first failure */
+    const char **reasons;             /* BATCH_ROWS, by physical row; in scratch; NULL: no row has failed */
 };
 
 /* Evaluates the expression over the selected rows of the batch. out: a column of batch->rows rows; only
- * selected rows that did not fail have defined values. Its data may be shared with the batch's columns or the
- * program, so the batch that gets the column must hold this batch, as batch_derive does; new data lies in
+ * selected rows that did not fail have defined values. The column may share data with the batch's columns or
+ * the program, so the batch that gets the column must hold this batch, as batch_derive does; new data lies in
  * `memory`. scratch: for data that is not needed after the call. Any thread, with arenas of its own. */
 void expr_eval(const struct expr *expr, const struct batch *batch, struct arena *scratch,
                struct arena *memory, struct column *out, struct expr_errors *errors);
@@ -65,7 +67,7 @@ uint32_t expr_filter(const struct expr *expr, const struct batch *batch, struct 
 
 /* The functions of the language, aggregates included, for registry.functions; ends with name NULL. */
 extern const struct function_help expr_functions[];
-/* For registry.conditions. */
+/* The descriptor of conditions, for registry.conditions. */
 extern const struct condition_kind expr_conditions;
 
 /* expr_is_aggregate: whether the node is a call of an aggregate (count, sum, ...), which may stand in the

@@ -293,7 +293,7 @@ struct expr_node *special_if_null(struct expr_compiler *c, const struct ast *ast
                       : special_coalesce(c, ast, args, count);
 }
 
-/* Arguments: the value, and whether it equals the other one. */
+/* null_if(a, b). Arguments of the kernel: a, and the bool a = b. */
 static void kernel_null_if(struct expr_call *call)
 {
     const struct expr_vec *a = &call->args[0], *equal = &call->args[1];

@@ -1,7 +1,7 @@
 /* + - * / % and negation.
  *
- * Integer kernels compute all rows with wrap-around and collect "any overflow" in one word; only if that word
- * says so is a second pass made to find the rows. Rows that are null or not selected never fail. */
+ * Integer kernels compute all rows with wrap-around and collect in one word whether any row overflowed; only
+ * then a second pass finds these rows. Rows that are null or not selected never fail. */
 #include "operators/expr/loops.h"
 
 #include <math.h>

@@ -14,8 +14,9 @@ LOOP_UNARY(kernel_bool_to_int, uint8_t, int64_t, x)
 LOOP_UNARY(kernel_bool_to_float, uint8_t, double, x)
 LOOP_UNARY(kernel_int_to_bool, int64_t, uint8_t, x != 0)
 
-/* Floats times a scale (core/base.h) as ints: towards zero, for a negative scale down. Values that do not fit
- * fail, and so does NaN. */
+/* Multiplies floats by a scale (core/base.h), or divides them by a negative scale's absolute value, and makes
+ * the products ints by rounding towards zero, the quotients by rounding down. A row whose value does not fit
+ * an int, or is NaN, fails. */
 static void floats_to_ints(struct expr_call *call, int64_t scale)
 {
     const struct expr_vec *a = &call->args[0];

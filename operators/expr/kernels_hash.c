@@ -1,4 +1,5 @@
-/* Hashes and buckets. Features and models depend on the results: other results need another name. */
+/* Hashes and buckets. Features and models depend on the results: a function with other results needs another
+ * name. */
 #define XXH_INLINE_ALL
 #include "operators/expr/node.h"
 

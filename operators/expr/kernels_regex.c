@@ -164,7 +164,7 @@ void kernel_regex_extract(struct expr_call *call)
     }
 }
 
-/* Replaces all matches in a text; false if that exceeds the limits or the result is too long. */
+/* Replaces all matches in a text; false if matching exceeds the limits or the result is too long. */
 static bool replace_all(struct matcher *m, struct expr_writer *writer, struct str text)
 {
     size_t room = text.length + 64;

@@ -1,5 +1,5 @@
-/* Functions of texts. Positions are code points; in a text that is not UTF-8 (decoders refuse these) every
- * byte counts except continuation bytes. */
+/* Functions of texts. Positions count code points. In a text that is not UTF-8 (decoders refuse such texts)
+ * they count all bytes except continuation bytes. */
 #include "operators/expr/node.h"
 
 #include "operators/expr/letters.h"

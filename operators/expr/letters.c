@@ -7,11 +7,11 @@
 static utf8proc_int32_t upper(utf8proc_int32_t code)
 {
     enum { SHARP_S = 0xdf };
-    /* Unicode has no simple mapping for it; utf8proc takes the capital sharp s. */
+    /* Unicode has no simple mapping for the sharp s; utf8proc would return the capital sharp s. */
     return code == SHARP_S ? code : utf8proc_toupper(code);
 }
 
-/* first: the first of the 26 letters of ASCII that change. */
+/* first: the first of the 26 letters of ASCII that change. other: maps a code point beyond ASCII. */
 static inline size_t map(struct str text, char first, utf8proc_int32_t (*other)(utf8proc_int32_t code),
                          char *out)
 {

@@ -1,7 +1,8 @@
-/* Upper and lower case by Unicode's simple mappings: each code point by itself becomes one code point. What
- * has several as its other case stays (sharp s), what has none stays too; neither a locale nor neighbours
- * count (a sigma at the end of a word is lower(sigma)). The tables are utf8proc's, linked into leat, so that
- * a program has one version of Unicode wherever it runs. Any thread. */
+/* Upper and lower case by Unicode's simple mappings: each code point becomes one code point. A code point
+ * whose other case is several code points (sharp s), or that has no other case, stays as it is. The result
+ * depends neither on a locale nor on the code points around (a capital sigma becomes the same small sigma at
+ * the end of a word as elsewhere). The tables are utf8proc's, linked into leat, so that a leat program uses
+ * the same version of Unicode on every machine. Any thread. */
 #ifndef LEAT_OPERATORS_EXPR_LETTERS_H
 #define LEAT_OPERATORS_EXPR_LETTERS_H
 

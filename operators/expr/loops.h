@@ -1,6 +1,6 @@
-/* Loops over rows, for kernels of one or two numbers: dense loops, which gcc vectorizes, if every row is
- * wanted; else over the selection. EXPRESSION reads x (and y). A constant argument is kept in a register; two
- * constants do not occur (they are folded). */
+/* Loops over rows, for kernels with one or two arguments of numbers: dense loops, which gcc vectorizes, if
+ * every row is wanted; else loops over the selection. EXPRESSION is the result for a row, from its arguments
+ * x (and y). A constant argument is kept in a register; two constants do not occur (they are folded). */
 #ifndef LEAT_OPERATORS_EXPR_LOOPS_H
 #define LEAT_OPERATORS_EXPR_LOOPS_H
 

@@ -23,16 +23,16 @@ struct expr_rows {
 
 struct expr_vec {
     struct column column;
-    uint32_t mask;       /* the row's place is row & mask; UINT32_MAX, or 0 for a constant */
+    uint32_t mask;       /* row r lies at index r & mask: mask is UINT32_MAX, or 0 for a constant */
     bool is_owned;       /* column.data is a frame buffer; vec_release gives it back */
     bool is_valid_owned; /* column.valid may be written */
 };
 
 struct expr_frame {
     const struct batch *batch; /* NULL while constants are folded */
-    uint32_t extent;           /* the batch's physical rows */
-    struct arena *scratch;
-    struct arena *memory; /* for the result */
+    uint32_t extent;           /* number of the batch's physical rows */
+    struct arena *scratch;     /* for data that is not needed after the evaluation */
+    struct arena *memory;      /* for the result */
     struct expr_errors *errors;
     void *buffers[64]; /* free buffers of EXPR_BUFFER_BYTES */
     uint32_t buffers_count;
@@ -76,9 +76,9 @@ struct expr_node {
     uint32_t args_count;
     bool is_result;                  /* its heap must live as long as the result */
     int column;                      /* of nodes that read a column; else -1 */
-    uint32_t field;                  /* of the list's records, for `events.aid` */
+    uint32_t field;                  /* of nodes such as `events.aid`: index of the field in the records */
     const struct expr_vec *constant; /* of constant nodes */
-    const char *reason;              /* why a row fails at this node */
+    const char *reason;              /* why a row fails at this node; NULL: no row can */
     const void *aux;                 /* made by `prepare`: sets, bounds, patterns, units */
     const struct ast *ast;
 };
@@ -139,7 +139,7 @@ struct expr_node *expr_compare(struct expr_compiler *c, const struct ast *ast, e
 struct expr_node *expr_build_call(struct expr_compiler *c, const struct ast *ast);
 struct expr_node *expr_call_named(struct expr_compiler *c, const struct ast *ast, const char *name,
                                   struct expr_node **args, uint32_t count);
-/* Sets of constants, for `in`: set.c. nodes: constants of `type`. */
+/* Sets of constants, for `in`: set.c. nodes: constants of `type`, which the set copies. */
 struct expr_set;
 struct expr_set *expr_set_new(struct arena *arena, struct type type, struct expr_node *const *nodes,
                               uint32_t count);
@@ -200,7 +200,7 @@ static inline uint32_t rows_at(const struct expr_rows *rows, uint32_t i)
 /* Marks the row as failed. call_fail: with the node's reason. */
 void call_fail(struct expr_call *call, uint32_t row);
 void call_fail_reason(struct expr_call *call, uint32_t row, const char *reason);
-/* Makes the row null. */
+/* Makes the row's result null. */
 void call_null(struct expr_call *call, uint32_t row);
 /* The value of the node's constant argument `i`. */
 static inline const struct column *expr_constant_arg(const struct expr_node *node, uint32_t i)
@@ -245,7 +245,8 @@ struct expr_extra {
     expr_kernel *kernel;
     const void *aux; /* the nodes' aux */
 };
-/* Finds such a function; NULL: there are no libraries. Set before any expression is compiled. */
+/* Returns the library function of that name, or NULL. The pointer itself is NULL until a library is
+ * loaded, which happens before expressions that use it are compiled. */
 extern const struct expr_extra *(*expr_find_extra)(struct str name);
 
 #define FUNCTION(name, signature, summary, example)
