@@ -34,11 +34,12 @@ const char *explain_duration(int64_t microseconds, struct arena *arena);
 const char *explain_bytes(int64_t bytes, struct arena *arena);
 /* "1 source", "3 sources". */
 const char *explain_count(uint32_t count, const char *noun, struct arena *arena);
-/* The text, or its first columns_max columns and an ellipsis. */
+/* The text; if it has more than columns_max columns, the first columns_max and an ellipsis. */
 const char *explain_shortened(const char *text, uint32_t columns_max, struct arena *arena);
 /* Writes the text as content of an XML element; control characters, which XML cannot hold, become spaces. */
 void explain_put_xml(struct byte_buffer *out, const char *text);
-/* Writes an SVG picture up to its background. style: CSS, with a class `.paper`. */
+/* Begins an SVG picture: writes the opening tag, title, style and background; the caller writes the rest.
+ * width, height: in pixels. style: a <style> element with a class `.paper` for the background. */
 void explain_put_svg(struct byte_buffer *out, double width, double height, const char *title,
                      const char *style);
 

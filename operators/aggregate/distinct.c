@@ -1,6 +1,6 @@
 /* distinct: the number of different values, by HyperLogLog (Flajolet, Fusy, Gandouet, Meunier 2007) with
  * linear counting for small numbers. A sketch is sparse at first: the sorted 32-bit hashes of its values, at
- * most SPARSE_MAX of them. That is exact except for colliding hashes (one in 2^32 for each pair of values). A
+ * most SPARSE_MAX of them. Its count is exact unless hashes collide (one in 2^32 for each pair of values). A
  * larger sketch is dense, with 2^12 registers: the standard error is 1.04 / sqrt(4096) = 1.6 %. Both forms
  * merge to the same bytes in any order. */
 #include "operators/aggregate/aggregate.h"

@@ -1,5 +1,5 @@
-/* top(x, n): the n most frequent values, most frequent first, values of equal counts by their bytes. Counts
- * are exact up to `slots` different values in a pane (8 n, at least 64, at most 1,024). Beyond that,
+/* top(x, n): the n most frequent values, most frequent first, values of equal counts by their encoded bytes.
+ * Counts are exact up to `slots` different values in a pane (8 n, at least 64, at most 1,024). Beyond that,
  * Space-Saving (Metwally, Agrawal, El Abbadi 2005): a new value replaces the rarest one and adds to its
  * count, so a count is too high by at most rows / slots.
  *

@@ -104,7 +104,7 @@ void expr_evaluate_field(const struct expr_node *node, struct expr_frame *frame,
     out->column.children_count = 1;
 }
 
-/* A constant expression that fails: fails every row. */
+/* Evaluates a constant expression that fails: fails every row. */
 void expr_evaluate_failure(const struct expr_node *node, struct expr_frame *frame, struct expr_rows rows,
                            struct expr_vec *out)
 {

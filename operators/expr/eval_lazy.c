@@ -36,7 +36,8 @@ static bool is_plain(const struct expr_vec *vec)
     return vec->mask != 0 && vec->column.valid == NULL;
 }
 
-/* For sides known in all rows and without nulls: dense bytes. Values of unselected rows are arbitrary. */
+/* Combines two sides that have a byte for each of the `extent` rows, and no nulls. Values of unselected rows
+ * are arbitrary. */
 static void combine_plain(const uint8_t *a, const uint8_t *b, uint8_t *out, uint32_t extent, bool is_or)
 {
     if (is_or)

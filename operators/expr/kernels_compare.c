@@ -15,7 +15,8 @@ LOOP_BINARY(kernel_less_bool, uint8_t, uint8_t, x < y)
 LOOP_BINARY(kernel_less_equal_bool, uint8_t, uint8_t, x <= y)
 LOOP_UNARY(kernel_not, uint8_t, uint8_t, x == 0)
 
-/* Short texts, the usual ones, are compared without a call, in two parts that may overlap. */
+/* Compares `length` bytes. Texts of at most 16 bytes, which are the usual ones, are compared without a call:
+ * their first and their last bytes, which may overlap. */
 static inline bool has_same_bytes(const char *a, const char *b, size_t length)
 {
     uint64_t a_first, a_last, b_first, b_last;
