@@ -111,7 +111,8 @@ static void drop(struct console_source *console, size_t bytes)
     memmove(console->buffer, console->buffer + bytes, console->filled);
 }
 
-/* Returns false if the header is not complete yet, or after an error (is_failed). */
+/* Reads the header, if the format has one. Returns false if it is not complete yet, or after an error
+ * (is_failed). */
 static bool read_header(struct source *source)
 {
     struct console_source *console = source->config;
@@ -175,7 +176,7 @@ static void fill_batch(const struct console_source *console, const struct format
         raw->first_line += raw->data[i] == '\n';
 }
 
-/* All bytes read so far are in batches: the status to return. */
+/* The status to return when all bytes read so far are in batches. */
 static enum read_status at_end(const struct console_source *console)
 {
     if (!console->has_ended)

@@ -1,10 +1,10 @@
 /* Checks at a resume that the files are those that were read.
  *
- * A mark holds one digest of names, sizes and ends of the files before the one being read; of that one its
- * name, its size when the job began, and digests of its first and last MARK_BYTES within that size. So files
- * may be moved to another directory, the file being read may have grown, and new files may follow it. A file
- * that was read and then replaced by another is refused; changed bytes in the middle of a file are not
- * noticed. */
+ * A mark holds one digest of names, sizes and ends of the files before the file being read; and of the file
+ * being read its name, its size when the job began, and digests of its first and last MARK_BYTES within that
+ * size. So files may be moved to another directory, the file being read may have grown, and new files may
+ * follow it. A file that was read and then replaced by another is refused; changed bytes in the middle of a
+ * file are not noticed. */
 #include "connectors/file/mark.h"
 
 #include "core/os.h"

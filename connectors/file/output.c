@@ -126,7 +126,8 @@ int output_reopen(struct output *output, const char *path, int64_t written, cons
     /* A later life may have published the file; its final name stays until this life publishes it again. */
     const char *from = os_file_bytes(output->part) >= written ? output->part : output->path;
     char *copy = names_copy(path, context->life);
-    /* Copies of other lives: a process that still sleeps before its rename then finds nothing to rename. */
+    /* Removes the copies of other lives: an older process that is still just before its rename then finds no
+     * file to rename. */
     (void)names_walk(path, NAMES_COPY, remove_copy, NULL);
     int error = os_file_bytes(from) < written ? ENODATA : copy_start(from, copy, written);
     if (error == 0)

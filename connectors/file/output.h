@@ -32,9 +32,9 @@ struct output {
 /* `path` with `.part` behind it; malloc'd. */
 char *output_part_name(const char *path);
 /* Opens a zeroed or closed output as a new file under its `.part` name, with the header encoded. Removes a
- * `.part` that an earlier life of the run left; any other existing file is EEXIST. With checkpoints the name
- * is durable. Takes ownership of the encoder. context: the sink's, for sink_check before each step that other
- * processes can see. Returns 0 or an errno. */
+ * `.part` that an earlier life of the run left; any other existing file is EEXIST. If the job has
+ * checkpoints, makes the name durable. Takes ownership of the encoder. context: the sink's, for sink_check
+ * before each step that other processes can see. Returns 0 or an errno. */
 int output_create(struct output *output, const char *path, const struct format_kind *format,
                   enum compression compression, void *encoder, const struct sink_context *context);
 /* Opens a file of an earlier life again: copies the first `written` bytes of what exists under either name.

@@ -281,8 +281,8 @@ struct cut {
     const char *damage;
 };
 
-/* Applies the rule for the end of a batch: gives records beyond it back, so that the next batch begins with
- * the first of them. before: count of records that were checked already. */
+/* Applies the rule for the end of a batch (core/connector.h): removes the records behind that end from *raw;
+ * the next batch begins with the first of them. before: count of records that were checked already. */
 static void apply_rule(const struct file_reader *reader, struct raw_batch *raw, uint32_t before,
                        struct cut *cut)
 {
@@ -353,7 +353,7 @@ static void split_more(struct file_reader *reader, struct raw_batch *raw, struct
         return;
     if (raw->count > before)
         apply_rule(reader, raw, before, cut);
-    /* Empty lines reach beyond the limit: the next record cannot belong to this batch. */
+    /* Empty lines may reach beyond the limit: then the next record cannot belong to this batch. */
     if (cut->used > SOURCE_BATCH_BYTES)
         cut->is_done = true;
 }
@@ -420,8 +420,8 @@ static void tell_padding(struct file_reader *reader)
     pthread_mutex_unlock(reader->mutex);
 }
 
-/* The open file ended without another batch: reports truncation, damage, changes. False after a
- * diagnostic. */
+/* Call when the open file has ended without another batch: checks that it was whole and has not changed.
+ * Returns false after a diagnostic. */
 static bool end_file(struct file_reader *reader, const struct cut *cut)
 {
     const struct file_facts *facts = &reader->facts[reader->file];

@@ -48,10 +48,10 @@ struct file_reader {
     struct file_input input;
     char *carry; /* bytes that were read and are in no batch yet */
     size_t carry_bytes;
-    size_t guess_bytes; /* estimated size of the next batch */
-    int64_t offset;     /* decompressed offset of carry[0] in the open file */
-    int64_t line;
-    uint64_t record;
+    size_t guess_bytes;          /* estimated size of the next batch */
+    int64_t offset;              /* decompressed offset of carry[0] in the open file */
+    int64_t line;                /* line of the next record, from 1 */
+    uint64_t record;             /* number of the next record in the partition, from 0 */
     struct byte_account account; /* of the open file, since it was opened or sought */
 };
 
@@ -59,8 +59,10 @@ struct file_reader {
 LEAT_CHECKED bool reader_open(struct file_reader *reader);
 /* Opens the first file, checks that it fits the schema, and closes it. Returns false after a diagnostic. */
 LEAT_CHECKED bool reader_check(struct file_reader *reader);
+/* As source_kind.seek and read. A position's `a` is the index of a file, `b` a decompressed offset in it. */
 LEAT_CHECKED bool reader_seek(struct file_reader *reader, const struct source_position *position);
 enum read_status reader_read(struct file_reader *reader, struct raw_batch *raw);
+/* Bytes read so far, on disk, of all files; any thread. */
 int64_t reader_done_bytes(const struct file_reader *reader);
 /* Accepts a zeroed reader. */
 void reader_close(struct file_reader *reader);

@@ -37,11 +37,13 @@ struct file_sink {
 
 /* Sets context->error and its code from the errno `error`. Returns false. */
 bool file_sink_error(struct sink_context *context, const char *path, int error);
+/* Adds a complete file. path: copied. epoch: of the first checkpoint that covers it; 0: none yet. */
 void file_sink_add_pending(struct file_sink *sink, const char *path, uint64_t epoch);
 /* Renames a complete file's `.part` to its final name. In a resumed run a file may already have that name,
  * from a later life that got further. Returns false with context->error set. */
 bool file_sink_give_name(struct sink_context *context, const char *path);
 
+/* As sink_kind.snapshot and restore. */
 bool file_sink_snapshot(struct sink_context *context, struct snapshot_writer *writer);
 bool file_sink_restore(struct sink_context *context, struct snapshot_reader *reader);
 

@@ -182,7 +182,7 @@ static void next_record(struct run_reader *reader)
         reader->error = EIO;
 }
 
-/* Merges the readers until all are at their end; of equal keys the one of the earlier run comes first.
+/* Merges the readers until all are at their end; of entries with equal keys, the earlier run's comes first.
  * Returns 0 or an errno. A run that ends too early is not noticed here: merge_runs compares the counts of
  * records. */
 static int merge_readers(struct run_reader *readers, uint32_t count, struct run_writer *writer)

@@ -26,12 +26,13 @@ struct sorted_copy {
     pthread_mutex_t *mutex; /* held while diags are added */
 
     bool is_failed;
-    int64_t offset;  /* of the next frame */
-    uint64_t record; /* number of the next frame's record, from 0 */
-    size_t guess_bytes;
+    int64_t offset;     /* of the next frame */
+    uint64_t record;    /* number of the next frame's record, from 0 */
+    size_t guess_bytes; /* estimated size of the next batch */
     int64_t bytes_done; /* read so far; atomic */
 };
 
+/* As source_kind.seek and read. */
 LEAT_CHECKED bool sorted_seek(struct sorted_copy *copy, const struct source_position *position);
 enum read_status sorted_read(struct sorted_copy *copy, struct raw_batch *raw);
 int64_t sorted_done_bytes(const struct sorted_copy *copy);

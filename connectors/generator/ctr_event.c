@@ -48,7 +48,8 @@ void ctr_maker_free(struct ctr_maker *maker)
     free(maker);
 }
 
-/* Sets which items are shown at that time: their popularity drifts, and items not yet born are not shown. */
+/* Builds the table from which items are drawn at at_ms, in milliseconds from the start: their popularity
+ * drifts, and items not yet born are never drawn. */
 static void expose_items(struct ctr_maker *maker, double at_ms)
 {
     if (maker->items_at_ms == at_ms)

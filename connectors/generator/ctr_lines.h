@@ -39,7 +39,7 @@ struct ctr_lines {
     const struct ctr_plants *plants;
     uint64_t seed, purpose; /* for the random numbers of planted lines */
     struct ctr_line_counts counts;
-    int64_t greatest_ms;
+    int64_t greatest_ms; /* greatest event time of the lines written so far */
     struct held_lines late, again[CTR_DUPLICATE_DISTANCE_MAX]; /* again[k]: duplicates, k + 1 rows later */
     struct byte_buffer out;
     struct replacement file;
@@ -56,7 +56,8 @@ bool ctr_lines_open(struct ctr_lines *lines, const char *directory, const char *
 /* Room for one line of at most CTR_LINE_BYTES_MAX bytes: write it there, newline included, and pass its
  * length to ctr_lines_add. */
 char *ctr_lines_room(struct ctr_lines *lines);
-/* Adds the line. broken_at: offset of the number after `"ts":`, where a planted broken line goes wrong. */
+/* Adds the line. ts_ms: its event time. broken_at: offset of the number after `"ts":`, which a malformed line
+ * made from this line may replace. */
 void ctr_lines_add(struct ctr_lines *lines, size_t length, int64_t ts_ms, size_t broken_at);
 /* Writes held lines and gives the file its name. Returns false after a diagnostic. */
 bool ctr_lines_finish(struct ctr_lines *lines);

@@ -18,8 +18,8 @@ struct writer {
     struct ctr_plants plants;
     struct ctr_lines events, clicks, truth_file;
     struct ctr_click_heap heap;
-    struct ctr_truth *truth, *end_truth; /* of all events but the last fifth; of the last fifth, later of
-                                            all */
+    struct ctr_truth *truth, *end_truth; /* truth: of all events but the last fifth; end_truth: of the
+                                            last fifth, and once all are made, of all events */
     struct ctr_scores scores, end_scores;
     uint64_t clicks_within; /* clicks within WITHIN_MS of their impression */
     int64_t first_ms, last_ms;

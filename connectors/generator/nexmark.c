@@ -99,7 +99,8 @@ static bool nexmark_bind(struct source_bind *bind)
 
 enum { WAKE_LEAST_US = 200, WAKE_MOST_US = 50000 };
 
-/* Wakes the engine as often as a batch of events becomes due. */
+/* Wakes the engine as often as a batch of events becomes due, but not more often than WAKE_LEAST_US and not
+ * less often than WAKE_MOST_US say. */
 static void *run_clock(void *argument)
 {
     struct source *source = argument;

@@ -10,7 +10,7 @@ enum { NEXMARK_LINE_BYTES = 2 * NEXMARK_TEXT_BYTES };
 
 struct nexmark_write_options {
     struct nexmark_options events;
-    int64_t count;
+    int64_t count; /* events of the whole stream, of all parts */
     /* Write only the groups of 50 events whose number modulo `parts` is `part`, for topics with several
      * partitions. The lines are the same as in the whole file. */
     int64_t part, parts;

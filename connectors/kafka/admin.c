@@ -43,7 +43,7 @@ static bool is_over(const struct admin_call *call, struct kafka_errors *errors)
            (call->patience != NULL && !kafka_patience_lasts(call->patience, errors));
 }
 
-/* Sets call->why, preferring what librdkafka logged to the text of the code. */
+/* Sets call->why to the reason that librdkafka logged, or else to the text of the error code. */
 static enum admin_answer fail(struct admin_call *call, struct kafka_errors *errors, const char *what,
                               const char *topic, rd_kafka_resp_err_t error)
 {
@@ -186,7 +186,7 @@ enum admin_answer admin_create(struct admin_call *call, const char *topic, int32
 
 enum admin_answer admin_create_progress(struct admin_call *call, const char *topic)
 {
-    /* Small segments and frequent compaction keep what each start must read short. */
+    /* Small segments and frequent compaction keep the topic short, which each start reads to its end. */
     static const struct admin_config config[] = {{"cleanup.policy", "compact"},
                                                  {"retention.ms", "-1"},
                                                  {"retention.bytes", "-1"},
@@ -205,7 +205,8 @@ static bool is_unknown(rd_kafka_resp_err_t error)
            error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
 }
 
-/* The end of the topic, including open transactions; PROGRESS_STABLE: where the first open one begins. */
+/* Finds the offset behind the topic's last record, committed or not; PROGRESS_STABLE: the offset where the
+ * first open transaction begins, if there is one. */
 static enum admin_answer find_end(struct admin_call *call, const char *topic, enum progress_reach reach,
                                   int64_t *end)
 {
@@ -254,7 +255,7 @@ static enum admin_answer apply(struct admin_call *call, const char *topic, struc
 }
 
 /* Reads up to `end`. A reader of committed records gets no further than the first open transaction; if `end`
- * lies behind it, the records in between may be ours, so the call waits. */
+ * lies behind that transaction, it may have records of this run, so the call waits for its end. */
 static enum admin_answer read_to(struct admin_call *call, const char *topic, int64_t end,
                                  struct progress *progress, rd_kafka_t *client, rd_kafka_topic_t *handle,
                                  struct kafka_errors *errors)

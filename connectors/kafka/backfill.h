@@ -2,10 +2,10 @@
  * connectors/kafka.
  *
  * The recording's records, up to its end, and the topic's records from the next offset on are one sequence,
- * in which a position means the same wherever the record is stored. No end and no quiet state lies in
- * between: while the recording is read there is more, and behind it the topic is late until it has answered.
- * Two checks show that both belong to one topic: their offsets must meet, and the recording's last record is
- * compared with the topic's, if the topic still has it. */
+ * in which a position means the same wherever the record is stored. The partition neither ends nor is quiet
+ * in between: it has more records while the recording is read, and then it is late (READ_LATER) until brokers
+ * have answered. Two checks show that both belong to one topic: their offsets must meet, and the recording's
+ * last record is compared with the topic's, if the topic still has it. */
 #ifndef LEAT_CONNECTORS_KAFKA_BACKFILL_H
 #define LEAT_CONNECTORS_KAFKA_BACKFILL_H
 

@@ -14,7 +14,7 @@ struct chunk {
     char data[] __attribute__((aligned(CHUNK_ALIGNMENT)));
 };
 
-/* Adds a chunk behind the last one. last: may point to NULL; then the chunk is the first, too. */
+/* Adds a chunk behind the last one. *last NULL: the list is empty, and the chunk becomes its first, too. */
 struct chunk *chunk_add(struct chunk **first, struct chunk **last, uint32_t capacity);
 /* Copies the record into the last chunk or a new one. Returns the bytes that it takes. */
 uint32_t chunk_append(struct chunk **first, struct chunk **last, const struct kafka_record *record);

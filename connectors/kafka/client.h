@@ -69,11 +69,11 @@ struct kafka_hooks {
     void (*statistics)(void *argument, const char *json, size_t bytes);
 };
 
-/* Makes a client of that type with the options, then the `fixed` properties. Whoever reads topics (a consumer)
- * gets committed records only, each checked, and never an offset that librdkafka chooses, unless `fixed` says
- * otherwise. hooks: copied; NULL: none. job,
- * name: the job's and the source's or sink's, for client.id. errors: freed by kafka_client_free. The options
- * must outlive the client. Returns NULL after a diagnostic that says which option is wrong. Any thread. */
+/* Makes a client of that type with the options, then the `fixed` properties (NULL: none). A consumer reads
+ * committed records only, checks their checksums, and never begins at an offset that librdkafka chose, unless
+ * `fixed` says otherwise. hooks: copied; NULL: none. job, name: names of the job and of the source or sink,
+ * for client.id. errors: freed by kafka_client_free. The options must outlive the client. Returns NULL after
+ * a diagnostic that says which option is wrong. Any thread. */
 rd_kafka_t *kafka_client_new(const struct kafka_client *client, rd_kafka_type_t type,
                              const struct kafka_property *fixed, const struct kafka_hooks *hooks,
                              struct str job, struct str name, struct kafka_errors **errors,
@@ -89,8 +89,9 @@ const struct rd_kafka_metadata *kafka_client_metadata(rd_kafka_t *client, struct
 /* Asks again which brokers lead the topic's partitions: librdkafka does not do so if a leader is connected
  * but does not answer. Waits a second at most. */
 void kafka_client_ask_leaders(rd_kafka_t *client, const char *topic);
-/* Wakes librdkafka's broker threads: a thread whose partitions have fetched ahead all they may otherwise
- * sleeps up to a second, however fast their queues are emptied. Any thread, but not within a callback. */
+/* Wakes librdkafka's broker threads. Without this, a thread whose partitions have fetched ahead as much as
+ * they may sleeps for up to a second, however fast their queues are emptied. Any thread, but not within a
+ * callback. */
 void kafka_client_nudge(rd_kafka_t *client, const struct kafka_client *options);
 
 /* Copies into `out` the most informative recent reason why brokers cannot be used: wrong password,

@@ -152,7 +152,7 @@ bool exact_is_well(struct exact *exact, char *error, size_t room)
 {
     if (!exact->has_differed && !atomic_load(&exact->sender.has_failed))
         return true;
-    pthread_mutex_lock(&exact->outbox.mutex); /* the lane and the coordinator may set the error at once */
+    pthread_mutex_lock(&exact->outbox.mutex); /* the lane and the coordinator may both set the error */
     if (atomic_load(&exact->sender.is_fenced))
         exact->context->error_code = DIAG_TAKEN_OVER;
     if (exact->has_differed)

@@ -42,9 +42,12 @@ bool exact_restored(struct exact *exact, struct snapshot_reader *reader);
 bool exact_write(struct exact *exact, const struct kafka_record *record);
 /* Call after the rows of a batch: checks the outbox's budget. */
 void exact_account(struct exact *exact);
+/* As sink_kind.snapshot. */
 bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer);
 /* Any thread. Returns false if the sink cannot go on; error: says why, in at most `room` bytes. */
 bool exact_is_well(struct exact *exact, char *error, size_t room);
+/* As sink_kind.committed: lets the sender send the epochs up to `epoch`. Returns false with context->error
+ * set. */
 bool exact_committed(struct exact *exact, uint64_t epoch);
 bool exact_drain(struct exact *exact);
 void exact_describe(struct exact *exact, struct byte_buffer *out);

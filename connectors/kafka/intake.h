@@ -1,9 +1,9 @@
-/* Makes raw batches of records, live ones and recorded ones: a replay is what live was because both go this
- * way. Private to connectors/kafka. One thread at a time.
+/* Makes raw batches of records, live ones and recorded ones: both are made here, so that a replay has the
+ * same batches as the live run. Private to connectors/kafka. One thread at a time.
  *
- * Each record is copied once, straight to its place in memory that becomes the raw batch's. Live, that is
- * within librdkafka's callback, which frees the record afterwards: the cheapest way to get records, because
- * the queue is locked once for many, and librdkafka's memory is freed while it is in the cache. */
+ * Each record is copied once, straight to its place in memory that becomes the raw batch's. A live record is
+ * copied within librdkafka's callback, and librdkafka frees it afterwards: the cheapest way to get records,
+ * because the queue is locked once for many, and librdkafka's memory is freed while it is in the cache. */
 #ifndef LEAT_CONNECTORS_KAFKA_INTAKE_H
 #define LEAT_CONNECTORS_KAFKA_INTAKE_H
 
@@ -18,8 +18,8 @@ struct kafka_intake {
     size_t payload_bytes;
     struct raw_record *records;
     char *data;
-    size_t room, used;
-    size_t usual; /* estimated bytes of a batch */
+    size_t room, used; /* bytes of `data`: allocated, and filled */
+    size_t usual;      /* estimated bytes of a batch */
     struct kafka_frame *frame;
     struct byte_buffer heap;    /* texts of `frame` */
     struct byte_buffer headers; /* scratch: headers of the record being added */
@@ -43,7 +43,8 @@ static inline int64_t kafka_time_ms(const rd_kafka_message_t *message)
     return MAX(rd_kafka_message_timestamp(message, &type), 0);
 }
 
-/* Bytes that a record takes of a batch. A record that is too long is cut one byte above the limit. */
+/* Bytes of a batch that a payload of `bytes` bytes takes. A payload that is too long is cut one byte above
+ * the limit. */
 static inline size_t kafka_payload_bytes(size_t bytes)
 {
     return MIN(bytes, (size_t)SOURCE_RECORD_BYTES_MAX + 1);
@@ -70,6 +71,7 @@ static inline bool kafka_intake_takes(struct kafka_intake *intake, size_t bytes)
     return true;
 }
 
+/* Add one record, live or recorded, copied. Call after kafka_intake_takes, or on an empty intake. */
 void kafka_intake_add(struct kafka_intake *intake, const struct kafka_meta *meta,
                       const rd_kafka_message_t *message);
 void kafka_intake_add_recorded(struct kafka_intake *intake, const struct kafka_meta *meta,
@@ -79,8 +81,8 @@ void kafka_intake_move(struct kafka_intake *intake, const struct kafka_meta *met
                        const struct kafka_intake *from, uint32_t row);
 
 /* Moves the records, at least one, into the raw batch; the intake is empty then. is_cut: the batch ends here;
- * false: the log or the recording does, and what follows may belong to the same batch. Returns the mark of
- * the last record. */
+ * false: the log or the recording ends here, and records that follow may belong to the same batch. Returns
+ * the mark of the last record. */
 struct kafka_mark kafka_intake_give(struct kafka_intake *intake, const struct kafka_begin *begin, bool is_cut,
                                     struct raw_batch *raw);
 void kafka_intake_clear(struct kafka_intake *intake);

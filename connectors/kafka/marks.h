@@ -1,5 +1,5 @@
-/* Marks of the last records read of a partition: a resume compares a mark with the record that is there then.
- * Private to connectors/kafka. Any thread. */
+/* Marks of the last records read of a partition: a resume compares a mark with the record that the topic then
+ * has at the mark's offset. Private to connectors/kafka. Any thread. */
 #ifndef LEAT_CONNECTORS_KAFKA_MARKS_H
 #define LEAT_CONNECTORS_KAFKA_MARKS_H
 

@@ -31,6 +31,8 @@ struct kafka_meta {
 
 extern const struct option kafka_meta_options[];
 
+/* Resolves the block's columns in the source's schema, and makes the schema of the other columns, which the
+ * payload fills, in the arena. span: of the source, for messages. Returns false after a diagnostic. */
 LEAT_CHECKED bool kafka_meta_bind(struct kafka_meta *meta, const struct schema *schema, struct span span,
                                   struct arena *arena, struct diag_list *diags);
 

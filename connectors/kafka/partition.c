@@ -101,7 +101,7 @@ static bool fail_other_topic(struct kafka_partition *p, const char *what)
     return fail(p);
 }
 
-/* --- Where it goes on --- */
+/* --- Positions and marks --- */
 
 static void go_on_at(struct kafka_partition *p, const struct source_position *position)
 {
@@ -138,7 +138,7 @@ size_t kafka_partition_mark(struct kafka_partition *p, const struct source_posit
                             char out[SOURCE_MARK_BYTES])
 {
     size_t bytes = marks_before(&p->marks, position->b, out);
-    /* No mark lies before the first batch, which a resume reads again: take the one of its last record. */
+    /* No mark lies before the first batch, which a resume reads again: take the mark of its last record. */
     return bytes > 0 || p->history != NULL ? bytes : marks_first(&p->marks, out);
 }
 
@@ -168,7 +168,7 @@ static bool check_before(struct kafka_partition *p, const rd_kafka_message_t *me
     return fail_other_topic(p, what);
 }
 
-/* --- What librdkafka tells --- */
+/* --- Events of librdkafka --- */
 
 static void on_event(rd_kafka_t *client LEAT_UNUSED, void *argument)
 {
@@ -278,9 +278,9 @@ static bool is_full(const struct kafka_partition *p)
     return p->beyond.count > 0 || kafka_intake_is_full(&p->intake);
 }
 
-/* When a queue is full, its broker's thread sleeps for up to a second, however much is taken meanwhile. Wakes
- * it when the queue is no longer full, and, because the bytes in the queue are an estimate, again when it is
- * half empty and when it is empty. got: records taken in this read. */
+/* When a queue is full, librdkafka's thread for its broker sleeps for up to a second, however much is taken
+ * meanwhile. Wakes that thread when the queue is no longer full, and, because the bytes in the queue are an
+ * estimate, again when it is half empty and when it is empty. got: records taken in this read. */
 static void nudge(struct kafka_partition *p, uint32_t got)
 {
     struct kafka_shared *shared = p->shared;
@@ -349,8 +349,9 @@ static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_
     }
 }
 
-/* Live: whether all records were read that the broker had when it last answered. It tells EOF only in an
- * answer without records, which it holds back for a while; the end of the log comes with each answer. */
+/* Live: whether all records were read that the broker had when it last answered. librdkafka reports EOF only
+ * after an answer without records, which the broker holds back for a while; but each answer names the end of
+ * the log. */
 static bool is_at_end(const struct kafka_partition *p)
 {
     int64_t low = -1, high = -1;
@@ -426,7 +427,8 @@ static enum read_status lost(struct kafka_partition *p)
     return READ_ERROR;
 }
 
-/* Count of leading records whose schemas are available. status: of the first other record. */
+/* Count of the intake's leading records whose schemas are available. *status: of the first record whose
+ * schema is not; PAYLOAD_READY: all are. */
 static uint32_t ready_count(const struct kafka_partition *p, enum payload_status *status)
 {
     const struct kafka_intake *intake = &p->intake;
@@ -455,8 +457,8 @@ static enum read_status fail_schema(struct kafka_partition *p, uint32_t row)
 }
 
 /* Whether the process or the brokers stood still for so long that the topic may have been deleted and made
- * again, with as many records. Then fetching stops, and begins again at the last record read, to compare
- * it. */
+ * again, with as many records. Then stops fetching, which the next read begins again at the last record read,
+ * to compare that record with its mark. */
 static bool has_paused(struct kafka_partition *p)
 {
     struct kafka_shared *shared = p->shared;
@@ -503,7 +505,7 @@ enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batc
     }
     if (p->intake.count == 0)
         return nothing(p, raw);
-    /* Batches of a bounded source are the same at each reading: only whole ones, cut by the records alone. */
+    /* A bounded source gives only whole batches, cut by the records alone: the same at each reading. */
     if (p->shared->is_bounded && !is_full(p) && !has_ended(p))
         return READ_LATER;
     atomic_store_explicit(&p->is_quiet, false, memory_order_relaxed);

@@ -33,7 +33,7 @@ struct produce {
     uint64_t epoch, next; /* record number behind the last record taken */
     int64_t begin_us, committed_us, shown_us;
     int64_t first_ms; /* time of the first record that has one; 0: none yet */
-    uint64_t paced;
+    uint64_t paced;   /* records taken since begin_us */
 };
 
 /* --- Errors --- */

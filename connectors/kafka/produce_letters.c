@@ -80,7 +80,7 @@ const char *letter_read(struct str text, struct arena *arena, struct letter *let
     return why;
 }
 
-/* --- All of them --- */
+/* --- All letters --- */
 
 struct letters {
     struct produce_input bytes;

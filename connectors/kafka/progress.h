@@ -3,7 +3,7 @@
  * There are records of three kinds, told apart by their keys; several runs, sinks and jobs may share a topic:
  *
  *     life   which process sends now; written when a process begins to send, so a topic without
- *            it is not the run's
+ *            a run's life record has lost the run's records
  *     part   the records [from, to) of the `total` records that the micro-batches [first, next)
  *            gave to the sink
  *
@@ -25,10 +25,11 @@ enum {
     PROGRESS_HOLDER_BYTES = 96,
 };
 
+/* The record `part`; `first` to `total` are explained above. */
 struct progress_part {
-    uint64_t epoch, first, next;
+    uint64_t epoch, first, next; /* epoch: of the checkpoint that closed the outbox's epoch */
     uint64_t from, to, total;
-    uint64_t bytes;
+    uint64_t bytes;     /* of the records [from, to), as counted for the outbox's budget */
     uint8_t digest[16]; /* of the records [from, to) */
 };
 

@@ -42,6 +42,6 @@ void kafka_rate_take(struct kafka_shared *shared, uint32_t records)
     if (shared->rate == 0)
         return;
     pthread_mutex_lock(&shared->mutex);
-    shared->allowance -= records; /* may become negative: later reads wait for it */
+    shared->allowance -= records; /* may become negative: later reads wait until it is 1 or more */
     pthread_mutex_unlock(&shared->mutex);
 }

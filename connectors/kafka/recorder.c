@@ -33,7 +33,7 @@ struct topic {
     rd_kafka_topic_t *handle;
     struct partition **partitions; /* index: partition number */
     int32_t count;
-    uint32_t missing; /* consecutive looks at which it was missing */
+    uint32_t missing; /* consecutive looks at which the topic was missing */
 };
 
 /* A partition being recorded, with its current span. */

@@ -60,8 +60,8 @@ static char *directory_of(const char *path, const char **topic)
     return NULL;
 }
 
-/* Calls `found` for each recording that the path or pattern names, until it returns false (is_good). Returns
- * their count. */
+/* Calls `found` for each recording that the path or pattern names, until it returns false; then *is_good is
+ * false. found NULL: only counts. Returns the count of all these recordings. */
 static uint32_t each(const char *path, bool (*found)(void *argument, const char *directory, struct str topic),
                      void *argument, bool *is_good)
 {

@@ -24,7 +24,8 @@
 
 enum recording_format { RECORDING_JSONL, RECORDING_MSGPACK };
 
-/* Identifies the last record of a partition: shows later whether a topic is still the same. */
+/* Identifies a record that was the last one read or recorded of a partition: shows later whether a topic is
+ * still the same. */
 struct kafka_mark {
     int64_t offset, time; /* time: the broker's, in milliseconds */
     uint64_t digest;      /* xxh3-64 of the payload */
@@ -43,7 +44,7 @@ struct recording_partition {
     const char *name; /* "clicks/3", as in the source `kafka` */
     const char *topic;
     int32_t id;
-    int64_t first, next; /* offsets: its beginning, and behind its end, where no record may be */
+    int64_t first, next; /* the recorded offsets [first, next); not each of them has a record */
     uint64_t records;
     struct recording_span *spans; /* in order; spans[i + 1].first <= spans[i].next: no hole */
     uint32_t spans_count, spans_room;
@@ -63,8 +64,8 @@ bool recording_is(struct str path);
 
 /* Reads the manifests. paths: directories, folders of topics in them, and glob patterns of these. Several
  * make one recording, in which the spans of a partition must leave no hole (they may overlap: each record is
- * read once). topics: those wanted; count 0: all; a wanted topic may be missing. All results are in the
- * arena. Returns false after a diagnostic (E0601, E0602, E0603). */
+ * read once). topics: names of the wanted topics; count 0: all; a wanted topic may be missing. All results
+ * are in the arena. Returns false after a diagnostic (E0601, E0602, E0603). */
 LEAT_CHECKED bool recording_open(struct recording *recording, const struct str *paths, uint32_t count,
                                  const struct str *topics, uint32_t topics_count, struct arena *arena,
                                  struct diag_list *diags);

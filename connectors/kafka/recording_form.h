@@ -32,8 +32,8 @@ const char *recorded_from_json(struct str line, struct arena *arena, struct reco
 const char *recorded_from_msgpack(struct str bytes, struct arena *arena, struct recorded *record,
                                   size_t *used);
 
-/* Convert headers (record_put_header) to a JSON list of pairs, and back. Taking returns false if the text is
- * not such a list. */
+/* Convert headers (record_put_header) to a JSON list of pairs, and back. recorded_take_headers returns false
+ * if the text is not such a list. */
 void recorded_put_headers(struct str headers, struct byte_buffer *out);
 LEAT_CHECKED bool recorded_take_headers(struct str json, struct arena *arena, struct str *headers);
 

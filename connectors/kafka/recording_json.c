@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-/* --- Out --- */
+/* --- Writing --- */
 
 static void put_base64(struct str bytes, struct byte_buffer *out)
 {
@@ -80,7 +80,7 @@ void recorded_put_json(const struct recorded *recorded, struct byte_buffer *out)
     buffer_append(out, "}\n", 2);
 }
 
-/* --- In --- */
+/* --- Reading --- */
 
 static bool take_base64(struct str quoted, struct arena *arena, struct str *bytes)
 {

@@ -5,7 +5,7 @@
 
 static const char damaged[] = "it is no record in msgpack";
 
-/* --- Out --- */
+/* --- Writing --- */
 
 static int append(void *buffer, const char *data, size_t bytes)
 {
@@ -61,7 +61,7 @@ void recorded_put_msgpack(const struct recorded *recorded, struct byte_buffer *o
     put_bin(&packer, recorded->record.value);
 }
 
-/* --- In --- */
+/* --- Reading --- */
 
 /* A position in bytes from outside, which may be damaged. is_short: more bytes are needed; is_bad: the bytes
  * are not valid. */

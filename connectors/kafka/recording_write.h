@@ -4,7 +4,7 @@
 
 #include "connectors/kafka/recording.h"
 
-/* Finds the partition, or adds it, with `first` -1. Valid until the next call. */
+/* Finds the partition, or adds it, with `first` -1. The result is valid until the next call. */
 struct recording_partition *recording_add(struct recording *recording, const char *topic, int32_t id,
                                           struct arena *arena);
 void recording_add_span(struct recording_partition *partition, const struct recording_span *span,

@@ -10,8 +10,8 @@
 struct remake {
     bool is_on;
     struct progress_part *parts; /* parts of the progress topic that are made again, in order; malloc'd */
-    uint32_t count, at;
-    uint64_t seen;   /* records made so far of parts[at].first and the micro-batches after it */
+    uint32_t count, at;          /* at: index of the part being compared */
+    uint64_t seen;               /* records made so far of parts[at].first and the micro-batches after it */
     uint64_t passed; /* records that are out but have no known part to compare with; for the figures */
     XXH3_state_t state;
 };

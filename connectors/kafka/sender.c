@@ -18,9 +18,9 @@ enum { PART_BYTES_MIN = 64 << 10, PART_BYTES_FIRST = 4 << 20, PART_BYTES_MAX = 1
 enum { IDLE_US = 500000, BACKOFF_MIN_US = 100000, BACKOFF_MAX_US = 5000000, TOLD_EVERY_US = 30000000 };
 /* How long the end of a run waits for brokers before it says so. */
 enum { DRAIN_SAID_US = 2000000 };
-/* A process that lost its producer waits so long for a new owner's life in the progress topic. */
+/* How long a process that lost its producer waits for a new owner's life record in the progress topic. */
 enum { FENCED_WAIT_US = 2000000 };
-/* Time limit of a try to get a producer again: of the first try, and of any. */
+/* Time limits of the tries to get a producer again: of the first try, and the most of a later one. */
 enum { RECONNECT_MIN_US = 5000000, RECONNECT_MAX_US = 60000000 };
 /* Most failures in a row while brokers answer; most tries of a start beyond its deadline while brokers
  * answer. */
@@ -81,7 +81,7 @@ bool sender_out(struct sender *sender, struct progress_part *part)
     return has_out;
 }
 
-/* Sets `trouble` and the state for the live view after a try. */
+/* Sets `trouble` and the live view's state after a transaction, or after the producer's start. */
 static void note_trouble(struct sender *sender, bool is_good)
 {
     pthread_mutex_lock(&sender->outbox->mutex);
@@ -202,7 +202,7 @@ static bool start(struct sender *sender, struct kafka_patience *patience)
                      patience->deadline_us - os_monotonic_us());
         if (sent == SENT_GOOD) {
             sender->had_life = sender->progress.has_life;
-            /* Write nothing into a topic that has lost the run's records. */
+            /* Write nothing into a progress topic that has lost the run's records. */
             if (!sender->had_life && options->is_resumed)
                 break;
             sent = transaction_run(sender, NULL, 0); /* finds missing rights and unusable brokers before there
@@ -283,7 +283,8 @@ static bool is_replaced(struct sender *sender)
 }
 
 /* After a transaction with unknown outcome: checks that this process still is the run's sender, makes a
- * producer, and marks in the outbox what the topic says is out. SENT_UNKNOWN: brokers cannot be used yet. */
+ * producer, and marks in the outbox what the progress topic says is out. SENT_UNKNOWN: brokers cannot be used
+ * yet. */
 static enum sent reconnect(struct sender *sender, int64_t patience_us)
 {
     if (is_replaced(sender))
@@ -414,7 +415,7 @@ void sender_start(struct sender *sender)
     sender->has_thread = true;
 }
 
-/* Copies why the last try failed; empty: it succeeded. */
+/* Copies why the last transaction failed; empty: it was committed. */
 static void copy_trouble(struct sender *sender, char trouble[REPORT_ERROR_BYTES])
 {
     pthread_mutex_lock(&sender->outbox->mutex);

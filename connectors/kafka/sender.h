@@ -57,8 +57,8 @@ struct sender {
     struct outbox *outbox;
     char *transactional_id;       /* "leat.JOB.SINK.RUN" */
     char *progress_name;          /* "JOB/SINK" */
-    struct progress progress;     /* contents of the progress topic; after sender_start, for the thread */
-    struct progress_life life;    /* of this process */
+    struct progress progress;     /* contents of the progress topic; after sender_start for its thread */
+    struct progress_life life;    /* this process's life record */
     struct kafka_patience *start; /* the wait of sender_open; NULL outside of sender_open */
     bool had_life;                /* sender_open found a life record of this run by an earlier process */
     struct sender_figures figures;

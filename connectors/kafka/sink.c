@@ -184,7 +184,7 @@ static bool kafka_bind(struct sink_bind *bind)
     return is_good && bind_columns(sink, bind);
 }
 
-/* The values' columns are not part of the shape: a topic takes any. */
+/* The values' columns are not part of the shape: a topic may have values with any columns. */
 static void kafka_shape(const struct sink_bind *bind, struct byte_buffer *out)
 {
     static const char *const deliveries[] = {"exactly_once", "at_least_once"};
@@ -353,7 +353,7 @@ static bool is_well(struct sink_context *context)
         return exact_is_well(&sink->exact, context->error, sizeof(context->error));
     if (!atomic_load(&sink->direct.has_failed))
         return true;
-    pthread_mutex_lock(&sink->direct.mutex); /* the lane and the coordinator may set the error at once */
+    pthread_mutex_lock(&sink->direct.mutex); /* the lane and the coordinator may both set the error */
     snprintf(context->error, sizeof(context->error), "%s", sink->direct.error);
     pthread_mutex_unlock(&sink->direct.mutex);
     return false;

@@ -22,7 +22,7 @@ LEAT_CHECKED bool kafka_start_bind(struct kafka_start *start, const struct ast *
 struct kafka_range {
     int64_t low, high; /* first offset of the log, and the one behind its last committed record */
     int64_t first;     /* where `start` says to begin */
-    int64_t open_end;  /* offset behind the last record, committed or not (kafka_start_find_open); else 0 */
+    int64_t open_end;  /* offset behind the last record, committed or not; 0: unknown */
 };
 
 /* Adds E0612: the records [offset, low) are gone, `low` being the oldest offset left. name: the partition's;

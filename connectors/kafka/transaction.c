@@ -85,8 +85,8 @@ static void take_statistics(void *argument, const char *json, size_t bytes)
 
 /* --- Producers --- */
 
-/* Batch sizes to try. A topic's limit may be below the batch size: records it refuses are tried in smaller
- * batches, at last alone. */
+/* Batch sizes to try, in bytes. A topic's limit may be below the batch size: records that brokers refuse for
+ * that reason are sent again in smaller batches, at last one by one. */
 static const char *const batch_bytes[] = {"1000000", "100000", "10000", "1"};
 
 static bool make_smaller(struct sender *sender)
@@ -111,7 +111,7 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
     const struct kafka_property properties[] = {
         {"transactional.id", sender->transactional_id},
         /* A large linger: the commit's flush sends partial batches anyway. A partial batch that is older than
-         * linger.ms and has to wait makes its broker's thread spin. */
+         * linger.ms and has to wait makes librdkafka's thread for its broker spin. */
         {"linger.ms", linger},
         {"transaction.timeout.ms", timeout},
         {"compression.codec", options->compression},
@@ -334,7 +334,8 @@ static void say_topics(struct sender *sender)
              sender->options.topic, sender->options.progress_topic, reason);
 }
 
-/* Ends a failed transaction, by an abort if possible: nothing of it will be out, or its outcome is open. */
+/* Ends a failed transaction, by an abort if possible. Returns SENT_UNKNOWN if the sender needs a new
+ * producer, which finds out whether the transaction's records are out; else none of them are. */
 static enum sent end_badly(struct sender *sender, const struct outbox_part *parts, uint32_t count,
                            enum judgement judgement)
 {
@@ -364,9 +365,9 @@ static enum sent end_badly(struct sender *sender, const struct outbox_part *part
     return is_aborted ? SENT_AGAIN : SENT_UNKNOWN;
 }
 
-/* Waits until at most `flight` records are left in the producer's queue. A commit flushes, and while more are
- * left than may be in flight, its broker's thread spins. The remaining records, partial batches among them,
- * are sent by flush(). */
+/* Waits until at most `flight` records are left in the producer's queue. A commit flushes, and while more
+ * records are left than may be in flight, librdkafka's thread for their broker spins. The remaining records,
+ * partial batches among them, are sent by flush(). */
 static void wait_for_most(struct sender *sender, int64_t deadline_us)
 {
     int before = INT_MAX, left = rd_kafka_outq_len(sender->producer);

@@ -1,4 +1,5 @@
-/* Waits by the monotonic clock for librdkafka. Private to connectors/kafka. */
+/* Waiting for librdkafka by the monotonic clock, which librdkafka itself does not use (waits.c). Private to
+ * connectors/kafka. */
 #ifndef LEAT_CONNECTORS_KAFKA_WAITS_H
 #define LEAT_CONNECTORS_KAFKA_WAITS_H
 

@@ -17,7 +17,7 @@ enum {
     NEWEST_MAX = 256,  /* most partitions whose lag in time is measured */
 };
 
-/* --- What there is --- */
+/* --- Known topics and partitions --- */
 
 static struct kafka_topic *find_topic(struct kafka_watch *watch, const char *name)
 {
@@ -71,8 +71,8 @@ static void wake(const struct kafka_watch *watch)
 
 /* --- Looking again --- */
 
-/* Adds new partitions of a topic, once brokers tell where they begin; if a partition has no leader yet, all
- * wait for the next look. */
+/* Adds the new partitions of a topic, if brokers tell their first offsets; if one of them has no leader yet,
+ * adds none: the next look tries again. */
 static void add_partitions(struct kafka_watch *watch, const struct rd_kafka_metadata_topic *found,
                            int32_t known)
 {

@@ -1,5 +1,6 @@
 /* A source's own thread: serves librdkafka's callbacks, looks regularly for new partitions and topics,
- * notices deleted topics, and wakes the engine where a rate held it back. Private to connectors/kafka. */
+ * notices deleted topics, and wakes the engine after the rate limit has held a read back. Private to
+ * connectors/kafka. */
 #ifndef LEAT_CONNECTORS_KAFKA_WATCH_H
 #define LEAT_CONNECTORS_KAFKA_WATCH_H
 
@@ -11,7 +12,7 @@ enum { KAFKA_PARTITIONS_MAX = 4096 };
 
 struct kafka_topic {
     rd_kafka_topic_t *handle;
-    int32_t partitions; /* known partitions have the numbers 0 to this - 1 */
+    int32_t partitions; /* count of known partitions, whose numbers are 0, 1 ... */
     uint32_t missing;   /* consecutive checks in which the topic was missing */
 };
 
