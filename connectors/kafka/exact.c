@@ -67,7 +67,8 @@ static bool begin(struct exact *exact)
 }
 
 /* Whether a new run may begin. Refuses, with a diagnostic, if another run of the job has sent rows to the
- * topic: this run reads from the beginning and would send them again. */
+ * topic: this run reads from the beginning and would send them again. If that is intended (may_repeat), only
+ * warns. */
 static bool may_begin(struct exact *exact)
 {
     const struct progress *progress = &exact->sender.progress;
