@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* The kinds of files that a new run may remove: all files of an earlier life of the same run, or (where
- * complete files wait for a checkpoint that never came) its incomplete ones. Returns NAMES_... bits. */
+/* The kinds of files that a new run may remove, as NAMES_... bits: with `overwrite`, or after an earlier life
+ * of the same run without checkpoints, all kinds; after an earlier life that ended before its first
+ * checkpoint, the files without their final names. */
 static unsigned replaced(const struct sink_context *context, bool overwrite)
 {
     return overwrite || context->replaces_all ? NAMES_FINAL | NAMES_PART | NAMES_COPY

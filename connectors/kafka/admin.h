@@ -1,4 +1,5 @@
-/* Topics for sinks: checks that they exist, makes them, and reads a progress topic to its end. */
+/* Topics for sinks: checks that they exist, makes them, and reads a progress topic to its end. Each call uses
+ * a client of its own, and waits for brokers. Any thread. */
 #ifndef LEAT_CONNECTORS_KAFKA_ADMIN_H
 #define LEAT_CONNECTORS_KAFKA_ADMIN_H
 

@@ -55,7 +55,8 @@ bool direct_open(struct direct *direct, const struct direct_options *options);
 bool direct_write(struct direct *direct, const struct kafka_record *record);
 /* At the barrier, on the sink's lane: the checkpoint waits until the records before it are acknowledged. */
 void direct_snapshot(struct direct *direct, struct snapshot_writer *writer);
-/* Waits until all records are acknowledged. Returns false with direct->error set. */
+/* As sink_kind.drain: waits until all records are acknowledged, or patience_us have passed. Returns false
+ * with direct->error set. */
 bool direct_drain(struct direct *direct);
 /* Any thread. */
 void direct_report(struct direct *direct, struct report *report);

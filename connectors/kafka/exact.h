@@ -18,7 +18,7 @@ struct exact {
     _Atomic bool has_differed;   /* rows made again differ from those that were sent */
     uint64_t micro_batch, index; /* the last record was the index-th one of `micro_batch` */
     uint64_t floor;              /* records of micro-batches below it cannot be sent any more */
-    uint64_t rows, redone;
+    uint64_t rows, redone;       /* of all lives of the run; of this life, made again and not sent */
     /* Restored from the checkpoint: */
     uint64_t restored_next;    /* number of its next micro-batch */
     struct progress_part told; /* the last part that was known to be out */

@@ -60,12 +60,12 @@ struct kafka_partition {
     struct kafka_intake beyond; /* the record that the full intake had no place for, if any */
     uint32_t wanted;            /* records that may still be taken in this read */
     uint32_t nudges;            /* how often its broker's thread may still be woken */
-    int64_t next;               /* next offset: all before it was given, or has no record; atomic */
+    int64_t next;               /* next offset: each one before it was given, or has no record; atomic */
     int64_t eof;                /* the end of the log if no record came since; -1: unknown */
     int64_t time_us;            /* time of the last record read; atomic; INT64_MIN: none */
     uint64_t records;           /* in batches, over all lives of the run; atomic */
     bool is_failed, must_start_again;
-    int64_t paused_us; /* `alive_us` and `pauses` at the last pause that was noticed */
+    int64_t paused_us; /* shared->alive_us and, below, shared->pauses at the last pause that was noticed */
     uint64_t pauses;
     struct {
         rd_kafka_resp_err_t code; /* error that came instead of a record; NO_ERROR: none */

@@ -42,11 +42,12 @@ struct produce_options {
     uint8_t identity[16]; /* of the input: another input under the same name is refused */
     int32_t create;       /* partitions for a missing topic; 0: a missing topic is an error */
     int32_t partitions;   /* least number of partitions of the topic; 0: any */
-    bool keeps_times;
-    int64_t patience_us; /* how long the start, and the end, wait for brokers */
-    double rate;         /* records per second; 0: no limit */
-    double speed;        /* 10: ten times as fast as they were made; 0: no limit */
+    bool keeps_times;     /* records keep their times; else they get the time of sending */
+    int64_t patience_us;  /* how long the start, and the end, wait for brokers */
+    double rate;          /* records per second; 0: no limit */
+    double speed;         /* 10: ten times as fast as they were made; 0: no limit */
     const volatile sig_atomic_t *stop;
+    /* Called regularly, and at the end, by the thread of produce_run; may be NULL. */
     void (*show)(void *argument, const struct produce_figures *figures, bool is_last);
     void *argument;
 };

@@ -27,7 +27,7 @@ struct recorder_options {
     const char *directory;
     int64_t span_records, span_bytes, span_us; /* limits of a span; bytes: before compression */
     const volatile sig_atomic_t *stop;
-    /* Called regularly, and at the end. */
+    /* Called regularly, and at the end, by the thread of recorder_run; may be NULL. */
     void (*show)(void *argument, const struct recorder_figures *figures, bool is_last);
     void *argument;
 };
