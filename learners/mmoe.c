@@ -1,4 +1,4 @@
-/* Multi-gate mixture of experts (Ma 2018): several labels that share the networks that serve all of them. */
+/* Multi-gate mixture of experts (Ma 2018): several labels, predicted by networks that all labels share. */
 #include "learners/learner/learner.h"
 
 static const struct option mmoe_embedding[] = {

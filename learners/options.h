@@ -1,6 +1,6 @@
 /*
- * What a model is asked to be, and what it reads and answers: known to the model (model/), to the step of a
- * batch (train/) and to the learner kinds that set the options.
+ * A model's options, its input and its output. The model (model/) and the step of a batch (train/) read the
+ * options, which the learner kinds set.
  */
 #ifndef LEAT_LEARNERS_OPTIONS_H
 #define LEAT_LEARNERS_OPTIONS_H
@@ -17,14 +17,15 @@ enum {
     MODEL_LABELS_MAX = 8,
     MODEL_LIST_MAX = 1024,        /* upper limit of the option list_max */
     MODEL_STEP_IDS_MAX = 1 << 30, /* most ids of a step's examples: the limit of place indices */
-    MODEL_LIST_DEFAULT = 64,      /* list_max where the option is 0 */
+    MODEL_LIST_DEFAULT = 64,      /* value of list_max if the option is 0 */
 };
 
 enum interaction_kind { INTERACTION_NONE, INTERACTION_FM, INTERACTION_FFM };
 
-/* The dense layers (train/net.h): none; HIDDEN: layers `hidden` over vectors and dense features, added to the
- * rest of the logit (DeepFM); and networks that learn by batches alone, with neither a linear part nor an
- * interaction: CROSS (DCN V2), DOT (DLRM), EXPERTS (MMoE). */
+/* The dense layers (train/net.h). NONE: there are none. HIDDEN: layers `hidden` over vectors and dense
+ * features; their output is added to the rest of the logit (DeepFM). The others are networks that learn by
+ * batches alone, with neither a linear part nor an interaction: CROSS (DCN V2), DOT (DLRM), EXPERTS
+ * (MMoE). */
 enum network_kind { NETWORK_NONE, NETWORK_HIDDEN, NETWORK_CROSS, NETWORK_DOT, NETWORK_EXPERTS };
 
 struct optimizer_options {
@@ -42,20 +43,21 @@ struct model_options {
     uint32_t dim;                       /* a multiple of 4; 0 without interaction */
     float init_bound;                   /* vectors start uniform in +- init_bound */
     float field_init[MODEL_FIELDS_MAX]; /* [fields] > 0: the field's own init_bound; < 0: zeros */
-    /* [fields] events may have several ids: the mean of their rows counts */
+    /* [fields] the field is a list: an event may have several ids, and the model reads the mean of their
+     * rows */
     bool is_list[MODEL_FIELDS_MAX];
-    /* ids of a list that are read, its first ones; 0: MODEL_LIST_DEFAULT */
+    /* most ids that are read of a list, the first ones; 0: MODEL_LIST_DEFAULT */
     uint32_t list_max;
-    /* pairs that do not interact, in the order of model_pair_weights */
+    /* 1: the pair of fields does not interact; pairs in the order of model_pair_weights */
     uint8_t pair_is_off[MODEL_FIELDS_MAX * (MODEL_FIELDS_MAX - 1) / 2];
     struct optimizer_options pairs; /* learned weights of pairs of fields (Pan 2018); rate 0: all stay 1 */
     struct optimizer_options linear;
-    bool linear_is_double; /* FTRL in double by `ftrl` (McMahan 2013); else by `linear` */
+    bool linear_is_double; /* linear weights move by `ftrl`, in double (McMahan 2013); false: by `linear` */
     struct ftrl64_params ftrl;
     struct optimizer_options embedding;
     enum network_kind network;         /* NETWORK_NONE becomes NETWORK_HIDDEN if `hidden` has layers */
     uint32_t hidden[MODEL_LAYERS_MAX]; /* widths of the layers; 0 ends the list */
-    uint32_t bottom[MODEL_LAYERS_MAX]; /* of NETWORK_DOT and NETWORK_EXPERTS: train/net.h */
+    uint32_t bottom[MODEL_LAYERS_MAX]; /* NETWORK_DOT, NETWORK_EXPERTS: see net_options (train/net.h) */
     uint32_t cross_layers, experts;
     uint32_t labels;           /* number of labels; 0 counts as 1 */
     bool linear_is_off;        /* ids have vectors but no linear weights */
@@ -64,7 +66,8 @@ struct model_options {
     bool is_tried;
     uint64_t trial_examples;
     bool is_on_device; /* the model learns on a GPU: model_attach must follow */
-    /* for a shadow on a CPU: computes products as a GPU does, also where a CPU has a faster way */
+    /* for a shadow on the CPU (model/compare.c): the backward pass goes event by event, as on a GPU, never by
+     * distinct ids (train/distinct.c) */
     bool is_like_device;
     struct optimizer_options head;
     uint32_t block; /* events in a step of the head: 1..16; 1 without a head */
@@ -84,13 +87,16 @@ struct model_options {
     float field_precision[MODEL_FIELDS_MAX];
     /* largest norm of an event's gradient by all its vectors and weights; 0: no limit */
     float clip_norm;
-    float class_weights[2];  /* weights of events with label 0 and label 1 */
+    /* weights of events with label 0 and label 1; only with logistic loss and one label */
+    float class_weights[2];
     bool has_fake_negatives; /* logistic loss: weighs examples by loss_fake_negative_weight */
     /* share of label-0 events that are learned, chosen by a hash of the identity; 1: all */
     double negatives_kept;
     uint64_t seed;
-    /* [fields] number of each field's table, from which its seed derives; NULL: 0, 1, 2 ... */
+    /* [fields] number of each field's table, from which its seed derives; NULL: 0, 1, 2 ... The caller owns
+     * the array, which must outlive the model. */
     const uint16_t *tables;
+    /* of each field's table: struct table_options (tables/table.h) */
     uint32_t admit_after;
     size_t sketch_bytes;
     int64_t expire_after_us;
@@ -104,7 +110,8 @@ static inline uint32_t model_field_ids(const struct model_options *options, uint
     return options->is_list[field] ? most : 1;
 }
 
-/* Decoded columns of up to MODEL_ROWS_MAX events. */
+/* Decoded columns of up to MODEL_ROWS_MAX events. The caller owns the arrays, which a model reads during a
+ * call alone. */
 struct model_input {
     uint32_t rows;
     /* [fields] hashed ids, 0: absent; a list field has the ids of all events in a row */
@@ -114,17 +121,20 @@ struct model_input {
     const float *const *dense;       /* [dense][rows] */
     const float *labels;             /* [rows] */
     const float *const *more_labels; /* [labels - 1][rows]: the second label and further ones */
-    const float *weights;            /* [rows] or NULL */
+    const float *weights;            /* [rows] NULL: all 1 */
     const int64_t *event_time_us;    /* [rows] */
     const uint64_t *identity;        /* [rows]: hash of the event's identity; NULL without down-sampling */
-    /* Makes `ids` of events begin..end, for a model that model_reads_ahead; NULL: `ids` are there. Called
-     * piece by piece, by the thread that looks up the events' rows. */
+    /* Writes the ids of events begin..end to `ids`; only for a model of which model_reads_ahead is true. It
+     * is called for one piece of the events after the other, on the thread that looks up the rows of that
+     * piece: the model's own or an idle lane's. NULL: all ids are there. */
     void (*read_ids)(void *argument, uint32_t begin, uint32_t end);
     void *read_argument;
 };
 
-/* An event of weight 0 is predicted but not learned: it is no occurrence of its ids and counts in
- * no batch or step. */
+/* What the model did with an event. MODEL_WEIGHTLESS: the event has weight 0: it is predicted but not
+ * learned, is no occurrence of its ids, and counts in no batch or step. MODEL_SAMPLED_OUT: likewise, for an
+ * event that negatives_kept left out. MODEL_REJECTED: a label, the weight, a dense feature, the logit or the
+ * gradient is not finite, or the label is out of range: no prediction, and no weight changes. */
 enum model_verdict { MODEL_LEARNED, MODEL_SAMPLED_OUT, MODEL_REJECTED, MODEL_WEIGHTLESS, MODEL_VERDICTS };
 
 struct model_output {

@@ -13,16 +13,17 @@ enum {
     DEVICE_SKETCH_PIECE = 256, /* blocks of a sketch moved at a time */
 };
 
-/* An announced batch. */
+/* An announced batch, and the GPU's answer: which of its keys have no row in the GPU's memory. */
 struct device_batch {
-    struct gpu_batch batch;     /* batch.step TABLE_STEP_NONE: the slot is free */
-    struct gpu_event *asked;    /* recorded when the answer has been copied */
-    uint64_t *keys;             /* pinned: the batch's keys, copied with the answer */
-    uint32_t *tables, *missing; /* pinned; missing: indices of keys without a row on the GPU */
-    uint32_t *counts;           /* pinned: [0] distinct keys, [1] missing ones */
-    uint32_t *device_missing, *device_count;
-    uint32_t *raised; /* [keys] a pool slot that is not in the pool's index; BATCH_NONE: none */
-    bool is_asked;    /* the question is queued, or already answered */
+    struct gpu_batch batch;                  /* batch.step TABLE_STEP_NONE: the slot is free */
+    struct gpu_event *asked;                 /* reached when the answer has been copied to pinned memory */
+    uint64_t *keys;                          /* pinned: the batch's keys, copied with the answer */
+    uint32_t *tables, *missing;              /* pinned; missing: indices of keys without a row on the GPU */
+    uint32_t *counts;                        /* pinned: [0] distinct keys, [1] missing ones */
+    uint32_t *device_missing, *device_count; /* device memory: the answer before it is copied */
+    /* [keys] pool slot, not in the pool's index, of the key's row from the cold store; BATCH_NONE: none */
+    uint32_t *raised;
+    bool is_asked;    /* the question which keys are missing is queued, or already answered */
     bool is_raised;   /* its rows in the cold store were loaded, and lie in `raised` */
     uint64_t spilled; /* stats.spilled when the rows were raised */
 };
@@ -38,12 +39,12 @@ struct device_table {
     struct cold_store **stores;        /* [tables]; NULL: the table has none */
     bool *has_stored;                  /* [tables] whether the store may have rows of the table */
     uint64_t *rows_stored;             /* [tables] device_table_below.cold */
-    uint32_t *expired_before;          /* [tables] */
-    int64_t *halved_at_us;             /* [tables] */
+    uint32_t *expired_before; /* [tables] event time in seconds: rows with `seen` below have expired */
+    int64_t *halved_at_us;    /* [tables] */
     int64_t expire_after_us, watermark_us;
     uint32_t *rows_new;  /* [tables] scratch */
     uint64_t *rows_cold; /* [tables] scratch */
-    /* [tables] since the last snapshot; during a snapshot those it contains */
+    /* [tables] keys removed since the last snapshot; during a snapshot the keys that it contains */
     struct table_keys *removed;
     struct table_keys *removed_since; /* [tables] removed during a snapshot */
     bool is_in_snapshot, is_in_restore;
@@ -51,15 +52,15 @@ struct device_table {
     uint32_t *blocks_count;          /* pinned */
     struct device_pool pool;
     struct device_snapshot snapshot;
-    uint32_t stage;            /* most rows moved at a time */
-    uint32_t *at;              /* pinned, [stage]: pool slots */
-    uint32_t *at_waiting;      /* [stage] a copy of `at` while other rows are sent down */
-    uint64_t *store_keys;      /* [DEVICE_STORE_BATCH] for one call of a store */
-    int64_t *store_times;      /* likewise */
-    bool *store_found;         /* likewise */
-    uint32_t *store_slots;     /* likewise */
-    unsigned char *store_rows; /* likewise: stored rows */
-    struct device_batch *ahead;
+    uint32_t stage;             /* most rows moved at a time */
+    uint32_t *at;               /* pinned, [stage]: pool slots */
+    uint32_t *at_waiting;       /* [stage] a copy of `at` while other rows are sent down */
+    uint64_t *store_keys;       /* [DEVICE_STORE_BATCH] for one call of a store */
+    int64_t *store_times;       /* likewise */
+    bool *store_found;          /* likewise */
+    uint32_t *store_slots;      /* likewise */
+    unsigned char *store_rows;  /* likewise: stored rows */
+    struct device_batch *ahead; /* [ahead_count] */
     uint32_t ahead_count;
     struct device_batch found;      /* the batch of device_table_find */
     const struct device_batch *due; /* the batch whose rows are being fetched; NULL: none */
@@ -76,6 +77,7 @@ static inline bool device_table_is_expired(const struct device_table *t, const s
     return head->seen < t->expired_before[head->table];
 }
 
+/* Adds a key to the table's list of removed keys: `removed`, during a snapshot `removed_since`. */
 void device_list_removed(struct device_table *t, uint32_t table, uint64_t key);
 /* Adds the removed keys that the GPU has listed to the lists, which are sorted then. Call it before
  * is_in_snapshot is set, since a snapshot's lists are those of device_table_removed. */
@@ -90,9 +92,11 @@ void device_unpack(const struct device_table *t, uint32_t table, const unsigned 
 
 /* Makes at least `count` (<= stage) pool slots free by moving rows to the cold store. False: error. */
 bool device_pool_room(struct device_table *t, uint32_t count, struct gpu_error *error);
-/* Makes room in the GPU's memory for t->rows_new[] new rows; `step` is the step that is due. */
+/* Makes room in the GPU's memory for t->rows_new[] new rows, by growing tables or sending rows down. `step`:
+ * the step that is due, whose rows stay. False: error, GPU_NO_MEMORY if the rows do not fit. */
 bool device_room(struct device_table *t, uint32_t step, struct gpu_error *error);
-/* Moves the rows of slots t->at[0 .. count) into the GPU's memory, for `step`; their pool slots are freed. */
+/* Moves the rows of slots t->at[0 .. count) into the GPU's memory, for `step`; their pool slots are freed.
+ * keeps: a row that the GPU's memory has already stays as it is (gpu_table_api.import_rows). */
 bool device_import(struct device_table *t, uint32_t count, uint32_t step, bool keeps,
                    struct gpu_error *error);
 /*

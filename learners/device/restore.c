@@ -67,7 +67,7 @@ void device_table_snapshot_end(struct device_table *t, bool is_published)
 {
     leat_assert(t->is_in_snapshot);
     t->is_in_snapshot = false;
-    /* needed if nobody wrote the snapshot */
+    /* still true if the snapshot was begun, held the tables and was never written */
     atomic_store_explicit(&t->snapshot.is_held, false, memory_order_release);
     for (uint32_t i = 0; i < t->options.tables; i++) {
         if (is_published)
@@ -80,7 +80,7 @@ void device_table_snapshot_end(struct device_table *t, bool is_published)
 
 /* --- Restoring --- */
 
-/* Drops older rows of the keys of t->pool's first n stage slots from pinned memory. */
+/* Drops from the pool's index the rows, if any, of the keys that lie in its first n stage slots. */
 static void drop_below(struct device_table *t, uint32_t table, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -104,7 +104,7 @@ static bool restore_piece(struct device_table *t, uint32_t table, const unsigned
     return true;
 }
 
-/* Restores rows in pieces. Pieces get smaller if the GPU's memory has no room for a whole stage. */
+/* Restores rows in pieces of at most t->stage rows, of fewer if the GPU's memory has no room for as many. */
 bool device_table_restore(struct device_table *t, uint32_t table, const void *stored, size_t count,
                           struct gpu_error *error)
 {

@@ -1,10 +1,11 @@
 /*
- * A checkpoint's way from a device_table to the writer: pieces of rows, or of sketches' blocks. At the
- * barrier pieces are gathered into staging, device memory taken once; there they stay as of the barrier,
- * whatever steps do. The writer's thread copies one piece after the other to pinned memory, on a stream of
- * its own, and emits it while the next one is copied. Rows that staging has no room for are gathered as
- * pieces leave it; until all are gathered, nothing in the tables may change: they are held. So the GPU keeps
- * a bounded part of its memory for this, and the host two pieces.
+ * How a checkpoint's data gets from a device_table to the writer: in pieces of rows, or of sketches' blocks.
+ * At the barrier rows and blocks are copied (gathered) into staging, a part of the device's memory that is
+ * taken once and that steps do not write to. The writer's thread copies one piece after the other from
+ * staging to pinned memory, on a stream of its own, and emits a piece while the next one is copied. Rows that
+ * staging has no room for are gathered as pieces leave it; until all are gathered, nothing in the tables may
+ * change: the tables are held. So a snapshot takes a bounded part of the GPU's memory, and three pieces of
+ * pinned memory.
  */
 #ifndef LEAT_LEARNERS_DEVICE_SNAPSHOT_H
 #define LEAT_LEARNERS_DEVICE_SNAPSHOT_H
@@ -15,13 +16,13 @@
 
 /* A piece's memory: heads[] and, from payloads_at on, payloads[]; or blocks. */
 struct device_piece {
-    unsigned char *memory; /* part of staging */
-    struct gpu_event *gathered;
-    uint32_t rows;    /* 0: the piece has blocks */
-    uint32_t *blocks; /* [tables] number of blocks of each table; the tables follow each other */
+    unsigned char *memory;      /* part of staging */
+    struct gpu_event *gathered; /* reached when the piece is complete */
+    uint32_t rows;              /* 0: the piece has blocks */
+    uint32_t *blocks;           /* [tables] number of blocks of each table; the tables follow each other */
 };
 
-/* A piece in pinned memory. */
+/* A piece in pinned memory. `copied` is reached when the copy is complete. */
 struct device_landing {
     unsigned char *memory;
     struct gpu_event *copied;
@@ -43,7 +44,7 @@ struct device_snapshot {
     uint32_t slot;           /* next pool slot to gather */
     uint32_t table;          /* next table whose sketch is gathered, */
     uint64_t block;          /* from this block on */
-    atomic_bool is_held;
+    atomic_bool is_held;     /* the tables are held; any thread may read it */
 };
 
 struct device_table;

@@ -15,9 +15,9 @@
  *     not, they are fetched again when their batch is due.
  *   - While no row lies in a lower tier, missing keys are not asked for: a step waits only once, when room
  *     has to be made, and most steps find by earlier counts that there is room (gpu_table_api.has_room).
- *   - Only expiry removes rows of such a table. An expired row is never put back: a row's last occurrence
- *     only rises, so all older copies have expired as well. Tables with rows_max are bounded by it and send
- *     no rows down.
+ *   - Tables with rows_max are bounded by it and send no rows down. Only expiry removes rows of other tables.
+ *     An expired row is never put back: the time of a row's last occurrence only rises, so all older copies
+ *     have expired as well.
  *
  * Checkpoints are those of the CPU (table.h): stored rows, including those in pinned memory; the cold store's
  * own copy has the rest. Keys of rows that went to the store since the last checkpoint are listed with the
@@ -55,7 +55,8 @@ struct device_table_options {
     uint64_t pinned_bytes; /* for rows below the GPU's memory; 0: the least possible */
     /* GPU memory, beside the tables', for rows of a snapshot; 0: the least possible */
     uint64_t snapshot_bytes;
-    /* [tables], single ones or all may be NULL; the device_table owns them */
+    /* [tables], NULL for a table without a store; stores NULL: no table has one. The device_table owns the
+     * stores, not the array. */
     struct cold_store *const *stores;
     uint32_t ahead;          /* most batches announced at a time: 1 or more */
     int64_t expire_after_us; /* for device_table_set_watermark; 0: nothing expires */
@@ -99,9 +100,9 @@ bool device_table_step(struct device_table *t, const struct gpu_batch *batch, vo
 
 /*
  * Finds rows for prediction; of `batch` it reads count, keys and tables. rows[u] (device memory): NULL where
- * the key has no row; no occurrence, no row is made or counted. Rows in lower tiers are fetched, as for a
- * step; batch->step: the step that is due next, or a later one, with whose rows these are kept. Pointers are
- * valid as after device_table_step.
+ * the key has no row. This is no occurrence of the keys, and makes no rows. Rows in lower tiers are fetched,
+ * as for a step. batch->step: the step that is due next, or a later one; the rows found are spared as if that
+ * step used them. Pointers are valid as after device_table_step.
  */
 bool device_table_find(struct device_table *t, const struct gpu_batch *batch, void **rows,
                        struct gpu_error *error);
@@ -114,8 +115,8 @@ void device_table_expire(struct device_table *t, uint32_t table, uint32_t expire
 /* Advances event time, which expiry and the sketches' halving follow, as table_set_watermark does on the CPU.
  * epoch: the one that changes now belong to. */
 void device_table_set_watermark(struct device_table *t, int64_t watermark_us, uint32_t epoch);
-/* A table's times that a model's state keeps (struct table has fields of the same names). set_times:
- * during a restore. */
+/* A table's times that a model's state keeps: members of struct table, with the same names.
+ * device_table_set_times: during a restore. */
 struct device_table_times {
     int64_t halved_at_us, watermark_us; /* INT64_MIN: none yet */
     uint32_t expired_before;
@@ -135,10 +136,11 @@ typedef bool device_table_emit(void *argument, uint32_t table, const void *items
  * go on.
  *   - device_table_snapshot_begin: at the barrier: gathers rows in GPU and pinned memory, and sketches'
  *     blocks, into staging (snapshot_bytes of the GPU's memory).
- *   - device_table_snapshot_write: any thread, once: emits them; the GPU's rows by table.
+ *   - device_table_snapshot_write: any thread, once: emits rows and blocks; the GPU's rows by table. False:
+ *     an error, or `rows` or `counts` returned false (then error->failure is GPU_OK).
  *   - device_table_snapshot_end: when the checkpoint was published or abandoned.
- *   - device_table_is_held: any thread: staging was too small, and the writer gathers the rest. Until it
- *     returns false, or the snapshot has ended, call only functions that take a const table.
+ *   - device_table_is_held: any thread: whether staging was too small and the writer still gathers the rest.
+ *     While this is so and the snapshot has not ended, call only functions that take a const table.
  *   - device_table_removed, from begin to end: keys of rows removed or moved to the cold store since the last
  *     snapshot or restore, rising, each once; a restore applies them before the rows. If the checkpoint was
  *     not published, they belong to the next one.

@@ -31,9 +31,9 @@ static int by_table_and_key(const void *a, const void *b)
 }
 
 /*
- * During a restore: sets store_found[i] if the store has the i-th row in this version or a newer one. A
- * base's rows come before its deltas, so the pool may have a row that was in the store already when the
- * checkpoint was made.
+ * During a restore: sets store_found[i] to whether the store has the i-th row in the pool's version or a
+ * newer one. A restore reads the base before the deltas, so the pool may have an old version of a row that
+ * had already moved to the store when the checkpoint was made.
  */
 static bool ask_for_newer(struct device_table *t, const struct spill *rows, size_t count,
                           struct gpu_error *error)
@@ -80,8 +80,8 @@ static bool put_rows(struct device_table *t, const struct spill *rows, size_t co
     return true;
 }
 
-/* Collects up to `limit` rows that may go to a store, from the hand on, once round; expired
- * rows are removed. */
+/* Collects up to `limit` rows that may go to a store, from the pool's hand on, at most once round the pool.
+ * Removes expired rows. Returns the number collected; rows: sorted by table and key. */
 static size_t collect(struct device_table *t, struct spill *rows, size_t limit)
 {
     struct device_pool *p = &t->pool;
@@ -257,13 +257,15 @@ static bool import_room(struct device_table *t, uint32_t count, uint32_t step, s
     return has_room;
 }
 
-/* Rows were fetched from the store; the older copies that it keeps are not counted. */
+/* Counts `count` rows as moved up from the table's store: the copies that the store keeps of them are not
+ * counted in rows_stored. */
 static void leave_store(struct device_table *t, uint32_t table, uint32_t count)
 {
     t->rows_stored[table] -= MIN(t->rows_stored[table], (uint64_t)count);
 }
 
-/* Frees the slot of a row that was moved up: it is in the pool's index, or was raised for its batch. */
+/* Frees the pool slot of a row that was moved up or has expired. A row that is not in the pool's index is a
+ * copy from the store, raised for a batch. */
 static void leave_pool(struct device_table *t, uint32_t slot)
 {
     const struct gpu_row_head *head = &t->pool.heads[slot];
@@ -321,7 +323,8 @@ void device_unraise(struct device_table *t, struct device_batch *b)
     b->is_raised = false;
 }
 
-/* Raises the missing rows of one table. */
+/* Loads into pool slots the rows of one table that the batch misses, that the pool does not have and the
+ * store has, as long as the pool keeps free slots for two stages. */
 static bool raise_table(struct device_table *t, struct device_batch *b, uint32_t table,
                         struct gpu_error *error)
 {

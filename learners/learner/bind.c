@@ -1,6 +1,7 @@
 /*
- * Bind: the options of a learner kind, checked against its input. Expressions become columns, options become
- * those of a model (model/model.h), and columns and predictions become the output's schema.
+ * Bind: the options of a learner kind, checked against its input. Expressions become columns of the input,
+ * options become those of a model (learners/options.h), and the input's own columns and the predictions
+ * become the output's schema.
  */
 #include "learners/learner/internal.h"
 
@@ -187,14 +188,14 @@ bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c)
             diag_hint(bind->diags, d, "allowed is 0.0 to 100.0, as for `init`");
             is_ok = false;
         } else if (field >= 0) {
-            c->model.field_init[field] = init > 0.0 ? (float)init : -1.0F; /* model.h: below 0 is zeros */
+            c->model.field_init[field] = init > 0.0 ? (float)init : -1.0F; /* options.h: below 0: zeros */
         }
         is_ok = field >= 0 && is_ok;
     }
     return is_ok;
 }
 
-/* --- Options of all --- */
+/* --- Options of all learners --- */
 
 static bool is_joint(const struct kind_ref *ref)
 {
@@ -323,7 +324,8 @@ static bool bind_load(struct operator_bind *bind, const struct learner_config *c
     return false;
 }
 
-/* Ids of a step's examples; call it when the size of a step is known. */
+/* Checks that a step's examples cannot have more than MODEL_STEP_IDS_MAX ids. Call it when the size of a step
+ * is known. */
 static bool check_lists(struct operator_bind *bind, const struct learner_config *c)
 {
     uint64_t ids = 0, examples = MAX(c->model.batch, (uint32_t)MODEL_ROWS_MAX);
@@ -339,7 +341,8 @@ static bool check_lists(struct operator_bind *bind, const struct learner_config 
     return false;
 }
 
-/* The format of dense layers' products, and how much of a step goes through the layers at a time. */
+/* Sets the format of dense layers' products, and how many examples of a step go through the layers at a time
+ * (`accumulate`). */
 static bool bind_precision(struct operator_bind *bind, struct learner_config *c)
 {
     struct model_options *o = &c->model;

@@ -1,6 +1,6 @@
 /*
  * A learner's checkpoints. Records, all global (of no key group):
- *   'F' the features (features.c), before all others; records below name a feature by its place there
+ *   'F' the list of features (features.c), before all other records; `field` below: a place in this list
  *   'S' epoch, evaluation, counts, then what model_save writes; at the barrier, because it is small; stored
  *       in pieces of kind 's'
  *   'D' field, keys removed since the last published checkpoint
@@ -31,7 +31,7 @@ enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 5 };
 struct record_head {
     uint8_t kind;
     uint8_t version;
-    uint16_t field;
+    uint16_t field;      /* 's': 1 in the last piece, else 0 */
     uint32_t item_bytes; /* bytes of an item: 'R': a stored row; 'D': a key; 'C': a block */
 };
 
@@ -106,7 +106,7 @@ static bool write_table(struct learner_snapshot *s, uint32_t field, struct snaps
 /* Writes the rows of a set of tables on a device, which arrive in pieces. */
 struct set_writer {
     struct rows_writer w;
-    uint32_t first; /* field of its first table */
+    uint32_t first; /* field of the set's first table */
     size_t row_bytes;
 };
 

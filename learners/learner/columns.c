@@ -18,10 +18,10 @@ struct learner_columns_scratch {
     uint32_t *offsets[MODEL_FIELDS_MAX];
     float *dense[MODEL_DENSE_MAX];
     float labels[LEARNER_LABELS_MAX][BATCH_ROWS], weights[BATCH_ROWS];
-    const float *more_labels[LEARNER_LABELS_MAX]; /* [labels] from the second label on; [0] is the first */
+    const float *more_labels[LEARNER_LABELS_MAX]; /* [labels] columns of labels; the model reads [1] and on */
     int64_t times[BATCH_ROWS];
     uint64_t identity[BATCH_ROWS];
-    const struct learner_config *config; /* with `batch`, of the current call, for read_ahead */
+    const struct learner_config *config; /* for read_ahead; set by each call, as is `batch` */
     const struct batch *batch;
 };
 

@@ -1,6 +1,7 @@
 /*
- * Learning on a GPU: reads `device`, finds and opens the GPU, and does its part of checkpoints. A learner
- * that only reads a checkpoint needs no GPU: rows are stored in the same form.
+ * Learning on a GPU: reads the option `device`, finds and opens the GPU, and does the GPU's part of
+ * checkpoints. A learner that only reads a checkpoint needs no GPU, because rows are stored in the same form
+ * as from a CPU.
  */
 #include "learners/learner/internal.h"
 

@@ -24,7 +24,8 @@ static struct str dense_name(const struct learner_config *c, uint32_t dense)
 
 /* --- The shape of the state --- */
 
-/* Appends the line's beginning: a name may be any expression, but a colon ends it. */
+/* Appends the beginning of a line, `?WHAT NAME`. A colon ends the name, which may be any expression; so
+ * colons and line ends in it become semicolons. */
 static void put_what(struct byte_buffer *out, const char *what, struct str name)
 {
     buffer_printf(out, "?%s ", what);
@@ -39,7 +40,7 @@ static const char *optimizer_name(const struct kind_ref *ref)
     return ref->config == NULL ? "none" : optimizer_kinds[ref->choice].name;
 }
 
-/* For networks whose layers cannot change one by one. */
+/* Appends the layers of a network (dcnv2, dlrm, mmoe), which a restore takes only if all are the same. */
 static void put_network(const struct learner_config *c, struct byte_buffer *out)
 {
     const struct {
@@ -74,8 +75,8 @@ static void put_layers(const struct learner_config *c, struct byte_buffer *out)
     buffer_printf(out, "\n");
 }
 
-/* Where a vector has a part for each other feature (FFM), or pairs have weights: the features
- * and their order. */
+/* Appends the features with vectors, in their order, if a vector has a part for each other feature (FFM) or
+ * if pairs have weights or are chosen. */
 static void put_pairs(const struct learner_config *c, struct byte_buffer *out)
 {
     bool has_weights = c->pairs.items != NULL || c->model.pairs.params.rate > 0.0F;
@@ -179,7 +180,8 @@ static bool take_name(struct str *left, uint32_t *number, struct str *name)
     return true;
 }
 
-/* A feature is its name and whether it has vectors. Returns the field, -1: the job does not have it. */
+/* Returns the field of the job's feature that has this name and has, or has not, vectors; -1: there is
+ * none. */
 static int16_t find_field(const struct learner_config *c, struct str name, bool has_vector)
 {
     for (uint32_t f = 0; f < c->sparse_count; f++)

@@ -1,5 +1,4 @@
-/* What the files of this folder share. All calls come from the lane that owns the learner, except where said.
- * */
+/* What the files of this folder share. The lane that owns the learner makes all calls, except where said. */
 #ifndef LEAT_LEARNERS_LEARNER_INTERNAL_H
 #define LEAT_LEARNERS_LEARNER_INTERNAL_H
 
@@ -21,13 +20,13 @@ struct learner_state {
     uint16_t tables[MODEL_FIELDS_MAX];
     uint32_t tables_next;
     struct model_saved saved;          /* of a restore: features and layers of the checkpoint */
-    uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: all rows of tables that have cold ones */
+    uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: all rows of a table with cold rows; else 0 */
     uint32_t published;                /* newest epoch that a published checkpoint holds */
     struct learner_snapshot *snapshot;
     uint64_t seen;        /* examples with weight: schedules, bands and rows of metrics count them */
     int64_t seen_last_us; /* event time of the last example with weight; TIME_MIN: not known */
     bool has_ended;       /* the input has ended and the last row of metrics was emitted */
-    uint64_t learned, sampled_out, weightless, frozen, rejected;
+    uint64_t learned, sampled_out, weightless, frozen, rejected; /* examples, by what became of them */
     uint64_t lists_cut[MODEL_FIELDS_MAX], ids_cut[MODEL_FIELDS_MAX];
     bool is_frozen;
     double *logits; /* [labels][BATCH_ROWS] */
@@ -40,8 +39,8 @@ struct learner_state {
 /* Whether rows beyond the learner's memory go to cold stores; with `rows_max`, which bounds the rows, they do
  * not. */
 bool learner_has_cold(const struct operator_context *context);
-/* Makes an empty model whose tables have the numbers in the state, in place of the old one. False after a
- * diagnostic: a device refused. */
+/* Frees the state's model, if there is one, and makes an empty model whose tables have the numbers in
+ * state->tables. False after a diagnostic: the device refused. */
 bool learner_make_model(struct operator_context *context);
 /* Whether steps follow the load (`batch_min`). */
 static inline bool learner_follows_load(const struct learner_config *c)
@@ -49,7 +48,8 @@ static inline bool learner_follows_load(const struct learner_config *c)
     return c->batch_min > 0 && c->batch_min < c->batch;
 }
 
-/* Whether an example has weight: only then can it teach anything (model.h, MODEL_WEIGHTLESS). */
+/* Whether an example's weight is not 0: only then is it learned and evaluated (options.h,
+ * MODEL_WEIGHTLESS). */
 static inline bool learner_has_weight(const struct model_input *in, uint32_t i)
 {
     return in->weights == NULL || in->weights[i] != 0.0F;
@@ -75,12 +75,13 @@ bool learner_bind_labels(struct operator_bind *bind, struct learner_config *c);
  * input's columns are known. */
 void learner_name_labels(struct operator_bind *bind, struct learner_config *c);
 void learner_report_labels(const struct learner_config *c, struct report *report);
-/* The rows of the output `NAME.metrics`, one at each multiple of metrics_every examples, wherever batches
- * end. Examples of weight 0 do not count. logits: [labels][BATCH_ROWS]. */
+/* learner_metrics_add scores a call's examples, and emits rows of the output `NAME.metrics`: one for each
+ * label at each multiple of metrics_every examples, wherever batches end. Examples of weight 0 do not count.
+ * logits: [labels][BATCH_ROWS]. */
 const struct schema *learner_metrics_schema(struct arena *arena, uint32_t labels);
 void learner_metrics_add(struct operator_context *context, struct learner_config *c,
                          const struct model_input *in, const double *logits);
-/* After the last example: emits the row of the examples since the last row, if there are any. */
+/* After the last example: emits one more row for each label, if examples came since the last rows. */
 void learner_metrics_end(struct operator_context *context, struct learner_config *c);
 
 /* --- schedule.c --- */
@@ -96,7 +97,7 @@ void learner_schedule(struct learner_config *c);
 struct learner_columns_scratch;
 struct learner_columns_scratch *learner_columns_new(const struct learner_config *c);
 void learner_columns_free(struct learner_columns_scratch *scratch);
-/* `in` is valid until the next call. */
+/* Fills `in` with the batch's selected rows. `in` is valid until the next call, and as long as `batch`. */
 void learner_columns_read(struct learner_columns_scratch *scratch, const struct learner_config *c,
                           const struct batch *batch, struct model_input *in);
 
@@ -114,7 +115,8 @@ void learner_snapshot_settle(struct learner_state *state, bool is_closing);
 
 /* --- memory.c --- */
 
-/* Before the learner opens; false after a diagnostic that says how much is lacking. */
+/* Call before the model is made. False after a diagnostic: the learner needs more memory than the GPU, or the
+ * host of a learner on the CPU, has free. */
 bool learner_check_memory(struct operator_context *context);
 
 /* --- device.c: learning on a GPU --- */
@@ -128,28 +130,32 @@ bool learner_pick_device(struct operator_context *context);
 bool learner_open_device(const struct learner_config *c, struct learner_state *state,
                          struct gpu_error *error);
 void learner_close_device(struct learner_state *state);
-/* Bytes of the device's memory: that are free, and that tables may take. */
+/* Bytes of the open device's memory. learner_device_free: what is free now. learner_device_memory: what rows
+ * may take, the option `device_memory` or two thirds of what is free. */
 uint64_t learner_device_free(const struct learner_state *state);
 uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *state);
 /* Attaches the model to the open device; false after a diagnostic. */
 bool learner_attach(struct operator_context *context);
-/* False: the device has failed since, which ends the run. */
+/* False: the device has failed. The first call that returns false emits the diagnostic, which ends the
+ * run. */
 bool learner_check_device(struct operator_context *context);
 /* --compare: false if the shadow differs; then the run ends with a diagnostic that shows the difference. */
 bool learner_check_compared(struct operator_context *context);
 
-/* A checkpoint at its barrier (device/table.h), of all tables; the tables are held for a while if it has many
- * rows. */
+/* At a checkpoint's barrier: begins the snapshots of all tables (device_table_snapshot_begin); from then on
+ * changes belong to epoch + 1. fields: number of fields. learner_check_device tells of a failure. */
 void learner_device_begin(struct learner_state *state, uint32_t fields, uint32_t since, uint32_t epoch);
-/* Whether the checkpoint in progress holds the tables. */
+/* Whether the learner must get no further rows yet: the checkpoint in progress holds the tables
+ * (device_table_is_held), or pinned memory is full and the stores take no rows (device_table_is_pressed). */
 bool learner_device_is_held(const struct learner_state *state, uint32_t fields);
-/* Checkpoints of this process that held the tables, because staging was too small. */
+/* Number of snapshots that held the tables since this process started, because staging was too small. */
 uint64_t learner_device_held(const struct learner_state *state, uint32_t fields);
+/* Ends the snapshots of all tables, once the checkpoint is published or abandoned. */
 void learner_device_settle(struct learner_state *state, uint32_t fields, bool is_published);
 /* All rows of a field's table if some are in its cold store; else 0. */
 uint64_t learner_device_total(const struct learner_state *state, uint32_t field);
-/* Rows in the field's store alone; adds the rows loaded from the stores of a set of tables to *loaded, with
- * the set's first field. */
+/* Returns the number of rows that lie in the field's store alone. If the field is the first of its set of
+ * tables, also adds to *loaded the rows loaded so far from the stores of the whole set. */
 uint64_t learner_device_cold(const struct learner_state *state, uint32_t field, uint64_t *loaded);
 
 bool learner_device_has_store(const struct learner_state *state, uint32_t field);
@@ -157,7 +163,7 @@ bool learner_device_has_store(const struct learner_state *state, uint32_t field)
  * False: they cannot be of this table, or the device has failed. */
 bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t kind, const void *items,
                             size_t count);
-/* After the last item; epoch: the checkpoint's. */
+/* Call after the last item; epoch: the checkpoint's. False: the device has failed. */
 bool learner_device_restored(struct learner_state *state, uint32_t fields, uint32_t epoch);
 /* During a restore: whether the device has failed; if so, emits a diagnostic. */
 bool learner_restore_failed(struct operator_context *context);

@@ -101,8 +101,8 @@ void learner_report_labels(const struct learner_config *c, struct report *report
 
 /* --- Rows of the output `metrics` --- */
 
-/* The place of the first figure among the columns: time, examples so far, with several labels the row's
- * label; then the figures of the whole run, then those of the window. A figure is null where it does not
+/* Returns the index of the first figure's column. The columns are: time; examples so far; with several labels
+ * the row's label; the figures of the whole run; those of the window. A figure is null where it does not
  * exist: figures of probabilities with squared loss, all figures before the first example. */
 static uint32_t first_value(uint32_t labels)
 {
@@ -174,8 +174,8 @@ static void emit_metrics(struct operator_context *context, const struct learner_
     operator_emit(context, 1, batch);
 }
 
-/* The end of a piece from `at` on that has `wanted` examples with weight, or of the call; *came:
- * how many it has. */
+/* Returns the end of the piece that begins at `at` and has `wanted` examples with weight, or the end of the
+ * call if there are fewer; *came: examples with weight in the piece. */
 static uint32_t end_of(const struct model_input *in, uint32_t at, uint64_t wanted, uint32_t *came)
 {
     uint32_t end = (uint32_t)MIN(in->rows, at + wanted);

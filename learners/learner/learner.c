@@ -133,7 +133,7 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
         struct model_input in;
         /* a copy of the batch, reduced to its rows from `at` on up to the next decision */
         struct batch piece = {.pool = NULL};
-        /* without the references, which others may count */
+        /* not the members from `arena` on: other threads may change `references` meanwhile */
         memcpy(&piece, batch, offsetof(struct batch, arena));
         count = learner_piece(c, batch->selected - at);
         if (count < batch->selected) {

@@ -1,7 +1,7 @@
 /*
- * What a learner kind is made of. Its file (linear.c, fm.c ...) has an option table, made of the rows below
- * and its own, a bind, and a descriptor, whose other callbacks are those of LEARNER_KIND. Its option struct
- * is, or begins with, struct learner_config.
+ * The parts of a learner kind. The kind's file (linear.c, fm.c ...) has an option table, made of the rows
+ * below and of its own rows; a function `bind`; and a descriptor, whose other callbacks LEARNER_KIND sets.
+ * The kind's option struct is struct learner_config, or begins with it.
  */
 #ifndef LEAT_LEARNERS_LEARNER_LEARNER_H
 #define LEAT_LEARNERS_LEARNER_LEARNER_H
@@ -18,13 +18,14 @@ struct embedding_config {
     struct kind_ref optimizer;
 };
 
-/* Bands of the evaluation window's figures; outside of them nothing is learned. 0: no bound. */
+/* Bands of the evaluation window's figures: while a figure is outside its band nothing is learned. 0: no
+ * bound. after: examples with weight before the bands count. */
 struct freeze_config {
     double calibration_min, calibration_max, label_mean_min, label_mean_max;
     int64_t after;
 };
 
-/* The first three have the values of enum row_format. */
+/* The first three values are those of enum row_format. */
 enum learner_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16, PRECISION_AUTO };
 
 static inline const char *learner_precision_name(int precision)
@@ -47,7 +48,7 @@ struct learner_config {
     struct freeze_config freeze;
     struct expression device;
     int64_t device_memory, pinned_memory;
-    /* what `device` says; set by bind, as is device_number */
+    /* the option `device` as bind has read it; device_number: the GPU's number */
     enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind;
     int device_number;
     int loss;
@@ -256,9 +257,11 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
 void learner_report(struct operator_context *context, struct report *report);
 bool learner_visit(struct operator_context *context, struct model_visitor *visitor);
 bool learner_table(const void *config, uint32_t number, int *column);
-/* The id of a value, as the model sees it; never 0. */
+/* The id by which the model knows a column's value in a row: a hash, never 0. All nulls, and NaN, have one
+ * id. */
 uint64_t learner_id(const struct column *column, uint32_t row);
-/* The plan that `leat explain` shows. */
+/* Fills `plan` with the memory that the learner will take, by part; `leat explain` shows it. For the time of
+ * the call it opens the GPU on which the learner would learn. */
 void learner_memory(void *config, struct memory_plan *plan);
 /* Describes the row of a sparse feature's value; the query's words are FEATURE VALUE. */
 bool learner_describe(struct operator_context *context, struct state_query *query, struct describe *out);

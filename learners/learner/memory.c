@@ -19,7 +19,8 @@ static void add_sketches(const struct learner_config *c, struct memory_plan *pla
         memory_plan_add(plan, "sketches", (uint64_t)c->model.sketch_bytes * c->sparse_count, false);
 }
 
-/* s: has the open device, or none for the CPU. */
+/* Fills `plan` with the parts that the learner takes: on the device that is open in s, or on the CPU if none
+ * is (s->gpu_api NULL). */
 static void plan_parts(const struct learner_config *c, const struct learner_state *s,
                        struct memory_plan *plan)
 {

@@ -1,7 +1,7 @@
 /*
- * Progressive evaluation: predictions made before learning, scored when the label is known. Over the whole
- * run and over a sliding window of the last `window` events (it moves in steps of a sixteenth, so it holds
- * 15/16 to 16/16 of them).
+ * Progressive evaluation: predictions made before learning, scored when the label is known. Figures are
+ * computed over the whole run and over a sliding window of the last `window` events (the window moves in
+ * steps of a sixteenth of its length, so it holds 15/16 to 16/16 of these events).
  *
  * Sums are kept per METRICS_BLOCK events and added up in order, so that the figures do not depend on how the
  * events are cut into calls. AUC is computed from counts by logit in bins of 1/64 over [-16, 16): ties within
@@ -54,6 +54,9 @@ struct kernels;
 void metrics_add(struct metrics *metrics, const struct kernels *kernels, const double *logits,
                  const float *labels, size_t n);
 
+/* The figures of the window, or of the whole run (is_window false). Without events all are 0. With squared
+ * loss the figures of the logistic loss are 0; with logistic loss NaN where they do not exist, as auc while
+ * all labels are equal. */
 struct metrics_values metrics_values(const struct metrics *metrics, bool is_window);
 
 #endif

@@ -17,6 +17,7 @@ struct optimizer_config {
 /* In the order of enum opt_kind. */
 extern const struct kind_choice optimizer_kinds[];
 
+/* The bound option as a model takes it. optimizer_ftrl: for linear weights in double (linear_is_double). */
 struct optimizer_options optimizer_from(const struct kind_ref *ref);
 struct ftrl64_params optimizer_ftrl(const struct kind_ref *ref);
 

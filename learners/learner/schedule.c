@@ -1,8 +1,8 @@
 /*
- * What changes while a learner runs for months. Learning rates follow schedules, and a learner whose figures
- * leave their bands stops learning, but not predicting, until they are back. Both are decided at each
- * multiple of SCHEDULE_EXAMPLES seen, from that number and the evaluation's window alone: they are functions
- * of the records and their order, wherever batches end.
+ * Decisions while a learner runs. Learning rates follow schedules; and a learner whose figures leave their
+ * bands (`freeze`) stops learning, but not predicting, until they are back. Both are decided at each multiple
+ * of SCHEDULE_EXAMPLES examples, from the number of examples and the evaluation's window alone: so the
+ * decisions depend on the records and their order, not on where batches end.
  */
 #include "learners/learner/internal.h"
 

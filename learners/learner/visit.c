@@ -1,4 +1,5 @@
-/* Names and questions of `leat model` and `leat state get` (core/learner.h), which model/visit.c answers. */
+/* A learner's part of `leat model` and `leat state get` (core/learner.h): finds the names of features, and
+ * the key that is asked for. model/visit.c shows the weights and the row. */
 #include "core/describe.h"
 #include "learners/learner/internal.h"
 

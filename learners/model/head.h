@@ -33,7 +33,7 @@ void head_init(struct head *head, const struct kernels *k, size_t inputs, const 
                size_t count, enum opt_kind opt, float accumulator, uint64_t seed);
 void head_free(struct head *head);
 
-/* Where to put the inputs of event e: `inputs` floats. */
+/* Where the caller puts the inputs of event e (0 .. 15) before head_forward: `inputs` floats. */
 static inline float *head_row(struct head *head, size_t e)
 {
     return head->items[0].in_rows + e * head->inputs;
@@ -47,8 +47,8 @@ const float *head_forward(struct head *head, const struct kernels *k, size_t eve
  * until the next call. */
 const float *head_backward(struct head *head, const struct kernels *k, const float *logit_gradients);
 
-/* For steps of several blocks: head_sum_add adds the gradients of head_backward to a sum (is_first: begins
- * it); at the end head_sum_take puts the sum in the gradients' place for head_step. */
+/* For steps of several blocks: head_sum_add adds the gradients of head_backward to a sum (is_first: sets the
+ * sum to them); at the end head_sum_take puts the sum in the gradients' place for head_step. */
 void head_sum_add(struct head *head, const struct kernels *k, bool is_first);
 void head_sum_take(struct head *head);
 

@@ -37,14 +37,17 @@ struct example {
     /* Results of the forward pass that the update needs. */
     const float **vectors; /* [FFM_ROUND(fields)] each field's vector, pooled or in its row */
     float *pooled;         /* [fields * vector_floats] */
-    float *partners;       /* FM: the sum of vectors [dim], then gradients; FFM: partner vectors */
-    float *products;       /* [fields * FFM_ROUND(fields)] FFM with a head or pair weights */
-    void **places;         /* where the linear weights of entries, dense features and the bias lie */
-    float *values;         /* the input that each linear weight is multiplied with */
-    float *weights;        /* copies of the linear weights, their state behind them (linear_part.c) */
-    double *weights64;     /* the same in double: w, z, sums, g */
+    /* FM: the sum of the vectors [dim], then the gradient by each field's vector; FFM: the partners of each
+     * field's vector, which are its gradient */
+    float *partners;
+    float *products;   /* [fields * FFM_ROUND(fields)] FFM with a head or pair weights */
+    void **places;     /* where the linear weights of entries, dense features and the bias lie */
+    float *values;     /* the input that each linear weight is multiplied with */
+    float *weights;    /* copies of the linear weights, their state behind them (linear_part.c) */
+    double *weights64; /* the same in double: w, z, sums, g */
 };
 
+/* Arguments of table_look for a list field: each event's data, repeated for each id of its list. */
 struct model_list {
     uint8_t *learns;
     uint32_t *seen, *steps;
@@ -112,8 +115,8 @@ struct model {
     struct table_row **resolved[MODEL_FIELDS_MAX];
     size_t resolved_capacity[MODEL_FIELDS_MAX];
     struct rows_ahead ahead;
-    struct team *team;      /* lanes that may help; NULL: none */
-    struct model_list list; /* list fields: the event's data repeated for each id, for table_look */
+    struct team *team; /* lanes that may help; NULL: none */
+    struct model_list list;
     struct model_batch batch;
     /* steps of batches (train/train.h); NULL: `batch` is 1, or batch.c makes the steps */
     struct train *train;
@@ -148,7 +151,10 @@ static inline float *model_vector_state(const struct model *m, struct table_row 
     return (float *)(void *)((unsigned char *)table_payload(row) + m->state_at);
 }
 
-/* learn.c, for batch.c and linear_part.c */
+/* learn.c. model_example_label: copies label and weight of the call's event i, whether it learns, and whether
+ * it is rejected. model_output: writes an example's logit, and its verdict if it is rejected, as those of the
+ * call's event `event`; -1: does nothing. model_example_forward: computes e->logit without the head.
+ * model_example_judge: sets the derivatives of the loss; the example is rejected if one is not finite. */
 void model_example_label(const struct model *m, struct example *e, const struct call *c, uint32_t i);
 void model_output(const struct call *c, const struct example *e, int32_t event);
 void model_example_forward(struct model *m, struct example *e);
@@ -245,8 +251,8 @@ void model_train_free(struct model *m);
 void model_train_learn(struct model *m, struct call *c);
 void model_train_predict(struct model *m, struct call *c);
 void model_train_refresh(struct model *m, const struct call *c); /* on a GPU */
-/* Copies event number `event` of the batch in progress out for a checkpoint, and an event back into the
- * batch; false: it cannot be an event of this model. */
+/* For checkpoints: model_train_get copies event number `event` of the batch in progress to `e`;
+ * model_train_put adds the event `e` to the batch. False: `e` cannot be an event of this model. */
 void model_train_get(const struct model *m, uint32_t event, struct example *e);
 bool model_train_put(struct model *m, const struct example *e);
 /* Reads m->dense_weights from where the steps keep them, and writes them there. A failure of the device is
@@ -275,8 +281,8 @@ void linear_step_places(struct model *m, void *const *places, float *gradients, 
 size_t linear_lanes(const struct model *m);
 double linear_forward(struct model *m, struct example *e);
 void linear_update(struct model *m, struct example *e, double gradient, float curvature);
-/* Copies the dense weights and the bias into the gathered array (is_in) or back. w: the array's lane of the
- * first dense weight; its state is at w[whole]. */
+/* Copies the dense weights and the bias, with one float of state each, into the gathered array (is_in) or
+ * back. w: where the first dense weight lies in the array; its state lies at w[whole]. */
 void linear_move_dense(struct model *m, float *w, size_t whole, bool is_in);
 void linear_init_payload(const struct model *m, void *payload);
 

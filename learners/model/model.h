@@ -1,10 +1,10 @@
 /*
  * A model: tables of rows, one table for each sparse field; weights of the dense features and a bias; an
- * interaction (none, FM, FFM); perhaps a deep head. It reads decoded columns, predicts, then learns. It knows
- * nothing of jobs, lanes or the engine's batches; the learners' descriptors (linear.c, fm.c, ffm.c, mf.c,
- * deepfm.c ...) set its options.
+ * interaction (none, FM, FFM); perhaps dense layers. It reads decoded columns, predicts, then learns. It
+ * knows nothing of jobs, lanes or the engine's batches; the learners' descriptors (linear.c, fm.c, ffm.c,
+ * mf.c, deepfm.c ...) set its options.
  *
- *   logit = bias + sum w_i x_i + interaction(rows) [+ head(rows, dense)]
+ *   logit = bias + sum w_i x_i + interaction(rows) [+ head(rows, dense features)]
  *
  * Order of updates:
  *   - `batch` 1: an event is predicted with the weights that the last finished block left; its rows are made
@@ -23,6 +23,7 @@
 
 struct model;
 
+/* Copies the options. The caller frees the model with model_free, which takes NULL, too. */
 struct model *model_new(const struct model_options *options, const struct kernels *kernels);
 void model_free(struct model *model);
 
@@ -42,15 +43,17 @@ struct model_device {
     struct cold_store *const *stores;
 };
 struct gpu_error;
-/* Bytes of memory, beside the tables, of a model that learns by batches, computed before the model is made:
- * where it learns, and `pinned` host memory for a GPU. device NULL: it learns on the CPU; of a device only
- * api, gpu and stream are read. Returns false for a model that learns event by event, which takes little. */
+/* Bytes of memory, beside the tables, of a model that learns by batches, computed before the model is made.
+ * pinned: of host memory, for a model on a GPU; the other members: of the GPU's memory, or of the host's for
+ * a model on the CPU (device NULL). Of a device only api, gpu and stream are read. Returns false for a model
+ * that learns event by event, which takes little. */
 struct model_plan {
     size_t input, rows, activations, parameters, scratch;
     size_t pinned;
 };
 bool model_plan(const struct model_options *options, const struct kernels *kernels,
                 const struct model_device *device, struct model_plan *plan);
+/* Whether the batch kernels can train a model of these options: then it can learn on a GPU. */
 bool model_can_attach(const struct model_options *options);
 bool model_attach(struct model *model, const struct model_device *device, struct gpu_error *error);
 const struct gpu_error *model_error(const struct model *model);
@@ -77,7 +80,7 @@ void model_device_set_epoch(struct model *model, uint32_t epoch);
 
 /*
  * model_compare_begin gives a model on a GPU, before its first event and before a restore, a shadow on the
- * CPU that learns the same batches; after each step both are compared (compare.c lists what). Values a
+ * CPU that learns the same batches. Logits are compared, and after each step weights and rows. Values a
  * (GPU) and b (CPU) differ if |a - b| > COMPARE_TOLERANCE * (|b| + root mean square of b's tensor). Comparing
  * waits for the device often. model_shadow: the shadow, whose rows and weights a restore has to restore, too;
  * NULL: none.

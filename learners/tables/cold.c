@@ -9,8 +9,8 @@
 
 enum {
     COLD_BATCH = 4096, /* rows moved in one call of the store */
-    EVICT_MAX = 16384, /* rows that one table_keep moves beyond the number added since the one before */
-    ROWS_LEAST = 1024, /* a table's rows_cap is never lowered below */
+    EVICT_MAX = 16384, /* most rows that one table_keep moves beyond those added since the last one */
+    ROWS_LEAST = 1024, /* rows_cap is never lowered below this */
     SAMPLE = 256,      /* rows whose ages are sampled to find out what is old */
 };
 
@@ -128,8 +128,8 @@ static int by_key(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Collects into c->keys up to `limit` keys of rows of at least `age`, from the hand on; *left: rows that the
- * hand may still pass. Returns the number of keys. */
+/* Collects into c->keys, by rising key, up to `limit` keys of rows whose age is at least `age` (old_age),
+ * from the hand on; *left: rows that the hand may still pass. Returns the number of keys. */
 static size_t collect_old(struct table *t, size_t limit, uint32_t age, uint32_t step, bool is_spared,
                           uint64_t *left)
 {
@@ -175,7 +175,7 @@ static bool evict_batch(struct table *t, size_t count)
 bool table_evict(struct table *t, uint64_t count, uint32_t step, bool is_spared)
 {
     uint32_t age = old_age(t, count, step);
-    /* One round for old rows only, then one for any row. */
+    /* One round of the hand for old rows only, then one for rows of any age. */
     for (int round = 0; round < 2 && count > 0; round++, age = 0) {
         uint64_t left = t->rows_used;
         while (count > 0 && left > 0) {

@@ -53,8 +53,9 @@ static inline void table_warm(struct table *table, const uint64_t *keys, size_t 
         table_cold_load(table, keys, n, step);
 }
 
-/* Bytes of rows, pages and directory, without the sketch: compared with the share of table_share. */
+/* Bytes of rows, pages and directory, without the sketch. */
 size_t table_row_bytes(const struct table *table);
+/* Sets the table's share of memory: the most that table_row_bytes should be. */
 void table_share(struct table *table, size_t bytes);
 /* Moves rows to the store until the table is within its share; call between calls of table_resolve. step: the
  * newest step begun; is_spared: rows used by that step stay, because events in progress point at them. */

@@ -46,8 +46,8 @@ static inline unsigned char *table_page(const struct table *t, uint64_t hash, si
     return t->slots + (size_t)table_page_of(t, hash) * (TABLE_PAGE_SLOTS * slot_bytes);
 }
 
-/* Copies of the fields that compute an inline table's home slots, for loops that store to
- * memory in between. */
+/* Copies of the table's members from which an inline table's home slots are computed. The compiler can keep
+ * them in registers in a loop that stores to memory. */
 struct table_place {
     const uint32_t *directory;
     const unsigned char *slots;

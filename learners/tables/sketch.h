@@ -30,11 +30,11 @@ enum {
 };
 
 struct sketch {
-    uint8_t *counts;        /* [SKETCH_DEPTH][width]; NULL: no sketch */
-    size_t width;           /* a power of two, at least 1024 */
-    uint32_t *block_epochs; /* [sketch_blocks] checkpoint epoch of the last change; 0: never changed */
-    uint32_t epoch;         /* epoch that changes now belong to */
-    uint32_t since, closing;
+    uint8_t *counts;         /* [SKETCH_DEPTH][width]; NULL: no sketch */
+    size_t width;            /* a power of two, at least 1024 */
+    uint32_t *block_epochs;  /* [sketch_blocks] checkpoint epoch of the last change; 0: never changed */
+    uint32_t epoch;          /* epoch that changes now belong to */
+    uint32_t since, closing; /* of the snapshot in progress */
     struct chunks *snapshot;
 };
 
@@ -48,7 +48,8 @@ struct sketch_block {
 void sketch_init(struct sketch *sketch, size_t bytes);
 void sketch_free(struct sketch *sketch);
 
-/* Counts one occurrence of a well-mixed hash; returns the estimate with it, which is never too low. */
+/* Counts one occurrence of a well-mixed hash; returns the estimate with this occurrence, which is never too
+ * low. sketch_count: the estimate now. */
 unsigned sketch_add(struct sketch *sketch, uint64_t hash);
 unsigned sketch_count(const struct sketch *sketch, uint64_t hash);
 

@@ -28,8 +28,8 @@ static const size_t RANGE_BYTES_MAX = (size_t)1 << 28; /* ASan writes an eighth 
 static const size_t RANGE_BYTES_MAX = (size_t)1 << 38;
 #endif
 static const size_t RANGE_BYTES_MIN = (size_t)1 << 30;
-/* Where ranges without reservation lie: far from the addresses that the system hands out, one
- * after the other. */
+/* Addresses of the ranges that are not reserved (is_far), one range after the other: far from the addresses
+ * that the system hands out. */
 static const uintptr_t FAR_BEGIN = (uintptr_t)1 << 45, FAR_END = (uintptr_t)5 << 44;
 
 static void range_reserve(struct table_range *range, size_t bytes)
@@ -111,7 +111,8 @@ static void range_need(struct table_range *range, size_t bytes)
     if (target >= HUGE_FROM) {
         size_t from = MAX(range->usable / HUGE_PAGE * HUGE_PAGE, (size_t)HUGE_FROM - HUGE_PAGE);
         (void)madvise(range->base + from, target - from, MADV_HUGEPAGE);
-        /* populated at once instead of at each first touch; old kernels refuse, which does no harm */
+        /* Small pages are populated at once, not one by one at their first touch. Old versions of Linux
+         * refuse this, which does no harm. */
     } else if (target >= POPULATE_FROM)
         (void)madvise(range->base + range->usable, target - range->usable, MADV_POPULATE_WRITE);
     range->usable = target;

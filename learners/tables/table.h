@@ -24,7 +24,7 @@
  *     earlier events of the same call can still be learned with it.
  *   - inline: the row is the slot itself, so that a look-up waits for one line instead of two, one after the
  *     other. Rows move when a page splits or another row is removed: a pointer is valid until the next
- *     occurrence that learns. For small payloads, and steps that look up, learn and forget event by event.
+ *     occurrence that learns. For small payloads, and loops that keep no pointer from one event to the next.
  *
  * One thread owns a table; table_snapshot_write runs on another (see there). Rows beyond a table's memory lie
  * in a cold store: cold.h.
@@ -146,9 +146,9 @@ void table_set_watermark(struct table *table, int64_t watermark_us, uint32_t ste
 
 /* The arithmetic of event time, which is the same on a GPU (device/table.c). expire_after_us > 0.
  * table_expiry: rows with `seen` below the result have expired at a watermark; 0: none have. The end of input
- * (TIME_MAX) expires nothing, and halves nothing.
- * table_halvings: how often a sketch is to be halved at a watermark: once for each expire_after_us, at most eight
- * times, after which all counts are 0. *halved_at_us: watermark of the last halving; INT64_MIN: none yet. */
+ * (TIME_MAX) expires nothing, and halves nothing. table_halvings: how often a sketch is to be halved at a
+ * watermark: once for each expire_after_us, at most eight times, after which all counts are 0. *halved_at_us:
+ * watermark of the last halving; INT64_MIN: none yet. */
 uint32_t table_expiry(int64_t watermark_us, int64_t expire_after_us);
 unsigned table_halvings(int64_t *halved_at_us, int64_t watermark_us, int64_t expire_after_us);
 
@@ -224,8 +224,8 @@ size_t table_bytes(const struct table *table);
 
 /*
  * A stored row is key, count, seen, epoch, payload: table_stored_bytes long. table_store_row makes one;
- * table_load_row fills a row by one, except `step`. table_restore_row puts one back into the table (replacing the
- * key's row); table_restore_remove removes a key's row.
+ * table_load_row fills a row by one, except `step`. table_restore_row puts one back into the table (replacing
+ * the key's row); table_restore_remove removes a key's row.
  */
 size_t table_stored_bytes(const struct table *table);
 void table_store_row(const struct table *table, struct table_row *row, unsigned char *stored);

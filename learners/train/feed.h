@@ -8,9 +8,9 @@
  *
  * Waiting: the work waits for the columns and indices that it uses; the feed, before it sends a batch, for
  * the step that has read the last one; the host for a call's predictions, and before it adds to a batch,
- * until the last batch has been sent. Indices go into two sets by turns: the last user of a set is either a
- * step before the one that the feed waits for, or was queued before a call whose predictions have been read.
- * One thread, the learner's.
+ * until the last batch has been sent. Indices go into two sets of groups (train.h) by turns. The feed need
+ * not wait for the last user of a set: that is either a step before the one that the feed waits for, or was
+ * queued before a call whose predictions have been read. One thread, the learner's.
  */
 #ifndef LEAT_LEARNERS_TRAIN_FEED_H
 #define LEAT_LEARNERS_TRAIN_FEED_H

@@ -12,11 +12,11 @@ enum { TRAIN_GRAPHS = 24 };
 
 struct train_graphs {
     struct {
-        uint64_t arguments; /* digest of the arguments that the work depends on; 0: free */
-        uint64_t times, last_at;
+        uint64_t arguments;      /* digest of the arguments that the work depends on; 0: free */
+        uint64_t times, last_at; /* number of runs with these arguments; `runs` at the last of them */
         struct gpu_graph *graph; /* NULL: not recorded yet */
     } kept[TRAIN_GRAPHS];
-    uint64_t runs, launched;
+    uint64_t runs, launched; /* calls of train_graph_run on a GPU so far; those that launched a graph */
 };
 
 /*

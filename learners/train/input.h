@@ -77,8 +77,8 @@ struct train_events {
 /* Adds events from..to of a call; the input must have room for them. */
 void train_input_add(struct train_input *in, const struct train_events *events, uint32_t from, uint32_t to);
 
-/* After the last event: computes places and sends the columns to the device, on that stream. learns: event[]
- * and bag[], too. */
+/* After the last event: computes places and sends the columns to the device, on that stream. learns: also the
+ * columns event[] and bag[], if they have changed since they were last sent. */
 void train_input_finish(struct train_input *in, bool learns, const struct train_device *stream);
 
 /* Of the group whose first field is `first`: its first place among all groups' places, its part of `tables`

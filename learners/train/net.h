@@ -70,7 +70,7 @@ struct net_layer {
     struct net_matrix *x0, *z;
     float *gates;         /* mixture: [n][z->stride] */
     uint32_t fields, dim; /* dot: number and length of vectors; mixture: experts, columns of each */
-    bool copies_first;    /* dot */
+    bool copies_first;    /* dot: a copy of the first vector lies before the products */
 };
 
 struct net_options {
@@ -105,7 +105,7 @@ struct net {
     struct net_layer layers[NET_LAYERS_MAX];
     uint32_t layers_count;
     double *squares;     /* [params] sum of squares of each parameter's gradient */
-    bool is_by_ids;      /* some layer is */
+    bool is_by_ids;      /* is_by_ids of some layer */
     float *clip;         /* factor of all gradients, computed from `squares` */
     bool adds_gradients; /* backward: add to the gradients of earlier events of the same step */
     float scale;         /* ROW_FP16: factor of the gradients while they are rounded (scale.h) */

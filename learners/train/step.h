@@ -11,12 +11,13 @@ struct piece {
     uint32_t from, n, first;
 };
 
-/* Networks of their own papers have neither a linear part nor an interaction. */
+/* Whether the model has a linear part: the networks of DCN V2, DLRM and MMoE have none. */
 static inline bool has_linear(const struct train *t)
 {
     return !t->options->linear_is_off;
 }
 
+/* The linear weights of rows[]. at: byte offset of the linear weight from a pointer in rows[]. */
 static inline struct batch_weights weights_of(const struct train *t, void *const *rows, int32_t at)
 {
     return (struct batch_weights){.rows = rows,
@@ -72,9 +73,9 @@ static inline bool train_shares(const struct train *t, uint32_t n)
     return t->net.team != NULL && n >= BATCH_CHUNK;
 }
 
-/* The way back by ids (distinct.c), if a layer uses it. distinct_take: takes its memory, in both
- * walks. distinct_update: updates the vectors of a group's ids with the resulting gradients; any
- * thread, `who` says which. */
+/* The backward pass by distinct ids (distinct.c), if a layer uses it. distinct_take: takes its memory, in
+ * both walks (memory.h). distinct_update: computes these layers' gradients for a group's ids and updates the
+ * ids' vectors; called on the owner's or the helper's thread, as `who` says (share.h). */
 void distinct_take(struct train *t, struct train_memory *memory);
 void distinct_update(struct train *t, const struct train_group *g, const struct batch_update *all,
                      unsigned who);

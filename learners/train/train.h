@@ -120,8 +120,9 @@ struct train {
     uint32_t call_at;
     bool is_forward;  /* predictions left the forward pass of the whole batch in the matrices */
     bool has_indices; /* the batch's calls left the indices of all its ids in the groups */
-    bool
-        keeps_indices; /* calls leave their indices also if a batch has several; false: only if one call is the whole batch */
+    /* calls leave their indices even if a batch has several calls; false: only if one call is the whole
+     * batch */
+    bool keeps_indices;
     uint64_t steps;
     uint32_t epoch; /* checkpoint epoch that changes now belong to */
     /* [(dense + 1) * capacity] event of each place of the dense features; place: column * capacity + event */
