@@ -39,8 +39,8 @@ struct device_table {
     struct cold_store **stores;        /* [tables]; NULL: the table has none */
     bool *has_stored;                  /* [tables] whether the store may have rows of the table */
     uint64_t *rows_stored;             /* [tables] device_table_below.cold */
-    uint32_t *expired_before; /* [tables] event time in seconds: rows with `seen` below have expired */
-    int64_t *halved_at_us;    /* [tables] */
+    uint32_t *expired_before;          /* [tables] event time in seconds */
+    int64_t *halved_at_us;             /* [tables] */
     int64_t expire_after_us, watermark_us;
     uint32_t *rows_new;  /* [tables] scratch */
     uint64_t *rows_cold; /* [tables] scratch */

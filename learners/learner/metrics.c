@@ -16,7 +16,7 @@ void metrics_init(struct metrics *m, enum loss_kind kind, uint64_t window)
 
 static size_t bin_of(double logit)
 {
-    /* the conversion rounds towards 0; values below 0 do not need it, as they all go to the first bin */
+    /* the conversion rounds towards 0, not down; but all values below 0 are in the first bin anyway */
     double at = logit * BINS_A_UNIT + METRICS_BINS / 2;
     return at < 0.0 ? 0 : at >= METRICS_BINS ? METRICS_BINS - 1 : (size_t)at;
 }

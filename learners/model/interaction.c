@@ -3,7 +3,8 @@
 
 #include "core/base.h"
 
-/* Points vectors[f] at field f's vector: in the row itself, or, for a list, at the mean of its rows. */
+/* Points e->vectors[f] at field f's vector: in its row, or, for a list of several ids, at the mean of their
+ * rows' vectors; at zeros if there is no row. */
 void interaction_pool(struct model *m, struct example *e)
 {
     uint32_t i = 0;

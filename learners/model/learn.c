@@ -9,7 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* For each example slot of the block, the event's number in this call; -1: it came in an earlier call. */
+/* For each example of the block (learned), and each that is only predicted (scored), the event's number in
+ * this call; -1: the event came in an earlier call. */
 struct origins {
     int32_t learned[KERNELS_BLOCK];
     int32_t scored[KERNELS_BLOCK];
@@ -192,7 +193,8 @@ static void joint_gain(struct model *m, struct example *e)
     e->curvature *= gain;
 }
 
-/* Adam's bias correction at step t: a function of t alone, so that no state of it needs to be saved. */
+/* Sets Adam's bias corrections for the step after `step` steps: they depend on this number alone, so
+ * checkpoints need no state for them. */
 static void correct_adam(struct optimizer_options *o, uint64_t step)
 {
     if (o->kind != OPT_ADAM)
@@ -466,7 +468,8 @@ void model_predict(struct model *m, const struct model_input *input, double *log
         logits[i] += model_bias(m);
 }
 
-/* For tables on a CPU; model_predict has already loaded cold rows. */
+/* Raises `seen` of the rows of events that learn (c->learns), in tables of the CPU. model_predict has already
+ * loaded cold rows. */
 static void refresh_rows(struct model *m, const struct call *c)
 {
     for (uint32_t f = 0; f < m->options.fields; f++) {
@@ -514,8 +517,9 @@ void model_set_team(struct model *m, struct team *team)
         m->train->net.team = team;
 }
 
-/* Sets the bias that each example is predicted with, and its label minus the mean of labels
- * that includes it. */
+/* For each event i: sets biases[i] to model_bias, the mean of the labels before it, with which it is
+ * predicted; then adds the label to the mean, if the event learns; and sets labels[i] to the label minus the
+ * new mean. */
 static void center(struct model *m, const struct call *c, float *labels, double *biases)
 {
     for (uint32_t i = 0; i < c->in->rows; i++) {

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* Floats of the gathered array: entries, dense features and the bias, rounded up to whole vectors. */
+/* Most weights of an event: entries, dense features and the bias, rounded up to a multiple of 16. */
 size_t linear_lanes(const struct model *m)
 {
     return ((size_t)m->entries_max + m->options.dense + 1 + 15) / 16 * 16;
@@ -63,8 +63,10 @@ static double forward64(struct model *m, struct example *e, size_t used)
     return logit + (double)m->options.bias;
 }
 
-/* Fills w: [0..whole) the weights, then state by state, in the optimizers' layout. Lanes beyond `used` have
- * input 0. */
+/* Returns the linear part of the logit. With `whole` = the number of weights, rounded up to a multiple of 16,
+ * fills e->weights in the optimizers' layout: [0, whole) the weights, [whole, 2 * whole) the first float of
+ * each weight's state, and so on. Places that fill up a multiple of 16 have weight and input 0. For linear
+ * weights in double it fills e->weights64 instead. */
 double linear_forward(struct model *m, struct example *e)
 {
     size_t used = linear_places(m, e);

@@ -1,8 +1,8 @@
 /*
  * Finds the rows of a call's events ahead of the event that learns, a tile of events at a time. Hashing,
- * probing and making new rows (and the kernel's clearing of their pages) are work that an idle lane can
- * take over (core/team.h). Tiles are resolved in order, by one thread at a time: the thread that sets
- * `is_busy` owns the tables' look-up part. Meanwhile the learning thread reads and writes rows of finished
+ * probing and making new rows (and clearing their memory pages, which Linux does) are work that an idle lane
+ * can take over (core/team.h). Tiles are resolved in order, by one thread at a time: the thread that has set
+ * `is_busy` alone may look up keys. Meanwhile the learning thread reads and writes rows of finished
  * tiles, and their headers: a look-up does not write the header of an existing row, unless headers decide
  * which rows are removed.
  */
@@ -103,8 +103,8 @@ static bool next_tile(struct model *m)
     return begin < rows;
 }
 
-/* A helper's part. The owner may be resolving a tile itself: wait for about as long as one tile takes.
- * Returns false when no tile is left. */
+/* The task of the team (core/team.h), on an idle lane: resolves a tile. If the owner is resolving a tile
+ * itself, waits for about as long as one tile takes. Returns false when no tile is left. */
 static bool help_tile(void *argument)
 {
     struct model *m = argument;

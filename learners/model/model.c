@@ -89,8 +89,8 @@ static size_t payload_bytes(const struct model *m, uint32_t field)
     return MAX(vector_end, m->state_at + vector_state_bytes(m));
 }
 
-/* The arrays of an example: X(member, its length). floats: of all its vectors; lanes: of its linear
- * weights. */
+/* The arrays of an example: X(member, its length). floats: number of floats of all its vectors; lanes:
+ * linear_lanes. */
 #define EXAMPLE_ARRAYS(X)                                                                                    \
     X(rows, m->entries_max)                                                                                  \
     X(keys, m->entries_max)                                                                                  \

@@ -1,5 +1,5 @@
-/* Converts a model's small state to bytes and back; rows and sketches of tables are stored
- * by tables/snapshot.c. */
+/* Converts to bytes, and back, a model's state outside the tables. Rows and sketches of tables are stored by
+ * tables/snapshot.c and device/snapshot.c. */
 #include "learners/model/internal.h"
 #include "learners/tables/inline.h"
 #include "learners/train/train.h"
@@ -23,7 +23,7 @@ struct state_example {
     float label, weight;
 };
 
-/* Saved after the layers if they multiply in fp16. */
+/* Saved after the dense layers if their products are in fp16. */
 struct state_scale {
     float scale;
     uint32_t good;
@@ -290,8 +290,9 @@ static void add_absent(const struct model *m, const struct model_saved *saved, s
     }
 }
 
-/* Adds an entry unless its list is longer than this model reads (list_max may have been larger). False: the
- * event has more entries of the field than possible. */
+/* Adds an entry, unless the event has list_max entries of its list field already (list_max may have been
+ * larger when the event was saved). counts: [fields] entries so far. False: the field is no list and has an
+ * entry already. */
 static bool take_entry(const struct model *m, struct example *e, uint32_t *counts, uint64_t key,
                        uint16_t field, float scale)
 {
@@ -302,7 +303,7 @@ static bool take_entry(const struct model *m, struct example *e, uint32_t *count
     return true;
 }
 
-/* In lists that were longer the mean is that of the ids kept. */
+/* Sets the scales of lists of which take_entry left out ids: the mean is over the ids kept. */
 static void scale_lists(const struct model *m, struct example *e, const uint32_t *counts)
 {
     for (uint32_t i = 0; i < e->entries; i++) {

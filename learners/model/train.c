@@ -1,6 +1,7 @@
 /*
  * Models that learn by batches (train/train.h): an event is predicted by the existing rows and weights, and
- * waits in the batch; a full batch makes its step. Also dense layers in the form that checkpoints have.
+ * waits in the batch; a full batch makes its step. Also reads and writes, for checkpoints, the events that
+ * wait and the dense layers.
  */
 #include "learners/model/internal.h"
 #include "learners/train/rows_cpu.h"
@@ -99,7 +100,8 @@ void model_train_write(struct model *m)
 
 /* --- Learning --- */
 
-/* The losses of `n` events by one label; NaN where the logit is NaN. */
+/* Computes the losses of `n` events by one label, for a trial; with squared loss the square, without the 1/2
+ * of loss.h. NaN where the logit is NaN. */
 static void losses_of(const struct model *m, double *losses, const double *logits, const float *labels,
                       uint32_t n)
 {
@@ -111,8 +113,8 @@ static void losses_of(const struct model *m, double *losses, const double *logit
         losses[i] = (logits[i] - (double)labels[i]) * (logits[i] - (double)labels[i]);
 }
 
-/* Adds the losses of a call's events, predicted by both sets of layers before learning, to the trial's score:
- * event by event, so that it does not matter where calls end. */
+/* Adds to the trial's score the losses of a call's events, which both sets of layers have predicted before
+ * learning them: event by event, so that it does not matter where calls end. */
 static void compare(struct model *m, const struct call *c, uint32_t from, uint32_t to)
 {
     struct train_trial *trial = m->train->trial;

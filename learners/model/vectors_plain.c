@@ -42,8 +42,9 @@ static inline void gather(struct model *m, struct example *e, const struct call 
 /*
  * Prefetching the rows of later events. A core can wait for a limited number of lines at once, and a prefetch
  * stalls where the address translation of its page is missing, too. So the first lines of an event's rows are
- * prefetched a few fields at a time, and the other lines later, the n-th line of all rows together, spread
- * over several points of the loop: PARTS points, and one after each STEP_ROWS rows of the step.
+ * prefetched a few fields at a time (prefetch_first), and the other lines later, the n-th line of all rows
+ * together (prefetch_lines). The prefetches are spread over several points of the loop: PARTS points, and one
+ * after each STEP_ROWS rows of the step.
  */
 enum { PARTS = 4, STEP_ROWS = 4 };
 

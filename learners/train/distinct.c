@@ -11,9 +11,9 @@
  * and the sums come on top, each as long as the layer is wide. A field is processed by one thread, some ids
  * at a time.
  *
- * Sixteen-bit formats would round the sums, and packing the sums for them costs more than is saved: such
- * layers go back event by event. So does a model that is compared with a GPU's (is_like_device), because its
- * weights would drift from the GPU's step by step.
+ * Products in a sixteen-bit format would round the sums, and converting the sums costs more than is saved: so
+ * layers with such products go back event by event. So do the layers of a shadow that is compared with a
+ * GPU's model (is_like_device), because else its weights would drift from the GPU's step by step.
  */
 #include "learners/train/step.h"
 

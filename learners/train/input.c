@@ -247,11 +247,12 @@ static void spread(struct train_input *in)
         tables[0] = places;
         uint32_t count = spread_field(in, f, first, places, offsets);
         first += count, places += count;
-        tables[1] = offsets[in->n] = places; /* the next field of the group writes the same value */
+        tables[1] = offsets[in->n] =
+            places; /* also tables[0] of the next field, if it is in the same group */
     }
 }
 
-/* One id an event: moves the fields of a batch that is not full together. */
+/* Computes the places where no field is a list. If the input is not full, moves the fields' ids together. */
 static void close_gaps(struct train_input *in)
 {
     struct train_columns *c = &in->host;
@@ -277,7 +278,7 @@ static size_t places_of(const struct train_input *in)
     return in->first_of[last] + (tables[1] - tables[0]);
 }
 
-/* Copies the columns between two host addresses to the same offsets on the device. */
+/* Copies the columns from the host address `from` up to `to`, to the same offsets on the device. */
 static void send(const struct train_input *in, const struct train_device *stream, const void *from,
                  const void *to)
 {

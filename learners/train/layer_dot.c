@@ -19,8 +19,8 @@ static void dot_forward(struct net *net, struct net_layer *l, uint32_t n)
     net->device->kernels->dot_interaction(&a, net->device->stream);
 }
 
-/* The vectors' gradients come from this layer alone; those of the dense features behind them
- * are not needed. */
+/* Computes the gradients by the vectors: these come from this layer alone. Gradients by the dense features,
+ * which lie behind the vectors, are not needed. */
 static void dot_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     struct batch_dot_interaction a = dot_of(net, l, n);

@@ -59,9 +59,10 @@ static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t 
         net->options.may_go_by_ids && in == net->input && columns == in->columns && n >= BY_IDS_LEAST;
     out->keeps_gradients |= l->is_by_ids;
     net->is_by_ids |= l->is_by_ids;
-    /* Outputs have the variance of the inputs where half of them are cut off (He et al. 2015, eq. 10), and a
-     * third of it where none are: logits begin near 0. DLRM as in its authors' code (Glorot and Bengio 2010,
-     * eq. 16): else the vector of its few dense features begins far longer than those of ids. */
+    /* With these bounds, outputs of a relu layer have the variance of its inputs (He et al. 2015, eq. 10),
+     * and outputs of other layers a third of it, so that logits begin near 0. DLRM has the bound of its
+     * authors' code (Glorot and Bengio 2010, eq. 16): else the vector made of its few dense features would
+     * begin far longer than the vectors of ids. */
     l->bound = sqrtf((is_relu ? 6.0F : 1.0F) / (float)columns);
     if (net->options.kind == NETWORK_DOT)
         l->bound = sqrtf(6.0F / (float)(columns + n));
@@ -259,7 +260,8 @@ void net_take(struct net *net, struct train_memory *memory)
 
 /* --- Parameters --- */
 
-/* A saved layer has n * d weights without padding, n biases, then each state of theirs in the same order. */
+/* A saved layer has n * d weights without padding, n biases, then each of the optimizer's states in the same
+ * order. unpad copies one such array of p to its saved form, pad copies it back. */
 static void unpad(const struct net_params *p, float *to, const float *from)
 {
     for (uint32_t i = 0; i < p->n; i++)

@@ -37,7 +37,8 @@ static void *row_of(const struct rows_cpu *rows, const struct train_group *g, st
     return row != NULL ? (unsigned char *)table_payload(row) + (g->has_vectors ? rows->vector_at : 0) : NULL;
 }
 
-/* A store of cold rows is shared by all tables, so tables with one must be looked up by one thread. */
+/* Cold stores may be called by the model's owner alone (core/cold_store.h), so tables with a store must not
+ * be looked up by a helping thread. */
 static bool rows_are_apart(void *of, const struct train *t)
 {
     const struct rows_cpu *rows = of;
@@ -47,7 +48,8 @@ static bool rows_are_apart(void *of, const struct train *t)
     return are_apart;
 }
 
-/* Counts the occurrences of each index, and finds its latest time. */
+/* Sets, for each index of the group, the number of its occurrences and the latest of their event times, in
+ * seconds. seen_at: [places] */
 static void count_occurrences(const struct train_group *g, const uint32_t *seen_at, uint32_t *counts,
                               uint32_t *seen)
 {
@@ -93,7 +95,8 @@ static bool rows_resolve(void *of, struct train *t, struct train_group *g, struc
     return true;
 }
 
-/* Finds the rows of the indices from g->fresh on. */
+/* Finds the rows of the indices from g->fresh on; of all indices if the table has changed since the last
+ * look-up. */
 static bool rows_find(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                       struct gpu_error *error)
 {

@@ -36,7 +36,7 @@ static void index_call(struct train *t, struct train_group *g, const struct trai
     t->device.kernels->dedupe(&a, t->device.stream);
 }
 
-/* CPU, a step: dense indices of the whole batch, or what its calls have left to do. */
+/* CPU, a step: dense indices of the whole batch, unless its calls have left them, with order and starts. */
 static void index_batch(struct train *t, struct train_group *g, const struct train_input *in, unsigned who)
 {
     struct batch_dedupe a = dedupe_of(g, in);
@@ -227,7 +227,7 @@ void train_add(struct train *t, const struct train_events *events, uint32_t from
     t->is_forward = t->has_indices = false;
 }
 
-/* Copies the forward pass's results of one event to another place. */
+/* Copies the forward pass's results of an event from one row of the matrices to another. */
 static void move_event(struct train *t, uint32_t from, uint32_t to)
 {
     uint32_t stride = t->net.output ? t->net.output->stride : 1;
@@ -237,7 +237,8 @@ static void move_event(struct train *t, uint32_t from, uint32_t to)
 }
 
 /* On a CPU the forward pass of an event is made once (train.h): the values that its prediction left in the
- * matrices serve its step. If all events of a call learn, it is made in their places of the batch. */
+ * matrices serve its step. If all events of a call learn, their forward pass is made where they will lie in
+ * the batch; else the results of those that learn are moved there. */
 bool train_learn(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                  struct gpu_error *error)
 {
@@ -334,7 +335,7 @@ static void make_gradients(void *of)
     }
 }
 
-/* The places of a group, sorted by row, for summing gradients. */
+/* The places of a group, sorted by index, for summing gradients by row. */
 static struct batch_segments segments_of(const struct train_group *g, const struct train_input *in)
 {
     size_t first = train_input_first(in, g->first);
@@ -387,7 +388,7 @@ static bool place_dense(struct train *t, uint32_t n, struct gpu_error *error)
     uint32_t *order = t->host_order, *starts = order + (size_t)columns * n;
     if (t->dense_placed == n)
         return true;
-    if (!train_wait(&t->device, error)) /* for the copies of the last call */
+    if (!train_wait(&t->device, error)) /* the copies of the last call may still read host_order */
         return false;
     for (uint32_t c = 0; c <= columns; c++)
         starts[c] = c * n;

@@ -25,7 +25,8 @@ struct net_pass {
     struct net *nets[SHARE_THREADS];
     uint32_t events, tile, first;
     float *in_gradients, *out_gradients; /* of the pass's first event */
-    bool adds, in_has_gradients;
+    bool adds,
+        in_has_gradients; /* the net's adds_gradients, and the input's has_gradients, before the pass */
     atomic_uint turns[NET_LAYERS_MAX]; /* backward, by layer: the tile that adds to its gradient next */
 };
 
