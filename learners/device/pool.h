@@ -30,7 +30,7 @@ void device_pool_free(struct device_pool *pool);
 
 /* The slot of a key's row, or BATCH_NONE. */
 uint32_t device_pool_find(const struct device_pool *pool, uint32_t table, uint64_t key);
-/* A free slot, not yet in the index; BATCH_NONE: there is none. */
+/* Takes a free slot, which is not in the index; BATCH_NONE: there is none. */
 uint32_t device_pool_take(struct device_pool *pool);
 /* Gives back a taken slot that is not in the index. */
 void device_pool_give(struct device_pool *pool, uint32_t slot);

@@ -181,7 +181,7 @@ bool device_table_restored(struct device_table *t, struct gpu_error *error)
     t->is_in_restore = false;
     for (uint32_t i = 0; i < t->options.tables; i++) {
         t->removed[i].count = 0;
-        t->has_stored[i] = t->rows_stored[i] > 0; /* the rows that did not fit above */
+        t->has_stored[i] = t->rows_stored[i] > 0; /* rows that this restore moved to the store */
     }
     return is_good;
 }

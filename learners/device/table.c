@@ -44,7 +44,8 @@ void device_unpack(const struct device_table *t, uint32_t table, const unsigned 
     memcpy(payload + d + state, in + s->linear_at, s->linear_bytes);
 }
 
-/* The layout that the options ask for, or all parts one behind the other. */
+/* Returns the layout of stored payloads: that of the options, or, if they have none (payload_bytes 0), the
+ * vector, the state and the extra floats without gaps. */
 static struct device_stored stored_as(const struct device_table_options *options)
 {
     const struct gpu_tables_options *o = &options->tables;

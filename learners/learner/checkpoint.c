@@ -175,7 +175,8 @@ static void snapshot_outcome(void *argument, bool is_published)
     atomic_store_explicit(&s->outcome, is_published ? 1 : 2, memory_order_release);
 }
 
-/* Ends a snapshot whose outcome is known; at closing it is known by contract (`done` is always called). */
+/* Ends the snapshot if its outcome is known. When a learner closes, snapshot_outcome has been called for
+ * certain (core/snapshot.h). */
 void learner_snapshot_settle(struct learner_state *state, bool is_closing)
 {
     struct learner_snapshot *s = state->snapshot;

@@ -142,7 +142,9 @@ static void put_label(struct column *column, const char *name)
     column->texts[0] = (struct text_ref){0, (uint32_t)strlen(name)};
 }
 
-/* The row is ordered by the time of the example it follows, after all rows that sources read. */
+/* Emits a row of `metrics` for one label. `time`: event time of the example that the row follows. In the
+ * order of its micro-batch the row comes after all rows that sources read (core/batch.h, struct
+ * row_order). */
 static void emit_metrics(struct operator_context *context, const struct learner_config *c, uint32_t label,
                          int64_t time)
 {

@@ -32,7 +32,7 @@ struct metrics {
     uint64_t slice_events;                /* window / METRICS_SLICES */
     struct metrics_sums whole;            /* sums of the full blocks */
     struct metrics_sums open;             /* sums of the block being filled */
-    uint64_t whole_bins[2][METRICS_BINS]; /* [label][bin] counts of the whole run */
+    uint64_t whole_bins[2][METRICS_BINS]; /* [label > 0.5][bin] number of events of the whole run */
     struct metrics_sums slices[METRICS_SLICES];
     uint32_t slice_bins[METRICS_SLICES][2][METRICS_BINS];
     uint32_t slice; /* the slice being filled */
@@ -50,13 +50,14 @@ void metrics_init(struct metrics *metrics, enum loss_kind kind, uint64_t window)
 
 struct kernels;
 
-/* Adds n events; those with a non-finite logit are left out. Labels of the logistic loss: 0 or 1. */
+/* Adds n events; those with a non-finite logit are left out. Labels of the logistic loss: from 0 to 1; auc
+ * counts a label above 0.5 as 1, else as 0. */
 void metrics_add(struct metrics *metrics, const struct kernels *kernels, const double *logits,
                  const float *labels, size_t n);
 
 /* The figures of the window, or of the whole run (is_window false). Without events all are 0. With squared
- * loss the figures of the logistic loss are 0; with logistic loss NaN where they do not exist, as auc while
- * all labels are equal. */
+ * loss the figures of the logistic loss are 0; with logistic loss NaN where they do not exist, as auc before
+ * there is an event of each label. */
 struct metrics_values metrics_values(const struct metrics *metrics, bool is_window);
 
 #endif

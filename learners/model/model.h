@@ -173,7 +173,9 @@ struct model_saved model_saved_as(const struct model *model);
  * the same order. */
 bool model_load_saved(struct model *model, const struct model_saved *saved, const void *data, size_t bytes);
 
+/* The field's table on the CPU, owned by the model; for a model on a GPU it has no rows. */
 struct table *model_table(struct model *model, uint32_t field);
+/* Number of calls of model_learn and model_predict so far, by the kernels' variant. */
 const struct kernels_calls *model_calls(const struct model *model);
 
 /* visit.c. Shows the weights that predict, dense ones first, then each field's table under names[field];

@@ -9,7 +9,7 @@
 struct table_snapshot {
     const struct table *table;
     uint32_t since, closing;
-    uint32_t rows_used; /* rows that exist at the barrier */
+    uint32_t rows_used; /* the table's rows_used at the barrier: rows from this number on came later */
     struct chunks *rows;
     struct table_keys removed;
 };

@@ -247,8 +247,7 @@ static void spread(struct train_input *in)
         tables[0] = places;
         uint32_t count = spread_field(in, f, first, places, offsets);
         first += count, places += count;
-        tables[1] = offsets[in->n] =
-            places; /* also tables[0] of the next field, if it is in the same group */
+        tables[1] = offsets[in->n] = places; /* tables[1]: again as tables[0] of the group's next field */
     }
 }
 

@@ -31,7 +31,8 @@ struct train_memory {
     size_t parts[TRAIN_PARTS];
 };
 
-/* Returns count * size bytes of zeros, aligned to 256; NULL while memory is being counted. */
+/* Returns count * size bytes of zeros, aligned to 256 bytes, which train_memory_free frees; NULL while memory
+ * is being counted. */
 void *train_take(struct train_memory *memory, enum train_part part, size_t count, size_t size);
 
 /* Between the two walks: takes the memory. False: error (of a GPU; a host without memory

@@ -153,7 +153,7 @@ struct train {
     struct train_clock clock;
 };
 
-/* options: must outlive the struct train. rows: see struct train_rows. kernels: make the initial weights. */
+/* rows: see struct train_rows. kernels: compute the initial weights, on the CPU. */
 struct train_setup {
     const struct model_options *options;
     struct train_device device;
@@ -170,7 +170,7 @@ struct train_plan {
 };
 void train_plan(const struct train_setup *setup, struct train_plan *plan);
 
-/* NULL: error. setup->options must stay. */
+/* NULL: error. setup->options must outlive the struct train. train_free takes NULL, too. */
 struct train *train_new(const struct train_setup *setup, struct gpu_error *error);
 void train_free(struct train *t);
 
@@ -183,10 +183,11 @@ static inline uint32_t train_pending(const struct train *t)
  * NaN if rejected. */
 bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                    double *logits, struct gpu_error *error);
-/* GPU only: raises `seen` of the rows of those events from..to that learn. Waits. */
+/* GPU only: raises `seen` of the rows of those events from..to that learn. Waits for the device. */
 bool train_refresh(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                    struct gpu_error *error);
-/* Adds the events from..to that learn to the batch, which must have room. Their step predicts them again. */
+/* Adds the events from..to that learn to the batch, which must have room, without predicting them: the step
+ * makes their forward pass. */
 void train_add(struct train *t, const struct train_events *events, uint32_t from, uint32_t to);
 /* Predicts the events and adds those that learn to the batch. On a GPU it waits for no prediction: the step
  * that these events fill may be queued at once. Before more events come, call train_read for the predictions,
