@@ -152,10 +152,10 @@ static inline float *model_vector_state(const struct model *m, struct table_row 
 }
 
 /* learn.c. model_example_label: copies label and weight of the call's event i, whether it learns, and whether
- * it is rejected. model_output: writes an example's logit, and its verdict if it is rejected, as those of the
- * call's event `event`; -1: does nothing. model_example_forward: computes e->logit without the head.
- * model_example_judge: sets the loss's derivatives; rejects the example if logit or gradient is not
- * finite. */
+ * it is rejected. model_output: writes an example's logit, corrected, and its verdict if it is rejected, to
+ * the call's output as those of event `event`; -1: does nothing. model_example_forward: computes e->logit
+ * without the head. model_example_judge: sets the loss's derivatives; rejects the example if logit or
+ * gradient is not finite. */
 void model_example_label(const struct model *m, struct example *e, const struct call *c, uint32_t i);
 void model_output(const struct call *c, const struct example *e, int32_t event);
 void model_example_forward(struct model *m, struct example *e);

@@ -146,9 +146,10 @@ void table_set_watermark(struct table *table, int64_t watermark_us, uint32_t ste
 
 /* The arithmetic of event time, which is the same on a GPU (device/table.c). expire_after_us > 0.
  * table_expiry: rows with `seen` below the result have expired at a watermark; 0: none have. The end of input
- * (TIME_MAX) expires nothing, and halves nothing. table_halvings: how often a sketch is to be halved at a
- * watermark: once for each expire_after_us, at most eight times, after which all counts are 0. *halved_at_us:
- * watermark of the last halving; INT64_MIN: none yet. */
+ * (TIME_MAX) expires nothing, and halves nothing.
+ * table_halvings: how often a sketch is to be halved at a watermark: once for each expire_after_us, at most
+ * eight times, after which all counts are 0. *halved_at_us: watermark of the last halving; INT64_MIN: none
+ * yet. */
 uint32_t table_expiry(int64_t watermark_us, int64_t expire_after_us);
 unsigned table_halvings(int64_t *halved_at_us, int64_t watermark_us, int64_t expire_after_us);
 

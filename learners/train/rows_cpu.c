@@ -37,8 +37,8 @@ static void *row_of(const struct rows_cpu *rows, const struct train_group *g, st
     return row != NULL ? (unsigned char *)table_payload(row) + (g->has_vectors ? rows->vector_at : 0) : NULL;
 }
 
-/* Cold stores may be called by the model's owner alone (core/cold_store.h), so tables with a store must not
- * be looked up by a helping thread. */
+/* The cold stores of a model's tables share one database, so tables with a store must not be looked up by two
+ * threads at the same time. */
 static bool rows_are_apart(void *of, const struct train *t)
 {
     const struct rows_cpu *rows = of;

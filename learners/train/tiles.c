@@ -25,8 +25,7 @@ struct net_pass {
     struct net *nets[SHARE_THREADS];
     uint32_t events, tile, first;
     float *in_gradients, *out_gradients; /* of the pass's first event */
-    bool adds,
-        in_has_gradients; /* the net's adds_gradients, and the input's has_gradients, before the pass */
+    bool adds, in_has_gradients; /* before the pass: adds_gradients of the net, has_gradients of the input */
     atomic_uint turns[NET_LAYERS_MAX]; /* backward, by layer: the tile that adds to its gradient next */
 };
 
