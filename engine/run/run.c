@@ -51,7 +51,7 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
         sequencer_add_partitions(run);
     is_good = is_good && lanes_init(run);
     is_good = is_good && (!run->is_resumed || checkpoints_restore(run)) && sequencer_begin(run);
-    /* Nothing refuses the run any more: what is written from here on is this run's own. */
+    /* All checks are done: files that are written from here on, first by the sinks, are this run's own. */
     if (is_good && options->has_begun != NULL)
         options->has_begun();
     is_good = is_good && lanes_begin_sinks(run);

@@ -17,11 +17,12 @@ struct trace;
 enum run_start_mode {
     /* Resume the newest whole checkpoint, or start anew if there is none; refuse one of another job. */
     RUN_AUTO,
-    RUN_RESUME, /* there must be a checkpoint to resume */
-    RUN_FRESH,  /* start anew, whatever is there; old checkpoints stay until `keep` drops them */
+    RUN_RESUME, /* resume the newest whole checkpoint; refuse if there is none */
+    RUN_FRESH,  /* start anew, even if there is a checkpoint; old ones stay until `keep` drops them */
     RUN_FROM,   /* start anew, with the state of another run's checkpoint */
 };
 
+/* run_new copies the struct; what its pointers name stays the caller's, and must live as long as the run. */
 struct run_options {
     uint32_t lanes; /* 0: the job's `workers`, else one per core */
     /* Stop when the next row of every partition is at or after this order time; TIME_MAX: never. */
@@ -36,9 +37,12 @@ struct run_options {
     const char *from;
     const char *const *drops; /* RUN_FROM: names of parts (plan_node.part) whose state is left behind */
     uint32_t drops_count;
-    bool is_restart; /* restarted by the supervisor; with RUN_FROM, a run that has begun from there goes on */
-    bool had_begun;  /* with is_restart: an earlier life has begun, so it wrote what is there */
-    void (*has_begun)(void);  /* called once nothing can refuse the run any more; may be NULL */
+    /* The supervisor has restarted the job. With RUN_FROM: if an earlier life has begun from `from`, its run
+     * goes on. */
+    bool is_restart;
+    bool had_begun; /* with is_restart: an earlier life has called has_begun, and wrote the output there is */
+    /* Called by run_new before the sinks begin: files written from then on are this run's. May be NULL. */
+    void (*has_begun)(void);
     bool compares;            /* compare learners on a GPU with the CPU, step by step */
     const char *record_order; /* file or directory to write the order log to; NULL: none */
     struct trace *trace;      /* follow one record and change nothing (run/trace.h); NULL: none */
@@ -52,6 +56,7 @@ bool order_is_directory(const char *path);
 
 /* Opens sources and sinks, restores state. NULL after diagnostics, or because *stop was set. */
 struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags);
+/* Starts the threads. Returns false after a diagnostic; the caller calls run_wait even then. */
 bool run_start(struct run *run);
 /* Takes a last checkpoint and stops the run; further calls change nothing. Any thread, but not from a
  * signal handler. */
@@ -72,8 +77,8 @@ struct run_dead_example {
 /* Where event time stands at a node. */
 struct run_time {
     /* Watermark of the node's output; TIME_MIN: none yet, TIME_MAX: everything is through. */
-    int64_t watermark;
-    int64_t newest;    /* of a source: its newest event time; TIME_MIN: none */
+    int64_t watermark; /* microseconds */
+    int64_t newest;    /* of a source: its newest event time, in microseconds; TIME_MIN: none */
     char held_by[128]; /* of a source: the partition that holds its watermark back; "": no single one */
 };
 
@@ -99,35 +104,39 @@ struct run_stats {
     uint64_t order_next; /* number, in that log, of the next micro-batch */
     /* The log has ended, and the order behind it cannot be computed: the run stopped there. */
     bool has_order_run_out;
-    uint64_t redo_next; /* micro-batches below this number are replayed after a fallback; 0: none */
-    uint64_t micro_batches;
-    uint64_t records;      /* records sequenced over all lives of the run */
-    uint64_t records_life; /* records sequenced by this process */
+    uint64_t redo_next;     /* micro-batches below this number are replayed after a fallback; 0: none */
+    uint64_t micro_batches; /* formed over all lives of the run */
+    uint64_t records;       /* records sequenced over all lives of the run */
+    uint64_t records_life;  /* records sequenced by this process */
     int64_t elapsed_us;
     int64_t watermark;                    /* lowest watermark of the sources; TIME_MIN: none yet */
     int64_t newest_event;                 /* newest event time of all sources; TIME_MIN: none yet */
-    const struct run_node_stats *held_by; /* source with the lowest watermark; NULL: there is no source */
-    struct source_progress progress;
+    const struct run_node_stats *held_by; /* source with the lowest watermark, in `nodes`; NULL: none */
+    struct source_progress progress;      /* summed over the sources; totals of -1: unknown */
     struct run_node_stats nodes[PLAN_NODES_MAX];
     uint32_t nodes_count;
     /* Per stage: micro-batches that are ready for it and wait, as a share of SLOTS. */
     double queue_fill[PLAN_STAGES_MAX];
-    uint64_t checkpoints; /* checkpoints published by this process */
-    uint64_t checkpoint_epoch;
-    int64_t checkpoint_age_us, checkpoint_us; /* -1: none */
-    uint64_t checkpoint_bytes;
+    uint64_t checkpoints;      /* checkpoints published by this process */
+    uint64_t checkpoint_epoch; /* epoch of the newest checkpoint published; 0: none */
+    /* Time since this process published its last checkpoint, and from that checkpoint's barrier until then;
+     * -1: it has published none. */
+    int64_t checkpoint_age_us, checkpoint_us;
+    uint64_t checkpoint_bytes;      /* bytes written for the last checkpoint */
     int64_t checkpoint_stop_us;     /* longest time that a lane stood still for the last checkpoint */
     int64_t checkpoint_stop_max_us; /* the same, for all checkpoints of this process */
     struct run_dead_example dead[RUN_DEAD_EXAMPLES]; /* set once the run is joined */
     uint32_t dead_count;
     uint32_t lanes;
 };
+/* Fills *stats; texts that it points to belong to the run. */
 void run_stats(struct run *run, struct run_stats *stats);
 
-/* After run_wait: in words, how far each partition was read, for an order log that has ended. */
+/* Call after run_wait, if has_order_run_out: appends, in words, how far each partition was read. */
 void run_describe_order_end(const struct run *run, struct byte_buffer *out);
 
-/* In words, where each partition goes on. positions: checkpoint_info.sources. Any thread. */
+/* Appends lines that say where a resume of the checkpoint goes on in each partition. positions:
+ * checkpoint_info.sources; a line says if they have another format. Any thread. */
 void run_describe_positions(struct str positions, struct byte_buffer *out);
 
 #endif

@@ -1,15 +1,15 @@
-/* `leat trace`: what became of one record.
+/* `leat trace`: finds out what became of one record.
  *
- * A run is made for it alone: on one lane, from the newest checkpoint whose positions lie before the record,
- * or from the beginning. It executes again what the job executed, by the order log as far as that reaches,
- * and changes nothing: it takes no lock and no checkpoint, writes no order log, and opens no sink; rows that
- * would be written are kept here.
+ * A run is made for the trace alone: on one lane, from the newest checkpoint whose positions lie before the
+ * record, or from the beginning. This run executes the job's micro-batches again, by the order log as far as
+ * the log reaches. It changes nothing: it takes no lock and no checkpoint, writes no order log, and opens no
+ * sink; rows that would be written are kept in the trace.
  *
- * Where a row of the record comes to a node, the node gets the row in a batch of its own. What the node's
- * counters gain by that tells what became of the row, and rows that leave the node meanwhile were made from
- * it. No result depends on where batches end, so nothing else changes. Rows of the record that leave a node
- * later were held by it. The run stops when no node has anything of the record left, or when the inputs
- * have no more. */
+ * Where a row of the record comes to a node, the node gets the row in a batch of its own. The node's counters
+ * before and after this call tell what became of the row, and rows that leave the node during the call were
+ * made from it. No result depends on where batches end, so nothing else changes. If a row of the record leaves
+ * a node later, the node has held it. The run stops when no node holds a row of the record any more, or when
+ * the inputs have no more records. */
 #ifndef LEAT_RUN_TRACE_H
 #define LEAT_RUN_TRACE_H
 
@@ -23,15 +23,15 @@ enum trace_by {
 };
 
 enum trace_end {
-    TRACE_FOLLOWED, /* until nothing of the record was left */
-    TRACE_HELD,     /* an operator still holds something of it, and the inputs have no more */
+    TRACE_FOLLOWED, /* until no node held a row of the record */
+    TRACE_HELD,     /* an operator still holds a row of the record, and the inputs have no more records */
     /* No record is at the place, although the partition, or its log, goes on behind it. */
     TRACE_NOTHING,
     TRACE_BEYOND, /* the partition ends before the record */
 };
 
 enum trace_tag {
-    TRACE_READ,  /* a source read it; unless it is dead, rows[0] is what the source gave */
+    TRACE_READ,  /* a source read the record; unless the record is bad, rows[0] is the source's row */
     TRACE_GIVEN, /* a node was given a row */
     TRACE_LATER, /* a node let out a row that it had held */
 };
@@ -43,7 +43,7 @@ struct trace_step {
     const struct plan_node *node;
     uint32_t input;         /* TRACE_GIVEN: index of the node's input */
     uint64_t micro_batch;   /* number of the micro-batch in work */
-    int64_t watermark;      /* the node's watermark, by which rows were judged late */
+    int64_t watermark;      /* the node's watermark, by which rows are late, in microseconds */
     struct counters counts; /* what the node's counters gained */
     struct batch *row;      /* TRACE_GIVEN: a view of the row alone */
     struct row_facts facts;
@@ -63,11 +63,11 @@ struct trace {
     uint32_t source_index, partition; /* index in the plan's sources; index in the source's partitions */
     const char *partition_name;
     enum trace_by by; /* TRACE_BY_RECORD or TRACE_BY_OFFSET */
-    int64_t at;
-    int64_t line; /* line by which the record was named; else 0 */
-    /* Results, until run_free. */
+    int64_t at;       /* index or offset of the record, by `by` */
+    int64_t line;     /* line by which the record was named; else 0 */
+    /* Results, until trace_release. */
     enum trace_end end;
-    bool is_found;
+    bool is_found; /* the record has been read */
     uint64_t micro_batch,
         record;                /* micro-batch that holds the record; index of the record in the partition */
     struct checkpoint_id from; /* checkpoint the trace began from; generation 0: from the beginning */
@@ -84,16 +84,17 @@ struct trace {
     bool is_over;
 };
 
-/* What the sequencer tells a trace (base/base.h). */
+/* Callbacks by which the sequencer tells the trace what it read (run/base/base.h). */
 struct run_observer;
 extern const struct run_observer trace_observer;
 
-/* Finds the source, the partition and the record that `source` and `place` name: opens that source alone,
- * and reads it up to a line. false after a diagnostic. */
+/* Finds the source, the partition and the record that trace->source and trace->place name. Opens that source
+ * alone; if the place names a line, reads the source up to this line. false after a diagnostic. */
 bool trace_resolve(struct trace *trace, const struct plan *plan, struct diag_list *diags);
-/* Sets `end`; after run_wait. */
+/* Call after run_wait: sets trace->end. */
 void trace_finish(struct trace *trace);
-/* Before run_free: gives back what belongs to the run. Then the trace can be used for another run. */
+/* Call before run_free: frees the steps, whose batches belong to the run. Then the trace can be used for
+ * another run. */
 void trace_release(struct trace *trace);
 
 #endif

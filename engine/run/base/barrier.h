@@ -1,15 +1,15 @@
 /* The barrier: how the coordinator, the sequencer and the stages agree on where a checkpoint is cut.
  *
  *   coordinator: begins a checkpoint, asks for a barrier (BARRIER_REQUESTED), and waits
- *   sequencer:   attaches the barrier to the next micro-batch it forms, and saves where each partition goes on
- *                after it
- *   stages:      each instance, when it has run that micro-batch, lets its nodes snapshot, and counts itself
- *                off
- *   coordinator: when the last instance has (BARRIER_WRITING): writes and publishes (checkpoints/coordinator.c)
+ *   sequencer:   attaches the barrier to the next micro-batch it forms, and saves the position of each
+ *                partition behind this micro-batch
+ *   stages:      each instance, when it has run that micro-batch, snapshots its nodes and calls barrier_pass
+ *   coordinator: after the last instance's call (BARRIER_WRITING), writes and publishes the checkpoint
+ *                (checkpoints/coordinator.c)
  *
- * One checkpoint at a time. The last micro-batch of a run has a barrier too: it is not formed while another
- * checkpoint is on its way, and waits for its own to begin. The mutex is taken inside the sequencer's mutex,
- * never around it. */
+ * One checkpoint is taken at a time. The last micro-batch of a life has a barrier too: it is not formed while
+ * another checkpoint is on its way, nor before its own checkpoint has begun. A thread that holds the
+ * sequencer's mutex may take the barrier's mutex, never the other way round. */
 #ifndef LEAT_RUN_BASE_BARRIER_H
 #define LEAT_RUN_BASE_BARRIER_H
 
@@ -26,8 +26,8 @@ enum barrier_state {
 };
 
 struct barrier {
-    pthread_mutex_t mutex; /* guards all members whose comment names no other owner */
-    pthread_cond_t condition;
+    pthread_mutex_t mutex;    /* guards all members whose comment names no other owner */
+    pthread_cond_t condition; /* for the coordinator, and for the thread that joins it */
     enum barrier_state state;
     /* From BARRIER_OPENING on. */
     struct checkpoint_writer *writer;
@@ -37,11 +37,11 @@ struct barrier {
     bool has_failed;              /* a snapshot could not be written */
     bool is_last;                 /* it is the barrier of the last micro-batch */
     /* Requests to the coordinator. */
-    bool is_wanted;         /* barrier_ask: take the next checkpoint before its time */
-    bool last_is_wanted;    /* the last micro-batch waits for a checkpoint to begin */
-    bool last_is_refused;   /* the last checkpoint could not be written: end the run without it */
-    bool has_lately_failed; /* no checkpoint was published since the last failure */
-    bool must_end;
+    bool is_wanted;             /* barrier_ask: take the next checkpoint before its time */
+    bool last_is_wanted;        /* the last micro-batch waits for a checkpoint to begin */
+    bool last_is_refused;       /* the last checkpoint could not be written: end the run without it */
+    bool has_lately_failed;     /* no checkpoint was published since the last failure */
+    bool must_end;              /* the coordinator's thread must end */
     int64_t barrier_us;         /* when the barrier was attached, on the monotonic clock */
     int64_t stop_us;            /* longest time that a lane stood still for the checkpoint */
     int64_t stop_max_us;        /* longest stop_us of all checkpoints of this life */

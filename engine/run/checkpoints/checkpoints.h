@@ -1,35 +1,37 @@
-/* Checkpoints of a run: what it begins with, the coordinator that takes them, and the parts they have. */
+/* Checkpoints of a run: the one that the run begins with, the coordinator that takes new ones, and the parts
+ * in each. Control thread. */
 #ifndef LEAT_RUN_CHECKPOINTS_CHECKPOINTS_H
 #define LEAT_RUN_CHECKPOINTS_CHECKPOINTS_H
 
 #include "run/base/base.h"
 #include "state/checkpoint.h"
 
-/* Opens the checkpoint directory and finds the checkpoint to begin with (run->resumed and its neighbours).
- * Before sources and stages are opened. false after diagnostics, as below. */
+/* Opens the checkpoint directory and finds the checkpoint to begin with: sets the members of struct run under
+ * "How this life begins". Call before sources and stages are opened. false after diagnostics, also below. */
 bool checkpoints_init(struct run *run);
 /* Opens the state store, in the checkpoint directory or in a temporary one. */
 bool checkpoints_open_state(struct run *run);
-/* Gives sources and nodes their state back. After they were opened. */
+/* Restores sources and nodes, which are open, from run->resumed, and closes that checkpoint. */
 bool checkpoints_restore(struct run *run);
-/* Lets the checkpoint directory go: a trace takes no checkpoints. */
+/* Closes run->resumed and the checkpoint directory; both are NULL afterwards. For a trace, which takes no
+ * checkpoints. */
 void checkpoints_close(struct run *run);
 void checkpoints_free(struct run *run);
 
-/* Starts the coordinator; false: the system refuses a thread. */
+/* Starts the coordinator. Call only where run->barrier is not NULL; so, too, the next two. false, without a
+ * diagnostic: the system refuses a thread. */
 bool checkpoints_start(struct run *run);
-/* After the lanes have ended: waits for a checkpoint that is being written; after a failure, abandons the
- * one that was begun. */
+/* Call after the lanes have ended: waits for a checkpoint that is being written, and ends the coordinator.
+ * Abandons a checkpoint that has begun, but whose barrier has not passed all stages. */
 void checkpoints_join(struct run *run);
-/* After the join: whether the last checkpoint was published; else a diagnostic is added. */
+/* Call after the join: whether the checkpoint of the last micro-batch was published; else adds a diagnostic. */
 bool checkpoints_have_last(struct run *run);
-/* Adds figures. */
+/* Adds the figures of checkpoints. */
 void checkpoints_stats(struct run *run, struct run_stats *stats);
 
-/* The parts of a job in its checkpoints: each part's name, the id under which its state is saved, and its
- * shape (core/shape.h). A part keeps its id for as long as checkpoints follow each other, also through
- * `--from`, so that the database need not be written anew when a job changes: a new part gets an id that no
- * part had before. */
+/* A part is a node's state in a checkpoint: its name (plan_node.part), the id under which it is saved, and its
+ * shape (core/shape.h). A part keeps its id in all later checkpoints, also through `--from`, so that the
+ * database need not be written anew when a job changes; a new part gets an id that no part had before. */
 struct part {
     uint32_t id;
     bool has_state;
@@ -41,10 +43,10 @@ struct parts {
     uint32_t count, next_id; /* next_id: lowest id that no part has had */
 };
 
-/* Reads the parts of a checkpoint into the arena. false + E0702. */
+/* Reads the list of a checkpoint's parts into the arena. false after E0702. */
 LEAT_CHECKED bool parts_read(struct checkpoint *checkpoint, struct arena *arena, struct parts *parts,
                              struct diag_list *diags);
-/* NULL: there is no part of that name. */
+/* Finds a part by its name. NULL: there is none. */
 const struct part *parts_find(const struct parts *parts, struct str name);
 
 #endif

@@ -11,7 +11,7 @@ struct checkpoints {
     struct run *run;
     struct checkpoint_from from;     /* with --from, the other run's checkpoint; path NULL: none */
     struct checkpoint_dir *from_dir; /* directory of `from` */
-    struct run_id from_run;          /* with run.is_begun_again: id of the life before */
+    struct run_id from_run;          /* with run.is_begun_again: id of the run, which stays the same */
     struct byte_buffer parts;        /* the list of parts, which every checkpoint holds */
     pthread_t thread;
     bool has_thread;
@@ -21,28 +21,32 @@ struct checkpoints {
     /* Under the barrier's mutex. */
     uint64_t next_epoch;
     bool last_is_published;
-    char why[512]; /* why the last failed checkpoint failed; "": none has failed */
+    char why[512]; /* why the last failed checkpoint failed; "": none has failed. Read after the join */
+    /* Checkpoints published; errors; bytes written for the last checkpoint. */
     uint64_t count, failures, bytes;
+    /* When the last checkpoint was published, on the monotonic clock; and the time from its barrier until
+     * then. */
     int64_t published_us, duration_us;
 };
 
 /* parts.c */
-/* Once it is known what the run begins with: sets the ids of all nodes, and which of them restore state. For a
- * run from another's checkpoint it compares the two jobs; false after one diagnostic for each difference that
- * would lose state. *next_id: lowest id that no part has had so far. */
+/* Call when run->resumed is chosen: sets run->ids and run->has_saved. For a run that begins with another run's
+ * checkpoint it compares the two jobs, with one diagnostic for each difference that would lose state. *next_id:
+ * lowest id that no part has had so far. false after diagnostics. */
 LEAT_CHECKED bool parts_init(struct run *run, uint32_t *next_id);
-/* Writes the record of the parts, which every checkpoint has. */
+/* Appends the list of the job's parts, which every checkpoint has as a record. */
 void parts_put(const struct run *run, uint32_t next_id, struct byte_buffer *out);
 
 /* from.c */
-/* Opens the other run's checkpoint that this run begins with, as run->resumed. */
+/* Opens the other run's checkpoint that this run begins with, as run->resumed. false after a diagnostic. */
 LEAT_CHECKED bool from_open(struct run *run);
-/* Whether the newest run of this directory began from another run's checkpoint and has published none of its
- * own: then it begins there again. */
+/* Whether the newest run of the checkpoint directory began from another run's checkpoint and has published no
+ * checkpoint. If so, sets `from` and from_run, with which this run begins again. */
 bool from_is_unfinished(struct run *run);
-/* Whether an earlier life has begun from there, so that this one resumes it. */
+/* After a restart by the supervisor: whether an earlier life has begun from options.from; this life then
+ * resumes that run. */
 bool from_has_begun(const struct run *run);
-/* Matches the checkpoint's parts with those of the job. false after diagnostics. */
+/* Matches the checkpoint's parts with the job's, by name and shape. false after diagnostics. */
 LEAT_CHECKED bool from_match(struct run *run, const struct parts *saved);
 
 /* before_record.c: for a trace, chooses the newest checkpoint before the record, without changing the

@@ -12,8 +12,8 @@
 struct node_instance;
 
 struct consumer {
-    struct node_instance *node; /* consumer in the same stage, or NULL */
-    uint32_t input;
+    struct node_instance *node; /* a node of the same stage; NULL: the exchange leads to another stage */
+    uint32_t input;             /* with `node`: index of its input */
     struct exchange *exchange;
 };
 
@@ -46,16 +46,17 @@ struct node_instance {
     struct arena scratch;
     struct consumer *consumers[OPERATOR_OUTPUTS_MAX];
     uint32_t consumers_count[OPERATOR_OUTPUTS_MAX];
-    struct batch_list queues[OPERATOR_INPUTS_MAX]; /* of an operator with several inputs */
-    struct exchange **exchanges[OPERATOR_INPUTS_MAX];
+    /* Of an operator with several inputs: rows of the micro-batch in work, by input. */
+    struct batch_list queues[OPERATOR_INPUTS_MAX];
+    struct exchange **exchanges[OPERATOR_INPUTS_MAX]; /* by input: the exchanges that lead to it */
     uint32_t exchanges_count[OPERATOR_INPUTS_MAX];
-    int64_t watermark; /* of a source: its watermark after the micro-batch in work */
-    uint64_t published_seen;
-    bool has_failed; /* a sink: under run.diags_mutex */
-    /* dead_reason is set: it is written once, from the first dead letter of this life. */
+    int64_t watermark;       /* of a source: its watermark after the micro-batch in work, microseconds */
+    uint64_t published_seen; /* of a sink: epoch of the last checkpoint that it was told of */
+    bool has_failed;         /* of a sink: its error was reported; guarded by run.diags_mutex */
+    /* dead_reason is set; it is written once, from the first dead letter of this life. */
     atomic_bool has_dead;
     char dead_reason[RUN_DEAD_REASON_BYTES];
-    struct report report; /* under lanes.reports_mutex */
+    struct report report; /* guarded by lanes.reports_mutex */
 };
 
 struct stage_instance {
@@ -88,16 +89,17 @@ struct packet_entry {
     struct batch *batch; /* NULL: spilled */
     uint64_t spill_offset;
     uint32_t spill_bytes;
-    uint32_t spill_file;
-    /* Entries of one run are in order; a producer with several chains of operators begins new runs. */
+    uint32_t spill_file; /* index in exchange.spills */
+    /* Index of the entry's run, a series of entries whose rows are in row_order. A producer with several chains
+     * of operators makes several runs. */
     uint32_t run;
 };
 
 struct packet {
     struct packet_entry *entries;
-    uint32_t count, capacity, runs;
-    struct row_order last; /* order of the last entry's last row */
-    size_t bytes;          /* bytes in memory, as counted in lanes.exchange_bytes */
+    uint32_t count, capacity, runs; /* runs: number of runs, see packet_entry.run */
+    struct row_order last;          /* order of the last entry's last row */
+    size_t bytes;                   /* bytes in memory, as counted in lanes.exchange_bytes */
 };
 
 /* The file of a producer instance for batches that exceed the budget of all exchanges; unlinked when it is
@@ -144,7 +146,7 @@ struct lanes {
     struct node_instance **sinks; /* sinks of all stages */
     struct exchange *exchanges;
     _Atomic size_t exchange_bytes; /* bytes of packets in memory */
-    size_t exchange_budget;
+    size_t exchange_budget;        /* bound of exchange_bytes */
     /* One per learner, where there are several lanes: other lanes help through it (core/team.h). */
     struct team *teams;
     uint32_t teams_count;
@@ -158,12 +160,17 @@ struct lanes {
 /* exchange.c */
 void exchange_init(struct run *run);
 void exchange_free(struct run *run);
+/* Sends the batch's selected rows, at least one, to the exchange's consumers. from: the instance that sends; its
+ * micro-batch in work is the rows'. The caller keeps its reference to the batch. */
 void exchange_push(struct exchange *exchange, struct stage_instance *from, struct batch *batch);
 /* Begins to read the rows that exchanges have for one input of the node in this micro-batch, merged by
  * row_order. */
 void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_in);
-/* The next batch, which the caller owns; NULL: no more. */
+/* Returns the next batch, which the caller owns. NULL: there are no more, and the packets are empty now. Rows
+ * that cannot be read back from a spill file are left out; the run has failed then. */
 struct batch *fan_in_next(struct fan_in *fan_in);
+/* batch_list_add: takes over the caller's reference to the batch. batch_list_release: releases all batches and
+ * empties the list. */
 void batch_list_add(struct batch_list *list, struct batch *batch);
 void batch_list_release(struct batch_list *list);
 
@@ -177,9 +184,10 @@ struct merge {
     } inputs[OPERATOR_INPUTS_MAX];
     uint32_t count;
 };
+/* Begins to merge the lists, which stay the caller's, row by row (merge_next of core/operator.h). */
 void merge_init(struct merge *merge, const struct batch_list *lists, uint32_t count);
-/* Merges several lists by row_order, whether or not each is sorted. The lists' batches belong to `out`
- * afterwards. */
+/* Merges several lists into `out` by row_order, whether or not each list is sorted. Takes the lists over: their
+ * batches are moved to `out` or released. */
 void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t count, struct batch_list *out);
 
 /* instances.c */
@@ -190,24 +198,27 @@ void stage_reports(struct stage_instance *stage);
 /* At the end of a micro-batch with a barrier: snapshots the nodes of the stage instance that has just run
  * it. */
 void stage_snapshot(struct stage_instance *stage);
-/* Whether the sink resumes: the checkpoint has its state. A sink that the job did not have at the checkpoint
- * begins anew. */
+/* Whether the sink resumes, because the checkpoint has its state. A sink that the job did not have at the
+ * checkpoint begins anew. */
 bool snapshot_has_sink(struct run *run, const struct plan_node *sink);
 
 /* sinks.c */
-/* Stops the job; sink.error says why. */
+/* Fails the run; adds sink.error as a diagnostic, unless it was added before or the run is fenced. Any thread. */
 void sink_failed(struct node_instance *node);
-/* Adds the sink's error as a diagnostic: "sink `out` stopped: ..."; under the run's diags_mutex where lanes
- * run. */
+/* Adds the sink's error as a diagnostic: "sink `out` stopped: ...", where `what` is "stopped". The caller holds
+ * the run's diags_mutex while lanes run. */
 void sink_say(struct node_instance *node, const char *what);
 /* Tells the sink of a newly published checkpoint: files that it covers get their final names. */
 void sink_tell_published(struct node_instance *node);
 
 /* stage.c */
-/* stage_give: gives rows to the node. stage_merge: gives it the rows of its queues, merged. */
+/* stage_give: gives rows to the node; the batch stays the caller's. stage_merge: gives the node the rows of its
+ * queues, merged, and empties the queues. */
 void stage_give(struct node_instance *node, uint32_t input, struct batch *batch);
 void stage_merge(struct node_instance *node);
+/* Whether the instance can run its next micro-batch: the feeders have finished it, and no node is held. */
 bool stage_is_ready(const struct stage_instance *stage);
+/* Runs the slot's micro-batch through the nodes, with the snapshot if it has a barrier. */
 void stage_run(struct stage_instance *stage, struct slot *slot);
 /* Sets stage->slot_watermarks from the watermarks of the sources. */
 void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources);
@@ -223,6 +234,7 @@ static inline enum diag_code sink_error_code(const struct sink_context *sink)
  * are RUN_DEAD_EXAMPLES examples of earlier rows already. */
 struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
                                            const struct row_order *order);
+/* Counts a bad row of the node. If a sink takes dead letters, adds one for the row; its texts are copied. */
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
               const struct dead_letter *letter);
 /* Arrival time of the row; 0: unknown. */
@@ -230,18 +242,20 @@ static inline int64_t dead_time(const struct batch *batch, uint32_t row)
 {
     return batch->arrival_time == NULL ? 0 : batch->arrival_time[row];
 }
+/* Sends the dead letters of the micro-batch in work to the sink that takes them. */
 void dead_flush(struct stage_instance *stage);
 
 /* trace.c: call these functions only where run->trace is set; such a run has one lane. */
-/* Returns false if no row of the record is in the batch; else gives the batch to the node and returns
- * true. */
+/* Returns false if the batch has no row of the record; else gives the batch to the node, rows of the record in
+ * batches of their own, and returns true. */
 bool trace_give(struct node_instance *node, uint32_t input, struct batch *batch);
 /* As trace_give, for the rows in the queues of a node with several inputs. */
 bool trace_merged(struct node_instance *node);
+/* trace_emit: the node emits the batch. trace_dead: the node rejects a row. */
 void trace_emit(struct node_instance *node, uint32_t output, const struct batch *batch);
 void trace_dead(struct node_instance *node, const struct row_origin *origin,
                 const struct dead_letter *letter);
-/* A stage has run a micro-batch. */
+/* Call when a stage has run a micro-batch: stops the run if no node holds a row of the record any more. */
 void trace_stage(struct run *run);
 
 #endif

@@ -1,4 +1,5 @@
-/* Lanes: threads that run the stages of the plan, and the exchanges between them. */
+/* Lanes: threads that run the stages of the plan, and the exchanges between stages. Control thread, unless a
+ * comment says otherwise. */
 #ifndef LEAT_RUN_LANES_LANES_H
 #define LEAT_RUN_LANES_LANES_H
 
@@ -7,23 +8,23 @@
 /* Makes and wires the instances of all stages, and opens their nodes. false after diagnostics. */
 bool lanes_init(struct run *run);
 void lanes_free(struct run *run);
-/* Gives every node the state that it has in the checkpoint; positions are restored by then. */
+/* Restores the state of all nodes from the checkpoint; call after sequencer_restore. false after diagnostics. */
 bool lanes_restore(struct run *run, struct checkpoint *from);
-/* Begins the sinks; after the restore. */
+/* Begins the sinks; call after the restore. false after a diagnostic. */
 bool lanes_begin_sinks(struct run *run);
 
-/* Starts the threads; false: the system refuses them. */
+/* Starts the threads. false, without a diagnostic: the system refuses one; lanes_join joins those started. */
 bool lanes_start(struct run *run);
 bool lanes_have_ended(const struct run *run); /* any thread */
 void lanes_join(struct run *run);
-/* After the lanes: files that the last checkpoint covers get their names, and sinks finish and send the
- * rest. */
+/* Call after the lanes have ended: sinks give files that the last checkpoint covers their names, finish if the
+ * run has finished, and send what is left. false after diagnostics. */
 bool lanes_finish_sinks(struct run *run);
 
 /* Call when a checkpoint was published: sinks that send the checkpoint's rows begin to send at once. segment:
  * the checkpoint's order log. Coordinator thread. */
 void lanes_committed(struct run *run, uint64_t epoch, struct str segment);
-/* Adds the figures of all nodes, of queues, and once the run is joined, of dead letters. */
+/* Adds the figures of all nodes and queues, and once the run is joined, examples of dead letters. */
 void lanes_stats(struct run *run, struct run_stats *stats);
 
 #endif

@@ -36,10 +36,10 @@ struct replay_files {
 };
 
 struct order {
-    bool is_written;
-    uint64_t first; /* number of the first micro-batch of this life */
-    /* From a barrier until its checkpoint is published, `sealed` has the decisions before the barrier; it
-     * is the coordinator's. */
+    bool is_written; /* a log is written: for checkpoints, --record-order, or both */
+    uint64_t first;  /* number of the first micro-batch of this life */
+    /* From a barrier until its checkpoint is published, `sealed` has the decisions before the barrier, and
+     * belongs to the coordinator. */
     struct order_piece open, sealed;
     struct byte_buffer segment; /* the coordinator's: bytes of the segment for the checkpoint */
     /* The file of --record-order. */
@@ -50,26 +50,26 @@ struct order {
     char *part_path;   /* path of the file in work; malloc'd */
     uint32_t life;     /* generation of this life */
     int file_fd;       /* -1: no file is open */
-    uint64_t file_end; /* bytes of the file whose checkpoints are published */
+    uint64_t file_end; /* bytes of the file's segments whose checkpoints are published */
     struct replay_log replay;
     struct replay_files files;
 };
 
 /* file.c: --record-order */
-/* Once positions are restored. false after a diagnostic, also below. */
+/* Opens the file or directory; call once positions are restored. false after a diagnostic, also below. */
 bool order_file_open(struct run *run);
 /* Appends order->segment, whose first micro-batch is `first`. */
 bool order_file_append(struct run *run, uint64_t first, struct diag_list *diags);
-/* The appended segment is kept: its checkpoint was published. */
+/* Call when the checkpoint of the appended segment was published: the next segment goes behind it. */
 void order_file_published(struct order *order);
-/* The files of a directory of --record-order, in the order in which they count; paths are the arena's. run:
- * gets the id of the run that wrote them. Returns NULL, or what is wrong, with *error an errno or 0. If the
- * directory is not one of --record-order, returns NULL with *count 0 and *error 0. */
+/* Lists the files of a directory of --record-order whose micro-batches count, by micro-batch. The paths are the
+ * arena's. run: gets the id of the run that wrote the files. Returns NULL, or what is wrong, with *error an
+ * errno or 0. If the directory is not one of --record-order, returns NULL with *count 0 and *error 0. */
 const char *order_directory(const char *path, struct arena *arena, struct order_path **paths, uint32_t *count,
                             uint8_t run[ORDER_RUN_BYTES], int *error);
 
 /* replay_log.c */
-/* After the sources were opened: chooses the log to replay, if any. */
+/* Call after the sources were opened: chooses the log to replay, if any. false after a diagnostic. */
 bool replay_log_choose(struct run *run);
 void replay_log_free(struct order *order);
 

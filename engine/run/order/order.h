@@ -8,10 +8,11 @@
  * the segments it needs, and ignores those behind them.
  *
  * Replaying. The log that a run replays (replay_log.c chooses it) comes from checkpoints that a resume could
- * not use (state/checkpoint.h: redo), from --order, or from a recording's manifest. The sequencer reads its
- * segments, one after another, and does again what they say (sequencer/replay.c).
+ * not use (state/checkpoint.h: redo), from --order, or from a recording's manifest. The sequencer reads the
+ * log's segments, one after another, and forms the same micro-batches (sequencer/replay.c).
  *
- * Under the sequencer's mutex, or before lanes start, unless said otherwise. */
+ * Call all functions under the sequencer's mutex, or before lanes start, unless a comment says otherwise.
+ * Numbers of micro-batches count from 0; order times are in microseconds. */
 #ifndef LEAT_RUN_ORDER_ORDER_H
 #define LEAT_RUN_ORDER_ORDER_H
 
@@ -38,17 +39,17 @@ struct replay_log {
 
 /* --- The log that is written --- */
 
-/* After the sources were opened: finds the log to replay. */
+/* Call after the sources were opened: finds the log to replay. false after a diagnostic. */
 bool order_init(struct run *run);
-/* Once positions are restored: opens the file of --record-order. first: number of the first micro-batch of
- * this life. false after diagnostics. */
+/* Call once positions are restored: opens the file or directory of --record-order. first: number of the first
+ * micro-batch of this life. false after diagnostics. */
 bool order_begin(struct run *run, uint64_t first);
 void order_free(struct run *run);
 
 /* Whether a log is written. The functions below may be called where none is. */
 bool order_is_written(const struct run *run);
-/* Begins a new piece, from the open one's end on. The caller then adds all partitions, in the order of their
- * ids, and the load. */
+/* Begins a new piece behind the sealed one. The caller then adds all partitions, in the order of their ids, and
+ * the load. */
 void order_open_piece(struct run *run);
 /* tag: ORDER_PARTITION, in a new piece alone, or ORDER_ADDED. */
 void order_partition(struct run *run, enum order_tag tag, const struct order_partition *partition);
@@ -57,44 +58,49 @@ void order_of(struct run *run, enum order_tag tag, uint32_t partition);
 void order_tick(struct run *run, int64_t time);
 void order_load(struct run *run, uint32_t level);
 void order_slice(struct run *run, const struct order_slice *slice);
-/* Ends a micro-batch. tag: ORDER_MICRO_BATCH, ORDER_LAST, or ORDER_CUT, with the partition at whose cut it ends. */
+/* Ends the micro-batch. tag: ORDER_MICRO_BATCH, ORDER_LAST or ORDER_CUT. partition: with ORDER_CUT, id of the
+ * partition at whose cut the micro-batch ends. */
 void order_end(struct run *run, uint64_t micro_batch, enum order_tag tag, uint32_t partition);
-/* Seals the open piece, at a barrier or where order_wants_segment; the caller opens a new one. */
+/* Seals the open piece: at a barrier, or if order_wants_segment. The caller then begins a new piece. */
 void order_seal_piece(struct run *run);
 
-/* Whether the epoch's log is so long that a checkpoint must be asked for. */
+/* Whether the open piece is so long that a checkpoint must be asked for. */
 bool order_wants_barrier(const struct run *run);
-/* Whether it is so long, while no checkpoint is published, that the sources must wait. */
+/* Whether the open piece is so long that the sources must wait for a checkpoint. */
 bool order_is_full(const struct run *run);
-/* Without checkpoints: whether the open piece is to be sealed and written to the file of --record-order.
- * order_write does that; false after a diagnostic. */
+/* For runs without checkpoints. order_wants_segment: whether the open piece must be written to the file of
+ * --record-order. order_write: seals and writes it; false after a diagnostic. */
 bool order_wants_segment(const struct run *run);
 bool order_write(struct run *run, struct diag_list *diags);
-/* After the lanes have ended well: without checkpoints, writes the last segment. */
+/* Call after the lanes have ended without an error. In a run without checkpoints, writes the last segment.
+ * false after a diagnostic. */
 bool order_finish(struct run *run);
 
-/* For the coordinator: the segment for the checkpoint that is being written, which stays until the next call;
- * data NULL: the file of --record-order could not be written. */
+/* For the coordinator. Makes the sealed piece the segment of the checkpoint that is being written, and appends
+ * it to the file of --record-order. The bytes are valid until the next call. data NULL: that file could not be
+ * written; a diagnostic was added. */
 struct str order_segment(struct run *run, uint64_t epoch, struct diag_list *diags);
-/* That checkpoint was published. Returns the number after the segment's last micro-batch. */
+/* For the coordinator, when the segment's checkpoint was published. Returns the number after the segment's last
+ * micro-batch. */
 uint64_t order_published(struct run *run);
 
 /* --- The log that is replayed --- */
 
 /* Read-only, except for the sequencer. */
 struct replay_log *order_replay_log(const struct run *run);
-/* Whether there is one. */
+/* Whether the run replays a log. */
 bool replay_log_is_there(const struct run *run);
-/* Whether the replay follows a fallback. Its output has gone out already, so no micro-batch may be put in
- * between. */
+/* Whether the replay follows a fallback; true also if there is no log. The output of such a replay has gone out
+ * already, so no other micro-batch may come between those of the log. */
 bool replay_log_is_redo(const struct run *run);
-/* Once replay_log.next is known: lists the files of a log that is in a directory of checkpoints. */
+/* Call once replay_log.next is known: lists the files of a log that lies in a directory of checkpoints. false
+ * after a diagnostic. */
 bool replay_log_list(struct run *run);
-/* Reads the segment that has the `micro_batch`; replay_log.has_segment stays false if the log ends
- * before it. Returns false on an error. */
+/* Reads the segment that has this micro-batch; replay_log.has_segment stays false if the log ends before the
+ * micro-batch. Returns false on an error, which has failed the run. */
 bool replay_log_find_segment(struct run *run, uint64_t micro_batch);
-/* Fails the run because the log does not fit it. Lanes may be running: takes the run's diags_mutex.
- * replay_log_refuse has a hint of its own. */
+/* Adds a diagnostic that the log does not fit, and fails the run. Lanes may be running: takes the run's
+ * diags_mutex. replay_log_refuse adds a general hint. */
 void LEAT_PRINTF(3, 4) replay_log_refuse(struct run *run, enum diag_code code, const char *format, ...);
 void replay_log_refuse_so(struct run *run, enum diag_code code, const char *what, const char *hint);
 

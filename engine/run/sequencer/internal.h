@@ -43,22 +43,22 @@ struct partition {
     uint64_t head, tail; /* pieces [head, tail) are in the ring */
     uint32_t head_row;   /* rows of the head piece that are already in micro-batches */
     bool is_reading, is_ended;
-    bool is_over;       /* all rows are in micro-batches, and ORDER_ENDED is in the order log */
-    bool is_live;       /* the end of every raw batch is a cut: a batch holds what had arrived */
-    bool has_offsets;   /* the source kind counts by offsets (source_kind.has_offsets) */
-    bool is_quiet;      /* live: the last read found that there is no more for now */
-    bool is_idle;       /* live: left out of the watermark until its next row */
-    uint64_t dry_at;    /* sequencer.wakes before the last read, which found nothing; 0: it found something */
-    int64_t dry_us;     /* monotonic time since which reads find nothing; 0: the last one found something */
-    bool has_own_order; /* a sequenced piece had piece.has_own_order */
-    uint32_t since_cut; /* records sequenced since the last cut */
-    int64_t order_max;  /* order time of the last sequenced row */
+    bool is_over;         /* all rows are in micro-batches, and ORDER_ENDED is in the order log */
+    bool is_live;         /* the end of every raw batch is a cut: a batch holds what had arrived */
+    bool has_offsets;     /* the source kind counts by offsets (source_kind.has_offsets) */
+    bool is_quiet;        /* live: the last read answered READ_QUIET, all records were read */
+    bool is_idle;         /* live: left out of the watermark until its next row */
+    uint64_t dry_at;      /* sequencer.wakes before the last read, which found no records; 0: it found some */
+    int64_t dry_us;       /* monotonic time since when reads find no records; 0: the last read found some */
+    bool has_own_order;   /* a sequenced piece had piece.has_own_order */
+    uint32_t since_cut;   /* records sequenced since the last cut */
+    int64_t order_max;    /* order time of the last sequenced row */
     int64_t order_logged; /* order time of the last slice in the order log */
     /* With has_offsets: next offset after the last sequenced record, or where the partition began. */
     int64_t offset;
-    int64_t offset_logged;
-    int64_t event_max;
-    bool has_event;
+    int64_t offset_logged; /* `offset` at the last slice in the order log */
+    int64_t event_max;     /* newest event time of the good rows sequenced */
+    bool has_event;        /* event_max is known */
     int64_t arrival_max; /* newest arrival time sequenced, where an arrival clock is needed; TIME_MIN: none */
     int64_t marked;      /* event time of the newest punctuation; TIME_MIN: none so far */
     struct key_times keys; /* newest event time by key, for the per_key watermark */
@@ -72,7 +72,8 @@ struct partition {
     struct source_position resume;
     uint32_t resume_rows;
     uint32_t skip_rows; /* rows still to be skipped of the first batches after a resume */
-    /* With has_offsets: offset up to which the last read that found no more has read, gaps included. */
+    /* With has_offsets: all records before this offset were read, as of the last read that found no more;
+     * gaps between offsets count as read. */
     int64_t reach;
     int64_t saved;    /* with has_offsets: next offset in the positions that were saved last */
     uint64_t records; /* records sequenced, over all lives of the run */
@@ -86,26 +87,28 @@ struct watermark_holder {
     int64_t newest;     /* the source's newest event time; TIME_MIN: none yet */
 };
 
-/* The micro-batch that the order log has next. */
+/* The next micro-batch of the order log that is replayed. */
 struct replay {
-    uint32_t *map; /* index of a partition in the log -> index in the run */
-    bool has_number;
-    enum order_tag tag;
-    uint32_t cut;
+    uint32_t *map;              /* index of a partition in the log -> index in the run */
+    bool has_number;            /* the entries of this micro-batch were read */
+    enum order_tag tag;         /* how it ends: ORDER_MICRO_BATCH, ORDER_CUT or ORDER_LAST */
+    uint32_t cut;               /* with ORDER_CUT: index in the run of the partition at whose cut it ends */
     struct order_slice *slices; /* slice.partition: index in the run */
     uint32_t slices_count;
     bool *is_ended, *is_idle; /* per partition of the run */
     int64_t tick;             /* new time of the arrival clock; TIME_MIN: no tick */
-    uint32_t load;
+    uint32_t load;            /* as slot.load */
     uint32_t *sources_places; /* per source: how many of its partitions the segment has named so far */
 };
 
 struct sequencer {
+    /* Guards the partitions, and all members that change while lanes run and are not atomic; but not the slots,
+     * nor a piece while a lane reads and decodes it. */
     pthread_mutex_t mutex;
     struct partition *partitions;
     uint32_t partitions_count;
-    uint32_t pieces_ahead;
-    /* Watermark per source; behind them the arrival clock: no later row in order arrived before it. */
+    uint32_t pieces_ahead; /* size of a new partition's ring */
+    /* Watermark per source, then the arrival clock, before which no later row in order arrived; microseconds. */
     int64_t *source_watermarks;
     int64_t wall_ahead_us; /* trusted wall clock less the monotonic clock (live.c); TIME_MIN: not yet read */
     struct watermark_holder *holders; /* per source */
@@ -121,13 +124,13 @@ struct sequencer {
     uint32_t cut_records; /* records of a partition between two cuts: BATCH_ROWS, except in tests */
     atomic_bool stop_requested;
     /* Live sources. */
-    bool is_live;           /* at least one source is live */
-    _Atomic uint64_t wakes; /* starts at 1; raised when a source may have records again */
-    uint64_t discovered_at; /* value of `wakes` when sources were last asked for new partitions */
-    uint32_t *known;        /* per source: local partitions below this are in `partitions` */
-    uint32_t partitions_room;
-    uint64_t last_barrier; /* number after the micro-batch with the last barrier */
-    bool has_risen;        /* since positions were saved, a partition's position rose without records */
+    bool is_live;             /* at least one source is live */
+    _Atomic uint64_t wakes;   /* starts at 1; raised when a source may have records again */
+    uint64_t discovered_at;   /* value of `wakes` when sources were last asked for new partitions */
+    uint32_t *known;          /* per source: local partitions below this are in `partitions` */
+    uint32_t partitions_room; /* size of `partitions`, which never moves */
+    uint64_t last_barrier;    /* number after the micro-batch with the last barrier */
+    bool has_risen;           /* since positions were saved, a partition's position rose without records */
     uint32_t load; /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step: see live_follow_load */
     uint64_t records_before; /* records sequenced by earlier lives */
     int64_t disk_looked_us;  /* when the free disk space was last asked for */
@@ -142,22 +145,26 @@ bool sequencer_is_named(const struct run *run, uint32_t source);
 /* Index within its source of the partition of that name; UINT32_MAX: there is none. */
 uint32_t sequencer_find_local(struct run *run, uint32_t source, struct str name);
 struct str sequencer_partition_name(struct run *run, const struct partition *p);
-/* Where a resume goes on after the micro-batch that is being formed. */
+/* Appends the positions at which a resume goes on behind the micro-batch that is being formed. */
 void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out);
 
 /* partition.c */
+/* Makes the head piece ready to be cut. Returns false if pieces that this needs are not decoded yet. */
 bool partition_prepare(struct run *run, struct partition *p);
+/* Releases the head piece, all of whose rows are in micro-batches. */
 void partition_drop_head(struct partition *p);
 /* Doubles the read-ahead ring, for a micro-batch of many small batches; false once it holds BATCH_ROWS
  * pieces, enough even if each has one record. Only when all pieces are decoded and no lane reads the
  * partition. */
 bool partition_widen(struct partition *p);
+/* Cuts the head piece's rows [head_row, end) off, into *slice, which owns its batch. */
 void partition_cut(struct run *run, struct partition *p, uint32_t end, struct slice *slice);
 /* Whether the head piece is a batch of BATCH_ROWS records, or after a resume the rest of such a batch. */
 bool partition_is_whole(const struct partition *p);
-/* Where a resume goes on; for kinds without offsets, `resume_rows` rows behind this position. */
+/* The position at which a resume goes on; for kinds without offsets, it skips `resume_rows` rows from there. */
 struct source_position partition_position(const struct partition *p);
-/* With offsets: all records that were read are sequenced, and the position is behind the one saved last. */
+/* Whether all records that were read are sequenced, and the position is behind the one saved last. Only with
+ * offsets. */
 bool partition_has_risen(const struct partition *p);
 
 /* watermark.c */
@@ -170,7 +177,8 @@ void watermark_decoded(struct run *run, struct decoding *decoding, const struct 
 /* Rejects rows that jump ahead of earlier rows, and applies the partition's running maxima; pieces come in
  * their order. Returns false if a piece behind this one must be decoded first. */
 bool watermark_fix(struct run *run, struct partition *p, uint64_t piece);
-/* The rows [first, end) of the piece are now in a micro-batch. */
+/* Call when the rows [first, end) of the piece go into a micro-batch: adds them to what the partition contributes
+ * to watermarks. */
 void watermark_take(struct run *run, struct partition *p, const struct piece *piece, uint32_t first,
                     uint32_t end);
 static inline bool watermark_is_mark(const struct piece *piece, uint32_t row)
@@ -185,11 +193,13 @@ void watermark_align(struct run *run);
 void watermark_advance(struct run *run);
 
 /* key_times.c */
-/* Takes in the event time of a key with this hash, which is not 0. keys_max: bound of the number of keys. */
+/* Takes in an event time, in microseconds, of the key with this hash, which is not 0. keys_max: bound of the
+ * number of keys. */
 void key_times_see(struct key_times *keys, uint32_t keys_max, uint64_t hash, int64_t time);
 /* The oldest of the times at or after `from`; TIME_MAX: there is none. */
 int64_t key_times_oldest(const struct key_times *keys, int64_t from);
-/* Writes the table into a checkpoint, and reads it back. load: false if save cannot have written `saved`. */
+/* key_times_save: appends the table, for a checkpoint. key_times_load: reads it back; false if the bytes are
+ * damaged. */
 void key_times_save(const struct key_times *keys, struct byte_buffer *out);
 bool key_times_load(struct key_times *keys, struct str saved);
 void key_times_free(struct key_times *keys);
@@ -202,8 +212,8 @@ void live_set_clock(struct run *run, int64_t time);
 /* Decides the load after a micro-batch got its rows; a changed load goes into the order log. */
 void live_follow_load(struct run *run, const struct slot *slot);
 void live_set_load(struct run *run, uint32_t load);
-/* Takes in the status of a read, under the sequencer's mutex. wakes: sequencer.wakes before the read.
- * Returns whether this may let the next micro-batch form. */
+/* Takes in the status of a read. wakes: sequencer.wakes before the read. Returns whether the next micro-batch may
+ * be possible now. */
 bool live_was_read(struct partition *p, enum read_status status, uint64_t wakes);
 /* Whether the partition may have something to read: it was not dry, or its source called wake since. */
 bool live_may_read(const struct run *run, const struct partition *p);
@@ -231,8 +241,8 @@ bool hold_disk_is_low(struct run *run);
  * that it names. false after a diagnostic. */
 bool replay_begin(struct run *run);
 enum replay_state { REPLAY_WAIT, REPLAY_NUMBER, REPLAY_LAST, REPLAY_OUT };
-/* Whether the log's next micro-batch can be formed. REPLAY_NUMBER: yes. REPLAY_LAST: yes, and it is the
- * last. REPLAY_OUT: the log has ended, and the order behind it cannot be computed. REPLAY_WAIT: not yet; also
+/* Whether the log's next micro-batch can be formed. REPLAY_NUMBER: yes. REPLAY_LAST: yes, and all sources end
+ * with it. REPLAY_OUT: the log has ended, and the order behind it cannot be computed. REPLAY_WAIT: not yet; also
  * after an error, and at the end of a log behind which the order is computed (sequencer.is_replaying is then
  * false). */
 enum replay_state replay_ready(struct run *run);
@@ -242,16 +252,16 @@ bool replay_is_beyond(const struct run *run);
 struct partition *replay_fill(struct run *run, struct slot *slot);
 
 /* log.c: entries of the order log that is written */
-/* The open piece begins, and with it the log of all partitions. */
+/* Begins a new piece of the log, with an entry for each partition. */
 void log_begin(struct run *run);
 void log_micro_batch(struct run *run, const struct slot *slot, const struct partition *cut);
 void log_ended(struct run *run, const struct partition *p);
 void log_idle(struct run *run, const struct partition *p);
 void log_added(struct run *run, struct partition *p);
-/* At a barrier, after log_micro_batch: seals the segment. */
+/* At a barrier, after log_micro_batch: seals the open piece and begins a new one. */
 void log_seal(struct run *run);
-/* After each micro-batch: asks for a checkpoint if the epoch's log is long; without checkpoints, writes a
- * segment to the file of --record-order. false: that write failed, and so does the run. */
+/* Call after each micro-batch. Asks for a checkpoint if the open piece is long; without checkpoints, writes it to
+ * the file of --record-order. false: the write failed, and the run has failed. */
 bool log_keep_up(struct run *run);
 
 #endif

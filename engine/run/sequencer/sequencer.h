@@ -22,7 +22,7 @@ struct slot {
     uint64_t micro_batch;
     struct slice *slices; /* room for one slice per partition at least; malloc'd */
     uint32_t slices_count, slices_room;
-    int64_t *watermarks; /* per source, after this micro-batch; behind them the arrival clock */
+    int64_t *watermarks; /* per source, after this micro-batch; then the arrival clock; microseconds */
     bool is_end;         /* the last micro-batch of this life */
     bool is_final;       /* all sources have ended: watermarks are TIME_MAX */
     uint32_t load;       /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step (live.c) */
@@ -38,65 +38,67 @@ struct decoding {
 
 /* --- Building: control thread --- */
 
-/* Opens the sources. */
+/* Opens the sources. false after diagnostics, or because options.stop was set. */
 bool sequencer_init(struct run *run);
 void sequencer_free(struct run *run);
-/* Adds all partitions of all sources: for a run that begins anew and replays no order log. A resume adds
- * those of its checkpoint, in its order; a replay those of the log. */
+/* Adds all partitions of all sources. For a run that begins anew and replays no order log: a resume adds the
+ * partitions of its checkpoint, in the checkpoint's order (sequencer_restore), a replay those of the log. */
 void sequencer_add_partitions(struct run *run);
-/* Goes on at the positions of a checkpoint. false after a diagnostic. */
-bool sequencer_restore(struct run *run, struct str positions);
-/* Once positions are restored: begins the replay of an order log, and the log that is written. false after a
+/* Adds the partitions of a checkpoint, each at its position. positions: checkpoint_info.sources. false after a
  * diagnostic. */
+bool sequencer_restore(struct run *run, struct str positions);
+/* Call once positions are restored: begins to replay an order log, and to write one. false after a diagnostic. */
 bool sequencer_begin(struct run *run);
 void decoding_init(struct run *run, struct decoding *decoding);
 void decoding_free(struct run *run, struct decoding *decoding);
 
 /* --- Work for lanes --- */
 
-/* Reads and decodes one raw batch; false: no partition has one to read now. */
+/* Reads and decodes one raw batch. decoding: the lane's own. false: no partition has a batch to read now. */
 bool sequencer_work(struct run *run, struct decoding *decoding);
 /* Forms micro-batches while it can; returns whether it formed any. */
 bool sequencer_form(struct run *run);
-/* The next micro-batch for stage 0, or NULL. The caller must run it. */
+/* Returns the next micro-batch for stage 0, which the caller must run. NULL: there is none, or stage 0 must
+ * first finish earlier ones because of a barrier. */
 struct slot *sequencer_claim(struct run *run);
-/* A nap without work is over: partitions of live sources that had nothing are read again. */
+/* Call after a lane has slept for lack of work: partitions of live sources that had no records are read again. */
 void sequencer_look_again(struct run *run);
 
-/* --- What it has done; any thread --- */
+/* --- What the sequencer has done; any thread, unless a comment says otherwise --- */
 
+/* The slot in which the micro-batch is, or will be. */
 struct slot *sequencer_slot(const struct run *run, uint64_t micro_batch);
-/* Micro-batches below this number exist; what was written for them can be read. */
+/* Micro-batches below this number are formed; their slots can be read. */
 uint64_t sequencer_formed(const struct run *run);
 /* Micro-batches below this number were taken for stage 0. */
 uint64_t sequencer_claimed(const struct run *run);
 /* Number of the first micro-batch of this life. */
 uint64_t sequencer_first(const struct run *run);
-/* Whether the last micro-batch was formed and taken; *formed: number behind it. */
+/* Whether the last micro-batch of this life was formed and taken. *formed: number after the last one formed. */
 bool sequencer_has_ended(struct run *run, uint64_t *formed);
-/* Whether the last micro-batch was final: all sources have ended. */
+/* Whether the last micro-batch was final: all sources have ended. Call after the lanes have ended. */
 bool sequencer_is_finished(const struct run *run);
-/* Watermark per source; behind them the arrival clock. While the run is built. */
+/* Watermark per source, then the arrival clock; microseconds. Control thread, while the run is built. */
 int64_t *sequencer_watermarks(const struct run *run);
 
-/* A partition by its id: source, index within the source, and name ("": it has none). false: there is no such
- * partition. */
 struct partition_place {
-    const struct plan_node *node;
+    const struct plan_node *node; /* the source's node */
     struct source *source;
-    uint32_t local;
-    const char *name;
+    uint32_t local;   /* index of the partition within its source */
+    const char *name; /* "": the partition has none */
 };
+/* Finds a partition by its id. false: there is none; then only place->name is set, to "". */
 bool sequencer_place(const struct run *run, uint32_t id, struct partition_place *place);
 
-/* Forms the last micro-batch of this life next. Any thread. */
+/* Asks that the next micro-batch formed be the last one of this life. Any thread. */
 void sequencer_stop(struct run *run);
 /* Implements source.wake and sink_context.wake; engine: the run. Any thread. */
 void sequencer_wake(void *engine);
-/* After a checkpoint was abandoned: its data is in no checkpoint, so the next barrier gets a micro-batch even
- * if no rows arrive, or none may while a sink waits for a checkpoint. Coordinator. */
+/* Call after a checkpoint was abandoned. Its epoch is in no checkpoint, so the next barrier gets a micro-batch
+ * even if no rows arrive, or if no rows may be taken because a full sink waits for a checkpoint. Coordinator. */
 void sequencer_forget_barrier(struct run *run);
-/* Adds figures of sources and of time; stats->nodes are there. */
+/* Adds the figures of sources, and watermarks and newest event times. Call after lanes_stats, which fills
+ * stats->nodes. Control thread. */
 void sequencer_stats(struct run *run, struct run_stats *stats);
 
 #endif
