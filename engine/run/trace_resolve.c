@@ -100,7 +100,8 @@ static bool find_line(struct trace *trace, const struct raw_batch *raw)
     return false;
 }
 
-/* Reads the source's files, without decoding, up to the line. False if it is not found. */
+/* Reads the source's files, without decoding, up to the line. False after a diagnostic, if there is no such
+ * line. */
 static bool scan_lines(struct trace *trace, struct source *source, const struct source_kind *kind,
                        const struct place *place, struct diag_list *diags)
 {

@@ -1,4 +1,4 @@
-/* What a run begins with: chooses the checkpoint, opens the state, and gives sources and nodes their state back. */
+/* What a run begins with: chooses the checkpoint, opens the state store, and restores sources and nodes. */
 #include "run/checkpoints/internal.h"
 
 #include "core/mem.h"

@@ -2,7 +2,8 @@
  * the stages on where a checkpoint is cut. When the last stage instance has taken its snapshot, the coordinator
  * copies the database, runs the deferred writing, publishes, and tells the sinks.
  *
- * An error abandons its checkpoint alone: the job goes on, reports it, and tries again at the next turn. */
+ * After an error the coordinator abandons the checkpoint, prints the error, and takes the next one at the next
+ * turn; the job goes on. */
 #include "run/checkpoints/internal.h"
 
 #include "core/os.h"
@@ -33,7 +34,7 @@ static void say(struct checkpoints *c)
     diag_list_init(&c->diags, &c->arena);
 }
 
-/* Makes the directory and the first parts of the next checkpoint; false if the disk refuses. */
+/* Makes the next checkpoint's directory, and writes the job's text and list of parts. false after a diagnostic. */
 static bool make_writer(struct checkpoints *c)
 {
     struct barrier *b = c->run->barrier;
@@ -52,7 +53,7 @@ static bool make_writer(struct checkpoints *c)
     return false;
 }
 
-/* Under the mutex, but gives it up during the disk work, because the sequencer takes it. */
+/* Called with the barrier's mutex held; releases it during the disk work, because the sequencer takes it. */
 static void begin_checkpoint(struct checkpoints *c)
 {
     struct barrier *b = c->run->barrier;
@@ -77,7 +78,7 @@ static void begin_checkpoint(struct checkpoints *c)
         b->remaining += run_stage_pieces(c->run, stage);
 }
 
-/* *segment: gets the order log of the epoch, which stays until the next checkpoint. */
+/* *segment: gets the order log of the epoch; its bytes are valid until the next checkpoint is written. */
 static bool write_order(struct checkpoints *c, struct str *segment)
 {
     const struct barrier *b = c->run->barrier;

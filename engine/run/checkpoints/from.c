@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FROM_STEPS_MAX = 16 }; /* runs that began from runs that never published a checkpoint */
+enum { FROM_STEPS_MAX = 16 }; /* bound of directories that go_further takes, one after another */
 
 /* --- The checkpoint --- */
 
@@ -73,8 +73,9 @@ static bool take_drops(struct run *run)
     return true;
 }
 
-/* Where the directory holds no checkpoint, but a run that began from another directory: goes on to that
- * one. The parts that run dropped do not matter; those of this run are in its options. */
+/* The directory has no checkpoint. If its newest run began from a checkpoint in another directory, takes that
+ * directory and checkpoint instead, and returns true. The parts which that run dropped do not count: this run's
+ * options name its own. */
 static bool go_further(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;
@@ -102,7 +103,7 @@ static bool refuse_finished(struct run *run)
     return false;
 }
 
-/* Notes which rows are read and sent again. */
+/* Adds notes that say what the run begins with, and which records it reads again. */
 static void note_start(struct run *run, const struct checkpoint_info *info)
 {
     char id[33];
@@ -172,7 +173,7 @@ bool from_is_unfinished(struct run *run)
     return run->is_begun_again;
 }
 
-/* --- Its parts --- */
+/* --- The checkpoint's parts --- */
 
 struct matching {
     struct run *run;

@@ -51,7 +51,7 @@ bool parts_read(struct checkpoint *checkpoint, struct arena *arena, struct parts
     uint32_t group;
     struct str record;
     bool is_good = false;
-    while (snapshot_get(reader, &group, &record)) /* each checkpoint of a chain has the same record */
+    while (snapshot_get(reader, &group, &record)) /* all checkpoints of a chain have the same list */
         is_good = decode(record, arena, parts);
     if (!is_good)
         snapshot_corrupt(reader, diags, "the list of the job's parts is none");

@@ -145,13 +145,13 @@ static struct batch *unspill(struct run *run, struct exchange *x, const struct p
 
 /* --- Pushing --- */
 
-/* Approximate bytes of a batch's selected rows; a text counts as two words. */
+/* Approximate bytes of a batch's selected rows: 64 a row and 16 a value; the bytes of texts are not counted. */
 static size_t rows_bytes(const struct batch *batch)
 {
     return batch->selected * (64 + 16 * (size_t)batch->schema->count);
 }
 
-/* Adds the batch to the packet, or spills it; owns the batch from now on. */
+/* Adds the batch to the packet, in memory or spilled. Takes over the caller's reference to the batch. */
 static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t producer, uint32_t consumer,
                       struct batch *batch)
 {
@@ -282,7 +282,7 @@ void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_
     }
 }
 
-/* All rows were read: empties the packets. */
+/* Call when all rows were read: empties the packets. */
 static void close_fan_in(struct fan_in *fan_in)
 {
     for (uint32_t i = 0; i < fan_in->count; i++) {

@@ -83,7 +83,7 @@ static void wire(struct run *run, struct stage_instance *stage)
             add_consumer(find_node(stage, x->plan->from.node), x->plan->from.output,
                          (struct consumer){.exchange = x});
     }
-    /* A stage that is fed by no exchange (there is none today) would wait for stage 0. */
+    /* A stage that no exchange feeds waits for stage 0. */
     if (stage->index > 0 && stage->feeders_count == 0)
         add_feeder(stage, 0);
 }

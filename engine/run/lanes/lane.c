@@ -4,8 +4,8 @@
 #include "core/wait.h"
 
 enum {
-    SPINS = 500,          /* some tens of microseconds */
-    SPINS_OF_TEAM = 5000, /* yields: a millisecond or more */
+    SPINS = 500,          /* looks in a row: some tens of microseconds */
+    SPINS_OF_TEAM = 5000, /* looks, of which those behind SPINS yield the core: a millisecond or more */
     SLEEP_US = 20000,
 };
 
@@ -101,7 +101,8 @@ static bool is_finished(struct lane *lane)
     return true;
 }
 
-/* Sinks of this lane that send in the background: reports their errors now, not with the next rows. */
+/* Asks this lane's sinks that send in the background for errors, so that these are reported now, not with the
+ * next rows. */
 static void look_at_sinks(struct lane *lane)
 {
     struct run *run = lane->run;

@@ -1,4 +1,4 @@
-/* The parts that nodes have in a checkpoint: written at the barrier, restored at a resume. */
+/* The state and counters of nodes in a checkpoint: written at the barrier, restored at a resume. */
 #include "run/lanes/internal.h"
 
 #include "core/operator_state.h"
@@ -120,7 +120,7 @@ bool snapshot_has_sink(struct run *run, const struct plan_node *sink)
     if (!run->is_resumed || sink->sink_kind->snapshot == NULL)
         return run->is_resumed;
     if (run->is_from && !run->has_saved[sink->place])
-        return false; /* the run's notes have said so */
+        return false; /* run->notes say so (checkpoints/from.c) */
     char prefix[SINK_PART_BYTES];
     sink_part(sink, prefix);
     uint32_t group;

@@ -202,6 +202,7 @@ void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources)
     base_watermarks(stage->run->plan, sources, stage->slot_watermarks);
 }
 
+/* Whether a node of the stage must not get the next micro-batch yet (operator_kind.is_held). */
 static bool is_held(const struct stage_instance *stage)
 {
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {

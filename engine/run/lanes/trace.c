@@ -1,4 +1,5 @@
-/* Following a record through a run: see trace.h. Called on the run's one lane, unless said otherwise. */
+/* Follows a record through a run (run/trace.h). The run's only lane calls all functions, except trace_finish and
+ * trace_release, which are for the control thread. */
 #include "run/lanes/internal.h"
 
 #include "core/mem.h"
@@ -74,8 +75,8 @@ static void counters_subtract(struct counters *from, const struct counters *what
         a[i] -= b[i];
 }
 
-/* Call begin_step before the node gets the traced row, in a batch of its own, and end_step afterwards.
- * begin_step returns what end_step needs: as add_step. */
+/* Call begin_step before the node gets the record's row, in a batch of its own, and end_step afterwards.
+ * begin_step returns the step for end_step, as add_step does. */
 static uint32_t begin_step(struct node_instance *node, uint32_t input, struct batch *row)
 {
     struct trace *trace = node->stage->run->trace;
@@ -127,8 +128,8 @@ bool trace_give(struct node_instance *node, uint32_t input, struct batch *batch)
     return true;
 }
 
-/* Rows that follow each other in row_order and go into the node's queues together; of each input, those of
- * its current batch. */
+/* Rows that follow each other in row_order, and go into the node's queues together. inputs: the rows of each
+ * input's current batch, which are not in its queue yet. */
 struct part {
     struct node_instance *node;
     struct {

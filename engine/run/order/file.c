@@ -8,8 +8,8 @@
  *     DIR/00000003-00000000000000012345     segments from micro-batch 12345 on, written by the third life
  *
  * Each life begins a file of its own, and another whenever one is large, so that old ones can be moved
- * away; nothing of an earlier life is ever cut or written to. If two files have a micro-batch, the file of
- * the newer life counts: that life began with the checkpoint from which the run went on. */
+ * away; files of an earlier life are never cut or written to. If two files have the same micro-batch, the file
+ * of the newer life counts, because the run went on with that life. */
 #include "run/order/internal.h"
 
 #include "core/mem.h"
@@ -50,7 +50,7 @@ static bool file_is_short(struct run *run, const char *path, uint64_t next)
     return false;
 }
 
-/* Number of the first micro-batch in the file: 0, except in a run from another's checkpoint. */
+/* Number of the first micro-batch in the file: 0, except in a run that began with another run's checkpoint. */
 static uint64_t file_first(const struct run *run, int fd)
 {
     char text[ORDER_HEAD_BYTES];
@@ -61,7 +61,8 @@ static uint64_t file_first(const struct run *run, int fd)
     return has_head ? head.first : run->is_from ? run->order->first : 0;
 }
 
-/* A resume keeps the segments up to its checkpoint: sets file_end behind them. False after a diagnostic. */
+/* A resume keeps the segments up to its checkpoint: sets order->file_end to their end. False after a
+ * diagnostic. */
 static bool file_resume(struct run *run, int fd)
 {
     struct order *order = run->order;
@@ -111,7 +112,8 @@ static bool refuse_file(struct run *run, const char *path)
     return false;
 }
 
-/* Removes copies that other lives left: a life that still sleeps then finds nothing to rename. */
+/* Removes copies that other lives have left. A process of another life that is still there then has no copy to
+ * rename over the file. */
 static void remove_copies(const char *path)
 {
     struct arena arena = {0};
@@ -130,8 +132,8 @@ static void remove_copies(const char *path)
     arena_free(&arena);
 }
 
-/* Copies the first file_end bytes of `from`, the file so far, to a new inode, and gives it the file's name.
- * Returns an errno or 0. */
+/* Copies the first file_end bytes of the file, open as `from`, to a new file, and renames this copy to the file's
+ * name. Returns an errno or 0. */
 static int file_copy(struct run *run, int from)
 {
     struct order *order = run->order;
@@ -394,7 +396,7 @@ static int directory_next(struct order *order, uint64_t first)
     return order->file_fd < 0 ? errno : os_fsync_directory(order->directory, NULL);
 }
 
-/* --- Both --- */
+/* --- A file or a directory --- */
 
 bool order_is_directory(const char *path)
 {
@@ -413,7 +415,7 @@ bool order_file_open(struct run *run)
     return directory_open(run);
 }
 
-/* Writes behind the published bytes, over a part that a failed attempt may have left there. */
+/* Writes behind the published bytes, over bytes that a failed attempt may have left there. */
 bool order_file_append(struct run *run, uint64_t first, struct diag_list *diags)
 {
     struct order *order = run->order;

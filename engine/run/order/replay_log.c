@@ -77,8 +77,8 @@ static struct checkpoint_dir *open_checkpoints(struct run *run, const char *path
     return checkpoint_dir_open(&options, run->diags);
 }
 
-/* A log in a directory of checkpoints. Its files are listed later, when the first micro-batch that is
- * wanted is known. */
+/* A log in a directory of checkpoints. replay_log_list lists its files later, once the first micro-batch to
+ * replay is known. */
 static bool find_checkpoints(struct run *run, struct log *log)
 {
     struct checkpoint_dir *dir = open_checkpoints(run, log->path);
@@ -116,7 +116,7 @@ static bool find_log(struct run *run, struct log *log)
     return is_good;
 }
 
-/* The log of the recordings: the manifest of each must name the same one. */
+/* Finds the log of the recordings: their manifests must all name the same log, or none. */
 static bool find_recorded(struct run *run, struct log *log)
 {
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
@@ -145,6 +145,7 @@ static bool find_recorded(struct run *run, struct log *log)
 
 /* --- The choice --- */
 
+/* Takes the segments of checkpoints that a resume could not use; their log is then the one to replay. */
 static void take_redo(struct run *run)
 {
     struct replay_files *files = &run->order->files;
@@ -256,7 +257,7 @@ bool replay_log_list(struct run *run)
     return false;
 }
 
-/* --- Its segments --- */
+/* --- Segments of the log --- */
 
 static void close_path(struct replay_files *files)
 {
@@ -302,8 +303,8 @@ static bool read_segment(struct run *run, const struct order_head *head)
     return replay->has_segment;
 }
 
-/* Whether the rest of the file is no whole segment, and need not be one: the file is still being written,
- * or its life was killed. */
+/* Whether the rest of the file is less than a segment, and may be: the file is still being written, or the life
+ * that wrote it was killed. text: what was read of the segment's head. */
 static bool is_torn(const struct replay_files *files, struct str text, const struct order_head *head)
 {
     uint64_t left = files->bytes - files->offset;

@@ -10,7 +10,7 @@
 
 enum { DISK_LOOK_US = 200000 };
 
-/* sends_checkpoints: count only sinks that send what a checkpoint holds. */
+/* Whether a sink is full. sends_checkpoints: look only at sinks that send rows once a checkpoint has them. */
 static bool has_full_sink(const struct run *run, bool sends_checkpoints)
 {
     for (uint32_t i = 0; i < run->sinks_count; i++) {
@@ -27,8 +27,8 @@ bool hold_sinks_are_full(const struct run *run)
     return has_full_sink(run, false);
 }
 
-/* A full sink that sends only what a checkpoint holds needs a barrier: one micro-batch is formed to carry
- * it. */
+/* A full sink that sends rows only once a checkpoint has them needs a barrier: one micro-batch is formed to carry
+ * the barrier. */
 bool hold_may_form(struct run *run, uint64_t micro_batch)
 {
     if (!has_full_sink(run, true) || run->barrier == NULL || micro_batch == run->sequencer->last_barrier)

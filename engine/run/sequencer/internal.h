@@ -225,9 +225,9 @@ bool live_goes_without(struct run *run, const struct partition *p);
 struct partition *live_take_idle(struct run *run);
 
 /* hold.c: what holds the sources back */
-/* Whether a sink holds so much that the sources must wait. */
+/* Whether a sink holds so many rows that the sources must wait (sink_context.is_full). */
 bool hold_sinks_are_full(const struct run *run);
-/* While sinks are full: whether a micro-batch may be formed to carry the barrier that lets them send. */
+/* While sinks are full: whether a micro-batch may be formed, to carry the barrier after which they can send. */
 bool hold_may_form(struct run *run, uint64_t micro_batch);
 /* Whether evictions that wait for the running checkpoint hold memory beyond the budget: then the sources
  * wait until the checkpoint is through. */

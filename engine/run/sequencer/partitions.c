@@ -1,4 +1,4 @@
-/* The sequencer's beginning and end, and its positions in checkpoints: where each partition goes on. */
+/* Opens and closes sources, adds partitions, and saves and restores the partitions' positions in checkpoints. */
 #include "run/sequencer/internal.h"
 
 #include "core/mem.h"
@@ -166,7 +166,7 @@ void sequencer_free(struct run *run)
     run->sequencer = NULL;
 }
 
-/* --- In a checkpoint: see base/positions.h --- */
+/* --- Positions in a checkpoint (base/positions.h) --- */
 
 struct str sequencer_partition_name(struct run *run, const struct partition *p)
 {
@@ -314,7 +314,8 @@ static bool refuse_gone(struct run *run, uint32_t source, struct str name)
     return false;
 }
 
-/* sources: for each source of the checkpoint, the index of the run's source; UINT32_MAX: left behind. */
+/* Adds a partition of the checkpoint, at its position. sources: per source of the checkpoint, its index in the
+ * run; UINT32_MAX: its state is left behind. False after a diagnostic. */
 static bool add_saved(struct run *run, const struct saved_partition *saved, const uint32_t *sources)
 {
     uint32_t source = sources[saved->source];
@@ -331,7 +332,7 @@ static bool add_saved(struct run *run, const struct saved_partition *saved, cons
     return p != NULL && restore_partition(run, p, saved);
 }
 
-/* Adds the partitions of sources that the checkpoint does not have, behind those that it has. */
+/* Adds the partitions of sources that the checkpoint does not have; their ids come after all others. */
 static bool add_new_sources(struct run *run)
 {
     for (uint32_t i = 0; i < run->plan->sources_count; i++)

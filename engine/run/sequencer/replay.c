@@ -33,7 +33,7 @@ static uint32_t find_source(const struct run *run, struct str name)
     return source;
 }
 
-/* Sets the source to the offset at which the partition began, by the log. */
+/* Begins the partition at the offset at which the log began it. False after a diagnostic. */
 static bool begin_partition(struct run *run, struct partition *p, const struct order_partition *added)
 {
     const struct source_kind *kind = run_source_node(run, p->source)->source_kind;
@@ -96,7 +96,8 @@ static bool map_partition(struct run *run, const struct order_partition *added)
     return true;
 }
 
-/* Reads the entries of the segment before the `micro_batch`. logged: per partition of the run. */
+/* Reads the segment's entries before the micro-batch, and sums them up in `logged`, per partition of the run.
+ * False after a diagnostic. */
 static bool skip_to(struct run *run, uint64_t micro_batch, struct logged *logged)
 {
     struct replay_log *log = order_replay_log(run);
@@ -148,6 +149,8 @@ static bool has_all(struct run *run)
     return true;
 }
 
+/* Whether the run's positions before the micro-batch are those of the log; also takes over which partitions have
+ * ended. False after a diagnostic. */
 static bool fits_positions(struct run *run, const struct logged *logged, uint64_t micro_batch)
 {
     struct sequencer *s = run->sequencer;

@@ -180,7 +180,7 @@ bool sequencer_work(struct run *run, struct decoding *decoding)
 enum heads {
     HEADS_WAIT, /* wait for rows of a partition */
     HEADS_ROWS,
-    HEADS_LULL, /* live sources have no rows now; or rows are not wanted: at a stop, while sinks are full */
+    HEADS_LULL, /* live sources have no rows now; or none may be taken: at a stop, or while sinks are full */
     HEADS_STOP, /* the replayed order log ends here, and later micro-batches cannot be computed */
     HEADS_OVER, /* no rows any more: all partitions have ended */
 };
@@ -350,8 +350,8 @@ static enum heads choose_heads(struct run *run, bool is_stop, bool is_held)
 }
 
 /* Whether to form a micro-batch without rows, in a lull or while sinks are full: because a partition became
- * idle, the arrival clock ticks, or a checkpoint waits for a barrier, to close an epoch or to save
- * positions that rose without records. */
+ * idle, because the arrival clock ticks, or because a checkpoint waits for a barrier and has something to save:
+ * an epoch that has micro-batches, or positions that rose without records. */
 static bool is_worth_a_micro_batch(struct run *run, uint64_t micro_batch, const struct partition *idle,
                                    int64_t tick)
 {
@@ -480,8 +480,9 @@ struct slot *sequencer_claim(struct run *run)
     uint64_t micro_batch = atomic_load_explicit(&s->claimed, memory_order_relaxed);
     if (micro_batch < atomic_load_explicit(&s->formed, memory_order_relaxed)) {
         slot = sequencer_slot(run, micro_batch);
-        /* Stage 0 runs on all lanes, and a barrier needs the sum of their counters: so all earlier
-         * micro-batches must be through stage 0 before one with a barrier, or the one after it, begins. */
+        /* Stage 0 runs on all lanes, and a snapshot needs the sum of their counters. So before a micro-batch
+         * with a barrier begins, stage 0 must have finished all earlier ones; and the micro-batch after a
+         * barrier waits for the one with the barrier. */
         bool is_after_barrier = micro_batch > s->first && sequencer_slot(run, micro_batch - 1)->barrier != 0;
         bool is_gate = slot->barrier != 0 || is_after_barrier;
         if (is_gate && micro_batch > s->first && !stage_0_is_past(run, micro_batch - 1))
