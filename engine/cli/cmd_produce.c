@@ -93,7 +93,7 @@ struct produce_arguments {
     struct produce_figures total;
     uint64_t lost;
     struct progress_line line;
-    /* Start of the command; time when the first record was ready to be sent, or 0. */
+    /* When the command began, and when the first record was ready to be sent (0: not yet); monotonic clock. */
     int64_t begin_us, first_us;
     uint64_t records; /* number of records in the input; 0: not known */
 };
@@ -248,8 +248,8 @@ static void show(void *argument, const struct produce_figures *f, bool is_last L
     progress_line_show(&a->line, text, "", false);
 }
 
-/* Sets the sender's name and identity for the progress topic: with other files or another key column it
- * is another sender. */
+/* Sets the sender's name and identity for the progress topic. Other files or another key column make another
+ * sender. */
 static void name_input(struct produce_arguments *a, const char *topic, const char *what)
 {
     struct arena *arena = &a->cluster.load.arena;

@@ -203,7 +203,7 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Shows the run until it ends. Every 40 ms is smooth for the eye and costs nothing. */
+/* Shows the run until it ends. Looks at it every 40 ms, which is smooth for the eye and costs nothing. */
 static void watch(struct run *run, struct view *view)
 {
     bool is_stopping = false;
@@ -234,7 +234,7 @@ static void tell_order_end(const struct run *run, const struct run_stats *stats)
     buffer_free(&where);
 }
 
-/* Reports the result of --compare. A difference has ended the run and is in its diagnostics. */
+/* Reports that --compare found no difference. A difference fails the run and is in the diagnostics. */
 static void tell_compared(const struct run_stats *stats, bool is_good)
 {
     bool has_any = false;
@@ -277,7 +277,7 @@ static void say_notes(const char *notes)
         fprintf(stderr, "leat: %.*s\n", (int)(end - notes), notes);
 }
 
-/* Claims the files that command-line options read and write, beside those of the job. */
+/* Claims the files that command-line options read and write, in addition to those of the job. */
 static void claim_options(const struct run_arguments *arguments)
 {
     const struct run_options *options = &arguments->options;
@@ -380,12 +380,12 @@ int cmd_run(int argc, char **argv)
         int ended = supervise(&is_restart, &arguments.options.had_begun);
         if (ended >= 0)
             return ended;
-        /* The first life started anew (--fresh); later lives resume from its checkpoints. */
+        /* With --fresh only the first life starts anew; later lives resume from its checkpoints. */
         arguments.options.is_restart = is_restart;
         arguments.options.has_begun = supervise_begun;
         if (is_restart && arguments.options.mode != RUN_FROM)
             arguments.options.mode = RUN_AUTO;
-        if (is_restart) /* a process that holds the directory now has taken over from us */
+        if (is_restart) /* another process that holds the directory now has taken over from the earlier life */
             arguments.options.take_over = false;
     }
     catch_signals();

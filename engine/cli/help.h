@@ -46,6 +46,7 @@ struct help {
     uint32_t count;
 };
 
+/* Fills *help, whose entries point into the registry. The caller frees it with help_free. */
 void help_collect(struct help *help, const struct registry *registry);
 void help_free(struct help *help);
 

@@ -17,7 +17,7 @@ struct found {
     struct gpu_device devices[GPU_DEVICES_MAX];
     int count;            /* -1: see `why` */
     struct gpu_error why; /* why devices cannot be listed, or none was found */
-    int library, driver;  /* CUDA versions; driver 0: none */
+    int library, driver;  /* CUDA versions, as 1000 * major + 10 * minor; driver 0: none */
 };
 
 static void find(struct found *f)

@@ -16,10 +16,11 @@ struct job_pairs {
 struct job_load {
     /* Set by the caller. */
     const char *path;
-    struct job_pairs settings, replays, sinks;
+    struct job_pairs settings, replays, sinks; /* of --set, --replay and --sink */
+    /* --replay: sinks without --sink write nothing, and checkpoints go to a directory of their own. */
     bool is_replay;
     bool is_json; /* diagnostics as JSON */
-    /* Set by job_load. */
+    /* Set by job_load; freed by job_free. */
     struct arena arena;
     struct diag_list diags;
     struct diag_source source;
@@ -27,15 +28,16 @@ struct job_load {
     struct plan *plan;
 };
 
-/* Splits "NAME=VALUE" and adds it. false: `=` or the name is missing, or there are
- * JOB_PAIRS_MAX pairs already. */
+/* Splits "NAME=VALUE" and adds the pair, which points into `text`. false: `=` or the name is missing, or there
+ * are JOB_PAIRS_MAX pairs already. */
 bool job_pair_add(struct job_pairs *pairs, const char *text);
 /* Returns the arguments with `--replay SOURCE=GLOB` joined to `--replay=SOURCE=GLOB`: argp requires the `=`
- * for optional values, but people write a space. Updates *argc. */
+ * for optional values, but people write a space. Updates *argc. The array is static; call once. */
 char **job_join_replays(int *argc, char **argv);
 /* Reads a job file's text into malloc'd memory. Returns 0, or an errno after a diagnostic. */
 int job_read_text(const char *path, struct diag_list *diags, char **data, size_t *bytes);
-/* Reads, parses, expands and plans the job. false: diags->errors > 0. Prints nothing. */
+/* Reads, parses, expands and plans the job. false: load->diags has errors. Prints nothing. Call job_free even
+ * after an error. */
 bool job_load(struct job_load *load);
 /* Prints all diagnostics, warnings included: as text to stderr, or with is_json as JSON to stdout. */
 void job_print_diags(struct job_load *load);

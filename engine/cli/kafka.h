@@ -47,11 +47,11 @@ enum {
     }
 
 struct cluster {
-    const char *brokers, *source;
+    const char *brokers, *source; /* values of --brokers and --source; NULL: not given */
     int64_t patience_us;
-    bool is_quiet;
+    bool is_quiet; /* --quiet */
     struct progress progress;
-    struct job_load load; /* its arena and diagnostics are used by the whole command */
+    struct job_load load; /* the job of --source; the whole command uses its arena and diagnostics */
     struct kafka_client client;
     struct texts topics; /* topics of the job's source given by --source; else empty */
 };
@@ -74,8 +74,8 @@ struct progress_line {
     bool is_quiet, is_drawn;
     struct progress progress;
 };
-/* Shows `text`. state: when it changes, the line is printed at once; "" for none. is_last: ends the line, so
- * that it stays. */
+/* Shows `text`, unless is_quiet. state: as in progress_is_due. is_last: on a terminal, ends the line, so that it
+ * stays; elsewhere prints nothing. */
 void progress_line_show(struct progress_line *line, const char *text, const char *state, bool is_last);
 
 #endif

@@ -120,7 +120,7 @@ static int write_safetensors(struct export *e, const char *path)
     if (e->header.length == 0)
         buffer_append(&e->header, "{", 1);
     buffer_append(&e->header, "}", 1);
-    while (e->header.length % 8 != 0) /* so that the data begins aligned */
+    while (e->header.length % 8 != 0) /* so that the data begins at a multiple of 8 bytes */
         buffer_append(&e->header, " ", 1);
     struct replacement file;
     int error = replacement_begin(&file, path);

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-/* --- For both forms: what is said about a step --- */
+/* --- Steps, for text and JSON --- */
 
 static bool is_learner(const struct plan_node *node)
 {

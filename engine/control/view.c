@@ -20,14 +20,14 @@ struct view {
     bool is_quiet, is_terminal;
     struct progress progress; /* used where stderr is no terminal */
     int64_t looked_us;        /* when run_stats was called last */
-    int64_t last_us;          /* when the rate was computed last, for the records since */
-    uint64_t last_records;
-    double rate; /* events/s, smoothed over redraws */
+    int64_t last_us;          /* when the rate was computed last */
+    uint64_t last_records;    /* records of this life by then */
+    double rate;              /* records per second, smoothed over redraws */
     /* When the watermark moved last, and how many records had come by then. */
     int64_t watermark, moved_us;
     uint64_t moved_records;
     int64_t still_us; /* for how long the watermark has not moved although records come; 0: it moves */
-    unsigned lines;   /* lines of the last picture, which the next one is drawn over */
+    unsigned lines;   /* number of lines of the last picture, over which the next one is drawn */
     struct run_stats stats;
     struct byte_buffer out;
 };

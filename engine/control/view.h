@@ -1,5 +1,5 @@
-/* What a person sees while a job runs: on a terminal, a view that is redrawn in place; elsewhere a plain
- * line now and then (control/progress.h). Writes to stderr. Control thread. */
+/* Shows a run on stderr while it goes on: on a terminal, a view that is redrawn in place; else lines of progress
+ * (control/progress.h). Control thread. */
 #ifndef LEAT_CONTROL_VIEW_H
 #define LEAT_CONTROL_VIEW_H
 
@@ -7,14 +7,15 @@
 #include "control/progress.h"
 
 struct view;
-/* is_quiet: only warnings are shown. watch: begun; belongs to the caller. */
+/* plan, watch: the caller's, used until view_free. watch: after dead_watch_begin. is_quiet: only warnings are
+ * shown. progress: is copied. */
 struct view *view_new(const struct plan *plan, struct dead_watch *watch, bool is_quiet,
                       const struct progress *progress);
-/* Draws and warns, if it is time to. */
+/* Draws the view, or writes a line of progress, if it is due; writes new warnings. Call often. */
 void view_update(struct view *view, struct run *run);
-/* Writes a line that stays on the screen. */
+/* Writes a line that stays on the screen; nothing if is_quiet. */
 void view_message(struct view *view, const char *text);
-/* Leaves the last picture on the screen. */
+/* Frees the view; the last picture stays on the screen. */
 void view_free(struct view *view);
 
 #endif
