@@ -76,7 +76,7 @@ struct run_dead_example {
 
 /* Where event time stands at a node. */
 struct run_time {
-    /* Watermark of the node's output; TIME_MIN: none yet, TIME_MAX: everything is through. */
+    /* Watermark of the node's output; TIME_MIN: none yet, TIME_MAX: all sources have ended. */
     int64_t watermark; /* microseconds */
     int64_t newest;    /* of a source: its newest event time, in microseconds; TIME_MIN: none */
     char held_by[128]; /* of a source: the partition that holds its watermark back; "": no single one */

@@ -44,7 +44,7 @@ struct trace_step {
     uint32_t input;         /* TRACE_GIVEN: index of the node's input */
     uint64_t micro_batch;   /* number of the micro-batch in work */
     int64_t watermark;      /* the node's watermark, by which rows are late, in microseconds */
-    struct counters counts; /* what the node's counters gained */
+    struct counters counts; /* by how much the node's counters rose */
     struct batch *row;      /* TRACE_GIVEN: a view of the row alone */
     struct row_facts facts;
     const char *reason, *raw; /* of a dead letter: its reason and its bytes; NULL: none */

@@ -13,8 +13,8 @@ static bool refuse_other(struct run *run)
     return false;
 }
 
-/* If none of the run's own checkpoints lies before the record, and the run began with another's checkpoint,
- * chooses that one. False after a diagnostic. */
+/* None of the run's own checkpoints lies before the record. If the run began with another run's checkpoint,
+ * chooses that checkpoint. False after a diagnostic. */
 static bool choose_from(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;

@@ -18,8 +18,8 @@ bool checkpoints_restore(struct run *run);
 void checkpoints_close(struct run *run);
 void checkpoints_free(struct run *run);
 
-/* Starts the coordinator. Call only where run->barrier is not NULL; so, too, the next two. false, without a
- * diagnostic: the system refuses a thread. */
+/* checkpoints_start, checkpoints_join, checkpoints_have_last: call only where run->barrier is not NULL.
+ * checkpoints_start starts the coordinator; false, without a diagnostic: the system refuses a thread. */
 bool checkpoints_start(struct run *run);
 /* Call after the lanes have ended: waits for a checkpoint that is being written, and ends the coordinator.
  * Abandons a checkpoint that has begun, but whose barrier has not passed all stages. */

@@ -97,7 +97,7 @@ static bool write_and_publish(struct checkpoints *c, struct str *segment)
         checkpoint_abandon(b->writer);
         return false;
     }
-    /* A store that failed gives wrong answers: nothing that used it may be published. */
+    /* A store that failed gives wrong answers: no state computed with it may be published. */
     const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
     if (error != NULL) {
         checkpoint_abandon(b->writer);
@@ -154,7 +154,7 @@ static void finish_checkpoint(struct checkpoints *c)
 }
 
 /* Waits for the next turn, a request for a checkpoint, or the end. A checkpoint begins `every` after the
- * last one began; if that one took longer than half of `every`, the pause after it is as long as it took,
+ * last one began. If the last one took longer than half of `every`, the pause after it is as long as it took,
  * but at most `every`. */
 static void wait_for_turn(struct checkpoints *c)
 {

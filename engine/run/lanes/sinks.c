@@ -1,4 +1,4 @@
-/* Sinks: their beginning, their errors, what they are told of checkpoints, and their end. */
+/* Begins and finishes sinks, tells them of checkpoints, and reports their errors. */
 #include "run/lanes/internal.h"
 
 #include "run/base/barrier.h"

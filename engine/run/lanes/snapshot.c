@@ -127,7 +127,7 @@ bool snapshot_has_sink(struct run *run, const struct plan_node *sink)
     struct str data;
     struct snapshot_reader *reader = checkpoint_reader(run->resumed, prefix, 0, 0, run->diags);
     bool is_there = reader != NULL && snapshot_get(reader, &group, &data);
-    /* A damaged part counts as there: the restore reports it. */
+    /* A damaged part counts as present; the restore reports the damage. */
     bool is_good = reader != NULL && checkpoint_reader_close(reader);
     if (is_there || !is_good)
         return true;

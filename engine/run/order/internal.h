@@ -17,8 +17,8 @@ struct order_piece {
     uint64_t first, next, slices, records;
 };
 
-/* A file with segments. Its micro-batches from `until` on do not count: a later life of the run began
- * there, and has them in another file. */
+/* A file with segments. Its micro-batches from `until` on do not count: a later life of the run began with
+ * micro-batch `until`, and its files have them. */
 struct order_path {
     const char *path;
     uint64_t until;

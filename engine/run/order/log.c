@@ -81,7 +81,7 @@ void order_seal_piece(struct run *run)
         struct order_piece empty = *sealed;
         *sealed = *open;
         *open = empty;
-    } else { /* sealed is of an abandoned checkpoint: it is continued */
+    } else { /* `sealed` belongs to an abandoned checkpoint: continue it */
         buffer_append(&sealed->entries, open->entries.data, open->entries.length);
         sealed->next = open->next;
         sealed->slices += open->slices;
@@ -131,7 +131,7 @@ uint64_t order_published(struct run *run)
 bool order_write(struct run *run, struct diag_list *diags)
 {
     order_seal_piece(run);
-    uint64_t epoch = run->order->sealed.first; /* there are no epochs here: a rising number will do */
+    uint64_t epoch = run->order->sealed.first; /* no checkpoints, so no epochs: any rising number */
     if (order_segment(run, epoch, diags).data == NULL)
         return false;
     (void)order_published(run);

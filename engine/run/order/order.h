@@ -77,7 +77,7 @@ bool order_write(struct run *run, struct diag_list *diags);
 bool order_finish(struct run *run);
 
 /* For the coordinator. Makes the sealed piece the segment of the checkpoint that is being written, and appends
- * it to the file of --record-order. The bytes are valid until the next call. data NULL: that file could not be
+ * it to the file of --record-order, if there is one. The bytes are valid until the next call. data NULL: that file could not be
  * written; a diagnostic was added. */
 struct str order_segment(struct run *run, uint64_t epoch, struct diag_list *diags);
 /* For the coordinator, when the segment's checkpoint was published. Returns the number after the segment's last

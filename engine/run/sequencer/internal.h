@@ -44,7 +44,7 @@ struct partition {
     uint32_t head_row;   /* rows of the head piece that are already in micro-batches */
     bool is_reading, is_ended;
     bool is_over;         /* all rows are in micro-batches, and ORDER_ENDED is in the order log */
-    bool is_live;         /* the end of every raw batch is a cut: a batch holds what had arrived */
+    bool is_live;         /* every end of a raw batch is a cut: the batch holds the records arrived */
     bool has_offsets;     /* the source kind counts by offsets (source_kind.has_offsets) */
     bool is_quiet;        /* live: the last read answered READ_QUIET, all records were read */
     bool is_idle;         /* live: left out of the watermark until its next row */
@@ -154,7 +154,7 @@ bool partition_prepare(struct run *run, struct partition *p);
 /* Releases the head piece, all of whose rows are in micro-batches. */
 void partition_drop_head(struct partition *p);
 /* Doubles the read-ahead ring, for a micro-batch of many small batches; false once it holds BATCH_ROWS
- * pieces, enough even if each has one record. Only when all pieces are decoded and no lane reads the
+ * pieces, enough even if each has one record. Call only when all pieces are decoded and no lane reads the
  * partition. */
 bool partition_widen(struct partition *p);
 /* Cuts the head piece's rows [head_row, end) off, into *slice, which owns its batch. */

@@ -44,7 +44,7 @@ bool sequencer_is_named(const struct run *run, uint32_t source)
     return run_source_node(run, source)->source_kind->discover != NULL;
 }
 
-/* Whether the source gives what has arrived, so that each end of a batch is a cut. */
+/* Whether the source reads records as they arrive, so that each end of a batch is a cut. */
 static bool is_live_source(const struct run *run, uint32_t source)
 {
     const struct plan_node *node = run_source_node(run, source);
@@ -97,7 +97,7 @@ static bool open_sources(struct run *run)
     }
     if (total > PARTITIONS_MAX)
         return refuse_partitions(run, total);
-    /* Partitions may be found while running, and those there must not move in memory. */
+    /* Partitions may be added while lanes run, and the array must not move then. */
     s->partitions_room = is_named ? PARTITIONS_MAX : total;
     s->partitions = mem_calloc(s->partitions_room, sizeof(*s->partitions));
     s->known = arena_array(&run->arena, uint32_t, MAX(run->plan->sources_count, 1));

@@ -169,7 +169,7 @@ static enum work read_piece(struct run *run, struct decoding *decoding)
 bool sequencer_work(struct run *run, struct decoding *decoding)
 {
     enum work work = WORK_DRY;
-    while (work == WORK_DRY) /* the partition had nothing to read, but another one may have */
+    while (work == WORK_DRY) /* the partition had no records, but another one may have some */
         work = read_piece(run, decoding);
     return work == WORK_DONE;
 }
