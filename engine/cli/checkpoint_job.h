@@ -19,8 +19,8 @@ struct checkpoint_job {
 };
 
 void checkpoint_job_init(struct checkpoint_job *job);
-/* Opens the checkpoint and makes the plan. false: the reason is in job->diags; call checkpoint_job_close then,
- * too. */
+/* Opens the checkpoint and makes the plan. false: the reason is in job->diags; call checkpoint_job_close
+ * then, too. */
 bool checkpoint_job_open(struct checkpoint_job *job);
 void checkpoint_job_close(struct checkpoint_job *job);
 

@@ -131,8 +131,8 @@ static void name_kind(struct generate *generate, const char *text, struct argp_s
         argp_error(state, "no generator `%s`; " KINDS_TEXT, text);
 }
 
-/* Call when all options were read: checks that none belongs to the other generator, and that the time span is not
- * too long. */
+/* Call when all options were read: checks that none belongs to the other generator, and that the time span is
+ * not too long. */
 static void check_options(const struct generate *generate, struct argp_state *state)
 {
     static const struct {

@@ -93,7 +93,7 @@ struct produce_arguments {
     struct produce_figures total;
     uint64_t lost;
     struct progress_line line;
-    /* When the command began, and when the first record was ready to be sent (0: not yet); monotonic clock. */
+    /* When the command began; when the first record was ready to be sent, 0: not yet. Monotonic clock. */
     int64_t begin_us, first_us;
     uint64_t records; /* number of records in the input; 0: not known */
 };

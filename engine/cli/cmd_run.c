@@ -385,7 +385,7 @@ int cmd_run(int argc, char **argv)
         arguments.options.has_begun = supervise_begun;
         if (is_restart && arguments.options.mode != RUN_FROM)
             arguments.options.mode = RUN_AUTO;
-        if (is_restart) /* another process that holds the directory now has taken over from the earlier life */
+        if (is_restart) /* another process that has the lock now has taken over from the earlier life */
             arguments.options.take_over = false;
     }
     catch_signals();

@@ -80,8 +80,8 @@ static void add_limits(struct help *help, struct help_page *page, uint32_t at)
     page->sections[page->count++] = (struct help_section){limits[at].section, facts, count};
 }
 
-/* Returns `text` and, appended, the bounds of the table's options: "within 1ms to 365d, keep ...". before: prefix
- * of the names. */
+/* Returns `text` and, appended, the bounds of the table's options: "within 1ms to 365d, keep ...". before:
+ * prefix of the names. */
 static const char *bounds_of(struct arena *arena, const struct option *table, const char *before,
                              const char *text)
 {

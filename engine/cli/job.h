@@ -28,8 +28,8 @@ struct job_load {
     struct plan *plan;
 };
 
-/* Splits "NAME=VALUE" and adds the pair, which points into `text`. false: `=` or the name is missing, or there
- * are JOB_PAIRS_MAX pairs already. */
+/* Splits "NAME=VALUE" and adds the pair, which points into `text`. false: `=` or the name is missing, or
+ * there are JOB_PAIRS_MAX pairs already. */
 bool job_pair_add(struct job_pairs *pairs, const char *text);
 /* Returns the arguments with `--replay SOURCE=GLOB` joined to `--replay=SOURCE=GLOB`: argp requires the `=`
  * for optional values, but people write a space. Updates *argc. The array is static; call once. */

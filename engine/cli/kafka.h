@@ -74,8 +74,8 @@ struct progress_line {
     bool is_quiet, is_drawn;
     struct progress progress;
 };
-/* Shows `text`, unless is_quiet. state: as in progress_is_due. is_last: on a terminal, ends the line, so that it
- * stays; elsewhere prints nothing. */
+/* Shows `text`, unless is_quiet. state: as in progress_is_due. is_last: on a terminal, ends the line, so that
+ * it stays; elsewhere prints nothing. */
 void progress_line_show(struct progress_line *line, const char *text, const char *state, bool is_last);
 
 #endif

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A node is judged once JUDGED_MIN records have come since it was judged last, or JUDGED_MIN_ALL if all of them
- * are dead letters. "Nearly all" is nine of ten. */
+/* A node is judged once JUDGED_MIN records have come since it was judged last, or JUDGED_MIN_ALL if all of
+ * them are dead letters. "Nearly all" is nine of ten. */
 enum { JUDGED_MIN = 100, JUDGED_MIN_ALL = 10 };
 
 void dead_watch_begin(struct dead_watch *watch, const struct run_stats *stats)

@@ -1,5 +1,5 @@
-/* Watches whether nearly all rows that come to a step end as dead letters, and makes warnings of it, while the
- * run goes on and at its end. The run does not fail because of dead letters. Control thread. */
+/* Watches whether nearly all rows that come to a step end as dead letters, and makes warnings of it, while
+ * the run goes on and at its end. The run does not fail because of dead letters. Control thread. */
 #ifndef LEAT_CONTROL_DEAD_WATCH_H
 #define LEAT_CONTROL_DEAD_WATCH_H
 

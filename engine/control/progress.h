@@ -1,8 +1,8 @@
-/* Decides when a line of progress is due if stderr is no terminal, but a file or a service's log. The first line
- * comes after PROGRESS_FIRST_US, as a sign of life, then a regular line every every_us; and a line at once when
- * the state changes, because something goes wrong or is right again. After PROGRESS_CHANGES_MAX such lines, later
- * changes wait for the next regular line, so that a state that flickers does not fill the log. One thread at a
- * time. */
+/* Decides when a line of progress is due if stderr is no terminal, but a file or a service's log. The first
+ * line comes after PROGRESS_FIRST_US, as a sign of life, then a regular line every every_us; and a line at
+ * once when the state changes, because something goes wrong or is right again. After PROGRESS_CHANGES_MAX
+ * such lines, later changes wait for the next regular line, so that a state that flickers does not fill the
+ * log. One thread at a time. */
 #ifndef LEAT_CONTROL_PROGRESS_H
 #define LEAT_CONTROL_PROGRESS_H
 
@@ -27,8 +27,8 @@ struct progress {
 
 /* Sets every_us from a duration of at least a second, like `1m`. false: the text is not such a duration. */
 LEAT_CHECKED bool progress_parse(struct progress *progress, const char *text);
-/* Whether to write a line now; if so, the caller writes it. now_us: monotonic clock. state: what is wrong, in any
- * words; "": nothing is wrong. Digits in `state` are ignored, because counts always change. */
+/* Whether to write a line now; if so, the caller writes it. now_us: monotonic clock. state: what is wrong, in
+ * any words; "": nothing is wrong. Digits in `state` are ignored, because counts always change. */
 bool progress_is_due(struct progress *progress, int64_t now_us, const char *state);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include "control/dead_watch.h"
 
-/* Write the report to `out`. stats: taken after run_wait. watch: after dead_watch_end. is_good: run_wait's result. */
+/* Write the report to `out`. stats: taken after run_wait. watch: after dead_watch_end. is_good: run_wait's
+ * result. */
 void summary_text(const struct plan *plan, const struct run_stats *stats, const struct dead_watch *watch,
                   bool is_good, FILE *out);
 void summary_json(const struct plan *plan, const struct run_stats *stats, const struct dead_watch *watch,

@@ -1,5 +1,5 @@
-/* Shows a run on stderr while it goes on: on a terminal, a view that is redrawn in place; else lines of progress
- * (control/progress.h). Control thread. */
+/* Shows a run on stderr while it goes on: on a terminal, a view that is redrawn in place; else lines of
+ * progress (control/progress.h). Control thread. */
 #ifndef LEAT_CONTROL_VIEW_H
 #define LEAT_CONTROL_VIEW_H
 

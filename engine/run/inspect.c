@@ -32,8 +32,8 @@ bool model_job(struct checkpoint *checkpoint, struct arena *arena, struct str *t
     return checkpoint_reader_close(reader) && records >= 2;
 }
 
-/* A copy of the checkpoint's database, its files linked or copied, in a temporary directory; opening a database
- * writes files beside them. */
+/* A copy of the checkpoint's database, its files linked or copied, in a temporary directory; opening a
+ * database writes files beside them. */
 struct borrowed {
     struct temporary_directory directory;
     struct state_store *store;
@@ -80,8 +80,8 @@ static bool find_id(const struct inspect_query *query, struct arena *arena, uint
     return part != NULL;
 }
 
-/* The watermark of the node's input after the checkpoint's last micro-batch. State that has expired by then is
- * not shown. */
+/* The watermark of the node's input after the checkpoint's last micro-batch. State that has expired by then
+ * is not shown. */
 static int64_t watermark_of(const struct inspect_query *query)
 {
     const struct plan *plan = query->plan;

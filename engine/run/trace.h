@@ -7,9 +7,9 @@
  *
  * Where a row of the record comes to a node, the node gets the row in a batch of its own. The node's counters
  * before and after this call tell what became of the row, and rows that leave the node during the call were
- * made from it. No result depends on where batches end, so nothing else changes. If a row of the record leaves
- * a node later, the node has held it. The run stops when no node holds a row of the record any more, or when
- * the inputs have no more records. */
+ * made from it. No result depends on where batches end, so nothing else changes. If a row of the record
+ * leaves a node later, the node has held it. The run stops when no node holds a row of the record any more,
+ * or when the inputs have no more records. */
 #ifndef LEAT_RUN_TRACE_H
 #define LEAT_RUN_TRACE_H
 

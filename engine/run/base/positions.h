@@ -14,8 +14,8 @@ struct trace;
  * of its records. */
 enum { POSITIONS_VERSION = 7 };
 
-/* The members of struct partition (sequencer/internal.h) that a checkpoint has. The texts point into the saved
- * bytes. mark: of source_kind.mark. keys: of key_times_save. */
+/* The members of struct partition (sequencer/internal.h) that a checkpoint has. The texts point into the
+ * saved bytes. mark: of source_kind.mark. keys: of key_times_save. */
 struct saved_partition {
     uint64_t source;
     struct str name, mark, keys;

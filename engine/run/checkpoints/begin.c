@@ -72,9 +72,9 @@ static uint64_t known_next(void *engine)
     return checkpoint_order_next(run->dir);
 }
 
-/* Shuts out any process that still sends for the newest run in the directory: rows that its sinks sent while a
- * checkpoint is chosen would lie behind the chosen checkpoint, and their order would be unknown. false after a
- * diagnostic. */
+/* Shuts out any process that still sends for the newest run in the directory: rows that its sinks sent while
+ * a checkpoint is chosen would lie behind the chosen checkpoint, and their order would be unknown. false
+ * after a diagnostic. */
 static bool fence_sinks(struct run *run)
 {
     struct run_id before;

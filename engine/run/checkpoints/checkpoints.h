@@ -24,13 +24,13 @@ bool checkpoints_start(struct run *run);
 /* Call after the lanes have ended: waits for a checkpoint that is being written, and ends the coordinator.
  * Abandons a checkpoint that has begun, but whose barrier has not passed all stages. */
 void checkpoints_join(struct run *run);
-/* Call after the join: whether the checkpoint of the last micro-batch was published; else adds a diagnostic. */
+/* Call after the join: whether the last micro-batch's checkpoint was published; else adds a diagnostic. */
 bool checkpoints_have_last(struct run *run);
 /* Adds the figures of checkpoints. */
 void checkpoints_stats(struct run *run, struct run_stats *stats);
 
-/* A part is a node's state in a checkpoint: its name (plan_node.part), the id under which it is saved, and its
- * shape (core/shape.h). A part keeps its id in all later checkpoints, also through `--from`, so that the
+/* A part is a node's state in a checkpoint: its name (plan_node.part), the id under which it is saved, and
+ * its shape (core/shape.h). A part keeps its id in all later checkpoints, also through `--from`, so that the
  * database need not be written anew when a job changes; a new part gets an id that no part had before. */
 struct part {
     uint32_t id;

@@ -1,9 +1,9 @@
-/* Checkpoints while a job runs: the coordinator thread. base/barrier.h tells how it agrees with the sequencer and
- * the stages on where a checkpoint is cut. When the last stage instance has taken its snapshot, the coordinator
- * copies the database, runs the deferred writing, publishes, and tells the sinks.
+/* Checkpoints while a job runs: the coordinator thread. base/barrier.h tells how it agrees with the sequencer
+ * and the stages on where a checkpoint is cut. When the last stage instance has taken its snapshot, the
+ * coordinator copies the database, runs the deferred writing, publishes, and tells the sinks.
  *
- * After an error the coordinator abandons the checkpoint, prints the error, and takes the next one at the next
- * turn; the job goes on. */
+ * After an error the coordinator abandons the checkpoint, prints the error, and takes the next one at the
+ * next turn; the job goes on. */
 #include "run/checkpoints/internal.h"
 
 #include "core/os.h"
@@ -34,7 +34,8 @@ static void say(struct checkpoints *c)
     diag_list_init(&c->diags, &c->arena);
 }
 
-/* Makes the next checkpoint's directory, and writes the job's text and list of parts. false after a diagnostic. */
+/* Makes the next checkpoint's directory, and writes the job's text and list of parts. false after a
+ * diagnostic. */
 static bool make_writer(struct checkpoints *c)
 {
     struct barrier *b = c->run->barrier;

@@ -74,8 +74,8 @@ static bool take_drops(struct run *run)
 }
 
 /* The directory has no checkpoint. If its newest run began from a checkpoint in another directory, takes that
- * directory and checkpoint instead, and returns true. The parts which that run dropped do not count: this run's
- * options name its own. */
+ * directory and checkpoint instead, and returns true. The parts which that run dropped do not count: this
+ * run's options name its own. */
 static bool go_further(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;

@@ -30,9 +30,9 @@ struct checkpoints {
 };
 
 /* parts.c */
-/* Call when run->resumed is chosen: sets run->ids and run->has_saved. For a run that begins with another run's
- * checkpoint it compares the two jobs, with one diagnostic for each difference that would lose state. *next_id:
- * lowest id that no part has had so far. false after diagnostics. */
+/* Call when run->resumed is chosen: sets run->ids and run->has_saved. For a run that begins with another
+ * run's checkpoint it compares the two jobs, with one diagnostic for each difference that would lose state.
+ * *next_id: lowest id that no part has had so far. false after diagnostics. */
 LEAT_CHECKED bool parts_init(struct run *run, uint32_t *next_id);
 /* Appends the list of the job's parts, which every checkpoint has as a record. */
 void parts_put(const struct run *run, uint32_t next_id, struct byte_buffer *out);

@@ -145,7 +145,7 @@ static struct batch *unspill(struct run *run, struct exchange *x, const struct p
 
 /* --- Pushing --- */
 
-/* Approximate bytes of a batch's selected rows: 64 a row and 16 a value; the bytes of texts are not counted. */
+/* Approximate bytes of a batch's selected rows: 64 a row and 16 a value, without the bytes of texts. */
 static size_t rows_bytes(const struct batch *batch)
 {
     return batch->selected * (64 + 16 * (size_t)batch->schema->count);

@@ -90,8 +90,8 @@ struct packet_entry {
     uint64_t spill_offset;
     uint32_t spill_bytes;
     uint32_t spill_file; /* index in exchange.spills */
-    /* Index of the entry's run, a series of entries whose rows are in row_order. A producer with several chains
-     * of operators makes several runs. */
+    /* Index of the entry's run, a series of entries whose rows are in row_order. A producer with several
+     * chains of operators makes several runs. */
     uint32_t run;
 };
 
@@ -160,8 +160,8 @@ struct lanes {
 /* exchange.c */
 void exchange_init(struct run *run);
 void exchange_free(struct run *run);
-/* Sends the batch's selected rows, at least one, to the exchange's consumers. from: the instance that sends; its
- * micro-batch in work is the rows'. The caller keeps its reference to the batch. */
+/* Sends the batch's selected rows, at least one, to the exchange's consumers. from: the instance that sends;
+ * its micro-batch in work is the rows'. The caller keeps its reference to the batch. */
 void exchange_push(struct exchange *exchange, struct stage_instance *from, struct batch *batch);
 /* Begins to read the rows that exchanges have for one input of the node in this micro-batch, merged by
  * row_order. */
@@ -169,8 +169,8 @@ void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_
 /* Returns the next batch, which the caller owns. NULL: there are no more, and the packets are empty now. Rows
  * that cannot be read back from a spill file are left out; the run has failed then. */
 struct batch *fan_in_next(struct fan_in *fan_in);
-/* batch_list_add: takes over the caller's reference to the batch. batch_list_release: releases all batches and
- * empties the list. */
+/* batch_list_add: takes over the caller's reference to the batch. batch_list_release: releases all batches
+ * and empties the list. */
 void batch_list_add(struct batch_list *list, struct batch *batch);
 void batch_list_release(struct batch_list *list);
 
@@ -186,8 +186,8 @@ struct merge {
 };
 /* Begins to merge the lists, which stay the caller's, row by row (merge_next of core/operator.h). */
 void merge_init(struct merge *merge, const struct batch_list *lists, uint32_t count);
-/* Merges several lists into `out` by row_order, whether or not each list is sorted. Takes the lists over: their
- * batches are moved to `out` or released. */
+/* Merges several lists into `out` by row_order, whether or not each list is sorted. Takes the lists over:
+ * their batches are moved to `out` or released. */
 void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t count, struct batch_list *out);
 
 /* instances.c */
@@ -203,17 +203,18 @@ void stage_snapshot(struct stage_instance *stage);
 bool snapshot_has_sink(struct run *run, const struct plan_node *sink);
 
 /* sinks.c */
-/* Fails the run; adds sink.error as a diagnostic, unless it was added before or the run is fenced. Any thread. */
+/* Fails the run; adds sink.error as a diagnostic, unless it was added before or the run is fenced. Any
+ * thread. */
 void sink_failed(struct node_instance *node);
-/* Adds the sink's error as a diagnostic: "sink `out` stopped: ...", where `what` is "stopped". The caller holds
- * the run's diags_mutex while lanes run. */
+/* Adds the sink's error as a diagnostic: "sink `out` stopped: ...", where `what` is "stopped". The caller
+ * holds the run's diags_mutex while lanes run. */
 void sink_say(struct node_instance *node, const char *what);
 /* Tells the sink of a newly published checkpoint: files that it covers get their final names. */
 void sink_tell_published(struct node_instance *node);
 
 /* stage.c */
-/* stage_give: gives rows to the node; the batch stays the caller's. stage_merge: gives the node the rows of its
- * queues, merged, and empties the queues. */
+/* stage_give: gives rows to the node; the batch stays the caller's. stage_merge: gives the node the rows of
+ * its queues, merged, and empties the queues. */
 void stage_give(struct node_instance *node, uint32_t input, struct batch *batch);
 void stage_merge(struct node_instance *node);
 /* Whether the instance can run its next micro-batch: the feeders have finished it, and no node is held. */
@@ -246,8 +247,8 @@ static inline int64_t dead_time(const struct batch *batch, uint32_t row)
 void dead_flush(struct stage_instance *stage);
 
 /* trace.c: call these functions only where run->trace is set; such a run has one lane. */
-/* Returns false if the batch has no row of the record; else gives the batch to the node, rows of the record in
- * batches of their own, and returns true. */
+/* Returns false if the batch has no row of the record; else gives the batch to the node, rows of the record
+ * in batches of their own, and returns true. */
 bool trace_give(struct node_instance *node, uint32_t input, struct batch *batch);
 /* As trace_give, for the rows in the queues of a node with several inputs. */
 bool trace_merged(struct node_instance *node);

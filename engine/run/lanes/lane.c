@@ -50,8 +50,8 @@ static bool spin_until_progress(struct run *run, uint64_t seen)
     return false;
 }
 
-/* Sleeps until another lane makes progress after `seen`, or for SLEEP_US; then sources that had no records are
- * read again. */
+/* Sleeps until another lane makes progress after `seen`, or for SLEEP_US; then sources that had no records
+ * are read again. */
 static void sleep_until_progress(struct run *run, uint64_t seen)
 {
     if (spin_until_progress(run, seen))

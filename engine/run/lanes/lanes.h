@@ -8,7 +8,7 @@
 /* Makes and wires the instances of all stages, and opens their nodes. false after diagnostics. */
 bool lanes_init(struct run *run);
 void lanes_free(struct run *run);
-/* Restores the state of all nodes from the checkpoint; call after sequencer_restore. false after diagnostics. */
+/* Restores all nodes from the checkpoint; call after sequencer_restore. false after diagnostics. */
 bool lanes_restore(struct run *run, struct checkpoint *from);
 /* Begins the sinks; call after the restore. false after a diagnostic. */
 bool lanes_begin_sinks(struct run *run);
@@ -17,8 +17,8 @@ bool lanes_begin_sinks(struct run *run);
 bool lanes_start(struct run *run);
 bool lanes_have_ended(const struct run *run); /* any thread */
 void lanes_join(struct run *run);
-/* Call after the lanes have ended: sinks give files that the last checkpoint covers their names, finish if the
- * run has finished, and send what is left. false after diagnostics. */
+/* Call after the lanes have ended: sinks give files that the last checkpoint covers their names, finish if
+ * the run has finished, and send what is left. false after diagnostics. */
 bool lanes_finish_sinks(struct run *run);
 
 /* Call when a checkpoint was published: sinks that send the checkpoint's rows begin to send at once. segment:

@@ -1,5 +1,5 @@
-/* Follows a record through a run (run/trace.h). The run's only lane calls all functions, except trace_finish and
- * trace_release, which are for the control thread. */
+/* Follows a record through a run (run/trace.h). The run's only lane calls all functions, except trace_finish
+ * and trace_release, which are for the control thread. */
 #include "run/lanes/internal.h"
 
 #include "core/mem.h"

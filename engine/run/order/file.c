@@ -8,8 +8,8 @@
  *     DIR/00000003-00000000000000012345     segments from micro-batch 12345 on, written by the third life
  *
  * Each life begins a file of its own, and another whenever one is large, so that old ones can be moved
- * away; files of an earlier life are never cut or written to. If two files have the same micro-batch, the file
- * of the newer life counts, because the run went on with that life. */
+ * away; files of an earlier life are never cut or written to. If two files have the same micro-batch, the
+ * file of the newer life counts, because the run went on with that life. */
 #include "run/order/internal.h"
 
 #include "core/mem.h"
@@ -50,7 +50,7 @@ static bool file_is_short(struct run *run, const char *path, uint64_t next)
     return false;
 }
 
-/* Number of the first micro-batch in the file: 0, except in a run that began with another run's checkpoint. */
+/* Number of the first micro-batch in the file: 0, except if the run began with another run's checkpoint. */
 static uint64_t file_first(const struct run *run, int fd)
 {
     char text[ORDER_HEAD_BYTES];
@@ -112,8 +112,8 @@ static bool refuse_file(struct run *run, const char *path)
     return false;
 }
 
-/* Removes copies that other lives have left. A process of another life that is still there then has no copy to
- * rename over the file. */
+/* Removes copies that other lives have left. A process of another life that is still there then has no copy
+ * to rename over the file. */
 static void remove_copies(const char *path)
 {
     struct arena arena = {0};
@@ -132,8 +132,8 @@ static void remove_copies(const char *path)
     arena_free(&arena);
 }
 
-/* Copies the first file_end bytes of the file, open as `from`, to a new file, and renames this copy to the file's
- * name. Returns an errno or 0. */
+/* Copies the first file_end bytes of the file, open as `from`, to a new file, and renames this copy to the
+ * file's name. Returns an errno or 0. */
 static int file_copy(struct run *run, int from)
 {
     struct order *order = run->order;

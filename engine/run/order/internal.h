@@ -62,9 +62,9 @@ bool order_file_open(struct run *run);
 bool order_file_append(struct run *run, uint64_t first, struct diag_list *diags);
 /* Call when the checkpoint of the appended segment was published: the next segment goes behind it. */
 void order_file_published(struct order *order);
-/* Lists the files of a directory of --record-order whose micro-batches count, by micro-batch. The paths are the
- * arena's. run: gets the id of the run that wrote the files. Returns NULL, or what is wrong, with *error an
- * errno or 0. If the directory is not one of --record-order, returns NULL with *count 0 and *error 0. */
+/* Lists the files of a directory of --record-order whose micro-batches count, by micro-batch. The paths are
+ * the arena's. run: gets the id of the run that wrote the files. Returns NULL, or what is wrong, with *error
+ * an errno or 0. If the directory is not one of --record-order, returns NULL with *count 0 and *error 0. */
 const char *order_directory(const char *path, struct arena *arena, struct order_path **paths, uint32_t *count,
                             uint8_t run[ORDER_RUN_BYTES], int *error);
 

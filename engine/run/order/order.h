@@ -1,11 +1,11 @@
 /* The order log of a run: writing what the sequencer decides, and finding what an earlier run decided
  * (core/order_log.h has the format).
  *
- * Writing. The sequencer puts entries into the open piece while it forms micro-batches. At a barrier the piece
- * is sealed: it becomes the segment that the checkpoint publishes, and a new piece begins. If a checkpoint is
- * abandoned, its segment is continued by the next one. With --record-order segments are also appended to a
- * file, or to files of a directory (file.c), before their checkpoint is published: so a resume finds at least
- * the segments it needs, and ignores those behind them.
+ * Writing. The sequencer puts entries into the open piece while it forms micro-batches. At a barrier the
+ * piece is sealed: it becomes the segment that the checkpoint publishes, and a new piece begins. If a
+ * checkpoint is abandoned, its segment is continued by the next one. With --record-order segments are also
+ * appended to a file, or to files of a directory (file.c), before their checkpoint is published: so a resume
+ * finds at least the segments it needs, and ignores those behind them.
  *
  * Replaying. The log that a run replays (replay_log.c chooses it) comes from checkpoints that a resume could
  * not use (state/checkpoint.h: redo), from --order, or from a recording's manifest. The sequencer reads the
@@ -48,8 +48,8 @@ void order_free(struct run *run);
 
 /* Whether a log is written. The functions below may be called where none is. */
 bool order_is_written(const struct run *run);
-/* Begins a new piece behind the sealed one. The caller then adds all partitions, in the order of their ids, and
- * the load. */
+/* Begins a new piece behind the sealed one. The caller then adds all partitions, in the order of their ids,
+ * and the load. */
 void order_open_piece(struct run *run);
 /* tag: ORDER_PARTITION, in a new piece alone, or ORDER_ADDED. */
 void order_partition(struct run *run, enum order_tag tag, const struct order_partition *partition);
@@ -76,12 +76,12 @@ bool order_write(struct run *run, struct diag_list *diags);
  * false after a diagnostic. */
 bool order_finish(struct run *run);
 
-/* For the coordinator. Makes the sealed piece the segment of the checkpoint that is being written, and appends
- * it to the file of --record-order, if there is one. The bytes are valid until the next call. data NULL: that file could not be
- * written; a diagnostic was added. */
+/* For the coordinator. Makes the sealed piece the segment of the checkpoint that is being written, and
+ * appends it to the file of --record-order, if there is one. The bytes are valid until the next call. data
+ * NULL: that file could not be written; a diagnostic was added. */
 struct str order_segment(struct run *run, uint64_t epoch, struct diag_list *diags);
-/* For the coordinator, when the segment's checkpoint was published. Returns the number after the segment's last
- * micro-batch. */
+/* For the coordinator, when the segment's checkpoint was published. Returns the number after the segment's
+ * last micro-batch. */
 uint64_t order_published(struct run *run);
 
 /* --- The log that is replayed --- */
@@ -90,8 +90,8 @@ uint64_t order_published(struct run *run);
 struct replay_log *order_replay_log(const struct run *run);
 /* Whether the run replays a log. */
 bool replay_log_is_there(const struct run *run);
-/* Whether the replay follows a fallback; true also if there is no log. The output of such a replay has gone out
- * already, so no other micro-batch may come between those of the log. */
+/* Whether the replay follows a fallback; true also if there is no log. The output of such a replay has gone
+ * out already, so no other micro-batch may come between those of the log. */
 bool replay_log_is_redo(const struct run *run);
 /* Call once replay_log.next is known: lists the files of a log that lies in a directory of checkpoints. false
  * after a diagnostic. */

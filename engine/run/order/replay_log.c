@@ -303,8 +303,8 @@ static bool read_segment(struct run *run, const struct order_head *head)
     return replay->has_segment;
 }
 
-/* Whether the rest of the file is less than a segment, and may be: the file is still being written, or the life
- * that wrote it was killed. text: what was read of the segment's head. */
+/* Whether the rest of the file is less than a segment, and may be: the file is still being written, or the
+ * life that wrote it was killed. text: what was read of the segment's head. */
 static bool is_torn(const struct replay_files *files, struct str text, const struct order_head *head)
 {
     uint64_t left = files->bytes - files->offset;

@@ -27,8 +27,8 @@ bool hold_sinks_are_full(const struct run *run)
     return has_full_sink(run, false);
 }
 
-/* A full sink that sends rows only once a checkpoint has them needs a barrier: one micro-batch is formed to carry
- * the barrier. */
+/* A full sink that sends rows only once a checkpoint has them needs a barrier: one micro-batch is formed to
+ * carry the barrier. */
 bool hold_may_form(struct run *run, uint64_t micro_batch)
 {
     if (!has_full_sink(run, true) || run->barrier == NULL || micro_batch == run->sequencer->last_barrier)

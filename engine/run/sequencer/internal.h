@@ -102,13 +102,13 @@ struct replay {
 };
 
 struct sequencer {
-    /* Guards the partitions, and all members that change while lanes run and are not atomic; but not the slots,
-     * nor a piece while a lane reads and decodes it. */
+    /* Guards the partitions, and all members that change while lanes run and are not atomic; but not the
+     * slots, nor a piece while a lane reads and decodes it. */
     pthread_mutex_t mutex;
     struct partition *partitions;
     uint32_t partitions_count;
     uint32_t pieces_ahead; /* size of a new partition's ring */
-    /* Watermark per source, then the arrival clock, before which no later row in order arrived; microseconds. */
+    /* Watermark per source; then the arrival clock, before which no later row in order arrived; in us. */
     int64_t *source_watermarks;
     int64_t wall_ahead_us; /* trusted wall clock less the monotonic clock (live.c); TIME_MIN: not yet read */
     struct watermark_holder *holders; /* per source */
@@ -161,7 +161,7 @@ bool partition_widen(struct partition *p);
 void partition_cut(struct run *run, struct partition *p, uint32_t end, struct slice *slice);
 /* Whether the head piece is a batch of BATCH_ROWS records, or after a resume the rest of such a batch. */
 bool partition_is_whole(const struct partition *p);
-/* The position at which a resume goes on; for kinds without offsets, it skips `resume_rows` rows from there. */
+/* The position at which a resume goes on. For kinds without offsets it skips `resume_rows` rows there. */
 struct source_position partition_position(const struct partition *p);
 /* Whether all records that were read are sequenced, and the position is behind the one saved last. Only with
  * offsets. */
@@ -177,8 +177,8 @@ void watermark_decoded(struct run *run, struct decoding *decoding, const struct 
 /* Rejects rows that jump ahead of earlier rows, and applies the partition's running maxima; pieces come in
  * their order. Returns false if a piece behind this one must be decoded first. */
 bool watermark_fix(struct run *run, struct partition *p, uint64_t piece);
-/* Call when the rows [first, end) of the piece go into a micro-batch: adds them to what the partition contributes
- * to watermarks. */
+/* Call when the rows [first, end) of the piece go into a micro-batch: adds them to what the partition
+ * contributes to watermarks. */
 void watermark_take(struct run *run, struct partition *p, const struct piece *piece, uint32_t first,
                     uint32_t end);
 static inline bool watermark_is_mark(const struct piece *piece, uint32_t row)
@@ -212,8 +212,8 @@ void live_set_clock(struct run *run, int64_t time);
 /* Decides the load after a micro-batch got its rows; a changed load goes into the order log. */
 void live_follow_load(struct run *run, const struct slot *slot);
 void live_set_load(struct run *run, uint32_t load);
-/* Takes in the status of a read. wakes: sequencer.wakes before the read. Returns whether the next micro-batch may
- * be possible now. */
+/* Takes in the status of a read. wakes: sequencer.wakes before the read. Returns whether the next micro-batch
+ * may be possible now. */
 bool live_was_read(struct partition *p, enum read_status status, uint64_t wakes);
 /* Whether the partition may have something to read: it was not dry, or its source called wake since. */
 bool live_may_read(const struct run *run, const struct partition *p);
@@ -227,7 +227,7 @@ struct partition *live_take_idle(struct run *run);
 /* hold.c: what holds the sources back */
 /* Whether a sink holds so many rows that the sources must wait (sink_context.is_full). */
 bool hold_sinks_are_full(const struct run *run);
-/* While sinks are full: whether a micro-batch may be formed, to carry the barrier after which they can send. */
+/* While sinks are full: whether a micro-batch may be formed to carry the barrier after which they send. */
 bool hold_may_form(struct run *run, uint64_t micro_batch);
 /* Whether evictions that wait for the running checkpoint hold memory beyond the budget: then the sources
  * wait until the checkpoint is through. */
@@ -242,9 +242,9 @@ bool hold_disk_is_low(struct run *run);
 bool replay_begin(struct run *run);
 enum replay_state { REPLAY_WAIT, REPLAY_NUMBER, REPLAY_LAST, REPLAY_OUT };
 /* Whether the log's next micro-batch can be formed. REPLAY_NUMBER: yes. REPLAY_LAST: yes, and all sources end
- * with it. REPLAY_OUT: the log has ended, and the order behind it cannot be computed. REPLAY_WAIT: not yet; also
- * after an error, and at the end of a log behind which the order is computed (sequencer.is_replaying is then
- * false). */
+ * with it. REPLAY_OUT: the log has ended, and the order behind it cannot be computed. REPLAY_WAIT: not yet;
+ * also after an error, and at the end of a log behind which the order is computed (sequencer.is_replaying is
+ * then false). */
 enum replay_state replay_ready(struct run *run);
 /* Whether the next micro-batch begins at or after --until. */
 bool replay_is_beyond(const struct run *run);
@@ -260,8 +260,8 @@ void log_idle(struct run *run, const struct partition *p);
 void log_added(struct run *run, struct partition *p);
 /* At a barrier, after log_micro_batch: seals the open piece and begins a new one. */
 void log_seal(struct run *run);
-/* Call after each micro-batch. Asks for a checkpoint if the open piece is long; without checkpoints, writes it to
- * the file of --record-order. false: the write failed, and the run has failed. */
+/* Call after each micro-batch. Asks for a checkpoint if the open piece is long; without checkpoints, writes
+ * it to the file of --record-order. false: the write failed, and the run has failed. */
 bool log_keep_up(struct run *run);
 
 #endif

@@ -1,5 +1,5 @@
-/* Decisions by a clock, for live sources: which records these have depends on the time of the read. No other file
- * decides by a clock what a micro-batch holds.
+/* Decisions by a clock, for live sources: which records these have depends on the time of the read. No other
+ * file decides by a clock what a micro-batch holds.
  *
  * A partition is dry when its last read answered READ_QUIET (all records were read) or READ_LATER (there are
  * more, but they have not come yet). Micro-batches are formed without a quiet partition. For a partition that

@@ -1,4 +1,5 @@
-/* Writes the sequencer's decisions as entries of the order log (core/order_log.h). Under the sequencer's mutex. */
+/* Writes the sequencer's decisions as entries of the order log (core/order_log.h). Under the sequencer's
+ * mutex. */
 #include "run/sequencer/internal.h"
 
 #include "run/base/barrier.h"

@@ -1,4 +1,4 @@
-/* Opens and closes sources, adds partitions, and saves and restores the partitions' positions in checkpoints. */
+/* Opens and closes sources, adds partitions, and saves and restores their positions in checkpoints. */
 #include "run/sequencer/internal.h"
 
 #include "core/mem.h"
@@ -314,8 +314,8 @@ static bool refuse_gone(struct run *run, uint32_t source, struct str name)
     return false;
 }
 
-/* Adds a partition of the checkpoint, at its position. sources: per source of the checkpoint, its index in the
- * run; UINT32_MAX: its state is left behind. False after a diagnostic. */
+/* Adds a partition of the checkpoint, at its position. sources: per source of the checkpoint, its index in
+ * the run; UINT32_MAX: its state is left behind. False after a diagnostic. */
 static bool add_saved(struct run *run, const struct saved_partition *saved, const uint32_t *sources)
 {
     uint32_t source = sources[saved->source];

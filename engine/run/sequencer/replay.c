@@ -149,8 +149,8 @@ static bool has_all(struct run *run)
     return true;
 }
 
-/* Whether the run's positions before the micro-batch are those of the log; also takes over which partitions have
- * ended. False after a diagnostic. */
+/* Whether the run's positions before the micro-batch are those of the log; also takes over which partitions
+ * have ended. False after a diagnostic. */
 static bool fits_positions(struct run *run, const struct logged *logged, uint64_t micro_batch)
 {
     struct sequencer *s = run->sequencer;

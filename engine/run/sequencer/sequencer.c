@@ -350,8 +350,8 @@ static enum heads choose_heads(struct run *run, bool is_stop, bool is_held)
 }
 
 /* Whether to form a micro-batch without rows, in a lull or while sinks are full: because a partition became
- * idle, because the arrival clock ticks, or because a checkpoint waits for a barrier and has something to save:
- * an epoch that has micro-batches, or positions that rose without records. */
+ * idle, because the arrival clock ticks, or because a checkpoint waits for a barrier and has something to
+ * save: an epoch that has micro-batches, or positions that rose without records. */
 static bool is_worth_a_micro_batch(struct run *run, uint64_t micro_batch, const struct partition *idle,
                                    int64_t tick)
 {

@@ -44,10 +44,11 @@ void sequencer_free(struct run *run);
 /* Adds all partitions of all sources. For a run that begins anew and replays no order log: a resume adds the
  * partitions of its checkpoint, in the checkpoint's order (sequencer_restore), a replay those of the log. */
 void sequencer_add_partitions(struct run *run);
-/* Adds the partitions of a checkpoint, each at its position. positions: checkpoint_info.sources. false after a
- * diagnostic. */
+/* Adds the partitions of a checkpoint, each at its position. positions: checkpoint_info.sources. false after
+ * a diagnostic. */
 bool sequencer_restore(struct run *run, struct str positions);
-/* Call once positions are restored: begins to replay an order log, and to write one. false after a diagnostic. */
+/* Call once positions are restored: begins to replay an order log, and to write one. false after a
+ * diagnostic. */
 bool sequencer_begin(struct run *run);
 void decoding_init(struct run *run, struct decoding *decoding);
 void decoding_free(struct run *run, struct decoding *decoding);
@@ -61,7 +62,8 @@ bool sequencer_form(struct run *run);
 /* Returns the next micro-batch for stage 0, which the caller must run. NULL: there is none, or stage 0 must
  * first finish earlier ones because of a barrier. */
 struct slot *sequencer_claim(struct run *run);
-/* Call after a lane has slept for lack of work: partitions of live sources that had no records are read again. */
+/* Call after a lane has slept for lack of work: partitions of live sources that had no records are read
+ * again. */
 void sequencer_look_again(struct run *run);
 
 /* --- What the sequencer has done; any thread, unless a comment says otherwise --- */
@@ -74,7 +76,7 @@ uint64_t sequencer_formed(const struct run *run);
 uint64_t sequencer_claimed(const struct run *run);
 /* Number of the first micro-batch of this life. */
 uint64_t sequencer_first(const struct run *run);
-/* Whether the last micro-batch of this life was formed and taken. *formed: number after the last one formed. */
+/* Whether the last micro-batch of this life was formed and taken. *formed: number after the last formed. */
 bool sequencer_has_ended(struct run *run, uint64_t *formed);
 /* Whether the last micro-batch was final: all sources have ended. Call after the lanes have ended. */
 bool sequencer_is_finished(const struct run *run);
@@ -94,8 +96,9 @@ bool sequencer_place(const struct run *run, uint32_t id, struct partition_place 
 void sequencer_stop(struct run *run);
 /* Implements source.wake and sink_context.wake; engine: the run. Any thread. */
 void sequencer_wake(void *engine);
-/* Call after a checkpoint was abandoned. Its epoch is in no checkpoint, so the next barrier gets a micro-batch
- * even if no rows arrive, or if no rows may be taken because a full sink waits for a checkpoint. Coordinator. */
+/* Call after a checkpoint was abandoned. Its epoch is in no checkpoint, so the next barrier gets a
+ * micro-batch even if no rows arrive, or if no rows may be taken because a full sink waits for a checkpoint.
+ * Coordinator. */
 void sequencer_forget_barrier(struct run *run);
 /* Adds the figures of sources, and watermarks and newest event times. Call after lanes_stats, which fills
  * stats->nodes. Control thread. */

@@ -40,8 +40,8 @@
 
 #include <stdlib.h>
 
-/* Number of rows that must agree: a row that jumps, and the rows behind it. A partition's ring has room for at
- * least JUMP_ROWS pieces, which is enough even if each piece has one row. */
+/* Number of rows that must agree: a row that jumps, and the rows behind it. A partition's ring has room for
+ * at least JUMP_ROWS pieces, which is enough even if each piece has one row. */
 enum { JUMP_ROWS = 3 };
 /* max_jump by arrival time where the job does not set it. */
 #define JUMP_USUAL_US US_PER_DAY
