@@ -57,18 +57,19 @@ static void remove_directory(const char *path)
 {
     DIR *entries = opendir(path);
     struct dirent *entry;
+    bool is_empty = entries != NULL;
     while (entries != NULL && (entry = readdir(entries)) != NULL) {
         bool stays = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
                      strcmp(entry->d_name, lock_name) == 0;
         char *child = mem_printf("%s/%s", path, entry->d_name);
-        if (!stays)
-            (void)os_remove_tree(child); /* if that fails, the next process tries again */
+        if (!stays && os_remove_tree(child) != 0)
+            is_empty = false; /* the lock stays, so that the next process tries again */
         free(child);
     }
     if (entries != NULL)
         closedir(entries);
     char *lock = mem_printf("%s/%s", path, lock_name);
-    if (unlink(lock) == 0)
+    if (is_empty && unlink(lock) == 0)
         (void)rmdir(path);
     free(lock);
 }
