@@ -70,6 +70,26 @@ void supervise_begun(void)
         atomic_store(begun_before, true);
 }
 
+/* Begins a life, unless SIGINT or SIGTERM came before; such a signal that comes meanwhile is passed on. Returns
+ * the life's pid; 0 in the life itself; -1: no life began. */
+static pid_t begin_life(void)
+{
+    sigset_t held, before;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGTERM);
+    sigprocmask(SIG_BLOCK, &held, &before);
+    pid_t pid = passed_on > 0 ? -1 : fork();
+    if (pid > 0) {
+        child = pid;
+    } else if (pid == 0) {
+        signal(SIGINT, SIG_DFL);
+        signal(SIGTERM, SIG_DFL);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return pid;
+}
+
 int supervise(bool *is_restart, bool *had_begun)
 {
     begun_before =
@@ -85,7 +105,9 @@ int supervise(bool *is_restart, bool *had_begun)
     unsigned short_lives = 0;
     for (unsigned life = 0;; life++) {
         int64_t begun = os_monotonic_us();
-        pid_t pid = fork();
+        pid_t pid = begin_life();
+        if (pid < 0 && passed_on > 0)
+            return EXIT_INTERRUPTED;
         if (pid < 0) {
             perror("leat: fork");
             return EXIT_FAILED;
@@ -97,7 +119,6 @@ int supervise(bool *is_restart, bool *had_begun)
             *had_begun = atomic_load(begun_before);
             return -1;
         }
-        child = pid;
         int status = wait_for(pid);
         child = 0;
         if (!is_worth_another(status) || passed_on > 0)

@@ -273,6 +273,17 @@ def test_an_interrupt_reaches_the_run_below_the_supervisor():
         assert process.returncode == GOOD and "starting it again" not in errors, (process.returncode, errors)
 
 
+def test_an_interrupt_between_two_lives_ends_the_supervisor():
+    with place():
+        process = subprocess.Popen([LEAT, "run", "job.leat", "--supervise"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                   env={**os.environ, "LEAT_FAILPOINTS": "ckpt.barrier=kill@1"})
+        while "starting it again from its newest checkpoint in 1600 ms" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == INTERRUPTED and errors == "", (process.returncode, errors)
+
+
 def test_another_job_is_refused_and_fresh_starts_anew():
     with place():
         assert leat("run", "job.leat", "--set", "count=1000")[0] == GOOD
