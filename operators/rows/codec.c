@@ -67,7 +67,8 @@ void builder_init(struct column_builder *builder, struct batch *batch, struct co
     }
 }
 
-/* A child's validity bitmap has room for the child's capacity, another column's for the batch's rows. */
+/* The validity bitmap of a child has room for the child's capacity; that of any other column for the batch's
+ * rows. */
 void builder_null(struct column_builder *builder, uint32_t row)
 {
     struct column *column = builder->column;

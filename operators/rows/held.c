@@ -23,7 +23,7 @@ size_t held_column_at(const struct held_layout *layout, uint32_t column)
 
 /* --- Packing --- */
 
-/* Rows being packed. tail_at[i]: where row i's next text or list goes, counted from its first one. */
+/* Rows being packed. tail_at[i]: offset, within the tail of row i, of that row's next text or list. */
 struct packing {
     const struct held_layout *layout;
     uint16_t number; /* of the layout */
@@ -82,7 +82,7 @@ static void pack_heads(const struct packing *p, uint32_t first, uint32_t limit)
     }
 }
 
-/* Appends bytes to the tail of row i; returns their place in it. */
+/* Appends bytes to the tail of row i; returns their offset and length within the tail. */
 static struct text_ref put_tail(const struct packing *p, uint32_t i, const char *data, uint32_t length)
 {
     struct text_ref ref = {p->tail_at[i], length};
@@ -207,8 +207,8 @@ static uint64_t bits_of(const struct unpacking *u, uint32_t row)
     return bits;
 }
 
-/* Reads offset and length of a text or list; the offset becomes one into the tails of all rows. False: they
- * are outside the row's tail; then *ref is empty. */
+/* Reads the place of a text or list. ref->offset counts from the first byte of rows->tails, not of the row's
+ * tail. Returns false, with *ref empty, if the place is outside the row's tail. */
 static bool tail_ref(const struct unpacking *u, uint32_t row, struct text_ref *ref)
 {
     uint64_t bits = bits_of(u, row);
@@ -281,7 +281,7 @@ static void unpack_heads(const struct held_layout *layout, const struct held_row
     batch->arrival_time = has_arrivals ? arrivals : NULL;
 }
 
-/* One word of the row's null bits. */
+/* The row's null bits of the columns word * 64 to word * 64 + 63. */
 static uint64_t nulls_of(const struct held_layout *layout, const struct held_rows *rows, uint32_t row,
                          uint32_t word)
 {

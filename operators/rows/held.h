@@ -60,9 +60,10 @@ void held_layouts_free(struct held_layouts *layouts);
  * what held_layouts_save writes. */
 void held_layouts_save(const struct held_layouts *layouts, struct byte_buffer *out);
 bool held_layouts_load(struct held_layouts *layouts, struct str data, const struct schema *schema);
-/* Converts a packed row to the layout `now`. A row that has this layout is returned as it is. Else the result
- * is a copy, valid until the next call, with null in each column that the row's layout does not have with the
- * same name and type; an empty text if the row's layout is not known or the row is too short for it. */
+/* Converts a packed row to the layout `now`. A row that has this layout, or is shorter than a head, is
+ * returned as it is. Else the result is a copy, valid until the next call, with null in each column that the
+ * row's layout does not have with the same name and type; an empty text if the row's layout is not known or
+ * the row is too short for it. */
 struct str held_layouts_convert(struct held_layouts *layouts, struct str row);
 /* For `operator_kind.shape`: writes one line for each column of the held rows' schema. */
 void held_shape(const struct schema *schema, struct arena *arena, struct byte_buffer *out);

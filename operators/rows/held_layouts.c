@@ -161,8 +161,8 @@ struct converting {
     struct byte_buffer *out;
 };
 
-/* Sets a column of the new row: its 8 bytes and the tail they refer to. source: index of the column in the
- * old row, -1: it has none; then the result is null. */
+/* Sets a column of the new row: its 8 bytes, and the part of the tail that they refer to. source: index of the
+ * same column in the old layout; -1: the old layout does not have it, and the new row gets a null. */
 static void convert_column(struct converting *c, uint32_t column, int source)
 {
     size_t nulls = sizeof(struct held_head);
@@ -206,7 +206,7 @@ struct str held_layouts_convert(struct held_layouts *layouts, struct str row)
     while (i < layouts->count && layouts->numbers[i] != head.layout)
         i++;
     if (i == layouts->count || row.length < layouts->items[i].fixed_bytes)
-        return (struct str){row.data, 0}; /* not a row of ours: becomes nulls */
+        return (struct str){row.data, 0}; /* damaged: unpacked as a row of nulls */
     struct byte_buffer *out = &layouts->row;
     struct converting c = {&layouts->items[i], now, row, out};
     buffer_clear(out);
@@ -224,7 +224,7 @@ struct str held_layouts_convert(struct held_layouts *layouts, struct str row)
     return (struct str){out->data, out->length};
 }
 
-/* --- As a member of an operator's state: one record, the tag, then the layouts --- */
+/* --- A member of an operator's state, in checkpoints one record: the tag, then the layouts --- */
 
 static bool layouts_open(const struct state_member *row, const struct operator_context *context, void *member)
 {

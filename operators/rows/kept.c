@@ -157,7 +157,7 @@ static bool enters(const struct kept *kept, const struct kept_head *list, const 
     return order < 0 || (order == 0 && (kept->options.takes_ties || kept->options.last_wins));
 }
 
-/* How many rows of the list the new row comes before. */
+/* The number of rows of the list that come behind a new row with that key. */
 static uint32_t count_worse(const struct kept *kept, const struct kept_head *list,
                             const struct order_key *key)
 {
@@ -172,8 +172,8 @@ static uint32_t count_worse(const struct kept *kept, const struct kept_head *lis
     return low;
 }
 
-/* How many rows leave when a row enters that comes before `worse` of them. With ties all rows equal to the
- * worst leave together, once there are `limit` better ones without them. */
+/* How many rows leave when a row enters that comes before `worse` rows of the list. With ties, all rows equal
+ * to the worst one leave together, as soon as `limit` rows, the new one included, are better than they. */
 static uint32_t count_leaving(const struct kept *kept, const struct kept_head *list, uint32_t worse)
 {
     uint32_t limit = kept->options.limit, equal = 1;
@@ -242,7 +242,7 @@ static struct kept_head *list_of(const struct change_of *c)
     return (struct kept_head *)(void *)(c->value + c->at);
 }
 
-/* Gives the list at c->at room for `count` items and `used` bytes of rows; makes it where it is missing. */
+/* Gives the list at c->at room for `count` items and `used` bytes of rows; makes a missing list. */
 static void make_room(struct kept *kept, struct change_of *c, bool is_there, int64_t window, uint32_t count,
                       size_t used)
 {
@@ -301,7 +301,7 @@ static void drop_closed(struct kept *kept, struct change_of *c, int64_t first_al
     c->value = keyed_write(kept->table, c->slot, c->bytes, c->expire_us);
 }
 
-/* Copies a list before its first change in a micro-batch. list: NULL: there is none yet. */
+/* Copies a list before its first change in a micro-batch. list: NULL if there is none yet. */
 static void note_change(struct kept *kept, const struct kept_candidate *row, struct key key,
                         const struct kept_head *list)
 {
@@ -320,7 +320,7 @@ static void note_change(struct kept *kept, const struct kept_candidate *row, str
     buffer_append(&kept->befores, list, list->bytes);
 }
 
-/* Packs the row into kept->packed; returns its bytes, a multiple of 8. */
+/* Packs the row into kept->packed; returns the number of bytes, a multiple of 8. */
 static size_t pack_row(struct kept *kept, const struct kept_candidate *row)
 {
     static const char zeros[8];
@@ -337,7 +337,7 @@ struct entry {
     bool needs_room;
 };
 
-/* Computes *entry. False: the group would be larger than it may be. */
+/* Computes *entry. Returns false if the group's value would have more than GROUP_BYTES_MAX. */
 static bool measure_entry(const struct kept *kept, const struct change_of *c, bool is_there,
                           const struct kept_candidate *row, struct entry *entry)
 {

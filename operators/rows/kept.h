@@ -1,14 +1,14 @@
-/* Kept rows: the best of each group by an order, for `top_n` and `dedup keep last`.
+/* Kept rows: the best rows of each group by an order, for `top_n` and `dedup keep last`. One thread.
  *
  * A group is an entry of a keyed table. Its value is one list per window, one after the other by rising
  * window number; where there is one window for all time, its number is 0. A list:
  *
  *     head | items, the worst row first | the rows' bytes
  *
- * An item has the words of the row's order key (ordering.h) and the place of the row's bytes (packed.h),
- * which the texts of the key follow. A row that is no better than the worst of a full list costs a look at
- * the list's first cache line. A row that enters takes the room of the rows that it pushes out. Lists grow by
- * half, up to what a full list is likely to need.
+ * An item has the words of the row's order key (ordering.h) and the place of the packed row (packed.h); the
+ * texts of the order key lie behind the packed row. A row that is no better than the worst of a full list
+ * costs a look at the list's first cache line. A row that enters takes the room of the rows that it pushes
+ * out. Lists grow by half, up to what a full list is likely to need.
  *
  * Rows leave a list at its worst end only. So the changes of a micro-batch follow from the list before it and
  * the list after it: of the earlier rows the best ones are still there, and each new row has a sequence
@@ -25,27 +25,27 @@ struct kept_head {
     int64_t window;
     uint64_t noted;       /* 1 + the micro-batch that last changed the list; 0: none */
     uint32_t bytes;       /* of the whole list, a multiple of 8 */
-    uint32_t used;        /* bytes of its rows */
+    uint32_t used;        /* bytes of the packed rows, with the texts of their order keys */
     uint32_t count, room; /* items: used, and allocated */
     uint32_t sequence;    /* sequence number of the next row */
     uint32_t spare;
 };
 
-/* Follows the words of an item. */
+/* The second part of an item, behind the words of the order key. */
 struct kept_place {
-    uint32_t at, bytes; /* where the row lies among the list's rows; bytes: without the key's texts */
-    uint32_t sequence;
-    uint32_t nulls;
+    uint32_t at, bytes; /* of the packed row: offset within the rows' bytes; length without key texts */
+    uint32_t sequence;  /* sequence number of the row in its list */
+    uint32_t nulls;     /* null bits of the order key (order_key.nulls) */
 };
 
 /* Set by the operator before kept_open. */
 struct kept_options {
     const struct schema *input;
     const struct ordering *ordering;
-    uint32_t limit;
+    uint32_t limit;    /* the most rows of a list, without those that takes_ties adds */
     bool takes_ties;   /* also keeps rows equal to the last one of `limit` */
     bool last_wins;    /* of equal rows the later one is better */
-    bool is_one;       /* with limit 1: a new row is emitted as an update of the old one */
+    bool is_one;       /* with limit 1: a new row is emitted as an update of the old row */
     int rank_column;   /* output column; -1: none */
     int change_column; /* output column `_op`; -1: rows are not changes */
     bool ends_windows; /* emitted rows get their window's end - 1 us as event time */
@@ -56,8 +56,8 @@ struct kept_copy {
     uint64_t hash;
     struct key key;
     int64_t window;
-    size_t at;     /* offset in `lists` of the list now; SIZE_MAX: there is none */
-    size_t before; /* offset in `befores` of the earlier list; SIZE_MAX: there was none */
+    size_t at;     /* offset in kept.lists of the list as it is now; SIZE_MAX: there is none */
+    size_t before; /* offset in kept.befores of the list as it was before; SIZE_MAX: there was none */
 };
 
 struct kept_copies {
@@ -71,17 +71,20 @@ struct kept {
     struct keyed_table *table;
     struct held_layouts *layouts; /* the schemas that stored rows may have */
     struct byte_buffer packed;    /* the row being offered */
+    /* changes: lists changed in this micro-batch, with options.change_column. copies: lists of the window being
+     * emitted, of one key group at a time. */
     struct kept_copies changes, copies;
     struct byte_buffer befores, lists; /* copies of lists, aligned to 8 */
-    struct packed_rows released;
+    struct packed_rows released;       /* the output batch being filled */
 };
 
-/* The table and the layouts of a struct kept: rows of the operator's state. options_member: the operator's struct
- * kept_options, whose `input` is NULL where it keeps no rows. */
+/* The table and the layouts of a struct kept, as members of an operator's state. options_member: the
+ * operator's struct kept_options, whose `input` is NULL if the operator keeps no rows. */
 #define STATE_KEPT(structure, member, options_member)                                                        \
     STATE_LAYOUTS(structure, member.layouts, 'L', options_member.input),                                     \
         STATE_TABLE(structure, member.table, 'k', NULL)
-/* Call when kept->table and kept->layouts are set. */
+/* Call when kept->table and kept->layouts are set. Copies *options; options->input and options->ordering must
+ * live as long as `kept`. */
 void kept_open(struct kept *kept, const struct kept_options *options);
 void kept_close(struct kept *kept); /* allowed on a zeroed struct */
 
@@ -92,17 +95,18 @@ struct kept_candidate {
     uint64_t micro_batch;
     struct order_key key;
     int64_t window;
-    int64_t first_alive; /* lists of earlier windows were emitted already: they are dropped */
+    int64_t first_alive; /* lists of windows before this one were emitted already: they are dropped */
     int64_t expire_us;   /* end of the list's window: the entry lives at least until then */
 };
 
 enum kept_answer {
     KEPT_OUT, /* the row is not among the best */
     KEPT_IN,
-    KEPT_FULL, /* the row would be, but the group would be larger than an entry may be */
+    KEPT_FULL, /* the row is among the best, but there is no room: a group has at most 8 MiB */
 };
 
-/* Offers a row to its list. slot: the group's, of kept->table, inside a bracket. */
+/* Offers a row to its list; with KEPT_IN the list has the row. slot: the group's entry of kept->table, inside
+ * a bracket (state/state.h). */
 enum kept_answer kept_offer(struct kept *kept, struct keyed_slot *slot, const struct kept_candidate *row);
 
 /* The list of a window in a group's value, or NULL. */
@@ -117,15 +121,15 @@ const struct kept_place *kept_place(const struct kept *kept, const struct kept_h
 
 /* --- Rows out (kept_emit.c); not inside a bracket --- */
 
-/* Emits all rows of a window, in the order (hash of the key, rank). end: end of the window. */
+/* Emits all rows of a window, in the order (hash of the key, rank). end: end of the window, microseconds. */
 void kept_emit_window(struct kept *kept, struct operator_context *context, int64_t window, int64_t end);
 /* Emits the changes of the current micro-batch, in the same order, and forgets them. */
 void kept_emit_changes(struct kept *kept, struct operator_context *context);
 
 /* --- Shape, `leat state get` --- */
 
-/* Lists the rows of a group, by window. windows: gives a window's start and end; NULL: one window for all
- * time. Returns whether the group has rows. */
+/* Lists the rows of a group, by window. slot: the group's entry, or NULL. windows: gives a window's start and
+ * end, in microseconds; NULL: one window for all time. Returns whether the group has rows. */
 struct kept_windows {
     const void *argument;
     int64_t (*start)(const void *argument, int64_t window);
@@ -133,7 +137,7 @@ struct kept_windows {
 };
 bool kept_describe(struct kept *kept, struct operator_context *context, const struct keyed_slot *slot,
                    const struct kept_windows *windows, struct describe *out);
-/* Writes the lines for `operator_kind.shape`: what of the state must stay the same. */
+/* Writes the lines for `operator_kind.shape`: what of the operator must stay the same for its kept rows. */
 void kept_shape(const struct operator_bind *bind, const struct kept_options *options,
                 struct byte_buffer *out);
 

@@ -11,8 +11,7 @@ static bool is_text(const struct ordering_item *item)
 
 /* --- Binding --- */
 
-/* Of an expression desc(x) or asc(x) returns x, of any other the expression itself. NULL after a
- * diagnostic. */
+/* Returns x for an expression desc(x) or asc(x), else the expression itself. NULL after a diagnostic. */
 static const struct ast *direction(struct operator_bind *bind, const struct ast *ast, bool *is_descending)
 {
     bool is_desc = ast->tag == AST_CALL && str_is(ast->text, "desc");

@@ -1,19 +1,20 @@
 /* An order of rows, as `order desc(price), ts` says it: which of two rows comes first.
  *
- * A row's place in the order is a key: for each expression a word of 8 bytes that is compared unsigned, the
- * smaller first (an int, time, float or bool whole, of a text the first 8 bytes; inverted for desc), a bit
- * for each expression that is null, and the whole texts, which are compared only where the words are equal.
- * So to reject a row costs a compare of two words. Null and NaN come last, with asc and desc alike; -0.0
- * equals 0.0; texts compare by bytes.
+ * A row's place in the order is given by its order key. The key has a word of 8 bytes for each expression,
+ * a bit for each expression that is null, and the whole texts. Words are compared as unsigned numbers, the
+ * smaller one first; a word holds the whole int, time, float or bool, of a text the first 8 bytes, and is
+ * inverted for desc. The whole texts are compared only if the words are equal. So to reject a row costs a
+ * compare of two words. Null and NaN come last, with asc and desc alike; -0.0 equals 0.0; texts compare by
+ * bytes.
  *
- * Rows with equal keys: an operator gets the rows of a key in the order of records (row_order), which is the
- * file's, at any number of lanes. "The earlier record first" therefore needs no ordinal: a new row goes
- * behind the kept rows that it equals (ordering_compare gives 0), or in front of them where the later row
+ * Rows with equal order keys: an operator gets the rows of a group in the order of records (row_order), which
+ * does not depend on the number of lanes. "The earlier record first" therefore needs no ordinal: a new row
+ * goes behind the kept rows that it equals (ordering_compare gives 0), or in front of them if the later row
  * wins.
  *
- * How an operator uses it, `join ... take best order desc(price), ts` for one:
- *     bind:     ordering_bind(bind, 1, &join->order, "order", &join->ordering), an OPTION_EXPRESSIONS;
- *               ordering_lineage where the order decides which rows there are
+ * How an operator uses an order; the example is `join ... take best order desc(price), ts`:
+ *     bind:     ordering_bind(bind, 1, &join->order, "order", &join->ordering), where join->order is an
+ *               OPTION_EXPRESSIONS; ordering_lineage if the order decides which rows are emitted
  *     a batch:  rows = ordering_evaluate(&ordering, batch, scratch, &errors), then for the i-th selected row
  *               key = ordering_key(&rows, i); rows in `errors` have no key and go to dead letters
  *     to keep:  ordering_key_bytes(&ordering, &key) bytes, aligned to 8, written by ordering_put and read
@@ -44,7 +45,7 @@ struct order_key {
     const uint64_t *words; /* ordering.count of them */
     uint64_t nulls;        /* bit i: the i-th expression is null */
     const char *texts;     /* for each text or bytes: length (4 bytes) and bytes; NULL: no texts */
-    uint32_t texts_bytes;
+    uint32_t texts_bytes;  /* length of `texts` */
 };
 
 /* Compiles the expressions, each of which may stand in desc() or asc(), against an input. option: the
@@ -81,7 +82,7 @@ static inline struct order_key ordering_key(const struct ordered_rows *rows, uin
     return key;
 }
 
-/* For ordering_compare: compares the keys in full. */
+/* Called by ordering_compare alone: compares the keys in full. */
 int ordering_compare_rest(const struct ordering *ordering, const struct order_key *a,
                           const struct order_key *b);
 
@@ -96,9 +97,11 @@ static inline int ordering_compare(const struct ordering *ordering, const struct
     return ordering_compare_rest(ordering, a, b);
 }
 
+/* A key as bytes. ordering_put writes ordering_key_bytes bytes to `out`. */
 size_t ordering_key_bytes(const struct ordering *ordering, const struct order_key *key);
 void ordering_put(const struct ordering *ordering, const struct order_key *key, char *out);
-/* Sets `key` to point into `data`, which is aligned to 8. Returns false if the bytes are not such a key. */
+/* Sets `key` to point into `data`, which is aligned to 8 and outlives the key. Returns false if the bytes are
+ * no key of this order. */
 bool ordering_get(const struct ordering *ordering, struct str data, struct order_key *key);
 
 #endif

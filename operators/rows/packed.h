@@ -1,5 +1,5 @@
-/* Rows that are kept for long, in few bytes: about half of what held.h takes, for rows of some numbers and
- * texts. Each byte saved is one less to clear, to copy and to write to disk.
+/* Rows that are kept for long, in few bytes: rows of some numbers and texts take about half of the bytes that
+ * held.h needs. Each byte saved is one less to clear, to copy and to write to disk.
  *
  *     flags | layout | event time | arrival time | partition | record | nulls | columns
  *
@@ -13,17 +13,18 @@
 
 #include "operators/rows/held.h"
 
-/* Appends the row to `out`. layout: the number of its schema among held_layouts. */
+/* Appends the row to `out`. row: physical. layout: the number that the batch's schema has in the operator's
+ * held_layouts. */
 void packed_put(struct byte_buffer *out, const struct batch *batch, uint32_t row, uint16_t layout);
 
-/* A batch made of packed rows: its first columns are those of `layouts`' current schema. */
+/* A batch being made of packed rows; its first columns are those of the current layout. */
 struct packed_rows {
     const struct held_layouts *layouts;
     const struct schema *schema; /* of the current layout */
     struct batch *batch;
     struct column_builder *lists; /* one for each column, used for lists only */
     struct row_origin *origins;
-    int64_t *arrivals; /* NULL: no row has one */
+    int64_t *arrivals; /* arrival times, microseconds; NULL: no row so far has one */
     uint32_t count;
     struct byte_buffer heap; /* bytes of all texts */
     /* map[c]: the current column for column c of the layout mapped_layout; -1: there is none. */
@@ -32,13 +33,15 @@ struct packed_rows {
     int map[SCHEMA_FIELDS_MAX];
 };
 
+/* schema: the schema of the layout layouts->now. Both must outlive `rows`, which must be zeroed. */
 void packed_init(struct packed_rows *rows, const struct held_layouts *layouts, const struct schema *schema);
-void packed_free(struct packed_rows *rows);
-/* Starts a batch; it has room for BATCH_ROWS rows. */
+void packed_free(struct packed_rows *rows); /* allowed on a zeroed struct */
+/* Starts to fill `batch`, which the caller has made with BATCH_ROWS rows and owns. */
 void packed_begin(struct packed_rows *rows, struct batch *batch);
-/* Adds the next row. Bytes that are not a valid row give null, 0 or empty values. */
+/* Adds the next row, unpacked; copies its texts. Values whose bytes are not valid become null, 0 or empty. */
 void packed_add(struct packed_rows *rows, struct str row);
-/* Whether the batch should be ended: it is full, or its texts are many bytes. */
+/* Whether to call packed_end before the next packed_add: the batch has BATCH_ROWS rows, or several MiB of
+ * texts. */
 bool packed_is_full(const struct packed_rows *rows);
 /* Ends the batch with rows->count rows. The caller fills columns behind the schema's. */
 void packed_end(struct packed_rows *rows);

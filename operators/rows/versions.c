@@ -3,10 +3,10 @@
 #include "core/describe.h"
 #include "operators/keys.h"
 
-/* An entry's value begins with this. kept: the entry's bytes after the last drop of old versions. */
+/* The head of an entry's value. */
 struct head {
     uint32_t last; /* offset of the newest version */
-    uint32_t kept;
+    uint32_t kept; /* bytes of the value after the last drop of old versions */
 };
 
 static struct version *version_at(char *data, size_t offset)
@@ -73,7 +73,8 @@ static void drop_before(struct keyed_table *table, struct keyed_slot *slot, size
     ((struct head *)(void *)data)->kept = bytes - gone;
 }
 
-/* Drops the oldest versions until a full entry is at most half full; returns how many were dropped. */
+/* Drops the oldest versions of a full entry, until it is at most half full with `growth` bytes more, or has one
+ * version left. Returns how many were dropped. */
 static uint32_t drop_half(struct keyed_table *table, struct keyed_slot *slot, uint32_t growth)
 {
     uint32_t bytes, count = 0;
@@ -90,8 +91,8 @@ static uint32_t drop_half(struct keyed_table *table, struct keyed_slot *slot, ui
     return count;
 }
 
-/* Inserts the new version, of `size` bytes, before the version at `offset`; at the entry's end if there is
- * none. */
+/* Inserts the new version, of `size` bytes, before the version at `offset`; appends it if `offset` is the end
+ * of the entry's value. */
 static void insert_at(struct keyed_table *table, struct keyed_slot *slot, size_t offset, uint32_t size,
                       const struct version_new *new)
 {
@@ -116,7 +117,8 @@ static void insert_at(struct keyed_table *table, struct keyed_slot *slot, size_t
         memcpy(version->data, new->data.data, new->data.length);
 }
 
-/* Replaces the values of the version at `offset` by those of the new one, of `size` bytes. */
+/* Replaces the values of the version at `offset` by those of the new version; size: bytes of the new version
+ * as a whole. */
 static void replace_at(struct keyed_table *table, struct keyed_slot *slot, size_t offset, uint32_t size,
                        const struct version_new *new)
 {
