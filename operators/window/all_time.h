@@ -28,7 +28,7 @@ struct all_time {
     struct panes panes;
     struct panes_sum sum;
     int64_t every_us;
-    struct all_time_prefix prefixes[ALL_TIME_PREFIXES]; /* a group uses number key_hash % ALL_TIME_PREFIXES */
+    struct all_time_prefix prefixes[ALL_TIME_PREFIXES]; /* a group uses index key_hash % ALL_TIME_PREFIXES */
 };
 
 /* Refuses aggregates whose state over all time has no bound (distinct_exact); false after a diagnostic. */

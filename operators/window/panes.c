@@ -229,7 +229,8 @@ size_t panes_growth(const struct panes *panes, char *data, const struct panes_ro
     return bytes;
 }
 
-/* True for most rows of aggregates that are all fixed: they change the last pane, in place. */
+/* Whether a row of that pane changes the last pane in place, without need for room: so do most rows where all
+ * partials are fixed. */
 static bool is_last_pane(const struct panes *panes, char *data, int64_t pane)
 {
     uint32_t count = head_of(data)->panes;

@@ -35,9 +35,9 @@ enum {
 struct panes {
     const struct aggregates *aggregates;
     struct keyed_table *table;
-    uint32_t shift;  /* a run has 2^shift panes; 0: there are no runs */
-    uint32_t levels; /* of nodes; 0: there are no nodes */
-    uint32_t stride, run_stride, node_stride;
+    uint32_t shift;                           /* a run has 2^shift panes; 0: there are no runs */
+    uint32_t levels;                          /* of nodes; 0: there are no nodes */
+    uint32_t stride, run_stride, node_stride; /* bytes of a pane, of a run, of a node */
     struct byte_buffer scratch, partial;
     struct byte_buffer *blocks; /* PANES_LEVELS_MAX + 1: the block being merged at each level */
 };
@@ -48,7 +48,7 @@ struct panes_sum {
     struct byte_buffer *variable; /* by aggregate */
 };
 
-/* window_panes: panes of the longest window. */
+/* window_panes: panes of the longest window. `aggregates` and `table` must outlive `panes`. */
 void panes_init(struct panes *panes, const struct aggregates *aggregates, struct keyed_table *table,
                 uint64_t window_panes);
 void panes_free(struct panes *panes);
@@ -56,23 +56,23 @@ void panes_free(struct panes *panes);
 struct panes_row {
     int64_t pane;
     int64_t first_alive; /* panes with a lower index may be dropped */
-    int64_t expire_us;   /* the event time after which the pane is not needed */
+    int64_t expire_us;   /* the event time after which the pane is not needed, microseconds */
     const struct column *arguments;
-    /* For aggregates that take no argument but a column of the operator; NULL: there are none. */
+    /* The operator's own column, for aggregates that have no argument in the job; NULL: none of them needs it. */
     const struct column *own;
-    uint32_t row;
-    int64_t time;
+    uint32_t row;      /* physical */
+    int64_t time;      /* of the row, microseconds */
     struct str prefix; /* of the entry, if it is new */
     bool is_new;       /* set by panes_update: the pane did not exist before */
 };
-/* Adds the row to its pane. Returns false, with nothing changed, if the entry is at PANES_BYTES_MAX with
- * panes that are alive. Inside a bracket. */
+/* Adds the row to its pane, inside a bracket (state/state.h). Returns false, with nothing changed, if the row
+ * would make the panes that are alive longer than PANES_BYTES_MAX. */
 bool panes_update(struct panes *panes, struct keyed_slot *slot, struct panes_row *row);
 
 /* --- Panes whose indices move: sessions, all time. No nodes (window_panes: 1). Inside a bracket. --- */
 
-/* Merges pane i + 1 into pane i. Returns false, with no pane changed, if the entry would exceed
- * PANES_BYTES_MAX with that and with the update by `row` that follows. */
+/* Merges pane i + 1 into pane i. Returns false, with no pane changed, if the entry would exceed PANES_BYTES_MAX
+ * after the merge and the update by `row`, which follows. */
 bool panes_join(struct panes *panes, struct keyed_slot *slot, uint32_t i, const struct panes_row *row);
 /* Gives pane i another index, which must lie between its neighbours' indices. */
 void panes_move(struct panes *panes, struct keyed_slot *slot, uint32_t i, int64_t index);
@@ -103,6 +103,7 @@ int64_t panes_index(const struct panes *panes, const struct keyed_slot *slot, ui
 uint32_t panes_below(const struct panes *panes, const struct keyed_slot *slot, int64_t index);
 /* The fixed partials of pane i. Write to them only after a change of the entry in the same bracket. */
 char *panes_partials(const struct panes *panes, const struct keyed_slot *slot, uint32_t i);
+/* The prefix of an entry that has a value; it lies in the entry. */
 struct str panes_prefix(const struct keyed_slot *slot);
 
 struct describe;

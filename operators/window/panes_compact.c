@@ -23,7 +23,7 @@ void panes_copy_pane(struct panes *panes, char *data, uint32_t i, struct byte_bu
                                                        panes->aggregates->items[k].offset));
 }
 
-/* Appends the unused room that a list of `count` items has behind them. */
+/* Appends the unused room that a list of `count` items has behind its items. */
 static void add_room(struct byte_buffer *out, uint32_t count, uint32_t stride)
 {
     size_t bytes = (size_t)(list_room(count) - count) * stride;
@@ -85,7 +85,7 @@ void panes_compact(struct panes *panes, struct keyed_slot *slot, int64_t first_a
     memcpy(data, out->data, out->length);
 }
 
-/* Bytes of the panes from `first` on, without unused room. */
+/* Bytes of an entry with nothing but the panes from `first` on: no runs, no nodes, no unused room. */
 static size_t needed(const struct panes *panes, char *data, uint32_t first)
 {
     const struct head *head = head_of(data);
@@ -99,8 +99,8 @@ static size_t needed(const struct panes *panes, char *data, uint32_t first)
 }
 
 /* Runs and nodes may make an entry longer than PANES_BYTES_MAX. If it would exceed PANES_ENTRY_MAX, nodes are
- * dropped from the lowest level up: those are many and save a reader the least. ROOM_AT_LEAST more is freed,
- * so that this is rare. */
+ * dropped from the lowest level up: low nodes are many and save a reader the least. ROOM_AT_LEAST more bytes
+ * are freed, so that nodes are seldom dropped. */
 bool panes_make_room(struct panes *panes, struct keyed_slot *slot, const struct panes_row *row)
 {
     uint32_t bytes;

@@ -13,6 +13,7 @@ struct head {
     uint32_t spare;
 };
 
+/* The place of a variable partial in the heap, in bytes. */
 struct reference {
     uint32_t offset, length, capacity;
     uint32_t is_absent; /* of a node: no value is stored; readers merge its parts */
@@ -21,14 +22,14 @@ struct reference {
 /* Followed by the fixed partials, as in a pane. */
 struct run_head {
     int64_t index;
-    uint32_t panes, spare;
+    uint32_t panes, spare; /* panes: how many panes are merged in the run */
 };
 
 /* Followed by a reference for each variable aggregate. Nodes are sorted by rising end, then by rising level,
  * so that a new node most often goes last. */
 struct node_head {
-    int64_t end; /* index of the block's last pane */
-    uint32_t level, panes;
+    int64_t end;           /* index of the block's last pane */
+    uint32_t level, panes; /* panes: how many panes are merged in the node */
 };
 
 /* How many items a list of `count` items has room for: four steps to a doubling. */
@@ -183,7 +184,8 @@ void panes_copy_pane(struct panes *panes, char *data, uint32_t i, struct byte_bu
 /* Rewrites the entry without panes below first_alive, their runs and nodes, nodes below lowest_level, and
  * garbage in the heap. */
 void panes_compact(struct panes *panes, struct keyed_slot *slot, int64_t first_alive, uint32_t lowest_level);
-/* Compacts the entry where that pays or room is short. Returns false if there is no room for the row. */
+/* Compacts the entry if that pays, or if the row would make it longer than PANES_ENTRY_MAX. Returns false, with
+ * nothing changed, if the panes that are alive leave no room for the row. */
 bool panes_make_room(struct panes *panes, struct keyed_slot *slot, const struct panes_row *row);
 
 /* --- panes_nodes.c --- */

@@ -3,7 +3,7 @@
 
 enum {
     MERGED_UNTIL = PANES_ENTRY_MAX - (256 << 10), /* bytes up to which runs and nodes may lengthen an entry */
-    /* bytes up to which nodes up to LOW_LEVEL may lengthen an entry: these are many, and save a reader
+    /* bytes up to which nodes up to LOW_LEVEL may lengthen an entry: low nodes are many, and save a reader
      * little */
     LOW_UNTIL = PANES_ENTRY_MAX - (2 << 20),
     LOW_LEVEL = 3,
@@ -64,8 +64,8 @@ static void fill_run(const struct panes *panes, char *data, uint32_t at)
     run->panes = count;
 }
 
-/* Updates the run that contains pane i. is_left: pane i is new and last; the run of the pane before is stored
- * if it is another. */
+/* Updates the stored run that contains pane i. is_left: pane i is new and last; if the pane before belongs to
+ * another run, that run is complete now and is stored. */
 static char *mend_runs(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, bool is_left)
 {
     bool found;
@@ -183,7 +183,7 @@ static bool is_large_set(const struct panes *panes, char *data, uint32_t first, 
     return aggregate->kind->is_set && 4 * length > 3 * bytes_of_panes(panes, data, first, end, aggregate);
 }
 
-/* Sets the node's value of one aggregate; stores none for lack of room or if it is a large set. */
+/* Sets the node's value of one aggregate. Stores no value if room is short, or if the value is a large set. */
 static char *fill_node(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at, uint32_t which,
                        uint32_t variable)
 {
@@ -230,8 +230,8 @@ static char *mend_node(struct panes *panes, struct keyed_slot *slot, char *data,
     return data;
 }
 
-/* Updates the nodes over pane i and, if pane i is new and last, makes those of the blocks that end before it.
- * Only blocks with a later pane behind them have nodes. */
+/* Updates the nodes over pane i. is_left: pane i is new and last; the blocks that end before pane i get their
+ * nodes. Only blocks with a later pane behind them have nodes. */
 static void mend_nodes(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, bool is_left)
 {
     int64_t index = index_at(panes, data, i), newest = index_at(panes, data, head_of(data)->panes - 1);

@@ -61,7 +61,7 @@ static void read_fixed(const struct panes *panes, char *data, uint32_t i, int64_
     }
 }
 
-/* Merges one variable partial of the same panes. */
+/* Merges the partials of one variable aggregate of the window first..last, from the i-th pane on. */
 static void read_variable(const struct panes *panes, char *data, uint32_t i, int64_t first, int64_t last,
                           uint32_t which, uint32_t variable, struct byte_buffer *into)
 {
@@ -106,7 +106,7 @@ void panes_finish(const struct panes *panes, const struct panes_sum *sum, int64_
 
 /* --- Description --- */
 
-/* The aggregates' values, as a batch of one row. */
+/* The aggregates' values, as a batch of one row, which the caller releases. */
 static struct batch *finish(const struct panes *panes, const struct panes_sum *sum, int64_t time,
                             struct operator_context *context)
 {

@@ -183,7 +183,7 @@ static int64_t hold_of(const struct window *window)
     if (window->mode == EMIT_FINAL)
         return TIME_MAX;
     return window->lateness_us +
-           (window->shape.tag == WINDOWS_SESSION); /* a watermark above its end closes it */
+           (window->shape.tag == WINDOWS_SESSION); /* a session closes at a watermark above its end */
 }
 
 static bool window_bind(struct operator_bind *bind)
@@ -240,7 +240,7 @@ static struct state_plan plan_timers(const struct operator_context *context)
                                .bucket_us = MAX(window->shape.size_us / TIMER_BUCKETS, 1)};
 }
 
-/* The record: 8 bytes, the counts of micro-batches, then the open panes. */
+/* The record: OPEN_HEAD bytes (the tag, then zeros), tick, fired_tick, then the indices of the open panes. */
 static bool write_open(struct operator_context *context, struct byte_buffer *out)
 {
     const struct window *window = context->config;
@@ -316,7 +316,7 @@ static void locate(struct window *window, int64_t time)
     last->closed_at = window_closed_at(window, last->windows.last);
 }
 
-/* A row of that time keeps its group until the watermark is beyond the result. */
+/* The last watermark, microseconds, at which a row of that time keeps its group. */
 static int64_t kept_until(const struct window *window, int64_t time)
 {
     return window->expire_after_us == INT64_MAX ? TIME_MAX : time_add(time, window->expire_after_us);
@@ -324,11 +324,11 @@ static int64_t kept_until(const struct window *window, int64_t time)
 
 /* Windows of rows: a group's rows are numbered in the order of records; pane n holds the rows n * pane_rows
  * to (n + 1) * pane_rows - 1. Window k is full with row k * slide + size - 1, and is emitted in that row's
- * place. Panes that no later window needs are dropped; where those are all, the numbers begin anew.
+ * place. Panes that no later window needs are dropped.
  *
  * A group's window may never become full: the group is forgotten, and its numbers begin anew, when the
- * watermark is more than `expire_after` beyond its newest row. A row that is itself that far behind is
- * late. */
+ * watermark is more than `expire_after` beyond the group's newest row. A row that is itself so far behind the
+ * watermark is late. */
 static enum window_taken add_to_count(struct operator_context *context, struct window *window,
                                       struct window_out *out, struct keyed_slot *slot,
                                       const struct batch *batch, struct panes_row *update)

@@ -16,7 +16,7 @@ enum window_emit {
     EMIT_ON_CLOSE, /* one row when the watermark has reached end + lateness */
     EMIT_FINAL,    /* one row when the input has ended */
     EMIT_ON_END,   /* a row when the watermark has reached the end, then corrections */
-    EMIT_EVERY,    /* like EMIT_ON_END, and before the end changes, as event time goes on */
+    EMIT_EVERY,    /* like EMIT_ON_END; before the end also changes, after each every_us of event time */
     EMIT_ON_CHANGE /* changes, after each micro-batch */
 };
 
@@ -188,8 +188,8 @@ void window_advance(struct operator_context *context, struct window *window, int
 bool window_fires(const struct window *window, int64_t before, int64_t watermark);
 /* Sorts this micro-batch's touches by key, then pane. */
 void window_sort_touches(struct window *window);
-/* Copies entries of a key group to window->copy_list, in the order (hash, key): calls `visit` for each
- * entry of the group, which calls window_copy_entry for those to copy. */
+/* Copies entries of a key group to window->copy_list, in the order (hash, key). Calls `visit` for each entry of
+ * the group; `visit` calls window_copy_entry for each entry to copy. */
 void window_copy_group(struct window *window, uint32_t group, keyed_visit *visit, void *argument);
 void window_copy_entry(struct window *window, const struct keyed_slot *slot);
 /* Returns a slot by which the copy can be read like an entry. */
@@ -199,7 +199,8 @@ struct keyed_slot window_copy_slot(const struct window *window, const struct win
 
 enum window_taken { WINDOW_TAKEN, WINDOW_LATE, WINDOW_FULL };
 
-/* Adds a row to its session, within a bracket. Sets the update's pane and expiry. */
+/* Adds a row to its session, inside a bracket. hash: of the slot's key. Sets update->pane and
+ * update->expire_us. */
 enum window_taken window_sessions_add(struct operator_context *context, struct window *window,
                                       struct keyed_slot *slot, uint64_t hash, struct panes_row *update);
 void window_sessions_advance(struct operator_context *context, struct window *window, int64_t watermark);

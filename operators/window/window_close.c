@@ -81,7 +81,7 @@ static struct pass pass_over(const struct window *window, int64_t index)
 
 /* --- One key --- */
 
-/* Adds the row of a key, unless it has not changed. */
+/* Adds the key's output row for the window; with is_changes only if a row came after since_tick. */
 static void emit(struct operator_context *context, struct window *window, struct pass *pass,
                  const struct keyed_slot *slot, uint64_t hash)
 {
@@ -125,7 +125,7 @@ static void carry(struct window *window, struct pass *pass, const struct keyed_s
 
 /* --- Keys of a list --- */
 
-/* count: at most BATCH_ROWS. */
+/* Emits the rows of `count` keys, at most BATCH_ROWS. Each key must have rows in the window. */
 static void pass_keys(struct operator_context *context, struct window *window, struct pass *pass,
                       const struct window_key *items, uint32_t count)
 {

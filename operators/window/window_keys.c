@@ -72,7 +72,7 @@ static struct window_key_list *list_of(struct window_keys *keys, int64_t window)
     return &keys->lists[at];
 }
 
-/* Makes room for `more` items; returns by how many bytes the run has grown. */
+/* Makes room for `more` items; returns the number of bytes by which the run has grown. */
 static size_t make_room(struct window_key_run *run, uint32_t more)
 {
     if (run->count + more <= run->capacity)

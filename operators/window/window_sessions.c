@@ -145,9 +145,10 @@ static void give_session(struct operator_context *context, struct window *window
     window_out_add(context, window, out, &row);
 }
 
-/* The open sessions that the timer is for: the one that closes at its time, and the one that is armed for it.
- * Returns their number, at most two: sessions of a key are further apart than the gap, so no two can end, or
- * close, at one time; but with `final` all close together, and the first stands for them. */
+/* Sets dues[] to the open sessions that the timer is for: the session that closes at the timer's time, and the
+ * session whose `armed` is that time. Returns the number of these sessions, at most two: sessions of a key are
+ * further apart than the gap, so no two can end, or close, at one time; but with `final` all sessions close
+ * together, and the first stands for all. */
 static uint32_t find_due(const struct operator_context *context, const struct window *window,
                          struct keyed_slot *slot, const struct time_record *record, struct due *dues)
 {
@@ -272,9 +273,9 @@ static bool is_its_turn(struct timers *timers, const struct due *due)
     return true;
 }
 
-/* Handles timers that were popped together. A session whose time is not below the watermark, because it has
- * grown, gets another timer; so does one if timers before its time may not have been popped yet. All have
- * been popped if they were fewer than BATCH_ROWS. */
+/* Handles timers that were popped together. A session gets another timer if its time is not below the
+ * watermark, because the session has grown, or if timers before that time may not have been popped yet. If
+ * fewer than BATCH_ROWS timers were popped, there are no more below the watermark. */
 static void take_timers(struct operator_context *context, struct window *window, struct timers *timers,
                         int64_t watermark)
 {
@@ -327,11 +328,11 @@ static void take_all_timers(struct operator_context *context, struct window *win
 
 /* --- Many sessions that close at once --- */
 
-/* Many sessions that close at one watermark and lie on disk: to look up each by its key would be a random
- * read. Instead the table is scanned in its own order, key group after key group; the sessions that close go
- * into a sorter, which returns them in the order in which timers would have. No entry changes: which sessions
- * are closed follows from the watermark. Timers below the watermark are dropped unread; a session that stays
- * open and had one of those gets another. */
+/* Whether the sessions that close are found by a scan. If many sessions close at one watermark and lie on disk,
+ * to look up each by its key would be a random read. A scan goes through the table in its own order instead,
+ * key group after key group; the sessions that close go into a sorter, which returns them in the order in which
+ * timers would have. No entry changes: which sessions are closed follows from the watermark. Timers below the
+ * watermark are dropped unread; a session that stays open and had such a timer gets another. */
 static bool is_scan_worth(const struct window *window, int64_t watermark)
 {
     uint64_t all, due;
@@ -344,7 +345,7 @@ static bool is_scan_worth(const struct window *window, int64_t watermark)
 struct closing {
     struct operator_context *context;
     struct window *window;
-    int64_t watermark; /* the new one */
+    int64_t watermark; /* the new watermark; context->watermark is the one before */
     struct sorter *sorter;
     struct byte_buffer entry;
 };
@@ -429,7 +430,8 @@ static void give_by_scan(struct operator_context *context, struct window *window
 
 /* --- Changes --- */
 
-/* Compares up to BATCH_ROWS keys with the rows given. copies: their entries; NULL: they are looked up. */
+/* Compares the sessions of up to BATCH_ROWS keys with the rows emitted for them, and emits the changes. copies:
+ * the keys' entries; NULL: the entries are looked up. */
 static void compare_keys(struct operator_context *context, struct window *window,
                          const struct window_key *items, const struct keyed_slot *copies, uint32_t count,
                          int64_t ended_before, int64_t time)
@@ -454,7 +456,7 @@ static void compare_keys(struct operator_context *context, struct window *window
     window_out_end(context, &out);
 }
 
-/* Compares the keys that got rows in this micro-batch. */
+/* Emits the changes of the keys that got rows in this micro-batch. */
 static void give_changes(struct operator_context *context, struct window *window)
 {
     struct window_key items[BATCH_ROWS];
@@ -482,7 +484,7 @@ static void copy_any(void *argument, const struct keyed_slot *slot)
         window_copy_entry(argument, slot);
 }
 
-/* `every` fires: compares all keys, key group by key group. */
+/* `every` fires: emits the changes of all keys, key group by key group. */
 static void give_early(struct operator_context *context, struct window *window)
 {
     struct window_key items[BATCH_ROWS];

@@ -24,7 +24,8 @@ static bool has_clock(int64_t time)
     return time > CLOCK_MIN_US && time < CLOCK_MAX_US;
 }
 
-/* The instant of index * width + offset + more on the wall clock; clamped. */
+/* The instant at which the zone's wall clock shows index * width + offset_us + more, clamped. Without a zone the
+ * clock is UTC. */
 static int64_t edge(const struct windows *windows, int64_t width, int64_t more, int64_t index)
 {
     __int128 wall = (__int128)index * width + windows->offset_us + more;
@@ -34,7 +35,7 @@ static int64_t edge(const struct windows *windows, int64_t width, int64_t more, 
                                                               : zone_instant(windows->zone, (int64_t)wall);
 }
 
-/* The index of the last edge at or before the time. */
+/* The largest index whose edge() is not after `time`. */
 static int64_t edge_index(const struct windows *windows, int64_t width, int64_t more, int64_t time)
 {
     int64_t begin = windows->offset_us + more, past;
@@ -53,7 +54,8 @@ static int64_t edge_index(const struct windows *windows, int64_t width, int64_t 
     return index;
 }
 
-/* Cumulating: the number of windows in a period, which may be longer or shorter by a zone's clock. */
+/* Cumulating: the number of windows in a period. A change of the zone's clock makes the period longer or
+ * shorter. */
 static int64_t steps_of(const struct windows *windows, int64_t period)
 {
     int64_t begin = edge(windows, windows->size_us, 0, period);
@@ -63,7 +65,7 @@ static int64_t steps_of(const struct windows *windows, int64_t period)
     return MIN(MAX(steps, 1), windows->steps);
 }
 
-/* True without a zone's clock: then each period has the same number of steps. */
+/* Whether each period at that time has the same number of steps: so it is where no zone's clock is followed. */
 static bool has_even_steps(const struct windows *windows, int64_t time)
 {
     return windows->zone == NULL || !has_clock(time);
@@ -343,7 +345,7 @@ static bool check_arguments(struct operator_bind *bind, const struct ast *over, 
     return is_good;
 }
 
-/* Windows of whole days follow the zone's clock; shorter ones begin by UTC, plus the offset. */
+/* Loads the zone. Only windows of whole days may have one; shorter windows begin by UTC, plus the offset. */
 static bool bind_zone(struct operator_bind *bind, const struct ast *over, struct str name,
                       struct windows *windows)
 {

@@ -35,19 +35,21 @@ struct windows {
     const struct zone *zone;                  /* NULL: UTC */
 };
 
-/* Checks `over` with its offset (0: none) and zone (length 0: UTC). allowed: WINDOWS_BITs. Returns false
- * after all its diagnostics. */
+/* Sets *windows to the shape that `over` says, with its offset in microseconds (0: none) and zone (length 0:
+ * UTC). allowed: WINDOWS_BITs of the shapes that the operator takes. Returns false after diagnostics. */
 bool windows_bind(struct operator_bind *bind, const struct ast *over, unsigned allowed, int64_t offset_us,
                   struct str zone, struct windows *windows);
 
-/* The windows that hold a time: first..last, at least one. TIME_MIN is before every window, TIME_MAX behind.
- * This function and those below are not for sessions and count. */
+/* The windows that hold a time: windows_first .. windows_last, at least one. TIME_MIN is before every window,
+ * TIME_MAX behind. All times are microseconds. These functions and those below, except windows_panes_count, are
+ * for the shapes WINDOWS_OF_TIME only. */
 int64_t windows_first(const struct windows *windows, int64_t time);
 int64_t windows_last(const struct windows *windows, int64_t time);
-/* A window is [start, end), clamped. */
+/* A window is [start, end), clamped to TIME_MIN and TIME_MAX. */
 int64_t windows_start(const struct windows *windows, int64_t window);
 int64_t windows_end(const struct windows *windows, int64_t window);
-/* The next window. Unused numbers are skipped: by a zone's clock, days have 23 to 25 steps of an hour. */
+/* The number of the next window. Unused numbers are skipped: by a zone's clock, a day has 23 to 25 steps of an
+ * hour, and numbers are reserved for the longest day. */
 int64_t windows_next(const struct windows *windows, int64_t window);
 
 /* The pane that holds a time. */
@@ -63,14 +65,14 @@ struct windows_range windows_of_pane(const struct windows *windows, int64_t pane
 /* The largest number of panes of a window. */
 uint64_t windows_panes_count(const struct windows *windows);
 
-/* Windows, or panes, that may have rows, rising. */
+/* Numbers of the windows, or of the panes, that may have rows, rising. */
 struct open_windows {
     int64_t *items;
     uint32_t count, capacity;
 };
-/* Adds one, unless it is there. */
+/* Adds `index`, unless it is there. */
 void open_windows_add(struct open_windows *open, int64_t index);
-/* Drops the first `count`. */
+/* Drops the first `count` numbers. */
 void open_windows_drop(struct open_windows *open, uint32_t count);
 void open_windows_free(struct open_windows *open);
 
