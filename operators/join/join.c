@@ -85,7 +85,7 @@ static struct state_plan plan_queue(const struct operator_context *context)
                                .bucket_us = MAX(wait / BUCKETS, 1)};
 }
 
-/* Of the memory for rows. */
+/* The operator's memory without the share of the queue. */
 static size_t rows_bytes(const struct operator_context *context)
 {
     return (size_t)context->memory_bytes - plan_queue(context).memory_bytes;

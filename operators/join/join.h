@@ -28,13 +28,13 @@ struct join {
     const struct schema *inputs[2], *late;
     struct columns on_columns[2];
     int *keys[2];
-    int *columns[2];      /* of each input column: the output column, or -1 */
+    int *columns[2];      /* for each input column: the output column, or -1 */
     int *late_columns[2]; /* the same for late rows */
     int window_column;    /* output column window_start; window_end follows; -1: none */
     bool is_forever, is_window;
-    bool is_single; /* a left row is in one window at most: counters count the row itself */
-    int64_t low_us, high_us;
-    struct expr *high; /* upper bound as an expression of the left row; NULL: high_us */
+    bool is_single;          /* a left row is in one window at most: counters count the row itself */
+    int64_t low_us, high_us; /* bounds of (right event time - left event time) */
+    struct expr *high;       /* upper bound as an expression of the left row; NULL: high_us */
     struct windows windows;
     struct ordering ordering;
     bool has_deadline;    /* left rows are settled when the watermark is past their deadline */
@@ -53,11 +53,12 @@ struct join {
 bool join_bind(struct operator_bind *bind);
 void join_shape(const struct operator_bind *bind, struct byte_buffer *out);
 
-/* row_order.sub of an output row: the input row's sub, a bit for the input it came by (a record may come by
- * both), and the index of the output row among those that the input row makes. */
+/* row_order.sub of an output row: the input row's sub, a bit for the input that the row came by (a record may
+ * come by both inputs), and the index of the output row among the output rows that the input row makes. */
 enum { JOIN_SUB_SHIFT = 21, JOIN_SUB_RIGHT = 1 << 20 };
 
-/* from, to: the right event times that a left row matches. until: its deadline. */
+/* from, to: the first and the last right event time that a left row matches. until: the left row's deadline.
+ * All in microseconds. */
 struct join_reach {
     int64_t from, to, until;
 };
@@ -78,8 +79,8 @@ struct join_prepared {
     uint8_t fates[BATCH_ROWS]; /* enum join_fate by selected index */
 };
 
-/* An input row while it looks for the kept rows that it matches. Where many match, it pauses until the output
- * rows made so far were emitted, and goes on in the next bracket. */
+/* An input row while it looks for the kept rows that it matches. If many rows match, the input row pauses
+ * until the output rows made so far have been emitted, and goes on in the next bracket. */
 struct join_meeting {
     struct operator_context *context;
     struct join *join;
@@ -106,9 +107,10 @@ void join_emit(struct operator_context *context, const struct join *join, bool i
 int64_t join_high_of(const struct join *join, const struct join_prepared *prepared, uint32_t row);
 
 /* --- join_match.c --- */
-/* Matches a row with the kept rows of the other side, then keeps it where needed. slot: its key's, of
- * rows.heads, inside a bracket. Returns false where the row pauses: emit what it made, then call again with
- * the same `m`. Sets m->failed where the row must go to dead letters. */
+/* Matches a row with the kept rows of the other side, then keeps the row if later rows may match it. slot:
+ * the entry of the row's key in join->rows.heads, inside a bracket. Returns false if the row pauses: end the
+ * bracket, emit the output rows, and call again with the same `m` in a new bracket. Sets m->failed to the
+ * reason if the row must go to dead letters. */
 bool join_take_left(struct join_meeting *m, struct keyed_slot *slot);
 bool join_take_right(struct join_meeting *m, struct keyed_slot *slot);
 

@@ -1,5 +1,6 @@
-/* The join's rows, batch by batch: finds those that are late or match nothing, and passes the others on in
- * the order of both inputs, in blocks of at most BATCH_ROWS rows, one bracket of the table each. */
+/* The join's rows, batch by batch: finds the rows that are late or can match nothing, and passes the other
+ * rows on in the order of both inputs, in blocks of at most BATCH_ROWS rows. A block has one bracket of the
+ * table, or more if output batches must be emitted in between. */
 #include "operators/expr/compute.h"
 
 #include "core/mem.h"
@@ -111,7 +112,7 @@ static void count_fates(struct operator_context *context, const struct join *joi
     if (prepared->side == 1)
         context->counters.in += batch->selected; /* the engine counts the rows of input 0 */
     context->counters.late += late;
-    /* Left rows that match nothing but are emitted (left, anti) are counted then. */
+    /* Left rows that can match nothing but are emitted (left, anti) are counted when they are emitted. */
     if (prepared->side == 1 || (join->kind != JOIN_LEFT && join->kind != JOIN_ANTI))
         context->counters.filtered += alone;
     compute_reject(context, batch, errors);

@@ -1,4 +1,4 @@
-/* The join's deadlines: settles kept left rows that no more right rows can match. */
+/* The join's deadlines: settles kept left rows when no further right row can match them. */
 #include "operators/join/join.h"
 
 /* A left row at its deadline. */
@@ -11,7 +11,8 @@ struct deadline {
     bool is_there, is_marked;
 };
 
-/* Copies the left row to join->left, for the search for its best right row that follows. */
+/* Visitor: copies the left row to join->left; the search for its best right row, which follows, needs the
+ * copy. */
 static unsigned find_left(void *argument, const struct key_row *kept)
 {
     struct deadline *deadline = argument;
@@ -30,7 +31,7 @@ static unsigned find_best(void *argument, const struct key_row *kept)
     return KEY_ROW_STOP;
 }
 
-/* Makes the left row's output row, if its deadline gives one; returns whether it does. */
+/* Makes the output row of the left row at its deadline, if there is one; returns whether there is. */
 static bool settle(struct deadline *deadline, struct keyed_slot *slot)
 {
     struct join *join = deadline->join;

@@ -173,7 +173,7 @@ static void count_left(struct join_meeting *m, enum outcome outcome)
     struct counters *counters = &m->context->counters;
     uint64_t made = m->count;
     if (outcome == OUTCOME_FAILED)
-        return; /* operator_reject counts it */
+        return; /* operator_reject counts the row */
     if (!m->join->is_single) {
         counters->absorbed++;
     } else if (outcome == OUTCOME_OUT) {
@@ -195,7 +195,7 @@ static void take_alone(struct join_meeting *m)
     make_row(m, NULL);
 }
 
-/* Visitor: sets the bool `argument`, as the key has a row that the query asked for. */
+/* Visitor: sets the bool that `argument` points to: the key has a row that the query asks for. */
 static unsigned meet_twin(void *argument, const struct key_row *kept LEAT_UNUSED)
 {
     *(bool *)argument = true;
@@ -264,7 +264,7 @@ bool join_take_left(struct join_meeting *m, struct keyed_slot *slot)
 struct waiting {
     uint64_t id;
     int64_t until;
-    bool is_served; /* its best so far is better than the new row */
+    bool is_served; /* its best right row so far stays: the new row is not better */
 };
 
 static unsigned meet_left(void *argument, const struct key_row *kept)
@@ -289,7 +289,7 @@ static unsigned meet_left(void *argument, const struct key_row *kept)
     return stop | (join->kind == JOIN_LEFT && !kept->is_marked ? KEY_ROW_MARK : KEY_ROW_STAY);
 }
 
-/* The left row of that id in join->ids, which rise; NULL: it is not there. */
+/* The left row of that id in join->ids, which is sorted by id; NULL if it is not there. */
 static struct waiting *find_waiting(const struct join *join, uint64_t id)
 {
     struct waiting *waiting = (struct waiting *)(void *)join->ids.data;
@@ -310,7 +310,7 @@ struct rival {
     struct str order;
 };
 
-/* Visitor of a left row's best: drops it where the new right row (the rival) is better. */
+/* Visitor of a left row's best right row: drops it if the new right row (the rival) is better. */
 static unsigned meet_best(void *argument, const struct key_row *kept)
 {
     const struct rival *rival = argument;
@@ -348,8 +348,8 @@ static void challenge(struct join_meeting *m, struct keyed_slot *slot)
     buffer_clear(&join->ids);
 }
 
-/* semi, anti: only whether there is a right row matters, so one per window (with `forever` one in all) is
- * enough. Returns whether such a row is kept already. */
+/* For semi and anti it only matters whether there is a right row, so one row per window (with `forever` one
+ * in all) is enough. Returns whether such a row is kept already. */
 static bool is_known(struct join_meeting *m, struct keyed_slot *slot)
 {
     const struct join *join = m->join;

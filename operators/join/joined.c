@@ -94,7 +94,7 @@ static void note_side(struct joined *joined, struct joined_side *side, const str
     }
 }
 
-/* Notes the arrival time (the later of both sides', where they have one) and the origin (the left row's). */
+/* Notes the arrival time (the later one, if both sides have an arrival time) and the origin (the left row's). */
 static void note_place(struct joined *joined, const struct joined_row *row)
 {
     uint32_t at = joined->count;
@@ -177,7 +177,8 @@ struct kept_column {
     uint64_t *nulls; /* a bit for each copy; NULL: no nulls */
 };
 
-/* Makes the offset of a copy's text or list one into `tails`; false: it is outside the row's tail. */
+/* Reads the place of a text or list of copy `kept` from *bits, and writes it back with an offset that counts
+ * from the first byte of side->tails. Returns false if the place is outside the row's tail. */
 static bool kept_tail(const struct joined_side *side, uint32_t kept, uint64_t *bits)
 {
     struct text_ref ref;
@@ -336,7 +337,7 @@ static void gather_lists(const struct joined *joined, const struct joined_side *
     buffer_free(&encoded);
 }
 
-/* False: no row can be null in the column. */
+/* Whether a row may be null in column c. */
 static bool may_be_null(const struct joined_side *side, uint32_t c, const struct kept_column *kept)
 {
     if (kept->nulls != NULL || side->has_several || side->has_none)
@@ -344,7 +345,7 @@ static bool may_be_null(const struct joined_side *side, uint32_t c, const struct
     return side->given > 0 && side->only->columns[c].valid != NULL;
 }
 
-/* Sets one column where the rows do not all come from one given batch. */
+/* Sets one column of a side whose rows do not all come from one given batch. */
 static void gather_column(struct joined *joined, const struct joined_side *side, uint32_t c,
                           struct batch *out, char *heap, size_t *used)
 {

@@ -1,6 +1,7 @@
 #include "operators/join/key_rows.h"
 
-/* Bytes of rows in a key's own entry; in a chunk; below TIDY_BYTES_MIN dead rows are not looked for. */
+/* OPEN_BYTES_MAX: bytes of rows in a key's own entry. CHUNK_BYTES_MAX: bytes of a chunk. TIDY_BYTES_MIN: in
+ * smaller entries dead rows are not looked for. */
 enum { OPEN_BYTES_MAX = 8 << 10, CHUNK_BYTES_MAX = 64 << 10, TIDY_BYTES_MIN = 1 << 10 };
 
 /* Head of a key's entry; its newest rows follow. */
@@ -11,7 +12,8 @@ struct list_head {
     uint32_t salt;     /* of the directory's table key */
     uint32_t last_run; /* offset of the last run of rows of one side; 0: no rows */
     uint8_t has_chunks;
-    /* Bits of the sides that may have rows in the entry, and in chunks: other searches skip them. */
+    /* Bits 1 << side of the sides that may have rows: in the entry, and in chunks. A search for other sides
+     * skips the entry, or the chunks. */
     uint8_t open_sides, chunk_sides;
 };
 
@@ -22,7 +24,8 @@ struct piece_head {
     uint32_t number, count; /* number: 0: the directory; count: its items */
 };
 
-/* The directory's item for a chunk. until: the latest of its rows. A side without rows has from > to. */
+/* The directory's item for a chunk. until: the largest `until` of the chunk's rows. A side without rows has
+ * from > to. */
 struct chunk_info {
     uint32_t number, salt;
     uint64_t first_id, last_id, rows;
@@ -87,8 +90,8 @@ static const struct key_row *row_at(const char *value, uint32_t at, uint32_t byt
     return row;
 }
 
-/* Adds the row at offset `at`, the last one, to the last run where that is of its side, else begins a run
- * with it. A search skips the runs of sides that it does not ask for. */
+/* Adds the row at offset `at`, the last row, to the run at *last if that run is of the same side; else begins
+ * a run with the row. A search skips the runs of sides that it does not ask for. */
 static void join_run(char *value, uint32_t *last, uint32_t at)
 {
     struct key_row *row = (struct key_row *)(void *)(value + at);
@@ -101,7 +104,7 @@ static void join_run(char *value, uint32_t *last, uint32_t at)
         *last = at;
 }
 
-/* Makes the runs of the rows from byte `from` on; returns the offset of the last one. */
+/* Makes the runs of the rows from byte `from` on; returns the offset of the last run, 0 without rows. */
 static uint32_t join_runs(char *value, uint32_t from, uint32_t bytes)
 {
     uint32_t last = 0;
@@ -110,7 +113,8 @@ static uint32_t join_runs(char *value, uint32_t from, uint32_t bytes)
     return last;
 }
 
-/* Shows the rows of one value; notes rows to drop or mark in rows->changes. False: the visit must stop. */
+/* Shows the rows of one value; notes rows to drop or mark in rows->changes. Returns false if the visitor
+ * returned KEY_ROW_STOP. */
 static bool visit_value(struct key_rows *rows, const char *value, uint32_t from, uint32_t bytes,
                         struct key_rows_query *query, key_row_visitor *visit, void *argument)
 {
@@ -328,8 +332,9 @@ static uint64_t count_rows(const char *data, size_t bytes)
     return count;
 }
 
-/* Opens a bracket with the key's directory, ready to be changed, without dead chunks; makes it where it is
- * missing. The key's own rows have been moved to rows->sealed. */
+/* Opens a bracket with the key's directory, which is marked as changed; removes the items of dead chunks,
+ * except the last item; makes a missing directory. Call after the key's own rows were moved to rows->sealed.
+ * */
 static struct keyed_slot *begin_directory(struct key_rows *rows, struct key owner, struct list_head *head)
 {
     struct keyed_slot *slot = NULL;
@@ -367,8 +372,8 @@ static struct keyed_slot *begin_directory(struct key_rows *rows, struct key owne
     return slot;
 }
 
-/* The item of the chunk to append to: the last one of the directory unless *is_new; else, or where there is
- * none, a new item, and *is_new is set. */
+/* The item of the chunk to append to. With *is_new, or if the directory has no items, a new item, and *is_new
+ * is set; else the directory's last item. */
 static struct chunk_info next_chunk(const struct keyed_slot *directory, uint64_t first_id, bool *is_new)
 {
     uint32_t bytes;
@@ -409,8 +414,8 @@ static bool has_room(struct key_rows *rows, struct key owner, const struct chunk
     return is_there && bytes + more <= CHUNK_BYTES_MAX;
 }
 
-/* Moves the key's own rows into a chunk. Only one bracket of `chunks` can be open, so they follow one
- * another: read the directory, write the chunk, write the directory. */
+/* Moves the key's own rows into a chunk. Only one bracket of `chunks` can be open, so several follow one
+ * another: read the directory, look for room, write the chunk, write the directory. */
 static void seal(struct key_rows *rows, struct keyed_slot *slot)
 {
     struct key owner = slot->key;

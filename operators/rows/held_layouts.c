@@ -161,8 +161,8 @@ struct converting {
     struct byte_buffer *out;
 };
 
-/* Sets a column of the new row: its 8 bytes, and the part of the tail that they refer to. source: index of the
- * same column in the old layout; -1: the old layout does not have it, and the new row gets a null. */
+/* Sets a column of the new row: its 8 bytes, and the part of the tail that they refer to. source: index of
+ * the same column in the old layout; -1: the old layout does not have it, and the new row gets a null. */
 static void convert_column(struct converting *c, uint32_t column, int source)
 {
     size_t nulls = sizeof(struct held_head);

@@ -71,8 +71,8 @@ struct kept {
     struct keyed_table *table;
     struct held_layouts *layouts; /* the schemas that stored rows may have */
     struct byte_buffer packed;    /* the row being offered */
-    /* changes: lists changed in this micro-batch, with options.change_column. copies: lists of the window being
-     * emitted, of one key group at a time. */
+    /* changes: lists changed in this micro-batch, with options.change_column. copies: lists of the window
+     * being emitted, of one key group at a time. */
     struct kept_copies changes, copies;
     struct byte_buffer befores, lists; /* copies of lists, aligned to 8 */
     struct packed_rows released;       /* the output batch being filled */

@@ -216,8 +216,8 @@ static void skip_value(enum type_tag tag, struct bytes *bytes)
         (void)take_varint(bytes);
 }
 
-/* The schema that a row with that layout was packed with; NULL if the layout is unknown. Sets rows->map if the
- * layout is not the current one. */
+/* The schema that a row with that layout was packed with; NULL if the layout is unknown. Sets rows->map if
+ * the layout is not the current one. */
 static const struct schema *schema_of(struct packed_rows *rows, uint64_t layout)
 {
     const struct held_layouts *layouts = rows->layouts;

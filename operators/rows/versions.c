@@ -73,8 +73,8 @@ static void drop_before(struct keyed_table *table, struct keyed_slot *slot, size
     ((struct head *)(void *)data)->kept = bytes - gone;
 }
 
-/* Drops the oldest versions of a full entry, until it is at most half full with `growth` bytes more, or has one
- * version left. Returns how many were dropped. */
+/* Drops the oldest versions of a full entry, until it is at most half full with `growth` bytes more, or has
+ * one version left. Returns how many were dropped. */
 static uint32_t drop_half(struct keyed_table *table, struct keyed_slot *slot, uint32_t growth)
 {
     uint32_t bytes, count = 0;

@@ -69,9 +69,9 @@ struct version_columns {
 /* Compiles the body against the other stream's schema. Returns false after diagnostics. */
 bool version_columns_bind(struct operator_bind *bind, const struct assignments *body,
                           const struct schema *schema, struct version_columns *columns);
-/* Adds the columns to `output`. chosen: lineage that each column gets beside its own; from: the other stream's
- * schema, whose rows_lineage each column gets as well. Returns false after diagnostics: a name is taken, or
- * there are too many columns. */
+/* Adds the columns to `output`. chosen: lineage that each column gets beside its own; from: the other
+ * stream's schema, whose rows_lineage each column gets as well. Returns false after diagnostics: a name is
+ * taken, or there are too many columns. */
 bool version_columns_add(struct operator_bind *bind, const struct version_columns *columns,
                          const struct lineage *chosen, const struct schema *from, struct schema *output);
 /* Appends a line "=value NAME: EXPRESSION, TYPE" for each column, for `operator_kind.shape`. */
@@ -86,8 +86,8 @@ struct column *version_columns_evaluate(const struct version_columns *columns, c
 void version_encode(const struct version_columns *columns, const struct column *values, uint32_t row,
                     struct byte_buffer *out);
 
-/* Builders for the columns in `batch`, the first of which is batch->columns[first]. They lie in `scratch`; the
- * caller calls builder_finish for each. */
+/* Builders for the columns in `batch`, the first of which is batch->columns[first]. They lie in `scratch`;
+ * the caller calls builder_finish for each. */
 struct column_builder *version_builders(const struct version_columns *columns, struct batch *batch,
                                         uint32_t first, struct arena *scratch);
 /* Sets a row of the columns to the version's values; to nulls if `version` is NULL, and from the first value

@@ -58,7 +58,8 @@ struct panes_row {
     int64_t first_alive; /* panes with a lower index may be dropped */
     int64_t expire_us;   /* the event time after which the pane is not needed, microseconds */
     const struct column *arguments;
-    /* The operator's own column, for aggregates that have no argument in the job; NULL: none of them needs it. */
+    /* The operator's own column, for aggregates that have no argument in the job; NULL: none of them needs
+     * it. */
     const struct column *own;
     uint32_t row;      /* physical */
     int64_t time;      /* of the row, microseconds */
@@ -71,8 +72,8 @@ bool panes_update(struct panes *panes, struct keyed_slot *slot, struct panes_row
 
 /* --- Panes whose indices move: sessions, all time. No nodes (window_panes: 1). Inside a bracket. --- */
 
-/* Merges pane i + 1 into pane i. Returns false, with no pane changed, if the entry would exceed PANES_BYTES_MAX
- * after the merge and the update by `row`, which follows. */
+/* Merges pane i + 1 into pane i. Returns false, with no pane changed, if the entry would exceed
+ * PANES_BYTES_MAX after the merge and the update by `row`, which follows. */
 bool panes_join(struct panes *panes, struct keyed_slot *slot, uint32_t i, const struct panes_row *row);
 /* Gives pane i another index, which must lie between its neighbours' indices. */
 void panes_move(struct panes *panes, struct keyed_slot *slot, uint32_t i, int64_t index);

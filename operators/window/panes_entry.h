@@ -184,8 +184,8 @@ void panes_copy_pane(struct panes *panes, char *data, uint32_t i, struct byte_bu
 /* Rewrites the entry without panes below first_alive, their runs and nodes, nodes below lowest_level, and
  * garbage in the heap. */
 void panes_compact(struct panes *panes, struct keyed_slot *slot, int64_t first_alive, uint32_t lowest_level);
-/* Compacts the entry if that pays, or if the row would make it longer than PANES_ENTRY_MAX. Returns false, with
- * nothing changed, if the panes that are alive leave no room for the row. */
+/* Compacts the entry if that pays, or if the row would make it longer than PANES_ENTRY_MAX. Returns false,
+ * with nothing changed, if the panes that are alive leave no room for the row. */
 bool panes_make_room(struct panes *panes, struct keyed_slot *slot, const struct panes_row *row);
 
 /* --- panes_nodes.c --- */

@@ -188,8 +188,8 @@ void window_advance(struct operator_context *context, struct window *window, int
 bool window_fires(const struct window *window, int64_t before, int64_t watermark);
 /* Sorts this micro-batch's touches by key, then pane. */
 void window_sort_touches(struct window *window);
-/* Copies entries of a key group to window->copy_list, in the order (hash, key). Calls `visit` for each entry of
- * the group; `visit` calls window_copy_entry for each entry to copy. */
+/* Copies entries of a key group to window->copy_list, in the order (hash, key). Calls `visit` for each entry
+ * of the group; `visit` calls window_copy_entry for each entry to copy. */
 void window_copy_group(struct window *window, uint32_t group, keyed_visit *visit, void *argument);
 void window_copy_entry(struct window *window, const struct keyed_slot *slot);
 /* Returns a slot by which the copy can be read like an entry. */

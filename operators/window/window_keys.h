@@ -1,9 +1,9 @@
 /* Lists of keys by window, so that closing a window costs in proportion to its keys, not to the table's.
  *
- * A key stands in the list of the first window that is not due yet and has rows of the key; when that window is
- * due, the pass over its list puts the key into a later list. The lists only save time and are no state: they
- * are not in checkpoints, and are given up if they exceed their budget. Windows below `from` have no lists; a
- * scan of the table finds their keys, in the same order. No output depends on them. */
+ * A key stands in the list of the first window that is not due yet and has rows of the key; when that window
+ * is due, the pass over its list puts the key into a later list. The lists only save time and are no state:
+ * they are not in checkpoints, and are given up if they exceed their budget. Windows below `from` have no
+ * lists; a scan of the table finds their keys, in the same order. No output depends on them. */
 #ifndef LEAT_OPERATORS_WINDOW_WINDOW_KEYS_H
 #define LEAT_OPERATORS_WINDOW_WINDOW_KEYS_H
 
@@ -38,8 +38,8 @@ void window_keys_init(struct window_keys *keys, size_t budget_bytes);
 void window_keys_free(struct window_keys *keys);
 /* Gives up the lists; windows from `from` on get new ones. */
 void window_keys_forget(struct window_keys *keys, int64_t from);
-/* Adds the key to the window's list; does nothing for a window below keys->from. Returns false if the budget is
- * used up: the caller then calls window_keys_forget. */
+/* Adds the key to the window's list; does nothing for a window below keys->from. Returns false if the budget
+ * is used up: the caller then calls window_keys_forget. */
 LEAT_CHECKED bool window_keys_add(struct window_keys *keys, int64_t window, const struct window_key *key,
                                   bool is_carried);
 /* Takes the window's list: sets *items to its keys in the order (hash, key), each once, valid until the next

@@ -145,10 +145,10 @@ static void give_session(struct operator_context *context, struct window *window
     window_out_add(context, window, out, &row);
 }
 
-/* Sets dues[] to the open sessions that the timer is for: the session that closes at the timer's time, and the
- * session whose `armed` is that time. Returns the number of these sessions, at most two: sessions of a key are
- * further apart than the gap, so no two can end, or close, at one time; but with `final` all sessions close
- * together, and the first stands for all. */
+/* Sets dues[] to the open sessions that the timer is for: the session that closes at the timer's time, and
+ * the session whose `armed` is that time. Returns the number of these sessions, at most two: sessions of a
+ * key are further apart than the gap, so no two can end, or close, at one time; but with `final` all sessions
+ * close together, and the first stands for all. */
 static uint32_t find_due(const struct operator_context *context, const struct window *window,
                          struct keyed_slot *slot, const struct time_record *record, struct due *dues)
 {
@@ -328,11 +328,12 @@ static void take_all_timers(struct operator_context *context, struct window *win
 
 /* --- Many sessions that close at once --- */
 
-/* Whether the sessions that close are found by a scan. If many sessions close at one watermark and lie on disk,
- * to look up each by its key would be a random read. A scan goes through the table in its own order instead,
- * key group after key group; the sessions that close go into a sorter, which returns them in the order in which
- * timers would have. No entry changes: which sessions are closed follows from the watermark. Timers below the
- * watermark are dropped unread; a session that stays open and had such a timer gets another. */
+/* Whether the sessions that close are found by a scan. If many sessions close at one watermark and lie on
+ * disk, to look up each by its key would be a random read. A scan goes through the table in its own order
+ * instead, key group after key group; the sessions that close go into a sorter, which returns them in the
+ * order in which timers would have. No entry changes: which sessions are closed follows from the watermark.
+ * Timers below the watermark are dropped unread; a session that stays open and had such a timer gets another.
+ * */
 static bool is_scan_worth(const struct window *window, int64_t watermark)
 {
     uint64_t all, due;
@@ -430,8 +431,8 @@ static void give_by_scan(struct operator_context *context, struct window *window
 
 /* --- Changes --- */
 
-/* Compares the sessions of up to BATCH_ROWS keys with the rows emitted for them, and emits the changes. copies:
- * the keys' entries; NULL: the entries are looked up. */
+/* Compares the sessions of up to BATCH_ROWS keys with the rows emitted for them, and emits the changes.
+ * copies: the keys' entries; NULL: the entries are looked up. */
 static void compare_keys(struct operator_context *context, struct window *window,
                          const struct window_key *items, const struct keyed_slot *copies, uint32_t count,
                          int64_t ended_before, int64_t time)

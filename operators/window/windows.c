@@ -24,8 +24,8 @@ static bool has_clock(int64_t time)
     return time > CLOCK_MIN_US && time < CLOCK_MAX_US;
 }
 
-/* The instant at which the zone's wall clock shows index * width + offset_us + more, clamped. Without a zone the
- * clock is UTC. */
+/* The instant at which the zone's wall clock shows index * width + offset_us + more, clamped. Without a zone
+ * the clock is UTC. */
 static int64_t edge(const struct windows *windows, int64_t width, int64_t more, int64_t index)
 {
     __int128 wall = (__int128)index * width + windows->offset_us + more;
@@ -65,7 +65,8 @@ static int64_t steps_of(const struct windows *windows, int64_t period)
     return MIN(MAX(steps, 1), windows->steps);
 }
 
-/* Whether each period at that time has the same number of steps: so it is where no zone's clock is followed. */
+/* Whether each period at that time has the same number of steps: so it is where no zone's clock is followed.
+ * */
 static bool has_even_steps(const struct windows *windows, int64_t time)
 {
     return windows->zone == NULL || !has_clock(time);

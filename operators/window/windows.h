@@ -41,15 +41,15 @@ bool windows_bind(struct operator_bind *bind, const struct ast *over, unsigned a
                   struct str zone, struct windows *windows);
 
 /* The windows that hold a time: windows_first .. windows_last, at least one. TIME_MIN is before every window,
- * TIME_MAX behind. All times are microseconds. These functions and those below, except windows_panes_count, are
- * for the shapes WINDOWS_OF_TIME only. */
+ * TIME_MAX behind. All times are microseconds. These functions and those below, except windows_panes_count,
+ * are for the shapes WINDOWS_OF_TIME only. */
 int64_t windows_first(const struct windows *windows, int64_t time);
 int64_t windows_last(const struct windows *windows, int64_t time);
 /* A window is [start, end), clamped to TIME_MIN and TIME_MAX. */
 int64_t windows_start(const struct windows *windows, int64_t window);
 int64_t windows_end(const struct windows *windows, int64_t window);
-/* The number of the next window. Unused numbers are skipped: by a zone's clock, a day has 23 to 25 steps of an
- * hour, and numbers are reserved for the longest day. */
+/* The number of the next window. Unused numbers are skipped: by a zone's clock, a day has 23 to 25 steps of
+ * an hour, and numbers are reserved for the longest day. */
 int64_t windows_next(const struct windows *windows, int64_t window);
 
 /* The pane that holds a time. */
