@@ -1,6 +1,6 @@
 /* clean: replaces column values by rules. Each rule is compiled to an expression over the column, so nulls
- * and types follow the rules of the language. Changed values are counted per column, by comparing them before
- * and after all its rules. */
+ * and types follow the rules of the language. Changed values are counted per column: each value before the
+ * rules is compared with the value after all rules of its column. */
 #include "operators/expr/compute.h"
 #include "operators/limits.h"
 
@@ -23,7 +23,8 @@ static const struct option clean_options[] = {
 
 /* --- Rules to expressions --- */
 
-/* The function that a rule applies: FUNCTION(column, arguments ...). NULL: built by apply_rule. */
+/* The function that a rule applies: FUNCTION(column, arguments ...). NULL: apply_rule builds the
+ * expression. */
 static const struct {
     const char *rule, *function;
     uint32_t args_min, args_max;
@@ -189,7 +190,7 @@ static bool clean_snapshot(struct operator_context *context, struct snapshot_wri
     return snapshot_put(writer, SNAPSHOT_GLOBAL, record, (1 + clean->count) * sizeof(record[0]));
 }
 
-/* Lane 0 takes the figures of all lanes; of several epochs the newest counts. */
+/* Lane 0 sums the figures of all lanes' records, of the newest epoch only. */
 static bool clean_restore(struct operator_context *context, struct snapshot_reader *reader)
 {
     struct clean *clean = context->config;

@@ -166,8 +166,8 @@ static void process_first(struct operator_context *context, struct dedup *dedup,
 
 /* --- keep last --- */
 
-/* The list for a row of event time `time`: the first occurrence it belongs to; `time` where it is one itself.
- * first_alive: lists of earlier first occurrences count as dropped. */
+/* The list of a row of event time `time`, named by the event time of its first occurrence: `time` if the row
+ * is a first occurrence itself. first_alive: lists of first occurrences before this time count as dropped. */
 static int64_t occurrence_of(const struct dedup *dedup, const struct keyed_slot *slot, int64_t time,
                              int64_t first_alive)
 {
@@ -270,7 +270,7 @@ static void take_in(struct operator_context *context, struct dedup *dedup, struc
     }
 }
 
-/* Where a row found no room and goes to dead letters, the rows that it would have replaced are taken in. */
+/* For each row that found no room and goes to dead letters: takes in the rows that it would have replaced. */
 static void take_in_replaced(struct operator_context *context, struct dedup *dedup, struct intake *in)
 {
     for (uint32_t f = 0; f < in->full_count; f++)

@@ -112,7 +112,7 @@ static const struct version *version_for(const struct operator_context *context,
     const struct version *version = versions_last(slot);
     while (version != NULL && version->time > time) {
         if (version->time <= context->watermark)
-            return NULL; /* this newer version is the oldest that may be read */
+            return NULL; /* this version is after `time`, and older versions may not be read */
         version = version_before(version);
     }
     int64_t least = MAX(time, context->watermark);

@@ -1,13 +1,14 @@
 /* fill_forward: a null in a column becomes the last value of the column that a row of the same key had.
  *
  * For each key and column the value with the latest event time v is kept, of equal times the one whose record
- * came last. A row of event time t, when it has its turn in the order of records, takes the kept value for its
- * null if v is in [t - within, t]. A row that comes out of order and is older than the kept value keeps its
- * null: the value before that one is not known any more, and a later one must not be read. A filled null is no
- * value of its own: how old a value may be counts from the row that had it.
+ * came last. A row of event time t, when it has its turn in the order of records, takes the kept value for
+ * its null if v is in [t - within, t]. A row that comes out of order and is older than the kept value keeps
+ * its null: the value before the kept one is not known any more, and a later value must not be read. A filled
+ * null is no value of its own: the age of a value counts from the row that had the value.
  *
- * A row behind the watermark may read a value only until the watermark is more than `within` after it, whether
- * the entry is still stored or not: no row shows when an entry was evicted or a checkpoint was taken.
+ * A row behind the watermark may read a value only until the watermark is more than `within` after the
+ * value's event time, whether the entry is still stored or not: no row shows when an entry was evicted or a
+ * checkpoint was taken.
  *
  * A key's state: for each column an event time (TIME_MIN: no value yet), then the values (rows/codec.h). */
 #include "operators/keys.h"
@@ -72,7 +73,7 @@ static bool bind_column(struct operator_bind *bind, struct fill_forward *fill, u
         return false;
     }
     fill->types[i] = field->type;
-    /* The value comes from another row of the past; which one, the keys decide. */
+    /* The value comes from an earlier row; the keys decide from which row. */
     keys_lineage(bind, 0, &field->lineage);
     return true;
 }
@@ -194,7 +195,7 @@ static void copy_value(struct column_builder *builder, const struct column *from
     }
 }
 
-/* Sets the columns of a row: its own values, the kept ones where those are null and young enough. */
+/* Sets the columns of a row: its own values and, for nulls, the kept values that are not too old. */
 static void fill_row(const struct operator_context *context, struct fill_forward *fill,
                      const struct batch *batch, uint32_t row, struct column_builder *builders,
                      const struct kept_value *values)

@@ -152,7 +152,7 @@ static void take_entry(struct hot_keys *hot, const struct hot_entry *entry)
     mine->text[HOT_TEXT - 1] = '\0';
 }
 
-/* Adds a record: its figures for the keys and key groups of this lane. */
+/* Adds a record's figures, as far as they are of keys and key groups of this lane. */
 static bool hot_restore(const struct state_member *row LEAT_UNUSED, struct operator_context *context,
                         void *object, struct snapshot_reader *reader, struct str record)
 {

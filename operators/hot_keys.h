@@ -8,8 +8,8 @@
 
 /* One per operator and lane. */
 struct hot_keys;
-/* A struct hot_keys * as a member of an operator's state. Where a key is hot, the report has `hot_key` (a line)
- * and `hot_key_rows_max` (its rows, about). */
+/* A struct hot_keys * as a member of an operator's state. If a key is hot, the report has `hot_key` (a line)
+ * and `hot_key_rows_max` (about how many rows the key has). */
 extern const struct state_kind state_hot_keys;
 #define STATE_HOT_KEYS(structure, member, tag_)                                                              \
     {                                                                                                        \

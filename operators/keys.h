@@ -19,7 +19,8 @@ struct row_keys keys_of(const struct batch *batch, const int *columns, uint32_t 
  * column indices, in the arena; they also become the input's key_columns. */
 bool keys_bind(struct operator_bind *bind, uint32_t input, struct columns *by, int **indices);
 
-/* The same against both inputs, which must have the columns, with equal types. */
+/* As keys_bind, against inputs 0 (*left) and 1 (*right), which both must have the columns, with equal
+ * types. */
 bool keys_bind_both(struct operator_bind *bind, struct columns *by, int **left, int **right);
 
 /* Adds the lineage of an input's key columns: what a group's value tells about the row that reads it. */

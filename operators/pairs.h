@@ -11,7 +11,7 @@ bool pairs_split(struct operator_bind *bind, const struct assignments *on, struc
 /* Resolves the pairs' columns as the keys of inputs 0 and 1 (keys_bind) and compares types. Returns false
  * after diagnostics. */
 bool pairs_bind(struct operator_bind *bind, const struct assignments *on, int **left, int **right);
-/* Appends a line "=on a = b: int" for each pair, for `shape`. */
+/* Appends a line "=on a = b: int" for each pair, for `operator_kind.shape`. */
 void pairs_shape(const struct operator_bind *bind, const struct assignments *on, const int *left,
                  struct byte_buffer *out);
 

@@ -66,7 +66,8 @@ static uint32_t lower_bound(const int64_t *times, uint32_t count, int64_t time)
     return low;
 }
 
-/* Whether some `most` of the times together with `time`, whose place is `at`, lie within less than `per`. */
+/* Whether `time`, to be inserted at index `at`, lies with `most` of the times in an interval shorter than
+ * `per`. */
 static bool is_beyond(const struct rate_limit *limit, const int64_t *times, uint32_t count, uint32_t at,
                       int64_t time)
 {

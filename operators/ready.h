@@ -18,7 +18,7 @@ static inline void ready_add(struct ready_batches *ready, struct batch *batch)
     ready->count++;
 }
 
-/* Gives the reference of the first batch back; NULL: there is none. */
+/* Takes the first batch, whose reference the caller then owns; NULL: there is none. */
 static inline struct batch *ready_take(struct ready_batches *ready)
 {
     struct batch *batch = ready->first;
@@ -30,6 +30,7 @@ static inline struct batch *ready_take(struct ready_batches *ready)
     return batch;
 }
 
+/* Emits all batches to output 0. Not inside a bracket. */
 static inline void ready_emit(struct ready_batches *ready, struct operator_context *context)
 {
     struct batch *batch;

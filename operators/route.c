@@ -44,7 +44,7 @@ static bool route_bind(struct operator_bind *bind)
     return is_good;
 }
 
-/* A view of the batch with the given rows, those that no condition took yet. */
+/* A view of the batch with the rows sel[0..count): the rows that no condition has taken so far. */
 static struct batch *view_of(struct batch *batch, const struct schema *schema, const uint16_t *sel,
                              uint32_t count)
 {

@@ -36,7 +36,8 @@ static bool sample_bind(struct operator_bind *bind)
     return true;
 }
 
-/* Hashes the row's place in the job's order, which identifies it and is the same at any number of lanes. */
+/* Hashes the row's place in the job's order, which identifies the row and is the same at any number of
+ * lanes. */
 static uint64_t order_hash(uint64_t hash, const struct batch *batch, uint32_t row)
 {
     struct row_order order = batch_order(batch, row);

@@ -156,7 +156,7 @@ static void top_n_shape(const struct operator_bind *bind, struct byte_buffer *ou
 
 /* --- State --- */
 
-/* The record: 8 bytes, then the open windows. */
+/* The record: OPEN_HEAD bytes (the tag, then zeros), then the numbers of the open windows. */
 static bool write_open(struct operator_context *context, struct byte_buffer *out)
 {
     const struct top_n *top = context->config;
@@ -205,8 +205,8 @@ static bool top_n_open(struct operator_context *context)
 
 /* --- Rows in --- */
 
-/* PLACED_LATE: no window of the row is open. PLACED_FULL: no window took it, and one lacked the room for
- * it. */
+/* PLACED_LATE: no window of the row is open. PLACED_FULL: no window took the row, and at least one had no
+ * room for it. */
 enum placed { PLACED, PLACED_LATE, PLACED_FULL };
 
 static enum placed place_row(struct operator_context *context, struct top_n *top, struct keyed_slot *slot,

@@ -16,7 +16,7 @@ static const struct option union_options[] = {
     OPTIONS_END,
 };
 
-/* Finds for each column of the first input the input's column of that name and type. False after
+/* Finds for each column of input 0 the column of `input` with that name and type. Returns false after
  * diagnostics. */
 static bool match(struct operator_bind *bind, uint32_t input)
 {

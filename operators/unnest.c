@@ -109,7 +109,7 @@ static bool unnest_bind(struct operator_bind *bind)
 
 /* Elements that become one output batch. */
 struct chunk {
-    struct batch *batch; /* the input batch that they are from */
+    struct batch *batch; /* the input batch that the elements are from */
     uint32_t count;
     uint32_t rows[BATCH_ROWS];     /* rows of that batch */
     uint32_t elements[BATCH_ROWS]; /* rows of the list's children */

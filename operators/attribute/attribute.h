@@ -13,9 +13,9 @@
 
 enum attribute_take { ATTRIBUTE_ANY, ATTRIBUTE_FIRST, ATTRIBUTE_LAST, ATTRIBUTE_ALL };
 enum attribute_emit { ATTRIBUTE_AT_DEADLINE, ATTRIBUTE_AT_ONCE, ATTRIBUTE_FAKE_NEGATIVE };
-/* Indices into tally.values. Counted are things that a key had no room for: dropped answers; with
- * fake_negative, rows that will not be emitted a second time; with at_once, rows that wait for their deadline
- * even if an answer comes. */
+/* Indices into tally.values. Each counts what a key had no room for. ANSWERS_DROPPED: dropped answers.
+ * ROWS_DROPPED: with fake_negative, rows that will not be emitted a second time. ROWS_LEFT_OUT: with at_once,
+ * rows that wait for their deadline even if an answer comes. */
 enum { ATTRIBUTE_ANSWERS_DROPPED, ATTRIBUTE_ROWS_DROPPED, ATTRIBUTE_ROWS_LEFT_OUT };
 
 struct attribute {
@@ -48,16 +48,17 @@ struct attribute {
 /* Stores the answers of a batch of input 1, where the order of the two inputs does not matter. */
 void attribute_take_answers(struct operator_context *context, struct attribute *attribute,
                             const struct batch *batch);
-/* Stores one answer. values: its encoded columns. False: its last deadline is behind the watermark; it is
- * counted in late_updates and not stored. */
+/* Stores one answer. slot: the entry of its key, inside a bracket; time: its event time, microseconds;
+ * values: its encoded columns. Returns false if the last deadline that the answer can meet is behind the
+ * watermark: the answer is then counted in late_updates and not stored. */
 bool attribute_take_answer(struct operator_context *context, struct attribute *attribute,
                            struct keyed_slot *slot, int64_t time, struct str values);
 /* For keys that keep only event times: whether an answer is in [from, from + within]. slot: may be NULL, in
  * this and the next two functions. */
 bool attribute_is_answered(const struct attribute *attribute, const struct keyed_slot *slot, int64_t from);
-/* Cache: where the last search of each slot ended within one bracket (keyed_begin to keyed_end). Rows of a
- * key search by rising time, so the next search starts there, however many answers the key has. It never
- * changes a result. */
+/* A cache: where the last search of each slot ended within one bracket (keyed_begin to keyed_end). Rows of a
+ * key search by rising time, so the next search starts at that end, however many answers the key has. The
+ * cache never changes a result. */
 enum { ATTRIBUTE_FINGERS = 128 };
 struct attribute_fingers {
     struct {

@@ -28,8 +28,8 @@
 #include "operators/sides.h"
 
 enum { NO_ANSWER = UINT32_MAX };
-/* row_order.sub of an emitted row: the sub of the row that caused it, a bit for the input of that row, and a
- * counter of the rows it caused. */
+/* row_order.sub of an emitted row: the sub of the input row that caused it, a bit for the input of that input
+ * row, and the index of the emitted row among the rows that the input row caused. */
 enum { EARLY_SUB_SHIFT = 20, EARLY_SUB_ANSWER = 1 << 19 };
 static const char ORDERS_FULL[] = "rows that one row made were made into others too often";
 /* at_once: limit for the rows that wait at one key. A row that leaves moves the bytes of all later ones. */
@@ -301,8 +301,8 @@ struct due {
     size_t ends[BATCH_ROWS]; /* end of each record's bytes in `popped` */
 };
 
-/* The first waiting row of that event time; NULL: it was emitted already. The search starts at the oldest
- * row, as deadlines come oldest first. */
+/* The first waiting row of that event time; NULL: the row was emitted already. The search starts at the
+ * oldest row, because deadlines come in the order of event times. */
 static const struct version *waiting_at(const struct keyed_slot *slot, int64_t time)
 {
     const struct version *row = versions_first(slot), *last = versions_last(slot);

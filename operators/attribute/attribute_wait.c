@@ -4,8 +4,8 @@
 #include "operators/attribute/attribute.h"
 #include "operators/sides.h"
 
-/* With `take all`, a row may have any number of answers: after this many batches the bracket is closed and
- * they are emitted. */
+/* With `take all`, a row may have any number of answers: after CHUNKS_AT_ONCE output batches the bracket is
+ * closed and the batches are emitted. */
 enum { CHUNKS_AT_ONCE = 64 };
 
 /* --- Rows in --- */

@@ -94,7 +94,7 @@ static void note_side(struct joined *joined, struct joined_side *side, const str
     }
 }
 
-/* Notes the arrival time (the later one, if both sides have an arrival time) and the origin (the left row's). */
+/* Notes the arrival time (of both sides' the later one) and the origin (the left row's). */
 static void note_place(struct joined *joined, const struct joined_row *row)
 {
     uint32_t at = joined->count;

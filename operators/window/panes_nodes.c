@@ -183,8 +183,8 @@ static bool is_large_set(const struct panes *panes, char *data, uint32_t first, 
     return aggregate->kind->is_set && 4 * length > 3 * bytes_of_panes(panes, data, first, end, aggregate);
 }
 
-/* Sets the node's value of one aggregate. Stores no value if room is short, or if the value is a large set.
- * */
+/* Sets the node's value of one aggregate. Stores no value if room is short, or if the value is a large
+ * set. */
 static char *fill_node(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at, uint32_t which,
                        uint32_t variable)
 {

@@ -332,8 +332,8 @@ static void take_all_timers(struct operator_context *context, struct window *win
  * disk, to look up each by its key would be a random read. A scan goes through the table in its own order
  * instead, key group after key group; the sessions that close go into a sorter, which returns them in the
  * order in which timers would have. No entry changes: which sessions are closed follows from the watermark.
- * Timers below the watermark are dropped unread; a session that stays open and had such a timer gets another.
- * */
+ * Timers below the watermark are dropped unread; a session that stays open and had such a timer gets
+ * another. */
 static bool is_scan_worth(const struct window *window, int64_t watermark)
 {
     uint64_t all, due;

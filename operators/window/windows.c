@@ -65,8 +65,8 @@ static int64_t steps_of(const struct windows *windows, int64_t period)
     return MIN(MAX(steps, 1), windows->steps);
 }
 
-/* Whether each period at that time has the same number of steps: so it is where no zone's clock is followed.
- * */
+/* Whether each period at that time has the same number of steps: so it is where no zone's clock is
+ * followed. */
 static bool has_even_steps(const struct windows *windows, int64_t time)
 {
     return windows->zone == NULL || !has_clock(time);
