@@ -333,8 +333,8 @@ static uint64_t count_rows(const char *data, size_t bytes)
 }
 
 /* Opens a bracket with the key's directory, which is marked as changed; removes the items of dead chunks,
- * except the last item; makes a missing directory. Call after the key's own rows were moved to rows->sealed.
- * */
+ * except the last item; makes a missing directory. Call after the key's own rows were moved to
+ * rows->sealed. */
 static struct keyed_slot *begin_directory(struct key_rows *rows, struct key owner, struct list_head *head)
 {
     struct keyed_slot *slot = NULL;

@@ -19,8 +19,8 @@
 enum key_row_side { KEY_ROW_LEFT, KEY_ROW_RIGHT, KEY_ROW_BEST, KEY_ROW_SIDES };
 
 /* The head of a stored row. Behind it lie the order key, padded to a multiple of 8 bytes, and the row as
- * held.h packs it. Rows of one side that follow one another may form a run, which a search skips as a whole.
- * */
+ * held.h packs it. Rows of one side that follow one another may form a run, which a search skips as a
+ * whole. */
 struct key_row {
     uint32_t bytes; /* of this head and the data; a multiple of 8 */
     uint8_t side, is_marked;

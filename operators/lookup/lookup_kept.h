@@ -27,7 +27,7 @@ struct lookup_signature lookup_signature_of(const struct stat *info);
 bool lookup_is_same(const struct lookup_signature *a, const struct lookup_signature *b);
 
 /* Copies the file as it is now and loads the table from the copy. *signature: of the copied file. NULL after
- * diagnostics; *is_refused: its content is wrong, so that trying the same file again is no use. */
+ * diagnostics; *is_refused is then true if the file's content is wrong, so that another try is no use. */
 struct lookup_table *lookup_kept_file(const struct lookup_kept *kept, struct lookup_signature *signature,
                                       bool *is_refused, struct diag_list *diags);
 /* Loads the copy with this digest from `directory`. NULL: there is none, or its content has another digest;

@@ -20,9 +20,9 @@ struct lookup_source {
     enum lookup_duplicates duplicates;
     size_t budget_bytes;
     struct span span;
-    /* The table is one of several versions (lookup_versions.h). It may be freed before the batches that were
-     * filled from it, so texts are copied into these. It is read from a copy of the file; messages do not
-     * name the copy. */
+    /* The table is one of several versions (lookup_versions.h). The table may be freed before the batches
+     * that were filled from it, so texts are copied into the batches. It is read from a copy of the file;
+     * messages do not name the copy. */
     bool is_version;
 };
 

@@ -140,7 +140,8 @@ static int log_write(const struct versions *v)
 
 /* --- Seats; the mutex is held --- */
 
-/* The version of a micro-batch, as numbered in the order log; NULL: the log begins later. *until: its end. */
+/* The version of a micro-batch, as numbered in the order log; NULL: the log begins later. *until: the first
+ * micro-batch of the next version. */
 static struct version *version_at(const struct versions *v, uint64_t micro_batch, uint64_t *until)
 {
     uint32_t next = 0;
@@ -262,7 +263,8 @@ static bool has_room(struct versions *v)
     return tables <= 1 && !has_candidate;
 }
 
-/* Drops the versions that the oldest checkpoint does not need, then the copies that no version uses. */
+/* Drops the versions that the oldest checkpoint does not need, then the copies of the file that no version
+ * uses. */
 static void prune(struct versions *v)
 {
     uint64_t oldest = operator_history_oldest(v->context);

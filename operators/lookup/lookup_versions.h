@@ -45,7 +45,8 @@ bool versions_begin(struct versions *versions, struct operator_context *context,
 /* Moves the seat to the version of `micro_batch`. False: it is not available; the run fails. */
 bool versions_seat(struct versions *versions, const struct operator_context *context, uint64_t micro_batch,
                    struct version_seat *seat);
-/* In snapshot, after `micro_batch`: the candidate, if any, becomes the version of the next ones. */
+/* In snapshot, after `micro_batch`: the candidate, if any, becomes the version of the micro-batches from
+ * micro_batch + 1 on. */
 void versions_turn(struct versions *versions, uint64_t micro_batch);
 void versions_leave(struct versions *versions, struct version_seat *seat);
 /* After the last seat was left; NULL is allowed. */

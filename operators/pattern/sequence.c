@@ -3,7 +3,7 @@
 #include "core/describe.h"
 
 /* An entry is the head, the waiting matches, and for each beginning, by rising number of steps: its times,
- * the length of its `keep` columns (4 bytes), and these. */
+ * the length of its `keep` columns (4 bytes), and the bytes of these columns. */
 void sequence_load(const struct sequence *sequence, const struct keyed_slot *slot,
                    struct sequence_state *state)
 {
@@ -132,7 +132,8 @@ static void take_match(const struct sequence *sequence, struct sequence_state *s
     state->added = (struct sequence_waiting){match->times[0], time, match->id};
 }
 
-/* Makes the beginning of `steps` steps one longer; false if there is a later beginning of that length. */
+/* Makes the beginning of `steps` steps one step longer. Returns false if the key has a later beginning with
+ * steps + 1 steps, which stays. */
 static bool take_step(struct sequence_state *state, uint32_t steps, int64_t time, struct str kept)
 {
     struct sequence_beginning longer = {.times = {0}}, *other = &state->of[steps + 1];

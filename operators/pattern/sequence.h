@@ -1,4 +1,5 @@
-/* What `pattern` remembers of a key, and what a row does to it. The rules are in pattern.c. */
+/* What `pattern` remembers of a key, and how a row changes that. The rules are in pattern.c. Times are
+ * microseconds of event time. */
 #ifndef LEAT_OPERATORS_PATTERN_SEQUENCE_H
 #define LEAT_OPERATORS_PATTERN_SEQUENCE_H
 
@@ -51,12 +52,12 @@ void sequence_load(const struct sequence *sequence, const struct keyed_slot *slo
 void sequence_save(const struct sequence *sequence, struct keyed_table *table, struct keyed_slot *slot,
                    const struct sequence_state *state, int64_t watermark, struct byte_buffer *scratch);
 
-/* Whether the match of that id still waits. */
+/* Whether the match with that id still waits. slot: the key's entry, or NULL. */
 bool sequence_waits(const struct sequence *sequence, const struct keyed_slot *slot, uint64_t id);
 
 struct sequence_match {
     int64_t times[SEQUENCE_STEPS_MAX];
-    struct str kept; /* `keep` columns of all steps but the last; points where the state did */
+    struct str kept; /* `keep` columns of all steps but the last; points into the entry, as the state does */
     uint64_t id;
 };
 

@@ -29,7 +29,7 @@ static const char *signal_name(int number)
     }
 }
 
-/* Written by one call, as other threads may write, too. */
+/* A message that one write() puts on stderr, because other threads may write there, too. */
 struct message {
     char text[1024];
     size_t length;
@@ -80,7 +80,7 @@ static void on_signal(int number, siginfo_t *info, void *where)
     for (size_t i = 0; i < ARRAY_COUNT(signals); i++)
         if (signals[i] == number)
             sigaction(number, &before[i], NULL);
-    raise(number); /* the former handler gets it when this one has returned */
+    raise(number); /* the former handler gets the signal when this handler has returned */
 }
 
 static void install(void)

@@ -69,8 +69,8 @@ const char *user_library_at(const void *address)
     return NULL;
 }
 
-/* Who ended the process: the callback that the thread is in, else the library of the caller, else the only
- * library there is. */
+/* The library that ended the process, as a call to report: the library of the callback that the thread is in,
+ * else that of the caller's code, else the only library that is loaded. */
 static struct user_call who(const void *caller)
 {
     struct user_call call = user_called();

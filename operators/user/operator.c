@@ -291,7 +291,7 @@ static void user_on_watermark(struct operator_context *context, int64_t watermar
 }
 
 struct writer {
-    struct leat_writer api; /* first: cast back */
+    struct leat_writer api; /* first, because users' pointers to it are cast back */
     struct snapshot_writer *to;
 };
 

@@ -60,7 +60,7 @@ void user_say(const char *what, const struct user_call *call, const char *hint);
 void user_watch_ends(void);
 /* Call when a library was loaded. symbol: an address inside the library. */
 void user_watch_library(const char *path, const void *symbol);
-/* The path of the library whose code is at the address; NULL: no library's. */
+/* The path of the library whose code is at the address; NULL: the address is in no library of a user. */
 const char *user_library_at(const void *address);
 /* Call when main returns: leat's own end begins. */
 void user_ended(void);
