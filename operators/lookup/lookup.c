@@ -29,7 +29,7 @@ struct shared {
     struct lookup_table *table; /* NULL with `refresh` */
     struct versions *versions;  /* with `refresh`; else NULL */
     uint32_t users;
-    bool has_failed; /* opening failed, and the diagnostic was given */
+    bool has_failed; /* opening has failed, and a lane has given the diagnostic */
 };
 
 struct lookup {
@@ -307,7 +307,7 @@ static bool check_digest(const struct operator_context *context, const struct lo
     if (context->is_from || str_is(saved, lookup_table_digest(lookup->shared->table)))
         return true;
     if (context->lane > 0)
-        return false; /* lane 0 says it */
+        return false; /* lane 0 gives the diagnostic */
     struct diag *d =
         diag_error(context->diags, DIAG_FILE_CHANGED, lookup->shared->source.span,
                    "`%s` is not what it was when the checkpoint was taken", lookup->shared->source.path);

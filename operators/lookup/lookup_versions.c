@@ -263,8 +263,7 @@ static bool has_room(struct versions *v)
     return tables <= 1 && !has_candidate;
 }
 
-/* Drops the versions that the oldest checkpoint does not need, then the copies of the file that no version
- * uses. */
+/* Drops the versions that the oldest checkpoint does not need, then the copies that no version uses. */
 static void prune(struct versions *v)
 {
     uint64_t oldest = operator_history_oldest(v->context);
