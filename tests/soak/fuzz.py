@@ -166,7 +166,7 @@ class Soak:
 
     def options_of(self, name):
         """Those of `./dev fuzz`; seeds and words are copied."""
-        said = subprocess.run([os.path.join(ROOT, "dev"), "fuzz-options", name], capture_output=True, text=True, check=True)
+        said = subprocess.run([os.path.join(ROOT, "dev"), "fuzz-options", name], stdout=subprocess.PIPE, text=True, check=True)
         options = []
         for line in said.stdout.splitlines():
             if line.startswith("-dict="):
