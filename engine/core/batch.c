@@ -29,6 +29,7 @@ struct batch_pool {
 struct pooled_batch {
     struct batch batch;
     enum pool_list list;
+    size_t kept_bytes; /* of the batch's arena, while the batch is free */
 };
 
 struct batch_pool *batch_pool_new(void)
@@ -83,7 +84,7 @@ static struct batch *pool_take(struct batch_pool *pool, enum pool_list list)
     struct batch *batch = pool->free_lists[list];
     if (batch != NULL) {
         pool->free_lists[list] = batch->next;
-        keep(pool, -(int64_t)arena_kept_bytes(&batch->arena));
+        keep(pool, -(int64_t)((struct pooled_batch *)batch)->kept_bytes);
     }
     pthread_mutex_unlock(&pool->mutex);
     __atomic_add_fetch(&pool->alive, 1, __ATOMIC_RELAXED);
@@ -102,19 +103,20 @@ static struct batch *pool_take(struct batch_pool *pool, enum pool_list list)
 static void pool_give(struct batch *batch)
 {
     struct batch_pool *pool = batch->pool;
-    enum pool_list list = ((struct pooled_batch *)batch)->list;
+    struct pooled_batch *pooled = (struct pooled_batch *)batch;
+    enum pool_list list = pooled->list;
     if (batch->arena.used_bytes > POOL_ARENA_KEPT) {
         arena_free(&batch->arena);
         batch->arena.block_bytes = list == POOL_NEW ? NEW_BLOCK_BYTES : DERIVED_BLOCK_BYTES;
     } else {
         arena_reset(&batch->arena);
     }
-    size_t bytes = arena_kept_bytes(&batch->arena);
+    pooled->kept_bytes = arena_kept_bytes(&batch->arena);
     __atomic_sub_fetch(&pool->alive, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&pool->mutex);
-    bool is_kept = pool->kept_bytes + bytes <= pool->budget;
+    bool is_kept = pool->kept_bytes + pooled->kept_bytes <= pool->budget;
     if (is_kept) {
-        keep(pool, (int64_t)bytes);
+        keep(pool, (int64_t)pooled->kept_bytes);
         batch->next = pool->free_lists[list];
         pool->free_lists[list] = batch;
     }

@@ -11,7 +11,6 @@ Prints TAP lines.
 import argparse
 import base64
 import collections
-import csv
 import datetime
 import glob
 import gzip
