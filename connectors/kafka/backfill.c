@@ -72,8 +72,7 @@ static bool has_places(const struct recording *recording, const struct kafka_top
                                     "the recording has `%s`, and the topic has no such partition", of->name);
         diag_hint(diags, d,
                   "was the topic deleted and made again, or is it another cluster's? Backfill with "
-                  "recordings of the "
-                  "topic that the source reads");
+                  "recordings of the topic that the source reads");
         return false;
     }
     if (found > 0)
@@ -108,8 +107,7 @@ static bool begin_place(const struct recording *recording, const struct kafka_pl
     if ((*told)++ < TOLD_MAX)
         fprintf(stderr,
                 "leat: source `%.*s`: `%s`: offsets %lld to %lld of the recording, then the topic, which has "
-                "%lld "
-                "to %lld\n",
+                "%lld to %lld\n",
                 STR_ARGS(source->name), name, (long long)of->first, (long long)of->next - 1,
                 (long long)range->low, (long long)range->high - 1);
     return true;
