@@ -8,15 +8,12 @@ const struct format_kind format_protobuf = {
         "Protocol Buffers: a message a payload, by a .proto file, a descriptor set or a Schema Registry",
     .details =
         "Columns take the fields of the message by name. int: all whole numbers, enums as numbers. float: "
-        "those, "
-        "float, double. bool: bool. text: string, bytes that are UTF-8, enums by name. bytes: bytes, string. "
-        "time: google.protobuf.Timestamp; a whole number where the column says what it counts (`time(ms)`), "
-        "a "
-        "string where it says rfc3339. list: repeated fields; list({ ... }): repeated messages, and maps as "
-        "key "
-        "and value. The wrappers (google.protobuf.Int64Value ...) are what they hold, or null. An absent "
-        "field "
-        "is null where it can be told apart (`optional`, oneof, proto2 without default), else its default.",
+        "those, float, double. bool: bool. text: string, bytes that are UTF-8, enums by name. bytes: bytes, "
+        "string. time: google.protobuf.Timestamp; a whole number where the column says what it counts "
+        "(`time(ms)`), a string where it says rfc3339. list: repeated fields; list({ ... }): repeated "
+        "messages, and maps as key and value. The wrappers (google.protobuf.Int64Value ...) are what they "
+        "hold, or null. An absent field is null where it can be told apart (`optional`, oneof, proto2 "
+        "without default), else its default.",
     .example = "source clicks = kafka { brokers: \"localhost:9092\", topic: \"clicks\", format: protobuf, "
                "schema_file: \"click.proto\", message: \"Click\", schema: { user_id: int, ts: time }, "
                "event_time: ts }",

@@ -228,10 +228,8 @@ const struct operator_kind operator_clean = {
         "Rules: trim, lower, upper (texts); clamp(low, high) (numbers); fill(value): instead of null; "
         "null_if(value): null instead of it; allow([values]): null for any other, allow([values], other): "
         "`other` for any other; number, integer: reads a text, null where it is none. A rule leaves null as "
-        "it "
-        "is, but for `fill`. The summary shows for each column how many values changed (where the type "
-        "changes: "
-        "how many could not be read).",
+        "it is, but for `fill`. The summary shows for each column how many values changed (where the type "
+        "changes: how many could not be read).",
     .options = clean_options,
     .size = sizeof(struct clean),
     .determinism = DETERMINISM_BY_ROW,

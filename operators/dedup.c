@@ -390,12 +390,9 @@ const struct operator_kind operator_dedup = {
         "`keep first`: the first of the rows with the same identity goes on, in the order of records. It is "
         "remembered by event time: from its own until `within` later, and for rows that come out of order as "
         "long before. `keep last`: the one with the latest event time goes on, of equal times the last "
-        "record; "
-        "`emit final` gives it when the input has ended, `emit on_change` whenever there is a later one, "
-        "with a "
-        "column `_op`: insert, then update. What `within` has forgotten before it came goes to `NAME.late`. "
-        "A "
-        "row whose identity is null, in any of the columns, passes and is counted.",
+        "record; `emit final` gives it when the input has ended, `emit on_change` whenever there is a later "
+        "one, with a column `_op`: insert, then update. What `within` has forgotten before it came goes to "
+        "`NAME.late`. A row whose identity is null, in any of the columns, passes and is counted.",
     .options = dedup_options,
     .state = dedup_state,
     .size = sizeof(struct dedup),

@@ -281,12 +281,10 @@ const struct operator_kind operator_enrich = {
     .example = "events | enrich from ratings on item_id within 30d { rated: rating, rated_at: ts }",
     .details =
         "The temporal join. A row gets the newest of the other stream's rows with equal columns that had "
-        "come "
-        "before it, in the order of records, and whose event time is not after its own: as of then, live and "
-        "in a replay. It does not wait for rows that come later. Nothing found, or a null in `on`: null, "
-        "counted as "
-        "unmatched. Rows of the other stream stay until the watermark has passed a newer one, or `within` is "
-        "over. A table in a file is looked up by `lookup`.",
+        "come before it, in the order of records, and whose event time is not after its own: as of then, "
+        "live and in a replay. It does not wait for rows that come later. Nothing found, or a null in `on`: "
+        "null, counted as unmatched. Rows of the other stream stay until the watermark has passed a newer "
+        "one, or `within` is over. A table in a file is looked up by `lookup`.",
     .options = enrich_options,
     .state = enrich_state,
     .size = sizeof(struct enrich),

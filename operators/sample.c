@@ -80,8 +80,7 @@ const struct operator_kind operator_sample = {
     .summary = "keeps a share of the rows, chosen by hash",
     .example = "events | sample 0.1 by user_id",
     .details = "The choice depends on the values of `by` and on `seed` alone (without `by`: on the row's "
-               "place in the "
-               "job's order), so every run and every number of workers keeps the same rows.",
+               "place in the job's order), so every run and every number of workers keeps the same rows.",
     .options = sample_options,
     .size = sizeof(struct sample),
     .determinism = DETERMINISM_BY_ROW,

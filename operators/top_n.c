@@ -351,17 +351,15 @@ const struct operator_kind operator_top_n = {
     .example = "events | top_n 3 by user_id order desc(price), ts over tumbling(1h) rank place",
     .details =
         "`order` says which row is the better; null is the worst, and of equal rows the earlier record is "
-        "the "
-        "better: the order of the file, at any number of workers. `over` makes rows compete within windows "
-        "of "
-        "time: they come, best first, when the watermark reaches the window's end, with the event time end - "
-        "1us; a row of which no window is open goes to `NAME.late`. A group's windows together hold at most "
-        "8 MiB: a row that none of its windows has room for is a dead letter, and `windows_without_room` in "
-        "the summary counts each window that had none for a row. Without `over`, all rows of a group "
-        "compete: `emit final` gives the best when the input has ended, `emit on_change` what has changed "
-        "after each batch, with a column `_op`: insert, delete (of what fell out), and update of those with "
-        "another rank, where `rank` makes it a column. What is kept lies in the job's `memory:` and beyond "
-        "that on disk.",
+        "the better: the order of the file, at any number of workers. `over` makes rows compete within "
+        "windows of time: they come, best first, when the watermark reaches the window's end, with the event "
+        "time end - 1us; a row of which no window is open goes to `NAME.late`. A group's windows together "
+        "hold at most 8 MiB: a row that none of its windows has room for is a dead letter, and "
+        "`windows_without_room` in the summary counts each window that had none for a row. Without `over`, "
+        "all rows of a group compete: `emit final` gives the best when the input has ended, `emit on_change` "
+        "what has changed after each batch, with a column `_op`: insert, delete (of what fell out), and "
+        "update of those with another rank, where `rank` makes it a column. What is kept lies in the job's "
+        "`memory:` and beyond that on disk.",
     .options = top_n_options,
     .state = top_n_state,
     .size = sizeof(struct top_n),

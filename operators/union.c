@@ -110,8 +110,7 @@ const struct operator_kind operator_union = {
     .summary = "rows of several streams as one",
     .example = "events | union more_events",
     .details = "Rows come in the order of the job (arrival, else event time), as if one source had them all. "
-               "The streams "
-               "have columns of the same names and types.",
+               "The streams have columns of the same names and types.",
     .options = union_options,
     .size = sizeof(struct union_config),
     .determinism = DETERMINISM_BY_ROW,

@@ -227,9 +227,8 @@ const struct operator_kind operator_unnest = {
     .summary = "makes a row of each element of a list",
     .example = "sessions | unnest events",
     .details = "The other columns are repeated. A row whose list is null or empty makes none (it counts as "
-               "filtered; "
-               "the others as absorbed, and what they become as emitted). The rows keep the event time of "
-               "the row they come from, or take the column that `time` names.",
+               "filtered; the others as absorbed, and what they become as emitted). The rows keep the event "
+               "time of the row they come from, or take the column that `time` names.",
     .options = unnest_options,
     .size = sizeof(struct unnest),
     .determinism = DETERMINISM_BY_ROW,

@@ -44,9 +44,8 @@ const struct operator_kind operator_where = {
     .summary = "keeps the rows for which a condition is true",
     .example = "events | where user_id > 0 and position <= 100",
     .details = "A condition that is null (a comparison with null) does not keep the row. The parts of `and`, "
-               "`or` and "
-               "`case` are read from left to right, and a part only for the rows that need it: "
-               "`n != 0 and 1 / n > 2` fails for no row.",
+               "`or` and `case` are read from left to right, and a part only for the rows that need it: `n "
+               "!= 0 and 1 / n > 2` fails for no row.",
     .options = where_options,
     .size = sizeof(struct where),
     .determinism = DETERMINISM_BY_ROW,

@@ -52,8 +52,7 @@ static bool report_existing(const struct obstacle *obstacle)
               : context->has_checkpoints
                   ? "an earlier run did not end: --resume it, move the file away, or say `overwrite: true`"
                   : "an earlier run did not end, and without `checkpoint:` cannot go on: move the file away, "
-                    "or say "
-                    "`overwrite: true`");
+                    "or say `overwrite: true`");
     return false;
 }
 

@@ -323,9 +323,8 @@ const struct sink_kind sink_file = {
     .example = "sink out = file from features { path: \"out/features-{n}.jsonl.zst\", roll_rows: 1000000 }",
     .details =
         "A file is called NAME.part until it is complete and a checkpoint covers it. Its bytes depend on the "
-        "rows "
-        "alone: not on checkpoints, crashes or the number of workers. An existing file is never overwritten "
-        "unless told.",
+        "rows alone: not on checkpoints, crashes or the number of workers. An existing file is never "
+        "overwritten unless told.",
     .options = file_options,
     .size = sizeof(struct file_sink),
     .bind = file_bind,

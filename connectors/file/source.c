@@ -281,14 +281,12 @@ const struct source_kind source_file = {
         "event_time: ts }",
     .details =
         "Files may be compressed by gzip, zstd or lz4; zeros behind the end of one by gzip are padding. The "
-        "files of one glob follow each other in order of "
-        "name "
-        "and are one partition; several globs in a list are several partitions, which are merged by time. A "
-        "directory with a manifest.json is a recording and names its own partitions; where its manifest also "
-        "names an `order_log`, as `leat run "
+        "files of one glob follow each other in order of name and are one partition; several globs in a list "
+        "are several partitions, which are merged by time. A directory with a manifest.json is a recording "
+        "and names its own partitions; where its manifest also names an `order_log`, as `leat run "
         "--record-order` writes it, rows are merged in that order (all sources of the job must have the same "
-        "one; `leat run --order` names another, or none). A record that does not "
-        "fit the schema goes to dead letters and hurts none of its neighbours.",
+        "one; `leat run --order` names another, or none). A record that does not fit the schema goes to dead "
+        "letters and hurts none of its neighbours.",
     .options = file_options,
     .size = sizeof(struct file_source),
     .bind = file_bind,

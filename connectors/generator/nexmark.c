@@ -271,13 +271,11 @@ const struct source_kind source_nexmark = {
     .example = "source events = nexmark { events: 1000, seed: 1, event_time: date_time }",
     .details =
         "Of 50 events one is a person, three are auctions, 46 are bids. Columns: type (person, auction, "
-        "bid), "
-        "date_time, extra; of persons and auctions id; of persons name, email, credit_card, city, state; of "
-        "auctions item_name, description, initial_bid, reserve, expires, seller, category; of bids auction, "
-        "bidder, price, channel, url. What an event does not have is null. `leat generate nexmark` writes "
-        "the same events as JSON lines. With a `pace` the report has began_us, when event 0 came by the "
-        "machine's "
-        "monotonic clock.",
+        "bid), date_time, extra; of persons and auctions id; of persons name, email, credit_card, city, "
+        "state; of auctions item_name, description, initial_bid, reserve, expires, seller, category; of bids "
+        "auction, bidder, price, channel, url. What an event does not have is null. `leat generate nexmark` "
+        "writes the same events as JSON lines. With a `pace` the report has began_us, when event 0 came by "
+        "the machine's monotonic clock.",
     .options = nexmark_options,
     .size = sizeof(struct nexmark),
     .bind = nexmark_bind,

@@ -171,8 +171,7 @@ const struct source_kind source_sequence = {
     .summary = "generated records id, key, value, ts, for load tests",
     .example = "source load = sequence { count: 1000, keys: 100, skew: 1.0, event_time: ts }",
     .details = "`id` counts from 0, `key` is an int below `keys`, `value` a float in [0, 1), `ts` rises by 1 "
-               "/ rate of a "
-               "second. Each record is a function of its number and the seed.",
+               "/ rate of a second. Each record is a function of its number and the seed.",
     .options = sequence_options,
     .size = sizeof(struct sequence),
     .bind = sequence_bind,

@@ -88,10 +88,8 @@ static bool may_begin(struct exact *exact)
     else
         diag_hint(context->diags, d,
                   "start the job with that run's checkpoint directory, and it goes on there; --from DIR "
-                  "begins a new "
-                  "run with a copy of its state; --fresh begins anew: the rows come a second time, unless "
-                  "`topic` or "
-                  "the start of the sources is another");
+                  "begins a new run with a copy of its state; --fresh begins anew: the rows come a second "
+                  "time, unless `topic` or the start of the sources is another");
     return context->may_repeat;
 }
 

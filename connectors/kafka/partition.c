@@ -83,8 +83,7 @@ static bool fail_gone(struct kafka_partition *p, int64_t offset, int64_t low)
         "retention has deleted them; if a recording has them, name that in the source's `backfill` and start "
         "again: the job goes on there. To go on without them: --from with another checkpoint directory and "
         "--drop-state %.*s, where state and models stay and the source begins where `start:` says; or "
-        "--fresh. "
-        "And give the topic a longer retention",
+        "--fresh. And give the topic a longer retention",
         STR_ARGS(p->shared->source->name));
     return fail(p);
 }
@@ -421,8 +420,7 @@ static enum read_status lost(struct kafka_partition *p)
                                 "the topic `%s` is gone: it was deleted while it was read", p->topic);
     diag_hint(diags, d,
               "what was read of it is in the checkpoints; take the source out of the job, or start anew with "
-              "--fresh "
-              "when there is such a topic again");
+              "--fresh when there is such a topic again");
     fail(p);
     return READ_ERROR;
 }

@@ -459,8 +459,7 @@ bool sender_drain(struct sender *sender)
     if (!atomic_load(&sender->has_failed) && !outbox_is_sent(sender->outbox))
         fail(sender,
              "brokers did not take all rows within %lld s (`patience`); those that are left are in the "
-             "checkpoint, "
-             "and are sent when the job is started again%s%.250s",
+             "checkpoint, and are sent when the job is started again%s%.250s",
              (long long)(sender->options.patience_us / US_PER_SECOND), trouble[0] == '\0' ? "" : "; ",
              trouble);
     return !atomic_load(&sender->has_failed);

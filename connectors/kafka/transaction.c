@@ -53,8 +53,7 @@ static enum judgement judge(struct sender *sender, const char *what, rd_kafka_er
     if (sender->is_ended)
         snprintf(sender->why, sizeof(sender->why),
                  "%s: brokers have ended it: it took longer than `transaction_timeout`, as when they stand "
-                 "still, or "
-                 "another process sends for this sink%s%s",
+                 "still, or another process sends for this sink%s%s",
                  what, reason[0] != '\0' ? "; " : "", reason);
     else
         snprintf(sender->why, sizeof(sender->why), "%s: %s%s%s", what, rd_kafka_error_string(error),

@@ -88,8 +88,7 @@ const struct sink_kind sink_null = {
     .summary = "counts rows and forgets them",
     .example = "sink nowhere = null from features {}",
     .details = "For benchmarks and tests: the digest covers times, nulls and values of all columns in order, "
-               "so two runs "
-               "gave the same rows if their digests are equal.",
+               "so two runs gave the same rows if their digests are equal.",
     .options = null_options,
     .size = sizeof(struct null_sink),
     .open = null_open,

@@ -207,14 +207,11 @@ int cmd_checkpoint(int argc, char **argv)
         parse,
         "list|show|verify|prune|save|restore DIR [CHECKPOINT]",
         "Looks inside a checkpoint directory, saves a checkpoint, and puts a saved one back.\vCHECKPOINT is "
-        "a "
-        "name as `list` prints it (generation-epoch); without it the newest is meant.\n\n"
+        "a name as `list` prints it (generation-epoch); without it the newest is meant.\n\n"
         "`save DIR --to SAVEPOINT` copies a checkpoint with all that it stands on, also while a job runs; "
         "`restore SAVEPOINT --to DIR` makes a checkpoint directory of the copy, for the run that it is of to "
-        "go "
-        "on (`leat run JOB`). `leat run JOB --from SAVEPOINT` begins a new run with it instead. Files that "
-        "sinks "
-        "wrote are not in it.",
+        "go on (`leat run JOB`). `leat run JOB --from SAVEPOINT` begins a new run with it instead. Files "
+        "that sinks wrote are not in it.",
         0,
         0,
         0};

@@ -42,12 +42,11 @@ static const struct {
 #define KINDS_TEXT "there are `ctr` and `nexmark`"
 
 static const char help[] =
-    "Writes recorded events of a built-in generator.\v"
-    "KIND is `ctr` or `nexmark`. The same options give the same bytes on any machine.\n\n"
+    "Writes recorded events of a built-in generator.\vKIND is `ctr` or `nexmark`. The same options give the "
+    "same bytes on any machine.\n\n"
     "    leat generate ctr --events 1000000 --seed 7 --out rec\n\n"
     "Impressions and the clicks on them. A hidden model decides who clicks; truth.json tells what a model "
-    "that "
-    "knew each probability would score, and how many rows of each kind were planted.\n\n"
+    "that knew each probability would score, and how many rows of each kind were planted.\n\n"
     "    leat generate nexmark --events 5000000 --out events.jsonl\n\n"
     "The persons, auctions and bids of an auction site, for the queries of the Nexmark benchmark "
     "(jobs/nexmark). `--part P/K` writes the lines that partition P of K gets.";

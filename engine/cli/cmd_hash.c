@@ -290,14 +290,13 @@ int cmd_hash(int argc, char **argv)
         parse,
         "JOB LEARNER COLUMN=VALUE...",
         "Shows which keys values have in a learner's tables.\vColumns are those of the stream that the "
-        "learner "
-        "learns from. Each of its features that is made of them alone is shown with its key, as 16 "
-        "hexadecimal "
-        "digits and as a number: a column, a cross such as `cross(site, cat)`, of a list one key for each "
-        "element. A list is written as its elements with commas between, a time like 2024-05-01T00:00:00Z, "
-        "nothing as `null` (but for texts).\n\nA key is of the value and its type alone: the same in each "
-        "table, in each learner and on each machine. `leat model export` writes what lies under it, `leat "
-        "state get` shows it; docs/model.md says how a key is computed.",
+        "learner learns from. Each of its features that is made of them alone is shown with its key, as 16 "
+        "hexadecimal digits and as a number: a column, a cross such as `cross(site, cat)`, of a list one key "
+        "for each element. A list is written as its elements with commas between, a time like "
+        "2024-05-01T00:00:00Z, nothing as `null` (but for texts).\n\n"
+        "A key is of the value and its type alone: the same in each table, in each learner and on each "
+        "machine. `leat model export` writes what lies under it, `leat state get` shows it; docs/model.md "
+        "says how a key is computed.",
         0,
         0,
         0};

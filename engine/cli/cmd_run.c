@@ -74,21 +74,17 @@ static const struct argp_option options_table[] = {
      3},
     {"record-order", KEY_RECORD_ORDER, "PATH", 0,
      "write the order in which the sources' rows were merged to the file PATH, for --order; or into files of "
-     "a "
-     "directory, DIR/: for jobs that run for months",
+     "a directory, DIR/: for jobs that run for months",
      4},
     {"order", KEY_ORDER, "PATH", 0,
      "merge the sources' rows as PATH says, and not anew: what --record-order wrote, or the directory of a "
-     "job's "
-     "checkpoints, as far as it goes back; a live job's log, with recordings of its topics, gives that job's "
-     "output and models; `none`: not even as a recording's manifest says",
+     "job's checkpoints, as far as it goes back; a live job's log, with recordings of its topics, gives that "
+     "job's output and models; `none`: not even as a recording's manifest says",
      4},
     {"compare", KEY_COMPARE, "cpu", 0,
      "learn on the CPU, too, what learners on a GPU learn, and end at the first step that differs: a logit, "
-     "a dense "
-     "weight or a row's value a of the GPU and b of the CPU with |a - b| > 1e-5 (|b| + root mean square of "
-     "its "
-     "tensor). Slow, and the CPU needs memory for all rows",
+     "a dense weight or a row's value a of the GPU and b of the CPU with |a - b| > 1e-5 (|b| + root mean "
+     "square of its tensor). Slow, and the CPU needs memory for all rows",
      5},
     {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 5},
     {"progress", KEY_PROGRESS, "TIME", 0, PROGRESS_HELP, 5},

@@ -201,11 +201,9 @@ int cmd_state(int argc, char **argv)
         parse,
         "list DIR|JOB\nget DIR|JOB PART KEY...",
         "Shows what a checkpoint holds for a key.\v`list` names the parts of the job that keep something, "
-        "and "
-        "what their keys are. `get` takes a value of each key column; of a learner, the name of a sparse "
+        "and what their keys are. `get` takes a value of each key column; of a learner, the name of a sparse "
         "feature and a value of it. Times are written like 2024-05-01T00:00:00Z. DIR is a checkpoint "
-        "directory "
-        "or a savepoint; a job may run beside. The status is 1 where nothing is stored.",
+        "directory or a savepoint; a job may run beside. The status is 1 where nothing is stored.",
         0,
         0,
         0};

@@ -163,10 +163,8 @@ int cmd_trace(int argc, char **argv)
         "JOB SOURCE RECORD",
         "Why one record was late, filtered, duplicate or dead, or where it went.\vRECORD is "
         "topic/partition@offset of a topic, path:line of a file, or partition@record with the number that "
-        "dead "
-        "letters have. The job is executed again, from the newest checkpoint before the record, in the order "
-        "in "
-        "which it was executed; nothing is written, and the job may be running meanwhile.",
+        "dead letters have. The job is executed again, from the newest checkpoint before the record, in the "
+        "order in which it was executed; nothing is written, and the job may be running meanwhile.",
         0,
         0,
         0};

@@ -213,12 +213,10 @@ static void add_dead_letters(struct help *help)
     dead->details = arena_printf(
         &help->arena,
         "Bad records, and rows that a step could not compute, one row each. Columns: %s. topic, partition, "
-        "offset: "
-        "of records from Kafka. time: when the record arrived, as its source says. raw, key, headers: of "
-        "records "
-        "that could not be decoded; where these are not UTF-8, raw_bytes and key_bytes are what they were; "
-        "headers "
-        "as [[\"name\",\"value\"]]. `leat produce --dead-letters` sends records of topics back to them.",
+        "offset: of records from Kafka. time: when the record arrived, as its source says. raw, key, "
+        "headers: of records that could not be decoded; where these are not UTF-8, raw_bytes and key_bytes "
+        "are what they were; headers as [[\"name\",\"value\"]]. `leat produce --dead-letters` sends records "
+        "of topics back to them.",
         columns);
 }
 

@@ -9,8 +9,7 @@
 static const struct help_fact nulls[] = {
     {"what null is",
      "A value that is not there. A column is nullable unless its schema says `!`: then a record without it "
-     "is "
-     "bad. In JSON null or a field that is missing, in CSV an empty field (`\"\"` is an empty text).",
+     "is bad. In JSON null or a field that is missing, in CSV an empty field (`\"\"` is an empty text).",
      NULL},
     {"computing", "What is computed from null is null.", "(int(null) + 1) is null"},
     {"comparing", "Null equals nothing, not even null: ask with `is null`.",
@@ -45,8 +44,7 @@ static const struct help_fact numbers[] = {
     {"whole numbers", "Division and remainder go towards zero.", "-7 / 2 = -3 and -7 % 3 = -1"},
     {"what does not fit",
      "Overflow, division by zero and a conversion that fails send the row to dead_letters; try_int and its "
-     "kind "
-     "give null instead.",
+     "kind give null instead.",
      "try_int(\"seventeen\") is null"},
     {"to int", "Towards zero.", "int(-1.5) = -1"},
     {"text", "Is compared by its bytes; length counts characters.", "\"Z\" < \"a\" and length(\"äö\") = 2"},

@@ -38,8 +38,7 @@ static const char *advice_of(cudaError_t status)
                "back, reset or replace the device.";
     case cudaErrorUnsupportedPtxVersion:
         return "Its driver is older than the nvcc that built leat's library: install a later driver, or "
-               "build "
-               "with an nvcc of the CUDA that `nvidia-smi` shows.";
+               "build with an nvcc of the CUDA that `nvidia-smi` shows.";
     default:
         return "`nvidia-smi` says whether the device is still there, the kernel's log (Xid) what it met.";
     }

@@ -256,26 +256,18 @@ const struct operator_kind operator_attribute = {
     .example = "events | attribute clicks on item_id within 30m as was_clicked",
     .details =
         "Every row is held until its event time + `within`, then goes on with 1 if the other stream has a "
-        "row "
-        "with equal columns and an event time in [t, t + within], else with 0. Rows come out in the order of "
-        "their "
-        "deadlines. Null matches nothing. A row whose deadline is already behind the watermark when it "
-        "arrives "
-        "goes to `NAME.late`; an answer that is too late for every row still held is counted in "
-        "late_updates. "
-        "`emit at_once` gives a row when its answer comes: with the columns of the answer that came first, "
-        "and positives before negatives of the same time, so that a learner's bias follows the moment. "
-        "`emit fake_negative` gives every row twice that is answered, first with 0. Where a share p is "
-        "answered, "
-        "a learner of these rows sees b = p / (1 + p), and predicts that: too little. Two ways back to p "
-        "(Ktena "
-        "et al. 2019, arXiv:1907.06558): `fake_negatives: true` in the learner weighs its examples (fake "
-        "negative "
-        "weighted); or its predictions are put right behind it, `with rate = clamp(prediction / (1.0 - "
-        "prediction), 0.0, 1.0)` (fake negative calibration). jobs/ctr_fresh.leat shows both. What `leat "
-        "check` "
-        "knows of rows that go early: they depend on the label, and no feature may be made of how many there "
-        "are.",
+        "row with equal columns and an event time in [t, t + within], else with 0. Rows come out in the "
+        "order of their deadlines. Null matches nothing. A row whose deadline is already behind the "
+        "watermark when it arrives goes to `NAME.late`; an answer that is too late for every row still held "
+        "is counted in late_updates. `emit at_once` gives a row when its answer comes: with the columns of "
+        "the answer that came first, and positives before negatives of the same time, so that a learner's "
+        "bias follows the moment. `emit fake_negative` gives every row twice that is answered, first with 0. "
+        "Where a share p is answered, a learner of these rows sees b = p / (1 + p), and predicts that: too "
+        "little. Two ways back to p (Ktena et al. 2019, arXiv:1907.06558): `fake_negatives: true` in the "
+        "learner weighs its examples (fake negative weighted); or its predictions are put right behind it, "
+        "`with rate = clamp(prediction / (1.0 - prediction), 0.0, 1.0)` (fake negative calibration). "
+        "jobs/ctr_fresh.leat shows both. What `leat check` knows of rows that go early: they depend on the "
+        "label, and no feature may be made of how many there are.",
     .options = attribute_options,
     .state = attribute_state,
     .size = sizeof(struct attribute),

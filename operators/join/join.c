@@ -196,13 +196,11 @@ const struct operator_kind operator_join = {
         "events | join clicks on user_id, item_id within [0s, 5m] kind left take first prefix \"click_\"",
     .details =
         "The columns are those of the stream before the `|`, then those of the other one, but for keys of "
-        "the "
-        "same name. A pair comes when the second of its rows does, and has the later one's event time. A row "
-        "of `kind left` or `anti` that met none, and the one row of `take first`, `last` or `best`, come "
+        "the same name. A pair comes when the second of its rows does, and has the later one's event time. A "
+        "row of `kind left` or `anti` that met none, and the one row of `take first`, `last` or `best`, come "
         "when the watermark is beyond the last time that could match; they have their own event time, or "
-        "that "
-        "last time where the upper bound is an expression or a window's end. Null is equal to nothing; it is "
-        "counted. Rows of either stream that come after whatever they could meet is gone go to "
+        "that last time where the upper bound is an expression or a window's end. Null is equal to nothing; "
+        "it is counted. Rows of either stream that come after whatever they could meet is gone go to "
         "`NAME.late`, in the columns of both. A key that many rows have is named in the summary.",
     .options = join_options,
     .state = join_state,

@@ -394,22 +394,17 @@ const struct operator_kind operator_lookup = {
     .details =
         "The file is read once, when the job begins, and must be right as a whole: a bad record is an error "
         "with its line. It lies in memory, within 1 MiB or the step's share of `memory:`, once for all "
-        "lanes. "
-        "What is not in it, or null in `on`, gives nulls, counted as unmatched. A resumed run must find the "
-        "same content: keep the file with the recordings. "
-        "With `refresh 10m` a job with a live source and checkpoints looks every 10 minutes whether the file "
-        "is another, reads it beside the running job, and goes on with it from the next checkpoint on: all "
-        "rows between two checkpoints see one version. Replace the file by renaming another one to its name; "
-        "it must be one file. One that cannot be read, or is wrong, is said and shown (table_refused), and "
-        "the "
-        "job goes on with the table that it has. While it changes there are two in memory, each within half "
-        "of "
-        "the share. Copies are kept in `tables` beside the checkpoints, as long as one of these needs them: "
-        "a "
-        "resume goes on with the version of its checkpoint, and a replay with `--order` and the job's "
-        "directory of checkpoints sees the versions of then. Any other replay, and a job whose sources end, "
-        "has the file as it is when it begins. For single changes at their own time, make them a stream, and "
-        "`enrich from` that.",
+        "lanes. What is not in it, or null in `on`, gives nulls, counted as unmatched. A resumed run must "
+        "find the same content: keep the file with the recordings. With `refresh 10m` a job with a live "
+        "source and checkpoints looks every 10 minutes whether the file is another, reads it beside the "
+        "running job, and goes on with it from the next checkpoint on: all rows between two checkpoints see "
+        "one version. Replace the file by renaming another one to its name; it must be one file. One that "
+        "cannot be read, or is wrong, is said and shown (table_refused), and the job goes on with the table "
+        "that it has. While it changes there are two in memory, each within half of the share. Copies are "
+        "kept in `tables` beside the checkpoints, as long as one of these needs them: a resume goes on with "
+        "the version of its checkpoint, and a replay with `--order` and the job's directory of checkpoints "
+        "sees the versions of then. Any other replay, and a job whose sources end, has the file as it is "
+        "when it begins. For single changes at their own time, make them a stream, and `enrich from` that.",
     .options = lookup_options,
     .state = lookup_state,
     .size = sizeof(struct lookup),

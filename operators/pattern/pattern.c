@@ -488,16 +488,12 @@ const struct operator_kind operator_pattern = {
         "times not falling and all within `within` of the first. Rows that fit no step do not matter. Where "
         "several rows could begin or go on, the latest beginning counts. A match uses up what its key has "
         "begun: no row is in two. It comes when its last row arrives, as that row with a column STEP_time "
-        "for "
-        "each step. With `unless` it waits until the watermark has passed the first row's time + `within`, "
-        "and "
-        "comes only if no such row came after the last step; rows from the first one's time to that begin no "
-        "other match, and a row that undoes one does nothing else. Rows that begin or lengthen something "
-        "count "
-        "as absorbed, others that are in no match as filtered; rows more than `within` behind the watermark "
-        "go "
-        "to `NAME.late`. Null is a key of its own. Where the order of records is not that of event time, "
-        "`sort within` before this step makes it so.",
+        "for each step. With `unless` it waits until the watermark has passed the first row's time + "
+        "`within`, and comes only if no such row came after the last step; rows from the first one's time to "
+        "that begin no other match, and a row that undoes one does nothing else. Rows that begin or lengthen "
+        "something count as absorbed, others that are in no match as filtered; rows more than `within` "
+        "behind the watermark go to `NAME.late`. Null is a key of its own. Where the order of records is not "
+        "that of event time, `sort within` before this step makes it so.",
     .options = pattern_options,
     .state = pattern_state,
     .size = sizeof(struct pattern),
