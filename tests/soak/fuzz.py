@@ -153,8 +153,6 @@ class Soak:
             self.target(name)
             for folder in ("corpus", "found", "unrepeated"):
                 os.makedirs(self.at(folder, name), exist_ok=True)
-            shutil.rmtree(self.at("seeds", name), ignore_errors=True)
-            os.makedirs(self.at("seeds", name))
             os.makedirs(self.at("programs"), exist_ok=True)
             shutil.copy2(os.path.join(self.arguments.programs, name), self.at("programs", name + ".new"))
             os.replace(self.at("programs", name + ".new"), self.at("programs", name))
@@ -165,18 +163,10 @@ class Soak:
         self.save()
 
     def options_of(self, name):
-        """Those of `./dev fuzz`; seeds and words are copied."""
-        said = subprocess.run([os.path.join(ROOT, "dev"), "fuzz-options", name], stdout=subprocess.PIPE, text=True, check=True)
-        options = []
-        for line in said.stdout.splitlines():
-            if line.startswith("-dict="):
-                shutil.copy2(os.path.join(ROOT, line[6:]), self.at("seeds", name + ".dict"))
-                options.append("-dict=" + self.at("seeds", name + ".dict"))
-            elif line.startswith("-"):
-                options.append(line)
-            else:
-                shutil.copytree(os.path.join(ROOT, line), self.at("seeds", name), dirs_exist_ok=True)
-        return options
+        """Those of `./dev fuzz`, which copies seeds and words into this soak's folder."""
+        said = subprocess.run([os.path.join(ROOT, "dev"), "fuzz-options", name, os.path.abspath(self.at("seeds", name))],
+                              stdout=subprocess.PIPE, text=True, check=True)
+        return said.stdout.splitlines()
 
     def command(self, name, *more):
         return [*self.prefix, "nice", "-n", str(self.arguments.nice), self.at("programs", name), *self.options[name],
