@@ -4,6 +4,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { SLICE_MS = 500, REQUEST_MS = 5000, KNOWN_US = 10000000 };
 
@@ -96,7 +98,44 @@ static rd_kafka_resp_err_t ask_partitions(rd_kafka_t *client, const char *topic,
     return error;
 }
 
-enum admin_answer admin_partitions(struct admin_call *call, const char *topic, int32_t *partitions)
+/* The value of a topic's `max.message.bytes` in the answer of brokers; 0: not in it. */
+static int64_t largest_batch(rd_kafka_event_t *event)
+{
+    size_t count = 0, entries = 0;
+    const rd_kafka_DescribeConfigs_result_t *result = rd_kafka_event_DescribeConfigs_result(event);
+    const rd_kafka_ConfigResource_t **resources = rd_kafka_DescribeConfigs_result_resources(result, &count);
+    const rd_kafka_ConfigEntry_t **configs =
+        count == 1 ? rd_kafka_ConfigResource_configs(resources[0], &entries) : NULL;
+    for (size_t i = 0; i < entries; i++) {
+        const char *value = rd_kafka_ConfigEntry_value(configs[i]);
+        if (value != NULL && strcmp(rd_kafka_ConfigEntry_name(configs[i]), "max.message.bytes") == 0)
+            return MAX(strtoll(value, NULL, 10), 0);
+    }
+    return 0;
+}
+
+/* Asks once for the topic's `max.message.bytes`; 0: not told. */
+static int64_t ask_batch_bytes(rd_kafka_t *client, const char *topic)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+    rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
+    char error_text[200];
+    rd_kafka_AdminOptions_set_request_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
+    rd_kafka_DescribeConfigs(client, &resource, 1, options, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 2 * REQUEST_MS);
+    int64_t bytes =
+        event != NULL && rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR_NO_ERROR ? largest_batch(event) : 0;
+    if (event != NULL)
+        rd_kafka_event_destroy(event);
+    rd_kafka_ConfigResource_destroy(resource);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_queue_destroy(queue);
+    return bytes;
+}
+
+enum admin_answer admin_partitions(struct admin_call *call, const char *topic, int32_t *partitions,
+                                   int64_t *batch_bytes)
 {
     struct kafka_errors *errors = NULL;
     rd_kafka_t *client = new_reader(call, "read_committed", &errors);
@@ -115,6 +154,8 @@ enum admin_answer admin_partitions(struct admin_call *call, const char *topic, i
         answer = ADMIN_MISSING;
     else if (error != RD_KAFKA_RESP_ERR_NO_ERROR || *partitions == 0)
         answer = fail(call, errors, "topic", topic, error);
+    if (batch_bytes != NULL)
+        *batch_bytes = answer == ADMIN_GOOD ? ask_batch_bytes(client, topic) : 0;
     kafka_client_free(client, errors);
     return answer;
 }

@@ -25,8 +25,11 @@ enum admin_answer {
     ADMIN_REFUSED, /* brokers refused, and would refuse again */
 };
 
-/* Counts the partitions of the topic. */
-enum admin_answer admin_partitions(struct admin_call *call, const char *topic, int32_t *partitions);
+/* Counts the partitions of the topic. batch_bytes, NULL for no such question: becomes the topic's
+ * `max.message.bytes`, the most bytes of one batch of records; 0 if brokers do not tell, as without the right
+ * DescribeConfigs on the topic. */
+enum admin_answer admin_partitions(struct admin_call *call, const char *topic, int32_t *partitions,
+                                   int64_t *batch_bytes);
 
 struct admin_config {
     const char *name, *value;

@@ -51,6 +51,9 @@ extern const struct option kafka_security_options[];
 LEAT_CHECKED bool kafka_client_check(const struct kafka_client *client, rd_kafka_type_t type,
                                      struct span span, struct diag_list *diags);
 
+/* librdkafka's own default of batch.size. */
+enum { KAFKA_BATCH_BYTES = 1000000 };
+
 /* One of librdkafka's properties; name NULL ends a list. */
 struct kafka_property {
     const char *name, *value;

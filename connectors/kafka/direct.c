@@ -43,10 +43,16 @@ static void delivered(void *argument, const rd_kafka_message_t *message)
     uint64_t tag = (uintptr_t)message->_private, bytes = tag >> SLOT_BITS;
     atomic_fetch_add_explicit(&direct->answers, 1, memory_order_relaxed);
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && !atomic_load(&direct->must_stop)) {
-        char what[96];
+        char what[96], why[256];
+        bool is_batch = message->err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE &&
+                        direct->options.batch_bytes == 0 && bytes < KAFKA_BATCH_BYTES;
         snprintf(what, sizeof(what), "partition %d: a record of %" PRIu64 " bytes: ", message->partition,
                  bytes);
-        fail(direct, what, rd_kafka_err2str(message->err));
+        snprintf(why, sizeof(why), "%s%s", rd_kafka_err2str(message->err),
+                 !is_batch ? ""
+                           : " (alone or with others of its batch; `properties: { batch_size: BYTES }` makes "
+                             "batches as small as the topic's `max.message.bytes`)");
+        fail(direct, what, why);
     }
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
         atomic_fetch_sub_explicit(&direct->waiting[tag & (DIRECT_SLOTS - 1)], 1, memory_order_release);
@@ -124,6 +130,9 @@ bool direct_open(struct direct *direct, const struct direct_options *options)
     direct->options = *options;
     atomic_store(&direct->said_us, os_monotonic_us() - SILENT_US);
     pthread_mutex_init(&direct->mutex, NULL);
+    char batch[32];
+    bool is_small = options->batch_bytes > 0 && options->batch_bytes < KAFKA_BATCH_BYTES;
+    snprintf(batch, sizeof(batch), "%" PRId64, options->batch_bytes);
     const struct kafka_property properties[] = {{"enable.idempotence", "true"},
                                                 {"compression.codec", options->compression},
                                                 {"partitioner", "murmur2_random"},
@@ -134,6 +143,7 @@ bool direct_open(struct direct *direct, const struct direct_options *options)
                                                 {"queue.buffering.max.messages", "10000000"},
                                                 {"queue.buffering.max.kbytes", "2000000"},
                                                 KAFKA_STATISTICS,
+                                                {is_small ? "batch.size" : NULL, batch},
                                                 {NULL, NULL}};
     const struct kafka_hooks hooks = {
         .argument = direct, .delivered = delivered, .statistics = take_statistics};
@@ -237,11 +247,14 @@ static bool write_flush(void *argument, struct snapshot_writer *writer)
     if (wait_for(direct, flush->except, false))
         return true;
     char why[256], what[128];
+    struct str sink = {direct->options.sink.data, MIN(direct->options.sink.length, 64)};
     describe_wait(direct, what, sizeof(what));
     size_t known = kafka_errors_why(direct->errors, why, sizeof(why));
-    snprintf(direct->refusal, sizeof(direct->refusal), "sink `%.*s`: %s%s%s",
-             (int)MIN(direct->options.sink.length, 64), direct->options.sink.data, what,
-             known > 0 ? "; " : "", known > 0 ? why : "");
+    if (atomic_load(&direct->has_failed))
+        snprintf(direct->refusal, sizeof(direct->refusal), "sink `%.*s`: %s", STR_ARGS(sink), direct->error);
+    else
+        snprintf(direct->refusal, sizeof(direct->refusal), "sink `%.*s`: %s%s%s", STR_ARGS(sink), what,
+                 known > 0 ? "; " : "", known > 0 ? why : "");
     snapshot_refuse(writer, direct->refusal);
     return false;
 }

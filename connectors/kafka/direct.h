@@ -15,6 +15,7 @@ struct direct_options {
     const struct kafka_client *client;
     struct str job, sink;
     const char *topic, *compression, *linger_ms;
+    int64_t batch_bytes; /* most bytes of one batch that the topic takes; 0: not known */
     uint64_t budget_bytes;
     int64_t patience_us;
     const volatile sig_atomic_t *stop; /* sink_context.stop */
@@ -41,7 +42,7 @@ struct direct {
     _Atomic uint64_t waiting[DIRECT_SLOTS];
     uint32_t slot;             /* the lane's current slot */
     int64_t end_us;            /* when the end of the run was first seen: its patience begins; 0: not yet */
-    char refusal[400];         /* why the checkpoint's wait failed */
+    char refusal[600];         /* why the checkpoint's wait failed */
     _Atomic int64_t said_us;   /* when the user was last told about waiting for brokers */
     _Atomic bool has_said_end; /* the user was told that the end of the run waits */
     pthread_mutex_t mutex;

@@ -69,7 +69,8 @@ static bool check_answer(struct produce *p, enum admin_answer answer, const stru
     return refuse(p, DIAG_KAFKA_FAILED, "mend the cause, and give the same command again", "%s", call->why);
 }
 
-static bool ensure_topics(struct produce *p)
+/* *batch_bytes: as admin_partitions says. */
+static bool ensure_topics(struct produce *p, int64_t *batch_bytes)
 {
     static const struct admin_config none[] = {{NULL, NULL}};
     const struct produce_options *o = p->options;
@@ -82,7 +83,7 @@ static bool ensure_topics(struct produce *p)
                               .deadline_us = os_monotonic_us() + o->patience_us,
                               .patience = &patience,
                               .must_stop = &never};
-    enum admin_answer answer = admin_partitions(&call, o->topic, &partitions);
+    enum admin_answer answer = admin_partitions(&call, o->topic, &partitions, batch_bytes);
     if (answer == ADMIN_MISSING && o->create > 0) {
         answer = admin_create(&call, o->topic, o->create, -1, none);
         partitions = o->create;
@@ -97,7 +98,7 @@ static bool ensure_topics(struct produce *p)
         return refuse(p, DIAG_NO_TOPIC, "give it as many, or let keys choose the partitions: --repartition",
                       "the topic `%s` has %d partitions, and records are of partition %d", o->topic,
                       (int)partitions, (int)o->partitions - 1);
-    answer = admin_partitions(&call, o->progress_topic, &partitions);
+    answer = admin_partitions(&call, o->progress_topic, &partitions, NULL);
     if (answer == ADMIN_MISSING) {
         answer = admin_create_progress(&call, o->progress_topic);
         partitions = 1;
@@ -305,7 +306,7 @@ bool produce_run(const struct produce_options *options, struct produce_input *in
     memcpy(sending.run_id, options->identity, sizeof(sending.run_id));
     *figures = (struct produce_figures){0};
     outbox_init(&p->outbox, BUDGET_BYTES, &p->is_full, wake, NULL);
-    bool is_good = ensure_topics(p);
+    bool is_good = ensure_topics(p, &sending.batch_bytes);
     if (is_good) {
         is_good = sender_open(&p->sender, &sending, &p->outbox) || is_well(p);
         if (is_good) {

@@ -229,6 +229,8 @@ bool sender_open(struct sender *sender, const struct sender_options *options, st
     sender->options = *options;
     sender->outbox = outbox;
     sender->part_bytes = PART_BYTES_FIRST;
+    sender->batch_bytes =
+        options->batch_bytes == 0 ? KAFKA_BATCH_BYTES : MIN(options->batch_bytes, KAFKA_BATCH_BYTES);
     make_names(sender);
     progress_init(&sender->progress, options->run_id, str_from(sender->progress_name));
     make_life(sender);
@@ -249,7 +251,7 @@ static bool has_lost_topic(struct sender *sender)
         uint32_t missing = 0;
         int32_t partitions;
         for (struct admin_call call = call_of(sender, PATIENCE_US);
-             admin_partitions(&call, topics[i], &partitions) == ADMIN_MISSING;
+             admin_partitions(&call, topics[i], &partitions, NULL) == ADMIN_MISSING;
              call = call_of(sender, PATIENCE_US)) {
             if (++missing == TIMES) {
                 snprintf(sender->why, sizeof(sender->why),

@@ -26,6 +26,7 @@ struct sender_options {
     const struct kafka_client *client;
     struct str job, sink;
     const char *topic, *progress_topic, *compression;
+    int64_t batch_bytes;               /* most bytes of one batch that the topic takes; 0: not known */
     int64_t timeout_us;                /* limit of one transaction */
     int64_t patience_us;               /* how long sender_open, and sender_drain without a commit, wait */
     const volatile sig_atomic_t *stop; /* not 0: the user wants sender_open to end; NULL: nobody can */
@@ -76,16 +77,17 @@ struct sender {
     rd_kafka_t *producer; /* written under the outbox's mutex */
     struct kafka_errors *errors;
     rd_kafka_topic_t *topic, *progress_topic;
-    uint64_t part_bytes; /* target size of one transaction; adapted to how long transactions take */
-    uint32_t batch;      /* index of the producer's batch size in batch_bytes (transaction.c) */
-    bool is_smaller;     /* brokers refused a batch as too large: make the next producer without a pause */
-    char why[400];       /* text of the last failure */
-    bool is_ended;       /* the last failure: brokers ended the transaction */
-    int64_t said_us;     /* monotonic time of the last message to the user; 0: none since the last commit */
-    int flight;          /* estimate: records that may be on the way to brokers at once */
+    uint64_t part_bytes;   /* target size of one transaction; adapted to how long transactions take */
+    int64_t batch_bytes;   /* most bytes of one batch of the producer */
+    bool has_said_smaller; /* the user was told that batches become smaller */
+    bool is_smaller;       /* brokers refused a batch as too large: make the next producer without a pause */
+    char why[400];         /* text of the last failure */
+    bool is_ended;         /* the last failure: brokers ended the transaction */
+    int64_t said_us;       /* monotonic time of the last message to the user; 0: none since the last commit */
+    int flight;            /* estimate: records that may be on the way to brokers at once */
     /* The first record of the current transaction that brokers refused: its place in the transaction, from 1;
-     * 0: a progress record. */
-    uint64_t refused_index;
+     * 0: a progress record. refused_count: how many records they refused, which is 1 if it was alone in its batch. */
+    uint64_t refused_index, refused_count;
     rd_kafka_resp_err_t refused;
     int32_t refused_partition;
 };

@@ -34,6 +34,7 @@ struct kafka_sink {
     int change;                  /* index of the change column; -1: rows are not changes */
     const struct schema *values; /* the input schema without that column */
     const char *topic_name, *progress_name;
+    int64_t batch_bytes; /* most bytes of one batch that the topic takes; 0: not known */
     char linger_ms[32];
     struct encode encode;
     uint32_t resume_row; /* next row of the batch that could not be written completely */
@@ -226,6 +227,7 @@ static bool open_direct(struct kafka_sink *sink, struct sink_context *context)
                                      .sink = context->name,
                                      .topic = sink->topic_name,
                                      .compression = compression_name(sink),
+                                     .batch_bytes = sink->batch_bytes,
                                      .linger_ms = sink->linger_ms,
                                      .budget_bytes = (uint64_t)sink->outbox_bytes,
                                      .patience_us = sink->patience_us,
@@ -246,6 +248,7 @@ static struct sender_options sender_options_of(const struct kafka_sink *sink,
                                      .topic = sink->topic_name,
                                      .progress_topic = sink->progress_name,
                                      .compression = compression_name(sink),
+                                     .batch_bytes = sink->batch_bytes,
                                      .timeout_us = sink->timeout_us,
                                      .patience_us = sink->patience_us,
                                      .stop = context->stop,
@@ -307,7 +310,7 @@ static bool kafka_fence(struct sink_context *context)
         return false;
     struct kafka_patience patience = patience_of(sink, context);
     struct admin_call call = admin_call_of(sink, context, &patience, &never);
-    enum admin_answer answer = admin_partitions(&call, sink->progress_name, &partitions);
+    enum admin_answer answer = admin_partitions(&call, sink->progress_name, &partitions, NULL);
     if (answer != ADMIN_GOOD)
         return answer == ADMIN_MISSING ||
                sink_cannot_open(context, call.why, "mend the cause and start again");
@@ -335,7 +338,7 @@ static bool kafka_open(struct sink_context *context)
         return false;
     struct kafka_patience patience = patience_of(sink, context);
     struct admin_call call = admin_call_of(sink, context, &patience, &never);
-    if (!sink_topic_ensure(context, &call, sink->topic_name, &sink->create) ||
+    if (!sink_topic_ensure(context, &call, sink->topic_name, &sink->create, &sink->batch_bytes) ||
         (is_exact && !sink_progress_ensure(context, &call, sink->progress_name, sink->topic_name)))
         return false;
     atomic_store(&sink->client.was_well, true);

@@ -12,11 +12,11 @@ bool sink_cannot_open(struct sink_context *context, const char *why, const char 
 }
 
 bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, const char *topic,
-                       const struct kafka_create *create)
+                       const struct kafka_create *create, int64_t *batch_bytes)
 {
     int32_t partitions = 0;
     bool is_made = create->partitions > 0 && !context->is_resumed;
-    enum admin_answer answer = admin_partitions(call, topic, &partitions);
+    enum admin_answer answer = admin_partitions(call, topic, &partitions, batch_bytes);
     if (answer == ADMIN_MISSING && is_made) {
         char retention[32];
         snprintf(retention, sizeof(retention), "%" PRId64, create->retention_us / 1000);
@@ -27,6 +27,8 @@ bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, co
         if (answer == ADMIN_GOOD)
             fprintf(stderr, "leat: sink `%.*s`: topic `%s` was not there, and is made with %d partitions\n",
                     STR_ARGS(context->name), topic, (int)create->partitions);
+        if (answer == ADMIN_GOOD) /* brokers that do not know the topic yet tell no limit */
+            admin_partitions(call, topic, &partitions, batch_bytes);
     }
     if (answer == ADMIN_GOOD)
         return true;
@@ -53,7 +55,7 @@ bool sink_progress_ensure(struct sink_context *context, struct admin_call *call,
 {
     int32_t partitions = 0;
     char why[400];
-    enum admin_answer answer = admin_partitions(call, progress_topic, &partitions);
+    enum admin_answer answer = admin_partitions(call, progress_topic, &partitions, NULL);
     if (answer == ADMIN_MISSING && !context->is_resumed) {
         answer = admin_create_progress(call, progress_topic);
         partitions = 1;

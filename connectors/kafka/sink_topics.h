@@ -14,9 +14,9 @@ struct kafka_create {
 bool sink_cannot_open(struct sink_context *context, const char *why, const char *hint);
 /* Checks the topic that rows go to. If it is missing, a first start makes it if `create` says so, and prints
  * that; a resumed job does not, because the rows it had sent there are gone. Returns false after a
- * diagnostic. */
+ * diagnostic. *batch_bytes: as admin_partitions says. */
 LEAT_CHECKED bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, const char *topic,
-                                    const struct kafka_create *create);
+                                    const struct kafka_create *create, int64_t *batch_bytes);
 /* The same for the progress topic, which a first start always makes. topic: the rows', for the message. */
 LEAT_CHECKED bool sink_progress_ensure(struct sink_context *context, struct admin_call *call,
                                        const char *progress_topic, const char *topic);

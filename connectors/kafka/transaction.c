@@ -15,6 +15,7 @@ enum {
     ABORT_MS = 5000,
     MOST_IDLE_TIMES = 5,
     FLIGHT_BYTES = 4 << 20,
+    SMALLER = 8,            /* batches that brokers refuse as too large become smaller by this factor */
     LINGER_MS_MAX = 900000, /* librdkafka's maximum */
 };
 
@@ -69,6 +70,7 @@ static void delivered(void *argument, const rd_kafka_message_t *message)
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR || message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
         message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
         return;
+    sender->refused_count++;
     if (sender->refused != RD_KAFKA_RESP_ERR_NO_ERROR && index > sender->refused_index)
         return;
     sender->refused = message->err;
@@ -84,19 +86,23 @@ static void take_statistics(void *argument, const char *json, size_t bytes)
 
 /* --- Producers --- */
 
-/* Batch sizes to try, in bytes. A topic's limit may be below the batch size: records that brokers refuse for
- * that reason are sent again in smaller batches, at last one by one. */
-static const char *const batch_bytes[] = {"1000000", "100000", "10000", "1"};
+static bool is_too_large(rd_kafka_resp_err_t error)
+{
+    return error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE;
+}
 
+/* Whether brokers refused a batch of several records as too large: the topic's limit is below the batch size,
+ * as when it was lowered meanwhile. The next producer makes smaller batches, at last of one record each. A
+ * record that was refused alone is too large itself. */
 static bool make_smaller(struct sender *sender)
 {
-    bool is_too_large = sender->refused == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
-                        sender->refused == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE;
-    if (!is_too_large || sender->batch + 1 == ARRAY_COUNT(batch_bytes))
+    if (!is_too_large(sender->refused) || sender->refused_count == 1 || sender->batch_bytes == 1)
         return false;
-    if (sender->batch++ == 0)
+    if (!sender->has_said_smaller)
         fprintf(stderr, "leat: sink `%.*s`: topic `%s` takes no batch so large: smaller ones are tried\n",
                 STR_ARGS(sender->options.sink), sender->options.topic);
+    sender->has_said_smaller = true;
+    sender->batch_bytes = MAX(sender->batch_bytes / SMALLER, 1);
     sender->is_smaller = true;
     return true;
 }
@@ -104,7 +110,8 @@ static bool make_smaller(struct sender *sender)
 enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
 {
     const struct sender_options *options = &sender->options;
-    char timeout[32], linger[32];
+    char timeout[32], linger[32], batch[32];
+    snprintf(batch, sizeof(batch), "%" PRId64, sender->batch_bytes);
     snprintf(timeout, sizeof(timeout), "%" PRId64, options->timeout_us / 1000);
     snprintf(linger, sizeof(linger), "%" PRId64, MIN(options->timeout_us / 2000, LINGER_MS_MAX));
     const struct kafka_property properties[] = {
@@ -116,7 +123,7 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
         {"compression.codec", options->compression},
         {"partitioner", "murmur2_random"},
         {"message.max.bytes", "100000000"},
-        {"batch.size", batch_bytes[sender->batch]},
+        {"batch.size", batch},
         {"queue.buffering.max.messages", "1000000"},
         /* The topics exist when a transaction begins. */
         {"topic.metadata.propagation.max.ms", "5000"},
@@ -183,11 +190,26 @@ void transaction_producer_free(struct sender *sender)
 /* Whether to try again, after waiting for room in the producer's queue. */
 static bool waits_for_room(struct sender *sender, rd_kafka_resp_err_t error, int64_t deadline_us)
 {
-    if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || atomic_load(&sender->must_stop) ||
-        os_monotonic_us() >= deadline_us)
+    if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || sender->refused != RD_KAFKA_RESP_ERR_NO_ERROR ||
+        atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us)
         return false;
     rd_kafka_poll(sender->producer, FULL_WAIT_MS);
     return true;
+}
+
+/* Takes note that record `index` was not produced, for `error`. If brokers have refused an earlier record,
+ * that is why, and stays the reason. */
+static rd_kafka_resp_err_t not_produced(struct sender *sender, rd_kafka_resp_err_t error, uint64_t index,
+                                        int32_t partition)
+{
+    rd_kafka_poll(sender->producer, 0);
+    if (sender->refused == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        sender->refused = error;
+        sender->refused_count = 1;
+        sender->refused_index = index;
+        sender->refused_partition = partition;
+    }
+    return sender->refused;
 }
 
 /* Produces the records of all parts without copying: they stay in the outbox until the transaction ends. */
@@ -205,14 +227,12 @@ static rd_kafka_resp_err_t produce_parts(struct sender *sender, const struct out
             do
                 error = record_produce(sender->producer, sender->topic, &record, 0, (void *)(uintptr_t)index);
             while (waits_for_room(sender, error, deadline_us));
-            if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-                sender->refused = error;
-                sender->refused_index = index;
-                sender->refused_partition = record.partition;
-                return error;
-            }
+            if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
+                return not_produced(sender, error, index, record.partition);
             if ((index & 1023) == 0)
                 rd_kafka_poll(sender->producer, 0);
+            if (sender->refused != RD_KAFKA_RESP_ERR_NO_ERROR)
+                return sender->refused;
         }
         if (failpoint("kafka.produce") != 0)
             return RD_KAFKA_RESP_ERR__FAIL;
@@ -283,11 +303,8 @@ static rd_kafka_resp_err_t produce_notes(struct sender *sender, const struct byt
                         ? RD_KAFKA_RESP_ERR_NO_ERROR
                         : rd_kafka_last_error();
         while (waits_for_room(sender, error, deadline_us));
-        if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-            sender->refused = error;
-            sender->refused_index = 0;
-            return error;
-        }
+        if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
+            return not_produced(sender, error, 0, -1);
     }
     return failpoint("kafka.progress") == 0 ? RD_KAFKA_RESP_ERR_NO_ERROR : RD_KAFKA_RESP_ERR__FAIL;
 }
@@ -371,6 +388,7 @@ static void wait_for_most(struct sender *sender, int64_t deadline_us)
 {
     int before = INT_MAX, left = rd_kafka_outq_len(sender->producer);
     for (unsigned idle = 0; left > sender->flight && idle < MOST_IDLE_TIMES &&
+                            sender->refused == RD_KAFKA_RESP_ERR_NO_ERROR &&
                             !atomic_load(&sender->must_stop) && os_monotonic_us() < deadline_us;) {
         idle = left < before ? 0 : idle + 1;
         before = left;
@@ -448,6 +466,7 @@ enum sent transaction_run(struct sender *sender, const struct outbox_part *parts
     struct str key, value;
     size_t at = 0;
     sender->refused = RD_KAFKA_RESP_ERR_NO_ERROR;
+    sender->refused_count = 0;
     sender->why[0] = '\0';
     make_notes(sender, parts, count, &notes);
     enum sent sent = send_all(sender, parts, count, &notes);

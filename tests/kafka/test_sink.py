@@ -50,6 +50,13 @@ sink out = kafka from good {{ brokers: "{kafka.brokers}", topic: "{self.topic}",
         rig.check_once(self.kafka.consume(self.topic), self.expected())
 
 
+def from_kafka(job, topic):
+    """The job's text with a topic in place of its file."""
+    return job.text.replace(f"""file {{
+  path: "{job.folder}/in.jsonl", """, f"""kafka {{
+  brokers: "{job.kafka.brokers}", topic: "{topic}", format: json, start: earliest, """)
+
+
 def kill_when(process, condition):
     """kill -9 as soon as the condition holds; whether it lived until then."""
     while process.poll() is None and not condition():
@@ -99,9 +106,7 @@ def test_from_topic_to_topic():
     kafka = rig.shared()
     source, dead = kafka.create_topic("live-in", partitions=3), kafka.create_topic("live-dead")
     job = Job(kafka, rows=0)
-    job.write(job.text.replace(f"""file {{
-  path: "{job.folder}/in.jsonl", """, f"""kafka {{
-  brokers: "{kafka.brokers}", topic: "{source}", format: json, start: earliest, """)
+    job.write(from_kafka(job, source)
               + f'sink dead = kafka from dead_letters {{ brokers: "{kafka.brokers}", topic: "{dead}" }}\n')
     for life in range(4):
         process = job.start(failpoints=f"kafka.commit.{'after' if life % 2 else 'before'}=kill@4")
@@ -163,6 +168,32 @@ def test_topics_that_refuse():
     assert status == 1 and f"`{topic}`" in err and "made of record 100" in err and "too large" in err, err
     kafka.alter_topic(topic, max_message_bytes=100000)
     rig.wait_for(lambda: job.run()[0] == 0, "the broker takes the record")
+    job.check()
+    job.close()
+
+
+def test_topics_of_small_batches():
+    """Batches are no larger than the topic takes, also if it takes smaller ones from some moment on."""
+    kafka = rig.shared()
+    for delivery in ("exactly_once", "at_least_once"):
+        topic = kafka.create_topic("small-batches", partitions=3, max_message_bytes=20_000)
+        job = Job(kafka, topic=topic, delivery=delivery, compression="none")
+        status, _, err = job.run()
+        assert status == 0 and "smaller" not in err, (delivery, err)
+        job.check()
+        job.close()
+    job, source = Job(kafka, rows=0, compression="none"), kafka.create_topic("small-batches-in")
+    job.write(from_kafka(job, source))
+    process = job.start()
+    for most in (None, 5000):
+        if most is not None:
+            kafka.alter_topic(job.topic, max_message_bytes=most)
+        kafka.produce(source, rig.numbered(5000, first=job.rows))
+        job.rows += 5000
+        rig.wait_for(lambda: process.poll() is not None or len(kafka.consume(job.topic, beside_open=True)) >= job.rows, "all rows")
+    process.send_signal(signal.SIGINT)
+    status, _, err = job.end(process)
+    assert status == 0 and f"topic `{job.topic}` takes no batch so large: smaller ones are tried" in err, (status, err)
     job.check()
     job.close()
 
