@@ -9,10 +9,12 @@ struct bucketize {
 };
 
 static const struct option bucketize_options[] = {
-    OPTION_COLUMN(struct bucketize, column, "column", OPTION_REQUIRED | OPTION_POSITIONAL, "the number"),
-    OPTION_EXPRESSION(struct bucketize, bounds, "at", OPTION_REQUIRED, "the rising bounds, as a list"),
+    OPTION_COLUMN(struct bucketize, column, "column", OPTION_REQUIRED | OPTION_POSITIONAL,
+                  "the column of numbers"),
+    OPTION_EXPRESSION(struct bucketize, bounds, "at", OPTION_REQUIRED,
+                      "the bounds, a list of rising numbers"),
     OPTION_NAME(struct bucketize, name, "as", OPTION_REQUIRED,
-                "the new column: how many bounds are <= the number"),
+                "the new column: the number of bounds that are <= the column's number"),
     OPTIONS_END,
 };
 
@@ -45,7 +47,7 @@ const struct operator_kind operator_bucketize = {
     .name = "bucketize",
     .summary = "adds the number of the bucket that a number falls into",
     .example = "events | bucketize price at [10, 20, 50] as price_bucket",
-    .details = "The function bucketize(x, [bounds]) does the same inside of expressions.",
+    .details = "The function bucketize(x, [bounds]) does the same in expressions.",
     .options = bucketize_options,
     .size = sizeof(struct bucketize),
     .determinism = DETERMINISM_BY_ROW,

@@ -42,10 +42,10 @@ static struct ast *cast_call(struct operator_bind *bind, const struct assignment
         const char *function = arena_strndup(bind->arena, type->text.data, type->text.length);
         return compute_call(bind->arena, function, span, args, 1);
     }
-    struct diag *d =
-        diag_error(bind->diags, DIAG_OPTION_TYPE, type->span, "this is no type that `cast` knows");
+    struct diag *d = diag_error(bind->diags, DIAG_OPTION_TYPE, type->span, "`cast` has no such type");
     diag_hint(bind->diags, d,
-              "int, float, bool, text, time, time(s), time(ms), time(us), time(ns), try_int, try_float ...");
+              "the types are int, float, bool, text, time, time(s), time(ms), time(us), time(ns), try_int, "
+              "try_float ...");
     return NULL;
 }
 
@@ -90,8 +90,9 @@ const struct operator_kind operator_cast = {
     .name = "cast",
     .summary = "changes the types of columns in place",
     .example = "events | cast user_id = text, price = try_int",
-    .details = "A row for which a cast fails goes to dead letters; `try_int` and its like give null instead. "
-               "`time(ms)` reads a number of that unit since 1970.",
+    .details = "A row for which a cast fails goes to dead letters; `try_int` and the other `try_` types give "
+               "null instead. `time(ms)` reads a number of milliseconds since 1970; the other units are s, "
+               "us and ns.",
     .options = cast_options,
     .size = sizeof(struct cast),
     .determinism = DETERMINISM_BY_ROW,

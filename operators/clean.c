@@ -17,7 +17,8 @@ struct clean {
 
 static const struct option clean_options[] = {
     OPTION_ASSIGNMENTS(struct clean, rules, "rules", OPTION_REQUIRED | OPTION_BODY,
-                       "`column: rule` or `column: [rule, rule ...]`, from left to right"),
+                       "`column: rule` or `column: [rule, rule ...]`; the rules of a column apply from left "
+                       "to right"),
     OPTIONS_END,
 };
 
@@ -80,13 +81,13 @@ static struct ast *apply_rule(struct operator_bind *bind, const struct ast *rule
             args[k + 1] = rule->children[k];
         return compute_call(bind->arena, rules[i].function, rule->span, args, rule->count + 1);
     }
-    struct diag *d = diag_error(bind->diags, DIAG_NOT_A_CHOICE, rule->span, "this is no rule of `clean`");
+    struct diag *d = diag_error(bind->diags, DIAG_NOT_A_CHOICE, rule->span, "`clean` has no such rule");
     const char *near = diag_nearest(rule->text, names, ARRAY_COUNT(names));
     if (near != NULL && rule->text.length > 0)
         diag_hint(bind->diags, d, "did you mean `%s`?", near);
     else
         diag_hint(bind->diags, d,
-                  "trim, lower, upper, clamp(low, high), fill(value), null_if(value), "
+                  "the rules are trim, lower, upper, clamp(low, high), fill(value), null_if(value), "
                   "allow([values] [, other]), number, integer");
     return NULL;
 }
@@ -127,7 +128,8 @@ static bool clean_bind(struct operator_bind *bind)
     bool is_good = compute_schema(bind, &clean->compute, input->count) != NULL;
     if (clean->rules.count > CLEAN_COLUMNS_MAX) {
         diag_error(bind->diags, DIAG_TOO_MANY, bind->span,
-                   "`clean` takes at most %d columns; use two of them", CLEAN_COLUMNS_MAX);
+                   "`clean` takes at most %d columns; use a second step `clean` for the others",
+                   CLEAN_COLUMNS_MAX);
         return false;
     }
     for (uint32_t i = 0; i < clean->rules.count; i++) {
@@ -200,7 +202,8 @@ static bool clean_restore(struct operator_context *context, struct snapshot_read
     while (snapshot_get(reader, &group, &data)) {
         uint64_t record[1 + CLEAN_COLUMNS_MAX];
         if (data.length != (1 + clean->count) * sizeof(record[0])) {
-            snapshot_corrupt(reader, context->diags, "figures of `clean` for another number of columns");
+            snapshot_corrupt(reader, context->diags,
+                             "the record of the counts of `clean` is for another number of columns");
             return false;
         }
         memcpy(record, data.data, data.length);
@@ -222,14 +225,15 @@ static void clean_report(struct operator_context *context, struct report *report
 
 const struct operator_kind operator_clean = {
     .name = "clean",
-    .summary = "puts columns in order by rules, and counts what it changed",
+    .summary = "cleans the values of columns by rules, and counts the values that it changed",
     .example = "events | clean { device: [trim, lower, fill(\"unknown\")], price: clamp(0, 1000) }",
     .details =
-        "Rules: trim, lower, upper (texts); clamp(low, high) (numbers); fill(value): instead of null; "
-        "null_if(value): null instead of it; allow([values]): null for any other, allow([values], other): "
-        "`other` for any other; number, integer: reads a text, null where it is none. A rule leaves null as "
-        "it is, but for `fill`. The summary shows for each column how many values changed (where the type "
-        "changes: how many could not be read).",
+        "Rules: trim, lower and upper change a text; clamp(low, high) limits a number; fill(value) replaces "
+        "null by the value; null_if(value) replaces the value by null; allow([values]) replaces every other "
+        "value by null, allow([values], other) by `other`; number and integer read a text as a number, null "
+        "if it is none. All rules but `fill` leave null as it is. The summary shows for each column how many "
+        "values changed; where the rules change the type, it counts only values that became null, or were "
+        "null and no longer are.",
     .options = clean_options,
     .size = sizeof(struct clean),
     .determinism = DETERMINISM_BY_ROW,

@@ -10,7 +10,7 @@ struct cross {
 
 static const struct option cross_options[] = {
     OPTION_COLUMNS(struct cross, columns, "columns", OPTION_REQUIRED | OPTION_POSITIONAL,
-                   "two columns or more"),
+                   "the columns to combine, at least two"),
     OPTION_NAME(struct cross, name, "as", OPTION_REQUIRED, "the new column"),
     OPTIONS_END,
 };
@@ -44,7 +44,7 @@ const struct operator_kind operator_cross = {
     .name = "cross",
     .summary = "adds a feature cross of columns, as one 64-bit id",
     .example = "events | cross user_id, device as user_device",
-    .details = "A null counts as a value. The function cross(a, b, ...) does the same inside of expressions.",
+    .details = "A null counts as a value. The function cross(a, b, ...) does the same in expressions.",
     .options = cross_options,
     .size = sizeof(struct cross),
     .determinism = DETERMINISM_BY_ROW,

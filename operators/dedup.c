@@ -33,10 +33,10 @@ static const struct option dedup_options[] = {
     OPTION_DURATION(struct dedup, within_us, "within", OPTION_REQUIRED | OPTION_FOREVER, NULL, "1ms", "3650d",
                     "how long an identity is remembered after its first occurrence, in event time"),
     OPTION_ENUM(struct dedup, keep, "keep", 0, "first", "first|last",
-                "which of the duplicates goes on: the first record, or the one with the latest event time"),
+                "which of the duplicates is kept: the first record, or the one with the latest event time"),
     OPTION_ENUM(struct dedup, emit, "emit", 0, "at_once", "at_once|final|on_change",
-                "when it does: keep first gives it at once; keep last when the input has ended, or whenever "
-                "there is a later one, as a change with `_op`"),
+                "when the kept row is emitted: at_once, with `keep first`; final: when the input has ended; "
+                "on_change: whenever there is a later one, as a change with `_op`"),
     OPTIONS_END,
 };
 
@@ -55,17 +55,17 @@ static bool wrong_emit(struct operator_bind *bind, const char *what, const char 
 static bool bind_emit(struct operator_bind *bind, const struct dedup *dedup)
 {
     if (dedup->keep == KEEP_FIRST && dedup->emit != EMIT_AT_ONCE)
-        return wrong_emit(bind, "`keep first` gives its rows at once: what comes later changes nothing",
+        return wrong_emit(bind, "`keep first` emits its rows at once, and later rows change nothing",
                           "leave `emit` out");
     if (dedup->keep == KEEP_LAST && dedup->emit == EMIT_AT_ONCE)
-        return wrong_emit(bind, "`keep last` must say when a row counts as the last",
-                          "`emit final`: when the input has ended; `emit on_change`: whenever a later one "
-                          "comes, as a change");
+        return wrong_emit(bind, "`keep last` needs an `emit` that says when the last row is emitted",
+                          "`emit final`: when the input has ended; `emit on_change`: whenever there is a "
+                          "later row, as a change");
     if (dedup->emit == EMIT_FINAL && dedup->within_us != INT64_MAX)
         return wrong_emit(bind,
-                          "`emit final` gives one row for each identity at the end, and `within` would "
-                          "forget it before",
-                          "say `within forever`, or `emit on_change`");
+                          "`emit final` emits one row for each identity when the input has ended, but "
+                          "`within` forgets identities before that",
+                          "use `within forever`, or `emit on_change`");
     bind->needs_end = dedup->emit == EMIT_FINAL;
     bind->hold_us = dedup->emit == EMIT_FINAL ? INT64_MAX : 0;
     return true;
@@ -308,7 +308,8 @@ static void process_last(struct operator_context *context, struct dedup *dedup, 
     for (uint32_t i = 0; i < batch->selected && in->full_count > 0; i++)
         if (bit_get(is_full, i))
             operator_reject(context, batch, batch_row(batch, i),
-                            "the rows of the identity hold more than an entry may have");
+                            "the rows kept for this identity are larger than what a step may keep for "
+                            "one key");
     pass_rows(context, dedup, batch, in->without, in->without_count);
     sides_emit_late(context, batch, in->late, in->late_count);
 }
@@ -384,15 +385,16 @@ static void dedup_close(struct operator_context *context)
 
 const struct operator_kind operator_dedup = {
     .name = "dedup",
-    .summary = "of the events with one identity, lets one go on",
+    .summary = "removes duplicates: keeps one of the rows with the same identity",
     .example = "events | dedup by user_id, item_id within 1h",
     .details =
-        "`keep first`: the first of the rows with the same identity goes on, in the order of records. It is "
-        "remembered by event time: from its own until `within` later, and for rows that come out of order as "
-        "long before. `keep last`: the one with the latest event time goes on, of equal times the last "
-        "record; `emit final` gives it when the input has ended, `emit on_change` whenever there is a later "
-        "one, with a column `_op`: insert, then update. What `within` has forgotten before it came goes to "
-        "`NAME.late`. A row whose identity is null, in any of the columns, passes and is counted.",
+        "`keep first`: of the rows with the same identity the first passes, in the order of records. Its "
+        "identity is remembered for rows whose event time is less than `within` before or after its own. "
+        "`keep last`: the row with the latest event time is kept, of rows with equal times the last record; "
+        "`emit final` emits it when the input has ended, `emit on_change` whenever there is a later one, "
+        "with a column `_op`: insert, then update. With `keep last`, a row whose identity has been forgotten "
+        "by the time it arrives goes to `NAME.late`. A row with a null in a column of the identity passes "
+        "and is counted.",
     .options = dedup_options,
     .state = dedup_state,
     .size = sizeof(struct dedup),

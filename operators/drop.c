@@ -8,7 +8,7 @@ struct drop {
 
 static const struct option drop_options[] = {
     OPTION_COLUMNS(struct drop, columns, "columns", OPTION_REQUIRED | OPTION_POSITIONAL,
-                   "columns to take away"),
+                   "the columns to remove"),
     OPTIONS_END,
 };
 
@@ -38,7 +38,7 @@ static void drop_process(struct operator_context *context, uint32_t input, struc
 
 const struct operator_kind operator_drop = {
     .name = "drop",
-    .summary = "takes columns away",
+    .summary = "removes columns",
     .example = "events | drop device, price",
     .options = drop_options,
     .size = sizeof(struct drop),

@@ -41,11 +41,12 @@ struct enrich {
 static const struct option enrich_options[] = {
     OPTION_STREAM(struct enrich, from, "from", OPTION_REQUIRED, "the stream whose newest rows are looked up"),
     OPTION_ASSIGNMENTS(struct enrich, on, "on", OPTION_REQUIRED,
-                       "the columns that are equal in a match: `on item_id`, or `on item_id = id` where the "
-                       "other stream calls it `id`"),
+                       "the key columns: `on item_id`, or `on item_id = id` if the other stream's column is "
+                       "called `id`"),
     OPTION_DURATION(struct enrich, within_us, "within", OPTION_REQUIRED | OPTION_FOREVER, NULL, "1ms",
                     "3650d",
-                    "how old the other row may be; `forever`: the newest of each key is kept for good"),
+                    "how much older than the row the other stream's row may be, in event time; `forever`: "
+                    "any age, and the newest row of each key is kept for good"),
     OPTION_ASSIGNMENTS(struct enrich, values, "values", OPTION_REQUIRED | OPTION_BODY,
                        "the new columns, computed from the other stream's: `{ price, shop: shop_id }`"),
     OPTIONS_END,
@@ -71,8 +72,8 @@ static bool enrich_bind(struct operator_bind *bind)
     const struct schema *other = bind->inputs[1].schema;
     bool is_good = pairs_bind(bind, &enrich->on, &enrich->keys, &enrich->update_keys);
     if (enrich->values.count == 0) {
-        diag_error(bind->diags, DIAG_OPTION_MISSING, bind->span, "`enrich` needs a column of `%.*s`",
-                   STR_ARGS(bind->inputs[1].stream));
+        diag_error(bind->diags, DIAG_OPTION_MISSING, bind->span,
+                   "`enrich` needs at least one column of `%.*s`", STR_ARGS(bind->inputs[1].stream));
         is_good = false;
     }
     is_good &= version_columns_bind(bind, &enrich->values, other, &enrich->columns);
@@ -193,7 +194,8 @@ static void update_row(struct operator_context *context, struct enrich *enrich, 
     version_encode(&enrich->columns, prepared->values, row->row, &enrich->encoded);
     if (enrich->encoded.length > VERSION_BYTES_MAX) {
         context->counters.in++;
-        operator_reject(context, row->batch, row->row, "its values are too long to be kept for a key");
+        operator_reject(context, row->batch, row->row,
+                        "the values that the step keeps of this row are longer than 2 MiB");
         return;
     }
     struct version_new new = {.time = time,
@@ -280,11 +282,12 @@ const struct operator_kind operator_enrich = {
     .summary = "adds columns of another stream's newest row as of the row's event time",
     .example = "events | enrich from ratings on item_id within 30d { rated: rating, rated_at: ts }",
     .details =
-        "The temporal join. A row gets the newest of the other stream's rows with equal columns that had "
-        "come before it, in the order of records, and whose event time is not after its own: as of then, "
-        "live and in a replay. It does not wait for rows that come later. Nothing found, or a null in `on`: "
-        "null, counted as unmatched. Rows of the other stream stay until the watermark has passed a newer "
-        "one, or `within` is over. A table in a file is looked up by `lookup`.",
+        "The temporal join. A row gets columns of the other stream's newest row by event time, among those "
+        "with an equal key that came before it in the order of records and whose event time is not after its "
+        "own. So it sees the other stream as it was at that time, in a live run and in a replay. A row does "
+        "not wait for rows of the other stream that come later. A row without a match, or with a null in "
+        "`on`, gets nulls and is counted as unmatched. Rows of the other stream are kept until the watermark "
+        "has passed a newer one, or `within` is over. For a table in a file use `lookup`.",
     .options = enrich_options,
     .state = enrich_state,
     .size = sizeof(struct enrich),

@@ -36,7 +36,7 @@ static const struct option fill_forward_options[] = {
                    "the columns whose nulls are filled"),
     OPTION_COLUMNS(struct fill_forward, by, "by", OPTION_REQUIRED, "the columns that make a key"),
     OPTION_DURATION(struct fill_forward, within_us, "within", OPTION_REQUIRED | OPTION_FOREVER, NULL, "1ms",
-                    "3650d", "how old the value may be, by event time"),
+                    "3650d", "the largest age of a value that fills a null, by event time"),
     OPTIONS_END,
 };
 
@@ -63,13 +63,15 @@ static bool bind_column(struct operator_bind *bind, struct fill_forward *fill, u
         if (fill->keys[k] == ref->index) {
             struct diag *d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, ref->span,
                                         "`%.*s` is a column of the key", STR_ARGS(ref->name));
-            diag_hint(bind->diags, d, "rows of one key have the same value in it, also where that is null");
+            diag_hint(bind->diags, d,
+                      "all rows of a key have the same value in this column, or all have null: there is "
+                      "nothing to fill");
             return false;
         }
     if (field->type.tag == TYPE_LIST) {
         struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, ref->span,
-                                    "`%.*s` is a list, which is not filled", STR_ARGS(ref->name));
-        diag_hint(bind->diags, d, "numbers, times, booleans and texts are");
+                                    "`%.*s` is a list: lists are not filled", STR_ARGS(ref->name));
+        diag_hint(bind->diags, d, "`fill_forward` fills numbers, times, bools, texts and bytes");
         return false;
     }
     fill->types[i] = field->type;
@@ -85,7 +87,8 @@ static bool fill_forward_bind(struct operator_bind *bind)
     is_good &= columns_resolve(&fill->columns, bind->inputs[0].schema, bind->arena, bind->diags);
     if (fill->columns.count > FILL_COLUMNS_MAX) {
         diag_error(bind->diags, DIAG_TOO_MANY, bind->span,
-                   "`fill_forward` takes at most %d columns; use two of them", FILL_COLUMNS_MAX);
+                   "`fill_forward` takes at most %d columns; use a second step `fill_forward` for the others",
+                   FILL_COLUMNS_MAX);
         return false;
     }
     if (!is_good)
@@ -288,14 +291,15 @@ static void fill_forward_close(struct operator_context *context)
 
 const struct operator_kind operator_fill_forward = {
     .name = "fill_forward",
-    .summary = "fills nulls with the last value of the column that the row's key had",
+    .summary = "fills a null in a column with the last value that a row of the same key had in it",
     .example = "events | fill_forward device, price by user_id within 1h",
     .details =
-        "A null becomes the value of the newest row before it, in the order of records, that has the same key and a "
-        "value in this column, if that row's event time is not after the row's own and at most `within` before it; "
-        "else it stays null. A filled null is not handed on: the age of a value counts from the row that had it. A row "
-        "that comes out of order and is older than the newest value keeps its null. Null is a key of its own. A text "
-        "of more than 64 KiB is not kept (`values_too_long`).",
+        "A null becomes the value of the newest row before it, in the order of records, that has the same "
+        "key and a value in this column, if that row's event time is not after the row's own and at most "
+        "`within` before it; else it stays null. A filled value is not passed on to later rows as a new "
+        "value: its age counts from the row that had it. A row that comes out of order and is older than the "
+        "newest value keeps its null. Null is a key of its own. A text of more than 64 KiB is not "
+        "kept (`values_too_long`).",
     .options = fill_forward_options,
     .state = fill_forward_state,
     .size = sizeof(struct fill_forward),

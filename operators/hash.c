@@ -10,8 +10,9 @@ struct hash {
 
 static const struct option hash_options[] = {
     OPTION_COLUMNS(struct hash, columns, "columns", OPTION_REQUIRED | OPTION_POSITIONAL,
-                   "columns to hash together"),
-    OPTION_INT(struct hash, buckets, "into", 0, "0", "0", NULL, "number of buckets; 0: the whole 64 bits"),
+                   "the columns to hash together"),
+    OPTION_INT(struct hash, buckets, "into", 0, "0", "0", NULL,
+               "the number of buckets; 0: the hash itself, 64 bits"),
     OPTION_NAME(struct hash, name, "as", OPTION_REQUIRED, "the new column"),
     OPTIONS_END,
 };
@@ -51,9 +52,9 @@ static void hash_process(struct operator_context *context, uint32_t input, struc
 
 const struct operator_kind operator_hash = {
     .name = "hash",
-    .summary = "adds the hash of columns, or its bucket",
+    .summary = "adds the hash of columns, or the number of its bucket",
     .example = "events | hash user_id into 1000 as user_bucket",
-    .details = "The functions hash, hash_mod and cross do the same inside of expressions.",
+    .details = "The functions hash, hash_mod and cross do the same in expressions.",
     .options = hash_options,
     .size = sizeof(struct hash),
     .determinism = DETERMINISM_BY_ROW,

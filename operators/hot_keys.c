@@ -163,7 +163,8 @@ static bool hot_restore(const struct state_member *row LEAT_UNUSED, struct opera
         head.first_group > KEY_GROUPS - head.groups ||
         record.length !=
             sizeof(head) + head.groups * sizeof(*hot->sampled) + head.entries * sizeof(struct hot_entry)) {
-        snapshot_corrupt(reader, context->diags, "figures of keys with many rows in an impossible form");
+        snapshot_corrupt(reader, context->diags,
+                         "the record of the keys with many rows has an impossible form");
         return false;
     }
     if (head.epoch < hot->epoch)
@@ -213,7 +214,8 @@ static const char *line_of(struct hot_keys *hot, double *rows)
     memcpy(key, hot->keys[most].text, sizeof(key));
     hot->said[line] = hot->keys[most].key;
     snprintf(hot->lines[line], sizeof(hot->lines[line]),
-             "%s has more than %d %% of the rows of its lane, which works on them alone", key, HOT_SHARE);
+             "%s has more than %d %% of the rows of its lane, and no other lane can share the work on them",
+             key, HOT_SHARE);
     return hot->lines[line];
 }
 

@@ -17,7 +17,8 @@ bool pairs_split(struct operator_bind *bind, const struct assignments *on, struc
             continue;
         }
         struct diag *d = diag_error(bind->diags, DIAG_OPTION_TYPE, pair->value->span, "`on` takes columns");
-        diag_hint(bind->diags, d, "compute it before, by `with`, and write `on %.*s = COLUMN`",
+        diag_hint(bind->diags, d,
+                  "write `on %.*s = COLUMN`; compute other keys in a step `with` before this one",
                   STR_ARGS(pair->name));
         is_good = false;
     }
@@ -37,7 +38,7 @@ static bool check_types(struct operator_bind *bind, const struct assignments *on
                                     "`%.*s` is of type %s here, and `%.*s` of `%.*s` of type %s",
                                     STR_ARGS(a->name), type_name(bind->arena, &a->type), STR_ARGS(b->name),
                                     STR_ARGS(bind->inputs[1].stream), type_name(bind->arena, &b->type));
-        diag_hint(bind->diags, d, "`cast` one of them before");
+        diag_hint(bind->diags, d, "`cast` one of the two before this step");
         is_good = false;
     }
     return is_good;

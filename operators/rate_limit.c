@@ -23,9 +23,9 @@ struct rate_limit {
 
 static const struct option rate_limit_options[] = {
     OPTION_INT(struct rate_limit, most, "most", OPTION_REQUIRED | OPTION_POSITIONAL, NULL, "1", "10000",
-               "how many rows of a key go on"),
+               "how many rows of a key pass, at most"),
     OPTION_DURATION(struct rate_limit, per_us, "per", OPTION_REQUIRED, NULL, "1ms", "365d",
-                    "in how long, by event time"),
+                    "the length of the interval in which they are counted, in event time"),
     OPTION_COLUMNS(struct rate_limit, by, "by", OPTION_REQUIRED, "the columns that make a key"),
     OPTIONS_END,
 };
@@ -163,15 +163,15 @@ static bool rate_limit_describe(struct operator_context *context, struct state_q
 
 const struct operator_kind operator_rate_limit = {
     .name = "rate_limit",
-    .summary = "lets at most so many rows of a key go on in any stretch of event time",
+    .summary = "limits how many rows of a key pass in any interval of event time",
     .example = "events | rate_limit 100 per 1h by user_id",
     .details =
-        "A row goes on unless it would be one too many of those of its key that went on, in any interval "
-        "[t, t + per) that holds it. Rows are judged in the order of records; one that comes out of order "
-        "counts among those before and after it by event time. What is beyond the rate goes to `NAME.rest` "
-        "and counts as filtered; a row that is `per` or more behind the watermark goes to `NAME.late`. "
-        "Null is a key of its own. To change how many, or the time, is to begin anew: `leat run --from` "
-        "says so.",
+        "A row passes unless some interval [t, t + per) of event time would then contain more passed rows of "
+        "its key than the limit. Rows are judged in the order of records; a row that comes out of order "
+        "counts among those before and after it by event time. Rows beyond the limit go to `NAME.rest` and "
+        "count as filtered; a row that is `per` or more behind the watermark goes to `NAME.late`. Null is a "
+        "key of its own. With another limit or `per` the step cannot take over its state from a checkpoint, "
+        "and begins anew: `leat run --from` says so.",
     .options = rate_limit_options,
     .state = rate_limit_state,
     .size = sizeof(struct rate_limit),

@@ -23,8 +23,8 @@ static bool resolve(struct operator_bind *bind, const struct rename *rename, int
         const struct assignment *a = &rename->names.items[k];
         if (a->value->tag != AST_NAME) {
             struct diag *d = diag_error(bind->diags, DIAG_OPTION_TYPE, a->value->span,
-                                        "`rename` takes a column's name here");
-            diag_hint(bind->diags, d, "`with` and `select` compute columns");
+                                        "`rename` needs the name of a column here");
+            diag_hint(bind->diags, d, "use `with` or `select` to compute columns");
             is_good = false;
             continue;
         }

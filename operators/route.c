@@ -25,7 +25,7 @@ static bool route_bind(struct operator_bind *bind)
     struct route *route = bind->config;
     if (route->routes.count == 0 || route->routes.count > ROUTE_OUTPUTS_MAX) {
         diag_error(bind->diags, route->routes.count == 0 ? DIAG_OPTION_MISSING : DIAG_TOO_MANY, bind->span,
-                   "1 to %d outputs are wanted, as { dear: price > 100.0 }", ROUTE_OUTPUTS_MAX);
+                   "expected 1 to %d outputs, for example { dear: price > 100.0 }", ROUTE_OUTPUTS_MAX);
         return false;
     }
     struct schema *output = operator_extend(bind, 0);
@@ -102,11 +102,11 @@ const struct operator_kind operator_route = {
     .summary = "sends rows to named streams, each by a condition",
     .example = "events | route { dear: price > 100.0, cheap: price < 1.0 }",
     .details =
-        "Each entry is a stream `NAME.dear`, `NAME.cheap`, with the same columns, for sinks and for other "
-        "streams (`stream d = NAME.dear | ...`). A row goes to the first one whose condition is true, with "
-        "`match all` to each of them. Rows that match none stay in the stream itself; the others count as "
-        "filtered there. Up to 7 entries; "
-        "`split` is the same with one condition.",
+        "Each entry is a stream, `NAME.dear` and `NAME.cheap` in the example, with the same columns, for "
+        "sinks and for other streams (`stream d = NAME.dear | ...`). A row goes to the first stream whose "
+        "condition is true, with `match all` to each of them. Rows for which no condition is true stay in "
+        "the stream itself; the other rows count as filtered. There can be up to 7 entries; `split` does the "
+        "same with one condition.",
     .options = route_options,
     .size = sizeof(struct route),
     .determinism = DETERMINISM_BY_ROW,

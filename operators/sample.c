@@ -11,7 +11,8 @@ static const struct option sample_options[] = {
     OPTION_FLOAT(struct sample, rate, "rate", OPTION_REQUIRED | OPTION_POSITIONAL, NULL, "0", "1",
                  "the share of the rows to keep"),
     OPTION_COLUMNS(struct sample, by, "by", 0,
-                   "rows that agree in these stay or go together; without it, row by row"),
+                   "rows with equal values in these columns are kept or dropped together; without `by`, each "
+                   "row by itself"),
     OPTION_INT(struct sample, seed, "seed", 0, "0", "0", NULL, "another seed chooses other rows"),
     OPTIONS_END,
 };
@@ -27,7 +28,7 @@ static bool sample_bind(struct operator_bind *bind)
         const struct field *field = &input->fields[sample->by.items[i].index];
         if (field->type.tag >= TYPE_LIST) {
             diag_error(bind->diags, DIAG_TYPE_CLASH, sample->by.items[i].span,
-                       "`sample` cannot go by a list");
+                       "`sample` cannot choose rows by a list");
             return false;
         }
         lineage_merge(&output->rows_lineage, &field->lineage);

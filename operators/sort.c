@@ -26,9 +26,11 @@ struct sort {
 
 static const struct option sort_options[] = {
     OPTION_DURATION(struct sort, within_us, "within", OPTION_REQUIRED, NULL, "0s", "365d",
-                    "how far rows may be behind the watermark, and so how long they wait, in event time"),
+                    "how far rows may be behind the watermark, which is also how long they wait, in "
+                    "event time"),
     OPTION_COLUMNS(struct sort, by, "by", 0,
-                   "rows are in order among those of equal values; without it all are, on one lane"),
+                   "rows with equal values in these columns are put in order; without `by` all rows are, on "
+                   "one lane"),
     OPTIONS_END,
 };
 
@@ -200,11 +202,12 @@ const struct operator_kind operator_sort = {
     .summary = "puts rows into the order of their event times",
     .example = "events | sort within 5s",
     .details =
-        "Rows wait until the watermark is more than `within` beyond their event time, then come out by event "
-        "time, equal ones in the order of records. `within 0s` sorts what the sources' `max_delay` lets come "
-        "out of order; a longer one takes in rows that are later than that. What is later still goes to "
-        "`NAME.late`. With `by` rows of equal values are in order, and the work is spread over the workers. "
-        "The watermark of what follows is held back by `within`.",
+        "Rows wait until the watermark is more than `within` beyond their event time. They are then emitted "
+        "by event time, rows with equal times in the order of records. `within 0s` sorts rows that are out "
+        "of order by no more than the sources' `max_delay`; a longer `within` also takes rows that are later "
+        "than that. Rows that are still later go to `NAME.late`. With `by`, only rows with equal values are "
+        "in order, and all lanes share the work. The watermark of the steps that follow is earlier "
+        "by `within`.",
     .options = sort_options,
     .state = sort_state,
     .size = sizeof(struct sort),

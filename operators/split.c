@@ -47,12 +47,12 @@ static void split_process(struct operator_context *context, uint32_t input, stru
 
 const struct operator_kind operator_split = {
     .name = "split",
-    .summary = "keeps the rows for which a condition is true, and the others beside them",
+    .summary = "keeps the rows for which a condition is true, and makes the others a stream of their own",
     .example = "events | split where user_id > 0 and position <= 100",
     .details =
-        "As `where`, but rows for which the condition is false or null are not lost: they are the stream "
-        "`NAME.rest`, with the same columns, for sinks and for other streams "
-        "(`stream odd = NAME.rest | ...`). They count as filtered.",
+        "Like `where`, but rows for which the condition is false or null are not lost: they become the "
+        "stream `NAME.rest`, with the same columns, for sinks and for other streams (`stream odd = NAME.rest "
+        "| ...`). They count as filtered.",
     .options = split_options,
     .size = sizeof(struct split),
     .determinism = DETERMINISM_BY_ROW,

@@ -17,7 +17,7 @@ static bool tally_restore(const struct state_member *row LEAT_UNUSED, struct ope
 {
     struct tally saved, *tally = object;
     if (record.length != TALLY_HEAD + sizeof(saved)) {
-        snapshot_corrupt(reader, context->diags, "figures of another size");
+        snapshot_corrupt(reader, context->diags, "the record of a step's counts has the wrong size");
         return false;
     }
     memcpy(&saved, record.data + TALLY_HEAD, sizeof(saved));

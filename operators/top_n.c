@@ -50,21 +50,25 @@ static const struct option top_n_options[] = {
     OPTION_COLUMNS(struct top_n, by, "by", OPTION_REQUIRED,
                    "the key columns; rows with equal values make a group"),
     OPTION_EXPRESSIONS(struct top_n, order, "order", OPTION_REQUIRED,
-                       "what makes a row the better: the smaller value, or in desc() the larger; then the "
-                       "next expression, then the earlier record. Null comes last"),
+                       "the order of the rows: the smaller value is better, in desc() the larger; if equal, "
+                       "the next expression decides, then the earlier record. Null comes last"),
     OPTION_EXPRESSION(struct top_n, over, "over", 0,
-                      "rows of a group compete within a window: tumbling(1h); without it they do for ever"),
+                      "the windows in which rows of a group compete: tumbling(1h); without `over` all rows "
+                      "of a group compete"),
     OPTION_DURATION(struct top_n, offset_us, "offset", 0, "0s", NULL, NULL,
-                    "by how much windows begin later"),
-    OPTION_TEXT(struct top_n, zone, "zone", 0, "\"\"", "the time zone whose days windows follow"),
+                    "windows begin later by this time: tumbling(1d) offset 6h"),
+    OPTION_TEXT(struct top_n, zone, "zone", 0, "\"\"",
+                "the time zone, as \"Europe/Berlin\": windows of whole days begin at its midnight; UTC "
+                "by default"),
     OPTION_ENUM(struct top_n, ties, "ties", 0, "first", "first|all",
-                "of rows that are equal by `order`, at the end of the best n: the earlier records, or all"),
+                "which rows to keep of those that are equal by `order` at place n: first: the earlier "
+                "records; all: all of them"),
     OPTION_ENUM(struct top_n, emit, "emit", 0, "auto", "auto|final|on_close|on_change",
-                "when rows come: at the input's end, at a window's end, or as changes with `_op`; auto is "
-                "on_close with `over`, else final"),
+                "when rows are emitted: final: when the input has ended; on_close: when a window ends; "
+                "on_change: as changes with `_op`; auto: on_close with `over`, else final"),
     OPTION_NAME(struct top_n, rank, "rank", 0,
-                "a new column: 1 for a group's best row, 2 for the next; equal rows share one with `ties "
-                "all`"),
+                "the new column: 1 for a group's best row, 2 for the next; with `ties all` equal rows have "
+                "the same number"),
     OPTIONS_END,
 };
 
@@ -80,8 +84,9 @@ static bool bind_emit(struct operator_bind *bind, struct top_n *top)
     if (top->emit == EMIT_ON_CLOSE && is_forever) {
         diag_hint(bind->diags,
                   diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
-                             "`emit on_close` gives rows at the end of windows, and there are none"),
-                  "say which: `over tumbling(1h)`; or `emit final` for the end of the input, `emit "
+                             "`emit on_close` emits rows when a window ends, but there is no window "
+                             "that ends"),
+                  "add `over tumbling(1h)`; or use `emit final` for rows when the input has ended, `emit "
                   "on_change` for changes as they happen");
         return false;
     }
@@ -89,8 +94,8 @@ static bool bind_emit(struct operator_bind *bind, struct top_n *top)
         return true;
     diag_hint(bind->diags,
               diag_error(bind->diags, DIAG_OPTIONS_CLASH, top->over.ast->span,
-                         "`emit final` keeps rows to the end of the input, and windows end before"),
-              "leave one of them out: with `over`, rows come when their window closes");
+                         "`emit final` emits rows when the input has ended, but windows end before that"),
+              "leave `emit` or `over` out: with `over`, rows are emitted when their window ends");
     return false;
 }
 
@@ -278,7 +283,8 @@ static void top_n_process(struct operator_context *context, uint32_t input LEAT_
     keyed_end(top->kept.table);
     compute_reject(context, batch, &errors);
     for (uint32_t i = 0; i < full_count; i++)
-        operator_reject(context, batch, full[i], "the group's best rows hold more than an entry may have");
+        operator_reject(context, batch, full[i],
+                        "the rows kept for this group are larger than what a step may keep for one key");
     sides_emit_late(context, batch, late, late_count);
 }
 
@@ -350,16 +356,16 @@ const struct operator_kind operator_top_n = {
     .summary = "keeps the best n rows of each group",
     .example = "events | top_n 3 by user_id order desc(price), ts over tumbling(1h) rank place",
     .details =
-        "`order` says which row is the better; null is the worst, and of equal rows the earlier record is "
-        "the better: the order of the file, at any number of workers. `over` makes rows compete within "
-        "windows of time: they come, best first, when the watermark reaches the window's end, with the event "
-        "time end - 1us; a row of which no window is open goes to `NAME.late`. A group's windows together "
-        "hold at most 8 MiB: a row that none of its windows has room for is a dead letter, and "
-        "`windows_without_room` in the summary counts each window that had none for a row. Without `over`, "
-        "all rows of a group compete: `emit final` gives the best when the input has ended, `emit on_change` "
-        "what has changed after each batch, with a column `_op`: insert, delete (of what fell out), and "
-        "update of those with another rank, where `rank` makes it a column. What is kept lies in the job's "
-        "`memory:` and beyond that on disk.",
+        "`order` ranks the rows of a group. Null is the worst value; of equal rows the earlier record is "
+        "better, at any number of workers. With `over`, rows compete in windows of time: a window's rows are "
+        "emitted, best first, when the watermark reaches the window's end, with the event time end - 1us. A "
+        "row of which no window is open goes to `NAME.late`. The windows of a group may together take 8 MiB. "
+        "A row that no window takes, because there was no room, goes to dead letters; `windows_without_room` "
+        "in the summary counts, over all rows, the windows that had no room for a row. Without `over`, all "
+        "rows of a group compete. `emit final` emits the best rows when the input has ended. `emit "
+        "on_change` emits after each micro-batch what has changed, with a column `_op`: insert, delete (of "
+        "rows that are no longer among the best) and, if `rank` adds a column, update (of rows that have "
+        "another rank). State is in the job's `memory:`, and beyond that on disk.",
     .options = top_n_options,
     .state = top_n_state,
     .size = sizeof(struct top_n),

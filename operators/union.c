@@ -11,8 +11,8 @@ _Static_assert(OPERATOR_INPUTS_MAX == 64, "the help says how many streams there 
 static const struct option union_options[] = {
     OPTION_STREAMS(
         struct union_config, streams, "streams", OPTION_REQUIRED | OPTION_POSITIONAL,
-        "the streams to add, at most 63; their columns have the names and types of the first, in any "
-        "order"),
+        "the streams to add, at most 63; their columns have the names and types of the first stream's, in "
+        "any order"),
     OPTIONS_END,
 };
 
@@ -46,7 +46,7 @@ static bool match(struct operator_bind *bind, uint32_t input)
     for (uint32_t i = 0; i < from->schema->count; i++)
         if (schema_find(to->schema, from->schema->fields[i].name) < 0) {
             diag_error(bind->diags, DIAG_SCHEMAS_DIFFER, span,
-                       "`%.*s` has a column `%.*s` that `%.*s` has not", STR_ARGS(from->stream),
+                       "`%.*s` has a column `%.*s` that `%.*s` does not have", STR_ARGS(from->stream),
                        STR_ARGS(from->schema->fields[i].name), STR_ARGS(to->stream));
             is_good = false;
         }
@@ -78,7 +78,7 @@ static bool union_bind(struct operator_bind *bind)
     }
     if (!is_good) {
         struct diag *d = &bind->diags->items[bind->diags->count - 1];
-        diag_hint(bind->diags, d, "`select` and `cast` before the union make the columns the same");
+        diag_hint(bind->diags, d, "make the columns the same with `select` and `cast` before the union");
         return false;
     }
     /* Each value depends on which rows there are, so it gets the lineage of the rows. */
@@ -107,10 +107,10 @@ static void union_process(struct operator_context *context, uint32_t input, stru
 
 const struct operator_kind operator_union = {
     .name = "union",
-    .summary = "rows of several streams as one",
+    .summary = "combines the rows of several streams into one stream",
     .example = "events | union more_events",
-    .details = "Rows come in the order of the job (arrival, else event time), as if one source had them all. "
-               "The streams have columns of the same names and types.",
+    .details = "Rows are emitted in the order of the job (arrival, else event time), as if one source had "
+               "them all. The streams must have columns of the same names and types.",
     .options = union_options,
     .size = sizeof(struct union_config),
     .determinism = DETERMINISM_BY_ROW,

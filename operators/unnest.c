@@ -18,11 +18,12 @@ struct unnest {
 
 static const struct option unnest_options[] = {
     OPTION_COLUMN(struct unnest, list, "list", OPTION_REQUIRED | OPTION_POSITIONAL,
-                  "the list; its records' fields become columns, or its values one column of the same name"),
-    OPTION_TEXT(struct unnest, prefix, "prefix", 0, NULL, "put before the names of the records' fields"),
-    OPTION_COLUMN(
-        struct unnest, time, "time", 0,
-        "the column, of type time, that becomes the rows' event time; where it is null they keep the old"),
+                  "the list: the fields of its records become columns, or its values one column of the "
+                  "same name"),
+    OPTION_TEXT(struct unnest, prefix, "prefix", 0, NULL, "a prefix for the names of the records' fields"),
+    OPTION_COLUMN(struct unnest, time, "time", 0,
+                  "the column, of type time, that becomes the rows' event time; where it is null, the event "
+                  "time stays"),
     OPTIONS_END,
 };
 
@@ -82,7 +83,7 @@ static bool unnest_bind(struct operator_bind *bind)
         return false;
     const struct field *list = &input->fields[unnest->list.index];
     if (list->type.tag != TYPE_LIST) {
-        diag_error(bind->diags, DIAG_TYPE_CLASH, unnest->list.span, "`%.*s` is no list but %s",
+        diag_error(bind->diags, DIAG_TYPE_CLASH, unnest->list.span, "`%.*s` is not a list but %s",
                    STR_ARGS(list->name), type_name(bind->arena, &list->type));
         return false;
     }
@@ -207,7 +208,9 @@ static void unnest_process(struct operator_context *context, uint32_t input, str
         }
         struct list_ref ref = lists->lists[row];
         if (ref.length > 1U << UNNEST_SHIFT || batch_order(batch, row).sub >= sub_max) {
-            operator_reject(context, batch, row, "unnested too often, or too many elements");
+            operator_reject(context, batch, row,
+                            "too many earlier steps have each made several rows out of one, or the list has "
+                            "too many elements");
             continue;
         }
         context->counters.absorbed++;
@@ -226,9 +229,10 @@ const struct operator_kind operator_unnest = {
     .name = "unnest",
     .summary = "makes a row of each element of a list",
     .example = "sessions | unnest events",
-    .details = "The other columns are repeated. A row whose list is null or empty makes none (it counts as "
-               "filtered; the others as absorbed, and what they become as emitted). The rows keep the event "
-               "time of the row they come from, or take the column that `time` names.",
+    .details = "The other columns are repeated in each row. A row whose list is null or empty makes no rows "
+               "and counts as filtered; other rows count as absorbed, and the rows made of them as emitted. "
+               "The new rows have the event time of the row that they were made of, or that in the column "
+               "that `time` names.",
     .options = unnest_options,
     .size = sizeof(struct unnest),
     .determinism = DETERMINISM_BY_ROW,

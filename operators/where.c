@@ -43,9 +43,9 @@ const struct operator_kind operator_where = {
     .name = "where",
     .summary = "keeps the rows for which a condition is true",
     .example = "events | where user_id > 0 and position <= 100",
-    .details = "A condition that is null (a comparison with null) does not keep the row. The parts of `and`, "
-               "`or` and `case` are read from left to right, and a part only for the rows that need it: `n "
-               "!= 0 and 1 / n > 2` fails for no row.",
+    .details = "A row for which the condition is null (a comparison with null) is filtered out, too. The "
+               "parts of `and`, `or` and `case` are evaluated from left to right, and each part only for the "
+               "rows that need it: `n != 0 and 1 / n > 2` fails for no row.",
     .options = where_options,
     .size = sizeof(struct where),
     .determinism = DETERMINISM_BY_ROW,

@@ -38,8 +38,8 @@ const struct operator_kind operator_with = {
     .example = "events | with total = price * 2.0, rounded = round(total)",
     .details =
         "A row for which an expression fails (integer overflow, division by zero, a cast) goes to dead "
-        "letters; the `try_` functions give null instead. A name that is taken is an error: `cast` and "
-        "`clean` change columns in place.",
+        "letters; the `try_` functions give null instead. A new column with the name of an existing one is "
+        "an error: `cast` and `clean` change columns in place.",
     .options = with_options,
     .size = sizeof(struct with),
     .determinism = DETERMINISM_BY_ROW,

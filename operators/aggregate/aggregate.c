@@ -32,7 +32,7 @@ static struct expr *compile(struct operator_bind *bind, const struct ast *ast, c
 {
     if (!expr_has_aggregate(ast))
         return expr_compile(ast, schema, bind->arena, bind->diags);
-    diag_error(bind->diags, DIAG_BAD_AGGREGATE, ast->span, "an aggregate inside of an aggregate");
+    diag_error(bind->diags, DIAG_BAD_AGGREGATE, ast->span, "an aggregate cannot contain another aggregate");
     return NULL;
 }
 
@@ -69,7 +69,7 @@ static bool bind_share(struct operator_bind *bind, const struct ast *call, struc
         return true;
     struct diag *diag =
         diag_error(bind->diags, DIAG_BAD_ARGUMENTS, ast == NULL ? call->span : ast->span,
-                   "%.*s wants a number from 0 to 1 as its second argument", STR_ARGS(call->text));
+                   "%.*s needs a number from 0 to 1 as its second argument", STR_ARGS(call->text));
     diag_hint(bind->diags, diag, "the median is %.*s(x, 0.5)", STR_ARGS(call->text));
     return false;
 }
@@ -84,8 +84,8 @@ static bool bind_parameter(struct operator_bind *bind, const struct ast *call, s
     const struct ast *ast = call->count >= 2 ? call->children[1] : NULL;
     if (ast == NULL || ast->tag != AST_INT || ast->integer < 1 || ast->integer > kind->parameter_max) {
         diag_error(bind->diags, DIAG_BAD_ARGUMENTS, ast == NULL ? call->span : ast->span,
-                   "%.*s wants how many values as its second argument: 1 to %u", STR_ARGS(call->text),
-                   kind->parameter_max);
+                   "%.*s needs the number of values as its second argument, an int from 1 to %u",
+                   STR_ARGS(call->text), kind->parameter_max);
         return false;
     }
     aggregate->parameter = ast->integer;
@@ -102,7 +102,7 @@ static bool bind_by(struct operator_bind *bind, const struct ast *call, const st
     if (call->count < wanted) {
         struct diag *diag =
             diag_error(bind->diags, DIAG_BAD_ARGUMENTS, call->span,
-                       "%.*s wants what to rank by as its last argument", STR_ARGS(call->text));
+                       "%.*s needs the value that ranks the rows as its last argument", STR_ARGS(call->text));
         diag_hint(bind->diags, diag, "`leat help functions` lists the aggregates");
         return false;
     }
@@ -137,8 +137,8 @@ static bool bind_kind(struct operator_bind *bind, const struct ast *call, struct
             ? diag_error(bind->diags, DIAG_BAD_ARGUMENTS, call->span, "%.*s needs an argument",
                          STR_ARGS(call->text))
             : diag_error(bind->diags, DIAG_BAD_ARGUMENTS, call->span,
-                         "%.*s does not take %u arguments, the first a %s", STR_ARGS(call->text), call->count,
-                         type_name(bind->arena, &aggregate->argument_type));
+                         "%.*s does not take these arguments: %u given, the first a %s", STR_ARGS(call->text),
+                         call->count, type_name(bind->arena, &aggregate->argument_type));
     leat_assert(has_name);
     diag_hint(bind->diags, diag, "`leat help functions` lists the aggregates");
     return false;
@@ -152,7 +152,7 @@ static bool bind_one(struct operator_bind *bind, const struct assignment *entry,
         struct diag *diag =
             diag_error(bind->diags, DIAG_BAD_AGGREGATE, entry->value->span,
                        "`%.*s` must be one aggregate: count(), sum(x), ...", STR_ARGS(entry->name));
-        diag_hint(bind->diags, diag, "compute with the results in a `with` after this step");
+        diag_hint(bind->diags, diag, "compute with the aggregates in a step `with` after this one");
         return false;
     }
     if (!bind_argument(bind, entry->value, schema, aggregate) || !bind_kind(bind, entry->value, aggregate) ||
@@ -160,7 +160,8 @@ static bool bind_one(struct operator_bind *bind, const struct assignment *entry,
         return false;
     if (aggregate->kind->is_feature_only && !is_feature) {
         diag_error(bind->diags, DIAG_BAD_AGGREGATE, entry->value->span,
-                   "%s belongs into a `feature`: a window has no reader", aggregate->kind->name);
+                   "%s works in `feature` only: it measures the time up to the row that gets the value",
+                   aggregate->kind->name);
         return false;
     }
     aggregate->result = result_type(bind->arena, aggregate);
@@ -172,7 +173,7 @@ bool aggregates_bind(struct operator_bind *bind, const struct assignments *body,
 {
     if (body->count == 0 || body->count > AGGREGATES_MAX) {
         diag_error(bind->diags, body->count == 0 ? DIAG_OPTION_MISSING : DIAG_TOO_MANY, bind->span,
-                   "1 to %d aggregates are wanted, as { n: count() }", AGGREGATES_MAX);
+                   "expected 1 to %d aggregates, for example { n: count() }", AGGREGATES_MAX);
         return false;
     }
     aggregates->items = arena_array(bind->arena, struct aggregate, body->count);

@@ -13,19 +13,21 @@ static const struct option attribute_options[] = {
     OPTION_STREAM(struct attribute, stream, "stream", OPTION_REQUIRED | OPTION_POSITIONAL,
                   "the stream whose rows are the answers"),
     OPTION_COLUMNS(struct attribute, on, "on", OPTION_REQUIRED,
-                   "the columns that both streams have, equal in a match"),
+                   "the key columns, which both streams must have: an answer matches a row if they "
+                   "are equal"),
     OPTION_DURATION(struct attribute, within_us, "within", OPTION_REQUIRED, NULL, "1ms", "365d",
-                    "how long after the row an answer counts, in event time"),
-    OPTION_NAME(struct attribute, label, "as", OPTION_REQUIRED, "the new column: 1 or 0"),
+                    "how long after a row its answers count, in event time"),
+    OPTION_NAME(struct attribute, label, "as", OPTION_REQUIRED,
+                "the new column, the label: 1 if an answer came in time, else 0"),
     OPTION_ENUM(
         struct attribute, take, "take", 0, "any", "any|first|last|all",
-        "which answer's columns: the first (also `any`) or the last by event time; `all`: a row for each"),
-    OPTION_ENUM(
-        struct attribute, emit, "emit", 0, "at_deadline", "at_deadline|at_once|fake_negative",
-        "at_once: a row with its answer does not wait for the deadline; fake_negative: every row goes at "
-        "once with 0, and again with 1 when an answer comes"),
+        "the answer whose columns are added: first (also `any`) or last by event time; all: one row for "
+        "each answer"),
+    OPTION_ENUM(struct attribute, emit, "emit", 0, "at_deadline", "at_deadline|at_once|fake_negative",
+                "at_deadline: when the label is certain; at_once: as soon as there is an answer, else at the "
+                "deadline; fake_negative: at once with 0, and again with 1 when an answer comes"),
     OPTION_ASSIGNMENTS(struct attribute, values, "values", OPTION_BODY,
-                       "columns of the answer, null where there is none: `{ clicked_at: ts }`"),
+                       "new columns from the answer, null in a row without one: `{ clicked_at: ts }`"),
     OPTIONS_END,
 };
 
@@ -78,13 +80,14 @@ static bool check_options(struct operator_bind *bind, const struct attribute *at
     bool is_early = attribute->emit != ATTRIBUTE_AT_DEADLINE;
     if (is_early && (attribute->take == ATTRIBUTE_LAST || attribute->take == ATTRIBUTE_ALL)) {
         d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
-                       "the row goes with the answer that comes first: others are not known by then");
+                       "`emit at_once` and `emit fake_negative` take the answer that arrives first: later "
+                       "answers are not known yet");
         diag_hint(bind->diags, d, "`take last` and `take all` need `emit at_deadline`");
     } else if (attribute->values.count == 0 &&
                (attribute->take == ATTRIBUTE_FIRST || attribute->take == ATTRIBUTE_LAST)) {
         d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
-                       "`take` says whose columns are given, and none are");
-        diag_hint(bind->diags, d, "say which: `{ answered_at: ts }`");
+                       "`take` chooses the answer whose columns are added, but no columns are named");
+        diag_hint(bind->diags, d, "name the columns, for example `{ answered_at: ts }`, or leave `take` out");
     }
     return d == NULL;
 }
@@ -252,22 +255,24 @@ static void attribute_close(struct operator_context *context)
 
 const struct operator_kind operator_attribute = {
     .name = "attribute",
-    .summary = "labels each row with whether an answer to it came in time",
+    .summary = "labels each row: 1 if the other stream has an answer to it in time, else 0",
     .example = "events | attribute clicks on item_id within 30m as was_clicked",
     .details =
-        "Every row is held until its event time + `within`, then goes on with 1 if the other stream has a "
-        "row with equal columns and an event time in [t, t + within], else with 0. Rows come out in the "
-        "order of their deadlines. Null matches nothing. A row whose deadline is already behind the "
-        "watermark when it arrives goes to `NAME.late`; an answer that is too late for every row still held "
-        "is counted in late_updates. `emit at_once` gives a row when its answer comes: with the columns of "
-        "the answer that came first, and positives before negatives of the same time, so that a learner's "
-        "bias follows the moment. `emit fake_negative` gives every row twice that is answered, first with 0. "
-        "Where a share p is answered, a learner of these rows sees b = p / (1 + p), and predicts that: too "
-        "little. Two ways back to p (Ktena et al. 2019, arXiv:1907.06558): `fake_negatives: true` in the "
-        "learner weighs its examples (fake negative weighted); or its predictions are put right behind it, "
-        "`with rate = clamp(prediction / (1.0 - prediction), 0.0, 1.0)` (fake negative calibration). "
-        "jobs/ctr_fresh.leat shows both. What `leat check` knows of rows that go early: they depend on the "
-        "label, and no feature may be made of how many there are.",
+        "Every row is held until its event time + `within`. It then gets the label 1 if the other stream has "
+        "a row with equal key columns and an event time in [t, t + within], where t is the row's own event "
+        "time, else 0. Rows are emitted in the order of their deadlines. Null matches nothing. A row whose "
+        "deadline is already behind the watermark when it arrives goes to `NAME.late`; an answer that is too "
+        "late for every row still held is counted in late_updates. `emit at_once` emits a row when its first "
+        "answer arrives, with the columns of that answer. Positives are then emitted earlier than negatives "
+        "of the same event time, and a learner's bias follows the share of positives of the moment. `emit "
+        "fake_negative` emits every answered row twice: first with 0, then with 1. If a share p of the rows "
+        "is answered, the share of positives among the emitted rows is b = p / (1 + p); a learner of these "
+        "rows predicts b, which is less than p. There are two ways to correct this (Ktena et al. 2019, "
+        "arXiv:1907.06558). Fake negative weighted: the learner's option `fake_negatives: true` weighs its "
+        "examples. Fake negative calibration: a step after the learner corrects its predictions, `with rate "
+        "= clamp(prediction / (1.0 - prediction), 0.0, 1.0)`. jobs/ctr_fresh.leat shows both. For `leat "
+        "check`, the number and order of rows that are emitted early depend on the label: a learner's input "
+        "made of them, such as a count, is refused.",
     .options = attribute_options,
     .state = attribute_state,
     .size = sizeof(struct attribute),

@@ -73,7 +73,7 @@ static bool encode_values(struct operator_context *context, struct attribute *at
     if (attribute->encoded.length <= VERSION_BYTES_MAX)
         return true;
     context->counters.in++;
-    operator_reject(context, batch, row, "its values are too long to be kept for a key");
+    operator_reject(context, batch, row, "the values that the step keeps of this row are longer than 2 MiB");
     return false;
 }
 

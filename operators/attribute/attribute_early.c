@@ -31,7 +31,7 @@ enum { NO_ANSWER = UINT32_MAX };
 /* row_order.sub of an emitted row: the sub of the input row that caused it, a bit for the input of that input
  * row, and the index of the emitted row among the rows that the input row caused. */
 enum { EARLY_SUB_SHIFT = 20, EARLY_SUB_ANSWER = 1 << 19 };
-static const char ORDERS_FULL[] = "rows that one row made were made into others too often";
+static const char ORDERS_FULL[] = "too many earlier steps have each made several rows out of one";
 /* at_once: limit for the rows that wait at one key. A row that leaves moves the bytes of all later ones. */
 enum { WAITING_BYTES_MAX = 256 << 10 };
 
@@ -228,7 +228,8 @@ static void take_answer(struct operator_context *context, struct attribute *attr
     if (head.bytes > VERSION_BYTES_MAX || !has_order(at)) {
         context->counters.in++;
         operator_reject(context, at->batch, at->row,
-                        has_order(at) ? "its values are too long to be kept for a key" : ORDERS_FULL);
+                        has_order(at) ? "the values that the step keeps of this row are longer than 2 MiB"
+                                      : ORDERS_FULL);
         return;
     }
     const struct version *answer = (const struct version *)(const void *)encoded->data;

@@ -115,7 +115,7 @@ static struct expr_node *wrong_operands(struct expr_compiler *c, const struct as
     else if (a->type.tag == TYPE_TEXT || b->type.tag == TYPE_TEXT)
         diag_hint(c->diags, d, "a text becomes a number by int(x) or float(x), a time by time(x)");
     else if (is_time)
-        diag_hint(c->diags, d, "times: time - time, time + duration, time - duration");
+        diag_hint(c->diags, d, "with times there are: time - time, time + duration, time - duration");
     else if (a->type.tag == TYPE_BOOL || b->type.tag == TYPE_BOOL)
         diag_hint(c->diags, d, "a bool becomes 0 or 1 by int(x)");
     return NULL;
@@ -221,9 +221,9 @@ static struct expr_node *build_logic(struct expr_compiler *c, const struct ast *
         struct expr_node *as_bool = expr_convert(c, args[i], type_of(TYPE_BOOL));
         if (as_bool == NULL) {
             struct diag *d =
-                diag_error(c->diags, DIAG_TYPE_CLASH, args[i]->ast->span, "`%s` takes bools, this is %s",
+                diag_error(c->diags, DIAG_TYPE_CLASH, args[i]->ast->span, "`%s` takes bools, but this is %s",
                            operator_texts[ast->op], expr_type_name(c, &args[i]->type));
-            diag_hint(c->diags, d, "compare it with something, for example `... > 0`");
+            diag_hint(c->diags, d, "compare the value with another, for example `... > 0`");
             return NULL;
         }
         args[i] = as_bool;
@@ -354,7 +354,8 @@ struct expr_node *expr_build_case(struct expr_compiler *c, const struct ast *ast
         nodes[i] = condition == NULL ? NULL : expr_convert(c, condition, type_of(TYPE_BOOL));
         if (condition != NULL && nodes[i] == NULL)
             diag_error(c->diags, DIAG_TYPE_CLASH, condition->ast->span,
-                       "`when` needs a condition (bool), this is %s", expr_type_name(c, &condition->type));
+                       "`when` needs a condition (bool), but this is %s",
+                       expr_type_name(c, &condition->type));
         values[i] = expr_build(c, ast->children[2 * i + 1]);
         is_good &= nodes[i] != NULL && values[i] != NULL;
     }

@@ -91,7 +91,7 @@ static void fold(struct expr_compiler *c, struct expr_node *node)
         node->reason = errors.reasons[0];
         node->args_count = 0;
         node->evaluate = expr_evaluate_failure;
-        diag_warning(c->diags, DIAG_BAD_ARGUMENTS, node->ast->span, "this fails for every row: %s",
+        diag_warning(c->diags, DIAG_BAD_ARGUMENTS, node->ast->span, "this expression fails for every row: %s",
                      node->reason);
     }
     arena_free(&scratch);
@@ -191,9 +191,10 @@ bool expr_unify(struct expr_compiler *c, const struct ast *ast, const char *what
         struct type wider;
         if (!common_type(common, &nodes[i]->type, &wider)) {
             struct diag *d = diag_error(c->diags, DIAG_TYPE_CLASH, nodes[i]->ast->span,
-                                        "%s have different types: this one is %s, those before it are %s",
+                                        "%s have different types: this value is %s, but those before it "
+                                        "are %s",
                                         what, expr_type_name(c, &nodes[i]->type), expr_type_name(c, common));
-            diag_hint(c->diags, d, "a cast makes them one, for example %s(...)",
+            diag_hint(c->diags, d, "convert one of them with a cast, for example %s(...)",
                       common->tag < TYPE_LIST ? expr_type_name(c, common) : "text");
             return false;
         }
@@ -201,7 +202,7 @@ bool expr_unify(struct expr_compiler *c, const struct ast *ast, const char *what
     }
     if ((int)common->tag == TYPE_UNKNOWN) {
         struct diag *d = diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "a bare `null` has no type here");
-        diag_hint(c->diags, d, "say which: int(null), text(null) ...");
+        diag_hint(c->diags, d, "write the type: int(null), text(null) ...");
         return false;
     }
     for (uint32_t i = 0; i < count; i++)
@@ -232,7 +233,7 @@ static struct expr_node *build_field(struct expr_compiler *c, const struct ast *
         struct diag *d = diag_error(c->diags, DIAG_TYPE_CLASH, ast->children[0]->span, "%s has no fields",
                                     expr_type_name(c, &list->type));
         diag_hint(c->diags, d,
-                  "`.` takes a field out of a list of records, and gives the list of its values");
+                  "`.` takes a field of a list of records, and gives the list of that field's values");
         return NULL;
     }
     const struct schema *record = list->type.element->fields;
@@ -242,7 +243,7 @@ static struct expr_node *build_field(struct expr_compiler *c, const struct ast *
     const struct field *field = &record->fields[ref.index];
     if (field->type.tag >= TYPE_LIST) {
         diag_error(c->diags, DIAG_TYPE_CLASH, ast->text_span,
-                   "`%.*s` is a list itself: lists of lists are not known", STR_ARGS(ast->text));
+                   "`%.*s` is itself a list: lists of lists are not supported", STR_ARGS(ast->text));
         return NULL;
     }
     struct type values = expr_list_of(c, field->type);
@@ -302,7 +303,7 @@ static struct expr_node *constant_list(struct expr_compiler *c, const struct ast
 static struct expr_node *build_list(struct expr_compiler *c, const struct ast *ast)
 {
     if (ast->count == 0 || ast->count > EXPR_LIST_ITEMS_MAX) {
-        diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "a list as a value has 1 to %d items",
+        diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "a list that is used as a value has 1 to %d items",
                    EXPR_LIST_ITEMS_MAX);
         return NULL;
     }
@@ -314,7 +315,7 @@ static struct expr_node *build_list(struct expr_compiler *c, const struct ast *a
     if (!is_good || !expr_unify(c, ast, "the items of the list", items, ast->count, &element))
         return NULL;
     if (element.tag >= TYPE_LIST) {
-        diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "lists of lists are not known");
+        diag_error(c->diags, DIAG_TYPE_CLASH, ast->span, "lists of lists are not supported");
         return NULL;
     }
     for (uint32_t i = 0; i < ast->count; i++)
@@ -412,9 +413,9 @@ static struct expr *compile(const struct ast *ast, const char *condition, const 
     struct expr_node *as_bool = condition == NULL ? root : expr_convert(&c, root, type_of(TYPE_BOOL));
     if (as_bool == NULL) {
         struct diag *d =
-            diag_error(diags, DIAG_TYPE_CLASH, ast->span, "`%s` needs a condition (bool), and this is %s",
+            diag_error(diags, DIAG_TYPE_CLASH, ast->span, "`%s` needs a condition (bool), but this is %s",
                        condition, expr_type_name(&c, &root->type));
-        diag_hint(diags, d, "compare it with something, for example `... > 0` or `... is not null`");
+        diag_hint(diags, d, "compare the value with another, for example `... > 0` or `... is not null`");
         return NULL;
     }
     struct type type;

@@ -67,7 +67,7 @@ bool compute_extend(struct operator_bind *bind, struct compute *compute, uint32_
 bool compute_done(struct operator_bind *bind, struct compute *compute)
 {
     if (compute->count == 0) {
-        diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span, "no column is left");
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span, "no column is left after this step");
         return false;
     }
     bind->outputs[0] = compute->schema;

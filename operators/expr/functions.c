@@ -182,7 +182,7 @@ static struct expr_node *wrong_arguments(struct expr_compiler *c, const struct a
     const struct function_help *help = find_help(str_from(name), false);
     struct diag *d =
         diag_error(c->diags, DIAG_BAD_ARGUMENTS, ast->span, "`%s` cannot take (%s)", name, types);
-    diag_hint(c->diags, d, "it is %s: %s", help->signature, help->summary);
+    diag_hint(c->diags, d, "the function is %s: %s", help->signature, help->summary);
     return NULL;
 }
 
@@ -229,15 +229,15 @@ static struct expr_node *unknown_function(struct expr_compiler *c, const struct 
     if (near != NULL)
         diag_hint(c->diags, d, "did you mean `%s`?", near);
     else
-        diag_hint(c->diags, d, "`leat help functions` lists them; `let` makes your own");
+        diag_hint(c->diags, d, "`leat help functions` lists the functions; `let` defines one of your own");
     return NULL;
 }
 
 static struct expr_node *misplaced_aggregate(struct expr_compiler *c, const struct ast *ast)
 {
     struct diag *d = diag_error(c->diags, DIAG_BAD_AGGREGATE, ast->span,
-                                "`%.*s` is an aggregate: it cannot stand here", STR_ARGS(ast->text));
-    diag_hint(c->diags, d, "aggregates stand in the { } of `feature` and `window`, for example %s",
+                                "`%.*s` is an aggregate, which cannot be used here", STR_ARGS(ast->text));
+    diag_hint(c->diags, d, "aggregates are used in the { } of `feature` and `window`, for example %s",
               find_help(ast->text, true)->example);
     return NULL;
 }

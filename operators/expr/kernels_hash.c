@@ -186,7 +186,8 @@ bool prepare_log_bucket(struct expr_compiler *c, struct expr_node *node)
     int64_t count = node->args_count == 1 ? 1 : expr_constant_arg(node, 1)->ints[0];
     node->aux = steps;
     if (count < 1 || count > LOG_STEPS_MAX) {
-        diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[1]->ast->span, "steps: 1 to %d", LOG_STEPS_MAX);
+        diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[1]->ast->span, "`steps` must be 1 to %d",
+                   LOG_STEPS_MAX);
         return false;
     }
     steps->count = (uint32_t)count;

@@ -79,7 +79,7 @@ static bool element_type(struct expr_compiler *c, struct expr_node *node, struct
         return true;
     struct diag *d =
         diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[0]->ast->span,
-                   "`%.*s` needs a list of values, this one has records", STR_ARGS(node->ast->text));
+                   "`%.*s` needs a list of values, but this is a list of records", STR_ARGS(node->ast->text));
     diag_hint(c->diags, d, "take a field of them first, as in %s.name, or `unnest` the list",
               expr_text(c->arena, node->args[0]->ast));
     return false;
@@ -133,8 +133,9 @@ bool prepare_contains(struct expr_compiler *c, struct expr_node *node)
         return false;
     struct expr_node *x = expr_convert(c, node->args[1], element);
     if (x == NULL) {
-        diag_error(c->diags, DIAG_TYPE_CLASH, node->args[1]->ast->span, "the list has %s, this is %s",
-                   expr_type_name(c, &element), expr_type_name(c, &node->args[1]->type));
+        diag_error(c->diags, DIAG_TYPE_CLASH, node->args[1]->ast->span,
+                   "the list has items of type %s, but this is %s", expr_type_name(c, &element),
+                   expr_type_name(c, &node->args[1]->type));
         return false;
     }
     node->args[1] = x;

@@ -55,7 +55,7 @@ static bool prepare_unit(struct expr_compiler *c, struct expr_node *node, uint32
             all = arena_printf(c->arena, "%s, %s", all, units[i].name);
     }
     struct diag *d = diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[argument]->ast->span,
-                                "`%.*s` is no unit of time here", STR_ARGS(name));
+                                "`%.*s` is not a unit of time here", STR_ARGS(name));
     diag_hint(c->diags, d, "choose one of %s", all);
     return false;
 }
@@ -115,8 +115,8 @@ bool prepare_time_format(struct expr_compiler *c, struct expr_node *node)
         if (i < pattern.length && strchr("YmdHMSfju%", pattern.data[i]) != NULL)
             continue;
         struct diag *d = diag_error(c->diags, DIAG_BAD_ARGUMENTS, node->args[1]->ast->span,
-                                    "byte %zu of the pattern: no such field", i);
-        diag_hint(c->diags, d, "there are %%Y %%m %%d %%H %%M %%S %%f %%j %%u and %%%%");
+                                    "byte %zu of the pattern begins no field that exists", i);
+        diag_hint(c->diags, d, "the fields are %%Y %%m %%d %%H %%M %%S %%f %%j %%u and %%%%");
         return false;
     }
     return true;

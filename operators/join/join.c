@@ -37,37 +37,39 @@ enum { BUCKETS = 64, QUEUE_SHARE = 8 };
 
 static const struct option join_options[] = {
     OPTION_STREAM(struct join, stream, "stream", OPTION_REQUIRED | OPTION_POSITIONAL,
-                  "the other stream: the right side"),
+                  "the other stream, the right side of the join"),
     OPTION_EXPRESSIONS(
         struct join, on, "on", OPTION_REQUIRED,
-        "the columns that are equal: `k` where both streams have it, `a = b` where it is `b` in "
-        "the other"),
+        "the key columns: `k` if both streams have it, `a = b` if the other stream's column is called `b`"),
     OPTION_EXPRESSION(
         struct join, within, "within", 0,
-        "[from, to]: where the other row's event time lies, from this one's; `to` may be an "
-        "expression of this row's columns. `forever`: anywhere; all rows are kept, in `memory:` "
-        "and on disk"),
+        "[from, to]: from when to when the other row's event time may be, relative to this row's; `to` may "
+        "be an expression of this row's columns. `forever`: at any time; all rows are kept, in `memory:` and "
+        "on disk"),
     OPTION_EXPRESSION(struct join, over, "over", 0,
-                      "instead of `within`: rows in the same window meet; tumbling(10s), sliding(10s, 2s), "
-                      "cumulating(1d, 1h). Adds window_start and window_end"),
+                      "instead of `within`: rows match that are in the same window; tumbling(10s), "
+                      "sliding(10s, 2s), cumulating(1d, 1h). Adds the columns window_start and window_end"),
     OPTION_DURATION(struct join, offset_us, "offset", 0, "0s", "-3650d", "3650d",
-                    "by how much windows begin later than the epoch and whole steps from there"),
+                    "windows begin later by this time: tumbling(1d) offset 6h"),
     OPTION_TEXT(struct join, zone, "zone", 0, NULL,
-                "the time zone whose wall clock windows follow: \"Europe/Berlin\""),
+                "the time zone, as \"Europe/Berlin\": windows of whole days begin at its midnight; UTC "
+                "by default"),
     OPTION_ENUM(
         struct join, kind, "kind", 0, "inner", "inner|left|anti|semi",
-        "inner: a row for each pair; left: and the rows that met none; anti: these alone; semi: the rows "
-        "that met one, each once"),
+        "inner: a row for each pair; left: also the rows of this stream without a match; anti: only those "
+        "without a match; semi: those with a match, each once"),
     OPTION_ENUM(struct join, take, "take", 0, "all", "all|first|last|best",
-                "all pairs; or one row at the deadline, with the first or last one met by event time, or the "
-                "best by `order`"),
+                "all: every pair; else one row at the deadline, with the match that is first or last by "
+                "event time, or best by `order`"),
     OPTION_EXPRESSIONS(struct join, order, "order", 0,
-                       "with `take best`: which of the other stream's rows comes first, `desc(price), ts`"),
+                       "with `take best`: the order of the other stream's rows, best first: "
+                       "`desc(price), ts`"),
     OPTION_ENUM(
         struct join, unique, "unique", 0, "none", "none|right|left|both",
-        "the side that has at most one row with a key: what met it is not kept any longer; a second one "
-        "is a dead letter"),
-    OPTION_TEXT(struct join, prefix, "prefix", 0, NULL, "put before the names of the other stream's columns"),
+        "the side that has at most one row for each key: a row of the other side that has matched it is no "
+        "longer kept, and a second row with the key goes to dead letters"),
+    OPTION_TEXT(struct join, prefix, "prefix", 0, NULL,
+                "a prefix for the names of the other stream's columns"),
     OPTIONS_END,
 };
 
@@ -191,17 +193,18 @@ static void join_close(struct operator_context *context)
 
 const struct operator_kind operator_join = {
     .name = "join",
-    .summary = "rows of two streams with equal keys and times that go together",
+    .summary = "joins rows of two streams that have equal keys and matching event times",
     .example =
         "events | join clicks on user_id, item_id within [0s, 5m] kind left take first prefix \"click_\"",
     .details =
-        "The columns are those of the stream before the `|`, then those of the other one, but for keys of "
-        "the same name. A pair comes when the second of its rows does, and has the later one's event time. A "
-        "row of `kind left` or `anti` that met none, and the one row of `take first`, `last` or `best`, come "
-        "when the watermark is beyond the last time that could match; they have their own event time, or "
-        "that last time where the upper bound is an expression or a window's end. Null is equal to nothing; "
-        "it is counted. Rows of either stream that come after whatever they could meet is gone go to "
-        "`NAME.late`, in the columns of both. A key that many rows have is named in the summary.",
+        "The columns are those of the stream before the `|`, then those of the other stream, but not its key "
+        "columns of the same name. A pair is emitted when the second of its rows arrives, and has the later "
+        "event time of the two. A row without a match (`kind left` or `anti`), and the one row of `take "
+        "first`, `last` or `best`, are emitted when the watermark is beyond the last event time that could "
+        "match. They have their own event time, or that last event time if the upper bound is an expression "
+        "or a window's end. A null in a key matches nothing and is counted. A row of either stream that "
+        "arrives when the watermark is beyond the last event time that it could match goes to `NAME.late`, "
+        "in the columns of both streams. A key that many rows have is named in the summary.",
     .options = join_options,
     .state = join_state,
     .size = sizeof(struct join),

@@ -19,8 +19,8 @@ static bool split_keys(struct operator_bind *bind, struct join *join)
             struct diag *d = diag_error(bind->diags, DIAG_OPTION_TYPE, ast->span,
                                         "`on` takes columns, not `%s`", expr_text(bind->arena, ast));
             diag_hint(bind->diags, d,
-                      "`on k` where both streams have it, `on a = b` where it is `b` in `%.*s`; compute it "
-                      "with `with` before the join",
+                      "write `on k` if both streams have the column, `on a = b` if `%.*s` calls it `b`; "
+                      "compute other keys in a step `with` before the join",
                       STR_ARGS(bind->inputs[1].stream));
             is_good = false;
             continue;
@@ -90,8 +90,8 @@ static bool check_range(struct operator_bind *bind, const struct ast *bound)
     if (bound->integer >= -BOUND_MAX && bound->integer <= BOUND_MAX)
         return true;
     struct diag *d =
-        diag_error(bind->diags, DIAG_OUT_OF_RANGE, bound->span, "a bound is from -3650d to 3650d");
-    diag_hint(bind->diags, d, "`within forever` has none");
+        diag_error(bind->diags, DIAG_OUT_OF_RANGE, bound->span, "a bound must be from -3650d to 3650d");
+    diag_hint(bind->diags, d, "`within forever` has no bounds");
     return false;
 }
 
@@ -114,7 +114,7 @@ static bool bind_high(struct operator_bind *bind, struct join *join, const struc
     struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, bound->span,
                                 "the bound is a %s, not a duration", type_name(bind->arena, &type));
     diag_hint(bind->diags, d,
-              "it is a length of time: `expires - ts`, or an int times a unit, `minutes * 1m`");
+              "give a length of time: `expires - ts`, or an int times a unit, `minutes * 1m`");
     return false;
 }
 
@@ -124,9 +124,11 @@ static bool bind_interval(struct operator_bind *bind, struct join *join, const s
     if (!is_duration(low)) {
         struct diag *d =
             diag_error(bind->diags, DIAG_OPTION_TYPE, low->span,
-                       "the lower bound must be a duration that is the same for all rows, as `-5m` or `0s`");
+                       "the lower bound must be a duration that is the same for all rows, such as `-5m` "
+                       "or `0s`");
         diag_hint(bind->diags, d,
-                  "it says how long rows of `%.*s` are kept; the upper one may be an expression",
+                  "the lower bound decides how long rows of `%.*s` are kept; only the upper bound may be "
+                  "an expression",
                   STR_ARGS(bind->inputs[1].stream));
         return false;
     }
@@ -136,7 +138,7 @@ static bool bind_interval(struct operator_bind *bind, struct join *join, const s
     if (join->high != NULL || join->low_us <= join->high_us)
         return true;
     struct diag *d = diag_error(bind->diags, DIAG_OUT_OF_RANGE, within->span,
-                                "no time is in this interval: its end is before its beginning");
+                                "this interval is empty: its end is before its beginning");
     diag_hint(bind->diags, d, "the earlier bound comes first: `within [-5m, 30m]`");
     return false;
 }
@@ -155,7 +157,8 @@ static bool bind_within(struct operator_bind *bind, struct join *join)
                                 "`within` takes two bounds, [from, to], or `forever`");
     if (within->tag == AST_DURATION)
         diag_hint(bind->diags, d,
-                  "`within [0s, %s]`: from the row's time until then; `within [-%s, %s]`: before it, too",
+                  "`within [0s, %s]`: until that long after the row; `within [-%s, %s]`: also from that long "
+                  "before it",
                   ast_text(bind->arena, within), ast_text(bind->arena, within),
                   ast_text(bind->arena, within));
     else
@@ -174,14 +177,15 @@ static bool bind_bounds(struct operator_bind *bind, struct join *join)
     }
     if (within == NULL && over == NULL) {
         struct diag *d = diag_error(bind->diags, DIAG_OPTION_MISSING, bind->span,
-                                    "the join does not say for how long rows wait for each other");
+                                    "the join has neither `within` nor `over`, which say how long rows wait "
+                                    "for a match");
         diag_hint(bind->diags, d,
-                  "`within [-5m, 30m]`, `over tumbling(10s)`, or `within forever`: then all rows are kept");
+                  "add `within [-5m, 30m]`, `over tumbling(10s)`, or `within forever`, which keeps all rows");
         return false;
     }
     if (over == NULL && (join->offset_us != 0 || join->zone.length > 0)) {
         diag_error(bind->diags, DIAG_OPTIONS_CLASH, within->span,
-                   "`offset` and `zone` go with `over`, not `within`");
+                   "`offset` and `zone` are used with `over`, not with `within`");
         return false;
     }
     join->is_window = over != NULL;
@@ -230,16 +234,18 @@ static bool bind_choices(struct operator_bind *bind, struct join *join)
     bool is_good = true;
     bool has_right = join->kind == JOIN_INNER || join->kind == JOIN_LEFT;
     if (join->take != JOIN_ALL && !has_right)
-        is_good = wrong_choice(bind, "`kind semi` and `kind anti` take no row of the other stream",
+        is_good = wrong_choice(bind,
+                               "`kind semi` and `kind anti` add no row of the other stream that `take` "
+                               "could choose",
                                "leave `take` out, or choose `kind inner` or `kind left`");
     if (join->take == JOIN_BEST && join->order.count == 0)
         is_good = wrong_choice(bind, "`take best` needs an `order`", "`take best order desc(price), ts`");
     if (join->take != JOIN_BEST && join->order.count > 0)
-        is_good = wrong_choice(bind, "`order` goes with `take best`",
-                               "`take first` and `take last` go by event time");
+        is_good = wrong_choice(bind, "`order` is used with `take best` only",
+                               "`take first` and `take last` choose by event time");
     if (join->unique != 0 && join->is_window)
-        is_good = wrong_choice(bind, "`unique` goes with `within`, not with `over`",
-                               "leave it out: rows of a window are kept for the length of the window");
+        is_good = wrong_choice(bind, "`unique` is used with `within`, not with `over`",
+                               "leave `unique` out: rows of a window are kept for the length of the window");
     if (join->take == JOIN_BEST && join->order.count > 0)
         is_good &= ordering_bind(bind, 1, &join->order, "order", &join->ordering);
     if (join->take == JOIN_FIRST || join->take == JOIN_LAST) {
@@ -298,11 +304,11 @@ static bool add_right(struct operator_bind *bind, struct join *join, struct sche
                                          STR_ARGS(from->name)));
         if (schema_find(to, name) >= 0) {
             struct diag *d = diag_error(bind->diags, DIAG_COLUMN_TAKEN, join->stream.span,
-                                        "`%.*s` has a column `%.*s`, and there is one already",
+                                        "`%.*s` has a column `%.*s`, but there is one of that name already",
                                         STR_ARGS(bind->inputs[1].stream), STR_ARGS(name));
             diag_hint(bind->diags, d,
-                      "`prefix \"%.*s_\"` puts a word before the names of its columns; or `drop` it before "
-                      "the join",
+                      "`prefix \"%.*s_\"` gives its columns other names; or `drop` or `rename` the column "
+                      "before the join",
                       STR_ARGS(bind->inputs[1].stream));
             is_good = false;
             continue;
@@ -323,7 +329,7 @@ static bool add_window_columns(struct operator_bind *bind, struct join *join, st
     for (int i = 0; i < 2 && join->is_window; i++) {
         if (schema_find(to, str_from(names[i])) >= 0) {
             struct diag *d = diag_error(bind->diags, DIAG_COLUMN_TAKEN, join->over.ast->span,
-                                        "`over` adds a column `%s`, and there is one already", names[i]);
+                                        "`over` adds a column `%s`, but there is one already", names[i]);
             diag_hint(bind->diags, d, "`rename` or `drop` the old one before the join");
             return false;
         }

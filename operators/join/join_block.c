@@ -159,7 +159,7 @@ static void begin_meeting(struct operator_context *context, struct join *join, s
     m->row = batch_row(prepared->batch, m->index);
     m->made.order = batch_order(prepared->batch, m->row);
     if (m->made.order.sub >= sub_max)
-        m->failed = "rows of joins were joined too often";
+        m->failed = "too many earlier steps have each made several rows out of one";
     m->made.order.sub = m->made.order.sub << JOIN_SUB_SHIFT | (prepared->side == 1 ? JOIN_SUB_RIGHT : 0);
     m->made.sides[prepared->side] = (struct joined_from){.batch = prepared->batch, .row = m->row};
 }

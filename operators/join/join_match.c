@@ -72,7 +72,7 @@ static uint64_t keep(struct join_meeting *m, struct keyed_slot *slot, const stru
     kept.row_bytes = (uint32_t)packed.length;
     uint64_t id = key_rows_add(&m->join->rows, slot, &kept, order.data, packed.data);
     if (id == UINT64_MAX)
-        m->failed = "the row has more bytes than a join keeps";
+        m->failed = "the row is longer than the longest that a join keeps";
     return id;
 }
 

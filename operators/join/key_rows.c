@@ -512,7 +512,7 @@ static bool max_restore(const struct state_member *row LEAT_UNUSED, struct opera
     struct key_rows *rows = object;
     struct max_record record;
     if (data.length != sizeof(record)) {
-        snapshot_corrupt(reader, context->diags, "figures of another size");
+        snapshot_corrupt(reader, context->diags, "the record of a join's counts has the wrong size");
         return false;
     }
     memcpy(&record, data.data, sizeof(record));

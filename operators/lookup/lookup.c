@@ -56,23 +56,25 @@ struct lookup {
 static const struct option lookup_options[] = {
     OPTION_TEXT(struct lookup, path, "file",
                 OPTION_REQUIRED | OPTION_POSITIONAL | OPTION_RUNTIME | OPTION_READS, NULL,
-                "the table, one row a key: a file that source `file` can read, or a glob of several"),
+                "the table, with one row for each key: a file that source `file` can read, or a glob for "
+                "several files"),
     OPTION_ASSIGNMENTS(
         struct lookup, on, "on", OPTION_REQUIRED,
-        "the columns that are equal in a match: `on item_id`, or `on item_id = id` where the table "
-        "calls it `id`"),
+        "the key columns: `on item_id`, or `on item_id = id` if the table's column is called `id`"),
     OPTION_ENUM(struct lookup, format, "format", 0, "auto", "auto|json|csv|msgpack|batches",
-                "what is in the file; auto: by its suffix"),
+                "the format of the file; auto: by its suffix"),
     OPTION_ENUM(struct lookup, duplicates, "duplicates", 0, "refuse", "refuse|first|last",
-                "a key that is there twice: an error, or which of its rows counts"),
+                "for a key with several rows: refuse: an error; first, last: the row that counts"),
     OPTION_ENUM(struct lookup, kind, "kind", 0, "left", "left|inner",
-                "inner: a row whose key is not in the table does not go on"),
+                "left: a row whose key is not in the table gets nulls; inner: it is filtered out"),
     OPTION_DURATION(
         struct lookup, refresh_us, "refresh", OPTION_RUNTIME, NULL, "1s", "365d",
-        "look so often whether the file is another, and go on with it; by default it is read once"),
+        "how often to look whether the file has been replaced, and to change to the new one; by default it "
+        "is read once"),
     OPTION_SCHEMA(
         struct lookup, columns, "columns", OPTION_REQUIRED | OPTION_BODY,
-        "the new columns and their types, as the table has them: `{ category: text, brand: text }`"),
+        "the new columns, with the names and types that they have in the table: `{ category: text, brand: "
+        "text }`"),
     OPTIONS_END,
 };
 
@@ -111,7 +113,7 @@ static struct schema *table_schema(struct operator_bind *bind, struct lookup *lo
         if (schema_find(schema, field->name) >= 0) {
             struct diag *d = diag_error(bind->diags, DIAG_COLUMN_TAKEN, bind->span,
                                         "`%.*s` is a column of the key", STR_ARGS(field->name));
-            diag_hint(bind->diags, d, "leave it out: every row that matches has it already");
+            diag_hint(bind->diags, d, "leave the column out: every row that matches already has its value");
             return NULL;
         }
         schema_add(schema, field->name, field->type)->is_required = field->is_required;
@@ -180,8 +182,9 @@ static bool check_refresh(struct operator_bind *bind, const struct lookup *looku
         return true;
     struct diag *d =
         diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
-                   "`refresh` takes one file, and `%.*s` may be several", STR_ARGS(lookup->path));
-    diag_hint(bind->diags, d, "several cannot be replaced at once: make them one");
+                   "`refresh` takes one file, but `%.*s` can be several", STR_ARGS(lookup->path));
+    diag_hint(bind->diags, d,
+              "several files cannot be replaced at the same moment: put the table into one file");
     return false;
 }
 
@@ -308,14 +311,14 @@ static bool check_digest(const struct operator_context *context, const struct lo
         return true;
     if (context->lane > 0)
         return false; /* lane 0 gives the diagnostic */
-    struct diag *d =
-        diag_error(context->diags, DIAG_FILE_CHANGED, lookup->shared->source.span,
-                   "`%s` is not what it was when the checkpoint was taken", lookup->shared->source.path);
+    struct diag *d = diag_error(context->diags, DIAG_FILE_CHANGED, lookup->shared->source.span,
+                                "the content of `%s` is not the same as when the checkpoint was taken",
+                                lookup->shared->source.path);
     diag_hint(
         context->diags, d,
-        "a run has one table from its beginning to its end, or it could not be repeated: put the old file "
-        "back, or begin a new run with the new one: `--from` the checkpoint keeps all other state, `--fresh` "
-        "keeps none");
+        "a run uses one table from its beginning to its end, so that it can be repeated: put the old file "
+        "back, or begin a new run with the new file: `--from` with the checkpoint keeps all other state, "
+        "`--fresh` keeps none");
     return false;
 }
 
@@ -392,19 +395,21 @@ const struct operator_kind operator_lookup = {
     .summary = "adds columns of a table in a file, by key",
     .example = "events | lookup \"items.csv\" on item_id = id { category: text, brand: text }",
     .details =
-        "The file is read once, when the job begins, and must be right as a whole: a bad record is an error "
-        "with its line. It lies in memory, within 1 MiB or the step's share of `memory:`, once for all "
-        "lanes. What is not in it, or null in `on`, gives nulls, counted as unmatched. A resumed run must "
-        "find the same content: keep the file with the recordings. With `refresh 10m` a job with a live "
-        "source and checkpoints looks every 10 minutes whether the file is another, reads it beside the "
-        "running job, and goes on with it from the next checkpoint on: all rows between two checkpoints see "
-        "one version. Replace the file by renaming another one to its name; it must be one file. One that "
-        "cannot be read, or is wrong, is said and shown (table_refused), and the job goes on with the table "
-        "that it has. While it changes there are two in memory, each within half of the share. Copies are "
-        "kept in `tables` beside the checkpoints, as long as one of these needs them: a resume goes on with "
-        "the version of its checkpoint, and a replay with `--order` and the job's directory of checkpoints "
-        "sees the versions of then. Any other replay, and a job whose sources end, has the file as it is "
-        "when it begins. For single changes at their own time, make them a stream, and `enrich from` that.",
+        "The file is read once, when the job begins, and all of it must be valid: a bad record is an error, "
+        "with its line. The table is in memory once for all lanes, and may take the step's share of "
+        "`memory:`, or 1 MiB if that is more. A row whose key is not in the table, or is null, gets nulls "
+        "and is counted as unmatched. A resumed run must find the same content: keep the file with the "
+        "recordings. With `refresh 10m`, a job with a live source and checkpoints looks every 10 minutes "
+        "whether the file has been replaced, reads the new file while it runs, and uses it from the next "
+        "checkpoint on: all rows between two checkpoints see one version. To replace the file, which must be "
+        "a single one, rename another file to its name. A new file that cannot be read or has a bad record "
+        "is reported, and the job goes on with its current table; table_refused counts the files with a bad "
+        "record. During a change two tables are in memory, each within half of the share. Copies are kept in "
+        "`tables` beside the checkpoints, as long as a checkpoint needs them: a resume uses the version of "
+        "its checkpoint, and a replay with `--order` and the job's directory of checkpoints uses the "
+        "versions of the live run. Any other replay, and a job whose sources end, uses the file as it is "
+        "when the job begins. For rows that change at times of their own, make the changes a stream and use "
+        "`enrich from`.",
     .options = lookup_options,
     .state = lookup_state,
     .size = sizeof(struct lookup),

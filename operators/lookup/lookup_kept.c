@@ -106,7 +106,7 @@ static bool copy_file(const struct lookup_kept *kept, struct arena *arena, const
         return true;
     struct diag *d = diag_error(diags, DIAG_FILE_CHANGED, kept->source->span,
                                 "`%s` was written to while it was read", kept->source->path);
-    diag_hint(diags, d, "write the new table under another name, and rename it");
+    diag_hint(diags, d, "write the new table under another name, then rename it to this one");
     return false;
 }
 

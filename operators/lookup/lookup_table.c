@@ -109,7 +109,8 @@ static bool check_bad(struct loading *l, const struct decode_output *output)
 {
     for (uint32_t i = 0; i < output->bad_count && l->bad < BAD_SHOWN_MAX; i++, l->bad++) {
         struct diag *d = complain(l, output->bad[i].row, DIAG_FILE_COLUMNS, output->bad[i].reason);
-        diag_hint(l->diags, d, "a table must be right as a whole: mend the record, or its column's type");
+        diag_hint(l->diags, d,
+                  "all records of a table must be valid: correct the record, or the column's type");
     }
     return output->bad_count == 0;
 }
@@ -145,8 +146,8 @@ static void set_values(struct lookup_table *table, struct lookup_row *row, const
 
 static bool refuse_duplicate(struct loading *l, uint32_t row)
 {
-    struct diag *d = complain(l, row, DIAG_FILE_COLUMNS, "its key was there before");
-    diag_hint(l->diags, d, "say `duplicates last` (or first), or make the key longer");
+    struct diag *d = complain(l, row, DIAG_FILE_COLUMNS, "an earlier record has the same key");
+    diag_hint(l->diags, d, "use `duplicates first` or `duplicates last`, or add columns to the key");
     l->bad++;
     return false;
 }
@@ -193,8 +194,8 @@ static bool check_room(struct loading *l)
         table->source->path, (unsigned long long)table->rows_count, table->source->budget_bytes >> 10);
     diag_hint(
         l->diags, d,
-        "give the job more by `memory:`, or make the file a source and `enrich from` it: its rows may lie on "
-        "disk");
+        "give the job more `memory:`, or make the file a source and use `enrich from` it, which can keep "
+        "rows on disk");
     return false;
 }
 
@@ -204,8 +205,8 @@ static bool check_texts(struct loading *l)
     if (!table->source->is_version || table->longest <= VERSION_TEXT_BYTES)
         return true;
     diag_error(l->diags, DIAG_FILE_COLUMNS, table->source->span,
-               "`%s` has a text of %u bytes, and a table with `refresh` may have %d", table->source->path,
-               table->longest, VERSION_TEXT_BYTES);
+               "`%s` has a text of %u bytes, but with `refresh` a text may have at most %d",
+               table->source->path, table->longest, VERSION_TEXT_BYTES);
     return false;
 }
 

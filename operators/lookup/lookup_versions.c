@@ -191,19 +191,19 @@ static bool take_seat(struct versions *v, uint64_t micro_batch, struct version_s
 }
 
 static const char *const missing_hint =
-    "a checkpoint of that time, and what was kept beside it, went with the others: begin with a younger one, "
-    "or, for the table of now, take `refresh` out of the job and begin a new run (`--from` keeps all other "
-    "state)";
+    "copies of the table are removed with the checkpoints that used them: start from a newer checkpoint; or, "
+    "to use the table as it is now, remove `refresh` from the job and begin a new run (`--from` keeps all "
+    "other state)";
 
 /* The message that the version of `micro_batch` is missing; in the arena. */
 static const char *missing(const struct versions *v, uint64_t micro_batch, struct arena *arena)
 {
     uint64_t until;
     const struct version *version = version_at(v, micro_batch + v->history.ahead, &until);
-    return arena_printf(arena,
-                        "the version of `%s` that micro-batch %llu was computed with (%s) is not in `%s`",
-                        v->source.path, (unsigned long long)(micro_batch + v->history.ahead),
-                        version == NULL ? "before all that are known" : version->digest, log_directory(v));
+    return arena_printf(
+        arena, "the version of `%s` that micro-batch %llu was computed with (%s) is not in `%s`",
+        v->source.path, (unsigned long long)(micro_batch + v->history.ahead),
+        version == NULL ? "older than all known versions" : version->digest, log_directory(v));
 }
 
 bool versions_seat(struct versions *v, const struct operator_context *context, uint64_t micro_batch,
@@ -248,7 +248,7 @@ static void say(struct versions *v, const struct diag_list *diags)
     memcpy(v->error, text, sizeof(text));
     pthread_mutex_unlock(&v->mutex);
     if (is_new && text[0] != '\0')
-        fprintf(stderr, "leat: %s; the job goes on with the table that it has\n", text);
+        fprintf(stderr, "leat: %s; the job goes on with its current table\n", text);
 }
 
 /* Whether another table may be read: there is no candidate, and only one version is in memory. */
@@ -366,17 +366,18 @@ static void *looking(void *argument)
 static void take_back(struct versions *v, int error)
 {
     if (log_write(v) == 0) {
-        fprintf(stderr, "leat: E0605: the log of `%s` cannot be written: %s; its table stays as it is\n",
+        fprintf(stderr, "leat: E0605: the log of `%s` cannot be written: %s; its table does not change\n",
                 v->source.path, strerror(error));
         return;
     }
     struct arena arena = {0};
-    const char *what = arena_printf(&arena, "the log of `%s` can neither be written nor put back: %s",
-                                    v->source.path, strerror(error));
+    const char *what =
+        arena_printf(&arena, "the log of the versions of `%s` can neither be written nor restored: %s",
+                     v->source.path, strerror(error));
     v->has_failed = true;
     enum diag_code code = error == ENOSPC || error == EDQUOT ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED;
     operator_fail(v->context, code, v->source.span, what,
-                  "mend the disk that the checkpoints are on, and start again: it goes on from the newest");
+                  "repair the disk of the checkpoints and restart the job: it goes on from the newest one");
     arena_free(&arena);
 }
 
@@ -432,17 +433,17 @@ struct versions *versions_new(const struct lookup_source *source, int64_t refres
 static bool refuse_log(const struct versions *v, bool is_whole, struct diag_list *diags)
 {
     struct diag *d = diag_error(diags, is_whole ? DIAG_FILE_CHANGED : DIAG_FILE_DAMAGED, v->source.span,
-                                "which version of `%s` was looked up in is not known: `%s/LOG` %s",
+                                "the version of `%s` that rows were looked up in is not known: `%s/LOG` %s",
                                 v->source.path, log_directory(v),
                                 !is_whole       ? "is damaged"
-                                : v->count == 0 ? "is not there"
-                                                : "is of a job that had no such step at the checkpoint");
+                                : v->count == 0 ? "does not exist"
+                                                : "is of a job without this step at the checkpoint");
     diag_hint(diags, d,
               v->is_replaying
-                  ? "give --order the job's directory of checkpoints, which has it; or, to compute "
-                    "with the file as it is now, take `refresh` out of the job"
-                  : "begin a new run: `--from` the checkpoint keeps all other state, `--fresh` keeps "
-                    "none");
+                  ? "give --order the job's directory of checkpoints, which contains this log; or, to use "
+                    "the file as it is now, remove `refresh` from the job"
+                  : "begin a new run: `--from` with the checkpoint keeps all other state, `--fresh` "
+                    "keeps none");
     return false;
 }
 
@@ -475,12 +476,12 @@ static bool begin_with(struct versions *v, struct str digest, struct diag_list *
         if (table == NULL) {
             struct diag *d = diag_error(
                 diags, DIAG_FILE_CHANGED, v->source.span,
-                "the version of `%s` that the checkpoint was taken with (%s) is not in `%s`, and the file is "
-                "another now",
+                "the version of `%s` that the checkpoint was taken with (%s) is not in `%s`, and the file "
+                "has other content now",
                 v->source.path, wanted, v->history.directory);
             diag_hint(diags, d,
-                      "put the old file back, or begin a new run with the new one: `--from` the checkpoint "
-                      "keeps all other state, `--fresh` keeps none");
+                      "put the old file back, or begin a new run with the new file: `--from` with the "
+                      "checkpoint keeps all other state, `--fresh` keeps none");
         }
     } else {
         table = lookup_kept_file(&v->kept, &v->seen, &is_refused, diags);

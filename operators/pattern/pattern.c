@@ -52,12 +52,13 @@ struct pattern {
 static const struct option pattern_options[] = {
     OPTION_COLUMNS(struct pattern, by, "by", OPTION_REQUIRED, "the columns that make a key"),
     OPTION_DURATION(struct pattern, within_us, "within", OPTION_REQUIRED, NULL, "1ms", "365d",
-                    "from the first step's row to the last one's, in event time"),
+                    "the longest time from the first step's row to the last step's, in event time"),
     OPTION_EXPRESSION(
         struct pattern, unless, "unless", 0,
-        "a row for which this is true, after the last step and within the time, undoes the match"),
+        "a condition: a row for which it is true, after the last step's row and within the time, cancels "
+        "the match"),
     OPTION_COLUMNS(struct pattern, keep, "keep", 0,
-                   "columns of the earlier steps' rows that a match has too, as STEP_COLUMN"),
+                   "columns to add from the rows of the earlier steps, named STEP_COLUMN"),
     OPTION_ASSIGNMENTS(struct pattern, steps, "steps", OPTION_REQUIRED | OPTION_BODY,
                        "the steps in order, and the conditions of their rows"),
     OPTIONS_END,
@@ -96,8 +97,8 @@ static bool bind_conditions(struct operator_bind *bind, struct pattern *pattern,
     if (pattern->steps.count < least || pattern->steps.count > STEPS_MAX) {
         diag_error(bind->diags, pattern->steps.count < least ? DIAG_OPTION_MISSING : DIAG_TOO_MANY,
                    bind->span,
-                   "%u to %d steps are wanted, as { view: kind = \"view\", cart: kind = \"cart\" }", least,
-                   STEPS_MAX);
+                   "expected %u to %d steps, for example { view: kind = \"view\", cart: kind = \"cart\" }",
+                   least, STEPS_MAX);
         return false;
     }
     pattern->sequence = (struct sequence){pattern->steps.count, pattern->within_us, has_unless};
@@ -146,8 +147,8 @@ static bool pattern_bind(struct operator_bind *bind)
     uint32_t extra = STEPS_MAX * (pattern->keep.count + 1);
     if (pattern->keep.count > PATTERN_KEPT_COLUMNS_MAX || pattern->input->count + extra > SCHEMA_FIELDS_MAX) {
         diag_error(bind->diags, DIAG_TOO_MANY, bind->span,
-                   "`keep` takes at most %d columns, and a stream has at most %d", PATTERN_KEPT_COLUMNS_MAX,
-                   SCHEMA_FIELDS_MAX);
+                   "`keep` takes at most %d columns, and with them a stream may have at most %d",
+                   PATTERN_KEPT_COLUMNS_MAX, SCHEMA_FIELDS_MAX);
         return false;
     }
     struct schema *output = operator_extend(bind, extra);
@@ -356,10 +357,10 @@ static void pattern_process(struct operator_context *context, uint32_t input, st
     struct row_keys keys = keys_of(batch, pattern->keys, pattern->by.count, context->scratch);
     uint32_t count = take_rows(context, pattern, batch, &keys, sorting, matches);
     for (uint32_t i = 0; i < sorting->large_count; i++)
-        operator_reject(context, batch, sorting->large[i], "more than 64 KiB in the columns of `keep`");
+        operator_reject(context, batch, sorting->large[i], "the columns of `keep` are longer than 64 KiB");
     for (uint32_t i = 0; i < sorting->full_count; i++)
         operator_reject(context, batch, sorting->full[i],
-                        "too many matches of the key wait: more than 1,024");
+                        "the key already has 1,024 matches that wait, which is the limit");
     context->counters.filtered += sorting->unused_count;
     context->counters.late += sorting->late_count;
     sides_emit(context, PATTERN_LATE, batch, batch->schema, sorting->late, sorting->late_count);
@@ -480,20 +481,22 @@ static void pattern_close(struct operator_context *context)
 
 const struct operator_kind operator_pattern = {
     .name = "pattern",
-    .summary = "finds a sequence of rows of a key, also one that something does not follow",
+    .summary = "finds sequences of rows of a key, also those that a certain row does not follow",
     .example =
         "events | pattern by user_id within 1h unless clicked { cheap: price < 1.0, dear: price > 9.0 }",
     .details =
-        "The entries are the steps, in order: a match is a row for each, in the order of records, the event "
-        "times not falling and all within `within` of the first. Rows that fit no step do not matter. Where "
-        "several rows could begin or go on, the latest beginning counts. A match uses up what its key has "
-        "begun: no row is in two. It comes when its last row arrives, as that row with a column STEP_time "
-        "for each step. With `unless` it waits until the watermark has passed the first row's time + "
-        "`within`, and comes only if no such row came after the last step; rows from the first one's time to "
-        "that begin no other match, and a row that undoes one does nothing else. Rows that begin or lengthen "
-        "something count as absorbed, others that are in no match as filtered; rows more than `within` "
-        "behind the watermark go to `NAME.late`. Null is a key of its own. Where the order of records is not "
-        "that of event time, `sort within` before this step makes it so.",
+        "The entries are the steps, in order. A match has one row for each step, in the order of records; "
+        "their event times do not decrease, and all are at most `within` after the first. Rows that fit no "
+        "step do not matter. If several rows could begin a match, or continue one, the beginning with the "
+        "latest event time counts. A match uses up all that its key has begun: no row is in two matches. A "
+        "match is emitted when its last row arrives, as that row, with a column STEP_time for each step. "
+        "With `unless`, a match waits until the watermark has passed the first row's event time + `within`, "
+        "and is emitted only if no row for which `unless` is true came after the last step's. The key's rows "
+        "from the first row's event time until then begin no other match, and a row that cancels a match "
+        "does nothing else. Rows that begin, lengthen or cancel a match count as absorbed, others that are "
+        "in no match as filtered; rows more than `within` behind the watermark go to `NAME.late`. Null is a "
+        "key of its own. If the order of records is not that of event time, put `sort within` before "
+        "this step.",
     .options = pattern_options,
     .state = pattern_state,
     .size = sizeof(struct pattern),

@@ -109,7 +109,9 @@ static void check_option(struct checking *c, const struct leat_operator *op, con
         say(c, "option `%s` of operator `%s` lies outside of its struct", o->name, op->name);
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++)
         if (texts[i] != NULL && !is_literal(o->type, texts[i]))
-            say(c, "option `%s` of operator `%s` has the default or bound `%s`, which is none of its type",
+            say(c,
+                "option `%s` of operator `%s` has the default or bound `%s`, which is not a value of "
+                "its type",
                 o->name, op->name, texts[i]);
 }
 
@@ -135,7 +137,8 @@ static void check_operator(struct checking *c, const struct leat_operator *op)
                    (o->flags & LEAT_REQUIRED) != 0;
     }
     if (!has_key)
-        say(c, "the key `%s` of operator `%s` is no required option of columns", op->key, op->name);
+        say(c, "the key `%s` of operator `%s` is not the name of a required option of columns", op->key,
+            op->name);
 }
 
 static void check_function(struct checking *c, const struct leat_function *f)
@@ -149,7 +152,7 @@ static void check_function(struct checking *c, const struct leat_function *f)
     }
     if (f->arguments[0] == '\0' || strspn(f->arguments, letters) != strlen(f->arguments) ||
         strlen(f->arguments) > 16)
-        say(c, "function `%s` has the arguments `%s`: 1 to 16 of the letters %s are known", f->name,
+        say(c, "function `%s` has the arguments `%s`, but 1 to 16 of the letters %s are expected", f->name,
             f->arguments, letters);
     if (f->result == '\0' || strchr(letters, f->result) == NULL)
         say(c, "function `%s` has a result of an unknown type", f->name);
@@ -202,6 +205,6 @@ bool user_check(const struct user_library *library, const struct registry *regis
         return true;
     struct diag *d = diag_error(diags, DIAG_BAD_LIBRARY, span, "the library `%s` cannot be used: %s",
                                 library->path, c.wrong);
-    diag_hint(diags, d, "leat.h says what each member is");
+    diag_hint(diags, d, "leat.h describes each member");
     return false;
 }

@@ -74,9 +74,10 @@ static void on_signal(int number, siginfo_t *info, void *where)
     struct user_call call = current;
     if (call.library == NULL) /* perhaps a thread that the library started */
         call = (struct user_call){user_library_at(place_of(where)),
-                                  "what runs outside of its callbacks:", "threads and handlers"};
+                                  "code outside of callbacks:", "threads and handlers"};
     if (call.library != NULL)
-        user_say(signal_name(number), &call, "what is checkpointed stays; mend the library, and start again");
+        user_say(signal_name(number), &call,
+                 "the checkpoints are not affected: mend the library, and start the job again");
     for (size_t i = 0; i < ARRAY_COUNT(signals); i++)
         if (signals[i] == number)
             sigaction(number, &before[i], NULL);

@@ -81,7 +81,7 @@ static struct user_call who(const void *caller)
     return (struct user_call){path != NULL ? path
                               : is_only    ? ranges[0].path
                                            : "that the job uses",
-                              "what runs outside of its callbacks:", "threads and handlers"};
+                              "code outside of callbacks:", "threads and handlers"};
 }
 
 /* --- Refusing an end --- */
@@ -103,7 +103,8 @@ static _Noreturn void refuse(const void *caller, const char *what)
 {
     struct user_call call = who(caller);
     user_say(what, &call,
-             "only leat ends a run: give an error, or let the call return; what is checkpointed stays");
+             "a library must not end the process: report an error, or return from the call; the checkpoints "
+             "are not affected");
     end(STATUS_FAILED);
 }
 
@@ -143,7 +144,7 @@ void user_ended(void)
     (void)fflush(NULL); /* flushed now, in case a destructor of a library ends the process */
     if (atomic_load(&watched) == getpid())
         user_set_called((struct user_call){is_only ? ranges[0].path : "that the job uses",
-                                           "what runs when the process ends:", "destructors"});
+                                           "code at the end of the process:", "destructors"});
 }
 
 /* --- Replacements of libc's functions --- */

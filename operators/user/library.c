@@ -59,21 +59,22 @@ static const struct leat_library *find_library(const struct user_library *named,
                                                struct diag_list *diags)
 {
     user_watch_ends();
-    user_enter(named, "what runs when it is loaded:", "constructors");
+    user_enter(named, "code at loading:", "constructors");
     void *handle = dlopen(named->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     user_leave();
     if (handle == NULL)
         return refuse(diags, span, named->path, "cannot be loaded", dlerror(),
-                      "it must be a shared library for this machine: cc -shared -fPIC -o libmine.so mine.c");
+                      "build a shared library for this machine: cc -shared -fPIC -o libmine.so mine.c");
     const struct leat_library *library = dlsym(handle, "leat_library");
     if (library == NULL)
-        return refuse(diags, span, named->path, "is none of leat's: it has no symbol `leat_library`", NULL,
-                      "export it: LEAT_EXPORT = {.abi = LEAT_ABI, ...} (leat.h)");
+        return refuse(diags, span, named->path, "is not a library for leat: it has no symbol `leat_library`",
+                      NULL, "export the symbol: LEAT_EXPORT = {.abi = LEAT_ABI, ...} (leat.h)");
     user_watch_library(named->path, library);
     if (library->abi == LEAT_ABI)
         return library;
     struct diag *d = diag_error(diags, DIAG_BAD_LIBRARY, span,
-                                "the library `%s` was built for version %u of leat.h, this leat has %d",
+                                "the library `%s` was built for version %u of leat.h, but this leat has "
+                                "version %d",
                                 named->path, library->abi, LEAT_ABI);
     diag_hint(diags, d, "build it again with the leat.h of this leat");
     return NULL;
@@ -109,8 +110,9 @@ static const struct registry *extend(const struct registry *registry, const stru
         operators++;
     if (registry->user_functions + functions > USER_FUNCTIONS_MAX ||
         registry->user_operators + operators > USER_OPERATORS_MAX) {
-        diag_error(diags, DIAG_BAD_LIBRARY, span, "a job can use %d functions and %d operators of libraries",
-                   USER_FUNCTIONS_MAX, USER_OPERATORS_MAX);
+        diag_error(diags, DIAG_BAD_LIBRARY, span,
+                   "a job can use at most %d functions and %d operators of libraries", USER_FUNCTIONS_MAX,
+                   USER_OPERATORS_MAX);
         return NULL;
     }
     struct registry *more = arena_copy(arena, registry, sizeof(*registry));
@@ -145,14 +147,16 @@ const struct registry *user_use(const struct registry *registry, struct str path
     char real[PATH_MAX];
     const char *name = arena_strndup(arena, path.data, path.length);
     if (path.length == 0 || realpath(name, real) == NULL)
-        return refuse(diags, span, name, "is not there", path.length == 0 ? NULL : strerror(errno),
-                      "give its path, from where leat is started: use \"lib/libmine.so\"");
+        return refuse(diags, span, name, "cannot be found", path.length == 0 ? NULL : strerror(errno),
+                      "give its path, relative to the directory in which leat is started: "
+                      "use \"lib/libmine.so\"");
     int error = 0;
     const char *line = digest_line(real, arena, &error);
     if (line == NULL)
-        return refuse(diags, span, name, "cannot be read", strerror(error), "it must be a file");
+        return refuse(diags, span, name, "cannot be read", strerror(error),
+                      "the path must be that of a file");
     if (memmem(registry->libraries.data, registry->libraries.length, line, strlen(line)) != NULL)
-        return refuse(diags, span, name, "is used already", NULL, "once is enough");
+        return refuse(diags, span, name, "is used already", NULL, "remove the second `use`");
     struct user_library *library = keep_library(real);
     library->library = find_library(library, span, diags);
     if (library->library == NULL || !user_check(library, registry, span, arena, diags))

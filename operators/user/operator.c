@@ -56,7 +56,7 @@ static uint32_t add_column(struct leat_bind *api, const char *name, int type)
     struct binding *b = (struct binding *)(void *)api;
     if (b->count == USER_COLUMNS_MAX || name == NULL || name[0] == '\0' || type < LEAT_BOOL ||
         type > LEAT_TIME) {
-        say_error(api, "it adds a column that cannot be: without a name, of no type, or one too many", NULL);
+        say_error(api, "`bind` adds a column that has no name or no valid type, or is one too many", NULL);
         return 0;
     }
     b->added[b->count].name = (struct leat_text){name, strlen(name)};
@@ -142,7 +142,9 @@ static bool make_schemas(struct binding *b, struct user_head *head)
     }
     if (output->count == 0 || output->count > SCHEMA_FIELDS_MAX) {
         say_error(&b->api,
-                  output->count == 0 ? "no column comes out of it" : "too many columns come out of it", NULL);
+                  output->count == 0 ? "the operator has no output columns"
+                                     : "the operator has too many output columns",
+                  NULL);
         return false;
     }
     set_lineage(head, output, input, first);
@@ -178,7 +180,7 @@ static bool user_bind(uint32_t slot, struct operator_bind *bind)
         bool is_good = head->op->bind(&b->api);
         user_leave();
         if (!is_good && !b->has_failed)
-            say_error(&b->api, "it refuses these options, and does not say why", NULL);
+            say_error(&b->api, "`bind` refuses these options, and gives no reason", NULL);
         if (!is_good || b->has_failed)
             return false;
     }
@@ -237,7 +239,8 @@ static struct batch *dense_of(struct operator_context *context, struct batch *ba
         if (batch_order(batch, row).sub >> (64 - USER_SUB_SHIFT) == 0)
             count++;
         else
-            operator_reject(context, batch, row, "rows were made of rows too often");
+            operator_reject(context, batch, row,
+                            "too many earlier steps have each made several rows out of one");
     }
     return count == 0 ? NULL : batch_gather(context->pool, batch->schema, sources, rows, count);
 }
@@ -326,7 +329,7 @@ static bool user_restore(struct operator_context *context, struct snapshot_reade
         bool is_good = head->op->restore(&head->api, record.data, record.length);
         user_leave();
         if (!is_good) {
-            snapshot_corrupt(reader, context->diags, "the library refuses what it wrote");
+            snapshot_corrupt(reader, context->diags, "the library refuses a record that it wrote");
             return false;
         }
     }

@@ -94,8 +94,8 @@ static const struct state_member feature_state[] = {
 static bool check_windows(struct operator_bind *bind, struct feature *feature)
 {
     if (feature->over.count > FEATURE_WINDOWS_MAX) {
-        diag_error(bind->diags, DIAG_TOO_MANY, feature->over.spans[FEATURE_WINDOWS_MAX], "at most %d windows",
-                   FEATURE_WINDOWS_MAX);
+        diag_error(bind->diags, DIAG_TOO_MANY, feature->over.spans[FEATURE_WINDOWS_MAX],
+                   "`over` takes at most %d windows", FEATURE_WINDOWS_MAX);
         return false;
     }
     bool is_good = true;
@@ -116,13 +116,15 @@ static bool check_windows(struct operator_bind *bind, struct feature *feature)
                        over % feature->every_us != 0 ? "the window is not a multiple of `every`"
                                                      : "the window is longer than %d times `every`",
                        FEATURE_PANES_MAX);
-        diag_hint(bind->diags, diag, "choose an `every` that divides each window, and into at most %d slices",
+        diag_hint(bind->diags, diag,
+                  "choose an `every` that divides each window into at most %d whole slices",
                   FEATURE_PANES_MAX);
         is_good = false;
     }
     if (feature->from.name.length > 0 && feature->including != 0) {
         diag_error(bind->diags, DIAG_OPTIONS_CLASH, feature->from.span,
-                   "`including self` has no meaning with `from`: the rows that read are not aggregated");
+                   "`including self` has no meaning with `from`: only rows of the other stream "
+                   "are aggregated");
         is_good = false;
     }
     return is_good;

@@ -35,7 +35,7 @@ static const struct option window_options[] = {
                     "windows begin later by this time: tumbling(1d) offset 6h"),
     OPTION_TEXT(
         struct window, zone, "zone", 0, NULL,
-        "time zone, as \"Europe/Berlin\": windows of whole days begin at its midnight; UTC by default"),
+        "the time zone, as \"Europe/Berlin\": windows of whole days begin at its midnight; UTC by default"),
     OPTION_ENUM(
         struct window, time, "time", 0, "event", "event|arrival",
         "`arrival`: windows go by the time at which records arrived (processing time), which the source "
@@ -44,8 +44,8 @@ static const struct option window_options[] = {
                     "how long after its end, in event time, a window still takes rows"),
     OPTION_DURATION(
         struct window, expire_after_us, "expire_after", OPTION_FOREVER, NULL, "1ms", "3650d",
-        "required with count(...): a group without rows for this event time is dropped, and its next "
-        "row counts as the first; `forever`: never, within the job's `memory:`"),
+        "required with count(...): a group without rows for this event time is dropped, and its next row "
+        "counts as the first; `forever`: groups are never dropped; state beyond `memory:` is on disk"),
     OPTION_EXPRESSION(
         struct window, emit, "emit", 0,
         "when rows are emitted: on_close (the default), final (when the input has ended), or, with a "
@@ -69,12 +69,15 @@ static bool check_emit(struct operator_bind *bind, const struct window *window)
 {
     if (window->shape.tag == WINDOWS_FOREVER && window->mode != EMIT_FINAL && window->mode != EMIT_EVERY &&
         window->mode != EMIT_ON_CHANGE)
-        return refuse_emit(bind, window, "`forever` neither ends nor closes",
-                           "`emit on_change`, `emit every(10s)`, or `emit final` for an input that ends");
+        return refuse_emit(bind, window,
+                           "the window `forever` neither ends nor closes, so its rows need another `emit`",
+                           "use `emit on_change`, `emit every(10s)`, or, for an input that ends, "
+                           "`emit final`");
     if (window->shape.tag == WINDOWS_COUNT && window->mode != EMIT_ON_CLOSE)
         return refuse_emit(bind, window,
-                           "a window of rows closes with its last row, and does not change after it",
-                           "leave `emit` out, or take a window of time");
+                           "a window of rows is emitted when its last row arrives, and never changes: `emit` "
+                           "has no meaning",
+                           "leave `emit` out, or use a window of time");
     bool has_end = window->shape.tag != WINDOWS_COUNT && window->shape.tag != WINDOWS_FOREVER;
     if (window->lateness_us > 0 && (!has_end || window->mode == EMIT_FINAL))
         return refuse_emit(bind, window, "no row is late for these windows: `lateness` has no meaning",
@@ -90,12 +93,13 @@ static bool check_expiry(struct operator_bind *bind, const struct window *window
         return true;
     struct diag *diag =
         is_count ? diag_error(bind->diags, DIAG_OPTION_MISSING, window->over.ast->span,
-                              "`count` needs `expire_after`: a group that is never full would stay for ever")
+                              "`count` needs `expire_after`: a group whose window never fills would be kept "
+                              "for ever")
                  : diag_error(bind->diags, DIAG_OPTIONS_CLASH, window->over.ast->span,
                               "these windows end by time: `expire_after` has no meaning");
     diag_hint(bind->diags, diag,
-              is_count ? "`expire_after 30d` forgets a group that had no row for so long; or `expire_after "
-                         "forever`"
+              is_count ? "`expire_after 30d` drops a group after 30 days without a row; `expire_after "
+                         "forever` keeps all groups"
                        : "leave `expire_after` out");
     return false;
 }
@@ -114,12 +118,12 @@ static bool bind_emit(struct operator_bind *bind, struct window *window)
         i++;
     if (i == ARRAY_COUNT(names)) {
         struct diag *diag =
-            diag_error(bind->diags, DIAG_NOT_A_CHOICE, emit->span, "no such time to emit rows");
+            diag_error(bind->diags, DIAG_NOT_A_CHOICE, emit->span, "`emit` has no such choice");
         const char *near = emit->tag == AST_NAME || is_call ? diag_nearest(emit->text, names, i) : NULL;
         if (near != NULL)
             diag_hint(bind->diags, diag, "did you mean `%s`?", near);
         else
-            diag_hint(bind->diags, diag, "there is on_close, final, on_end, every(10s), on_change");
+            diag_hint(bind->diags, diag, "the choices are on_close, final, on_end, every(10s), on_change");
         return false;
     }
     window->mode = (enum window_emit)i;
@@ -128,11 +132,11 @@ static bool bind_emit(struct operator_bind *bind, struct window *window)
                      emit->children[0]->integer < 1000 || emit->children[0]->integer > 365 * US_PER_DAY))) {
         struct diag *diag =
             diag_error(bind->diags, DIAG_OUT_OF_RANGE, emit->span,
-                       is_call && window->mode != EMIT_EVERY ? "`%s` takes nothing"
-                                                             : "`%s` wants one duration: every(10s)",
+                       is_call && window->mode != EMIT_EVERY ? "`%s` takes no argument"
+                                                             : "`%s` takes one duration: every(10s)",
                        names[i]);
         if (window->mode == EMIT_EVERY)
-            diag_hint(bind->diags, diag, "allowed is 1ms to 365d");
+            diag_hint(bind->diags, diag, "the duration must be from 1ms to 365d");
         return false;
     }
     window->every_us = is_call ? emit->children[0]->integer : 0;
@@ -452,7 +456,7 @@ static void window_process(struct operator_context *context, uint32_t input, str
     compute_reject(context, batch, &errors);
     for (uint32_t i = 0; i < full_count; i++)
         operator_reject(context, batch, full[i],
-                        "the group's open windows hold more state than an entry may have");
+                        "the open windows of this group are larger than what a step may keep for one key");
     sides_emit_late(context, batch, late, late_count);
 }
 
@@ -538,24 +542,25 @@ const struct operator_kind operator_window = {
     .summary = "makes one row for each group and window of time, or of rows",
     .example = "events | window by item_id over tumbling(1h) { n: count(), total: sum(price) }",
     .details =
-        "Columns: the keys, window_start, window_end (not with `forever`), the aggregates. A window is "
-        "[start, end), and its row has the event time end - 1us. A session goes on while rows are no "
-        "further apart than its duration, and ends that long after its last row. Windows begin at "
+        "The columns are the keys, window_start, window_end (not with `forever`), and the aggregates. A "
+        "window is [start, end), and its row has the event time end - 1us. A session lasts as long as rows "
+        "are no further apart than its duration, and ends that long after its last row. Windows begin at "
         "1970-01-01T00:00Z and at whole steps from there (a week on a Thursday: `offset 4d` makes it "
         "Monday); with `zone`, days are those of that zone, of 23 or 25 hours when its clock is changed. A "
         "window of rows, count(100), closes with the 100th row of the group in the order of records. A "
         "window of rows that is not full when the input ends gives no row. If a group has no row until the "
-        "watermark is more than `expire_after` beyond its newest row, the group is dropped, and its next "
-        "row counts as the first; a row that is itself so far behind the watermark is late. A window of "
-        "time closes when the watermark reaches its end + `lateness` (a session: passes it); rows for "
-        "closed windows go to `NAME.late`, which a sink can take. With `time arrival` all of this goes by "
-        "the time at which records arrived; that clock also goes on without records. `emit` says when rows "
-        "are emitted. on_close: one row, when the window closes. final: one row, when the input has ended; "
-        "nothing is late. on_end: one row when the watermark reaches the end, and corrections until the "
-        "window closes. every(10s): as on_end, and before the end after each 10 s of event time, if "
-        "something changed. on_change: after each micro-batch, for what its rows changed. With the last "
-        "three, the last column, `_op`, says insert, update or delete (of a session that joined another "
-        "one). Null is a group of its own. A sum of ints that does not fit is null.",
+        "watermark is more than `expire_after` beyond its newest row, the group is dropped, and its next row "
+        "counts as the first; a row that is itself so far behind the watermark is late. A window of time "
+        "closes when the watermark reaches its end + `lateness` (a session: passes it); rows for closed "
+        "windows go to `NAME.late`, which a sink can write. With `time arrival`, the time at which records "
+        "arrived takes the place of event time; this clock also advances while no records arrive. `emit` "
+        "says when rows are emitted. on_close: one row, when the window closes. final: one row, when the "
+        "input has ended; nothing is late. on_end: one row when the watermark reaches the end, and "
+        "corrections until the window closes. every(10s): like on_end, but also before the end, after each "
+        "10 s of event time, if something changed. on_change: after each micro-batch, a row for each window "
+        "that its rows changed. With the last three, the last column, `_op`, says insert, update or delete "
+        "(of a session that was merged into another one). Null is a group of its own. A sum of ints that "
+        "does not fit is null.",
     .options = window_options,
     .state = window_state,
     .size = sizeof(struct window),

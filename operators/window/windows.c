@@ -250,12 +250,15 @@ static bool bind_sliding(struct operator_bind *bind, const struct ast *call, str
     windows->pane_us = common_divisor(windows->size_us, windows->slide_us);
     if (windows->slide_us > windows->size_us)
         return refuse(bind, call->children[1],
-                      "windows that begin less often than they are long leave rows out",
-                      "the second duration is how often a window begins: sliding(10s, 2s)");
+                      "the second value is larger than the first: rows between two windows would be in "
+                      "no window",
+                      "the first duration is how long a window is, the second how often one begins: "
+                      "sliding(10s, 2s)");
     if (windows->size_us / windows->pane_us > WINDOWS_PANES_MAX)
         return refuse(bind, call,
-                      "a window has more than 1048576 panes (their width is what divides both durations)",
-                      "choose durations that have more in common: sliding(1d, 1m)");
+                      "a window has more than 1048576 panes (a pane's width is the greatest common divisor "
+                      "of both durations)",
+                      "choose durations with a larger common divisor: sliding(1d, 1m)");
     return true;
 }
 
@@ -264,7 +267,7 @@ static bool bind_cumulating(struct operator_bind *bind, const struct ast *call, 
     windows->pane_us = windows->slide_us;
     windows->steps = windows->size_us / windows->slide_us;
     if (windows->size_us % windows->slide_us != 0)
-        return refuse(bind, call->children[1], "the first duration is not a whole number of such steps",
+        return refuse(bind, call->children[1], "the first duration is not a multiple of the second, the step",
                       "the longest window comes first, then the step: cumulating(1d, 1h)");
     if (windows->steps > WINDOWS_PANES_MAX)
         return refuse(bind, call, "a window has more than 1048576 steps", NULL);
@@ -282,16 +285,18 @@ static bool bind_count(struct operator_bind *bind, const struct ast *call, struc
     windows->pane_rows = common_divisor(windows->size_rows, windows->slide_rows);
     if (windows->slide_rows > windows->size_rows)
         return refuse(bind, call->children[1],
-                      "windows that begin less often than they are long leave rows out",
-                      "the second number is after how many rows a window begins: count(100, 10)");
+                      "the second value is larger than the first: rows between two windows would be in "
+                      "no window",
+                      "the first number is how many rows a window has, the second after how many rows one "
+                      "begins: count(100, 10)");
     return true;
 }
 
 static const struct shape shapes[WINDOWS_TAGS] = {
     [WINDOWS_TUMBLING] = {"tumbling", "tumbling(1h)", "one duration", 1, 1, AST_DURATION, bind_tumbling},
-    [WINDOWS_SLIDING] = {"sliding", "sliding(10s, 2s)", "two durations, how long and how often,", 2, 2,
+    [WINDOWS_SLIDING] = {"sliding", "sliding(10s, 2s)", "two durations, how long and how often", 2, 2,
                          AST_DURATION, bind_sliding},
-    [WINDOWS_CUMULATING] = {"cumulating", "cumulating(1d, 1h)", "two durations, the longest and the step,", 2,
+    [WINDOWS_CUMULATING] = {"cumulating", "cumulating(1d, 1h)", "two durations, the longest and the step", 2,
                             2, AST_DURATION, bind_cumulating},
     [WINDOWS_SESSION] = {"session", "session(30m)", "one duration", 1, 1, AST_DURATION, bind_session},
     [WINDOWS_COUNT] = {"count", "count(100)", "one or two numbers of rows", 1, 2, AST_INT, bind_count},
@@ -313,13 +318,14 @@ static bool unknown_shape(struct operator_bind *bind, const struct ast *over, un
         names[count++] = shapes[i].name;
         all = all == NULL ? shapes[i].example : arena_printf(bind->arena, "%s, %s", all, shapes[i].example);
     }
-    struct diag *diag = diag_error(bind->diags, DIAG_NOT_A_CHOICE, over->span, "no such kind of window");
+    struct diag *diag =
+        diag_error(bind->diags, DIAG_NOT_A_CHOICE, over->span, "there is no such kind of window");
     bool is_word = over->tag == AST_CALL || over->tag == AST_NAME;
     const char *near = is_word ? diag_nearest(over->text, names, count) : NULL;
     if (near != NULL)
         diag_hint(bind->diags, diag, "did you mean `%s`?", near);
     else
-        diag_hint(bind->diags, diag, "there is %s", all);
+        diag_hint(bind->diags, diag, "the kinds of windows are %s", all);
     return false;
 }
 
@@ -329,8 +335,8 @@ static bool check_arguments(struct operator_bind *bind, const struct ast *over, 
     bool is_duration = shape->argument == AST_DURATION, is_good = true;
     if (count < shape->arguments_min || count > shape->arguments_max ||
         (shape->bind == NULL && over->tag == AST_CALL)) {
-        diag_error(bind->diags, DIAG_OUT_OF_RANGE, over->span, "`%s` wants %s here: %s", shape->name,
-                   shape->wants, shape->example);
+        diag_error(bind->diags, DIAG_OUT_OF_RANGE, over->span, "`%s` takes %s: %s", shape->name, shape->wants,
+                   shape->example);
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -338,9 +344,11 @@ static bool check_arguments(struct operator_bind *bind, const struct ast *over, 
         int64_t most = is_duration ? SIZE_MAX_US : ROWS_MAX, least = is_duration ? TIME_MIN_US : 1;
         if (argument->tag == shape->argument && argument->integer >= least && argument->integer <= most)
             continue;
-        struct diag *diag = diag_error(bind->diags, DIAG_OUT_OF_RANGE, argument->span,
-                                       "`%s` wants %s here: %s", shape->name, shape->wants, shape->example);
-        diag_hint(bind->diags, diag, is_duration ? "allowed is 1ms to 3650d" : "allowed is 1 to 1048576");
+        struct diag *diag = diag_error(bind->diags, DIAG_OUT_OF_RANGE, argument->span, "`%s` takes %s: %s",
+                                       shape->name, shape->wants, shape->example);
+        diag_hint(bind->diags, diag,
+                  is_duration ? "a duration must be from 1ms to 3650d"
+                              : "a number of rows must be from 1 to 1048576");
         is_good = false;
     }
     return is_good;
@@ -353,10 +361,10 @@ static bool bind_zone(struct operator_bind *bind, const struct ast *over, struct
     if (windows->size_us % US_PER_DAY != 0 ||
         (windows->tag == WINDOWS_SLIDING && windows->slide_us % US_PER_DAY != 0)) {
         struct diag *diag = diag_error(bind->diags, DIAG_OPTIONS_CLASH, over->span,
-                                       "`zone` is for windows of whole days: midnight is where it says");
-        diag_hint(
-            bind->diags, diag,
-            "shorter ones are the same in all zones, or take an `offset 30m` where clocks differ by it");
+                                       "`zone` is for windows of whole days only, which begin at midnight in "
+                                       "that zone");
+        diag_hint(bind->diags, diag,
+                  "leave `zone` out; where clocks differ from UTC by half an hour, use `offset 30m`");
         return false;
     }
     enum zone_status status = zone_load(bind->arena, name, &windows->zone);
@@ -374,7 +382,7 @@ static bool bind_zone(struct operator_bind *bind, const struct ast *over, struct
     if (near != NULL)
         diag_hint(bind->diags, diag, "did you mean \"%s\"?", near);
     else if (status == ZONE_UNKNOWN)
-        diag_hint(bind->diags, diag, "zones have names as \"Europe/Berlin\", see " ZONE_DIRECTORY);
+        diag_hint(bind->diags, diag, "zones have names such as \"Europe/Berlin\", see " ZONE_DIRECTORY);
     else
         diag_hint(bind->diags, diag, "install the package tzdata: zones are read from " ZONE_DIRECTORY);
     return false;
@@ -387,7 +395,7 @@ static bool bind_place(struct operator_bind *bind, const struct ast *over, int64
     bool is_good = true;
     windows->offset_us = offset_us;
     if (!is_periodic && (offset_us != 0 || zone.length > 0)) {
-        diag_error(bind->diags, DIAG_OPTIONS_CLASH, over->span, "`%s` has no meaning with `%s`",
+        diag_error(bind->diags, DIAG_OPTIONS_CLASH, over->span, "`%s` has no meaning with a window `%s`",
                    offset_us != 0 ? "offset" : "zone", shapes[windows->tag].name);
         return false;
     }

@@ -321,7 +321,7 @@ def test_a_table_that_changed_needs_a_new_run():
         assert leat("run", "job.leat", "--until", "2023-11-14T22:30:00Z")[0] == GOOD
         brands("new")
         status, _, errors = leat("run", "job.leat")
-        assert status == FAILED and "E0604" in errors and "`items.csv` is not what it was" in errors, errors
+        assert status == FAILED and "E0604" in errors and "the content of `items.csv` is not the same" in errors, errors
         assert errors.count("error[") == 1, errors
         os.rename("state", "before")
         status, out, errors = leat("run", "job.leat", "--from", "before", "--json")

@@ -212,11 +212,11 @@ def test_bad_libraries_are_said():
     write("none.c", "int nothing;\n")
     assert run("cc", "-shared", "-fPIC", "-o", "none.so", "none.c").returncode == 0
     write("text.so", "not a library\n")
-    for name, says in (("old.so", "was built for version 7 of leat.h, this leat has 1"),
+    for name, says in (("old.so", "was built for version 7 of leat.h, but this leat has version 1"),
                        ("letters.so", "function `bad_one` has the arguments `iz`"),
                        ("taken.so", "there is a function `lower` already"),
                        ("none.so", "it has no symbol `leat_library`"),
-                       ("text.so", "cannot be loaded"), ("missing.so", "is not there")):
+                       ("text.so", "cannot be loaded"), ("missing.so", "cannot be found")):
         write("bad.leat", f'use "{name}"\nsource s = sequence {{ count: 9 }}\nsink o = console from s\n')
         done = run(LEAT, "check", "bad.leat")
         assert done.returncode == BAD_JOB and "error[E0616]" in done.stderr and says in done.stderr, (name, done.stderr)
@@ -340,7 +340,7 @@ def test_constructors_and_destructors():
             ("load_dies", "__attribute__((constructor)) static void begin(void) { raise(SIGSEGV); }", ("check", "run"))):
         build_alone(name, how)
         for command in commands:
-            done = fails_by(name, "what runs when it is loaded", command=command, quiet=())
+            done = fails_by(name, "code at loading", command=command, quiet=())
             assert "constructors" in done.stderr
     for name, how in (("end_exits", "__attribute__((destructor)) static void end(void) { _exit(0); }"),
                       ("end_dies", "__attribute__((destructor)) static void end(void) { *(volatile int *)16 = 1; }"),

@@ -115,7 +115,7 @@ def test_replaced_killed_and_replayed():
         job.table("two")
         job.until_named("two")
         job.table("bad", "k1,again\n")  # a key twice: the job goes on with what it has, and says so once
-        job.until(lambda: "its key was there before" in job.said(), "the complaint")
+        job.until(lambda: "an earlier record has the same key" in job.said(), "the complaint")
         job.until_named("two")
         job.kill()
         job.table("three")  # while nobody looks: what is resumed has the table of its checkpoint
@@ -131,7 +131,7 @@ def test_replaced_killed_and_replayed():
         job.until_named("two")
         figures = job.stop()
         assert figures["table_changes"] == 1 and figures["table_rows"] == KEYS, figures
-        assert job.said().count("its key was there before") == 1, job.said()
+        assert job.said().count("an earlier record has the same key") == 1, job.said()
         assert job.names() == ["one", "two", "three", "two"], job.names()
 
         # A fall back to a checkpoint before all of it does the same again, number for number.
@@ -149,7 +149,7 @@ def test_replaced_killed_and_replayed():
         assert len(kept) == 3, kept
         os.rename(job.at("state/tables"), job.at("tables"))
         said = replay(job, "none.jsonl", 1, "--order", job.at("state"), status=1)
-        assert "E0604" in said and "LOG` is not there" in said and "take `refresh` out" in said, said
+        assert "E0604" in said and "LOG` does not exist" in said and "remove `refresh`" in said, said
 
 
 def test_fall_back():

@@ -148,7 +148,8 @@ static void test_refused(void **state)
         enum diag_code code;
         const char *says;
     } cases[] = {
-        {"twice.csv\" on item_id = id { name: text }", DIAG_FILE_COLUMNS, "line 4: its key was there before"},
+        {"twice.csv\" on item_id = id { name: text }", DIAG_FILE_COLUMNS,
+         "line 4: an earlier record has the same key"},
         {"bad.csv\" on item_id = id { name: text }", DIAG_FILE_COLUMNS, "line 3: "},
         {"other.csv\" on item_id = id { name: text }", DIAG_FILE_COLUMNS, NULL},
         {"none.csv\" on item_id = id { name: text }", DIAG_NO_FILE, NULL},

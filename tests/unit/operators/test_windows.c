@@ -178,26 +178,27 @@ static void test_diagnostics(void **state)
         enum diag_code code;
         const char *hint;
     } cases[] = {
-        {"tumbling(0s)", "", 0, DIAG_OUT_OF_RANGE, "allowed is 1ms to 3650d"},
-        {"tumbling(9999d)", "", 0, DIAG_OUT_OF_RANGE, "allowed is 1ms to 3650d"},
+        {"tumbling(0s)", "", 0, DIAG_OUT_OF_RANGE, "a duration must be from 1ms to 3650d"},
+        {"tumbling(9999d)", "", 0, DIAG_OUT_OF_RANGE, "a duration must be from 1ms to 3650d"},
         {"tumbling()", "", 0, DIAG_OUT_OF_RANGE, NULL},
         {"tumbling", "", 0, DIAG_OUT_OF_RANGE, NULL},
-        {"tumbling(5)", "", 0, DIAG_OUT_OF_RANGE, "allowed is 1ms to 3650d"},
+        {"tumbling(5)", "", 0, DIAG_OUT_OF_RANGE, "a duration must be from 1ms to 3650d"},
         {"tumbling(1h, 1h)", "", 0, DIAG_OUT_OF_RANGE, NULL},
         {"thumbling(1h)", "", 0, DIAG_NOT_A_CHOICE, "did you mean `tumbling`?"},
         {"hopping(10s, 2s)", "", 0, DIAG_NOT_A_CHOICE,
-         "there is tumbling(1h), sliding(10s, 2s), cumulating(1d, 1h), session(30m), count(100), forever"},
+         "the kinds of windows are tumbling(1h), sliding(10s, 2s), cumulating(1d, 1h), session(30m), count(100), "
+         "forever"},
         {"1h", "", 0, DIAG_NOT_A_CHOICE, NULL},
         {"sliding(2s, 10s)", "", 0, DIAG_OUT_OF_RANGE,
-         "the second duration is how often a window begins: sliding(10s, 2s)"},
+         "the first duration is how long a window is, the second how often one begins: sliding(10s, 2s)"},
         {"sliding(3650d, 1ms)", "", 0, DIAG_OUT_OF_RANGE,
-         "choose durations that have more in common: sliding(1d, 1m)"},
+         "choose durations with a larger common divisor: sliding(1d, 1m)"},
         {"cumulating(1h, 1d)", "", 0, DIAG_OUT_OF_RANGE,
          "the longest window comes first, then the step: cumulating(1d, 1h)"},
         {"cumulating(1d, 7h)", "", 0, DIAG_OUT_OF_RANGE, NULL},
         {"cumulating(3650d, 1ms)", "", 0, DIAG_OUT_OF_RANGE, NULL},
         {"session(0s)", "", 0, DIAG_OUT_OF_RANGE, NULL},
-        {"count(0)", "", 0, DIAG_OUT_OF_RANGE, "allowed is 1 to 1048576"},
+        {"count(0)", "", 0, DIAG_OUT_OF_RANGE, "a number of rows must be from 1 to 1048576"},
         {"count(10, 20)", "", 0, DIAG_OUT_OF_RANGE, NULL},
         {"count(1m)", "", 0, DIAG_OUT_OF_RANGE, NULL},
         {"forever()", "", 0, DIAG_OUT_OF_RANGE, NULL},
@@ -224,8 +225,9 @@ static void test_diagnostics(void **state)
     }
     struct test test;
     assert_false(make(&test, "session(10s)", 0, "", WINDOWS_OF_TIME));
-    assert_string_equal(test.diags.items[0].hint,
-                        "there is tumbling(1h), sliding(10s, 2s), cumulating(1d, 1h), forever");
+    assert_string_equal(
+        test.diags.items[0].hint,
+        "the kinds of windows are tumbling(1h), sliding(10s, 2s), cumulating(1d, 1h), forever");
     arena_free(&test.arena);
 }
 
