@@ -5,8 +5,8 @@
 
 Rows are measured `repeats` times (5; 3 with --quick), what is compared in turns; the figure is the median. Times are
 CPU seconds (user + system) of the whole process unless a row says otherwise: on a machine where others work too, wall
-time measures them. Every timed run's output is compared with an untimed run's. Writes build/bench/report.json and
-report.md. Ends with status 1 when an output is wrong or a row fails; a target that is missed is said, no failure.
+time depends on them. Every timed run's output is compared with an untimed run's. Writes build/bench/report.json and
+report.md. Ends with status 1 when an output is wrong or a row fails; a missed target is reported, but is no failure.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def run_tool(bench, name):
 
 def arguments_of_command_line():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="3 runs of each, smaller inputs")
+    parser.add_argument("--quick", action="store_true", help="3 runs of each row, smaller inputs")
     parser.add_argument("--list", action="store_true", help="names the rows")
     parser.add_argument("rows", nargs="*", metavar="ROW")
     arguments = parser.parse_args()

@@ -4,14 +4,15 @@
 
 const struct format_kind format_avro = {
     .name = "avro",
-    .summary = "Avro's binary encoding: a record a payload, by a schema file or a Schema Registry",
+    .summary = "Avro's binary encoding: each payload is a record, by a schema file or a Schema Registry",
     .details =
         "Columns take the fields of the payload's record by name; fields that no column takes are skipped. "
-        "int: int, long. float: those, float, double. bool: boolean. text: string, bytes that are UTF-8, "
-        "enum. bytes: bytes, string, fixed. time: date, timestamp-millis, -micros and -nanos; a plain number "
-        "where the column says what it counts (`time(ms)`), a string where it says rfc3339. list: array; "
-        "list({ key: text, value: ... }): map. A union goes where all its branches go; its null is null. "
-        "With a registry a field that a writer lacks is null, or what `schema_file` gives as its default.",
+        "Each type of column takes these types of Avro: int: int, long. float: int, long, float, double. "
+        "bool: boolean. text: string, bytes that are UTF-8, enum. bytes: bytes, string, fixed. time: date, "
+        "timestamp-millis, -micros and -nanos; a plain number if the column gives the unit (`time(ms)`), a "
+        "string if it is `time(rfc3339)`. list: array; list({ key: text, value: ... }): map. A column takes "
+        "a union if it takes all branches; the branch null is null. With a registry, a field that the "
+        "writer's schema lacks is null, or has the default that `schema_file` gives.",
     .example =
         "source clicks = kafka { brokers: \"localhost:9092\", topic: \"clicks\", format: avro, "
         "registry: { url: \"http://127.0.0.1:8081\" }, schema: { user_id: int, ts: time }, event_time: ts }",

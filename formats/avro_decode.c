@@ -7,15 +7,15 @@
 #include "core/utf8.h"
 
 static const char beyond_32[] = "an int of more than 32 bits";
-static const char no_symbol[] = "a symbol that its enum does not have";
-static const char symbol_beyond_32[] = "the number of a symbol has more than 32 bits";
+static const char no_symbol[] = "a symbol that the enum does not have";
+static const char symbol_beyond_32[] = "a symbol number of more than 32 bits";
 
 /* Why `value` is not the number of a symbol. */
 static const char *symbol_fault(int64_t value)
 {
     return value == (int32_t)value ? no_symbol : symbol_beyond_32;
 }
-static const char wrong_block[] = "a block that is not as long as it says";
+static const char wrong_block[] = "a block with a wrong length";
 
 static inline const char *number(struct payload_decoder *decoder, const char *at, int64_t *value)
 {
@@ -106,7 +106,7 @@ static const char *skip(struct payload_decoder *decoder, const struct avro_type 
     if (depth > AVRO_DEPTH_MAX)
         return payload_fail(decoder, at, "values are nested more than 200 deep");
     if (--decoder->budget < 0)
-        return payload_fail(decoder, at, "too many values in so few bytes");
+        return payload_fail(decoder, at, "too many values for the length of the payload");
     switch (type->tag) {
     case AVRO_NULL: return at;
     case AVRO_BOOLEAN: return skip_bytes(decoder, at, 1);
@@ -132,7 +132,7 @@ static const char *skip(struct payload_decoder *decoder, const struct avro_type 
         if (behind == NULL)
             return NULL;
         if (value < 0 || value >= type->count)
-            return payload_fail(decoder, at, "a branch that its union does not have");
+            return payload_fail(decoder, at, "a branch that the union does not have");
         return skip(decoder, type->items[value], behind, depth + 1);
     }
     case AVRO_RECORD:
@@ -297,7 +297,7 @@ static const char *run(struct payload_decoder *decoder, const struct avro_step *
         if (behind == NULL)
             return NULL;
         if (branch < 0 || branch >= step->count)
-            return payload_fail(decoder, at, "a branch that its union does not have");
+            return payload_fail(decoder, at, "a branch that the union does not have");
         step = &step->steps[branch];
         at = behind;
     }

@@ -27,7 +27,7 @@ static struct avro_step *new_steps(struct avro_compiler *compiler, uint32_t coun
     if (compiler->steps <= AVRO_STEPS_MAX)
         return arena_array(compiler->arena, struct avro_step, count);
     diag_error(compiler->request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
-               "%s is too large to be read as columns", compiler->request->name);
+               "%s has too many fields to be read as columns", compiler->request->name);
     return NULL;
 }
 
@@ -131,7 +131,7 @@ static bool compile_absent(struct avro_compiler *compiler, const struct avro_typ
         if (constant(compiler, &reader->fields[at], &column->type, step))
             return true;
         diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
-                   "the default of `%.*s` in the schema file is nothing that a column %s can have",
+                   "the default of `%.*s` in the schema file is not a value of a column of type %s",
                    STR_ARGS(column->name), type_name(request->arena, &column->type));
         return false;
     }
@@ -146,7 +146,7 @@ static bool compile_absent(struct avro_compiler *compiler, const struct avro_typ
     if (near != NULL)
         diag_hint(request->diags, d, "did you mean `%s`?", near);
     else if (column->is_required)
-        diag_hint(request->diags, d, "the job requires it: `%.*s: %s!`", STR_ARGS(column->name),
+        diag_hint(request->diags, d, "the job requires the field: `%.*s: %s!`", STR_ARGS(column->name),
                   type_name(request->arena, &column->type));
     return false;
 }
@@ -194,16 +194,17 @@ static bool does_not_fit(struct avro_compiler *compiler, struct str field, const
     struct payload_request *request = compiler->request;
     struct diag *d =
         diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
-                   "the field `%.*s` of %s is %s, which a column %s cannot hold", STR_ARGS(field),
+                   "the field `%.*s` of %s is %s, which a column of type %s does not take", STR_ARGS(field),
                    request->name, avro_type_name(compiler->arena, from), type_name(request->arena, to));
     if (to->tag == TYPE_TIME && (from->tag == AVRO_LONG || from->tag == AVRO_INT))
-        diag_hint(request->diags, d, "say what the number counts: `time(ms)`, s, us or ns");
+        diag_hint(request->diags, d, "give the unit of the number: `time(ms)`, s, us or ns");
     else if (to->tag == TYPE_TIME && from->tag == AVRO_STRING)
-        diag_hint(request->diags, d, "a time that is written as text is `time(rfc3339)`");
+        diag_hint(request->diags, d, "for a time written as text declare the column as `time(rfc3339)`");
     else if (from->tag == AVRO_RECORD)
-        diag_hint(request->diags, d, "a column is a value or a list; a record is neither, unless in a list");
+        diag_hint(request->diags, d,
+                  "a column takes a single value or a list; records are taken only in a list");
     else
-        diag_hint(request->diags, d, "see `leat help avro` for what goes into which column");
+        diag_hint(request->diags, d, "`leat help avro` shows which column takes which types");
     return false;
 }
 
@@ -404,7 +405,7 @@ static const struct avro_type *parse(struct avro_compiler *compiler, struct str 
     const struct avro_type *type = avro_type_parse(compiler->arena, text, names, &why);
     if (type == NULL) {
         struct diag *d = diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
-                                    "%s is no Avro schema: %s", name, why);
+                                    "%s is not an Avro schema: %s", name, why);
         if (request->is_file)
             diag_at(request->diags, d, request->name, -1, -1);
     }
@@ -432,7 +433,7 @@ const struct payload_plan *avro_plan_new(struct payload_request *request)
         return NULL;
     if (writer->tag != AVRO_RECORD || (reader != NULL && reader->tag != AVRO_RECORD)) {
         struct diag *d = diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
-                                    "%s is %s, and columns take the fields of a record", request->name,
+                                    "%s is %s, but columns take the fields of a record", request->name,
                                     avro_type_name(request->arena, writer));
         diag_hint(request->diags, d, "`format: raw` gives the payload as it is");
         return NULL;

@@ -85,7 +85,9 @@ static struct avro_type *named_type(struct avro_parser *parser, struct str name,
     if (type == NULL) /* the name may be that of a type without namespace */
         type = find_named(parser->names, name);
     if (type == NULL)
-        return refuse(parser, arena_printf(parser->arena, "`%.*s` is no type and was not defined before",
+        return refuse(parser, arena_printf(parser->arena,
+                                           "`%.*s` is not a type, and no type of this name was "
+                                           "defined before",
                                            (int)MIN(name.length, 128), name.data));
     return type;
 }
@@ -110,7 +112,7 @@ static bool define(struct avro_parser *parser, struct avro_type *type, const jso
 {
     struct str name = member(json, "name"), own_space = member(json, "namespace");
     if (!is_name(name, true) || (own_space.length > 0 && !is_name(own_space, true)))
-        return refuse(parser, "a record, enum or fixed without a proper `name`") != NULL;
+        return refuse(parser, "a record, enum or fixed without a valid `name` or `namespace`") != NULL;
     type->name = full_name(parser, name, own_space.length > 0 ? own_space : *space);
     if (find_named(parser->names, type->name) != NULL)
         return refuse(parser, arena_printf(parser->arena, "`%.*s` is defined twice",
@@ -140,7 +142,7 @@ static struct avro_type *parse_enum(struct avro_parser *parser, const json_t *js
     for (uint32_t i = 0; i < type->count; i++) {
         type->symbols[i] = json_text_of(json_array_get(symbols, i));
         if (!is_name(type->symbols[i], false))
-            return refuse(parser, "a symbol of an enum that is no name");
+            return refuse(parser, "a symbol of an enum is not a valid name");
     }
     return type;
 }
@@ -184,10 +186,10 @@ static struct avro_type *parse_record(struct avro_parser *parser, const json_t *
         struct avro_field *field = &type->fields[i];
         field->name = member(item, "name");
         if (!is_name(field->name, false))
-            return refuse(parser, "a field of a record without a proper `name`");
+            return refuse(parser, "a field of a record without a valid `name`");
         parser->field = field->name;
         if (avro_field_find(type, field->name) >= 0)
-            return refuse(parser, "a field that is there twice");
+            return refuse(parser, "a record has two fields of this name");
         field->type = parse_type(parser, json_object_get(item, "type"), space, depth + 1);
         if (field->type == NULL)
             return NULL;
@@ -225,7 +227,7 @@ static struct avro_type *parse_union(struct avro_parser *parser, const json_t *j
         if (type->items[i] == NULL)
             return NULL;
         if (type->items[i]->tag == AVRO_UNION)
-            return refuse(parser, "a union that directly holds a union");
+            return refuse(parser, "a union directly contains a union");
     }
     return type;
 }
@@ -240,7 +242,7 @@ static struct avro_type *parse_type(struct avro_parser *parser, const json_t *js
     if (json_is_array(json))
         return parse_union(parser, json, space, depth);
     if (!json_is_object(json))
-        return refuse(parser, "a type is missing, or neither a name, an object nor a list");
+        return refuse(parser, "a type is missing, or is not a name, an object or a list");
     const json_t *inner = json_object_get(json, "type");
     struct str name = json_text_of(inner);
     if (str_is(name, "record") || str_is(name, "error"))
@@ -294,7 +296,7 @@ struct avro_type *avro_type_parse(struct arena *arena, struct str text, struct a
     struct avro_type *type = parse_type(&parser, json, (struct str){"", 0}, 0);
     for (uint32_t i = 0; type != NULL && i < names->count; i++)
         if (is_endless(names->types[i]))
-            type = refuse(&parser, "a record that always holds itself has no end");
+            type = refuse(&parser, "a record that always contains itself has no end");
     *why = parser.why;
     return type;
 }

@@ -92,7 +92,7 @@ static enum format_header_status batches_header(const void *config LEAT_UNUSED, 
     *used = 0;
     if (bytes == 0 && is_last)
         return HEADER_READ; /* an empty file has no records */
-    *damage = "is no recording of batches";
+    *damage = "is not a recording of batches";
     if (memcmp(data, BATCHES_MAGIC, MIN(bytes, strlen(BATCHES_MAGIC))) != 0)
         return HEADER_BAD;
     if (bytes < HEADER_START)
@@ -101,7 +101,7 @@ static enum format_header_status batches_header(const void *config LEAT_UNUSED, 
     *damage = "was written by a newer leat";
     if (words[0] > BATCHES_VERSION)
         return HEADER_BAD;
-    *damage = "is damaged: its header is not what was written";
+    *damage = "is damaged: its header is not valid";
     if (words[1] < HEADER_START + BATCHES_DIGEST_BYTES || words[1] > HEADER_BYTES_MAX)
         return HEADER_BAD;
     if (bytes < words[1])
@@ -139,7 +139,7 @@ static bool batches_header_check(const struct schema *schema, const void *config
                                                   : "the recording's column `%.*s` has another type",
                                     STR_ARGS(field->name));
         if (found != NULL)
-            diag_hint(diags, d, "there it is %s, the schema says %s", type_name(&arena, found),
+            diag_hint(diags, d, "the recording has type %s, the schema type %s", type_name(&arena, found),
                       type_name(&arena, &field->type));
     }
     arena_free(&arena);
@@ -162,14 +162,14 @@ static void batches_split(struct format_split *split)
     bool is_end = head.magic == BATCHES_END;
     if ((head.magic != BATCHES_BLOCK && !is_end) || head.bytes < sizeof(head) + BATCHES_DIGEST_BYTES ||
         (is_end ? head.rows != 0 : head.rows == 0 || head.rows > BATCH_ROWS)) {
-        split->damage = "is damaged: no block begins where one should";
+        split->damage = "is damaged: no block begins where a block was expected";
         return;
     }
     split->need = head.bytes;
     if (split->bytes < head.bytes)
         return;
     if (!digest_is_good(split->data, head.bytes)) {
-        split->damage = "is damaged: a block is not what was written";
+        split->damage = "is damaged: a block does not have its digest";
         return;
     }
     split->used = head.bytes;
@@ -346,15 +346,15 @@ static void batches_decode(void *self, struct raw_batch *raw, struct decode_outp
             null_column(batch, &batch->columns[i]);
     }
     for (uint32_t row = 0; !is_good && row < batch->rows; row++)
-        output->bad[output->bad_count++] =
-            (struct bad_record){.row = row, .column = UINT32_MAX, .reason = "its block is impossible"};
+        output->bad[output->bad_count++] = (struct bad_record){
+            .row = row, .column = UINT32_MAX, .reason = "the record's block is not valid"};
     if (is_good && has_required)
         check_required(output);
 }
 
 const struct format_kind format_batches = {
     .name = "batches",
-    .summary = "leat's own recording of decoded columns, with a digest a block",
+    .summary = "leat's own recording of decoded columns, with a digest for each block",
     .suffix = ".batches",
     .is_blocks = true,
     .has_end_mark = true,

@@ -118,9 +118,13 @@ bool csv_header_check(const struct schema *schema, const void *config, struct st
                                                : "the header line has several columns `%.*s`",
                                     STR_ARGS(name));
         if (found == 0 && names_trimmed(names, count, name))
-            diag_hint(diags, d, "there are spaces around it: `trim: true` takes them off names and fields");
+            diag_hint(
+                diags, d,
+                "the header line has the name with spaces around it: `trim: true` removes spaces around "
+                "names and fields");
         else
-            diag_hint(diags, d, "it names %s; without a header line say `header: false`",
+            diag_hint(diags, d,
+                      "the header line names %s; for files without a header line set `header: false`",
                       list_names(&arena, names, count));
     }
 done:
@@ -277,7 +281,7 @@ static bool read_record(struct csv_decoder *decoder, uint32_t row, const char *e
             return fail(decoder, wrong,
                         field.is_quoted && wrong == field.begin - 1 ? "a quote that is never closed"
                         : field.is_quoted                           ? "something follows a closing quote"
-                                          : "a quote inside a field that does not begin with one");
+                                          : "a quote inside a field that does not begin with a quote");
         if (count < decoder->columns_count && decoder->columns[count] != NULL &&
             !read_field(decoder, decoder->columns[count], row, &field))
             return false;
@@ -290,7 +294,7 @@ static bool read_record(struct csv_decoder *decoder, uint32_t row, const char *e
     if (count == decoder->columns_count)
         return true;
     return fail(decoder, end,
-                arena_printf(&decoder->rows->output->batch->arena, "%u fields where the %s %u", count,
+                arena_printf(&decoder->rows->output->batch->arena, "%u fields, but the %s %u", count,
                              decoder->has_header ? "header line has" : "schema has", decoder->columns_count));
 }
 

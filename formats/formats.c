@@ -49,8 +49,8 @@ bool format_delimiter_check(struct str delimiter, struct diag_list *diags, struc
 {
     if (delimiter.length == 1 && strchr("\"\r\n", delimiter.data[0]) == NULL)
         return true;
-    struct diag *d =
-        diag_error(diags, DIAG_OUT_OF_RANGE, span, "`delimiter` is one character, and no quote or line end");
+    struct diag *d = diag_error(diags, DIAG_OUT_OF_RANGE, span,
+                                "`delimiter` must be one character, and not a quote or a line end");
     diag_hint(diags, d, "for example \";\" or \"\\t\"");
     return false;
 }
@@ -60,12 +60,14 @@ static bool raw_schema_check(const struct schema *schema, struct diag_list *diag
     if (schema->count == 1 &&
         (schema->fields[0].type.tag == TYPE_TEXT || schema->fields[0].type.tag == TYPE_BYTES))
         return true;
-    static const char what[] = "a raw payload is one column, a text or bytes";
+    static const char what[] = "a raw payload is one column of type text or bytes";
     struct diag *d = schema->count == 1
-                         ? diag_error(diags, DIAG_TYPE_CLASH, span, "%s, and `%.*s` is neither", what,
+                         ? diag_error(diags, DIAG_TYPE_CLASH, span, "%s, but `%.*s` has another type", what,
                                       STR_ARGS(schema->fields[0].name))
-                         : diag_error(diags, DIAG_TYPE_CLASH, span, "%s; here are %u", what, schema->count);
-    diag_hint(diags, d, "for example `schema: { payload: bytes }`; other formats make columns of a payload");
+                         : diag_error(diags, DIAG_TYPE_CLASH, span, "%s, but the schema has %u columns", what,
+                                      schema->count);
+    diag_hint(diags, d,
+              "for example `schema: { payload: bytes }`; other formats decode a payload into columns");
     return false;
 }
 
@@ -79,9 +81,10 @@ bool format_schema_check(const struct format_kind *format, const struct schema *
         if (schema->fields[i].type.tag != TYPE_LIST)
             continue;
         is_good = false;
-        struct diag *d = diag_error(diags, DIAG_TYPE_CLASH, span, "csv has no place for the list `%.*s`",
-                                    STR_ARGS(schema->fields[i].name));
-        diag_hint(diags, d, "json, msgpack and batches have; or `unnest` or `drop` it first");
+        struct diag *d =
+            diag_error(diags, DIAG_TYPE_CLASH, span, "csv cannot have lists, but `%.*s` is a list",
+                       STR_ARGS(schema->fields[i].name));
+        diag_hint(diags, d, "use json, msgpack or batches, or `unnest` or `drop` the list first");
     }
     return is_good;
 }

@@ -87,7 +87,7 @@ const char *json_unescape(const char *at, const char *end, char **out, const cha
         return unescape_unit(at + 1, end, out, why);
     const char *found = c == '\0' ? NULL : strchr(from, c);
     if (found == NULL) {
-        *why = "an escape that JSON does not have";
+        *why = "an unknown escape";
         return NULL;
     }
     *(*out)++ = to[found - from];

@@ -34,7 +34,7 @@ static const char *wrong_type(struct json_reader *reader, const struct row_colum
                         : c == 'n'                           ? "null"
                         : c == '-' || (c >= '0' && c <= '9') ? "a number"
                         : at >= reader->end                  ? "nothing"
-                                                             : "something that is no JSON value";
+                                                             : "something that is not a JSON value";
     return json_fail(reader, at, "`%.*s`: %s was expected, not %s", (int)MIN(column->name.length, 64),
                      column->name.length == 0 ? "" : column->name.data, type_words[column->tag], found);
 }
@@ -68,7 +68,7 @@ static const char *skip_scalar(struct json_reader *reader, const char *at)
     if (c == 'n' && starts_with(reader, at, "null"))
         return at + 4;
     const char *behind = text_number(at, reader->end, &number);
-    return behind != NULL ? behind : json_fail(reader, at, "something that is no JSON value");
+    return behind != NULL ? behind : json_fail(reader, at, "something that is not a JSON value");
 }
 
 /* Skips `"name" :`, and the space before and inside. */

@@ -205,7 +205,7 @@ static const char *read_record(struct msgpack_decoder *decoder, uint32_t row)
     struct msgpack_head head;
     const char *at = msgpack_head(decoder->begin, decoder->end, &head);
     if (head.kind != MSGPACK_MAP)
-        return fail(decoder, decoder->begin, NULL, "a record is a map, and this is none");
+        return fail(decoder, decoder->begin, NULL, "a map was expected as the record");
     at = read_map(decoder, &decoder->rows->fields, row, NULL, head.length, at);
     if (at != NULL && at != decoder->end)
         return fail(decoder, at, NULL, "something follows the record");

@@ -89,24 +89,26 @@ bool payload_bind(const struct format_kind *format, const struct payload_options
         if (!has_file && !has_registry && options->message.length == 0)
             return true;
         diag_error(diags, DIAG_OPTIONS_CLASH, span,
-                   "`schema_file`, `message` and `registry` go with avro and protobuf, not %s", format->name);
+                   "`schema_file`, `message` and `registry` are options of avro and protobuf, not of %s",
+                   format->name);
         return false;
     }
     if (!has_file && !has_registry) {
         d = diag_error(diags, DIAG_OPTION_MISSING, span, "%s payloads need a schema", format->name);
         diag_hint(diags, d,
-                  "say `schema_file: \"event%s\"` or `registry: { url: \"http://127.0.0.1:8081\" }`",
+                  "give `schema_file: \"event%s\"` or `registry: { url: \"http://127.0.0.1:8081\" }`",
                   kind->has_path ? ".proto" : ".avsc");
         return false;
     }
     if (!kind->has_path && options->message.length > 0) {
-        diag_error(diags, DIAG_OPTIONS_CLASH, span, "`message` goes with protobuf, not %s", format->name);
+        diag_error(diags, DIAG_OPTIONS_CLASH, span, "`message` is an option of protobuf, not of %s",
+                   format->name);
         return false;
     }
     if (kind->has_path && has_file && has_registry) {
         d = diag_error(diags, DIAG_OPTIONS_CLASH, span,
                        "protobuf takes `schema_file` or `registry`, not both");
-        diag_hint(diags, d, "payloads that name their schema need no file");
+        diag_hint(diags, d, "with `registry`, payloads name their schema, and no file is needed");
         return false;
     }
     return !has_registry || schema_registry_bind(&options->registry, diags, span);
@@ -231,19 +233,19 @@ static const char *resolve(struct payload *payload, struct payload_entry *entry)
     const char *name = arena_printf(&entry->arena, "schema %u", entry->key.number), *why = "";
     struct diag *d;
     switch (schema_registry_fetch(payload->registry, entry->key.number, &entry->arena, writer, &why)) {
-    case REGISTRY_MISSING: return "the registry does not have its schema";
+    case REGISTRY_MISSING: return "the registry does not have the payload's schema";
     case REGISTRY_FOUND: break;
     case REGISTRY_FAILED:
         d = diag_error(&entry->diags, DIAG_SCHEMA_REGISTRY_FAILED, (struct span){0, 0},
-                       "%s cannot be had from the registry: %s", name, why);
-        diag_hint(&entry->diags, d, "nothing was lost: once the registry answers, start the job again");
+                       "%s cannot be fetched from the registry: %s", name, why);
+        diag_hint(&entry->diags, d, "no record was lost: start the job again when the registry answers");
         return NULL;
     }
     if (!str_is(writer->type, payload->kind->registry_type)) {
         d = diag_error(&entry->diags, DIAG_BAD_PAYLOAD_SCHEMA, (struct span){0, 0},
-                       "%s is of type %.*s in the registry, and the source reads %s", name,
+                       "%s is of type %.*s in the registry, but the source reads %s", name,
                        (int)MIN(writer->type.length, 32), writer->type.data, payload->kind->format->name);
-        diag_hint(&entry->diags, d, "another topic, or another `format:`");
+        diag_hint(&entry->diags, d, "read another topic, or set another `format:`");
         return NULL;
     }
     struct payload_request request = {
@@ -326,8 +328,8 @@ static bool read_schema_file(struct payload *payload, struct diag_list *diags)
     size_t bytes = 0;
     int error = os_read_file(path, PAYLOAD_SCHEMA_BYTES_MAX, &data, &bytes);
     if (error != 0) {
-        struct diag *d =
-            diag_error(diags, DIAG_FILE_UNREADABLE, (struct span){0, 0}, "cannot read the schema `%s`", path);
+        struct diag *d = diag_error(diags, DIAG_FILE_UNREADABLE, (struct span){0, 0},
+                                    "cannot read the schema file `%s`", path);
         diag_errno(diags, d, error);
         return false;
     }
@@ -440,8 +442,8 @@ void payload_report(struct payload *payload, const char *data, size_t bytes, con
     if (entry == NULL) {
         struct diag *d =
             diag_error(diags, DIAG_BAD_PAYLOAD_SCHEMA, (struct span){0, 0},
-                       "%s: payloads have named more than %d schemas", place, PAYLOAD_SCHEMAS_MAX);
-        diag_hint(diags, d, "a producer registers a new schema again and again");
+                       "%s: the payloads so far name more than %d schemas", place, PAYLOAD_SCHEMAS_MAX);
+        diag_hint(diags, d, "find the producer that registers new schemas again and again");
     }
     for (unsigned i = 0; entry != NULL && entry->state == ENTRY_FAILED && i < entry->diags.count; i++) {
         const struct diag *from = &entry->diags.items[i];
@@ -462,8 +464,10 @@ const struct payload_plan *payload_plan(struct payload *payload, const char *dat
         return payload->plain;
     *header = read_key(payload, data, bytes, &key);
     if (*header == 0) {
-        *reason = payload->kind->has_path ? "it does not begin with a registry's 0, number and message"
-                                          : "it does not begin with a registry's 0 and number";
+        *reason = payload->kind->has_path ? "the payload does not begin with a Schema Registry's header: 0, "
+                                            "schema number, message indexes"
+                                          : "the payload does not begin with a Schema Registry's header: 0, "
+                                            "schema number";
         return NULL;
     }
     const struct payload_entry *recent = find_recent(payload, &key);
@@ -472,8 +476,8 @@ const struct payload_plan *payload_plan(struct payload *payload, const char *dat
     pthread_mutex_lock(&payload->mutex);
     const struct payload_entry *entry = find_entry(payload, &key);
     const struct missing_slot *missing = missing_slot(payload, &key);
-    *reason =
-        key_equal(&missing->key, &key) && missing->why != NULL ? missing->why : "its schema is not known";
+    *reason = key_equal(&missing->key, &key) && missing->why != NULL ? missing->why
+                                                                     : "the payload's schema is not known";
     if (entry != NULL && entry->state == ENTRY_READY)
         plan = entry->plan;
     pthread_mutex_unlock(&payload->mutex);

@@ -20,10 +20,10 @@ struct payload_options {
 
 #define PAYLOAD_OPTIONS(structure, member)                                                                   \
     OPTION_TEXT(structure, member.schema_file, "schema_file", OPTION_RUNTIME | OPTION_READS, "\"\"",         \
-                "avro: the schema (.avsc) of the payloads, or beside a registry what gives defaults and "    \
-                "aliases; protobuf: a .proto file or a compiled FileDescriptorSet"),                         \
+                "avro: the schema (.avsc) of the payloads, or beside a registry the schema that gives "      \
+                "defaults and aliases; protobuf: a .proto file or a compiled FileDescriptorSet"),            \
         OPTION_TEXT(structure, member.message, "message", 0, "\"\"",                                         \
-                    "protobuf: the message's name; by default the only one of the file"),                    \
+                    "protobuf: name of the message; by default the only message of the file"),               \
         OPTION_BLOCK(structure, member.registry, struct schema_registry_options, "registry", OPTION_RUNTIME, \
                      schema_registry_options,                                                                \
                      "avro, protobuf: a Schema Registry; payloads begin with the number of their schema")

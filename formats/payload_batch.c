@@ -13,7 +13,7 @@ bool payload_constant(struct payload_plan *plan, const struct payload_request *r
         return true;
     }
     diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, (struct span){0, 0},
-               "%s: the symbols of its enums and its defaults are longer than 64 KiB", request->name);
+               "%s: its defaults and the symbols of its enums take more than 64 KiB", request->name);
     return false;
 }
 

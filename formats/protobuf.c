@@ -4,16 +4,16 @@
 
 const struct format_kind format_protobuf = {
     .name = "protobuf",
-    .summary =
-        "Protocol Buffers: a message a payload, by a .proto file, a descriptor set or a Schema Registry",
+    .summary = "Protocol Buffers: each payload is a message, by a .proto file, a descriptor set or a "
+               "Schema Registry",
     .details =
-        "Columns take the fields of the message by name. int: all whole numbers, enums as numbers. float: "
-        "those, float, double. bool: bool. text: string, bytes that are UTF-8, enums by name. bytes: bytes, "
-        "string. time: google.protobuf.Timestamp; a whole number where the column says what it counts "
-        "(`time(ms)`), a string where it says rfc3339. list: repeated fields; list({ ... }): repeated "
-        "messages, and maps as key and value. The wrappers (google.protobuf.Int64Value ...) are what they "
-        "hold, or null. An absent field is null where it can be told apart (`optional`, oneof, proto2 "
-        "without default), else its default.",
+        "Columns take the fields of the message by name. Each type of column takes these types of fields: "
+        "int: all whole numbers, enums as numbers. float: all whole numbers, float, double. bool: bool. "
+        "text: string, bytes that are UTF-8, enums by name. bytes: bytes, string. time: "
+        "google.protobuf.Timestamp; a whole number if the column gives the unit (`time(ms)`), a string if it "
+        "is `time(rfc3339)`. list: repeated fields; list({ ... }): repeated messages, and maps as key and "
+        "value. A wrapper (google.protobuf.Int64Value ...) is read as its value, or null. An absent field is "
+        "null if its presence is known (`optional`, oneof, proto2 without default), else it has its default.",
     .example = "source clicks = kafka { brokers: \"localhost:9092\", topic: \"clicks\", format: protobuf, "
                "schema_file: \"click.proto\", message: \"Click\", schema: { user_id: int, ts: time }, "
                "event_time: ts }",

@@ -44,9 +44,9 @@ static inline const char *tag(struct payload_decoder *decoder, const char *at, c
     *field = (uint32_t)(value >> 3);
     *wire = (enum wire)(value & 7);
     if (unlikely(value > UINT32_MAX || behind - at > TAG_BYTES_MAX))
-        return payload_fail(decoder, at, "the number of a field of more than 32 bits");
+        return payload_fail(decoder, at, "a field number of more than 32 bits");
     if (unlikely(*field == 0 || *wire > WIRE_32))
-        return payload_fail(decoder, at, "a field that no message has");
+        return payload_fail(decoder, at, "an impossible field number or wire type");
     return behind;
 }
 
@@ -171,7 +171,7 @@ static bool set_number(struct payload_decoder *decoder, const struct protobuf_st
     case PROTOBUF_TO_FLOAT: column->floats[row] = float_of(step->type, bits); return true;
     case PROTOBUF_TO_NAME:
         if (index < 0)
-            return payload_fail_column(decoder, at, column, "a number that its enum does not have") != NULL;
+            return payload_fail_column(decoder, at, column, "a number that the enum does not have") != NULL;
         column->texts[row] = step->names[index];
         column->texts[row].offset += decoder->base;
         return true;
@@ -377,8 +377,7 @@ static const char *read_field(struct payload_decoder *decoder, const struct prot
     enum wire expected = wire_of(step->type);
     bool was_set = column->seen == object, is_set = true;
     if (unlikely(wire != expected && !(step->is_list && wire == WIRE_BYTES)))
-        return payload_fail_column(decoder, at, column,
-                                   "its bytes are those of another type than its schema's");
+        return payload_fail_column(decoder, at, column, "the field has another type than in the schema");
     if (step->is_list)
         return read_list(decoder, step, column, place->row, wire, at, end);
     at = read_value(decoder, step, column, place, at, end, was_set, &is_set);

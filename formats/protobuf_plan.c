@@ -186,18 +186,21 @@ static bool does_not_fit(struct protobuf_compiler *compiler, const struct protob
                          const struct type *to)
 {
     struct payload_request *request = compiler->request;
-    struct diag *d = diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
-                                "the field `%s` of %s is %s, which a column %s cannot hold", field->name,
-                                request->name, type_text(compiler, field), type_name(request->arena, to));
+    struct diag *d =
+        diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
+                   "the field `%s` of %s is %s, which a column of type %s does not take", field->name,
+                   request->name, type_text(compiler, field), type_name(request->arena, to));
     if (to->tag == TYPE_TIME && is_whole(field->type))
-        diag_hint(request->diags, d, "say what the number counts: `time(ms)`, s or us");
+        diag_hint(request->diags, d, "give the unit of the number: `time(ms)`, s, us or ns");
     else if (to->tag == TYPE_TIME && field->type == PROTOBUF_STRING)
-        diag_hint(request->diags, d, "a time that is written as text is `time(rfc3339)`");
+        diag_hint(request->diags, d, "for a time written as text declare the column as `time(rfc3339)`");
     else if (field->is_repeated != (to->tag == TYPE_LIST))
         diag_hint(request->diags, d,
-                  field->is_repeated ? "a repeated field is a `list(...)`" : "it is no list");
+                  field->is_repeated ? "for a repeated field declare the column as `list(...)`"
+                                     : "declare the column without `list(...)`: the field is not repeated");
     else if (field->type == PROTOBUF_MESSAGE || field->type == PROTOBUF_GROUP)
-        diag_hint(request->diags, d, "a column is a value or a list; a message is neither, unless repeated");
+        diag_hint(request->diags, d,
+                  "a column takes a single value or a list; messages are taken only if they are repeated");
     return false;
 }
 
@@ -268,7 +271,7 @@ static bool compile_record(struct protobuf_compiler *compiler, const struct prot
     compiler->steps += columns->count;
     if (compiler->steps > PROTOBUF_STEPS_MAX) {
         diag_error(compiler->request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
-                   "%s is too large to be read as columns", compiler->request->name);
+                   "%s has too many fields to be read as columns", compiler->request->name);
         return false;
     }
     record->steps = arena_array(compiler->arena, struct protobuf_step, columns->count);
@@ -354,15 +357,15 @@ static struct protobuf_schema *load(struct payload_request *request)
         return schema;
     }
     if (is_bad_index) {
-        request->bad = "its schema has no such message";
+        request->bad = "the payload's schema has no message of this index";
         return NULL;
     }
     struct diag *d = diag_error(request->diags, DIAG_BAD_PAYLOAD_SCHEMA, no_span,
-                                "%s has no message that can be read: %s", request->name, why);
+                                "no message of %s can be read: %s", request->name, why);
     if (request->is_file && !ask.is_set)
         diag_hint(request->diags, d,
-                  "imports are looked for beside the file; a file made by `protoc "
-                  "--include_imports -o` holds them all");
+                  "imports are looked for in the folder of the schema file; a file made by `protoc "
+                  "--include_imports -o` contains all imports");
     return NULL;
 }
 
@@ -382,7 +385,7 @@ const struct payload_plan *protobuf_plan_new(struct payload_request *request)
     if (compiler.schema == NULL)
         return NULL;
     if (!is_named(compiler.schema->messages[0].name, request->message)) {
-        request->bad = "it is another message than `message:` says";
+        request->bad = "the payload has another message than `message:` names";
         return NULL;
     }
     compiler.plan = arena_new(request->arena, struct protobuf_plan);

@@ -97,7 +97,7 @@ bool Loader::parse(const protobuf_file &file, pb::FileDescriptorProto *proto)
     parser.RecordErrorsTo(&complaints);
     proto->set_name(file.name);
     if (!parser.Parse(&tokenizer, proto) && why->empty())
-        *why = std::string(file.name) + " is no .proto file";
+        *why = std::string(file.name) + " is not a .proto file";
     return why->empty();
 }
 
@@ -119,7 +119,7 @@ bool Loader::import(const std::string &name)
     if (pool.FindFileByName(name) != nullptr)
         return true;
     if (!begun.insert(name).second || begun.size() > FILES_MAX) {
-        *why = "the imports of `" + name + "` form a circle, or are more than 64";
+        *why = "`" + name + "` is imported in a circle, or more than 64 files are imported";
         return false;
     }
     pb::FileDescriptorProto proto;
@@ -137,7 +137,7 @@ bool Loader::import(const std::string &name)
     } else {
         const pb::FileDescriptor *own = pb::DescriptorPool::generated_pool()->FindFileByName(name);
         if (own == nullptr || name.compare(0, 16, "google/protobuf/") != 0) {
-            *why = "`" + name + "` is imported, and not there";
+            *why = "the imported file `" + name + "` cannot be read";
             return false;
         }
         own->CopyTo(&proto);
@@ -163,7 +163,7 @@ const pb::FileDescriptor *Loader::load_set()
     const pb::FileDescriptor *file = nullptr;
     if (!set.ParseFromArray(request.file.data, (int)request.file.bytes) || set.file_size() == 0 ||
         set.file_size() > FILES_MAX) {
-        *why = "it is no FileDescriptorSet of 1 to 64 files";
+        *why = "the file is not a FileDescriptorSet of 1 to 64 files";
         return nullptr;
     }
     for (const pb::FileDescriptorProto &proto : set.file()) {
@@ -206,8 +206,9 @@ const pb::Descriptor *Loader::message(const pb::FileDescriptor *file, bool *is_b
         if (found != nullptr)
             return found;
     }
-    *why = request.message != nullptr ? "it has no message `" + std::string(request.message) + "`"
-                                      : "it has several messages, and `message:` does not say which";
+    *why = request.message != nullptr ? "the schema has no message `" + std::string(request.message) + "`"
+                                      : "the schema does not have exactly one message, and `message:` is "
+                                        "not given";
     for (int i = 0; i < file->message_type_count() && i < 8; i++)
         *why += (i == 0 ? "; there are " : ", ") + file->message_type(i)->full_name();
     return nullptr;
@@ -344,7 +345,7 @@ std::unique_ptr<Tables> make_schema(const protobuf_request &request, bool *is_ba
     std::unique_ptr<Tables> tables(new Tables());
     if (Maker(tables.get()).make(message))
         return tables;
-    *why = "its messages refer to more than 4096 others";
+    *why = "the message refers to more than 4096 other messages";
     return nullptr;
 }
 

@@ -81,7 +81,7 @@ static void raw_encode(void *encoder LEAT_UNUSED, const struct batch *batch, uin
 
 const struct format_kind format_raw = {
     .name = "raw",
-    .summary = "each record's bytes, as they are, in one column",
+    .summary = "the bytes of each record, unchanged, in one column",
     .example = "source clicks = kafka { brokers: \"localhost:9092\", topic: \"clicks\", format: raw, "
                "schema: { payload: bytes } }",
     .is_payload = true,

@@ -18,17 +18,18 @@ enum { CODE_NO_SCHEMA = 40403, CODE_NO_SUBJECT = 40401, CODE_NO_VERSION = 40402 
 
 const struct option schema_registry_options[] = {
     OPTION_TEXT(struct schema_registry_options, url, "url", OPTION_RUNTIME, "\"\"",
-                "where it is, for example \"http://127.0.0.1:8081\""),
+                "address of the registry, for example \"http://127.0.0.1:8081\""),
     OPTION_TEXT(struct schema_registry_options, user, "user", OPTION_RUNTIME, "\"\"",
-                "for basic authentication"),
+                "user name for basic authentication"),
     OPTION_TEXT(struct schema_registry_options, password, "password", OPTION_SECRET | OPTION_RUNTIME, NULL,
-                "for basic authentication"),
+                "password for basic authentication"),
     OPTION_TEXT(struct schema_registry_options, ca, "ca", OPTION_RUNTIME | OPTION_READS, "\"\"",
-                "https: a file with the certificates to trust; by default the system's"),
+                "for https: file with the certificates to trust; by default the system's certificates"),
     OPTION_DURATION(struct schema_registry_options, timeout_us, "timeout", OPTION_RUNTIME, "10s", "100ms",
                     "10m", "how long one request may take"),
     OPTION_DURATION(struct schema_registry_options, wait_us, "wait", OPTION_RUNTIME, "1m", "0s", "30d",
-                    "how long a schema is waited for while the registry cannot be asked; then the job stops"),
+                    "how long the source waits for a schema while the registry does not answer; then the "
+                    "job stops"),
     OPTIONS_END,
 };
 
@@ -64,8 +65,8 @@ bool schema_registry_bind(const struct schema_registry_options *options, struct 
     bool is_tls = begins_with(url, "https://");
     size_t scheme = is_tls ? strlen("https://") : strlen("http://");
     if ((!is_tls && !begins_with(url, "http://")) || url.length == scheme || url.length > URL_BYTES_MAX / 2) {
-        struct diag *d =
-            diag_error(diags, DIAG_OUT_OF_RANGE, span, "the registry's `url` is no http(s) address");
+        struct diag *d = diag_error(diags, DIAG_OUT_OF_RANGE, span,
+                                    "the registry's `url` is not an http or https address of at most 1 KiB");
         diag_hint(diags, d, "for example `url: \"http://127.0.0.1:8081\"`");
         return false;
     }
@@ -73,25 +74,26 @@ bool schema_registry_bind(const struct schema_registry_options *options, struct 
     for (size_t i = 0; i < host.length; i++) {
         if (host.data[i] == '@') {
             struct diag *d =
-                diag_error(diags, DIAG_OPEN_SECRET, span, "the registry's `url` holds a user or password");
-            diag_hint(diags, d, "say `user: \"name\", password: env(\"NAME\")` instead");
+                diag_error(diags, DIAG_OPEN_SECRET, span, "the registry's `url` contains a user or password");
+            diag_hint(diags, d, "give `user: \"name\", password: env(\"NAME\")` instead");
             return false;
         }
         if ((unsigned char)host.data[i] <= ' ' || strchr("?#\\", host.data[i]) != NULL) {
             diag_error(diags, DIAG_OUT_OF_RANGE, span,
-                       "the registry's `url` has a character that no address has");
+                       "the registry's `url` contains a character that is not allowed: a space or control "
+                       "character, `?`, `#` or `\\`");
             return false;
         }
     }
     if ((options->user.length == 0) != (options->password.length == 0)) {
-        struct diag *d =
-            diag_error(diags, DIAG_OPTIONS_CLASH, span, "a registry takes `user` and `password`, or neither");
-        diag_hint(diags, d, "add the other one");
+        struct diag *d = diag_error(diags, DIAG_OPTIONS_CLASH, span,
+                                    "a registry takes both `user` and `password`, or neither");
+        diag_hint(diags, d, "give the missing option");
         return false;
     }
     if (options->user.length > 0 && !is_tls && !is_loopback(host)) {
         struct diag *d = diag_warning(diags, DIAG_OPEN_CONNECTION, span,
-                                      "the password goes to the registry readable for everybody on the way");
+                                      "the password is sent to the registry unencrypted");
         diag_hint(diags, d, "use an https address");
     }
     return true;
@@ -232,7 +234,7 @@ static enum answer request(struct schema_registry *registry, const char *path, s
     json_error_t error;
     *json = NULL;
     if ((size_t)snprintf(url, sizeof(url), "%s%s", registry->url, path) >= sizeof(url)) {
-        *why = "its address would be longer than 2 KiB";
+        *why = "the request's address would be longer than 2 KiB";
         return ANSWER_REFUSED;
     }
     buffer_clear(&registry->body);
@@ -241,7 +243,7 @@ static enum answer request(struct schema_registry *registry, const char *path, s
     curl_easy_setopt(registry->curl, CURLOPT_URL, url);
     CURLcode result = curl_easy_perform(registry->curl);
     if (registry->is_too_large) {
-        *why = "its answer is larger than 4 MiB";
+        *why = "the answer is larger than 4 MiB";
         return ANSWER_REFUSED;
     }
     if (result != CURLE_OK) {
@@ -252,7 +254,7 @@ static enum answer request(struct schema_registry *registry, const char *path, s
     if (status == 200) {
         *json = json_loadb(registry->body.data == NULL ? "" : registry->body.data, registry->body.length,
                            JSON_REJECT_DUPLICATES, &error);
-        *why = "its answer is no JSON";
+        *why = "the answer is not JSON";
         return *json == NULL ? ANSWER_LATER : ANSWER_GOOD;
     }
     const char *words = own_words(registry, arena, &code);
@@ -325,7 +327,7 @@ static enum registry_result add_reference(struct schema_registry *registry, cons
     json_t *json = NULL;
     if (name.length == 0 || subject.length == 0 || !json_is_integer(version) ||
         depth > REFERENCES_DEPTH_MAX) {
-        *why = "it names references that make no sense";
+        *why = "a reference in the schema is incomplete, or references are nested too deep";
         return REGISTRY_FAILED;
     }
     if (is_known(schema, name))
@@ -340,7 +342,7 @@ static enum registry_result add_reference(struct schema_registry *registry, cons
         result = add_references(registry, json_object_get(json, "references"), arena, schema, why, depth + 1);
     if (result == REGISTRY_FOUND && !is_known(schema, name)) {
         if (schema->references_count == REGISTRY_REFERENCES_MAX) {
-            *why = "the schema refers to more than 32 others";
+            *why = "the schema refers to more than 32 other schemas";
             result = REGISTRY_FAILED;
         } else {
             uint32_t at = schema->references_count++;
@@ -380,7 +382,7 @@ enum registry_result schema_registry_fetch(struct schema_registry *registry, uin
     result = add_references(registry, json_object_get(json, "references"), arena, schema, why, 0);
     json_decref(json);
     if (result == REGISTRY_FOUND && schema->text.length == 0) {
-        *why = "its answer has no `schema`";
+        *why = "the answer has no `schema`";
         return REGISTRY_FAILED;
     }
     /* The registry has the schema but not a schema that it refers to: the registry contradicts itself. */

@@ -99,7 +99,7 @@ const struct kernels *kernels_pick(const char *forced, const char **reason)
         if (table != NULL)
             return table;
         if (is_forced) {
-            *reason = "this CPU or operating system does not support that kernel variant";
+            *reason = "this CPU or operating system does not support the kernel variant";
             return NULL;
         }
     }

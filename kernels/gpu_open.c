@@ -50,8 +50,8 @@ static const struct gpu_api *open_path(const char *path, struct gpu_error *error
         dlclose(library);
         return refuse(
             error,
-            "%s is not leat's device library: it has no symbol leat_gpu_api. LEAT_CUDA_LIBRARY has to "
-            "name a " LIBRARY_NAME ".",
+            "%s is not leat's device library: it has no symbol leat_gpu_api. Set LEAT_CUDA_LIBRARY to the "
+            "path of a " LIBRARY_NAME ".",
             path);
     }
     gpu_api_function *function;
@@ -60,8 +60,8 @@ static const struct gpu_api *open_path(const char *path, struct gpu_error *error
     if (api->version != GPU_API_VERSION)
         return refuse(
             error,
-            "%s is of another build of leat: version %u of its functions was expected, %u found. Take "
-            "the one that was built with this program.",
+            "%s is of another build of leat: interface version %u was expected, %u found. Take the library "
+            "that was built with this program.",
             path, (unsigned)GPU_API_VERSION, (unsigned)api->version);
     return api;
 }
@@ -81,21 +81,21 @@ const struct gpu_api *gpu_open_library(const char *path, struct gpu_error *error
     if (path != NULL)
         return open_path(path, error);
     if (!gpu_library_path(found, sizeof(found)))
-        return refuse(error, "The path of this program is not known, and so not that of " LIBRARY_NAME
-                             ": name it in LEAT_CUDA_LIBRARY.");
+        return refuse(error, "The path of " LIBRARY_NAME " beside this program cannot be determined: set "
+                             "LEAT_CUDA_LIBRARY to the library's path.");
     bool is_named = getenv("LEAT_CUDA_LIBRARY") != NULL && getenv("LEAT_CUDA_LIBRARY")[0] != '\0';
     if (is_named || access(found, F_OK) == 0)
         return open_path(found, error);
 #ifdef LEAT_WITH_CUDA
     return refuse(
         error,
-        "%s is not there. It is built with this program and has to lie beside it, or LEAT_CUDA_LIBRARY has "
-        "to name it.",
+        "%s is not there. The device library is built with this program: put it beside the program, or "
+        "set LEAT_CUDA_LIBRARY to its path.",
         found);
 #else
     return refuse(error,
                   "This leat was built without CUDA (LEAT_CUDA=OFF, or no nvcc was found). `./dev setup "
-                  "--cuda` brings an nvcc; then build again.");
+                  "--cuda` installs an nvcc; then build again.");
 #endif
 }
 

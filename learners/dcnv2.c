@@ -14,7 +14,7 @@ static const struct option dcnv2_options[] = {
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, dcnv2_embedding,
                  "vectors of ids"),
     OPTION_INT(struct learner_config, cross_layers, "cross_layers", 0, "3", "1", "16",
-               "layers of products: with n of them up to n + 1 features interact"),
+               "number of cross layers: with n cross layers, up to n + 1 features interact"),
     LEARNER_LAYERS_OPTIONS("[128, 64]", "widths of the dense layers beside the cross layers"),
     LEARNER_BATCH_OPTIONS,
     OPTIONS_END,

@@ -28,7 +28,7 @@ const struct operator_kind learner_deepfm = {
     .example = "learner m = deepfm from events { label: clicked, sparse: [user_id, item_id, device], dense: "
                "[price] }",
     .details =
-        "The vectors of all sparse features and the dense features go through relu layers; their logit "
-        "adds to that of the factorization machine (Guo 2017).",
+        "The vectors of all sparse features and the dense features go through relu layers; the logit is the "
+        "sum of their output and the factorization machine's logit (Guo 2017).",
     LEARNER_KIND(struct learner_config, deepfm_options, deepfm_bind),
 };

@@ -15,7 +15,8 @@ static const struct option dlrm_options[] = {
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, dlrm_embedding,
                  "vectors of ids"),
     OPTION_INTS(struct learner_config, bottom, "bottom", 0, "[64]", "1", "4096",
-                "widths of the layers that the dense features go through, before a last one of `dim`"),
+                "widths of the layers that the dense features go through, before a last layer of "
+                "width `dim`"),
     LEARNER_LAYERS_OPTIONS("[128, 64]", "widths of the layers on top of the products"),
     LEARNER_BATCH_OPTIONS,
     OPTIONS_END,
@@ -32,7 +33,7 @@ const struct operator_kind learner_dlrm = {
     .summary = "deep learning recommendation model: products of all pairs of vectors, dense layers on top",
     .example = "learner m = dlrm from events { label: clicked, sparse: [user_id, item_id, device], dense: "
                "[price] }",
-    .details = "Relu layers make one more vector of the dense features; that vector and the products of "
+    .details = "Relu layers turn the dense features into one more vector; this vector and the products of "
                "all pairs of vectors go through relu layers to the logit (Naumov 2019, section 2). Learns "
                "by batches.",
     LEARNER_KIND(struct learner_config, dlrm_options, dlrm_bind),

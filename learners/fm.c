@@ -20,11 +20,11 @@ static bool fm_bind(struct operator_bind *bind)
 extern const struct operator_kind learner_fm;
 const struct operator_kind learner_fm = {
     .name = "fm",
-    .summary = "factorization machine: pairs of ids by one vector each",
+    .summary = "factorization machine: each id has one vector, and pairs of ids interact",
     .example = "learner m = fm from events { label: clicked, sparse: [user_id, item_id, device] }",
-    .details = "logit = bias + sum of weights + sum over pairs of features of <v_i, v_j> (Rendle 2010). "
-               "A list counts as the mean of its rows. With `pairs` only the named pairs interact, and with "
-               "`pair_weights` each pair has a learned weight (Pan 2018): if you know which features meet, "
-               "this learns from the fewest events.",
+    .details = "logit = bias + sum of weights + sum over pairs of features of <v_i, v_j> (Rendle 2010). A "
+               "list counts as the mean of its rows. With `pairs` only the named pairs interact, and with "
+               "`pair_weights` each pair has a learned weight (Pan 2018): if you know which features "
+               "interact, `pairs` learns from the fewest events.",
     LEARNER_KIND(struct learner_config, fm_options, fm_bind),
 };

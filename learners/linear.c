@@ -10,12 +10,12 @@ static const struct option linear_embedding[] = {
 static const struct option linear_options[] = {
     LEARNER_INPUT_OPTIONS,
     OPTION_EXPRESSIONS(struct learner_config, sparse, "sparse", 0,
-                       "ids: single values or lists; a weight for each"),
+                       "ids: single values or lists; each id has a weight"),
     LEARNER_LOSS_OPTION("logistic"),
     OPTION_KIND(struct learner_config, linear, "optimizer", 0, "ftrl { rate: 0.1 }", optimizer_kinds,
-                "how weights move"),
+                "optimizer of the weights"),
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "ids", 0, linear_embedding,
-                 "when ids get weights and lose them"),
+                 "admission and expiry of ids"),
     LEARNER_TRAINING_OPTIONS,
     OPTIONS_END,
 };
@@ -31,7 +31,7 @@ const struct operator_kind learner_linear = {
     .summary = "logistic or linear regression over ids and dense features",
     .example = "learner m = linear from events { label: clicked, sparse: [user_id, item_id] }",
     .details = "A weight for each id and dense feature, and a bias. FTRL-proximal (McMahan 2013) runs in "
-               "double precision and gives sparse models with l1; adagrad is a little faster. Crosses of "
-               "two columns, `cross(user_id, device)`, let it learn what only the pair tells.",
+               "double precision and gives sparse models with l1; adagrad is a little faster. Crosses of two "
+               "columns, `cross(user_id, device)`, let the model learn a weight for each pair of values.",
     LEARNER_KIND(struct learner_config, linear_options, linear_bind),
 };

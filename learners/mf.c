@@ -20,9 +20,9 @@ static const struct option mf_options[] = {
     LEARNER_RATED_OPTIONS("squared", "adagrad { rate: 0.25, l2: 0.02, decay: 0.99 }", mf_embedding),
     LEARNER_TRAINING_OPTIONS,
     OPTION_BOOL(struct mf, common.mean_bias, "mean_bias", "true",
-                "with `loss: squared`, the bias is the weighted mean of the labels learned so "
-                "far, and `bias` before the first label; false: it starts at `bias` and is "
-                "learned like a weight"),
+                "with `loss: squared`, the bias is the weighted mean of the labels learned so far, "
+                "and `bias` before the first label; false: the bias starts at `bias` and is learned "
+                "like a weight"),
     OPTIONS_END,
 };
 
@@ -44,6 +44,6 @@ const struct operator_kind learner_mf = {
     .details =
         "prediction = bias + b_user + b_item + <p_user, q_item> (Koren 2009). The bias is the mean of the "
         "labels so far (`mean_bias`), plus a learned weight. The defaults were chosen on movie ratings in "
-        "the order of time.",
+        "time order.",
     LEARNER_KIND(struct mf, mf_options, mf_bind),
 };

@@ -16,7 +16,7 @@ static const struct option mmoe_options[] = {
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, mmoe_embedding,
                  "vectors of ids"),
     OPTION_INT(struct learner_config, experts, "experts", 0, "4", "1", "16",
-               "networks that all labels share; each label weighs them by a gate of its own"),
+               "number of networks that all labels share; each label weighs them by a gate of its own"),
     OPTION_INTS(struct learner_config, bottom, "towers", 0, "[32]", "1", "4096",
                 "widths of each label's own layers, on top of the experts"),
     LEARNER_LAYERS_OPTIONS("[64]", "widths of each expert's layers"),
@@ -30,7 +30,8 @@ static bool mmoe_bind(struct operator_bind *bind)
     struct learner_config *c = bind->config;
     c->positive_weight = c->negative_weight = c->keep_negatives = 1.0;
     if (c->hidden.count == 0) {
-        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "experts need layers: `hidden: [64]`");
+        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span,
+                   "experts need layers, for example `hidden: [64]`");
         return false;
     }
     return learner_bind_network(bind, NETWORK_EXPERTS);
@@ -43,9 +44,9 @@ const struct operator_kind learner_mmoe = {
     .example = "learner m = mmoe from events { labels: [clicked, rating >= 4.0], sparse: [user_id, item_id, "
                "device] }",
     .details =
-        "Experts, relu layers over all vectors and dense features, are shared; label t sees sum_k g_k(x) "
-        "expert_k(x), g = softmax(W_t x), through layers of its own (Ma 2018, section 4.2). Predictions "
-        "are `prediction_LABEL`, metrics a row a label. An example without one of its labels is "
-        "rejected. Learns by batches.",
+        "All labels share the experts, which are relu layers over all vectors and dense features; label t "
+        "gets sum_k g_k(x) expert_k(x), g = softmax(W_t x), through layers of its own (Ma 2018, section "
+        "4.2). Predictions are `prediction_LABEL`; `metrics` has a row for each label. An example that lacks "
+        "one of its labels is rejected. Learns by batches.",
     LEARNER_KIND(struct learner_config, mmoe_options, mmoe_bind),
 };

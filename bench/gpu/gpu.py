@@ -2,13 +2,13 @@
 """./dev gpu: builds, tests, checks, soaks and measures the device side on a machine with a GPU, and writes one report.
 
     ./dev gpu [PART...]          build, test, sanitize, soak, bench; without any: all, in this order
-        --limit SECONDS          stop before so long has gone (default 480); the same command then goes on
-        --again                  forget what was found so far
+        --limit SECONDS          stop before this time has passed (default 480); the same command then goes on
+        --again                  forget the results so far
         --on-host LIBRARY        exercise the command with the host's model of a GPU: tiny sizes, nothing is measured
 
-Needs CMake, gcc, python3 and an nvcc of CUDA 13; no network. What was found lies in build/gpu/state.json until the device
-library or a program changes; each report is made of all of it: bench/reports/DATE-MACHINE.md and .json. Ends with 0, with 1
-if something failed, with 3 if parts are left: then the same command goes on where this one stopped.
+Needs CMake, gcc, python3 and an nvcc of CUDA 13; no network. Results lie in build/gpu/state.json until the device
+library or a program changes; each report has all results: bench/reports/DATE-MACHINE.md and .json. Ends with 0, with 1 if
+a part failed, with 3 if parts are left: then the same command goes on where this one stopped.
 """
 
 import argparse
@@ -157,10 +157,12 @@ def read_arguments():
     parser = argparse.ArgumentParser(prog="./dev gpu", description=__doc__.split("\n\n", maxsplit=1)[0],
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog=__doc__.split("\n\n", maxsplit=2)[2])
-    parser.add_argument("parts", nargs="*", metavar="PART", help="build, test, sanitize, soak, bench; all without any")
-    parser.add_argument("--limit", type=float, default=480, metavar="SECONDS")
-    parser.add_argument("--again", action="store_true", help="forget what was found so far")
-    parser.add_argument("--on-host", metavar="LIBRARY", help="the host's model of a GPU; nothing is measured")
+    parser.add_argument("parts", nargs="*", metavar="PART",
+                        help="build, test, sanitize, soak, bench; without PART: all parts")
+    parser.add_argument("--limit", type=float, default=480, metavar="SECONDS",
+                        help="stop before this time has passed (default: 480)")
+    parser.add_argument("--again", action="store_true", help="forget the results so far")
+    parser.add_argument("--on-host", metavar="LIBRARY", help="use the host's model of a GPU; nothing is measured")
     arguments = parser.parse_args()
     for part in arguments.parts:
         if part != "build" and part not in parts.PARTS:

@@ -62,7 +62,7 @@ static const cublas_functions *functions_of(char *why, size_t size)
     };
     if (cublas_model_is_there())
         return &model;
-    snprintf(why, size, "the model has been told so");
+    snprintf(why, size, "the test's model of a GPU hides it");
     return NULL;
 }
 #else
@@ -71,7 +71,7 @@ static bool find(void *library, const char *name, function *found, char *why, si
 {
     void *symbol = dlsym(library, name);
     if (symbol == NULL)
-        snprintf(why, size, "it has no %s", name);
+        snprintf(why, size, "the library has no function %s", name);
     else
         memcpy(found, &symbol, sizeof(symbol));
     return symbol != NULL;
@@ -130,8 +130,8 @@ static const cublas_functions *functions_or_error(gpu_error *error)
     const cublas_functions *functions = functions_of(why, sizeof(why));
     if (functions == NULL)
         gpu_refuse(error, GPU_UNSUPPORTED,
-                   "Dense layers on a GPU need cuBLASLt of CUDA %d: install libcublas, or name its "
-                   "libcublasLt.so in LEAT_CUBLASLT. It cannot be opened: %.90s.",
+                   "Dense layers on a GPU need cuBLASLt of CUDA %d: install libcublas, or set LEAT_CUBLASLT "
+                   "to the path of libcublasLt.so. The library cannot be opened: %.90s.",
                    CUDART_VERSION / 1000, why);
     return functions;
 }
@@ -344,8 +344,8 @@ cublas_result cublas_multiply(gpu *gpu, const cublas_shape &shape, const cublas_
         return CUBLAS_DONE;
     gpu_fail(
         gpu,
-        "Device %d failed in cuBLASLt's product of %llu x %llu x %llu: status %d. The process has to end and "
-        "be started again from its last checkpoint.",
+        "Device %d failed in cuBLASLt's product of %llu x %llu x %llu: status %d. The process must end and "
+        "start again from its last checkpoint.",
         gpu->device, (unsigned long long)shape.m, (unsigned long long)shape.n, (unsigned long long)shape.k,
         (int)status);
     return CUBLAS_FAILED;

@@ -31,16 +31,15 @@ static const char *advice_of(cudaError_t status)
 {
     switch (status) {
     case cudaErrorIllegalAddress:
-        return "It is a fault of leat's kernels: please report it, with what compute-sanitizer says of the "
-               "run.";
+        return "This is a bug of leat's kernels: please report it, with the output of compute-sanitizer for "
+               "the run.";
     case cudaErrorECCUncorrectable:
-        return "Its memory is at fault: `nvidia-smi -q -d ECC,ROW_REMAPPER` counts how often; if it comes "
-               "back, reset or replace the device.";
+        return "The device's memory is faulty: `nvidia-smi -q -d ECC,ROW_REMAPPER` counts the errors; if "
+               "they come again, reset or replace the device.";
     case cudaErrorUnsupportedPtxVersion:
-        return "Its driver is older than the nvcc that built leat's library: install a later driver, or "
+        return "The driver is older than the nvcc that built leat's library: install a later driver, or "
                "build with an nvcc of the CUDA that `nvidia-smi` shows.";
-    default:
-        return "`nvidia-smi` says whether the device is still there, the kernel's log (Xid) what it met.";
+    default: return "`nvidia-smi` shows whether the device is still there, the kernel's log (Xid) its error.";
     }
 }
 
@@ -53,8 +52,8 @@ bool gpu_note(gpu *gpu, cudaError_t status, const char *what)
     if (gpu->failed.failure == GPU_OK)
         gpu_refuse(
             &gpu->failed, GPU_FAILED,
-            "Device %d failed in %s: %s (%s). Nothing on it can be trusted any more: the process has to end "
-            "and be started again from its last checkpoint. %s",
+            "Device %d failed in %s: %s (%s). No data on it can be trusted any more: the process must end "
+            "and start again from its last checkpoint. %s",
             gpu->device, what, cudaGetErrorString(status), cudaGetErrorName(status), advice_of(status));
     pthread_mutex_unlock(&gpu->lock);
     return false;
@@ -86,11 +85,10 @@ static gpu *gpu_open(int device, gpu_error *error)
     if (count < 0)
         return NULL;
     if (device < 0 || device >= count) {
-        gpu_refuse(
-            error, GPU_NO_DEVICE,
-            "Device %d was asked for, and there %s %d, numbered from 0. `leat help device` lists them; "
-            "CUDA_VISIBLE_DEVICES may hide some.",
-            device, count == 1 ? "is" : "are", count);
+        gpu_refuse(error, GPU_NO_DEVICE,
+                   "Device %d was requested, but there %s %d, numbered from 0. `leat help device` lists the "
+                   "devices; CUDA_VISIBLE_DEVICES may hide some.",
+                   device, count == 1 ? "is" : "are", count);
         return NULL;
     }
     gpu_device described;
@@ -152,11 +150,10 @@ static void *allocated(gpu *gpu, void *memory, cudaError_t status, size_t bytes,
     size_t free_bytes = 0, all_bytes = 0;
     if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess)
         (void)cudaGetLastError();
-    gpu_refuse(
-        error, GPU_NO_MEMORY,
-        "%zu MiB of %s were asked for and do not fit; device %d has %zu of %zu MiB free. Make tables or "
-        "batches smaller, or end who else uses it.",
-        (bytes + (1 << 20) - 1) >> 20, where, gpu->device, free_bytes >> 20, all_bytes >> 20);
+    gpu_refuse(error, GPU_NO_MEMORY,
+               "%zu MiB of %s cannot be allocated; device %d has %zu of %zu MiB free. Make tables or batches "
+               "smaller, or end other processes that use the device.",
+               (bytes + (1 << 20) - 1) >> 20, where, gpu->device, free_bytes >> 20, all_bytes >> 20);
     return NULL;
 }
 
@@ -216,7 +213,8 @@ static gpu_stream *stream_new(gpu *gpu, gpu_error *error)
         return NULL;
     }
     gpu_use(gpu);
-    if (!gpu_note(gpu, cudaStreamCreateWithFlags(&made->stream, cudaStreamNonBlocking), "making a stream")) {
+    if (!gpu_note(gpu, cudaStreamCreateWithFlags(&made->stream, cudaStreamNonBlocking),
+                  "creating a stream")) {
         gpu_is_good(gpu, error);
         delete made;
         return NULL;
@@ -229,8 +227,8 @@ static void stream_free(gpu *gpu, gpu_stream *stream)
     if (stream == NULL)
         return;
     gpu_use(gpu);
-    gpu_note(gpu, cudaStreamSynchronize(stream->stream), "the end of a stream");
-    gpu_note(gpu, cudaStreamDestroy(stream->stream), "the end of a stream");
+    gpu_note(gpu, cudaStreamSynchronize(stream->stream), "destroying a stream");
+    gpu_note(gpu, cudaStreamDestroy(stream->stream), "destroying a stream");
     delete stream;
 }
 
@@ -244,7 +242,7 @@ static gpu_event *event_new(gpu *gpu, gpu_error *error)
         return NULL;
     }
     gpu_use(gpu);
-    if (!gpu_note(gpu, cudaEventCreate(&made->event), "making an event")) {
+    if (!gpu_note(gpu, cudaEventCreate(&made->event), "creating an event")) {
         gpu_is_good(gpu, error);
         delete made;
         return NULL;
@@ -257,7 +255,7 @@ static void event_free(gpu *gpu, gpu_event *event)
     if (event == NULL)
         return;
     gpu_use(gpu);
-    gpu_note(gpu, cudaEventDestroy(event->event), "the end of an event");
+    gpu_note(gpu, cudaEventDestroy(event->event), "destroying an event");
     delete event;
 }
 
@@ -334,9 +332,9 @@ static gpu_graph *graph_end(gpu_stream *stream, gpu_error *error)
     bool is_good =
         gpu_note(stream->gpu, cudaStreamEndCapture(gpu_cuda_stream(stream), &recorded), "recording a graph");
     pthread_mutex_unlock(&gpu_recording);
-    is_good = is_good && gpu_note(stream->gpu, cudaGraphInstantiate(&graph, recorded, 0), "making a graph");
+    is_good = is_good && gpu_note(stream->gpu, cudaGraphInstantiate(&graph, recorded, 0), "creating a graph");
     if (recorded != NULL)
-        gpu_note(stream->gpu, cudaGraphDestroy(recorded), "making a graph");
+        gpu_note(stream->gpu, cudaGraphDestroy(recorded), "creating a graph");
     gpu_graph *made = is_good ? new (std::nothrow) gpu_graph{graph} : NULL;
     if (made == NULL && gpu_is_good(stream->gpu, error))
         gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left.");
@@ -353,7 +351,7 @@ static void graph_free(gpu *gpu, gpu_graph *graph)
     if (graph == NULL)
         return;
     gpu_use(gpu);
-    gpu_note(gpu, cudaGraphExecDestroy(graph->graph), "the end of a graph");
+    gpu_note(gpu, cudaGraphExecDestroy(graph->graph), "destroying a graph");
     delete graph;
 }
 

@@ -45,14 +45,14 @@ static bool has_driver(gpu_error *error)
     if (driver == 0)
         return gpu_refuse(
             error, GPU_NO_DRIVER,
-            "There is no NVIDIA driver on this machine: libcuda.so.1 was not found or cannot be "
-            "loaded. Install one that knows CUDA %d, or work on the CPU.",
+            "There is no NVIDIA driver on this machine: libcuda.so.1 was not found or cannot be loaded. "
+            "Install a driver that supports CUDA %d, or work on the CPU.",
             needed / 1000);
     if (driver / 1000 < needed / 1000)
         return gpu_refuse(
             error, GPU_NO_DRIVER,
-            "The NVIDIA driver knows CUDA up to %s, and this library needs %d.0 at least. Install "
-            "a later driver, or build with an nvcc of CUDA %d.",
+            "The NVIDIA driver supports CUDA up to %s, but this library needs at least %d.0. Install a later "
+            "driver, or build with an nvcc of CUDA %d.",
             version_of(driver).text, needed / 1000, driver / 1000);
     return true;
 }
@@ -67,7 +67,7 @@ int gpu_count(gpu_error *error)
         count = 0;
     else if (status != cudaSuccess) {
         gpu_refuse(error, GPU_NO_DRIVER,
-                   "The NVIDIA driver is there, but answers: %s (%s). `nvidia-smi` may say more.",
+                   "The NVIDIA driver is there, but reports an error: %s (%s). `nvidia-smi` may show more.",
                    cudaGetErrorString(status), cudaGetErrorName(status));
         count = -1;
     }
@@ -86,8 +86,8 @@ static void describe_memory(int device, gpu_device *to)
     if (status != cudaSuccess) {
         to->is_usable =
             gpu_refuse(&to->why, status == cudaErrorMemoryAllocation ? GPU_NO_MEMORY : GPU_FAILED,
-                       "Device %d (%s) cannot be opened: %s (%s). `nvidia-smi` shows who else uses "
-                       "it and in which compute mode it is.",
+                       "Device %d (%s) cannot be opened: %s (%s). `nvidia-smi` shows the processes that use "
+                       "the device, and its compute mode.",
                        device, to->name, cudaGetErrorString(status), cudaGetErrorName(status));
         return;
     }
@@ -103,8 +103,8 @@ bool gpu_describe(int device, gpu_device *to)
     (void)cudaGetLastError();
     if (status != cudaSuccess) {
         snprintf(to->name, sizeof(to->name), "unknown");
-        return gpu_refuse(&to->why, GPU_FAILED, "Device %d cannot be asked what it is: %s (%s).", device,
-                          cudaGetErrorString(status), cudaGetErrorName(status));
+        return gpu_refuse(&to->why, GPU_FAILED, "The properties of device %d cannot be read: %s (%s).",
+                          device, cudaGetErrorString(status), cudaGetErrorName(status));
     }
     snprintf(to->name, sizeof(to->name), "%.63s", properties.name);
     to->capability = properties.major * 10 + properties.minor;
@@ -115,8 +115,8 @@ bool gpu_describe(int device, gpu_device *to)
     if (to->capability < GPU_CAPABILITY_MIN)
         to->is_usable = gpu_refuse(
             &to->why, GPU_TOO_OLD,
-            "Device %d (%s) has compute capability %d.%d, and %d.%d is needed at least: take another "
-            "device, or work on the CPU.",
+            "Device %d (%s) has compute capability %d.%d, but at least %d.%d is needed: take another device, "
+            "or work on the CPU.",
             device, to->name, properties.major, properties.minor, GPU_CAPABILITY_MIN / 10,
             GPU_CAPABILITY_MIN % 10);
     else

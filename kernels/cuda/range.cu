@@ -83,14 +83,14 @@ static bool reserve(gpu *gpu, gpu_range *range, size_t bytes, gpu_error *error)
     CUdeviceptr base = 0;
     if (d == NULL)
         return gpu_refuse(error, GPU_NO_DRIVER,
-                          "The driver of device %d cannot map memory into reserved addresses; it is too old, "
-                          "or not one of NVIDIA's own.",
+                          "The driver of device %d cannot map memory into reserved addresses: the driver is "
+                          "too old, or is not NVIDIA's own.",
                           gpu->device);
     if (d->granularity(&range->granule, &wanted, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) != CUDA_SUCCESS)
         range->granule = (size_t)2 << 20;
     range->reserved = range_rounded(range, bytes);
     if (d->reserve(&base, range->reserved, 0, 0, 0) != CUDA_SUCCESS)
-        return gpu_refuse(error, GPU_NO_MEMORY, "%zu MiB of addresses were asked for on device %d.",
+        return gpu_refuse(error, GPU_NO_MEMORY, "%zu MiB of addresses cannot be reserved on device %d.",
                           bytes >> 20, gpu->device);
     range->base = reinterpret_cast<unsigned char *>(base);
     return true;
@@ -100,7 +100,7 @@ static void unreserve(gpu *gpu, gpu_range *range)
 {
     gpu_note(gpu,
              status_of(driver_of()->unreserve(reinterpret_cast<CUdeviceptr>(range->base), range->reserved)),
-             "the end of a range");
+             "releasing addresses");
 }
 
 static cudaError_t map_piece(gpu *gpu, const gpu_range *range, gpu_range_piece *piece)
@@ -129,7 +129,7 @@ static cudaError_t map_piece(gpu *gpu, const gpu_range *range, gpu_range_piece *
 static void unmap_piece(gpu *gpu, unsigned char *at, const gpu_range_piece *piece)
 {
     gpu_note(gpu, status_of(driver_of()->unmap(reinterpret_cast<CUdeviceptr>(at), piece->bytes)),
-             "the end of a range");
+             "releasing addresses");
 }
 
 bool range_init(gpu *gpu, gpu_range *range, size_t bytes, gpu_error *error)
@@ -148,8 +148,8 @@ static bool refuse(gpu *gpu, const gpu_range *range, size_t bytes, gpu_error *er
     if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess)
         (void)cudaGetLastError();
     return gpu_refuse(error, GPU_NO_MEMORY,
-                      "A table wants to grow by %zu MiB to %zu MiB, which does not fit; device %d has %zu of "
-                      "%zu MiB free. Give tables less memory, or end who else uses it.",
+                      "A table cannot grow by %zu MiB to %zu MiB; device %d has %zu of %zu MiB free. Give "
+                      "tables less memory, or end other processes that use the device.",
                       (bytes - range->usable) >> 20, bytes >> 20, gpu->device, free_bytes >> 20,
                       all_bytes >> 20);
 }
@@ -162,7 +162,7 @@ bool range_need(gpu *gpu, gpu_range *range, size_t bytes, gpu_error *error)
         return false;
     if (bytes > range->reserved)
         return gpu_refuse(error, GPU_NO_MEMORY,
-                          "A table wants to grow to %zu MiB; %zu MiB of addresses were reserved for it.",
+                          "A table cannot grow to %zu MiB; only %zu MiB of addresses were reserved for it.",
                           bytes >> 20, range->reserved >> 20);
     void *pieces = realloc(range->pieces, (range->pieces_count + 1) * sizeof(*range->pieces));
     if (pieces == NULL)

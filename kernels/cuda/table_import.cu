@@ -122,8 +122,8 @@ static bool make_import_room(gpu_tables *tables, gpu_stream *stream, gpu_error *
     for (uint32_t t = 0; t < tables->options.tables; t++)
         if (cold[t] > 0)
             return gpu_refuse(error, GPU_NO_MEMORY,
-                              "%u rows do not fit into table %u within the %llu MiB that its set may take: "
-                              "%llu others have to leave it first.",
+                              "%u rows do not fit into table %u within the %llu MiB that its set of tables "
+                              "may take: first %llu other rows must leave the table.",
                               missing[t], t, (unsigned long long)(tables->options.memory_bytes >> 20),
                               (unsigned long long)cold[t]);
     return true;

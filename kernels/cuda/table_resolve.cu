@@ -304,8 +304,9 @@ static void queue_phases(gpu_tables *tables, cudaStream_t queue, const resolve_b
 static bool fits(gpu_tables *tables, const gpu_batch *batch)
 {
     if (batch->n > tables->options.batch_max)
-        gpu_fail(tables->gpu, "A batch of %u keys was resolved; the tables were made for %u.", batch->n,
-                 tables->options.batch_max);
+        gpu_fail(tables->gpu,
+                 "A batch of %u keys is too large: the tables were made for batches of at most %u keys.",
+                 batch->n, tables->options.batch_max);
     return batch->n > 0 && batch->n <= tables->options.batch_max;
 }
 

@@ -31,10 +31,11 @@ static bool check_flags(gpu_tables *tables, const gpu_table_flags &flags, gpu_er
 {
     if (flags.overflowed > 0)
         gpu_fail(tables->gpu,
-                 "Embedding tables had no room for %u new rows: make_room was not asked for them.",
+                 "Embedding tables had no room for %u new rows: make_room was not called for these rows.",
                  flags.overflowed);
     else if (flags.removed > tables->removed_room)
-        gpu_fail(tables->gpu, "%u keys went from embedding tables; %u can be listed: a bug of leat.",
+        gpu_fail(tables->gpu,
+                 "%u keys were removed from embedding tables, but only %u can be listed: a bug of leat.",
                  flags.removed, tables->removed_room);
     return gpu_is_good(tables->gpu, error);
 }

@@ -74,11 +74,14 @@ static bool check_table(const gpu_table_options *t, uint32_t number, gpu_error *
 {
     if (t->rows_max > ROWS_MAX_MOST || t->rows_start > ROWS_MAX_MOST)
         return gpu_refuse(error, GPU_UNSUPPORTED,
-                          "Table %u wants %llu rows; a table in a GPU's memory has 2^37 at most.", number,
+                          "Table %u is to have %llu rows, but a table in a GPU's memory has at most "
+                          "2^37 rows.",
+                          number,
                           (unsigned long long)(t->rows_max > t->rows_start ? t->rows_max : t->rows_start));
     if (t->sketch_bytes > (uint64_t)1 << 40)
         return gpu_refuse(error, GPU_UNSUPPORTED,
-                          "Table %u wants %llu bytes for its sketch of occurrences; 2^40 is the most.",
+                          "Table %u is to have %llu bytes for its sketch of occurrences, but a sketch has at "
+                          "most 2^40 bytes.",
                           number, (unsigned long long)t->sketch_bytes);
     return true;
 }
@@ -87,27 +90,27 @@ static bool check_options(const gpu_tables_options *o, gpu_error *error)
 {
     if (o->extra_floats != 0 && o->extra_floats != 4)
         return gpu_refuse(error, GPU_UNSUPPORTED,
-                          "Rows have 0 or 4 extra floats on a GPU; %u were asked for.", o->extra_floats);
+                          "Rows have 0 or 4 extra floats on a GPU; %u were requested.", o->extra_floats);
     if ((o->d == 0 && o->extra_floats == 0) || o->d % 4 != 0 || o->d > BATCH_DIM_MAX)
         return gpu_refuse(error, GPU_UNSUPPORTED,
-                          "Rows of %u weights have no kernel on a GPU: a multiple of 4 up to %d is needed. "
-                          "Choose another dim, or `device: cpu`.",
+                          "A GPU has no kernel for rows of %u weights: the number must be a multiple of 4, "
+                          "at most %d. Choose another `dim`, or `device: cpu`.",
                           o->d, BATCH_DIM_MAX);
     if ((unsigned)o->format >= ROW_FORMATS)
         return gpu_refuse(error, GPU_UNSUPPORTED,
-                          "%u is not a format of rows: they are fp32, bf16, fp16 and int8.",
+                          "%u is not a format of rows: the formats are fp32, bf16, fp16 and int8.",
                           (unsigned)o->format);
     if ((unsigned)o->optimizer >= OPT_KINDS)
         return gpu_refuse(error, GPU_UNSUPPORTED, "%u is not an optimizer.", (unsigned)o->optimizer);
     if (o->format == ROW_INT8 && (o->optimizer != OPT_SGD || o->batch_max > 0))
         return gpu_refuse(error, GPU_UNSUPPORTED,
-                          "Rows of int8 cannot learn: they have no optimizer's state (sgd) and resolve no "
-                          "batches (batch_max 0). Learn in fp32, bf16 or fp16, and quantize for serving.");
+                          "Rows of int8 cannot learn: they need an optimizer without state (sgd), and "
+                          "batch_max 0. Learn in fp32, bf16 or fp16, and quantize for serving.");
     if (o->tables == 0 || o->tables > BATCH_TABLES_MAX)
-        return gpu_refuse(error, GPU_UNSUPPORTED, "A set has 1 to %d tables; %u were asked for.",
+        return gpu_refuse(error, GPU_UNSUPPORTED, "A set has 1 to %d tables; %u were requested.",
                           BATCH_TABLES_MAX, o->tables);
     if (o->batch_max > (uint32_t)1 << 28)
-        return gpu_refuse(error, GPU_UNSUPPORTED, "A batch has at most 2^28 places; %u were asked for.",
+        return gpu_refuse(error, GPU_UNSUPPORTED, "A batch has at most 2^28 places; %u were requested.",
                           o->batch_max);
     for (uint32_t t = 0; t < o->tables; t++)
         if (!check_table(&o->table[t], t, error))
@@ -140,9 +143,9 @@ bool tables_plan(const gpu_tables_options *o, uint64_t free_bytes, gpu_tables_pl
     uint64_t room = o->memory_bytes < free_bytes ? o->memory_bytes : free_bytes;
     if (plan->bytes_least > room)
         return gpu_refuse(error, GPU_NO_MEMORY,
-                          "The embedding tables need %llu MiB of device memory at least (%llu bytes a row, "
-                          "%llu rows); they may take %llu MiB, and %llu MiB are free. Make rows_max, the dim "
-                          "or the batch smaller, or give them more memory.",
+                          "The embedding tables need at least %llu MiB of device memory (%llu bytes a row, "
+                          "%llu rows); they may take %llu MiB, and %llu MiB are free. Make `rows_max`, `dim` "
+                          "or `batch` smaller, or `device_memory` larger.",
                           (unsigned long long)(plan->bytes_least >> 20) + 1,
                           (unsigned long long)(bucket_bytes / GPU_BUCKET_SLOTS),
                           (unsigned long long)(buckets * GPU_BUCKET_SLOTS),

@@ -160,7 +160,8 @@ bool device_table_restore_counts(struct device_table *t, uint32_t table, const s
         *error = (struct gpu_error){.failure = GPU_UNSUPPORTED};
         (void)snprintf(
             error->text, sizeof(error->text),
-            "A checkpoint has block %llu of the occurrences of table %u; its sketch has %llu blocks.",
+            "A checkpoint has block %llu of the occurrence sketch of table %u, but the sketch has only "
+            "%llu blocks.",
             (unsigned long long)blocks[i].number, table, (unsigned long long)all);
         return false;
     }

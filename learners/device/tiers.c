@@ -9,8 +9,8 @@ static bool no_store(struct gpu_error *error, const char *what)
     *error = (struct gpu_error){.failure = GPU_FAILED};
     (void)snprintf(
         error->text, sizeof(error->text),
-        "The cold store of an embedding table could not %s rows; the job has to end and be started "
-        "again from its last checkpoint.",
+        "The cold store of an embedding table could not %s rows; the job must end and start again from its "
+        "last checkpoint.",
         what);
     return false;
 }
@@ -42,7 +42,7 @@ static bool ask_for_newer(struct device_table *t, const struct spill *rows, size
     for (size_t i = 0; i < count; i++)
         t->store_keys[i] = rows[i].key;
     if (!store->get(store->self, t->store_keys, t->store_rows, t->stored_bytes, count, t->store_found))
-        return no_store(error, "give back");
+        return no_store(error, "read");
     for (size_t i = 0; i < count; i++) {
         struct table_row head = {0};
         memcpy(&head, t->store_rows + i * t->stored_bytes, offsetof(struct table_row, step));
@@ -69,7 +69,7 @@ static bool put_rows(struct device_table *t, const struct spill *rows, size_t co
                     t->store_rows + n++ * t->stored_bytes);
     }
     if (n > 0 && !store->put(store->self, t->store_keys, t->store_times, t->store_rows, t->stored_bytes, n))
-        return no_store(error, "take");
+        return no_store(error, "write");
     t->has_stored[table] = true;
     t->rows_stored[table] += count;
     t->stats.spilled += n;
@@ -135,7 +135,8 @@ bool device_pool_room(struct device_table *t, uint32_t count, struct gpu_error *
             (void)snprintf(
                 error->text, sizeof(error->text),
                 "Pinned memory for cold rows of embedding tables is full (%u rows), and there is no "
-                "cold store below it. Give the learner more memory, or rows_max.",
+                "cold store below it. Make `pinned_memory` or `device_memory` larger, or limit the rows "
+                "by `rows_max`.",
                 t->pool.room);
             return false;
         }
@@ -209,7 +210,7 @@ static bool too_small(const struct device_table *t, uint64_t rows, struct gpu_er
     *error = (struct gpu_error){.failure = GPU_NO_MEMORY};
     (void)snprintf(error->text, sizeof(error->text),
                    "A batch needs %llu rows more than fit into the %llu MiB of device memory that embedding "
-                   "tables may take. Give them more, or make batches smaller.",
+                   "tables may take. Make `device_memory` larger or `batch` smaller.",
                    (unsigned long long)rows, (unsigned long long)(t->options.memory_bytes >> 20));
     return false;
 }
@@ -305,7 +306,7 @@ static bool get_rows(struct device_table *t, uint32_t table, size_t count, struc
 {
     struct cold_store *store = t->stores[table];
     if (!store->get(store->self, t->store_keys, t->store_rows, t->stored_bytes, count, t->store_found))
-        return no_store(error, "give back");
+        return no_store(error, "read");
     for (size_t i = 0; i < count; i++) {
         struct table_row head = {0};
         memcpy(&head, t->store_rows + i * t->stored_bytes, offsetof(struct table_row, step));

@@ -24,8 +24,9 @@ int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool 
     bool fits = is_number ? type->tag <= TYPE_FLOAT : is_id_type(type) || is_list;
     if (fits)
         return column;
-    struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span, "a learner cannot read a %s here",
-                                type_name(bind->arena, type));
+    struct diag *d =
+        diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span, "a learner cannot read a value of type %s here",
+                   type_name(bind->arena, type));
     diag_hint(bind->diags, d,
               is_number ? "labels, weights and dense features are bools or numbers"
                         : "sparse features are single values or lists of them");
@@ -60,12 +61,12 @@ static void bind_list(struct operator_bind *bind, struct learner_config *c, uint
         return;
     struct diag *d =
         diag_warning(bind->diags, DIAG_LISTS_TOO_LONG, span,
-                     "`%.*s` holds up to %u ids, and this learner reads the first %lld of a list",
+                     "a list of `%.*s` has up to %u ids, but this learner reads only the first %lld",
                      STR_ARGS(column->name), column->type.length_max, (long long)c->list_max);
     diag_hint(bind->diags, d,
               column->type.length_max <= MODEL_LIST_MAX
-                  ? "`list_max: %u` reads them all; `ids_cut` of the report counts those that are left out"
-                  : "`list_max` goes to %u; `ids_cut` of the report counts ids that are left out",
+                  ? "`list_max: %u` reads all ids; `ids_cut` in the report counts the ids that are left out"
+                  : "`list_max` is at most %u; `ids_cut` in the report counts the ids that are left out",
               MIN(column->type.length_max, (uint32_t)MODEL_LIST_MAX));
 }
 
@@ -132,7 +133,7 @@ static int vector_field(struct operator_bind *bind, const struct learner_config 
         if (c->sparse_columns[f] == column)
             return (int)f;
     struct diag *d = diag_error(bind->diags, DIAG_NO_COLUMN, ast->span, "this is not a sparse feature");
-    diag_hint(bind->diags, d, "name what stands in `sparse`; features of `wide` have no vectors");
+    diag_hint(bind->diags, d, "name a feature of `sparse`; features of `wide` have no vectors");
     return -1;
 }
 
@@ -183,9 +184,9 @@ bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c)
                       : own->value->tag == AST_INT ? (double)own->value->integer
                                                    : -1.0;
         if (init < 0.0 || init > 100.0) {
-            struct diag *d =
-                diag_error(bind->diags, DIAG_OUT_OF_RANGE, own->value->span, "`init_of` takes numbers");
-            diag_hint(bind->diags, d, "allowed is 0.0 to 100.0, as for `init`");
+            struct diag *d = diag_error(bind->diags, DIAG_OUT_OF_RANGE, own->value->span,
+                                        "a value of `init_of` is not a number, or is out of range");
+            diag_hint(bind->diags, d, "give a number from 0.0 to 100.0, as for `init`");
             is_ok = false;
         } else if (field >= 0) {
             c->model.field_init[field] = init > 0.0 ? (float)init : -1.0F; /* options.h: below 0: zeros */
@@ -211,22 +212,23 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
     else if (c->embedding.dim % 4 != 0)
         problem = "`dim` must be a multiple of 4: vectors are computed in slices of four";
     else if (c->hidden.count >= MODEL_LAYERS_MAX || c->bottom.count >= MODEL_LAYERS_MAX)
-        problem = "at most five dense layers stand behind each other";
+        problem = "at most five dense layers can follow each other: shorten `hidden`, `bottom` or `towers`";
     else if (c->batch > 1 &&
              ((c->embedding.optimizer.config != NULL && c->embedding.optimizer.choice == OPT_NEWTON) ||
               (c->linear.config != NULL && c->linear.choice == OPT_NEWTON)))
         problem = "the newton optimizer learns one example at a time: it needs `batch: 1`";
     else if (c->hidden.count > 0 && (is_joint(&c->linear) || is_joint(&c->embedding.optimizer)))
-        problem = "`joint: true` shares an example's error among all its weights, which it cannot with those "
-                  "of `hidden`: take `joint: false` or no dense layers";
+        problem = "`joint: true` shares an example's error among the example's weights, but cannot include "
+                  "the weights of `hidden`: set `joint: false`, or use no dense layers";
     else if (c->hidden.count > 0 && c->pairs.count > 0)
         problem = "dense layers read the products of all pairs: `pairs` needs a model without `hidden`";
     else if (c->fake_negatives && (c->loss != LOSS_LOGISTIC || c->keep_negatives < 1.0 ||
                                    c->positive_weight != 1.0 || c->negative_weight != 1.0))
         problem = "`fake_negatives: true` weighs examples by the model's own probabilities: it needs `loss: "
-                  "logistic`, and no other weights of classes or share of negatives";
+                  "logistic`, and `positive_weight`, `negative_weight` and `keep_negatives` of 1.0";
     else if (c->batch_min > c->batch)
-        problem = "`batch_min` is the least that a step has, and `batch` the most";
+        problem = "`batch_min`, the smallest number of examples in a step, is larger than `batch`, "
+                  "the largest";
     if (problem != NULL)
         diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
     return !problem;
@@ -319,8 +321,9 @@ static bool bind_load(struct operator_bind *bind, const struct learner_config *c
         return true;
     diag_error(
         bind->diags, DIAG_BAD_LEARNER, bind->span,
-        "steps of this learner cannot follow the load: weights of pairs, `ffm` with `hidden`, `clip_norm` "
-        "without dense layers, and dense layers by `adagrad_row` or `adagrad_block` need `batch_min: 0`");
+        "steps of this learner cannot follow the load: `pairs`, `pair_weights`, `ffm` with `hidden` or with "
+        "more than 512 floats an id, `clip_norm` without dense layers, and dense layers with `adagrad_row` "
+        "or `adagrad_block` need `batch_min: 0`");
     return false;
 }
 
@@ -335,9 +338,9 @@ static bool check_lists(struct operator_bind *bind, const struct learner_config 
         return true;
     struct diag *d =
         diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span,
-                   "a step of %llu examples would have up to %llu ids of each, and has at most %d",
+                   "a step of %llu examples with up to %llu ids each exceeds the limit of %d ids in a step",
                    (unsigned long long)examples, (unsigned long long)ids, MODEL_STEP_IDS_MAX);
-    diag_hint(bind->diags, d, "take a smaller `list_max`, or fewer examples a step: `batch`, `accumulate`");
+    diag_hint(bind->diags, d, "make `list_max`, `batch` or `accumulate` smaller");
     return false;
 }
 
@@ -354,22 +357,19 @@ static bool bind_precision(struct operator_bind *bind, struct learner_config *c)
     if (o->precision == ROW_FP32 && !is_more)
         return true;
     if (!has_layers)
-        problem = "`precision` and `accumulate` are of dense layers, which this learner does not have";
+        problem = "`precision` and `accumulate` need dense layers, which this learner does not have";
     else if (c->batch <= 1)
-        problem =
-            "`precision` and `accumulate` are of dense layers that learn by batches: say how many examples "
-            "a step has, `batch: 512`";
+        problem = "`precision` and `accumulate` need dense layers that learn by batches: set the number of "
+                  "examples in a step, for example `batch: 512`";
     else if (!model_can_attach(o))
-        problem =
-            "`ffm` with `hidden`, and dense layers that move by `adagrad_row` or `adagrad_block`, learn in "
-            "fp32 and by whole steps alone: take another `hidden_optimizer`, or leave out `precision` and "
-            "`accumulate`";
+        problem = "`ffm` with `hidden`, and dense layers with `adagrad_row` or `adagrad_block`, learn only "
+                  "in fp32 and by whole steps: take another `hidden_optimizer`, or leave out `precision` "
+                  "and `accumulate`";
     else if (is_more && c->batch_min > 0)
         problem = "`accumulate` makes steps of one size: it needs `batch_min: 0`";
     else if (is_more && (c->batch % 4 != 0 || c->batch * c->accumulate > STEP_EXAMPLES_MAX))
-        problem =
-            "with `accumulate`, `batch` must be a multiple of 4, and both together make at most 262,144 "
-            "examples a step";
+        problem = "with `accumulate`, `batch` must be a multiple of 4, and `batch` times `accumulate` at "
+                  "most 262,144";
     if (problem != NULL)
         diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
     if (is_more) {
@@ -394,9 +394,11 @@ bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
     enum opt_kind kind = c->model.head.kind;
     const char *problem = NULL;
     if (kind == OPT_ADAGRAD_ROW || kind == OPT_ADAGRAD_BLOCK || kind == OPT_NEWTON)
-        problem = "dense layers of a batch move by `sgd`, `momentum`, `adagrad`, `adam` or `ftrl`";
+        problem = "dense layers that learn by batches need `sgd`, `momentum`, `adagrad`, `adam` or `ftrl` "
+                  "as `hidden_optimizer`";
     else if (c->embedding.optimizer.choice == OPT_NEWTON)
-        problem = "the newton optimizer learns one example at a time: vectors of a batch need another one";
+        problem = "the newton optimizer learns one example at a time: vectors that learn by batches need "
+                  "another optimizer";
     if (problem != NULL) {
         diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
         return false;

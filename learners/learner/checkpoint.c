@@ -527,8 +527,9 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
         is_ok = false;
     else if (!is_ok || is_other_bias)
         snapshot_corrupt(reader, context->diags,
-                         is_other_bias ? "a learner whose bias is learned: it goes on with `mean_bias: false`"
-                                       : "a learner's rows or weights that cannot be of this job");
+                         is_other_bias ? "the checkpoint's model has a learned bias: set `mean_bias: false` "
+                                         "to go on from this checkpoint"
+                                       : "a learner's rows or weights do not fit this job");
     is_ok = is_ok && !is_other_bias;
     buffer_free(&newest);
     return is_ok;

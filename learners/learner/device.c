@@ -37,8 +37,9 @@ bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
 {
     if (!read_device(c->device.ast, c)) {
         struct diag *d = diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.ast->span,
-                                    "`device` is `auto`, `cpu` or a GPU by its number: `cuda(0)`");
-        diag_hint(bind->diags, d, "`leat help device` lists what this machine has");
+                                    "`device` must be `auto`, `cpu` or a GPU by its number, for "
+                                    "example `cuda(0)`");
+        diag_hint(bind->diags, d, "`leat help device` lists the devices of this machine");
         return false;
     }
     if (c->device_kind != DEVICE_CUDA)
@@ -46,11 +47,12 @@ bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
     const char *problem = NULL;
     if (c->batch <= 1 && c->model.network <= NETWORK_HIDDEN)
         problem =
-            "a GPU learns by batches: say how many examples a step has, `batch: 4096`, or `device: cpu`";
+            "a GPU learns by batches: set the number of examples in a step, for example `batch: 4096`, or "
+            "use `device: cpu`";
     else if (!model_can_attach(&c->model))
-        problem = "a GPU has no kernels for what this learner is set up with: weights of pairs, `ffm` with "
-                  "`hidden`, `clip_norm` without dense layers, an FFM of more than 512 floats an id, dense "
-                  "layers by `adagrad_row` or `adagrad_block`: take `device: cpu`";
+        problem = "a GPU has no kernels for this learner: use `device: cpu`, or do without `pairs`, "
+                  "`pair_weights`, `ffm` with `hidden` or with more than 512 floats an id, `clip_norm` "
+                  "without dense layers, and dense layers with `adagrad_row` or `adagrad_block`";
     if (problem != NULL)
         diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.ast->span, "%s", problem);
     return problem == NULL;
@@ -64,11 +66,11 @@ static struct span device_span(const struct learner_config *c)
 /* After GPU_NO_MEMORY a mere restart would fail again, so the hint says what to change. */
 static const char *hint_of(const struct gpu_error *error)
 {
-    return error->failure == GPU_NO_MEMORY ? "change `device_memory`, `pinned_memory` or what else it says "
-                                             "and run the job again: it goes on "
-                                             "from its last checkpoint"
-                                           : "start it again: it goes on from its last checkpoint (`leat run "
-                                             "--supervise` does so itself)";
+    return error->failure == GPU_NO_MEMORY ? "change `device_memory`, `pinned_memory` or another option that "
+                                             "the message names, and run the job again: it goes on from its "
+                                             "last checkpoint"
+                                           : "start the job again: it goes on from its last checkpoint "
+                                             "(`leat run --supervise` starts it by itself)";
 }
 
 static bool refuse(struct operator_context *context, const struct learner_config *c,
@@ -77,7 +79,8 @@ static bool refuse(struct operator_context *context, const struct learner_config
     struct diag *d = diag_error(context->diags, DIAG_BAD_LEARNER, device_span(c),
                                 "the learner cannot use its GPU: %s", error->text);
     diag_hint(context->diags, d,
-              "`leat help device` says what this machine has; `device: cpu` learns without one");
+              "`leat help device` shows the devices of this machine; with `device: cpu` the learner needs "
+              "no GPU");
     return false;
 }
 
@@ -115,8 +118,9 @@ bool learner_pick_device(struct operator_context *context)
     if (c->model.is_on_device || !context->compares)
         return true;
     struct diag *d = diag_error(context->diags, DIAG_BAD_LEARNER, device_span(c),
-                                "`--compare cpu` is for learners on a GPU, and this one learns on the CPU");
-    diag_hint(context->diags, d, "`device: cuda(0)` and a `batch` of more than 1 make it learn there");
+                                "`--compare cpu` needs a learner on a GPU, but this learner runs on the CPU");
+    diag_hint(context->diags, d,
+              "with `device: cuda(0)` and a `batch` of more than 1 the learner runs on a GPU");
     return false;
 }
 
@@ -159,8 +163,8 @@ bool learner_check_compared(struct operator_context *context)
         return true;
     operator_fail(
         context, DIAG_DEVICE_DIFFERS, device_span(c), model_compared(c->state->model)->text,
-        "the first difference is what counts: a kernel that is wrong, or sums that cancel out; without "
-        "`--compare` the job goes on from its last checkpoint");
+        "look for the cause of this first difference: a wrong kernel, or a sum whose terms cancel out; "
+        "without `--compare` the job goes on from its last checkpoint");
     return false;
 }
 
@@ -184,7 +188,7 @@ bool learner_restore_failed(struct operator_context *context)
         return false; /* GPU_UNSUPPORTED: the checkpoint's content cannot be of these tables */
     diag_hint(context->diags,
               diag_error(context->diags, DIAG_DEVICE_FAILED, device_span(c),
-                         "the checkpoint cannot be taken back: %s", error->text),
+                         "the learner cannot be restored from the checkpoint: %s", error->text),
               "%s", hint_of(error));
     return true;
 }

@@ -39,7 +39,7 @@ bool learner_bind_labels(struct operator_bind *bind, struct learner_config *c)
     if (c->label.ast != NULL)
         return bind_label(bind, c, c->label.ast);
     if (c->labels.count == 0 || c->labels.count > LEARNER_LABELS_MAX) {
-        diag_error(bind->diags, DIAG_TOO_MANY, bind->span, "`labels` names 1 to %d labels",
+        diag_error(bind->diags, DIAG_TOO_MANY, bind->span, "`labels` takes 1 to %d labels",
                    LEARNER_LABELS_MAX);
         return false;
     }

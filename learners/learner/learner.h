@@ -87,29 +87,28 @@ struct learner_config {
     OPTION_EXPRESSIONS(struct learner_config, dense, "dense", 0,                                             \
                        "numbers or bools that the model reads as they are; scale them to about 1"),          \
         OPTION_EXPRESSION(struct learner_config, weight, "weight", 0,                                        \
-                          "weight of an example, 1 where not given. An example of weight 0 is predicted "    \
-                          "but not learned: it counts as `weightless`, not as an occurrence of its ids "     \
-                          "and not in schedules, batches and figures. The figures count every other "        \
-                          "example once"),                                                                   \
+                          "weight of an example; default 1. An example of weight 0 is predicted but not "    \
+                          "learned: it counts as `weightless`, not as an occurrence of its ids, and not in " \
+                          "schedules, batches and metrics. The metrics count every other example once"),     \
         OPTION_INT(struct learner_config, list_max, "list_max", 0, "64", "1", "1024",                        \
-                   "how many ids of a list are read, the first ones. The report counts, for each "           \
-                   "feature that is a list, longer lists (`lists_cut`) and the ids that were left "          \
-                   "out (`ids_cut`)"),                                                                       \
+                   "how many ids of a list are read, from its beginning. For each list feature the report "  \
+                   "counts longer lists (`lists_cut`) and the ids that were left out (`ids_cut`)"),          \
         OPTION_COLUMNS(struct learner_config, known_early, "known_early", 0,                                 \
-                       "columns that the label is computed from but that are known when serving")
+                       "columns that the label is computed from, but that are known when the model is "      \
+                       "asked for a prediction")
 
 #define LEARNER_VECTORS_OPTION                                                                               \
     OPTION_EXPRESSIONS(struct learner_config, sparse, "sparse", OPTION_REQUIRED,                             \
-                       "ids: single values or lists; a vector for each")
+                       "ids: single values or lists; each id has a vector")
 
 #define LEARNER_IDS_OPTIONS                                                                                  \
     OPTION_EXPRESSIONS(struct learner_config, sparse, "sparse", OPTION_REQUIRED,                             \
-                       "ids: single values or lists; a vector and a weight for each"),                       \
+                       "ids: single values or lists; each id has a vector and a weight"),                    \
         OPTION_EXPRESSIONS(struct learner_config, wide, "wide", 0,                                           \
-                           "ids that get a weight but no vector: crosses, for example")
+                           "ids with a weight but no vector, for example crosses")
 
 #define LEARNER_LOSS_OPTION(def)                                                                             \
-    OPTION_ENUM(struct learner_config, loss, "loss", 0, def, "logistic|squared", "what is minimized")
+    OPTION_ENUM(struct learner_config, loss, "loss", 0, def, "logistic|squared", "loss that is minimized")
 
 /* embedding_table: an option table made of LEARNER_EMBEDDING_OPTIONS. */
 #define LEARNER_WEIGHTS_OPTIONS(loss_def, embedding_table)                                                   \
@@ -118,7 +117,7 @@ struct learner_config {
 #define LEARNER_RATED_OPTIONS(loss_def, linear_def, embedding_table)                                         \
     LEARNER_LOSS_OPTION(loss_def),                                                                           \
         OPTION_KIND(struct learner_config, linear, "linear", 0, linear_def, optimizer_kinds,                 \
-                    "how the weights of ids and dense features move"),                                       \
+                    "optimizer of the weights of ids and dense features"),                                   \
         OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0,              \
                      embedding_table, "vectors of ids")
 
@@ -127,22 +126,22 @@ struct learner_config {
     OPTION_INT(struct embedding_config, admit_after, "admit_after", 0, "1", "1", "255",                      \
                "occurrences of an id before it gets " made),                                                 \
         OPTION_BYTES(struct embedding_config, sketch_bytes, "sketch", 0, "4MiB", "4KiB", "16GiB",            \
-                     "memory, for each feature, that counts ids not yet admitted"),                          \
+                     "memory of each feature for counting ids that are not yet admitted"),                   \
         OPTION_DURATION(struct embedding_config, expire_after_us, "expire_after", 0, "0s", "0s", NULL,       \
-                        "how long, in event time, an id may be absent before it is forgotten; 0s: for "      \
-                        "ever. `rows` of the report counts expired ids until a sweep removes them, then "    \
-                        "`rows_expired` does"),                                                              \
+                        "how long, in event time, an id may be absent before it is removed; 0s: for ever. "  \
+                        "In the report, `rows` counts an expired id until a sweep removes it; from then on " \
+                        "`rows_expired` counts it"),                                                         \
         OPTION_INT(struct embedding_config, rows_max, "rows_max", 0, "0", "0", NULL,                         \
                    "most " many " of a feature; 0: no limit")
 
 #define LEARNER_EMBEDDING_OPTIONS(dim_def, dim_help, init_def, optimizer_def)                                \
     OPTION_INT(struct embedding_config, dim, "dim", 0, dim_def, "4", "512", dim_help),                       \
         OPTION_FLOAT(struct embedding_config, init, "init", 0, init_def, "0.0", "100.0",                     \
-                     "initial values of vectors are uniform between minus this and this"),                   \
+                     "initial values of vectors are uniform between minus `init` and `init`"),               \
         OPTION_ASSIGNMENTS(struct embedding_config, init_of, "init_of", 0,                                   \
-                           "a feature's own init: `{ user_id: 0.01, hour: 0.2 }`"),                          \
+                           "`init` of single features: `{ user_id: 0.01, hour: 0.2 }`"),                     \
         OPTION_KIND(struct embedding_config, optimizer, "optimizer", 0, optimizer_def, optimizer_kinds,      \
-                    "how vectors move"),                                                                     \
+                    "optimizer of the vectors"),                                                             \
         LEARNER_ADMISSION_OPTIONS("a row", "rows")
 
 #define LEARNER_PAIRS_OPTIONS                                                                                \
@@ -151,44 +150,44 @@ struct learner_config {
                        "not given: all pairs"),                                                              \
         OPTION_KIND(struct learner_config, pair_weights, "pair_weights", 0, "sgd { rate: 0.0 }",             \
                     optimizer_kinds,                                                                         \
-                    "how the learned weight of each pair of features moves (Pan 2018); rate 0.0: "           \
-                    "all weights stay 1")
+                    "optimizer of the learned weight of each pair of features (Pan 2018); rate 0.0: all "    \
+                    "weights stay 1")
 
 #define LEARNER_LAYERS_OPTIONS(hidden_def, hidden_help)                                                      \
     OPTION_INTS(struct learner_config, hidden, "hidden", 0, hidden_def, "1", "4096", hidden_help),           \
         OPTION_KIND(struct learner_config, head, "hidden_optimizer", 0,                                      \
                     "adagrad { rate: 0.05, accumulator: 0.1 }", optimizer_kinds,                             \
-                    "how the dense layers move"),                                                            \
+                    "optimizer of the dense layers"),                                                        \
         LEARNER_PRECISION_OPTIONS
 
 #define LEARNER_PRECISION_OPTIONS                                                                            \
     OPTION_ENUM(struct learner_config, precision, "precision", 0, "fp32", "fp32|bf16|fp16|auto",             \
-                "format of the factors in the products of dense layers, with `batch`; weights "              \
-                "and sums are always fp32. fp32: no TF32; fp16: gradients are scaled; auto: "                \
-                "bf16, if it costs at most 0.1 % of the loss"),                                              \
+                "number format in which dense layers multiply when they learn by batches; weights and sums " \
+                "are always fp32. fp32: no TF32; fp16: gradients are scaled; auto: bf16, if it makes the "   \
+                "loss at most 0.1 % worse"),                                                                 \
         OPTION_INT(struct learner_config, precision_trial, "precision_trial", 0, "100000", "1", NULL,        \
-                   "with precision: auto, examples that fp32 learns beside bf16 before one of the "          \
-                   "two stays"),                                                                             \
+                   "with `precision: auto`: how many examples are learned in both bf16 and fp32 before one " \
+                   "of the two is kept"),                                                                    \
         OPTION_INT(struct learner_config, accumulate, "accumulate", 0, "1", "1", "1024",                     \
-                   "batches whose gradients are added up for one step: like a `batch` so many "              \
-                   "times as large, in the memory of one")
+                   "batches whose gradients are added up for one step: n batches learn like one `batch` n "  \
+                   "times as large, in the memory of one batch")
 
 #define LEARNER_HEAD_OPTIONS(hidden_def, hidden_help)                                                        \
     LEARNER_LAYERS_OPTIONS(hidden_def, hidden_help),                                                         \
         OPTION_INT(struct learner_config, hidden_batch, "hidden_batch", 0, "16", "1", "16",                  \
-                   "with batch: 1, examples in a step of the dense layers; weights of ids then "             \
-                   "move example by example, by gradients computed before that step")
+                   "with `batch: 1`: examples in a step of the dense layers; weights of ids still change "   \
+                   "with each example, by gradients computed before that step")
 
 #define LEARNER_TRAINING_OPTIONS                                                                             \
     OPTION_INT(struct learner_config, batch, "batch", 0, "1", "1", "65536",                                  \
-               "examples in a step; 1 learns from each example at once, and learns best"),                   \
+               "examples in a step; 1: learns from each example at once, which learns best"),                \
         LEARNER_BATCH_MIN_OPTION, LEARNER_STEP_OPTIONS
 
 #define LEARNER_BATCH_MIN_OPTION                                                                             \
     OPTION_INT(struct learner_config, batch_min, "batch_min", 0, "0", "0", "65536",                          \
-               "with live sources, steps follow the load: so many examples when few come, up "               \
-               "to `batch` to catch up. A replay follows the order log; files learn by "                     \
-               "`batch`. 0: always `batch`")
+               "smallest number of examples in a step with live sources: steps follow the load, from "       \
+               "`batch_min` when few examples arrive up to `batch` when the job catches up. A replay takes " \
+               "the steps of the order log; files are learned by `batch`. 0: always `batch`")
 
 /* For kinds that learn by batches alone. */
 #define LEARNER_BATCH_SIZE_OPTIONS                                                                           \
@@ -198,8 +197,8 @@ struct learner_config {
 
 #define LEARNER_CLIP_OPTION                                                                                  \
     OPTION_FLOAT(struct learner_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,                       \
-                 "largest norm of an example's gradient; with dense layers, of a step's gradient "           \
-                 "by their weights; 0: no limit")
+                 "largest norm of an example's gradient; with dense layers, of a step's gradient with "      \
+                 "respect to their weights; 0: no limit")
 
 #define LEARNER_STEP_OPTIONS LEARNER_CLIP_OPTION, LEARNER_BALANCE_OPTIONS, LEARNER_RUN_OPTIONS
 
@@ -209,32 +208,33 @@ struct learner_config {
         OPTION_FLOAT(struct learner_config, negative_weight, "negative_weight", 0, "1.0", "1e-6", "1e6",     \
                      "weight of label 0"),                                                                   \
         OPTION_FLOAT(struct learner_config, keep_negatives, "keep_negatives", 0, "1.0", "1e-6", "1.0",       \
-                     "share of the examples with label 0 that are learned; predictions are corrected "       \
-                     "for it"),                                                                              \
+                     "share of the examples with label 0 that are learned; predictions are corrected for "   \
+                     "the share"),                                                                           \
         OPTION_BOOL(struct learner_config, fake_negatives, "fake_negatives", "false",                        \
-                    "set it if the examples come from `attribute ... emit fake_negative`: weighs "           \
-                    "them so that predictions are those of the true labels (Ktena 2019, fake "               \
-                    "negative weighted); without it, `prediction / (1.0 - prediction)` is (fake "            \
-                    "negative calibration). The metrics are of the rows as they come")
+                    "for examples from `attribute ... emit fake_negative`: weighs examples so that the "     \
+                    "prediction is the probability of the true label (Ktena 2019, fake negative weighted); " \
+                    "without this option the probability is `prediction / (1.0 - prediction)` (fake "        \
+                    "negative calibration). The metrics count the rows as they come")
 
 #define LEARNER_RUN_OPTIONS                                                                                  \
     OPTION_FLOAT(struct learner_config, bias, "bias", 0, "0.0", "-1000.0", "1000.0",                         \
                  "initial value of the bias"),                                                               \
         OPTION_INT(struct learner_config, window, "window", 0, "100000", "16", "1000000000",                 \
-                   "examples of the sliding evaluation"),                                                    \
+                   "number of newest examples in the sliding evaluation"),                                   \
         OPTION_INT(struct learner_config, metrics_every, "metrics_every", 0, "100000", "1", NULL,            \
-                   "examples between two rows of `metrics`; one more comes when the input has ended"),       \
+                   "examples between two rows of `metrics`; one more row comes when the input has ended"),   \
         OPTION_BLOCK(struct learner_config, freeze, struct freeze_config, "freeze", 0, learner_freeze,       \
-                     "when to stop learning, but not predicting, until the figures of the window are "       \
-                     "back in these bands; meanwhile ids that occur keep their rows, and other ids "         \
+                     "stops learning, but not predicting, while figures of the window are outside "          \
+                     "of these bands; meanwhile ids that occur keep their rows, and other ids "              \
                      "expire (`expire_after`)"),                                                             \
         OPTION_EXPRESSION(struct learner_config, device, "device", OPTION_RUNTIME,                           \
-                          "where the learner runs: `cpu`; `cuda(0)`, a GPU by its number; `auto`, a GPU "    \
-                          "if there is one and the learner learns by batches"),                              \
+                          "where the learner runs: `cpu`; `cuda(0)`: a GPU by its number; `auto`: GPU 0 if " \
+                          "it is usable, has kernels for the learner, and the learner learns by batches, "   \
+                          "else the CPU"),                                                                   \
         OPTION_BYTES(struct learner_config, device_memory, "device_memory", OPTION_RUNTIME, "0B", "0B",      \
                      NULL,                                                                                   \
-                     "memory of the GPU for rows, of which an eighth is for rows that a checkpoint "         \
-                     "copies; 0B: two thirds of what is free"),                                              \
+                     "memory of the GPU for rows; an eighth of it is for rows that a checkpoint copies; "    \
+                     "0B: two thirds of the free memory"),                                                   \
         OPTION_BYTES(struct learner_config, pinned_memory, "pinned_memory", OPTION_RUNTIME, "64MiB", "1MiB", \
                      NULL, "pinned memory of the host, for rows that do not fit into `device_memory`"),      \
         OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "seed of initial values")

@@ -59,7 +59,7 @@ void learner_memory(void *config, struct memory_plan *plan)
     else if (is_there)
         snprintf(plan->where, sizeof(plan->where), "on the CPU");
     else
-        snprintf(plan->where, sizeof(plan->where), "as on a CPU, for cuda(%d) cannot be used here (%s)",
+        snprintf(plan->where, sizeof(plan->where), "as on a CPU, because cuda(%d) cannot be used here (%s)",
                  c->device_number, gpu_failure_name(error.failure));
     learner_close_device(s);
     free(s);
@@ -76,10 +76,9 @@ static void refuse(struct operator_context *context, const struct memory_plan *p
                                 is_device ? "of its GPU" : "for its batches",
                                 memory_bytes_text(there, &arena), memory_plan_text(plan, false, &arena));
     diag_hint(context->diags, d,
-              is_device
-                  ? "make `device_memory` (the tables) or `batch` smaller, then `dim` and the layers"
-                  : "make `batch` smaller, of which all but parameters and sketches are multiples, then "
-                    "`dim` and the layers; `leat explain` shows what they take");
+              is_device ? "make `device_memory` (the tables) or `batch` smaller, then `dim` and the layers"
+                        : "make `batch` smaller (all parts but parameters and sketches shrink with it), then "
+                          "`dim` and the layers; `leat explain` shows the memory of each part");
     arena_free(&arena);
 }
 

@@ -7,19 +7,17 @@
     OPTION_FLOAT(struct optimizer_config, l2, "l2", 0, "0.0", "0.0", NULL, "pulls weights towards zero")
 #define ROW_ACCUMULATOR(def)                                                                                 \
     OPTION_FLOAT(struct optimizer_config, accumulator, "accumulator", 0, def, "1e-12", "1e12",               \
-                 "initial value of each sum of squared gradients: a higher value slows the first "           \
-                 "steps")
+                 "initial value of each sum of squared gradients: a higher value slows the first steps")
 #define ROW_DECAY                                                                                            \
     OPTION_FLOAT(struct optimizer_config, decay, "decay", 0, "1.0", "0.0", "1.0",                            \
-                 "share of an accumulator that an update keeps; below 1 old gradients are "                  \
-                 "forgotten")
+                 "share of an accumulator that an update keeps; below 1 old gradients are forgotten")
 #define ROWS_SCHEDULE                                                                                        \
     OPTION_INT(struct optimizer_config, warmup, "warmup", 0, "0", "0", NULL,                                 \
                "examples over which the rate rises from 0"),                                                 \
         OPTION_INT(struct optimizer_config, halve_every, "halve_every", 0, "0", "0", NULL,                   \
-                   "examples after which the rate has halved; 0: it does not"),                              \
+                   "examples after which the rate has halved; 0: the rate is constant"),                     \
         OPTION_FLOAT(struct optimizer_config, rate_min, "rate_min", 0, "0.0", "0.0", "1000.0",               \
-                     "halving ends at this rate")
+                     "lowest rate, at which halving ends")
 #define ROW_STEP_MAX                                                                                         \
     OPTION_FLOAT(struct optimizer_config, step_max, "step_max", 0, "1.0", "1e-12", "1e12",                   \
                  "largest change of a weight in one step")
@@ -30,7 +28,7 @@ static const struct option sgd_options[] = {
 static const struct option momentum_options[] = {
     ROW_RATE("0.01", "learning rate"),
     OPTION_FLOAT(struct optimizer_config, momentum, "momentum", 0, "0.9", "0.0", "1.0",
-                 "share of the last step that is added to this one"),
+                 "share of the last step that is added to the new step"),
     ROW_L1,
     ROW_L2,
     ROWS_SCHEDULE,
@@ -74,8 +72,8 @@ static const struct option newton_options[] = {
     ROWS_SCHEDULE,
     ROW_STEP_MAX,
     OPTION_BOOL(struct optimizer_config, joint, "joint", "false",
-                "the weights of an example share its error (Kalman's gain) instead of each "
-                "making up for all of it"),
+                "the weights of an example share its error (Kalman's gain), instead of each weight "
+                "correcting the whole error"),
     OPTIONS_END};
 
 const struct kind_choice optimizer_kinds[] = {

@@ -12,15 +12,15 @@ enum { SCHEDULE_EXAMPLES = 1024 };
 
 const struct option learner_freeze[] = {
     OPTION_FLOAT(struct freeze_config, calibration_min, "calibration_min", 0, "0.0", "0.0", NULL,
-                 "least calibration (sum of predictions / sum of labels) of the window; 0: any"),
+                 "smallest calibration (sum of predictions / sum of labels) of the window; 0: no limit"),
     OPTION_FLOAT(struct freeze_config, calibration_max, "calibration_max", 0, "0.0", "0.0", NULL,
-                 "largest calibration of the window; 0: any"),
+                 "largest calibration of the window; 0: no limit"),
     OPTION_FLOAT(struct freeze_config, label_mean_min, "label_mean_min", 0, "0.0", "0.0", NULL,
-                 "least mean label of the window; 0: any"),
+                 "smallest mean label of the window; 0: no limit"),
     OPTION_FLOAT(struct freeze_config, label_mean_max, "label_mean_max", 0, "0.0", "0.0", NULL,
-                 "largest mean label of the window; 0: any"),
+                 "largest mean label of the window; 0: no limit"),
     OPTION_INT(struct freeze_config, after, "after", 0, "100000", "0", NULL,
-               "examples before the bands count; they are looked at every 1,024"),
+               "examples before the bands apply; the bands are checked every 1,024 examples"),
     OPTIONS_END,
 };
 
@@ -42,10 +42,11 @@ bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c)
     const char *problem = NULL;
     if ((f->calibration_min > f->calibration_max && f->calibration_max > 0.0) ||
         (f->label_mean_min > f->label_mean_max && f->label_mean_max > 0.0))
-        problem = "a band of `freeze` is empty: its least value lies above its largest";
+        problem = "a band of `freeze` is empty: its minimum is larger than its maximum";
     else if (c->loss != LOSS_LOGISTIC && (f->calibration_min > 0.0 || f->calibration_max > 0.0))
         problem =
-            "calibration is of probabilities: with `loss: squared`, `freeze` can look at label_mean only";
+            "calibration needs probabilities: with `loss: squared`, `freeze` takes only `label_mean_min` "
+            "and `label_mean_max`";
     if (problem != NULL)
         diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
     c->is_scheduled = has_band(f) || is_scheduled(&c->linear) || is_scheduled(&c->embedding.optimizer) ||

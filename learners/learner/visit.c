@@ -50,8 +50,9 @@ static int query_field(struct operator_context *context, const struct learner_co
                          ? diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0},
                                       "the learner has no sparse feature `%.*s`", STR_ARGS(name))
                          : diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0},
-                                      "a learner is asked by the name of a feature and a value of it");
-    diag_hint(context->diags, d, "it has: %s", field_names(context, c));
+                                      "the key of a learner's state is the name of a sparse feature and a "
+                                      "value of the feature");
+    diag_hint(context->diags, d, "its sparse features: %s", field_names(context, c));
     return -1;
 }
 
@@ -69,8 +70,8 @@ static uint64_t query_key(struct operator_context *context, const struct learner
     uint64_t key = is_value ? learner_id(&batch->columns[0], 0) : 0;
     batch_release(batch);
     if (!is_value)
-        diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0}, "`%.*s` is no %s", STR_ARGS(word),
-                   type_name(context->scratch, single));
+        diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0}, "`%.*s` is not a value of type %s",
+                   STR_ARGS(word), type_name(context->scratch, single));
     return key;
 }
 

@@ -250,9 +250,9 @@ static bool same_ids(struct model *m, const struct train_group *g, const struct 
     if (u == count && a->count == b->count)
         return true;
     if (u == count || a->ids[u] != b->ids[u] || a->tables[u] != b->tables[u])
-        snprintf(where, sizeof(where), "the step's distinct ids, from the %u-th on: how many there are", u);
+        snprintf(where, sizeof(where), "number of the step's distinct ids, which differ from index %u on", u);
     else
-        snprintf(where, sizeof(where), "sparse feature %u, id %016" PRIx64 ": whether it has a row",
+        snprintf(where, sizeof(where), "sparse feature %u, id %016" PRIx64 ": number of its rows",
                  g->first + a->tables[u] + 1, a->ids[u]);
     bool is_row = u < count && a->ids[u] == b->ids[u];
     note(m->compare, m->compare->shadow->steps, where, is_row ? a->rows[u] != NULL : a->count,

@@ -551,8 +551,8 @@ def test_a_key_that_is_not_there():
     assert "key " in get("model", "user", 999_999_999, check=1)
     for arguments, what in ((("features/dedup", "abc"), "id (int)"), (("features/dedup", "1", "2"), "id (int)"),
                             (("features/dedupe", "1"), "did you mean `features/dedup`?"), ((), "it has: features/dedup"),
-                            (("model", "color", "1"), "it has: user, item, site"), (("model", "user"), "it has: user"),
-                            (("model", "user", "abc"), "is no int")):
+                            (("model", "color", "1"), "sparse features: user, item, site"), (("model", "user"), "sparse features: user"),
+                            (("model", "user", "abc"), "is not a value of type int")):
         status, _, errors = leat("state", "get", "state", *arguments)
         assert status == 1 and "E1001" in errors and what in errors, (arguments, errors)
     status, _, errors = leat("state", "shout", "state")

@@ -116,7 +116,7 @@ def test_out_of_memory():
         for nth in (1, 30):
             place = whole.job(f"memory-{nth}")
             output = leat("run", place + ".leat", expected=[FAILED], fault=f"{OUT_OF_MEMORY}@{nth}")
-            assert "error[E0901]" in output and "do not fit" in output, output
+            assert "error[E0901]" in output and "cannot be allocated" in output, output
             leat("run", place + ".leat")
             assert learned(whole.folder, place) == whole.learned, nth
 
@@ -128,7 +128,7 @@ def test_out_of_memory_while_it_runs():
         while "error[E0901]" in output:
             nth += 3
             output = leat("run", place + ".leat", expected=[FAILED], fault=f"{OUT_OF_MEMORY}@{nth}")
-        assert "error[E0902]" in output and "do not fit" in output and "`device_memory`" in output, output
+        assert "error[E0902]" in output and "cannot be allocated" in output and "`device_memory`" in output, output
         leat("run", place + ".leat")
         assert learned(whole.folder, place) == whole.learned
 
@@ -174,7 +174,7 @@ def test_compared_with_the_cpu():
             missing = [where for where in missing if where not in output]
             nth = max(nth + 1, 190)
         output = leat("run", folder.job("cpu", "dcnv2", "cpu") + ".leat", "--compare", "cpu", expected=[FAILED])
-        assert "error[E0901]" in output and "this one learns on the CPU" in output, output
+        assert "error[E0901]" in output and "this learner runs on the CPU" in output, output
 
 
 def test_bad_events_hurt_nobody_else():

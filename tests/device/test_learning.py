@@ -161,8 +161,8 @@ def test_refused_before_it_starts():
     with tempfile.TemporaryDirectory() as path:
         folder = Folder(path)
         for device, more, said in (
-                ("cuda(9)", None, "Device 9 was asked for"), ("tpu", None, "`device` is `auto`, `cpu` or a GPU"),
-                ("cuda(-1)", None, "`device` is `auto`"), ("cuda(0)", "hidden: [8], device_memory: 1KiB", "of device memory at least")):
+                ("cuda(9)", None, "Device 9 was requested"), ("tpu", None, "`device` must be `auto`, `cpu` or a GPU"),
+                ("cuda(-1)", None, "`device` must be `auto`"), ("cuda(0)", "hidden: [8], device_memory: 1KiB", "MiB of device memory (")):
             output = folder.run(folder.job("bad", "deepfm", device, more), expected=range(256))
             assert "error[E0901]" in output and said in output, output
             assert not os.path.exists(os.path.join(path, "bad.jsonl")), "nothing starts"

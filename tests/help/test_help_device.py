@@ -78,7 +78,7 @@ def test_unknown_devices():
 
 def test_why_there_is_none():
     for fake, failure, why in (("none", "no such device", "shows no device"), ("driver", "no driver", "up to 12.4"),
-                               ("version", "no device library", f"version {VERSION} of its functions was expected, {VERSION + 1} found")):
+                               ("version", "no device library", f"interface version {VERSION} was expected, {VERSION + 1} found")):
         for arguments in ((), ("cuda",), ("cuda(0)",)):
             text = words(said(*arguments, fake=fake))
             assert failure in text and why in text, (fake, arguments, text)

@@ -76,8 +76,8 @@ def test_schemas_change_and_come_late():
             assert c["dead"] == bad and c["in"] == 3000, c
             assert sorted(j.rows(), key=lambda row: row["n"]) == wanted
             reasons = {row["reason"] for row in j.rows("dead.jsonl")}
-            assert reasons == {"it does not begin with a registry's 0 and number, at byte 0",
-                               "the registry does not have its schema, at byte 0"}, reasons
+            assert reasons == {"the payload does not begin with a Schema Registry's header: 0, schema number, at byte 0",
+                               "the registry does not have the payload's schema, at byte 0"}, reasons
 
 
 def test_registry_is_away():
@@ -87,7 +87,7 @@ def test_registry_is_away():
     schema = "{ n: int }"
     more = ', format: avro, registry: { url: "http://127.0.0.1:1", wait: 300ms }'
     with job(of(kafka, topic, more), schema=schema) as j:
-        j.refused("E0615", f"{topic}/0, offset 0: schema 1 cannot be had from the registry", "nothing was lost")
+        j.refused("E0615", f"{topic}/0, offset 0: schema 1 cannot be fetched from the registry", "no record was lost")
         with registry(schemas={"1": record(("n", "long"))}) as url:
             j.write(of(kafka, topic, f', format: avro, registry: {{ url: "{url}" }}'), schema=schema)
             j.finish()

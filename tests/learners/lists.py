@@ -155,7 +155,7 @@ def said(folder, length, step="", more=""):
 def test_check():
     with tempfile.TemporaryDirectory() as folder:
         text = said(folder, 100)
-        assert "warning[E0905]: `history` holds up to 100 ids, and this learner reads the first 64" in text, text
+        assert "warning[E0905]: a list of `history` has up to 100 ids, but this learner reads only the first 64" in text, text
         assert "checked.leat:6:71" in text and "list_max: 100" in text, text
         assert "list_max: 900" in said(folder, 900), "the hint names what reads them all"
         assert "up to 100 ids" in said(folder, 100, " | rename thing = item | where user > 0"), "a step between"

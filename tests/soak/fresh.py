@@ -41,11 +41,13 @@ def parse_arguments():
     parser = argparse.ArgumentParser(prog="./dev soak fresh", description=__doc__.split("\n")[0],
                                      epilog="\n".join(__doc__.split("\n")[4:]),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tree", action="store_true", help="the working tree, instead of what is committed")
-    parser.add_argument("--only", default="demo,test,live", metavar="A,B", help="of demo, test, live (default: all)")
-    parser.add_argument("--suite", default=SUITE, help=f"of Debian (default: {SUITE})")
-    parser.add_argument("--folder", metavar="DIR", help="the machine's; must not be there (default: one of its own)")
-    parser.add_argument("--keep", action="store_true", help="leaves the folder, to look around with chroot")
+    parser.add_argument("--tree", action="store_true", help="takes the working tree instead of the last commit")
+    parser.add_argument("--only", default="demo,test,live", metavar="A,B",
+                        help="parts to run, of demo, test, live (default: all)")
+    parser.add_argument("--suite", default=SUITE, help=f"suite of Debian (default: {SUITE})")
+    parser.add_argument("--folder", metavar="DIR",
+                        help="folder for the machine; must not exist (default: a temporary folder)")
+    parser.add_argument("--keep", action="store_true", help="keeps the folder, for a look with chroot")
     parser.add_argument("--inside", metavar="DIR", help=argparse.SUPPRESS)  # what the namespaces begin with
     arguments = parser.parse_args()
     arguments.only = arguments.only.split(",")

@@ -4,7 +4,7 @@
     ./dev soak fuzz [--until 1e8] [--processes N] [--nice N] [--targets a,b] [--slice SECONDS] [--folder DIR] [--show]
 
 Each target has its turn for a slice of time, the one with the least time behind it first, so that all of them have the same.
-What lies in the folder (build/fuzz-soak) is all that a run needs and leaves: it goes on there, also after `kill -9`.
+The folder (build/fuzz-soak) has everything that a run needs and leaves: a run goes on there, also after `kill -9`.
 
     counts.json       executions of each target, without those that only read its corpus in again
     corpus/TARGET     inputs that reach something new, merged (the smallest that reach as much) when they have doubled
@@ -12,7 +12,7 @@ What lies in the folder (build/fuzz-soak) is all that a run needs and leaves: it
     programs, seeds   copies of what was built, so that later builds do not disturb: taken anew at each start
     log               one line a minute
 
-A finding is said with the command that repeats it, and its target is set aside; mended, the input belongs into
+A finding is reported with the command that repeats it, and its target is set aside; once mended, the input belongs into
 tests/fuzz/corpus/TARGET. Ctrl-C ends a run cleanly; the status is 1 where there are findings, else 0.
 """
 
@@ -42,16 +42,17 @@ def parse_arguments():
                                      epilog="\n".join(__doc__.split("\n")[4:]),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--until", type=lambda text: int(float(text)), default=10**8, metavar="N",
-                        help="executions of all targets together, of all runs so far (default: 1e8)")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="targets at once (default: 1)")
-    parser.add_argument("--nice", type=int, default=19, metavar="N", help="how much the others come first (default: 19)")
-    parser.add_argument("--targets", default="", metavar="A,B", help="these alone (default: all)")
-    parser.add_argument("--slice", type=float, default=300, metavar="SECONDS", help="a target's turn (default: 300)")
+                        help="ends after N executions of all targets, counted over all runs (default: 1e8)")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="number of targets at once (default: 1)")
+    parser.add_argument("--nice", type=int, default=19, metavar="N", help="niceness of the targets (default: 19)")
+    parser.add_argument("--targets", default="", metavar="A,B", help="only these targets (default: all)")
+    parser.add_argument("--slice", type=float, default=300, metavar="SECONDS",
+                        help="length of a target's turn (default: 300)")
     parser.add_argument("--folder", default=os.path.join(ROOT, "build", "fuzz-soak"), metavar="DIR",
-                        help="where all of it lies (default: build/fuzz-soak)")
+                        help="folder for counts, inputs and findings (default: build/fuzz-soak)")
     parser.add_argument("--programs", default=os.path.join(ROOT, "build", "fuzz", "fuzzers"), metavar="DIR",
-                        help="the targets that are copied from there (default: build/fuzz/fuzzers)")
-    parser.add_argument("--show", action="store_true", help="prints what is counted so far, and ends")
+                        help="folder from which the targets are copied (default: build/fuzz/fuzzers)")
+    parser.add_argument("--show", action="store_true", help="prints the counts so far, and ends")
     arguments = parser.parse_args()
     if arguments.until < 1 or arguments.processes < 1 or arguments.slice < 1 or not 0 <= arguments.nice <= 19:
         parser.error("--until and --processes are 1 at least, --slice 1 s, --nice 0 to 19")

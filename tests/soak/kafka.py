@@ -13,7 +13,7 @@ stall     the sink's brokers answer nothing for ten minutes: the source waits, n
           up
 
 Some 30 minutes on two cores; with --quick, which does a tenth of it, 5. The seed and the part make a failure
-repeatable; the folder of the job that failed is named and stays. Prints what it is at, and one TAP line in the end.
+repeatable; the folder of the job that failed is named and stays. Prints its progress, and one TAP line at the end.
 """
 
 import argparse
@@ -199,9 +199,9 @@ PARTS = {"kills": part_kills, "brokers": part_brokers, "network": part_network, 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of it")
+    parser.add_argument("--quick", action="store_true", help="runs a tenth of the soak")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--part", choices=sorted(PARTS), help="only this")
+    parser.add_argument("--part", choices=sorted(PARTS), help="runs only this part")
     arguments = parser.parse_args()
     figures = []
     for name, part in PARTS.items():

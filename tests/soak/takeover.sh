@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sleepers whose directory is taken over and who wake: each failpoint with each of three moments to wake at, and random
-# moments, without Kafka and with it. SEEDS: how many times.
+# Processes that sleep while their directory is taken over, and then wake: each failpoint with each of three moments to
+# wake at, and random moments, without Kafka and with it. SEEDS: how many times.
 set -eu
 cd "$(dirname "$0")/../.."
 leat=${LEAT:-build/release/leat}

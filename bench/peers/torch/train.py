@@ -197,7 +197,7 @@ def split(eager, tensors, options, batches=20):
 def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=MODELS)
-    parser.add_argument("data", nargs="?", help="gen.py's .npz; dlrm-small makes its own")
+    parser.add_argument("data", nargs="?", help="gen.py's .npz; dlrm-small makes its own data")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=512)
@@ -206,14 +206,16 @@ def parse(arguments=None):
     parser.add_argument("--cuda-graphs", action="store_true")
     parser.add_argument("--compile", action="store_true", help="torch.compile around the model")
     parser.add_argument("--rows", choices=("sparse", "touched"), help="how rows are updated (tables.py)")
-    parser.add_argument("--sum-by", choices=("index_add", "embedding"), default="index_add", help="of touched rows")
+    parser.add_argument("--sum-by", choices=("index_add", "embedding"), default="index_add",
+                        help="sums gradients of touched rows")
     parser.add_argument("--feed", choices=("pinned", "device"), default="pinned", help="where a GPU reads batches from")
     parser.add_argument("--examples", type=int, default=0)
-    parser.add_argument("--rate", type=float, default=0.05, help="of embedding rows")
-    parser.add_argument("--dense-rate", type=float, help="0.05; 0.02 from a batch of 2048 on")
+    parser.add_argument("--rate", type=float, default=0.05, help="learning rate of embedding rows")
+    parser.add_argument("--dense-rate", type=float,
+                        help="learning rate of dense layers: 0.05; 0.02 from a batch of 2048 on")
     parser.add_argument("--init", type=float, default=0.01)
-    parser.add_argument("--first", type=float, default=0.3, help="AdaGrad's sums begin at this by batch^2")
-    parser.add_argument("--predictions", help="write them to this .npy")
+    parser.add_argument("--first", type=float, default=0.3, help="AdaGrad's sums begin at FIRST / batch^2")
+    parser.add_argument("--predictions", help="file (.npy) for the predictions")
     options = parser.parse_args(arguments)
     if options.dense_rate is None:
         options.dense_rate = 0.05 if options.batch < 2048 else 0.02

@@ -418,7 +418,7 @@ static void test_damaged_formats(void **state)
     rig_source_close(&rig);
     rig_write_file(path_of("d.batches"), "no batches at all", 17);
     assert_false(open_source(&rig, "d.batches"));
-    expect(&rig, "E0603", "is no recording");
+    expect(&rig, "E0603", "is not a recording");
     rig_source_close(&rig);
     test_batches_without_end();
     rig_write_file(path_of("d.csv"), "other\n1\n", 8);

@@ -87,10 +87,11 @@ static void test_registry(void **state)
                  more[i]);
         assert_true(open_source(&rig, mock, options, "n int, s text"));
         char *text = read_all(&rig, i == 0 ? READ_QUIET : READ_END);
-        assert_string_equal(text, "{\"n\":1,\"s\":null}\n{\"n\":2,\"s\":null}\n{\"n\":3,\"s\":\"x\"}\n"
-                                  "!0 it does not begin with a registry's 0 and number\n"
-                                  "!-1 no payload (a tombstone), and the source has no column for the key\n"
-                                  "!0 the registry does not have its schema\n{\"n\":4,\"s\":null}\n");
+        assert_string_equal(
+            text, "{\"n\":1,\"s\":null}\n{\"n\":2,\"s\":null}\n{\"n\":3,\"s\":\"x\"}\n"
+                  "!0 the payload does not begin with a Schema Registry's header: 0, schema number\n"
+                  "!-1 no payload (a tombstone), and the source has no column for the key\n"
+                  "!0 the registry does not have the payload's schema\n{\"n\":4,\"s\":null}\n");
         free(text);
         rig_source_close(&rig);
     }
@@ -114,8 +115,8 @@ static void test_schema_that_does_not_fit(void **state)
     assert_string_equal(text, "{\"n\":1}\n");
     assert_string_equal(rig_error(&rig.diags), "E0614");
     assert_non_null(strstr(rig_message(&rig),
-                           "clicks/0, offset 1: the field `n` of schema 2 is string, which a "
-                           "column int cannot hold"));
+                           "clicks/0, offset 1: the field `n` of schema 2 is string, which a column of type "
+                           "int does not take"));
     free(text);
     rig_source_close(&rig);
     registry_close(&registry, asked, sizeof(asked));

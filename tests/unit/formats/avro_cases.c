@@ -83,12 +83,12 @@ static bool is_stricter(const char *bad)
 {
     static const char *const reasons[] = {
         "not valid UTF-8",
-        "not as long as it says",
+        "a wrong length",
         "more than 64 bits",
         "neither true nor false",
         "too many values",
         "more than 200 deep",
-        "number of a symbol has more than 32 bits", /* Avro C cuts it to 32 */
+        "symbol number of more than 32 bits", /* Avro C cuts it to 32 */
     };
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
         if (strstr(bad, reasons[i]) != NULL)

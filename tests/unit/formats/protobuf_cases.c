@@ -54,8 +54,8 @@ static const struct payload_case cases[PAYLOAD_CASES] = {
 static bool is_stricter(const char *bad)
 {
     static const char *const reasons[] = {
-        "not valid UTF-8", "of another type",      "more than 64 bits", "more than 32 bits",
-        "out of range",    "number that its enum", "groups are nested", "too many values in",
+        "not valid UTF-8", "another type than in", "more than 64 bits", "more than 32 bits",
+        "out of range",    "number that the enum", "groups are nested", "too many values in",
     };
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
         if (strstr(bad, reasons[i]) != NULL)

@@ -43,13 +43,11 @@ static const struct {
     {RECORD(FIELD("a", "{\"type\":\"enum\",\"name\":\"E\",\"symbols\":[\"RED\",\"GREEN\"]}") "," FIELD(
          "b", "\"E\"")),
      "a text, b text", "0200 | 0402 | 0001 | 0000 | 00808080802000",
-     "{\"a\":\"GREEN\",\"b\":\"RED\"}\n!0 `a`: a symbol that its enum does not have\n!1 `b`: a symbol that "
-     "its "
-     "enum does not have\n{\"a\":\"RED\",\"b\":\"RED\"}\n"
-     "!1 `b`: the number of a symbol has more than 32 bits\n"},
+     "{\"a\":\"GREEN\",\"b\":\"RED\"}\n!0 `a`: a symbol that the enum does not have\n!1 `b`: a symbol that "
+     "the enum does not have\n{\"a\":\"RED\",\"b\":\"RED\"}\n!1 `b`: a symbol number of more than 32 bits\n"},
     /* Unions. */
     {RECORD(FIELD("a", "[\"null\",\"long\"]")), "a int", "0208 | 00 | 04 | 01",
-     "{\"a\":4}\n{\"a\":null}\n!0 a branch that its union does not have\n!0 a branch that its union does not "
+     "{\"a\":4}\n{\"a\":null}\n!0 a branch that the union does not have\n!0 a branch that the union does not "
      "have\n"},
     {RECORD(FIELD("a", "[\"null\",\"long\"]")), "a int!", "0208 | 00",
      "{\"a\":4}\n!1 `a`: null, but the schema requires a value\n"},
@@ -76,13 +74,11 @@ static const struct {
     /* Lists, in one block and in several, with and without a block's size in bytes. */
     {RECORD(FIELD("l", "{\"type\":\"array\",\"items\":\"int\"}")), "l [int]",
      "04 02 04 00 | 00 | 02 02 01 02 06 00 | 01 04 06 00 | 01 | 04 02",
-     "{\"l\":[1,2]}\n{\"l\":[]}\n{\"l\":[1,3]}\n!0 `l`: a block that is not as long as it says\n!1 the "
-     "payload "
-     "ends inside a value\n!2 the payload ends inside a value\n"},
+     "{\"l\":[1,2]}\n{\"l\":[]}\n{\"l\":[1,3]}\n!0 `l`: a block with a wrong length\n!1 the payload ends "
+     "inside a value\n!2 the payload ends inside a value\n"},
     {RECORD(FIELD("l", "{\"type\":\"array\",\"items\":\"int\"}")), "l [int]",
      "02 02 01 02 06 00 | 03 04 02 04 00 | 03 06 02 04 00 | ffffffffffffffffff01 00 00",
-     "{\"l\":[1,3]}\n{\"l\":[1,2]}\n!0 `l`: a block that is not as long as it says\n!0 an impossible number "
-     "of items\n"},
+     "{\"l\":[1,3]}\n{\"l\":[1,2]}\n!0 `l`: a block with a wrong length\n!0 an impossible number of items\n"},
     {RECORD(FIELD("l", "{\"type\":\"array\",\"items\":[\"null\",\"int\"]}")), "l [int]", "04 00 0206 00",
      "{\"l\":[null,3]}\n"},
     {RECORD(FIELD("l", "[\"null\",{\"type\":\"array\",\"items\":\"string\"}]")), "l [text]",
@@ -112,7 +108,7 @@ static const struct {
     {RECORD(FIELD("a", "\"int\"")), "a int", "0a 00", "!1 something follows the record\n"},
     /* Lists of 2^62 values of no bytes. */
     {RECORD(FIELD("x", "{\"type\":\"array\",\"items\":\"null\"}") "," FIELD("a", "\"int\"")), "a int",
-     "feffffffffffffffff01 00 02", "!10 too many values in so few bytes\n"},
+     "feffffffffffffffff01 00 02", "!10 too many values for the length of the payload\n"},
     {RECORD(FIELD("l", "{\"type\":\"array\",\"items\":\"null\"}")), "l [int]",
      "feffffffffffffffff01 00 | 04 00", "!10 `l`: too many values in lists\n{\"l\":[null,null]}\n"},
 };
@@ -130,64 +126,61 @@ static void test_cases(void **state)
 static const struct {
     const char *schema, *columns, *expected;
 } refused[] = {
-    {"{", "a int", "s.avsc is no Avro schema: line 1: string or '}' expected near end of file\n"},
+    {"{", "a int", "s.avsc is not an Avro schema: line 1: string or '}' expected near end of file\n"},
     {"{\"type\":\"record\",\"type\":\"record\"}", "a int",
-     "s.avsc is no Avro schema: line 1: duplicate object key near '\"type\"'\n"},
+     "s.avsc is not an Avro schema: line 1: duplicate object key near '\"type\"'\n"},
     {"\"long\"", "a int",
-     "s.avsc is long, and columns take the fields of a record [`format: raw` gives the payload as it is]\n"},
-    {"\"lonk\"", "a int", "s.avsc is no Avro schema: `lonk` is no type and was not defined before\n"},
+     "s.avsc is long, but columns take the fields of a record [`format: raw` gives the payload as it is]\n"},
+    {"\"lonk\"", "a int",
+     "s.avsc is not an Avro schema: `lonk` is not a type, and no type of this name was "
+     "defined before\n"},
     {RECORD(FIELD("a", "\"B\"")), "a int",
-     "s.avsc is no Avro schema: `B` is no type and was not defined before (in the field `a`)\n"},
+     "s.avsc is not an Avro schema: `B` is not a type, and no type of this name was defined before (in the "
+     "field `a`)\n"},
     {RECORD(FIELD("a", "\"int\"") "," FIELD("a", "\"int\"")), "a int",
-     "s.avsc is no Avro schema: a field that is there twice (in the field `a`)\n"},
+     "s.avsc is not an Avro schema: a record has two fields of this name (in the field `a`)\n"},
     {RECORD(FIELD("a-b", "\"int\"")), "a int",
-     "s.avsc is no Avro schema: a field of a record without a proper `name`\n"},
+     "s.avsc is not an Avro schema: a field of a record without a valid `name`\n"},
     {RECORD(FIELD("a", "[\"int\",[\"null\"]]")), "a int",
-     "s.avsc is no Avro schema: a union that directly holds a union (in the field `a`)\n"},
+     "s.avsc is not an Avro schema: a union directly contains a union (in the field `a`)\n"},
     {RECORD(FIELD("a", "[]")), "a int",
-     "s.avsc is no Avro schema: a union of no types, or of more than 4096 (in the field `a`)\n"},
+     "s.avsc is not an Avro schema: a union of no types, or of more than 4096 (in the field `a`)\n"},
     {RECORD(FIELD("a", "{\"type\":\"enum\",\"name\":\"E\",\"symbols\":[]}")), "a text",
-     "s.avsc is no Avro schema: an enum needs `symbols`, 1 to 4096 of them (in the field `a`)\n"},
+     "s.avsc is not an Avro schema: an enum needs `symbols`, 1 to 4096 of them (in the field `a`)\n"},
     {RECORD(FIELD("a", "{\"type\":\"fixed\",\"name\":\"E\",\"size\":-1}")), "a bytes",
-     "s.avsc is no Avro schema: a fixed needs a `size` of 0 to 1 MiB (in the field `a`)\n"},
+     "s.avsc is not an Avro schema: a fixed needs a `size` of 0 to 1 MiB (in the field `a`)\n"},
     {RECORD(FIELD("a", "{\"type\":\"enum\",\"name\":\"R\",\"symbols\":[\"X\"]}")), "a text",
-     "s.avsc is no Avro schema: `R` is defined twice (in the field `a`)\n"},
+     "s.avsc is not an Avro schema: `R` is defined twice (in the field `a`)\n"},
     {RECORD(FIELD("r", "\"R\"")), "a int",
-     "s.avsc is no Avro schema: a record that always holds itself has no end\n"},
+     "s.avsc is not an Avro schema: a record that always contains itself has no end\n"},
     {RECORD(FIELD("a", "5")), "a int",
-     "s.avsc is no Avro schema: a type is missing, or neither a name, an object nor a list (in the field "
+     "s.avsc is not an Avro schema: a type is missing, or is not a name, an object or a list (in the field "
      "`a`)\n"},
     /* Columns that do not fit the schema. */
     {RECORD(FIELD("user", "\"int\"")), "usr int, b int",
      "s.avsc has no field `usr` [did you mean `user`?]\ns.avsc has no field `b`\n"},
     {RECORD(FIELD("a", "\"string\"") "," FIELD("b", "\"double\"")), "a int, b int",
-     "the field `a` of s.avsc is string, which a column int cannot hold [see `leat help avro` for what goes "
-     "into "
-     "which column]\nthe field `b` of s.avsc is double, which a column int cannot hold [see `leat help avro` "
-     "for "
-     "what goes into which column]\n"},
+     "the field `a` of s.avsc is string, which a column of type int does not take [`leat help avro` shows "
+     "which column takes which types]\nthe field `b` of s.avsc is double, which a column of type int does "
+     "not take [`leat help avro` shows which column takes which types]\n"},
     {RECORD(FIELD("a", "[\"null\",\"string\"]")), "a int",
-     "the field `a` of s.avsc is string, which a column int cannot hold [see `leat help avro` for what goes "
-     "into "
-     "which column]\n"},
+     "the field `a` of s.avsc is string, which a column of type int does not take [`leat help avro` shows "
+     "which column takes which types]\n"},
     {RECORD(FIELD("t", "\"long\"")), "t rfc3339",
-     "the field `t` of s.avsc is long, which a column time cannot hold [say what the number counts: "
-     "`time(ms)`, s, us or ns]\n"},
+     "the field `t` of s.avsc is long, which a column of type time does not take [give the unit of the "
+     "number: `time(ms)`, s, us or ns]\n"},
     {RECORD(FIELD("t", "\"string\"")), "t ms",
-     "the field `t` of s.avsc is string, which a column time cannot hold [a time that is written as text is "
-     "`time(rfc3339)`]\n"},
+     "the field `t` of s.avsc is string, which a column of type time does not take [for a time written as "
+     "text declare the column as `time(rfc3339)`]\n"},
     {RECORD(FIELD("r", "{\"type\":\"record\",\"name\":\"a.B\",\"fields\":[]}")), "r text",
-     "the field `r` of s.avsc is record a.B, which a column text cannot hold [a column is a value or a list; "
-     "a "
-     "record is neither, unless in a list]\n"},
+     "the field `r` of s.avsc is record a.B, which a column of type text does not take [a column takes a "
+     "single value or a list; records are taken only in a list]\n"},
     {RECORD(FIELD("l", LIST("\"int\""))), "l [{x int}]",
-     "the field `l` of s.avsc is int, which a column { x: int } cannot hold [see `leat help avro` for "
-     "what "
-     "goes into which column]\n"},
+     "the field `l` of s.avsc is int, which a column of type { x: int } does not take [`leat help avro` "
+     "shows which column takes which types]\n"},
     {RECORD(FIELD("m", "{\"type\":\"map\",\"values\":\"int\"}")), "m [{key text, v int}]",
-     "the field `m` of s.avsc is map, which a column list({ key: text, v: int }) cannot hold [see "
-     "`leat help "
-     "avro` for what goes into which column]\n"},
+     "the field `m` of s.avsc is map, which a column of type list({ key: text, v: int }) does not take "
+     "[`leat help avro` shows which column takes which types]\n"},
 };
 
 static void test_refused(void **state)
@@ -218,7 +211,7 @@ static void test_huge_schemas(void **state)
     payloads_open(&payloads, &format_avro, "s.avsc", text.data, text.length, NULL, NULL, "a int");
     assert_non_null(payloads.payload);
     char *decoded = payloads_decode(&payloads, &format_avro, "02");
-    assert_string_equal(decoded, "!0 too many values in so few bytes\n");
+    assert_string_equal(decoded, "!0 too many values for the length of the payload\n");
     free(decoded);
     payloads_close(&payloads);
     /* Types nested 100 deep. */
@@ -230,7 +223,7 @@ static void test_huge_schemas(void **state)
         buffer_printf(&text, "}");
     payloads_open(&payloads, &format_avro, "s.avsc", text.data, text.length, NULL, NULL, "a int");
     char *errors = payloads_errors(&payloads);
-    assert_string_equal(errors, "s.avsc is no Avro schema: types are nested more than 64 deep\n");
+    assert_string_equal(errors, "s.avsc is not an Avro schema: types are nested more than 64 deep\n");
     free(errors);
     payloads_close(&payloads);
     buffer_free(&text);

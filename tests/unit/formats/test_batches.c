@@ -171,7 +171,7 @@ static void test_lies(void **state)
         memcpy(file.data + header + head.bytes - sizeof(digest), &digest, sizeof(digest));
         harness_decode(&format_batches, schema, NULL, file.data, file.length, 1, &got);
         buffer_append(&got, "", 1);
-        refused += strncmp(got.data, "!-1 its block is impossible", 27) == 0;
+        refused += strncmp(got.data, "!-1 the record's block is not valid", 35) == 0;
         accepted += got.data[0] == '{';
         buffer_free(&file);
         buffer_free(&got);
@@ -200,7 +200,7 @@ static void test_header_check(void **state)
     assert_false(format_batches.header_check(harness_schema(&arena, "e [{x int}]"), NULL, header, &diags));
     assert_int_equal(diags.count, 3);
     assert_string_equal(diags.items[0].message, "the recording's column `i` has another type");
-    assert_string_equal(diags.items[0].hint, "there it is int, the schema says text");
+    assert_string_equal(diags.items[0].hint, "the recording has type int, the schema type text");
     assert_string_equal(diags.items[1].message, "the recording has no column `new`");
     buffer_free(&file);
     batch_release(batch);

@@ -65,9 +65,9 @@ static const struct {
     {"a int, b text",
      {0},
      "a,b\n1\n1,2,3\n2,y\n",
-     "!1 1 fields where the header line has 2\n!5 3 fields where the header line has "
+     "!1 1 fields, but the header line has 2\n!5 3 fields, but the header line has "
      "2\n{\"a\":2,\"b\":\"y\"}\n"},
-    {"a int, b text", {.has_no_header = true}, "1\n", "!1 1 fields where the schema has 2\n"},
+    {"a int, b text", {.has_no_header = true}, "1\n", "!1 1 fields, but the schema has 2\n"},
     /* Trimmed: blanks around names, numbers, texts and quotes; a number's plus. */
     {"a int, b text",
      {.trims = true},
@@ -99,14 +99,14 @@ static const struct {
     {"a int, b text",
      {.trims = true},
      "a,b\n1, \"x\"  y\n2, x \"y\"\n3, \"z\n4,\"w\" \n",
-     "!8 something follows a closing quote\n!5 a quote inside a field that does not begin with one\n"
-     "!3 a quote that is never closed\n{\"a\":4,\"b\":\"w\"}\n"},
+     "!8 something follows a closing quote\n!5 a quote inside a field that does not begin with a quote\n!3 a "
+     "quote that is never closed\n{\"a\":4,\"b\":\"w\"}\n"},
     /* Without `trims`, blanks and pluses belong to the field. */
     {"a int, b text",
      {0},
      "a,b\n1, x \n+1,x\n 1,x\n1 ,x\n1, \"x\"\n1,\"x\" \n",
-     "{\"a\":1,\"b\":\" x \"}\n!0 `a`: not a number\n!0 `a`: not a number\n!0 `a`: not a number\n"
-     "!3 a quote inside a field that does not begin with one\n!5 something follows a closing quote\n"},
+     "{\"a\":1,\"b\":\" x \"}\n!0 `a`: not a number\n!0 `a`: not a number\n!0 `a`: not a number\n!3 a quote "
+     "inside a field that does not begin with a quote\n!5 something follows a closing quote\n"},
     /* Wrong quotes: one record is bad, its neighbours are good. */
     {"a int, b text",
      {0},
@@ -123,7 +123,7 @@ static const struct {
     {"a int, b text",
      {0},
      "a,b\n1,x\"y\"\n2,y\n",
-     "!3 a quote inside a field that does not begin with one\n{\"a\":2,\"b\":\"y\"}\n"},
+     "!3 a quote inside a field that does not begin with a quote\n{\"a\":2,\"b\":\"y\"}\n"},
     {"a int, b text",
      {0},
      "a,b\n1,x\n2,\"to the end",
@@ -194,7 +194,8 @@ static void test_header_check(void **state)
     assert_int_equal(diags.count, 2);
     assert_int_equal(diags.items[0].code, DIAG_FILE_COLUMNS);
     assert_string_equal(diags.items[0].message, "the header line has no column `b`");
-    assert_string_equal(diags.items[0].hint, "it names a, c; without a header line say `header: false`");
+    assert_string_equal(diags.items[0].hint, "the header line names a, c; for files without a header line "
+                                             "set `header: false`");
     assert_string_equal(diags.items[1].message, "the header line has several columns `a`");
     assert_false(format_csv.header_check(schema, NULL, STR("a, b\n"), &diags));
     assert_non_null(strstr(diags.items[2].hint, "`trim: true`"));

@@ -80,7 +80,7 @@ static const struct {
     {"a int", "{\"a\":9223372036854775808}", "!5 `a`: a number out of range"},
     {"a int", "{\"a\":123456789012345678901234567890}", "!5 `a`: a number out of range"},
     {"a int", "{\"a\":01}", "!5 `a`: an int was expected, not a number"},
-    {"a int", "{\"a\":+1}", "!5 `a`: an int was expected, not something that is no JSON value"},
+    {"a int", "{\"a\":+1}", "!5 `a`: an int was expected, not something that is not a JSON value"},
     {"a int", "{\"a\":\"1\"}", "!5 `a`: an int was expected, not a text"},
     {"a int", "{\"a\":true}", "!5 `a`: an int was expected, not a bool"},
     {"a int", "{\"a\":[1]}", "!5 `a`: an int was expected, not a list"},
@@ -89,13 +89,13 @@ static const struct {
     {"a int", "{\"a\":1,\"\\u0061\":2}", "!7 `a`: given twice"},
     {"a int!", "{}", "!1 `a`: missing, but the schema requires it"},
     {"a int!", "{\"a\":null}", "!5 `a`: null, but the schema requires a value"},
-    {"a float", "{\"a\":NaN}", "!5 `a`: a float was expected, not something that is no JSON value"},
+    {"a float", "{\"a\":NaN}", "!5 `a`: a float was expected, not something that is not a JSON value"},
     {"a float", "{\"a\":\"NaN\"}", "!5 `a`: a float was expected, not a text"},
     {"a float", "{\"a\":nan}", "!5 `a`: a float was expected, not null"},
-    {"a float", "{\"a\":Infinity}", "!5 `a`: a float was expected, not something that is no JSON value"},
+    {"a float", "{\"a\":Infinity}", "!5 `a`: a float was expected, not something that is not a JSON value"},
     {"a float", "{\"a\":1e999}", "!5 `a`: a number out of range"},
     {"a float", "{\"a\":1.}", "!5 `a`: a float was expected, not a number"},
-    {"a float", "{\"a\":.5}", "!5 `a`: a float was expected, not something that is no JSON value"},
+    {"a float", "{\"a\":.5}", "!5 `a`: a float was expected, not something that is not a JSON value"},
     {"a bool", "{\"a\":1}", "!5 `a`: a bool was expected, not a number"},
     {"a bool", "{\"a\":tru}", "!5 `a`: a bool was expected, not a bool"},
     {"a text", "{\"a\":\"\xff\"}", "!6 not valid UTF-8"},
@@ -105,11 +105,11 @@ static const struct {
     {"a text", "{\"a\":\"\\ud800\"}", "!8 a high surrogate without a low one"},
     {"a text", "{\"a\":\"\\udc00\"}", "!8 a low surrogate without a high one"},
     {"a text", "{\"a\":\"\\u12g4\"}", "!8 `\\u` takes four hex digits"},
-    {"a text", "{\"a\":\"\\x\"}", "!7 an escape that JSON does not have"},
+    {"a text", "{\"a\":\"\\x\"}", "!7 an unknown escape"},
     {"a text", "{\"a\":\"a\tb\"}", "!7 a control character in a text"},
     {"a text", "{\"a\":\"abc", "!9 a text that does not end (the record ends here)"},
-    {"a text", "{\"a\":\"abc\\", "!10 an escape that JSON does not have (the record ends here)"},
-    {"a text", "{\"a\":'x'}", "!5 `a`: a text was expected, not something that is no JSON value"},
+    {"a text", "{\"a\":\"abc\\", "!10 an unknown escape (the record ends here)"},
+    {"a text", "{\"a\":'x'}", "!5 `a`: a text was expected, not something that is not a JSON value"},
     {"a bytes", "{\"a\":\"AAE\"}", "!5 `a`: not base64"},
     {"a bytes", "{\"a\":\"AA*=\"}", "!5 `a`: not base64"},
     {"a bytes", "{\"a\":\"AAF=\"}", "!5 `a`: not base64"},
@@ -121,21 +121,21 @@ static const struct {
     {"t ns", "{\"t\":9223372036854775808}", "!5 `t`: a number out of range"},
     {"t rfc3339", "{\"t\":1700000000}", "!5 `t`: a time was expected, not a number"},
     {"l [int]", "{\"l\":[1,2}", "!9 `,` or `]` was expected"},
-    {"l [int]", "{\"l\":[1,]}", "!8 ``: an int was expected, not something that is no JSON value"},
+    {"l [int]", "{\"l\":[1,]}", "!8 ``: an int was expected, not something that is not a JSON value"},
     {"l [int]", "{\"l\":1}", "!5 `l`: a list was expected, not a number"},
     {"e [{x int!}]", "{\"e\":[{\"x\":1},{}]}", "!15 `x`: missing, but the schema requires it"},
     {"e [{x int}]", "{\"e\":[{\"x\":1,\"x\":1}]}", "!13 `x`: given twice"},
     {"e [{x int}]", "{\"e\":[5]}", "!6 a record was expected in the list"},
     /* Fields that are no columns are checked, too. */
-    {"a int", "{\"a\":1,\"z\":nul}", "!11 something that is no JSON value"},
-    {"a int", "{\"a\":1,\"z\":NaN}", "!11 something that is no JSON value"},
-    {"a int", "{\"a\":1,\"z\":01}", "!11 something that is no JSON value"},
+    {"a int", "{\"a\":1,\"z\":nul}", "!11 something that is not a JSON value"},
+    {"a int", "{\"a\":1,\"z\":NaN}", "!11 something that is not a JSON value"},
+    {"a int", "{\"a\":1,\"z\":01}", "!11 something that is not a JSON value"},
     {"a int", "{\"a\":1,\"z\":\"\xff\"}", "!12 not valid UTF-8"},
     {"a int", "{\"a\":1,\"z\":[1 2]}", "!14 `,` or `]` was expected"},
     {"a int", "{\"a\":1,\"z\":[1}", "!13 `,` or `]` was expected"},
     {"a int", "{\"a\":1,\"z\":{\"k\"}}", "!15 `:` was expected"},
     {"a int", "{\"a\":1,\"z\":{\"k\":1]}", "!17 `,` or `}` was expected"},
-    {"a int", "{\"a\":1,\"z\":\"\\q\"}", "!13 an escape that JSON does not have"},
+    {"a int", "{\"a\":1,\"z\":\"\\q\"}", "!13 an unknown escape"},
     {"a int", "{\"\xff\":1}", "!2 not valid UTF-8"},
 };
 
@@ -223,7 +223,8 @@ static void test_elements_taken_back(void **state)
     format_json.decode(decoder, &raw, &output);
     harness_render(schema, &output, &out);
     buffer_append(&out, "", 1);
-    assert_string_equal(out.data, "!37 something that is no JSON value\n{\"l\":[4,5],\"e\":[{\"x\":6}]}\n");
+    assert_string_equal(out.data, "!37 something that is not a JSON "
+                                  "value\n{\"l\":[4,5],\"e\":[{\"x\":6}]}\n");
     assert_int_equal(batch->columns[0].child_rows, 2);
     assert_int_equal(batch->columns[1].child_rows, 1);
     format_json.decoder_free(decoder);

@@ -51,7 +51,7 @@ static const struct {
     {"a int", "82 a161 01 a161 02", "!4 `a`: given twice\n"},
     {"a int", "82 01 02 a161 05 81 a161 07", "!1 a name was expected in the map\n{\"a\":7}\n"},
     {"a int", "82 a17a 9381a16b92c0c3c7030500000001 a161 05", "{\"a\":5}\n"},
-    {"a int", "93010203 81 a161 05", "!0 a record is a map, and this is none\n{\"a\":5}\n"},
+    {"a int", "93010203 81 a161 05", "!0 a map was expected as the record\n{\"a\":5}\n"},
     {"a int", "81 a161 05 c1", "{\"a\":5}\n?is damaged: a byte that MessagePack does not use\n"},
     {"a int", "81 a161 05 82 a161", "{\"a\":5}\n?ends inside a record\n"},
     {"a int", "81 a161 05 dd ffffffff", "{\"a\":5}\n?ends inside a record\n"},

@@ -45,8 +45,8 @@ static const struct {
      "the payload ends inside a value\n"},
     {P3("Colour a = 1; Colour b = 2; enum Colour { RED = 0; GREEN = 7; }"), "a text, b int",
      "0807 1007 |  | 0808 | 1008",
-     "{\"a\":\"GREEN\",\"b\":7}\n{\"a\":\"RED\",\"b\":0}\n!1 `a`: a number that its "
-     "enum does not have\n{\"a\":\"RED\",\"b\":8}\n"},
+     "{\"a\":\"GREEN\",\"b\":7}\n{\"a\":\"RED\",\"b\":0}\n!1 `a`: a number that the enum does not "
+     "have\n{\"a\":\"RED\",\"b\":8}\n"},
     /* proto2: a number that the enum does not have is ignored. */
     {P2("optional Colour a = 1; repeated Colour b = 2; enum Colour { RED = 1; GREEN = 7; }"),
      "a text, b [text]", "0808 1001 1008 1007 | 0807 0808",
@@ -82,9 +82,8 @@ static const struct {
     {"syntax = \"proto3\"; " IMPORTS
      "message M { google.protobuf.Int64Value a = 1; google.protobuf.StringValue b = 2; }",
      "a int, b text", " | 0a00 1200 | 0a020805 12030a0178 | 0a020805 0a00 | 0a03080500",
-     "{\"a\":null,\"b\":null}\n{\"a\":0,\"b\":\"\"}\n{\"a\":5,\"b\":\"x\"}\n{\"a\":5,\"b\":null}\n!4 a field "
-     "that no "
-     "message has\n"},
+     "{\"a\":null,\"b\":null}\n{\"a\":0,\"b\":\"\"}\n{\"a\":5,\"b\":\"x\"}\n{\"a\":5,\"b\":null}\n!4 an "
+     "impossible field number or wire type\n"},
     /* Lists: element by element, packed, both; records; maps. */
     {P3("repeated int32 a = 1; repeated string b = 2;"), "a [int], b [text]",
      "0801 0a020203 120178 0804 1200 | | 0a01ff | 0a0201",
@@ -102,14 +101,11 @@ static const struct {
      "00 | 37 | "
      "3202ff | 8080808080100805",
      "{\"a\":5}\n{\"a\":5}\n{\"a\":5}\n{\"a\":5}\n{\"a\":0}\n!2 the end of another group\n!1 the end of a "
-     "group that "
-     "was not begun\n!2 a field that no message has\n!0 a field that no message has\n!1 the payload ends "
-     "inside a "
-     "value\n!0 the number of a field of more than 32 bits\n"},
+     "group that was not begun\n!2 an impossible field number or wire type\n!0 an impossible field number or "
+     "wire type\n!1 the payload ends inside a value\n!0 a field number of more than 32 bits\n"},
     {P3("int32 a = 1;"), "a int", "0a0105 | 0d00000000 | 33",
-     "!1 `a`: its bytes are those of another type than its schema's\n!1 `a`: its bytes are those of another "
-     "type than "
-     "its schema's\n!1 the payload ends inside a value\n"},
+     "!1 `a`: the field has another type than in the schema\n!1 `a`: the field has another type than in the "
+     "schema\n!1 the payload ends inside a value\n"},
 };
 
 static void test_cases(void **state)
@@ -124,37 +120,33 @@ static const struct {
     const char *proto, *message, *columns, *expected;
 } refused[] = {
     {"message M {", "M", "a int",
-     "s.proto has no message that can be read: s.proto:1:12: Reached end of input in message definition "
-     "(missing "
+     "no message of s.proto can be read: s.proto:1:12: Reached end of input in message definition (missing "
      "'}')."},
     {P3("Foo a = 1;"), "M", "a int",
-     "s.proto has no message that can be read: s.proto: M.a: \"Foo\" is not defined."},
+     "no message of s.proto can be read: s.proto: M.a: \"Foo\" is not defined."},
     {"import \"x/y.proto\"; message M { optional int32 a = 1; }", "M", "a int",
-     "s.proto has no message that can be read: `x/y.proto` is imported, and not there"},
+     "no message of s.proto can be read: the imported file `x/y.proto` cannot be read"},
     {"import \"s.proto\"; message M { optional int32 a = 1; }", "M", "a int",
-     "s.proto has no message that can be read: the imports of `s.proto` form a circle, or are more than 64"},
-    {P3(""), "N", "a int", "s.proto has no message that can be read: it has no message `N`; there are M"},
+     "no message of s.proto can be read: `s.proto` is imported in a circle, or more than 64 files are "
+     "imported"},
+    {P3(""), "N", "a int", "no message of s.proto can be read: the schema has no message `N`; there are M"},
     {"package p; message M { optional int32 a = 1; } message N {}", NULL, "a int",
-     "s.proto has no message that can be read: it has several messages, and `message:` does not say which; "
-     "there are "
-     "p.M, p.N"},
+     "no message of s.proto can be read: the schema does not have exactly one message, and `message:` is not "
+     "given; there are p.M, p.N"},
     {P3("int32 user = 1;"), NULL, "usr int, b int",
      "the message M of s.proto has no field `usr` [did you mean `user`?]\nthe message M of s.proto has no "
      "field `b`"},
     {P3("string a = 1; int32 b = 2; repeated int32 c = 3; M d = 4;"), NULL, "a int, b [int], c int, d text",
-     "the field `a` of s.proto is string, which a column int cannot hold\n"
-     "the field `b` of s.proto is int32, which a column list(int) cannot hold [it is no list]\n"
-     "the field `c` of s.proto is repeated int32, which a column int cannot hold [a repeated field is a "
-     "`list(...)`]\n"
-     "the field `d` of s.proto is M, which a column text cannot hold [a column is a value or a list; a "
-     "message is "
-     "neither, unless repeated]"},
+     "the field `a` of s.proto is string, which a column of type int does not take\nthe field `b` of s.proto "
+     "is int32, which a column of type list(int) does not take [declare the column without `list(...)`: the "
+     "field is not repeated]\nthe field `c` of s.proto is repeated int32, which a column of type int does "
+     "not take [for a repeated field declare the column as `list(...)`]\nthe field `d` of s.proto is M, "
+     "which a column of type text does not take [a column takes a single value or a list; messages are taken "
+     "only if they are repeated]"},
     {P3("int64 t = 1; string u = 2;"), NULL, "t rfc3339, u s",
-     "the field `t` of s.proto is int64, which a column time cannot hold [say what the number counts: "
-     "`time(ms)`, s "
-     "or us]\nthe field `u` of s.proto is string, which a column time cannot hold [a time that is written as "
-     "text is "
-     "`time(rfc3339)`]"},
+     "the field `t` of s.proto is int64, which a column of type time does not take [give the unit of the "
+     "number: `time(ms)`, s, us or ns]\nthe field `u` of s.proto is string, which a column of type time does "
+     "not take [for a time written as text declare the column as `time(rfc3339)`]"},
     {P2("optional uint64 a = 1 [default = 18446744073709551615];"), NULL, "a int",
      "the default of `a` in s.proto is out of range"},
 };
@@ -219,7 +211,7 @@ static void test_sets_and_imports(void **state)
     payloads_open(&payloads, &format_protobuf, "s.desc", set, bytes / 2, "M", NULL, "t us");
     char *errors = payloads_errors(&payloads);
     assert_string_equal(
-        errors, "s.desc has no message that can be read: it is no FileDescriptorSet of 1 to 64 files\n");
+        errors, "no message of s.desc can be read: the file is not a FileDescriptorSet of 1 to 64 files\n");
     free(errors);
     payloads_close(&payloads);
 

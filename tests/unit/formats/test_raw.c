@@ -81,8 +81,8 @@ static void test_schemas(void **state)
         {"p text", NULL},
         {"p bytes", NULL},
         {"p text!", NULL},
-        {"p int", "a raw payload is one column, a text or bytes, and `p` is neither"},
-        {"p text, q text", "a raw payload is one column, a text or bytes; here are 2"},
+        {"p int", "a raw payload is one column of type text or bytes, but `p` has another type"},
+        {"p text, q text", "a raw payload is one column of type text or bytes, but the schema has 2 columns"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct arena arena = {0};

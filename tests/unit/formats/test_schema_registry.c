@@ -82,17 +82,18 @@ static void test_evolution(void **state)
         &payloads, &format_avro,
         "00 00000001 02 0278 | 00 00000002 0000c03f 04 0000000000000000 | 00 00000001 06 00 | "
         "01 00000001 02 0278 | 00 000000 | | 00 00000002 | 00 00000009 02");
-    assert_string_equal(text, "{\"user\":1,\"price\":9.5,\"name\":\"x\",\"device\":\"phone\",\"tags\":[]}\n"
-                              "{\"user\":2,\"price\":1.5,\"name\":null,\"device\":\"phone\",\"tags\":[]}\n"
-                              "{\"user\":3,\"price\":9.5,\"name\":\"\",\"device\":\"phone\",\"tags\":[]}\n"
-                              "!0 it does not begin with a registry's 0 and number\n"
-                              "!0 it does not begin with a registry's 0 and number\n"
-                              "!0 it does not begin with a registry's 0 and number\n"
-                              "!5 the payload ends inside a value\n"
-                              "!0 its schema is not known\n");
+    assert_string_equal(text,
+                        "{\"user\":1,\"price\":9.5,\"name\":\"x\",\"device\":\"phone\",\"tags\":[]}\n"
+                        "{\"user\":2,\"price\":1.5,\"name\":null,\"device\":\"phone\",\"tags\":[]}\n"
+                        "{\"user\":3,\"price\":9.5,\"name\":\"\",\"device\":\"phone\",\"tags\":[]}\n"
+                        "!0 the payload does not begin with a Schema Registry's header: 0, schema number\n"
+                        "!0 the payload does not begin with a Schema Registry's header: 0, schema number\n"
+                        "!0 the payload does not begin with a Schema Registry's header: 0, schema number\n"
+                        "!5 the payload ends inside a value\n"
+                        "!0 the payload's schema is not known\n");
     free(text);
     expect_failure(&payloads, "00 00000003 00", DIAG_BAD_PAYLOAD_SCHEMA,
-                   "the field `user` of schema 3 is string, which a column int");
+                   "the field `user` of schema 3 is string, which a column of type int");
     expect_failure(&payloads, "00 00000004 00", DIAG_BAD_PAYLOAD_SCHEMA,
                    "schema 4 is of type JSON in the registry");
     payloads_close(&payloads);
@@ -137,7 +138,7 @@ static void test_missing(void **state)
     assert_int_equal(wait_for(&payloads, "00 00000007"), PAYLOAD_READY);
     assert_int_equal(wait_for(&payloads, "00 00000063"), PAYLOAD_READY);
     char *text = payloads_decode(&payloads, &format_avro, "00 00000007 02 | 00 00000063 02");
-    assert_string_equal(text, "{\"a\":1}\n!0 the registry does not have its schema\n");
+    assert_string_equal(text, "{\"a\":1}\n!0 the registry does not have the payload's schema\n");
     free(text);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(payload_ready(payloads.payload, "\0\0\0\0\x63", 5), PAYLOAD_READY);
@@ -161,16 +162,17 @@ static const struct {
     const char *hex, *message;
     int64_t timeout_us;
 } failures[] = {
-    {"00 00000008", "schema 8 cannot be had from the registry: ", 200000},
-    {"00 00000009", "schema 9 cannot be had from the registry: its answer is larger than 4 MiB", 20000000},
-    {"00 0000000a", "its answer is no JSON", 20000000},
-    {"00 0000000b", "its answer has no `schema`", 20000000},
+    {"00 00000008", "schema 8 cannot be fetched from the registry: ", 200000},
+    {"00 00000009", "schema 9 cannot be fetched from the registry: the answer is larger than 4 MiB",
+     20000000},
+    {"00 0000000a", "the answer is not JSON", 20000000},
+    {"00 0000000b", "the answer has no `schema`", 20000000},
     {"00 0000000c", "it answers 404", 20000000},
     {"00 0000000d", "it answers 403: no [31m rights", 20000000},
     {"00 0000000e", "it answers 301", 20000000},
-    {"00 0000000f", "schema 15 cannot be had from the registry: it answers 404: Subject not found.",
+    {"00 0000000f", "schema 15 cannot be fetched from the registry: it answers 404: Subject not found.",
      20000000},
-    {"00 00000010", "it names references that make no sense", 20000000},
+    {"00 00000010", "a reference in the schema is incomplete, or references are nested too deep", 20000000},
 };
 
 static void test_failures(void **state)
@@ -231,7 +233,7 @@ static void test_away(void **state)
     payloads.options.registry.wait_us = 300 * 1000;
     int64_t begin = os_monotonic_us();
     expect_failure(&payloads, "00 00000001", DIAG_SCHEMA_REGISTRY_FAILED,
-                   "schema 1 cannot be had from the registry: Failed to connect");
+                   "schema 1 cannot be fetched from the registry: Failed to connect");
     assert_true(os_monotonic_us() - begin >= 300 * 1000);
     payloads.options.registry.wait_us = US_PER_HOUR;
     assert_int_equal(payload_ready(payloads.payload, "\0\0\0\0\x02", 5), PAYLOAD_LATER);
@@ -274,17 +276,22 @@ static void test_references(void **state)
         "00 00000001 00 0805 | 00 00000001 0200 0806 | 00 00000001 040200 1007 | 00 00000001 06020000 "
         "1808 | 00 00000001 0208 | 00 00000001 0402ffffff0f | 00 00000001 | 00 00000001 01");
     assert_string_equal(text,
-                        "{\"a\":5}\n{\"a\":6}\n{\"a\":7}\n{\"a\":8}\n!0 its schema has no such message\n"
-                        "!0 it does not begin with a registry's 0, number and message\n"
-                        "!0 it does not begin with a registry's 0, number and message\n"
-                        "!0 it does not begin with a registry's 0, number and message\n");
+                        "{\"a\":5}\n{\"a\":6}\n{\"a\":7}\n{\"a\":8}\n"
+                        "!0 the payload's schema has no message of this index\n"
+                        "!0 the payload does not begin with a Schema Registry's header: 0, schema number, "
+                        "message indexes\n"
+                        "!0 the payload does not begin with a Schema Registry's header: 0, schema number, "
+                        "message indexes\n"
+                        "!0 the payload does not begin with a Schema Registry's header: 0, schema number, "
+                        "message indexes\n");
     free(text);
     payloads_close(&payloads);
     payloads_open(&payloads, &format_protobuf, NULL, NULL, 0, "M", registry.url, "p [{x int}]");
     assert_int_equal(wait_for(&payloads, "00 00000001 0202"), PAYLOAD_READY);
     assert_int_equal(wait_for(&payloads, "00 00000001 00"), PAYLOAD_READY);
     text = payloads_decode(&payloads, &format_protobuf, "00 00000001 0202 0a020805 | 00 00000001 00 0805");
-    assert_string_equal(text, "{\"p\":[{\"x\":5}]}\n!0 it is another message than `message:` says\n");
+    assert_string_equal(text, "{\"p\":[{\"x\":5}]}\n!0 the payload has another message than `message:` "
+                              "names\n");
     free(text);
     payloads_close(&payloads);
     payloads_open(&payloads, &format_avro, NULL, NULL, 0, NULL, registry.url, "l [{x int}]");
