@@ -86,12 +86,12 @@ static void say_waiting(struct direct *direct, bool is_end)
     if (is_end)
         fprintf(stderr,
                 "leat: sink `%.*s`: %" PRIu64
-                " records are not out yet: waiting for brokers, %lld s (`patience`) at "
-                "most; %s\n",
+                " records are not delivered yet: waiting for brokers, %lld s (`patience`) at most; %s\n",
                 STR_ARGS(direct->options.sink), records,
                 (long long)(direct->options.patience_us / US_PER_SECOND), why);
     else
-        fprintf(stderr, "leat: sink `%.*s`: a checkpoint waits for brokers to take %" PRIu64 " records; %s\n",
+        fprintf(stderr,
+                "leat: sink `%.*s`: a checkpoint waits for brokers to acknowledge %" PRIu64 " records; %s\n",
                 STR_ARGS(direct->options.sink), records, why);
 }
 
@@ -143,7 +143,7 @@ bool direct_open(struct direct *direct, const struct direct_options *options)
     direct->producer = kafka_client_new(options->client, RD_KAFKA_PRODUCER, properties, &hooks, options->job,
                                         options->sink, &direct->errors, &diags);
     if (direct->producer == NULL)
-        fail(direct, "", diags.count > 0 ? diags.items[0].message : "no client can be made");
+        fail(direct, "", diags.count > 0 ? diags.items[0].message : "no Kafka client can be created");
     arena_free(&arena);
     if (direct->producer == NULL)
         return false;
