@@ -379,11 +379,11 @@ static void say_all(struct copying *c, const struct diag_list *said)
 
 static bool none_left(struct copying *c, uint32_t count)
 {
-    struct diag *diag =
-        count == 0 ? diag_error(c->diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
-                                "there is no checkpoint in `%s`", c->dir->path)
-                   : diag_error(c->diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
-                                "%s holds %u checkpoints, and none of them is whole", c->dir->path, count);
+    struct diag *diag = count == 0 ? diag_error(c->diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
+                                                "there is no checkpoint in `%s`", c->dir->path)
+                                   : diag_error(c->diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
+                                                "%s contains %u checkpoints, and all of them are damaged",
+                                                c->dir->path, count);
     diag_hint(c->diags, diag,
               count == 0 ? "name the directory that `checkpoint: { dir: ... }` of the job names"
                          : "`leat checkpoint verify` says what is damaged");
@@ -433,7 +433,7 @@ static bool copy_named(struct copying *c, struct checkpoint_id id)
         struct diag *diag = diag_error(c->diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
                                        "there is no checkpoint %u-%llu in `%s`", id.generation,
                                        (unsigned long long)id.epoch, c->dir->path);
-        diag_hint(c->diags, diag, "`leat checkpoint list` shows those that are there");
+        diag_hint(c->diags, diag, "`leat checkpoint list` shows the checkpoints that are there");
     }
     return copied == COPIED;
 }

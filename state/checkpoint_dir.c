@@ -48,7 +48,7 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
         struct diag *diag =
             diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0}, "%s cannot be read", dir->path);
         diag_errno(diags, diag, errno);
-        diag_hint(diags, diag, "see that this user may read it");
+        diag_hint(diags, diag, "check that this user may read the directory");
         return false;
     }
     bool is_good = true;
@@ -58,8 +58,8 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
             continue;
         struct diag *diag =
             diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0},
-                       "%s is no checkpoint directory: it holds `%s`", dir->path, entry->d_name);
-        diag_hint(diags, diag, "name an empty directory, or one that leat made");
+                       "%s is not a checkpoint directory: it contains `%s`", dir->path, entry->d_name);
+        diag_hint(diags, diag, "name an empty directory, or a checkpoint directory that leat created");
         is_good = false;
     }
     closedir(stream);
@@ -93,9 +93,9 @@ struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *
     int error = options->read_only ? 0 : os_mkdirs(options->path);
     if (error != 0) {
         struct diag *diag = diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0},
-                                       "%s cannot be made", options->path);
+                                       "%s cannot be created", options->path);
         diag_errno(diags, diag, error);
-        diag_hint(diags, diag, "see that this user may write there, or name another `dir:`");
+        diag_hint(diags, diag, "check that this user may write there, or name another `dir:`");
     }
     if (error != 0 || !check_entries(dir, diags) ||
         (!options->read_only && !checkpoint_lock(dir, options->take_over, diags))) {
@@ -349,7 +349,7 @@ static bool new_run(struct run_id *run, struct diag_list *diags)
     if (getrandom(run->bytes, sizeof(run->bytes), 0) == sizeof(run->bytes))
         return true;
     struct diag *diag =
-        diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0}, "no randomness for a run id");
+        diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0}, "no random numbers for a run id");
     diag_errno(diags, diag, errno);
     return false;
 }
@@ -410,10 +410,10 @@ static bool start_generation(struct checkpoint_dir *dir, struct generation gener
         error = os_fsync_directory(dir->path, "ckpt.fsync_parent");
     if (error != 0) {
         struct diag *diag =
-            diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0}, "%s cannot be made", path);
+            diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0}, "%s cannot be created", path);
         diag_errno(diags, diag, error);
         diag_hint(diags, diag,
-                  "make room for checkpoints and see that this user may write there, then start again");
+                  "free some disk space and check that this user may write there, then start again");
         return false;
     }
     dir->generation = generation;

@@ -73,7 +73,7 @@ static bool refuse(const struct checkpoint_dir *dir, const char *holder, struct 
     struct diag *diag =
         diag_error(diags, DIAG_DIRECTORY_IN_USE, (struct span){0, 0}, "%s is used by another process: %.*s",
                    dir->path, (int)strcspn(holder, "\n"), holder);
-    diag_hint(diags, diag, "stop that process; if it is gone for good, `--take-over` goes on without it");
+    diag_hint(diags, diag, "stop that process; if it is gone for good, continue without it by `--take-over`");
     return false;
 }
 
@@ -82,7 +82,7 @@ static bool cannot_lock(const struct checkpoint_dir *dir, int error, struct diag
     struct diag *diag =
         diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0}, "%s cannot be locked", dir->path);
     diag_errno(diags, diag, error);
-    diag_hint(diags, diag, "see that this user may write there, or name another `dir:`");
+    diag_hint(diags, diag, "check that this user may write there, or name another `dir:`");
     return false;
 }
 

@@ -170,7 +170,7 @@ static bool open_text(struct str text, const char *magic, struct cursor *cursor,
         return false;
     }
     if (memcmp(text.data, magic, MAGIC_BYTES) != 0) {
-        *why = "it does not begin as such a file does";
+        *why = "it does not begin with the magic number of its kind of file";
         return false;
     }
     digest_of(text.data, text.length - DIGEST_BYTES, digest);
@@ -260,7 +260,7 @@ enum decode_result manifest_decode(struct str text, struct arena *arena, struct 
     if (!open_text(text, manifest_magic, &cursor, why))
         return DECODE_DAMAGED;
     struct checkpoint_info *info = &manifest->info;
-    *why = "its fields are impossible";
+    *why = "its fields are not valid";
     uint32_t fields = read_array(&cursor);
     info->format = (uint32_t)read_uint(&cursor, UINT32_MAX);
     if (!cursor.is_bad && info->format != CHECKPOINT_FORMAT)
@@ -290,7 +290,7 @@ enum decode_result generation_decode(struct str text, struct generation *generat
     *generation = (struct generation){0};
     if (!open_text(text, generation_magic, &cursor, why))
         return DECODE_DAMAGED;
-    *why = "its fields are impossible";
+    *why = "its fields are not valid";
     uint32_t fields = read_array(&cursor);
     uint64_t format = read_uint(&cursor, UINT32_MAX);
     if (!cursor.is_bad && format != CHECKPOINT_FORMAT)

@@ -47,7 +47,7 @@ static const char *read_figures(const char *path, struct order_figures *figures)
         return strerror(error);
     const char *why = order_figures((struct str){text, bytes}, figures);
     if (why == NULL && figures->bytes != bytes)
-        why = "something follows its segment";
+        why = "other bytes follow its segment";
     free(text);
     return why;
 }
@@ -226,7 +226,8 @@ void checkpoint_redo_find(struct checkpoint_dir *dir, uint64_t micro_batch, stru
     if (last > next) {
         struct diag *diag = diag_warning(
             diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
-            "the order log of the micro-batches %llu to %llu is not whole: their order is computed again",
+            "the order log of the micro-batches %llu to %llu is incomplete: the order of their rows "
+            "is computed again",
             (unsigned long long)next, (unsigned long long)last - 1);
         diag_hint(diags, diag, "if the recorded files are the same, the order is the same");
     }
@@ -397,7 +398,7 @@ void order_show_loose(const struct checkpoint_dir *dir, struct byte_buffer *out)
     if (count > 0)
         buffer_printf(
             out,
-            "order logs of checkpoints that went: %u segments (%u damaged) with micro-batches %llu to %llu, "
+            "order logs of removed checkpoints: %u segments (%u damaged) with micro-batches %llu to %llu, "
             "%llu entries, %llu slices, %llu bytes\n",
             count, damaged, (unsigned long long)sum.head.first, (unsigned long long)sum.head.next - 1,
             (unsigned long long)sum.entries, (unsigned long long)sum.slices, (unsigned long long)sum.bytes);

@@ -198,9 +198,12 @@ static bool refuse_format(const struct checkpoint_dir *dir, struct checkpoint_id
     path_checkpoint(dir, id, path);
     struct diag *diag =
         diag_error(diags, DIAG_OTHER_VERSION, (struct span){0, 0},
-                   "another leat wrote this checkpoint; this one reads format %d alone", CHECKPOINT_FORMAT);
+                   "another version of leat wrote this checkpoint; this version reads only format %d",
+                   CHECKPOINT_FORMAT);
     diag_at(diags, diag, path, -1, -1);
-    diag_hint(diags, diag, "run the leat that wrote it, or start afresh with `--fresh` or another directory");
+    diag_hint(diags, diag,
+              "run the version of leat that wrote the checkpoint, or start anew with `--fresh` "
+              "or another directory");
     return false;
 }
 
@@ -260,11 +263,11 @@ static bool is_same_job(const struct checkpoint *checkpoint, struct diag_list *d
         return true;
     struct diag *diag = diag_error(
         diags, DIAG_OTHER_JOB, (struct span){0, 0},
-        "the checkpoints in %s are of another job, or of this one before it changed", checkpoint->dir->path);
+        "the checkpoints in %s are of another job, or of this job before it changed", checkpoint->dir->path);
     diag_hint(
         diags, diag,
-        "`--from %s` starts a new run with what still matches, and `--fresh` one with nothing: both say "
-        "what may be emitted again; or name another `dir:`",
+        "`--from %s` starts a new run with the state that still matches, and `--fresh` a new run without "
+        "state: both say which rows may be emitted again; or name another `dir:`",
         checkpoint->dir->path);
     return false;
 }
@@ -377,7 +380,7 @@ enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpo
     if (count > 0 && diags->errors == errors) {
         struct diag *diag =
             diag_error(diags, DIAG_NO_CHECKPOINT, (struct span){0, 0},
-                       "%s holds %u checkpoints, and none of them is whole", dir->path, count);
+                       "%s contains %u checkpoints, and all of them are damaged", dir->path, count);
         diag_hint(diags, diag, "restore the directory from a copy, or start anew with `--fresh`");
     }
     return outcome;
@@ -418,7 +421,7 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path
     if (error == 0)
         return true;
     struct diag *diag = diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
-                                   "the database cannot be put back to %s", path);
+                                   "the state database cannot be restored to %s", path);
     diag_errno(diags, diag, error);
     return false;
 }
@@ -528,7 +531,7 @@ static bool load_frame(struct snapshot_reader *reader, const struct manifest_fra
                     ? errno
                     : read_direct(reader->fd, reader->memory, frame->bytes, frame->offset, &reader->data);
     if (error != 0) {
-        snapshot_corrupt(reader, reader->diags, "state.bin ends before its frame");
+        snapshot_corrupt(reader, reader->diags, "state.bin ends inside a frame");
         return false;
     }
     reader->length = frame->bytes;
@@ -569,7 +572,8 @@ bool snapshot_get(struct snapshot_reader *reader, uint32_t *key_group, struct st
         }
         if (reader->at == reader->record_at || head[1] > reader->length - reader->at ||
             (head[0] >= KEY_GROUPS && head[0] != SNAPSHOT_GLOBAL)) {
-            snapshot_corrupt(reader, reader->diags, "a record is longer than its frame, or of no key group");
+            snapshot_corrupt(reader, reader->diags,
+                             "a record is longer than its frame, or its key group is not valid");
             return false;
         }
         *key_group = head[0];

@@ -196,9 +196,9 @@ static bool report(struct checkpoint_writer *checkpoint, struct diag_list *diags
     diag_errno(diags, diag, checkpoint->error);
     diag_at(diags, diag, checkpoint->temporary, -1, -1);
     if (checkpoint->error == ENOSPC || checkpoint->error == EDQUOT)
-        diag_hint(
-            diags, diag,
-            "free some disk space: the job goes on, and the next checkpoint has this one's changes, too");
+        diag_hint(diags, diag,
+                  "free some disk space: the job continues, and the next checkpoint will include the changes "
+                  "of this checkpoint");
     return false;
 }
 
@@ -247,9 +247,9 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
         fail(checkpoint, os_remove_tree(checkpoint->temporary),
              "removing the directory of an earlier attempt");
     if (checkpoint->error == 0)
-        fail(checkpoint, os_mkdirs(checkpoint->temporary), "making the checkpoint's directory");
+        fail(checkpoint, os_mkdirs(checkpoint->temporary), "creating the checkpoint's directory");
     if (checkpoint->error == 0)
-        fail(checkpoint, block_file_create(&checkpoint->state, path), "making state.bin");
+        fail(checkpoint, block_file_create(&checkpoint->state, path), "creating state.bin");
     if (!report(checkpoint, diags)) {
         free_writer(checkpoint);
         return NULL;

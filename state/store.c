@@ -284,7 +284,7 @@ struct state_store *state_store_open(const char *directory, size_t memory_bytes,
         store->directory = mem_strdup(directory);
     if (directory != NULL && is_restored && !open_database(store, true)) {
         struct diag *diag = diag_error(diags, DIAG_STATE_FAILED, (struct span){0, 0},
-                                       "the database of the checkpoint cannot be opened");
+                                       "the checkpoint's state database cannot be opened");
         diag_cause(diags, diag, "%s", state_store_error(store));
         state_store_close(store);
         return NULL;
@@ -404,7 +404,7 @@ bool state_store_checkpoint(struct state_store *store, const char *path, bool *h
     if (text == NULL)
         return true;
     struct diag *diag = diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0},
-                                   "the state database gave no checkpoint");
+                                   "the state database could not write a checkpoint");
     diag_cause(diags, diag, "%s", text);
     free(text);
     return false;

@@ -397,7 +397,7 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
 {
     struct record_head head;
     if (record.length < sizeof(head) || (uint8_t)record.data[0] != table->options.kind) {
-        snapshot_corrupt(reader, diags, "a record of keyed state has no head");
+        snapshot_corrupt(reader, diags, "a record of keyed state has no valid header");
         return false;
     }
     memcpy(&head, record.data, sizeof(head));

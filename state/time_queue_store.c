@@ -453,7 +453,7 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
     struct snapshot_head head;
     struct queue_record record;
     if (data.length < sizeof(head) || (uint8_t)data.data[0] != queue->options.kind) {
-        snapshot_corrupt(reader, diags, "a record of a time queue has no head");
+        snapshot_corrupt(reader, diags, "a record of a time queue has no valid header");
         return false;
     }
     memcpy(&head, data.data, sizeof(head));
@@ -468,7 +468,7 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
     }
     memcpy(&record, data.data + sizeof(head), sizeof(record));
     if (record.length != data.length - sizeof(head) - sizeof(record)) {
-        snapshot_corrupt(reader, diags, "a record of a time queue has another length than it says");
+        snapshot_corrupt(reader, diags, "a record of a time queue has another length than its header says");
         return false;
     }
     uint32_t lanes = snapshot_lanes(reader);

@@ -21,7 +21,7 @@ static const struct option console_options[] = {
     OPTION_ENUM(struct console_sink, format, "format", 0, "pretty", "pretty|json",
                 "pretty: name=value, a row a line; json: JSON lines"),
     OPTION_INT(struct console_sink, limit, "limit", 0, "0", "0", "1000000000000",
-               "show the first so many rows; 0: all"),
+               "number of rows to show, from the first on; 0: all"),
     OPTIONS_END,
 };
 
@@ -85,7 +85,7 @@ const struct sink_kind sink_console = {
     .name = "console",
     .summary = "rows to standard output",
     .example = "sink shown = console from features { limit: 10 }",
-    .details = "For looking at a stream. What was shown stays shown: after a crash rows may come again.",
+    .details = "For inspecting a stream. After a crash, rows that were already shown may be shown again.",
     .options = console_options,
     .size = sizeof(struct console_sink),
     .open = console_open,

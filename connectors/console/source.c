@@ -30,12 +30,14 @@ struct console_source {
 };
 
 static const struct option console_options[] = {
-    OPTION_ENUM(struct console_source, format, "format", 0, "json", "json|csv|msgpack", "what comes in"),
-    OPTION_TEXT(struct console_source, delimiter, "delimiter", 0, "\",\"", "csv: what stands between fields"),
+    OPTION_ENUM(struct console_source, format, "format", 0, "json", "json|csv|msgpack",
+                "format of the records"),
+    OPTION_TEXT(struct console_source, delimiter, "delimiter", 0, "\",\"",
+                "csv: the character between fields"),
     OPTION_BOOL(struct console_source, has_header, "header", "true", "csv: the first line names the columns"),
-    OPTION_BOOL(struct console_source, trims, "trim", "false",
-                "csv: spaces and tabs around fields and names of columns are no part of them, and a number "
-                "may begin with +"),
+    OPTION_BOOL(
+        struct console_source, trims, "trim", "false",
+        "csv: ignore spaces and tabs around fields and column names, and accept numbers that begin with +"),
     OPTIONS_END,
 };
 
@@ -81,7 +83,8 @@ static bool report(struct source *source, enum diag_code code, const char *what,
     if (error != 0)
         diag_errno(source->diags, d, error);
     diag_at(source->diags, d, "standard input", console->offset, -1);
-    diag_hint(source->diags, d, "what came before was read; mend the input and run the job again");
+    diag_hint(source->diags, d,
+              "the records before this place were read; correct the input and run the job again");
     console->is_failed = true;
     return false;
 }
@@ -250,7 +253,7 @@ const struct source_kind source_console = {
     .summary = "records from standard input",
     .example =
         "source typed = console { format: json, schema: { user_id: int, ts: time(ms) }, event_time: ts }",
-    .details = "Standard input cannot be read twice, so a job that reads it can keep no checkpoints.",
+    .details = "Standard input cannot be read twice, so a job with this source cannot use checkpoints.",
     .options = console_options,
     .size = sizeof(struct console_source),
     .bind = console_bind,

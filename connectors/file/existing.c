@@ -47,12 +47,14 @@ static bool report_existing(const struct obstacle *obstacle)
     bool is_part = length > 5 && strcmp(obstacle->path + length - 5, ".part") == 0;
     struct diag *d = diag_error(context->diags, DIAG_OUTPUT_EXISTS, context->span,
                                 "the output `%s` exists already", obstacle->path);
-    diag_hint(context->diags, d, "%s",
-              !is_part ? "move it away, choose another `path`, or say `overwrite: true`"
-              : context->has_checkpoints
-                  ? "an earlier run did not end: --resume it, move the file away, or say `overwrite: true`"
-                  : "an earlier run did not end, and without `checkpoint:` cannot go on: move the file away, "
-                    "or say `overwrite: true`");
+    diag_hint(
+        context->diags, d, "%s",
+        !is_part ? "move the file away, choose another `path`, or say `overwrite: true`"
+        : context->has_checkpoints
+            ? "an earlier run did not end: continue the run with --resume, move the file away, or "
+              "say `overwrite: true`"
+            : "an earlier run did not end, and cannot be resumed without `checkpoint:`: move the file away, "
+              "or say `overwrite: true`");
     return false;
 }
 

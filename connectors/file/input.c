@@ -78,7 +78,8 @@ bool input_open(struct file_input *input, const char *path, int64_t size)
     if (fstat(input->fd, &info) != 0)
         return fail(input, DIAG_FILE_UNREADABLE, "cannot be read", errno);
     if (!S_ISREG(info.st_mode))
-        return fail(input, DIAG_FILE_UNREADABLE, "is not a file that can be read again and again", 0);
+        return fail(input, DIAG_FILE_UNREADABLE,
+                    "is not a regular file: a pipe, device or directory cannot be read again", 0);
     input->size = size < 0 ? info.st_size : size;
     if (info.st_size < input->size)
         return fail(input, DIAG_FILE_CHANGED, "is shorter than it was when the job began", 0);
@@ -93,7 +94,7 @@ bool input_open(struct file_input *input, const char *path, int64_t size)
             input->compression = (enum compression)i;
     if (got > 0 && input->compression == COMPRESSION_NONE &&
         compression_by_suffix(str_from(path)) != COMPRESSION_NONE)
-        return fail(input, DIAG_FILE_DAMAGED, "is not compressed the way its name says", 0);
+        return fail(input, DIAG_FILE_DAMAGED, "is not compressed, although its suffix says so", 0);
     posix_fadvise(input->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     if (!open_stream(input))
         return fail(input, DIAG_FILE_UNREADABLE, "cannot be decompressed: no memory", 0);
@@ -192,7 +193,8 @@ static bool skip_padding(struct file_input *input)
         input->padding++;
     }
     return input->window_begin == input->window_end ||
-           fail(input, DIAG_FILE_DAMAGED, "is damaged: zeros follow its end, and other bytes follow them", 0);
+           fail(input, DIAG_FILE_DAMAGED,
+                "is damaged: the zeros behind its last gzip frame are followed by other bytes", 0);
 }
 
 static bool read_compressed(struct file_input *input, char *data, size_t bytes, size_t *got)
@@ -238,7 +240,7 @@ bool input_seek(struct file_input *input, int64_t offset)
 {
     if (input->compression == COMPRESSION_NONE) {
         if (offset > input->size)
-            return fail(input, DIAG_FILE_CHANGED, "is shorter than it was", 0);
+            return fail(input, DIAG_FILE_CHANGED, "is shorter than when it was read before", 0);
         input->disk_offset = input->offset = offset;
         return true;
     }
@@ -249,7 +251,7 @@ bool input_seek(struct file_input *input, int64_t offset)
         size_t got = 0;
         is_good = input_read(input, scratch, MIN(WINDOW_BYTES, (size_t)(offset - input->offset)), &got);
         if (is_good && got == 0)
-            is_good = fail(input, DIAG_FILE_CHANGED, "is shorter than it was", 0);
+            is_good = fail(input, DIAG_FILE_CHANGED, "is shorter than when it was read before", 0);
     }
     free(scratch);
     return is_good;

@@ -73,9 +73,10 @@ static bool refuse(const struct mark_place *place, const char *path, const char 
 {
     struct diag *d = diag_error(place->diags, DIAG_FILE_CHANGED, place->span, "`%s` %s", path, what);
     diag_at(place->diags, d, path, -1, -1);
-    diag_hint(place->diags, d,
-              "put the files back that the checkpoint was taken over, or start anew with --fresh; a file may "
-              "grow, and new ones may come behind it in order of name");
+    diag_hint(
+        place->diags, d,
+        "restore the files as they were when the checkpoint was taken, or start anew with --fresh; only the "
+        "file being read may have grown, and new files may follow it in order of name");
     return false;
 }
 
@@ -89,7 +90,7 @@ size_t mark_make_copy(uint64_t files, int64_t bytes, char out[SOURCE_MARK_BYTES]
 static bool read_mark(const char *name, struct str saved, struct mark *mark, const struct mark_place *place)
 {
     if (saved.length != sizeof(*mark))
-        return refuse(place, name, "has another mark in the checkpoint than a file source makes");
+        return refuse(place, name, "has a mark in the checkpoint that was not written by a file source");
     memcpy(mark, saved.data, sizeof(*mark));
     return true;
 }
@@ -102,8 +103,8 @@ bool mark_compare_copy(const char *name, uint64_t files, int64_t bytes, struct s
         return false;
     return (mark.copied == files && mark.size == bytes) ||
            refuse(place, name,
-                  "does not give the files that the checkpoint was taken over: with `order_by` all of "
-                  "them must be as they were");
+                  "does not give the same files as when the checkpoint was taken: with `order_by` every file "
+                  "must be unchanged");
 }
 
 bool mark_compare(const struct path_list *list, const struct file_facts *facts, uint32_t file,
@@ -113,18 +114,19 @@ bool mark_compare(const struct path_list *list, const struct file_facts *facts, 
     if (!read_mark(list->name, saved, &mark, place))
         return false;
     if (mark.copied != 0)
-        return refuse(place, list->name, "was read sorted, by `order_by`, when the checkpoint was taken");
+        return refuse(place, list->name,
+                      "was read with `order_by` when the checkpoint was taken, and now is read without");
     if (file > list->count || mark.before != facts[file].before)
         return refuse(place, file > 0 && file <= list->count ? list->paths[file - 1] : list->name,
-                      "or a file before it is not the one that was read: it was replaced, renamed, or files "
-                      "were added or taken away before it");
+                      "or a file before it has changed since it was read: a file was replaced, renamed, "
+                      "added or removed");
     if (mark.has_file == 0)
         return true;
     if (file == list->count)
-        return refuse(place, list->name, "does not give the file any more that was being read");
+        return refuse(place, list->name, "no longer includes the file that was being read");
     const char *path = list->paths[file];
     if (mark.name != name_digest(path))
-        return refuse(place, path, "stands where another file was being read");
+        return refuse(place, path, "has taken the place of the file that was being read");
     if (facts[file].size < mark.size)
         return refuse(place, path, "is shorter than the file that was being read");
     uint64_t head = 0, tail = 0;
@@ -134,6 +136,6 @@ bool mark_compare(const struct path_list *list, const struct file_facts *facts, 
         close(fd);
     }
     if (head != mark.head || tail != mark.tail)
-        return refuse(place, path, "is not the file that was being read: other bytes stand in it");
+        return refuse(place, path, "is not the file that was being read: its contents differ");
     return true;
 }

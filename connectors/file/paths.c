@@ -31,7 +31,7 @@ static bool bad_manifest(struct diag_list *diags, struct span span, const char *
     struct diag *d =
         diag_error(diags, DIAG_FILE_DAMAGED, span, "the manifest `%s` is damaged: %s", path, what);
     diag_at(diags, d, path, -1, line);
-    diag_hint(diags, d, "make the recording again, or name its files by a glob");
+    diag_hint(diags, d, "create the recording again, or name its files by a glob");
     return false;
 }
 
@@ -77,7 +77,8 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
         struct diag *d = diag_error(diags, error == ENOENT ? DIAG_NO_FILE : DIAG_FILE_UNREADABLE, span,
                                     "the directory `%s` has no manifest.json that can be read", directory);
         diag_errno(diags, d, error);
-        diag_hint(diags, d, "a recording has one; for any other files write a glob, such as `%s/*.jsonl`",
+        diag_hint(diags, d,
+                  "a recording has a manifest.json; for other files give a glob, such as `%s/*.jsonl`",
                   directory);
         return false;
     }
@@ -90,7 +91,8 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
         json_decref(root);
         struct diag *d =
             diag_error(diags, DIAG_NO_FILE, span, "`%s` is a recording of Kafka's topics", directory);
-        diag_hint(diags, d, "it takes the place of a source `kafka`: --replay SOURCE=%s", directory);
+        diag_hint(diags, d, "replay the recording in place of a source `kafka`: --replay SOURCE=%s",
+                  directory);
         return false;
     }
     json_t *partitions = json_object_get(root, "partitions");
@@ -107,7 +109,8 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
     json_decref(root);
     if (!is_good)
         return bad_manifest(diags, span, path,
-                            "partitions with names and files inside the directory were expected", -1);
+                            "expected `partitions`, each with a name and with files inside the directory",
+                            -1);
     if (order != NULL && !has_order)
         return bad_manifest(diags, span, path, "`order_log` names no file inside the directory", -1);
     return true;

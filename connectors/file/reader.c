@@ -36,8 +36,9 @@ static bool report(struct file_reader *reader, enum diag_code code, const char *
 {
     static const char *const ways_out[] = {
         [DIAG_FILE_UNREADABLE] = "check that the file is there and that this user may read it",
-        [DIAG_FILE_DAMAGED] = "get the file again; what came before this place was read",
-        [DIAG_FILE_CHANGED] = "give leat files that nobody writes to any more, then start again with --fresh",
+        [DIAG_FILE_DAMAGED] = "get an undamaged copy of the file; the records before this place were read",
+        [DIAG_FILE_CHANGED] =
+            "give leat files that no process writes to any more, then start again with --fresh",
         [DIAG_FILE_COLUMNS] = "correct the source's `schema:`, or the file",
     };
     const char *path = open_path(reader);
@@ -143,10 +144,11 @@ static bool check_facts(struct file_reader *reader, bool has_torn_end)
                       "grew while it was read, and its last record was not complete", 0, facts->size);
     if (info.st_size > facts->size) {
         pthread_mutex_lock(reader->mutex);
-        struct diag *d = diag_warning(reader->diags, DIAG_FILE_CHANGED, reader->span,
-                                      "`%s` grew while it was read: %lld bytes that came later were not read",
-                                      open_path(reader), (long long)(info.st_size - facts->size));
-        diag_hint(reader->diags, d, "give leat files that nobody writes to any more");
+        struct diag *d = diag_warning(
+            reader->diags, DIAG_FILE_CHANGED, reader->span,
+            "`%s` grew while it was read: the %lld bytes added since the job began were not read",
+            open_path(reader), (long long)(info.st_size - facts->size));
+        diag_hint(reader->diags, d, "give leat files that no process writes to any more");
         pthread_mutex_unlock(reader->mutex);
     }
     return true;
@@ -241,7 +243,8 @@ bool reader_seek(struct file_reader *reader, const struct source_position *posit
     if (position->a < 0 || position->a > reader->list->count) {
         reader->file = 0;
         return report(reader, DIAG_FILE_CHANGED,
-                      "is not in the order it was in: files were added or taken away", 0, -1);
+                      "no longer has its place in the order of the files: files were added or removed", 0,
+                      -1);
     }
     reader->file = (uint32_t)position->a;
     for (uint32_t i = 0; i < reader->file; i++)
@@ -414,7 +417,7 @@ static void tell_padding(struct file_reader *reader)
 {
     pthread_mutex_lock(reader->mutex);
     struct diag *d = diag_warning(reader->diags, DIAG_FILE_DAMAGED, reader->span,
-                                  "`%s` has %lld bytes of zeros behind its compressed end: they are ignored",
+                                  "`%s` has %lld bytes of zeros behind its gzip data: the zeros are ignored",
                                   open_path(reader), (long long)reader->input.padding);
     diag_hint(reader->diags, d, "such padding comes from tapes and block devices; `gzip -d` ignores it, too");
     pthread_mutex_unlock(reader->mutex);

@@ -20,25 +20,29 @@
 #include <unistd.h>
 
 static const struct option file_options[] = {
-    OPTION_TEXT(struct file_sink, path, "path", OPTION_REQUIRED | OPTION_RUNTIME | OPTION_WRITES, NULL,
-                "the file; with rolling, {n} stands for its number and {time} for the begin of its span"),
+    OPTION_TEXT(
+        struct file_sink, path, "path", OPTION_REQUIRED | OPTION_RUNTIME | OPTION_WRITES, NULL,
+        "path of the file; with rolling, {n} stands for the file's number and {time} for the begin of "
+        "its `roll_every` span"),
     OPTION_ENUM(struct file_sink, format, "format", 0, "auto", "auto|json|csv|msgpack|batches",
-                "what is written; auto: by the path's suffix"),
+                "format of the file; auto: by the path's suffix"),
     OPTION_ENUM(struct file_sink, compression, "compression", 0, "auto", "auto|none|gzip|zstd|lz4",
                 "auto: by the path's suffix (.gz .zst .lz4)"),
     OPTION_INT(struct file_sink, roll_rows, "roll_rows", 0, "0", "0", "1000000000000",
-               "begin a new file after so many rows; 0: never"),
+               "begin a new file after this number of rows; 0: never"),
     OPTION_BYTES(struct file_sink, roll_bytes, "roll_bytes", 0, "0B", "0B", "1024TiB",
-                 "begin a new file where one has so many bytes before compression; 0: never"),
+                 "begin a new file when the file has this many bytes before compression; 0: never"),
     OPTION_DURATION(struct file_sink, roll_every, "roll_every", 0, "0s", "0s", "365d",
-                    "begin a new file for each such span of event time; 0: never"),
+                    "begin a new file for each span of event time of this length; 0: never"),
     OPTION_BOOL(struct file_sink, overwrite, "overwrite", "false",
-                "remove files of that name when a new run starts; only files, and none that the job reads"),
-    OPTION_TEXT(struct file_sink, delimiter, "delimiter", 0, "\",\"", "csv: what stands between fields"),
+                "remove existing files of this path when a new run starts; only regular files that the job "
+                "does not read"),
+    OPTION_TEXT(struct file_sink, delimiter, "delimiter", 0, "\",\"", "csv: the character between fields"),
     OPTION_BOOL(struct file_sink, has_header, "header", "true",
                 "csv: begin with a line that names the columns"),
-    OPTION_BOOL(struct file_sink, quotes_empty, "quote_empty", "true",
-                "csv: an empty text is `\"\"`, so that it is not read as null; false: nothing"),
+    OPTION_BOOL(
+        struct file_sink, quotes_empty, "quote_empty", "true",
+        "csv: write an empty text as `\"\"`, so that readers do not take it for null; false: write nothing"),
     OPTION_ENUM(struct file_sink, times, "times", 0, "rfc3339", "rfc3339|s|ms|us|ns",
                 "json, csv, msgpack: how times are written"),
     OPTIONS_END,
@@ -83,10 +87,10 @@ static bool file_bind(struct sink_bind *bind)
     free(pattern);
     free(glob);
     if (is_one_name) {
-        struct diag *d =
-            diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
-                       "files that begin in one span of time would have one name, and each take the "
-                       "place of the one before");
+        struct diag *d = diag_error(
+            bind->diags, DIAG_OPTIONS_CLASH, bind->span,
+            "several files may begin in one span of time: they would have the same name, and each would "
+            "replace the file before");
         diag_hint(bind->diags, d, "put `{n}`, the number of the file, into `path` beside `{time}`");
         return false;
     }
@@ -119,8 +123,8 @@ bool file_sink_error(struct sink_context *context, const char *path, int error)
     context->error_code = is_full ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED;
     if (is_full)
         snprintf(context->error, sizeof(context->error),
-                 "the disk is full (`%s`); it holds %" PRId64
-                 " bytes, all whole rows: make room, then resume",
+                 "the disk is full: `%s` has %" PRId64
+                 " bytes, all of them whole rows; free some space, then resume",
                  path, sink->output.written);
     else
         snprintf(context->error, sizeof(context->error), "`%s` cannot be written: %s", path, strerror(error));
@@ -212,8 +216,8 @@ static bool file_open(struct sink_context *context)
                                     "the output `%s` cannot be written", path);
         diag_errno(context->diags, d, error);
         diag_hint(context->diags, d,
-                  "see that the directory can be made and that this user may write there, or choose another "
-                  "`path`");
+                  "check that the directory can be created and that this user may write there, or "
+                  "choose another `path`");
     }
     free(path);
     return error == 0;
@@ -319,12 +323,12 @@ static void file_close(struct sink_context *context)
 
 const struct sink_kind sink_file = {
     .name = "file",
-    .summary = "rows to files, each once, whatever crashes",
+    .summary = "rows to files, each row exactly once, even after crashes",
     .example = "sink out = file from features { path: \"out/features-{n}.jsonl.zst\", roll_rows: 1000000 }",
     .details =
-        "A file is called NAME.part until it is complete and a checkpoint covers it. Its bytes depend on the "
-        "rows alone: not on checkpoints, crashes or the number of workers. An existing file is never "
-        "overwritten unless told.",
+        "A file is called NAME.part until it is complete and a checkpoint covers its rows. The bytes of a "
+        "file depend only on the rows, not on checkpoints, crashes or the number of workers. An existing "
+        "file is overwritten only with `overwrite`.",
     .options = file_options,
     .size = sizeof(struct file_sink),
     .bind = file_bind,

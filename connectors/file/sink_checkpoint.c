@@ -157,10 +157,11 @@ static bool read_record(struct file_sink *sink, struct str record, struct restor
 static bool cannot_restore(struct sink_context *context, const char *path, int error)
 {
     struct diag *d = diag_error(context->diags, DIAG_OUTPUT_FAILED, context->span,
-                                "the output `%s` is not what the checkpoint says it is", path);
+                                "the output `%s` does not match the checkpoint", path);
     diag_errno(context->diags, d, error);
     diag_hint(context->diags, d,
-              "put the file back as it was, or start again with --fresh and another `path`");
+              "restore the file as it was when the checkpoint was taken, or start again with --fresh "
+              "and another `path`");
     return false;
 }
 
@@ -220,12 +221,14 @@ static bool is_other_path(struct sink_context *context, const char *named)
     const struct file_sink *sink = context->config;
     if (str_is(sink->path, named))
         return false;
-    struct diag *d = diag_error(context->diags, DIAG_RESUME_OR_FRESH, context->span,
-                                "a file sink wrote to `%s` so far, and its `path` is `%.*s` now", named,
-                                STR_ARGS(sink->path));
-    diag_hint(context->diags, d,
-              "give it its path back; or give the sink another name: it then begins with the rows after the "
-              "checkpoint, and what was written stays; or start anew with --fresh");
+    struct diag *d =
+        diag_error(context->diags, DIAG_RESUME_OR_FRESH, context->span,
+                   "the `path` of a file sink was `%s` when the checkpoint was taken, and is `%.*s` now",
+                   named, STR_ARGS(sink->path));
+    diag_hint(
+        context->diags, d,
+        "set `path` back; or give the sink another name: a sink of a new name begins with the rows after the "
+        "checkpoint, and the files written before stay; or start anew with --fresh");
     return true;
 }
 
@@ -240,7 +243,7 @@ bool file_sink_restore(struct sink_context *context, struct snapshot_reader *rea
         is_good = read_record(sink, record, &restored);
     is_good = is_good && restored.path != NULL && restored.named != NULL;
     if (!is_good)
-        snapshot_corrupt(reader, context->diags, "a file sink's record that is none");
+        snapshot_corrupt(reader, context->diags, "the state of a file sink is not valid");
     is_good = is_good && !is_other_path(context, restored.named);
     sink->files = restored.state.files;
     sink->slot = restored.state.slot;
@@ -249,7 +252,7 @@ bool file_sink_restore(struct sink_context *context, struct snapshot_reader *rea
     if (is_good && restored.state.has_open && !reopen(context, &restored)) {
         is_good = false;
         if (context->diags->errors == 0)
-            snapshot_corrupt(reader, context->diags, "rows of an open block that cannot be read");
+            snapshot_corrupt(reader, context->diags, "the rows of a file sink's open block cannot be read");
     }
     free(restored.path);
     free(restored.named);

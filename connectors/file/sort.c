@@ -64,8 +64,10 @@ static bool disk_failed(struct sorter *sorter, int error)
         diag_error(sorter->diags, error == ENOSPC ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED, sorter->reader->span,
                    "`order_by` cannot write its sorted copy in `%s`", sorter->request->directory);
     diag_errno(sorter->diags, d, error);
-    diag_hint(sorter->diags, d,
-              "it takes as much room as the records before compression; name a place with `sort_dir`");
+    diag_hint(
+        sorter->diags, d,
+        "the sorted copy needs as much space as the records before compression; name a directory with enough "
+        "space in `sort_dir`");
     return false;
 }
 
@@ -74,11 +76,10 @@ static bool run_lost(struct sorter *sorter, uint64_t expected, uint64_t found)
 {
     struct diag *d =
         diag_error(sorter->diags, DIAG_FILE_DAMAGED, sorter->reader->span,
-                   "the sorted copy of `%s` (`order_by`) is damaged: %llu records were to be in it, "
-                   "%llu are",
+                   "the sorted copy of `%s` (`order_by`) is damaged: expected %llu records, found %llu",
                    sorter->reader->list->name, (unsigned long long)expected, (unsigned long long)found);
     diag_hint(sorter->diags, d,
-              "look at the disk that `sort_dir` is on, then start the job again: it sorts once more");
+              "check the disk of `sort_dir`, then start the job again, which sorts the records anew");
     return false;
 }
 
@@ -355,10 +356,11 @@ static bool check_header(struct sorter *sorter, const struct raw_batch *raw)
     }
     if (str_equal(header_content(sorter->header), header_content(raw->header)))
         return true;
-    struct diag *d =
-        diag_error(sorter->diags, DIAG_FILE_COLUMNS, sorter->reader->span,
-                   "`order_by` takes files with the same header line; that of `%s` differs", raw->path);
-    diag_hint(sorter->diags, d, "make them sources of their own and `union` them");
+    struct diag *d = diag_error(
+        sorter->diags, DIAG_FILE_COLUMNS, sorter->reader->span,
+        "`order_by` needs files with the same header line; the header line of `%s` differs", raw->path);
+    diag_hint(sorter->diags, d,
+              "read the files of each header line by a source of their own, and `union` the sources");
     return false;
 }
 

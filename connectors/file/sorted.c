@@ -23,8 +23,8 @@ static bool report(struct sorted_copy *copy, enum diag_code code, const char *wh
     diag_at(copy->diags, d, copy->name, -1, -1);
     diag_hint(copy->diags, d, "%s",
               code == DIAG_FILE_CHANGED
-                  ? "put the files back that the checkpoint was taken over, or start anew with --fresh"
-                  : "look at the disk that `sort_dir` is on, then start the job again: it sorts once more");
+                  ? "restore the files as they were when the checkpoint was taken, or start anew with --fresh"
+                  : "check the disk of `sort_dir`, then start the job again, which sorts the records anew");
     pthread_mutex_unlock(copy->mutex);
     copy->is_failed = true;
     return false;
@@ -57,8 +57,7 @@ bool sorted_seek(struct sorted_copy *copy, const struct source_position *positio
     copy->is_failed = false;
     if (position->a != 0 || position->b < 0 || position->b > copy->bytes ||
         !is_record_at(copy, position->record, position->b))
-        return report(copy, DIAG_FILE_CHANGED, "does not have a record where the checkpoint says it has one",
-                      0);
+        return report(copy, DIAG_FILE_CHANGED, "does not have a record at the checkpoint's position", 0);
     copy->offset = position->b;
     copy->record = position->record;
     __atomic_store_n(&copy->bytes_done, copy->offset, __ATOMIC_RELAXED);
@@ -86,7 +85,7 @@ static bool load(struct sorted_copy *copy, struct raw_batch *raw, size_t want, s
     int error = os_pread_all(copy->fd, raw->data, want, (uint64_t)copy->offset, loaded);
     if (error != 0)
         return report(copy, DIAG_FILE_UNREADABLE, "cannot be read back", error);
-    return *loaded == want || report(copy, DIAG_FILE_DAMAGED, "is shorter than what was written", 0);
+    return *loaded == want || report(copy, DIAG_FILE_DAMAGED, "is shorter than when it was written", 0);
 }
 
 /* Length of the record whose frame begins at data[at]; the record itself may not be loaded yet. Returns false
@@ -96,7 +95,7 @@ static bool frame_length(struct sorted_copy *copy, const struct raw_batch *raw, 
     memcpy(length, raw->data + at, FRAME_BYTES);
     int64_t rest = copy->bytes - copy->offset - (int64_t)(at + FRAME_BYTES);
     return (*length <= SORTED_RECORD_BYTES_MAX && *length <= rest) ||
-           report(copy, DIAG_FILE_DAMAGED, "is damaged: no record begins where one should", 0);
+           report(copy, DIAG_FILE_DAMAGED, "is damaged: no record begins at the expected place", 0);
 }
 
 /* Whether a batch that has records takes another one: the rule of core/connector.h, on bytes of the copy. */
@@ -142,7 +141,7 @@ enum read_status sorted_read(struct sorted_copy *copy, struct raw_batch *raw)
     if (copy->offset == copy->bytes) {
         if (copy->record == copy->records)
             return READ_END;
-        report(copy, DIAG_FILE_DAMAGED, "has not as many records as the files", 0);
+        report(copy, DIAG_FILE_DAMAGED, "does not have as many records as the files", 0);
         return READ_ERROR;
     }
     raw->records = arena_alloc(&raw->arena, BATCH_ROWS * sizeof(*raw->records));

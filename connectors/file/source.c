@@ -32,21 +32,25 @@ struct file_source {
 static const struct option file_options[] = {
     OPTION_TEXTS(
         struct file_source, path, "path", OPTION_REQUIRED | OPTION_RUNTIME | OPTION_READS, NULL,
-        "files, globs, or the directory of a recording; each entry is a partition, read in order of name"),
+        "files, globs, or the directory of a recording; each file or glob is a partition, and its files are "
+        "read in order of name"),
     OPTION_ENUM(struct file_source, format, "format", 0, "auto", "auto|json|csv|msgpack|batches",
-                "what is in the files; auto: by their suffix"),
-    OPTION_COLUMN(struct file_source, order_by, "order_by", 0,
-                  "sort the records by this column first, on disk; for files that are not in time order"),
-    OPTION_TEXT(struct file_source, delimiter, "delimiter", 0, "\",\"", "csv: what stands between fields"),
+                "format of the files; auto: by their suffix"),
+    OPTION_COLUMN(
+        struct file_source, order_by, "order_by", 0,
+        "sort the records by this column on disk, before the job reads them; for files that are not "
+        "in time order"),
+    OPTION_TEXT(struct file_source, delimiter, "delimiter", 0, "\",\"", "csv: the character between fields"),
     OPTION_BOOL(struct file_source, has_header, "header", "true",
-                "csv: the first line names the columns; false: they are those of the schema, in its order"),
-    OPTION_BOOL(struct file_source, trims, "trim", "false",
-                "csv: spaces and tabs around fields and names of columns are no part of them, and a number "
-                "may begin with +"),
+                "csv: the first line names the columns; false: no such line, and the fields are in the order "
+                "of the schema"),
+    OPTION_BOOL(
+        struct file_source, trims, "trim", "false",
+        "csv: ignore spaces and tabs around fields and column names, and accept numbers that begin with +"),
     OPTION_BYTES(struct file_source, sort_memory, "sort_memory", OPTION_RUNTIME, "64MiB", "4MiB", "64GiB",
                  "order_by: memory for sorting"),
     OPTION_TEXT(struct file_source, sort_dir, "sort_dir", OPTION_RUNTIME, "\"\"",
-                "order_by: where the sorted copy is kept during the run; by default TMPDIR or /tmp"),
+                "order_by: directory of the sorted copy during the run; by default TMPDIR or /tmp"),
     OPTIONS_END,
 };
 
@@ -61,9 +65,9 @@ static bool add_format(const struct format_kind **chosen, struct str path, struc
         return true;
     }
     struct diag *d = diag_error(diags, DIAG_OPTIONS_CLASH, span,
-                                "the files of a source have one format, here are %s and %s", (*chosen)->name,
-                                format->name);
-    diag_hint(diags, d, "make them sources of their own and `union` them");
+                                "the files of a source must have one format, and these files have %s and %s",
+                                (*chosen)->name, format->name);
+    diag_hint(diags, d, "read the files of each format by a source of their own, and `union` the sources");
     return false;
 }
 
@@ -127,7 +131,7 @@ static bool file_bind(struct source_bind *bind)
     if (tag != TYPE_TIME && tag != TYPE_INT && tag != TYPE_FLOAT) {
         d = diag_error(bind->diags, DIAG_TYPE_CLASH, file->order_by.span,
                        "`order_by` takes a time or a number");
-        diag_hint(bind->diags, d, "records in order of a text have no use here");
+        diag_hint(bind->diags, d, "name a column of type time, int or float");
         return false;
     }
     return true;
@@ -280,13 +284,13 @@ const struct source_kind source_file = {
         "source clicks = file { path: \"rec/clicks-*.jsonl.zst\", schema: { user_id: int, ts: time(ms) }, "
         "event_time: ts }",
     .details =
-        "Files may be compressed by gzip, zstd or lz4; zeros behind the end of one by gzip are padding. The "
+        "Files may be compressed by gzip, zstd or lz4; zeros behind gzip data are ignored as padding. The "
         "files of one glob follow each other in order of name and are one partition; several globs in a list "
         "are several partitions, which are merged by time. A directory with a manifest.json is a recording "
         "and names its own partitions; where its manifest also names an `order_log`, as `leat run "
         "--record-order` writes it, rows are merged in that order (all sources of the job must have the same "
-        "one; `leat run --order` names another, or none). A record that does not fit the schema goes to dead "
-        "letters and hurts none of its neighbours.",
+        "order log; `leat run --order` names another order log, or none). A record that does not fit the "
+        "schema goes to dead letters; the records around it are not affected.",
     .options = file_options,
     .size = sizeof(struct file_source),
     .bind = file_bind,

@@ -38,13 +38,14 @@ struct ctr {
 };
 
 static const struct option ctr_options[] = {
-    OPTION_INT(struct ctr, events, "events", 0, "1000000", "1", "1000000000000", "impressions to make"),
+    OPTION_INT(struct ctr, events, "events", 0, "1000000", "1", "1000000000000", "number of impressions"),
     OPTION_INT(struct ctr, seed, "seed", 0, "7", "0", "9223372036854775807",
-               "another seed is another world with other users, items and weights"),
+               "seed of the random numbers; another seed gives other users, items and weights"),
     OPTION_ENUM(struct ctr, stream, "stream", 0, "labelled", "impressions|clicks|labelled",
                 "impressions alone, the clicks on them, or impressions with a column `clicked`"),
-    OPTION_FLOAT(struct ctr, rate, "rate", 0, CTR_RATE_TEXT, "0.001", "100000",
-                 "impressions per second of event time; the default makes a million of them seven days"),
+    OPTION_FLOAT(
+        struct ctr, rate, "rate", 0, CTR_RATE_TEXT, "0.001", "100000",
+        "impressions per second of event time; at the default rate a million impressions span seven days"),
     OPTIONS_END,
 };
 
@@ -75,15 +76,15 @@ static bool ctr_bind(struct source_bind *bind)
     bind->is_replayable = true;
     if (bind->declared != NULL) {
         struct diag *diag =
-            diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span, "source `ctr` has columns of its own");
-        diag_hint(bind->diags, diag, "leave `schema:` out; `leat help source ctr` lists them");
+            diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span, "source `ctr` defines its own columns");
+        diag_hint(bind->diags, diag, "leave `schema:` out; `leat explain` shows the columns");
         return false;
     }
     if (ctr->events > CTR_SPAN_MAX_US / ctr_gap_us(ctr->rate)) {
         struct diag *diag =
             diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
-                       "%" PRId64 " events at this rate are more than 100 years", ctr->events);
-        diag_hint(bind->diags, diag, "fewer events, or a higher rate");
+                       "%" PRId64 " events at this rate span more than 100 years", ctr->events);
+        diag_hint(bind->diags, diag, "choose fewer `events`, or a higher `rate`");
         return false;
     }
     return true;
@@ -130,7 +131,8 @@ static bool ctr_seek(struct source *source, uint32_t partition, const struct sou
         diag_error(source->diags, DIAG_STATE_TOO_LARGE, (struct span){0}, NO_MEMORY_FOR_CLICKS);
     else if (!is_there)
         diag_error(source->diags, DIAG_FILE_CHANGED, (struct span){0},
-                   "the generator never stood at impression %" PRId64 ": its events, seed or rate differ",
+                   "the generator was never at impression %" PRId64
+                   ": its `events`, `seed` or `rate` have changed since the checkpoint",
                    position->a);
     return is_there;
 }
@@ -343,7 +345,7 @@ const struct source_kind source_ctr = {
         "numbers decides who clicks, and its weights drift. The same seed gives the same records on any "
         "machine. `impressions` and `clicks` of one seed belong together: a click names its impression and "
         "comes up to an hour later, most within minutes. `clicks` and `labelled` report the logloss of a "
-        "model that knew each probability (bayes_logloss), over what this process made.",
+        "model that knew each probability (bayes_logloss), over the records that this process generated.",
     .options = ctr_options,
     .size = sizeof(struct ctr),
     .bind = ctr_bind,

@@ -120,7 +120,8 @@ static bool no_memory(struct writer *writer)
 {
     struct diag *d =
         diag_error(writer->diags, DIAG_STATE_TOO_LARGE, (struct span){0}, "no memory for the generator");
-    diag_hint(writer->diags, d, "its world takes 60 MB: free some, or raise the limit (ulimit -v)");
+    diag_hint(writer->diags, d,
+              "the generator needs 60 MB: free some memory, or raise the limit (ulimit -v)");
     return false;
 }
 
@@ -216,7 +217,7 @@ static bool check_plants(struct writer *writer)
         diag_error(writer->diags, DIAG_OPTIONS_CLASH, (struct span){0},
                    "the stream spans %" PRId64 " s: too short for rows that are %" PRId64 " s late",
                    span_ms / 1000, plants->late_ms / 1000);
-    diag_hint(writer->diags, diag, "more --events, a lower --rate, or a smaller --late-by");
+    diag_hint(writer->diags, diag, "choose more --events, a lower --rate, or a smaller --late-by");
     return false;
 }
 
@@ -237,7 +238,7 @@ static bool prepare(struct writer *writer)
     int error = os_mkdirs(options->directory);
     if (error != 0) {
         struct diag *diag = diag_error(writer->diags, DIAG_OUTPUT_FAILED, (struct span){0},
-                                       "cannot make the folder %s", options->directory);
+                                       "cannot create the directory %s", options->directory);
         diag_errno(writer->diags, diag, error);
         return false;
     }

@@ -23,16 +23,15 @@ struct nexmark {
 };
 
 static const struct option nexmark_options[] = {
-    OPTION_INT(struct nexmark, events, "events", 0, "1000000", "1", "1000000000000", "events to make"),
+    OPTION_INT(struct nexmark, events, "events", 0, "1000000", "1", "1000000000000", "number of events"),
     OPTION_INT(struct nexmark, options.seed, "seed", 0, "1", "0", "9223372036854775807",
-               "another seed is another stream"),
+               "seed of the random numbers; another seed gives another stream"),
     OPTION_INT(struct nexmark, options.rate, "rate", 0, NEXMARK_RATE_TEXT, "1", "1000000000",
                "events per second of event time"),
-    OPTION_INT(
-        struct nexmark, pace, "pace", 0, "0", "0", "1000000000",
-        "events that come in a second of the clock, as from a live source; 0: as fast as they are read"),
+    OPTION_INT(struct nexmark, pace, "pace", 0, "0", "0", "1000000000",
+               "events per second of real time, as from a live source; 0: as fast as the job reads"),
     OPTION_INT(struct nexmark, options.person_bytes, "person_size", 0, "200", "0", "2000",
-               "nominal bytes of a person; `extra` fills up to them"),
+               "nominal bytes of a person; `extra` fills the event up to this size"),
     OPTION_INT(struct nexmark, options.auction_bytes, "auction_size", 0, "500", "0", "4000",
                "nominal bytes of an auction"),
     OPTION_INT(struct nexmark, options.bid_bytes, "bid_size", 0, "100", "0", "4000",
@@ -90,8 +89,8 @@ static bool nexmark_bind(struct source_bind *bind)
     bind->is_bounded = bind->is_replayable = true;
     if (bind->declared != NULL) {
         struct diag *diag = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
-                                       "source `nexmark` has columns of its own");
-        diag_hint(bind->diags, diag, "leave `schema:` out; `leat help source nexmark` lists them");
+                                       "source `nexmark` defines its own columns");
+        diag_hint(bind->diags, diag, "leave `schema:` out; `leat help source nexmark` lists the columns");
         return false;
     }
     return true;
@@ -121,7 +120,8 @@ static bool nexmark_open(struct source *source)
         return true;
     nexmark->has_clock = pthread_create(&nexmark->clock, NULL, run_clock, source) == 0;
     if (!nexmark->has_clock)
-        diag_error(source->diags, DIAG_MEMORY_BUDGET, (struct span){0}, "the system refuses a thread");
+        diag_error(source->diags, DIAG_MEMORY_BUDGET, (struct span){0},
+                   "the system refuses to start a thread");
     return nexmark->has_clock;
 }
 
@@ -146,8 +146,8 @@ static bool nexmark_seek(struct source *source, uint32_t partition LEAT_UNUSED,
     struct nexmark *nexmark = source->config;
     if (position->record > (uint64_t)nexmark->events) {
         diag_error(source->diags, DIAG_FILE_CHANGED, (struct span){0},
-                   "the generator never stood at event %" PRIu64 ": it makes %" PRId64, position->record,
-                   nexmark->events);
+                   "the checkpoint is at event %" PRIu64 ", and the generator has only %" PRId64,
+                   position->record, nexmark->events);
         return false;
     }
     __atomic_store_n(&nexmark->next, (int64_t)position->record, __ATOMIC_RELAXED);
@@ -273,9 +273,9 @@ const struct source_kind source_nexmark = {
         "Of 50 events one is a person, three are auctions, 46 are bids. Columns: type (person, auction, "
         "bid), date_time, extra; of persons and auctions id; of persons name, email, credit_card, city, "
         "state; of auctions item_name, description, initial_bid, reserve, expires, seller, category; of bids "
-        "auction, bidder, price, channel, url. What an event does not have is null. `leat generate nexmark` "
-        "writes the same events as JSON lines. With a `pace` the report has began_us, when event 0 came by "
-        "the machine's monotonic clock.",
+        "auction, bidder, price, channel, url. Columns that an event does not have are null. `leat generate "
+        "nexmark` writes the same events as JSON lines. With a `pace` the report has began_us, the time of "
+        "event 0 by the machine's monotonic clock.",
     .options = nexmark_options,
     .size = sizeof(struct nexmark),
     .bind = nexmark_bind,

@@ -97,8 +97,9 @@ static bool fail(struct writer *writer, const char *what, const char *path, int 
                                    (struct span){0}, "cannot %s %s", what, path);
     diag_errno(writer->diags, diag, error);
     if (is_full)
-        diag_hint(writer->diags, diag,
-                  "an event takes about 284 bytes: fewer --events, or an --out with more room");
+        diag_hint(
+            writer->diags, diag,
+            "an event takes about 284 bytes: choose fewer --events, or an --out on a disk with more room");
     return false;
 }
 

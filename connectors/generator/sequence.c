@@ -14,15 +14,16 @@ struct sequence {
 };
 
 static const struct option sequence_options[] = {
-    OPTION_INT(struct sequence, count, "count", 0, "1000000", "0", "1000000000000000", "how many records"),
-    OPTION_INT(struct sequence, keys, "keys", 0, "1000", "1", "1000000000000", "how many different keys"),
+    OPTION_INT(struct sequence, count, "count", 0, "1000000", "0", "1000000000000000", "number of records"),
+    OPTION_INT(struct sequence, keys, "keys", 0, "1000", "1", "1000000000000", "number of different keys"),
     OPTION_FLOAT(struct sequence, skew, "skew", 0, "0", "0", "4",
-                 "0: keys take turns; above: key k comes up about as often as 1 / k^skew says (Zipf)"),
+                 "0: keys take turns; above 0: the frequency of key k is about proportional to 1 / (k "
+                 "+ 1)^skew (Zipf)"),
     OPTION_FLOAT(struct sequence, rate, "rate", 0, "1000", "0.000001", "1000000000000",
                  "records in a second of event time"),
     OPTION_DURATION(struct sequence, start_us, "start", 0, "0s", "0s", "36500d",
                     "event time of the first record, since 1970"),
-    OPTION_INT(struct sequence, seed, "seed", 0, "1", "0", "9223372036854775807", "of keys and values"),
+    OPTION_INT(struct sequence, seed, "seed", 0, "1", "0", "9223372036854775807", "seed of keys and values"),
     OPTIONS_END,
 };
 
@@ -43,14 +44,15 @@ static bool sequence_bind(struct source_bind *bind)
     bind->is_bounded = bind->is_replayable = true;
     if (bind->declared != NULL) {
         struct diag *d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
-                                    "source `sequence` has columns of its own");
-        diag_hint(bind->diags, d, "leave `schema:` out; they are id, key, value and ts");
+                                    "source `sequence` defines its own columns");
+        diag_hint(bind->diags, d, "leave `schema:` out; the columns are id, key, value and ts");
         return false;
     }
     if ((double)sequence->count / sequence->rate > 1e11) {
-        struct diag *d = diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
-                                    "that is more than 3,000 years of event time");
-        diag_hint(bind->diags, d, "fewer records, or a higher `rate`");
+        struct diag *d =
+            diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
+                       "`count` records at this `rate` span more than 3,000 years of event time");
+        diag_hint(bind->diags, d, "choose a smaller `count`, or a higher `rate`");
         return false;
     }
     return true;
@@ -170,8 +172,9 @@ const struct source_kind source_sequence = {
     .name = "sequence",
     .summary = "generated records id, key, value, ts, for load tests",
     .example = "source load = sequence { count: 1000, keys: 100, skew: 1.0, event_time: ts }",
-    .details = "`id` counts from 0, `key` is an int below `keys`, `value` a float in [0, 1), `ts` rises by 1 "
-               "/ rate of a second. Each record is a function of its number and the seed.",
+    .details =
+        "`id` counts from 0, `key` is an int below `keys`, `value` a float in [0, 1), `ts` rises by 1 / rate "
+        "seconds. Each record is a function of its number and the seed.",
     .options = sequence_options,
     .size = sizeof(struct sequence),
     .bind = sequence_bind,

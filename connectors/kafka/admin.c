@@ -66,7 +66,7 @@ static rd_kafka_t *new_client(struct admin_call *call, rd_kafka_type_t type,
         kafka_client_new(call->client, type, properties, NULL, call->job, call->name, errors, &diags);
     if (client == NULL)
         snprintf(call->why, sizeof(call->why), "%s%s%s",
-                 diags.count == 0 ? "no client can be made" : diags.items[0].message,
+                 diags.count == 0 ? "no Kafka client can be created" : diags.items[0].message,
                  diags.count == 0 || diags.items[0].cause == NULL ? "" : ": ",
                  diags.count == 0 || diags.items[0].cause == NULL ? "" : diags.items[0].cause);
     arena_free(&arena);
@@ -198,7 +198,7 @@ enum admin_answer admin_create(struct admin_call *call, const char *topic, int32
     rd_kafka_NewTopic_t *wanted =
         rd_kafka_NewTopic_new(topic, partitions, replication, reason, sizeof(reason));
     if (wanted == NULL) {
-        snprintf(call->why, sizeof(call->why), "topic `%s` cannot be made: %s", topic, reason);
+        snprintf(call->why, sizeof(call->why), "topic `%s` cannot be created: %s", topic, reason);
         return ADMIN_REFUSED;
     }
     for (; config != NULL && config->name != NULL; config++)
@@ -213,9 +213,9 @@ enum admin_answer admin_create(struct admin_call *call, const char *topic, int32
             break;
         rd_kafka_resp_err_t error = ask_create(client, wanted, reason, sizeof(reason));
         answer = error == RD_KAFKA_RESP_ERR_NO_ERROR ? ADMIN_GOOD
-                                                     : fail(call, errors, "making topic", topic, error);
+                                                     : fail(call, errors, "creating topic", topic, error);
         if (answer == ADMIN_REFUSED && reason[0] != '\0')
-            snprintf(call->why, sizeof(call->why), "topic `%s` cannot be made: %s", topic, reason);
+            snprintf(call->why, sizeof(call->why), "topic `%s` cannot be created: %s", topic, reason);
         is_settled = answer != ADMIN_LATER || is_over(call, errors);
         if (!is_settled)
             rd_kafka_poll(client, SLICE_MS);

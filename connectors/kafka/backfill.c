@@ -32,18 +32,20 @@ static bool meets(const struct recording_partition *of, int64_t low, int64_t hig
             of->name, (long long)of->next, (long long)low);
         diag_hint(
             diags, d,
-            "take a recording that reaches further (`leat record` goes on with one, as long as the topic has "
-            "what follows); or leave `backfill` out, and begin with what the topic has");
+            "give `backfill` a recording that reaches further (`leat record` continues a recording as long "
+            "as the topic has the records that follow); or leave `backfill` out, and begin with the oldest "
+            "record of the topic");
         return false;
     }
     d = diag_error(
         diags, DIAG_NO_TOPIC, no_span,
-        "the recording of `%s` goes up to offset %lld, and the topic up to %lld: it is not of this topic",
+        "the recording of `%s` goes up to offset %lld, and the topic up to %lld: the recording is not "
+        "of this topic",
         of->name, (long long)of->next - 1, (long long)high - 1);
     diag_hint(
         diags, d,
-        "was the topic deleted and made again, or is it another cluster's? Backfill with recordings of the "
-        "topic that the source reads");
+        "the topic may have been deleted and created again, or belong to another cluster; give `backfill` a "
+        "recording of the topic that this source reads");
     return false;
 }
 
@@ -69,17 +71,17 @@ static bool has_places(const struct recording *recording, const struct kafka_top
         if (find_place(places, count, of) != NULL)
             continue;
         struct diag *d = diag_error(diags, DIAG_NO_TOPIC, no_span,
-                                    "the recording has `%s`, and the topic has no such partition", of->name);
+                                    "the recording has partition `%s`, and the topic does not", of->name);
         diag_hint(diags, d,
-                  "was the topic deleted and made again, or is it another cluster's? Backfill with "
-                  "recordings of the topic that the source reads");
+                  "the topic may have been deleted and created again, or belong to another cluster; give "
+                  "`backfill` a recording of the topic that this source reads");
         return false;
     }
     if (found > 0)
         return true;
     struct diag *d =
         diag_error(diags, DIAG_NO_FILE, no_span, "`backfill` has no partition of this source's topics");
-    diag_hint(diags, d, "name the directory that `leat record TOPIC --to` wrote");
+    diag_hint(diags, d, "name the directory that `leat record TOPIC --to DIR` wrote");
     return false;
 }
 
@@ -92,12 +94,12 @@ static bool begin_place(const struct recording *recording, const struct kafka_pl
     snprintf(name, sizeof(name), "%s/%d", place->topic, (int)place->id);
     const struct recording_partition *of = recording_find(recording, str_from(name));
     if (of == NULL && range->low > 0) {
-        struct diag *d =
-            diag_warning(source->diags, DIAG_RECORDS_GONE, no_span,
-                         "`%s` is not in the recording, and begins with offset %lld, the oldest that "
-                         "the topic has",
-                         name, (long long)range->low);
-        diag_hint(source->diags, d, "record it too, if what was before counts");
+        struct diag *d = diag_warning(
+            source->diags, DIAG_RECORDS_GONE, no_span,
+            "partition `%s` is not in the recording: it is read from offset %lld on, the oldest in the topic",
+            name, (long long)range->low);
+        diag_hint(source->diags, d,
+                  "if the job needs older records, add a recording of this partition that has them");
     }
     if (of == NULL)
         return true;
@@ -126,7 +128,7 @@ bool kafka_backfill_open(struct recording *recording, struct texts paths, const 
     for (uint32_t i = 0; i < count && !source->is_resumed; i++)
         is_good &= begin_place(recording, &places[i], &ranges[i], &told, source);
     if (is_good && told > TOLD_MAX)
-        fprintf(stderr, "leat: source `%.*s`: and so %u more partitions\n", STR_ARGS(source->name),
+        fprintf(stderr, "leat: source `%.*s`: %u more partitions likewise\n", STR_ARGS(source->name),
                 told - TOLD_MAX);
     return is_good;
 }

@@ -20,23 +20,24 @@ enum { METADATA_ATTEMPT_MS = 1000, DESTROY_SECONDS = 3 };
 
 const struct option kafka_security_options[] = {
     OPTION_ENUM(struct kafka_security, protocol, "protocol", 0, "plaintext",
-                "plaintext|ssl|sasl_ssl|sasl_plaintext", "what the brokers speak at that port"),
+                "plaintext|ssl|sasl_ssl|sasl_plaintext", "protocol that the brokers' port speaks"),
     OPTION_ENUM(struct kafka_security, mechanism, "mechanism", 0, "scram_sha_512", MECHANISMS,
-                "sasl: how this client shows who it is"),
-    OPTION_TEXT(struct kafka_security, user, "user", 0, "\"\"", "sasl: the name to log in with"),
-    OPTION_TEXT(struct kafka_security, password, "password", OPTION_SECRET, NULL, "sasl: its password"),
+                "sasl: mechanism of the login"),
+    OPTION_TEXT(struct kafka_security, user, "user", 0, "\"\"", "sasl: user name of the login"),
+    OPTION_TEXT(struct kafka_security, password, "password", OPTION_SECRET, NULL,
+                "sasl: password of the login"),
     OPTION_TEXT(
         struct kafka_security, ca, "ca", OPTION_READS, "\"\"",
-        "ssl: path of the certificates of the authority that signed the brokers' own (PEM); by default "
-        "the system's"),
+        "ssl: path of the certificates of the authority that signed the brokers' certificates (PEM); by "
+        "default the system's authorities"),
     OPTION_TEXT(struct kafka_security, certificate, "certificate", OPTION_READS, "\"\"",
-                "ssl: path of this client's own certificate (PEM), where brokers want one"),
+                "ssl: path of this client's certificate (PEM), if the brokers require a client certificate"),
     OPTION_TEXT(struct kafka_security, key, "key", OPTION_READS, "\"\"",
-                "ssl: path of the certificate's key (PEM)"),
+                "ssl: path of the client certificate's private key (PEM)"),
     OPTION_TEXT(struct kafka_security, key_password, "key_password", OPTION_SECRET, NULL,
-                "ssl: what the key is encrypted with"),
+                "ssl: password of the encrypted private key"),
     OPTION_TEXT(struct kafka_security, token_file, "token_file", OPTION_READS, "\"\"",
-                "oauthbearer: path of a file with a JSON web token; read again when the token ends"),
+                "oauthbearer: path of a file with a JSON web token; read again before the token expires"),
     OPTIONS_END,
 };
 
@@ -94,14 +95,15 @@ static bool check_brokers(const struct kafka_client *client, struct span span, s
             open = broker;
     }
     if (count == 0) {
-        struct diag *d = diag_error(diags, DIAG_OUT_OF_RANGE, span, "`brokers` names nobody");
+        struct diag *d = diag_error(diags, DIAG_OUT_OF_RANGE, span, "`brokers` names no broker");
         diag_hint(diags, d, "for example \"kafka-1:9092, kafka-2:9092\"");
         return false;
     }
     if (open.length > 0 && !has_tls(client)) {
         struct diag *d = diag_warning(
-            diags, DIAG_OPEN_CONNECTION, span, "everybody on the way to `%.*s` can read %s", STR_ARGS(open),
-            has_sasl(client) ? "what is sent there, and try to log in" : "what is sent there");
+            diags, DIAG_OPEN_CONNECTION, span,
+            "the connection to `%.*s` is not encrypted: others on the network can read %s", STR_ARGS(open),
+            has_sasl(client) ? "the records and the messages of the login" : "the records");
         diag_hint(diags, d, "say `security: { protocol: %s }`", has_sasl(client) ? "sasl_ssl" : "ssl");
     }
     return true;
@@ -127,24 +129,25 @@ static bool check_security(const struct kafka_client *client, struct span span, 
                   "`ca`, `certificate` and `key` are for connections with TLS",
                   "say `protocol: ssl` or `sasl_ssl` in `security`") ||
         !together(diags, span, (s->certificate.length > 0) == (s->key.length > 0),
-                  "a certificate of this client goes with its key",
-                  "give both `certificate` and `key` in `security`, or none") ||
+                  "`certificate` and `key` belong together",
+                  "give both `certificate` and `key` in `security`, or neither") ||
         !together(diags, span, s->key.length > 0 || s->key_password.length == 0,
-                  "`key_password` is without a `key`", "give `certificate` and `key` as well"))
+                  "`key_password` needs a `key`", "give `certificate` and `key` as well"))
         return false;
     if (!has_sasl(client))
-        return together(diags, span, !has_login && !has_token, "a login is for connections with SASL",
+        return together(diags, span, !has_login && !has_token,
+                        "`user`, `password` and `token_file` are for connections with SASL",
                         "say `protocol: sasl_ssl` in `security`");
     if (is_by_token)
         return together(diags, span, has_token, "oauthbearer needs a token",
                         "give `token_file: \"path\"` in `security`") &&
-               together(diags, span, !has_login, "oauthbearer has a token instead of user and password",
+               together(diags, span, !has_login, "oauthbearer takes a token instead of `user` and `password`",
                         "leave `user` and `password` out");
     return together(diags, span, s->user.length > 0 && s->password.length > 0,
                     "a login with SASL needs `user` and `password`",
                     "for example `user: \"leat\", password: env(\"KAFKA_PASSWORD\")`") &&
            together(diags, span, !has_token, "`token_file` is for `mechanism: oauthbearer`",
-                    "leave it out, or say `mechanism: oauthbearer`");
+                    "leave `token_file` out, or say `mechanism: oauthbearer`");
 }
 
 bool kafka_client_check(const struct kafka_client *client, rd_kafka_type_t type, struct span span,
@@ -172,8 +175,8 @@ static bool set(rd_kafka_conf_t *conf, const char *name, struct str value, struc
     /* librdkafka's reason may show the value. */
     bool is_secret = strstr(name, "password") != NULL;
     struct diag *d = diag_error(diags, DIAG_KAFKA_FAILED, (struct span){0, 0},
-                                "librdkafka does not take its setting `%s`", name);
-    diag_cause(diags, d, "%s", is_secret ? "the value is a secret" : reason);
+                                "librdkafka refuses the value of its setting `%s`", name);
+    diag_cause(diags, d, "%s", is_secret ? "the reason is not shown, because the value is a secret" : reason);
     return false;
 }
 
@@ -370,7 +373,7 @@ const struct rd_kafka_metadata *kafka_client_metadata(rd_kafka_t *client, struct
         if (kafka_patience_lasts(patience, errors))
             continue;
         if (!kafka_patience_is_stopped(patience))
-            kafka_errors_report(errors, err, diags, "ask the Kafka cluster what it has");
+            kafka_errors_report(errors, err, diags, "ask the Kafka cluster for its topics");
         return NULL;
     }
 }

@@ -39,12 +39,12 @@ extern const struct option kafka_security_options[];
 
 #define KAFKA_CLIENT_OPTIONS(structure, member)                                                              \
     OPTION_TEXT(structure, member.brokers, "brokers", OPTION_REQUIRED | OPTION_RUNTIME, NULL,                \
-                "where to find the cluster: host:port, several by commas"),                                  \
+                "addresses of the brokers: host:port, separated by commas"),                                 \
         OPTION_BLOCK(structure, member.security, struct kafka_security, "security", OPTION_RUNTIME,          \
-                     kafka_security_options, "how to get in"),                                               \
+                     kafka_security_options, "encryption and login"),                                        \
         OPTION_ASSIGNMENTS(structure, member.properties, "properties", OPTION_RUNTIME,                       \
                            "librdkafka's own settings, with _ or . between the words, as { "                 \
-                           "socket_timeout_ms: 30000 }; only ones that can do no harm")
+                           "socket_timeout_ms: 30000 }; settings that leat itself depends on are refused")
 
 /* Checks in `bind` that the options go together; connects to nothing. Warns if a connection to another host
  * is not encrypted. Returns false after a diagnostic. */

@@ -49,9 +49,10 @@ static void delivered(void *argument, const rd_kafka_message_t *message)
         snprintf(what, sizeof(what), "partition %d: a record of %" PRIu64 " bytes: ", message->partition,
                  bytes);
         snprintf(why, sizeof(why), "%s%s", rd_kafka_err2str(message->err),
-                 !is_batch ? ""
-                           : " (alone or with others of its batch; `properties: { batch_size: BYTES }` makes "
-                             "batches as small as the topic's `max.message.bytes`)");
+                 !is_batch
+                     ? ""
+                     : " (the record itself or its batch; leat has no right DescribeConfigs on the topic: "
+                       "set `properties: { batch_size: BYTES }` to its `max.message.bytes`)");
         fail(direct, what, why);
     }
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -92,12 +93,12 @@ static void say_waiting(struct direct *direct, bool is_end)
     if (is_end)
         fprintf(stderr,
                 "leat: sink `%.*s`: %" PRIu64
-                " records are not out yet: waiting for brokers, %lld s (`patience`) at "
-                "most; %s\n",
+                " records are not delivered yet: waiting for brokers, %lld s (`patience`) at most; %s\n",
                 STR_ARGS(direct->options.sink), records,
                 (long long)(direct->options.patience_us / US_PER_SECOND), why);
     else
-        fprintf(stderr, "leat: sink `%.*s`: a checkpoint waits for brokers to take %" PRIu64 " records; %s\n",
+        fprintf(stderr,
+                "leat: sink `%.*s`: a checkpoint waits for brokers to acknowledge %" PRIu64 " records; %s\n",
                 STR_ARGS(direct->options.sink), records, why);
 }
 
@@ -153,7 +154,7 @@ bool direct_open(struct direct *direct, const struct direct_options *options)
     direct->producer = kafka_client_new(options->client, RD_KAFKA_PRODUCER, properties, &hooks, options->job,
                                         options->sink, &direct->errors, &diags);
     if (direct->producer == NULL)
-        fail(direct, "", diags.count > 0 ? diags.items[0].message : "no client can be made");
+        fail(direct, "", diags.count > 0 ? diags.items[0].message : "no Kafka client can be created");
     arena_free(&arena);
     if (direct->producer == NULL)
         return false;

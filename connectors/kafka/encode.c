@@ -13,9 +13,9 @@ bool encode_check_text(const struct column_ref *column, const struct schema *sch
         return true;
     diag_hint(diags,
               diag_error(diags, DIAG_TYPE_CLASH, column->span,
-                         "column `%.*s` is %s: keys and headers are texts, bytes, ints, bools or times",
+                         "column `%.*s` is %s: a key or header must be text, bytes, int, bool or time",
                          STR_ARGS(column->name), type->tag == TYPE_LIST ? "a list" : "a float"),
-              "make another column of it, for example `with k = text(%.*s)`", STR_ARGS(column->name));
+              "convert the column to text, for example `with k = text(%.*s)`", STR_ARGS(column->name));
     return false;
 }
 
@@ -24,8 +24,8 @@ bool encode_check_partition(const struct column_ref *column, const struct schema
 {
     if (schema->fields[column->index].type.tag == TYPE_INT)
         return true;
-    diag_error(diags, DIAG_TYPE_CLASH, column->span, "column `%.*s` is no int: it cannot say a partition",
-               STR_ARGS(column->name));
+    diag_error(diags, DIAG_TYPE_CLASH, column->span,
+               "column `%.*s` is not an int, as the number of a partition must be", STR_ARGS(column->name));
     return false;
 }
 

@@ -50,9 +50,8 @@ static const char *const hints[REASONS] = {
     [REASON_OTHER] = "check `brokers` and `security`",
     [REASON_TIMEOUT] = "check that this machine can reach the host, and that no firewall is between them",
     [REASON_REFUSED] = "start the broker, or correct `brokers`",
-    [REASON_UNKNOWN_HOST] =
-        ("correct `brokers`; the name that the broker announces (its advertised.listeners) must be known "
-         "here, too"),
+    [REASON_UNKNOWN_HOST] = ("correct `brokers`; this machine must also know the host that the broker "
+                             "announces (its advertised.listeners)"),
     [REASON_CLOSED] =
         "give the broker time to start (`patience`), or set `protocol` in `security` to that of the broker's "
         "listener at this port",
@@ -82,16 +81,18 @@ static const struct {
 } patterns[] = {
     {"OAUTHBEARER config", REASON_TOKEN, NULL},
     {"SaslAuthenticateRequest failed: Local:", REASON_LOGIN,
-     "the connection ends during the login: the network fails, or the broker is of Kafka 4, which refuses "
+     "the connection ends during the login: the network fails, or the broker runs Kafka 4, which refuses "
      "SCRAM from librdkafka before 2.6.1"},
     {"Authentication failed", REASON_PASSWORD, "the user or the password is wrong"},
     {"SASL authentication error", REASON_PASSWORD, "the user or the password is wrong"},
     {"mechanism handshake failed", REASON_MECHANISM, "the broker does not offer this mechanism"},
-    {"alert certificate", REASON_OUR_CERTIFICATE, "the broker does not accept our certificate, or wants one"},
-    {"alert bad certificate", REASON_OUR_CERTIFICATE, "the broker does not accept our certificate"},
+    {"alert certificate", REASON_OUR_CERTIFICATE,
+     "the broker does not accept this client's certificate, or requires a certificate"},
+    {"alert bad certificate", REASON_OUR_CERTIFICATE, "the broker does not accept this client's certificate"},
     {"alert unknown ca", REASON_OUR_CERTIFICATE,
-     "the broker does not know the authority that signed our certificate"},
-    {"client SSL authentication might be required", REASON_OUR_CERTIFICATE, "the broker wants a certificate"},
+     "the broker does not know the authority that signed this client's certificate"},
+    {"client SSL authentication might be required", REASON_OUR_CERTIFICATE,
+     "the broker requires a client certificate"},
     {"certificate verify failed", REASON_TLS, "the broker's certificate cannot be verified"},
     {"Disconnected while requesting ApiVersion", REASON_CLOSED,
      "the broker ends the connection at once: it is starting, or does not speak this protocol"},
@@ -106,7 +107,7 @@ static const struct {
      "the broker ends the connection at once: it is starting, or does not speak this protocol"},
     {"SSL handshake failed", REASON_TLS, "the TLS handshake failed"},
     {"Failed to resolve", REASON_UNKNOWN_HOST, "no such host is known"},
-    {"Connection refused", REASON_REFUSED, "nobody listens there"},
+    {"Connection refused", REASON_REFUSED, "no process listens at this port"},
     {"timed out", REASON_TIMEOUT, "no answer in time"},
     {"Timed out", REASON_TIMEOUT, "no answer in time"},
 };
@@ -216,7 +217,7 @@ void kafka_errors_certificate(struct kafka_errors *errors, const char *broker, i
              is_of_other_host        ? "is for another host name"
              : code == HAS_EXPIRED   ? "has expired"
              : code == NOT_YET_VALID ? "is not valid yet"
-                                     : "is signed by nobody we trust",
+                                     : "is not signed by a trusted authority",
              code);
     keep(errors,
          is_of_other_host ? REASON_HOST_NAME

@@ -24,8 +24,8 @@ struct remake_record {
 
 static const char fresh_hint[] =
     "find out what happened to the progress topic; or start a new run with --fresh, or with --from and "
-    "--drop-state for this sink (rows that the topic has already come again, unless `topic` or the start of "
-    "the sources is another)";
+    "--drop-state for this sink (rows that the topic already has are sent again, unless you change `topic` "
+    "or the start of the sources)";
 
 void exact_prepare(struct exact *exact, struct sink_context *context, const struct sender_options *options,
                    uint64_t budget_bytes)
@@ -42,8 +42,9 @@ static bool cannot_connect(struct exact *exact)
 {
     struct diag *d = diag_error(exact->context->diags, DIAG_OUTPUT_FAILED, (struct span){0, 0},
                                 "sink `%.*s`: %s", STR_ARGS(exact->options.sink), exact->sender.error);
-    diag_hint(exact->context->diags, d,
-              "nothing is lost: what was not sent is in the checkpoint; mend the cause and start again");
+    diag_hint(
+        exact->context->diags, d,
+        "nothing is lost: rows that were not sent are in the checkpoint; mend the cause and start again");
     return false;
 }
 
@@ -81,15 +82,17 @@ static bool may_begin(struct exact *exact)
         when[civil_format(progress->other.time_ms * 1000, when)] = '\0';
     struct diag *d = (context->may_repeat ? diag_warning : diag_error)(
         context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
-        "a run of this job (%s, last epoch %" PRIu64 ", %s) already wrote to topic `%s` of sink `%.*s`", run,
-        progress->other.epoch, when, exact->options.topic, STR_ARGS(exact->options.sink));
+        "another run of this job (%s, last epoch %" PRIu64 ", %s) already wrote to topic `%s` of sink `%.*s`",
+        run, progress->other.epoch, when, exact->options.topic, STR_ARGS(exact->options.sink));
     if (context->may_repeat)
-        diag_hint(context->diags, d, "this is a new run: what it reads again, it sends again");
-    else
         diag_hint(context->diags, d,
-                  "start the job with that run's checkpoint directory, and it goes on there; --from DIR "
-                  "begins a new run with a copy of its state; --fresh begins anew: the rows come a second "
-                  "time, unless `topic` or the start of the sources is another");
+                  "this is a new run: it sends again the rows of records that it reads again");
+    else
+        diag_hint(
+            context->diags, d,
+            "to continue that run, start the job with its checkpoint directory; --from DIR begins a new run "
+            "with a copy of its state; --fresh begins a new run without state: rows are sent a second time, "
+            "unless you change `topic` or the start of the sources");
     return context->may_repeat;
 }
 
@@ -118,11 +121,11 @@ static bool may_go_on(struct exact *exact)
                                 "topic `%s` of sink `%.*s` has rows of this run up to micro-batch %" PRIu64
                                 ", and the checkpoint directory ends before micro-batch %" PRIu64,
                                 exact->options.topic, STR_ARGS(exact->options.sink), out - 1, known);
-    diag_hint(context->diags, d,
-              "this directory is an old copy, or lost its newest checkpoints: start the job with the "
-              "directory that "
-              "the run goes on in; %s",
-              fresh_hint);
+    diag_hint(
+        context->diags, d,
+        "this directory is an old copy, or has lost its newest checkpoints: start the job with the directory "
+        "in which the run continued; %s",
+        fresh_hint);
     return false;
 }
 
@@ -155,10 +158,11 @@ bool exact_is_well(struct exact *exact, char *error, size_t room)
     if (atomic_load(&exact->sender.is_fenced))
         exact->context->error_code = DIAG_TAKEN_OVER;
     if (exact->has_differed)
-        snprintf(error, room,
-                 "what is made again is not what was sent to `%s` before: nothing of it is sent; start a new "
-                 "run with --fresh",
-                 exact->options.topic);
+        snprintf(
+            error, room,
+            "the rows computed again differ from the rows sent to `%s` before: none of these rows is sent; "
+            "start a new run with --fresh",
+            exact->options.topic);
     else
         snprintf(error, room, "%s", exact->sender.error);
     pthread_mutex_unlock(&exact->outbox.mutex);
@@ -260,9 +264,13 @@ static bool take_progress(struct exact *exact)
     const struct progress *progress = &exact->sender.progress;
     const struct progress_part *last = progress_last(progress);
     if (!exact->sender.had_life)
-        return refuse(exact, "it has no records of this run: it was emptied, or made anew");
+        return refuse(
+            exact,
+            "the topic has no records of this run: the topic was emptied, or deleted and created again");
     if (exact->has_told && (last == NULL || compare_parts(last, &exact->told) < 0))
-        return refuse(exact, "rows that were out when the checkpoint was taken are not in it: it was cut");
+        return refuse(
+            exact,
+            "notes of rows that were sent before the checkpoint are missing: the topic's end was cut off");
     const char *why = outbox_skip(&exact->outbox, last);
     exact->outbox.out_records = exact->outbox.out_bytes = 0; /* what outbox_skip counted was sent by an
                                                                 earlier life */
@@ -275,9 +283,8 @@ static bool take_progress(struct exact *exact)
     if (remake_next(&exact->remake) > exact->context->redo_next) {
         char text[200];
         snprintf(text, sizeof(text),
-                 "rows up to micro-batch %" PRIu64
-                 " are out, and the order in which they were made is known up to "
-                 "%" PRIu64 " only",
+                 "rows before micro-batch %" PRIu64
+                 " were sent, and the order of rows is known before micro-batch %" PRIu64 " only",
                  remake_next(&exact->remake), exact->context->redo_next);
         return refuse(exact, text);
     }
@@ -291,12 +298,12 @@ static void warn_of_rows(struct exact *exact)
     const struct progress_part *last = progress_last(&exact->sender.progress);
     if (last == NULL || last->next <= exact->restored_next)
         return;
-    struct diag *d =
-        diag_warning(exact->context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
-                     "topic `%s` has rows that were made behind the checkpoint, of the micro-batches %" PRIu64
-                     " to %" PRIu64,
-                     exact->options.topic, exact->restored_next, last->next - 1);
-    diag_hint(exact->context->diags, d, "this is a new run: what it reads again, it sends again");
+    struct diag *d = diag_warning(exact->context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
+                                  "topic `%s` has rows behind the checkpoint, of the micro-batches %" PRIu64
+                                  " to %" PRIu64,
+                                  exact->options.topic, exact->restored_next, last->next - 1);
+    diag_hint(exact->context->diags, d,
+              "this is a new run: it sends again the rows of records that it reads again");
 }
 
 /* Begins a run from another run's checkpoint (--from). Records that the checkpoint holds and that are not out
@@ -315,9 +322,13 @@ static bool take_over(struct exact *exact)
         return cannot_connect(exact);
     const struct progress_part *last = progress_last(&exact->sender.progress);
     if (!exact->sender.had_life)
-        return refuse(exact, "it has no records of the checkpoint's run: it was emptied, or made anew");
+        return refuse(exact,
+                      "the topic has no records of the checkpoint's run: the topic was emptied, or deleted "
+                      "and created again");
     if (exact->has_told && (last == NULL || compare_parts(last, &exact->told) < 0))
-        return refuse(exact, "rows that were out when the checkpoint was taken are not in it: it was cut");
+        return refuse(
+            exact,
+            "notes of rows that were sent before the checkpoint are missing: the topic's end was cut off");
     const char *why = outbox_skip(&exact->outbox, last);
     if (why != NULL)
         return refuse(exact, why);
@@ -336,7 +347,7 @@ static bool take_over(struct exact *exact)
 bool exact_restored(struct exact *exact, struct snapshot_reader *reader)
 {
     if (!outbox_restored(&exact->outbox)) {
-        snapshot_corrupt(reader, exact->context->diags, "an outbox that is not whole");
+        snapshot_corrupt(reader, exact->context->diags, "the outbox of a Kafka sink is incomplete");
         return false;
     }
     if (exact->context->is_from)
@@ -371,7 +382,7 @@ void exact_describe(struct exact *exact, struct byte_buffer *out)
     uint64_t aborted = atomic_load(&figures->aborted);
     buffer_printf(out, "%" PRIu64 " rows", exact->rows);
     if (exact->redone > 0)
-        buffer_printf(out, ", %" PRIu64 " made again and not sent", exact->redone);
+        buffer_printf(out, ", %" PRIu64 " computed again and not sent", exact->redone);
     buffer_printf(out, "; sent %" PRIu64 " records, %" PRIu64 " bytes in %" PRIu64 " transactions",
                   outbox.out_records, outbox.out_bytes, atomic_load(&figures->transactions));
     if (aborted > 0)

@@ -7,16 +7,19 @@
 #include <stdlib.h>
 
 const struct option kafka_meta_options[] = {
-    OPTION_COLUMN(struct kafka_meta, key, "key", 0, "text or bytes: the record's key; null: it has none"),
-    OPTION_COLUMN(struct kafka_meta, topic, "topic", 0, "text: the name of its topic"),
-    OPTION_COLUMN(struct kafka_meta, partition, "partition", 0, "int: the number of its partition"),
-    OPTION_COLUMN(struct kafka_meta, offset, "offset", 0, "int: its offset there"),
-    OPTION_COLUMN(struct kafka_meta, timestamp, "timestamp", 0,
-                  "time: when the broker says that it was made, or appended where the topic is so set"),
+    OPTION_COLUMN(struct kafka_meta, key, "key", 0,
+                  "text or bytes: the record's key; null: the record has no key"),
+    OPTION_COLUMN(struct kafka_meta, topic, "topic", 0, "text: the record's topic"),
+    OPTION_COLUMN(struct kafka_meta, partition, "partition", 0, "int: the number of the record's partition"),
+    OPTION_COLUMN(struct kafka_meta, offset, "offset", 0, "int: the record's offset in the partition"),
+    OPTION_COLUMN(
+        struct kafka_meta, timestamp, "timestamp", 0,
+        "time: the record's timestamp at the broker: time of creation, or of appending if the topic is "
+        "set to that"),
     OPTION_ASSIGNMENTS(
         struct kafka_meta, headers, "headers", 0,
-        "text or bytes, as { trace: \"x-trace-id\" }: columns, each with the last header of that "
-        "name; null: it has none"),
+        "text or bytes, as { trace: \"x-trace-id\" }: columns, each with the last header of that name; null: "
+        "the record has no such header"),
     OPTION_COLUMN(struct kafka_meta, all_headers, "all_headers", 0,
                   "list({ key: text, value: bytes }): all headers of the record, in their order"),
     OPTIONS_END,
@@ -49,7 +52,8 @@ static bool take_column(struct column_ref *ref, const char *what, enum type_tag 
         return false;
     }
     if (is_taken[ref->index]) {
-        diag_error(diags, DIAG_OPTION_TWICE, ref->span, "`%.*s` is given two values", STR_ARGS(ref->name));
+        diag_error(diags, DIAG_OPTION_TWICE, ref->span, "column `%.*s` is named twice in `meta`",
+                   STR_ARGS(ref->name));
         return false;
     }
     is_taken[ref->index] = true;
@@ -63,13 +67,13 @@ static bool take_headers(struct kafka_meta *meta, bool *is_taken, const struct s
     for (uint32_t i = 0; i < meta->headers.count; i++) {
         const struct assignment *header = &meta->headers.items[i];
         if (meta->headers_count == KAFKA_HEADERS_MAX) {
-            diag_error(diags, DIAG_TOO_MANY, header->name_span, "there can be %d columns of headers",
+            diag_error(diags, DIAG_TOO_MANY, header->name_span, "there can be at most %d columns of headers",
                        KAFKA_HEADERS_MAX);
             return false;
         }
         if (header->value->tag != AST_TEXT || header->value->text.length == 0) {
-            struct diag *d =
-                diag_error(diags, DIAG_OPTION_TYPE, header->value->span, "the name of a header is a text");
+            struct diag *d = diag_error(diags, DIAG_OPTION_TYPE, header->value->span,
+                                        "the name of a header must be a text");
             diag_hint(diags, d, "for example `headers: { trace: \"x-trace-id\" }`");
             is_good = false;
             continue;
@@ -106,7 +110,8 @@ static bool take_list(struct kafka_meta *meta, bool *is_taken, const struct sche
         return false;
     }
     if (is_taken[ref->index]) {
-        diag_error(diags, DIAG_OPTION_TWICE, ref->span, "`%.*s` is given two values", STR_ARGS(ref->name));
+        diag_error(diags, DIAG_OPTION_TWICE, ref->span, "column `%.*s` is named twice in `meta`",
+                   STR_ARGS(ref->name));
         return false;
     }
     meta->list_name = (uint32_t)name;
@@ -143,7 +148,7 @@ bool kafka_meta_bind(struct kafka_meta *meta, const struct schema *schema, struc
     if (payload->count > 0)
         return true;
     struct diag *d = diag_error(diags, DIAG_OPTION_MISSING, span, "no column is left for the payload");
-    diag_hint(diags, d, "with `format: raw` a column of type bytes takes it as it is");
+    diag_hint(diags, d, "with `format: raw` a column of type bytes takes the payload unchanged");
     return false;
 }
 

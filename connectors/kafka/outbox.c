@@ -471,11 +471,11 @@ static const char *skip_epoch(struct outbox *outbox, struct outbox_epoch *epoch,
 {
     uint64_t sent = epoch->base + epoch->sent_records;
     if (last->to < sent)
-        return "rows that were out are not in it";
+        return "notes of rows that were sent are missing";
     if (last->to == epoch->base)
         return NULL;
     if (last->next != epoch->next || last->total != epoch->base + epoch->records)
-        return "the rows that it says are out are not those of the checkpoint";
+        return "the rows noted as sent are not the rows of the checkpoint";
     struct outbox_part part = {
         .epoch = epoch, .begin = epoch->position, .from = epoch->sent_records, .to = last->to - epoch->base};
     cut_part(&part, UINT64_MAX);
@@ -496,7 +496,7 @@ const char *outbox_skip(struct outbox *outbox, const struct progress_part *last)
             outbox->out_bytes += epoch->bytes - epoch->sent_bytes;
             set_out(outbox, epoch);
         } else
-            why = "it begins amid the rows of an epoch";
+            why = "its last note begins in the middle of an epoch's rows";
     if (why == NULL && epoch != NULL && epoch->first == last->first) {
         why = skip_epoch(outbox, epoch, last);
         epoch = epoch->following;
@@ -505,7 +505,7 @@ const char *outbox_skip(struct outbox *outbox, const struct progress_part *last)
      * check does not apply. */
     if (why == NULL && epoch != NULL && epoch->first < last->next && epoch->first != last->first &&
         last->to == last->total)
-        why = "it ends amid the rows of an epoch";
+        why = "its last note ends in the middle of an epoch's rows";
     tell_out(outbox);
     return why;
 }

@@ -80,10 +80,10 @@ static bool fail_gone(struct kafka_partition *p, int64_t offset, int64_t low)
                          : kafka_say_gone(diags, p->name, "this job has not read", offset, low);
     diag_hint(
         diags, d,
-        "retention has deleted them; if a recording has them, name that in the source's `backfill` and start "
-        "again: the job goes on there. To go on without them: --from with another checkpoint directory and "
-        "--drop-state %.*s, where state and models stay and the source begins where `start:` says; or "
-        "--fresh. And give the topic a longer retention",
+        "retention has deleted these records; if a recording has them, name the recording in the source's "
+        "`backfill` and start again: the job continues there. To continue without these records: --from with "
+        "another checkpoint directory and --drop-state %.*s, which keeps state and models and begins the "
+        "source where `start:` says; or --fresh. And give the topic a longer retention",
         STR_ARGS(p->shared->source->name));
     return fail(p);
 }
@@ -91,12 +91,12 @@ static bool fail_gone(struct kafka_partition *p, int64_t offset, int64_t low)
 static bool fail_other_topic(struct kafka_partition *p, const char *what)
 {
     struct diag_list *diags = lock_diags(p);
-    struct diag *d =
-        diag_error(diags, DIAG_NO_TOPIC, no_span, "`%s` is not what this job has read: %s", p->name, what);
+    struct diag *d = diag_error(diags, DIAG_NO_TOPIC, no_span,
+                                "`%s` is not the partition that this job has read: %s", p->name, what);
     diag_hint(
         diags, d,
-        "the topic was deleted and made again, or its end was cut off; if that is meant, start anew with "
-        "--fresh (state and models begin empty)");
+        "the topic was deleted and created again, or its end was cut off; if this is intended, start anew "
+        "with --fresh (state and models begin empty)");
     return fail(p);
 }
 
@@ -121,12 +121,13 @@ bool kafka_partition_seek(struct kafka_partition *p, const struct source_positio
     if (position->b < p->low)
         return fail_gone(p, position->b, p->low);
     if (position->b > p->high) {
-        snprintf(what, sizeof(what), "it ends at offset %lld, and the checkpoint was taken at %lld",
+        snprintf(what, sizeof(what),
+                 "the partition ends at offset %lld, and the checkpoint was taken at offset %lld",
                  (long long)p->high, (long long)position->b);
         return fail_other_topic(p, what);
     }
     if (p->check.offset >= p->high)
-        return fail_other_topic(p, "it ends before a record that this job has read");
+        return fail_other_topic(p, "the partition ends before a record that this job has read");
     if (p->check.offset < p->low)
         p->check.offset = -1; /* the record of the mark was deleted, too: nothing to compare */
     go_on_at(p, position);
@@ -145,7 +146,7 @@ size_t kafka_partition_mark(struct kafka_partition *p, const struct source_posit
 bool kafka_partition_mark_check(struct kafka_partition *p, struct str mark)
 {
     if (mark.length != sizeof(p->check))
-        return mark.length == 0 || fail_other_topic(p, "the checkpoint's mark of it is damaged");
+        return mark.length == 0 || fail_other_topic(p, "the checkpoint's mark of the partition is damaged");
     memcpy(&p->check, mark.data, sizeof(p->check));
     marks_add(&p->marks, &p->check);
     return true;
@@ -162,7 +163,7 @@ static bool check_before(struct kafka_partition *p, const rd_kafka_message_t *me
     char what[160];
     if (!is_it || is_same)
         return true;
-    snprintf(what, sizeof(what), "at offset %lld there is another record than there was",
+    snprintf(what, sizeof(what), "the record at offset %lld differs from the record read before",
              (long long)found.offset);
     return fail_other_topic(p, what);
 }
@@ -209,7 +210,7 @@ static bool take_event(struct kafka_partition *p)
         }
         return low > p->next || low < 0
                    ? fail_gone(p, p->next, low)
-                   : fail_other_topic(p, "it ends before the place where reading goes on");
+                   : fail_other_topic(p, "the partition ends before the offset where reading continues");
     case RD_KAFKA_RESP_ERR__BAD_MSG:
     case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
     case RD_KAFKA_RESP_ERR_INVALID_MSG: {
@@ -218,13 +219,15 @@ static bool take_event(struct kafka_partition *p)
             diag_error(diags, DIAG_RECORDS_GONE, no_span, "the records of `%s` at offset %lld are damaged",
                        p->name, (long long)p->event.offset);
         diag_cause(diags, d, "%s", p->event.text);
-        diag_hint(diags, d, "is a replica of the partition whole? Nothing after them was read");
+        diag_hint(diags, d,
+                  "check whether a replica of the partition is undamaged; no records after the damaged "
+                  "ones were read");
         return fail(p);
     }
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED: {
         struct diag_list *diags = lock_diags(p);
         struct diag *d =
-            diag_error(diags, DIAG_KAFKA_FAILED, no_span, "cannot read `%s`: no right to", p->name);
+            diag_error(diags, DIAG_KAFKA_FAILED, no_span, "cannot read `%s`: not authorized", p->name);
         diag_hint(diags, d, "the user of `security` needs the rights Read and Describe on the topic");
         return fail(p);
     }
@@ -418,9 +421,10 @@ static enum read_status lost(struct kafka_partition *p)
     struct diag_list *diags = lock_diags(p);
     struct diag *d = diag_error(diags, DIAG_NO_TOPIC, no_span,
                                 "the topic `%s` is gone: it was deleted while it was read", p->topic);
-    diag_hint(diags, d,
-              "what was read of it is in the checkpoints; take the source out of the job, or start anew with "
-              "--fresh when there is such a topic again");
+    diag_hint(
+        diags, d,
+        "the records read from the topic are in the checkpoints; remove the source from the job, or start "
+        "anew with --fresh when the topic exists again");
     fail(p);
     return READ_ERROR;
 }

@@ -56,8 +56,9 @@ static bool is_well(struct produce *p)
     if (!atomic_load(&p->sender.has_failed))
         return true;
     return refuse(p, DIAG_OUTPUT_FAILED,
-                  "what is out is noted: mend the cause, and the same command goes on behind it", "%s",
-                  p->sender.error);
+                  "the progress topic notes which records were sent: mend the cause, and the same command "
+                  "continues behind them",
+                  "%s", p->sender.error);
 }
 
 /* --- Topics --- */
@@ -90,13 +91,14 @@ static bool ensure_topics(struct produce *p, int64_t *batch_bytes)
     }
     if (answer == ADMIN_MISSING)
         return refuse(p, DIAG_NO_TOPIC,
-                      "make it, or let leat do so: `--create 4` with the number of its partitions",
+                      "create the topic, or let leat create it: `--create 4` with the number of partitions",
                       "the topic `%s` does not exist", o->topic);
     if (!check_answer(p, answer, &call))
         return false;
     if (partitions < o->partitions)
-        return refuse(p, DIAG_NO_TOPIC, "give it as many, or let keys choose the partitions: --repartition",
-                      "the topic `%s` has %d partitions, and records are of partition %d", o->topic,
+        return refuse(p, DIAG_NO_TOPIC,
+                      "give the topic as many partitions, or let keys choose the partitions: --repartition",
+                      "the topic `%s` has %d partitions, and the input has records of partition %d", o->topic,
                       (int)partitions, (int)o->partitions - 1);
     answer = admin_partitions(&call, o->progress_topic, &partitions, NULL);
     if (answer == ADMIN_MISSING) {
@@ -104,7 +106,7 @@ static bool ensure_topics(struct produce *p, int64_t *batch_bytes)
         partitions = 1;
     }
     if (answer == ADMIN_GOOD && partitions != 1)
-        return refuse(p, DIAG_NO_TOPIC, "name another one: --progress-topic",
+        return refuse(p, DIAG_NO_TOPIC, "name another progress topic: --progress-topic",
                       "the progress topic `%s` has %d partitions, and must have one", o->progress_topic,
                       (int)partitions);
     return check_answer(p, answer, &call);
@@ -118,8 +120,8 @@ static bool pass_over(struct produce *p, const struct progress_part *last, struc
                       enum recorded_status *status)
 {
     static const char hint[] =
-        "give the command the files that it had; or --name another one: that sends all of "
-        "them, also what the topic has already";
+        "give the command the same input as before; or choose another --name, which sends all records, also "
+        "those that the topic has already";
     XXH3_state_t state;
     uint8_t digest[16];
     uint64_t of_part = 0;
@@ -147,11 +149,10 @@ static bool pass_over(struct produce *p, const struct progress_part *last, struc
     record_digest_end(&state, digest);
     if (is_cut || (of_part == last->to && memcmp(digest, last->digest, sizeof(digest)) == 0))
         return true;
-    return refuse(
-        p, DIAG_FILE_CHANGED, hint,
-        "the input is not the one of which records are in `%s` already: it differs at the records %" PRIu64
-        " to %" PRIu64,
-        p->options->topic, last->first, last->next - 1);
+    return refuse(p, DIAG_FILE_CHANGED, hint,
+                  "the input differs from the records sent to `%s` before, at the records %" PRIu64
+                  " to %" PRIu64,
+                  p->options->topic, last->first, last->next - 1);
 }
 
 /* Finds the first record to send, and the status of reading it. Returns false after a diagnostic. */
@@ -162,7 +163,7 @@ static bool find_begin(struct produce *p, struct produced *record, enum recorded
     if (last == NULL && progress->others > 0)
         return refuse(
             p, DIAG_FILE_CHANGED,
-            "--name another one: that sends all of them, also what the topic has already",
+            "choose another --name, which sends all records, also those that the topic has already",
             "other records were sent to `%s` under this name: the recording or the options have changed",
             p->options->topic);
     if (last != NULL)
@@ -278,7 +279,8 @@ static bool drain(struct produce *p)
             moved_us = os_monotonic_us();
         seen = transactions;
         if (os_monotonic_us() - moved_us > p->options->patience_us)
-            return refuse(p, DIAG_KAFKA_FAILED, "the same command goes on behind what they took",
+            return refuse(p, DIAG_KAFKA_FAILED,
+                          "the same command continues behind the records that they took",
                           "brokers did not take all records in time");
         nap(p, NAP_US);
     }

@@ -58,7 +58,7 @@ static const char *key_of_msgpack(struct str record, struct str column, struct a
     msgpack_unpacked_init(&unpacked);
     if (msgpack_unpack_next(&unpacked, record.data, record.length, &used) != MSGPACK_UNPACK_SUCCESS ||
         unpacked.data.type != MSGPACK_OBJECT_MAP) {
-        why = "it is no msgpack map";
+        why = "the record is not a msgpack map";
     } else {
         const msgpack_object_map *map = &unpacked.data.via.map;
         for (uint32_t i = 0; i < map->size && why == NULL; i++) {
@@ -66,7 +66,7 @@ static const char *key_of_msgpack(struct str record, struct str column, struct a
             if (name->type == MSGPACK_OBJECT_STR &&
                 str_equal((struct str){name->via.str.ptr, name->via.str.size}, column) &&
                 !take_msgpack(&map->ptr[i].val, arena, key))
-                why = "it is neither text nor a whole number";
+                why = "the value is neither text nor a whole number";
         }
     }
     msgpack_unpacked_destroy(&unpacked);
@@ -78,17 +78,17 @@ static const char *key_of_json(struct str record, struct str column, struct aren
     struct str name, value;
     const char *end = record.data + record.length, *at = json_walk_blanks(record.data, end);
     if (at == end || *at++ != '{')
-        return "it is no JSON object";
+        return "the record is not a JSON object";
     while (json_walk_member(&at, end, arena, &name, &value)) {
         if (!str_equal(name, column))
             continue;
         if (value.data[0] == '"')
-            return json_walk_text(value, arena, key) ? NULL : "it has half of a code";
+            return json_walk_text(value, arena, key) ? NULL : "the text has an invalid escape sequence";
         if (!str_equal(value, STR("null")))
             *key = value;
         return NULL;
     }
-    return at == NULL ? "it is no JSON object" : NULL;
+    return at == NULL ? "the record is not a JSON object" : NULL;
 }
 
 /* Takes the next field of a csv line, without quotes. Returns false if there is none. */
@@ -136,7 +136,7 @@ static const char *key_of_csv(struct str record, struct str header, char delimit
             *key = field;
         return NULL;
     }
-    return "its file has no such column";
+    return "the file has no such column";
 }
 
 const char *produce_column(struct str format, struct str record, struct str header, char delimiter,
@@ -176,7 +176,8 @@ static void refuse_record(struct files *f, const char *why)
     int64_t line = raw_record_line(&f->raw, f->row);
     struct diag *d = diag_error(f->diags, DIAG_FILE_DAMAGED, no_span, "a record %s", why);
     diag_at(f->diags, d, f->raw.path, -1, line);
-    diag_hint(f->diags, d, "records before it are sent; mend it, and the same command goes on");
+    diag_hint(f->diags, d,
+              "the records before this record were sent; correct the record, and the same command continues");
 }
 
 /* Finds the value of a column. Returns false after a diagnostic. */
@@ -200,10 +201,11 @@ static bool take_columns(struct files *f, struct produced *record)
         return false;
     if (time.data == NULL || parse_time(time, o->time_per_s, &record->time_ms))
         return true;
-    refuse_record(f, arena_printf(&f->scratch,
-                                  "has `%.*s` for the time `%.*s`: neither a number nor as "
-                                  "2026-01-31T12:00:00Z",
-                                  STR_ARGS(time), STR_ARGS(o->time)));
+    refuse_record(
+        f, arena_printf(
+               &f->scratch,
+               "has `%.*s` for the time `%.*s`: neither a number nor a time such as 2026-01-31T12:00:00Z",
+               STR_ARGS(time), STR_ARGS(o->time)));
     return false;
 }
 
@@ -261,7 +263,7 @@ static bool choose_format(struct files *f)
                 d = diag_error(f->diags, DIAG_OPTION_MISSING, no_span,
                                "the name of `%s` does not tell the format of all files",
                                f->lists[i].paths[k]);
-                diag_hint(f->diags, d, "say --format json, csv or msgpack; files of one format at a time");
+                diag_hint(f->diags, d, "say --format json, csv or msgpack; all files must have one format");
                 return false;
             }
             f->format = format;
@@ -269,10 +271,11 @@ static bool choose_format(struct files *f)
     if (f->format != NULL && f->format->split != NULL && !f->format->is_blocks)
         return true;
     d = diag_error(f->diags, DIAG_OPTIONS_CLASH, no_span,
-                   "files of format %s have no records that could be sent as they are",
+                   "files of format %s have no records that could be sent unchanged",
                    f->format == NULL ? "this" : f->format->name);
     diag_hint(f->diags, d,
-              "json, csv and msgpack have; a job with `sink x = kafka ...` sends rows of any source");
+              "give files of format json, csv or msgpack; a job with `sink x = kafka ...` sends rows "
+              "of any source");
     return false;
 }
 

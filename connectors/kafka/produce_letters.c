@@ -63,9 +63,9 @@ static const char *read_members(const json_t *json, struct arena *arena, struct 
                         : !take_text(json, "time", arena, &time) ? "time"
                                                                  : NULL;
     if (wrong != NULL)
-        return arena_printf(arena, "its `%s` is not what a dead letter has there", wrong);
+        return arena_printf(arena, "its `%s` is not valid in a dead letter", wrong);
     if (json_object_get(json, "reason") == NULL)
-        return "it has no `reason`: it is no dead letter";
+        return "it has no `reason`, which every dead letter has";
     if (time.data != NULL && civil_parse(time, &time_us))
         letter->time_ms = time_us / 1000;
     return NULL;
@@ -75,7 +75,7 @@ const char *letter_read(struct str text, struct arena *arena, struct letter *let
 {
     json_t *json = json_loadb(text.data, text.length, JSON_ALLOW_NUL, NULL);
     *letter = (struct letter){.partition = -1, .offset = -1};
-    const char *why = json_is_object(json) ? read_members(json, arena, letter) : "it is no JSON object";
+    const char *why = json_is_object(json) ? read_members(json, arena, letter) : "it is not a JSON object";
     json_decref(json);
     return why;
 }
@@ -116,11 +116,12 @@ static enum recorded_status lose(struct letters *l, const struct produced *bytes
                          " has neither the bytes of its record nor the record's place in a topic",
                          bytes->number)
             : diag_error(l->diags, DIAG_RECORDS_GONE, no_span,
-                         "dead letter %" PRIu64 " has no bytes, and `%.*s/%" PRId64 "` has offset %" PRId64
-                         " no more",
+                         "dead letter %" PRIu64 " has no bytes, and `%.*s/%" PRId64
+                         "` no longer has offset %" PRId64,
                          bytes->number, STR_ARGS(letter->topic), letter->partition, letter->offset);
     diag_hint(l->diags, d,
-              "what comes before it is sent; --skip-lost passes over such letters, and counts them");
+              "the dead letters before it were sent; --skip-lost skips dead letters whose record is lost, "
+              "and counts them");
     return RECORDED_ERROR;
 }
 

@@ -55,7 +55,7 @@ static bool refuse_name(const struct assignment *property, const char *name, int
     for (size_t i = 0; i < ARRAY_COUNT(allowed); i++) {
         if (strcmp(allowed[i].name, name) == 0) {
             struct diag *d =
-                diag_error(diags, DIAG_NO_OPTION, property->name_span, "the property `%s` is for %s alone",
+                diag_error(diags, DIAG_NO_OPTION, property->name_span, "the property `%s` is only for %s",
                            name, who == FOR_SINKS ? "sources" : "sinks");
             diag_hint(diags, d, "leave it out");
             return false;
@@ -69,9 +69,10 @@ static bool refuse_name(const struct assignment *property, const char *name, int
     if (near != NULL)
         diag_hint(diags, d, "did you mean `%s`?", near);
     else
-        diag_hint(diags, d,
-                  "`properties` takes those that cannot change what is read or written, or run or "
-                  "load anything, for example `socket_timeout_ms`; for others there are options");
+        diag_hint(
+            diags, d,
+            "`properties` accepts only properties that cannot change the records read or written, run a "
+            "program or load a file, for example `socket_timeout_ms`; see the options for other settings");
     return false;
 }
 
@@ -123,7 +124,10 @@ static bool set_property(const struct assignment *property, int who, bool is_som
         return true;
     struct diag *d = diag_error(diags, DIAG_OUT_OF_RANGE, property->value->span,
                                 "the property `%s` does not take this value", name);
-    diag_cause(diags, d, "%s", property->value->origin.length > 0 ? "the value may be a secret" : reason);
+    diag_cause(diags, d, "%s",
+               property->value->origin.length > 0
+                   ? "the reason is not shown, because the value may be a secret"
+                   : reason);
     return false;
 }
 

@@ -78,28 +78,30 @@ static bool fail_write(struct recorder *r, const char *path, int error)
         diag_error(r->diags, error == ENOSPC || error == EDQUOT ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED,
                    no_span, "`%s` cannot be written", path);
     diag_errno(r->diags, d, error);
-    diag_hint(r->diags, d,
-              "the spans that are complete are in the recording; `leat record` with the same --to goes "
-              "on behind them");
+    diag_hint(
+        r->diags, d,
+        "the complete spans are in the recording; `leat record` with the same --to continues behind them");
     return false;
 }
 
 static bool fail_gone(struct recorder *r, const struct partition *p, int64_t low)
 {
     struct diag *d = kafka_say_gone(r->diags, p->name, "are not recorded", p->next, low);
-    diag_hint(r->diags, d,
-              "a recording has no holes: record into another directory, from what there is now; and "
-              "give the topic a longer retention");
+    diag_hint(
+        r->diags, d,
+        "a recording cannot have holes: record into another directory, from the oldest record that the topic "
+        "still has; and give the topic a longer retention");
     return false;
 }
 
 static bool fail_other(struct recorder *r, const struct partition *p, const char *what)
 {
-    struct diag *d = diag_error(r->diags, DIAG_NO_TOPIC, no_span, "`%s` is not what `%s` has recorded: %s",
-                                p->name, r->options->directory, what);
+    struct diag *d = diag_error(r->diags, DIAG_NO_TOPIC, no_span,
+                                "`%s` is not the partition that was recorded in `%s`: %s", p->name,
+                                r->options->directory, what);
     diag_hint(
         r->diags, d,
-        "the topic was deleted and made again, or its end was cut off: record it into another directory");
+        "the topic was deleted and created again, or its end was cut off: record it into another directory");
     return false;
 }
 
@@ -177,7 +179,8 @@ static bool add_partition(struct recorder *r, const struct kafka_place *place,
     if (p->next < range->low)
         return fail_gone(r, p, range->low);
     if (p->next > range->high) {
-        snprintf(what, sizeof(what), "it ends at offset %" PRId64 ", and the recording at %" PRId64,
+        snprintf(what, sizeof(what),
+                 "the partition ends at offset %" PRId64 ", and the recording at offset %" PRId64,
                  range->high, p->next);
         return fail_other(r, p, what);
     }
@@ -201,9 +204,10 @@ static bool check_topics(struct recorder *r, const struct kafka_place *places, u
 {
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(places[i].topic, "manifest.json") == 0)
-            return recording_refuse(r->options->directory, DIAG_OUTPUT_FAILED,
-                                    "a topic `manifest.json` has no place in a recording",
-                                    "leave it out: a pattern can say which topics are meant", r->diags);
+            return recording_refuse(
+                r->options->directory, DIAG_OUTPUT_FAILED,
+                "a topic called `manifest.json` cannot be recorded",
+                "leave this topic out: name the topics, or a pattern that does not match it", r->diags);
     return true;
 }
 
@@ -300,7 +304,7 @@ static bool look_again(struct recorder *r)
             struct diag *d =
                 diag_error(r->diags, DIAG_NO_TOPIC, no_span,
                            "the topic `%s` is gone: it was deleted while it was read", r->known[i]->name);
-            diag_hint(r->diags, d, "what was read of it is in the recording");
+            diag_hint(r->diags, d, "the records read from the topic are in the recording");
         }
     }
     rd_kafka_metadata_destroy(metadata);
@@ -364,7 +368,7 @@ static bool take_record(struct recorder *r, struct partition *p, const rd_kafka_
     struct kafka_mark mark = mark_of(record.offset, record.time_ms, record.record.value);
     if (message->offset < p->next) /* read again only to be compared */
         return message->offset != p->check.offset || mark_is(&mark, &p->check) ||
-               fail_other(r, p, "at the recording's end there is another record than there was");
+               fail_other(r, p, "the topic's last recorded record differs from the recording");
     if (message->offset >= p->end ||
         (r->options->until_us != TIME_MAX && record.time_ms >= r->options->until_us / 1000)) {
         p->next = MIN(p->end, message->offset); /* no record lies between */
@@ -411,8 +415,9 @@ static bool take_event(struct recorder *r, struct partition *p, const rd_kafka_m
         if (rd_kafka_query_watermark_offsets(r->client, p->topic->name, p->id, &low, &high, ASK_MS) !=
             RD_KAFKA_RESP_ERR_NO_ERROR)
             low = -1;
-        return low > p->next ? fail_gone(r, p, low)
-                             : fail_other(r, p, "it ends before the place where the recording goes on");
+        return low > p->next
+                   ? fail_gone(r, p, low)
+                   : fail_other(r, p, "the partition ends before the offset where the recording continues");
     case RD_KAFKA_RESP_ERR__BAD_MSG:
     case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
     case RD_KAFKA_RESP_ERR_INVALID_MSG:
@@ -423,9 +428,10 @@ static bool take_event(struct recorder *r, struct partition *p, const rd_kafka_m
                    "%s", rd_kafka_message_errstr(message));
         return false;
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
-        diag_hint(r->diags,
-                  diag_error(r->diags, DIAG_KAFKA_FAILED, no_span, "cannot read `%s`: no right to", p->name),
-                  "the user of `security` needs the rights Read and Describe on the topic");
+        diag_hint(
+            r->diags,
+            diag_error(r->diags, DIAG_KAFKA_FAILED, no_span, "cannot read `%s`: not authorized", p->name),
+            "the user of `security` needs the rights Read and Describe on the topic");
         return false;
     default: return true; /* temporary, or the next look at the topics finds the cause */
     }

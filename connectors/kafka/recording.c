@@ -117,7 +117,7 @@ static bool bad_manifest(const struct manifest *m, const char *what)
     struct diag *d =
         diag_error(m->diags, DIAG_FILE_DAMAGED, no_span, "the manifest `%s` is damaged: %s", m->path, what);
     diag_hint(m->diags, d,
-              "bring back the one that `leat record` wrote, or record anew into another directory");
+              "restore the manifest that `leat record` wrote, or record anew into another directory");
     return false;
 }
 
@@ -187,7 +187,7 @@ static bool check_file(const struct manifest *m, const struct recording_span *sp
     if (bytes == span->bytes)
         return true;
     struct diag *d = bytes < 0 ? diag_error(m->diags, DIAG_NO_FILE, no_span,
-                                            "`%s` is not there, and the manifest names it", span->path)
+                                            "`%s` does not exist, although the manifest names it", span->path)
                                : diag_error(m->diags, DIAG_FILE_DAMAGED, no_span,
                                             "`%s` has %" PRId64 " bytes, and the manifest says %" PRId64,
                                             span->path, bytes, span->bytes);
@@ -290,7 +290,7 @@ static bool read_manifest(void *argument, const char *directory, struct str topi
     if (is_good && version != RECORDING_VERSION) {
         is_good = false;
         diag_error(m.diags, DIAG_FILE_DAMAGED, no_span,
-                   "`%s` is of a newer leat: version %" PRId64 ", not %d", m.path, version,
+                   "`%s` was written by a newer leat: version %" PRId64 ", not %d", m.path, version,
                    RECORDING_VERSION);
     }
     for (size_t i = 0; is_good && i < json_array_size(partitions); i++)
@@ -328,11 +328,11 @@ static bool join(struct recording_partition *p, struct diag_list *diags)
     for (uint32_t i = 0; i < p->spans_count; i++) {
         const struct recording_span span = p->spans[i];
         if (span.first > reach) {
-            struct diag *d = diag_error(diags, DIAG_FILE_DAMAGED, no_span,
-                                        "the recordings have a hole: `%s` from offset %" PRId64 " to %" PRId64
-                                        " is in none of them",
-                                        p->name, reach, span.first - 1);
-            diag_hint(diags, d, "name the recording that has them, too; or read the parts one by one");
+            struct diag *d =
+                diag_error(diags, DIAG_FILE_DAMAGED, no_span,
+                           "the recordings have a hole: `%s` lacks offsets %" PRId64 " to %" PRId64, p->name,
+                           reach, span.first - 1);
+            diag_hint(diags, d, "add a recording that has these offsets; or read the recordings one by one");
             return false;
         }
         bool is_new = span.next > reach;
@@ -368,7 +368,7 @@ bool recording_open(struct recording *recording, const struct str *paths, uint32
         const char *path = arena_strndup(arena, paths[i].data, paths[i].length);
         if (each(path, read_manifest, &m, &is_good) > 0)
             continue;
-        struct diag *d = diag_error(diags, DIAG_NO_FILE, no_span, "`%s` is no recording of topics", path);
+        struct diag *d = diag_error(diags, DIAG_NO_FILE, no_span, "`%s` is not a recording of topics", path);
         diag_hint(diags, d,
                   "name the directory that `leat record TOPICS --to DIR` wrote, a topic's folder in "
                   "it, or a pattern of these");
@@ -378,7 +378,7 @@ bool recording_open(struct recording *recording, const struct str *paths, uint32
         is_good = join(&recording->partitions[i], diags);
     if (is_good && recording->partitions_count > PARTITIONS_MAX) {
         diag_error(diags, DIAG_TOO_MANY, no_span,
-                   "%u partitions are more than the %d that can be read together",
+                   "there are %u partitions, and at most %d can be read together",
                    recording->partitions_count, PARTITIONS_MAX);
         return false;
     }

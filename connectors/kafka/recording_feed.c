@@ -66,9 +66,9 @@ int64_t recording_feed_done_bytes(const struct recording_feed *feed)
 static bool fail_other(struct recording_feed *feed, const char *what)
 {
     pthread_mutex_lock(feed->mutex);
-    struct diag *d =
-        diag_error(feed->diags, DIAG_NO_TOPIC, no_span,
-                   "the recording of `%s` is not what this job has read: %s", feed->partition->name, what);
+    struct diag *d = diag_error(feed->diags, DIAG_NO_TOPIC, no_span,
+                                "the recording of `%s` is not the recording that this job has read: %s",
+                                feed->partition->name, what);
     diag_hint(feed->diags, d,
               "name the recording that the job was started with, or start the job anew with --fresh");
     pthread_mutex_unlock(feed->mutex);
@@ -79,7 +79,8 @@ static bool fail_other(struct recording_feed *feed, const char *what)
 bool recording_feed_mark_check(struct recording_feed *feed, struct str mark)
 {
     if (mark.length != sizeof(feed->check))
-        return mark.length == 0 || fail_other(feed, "the checkpoint's mark of its last record is damaged");
+        return mark.length == 0 ||
+               fail_other(feed, "the checkpoint's mark of the last record read is damaged");
     memcpy(&feed->check, mark.data, sizeof(feed->check));
     marks_add(&feed->marks, &feed->check);
     return true;

@@ -153,22 +153,23 @@ static const char *take_member(struct str name, struct str value, struct arena *
     } else if (str_is(name, "key")) {
         return take_text(value, arena, &record->key) ? NULL : "`key` is neither text, base64 nor null";
     } else if (str_is(name, "headers")) {
-        return recorded_take_headers(value, arena, &record->headers) ? NULL : "`headers` is no list of pairs";
+        return recorded_take_headers(value, arena, &record->headers) ? NULL
+                                                                     : "`headers` is not a list of pairs";
     } else {
         bool is_value = str_is(name, "value"), is_text = str_is(name, "text");
         if (!is_value && !is_text && !str_is(name, "base64"))
             return NULL; /* a member added by a later leat or by another tool */
         if (*has & HAS_PAYLOAD)
-            return "it has two payloads";
+            return "the record has two payloads";
         *has |= HAS_PAYLOAD;
         if (is_value)
             record->value = str_equal(value, STR("null")) ? (struct str){NULL, 0} : value;
         else if (is_text ? !json_walk_text(value, arena, &record->value)
                          : !take_base64(value, arena, &record->value))
-            return "its payload is neither text nor base64";
+            return "the payload is neither text nor base64";
         return NULL;
     }
-    return is_good ? NULL : "`offset` and `time` are whole numbers";
+    return is_good ? NULL : "`offset` and `time` must be whole numbers";
 }
 
 const char *recorded_from_json(struct str line, struct arena *arena, struct recorded *recorded)
@@ -178,13 +179,13 @@ const char *recorded_from_json(struct str line, struct arena *arena, struct reco
     unsigned has = 0;
     *recorded = (struct recorded){.record = {.headers = {"", 0}, .origin = {.partition = PARTITION_NONE}}};
     if (line.length == 0 || line.data[0] != '{')
-        return "it is no JSON object";
+        return "the record is not a JSON object";
     while (json_walk_member(&at, end, arena, &name, &value)) {
         const char *why = take_member(name, value, arena, recorded, &has);
         if (why != NULL)
             return why;
     }
     if (at == NULL || json_walk_blanks(at, end) != end)
-        return "it is no JSON object";
-    return has == HAS_ALL ? NULL : "it lacks one of `offset`, `time` and `value`";
+        return "the record is not a JSON object";
+    return has == HAS_ALL ? NULL : "the record lacks one of `offset`, `time` and `value`";
 }

@@ -3,7 +3,7 @@
 
 #include <msgpack.h>
 
-static const char damaged[] = "it is no record in msgpack";
+static const char damaged[] = "the record does not have the msgpack form of a recording";
 
 /* --- Writing --- */
 

@@ -92,9 +92,10 @@ static enum recorded_status fail(struct recording_reader *reader, enum diag_code
                          : diag_error(reader->diags, code, no_span, "`%s`: %s", span->path, what);
     if (error != 0)
         diag_errno(reader->diags, d, error);
-    diag_hint(reader->diags, d,
-              "what a recording lacks is missing in every replay: copy the file again, or "
-              "record the topic anew");
+    diag_hint(
+        reader->diags, d,
+        "records that a recording lacks would be missing in every replay: copy the file again, or record "
+        "the topic anew");
     unlock(reader);
     reader->is_failed = true;
     return RECORDED_ERROR;
@@ -114,9 +115,9 @@ bool recording_reader_seek(struct recording_reader *reader, int64_t offset)
                        "the recording of `%s` has no offset %" PRId64 ": it has %" PRId64 " to %" PRId64,
                        p->name, offset, p->first, p->next);
         diag_hint(reader->diags, d,
-                  offset < p->first ? "name the recording of what came before, too"
-                                    : "record what came since: `leat record` goes on where "
-                                      "a recording ends");
+                  offset < p->first
+                      ? "add a recording of the earlier offsets"
+                      : "record the later offsets: `leat record` continues where a recording ends");
         unlock(reader);
         reader->is_failed = true;
         return false;
@@ -154,9 +155,10 @@ static enum recorded_status end_span(struct recording_reader *reader)
 {
     const struct recording_span *span = &reader->partition->spans[reader->span];
     if (reader->at < reader->bytes.length)
-        return fail(reader, DIAG_FILE_DAMAGED, "it ends within a record", 0);
+        return fail(reader, DIAG_FILE_DAMAGED, "the file ends within a record", 0);
     if (reader->records != span->records)
-        return fail(reader, DIAG_FILE_DAMAGED, "it has not as many records as the manifest says", 0);
+        return fail(reader, DIAG_FILE_DAMAGED, "the file does not have as many records as the manifest says",
+                    0);
     close_span(reader);
     reader->next = MAX(reader->next, span->next);
     reader->span_bytes += span->bytes;
@@ -239,7 +241,7 @@ static enum recorded_status next_of_span(struct recording_reader *reader, struct
         if (!is_there)
             continue;
         if (record->offset <= reader->last || record->offset < span->first || record->offset >= span->next)
-            return fail(reader, DIAG_FILE_DAMAGED, "offsets do not rise, or are not the span's", 0);
+            return fail(reader, DIAG_FILE_DAMAGED, "offsets do not rise, or are outside the span", 0);
         reader->last = record->offset;
         reader->records++;
         record->record.partition = reader->partition->id;

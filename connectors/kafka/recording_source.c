@@ -143,7 +143,7 @@ static void recording_source_progress(struct source *source, struct source_progr
 
 const struct source_kind source_kafka_recording = {
     .name = "kafka",
-    .summary = "recordings of topics of Kafka",
+    .summary = "recordings of Kafka topics",
     .options = kafka_source_options,
     .size = sizeof(struct kafka_source),
     .has_offsets = true,

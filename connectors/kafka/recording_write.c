@@ -180,17 +180,18 @@ bool recording_begin(const char *directory, struct recording *recording, int *lo
         struct diag *d =
             diag_error(diags, DIAG_OUTPUT_FAILED, (struct span){0, 0}, "`%s` cannot be written", directory);
         diag_errno(diags, d, error);
-        diag_hint(diags, d, "--to is a directory for the recording, which is made if it is not there");
+        diag_hint(diags, d,
+                  "--to names the directory of the recording, which is created if it does not exist");
         return false;
     }
     if (!is_locked)
-        return recording_refuse(directory, DIAG_OUTPUT_FAILED, "another process records into it",
-                                "wait until it has ended, or record into another directory", diags);
+        return recording_refuse(directory, DIAG_OUTPUT_FAILED, "another process records into this directory",
+                                "wait until that process has ended, or record into another directory", diags);
     if (is_there)
         return recording_open(recording, &name, 1, NULL, 0, arena, diags);
     return is_empty(directory) ||
-           recording_refuse(directory, DIAG_OUTPUT_EXISTS, "there are files in it, and they are no recording",
-                            "give --to a directory that is empty, or new", diags);
+           recording_refuse(directory, DIAG_OUTPUT_EXISTS, "the directory has files, and is not a recording",
+                            "give --to an empty or new directory", diags);
 }
 
 /* --- Leftover files --- */

@@ -24,10 +24,10 @@ const char *remake_begin(struct remake *remake, const struct progress *progress,
     while (begin < progress->count && is_before(progress_at(progress, begin), first, from))
         begin++;
     if (has_saved && begin == progress->count)
-        return "the rows that were being compared are not in it any more";
+        return "the notes of the rows being compared are missing";
     const struct progress_part *before = begin == 0 ? NULL : progress_at(progress, begin - 1);
     if (!has_saved && before != NULL && before->next > next && before->to == before->total)
-        return "what it says is out begins amid the checkpoint's rows";
+        return "a note of sent rows begins before the checkpoint and ends behind it";
     remake->count = progress->count - begin;
     if (remake->count == 0)
         return NULL;
@@ -40,7 +40,7 @@ const char *remake_begin(struct remake *remake, const struct progress *progress,
     remake->seen = saved->seen;
     if (remake->parts[0].from == from)
         remake->state = saved->state;
-    return remake->seen <= remake->parts[0].to ? NULL : "it does not fit the checkpoint";
+    return remake->seen <= remake->parts[0].to ? NULL : "its notes do not fit the checkpoint";
 }
 
 /* The part parts[at] is complete; moves to the next one. micro_batch, index: micro-batch and index of the next

@@ -279,7 +279,7 @@ static bool is_replaced(struct sender *sender)
         return false;
     atomic_store(&sender->is_fenced, true);
     snprintf(sender->why, sizeof(sender->why),
-             "another process has taken over the checkpoint directory: this one (%s) stops",
+             "another process has taken over the checkpoint directory: this process (%s) stops",
              sender->life.holder);
     return true;
 }
@@ -300,11 +300,11 @@ static enum sent reconnect(struct sender *sender, int64_t patience_us)
         atomic_store(&sender->is_fenced, sender->progress.has_life);
         if (sender->progress.has_life)
             snprintf(sender->why, sizeof(sender->why),
-                     "another leat (%s) sends for this run now: this one (%s) has been fenced, and stops",
+                     "another leat (%s) sends for this run now: this process (%s) has been fenced, and stops",
                      sender->progress.life.holder, sender->life.holder);
         else
             snprintf(sender->why, sizeof(sender->why),
-                     "progress topic `%s` was emptied: what is out is not known any more",
+                     "progress topic `%s` was emptied: it is unknown which rows were sent",
                      sender->options.progress_topic);
         return SENT_REFUSED;
     }
@@ -313,7 +313,7 @@ static enum sent reconnect(struct sender *sender, int64_t patience_us)
         transaction_producer_free(sender);
         return sent;
     }
-    const char *why = !is_own_life(sender) ? "another process has written into it"
+    const char *why = !is_own_life(sender) ? "another process has written into the topic"
                                            : outbox_skip(sender->outbox, progress_last(&sender->progress));
     if (why == NULL)
         return SENT_GOOD;
@@ -430,12 +430,12 @@ static void say_drain(struct sender *sender)
     char trouble[REPORT_ERROR_BYTES];
     struct outbox_figures left = outbox_figures(sender->outbox);
     copy_trouble(sender, trouble);
-    fprintf(
-        stderr,
-        "leat: sink `%.*s`: %" PRIu64 " records are not out yet: waiting for brokers, %lld s (`patience`) at "
-        "most%s%s\n",
-        STR_ARGS(sender->options.sink), left.records,
-        (long long)(sender->options.patience_us / US_PER_SECOND), trouble[0] == '\0' ? "" : "; ", trouble);
+    fprintf(stderr,
+            "leat: sink `%.*s`: %" PRIu64
+            " records are not delivered yet: waiting for brokers, %lld s (`patience`) at most%s%s\n",
+            STR_ARGS(sender->options.sink), left.records,
+            (long long)(sender->options.patience_us / US_PER_SECOND), trouble[0] == '\0' ? "" : "; ",
+            trouble);
 }
 
 bool sender_drain(struct sender *sender)
@@ -460,7 +460,7 @@ bool sender_drain(struct sender *sender)
     copy_trouble(sender, trouble);
     if (!atomic_load(&sender->has_failed) && !outbox_is_sent(sender->outbox))
         fail(sender,
-             "brokers did not take all rows within %lld s (`patience`); those that are left are in the "
+             "brokers did not take all rows within %lld s (`patience`); the remaining rows are in the "
              "checkpoint, and are sent when the job is started again%s%.250s",
              (long long)(sender->options.patience_us / US_PER_SECOND), trouble[0] == '\0' ? "" : "; ",
              trouble);

@@ -44,9 +44,9 @@ struct kafka_sink {
 
 static const struct option create_options[] = {
     OPTION_INT(struct kafka_create, partitions, "partitions", 0, "0", "0", "100000",
-               "partitions of a topic that is made; 0: a missing topic is an error"),
+               "number of partitions of the new topic; 0: a missing topic is an error"),
     OPTION_INT(struct kafka_create, replication, "replication", 0, "0", "0", "100",
-               "copies of each partition; 0: the cluster's default"),
+               "replicas of each partition; 0: the cluster's default"),
     OPTION_DURATION(struct kafka_create, retention_us, "retention", 0, "0s", "0s", "36500d",
                     "how long records are kept; 0: the cluster's default"),
     OPTIONS_END,
@@ -62,33 +62,35 @@ static const struct option kafka_options[] = {
         struct kafka_sink, key, "key", 0,
         "the column with the record's key: rows of one key stay in order; without `key`, keys are null"),
     OPTION_COLUMNS(struct kafka_sink, headers, "headers", 0,
-                   "columns that are headers as well, by their names; a null is left out"),
-    OPTION_COLUMN(struct kafka_sink, partition, "partition", 0,
-                  "the column with the partition's number; without it, or if it is null, the key chooses the "
-                  "partition, as with the Java client"),
-    OPTION_ENUM(struct kafka_sink, delivery, "delivery", 0, "exactly_once", "exactly_once|at_least_once",
-                "exactly_once: rows are sent in transactions, after a checkpoint holds them; at_least_once: "
-                "rows are sent as they come, and after a crash some are sent again"),
+                   "columns that are also sent as headers of the same names; a null gives no header"),
+    OPTION_COLUMN(
+        struct kafka_sink, partition, "partition", 0,
+        "the column with the partition's number; without `partition`, or for a null, the key chooses the "
+        "partition, as with the Java client"),
+    OPTION_ENUM(
+        struct kafka_sink, delivery, "delivery", 0, "exactly_once", "exactly_once|at_least_once",
+        "exactly_once: rows are sent in transactions, after a checkpoint contains them; at_least_once: rows "
+        "are sent as they come, and after a crash some rows are sent again"),
     OPTION_ENUM(struct kafka_sink, compression, "compression", OPTION_RUNTIME, "lz4",
                 "none|gzip|snappy|lz4|zstd", "compression of the records sent"),
     OPTION_BYTES(
         struct kafka_sink, outbox_bytes, "outbox", OPTION_RUNTIME, "64MiB", "1MiB", "1TiB",
-        "memory for rows that brokers do not have yet; when it is full, sources wait, and a checkpoint is "
-        "taken soon"),
+        "memory for rows that brokers have not acknowledged yet; when it is full, sources wait, and a "
+        "checkpoint is taken soon"),
     OPTION_TEXT(
         struct kafka_sink, progress_topic, "progress_topic", OPTION_RUNTIME, "\"\"",
-        "exactly_once: the topic in which transactions note which rows were sent; made if missing; by "
-        "default TOPIC.leat-SINK, by the names of topic and sink"),
+        "exactly_once: the topic in which transactions note which rows were sent; created if missing; by "
+        "default TOPIC.leat-SINK, from the names of topic and sink"),
     OPTION_DURATION(struct kafka_sink, timeout_us, "transaction_timeout", OPTION_RUNTIME, "60s", "1s", "15m",
                     "exactly_once: after this time brokers abort a transaction that is still open"),
     OPTION_DURATION(struct kafka_sink, linger_us, "linger", OPTION_RUNTIME, "1ms", "0ms", "10s",
-                    "at_least_once: how long a record waits for others to go with it"),
+                    "at_least_once: how long a record waits for further records, to be sent together"),
     OPTION_DURATION(
         struct kafka_sink, patience_us, "patience", OPTION_RUNTIME, KAFKA_PATIENCE, "1s", "1d",
         "how long the start, and the end of a run, wait for brokers; in between there is no limit"),
     OPTION_BLOCK(struct kafka_sink, create, struct kafka_create, "create", OPTION_RUNTIME, create_options,
-                 "make the topic if it is missing"),
-    OPTION_TEXT(struct kafka_sink, delimiter, "delimiter", 0, "\",\"", "csv: what stands between fields"),
+                 "create the topic if it is missing"),
+    OPTION_TEXT(struct kafka_sink, delimiter, "delimiter", 0, "\",\"", "csv: the character between fields"),
     OPTION_ENUM(struct kafka_sink, times, "times", 0, "rfc3339", "rfc3339|s|ms|us|ns",
                 "how times are written"),
     OPTIONS_END,
@@ -110,7 +112,7 @@ static bool check_topic(const struct sink_bind *bind, const char *option, struct
     diag_hint(bind->diags,
               diag_error(bind->diags, DIAG_OUT_OF_RANGE, bind->span, "`%s`: `%.*s` cannot be a topic", option,
                          (int)MIN(topic.length, 300), topic.data),
-              "letters, digits, `.`, `_` and `-`, at most %d", TOPIC_NAME_MAX);
+              "a topic's name has letters, digits, `.`, `_` and `-`, at most %d of them", TOPIC_NAME_MAX);
     return false;
 }
 
@@ -121,7 +123,7 @@ static bool bind_columns(struct kafka_sink *sink, struct sink_bind *bind)
         is_good = encode_check_text(&sink->headers.items[i], bind->input, bind->diags);
     if (sink->headers.count > RECORD_HEADERS_MAX) {
         diag_error(bind->diags, DIAG_OUT_OF_RANGE, sink->headers.items[RECORD_HEADERS_MAX].span,
-                   "a record can have %d headers", RECORD_HEADERS_MAX);
+                   "a record can have at most %d headers", RECORD_HEADERS_MAX);
         is_good = false;
     }
     if (sink->key.name.length > 0)
@@ -144,10 +146,10 @@ static bool bind_changes(struct kafka_sink *sink, struct sink_bind *bind)
     if (type->tag != TYPE_TEXT) {
         diag_hint(bind->diags,
                   diag_error(bind->diags, DIAG_TYPE_CLASH, bind->span,
-                             "column `" CHANGE_COLUMN "` says what a row does to its key, and is %s",
+                             "column `" CHANGE_COLUMN
+                             "` must be a text that says how a row changes its key, and is %s",
                              type_name(bind->arena, type)),
-                  "it is a text: insert, update or delete; give the column another name if it means another "
-                  "thing");
+                  "the texts are insert, update and delete; rename the column if it has another meaning");
         return false;
     }
     if (sink->key.name.length > 0)
@@ -155,9 +157,9 @@ static bool bind_changes(struct kafka_sink *sink, struct sink_bind *bind)
     diag_hint(bind->diags,
               diag_error(bind->diags, DIAG_OPTION_MISSING, bind->span,
                          "rows of this stream are changes (they have `" CHANGE_COLUMN
-                         "`), and without `key` a record cannot take an older one's place"),
-              "`key: COLUMN` makes upserts of them, and tombstones of deletes; or `drop " CHANGE_COLUMN
-              "` if each change is meant as a row");
+                         "`), and without `key` a record cannot replace an older record"),
+              "`key: COLUMN` writes changes as upserts, and deletes as tombstones; or `drop " CHANGE_COLUMN
+              "` to write each change as a row");
     return false;
 }
 
@@ -279,7 +281,7 @@ static bool name_topics(struct kafka_sink *sink, struct sink_context *context)
     if (strlen(sink->progress_name) <= TOPIC_NAME_MAX)
         return true;
     return sink_cannot_open(context, "the name of its progress topic is too long",
-                            "give it a `progress_topic`");
+                            "set `progress_topic` to a shorter name");
 }
 
 static struct kafka_patience patience_of(const struct kafka_sink *sink, const struct sink_context *context)
@@ -324,11 +326,11 @@ static bool kafka_open(struct sink_context *context)
     bool is_exact = sink->delivery == EXACTLY_ONCE;
     _Atomic bool never = false;
     if (is_exact && !context->has_checkpoints) {
-        struct diag *d =
-            diag_error(context->diags, DIAG_OPTIONS_CLASH, (struct span){0, 0},
-                       "sink `%.*s` delivers exactly once, and the job has no checkpoints that rows could be "
-                       "kept in until they are sent",
-                       STR_ARGS(context->name));
+        struct diag *d = diag_error(
+            context->diags, DIAG_OPTIONS_CLASH, (struct span){0, 0},
+            "sink `%.*s` delivers exactly once, and the job has no checkpoints, which must keep the rows "
+            "until they are sent",
+            STR_ARGS(context->name));
         diag_hint(context->diags, d,
                   "say `checkpoint: { dir: \"state/%.*s\" }` in the job block, or `delivery: at_least_once`",
                   STR_ARGS(context->job));
@@ -415,16 +417,16 @@ static bool is_other(struct sink_context *context, const struct byte_buffer *nam
     if (is_same)
         return false;
     static const char *const deliveries[] = {"exactly_once", "at_least_once"};
-    struct diag *d =
-        diag_error(context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
-                   "sink `%.*s` wrote to topic `%.*s` with `delivery: %s` so far, and `topic`, `delivery` or "
-                   "`progress_topic` is another now",
-                   STR_ARGS(context->name), (int)strnlen(names->data + 2, names->length - 2), names->data + 2,
-                   deliveries[names->data[1] == '1']);
+    struct diag *d = diag_error(
+        context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
+        "sink `%.*s` wrote to topic `%.*s` with `delivery: %s` until the checkpoint, and `topic`, `delivery` "
+        "or `progress_topic` has changed",
+        STR_ARGS(context->name), (int)strnlen(names->data + 2, names->length - 2), names->data + 2,
+        deliveries[names->data[1] == '1']);
     diag_hint(
         context->diags, d,
-        "give it back what it had; or give the sink another name: it then begins with the rows after the "
-        "checkpoint; or start anew with --fresh");
+        "set the options back; or give the sink another name: a sink of a new name begins with the rows "
+        "after the checkpoint; or start anew with --fresh");
     return true;
 }
 
@@ -446,7 +448,7 @@ static bool kafka_restore(struct sink_context *context, struct snapshot_reader *
         }
     }
     if (!is_good || names.length == 0) {
-        snapshot_corrupt(reader, context->diags, "a Kafka sink's record that is none");
+        snapshot_corrupt(reader, context->diags, "the state of a Kafka sink is not valid");
         is_good = false;
     }
     is_good = is_good && !is_other(context, &names);
@@ -506,20 +508,21 @@ const struct kafka_client *kafka_sink_client(const void *config)
 
 const struct sink_kind sink_kafka = {
     .name = "kafka",
-    .summary = "rows to a Kafka topic, each once, whatever crashes",
+    .summary = "rows to a Kafka topic, each row exactly once, even after crashes",
     .example =
         "sink scored = kafka from features { brokers: \"localhost:9092\", topic: \"scores\", key: user_id }",
     .details =
-        "With `delivery: exactly_once`, readers of committed records (`isolation.level: read_committed`) "
-        "see a row when a checkpoint holds it, so at the interval of checkpoints, not at once. The "
-        "transactions that send the rows also note in the sink's progress topic which rows were sent; "
-        "leave that topic alone. With `at_least_once`, rows are visible within milliseconds, and after a "
-        "crash the rows since the last checkpoint come again. Records of one key go to one partition, the "
-        "one that the Java client would choose. If rows have a column `_op`, a delete is written as a "
-        "tombstone, and any other row as an upsert without that column; this needs a `key`. If brokers "
-        "check rights, exactly_once needs Write and Describe on the topic; Read, Write and Describe on the "
-        "progress topic; and Write and Describe on transactional ids that begin with `leat.JOB.SINK.` (the "
-        "names of job and sink).",
+        "With `delivery: exactly_once`, readers of committed records (`isolation.level: read_committed`) see "
+        "a row after a checkpoint contains it: at the interval of checkpoints, not at once. The transactions "
+        "that send the rows also note in the sink's progress topic which rows were sent; leave that topic "
+        "alone. With `at_least_once`, rows are visible within milliseconds, and after a crash the rows since "
+        "the last checkpoint are sent again. Records of one key go to one partition, which is the partition "
+        "that the Java client would choose. If rows have a column `_op`, a delete is written as a tombstone, "
+        "and any other row as an upsert without that column; this needs a `key`. If brokers check rights, "
+        "exactly_once needs Write and Describe on the topic; Read, Write and Describe on the progress topic; "
+        "and Write and Describe on transactional ids that begin with `leat.JOB.SINK.` (the names of "
+        "job and sink). With DescribeConfigs on the topic, leat makes no batch of records larger than the "
+        "topic's `max.message.bytes`.",
     .options = kafka_options,
     .size = sizeof(struct kafka_sink),
     .bind = kafka_bind,

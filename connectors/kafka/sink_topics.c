@@ -25,7 +25,8 @@ bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, co
         int32_t replication = create->replication > 0 ? (int32_t)create->replication : -1;
         answer = admin_create(call, topic, (int32_t)create->partitions, replication, config);
         if (answer == ADMIN_GOOD)
-            fprintf(stderr, "leat: sink `%.*s`: topic `%s` was not there, and is made with %d partitions\n",
+            fprintf(stderr,
+                    "leat: sink `%.*s`: topic `%s` did not exist, and is created with %d partitions\n",
                     STR_ARGS(context->name), topic, (int)create->partitions);
         if (answer == ADMIN_GOOD) /* brokers that do not know the topic yet tell no limit */
             admin_partitions(call, topic, &partitions, batch_bytes);
@@ -37,17 +38,19 @@ bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, co
     char why[400];
     if (!context->is_resumed) {
         snprintf(why, sizeof(why), "topic `%s` does not exist", topic);
-        return sink_cannot_open(context, why, "make it, or let leat do so: `create: { partitions: 4 }`");
+        return sink_cannot_open(context, why,
+                                "create the topic, or let leat create it: `create: { partitions: 4 }`");
     }
     /* `create` applies to the first start only: a new topic would hide that the rows sent before are gone. */
-    snprintf(why, sizeof(why),
-             "topic `%s` does not exist any more, and this job goes on from a checkpoint: what it had sent "
-             "there is gone",
-             topic);
+    snprintf(
+        why, sizeof(why),
+        "topic `%s` does not exist any more, and this job continues from a checkpoint: the rows that it had "
+        "sent to the topic are gone",
+        topic);
     return sink_cannot_open(
         context, why,
-        "make the topic again, empty, if that is meant: what is not out yet goes there; or start anew with "
-        "--fresh, which sends all rows again");
+        "if this is intended, create the topic again, empty: rows that were not sent yet go there; or start "
+        "anew with --fresh, which sends all rows again");
 }
 
 bool sink_progress_ensure(struct sink_context *context, struct admin_call *call, const char *progress_topic,
@@ -64,16 +67,18 @@ bool sink_progress_ensure(struct sink_context *context, struct admin_call *call,
         return true;
     if (answer == ADMIN_GOOD) {
         snprintf(why, sizeof(why), "progress topic `%s` has %d partitions", progress_topic, partitions);
-        return sink_cannot_open(context, why, "it must have one: its records have one order");
+        return sink_cannot_open(
+            context, why, "a progress topic must have one partition, so that its records have one order");
     }
     if (answer != ADMIN_MISSING)
         return sink_cannot_open(context, call->why, "mend the cause and start again");
     struct diag *d =
         diag_error(context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
-                   "progress topic `%s` is gone: what is out is not known any more", progress_topic);
-    diag_hint(context->diags, d,
-              "give `progress_topic` the name it has; or start a new run with --fresh (rows that `%s` has "
-              "already come again)",
-              topic);
+                   "progress topic `%s` is gone: it is unknown which rows were sent", progress_topic);
+    diag_hint(
+        context->diags, d,
+        "set `progress_topic` to the topic's present name; or start a new run with --fresh (rows that `%s` "
+        "already has are sent again)",
+        topic);
     return false;
 }

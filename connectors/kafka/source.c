@@ -23,18 +23,20 @@ const struct option kafka_source_options[] = {
     KAFKA_CLIENT_OPTIONS(struct kafka_source, client),
     OPTION_TEXTS(
         struct kafka_source, topic, "topic", OPTION_REQUIRED, NULL,
-        "the topic, or several; one that begins with ^ is a pattern (POSIX extended regular expression), "
+        "one or several topics; a name that begins with ^ is a pattern (POSIX extended regular expression), "
         "and topics that match it later are read too"),
-    OPTION_ENUM(struct kafka_source, format, "format", 0, "json", FORMATS,
-                "what a payload is; raw: its bytes, in one column of type text or bytes; avro, protobuf: by "
-                "`schema_file`, or as `registry` says"),
+    OPTION_ENUM(
+        struct kafka_source, format, "format", 0, "json", FORMATS,
+        "format of a record's payload; raw: the payload's bytes, in one column of type text or bytes; avro, "
+        "protobuf: with a schema from `schema_file` or `registry`"),
     PAYLOAD_OPTIONS(struct kafka_source, payload),
     OPTION_TEXT(struct kafka_source, delimiter, "delimiter", 0, "\",\"",
-                "csv: what stands between fields, which are the columns of the schema in its order"),
+                "csv: the character between fields; the fields are in the order of the schema's columns"),
     OPTION_BOOL(struct kafka_source, trims, "trim", "false",
-                "csv: spaces and tabs around fields are no part of them, and a number may begin with +"),
-    OPTION_BLOCK(struct kafka_source, meta, struct kafka_meta, "meta", 0, kafka_meta_options,
-                 "columns of the schema that are not in the payload"),
+                "csv: ignore spaces and tabs around fields, and accept numbers that begin with +"),
+    OPTION_BLOCK(
+        struct kafka_source, meta, struct kafka_meta, "meta", 0, kafka_meta_options,
+        "columns of the schema that come from a record's key, headers or position, not from its payload"),
     {.name = "start",
      .type = OPTION_EXPRESSION_T,
      .flags = OPTION_RUNTIME,
@@ -52,7 +54,7 @@ const struct option kafka_source_options[] = {
     OPTION_BYTES(struct kafka_source, queue_bytes, "queue", OPTION_RUNTIME, "64MiB", "1MiB", "64GiB",
                  "memory for records that are fetched ahead, shared among the partitions"),
     OPTION_INT(struct kafka_source, rate, "max_rate", OPTION_RUNTIME, "0", "0", "1000000000",
-               "records read in a second at most; 0: no limit"),
+               "maximum number of records read per second; 0: no limit"),
     OPTION_DURATION(struct kafka_source, refresh_us, "refresh", OPTION_RUNTIME, "5s", "1s", "1h",
                     "how often the source looks for new partitions, and for new topics that match a pattern"),
     OPTION_DURATION(struct kafka_source, patience_us, "patience", OPTION_RUNTIME, KAFKA_PATIENCE, "1s", "1d",
@@ -83,8 +85,8 @@ static bool refuse_group(const struct kafka_source *kafka, struct source_bind *b
                    "`group`: several processes cannot yet share a job's partitions exactly once");
     diag_hint(
         bind->diags, d,
-        "leave it out: this process reads all partitions, and its checkpoints hold the offsets; to split the "
-        "work, give each job topics of its own");
+        "leave `group` out: this process reads all partitions, and its checkpoints hold the offsets; to "
+        "split the work, give each job topics of its own");
     return false;
 }
 
@@ -149,7 +151,7 @@ static void find_open(struct kafka_source *kafka, struct source *source, const s
             fprintf(
                 stderr,
                 "leat: source `%.*s`: `%s/%d` ends at offset %lld for this job (`until: latest`): up to %lld "
-                "records behind that wait for an open transaction of another producer\n",
+                "records behind this offset wait for an open transaction of another producer\n",
                 STR_ARGS(source->name), places[i].topic, (int)places[i].id, (long long)ranges[i].high,
                 (long long)(ranges[i].open_end - ranges[i].high));
 }
@@ -174,7 +176,8 @@ static struct kafka_place *survey(struct kafka_source *kafka, struct source *sou
     }
     if (places != NULL && *count > KAFKA_PARTITIONS_MAX) {
         diag_error(source->diags, DIAG_TOO_MANY, (struct span){0, 0},
-                   "%u partitions are more than the %d that a source can have", *count, KAFKA_PARTITIONS_MAX);
+                   "the topics have %u partitions, and a source can have at most %d", *count,
+                   KAFKA_PARTITIONS_MAX);
         places = NULL;
     }
     if (places != NULL) {
@@ -304,7 +307,7 @@ static bool kafka_discover(struct source *source)
         return true;
     pthread_mutex_lock(&kafka->shared.mutex);
     diag_error(source->diags, DIAG_TOO_MANY, (struct span){0, 0},
-               "its topics have more than %d partitions by now", KAFKA_PARTITIONS_MAX);
+               "the topics of a source have more than %d partitions by now", KAFKA_PARTITIONS_MAX);
     pthread_mutex_unlock(&kafka->shared.mutex);
     return false;
 }
@@ -452,22 +455,22 @@ struct texts kafka_source_topics(const void *config)
 
 const struct source_kind source_kafka = {
     .name = "kafka",
-    .summary = "topics of Kafka, exactly once",
+    .summary = "records of Kafka topics, each record exactly once",
     .example =
         "source clicks = kafka { brokers: env(\"KAFKA_BROKERS\", \"localhost:9092\"), topic: \"clicks\", "
         "schema: { user_id: int, ts: time(ms) }, event_time: ts, max_delay: 5s }",
     .details =
-        "The committed records of each partition are read in order. The positions where reading goes on "
-        "are in the job's checkpoints, never in a group of the broker. Partitions are merged by the "
-        "brokers' timestamps. A record without payload (a tombstone) is a row of nulls if `meta` has a "
-        "column for the key, else it is dead. If an offset is gone, or a topic was deleted or made again, "
-        "the job stops with an error; it never skips records. The lag is shown in records and in seconds. "
-        "In records it is an upper bound if offsets have gaps (markers of transactions, records aborted or "
-        "compacted away). In seconds it goes from the last record read to the newest record of its "
-        "partition, by the broker's timestamps. Records that nobody can read yet, because a transaction of "
-        "another producer is open before them, are counted apart. Dead letters of this source have topic, "
-        "partition, offset, key and headers, so that `leat produce --dead-letters` can send the records "
-        "again.",
+        "The committed records of each partition are read in order. The positions where reading continues "
+        "are in the job's checkpoints, never in a consumer group of the brokers. Partitions are merged by "
+        "the brokers' timestamps. A record without payload (a tombstone) is a row of nulls if `meta` has a "
+        "column for the key, else a dead letter. If records were lost unread, or a topic was deleted or "
+        "created again, the job stops with an error; it never skips records. The lag is shown in records and "
+        "in seconds. In records it is an upper bound if offsets have gaps (markers of transactions, records "
+        "aborted or compacted away). In seconds it is the time between the last record read and the newest "
+        "record of its partition, by the broker's timestamps. Records that nobody can read yet, because a "
+        "transaction of another producer is open before them, are counted apart. Dead letters of this source "
+        "have topic, partition, offset, key and headers, so that `leat produce --dead-letters` can send "
+        "the records again.",
     .options = kafka_source_options,
     .size = sizeof(struct kafka_source),
     .has_offsets = true,

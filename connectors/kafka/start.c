@@ -15,10 +15,11 @@ static const struct span no_span = {0, 0};
 
 static bool bad_start(const struct ast *ast, struct diag_list *diags)
 {
-    struct diag *d = diag_error(diags, DIAG_NOT_A_CHOICE, ast->span, "`start` cannot be this");
-    diag_hint(diags, d,
-              "it is earliest, latest, time(\"2026-01-31T12:00:00Z\"), or offsets(0, 17, ...), one for each "
-              "partition of the topic");
+    struct diag *d = diag_error(diags, DIAG_NOT_A_CHOICE, ast->span, "`start` does not accept this value");
+    diag_hint(
+        diags, d,
+        "`start` is earliest, latest, time(\"2026-01-31T12:00:00Z\"), or offsets(0, 17, ...), one for each "
+        "partition of the topic");
     return false;
 }
 
@@ -41,9 +42,10 @@ static bool bind_offsets(struct kafka_start *start, const struct ast *ast, struc
                          struct arena *arena, struct diag_list *diags)
 {
     if (topics.count != 1 || (topics.items[0].length > 0 && topics.items[0].data[0] == '^')) {
-        struct diag *d = diag_error(diags, DIAG_OPTIONS_CLASH, ast->span,
-                                    "offsets(...) are those of one topic, and here are more");
-        diag_hint(diags, d, "make each topic a source of its own and `union` them");
+        struct diag *d =
+            diag_error(diags, DIAG_OPTIONS_CLASH, ast->span,
+                       "offsets(...) are offsets of one topic, and this source may read several topics");
+        diag_hint(diags, d, "read each topic by a source of its own, and `union` the sources");
         return false;
     }
     start->offsets = arena_array(arena, int64_t, ast->count);
@@ -84,9 +86,9 @@ struct diag *kafka_say_gone(struct diag_list *diags, const char *name, const cha
 {
     return diag_error(
         diags, DIAG_RECORDS_GONE, no_span,
-        "the records of `%s` from offset %lld to %lld, which %s, are gone: the oldest is now %lld "
-        "(of these %lld offsets some may have had no record: those of markers of transactions, and "
-        "of what was aborted or compacted away)",
+        "the records of `%s` from offset %lld to %lld, which %s, are gone: the oldest is now %lld (some of "
+        "these %lld offsets may have had no record for the job: markers of transactions, and records aborted "
+        "or compacted away)",
         name, (long long)offset, (long long)low - 1, which, (long long)low, (long long)(low - offset));
 }
 
@@ -121,7 +123,7 @@ static bool ask(rd_kafka_t *client, struct kafka_errors *errors, const struct ka
         }
         if (err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) {
             struct diag *d = diag_error(diags, DIAG_KAFKA_FAILED, no_span,
-                                        "cannot read the topic `%s`: no right to", places[bad].topic);
+                                        "cannot read the topic `%s`: not authorized", places[bad].topic);
             diag_hint(diags, d, "the user of `security` needs the rights Read and Describe on the topic");
         } else if (!kafka_patience_is_stopped(patience)) {
             kafka_errors_report(errors, err, diags, "ask where the partitions of `%s` begin and end",
@@ -163,7 +165,7 @@ static bool take_offsets(const struct kafka_start *start, const struct kafka_pla
             diag_error(diags, DIAG_RECORDS_GONE, no_span, "`%s/%d` has no offset %lld: it has %lld to %lld",
                        places[i].topic, (int)places[i].id, (long long)ranges[i].first,
                        (long long)ranges[i].low, (long long)ranges[i].high);
-        diag_hint(diags, d, "`start: earliest` begins with what there is");
+        diag_hint(diags, d, "`start: earliest` begins with the oldest record");
         return false;
     }
     return true;

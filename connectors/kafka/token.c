@@ -29,7 +29,7 @@ bool kafka_token_parse(struct str token, int64_t *ends_ms, char *subject, size_t
     const char *first = memchr(token.data, '.', token.length);
     const char *begin = first == NULL ? NULL : first + 1;
     const char *end = begin == NULL ? NULL : memchr(begin, '.', token.length - (size_t)(begin - token.data));
-    *why = "it is no JSON web token";
+    *why = "it is not a JSON web token";
     if (end == NULL)
         return false;
     size_t length = (size_t)(end - begin);
@@ -42,10 +42,10 @@ bool kafka_token_parse(struct str token, int64_t *ends_ms, char *subject, size_t
     double ends_s = json_number_value(ends);
     bool is_good = json_is_number(ends) && json_is_string(sub);
     if (claims != NULL && !is_good)
-        *why = "it does not say `exp`, when it ends, and `sub`, for whom it is";
+        *why = "it lacks `exp`, the time when it expires, or `sub`, its subject";
     if (is_good && !(ends_s >= 0 && ends_s <= ends_s_max)) {
         is_good = false;
-        *why = "its `exp` is no time in seconds since 1970";
+        *why = "its `exp` is not a time in seconds since 1970";
     }
     if (is_good) {
         *ends_ms = (int64_t)(ends_s * 1000);

@@ -47,7 +47,7 @@ bool kafka_topics_check(struct texts specs, struct span span, struct diag_list *
 {
     bool is_good = specs.count > 0;
     if (!is_good)
-        diag_error(diags, DIAG_OPTION_MISSING, span, "`topic` names none");
+        diag_error(diags, DIAG_OPTION_MISSING, span, "`topic` names no topic");
     for (uint32_t i = 0; i < specs.count; i++) {
         struct str spec = specs.items[i];
         if (is_pattern(spec)) {
@@ -56,7 +56,8 @@ bool kafka_topics_check(struct texts specs, struct span span, struct diag_list *
             struct diag *d =
                 diag_error(diags, DIAG_OUT_OF_RANGE, span, "no topic can be called `%.*s`", STR_ARGS(spec));
             diag_hint(diags, d,
-                      "letters, digits, `.`, `_` and `-`; a pattern begins with ^, as \"^clicks-.*\"");
+                      "a topic's name has letters, digits, `.`, `_` and `-`; a pattern begins with "
+                      "^, as \"^clicks-.*\"");
             is_good = false;
         }
     }
@@ -145,7 +146,7 @@ static bool check_names(const struct kafka_topics *topics, const struct rd_kafka
             is_good = false;
         } else if (topic->err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) {
             struct diag *d = diag_error(diags, DIAG_KAFKA_FAILED, no_span,
-                                        "cannot read the topic `%.*s`: no right to", STR_ARGS(spec));
+                                        "cannot read the topic `%.*s`: not authorized", STR_ARGS(spec));
             diag_hint(diags, d, "the user of `security` needs the rights Read and Describe on the topic");
             is_good = false;
         }

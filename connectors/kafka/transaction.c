@@ -52,10 +52,11 @@ static enum judgement judge(struct sender *sender, const char *what, rd_kafka_er
         reason[0] = '\0';
     sender->is_ended = is_ended_by_brokers(code);
     if (sender->is_ended)
-        snprintf(sender->why, sizeof(sender->why),
-                 "%s: brokers have ended it: it took longer than `transaction_timeout`, as when they stand "
-                 "still, or another process sends for this sink%s%s",
-                 what, reason[0] != '\0' ? "; " : "", reason);
+        snprintf(
+            sender->why, sizeof(sender->why),
+            "%s: brokers have ended the transaction: it took longer than `transaction_timeout`, for example "
+            "while brokers paused, or another process sends for this sink%s%s",
+            what, reason[0] != '\0' ? "; " : "", reason);
     else
         snprintf(sender->why, sizeof(sender->why), "%s: %s%s%s", what, rd_kafka_error_string(error),
                  reason[0] != '\0' ? "; " : "", reason);
@@ -99,8 +100,11 @@ static bool make_smaller(struct sender *sender)
     if (!is_too_large(sender->refused) || sender->refused_count == 1 || sender->batch_bytes == 1)
         return false;
     if (!sender->has_said_smaller)
-        fprintf(stderr, "leat: sink `%.*s`: topic `%s` takes no batch so large: smaller ones are tried\n",
-                STR_ARGS(sender->options.sink), sender->options.topic);
+        fprintf(stderr,
+                "leat: sink `%.*s`: topic `%s` refuses batches of this size: smaller batches are tried
+                ",
+                STR_ARGS(sender->options.sink),
+                sender->options.topic);
     sender->has_said_smaller = true;
     sender->batch_bytes = MAX(sender->batch_bytes / SMALLER, 1);
     sender->is_smaller = true;
@@ -138,7 +142,7 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
                                             options->job, options->sink, &sender->errors, &diags);
     if (producer == NULL)
         snprintf(sender->why, sizeof(sender->why), "%s",
-                 diags.count > 0 ? diags.items[0].message : "no client can be made");
+                 diags.count > 0 ? diags.items[0].message : "no Kafka client can be created");
     arena_free(&arena);
     if (producer == NULL)
         return SENT_REFUSED;
@@ -331,7 +335,7 @@ static void say_refused(struct sender *sender, const struct outbox_part *parts, 
             if (sender->refused_partition >= 0)
                 snprintf(place, sizeof(place), ", partition %d", sender->refused_partition);
             if (record.origin.partition != PARTITION_NONE)
-                snprintf(origin, sizeof(origin), ", made of record %" PRIu64 " of input partition %u",
+                snprintf(origin, sizeof(origin), ", computed from record %" PRIu64 " of input partition %u",
                          record.origin.record, record.origin.partition);
             snprintf(sender->why, sizeof(sender->why), "topic `%s`%s: a record of %zu bytes%s: %s",
                      sender->options.topic, place,

@@ -58,7 +58,7 @@ static bool null_restore(struct sink_context *context, struct snapshot_reader *r
             is_good = batch_digest_load(null->digest, record.data + sizeof(null->rows),
                                         record.length - sizeof(null->rows));
         if (!is_good) {
-            snapshot_corrupt(reader, context->diags, "a digest that is none");
+            snapshot_corrupt(reader, context->diags, "the state of a null sink is not valid");
             return false;
         }
     }
@@ -85,7 +85,7 @@ static void null_close(struct sink_context *context)
 
 const struct sink_kind sink_null = {
     .name = "null",
-    .summary = "counts rows and forgets them",
+    .summary = "counts rows and discards them",
     .example = "sink nowhere = null from features {}",
     .details = "For benchmarks and tests: the digest covers times, nulls and values of all columns in order, "
                "so two runs gave the same rows if their digests are equal.",

@@ -19,7 +19,7 @@ static void haversine(struct leat_call *call)
     const double *lat2 = call->argument[2].values.floats, *lon2 = call->argument[3].values.floats;
     for (uint32_t i = 0; i < call->rows; i++) {
         if (fabs(lat1[i]) > 90 || fabs(lat2[i]) > 90) {
-            call->fail(call, i, "a latitude beyond a pole");
+            call->fail(call, i, "a latitude is beyond 90 degrees");
             continue;
         }
         double a = sin((lat2[i] - lat1[i]) * radian / 2), b = sin((lon2[i] - lon1[i]) * radian / 2);
@@ -54,14 +54,14 @@ static void initials(struct leat_call *call)
 static const struct leat_function functions[] = {
     {.name = "haversine",
      .signature = "haversine(lat1, lon1, lat2, lon2)",
-     .summary = "kilometres between two places, in degrees",
+     .summary = "kilometres between two places, whose latitudes and longitudes are in degrees",
      .example = "haversine(52.5, 13.4, 48.9, 2.35)",
      .arguments = "ffff",
      .result = 'f',
      .call = haversine},
     {.name = "initials",
      .signature = "initials(name, fallback)",
-     .summary = "the capital letters of a name; the fallback of nobody",
+     .summary = "the capital letters of a name; the fallback for a null name",
      .example = "initials(name, \"?\")",
      .arguments = "tt",
      .result = 't',
@@ -164,7 +164,7 @@ static const struct leat_option since_options[] = {
      .default_text = "1h",
      .min_text = "1s",
      .max_text = "30d",
-     .help = "how long a key is remembered without a row"},
+     .help = "how long a key without rows is remembered"},
     {0},
 };
 
@@ -244,7 +244,7 @@ static const struct leat_option silent_options[] = {
      .offset = offsetof(struct silent, after_us),
      .min_text = "1s",
      .max_text = "30d",
-     .help = "how long without a row"},
+     .help = "how long a key must be without rows"},
     {0},
 };
 
@@ -252,7 +252,7 @@ static bool silent_bind(struct leat_bind *bind)
 {
     const struct silent *silent = bind->config;
     if (silent->by.count != 1 || bind->column[silent->by.items[0].index].type != LEAT_INT) {
-        bind->error(bind, "its key is one column of ints", "for example: silent by user after 30m");
+        bind->error(bind, "the key must be one column of type int", "for example: silent by user after 30m");
         return false;
     }
     bind->keeps_input = false;
@@ -322,9 +322,9 @@ static void silent_close(struct leat_context *context)
 
 static const struct leat_operator operators[] = {
     {.name = "since",
-     .summary = "adds how long ago the key's row before was",
+     .summary = "adds the time since the key's previous row",
      .example = "trips | since by user forget 2h",
-     .details = "`since_ms`: int, null where there is none that is remembered.",
+     .details = "`since_ms`: int, null where no previous row of the key is remembered.",
      .options = since_options,
      .size = sizeof(struct since),
      .key = "by",
@@ -337,7 +337,7 @@ static const struct leat_operator operators[] = {
      .restore = since_restore,
      .close = since_close},
     {.name = "silent",
-     .summary = "makes a row of each key that has been without one for a while",
+     .summary = "emits a row for each key that has had no rows for a while",
      .example = "trips | silent by user after 30m",
      .options = silent_options,
      .size = sizeof(struct silent),

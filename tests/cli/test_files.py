@@ -415,7 +415,7 @@ def test_errors_of_files_have_a_place_in_the_job():
         cases = [
             ("E0602", "no file matches", 2, '"none-*.jsonl"', f'file {{ path: "none-*.jsonl", {SCHEMA} }}', ""),
             ("E0602", "no manifest.json", 2, '"."', f'file {{ path: ".", {SCHEMA} }}', ""),
-            ("E0601", "is not a file", 2, '["in.jsonl"', f'file {{ path: ["in.jsonl", "pipe.jsonl"], {SCHEMA} }}', ""),
+            ("E0601", "is not a regular file", 2, '["in.jsonl"', f'file {{ path: ["in.jsonl", "pipe.jsonl"], {SCHEMA} }}', ""),
             ("E0602", "none.csv", 3, "lookup", "", 'stream f = s | lookup "none.csv" on n { name: text }\nsink x = null from f'),
             ("E0605", "sorted copy", 2, '"in.jsonl"', f'file {{ path: "in.jsonl", order_by: t, sort_dir: "none", {SCHEMA} }}', ""),
             ("E0603", "compressed", 2, '"in.jsonl.gz"', f'file {{ path: "in.jsonl.gz", {SCHEMA} }}', ""),

@@ -76,7 +76,7 @@ CASES = [
     ("a file that was read grows", lambda d: append(f"{d}/part-1.jsonl", line(9)), "part-1.jsonl` or a file before it"),
     ("a file that was read is gone", lambda d: os.remove(f"{d}/part-1.jsonl"), "part-2.jsonl` or a file before it"),
     ("a file comes before", lambda d: write(f"{d}/part-0.jsonl", 0, 10), "part-0.jsonl` or a file before it"),
-    ("the file in work is gone", lambda d: os.remove(f"{d}/part-2.jsonl"), "part-*.jsonl` does not give"),
+    ("the file in work is gone", lambda d: os.remove(f"{d}/part-2.jsonl"), "part-*.jsonl` no longer includes the file"),
 ]
 
 

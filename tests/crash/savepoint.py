@@ -432,7 +432,7 @@ def test_a_finished_run_is_not_begun_with():
     assert f"with the state of checkpoint {listed[-1]} in" in errors, errors
     for name in SINKS[1:]:
         assert content("whole", name).endswith(content("other", name).partition(b"\n")[2]), name
-    for path, what in (("nowhere", "is not there"), (".", "no checkpoint directory")):
+    for path, what in (("nowhere", "is not there"), (".", "not a checkpoint directory")):
         status, _, errors = run("other", "new", "--from", path)
         assert status == 1 and what in errors, errors
 

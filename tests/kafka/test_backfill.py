@@ -95,7 +95,7 @@ def test_recording_goes_on_meanwhile():
         job.kafka.delete_records(topic, {p: 2 * COUNT // partitions for p in range(partitions)})
     short = slow.replace(job.at("rec"), job.at("short"))
     leat("run", job.write("short.leat", OWN, short, short), status=1, says=["E0612", "are gone"])
-    leat("run", job.write("bare.leat", OWN), status=1, says=["E0612", "are gone", "name that in the source's `backfill`"])
+    leat("run", job.write("bare.leat", OWN), status=1, says=["E0612", "are gone", "name the recording in the source's `backfill`"])
     found = read_all(job, job.path)
     assert found == expected, (found.count(b"\n"), expected.count(b"\n"))
     job.close()
@@ -153,7 +153,7 @@ def test_what_does_not_meet():
     path = job.write("other.leat", OWN, "", backfill)
     leat("run", path, status=1, says=["E0611", "goes up to offset 299, and the topic up to 298"])
     job.kafka.produce(job.clicks, [click(n, begin, 0) for n in range(299, 310)])
-    leat("run", path, status=1, says=["E0611", f"{job.clicks}/0", "there is another record than there was"])
+    leat("run", path, status=1, says=["E0611", f"{job.clicks}/0", "differs from the record read before"])
     job.close()
 
 

@@ -101,7 +101,7 @@ def test_a_topic_that_is_made_again():
     kafka.produce(case.source, rig.numbered(1000, first=5000))
     time.sleep(1.5)
     process.send_signal(signal.SIGCONT)
-    says = ("E0611", f"`{case.source}/0`", "there is another record than there was", "--fresh")
+    says = ("E0611", f"`{case.source}/0`", "differs from the record read before", "--fresh")
     job.refused(*says, process=process)
     job.refused(*says)
     assert sorted(rig.numbers(job.out())) == list(range(500))
@@ -191,7 +191,7 @@ def test_a_refusal_in_a_lull():
     kafka = rig.shared()
     case = oracle.Case(kafka, rows=100, is_live=True)
     job = case.job(every="4s", partitions=1, sink_options=", partition: clicked")
-    job.refused(f"`{job.topic}`, partition 1", "made of record", "nknown partition")
+    job.refused(f"`{job.topic}`, partition 1", "computed from record", "nknown partition")
     late = time.time() - max(os.path.getmtime(path) for path in job.checkpoints())
     assert late < rig.stretched(2.5), f"said {late:.1f} s after the checkpoint"
     assert not job.out()
@@ -304,7 +304,7 @@ def test_falls_back():
         if lost == 2:  # and it dies while rows are made again
             job.run(failpoints="ckpt.published=kill@1")
         job.finish()
-        again += "made again and not sent" in json.dumps(job.summary)
+        again += "computed again and not sent" in json.dumps(job.summary)
         job.check()
         job.close()
     assert again > 0, "no row was made again"
@@ -342,7 +342,7 @@ def test_progress_that_was_cut():
     kafka.delete_topic(job.progress)
     kafka.create_topic(job.progress, exact=True, cleanup_policy="compact")
     kafka.produce(job.progress, [{"key": r.key, "value": r.value} for r in records[:3]])
-    job.refused("E0707", "it was cut", "--fresh")
+    job.refused("E0707", "the topic's end was cut off", "--fresh")
     assert len(job.out()) == count
     kafka.produce(job.progress, [{"key": r.key, "value": r.value} for r in records[3:]])
     job.finish()

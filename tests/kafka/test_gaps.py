@@ -180,7 +180,7 @@ def test_what_is_gone_is_named():
         kafka.delete_records(topic, {0: 61, 1: 50})
         job.start()
         job.failed("E0612", f"the records of `{topic}/0` from offset 51 to 60, which this job has not read, are gone", "now 61",
-                   "of these 10 offsets some may", "--drop-state s")
+                   "some of these 10 offsets may", "--drop-state s")
         before = job.state
         job.move(out=False)
         job.start("--from", before, "--drop-state", "s")
@@ -318,7 +318,7 @@ def test_behind_an_open_transaction():
     with Live(kafka, topic, ", until: latest") as job:
         job.start()
         out, err = job.process.communicate(timeout=rig.PATIENCE_S)
-        assert f"`{topic}/0` ends at offset 100 for this job" in err and "up to 30 records behind that" in err, err
+        assert f"`{topic}/0` ends at offset 100 for this job" in err and "up to 30 records behind this offset wait" in err, err
         assert live_jobs.figures(json.loads(out))["open_transaction_records"] == 30
         job.check(100)
     producer.commit_transaction(rig.PATIENCE_S)

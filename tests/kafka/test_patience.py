@@ -162,7 +162,7 @@ def test_a_broker_that_is_just_starting():
 
 
 def test_a_broker_that_is_not_there_yet():
-    check_starting(False, "nobody listens there")
+    check_starting(False, "no process listens at this port")
 
 
 def test_patience_is_over():
@@ -233,7 +233,7 @@ def test_a_record_that_is_too_large():
             job.process.send_signal(signal.SIGINT)
             took, said, _ = job.ends(1)
             assert took < rig.stretched(12), took
-            assert re.search(rf"topic `{topic}`, partition 0: a record of \d+ bytes, made of record \d+ .*too large", said), said
+            assert re.search(rf"topic `{topic}`, partition 0: a record of \d+ bytes, computed from record \d+ .*too large", said), said
 
 
 def test_told_to_stop_while_brokers_are_away():
@@ -255,7 +255,7 @@ def test_told_to_stop_while_brokers_are_away():
             time.sleep(1)
             job.process.send_signal(signal.SIGINT)
             stopped = time.monotonic() - job.begin
-            job.hears("sink `out`", "10 records are not out yet: waiting for brokers, 5 s (`patience`) at most", within=stopped + 4)
+            job.hears("sink `out`", "10 records are not delivered yet: waiting for brokers, 5 s (`patience`) at most", within=stopped + 4)
             took, said, _ = job.ends(1)
             assert took < rig.stretched(10) and said_last in said, (delivery, took, said)
             proxied.accept()
@@ -275,7 +275,7 @@ def test_an_output_topic_that_is_gone():
                  f'kafka from s {{ brokers: "{kafka.brokers}", topic: "{topic}", delivery: {delivery}, '
                  f'create: {{ partitions: 2 }} }}')) as job:
             job.start()
-            job.hears(f"sink `out`: topic `{topic}` was not there, and is made with 2 partitions", within=15)
+            job.hears(f"sink `out`: topic `{topic}` did not exist, and is created with 2 partitions", within=15)
             kafka.produce(source, rig.numbered(10))
             rig.wait_for(lambda: topic in kafka.topics() and len(kafka.consume(topic)) >= 10, "rows")
             rig.wait_for(lambda: any("ckpt-" in name for _, names, _ in os.walk(job.at("state")) for name in names), "a checkpoint")
@@ -284,7 +284,7 @@ def test_an_output_topic_that_is_gone():
             kafka.delete_topic(topic)
             job.start()
             _, said, _ = job.ends(1)
-            assert f"topic `{topic}` does not exist any more" in said and "what it had sent there is gone" in said, said
+            assert f"topic `{topic}` does not exist any more" in said and "the rows that it had sent to the topic are gone" in said, said
             assert topic not in kafka.topics()
             kafka.create_topic(topic, exact=True)
             job.start()

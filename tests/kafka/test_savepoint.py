@@ -54,7 +54,7 @@ def test_what_comes_behind_an_old_savepoint_comes_again():
     job.check()
     for again in range(2):
         _, err = job.finish("--from", savepoint)
-        assert "were made behind the checkpoint" in err, err
+        assert "has rows behind the checkpoint, of the micro-batches" in err, err
         assert "sends again" in err, err
         found = counts(job)
         assert sorted(found) == job.expected(), len(found)

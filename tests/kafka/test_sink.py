@@ -139,7 +139,7 @@ def test_progress_that_was_emptied_is_refused():
     assert status == 1 and "E0707" in err and "is gone" in err and "--fresh" in err, err
     kafka.create_topic(job.progress, exact=True)
     status, _, err = job.run()
-    assert status == 1 and "E0707" in err and "it was emptied" in err, err
+    assert status == 1 and "E0707" in err and "the topic was emptied" in err, err
     assert len(kafka.consume(job.topic, beside_open=True)) == before
     # A new run says that there is one before it, once there is progress of both.
     job.finish("--fresh")
@@ -165,7 +165,7 @@ def test_topics_that_refuse():
         file.write(json.dumps({"n": 100, "key": "k0", "ts": 0, "note": os.urandom(3000).hex()}) + "\n")
     job.rows = 101
     status, _, err = job.run()
-    assert status == 1 and f"`{topic}`" in err and "made of record 100" in err and "too large" in err, err
+    assert status == 1 and f"`{topic}`" in err and "computed from record 100" in err and "too large" in err, err
     kafka.alter_topic(topic, max_message_bytes=100000)
     rig.wait_for(lambda: job.run()[0] == 0, "the broker takes the record")
     job.check()
@@ -193,7 +193,7 @@ def test_topics_of_small_batches():
         rig.wait_for(lambda: process.poll() is not None or len(kafka.consume(job.topic, beside_open=True)) >= job.rows, "all rows")
     process.send_signal(signal.SIGINT)
     status, _, err = job.end(process)
-    assert status == 0 and f"topic `{job.topic}` takes no batch so large: smaller ones are tried" in err, (status, err)
+    assert status == 0 and f"topic `{job.topic}` refuses batches of this size: smaller batches are tried" in err, (status, err)
     job.check()
     job.close()
 

@@ -283,9 +283,9 @@ def test_another_topic_of_that_name():
         kafka.delete_topic(topic)
         one.refused("E0611", f"has no topic `{topic}`")
         kafka.create_topic(topic, exact=True)
-        one.refused("E0611", f"`{topic}/0` is not what this job has read", "--fresh")
+        one.refused("E0611", f"`{topic}/0` is not the partition that this job has read", "--fresh")
         kafka.produce(topic, rig.numbered(30000, begin_ms=1_700_000_001_000))
-        one.refused("E0611", "there is another record than there was")
+        one.refused("E0611", "differs from the record read before")
         assert counts(one.finish("--fresh"))["in"] == 30000
 
 
@@ -332,7 +332,7 @@ def login(kafka, user="leat", mechanism="scram_sha_256"):
 
 
 def test_nobody_there():
-    seconds, _ = refused("127.0.0.1:1", "protocol: plaintext", "nobody listens there", "127.0.0.1:1")
+    seconds, _ = refused("127.0.0.1:1", "protocol: plaintext", "no process listens at this port", "127.0.0.1:1")
     assert seconds < rig.stretched(20)
     refused("no-such-host.invalid:9092", "protocol: ssl", "no such host is known", "no-such-host.invalid:9092")
 
@@ -368,7 +368,7 @@ def test_doors_that_stay_shut():
     refused(kafka.address("EXPIRED"), ca, "certificate has expired")
     refused(kafka.address("OTHERHOST"), ca, "is for another host name")
     refused(kafka.address("MTLS"), ca, "certificate")
-    refused(kafka.address("MTLS"), "protocol: ssl", "signed by nobody we trust")
+    refused(kafka.address("MTLS"), "protocol: ssl", "not signed by a trusted authority")
     refused(kafka.address("SASL"), "protocol: plaintext", "does not speak this protocol")
     refused(kafka.brokers, ca, "does not speak TLS")
     refused(kafka.address("SASL"), login(kafka, mechanism="plain"), "does not offer this mechanism", env=secret)
@@ -377,7 +377,7 @@ def test_doors_that_stay_shut():
         security = (f'protocol: sasl_ssl, mechanism: oauthbearer, token_file: "{token}", '
                     f'ca: "{kafka.certificates}/ca.pem"')
         refused(kafka.address("SASL"), security, token, "cannot be read")
-        for content, why in (("none", "no JSON web token"), (rig.token("leat", -5), "it has expired")):
+        for content, why in (("none", "not a JSON web token"), (rig.token("leat", -5), "it has expired")):
             with open(token, "w", encoding="utf-8") as file:
                 file.write(content)
             refused(kafka.address("SASL"), security, why)
@@ -392,7 +392,7 @@ def test_rights():
     with newer_library("visitor-secret") as env, job(source) as one:
         one.refused("E0611", "has no topic", "none that this user may see", env=env)
         kafka.allow("visitor", topic, "DESCRIBE")
-        one.refused("E0610", "no right to", env=env)
+        one.refused("E0610", "not authorized", env=env)
         kafka.allow("visitor", topic, "READ")
         one.finish(env=env)
         assert len(one.rows()) == 10

@@ -165,8 +165,8 @@ def test_a_second_directory():
     job.finish()
     count = len(job.out())
     shutil.rmtree(job.state)
-    said = job.refused("E0707", "a run of this job (", "last epoch ", f"already wrote to topic `{job.topic}`", "--fresh")
-    assert re.search(r"a run of this job \([0-9a-f]{8}, last epoch \d+, 20\d\d-\d\d-\d\dT[0-9:.]+Z\)", said), said
+    said = job.refused("E0707", "another run of this job (", "last epoch ", f"already wrote to topic `{job.topic}`", "--fresh")
+    assert re.search(r"another run of this job \([0-9a-f]{8}, last epoch \d+, 20\d\d-\d\d-\d\dT[0-9:.]+Z\)", said), said
     assert len(job.out()) == count, "rows went out all the same"
     # A start that was refused leaves nothing that the next one would go on from.
     job.refused("E0707", "already wrote to topic")

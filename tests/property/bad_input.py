@@ -212,7 +212,7 @@ def test_grows(leat, folder):
     result = go_on(process)
     demand_run(result)
     place.demand_good(300_000)
-    demand(result, 0, "in.jsonl", "grew while it was read", "bytes that came later were not read")
+    demand(result, 0, "in.jsonl", "grew while it was read", "bytes added since the job began were not read")
 
 
 def test_shrinks(leat, folder):
@@ -413,7 +413,7 @@ def cases(leat):
                        ("a limit on files", test_file_limit), ("a checkpoint of another job", test_other_job),
                        ("no whole checkpoint", test_no_whole_checkpoint)):
         yield name, lambda at, t=test: t(leat, at)
-    yield "a full disk during output", lambda at: test_small_disk(leat, at, 2048, "E0608", "good.jsonl", "the disk is full", "make room")
+    yield "a full disk during output", lambda at: test_small_disk(leat, at, 2048, "E0608", "good.jsonl", "the disk is full", "free some space")
     yield "a disk with less space than min_free", lambda at: test_low_disk(leat, at)
     yield "a full disk during a checkpoint", lambda at: test_small_disk_for_checkpoints(leat, at)
     yield "no space for output", lambda at: test_failing_step(leat, at, "sink.write=error:ENOSPC@1", True, "good.jsonl", "the disk is full", "hint")

@@ -231,7 +231,7 @@ static void test_nothing_there(void **state)
     mkfifo(path_of("fifo.jsonl"), 0600);
     int fd = open(path_of("fifo.jsonl"), O_RDWR);
     assert_false(open_source(&rig, "fifo.jsonl"));
-    expect(&rig, "E0601", "is not a file");
+    expect(&rig, "E0601", "is not a regular file");
     close(fd);
     rig_source_close(&rig);
 }
@@ -291,7 +291,7 @@ static void test_empty(void **state)
     rig_source_close(&rig);
     rig_write_file(path_of("plain.jsonl.gz"), "{\"id\":0}\n", 9);
     assert_false(open_source(&rig, "plain.jsonl.gz"));
-    expect(&rig, "E0603", "is not compressed the way its name says");
+    expect(&rig, "E0603", "is not compressed, although its suffix says so");
     rig_source_close(&rig);
 }
 
@@ -315,7 +315,7 @@ static void test_changes(void **state)
     assert_int_equal(read_ids(&rig, READ_END), RECORDS);
     assert_string_equal(rig_error(&rig.diags), "");
     assert_int_equal(rig.diags.items[0].severity, DIAG_WARNING);
-    assert_non_null(strstr(rig_message(&rig), "12 bytes that came later were not read"));
+    assert_non_null(strstr(rig_message(&rig), "the 12 bytes added since the job began were not read"));
     rig_source_close(&rig);
     /* The file grows in the middle of a record. */
     rig_write_file(path_of("g.jsonl"), text, bytes - 3);
@@ -357,7 +357,7 @@ static void test_changes(void **state)
     assert_true(open_source(&rig, "g.jsonl"));
     behind = (struct source_position){.a = 2};
     assert_false(source_file.seek(&rig.source, 0, &behind));
-    expect(&rig, "E0604", "files were added or taken away");
+    expect(&rig, "E0604", "files were added or removed");
     rig_source_close(&rig);
     free(text);
 }

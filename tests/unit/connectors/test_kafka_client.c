@@ -36,7 +36,7 @@ static void test_options(void **state)
     check_options("{ " COMMON " }", "a int", "", NULL);
     check_options("{ " COMMON " }", NULL, "E0402", "schema");
     check_options("{ topic: \"clicks\" }", "a int", "E0402", "brokers");
-    check_options("{ brokers: \"\", topic: \"clicks\" }", "a int", "E0404", "names nobody");
+    check_options("{ brokers: \"\", topic: \"clicks\" }", "a int", "E0404", "names no broker");
     check_options("{ brokers: \"localhost:9092,,x:1\", topic: \"clicks\" }", "a int", "E0404", "host:port");
     check_options("{ brokers: \"http://localhost:9092\", topic: \"clicks\" }", "a int", "E0404", "host:port");
     check_options("{ " COMMON ", group: \"g\" }", "a int", "E0407", "exactly once");
@@ -79,7 +79,8 @@ static void test_meta_options(void **state)
     check_options("{ " COMMON ", meta: { key: k } }", "a int, k int", "E0303", "text` or `bytes");
     check_options("{ " COMMON ", meta: { offset: k } }", "a int, k text", "E0303", "k: int");
     check_options("{ " COMMON ", meta: { timestamp: k } }", "a int, k int", "E0303", "k: time(ms)");
-    check_options("{ " COMMON ", meta: { offset: k, partition: k } }", "a int, k int", "E0406", "two values");
+    check_options("{ " COMMON ", meta: { offset: k, partition: k } }", "a int, k int", "E0406",
+                  "named twice");
     check_options("{ " COMMON ", meta: { headers: { k: 5 } } }", "a int, k text", "E0403", "header");
     check_options("{ " COMMON ", meta: { key: a } }", "a text", "E0402", "left for the payload");
 }
@@ -97,7 +98,8 @@ static void test_security(void **state)
                   "`user` and `password`");
     check_options("{ " COMMON ", security: { user: \"u\" } }", "a int", "E0407", "SASL");
     check_options("{ " COMMON ", security: { ca: \"ca.pem\" } }", "a int", "E0407", "TLS");
-    check_options("{ " COMMON ", security: { protocol: ssl, key: \"k.pem\" } }", "a int", "E0407", "its key");
+    check_options("{ " COMMON ", security: { protocol: ssl, key: \"k.pem\" } }", "a int", "E0407",
+                  "belong together");
     check_options("{ " COMMON
                   ", security: { protocol: ssl, certificate: \"c\", key: \"k\", token_file: \"t\" } }",
                   "a int", "E0407", "SASL");
@@ -141,7 +143,7 @@ static void test_properties(void **state)
                   "socket_keepalive_enable: true, broker_address_family: v4 } }",
                   "a int", "", NULL);
     check_options("{ " COMMON ", properties: { socket_timeout: 1 } }", "a int", "E0401", "socket.timeout.ms");
-    check_options("{ " COMMON ", properties: { linger_ms: 1 } }", "a int", "E0401", "sinks alone");
+    check_options("{ " COMMON ", properties: { linger_ms: 1 } }", "a int", "E0401", "only for sinks");
     check_options("{ " COMMON ", properties: { socket_timeout_ms: 1 } }", "a int", "E0404", "range");
     check_options("{ " COMMON ", properties: { socket_timeout_ms: [1] } }", "a int", "E0403", NULL);
     check_options("{ " COMMON ", properties: { fetch_min_bytes: 10s } }", "a int", "E0403", NULL);
@@ -156,7 +158,7 @@ static const struct {
     {"[thrd:localhost:1/bootstrap]: localhost:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection "
      "refused "
      "(after 0ms in state CONNECT)",
-     "localhost:1: nobody listens there", false},
+     "localhost:1: no process listens at this port", false},
     {"[thrd:nohost:9092/bootstrap]: nohost:9092/bootstrap: Failed to resolve 'nohost:9092': Name or service "
      "not "
      "known (after 1ms in state CONNECT)",
@@ -220,8 +222,12 @@ static void test_certificates(void **state)
     static const struct {
         int code;
         const char *says;
-    } codes[] = {{10, "has expired"},       {9, "not valid yet"},    {62, "another host name"},
-                 {64, "another host name"}, {18, "nobody we trust"}, {20, "nobody we trust"}};
+    } codes[] = {{10, "has expired"},
+                 {9, "not valid yet"},
+                 {62, "another host name"},
+                 {64, "another host name"},
+                 {18, "not signed by a trusted authority"},
+                 {20, "not signed by a trusted authority"}};
     const struct kafka_client client = {0};
     struct arena arena = {0};
     char why[512];
@@ -269,7 +275,7 @@ static void test_tokens(void **state)
                                       "a.eyJzdWIiOiJsZWF0IiwiZXhwIjotNX0.c"};
     for (size_t i = 0; i < ARRAY_COUNT(far); i++) {
         assert_false(kafka_token_parse(str_from(far[i]), &ends_ms, subject, sizeof(subject), &why));
-        assert_string_equal(why, "its `exp` is no time in seconds since 1970");
+        assert_string_equal(why, "its `exp` is not a time in seconds since 1970");
     }
 }
 

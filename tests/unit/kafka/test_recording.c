@@ -228,7 +228,7 @@ static void test_a_line_that_others_wrote(void **state LEAT_UNUSED)
         const char *line;
         const char *why; /* NULL: good */
     } lines[] = {
-        {" {}", "no JSON object"},
+        {" {}", "not a JSON object"},
         {"{ \"value\" : {\"a\":[1]} , \"headers\":[[\"h\",{\"base64\":\"/w==\"}]], \"more\": 1, \"time\": 3, "
          "\"offset\": 4 }",
          NULL},
@@ -239,8 +239,8 @@ static void test_a_line_that_others_wrote(void **state LEAT_UNUSED)
         {"{\"offset\":4,\"time\":3,\"base64\":\"?\"}", "neither text nor base64"},
         {"{\"offset\":4,\"time\":3,\"key\":7,\"value\":1}", "`key`"},
         {"{\"offset\":4,\"time\":3,\"headers\":[[\"a\"]],\"value\":1}", "`headers`"},
-        {"{\"offset\":4,\"time\":3,\"value\":1} x", "no JSON object"},
-        {"{\"offset\":4,\"time\":3,\"value\":{\"a\"}}", "no JSON object"},
+        {"{\"offset\":4,\"time\":3,\"value\":1} x", "not a JSON object"},
+        {"{\"offset\":4,\"time\":3,\"value\":{\"a\"}}", "not a JSON object"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
         struct arena arena = {0};
@@ -321,7 +321,7 @@ static void test_several_as_one(void **state LEAT_UNUSED)
     assert_int_equal(place.recording.partitions_count, 0);
     assert_int_equal(place.diags.count, 0);
     assert_false(open_one(&place, below(&place, "*")));
-    assert_refused(&place, DIAG_FILE_DAMAGED, "have a hole: `clicks/3` from offset 359 to 363");
+    assert_refused(&place, DIAG_FILE_DAMAGED, "have a hole: `clicks/3` lacks offsets 359 to 363");
     end(&place);
 }
 
@@ -338,7 +338,7 @@ static void test_a_span_that_is_gone(void **state LEAT_UNUSED)
     begin(&place);
     assert_int_equal(unlink(first_span(&place)), 0);
     assert_false(open_one(&place, place.folder));
-    assert_refused(&place, DIAG_NO_FILE, "is not there");
+    assert_refused(&place, DIAG_NO_FILE, "does not exist");
     end(&place);
 }
 
@@ -386,7 +386,7 @@ static void test_a_span_with_other_records(void **state LEAT_UNUSED)
     fclose(file);
     free(text);
     assert_true(open_one(&place, place.folder));
-    assert_unreadable(&place, "not as many records");
+    assert_unreadable(&place, "does not have as many records");
     end(&place);
 }
 
