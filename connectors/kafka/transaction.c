@@ -101,8 +101,7 @@ static bool make_smaller(struct sender *sender)
         return false;
     if (!sender->has_said_smaller)
         fprintf(stderr,
-                "leat: sink `%.*s`: topic `%s` refuses batches of this size: smaller batches are tried
-                ",
+                "leat: sink `%.*s`: topic `%s` refuses batches of this size: smaller batches are tried\n",
                 STR_ARGS(sender->options.sink),
                 sender->options.topic);
     sender->has_said_smaller = true;
