@@ -158,7 +158,8 @@ def names_of(steps):
 
 
 def strip_body(step):
-    return step.split("{")[0]
+    """Without options, and without a column of the records that is named as a source is."""
+    return re.sub(r"\bunnest events\b", "unnest", step.split("{")[0])
 
 
 def sources_of(steps):
