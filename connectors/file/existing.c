@@ -37,7 +37,7 @@ static bool note_refused(void *argument, const char *path)
 
 static enum diag_code code_of(const char *refusal)
 {
-    return strncmp(refusal, "is what ", 8) == 0 ? DIAG_OUTPUT_DESTROYS : DIAG_OUTPUT_FAILED;
+    return strncmp(refusal, "is read by ", 11) == 0 ? DIAG_OUTPUT_DESTROYS : DIAG_OUTPUT_FAILED;
 }
 
 static bool report_existing(const struct obstacle *obstacle)

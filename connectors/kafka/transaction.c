@@ -102,8 +102,7 @@ static bool make_smaller(struct sender *sender)
     if (!sender->has_said_smaller)
         fprintf(stderr,
                 "leat: sink `%.*s`: topic `%s` refuses batches of this size: smaller batches are tried\n",
-                STR_ARGS(sender->options.sink),
-                sender->options.topic);
+                STR_ARGS(sender->options.sink), sender->options.topic);
     sender->has_said_smaller = true;
     sender->batch_bytes = MAX(sender->batch_bytes / SMALLER, 1);
     sender->is_smaller = true;

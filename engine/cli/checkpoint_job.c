@@ -68,7 +68,8 @@ static bool resolve_job(struct checkpoint_job *job)
             diag_error(&job->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
                        is_good ? "the job in `%s` takes no checkpoints" : "the job in `%s` has errors", path);
         diag_hint(&job->diags, d,
-                  is_good ? "name the directory of checkpoints instead" : "`leat check %s` says which", path);
+                  is_good ? "name the checkpoint directory instead" : "`leat check %s` shows the errors",
+                  path);
     }
     job_free(&load);
     return directory.length > 0;
@@ -80,7 +81,7 @@ static bool choose(struct checkpoint_job *job, struct checkpoint_id *id)
         return true;
     if (job->which != NULL) {
         struct diag *d = diag_error(&job->diags, DIAG_NO_COMMAND, (struct span){0},
-                                    "`%s` names no checkpoint", job->which);
+                                    "`%s` is not the name of a checkpoint", job->which);
         diag_hint(&job->diags, d, "`leat checkpoint list %s` shows their names, such as 3-17",
                   job->directory);
         return false;

@@ -8,7 +8,7 @@
 enum { KEY_SET = 256, KEY_JSON };
 
 static const struct argp_option options_table[] = {
-    {"set", KEY_SET, "NAME=VALUE", 0, "give a `param` of the job a value", 0},
+    {"set", KEY_SET, "NAME=VALUE", 0, "set a `param` of the job", 0},
     {"json", KEY_JSON, NULL, 0, "print diagnostics as JSON", 0},
     {0},
 };
@@ -19,12 +19,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_SET:
         if (!job_pair_add(&load->settings, argument))
-            argp_error(state, "--set wants NAME=VALUE, not `%s`", argument);
+            argp_error(state, "--set takes NAME=VALUE, not `%s`", argument);
         return 0;
     case KEY_JSON: load->is_json = true; return 0;
     case ARGP_KEY_ARG:
         if (load->path != NULL)
-            argp_error(state, "one job at a time");
+            argp_error(state, "give one job only");
         load->path = argument;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which job?"); return 0;

@@ -22,8 +22,8 @@ struct checkpoint_arguments {
 };
 
 static const struct argp_option options_table[] = {
-    {"last", KEY_LAST, "N", 0, "prune: how many of the newest stay (default: 1)", 0},
-    {"to", KEY_TO, "DIR", 0, "save, restore: the directory to make; it must not be there, or be empty", 0},
+    {"last", KEY_LAST, "N", 0, "prune: how many of the newest checkpoints to keep (default: 1)", 0},
+    {"to", KEY_TO, "DIR", 0, "save, restore: the directory to create; it must be empty or not exist", 0},
     {0},
 };
 
@@ -33,7 +33,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_LAST:
         if (!literal_int(str_from(argument), &a->last) || a->last < 1)
-            argp_error(state, "--last wants a number from 1, not `%s`", argument);
+            argp_error(state, "--last takes a number from 1, not `%s`", argument);
         return 0;
     case KEY_TO: a->to = argument; return 0;
     case ARGP_KEY_ARG:
@@ -48,7 +48,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (a->verb == NULL || a->directory == NULL)
-            argp_error(state, "say what to do and where: `leat checkpoint list DIR`");
+            argp_error(state, "give an action and a directory, for example `leat checkpoint list DIR`");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -70,7 +70,7 @@ static bool list(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
         const struct checkpoint_info *info = &found.items[i];
         print_id(info->id);
         if (found.is_damaged[i]) {
-            printf("  DAMAGED: `leat checkpoint verify` says where\n");
+            printf("  DAMAGED: `leat checkpoint verify` shows where\n");
             continue;
         }
         char time[32], bytes[32];
@@ -90,8 +90,8 @@ static bool named(struct checkpoint_arguments *a, struct checkpoint_id *id)
     *id = (struct checkpoint_id){0};
     if (a->which == NULL || checkpoint_id_parse(str_from(a->which), id))
         return true;
-    struct diag *d =
-        diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0}, "`%s` names no checkpoint", a->which);
+    struct diag *d = diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0},
+                                "`%s` is not the name of a checkpoint", a->which);
     diag_hint(&a->diags, d, "`leat checkpoint list %s` shows their names, such as 3-17", a->directory);
     return false;
 }
@@ -135,7 +135,7 @@ static bool verify(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
     if (!choose(dir, a, &id) || !checkpoint_verify(dir, id, &a->diags))
         return false;
     print_id(id);
-    printf(": every byte is as it was written\n");
+    printf(": every byte is as written\n");
     return true;
 }
 
@@ -157,7 +157,7 @@ static bool copy(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
     bool is_save = strcmp(a->verb, "save") == 0;
     if (a->to == NULL) {
         struct diag *d = diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0},
-                                    "`leat checkpoint %s` wants --to", a->verb);
+                                    "`leat checkpoint %s` needs --to", a->verb);
         diag_hint(&a->diags, d,
                   is_save ? "for example `leat checkpoint save %s --to savepoint`"
                           : "for example `leat checkpoint restore %s --to state/ctr`",
@@ -194,9 +194,9 @@ static bool run_verb(struct checkpoint_arguments *a)
         checkpoint_dir_close(dir);
         return is_good;
     }
-    struct diag *d =
-        diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0}, "`leat checkpoint` cannot `%s`", a->verb);
-    diag_hint(&a->diags, d, "it can list, show, verify, prune, save and restore");
+    struct diag *d = diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0},
+                                "`leat checkpoint` has no action `%s`", a->verb);
+    diag_hint(&a->diags, d, "the actions are list, show, verify, prune, save and restore");
     return false;
 }
 
@@ -206,12 +206,12 @@ int cmd_checkpoint(int argc, char **argv)
         options_table,
         parse,
         "list|show|verify|prune|save|restore DIR [CHECKPOINT]",
-        "Looks inside a checkpoint directory, saves a checkpoint, and puts a saved one back.\vCHECKPOINT is "
-        "a name as `list` prints it (generation-epoch); without it the newest is meant.\n\n"
-        "`save DIR --to SAVEPOINT` copies a checkpoint with all that it stands on, also while a job runs; "
-        "`restore SAVEPOINT --to DIR` makes a checkpoint directory of the copy, for the run that it is of to "
-        "go on (`leat run JOB`). `leat run JOB --from SAVEPOINT` begins a new run with it instead. Files "
-        "that sinks wrote are not in it.",
+        "Looks inside a checkpoint directory, saves a checkpoint, and restores a saved one.\vCHECKPOINT is a "
+        "name as `list` prints it (generation-epoch); the default is the newest.\n\n"
+        "`save DIR --to SAVEPOINT` copies a checkpoint and all checkpoints that it builds on, also while a "
+        "job runs; `restore SAVEPOINT --to DIR` makes a checkpoint directory of the copy, from which the "
+        "same run resumes (`leat run JOB`). `leat run JOB --from SAVEPOINT` starts a new run from the copy "
+        "instead. Files that sinks wrote are not part of a savepoint.",
         0,
         0,
         0};

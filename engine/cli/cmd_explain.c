@@ -14,14 +14,15 @@ struct explain_arguments {
 };
 
 static const struct argp_option options_table[] = {
-    {"set", KEY_SET, "NAME=VALUE", 0, "give a `param` of the job a value", 0},
+    {"set", KEY_SET, "NAME=VALUE", 0, "set a `param` of the job", 0},
     {"dot", KEY_DOT, NULL, 0, "as Graphviz text", 0},
-    {"svg", KEY_SVG, NULL, 0, "as a picture: `leat explain --svg JOB > plan.svg`", 0},
+    {"svg", KEY_SVG, NULL, 0, "as an SVG picture: `leat explain --svg JOB > plan.svg`", 0},
     {"time", KEY_TIME, NULL, 0,
-     "how far each watermark stays behind the newest event, and who holds it back: as text, or with --svg",
+     "how far each watermark stays behind the newest event, and what holds it back: as text, or as a picture "
+     "with --svg",
      0},
     {"lineage", KEY_LINEAGE, NULL, 0,
-     "from which columns of the sources, and labels, each column of each stream derives", 0},
+     "from which source columns and labels each column of each stream derives", 0},
     {0},
 };
 
@@ -31,7 +32,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_SET:
         if (!job_pair_add(&arguments->load.settings, argument))
-            argp_error(state, "--set wants NAME=VALUE, not `%s`", argument);
+            argp_error(state, "--set takes NAME=VALUE, not `%s`", argument);
         return 0;
     case KEY_DOT:
     case KEY_SVG: arguments->form = key; return 0;
@@ -39,13 +40,13 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_LINEAGE: arguments->is_lineage = true; return 0;
     case ARGP_KEY_END:
         if (arguments->is_time && arguments->form == KEY_DOT)
-            argp_error(state, "--time is text, or a picture with --svg");
+            argp_error(state, "--time prints text, or a picture with --svg");
         if (arguments->is_lineage && (arguments->form != 0 || arguments->is_time))
-            argp_error(state, "--lineage is text, by itself");
+            argp_error(state, "--lineage prints text, and goes with no other form");
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->load.path != NULL)
-            argp_error(state, "one job at a time");
+            argp_error(state, "give one job only");
         arguments->load.path = argument;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which job?"); return 0;

@@ -19,7 +19,7 @@ struct fmt_arguments {
 };
 
 static const struct argp_option options_table[] = {
-    {"check", KEY_CHECK, NULL, 0, "change nothing; fail where a file is not in its usual form", 0},
+    {"check", KEY_CHECK, NULL, 0, "change nothing; fail if a file is not in its usual form", 0},
     {"stdout", KEY_STDOUT, NULL, 0, "print instead of rewriting the file", 0},
     {0},
 };

@@ -39,38 +39,39 @@ static const struct {
     unsigned kind;
 } kinds[] = {{"ctr", CTR}, {"nexmark", NEXMARK}};
 
-#define KINDS_TEXT "there are `ctr` and `nexmark`"
+#define KINDS_TEXT "the kinds are `ctr` and `nexmark`"
 
 static const char help[] =
     "Writes recorded events of a built-in generator.\vKIND is `ctr` or `nexmark`. The same options give the "
     "same bytes on any machine.\n\n"
     "    leat generate ctr --events 1000000 --seed 7 --out rec\n\n"
-    "Impressions and the clicks on them. A hidden model decides who clicks; truth.json tells what a model "
-    "that knew each probability would score, and how many rows of each kind were planted.\n\n"
+    "Impressions and the clicks on them. A hidden model decides who clicks; truth.json contains the scores "
+    "of a model that knows each probability, and the number of planted rows of each kind.\n\n"
     "    leat generate nexmark --events 5000000 --out events.jsonl\n\n"
     "The persons, auctions and bids of an auction site, for the queries of the Nexmark benchmark "
-    "(jobs/nexmark). `--part P/K` writes the lines that partition P of K gets.";
+    "(jobs/nexmark). `--part P/K` writes only the lines of partition P of K.";
 
 static const struct argp_option options_table[] = {
-    {"events", 'n', "N", 0, "events to make; of ctr: impressions (default: 100000)", 0},
-    {"seed", KEY_SEED, "S", 0, "which world (default: ctr 7, nexmark 1)", 0},
+    {"events", 'n', "N", 0, "number of events; of ctr: impressions (default: 100000)", 0},
+    {"seed", KEY_SEED, "S", 0, "seed of the random numbers (default: ctr 7, nexmark 1)", 0},
     {"out", KEY_OUT, "PATH", 0,
      "ctr: folder to write into (default: .); nexmark: file (default: standard output)", 0},
-    {"force", KEY_FORCE, NULL, 0, "replace files that are there", 0},
+    {"force", KEY_FORCE, NULL, 0, "replace existing files", 0},
     {NULL, 0, NULL, 0, "ctr alone:", 1},
     {"labelled", KEY_LABELLED, NULL, 0, "one file ctr.jsonl with a column `clicked` instead of two files", 1},
     {"rate", KEY_RATE, "R", 0,
      "impressions per second of event time (default: " CTR_RATE_TEXT ", a million in 7 days)", 1},
     {"duplicates", KEY_DUPLICATES, "SHARE", 0, "share of rows written twice, e.g. 0.01", 1},
     {"late", KEY_LATE, "SHARE", 0, "share of rows that come late", 1},
-    {"late-by", KEY_LATE_BY, "TIME", 0, "how late (default: 2h)", 1},
+    {"late-by", KEY_LATE_BY, "TIME", 0, "how late these rows come (default: 2h)", 1},
     {"malformed", KEY_MALFORMED, "SHARE", 0, "share of rows with a broken line before them", 1},
     {NULL, 0, NULL, 0, "nexmark alone:", 2},
     {"tps", KEY_TPS, "T", 0, "events per second of event time (default: " NEXMARK_RATE_TEXT ")", 2},
     {"part", KEY_PART, "P/K", 0, "only partition P of K, e.g. 0/2", 2},
-    {"person-size", KEY_PERSON_SIZE, "BYTES", 0, "nominal, without names of columns (default: 200)", 2},
-    {"auction-size", KEY_AUCTION_SIZE, "BYTES", 0, "likewise (default: 500)", 2},
-    {"bid-size", KEY_BID_SIZE, "BYTES", 0, "likewise (default: 100)", 2},
+    {"person-size", KEY_PERSON_SIZE, "BYTES", 0,
+     "nominal size of a person, without column names (default: 200)", 2},
+    {"auction-size", KEY_AUCTION_SIZE, "BYTES", 0, "nominal size of an auction (default: 500)", 2},
+    {"bid-size", KEY_BID_SIZE, "BYTES", 0, "nominal size of a bid (default: 100)", 2},
     {0},
 };
 
@@ -122,7 +123,7 @@ static bool read_part(const char *text, int64_t *part, int64_t *parts)
 static void name_kind(struct generate *generate, const char *text, struct argp_state *state)
 {
     if (generate->kind != 0)
-        argp_error(state, "one KIND, not `%s` as well", text);
+        argp_error(state, "give one KIND only, not `%s` as well", text);
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
         if (strcmp(text, kinds[i].name) == 0)
             generate->kind = kinds[i].kind;
@@ -154,9 +155,10 @@ static void check_options(const struct generate *generate, struct argp_state *st
         argp_error(state, "--%s is not an option of this KIND", name);
     }
     if (generate->kind == CTR && generate->events > CTR_SPAN_MAX_US / ctr_gap_us(generate->ctr.rate))
-        argp_error(state,
-                   "that many events at this rate are more than 100 years: fewer --events, or a higher "
-                   "--rate");
+        argp_error(
+            state,
+            "the events would take more than 100 years of event time at this rate: give fewer --events, or a "
+            "higher --rate");
 }
 
 static error_t parse_ctr(int key, char *text, struct argp_state *state, struct ctr_write_options *options)

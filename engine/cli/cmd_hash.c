@@ -28,7 +28,7 @@ struct hash_row {
 };
 
 static const struct argp_option options_table[] = {
-    {"set", KEY_SET, "NAME=VALUE", 0, "give a `param` of the job a value", 0},
+    {"set", KEY_SET, "NAME=VALUE", 0, "set a `param` of the job", 0},
     {"json", KEY_JSON, NULL, 0, "as JSON", 0},
     {0},
 };
@@ -39,7 +39,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_SET:
         if (!job_pair_add(&a->load.settings, argument))
-            argp_error(state, "--set wants NAME=VALUE, not `%s`", argument);
+            argp_error(state, "--set takes NAME=VALUE, not `%s`", argument);
         return 0;
     case KEY_JSON: a->is_json = true; return 0;
     case ARGP_KEY_ARG:
@@ -48,11 +48,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         else if (a->learner == NULL)
             a->learner = argument;
         else if (!job_pair_add(&a->values, argument))
-            argp_error(state, "a value is COLUMN=VALUE, not `%s`", argument);
+            argp_error(state, "values are written COLUMN=VALUE, not `%s`", argument);
         return 0;
     case ARGP_KEY_END:
         if (a->values.count == 0)
-            argp_error(state, "say of what: `leat hash JOB LEARNER COLUMN=VALUE...`");
+            argp_error(state, "give a value to hash: `leat hash JOB LEARNER COLUMN=VALUE...`");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -123,8 +123,8 @@ static bool give_value(struct hash_row *r, struct str name, struct str value)
     int index = schema_find(r->schema, name);
     if (index < 0) {
         struct diag *d = diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0},
-                                    "what `%.*s` learns from has no column `%.*s`", STR_ARGS(r->node->name),
-                                    STR_ARGS(name));
+                                    "the input of learner `%.*s` has no column `%.*s`",
+                                    STR_ARGS(r->node->name), STR_ARGS(name));
         const char *near = diag_nearest(name, schema_names(&load->arena, r->schema), r->schema->count);
         if (near != NULL)
             diag_hint(&load->diags, d, "did you mean `%s`?", near);
@@ -136,10 +136,11 @@ static bool give_value(struct hash_row *r, struct str name, struct str value)
     if (type->tag == TYPE_LIST ? parse_list(r->batch, column, type->element, value)
                                : describe_parse(r->batch, column, type, 0, value))
         return true;
-    struct diag *d = diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0}, "`%.*s`: `%.*s` is no %s",
-                                STR_ARGS(name), STR_ARGS(value), type_name(&load->arena, type));
+    struct diag *d =
+        diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0}, "`%.*s`: `%.*s` is not of type %s",
+                   STR_ARGS(name), STR_ARGS(value), type_name(&load->arena, type));
     diag_hint(&load->diags, d,
-              "times are written like 2024-05-01T00:00:00Z, lists as their elements with commas between");
+              "write times like 2024-05-01T00:00:00Z, and lists as elements separated by commas");
     return false;
 }
 
@@ -231,9 +232,9 @@ static bool refuse(struct hash_row *r)
     for (uint32_t n = 0; r->node->operator_kind->table(r->node->config, n, &index); n++)
         all = arena_printf(&load->arena, "%s%s%.*s", all, n > 0 ? ", " : "",
                            STR_ARGS(r->schema->fields[index].name));
-    struct diag *d =
-        diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0},
-                   "no feature of `%.*s` is made of these columns alone", STR_ARGS(r->node->name));
+    struct diag *d = diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0},
+                                "no feature of learner `%.*s` can be computed from these columns alone",
+                                STR_ARGS(r->node->name));
     diag_hint(&load->diags, d,
               *all != '\0' ? "its features with keys are: %s" : "it has no features with keys%s", all);
     return false;
@@ -289,14 +290,14 @@ int cmd_hash(int argc, char **argv)
         options_table,
         parse,
         "JOB LEARNER COLUMN=VALUE...",
-        "Shows which keys values have in a learner's tables.\vColumns are those of the stream that the "
-        "learner learns from. Each of its features that is made of them alone is shown with its key, as 16 "
-        "hexadecimal digits and as a number: a column, a cross such as `cross(site, cat)`, of a list one key "
-        "for each element. A list is written as its elements with commas between, a time like "
-        "2024-05-01T00:00:00Z, nothing as `null` (but for texts).\n\n"
-        "A key is of the value and its type alone: the same in each table, in each learner and on each "
-        "machine. `leat model export` writes what lies under it, `leat state get` shows it; docs/model.md "
-        "says how a key is computed.",
+        "Shows which keys values have in a learner's tables.\vColumns are those of the learner's input "
+        "stream. Each feature that can be computed from the given columns alone is shown with its key, as 16 "
+        "hexadecimal digits and as a number: a column, a cross such as `cross(site, cat)`, or a list, which "
+        "has one key for each element. Write a list as elements separated by commas, a time like "
+        "2024-05-01T00:00:00Z, a missing value as `null` (not for texts).\n\n"
+        "A key depends on the value and its type alone: it is the same in each table, in each learner and on "
+        "each machine. `leat model export` writes all rows with their keys, `leat state get` shows the row "
+        "of one value; docs/model.md says how a key is computed.",
         0,
         0,
         0};

@@ -20,7 +20,10 @@ struct help_arguments {
 static const struct argp_option options_table[] = {
     {"html", KEY_HTML, "DIR", 0, "write the whole reference as HTML pages", 0},
     {"options", KEY_OPTIONS, NULL, 0, "one line for each name and option, as a dictionary for fuzzing", 0},
-    {"use", KEY_USE, "LIB.so", 0, "what a library brings that a job can `use`, alone or with the rest", 0},
+    {"use", KEY_USE, "LIB.so", 0,
+     "show what a library adds that a job can `use`; with a GROUP or NAME, together with the built-in "
+     "entries",
+     0},
     {0},
 };
 
@@ -33,7 +36,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_USE: arguments->library = argument; return 0;
     case ARGP_KEY_ARG:
         if (arguments->count == WORDS_MAX)
-            argp_error(state, "a group and a name at most, for example `leat help operator dedup`");
+            argp_error(state, "give at most a group and a name, for example `leat help operator dedup`");
         arguments->words[arguments->count++] = argument;
         return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -88,7 +91,7 @@ static int unknown(struct help *help, enum help_group group, const char *name)
     if (near != NULL)
         fprintf(stderr, "hint: did you mean `%s`?\n", near);
     else
-        fprintf(stderr, "hint: `leat help%s%s` lists what there is\n", group == HELP_GROUPS_COUNT ? "" : " ",
+        fprintf(stderr, "hint: `leat help%s%s` lists all names\n", group == HELP_GROUPS_COUNT ? "" : " ",
                 group == HELP_GROUPS_COUNT ? "" : help_groups[group].plural);
     return EXIT_USAGE;
 }
@@ -111,7 +114,7 @@ static void put_library(const struct help *help, struct byte_buffer *out)
         help_text_entry(help, e, out);
     }
     if (found == 0)
-        buffer_printf(out, "It brings nothing.\n");
+        buffer_printf(out, "The library adds nothing.\n");
     help_free(&own);
 }
 
@@ -120,7 +123,7 @@ static int answer_device(const char *name, struct byte_buffer *out)
     if (help_device(name, out))
         return EXIT_GOOD;
     fprintf(stderr,
-            "leat: error[E1001]: there is no device `%s`\nhint: `leat help device` lists what there is\n",
+            "leat: error[E1001]: there is no device `%s`\nhint: `leat help device` lists the devices\n",
             name);
     return EXIT_USAGE;
 }
@@ -182,16 +185,16 @@ static const struct registry *registry_of(const struct help_arguments *arguments
 
 int cmd_help(int argc, char **argv)
 {
-    static const struct argp argp = {options_table,
-                                     parse,
-                                     "[GROUP] [NAME]",
-                                     "Says what there is to build a job from.\vGroups: sources, formats, "
-                                     "operators, functions, windows, learners, optimizers, sinks, job; "
-                                     "device: what kernels run on, as found on this machine; types: "
-                                     "values, nulls, times, literals; limits: of everything.",
-                                     0,
-                                     0,
-                                     0};
+    static const struct argp argp = {
+        options_table,
+        parse,
+        "[GROUP] [NAME]",
+        "Describes all that a job can be built from.\vGroups: sources, formats, operators, functions, "
+        "windows, learners, optimizers, sinks, job; device: what kernels run on, as found on this machine; "
+        "types: values, nulls, times, literals; limits: of everything.",
+        0,
+        0,
+        0};
     struct help_arguments arguments = {0};
     argp_command(&argp, argc, argv, &arguments);
     struct arena arena = {0};

@@ -28,7 +28,7 @@ static const struct argp_option options_table[] = {
     {"top", KEY_TOP, "N", 0, "top: how many rows of each table (default: 10)", 0},
     {"out", KEY_OUT, "PATH", 0, "export: the file to write (default: LEARNER.safetensors or LEARNER.csv)", 0},
     {"csv", KEY_CSV, NULL, 0, "export: as CSV instead of safetensors", 0},
-    {"learner", KEY_LEARNER, "NAME", 0, "this one alone, of several", 0},
+    {"learner", KEY_LEARNER, "NAME", 0, "only this learner (default: all)", 0},
     {0},
 };
 
@@ -38,7 +38,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_TOP:
         if (!literal_int(str_from(argument), &a->top) || a->top < 1 || a->top > TOP_MAX)
-            argp_error(state, "--top wants a number from 1 to %d, not `%s`", TOP_MAX, argument);
+            argp_error(state, "--top takes a number from 1 to %d, not `%s`", TOP_MAX, argument);
         return 0;
     case KEY_OUT: a->out = argument; return 0;
     case KEY_CSV: a->is_csv = true; return 0;
@@ -53,7 +53,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (a->verb == NULL || a->job.directory == NULL)
-            argp_error(state, "say what to do and where: `leat model show DIR`");
+            argp_error(state, "give an action and a directory, for example `leat model show DIR`");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -206,9 +206,8 @@ static bool export(struct learner_walk *w)
         path = arena_printf(&a->job.arena, "%.*s.%s", STR_ARGS(w->learner->name),
                             a->is_csv ? "csv" : "safetensors");
     if (claims_inside(path, a->job.directory)) {
-        struct diag *d =
-            diag_error(&a->job.diags, DIAG_OUTPUT_DESTROYS, (struct span){0},
-                       "`%s` lies in `%s`, the directory of the checkpoints", path, a->job.directory);
+        struct diag *d = diag_error(&a->job.diags, DIAG_OUTPUT_DESTROYS, (struct span){0},
+                                    "`%s` lies in `%s`, the checkpoint directory", path, a->job.directory);
         diag_hint(&a->job.diags, d, "give --out another directory");
         return false;
     }
@@ -255,7 +254,7 @@ static bool count_learners(struct model_arguments *a, uint32_t *count)
         d = diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
                        "--out names one file, and the job of this checkpoint has %u learners", *count);
     if (d != NULL)
-        diag_hint(&a->job.diags, d, *all != '\0' ? "say which with --learner: %s" : "it has none%s", all);
+        diag_hint(&a->job.diags, d, *all != '\0' ? "choose one with --learner: %s" : "it has none%s", all);
     return d == NULL;
 }
 
@@ -277,27 +276,27 @@ static bool run_verb(struct model_arguments *a)
             printf("the job of this checkpoint has no learner\n");
         return is_good;
     }
-    struct diag *d =
-        diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0}, "`leat model` cannot `%s`", a->verb);
-    diag_hint(&a->job.diags, d, "it can show, top and export");
+    struct diag *d = diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
+                                "`leat model` has no action `%s`", a->verb);
+    diag_hint(&a->job.diags, d, "the actions are show, top and export");
     return false;
 }
 
 #define EXPORT_HELP                                                                                          \
-    "`export` writes what computing the predictions of `linear`, `fm`, `ffm` and `mf` elsewhere takes "      \
-    "(docs/model.md does so, in thirty lines of numpy):\n\n"                                                 \
-    "  dense.weights     of `dense`, in order; last the bias, with `bias` in it\n"                           \
-    "  FEATURE.keys      u64, rising: the keys that have rows (`leat hash`)\n"                               \
-    "  FEATURE.weights   f32, a row each: the linear weight, then the vector\n"                              \
+    "`export` writes all that is needed to compute the predictions of `linear`, `fm`, `ffm` and `mf` "       \
+    "outside leat (docs/model.md does it in thirty lines of numpy):\n\n"                                     \
+    "  dense.weights     weights of `dense`, in order; last the bias, which includes `bias`\n"               \
+    "  FEATURE.keys      u64, ascending: the keys that have rows (`leat hash`)\n"                            \
+    "  FEATURE.weights   f32, a row for each key: the linear weight, then the vector\n"                      \
     "  FEATURE.count     u64: occurrences\n"                                                                 \
-    "  FEATURE.seen_us   i64: event time of the last one\n"                                                  \
+    "  FEATURE.seen_us   i64: event time of the last occurrence\n"                                           \
     "  pairs             weights of pairs (1, 2), (1, 3) ... (2, 3) ..., if any\n"                           \
     "  hidden.N.weights  a dense layer, outputs x inputs; hidden.N.bias\n\n"                                 \
-    "FEATURE is as it stands in the job, with spaces as `leat fmt` has them; `table.dense` where it would "  \
-    "be `dense`. Features of `wide` have no vector. A vector has `dim` floats; of `ffm` it has so many for " \
-    "each feature that it can meet: with n features in `sparse` and b = n rounded up to a multiple of 4, "   \
-    "number i of those for feature g, both from 0, is float (i / 4) * 4 b + 4 g + i % 4. An id without a "   \
-    "row has zeros.\n\nAs CSV: lines `tensor,NAME,ROW,,,w0,w1...` and "                                      \
+    "FEATURE is the feature as written in the job, with spaces as `leat fmt` sets them; a feature `dense` "  \
+    "is named `table.dense`. Features of `wide` have no vector. A vector has `dim` floats; for `ffm` it "    \
+    "has `dim` floats for each feature that it can meet: with n features in `sparse` and b = n rounded up "  \
+    "to a multiple of 4, float i for feature g, both from 0, is float (i / 4) * 4 b + 4 g + i % 4 of the "   \
+    "vector. A key without a row has zeros.\n\nAs CSV: lines `tensor,NAME,ROW,,,w0,w1...` and "              \
     "`row,FEATURE,KEY,COUNT,SEEN_US,w0,w1...`."
 
 int cmd_model(int argc, char **argv)

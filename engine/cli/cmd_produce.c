@@ -31,50 +31,47 @@ enum {
 };
 enum { ARGUMENTS_MAX = 4096 };
 
-static const char help[] = "Sends recordings, files or dead letters to a topic, each record once: killed or "
-                           "stopped, and started again "
-                           "with the same arguments, it goes on behind the last record that is there.\v"
-                           "    leat produce impressions rec --speed 10x\n"
-                           "    leat produce clicks clicks.jsonl --key user --rate 1000/s --create 4\n"
-                           "    leat produce clicks clicks.csv --time ts:s --speed 60x\n"
-                           "    leat produce --dead-letters out/dead.jsonl\n\n"
-                           "A recording (leat record) keeps keys, headers and partitions; of jsonl, csv and "
-                           "msgpack files each record is a "
-                           "payload as it stands. Records go out in transactions that note in the topic "
-                           "TOPIC.leat-produce how far they "
-                           "came: a reader that reads committed records alone sees each once. Partitions are "
-                           "chosen by key as the Java "
-                           "client does.\n\n"
-                           "With --dead-letters the original records of dead letters go back to the topics "
-                           "that they came from, bytes, "
-                           "key, headers and partition as they were; --from-topic takes the letters from a "
-                           "topic, and when it is given "
-                           "again, those that came since.";
+static const char help[] =
+    "Sends recordings, files or dead letters to a topic, each record once: after a stop or a crash the same "
+    "command continues after the last record that was sent.\v    leat produce impressions rec --speed 10x\n"
+    "    leat produce clicks clicks.jsonl --key user --rate 1000/s --create 4\n"
+    "    leat produce clicks clicks.csv --time ts:s --speed 60x\n"
+    "    leat produce --dead-letters out/dead.jsonl\n\n"
+    "A recording (leat record) keeps keys, headers and partitions; each record of a jsonl, csv or msgpack "
+    "file is sent as the payload, unchanged. Records are sent in transactions, which also write the position "
+    "to the topic TOPIC.leat-produce: a reader of committed records sees each record once. Partitions are "
+    "chosen by key as the Java client does.\n\n"
+    "With --dead-letters the original records of dead letters are sent back to the topics that they came "
+    "from, with the same bytes, key, headers and partition; --from-topic takes the dead letters from a "
+    "topic, and the same command later sends those that were added since.";
 
 static const struct argp_option options_table[] = {
-    {"rate", KEY_RATE, "N/s", 0, "records a second at most", 0},
-    {"speed", KEY_SPEED, "Nx", 0, "with the spacing of the recorded times, 1x, or so much faster", 0},
-    {"key", KEY_KEY, "COLUMN", 0, "files: the column that is the record's key", 1},
+    {"rate", KEY_RATE, "N/s", 0, "send at most N records per second", 0},
+    {"speed", KEY_SPEED, "Nx", 0, "keep the time between records as recorded (1x), or N times faster", 0},
+    {"key", KEY_KEY, "COLUMN", 0, "files: the column with the record's key", 1},
     {"time", KEY_TIME, "COLUMN", 0,
-     "files: the column that says when a record was made, for --speed and --keep-times: text as "
-     "2026-01-31T12:00:00Z, or milliseconds; COLUMN:s, COLUMN:us, COLUMN:ns: other parts of a second",
+     "files: the column with the record's time, for --speed and --keep-times: text like "
+     "2026-01-31T12:00:00Z, or milliseconds; COLUMN:s, COLUMN:us and COLUMN:ns for other units",
      1},
-    {"format", KEY_FORMAT, "NAME", 0, "files: json, csv or msgpack (default: by their suffixes)", 1},
-    {"delimiter", KEY_DELIMITER, "C", 0, "csv: what stands between fields (default: ,)", 1},
-    {"no-header", KEY_NO_HEADER, NULL, 0, "csv: the first line is a record, too", 1},
+    {"format", KEY_FORMAT, "NAME", 0, "files: json, csv or msgpack (default: by the file's suffix)", 1},
+    {"delimiter", KEY_DELIMITER, "C", 0, "csv: the separator of fields (default: ,)", 1},
+    {"no-header", KEY_NO_HEADER, NULL, 0, "csv: there is no header, the first line is a record", 1},
     {"from-topic", KEY_FROM_TOPIC, "NAME", 0,
-     "which topic of a recording that has several (default: TOPIC); with --dead-letters: the topic that has "
-     "them",
+     "the topic to take from a recording of several topics (default: TOPIC); with --dead-letters: the topic "
+     "that contains the dead letters",
      2},
     {"dead-letters", KEY_DEAD, NULL, 0, "the arguments are files of dead letters (jsonl)", 2},
-    {"topic", KEY_TOPIC, "NAME", 0, "dead letters: where they go (default: where they came from)", 2},
+    {"topic", KEY_TOPIC, "NAME", 0,
+     "dead letters: the topic to send all records to (default: the topic that each record came from)", 2},
     {"skip-lost", KEY_SKIP_LOST, NULL, 0,
-     "dead letters: pass over those whose records are nowhere any more, and count them", 2},
-    {"repartition", KEY_REPARTITION, NULL, 0, "keys choose the partitions, whatever they were", 3},
-    {"keep-times", KEY_KEEP_TIMES, NULL, 0, "records keep their times (default: the time they are sent)", 3},
-    {"create", KEY_CREATE, "N", 0, "make a topic that is missing, with N partitions", 3},
-    {"name", KEY_NAME, "NAME", 0, "another name sends the same files once more (default: produce)", 3},
-    {"progress-topic", KEY_PROGRESS_TOPIC, "NAME", 0, "where it is noted how far they came", 3},
+     "dead letters: skip and count dead letters whose original records no longer exist", 2},
+    {"repartition", KEY_REPARTITION, NULL, 0, "choose partitions by key, not as recorded", 3},
+    {"keep-times", KEY_KEEP_TIMES, NULL, 0, "keep the times of records (default: the time of sending)", 3},
+    {"create", KEY_CREATE, "N", 0, "create the topic with N partitions if it does not exist", 3},
+    {"name", KEY_NAME, "NAME", 0,
+     "name under which the position is noted; another name sends the same files again (default: produce)", 3},
+    {"progress-topic", KEY_PROGRESS_TOPIC, "NAME", 0,
+     "topic that the position is noted in (default: TOPIC.leat-produce)", 3},
     {"compression", KEY_COMPRESSION, "NAME", 0, "none, gzip, snappy, lz4 (default) or zstd", 3},
     CLUSTER_OPTIONS(4),
     PROGRESS_OPTIONS(5),
@@ -114,7 +111,7 @@ static double parse_amount(const char *name, const char *text, const char *unit,
     else if (!literal_float(value, &amount))
         amount = 0;
     if (!(amount > 0 && amount <= 1e12))
-        argp_error(state, "--%s wants a number above 0, as 10%s, not `%s`", name, unit, text);
+        argp_error(state, "--%s takes a number above 0, for example 10%s, not `%s`", name, unit, text);
     return amount;
 }
 
@@ -147,12 +144,12 @@ static void parse_file_option(struct produce_arguments *a, int key, const char *
     case KEY_NO_HEADER: f->has_header = false; return;
     case KEY_DELIMITER:
         if (strlen(text) != 1 || text[0] == '"' || text[0] == '\n' || text[0] == '\r')
-            argp_error(state, "--delimiter wants one byte, not `%s`", text);
+            argp_error(state, "--delimiter takes one byte, not `%s`", text);
         f->delimiter = text[0];
         return;
     default:
         if (strcmp(text, "json") != 0 && strcmp(text, "csv") != 0 && strcmp(text, "msgpack") != 0)
-            argp_error(state, "--format is json, csv or msgpack, not `%s`", text);
+            argp_error(state, "--format takes json, csv or msgpack, not `%s`", text);
         f->format = str_from(text);
     }
 }
@@ -165,7 +162,7 @@ static void parse_compression(struct produce_arguments *a, const char *text, str
             a->options.compression = names[i];
             return;
         }
-    argp_error(state, "--compression is none, gzip, snappy, lz4 or zstd, not `%s`", text);
+    argp_error(state, "--compression takes none, gzip, snappy, lz4 or zstd, not `%s`", text);
 }
 
 static void check_arguments(struct produce_arguments *a, struct argp_state *state)
@@ -173,15 +170,15 @@ static void check_arguments(struct produce_arguments *a, struct argp_state *stat
     if (a->is_letters && a->from_topic == NULL && a->paths_count == 0)
         argp_error(state, "which dead letters? For example `leat produce --dead-letters dead.jsonl`");
     if (a->is_letters && a->from_topic != NULL && a->paths_count > 0)
-        argp_error(state, "dead letters of files, or --from-topic: only one of them");
+        argp_error(state, "give files of dead letters or --from-topic, not both");
     if (a->is_letters)
         return;
     if (a->paths_count < 2)
-        argp_error(state, "which topic, and what? For example `leat produce clicks clicks.jsonl`");
+        argp_error(state, "which topic, and which files? For example `leat produce clicks clicks.jsonl`");
     if (a->topic != NULL || a->skips_lost)
         argp_error(state, "--topic and --skip-lost are for --dead-letters");
     if (a->files.time.length > 0 && a->options.speed == 0 && !a->options.keeps_times)
-        argp_error(state, "--time is for --speed or --keep-times: say which, or both");
+        argp_error(state, "--time needs --speed or --keep-times");
     a->topic = a->paths[0].data;
     a->paths_count--;
     memmove(a->paths, a->paths + 1, a->paths_count * sizeof(a->paths[0]));
@@ -209,7 +206,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_KEEP_TIMES: a->options.keeps_times = true; return 0;
     case KEY_CREATE:
         if (!literal_int(str_from(argument), &partitions) || partitions < 1 || partitions > 100000)
-            argp_error(state, "--create wants a number of partitions, not `%s`", argument);
+            argp_error(state, "--create takes a number of partitions, not `%s`", argument);
         a->options.create = (int32_t)partitions;
         return 0;
     case KEY_NAME: a->name = argument; return 0;
@@ -217,7 +214,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_COMPRESSION: parse_compression(a, argument, state); return 0;
     case ARGP_KEY_ARG:
         if (a->paths_count == ARGUMENTS_MAX)
-            argp_error(state, "more than %d files: give a pattern in quotes", ARGUMENTS_MAX);
+            argp_error(state, "more than %d files: give a glob in quotes", ARGUMENTS_MAX);
         a->paths[a->paths_count++] = str_from(argument);
         return 0;
     case ARGP_KEY_END: check_arguments(a, state); return 0;
@@ -326,7 +323,8 @@ static bool choose_topic(struct produce_arguments *a, const struct recording *re
         return true;
     struct diag *d = diag_error(&load->diags, DIAG_NO_FILE, (struct span){0, 0},
                                 "the recording has no topic `%s`", wanted);
-    diag_hint(&load->diags, d, count == 0 ? "it has none%s" : "--from-topic says which; it has: %s", all);
+    diag_hint(&load->diags, d,
+              count == 0 ? "it has none%s" : "choose a topic with --from-topic; the recording has: %s", all);
     return false;
 }
 
@@ -361,9 +359,11 @@ static bool produce_plain(struct produce_arguments *a)
     struct produce_input input;
     if (a->files.time.length == 0 && (a->options.speed > 0 || a->options.keeps_times)) {
         struct diag *d = diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0, 0},
-                                    "--speed and --keep-times want to know when records were made");
-        diag_hint(&load->diags, d,
-                  "--time COLUMN says it, and a recording knows; --rate 1000/s sends them evenly");
+                                    "--speed and --keep-times need the times of records");
+        diag_hint(
+            &load->diags, d,
+            "name the column of times with --time COLUMN, or send a recording; --rate 1000/s sends records "
+            "evenly, without times");
         return false;
     }
     name_input(a, a->topic, "files");
@@ -395,8 +395,8 @@ static bool check_sources(struct produce_arguments *a, const struct texts *topic
     for (uint32_t i = 0; i < topics->count; i++)
         if (topics->items[i].length == 0 && a->topic == NULL) {
             struct diag *d = diag_error(&a->cluster.load.diags, DIAG_NO_FILE, (struct span){0, 0},
-                                        "some of the dead letters are of records that came from no topic");
-            diag_hint(&a->cluster.load.diags, d, "say where all of them go: --topic NAME");
+                                        "some of the dead letters belong to records that came from no topic");
+            diag_hint(&a->cluster.load.diags, d, "name a topic for all records: --topic NAME");
             return false;
         }
     return true;
@@ -477,8 +477,8 @@ static bool produce(struct produce_arguments *a)
         return produce_plain(a);
     diag_hint(&a->cluster.load.diags,
               diag_error(&a->cluster.load.diags, DIAG_NO_COMMAND, (struct span){0, 0},
-                         "some of these are recordings, and some are plain files"),
-              "send them one after the other");
+                         "some of the arguments are recordings, and some are plain files"),
+              "send recordings and plain files with two commands");
     return false;
 }
 
@@ -499,10 +499,10 @@ static void sum_up(const struct produce_arguments *a, bool is_good)
     printf("%" PRIu64 " records sent, %s in %" PRIu64 " transactions", f->sent,
            format_bytes((double)f->sent_bytes, bytes), f->transactions);
     if (f->there_before > 0)
-        printf("; %" PRIu64 " were there already", f->there_before);
+        printf("; %" PRIu64 " were already there", f->there_before);
     if (a->lost > 0)
-        printf("; %" PRIu64 " dead letters whose records are nowhere any more", a->lost);
-    printf("%s\n", was_stopped ? "; stopped, the same command goes on" : "");
+        printf("; %" PRIu64 " dead letters whose original records no longer exist", a->lost);
+    printf("%s\n", was_stopped ? "; stopped, the same command continues" : "");
 }
 
 int cmd_produce(int argc, char **argv)

@@ -22,36 +22,33 @@ enum {
 enum { TOPICS_MAX = 256, OFFSETS_MAX = 4096 };
 
 static const char help[] =
-    "Records topics of Kafka: what is committed there, each partition in order, with "
-    "offsets, times, keys and "
-    "headers, byte for byte.\v"
-    "    leat record impressions clicks --to rec --until latest\n"
+    "Records topics of Kafka: the committed records, each partition in order, with offsets, times, keys and "
+    "headers, byte for byte.\v    leat record impressions clicks --to rec --until latest\n"
     "    leat run jobs/ctr_live.leat --replay impressions=rec --replay clicks=rec\n\n"
-    "A topic that begins with ^ is a pattern. Started again with the same --to it "
-    "goes on where the recording "
-    "ends, after a crash too: no record is lost or there twice. Ctrl-C ends it "
-    "cleanly. DIR/TOPIC/ has one file "
-    "for each partition and span (zstd), DIR/manifest.json says what is complete. "
-    "With an order log in DIR/order, which "
-    "`leat run --record-order DIR/order/` writes, a replay follows it and does what the "
-    "live run did, bit for bit.";
+    "A topic that begins with ^ is a pattern. The same command continues where the recording ends, also "
+    "after a crash: no record is lost or recorded twice. Ctrl-C ends the recording cleanly. DIR/TOPIC/ has "
+    "one file for each partition and span (zstd), DIR/manifest.json lists what is complete. With an order "
+    "log in DIR/order, which `leat run --record-order DIR/order/` writes, a replay follows the order log and "
+    "repeats the live run bit for bit.";
 
 static const struct argp_option options_table[] = {
     {"to", KEY_TO, "DIR", 0, "the recording's directory", 0},
     {"from", KEY_FROM, "WHERE", 0,
-     "where partitions begin that are not in the recording yet: earliest (default), latest, a time like "
-     "2026-01-31T12:00:00Z, or offsets of the one topic's partitions, as 0,17",
+     "where to begin in partitions that are not in the recording yet: earliest (default), latest, a time "
+     "like 2026-01-31T12:00:00Z, or, for one topic, an offset for each partition, for example 0,17",
      0},
     {"until", KEY_UNTIL, "WHEN", 0,
-     "latest: what is there when it begins; or a time: each partition ends at its first record that is not "
-     "older (default: goes on until Ctrl-C)",
+     "latest: end at the records that exist at the start; or a time: each partition ends before its first "
+     "record at or after this time (default: record until Ctrl-C)",
      0},
-    {"format", KEY_FORMAT, "NAME", 0, "jsonl (default), for people and tools, or msgpack, which is smaller",
+    {"format", KEY_FORMAT, "NAME", 0, "jsonl (default), readable, or msgpack, which is smaller", 1},
+    {"span-records", KEY_SPAN_RECORDS, "N", 0, "largest number of records in a file (default: 1000000)", 1},
+    {"span-bytes", KEY_SPAN_BYTES, "BYTES", 0, "largest size of a file before compression (default: 512MiB)",
      1},
-    {"span-records", KEY_SPAN_RECORDS, "N", 0, "records in a file at most (default: 1000000)", 1},
-    {"span-bytes", KEY_SPAN_BYTES, "BYTES", 0, "bytes in a file before they are packed (default: 512MiB)", 1},
     {"span-time", KEY_SPAN_TIME, "TIME", 0,
-     "how long a file stays open; what it has is lost to a crash, and recorded anew (default: 5m)", 1},
+     "how long a file stays open; a crash loses the open file, and its records are recorded again (default: "
+     "5m)",
+     1},
     CLUSTER_OPTIONS(2),
     PROGRESS_OPTIONS(3),
     {0},
@@ -90,10 +87,11 @@ static void parse_from(struct record_arguments *a, const char *text, struct argp
         if (from->offsets_count == OFFSETS_MAX ||
             !literal_int((struct str){at, length}, &from->offsets[from->offsets_count]) ||
             from->offsets[from->offsets_count] < 0)
-            argp_error(state,
-                       "--from wants earliest, latest, a time like 2026-01-31T12:00:00Z, or offsets like "
-                       "0,17; not `%s`",
-                       text);
+            argp_error(
+                state,
+                "--from takes earliest, latest, a time like 2026-01-31T12:00:00Z, or offsets like 0,17; not "
+                "`%s`",
+                text);
         from->offsets_count++;
         at = at[length] == ',' ? at + length + 1 : NULL;
     }
@@ -104,11 +102,11 @@ static void parse_span(struct record_arguments *a, int key, const char *text, st
     struct recorder_options *o = &a->options;
     struct str value = str_from(text);
     if (key == KEY_SPAN_RECORDS && (!literal_int(value, &o->span_records) || o->span_records < 1))
-        argp_error(state, "--span-records wants a number from 1, not `%s`", text);
+        argp_error(state, "--span-records takes a number from 1, not `%s`", text);
     if (key == KEY_SPAN_BYTES && (!literal_bytes(value, &o->span_bytes) || o->span_bytes < 1))
-        argp_error(state, "--span-bytes wants a size like 512MiB, not `%s`", text);
+        argp_error(state, "--span-bytes takes a size like 512MiB, not `%s`", text);
     if (key == KEY_SPAN_TIME && (!literal_duration(value, &o->span_us) || o->span_us < 1))
-        argp_error(state, "--span-time wants a duration like 5m, not `%s`", text);
+        argp_error(state, "--span-time takes a duration like 5m, not `%s`", text);
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -123,12 +121,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_UNTIL:
         o->until_latest = strcmp(argument, "latest") == 0;
         if (!o->until_latest && !civil_parse(str_from(argument), &o->until_us))
-            argp_error(state, "--until wants latest, or a time like 2026-01-31T12:00:00Z; not `%s`",
+            argp_error(state, "--until takes latest, or a time like 2026-01-31T12:00:00Z; not `%s`",
                        argument);
         return 0;
     case KEY_FORMAT:
         if (strcmp(argument, "jsonl") != 0 && strcmp(argument, "msgpack") != 0)
-            argp_error(state, "--format is jsonl or msgpack, not `%s`", argument);
+            argp_error(state, "--format takes jsonl or msgpack, not `%s`", argument);
         o->format = argument[0] == 'j' ? RECORDING_JSONL : RECORDING_MSGPACK;
         return 0;
     case KEY_SPAN_RECORDS:
@@ -136,12 +134,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_SPAN_TIME: parse_span(a, key, argument, state); return 0;
     case ARGP_KEY_ARG:
         if (a->topics_count == TOPICS_MAX)
-            argp_error(state, "more than %d topics: name them by patterns", TOPICS_MAX);
+            argp_error(state, "more than %d topics: name the topics by patterns", TOPICS_MAX);
         a->topics[a->topics_count++] = str_from(argument);
         return 0;
     case ARGP_KEY_END:
         if (o->directory == NULL)
-            argp_error(state, "where to? For example `leat record clicks --to rec`");
+            argp_error(state, "which directory? For example `leat record clicks --to rec`");
         if (a->topics_count == 0 && a->cluster.source == NULL)
             argp_error(state, "which topics? For example `leat record clicks --to rec`");
         return 0;
@@ -181,7 +179,7 @@ static void sum_up(const struct record_arguments *a, const struct recorder_figur
         printf("%s: %" PRIu64 " records of %u partition%s, %s in %u file%s%s; %" PRIu64 " in all\n",
                a->options.directory, f->records, f->partitions, f->partitions == 1 ? "" : "s",
                format_bytes((double)f->bytes, bytes), f->spans, f->spans == 1 ? "" : "s",
-               was_stopped ? "; stopped, the same command goes on" : "", f->before + f->records);
+               was_stopped ? "; stopped, the same command continues" : "", f->before + f->records);
 }
 
 int cmd_record(int argc, char **argv)

@@ -50,40 +50,41 @@ struct run_arguments {
 };
 
 static const struct argp_option options_table[] = {
-    {"set", KEY_SET, "NAME=VALUE", 0, "give a `param` of the job a value", 0},
+    {"set", KEY_SET, "NAME=VALUE", 0, "set a `param` of the job", 0},
     {"replay", KEY_REPLAY, "SOURCE=GLOB", OPTION_ARG_OPTIONAL,
-     "read SOURCE from recorded files; sinks then write nothing but counts, unless --sink says where", 1},
+     "read SOURCE from recorded files; sinks then only count rows, except those with --sink", 1},
     {"sink", KEY_SINK, "NAME=PATH", 0, "write sink NAME to a file", 1},
-    {"workers", KEY_WORKERS, "N", 0, "lanes; the result is the same at any number", 2},
-    {"resume", KEY_RESUME, NULL, 0, "there must be a checkpoint to go on from", 3},
-    {"fresh", KEY_FRESH, NULL, 0, "start anew, whatever checkpoints there are", 3},
+    {"workers", KEY_WORKERS, "N", 0, "number of lanes; the result does not depend on it", 2},
+    {"resume", KEY_RESUME, NULL, 0, "resume from the newest checkpoint; fail if there is none", 3},
+    {"fresh", KEY_FRESH, NULL, 0, "start anew, even if there are checkpoints", 3},
     {"from", KEY_FROM, "DIR", 0,
      "start a new run with the state of the newest checkpoint in DIR, a checkpoint directory or a savepoint; "
-     "DIR@3-17 for that very one. The job may have changed: what of its state does not match is listed",
+     "DIR@3-17 for a certain checkpoint. The job may have changed: state that does not match is listed",
      3},
     {"drop-state", KEY_DROP_STATE, "NAME", 0,
-     "with --from: leave behind what the checkpoint has of this part; may be given several times", 3},
+     "with --from: drop the state of this part of the job; may be given several times", 3},
     {"take-over", KEY_TAKE_OVER, NULL, 0,
-     "although another process holds the checkpoint directory: that one is shut out, and ends as soon as it "
-     "notices",
+     "start even if another process uses the checkpoint directory: that process can write nothing more "
+     "there, and ends as soon as it notices",
      3},
-    {"supervise", KEY_SUPERVISE, NULL, 0, "start again after a crash, from the newest checkpoint", 3},
+    {"supervise", KEY_SUPERVISE, NULL, 0, "restart after a crash, from the newest checkpoint", 3},
     {"until", KEY_UNTIL, "TIME", 0,
-     "checkpoint and stop when all that is left to read is at or after this time; the batch in progress is "
-     "finished",
+     "checkpoint and stop when all unread rows are at or after this time (event time, or arrival time where "
+     "rows are merged by arrival); the batch in progress is finished",
      3},
     {"record-order", KEY_RECORD_ORDER, "PATH", 0,
-     "write the order in which the sources' rows were merged to the file PATH, for --order; or into files of "
-     "a directory, DIR/: for jobs that run for months",
+     "write the order in which the sources' rows are merged to the file PATH, for --order; or into files of "
+     "a directory, DIR/, for jobs that run for months",
      4},
     {"order", KEY_ORDER, "PATH", 0,
-     "merge the sources' rows as PATH says, and not anew: what --record-order wrote, or the directory of a "
-     "job's checkpoints, as far as it goes back; a live job's log, with recordings of its topics, gives that "
-     "job's output and models; `none`: not even as a recording's manifest says",
+     "merge the sources' rows in the order of PATH: an order log that --record-order wrote, or a checkpoint "
+     "directory, as far back as its order log reaches; the order log of a live job, with recordings of its "
+     "topics, gives that job's output and models; `none`: compute the order, even if a recording has an "
+     "order log",
      4},
     {"compare", KEY_COMPARE, "cpu", 0,
-     "learn on the CPU, too, what learners on a GPU learn, and end at the first step that differs: a logit, "
-     "a dense weight or a row's value a of the GPU and b of the CPU with |a - b| > 1e-5 (|b| + root mean "
+     "let learners on a GPU learn on the CPU as well, and end at the first step that differs: a logit, a "
+     "dense weight or a value of a row, a on the GPU and b on the CPU, with |a - b| > 1e-5 (|b| + root mean "
      "square of its tensor). Slow, and the CPU needs memory for all rows",
      5},
     {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 5},
@@ -97,7 +98,7 @@ static void parse_workers(const char *argument, struct argp_state *state)
     struct run_arguments *arguments = state->input;
     int64_t workers;
     if (!literal_int(str_from(argument), &workers) || workers < 1 || workers > 256)
-        argp_error(state, "--workers wants a number from 1 to 256, not `%s`", argument);
+        argp_error(state, "--workers takes a number from 1 to 256, not `%s`", argument);
     arguments->options.lanes = (uint32_t)workers;
 }
 
@@ -114,16 +115,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_SET:
         if (!job_pair_add(&arguments->load.settings, argument))
-            argp_error(state, "--set wants NAME=VALUE, not `%s`", argument);
+            argp_error(state, "--set takes NAME=VALUE, not `%s`", argument);
         return 0;
     case KEY_REPLAY:
         arguments->load.is_replay = true;
         if (argument != NULL && !job_pair_add(&arguments->load.replays, argument))
-            argp_error(state, "--replay wants SOURCE=GLOB, not `%s`", argument);
+            argp_error(state, "--replay takes SOURCE=GLOB, not `%s`", argument);
         return 0;
     case KEY_SINK:
         if (!job_pair_add(&arguments->load.sinks, argument))
-            argp_error(state, "--sink wants NAME=PATH, not `%s`", argument);
+            argp_error(state, "--sink takes NAME=PATH, not `%s`", argument);
         return 0;
     case KEY_WORKERS: parse_workers(argument, state); return 0;
     case KEY_RESUME: arguments->is_resume = true; return 0;
@@ -131,13 +132,13 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_FROM: arguments->options.from = argument; return 0;
     case KEY_DROP_STATE:
         if (arguments->options.drops_count == DROPS_MAX)
-            argp_error(state, "--drop-state can be given %d times", DROPS_MAX);
+            argp_error(state, "--drop-state can be given at most %d times", DROPS_MAX);
         arguments->drops[arguments->options.drops_count++] = argument;
         return 0;
     case KEY_TAKE_OVER: arguments->options.take_over = true; return 0;
     case KEY_UNTIL:
         if (!civil_parse(str_from(argument), &arguments->options.until_us))
-            argp_error(state, "--until wants a time like 2024-05-01T00:00:00Z, not `%s`", argument);
+            argp_error(state, "--until takes a time like 2024-05-01T00:00:00Z, not `%s`", argument);
         return 0;
     case KEY_ORDER: arguments->options.order = argument; return 0;
     case KEY_RECORD_ORDER: arguments->options.record_order = argument; return 0;
@@ -145,28 +146,29 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_SUPERVISE: arguments->is_supervised = true; return 0;
     case KEY_COMPARE:
         if (strcmp(argument, "cpu") != 0)
-            argp_error(state, "--compare wants `cpu`, not `%s`", argument);
+            argp_error(state, "--compare takes `cpu`, not `%s`", argument);
         arguments->options.compares = true;
         return 0;
     case KEY_PROGRESS: parse_progress(argument, state); return 0;
     case KEY_QUIET: arguments->is_quiet = true; return 0;
     case ARGP_KEY_ARG:
         if (arguments->load.path != NULL)
-            argp_error(state, "one job at a time");
+            argp_error(state, "give one job only");
         arguments->load.path = argument;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which job? For example `leat run jobs/ctr.leat`"); return 0;
     case ARGP_KEY_END:
         if (arguments->is_fresh && arguments->is_resume)
-            argp_error(state, "--fresh starts anew, --resume goes on: only one of them");
+            argp_error(state, "--fresh starts anew, --resume continues: give only one of them");
         if (arguments->options.from != NULL && (arguments->is_fresh || arguments->is_resume))
-            argp_error(state, "--from begins with another's checkpoint, %s: only one of them",
-                       arguments->is_fresh ? "--fresh with none" : "--resume with the own one");
+            argp_error(state, "--from starts from another run's checkpoint, %s: give only one of them",
+                       arguments->is_fresh ? "--fresh from no checkpoint" : "--resume from the job's own");
         if (arguments->options.compares && arguments->is_supervised)
-            argp_error(state,
-                       "--compare ends a run where devices differ, --supervise starts it again: only one");
+            argp_error(
+                state,
+                "--compare ends a run where devices differ, --supervise restarts it: give only one of them");
         if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
-            argp_error(state, "--drop-state goes with --from");
+            argp_error(state, "--drop-state needs --from");
         arguments->options.drops = arguments->drops;
         arguments->options.may_repeat = arguments->is_fresh || arguments->options.from != NULL;
         arguments->options.mode = arguments->options.from != NULL ? RUN_FROM
@@ -183,7 +185,7 @@ static volatile sig_atomic_t has_begun;
 
 static void on_signal(int number)
 {
-    static const char starting[] = "leat: stopping: it had not begun; once more to stop now\n";
+    static const char starting[] = "leat: stopping before the run has begun; a second Ctrl-C stops at once\n";
     (void)number;
     if (++interrupts >= 2)
         _exit(EXIT_INTERRUPTED);
@@ -208,7 +210,7 @@ static void watch(struct run *run, struct view *view)
         nanosleep(&rest, NULL);
         if (interrupts > 0 && !is_stopping) {
             is_stopping = true;
-            view_message(view, "stopping after a checkpoint; once more to stop now");
+            view_message(view, "stopping after a checkpoint; a second Ctrl-C stops at once");
             run_stop(run);
         }
         view_update(view, run);
@@ -224,8 +226,7 @@ static void tell_order_end(const struct run *run, const struct run_stats *stats)
     run_describe_order_end(run, &where);
     fprintf(stderr,
             "leat: the order log ends before micro-batch %" PRIu64
-            ", and so does the run: %.*s; what comes behind has "
-            "no order that could be done again\n",
+            ", and the run ends there: %.*s; the order of later rows is not known\n",
             stats->order_next, (int)where.length, where.data);
     buffer_free(&where);
 }
@@ -240,8 +241,8 @@ static void tell_compared(const struct run_stats *stats, bool is_good)
         if (steps == NULL)
             continue;
         has_any = true;
-        fprintf(stderr, "leat: %.*s: compared with the CPU, nothing differed over %.0f steps\n",
-                STR_ARGS(node->node->name), steps->value);
+        fprintf(stderr, "leat: %.*s: no difference to the CPU in %.0f steps\n", STR_ARGS(node->node->name),
+                steps->value);
     }
     if (is_good && !has_any)
         fprintf(stderr, "leat: --compare: the job has no learner\n");
@@ -357,14 +358,13 @@ int cmd_run(int argc, char **argv)
         options_table,
         parse,
         "JOB",
-        "Runs a job.\vCtrl-C once: checkpoint and stop; twice: stop now. A job "
-        "with a checkpoint directory goes on "
-        "where its newest checkpoint ends. A job that has changed goes on with "
-        "--from and its own directory, or a savepoint (`leat checkpoint save`).\n\n"
-        "Status: 0 finished, or stopped cleanly; 1 it failed; 2 a flag or argument "
-        "is wrong; 3 the job file is; 4 another process has taken over its checkpoint directory (nothing is "
-        "lost; --supervise does not start it again); 71 the system refused memory or a thread; 130 "
-        "stopped by a second Ctrl-C, or by one before it had begun.",
+        "Runs a job.\vCtrl-C once: checkpoint and stop; twice: stop at once. A job with a checkpoint "
+        "directory resumes from its newest checkpoint. A job that has changed continues with --from and its "
+        "own directory, or a savepoint (`leat checkpoint save`).\n\n"
+        "Status: 0 the run finished, or stopped cleanly; 1 the run failed; 2 a flag or argument is wrong; 3 "
+        "the job file is wrong; 4 another process has taken over the checkpoint directory (nothing is lost; "
+        "--supervise does not restart the run); 71 the system refused memory or a thread; 130 stopped by a "
+        "second Ctrl-C, or by a first one before the run had begun.",
         0,
         0,
         0};

@@ -25,7 +25,7 @@ struct state_arguments {
 static const struct argp_option options_table[] = {
     {"json", KEY_JSON, NULL, 0, "as JSON", 0},
     {"checkpoint", KEY_CHECKPOINT, "NAME", 0,
-     "that very one, as `leat checkpoint list` prints it; without it the newest", 0},
+     "a checkpoint, as `leat checkpoint list` prints its name (default: the newest)", 0},
     {0},
 };
 
@@ -52,7 +52,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_ARG: take_argument(a, argument, state); return 0;
     case ARGP_KEY_END:
         if (a->verb == NULL || a->job.directory == NULL)
-            argp_error(state, "say what to do and where: `leat state list DIR`");
+            argp_error(state, "give an action and a directory, for example `leat state list DIR`");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -122,16 +122,17 @@ static const struct plan_node *find_part(struct state_arguments *a)
         all = arena_printf(arena, "%s%s%s", all, count > 0 ? ", " : "", node->part);
         names[count++] = node->part;
     }
-    struct diag *d = a->part == NULL
-                         ? diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
-                                      "say of which part: `leat state get %s PART KEY`", a->job.directory)
-                         : diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
-                                      "the job of this checkpoint has no part `%s`", a->part);
+    struct diag *d =
+        a->part == NULL ? diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
+                                     "name a part of the job: `leat state get %s PART KEY`", a->job.directory)
+                        : diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
+                                     "the job of this checkpoint has no part `%s`", a->part);
     const char *near = a->part == NULL ? NULL : diag_nearest(str_from(a->part), names, count);
     if (near != NULL)
-        diag_hint(&a->job.diags, d, "did you mean `%s`? It has: %s", near, all);
+        diag_hint(&a->job.diags, d, "did you mean `%s`? Its parts are: %s", near, all);
     else
-        diag_hint(&a->job.diags, d, count == 0 ? "it keeps nothing by key%s" : "it has: %s", all);
+        diag_hint(&a->job.diags, d,
+                  count == 0 ? "no part of the job keeps state by key%s" : "its parts are: %s", all);
     return NULL;
 }
 
@@ -188,9 +189,9 @@ static bool run_verb(struct state_arguments *a)
     for (size_t i = 0; i < ARRAY_COUNT(verbs); i++)
         if (strcmp(a->verb, verbs[i].name) == 0)
             return checkpoint_job_open(&a->job) && verbs[i].run(a);
-    struct diag *d =
-        diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0}, "`leat state` cannot `%s`", a->verb);
-    diag_hint(&a->job.diags, d, "it can list and get");
+    struct diag *d = diag_error(&a->job.diags, DIAG_NO_COMMAND, (struct span){0},
+                                "`leat state` has no action `%s`", a->verb);
+    diag_hint(&a->job.diags, d, "the actions are list and get");
     return false;
 }
 
@@ -200,10 +201,10 @@ int cmd_state(int argc, char **argv)
         options_table,
         parse,
         "list DIR|JOB\nget DIR|JOB PART KEY...",
-        "Shows what a checkpoint holds for a key.\v`list` names the parts of the job that keep something, "
-        "and what their keys are. `get` takes a value of each key column; of a learner, the name of a sparse "
-        "feature and a value of it. Times are written like 2024-05-01T00:00:00Z. DIR is a checkpoint "
-        "directory or a savepoint; a job may run beside. The status is 1 where nothing is stored.",
+        "Shows what a checkpoint stores for a key.\v`list` lists the parts of the job that keep state, and "
+        "their keys. `get` takes a value for each key column; for a learner, the name of a sparse feature "
+        "and a value of it. Write times like 2024-05-01T00:00:00Z. DIR is a checkpoint directory or a "
+        "savepoint; the job may run meanwhile. The status is 1 if nothing is stored for the key.",
         0,
         0,
         0};

@@ -22,10 +22,10 @@ struct trace_arguments {
 };
 
 static const struct argp_option options_table[] = {
-    {"set", KEY_SET, "NAME=VALUE", 0, "as the run has it", 0},
-    {"replay", KEY_REPLAY, "SOURCE=GLOB", OPTION_ARG_OPTIONAL, "as the run has it", 1},
-    {"order", KEY_ORDER, "PATH", 0, "as the run has it", 2},
-    {"json", KEY_JSON, NULL, 0, "the answer, and diagnostics, as JSON", 3},
+    {"set", KEY_SET, "NAME=VALUE", 0, "as given to the run", 0},
+    {"replay", KEY_REPLAY, "SOURCE=GLOB", OPTION_ARG_OPTIONAL, "as given to the run", 1},
+    {"order", KEY_ORDER, "PATH", 0, "as given to the run", 2},
+    {"json", KEY_JSON, NULL, 0, "the result and diagnostics as JSON", 3},
     {0},
 };
 
@@ -35,12 +35,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_SET:
         if (!job_pair_add(&a->load.settings, argument))
-            argp_error(state, "--set wants NAME=VALUE, not `%s`", argument);
+            argp_error(state, "--set takes NAME=VALUE, not `%s`", argument);
         return 0;
     case KEY_REPLAY:
         a->load.is_replay = true;
         if (argument != NULL && !job_pair_add(&a->load.replays, argument))
-            argp_error(state, "--replay wants SOURCE=GLOB, not `%s`", argument);
+            argp_error(state, "--replay takes SOURCE=GLOB, not `%s`", argument);
         return 0;
     case KEY_ORDER: a->order = argument; return 0;
     case KEY_JSON: a->load.is_json = true; return 0;
@@ -52,7 +52,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         else if (a->place == NULL)
             a->place = argument;
         else
-            argp_error(state, "one record at a time");
+            argp_error(state, "give one record only");
         return 0;
     case ARGP_KEY_END:
         if (a->place == NULL)
@@ -70,9 +70,9 @@ static bool refuse_missing(struct job_load *load, const struct trace *trace)
                    STR_ARGS(trace->source), STR_ARGS(trace->place));
     diag_hint(&load->diags, d,
               trace->end == TRACE_BEYOND
-                  ? "the partition ends before it"
-                  : "the partition goes on behind it: the offset is that of a marker of a transaction, of an "
-                    "aborted record, or of one that was compacted away or deleted since");
+                  ? "the partition ends before this record"
+                  : "the partition has later records: the offset belongs to a transaction marker, an aborted "
+                    "record, or a record that was compacted away or deleted since");
     return false;
 }
 
@@ -161,10 +161,10 @@ int cmd_trace(int argc, char **argv)
         options_table,
         parse,
         "JOB SOURCE RECORD",
-        "Why one record was late, filtered, duplicate or dead, or where it went.\vRECORD is "
+        "Shows why one record was late, filtered, duplicate or dead, or where it went.\vRECORD is "
         "topic/partition@offset of a topic, path:line of a file, or partition@record with the number that "
-        "dead letters have. The job is executed again, from the newest checkpoint before the record, in the "
-        "order in which it was executed; nothing is written, and the job may be running meanwhile.",
+        "dead letters have. The job is executed again in its original order, from the newest checkpoint "
+        "before the record; nothing is written, and the job may run meanwhile.",
         0,
         0,
         0};

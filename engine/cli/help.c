@@ -10,9 +10,9 @@ const struct help_group_text help_groups[] = {
     [HELP_FUNCTIONS] = {"functions", "function", "what expressions can call"},
     [HELP_WINDOWS] = {"windows", "window", "operators over spans of time, and their aggregates"},
     [HELP_LEARNERS] = {"learners", "learner", "models that learn as events arrive"},
-    [HELP_OPTIMIZERS] = {"optimizers", "optimizer", "how a learner's weights move"},
+    [HELP_OPTIMIZERS] = {"optimizers", "optimizer", "how a learner's weights are updated"},
     [HELP_SINKS] = {"sinks", "sink", "where rows go"},
-    [HELP_JOB] = {"job", "job", "the options of the whole job, and what it gives besides its streams"},
+    [HELP_JOB] = {"job", "job", "the options of the whole job, and its stream of dead letters"},
 };
 
 static struct help_entry *add(struct help *help, enum help_group group, const char *name, const char *summary)
@@ -118,7 +118,7 @@ static void add_function(struct help *help, enum help_group group, const struct 
     if (function->is_aggregate) /* a function or operator may have the same name */
         entry->anchor = arena_printf(&help->arena, "aggregate-%s", function->name);
     if (function->is_aggregate)
-        entry->note = "An aggregate: it stands in the { } of `feature` and `window`.";
+        entry->note = "An aggregate, for use in the { } of `feature` and `window`.";
 }
 
 /* Adds the kinds that options of learners choose from, each once. */
@@ -179,7 +179,7 @@ static void add_connectors(struct help *help, const struct registry *r)
         entry->example = kind->example;
         entry->options = kind->options;
         entry->common = source_options;
-        entry->common_title = "what every source has";
+        entry->common_title = "options of every source";
     }
     for (uint32_t i = 0; r->formats[i] != NULL; i++) {
         const struct format_kind *kind = r->formats[i];
@@ -187,7 +187,7 @@ static void add_connectors(struct help *help, const struct registry *r)
         entry->details = kind->details;
         entry->example = kind->example;
         entry->note = kind->is_payload
-                          ? "For payloads whose ends somebody else knows (Kafka), not for files."
+                          ? "For payloads of known length (Kafka), not for files."
                           : arena_printf(&help->arena, "Files of this format end in %s.", kind->suffix);
     }
     for (uint32_t i = 0; r->sinks[i] != NULL; i++) {
@@ -207,16 +207,16 @@ static void add_dead_letters(struct help *help)
         columns = arena_printf(&help->arena, "%s%s%.*s %s", columns, i == 0 ? "" : ", ",
                                STR_ARGS(field->name), type_name(&help->arena, &field->type));
     }
-    struct help_entry *dead =
-        add(help, HELP_JOB, "dead_letters", "the stream of what could not be used, for one sink to take");
+    struct help_entry *dead = add(help, HELP_JOB, "dead_letters",
+                                  "the stream of records and rows that could not be used, for one sink");
     dead->example = "sink dead = file from dead_letters { path: \"dead.jsonl\" }";
     dead->details = arena_printf(
         &help->arena,
         "Bad records, and rows that a step could not compute, one row each. Columns: %s. topic, partition, "
-        "offset: of records from Kafka. time: when the record arrived, as its source says. raw, key, "
-        "headers: of records that could not be decoded; where these are not UTF-8, raw_bytes and key_bytes "
-        "are what they were; headers as [[\"name\",\"value\"]]. `leat produce --dead-letters` sends records "
-        "of topics back to them.",
+        "offset: of records from Kafka. time: the record's arrival, if its source has arrival times. raw, "
+        "key, headers: of records that could not be decoded; if raw or key is not UTF-8, raw_bytes or "
+        "key_bytes has the original bytes; headers as [[\"name\",\"value\"]]. `leat produce --dead-letters` "
+        "sends records from topics back to the topics.",
         columns);
 }
 
@@ -277,7 +277,7 @@ struct help_option help_option(const struct help *help, const struct option *o, 
         said.kinds = said.is_optimizer ? NULL : o->kinds;
     }
     if ((o->flags & OPTION_POSITIONAL) != 0)
-        add_fact(arena, &said.facts, "stands right after the name");
+        add_fact(arena, &said.facts, "follows the name directly");
     if ((o->flags & OPTION_BODY) != 0)
         add_fact(arena, &said.facts, "the { } at the end");
     if ((o->flags & OPTION_REQUIRED) != 0)
@@ -293,6 +293,6 @@ struct help_option help_option(const struct help *help, const struct option *o, 
     if (o->default_text != NULL)
         add_fact(arena, &said.facts, arena_printf(arena, "default %s", o->default_text));
     if ((o->flags & OPTION_SECRET) != 0)
-        add_fact(arena, &said.facts, "secret: only by env(...) or file(...)");
+        add_fact(arena, &said.facts, "secret: only through env(...) or file(...)");
     return said;
 }

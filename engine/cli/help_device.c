@@ -29,10 +29,10 @@ static void find(struct found *f)
     f->api->versions(&f->library, &f->driver);
     f->count = f->api->devices(f->devices, &f->why);
     if (f->count == 0)
-        f->why =
-            (struct gpu_error){.failure = GPU_NO_DEVICE,
-                               .text = "The NVIDIA driver is there and shows no device: there is none, or "
-                                       "CUDA_VISIBLE_DEVICES hides it, or this container was not given one."};
+        f->why = (struct gpu_error){
+            .failure = GPU_NO_DEVICE,
+            .text = "The NVIDIA driver is installed and shows no device: the machine has none, "
+                    "CUDA_VISIBLE_DEVICES hides it, or this container was not given one."};
     f->count = MIN(f->count, (int)GPU_DEVICES_MAX);
 }
 
@@ -46,7 +46,7 @@ static const char *version(struct arena *arena, int number)
     return arena_printf(arena, "%d.%d", number / 1000, number % 1000 / 10);
 }
 
-/* The CPU's kernel variants, best first: "avx512 (taken), avx2, scalar". An invalid LEAT_KERNELS was
+/* The CPU's kernel variants, best first: "avx512 (used), avx2, scalar". An invalid LEAT_KERNELS was
  * refused in main. */
 static const char *cpu_variants(struct arena *arena)
 {
@@ -57,7 +57,7 @@ static const char *cpu_variants(struct arena *arena)
             const char *name = kernels_variant_name((enum kernels_variant)v);
             bool is_taken = strcmp(taken->name, name) == 0;
             text = arena_printf(arena, "%s%s%s%s", text, text[0] != '\0' ? ", " : "", name,
-                                is_taken ? " (taken)" : "");
+                                is_taken ? " (used)" : "");
         }
     return text;
 }
@@ -94,7 +94,7 @@ static void put_all(const struct found *f, struct byte_buffer *out, struct arena
     for (int d = 0; d < f->count; d++)
         help_put_item(out, arena_printf(arena, "cuda(%d)", d), device_facts(&f->devices[d], arena),
                       NAME_COLUMN);
-    buffer_printf(out, "\n`leat help device NAME` says more.\n");
+    buffer_printf(out, "\n`leat help device NAME` shows more.\n");
 }
 
 /* --- One device --- */
@@ -108,7 +108,7 @@ static void put_cpu(struct byte_buffer *out)
         const char *name = kernels_variant_name((enum kernels_variant)v);
         bool is_taken = strcmp(taken->name, name) == 0;
         help_put_item(out, name,
-                      is_taken ? "supported, and taken"
+                      is_taken ? "supported, and used"
                       : kernels_supports((enum kernels_variant)v)
                           ? "supported"
                           : "not supported by this CPU or its operating system",
@@ -117,7 +117,8 @@ static void put_cpu(struct byte_buffer *out)
     buffer_append(out, "\n", 1);
     help_put_wrapped(
         out, 2,
-        "The best that is supported is taken, or the one that LEAT_KERNELS names; all give the same bits.");
+        "The best supported variant is used, or the variant that LEAT_KERNELS names; all give the same "
+        "bits.");
 }
 
 static void put_library(const struct found *f, struct byte_buffer *out, struct arena *arena)
@@ -126,14 +127,15 @@ static void put_library(const struct found *f, struct byte_buffer *out, struct a
     buffer_printf(out,
                   "device cuda: NVIDIA GPUs of compute capability %d.%d and later, through one library\n\n",
                   GPU_CAPABILITY_MIN / 10, GPU_CAPABILITY_MIN % 10);
-    help_put_item(out, "library", gpu_library_path(path, sizeof(path)) ? path : "its place is not known",
+    help_put_item(out, "library", gpu_library_path(path, sizeof(path)) ? path : "its path is not known",
                   FACT_COLUMN);
     if (f->api != NULL) {
         help_put_item(out, "built with", arena_printf(arena, "CUDA %s", version(arena, f->library)),
                       FACT_COLUMN);
         help_put_item(out, "driver",
-                      f->driver == 0 ? "none"
-                                     : arena_printf(arena, "knows CUDA up to %s", version(arena, f->driver)),
+                      f->driver == 0
+                          ? "none"
+                          : arena_printf(arena, "supports CUDA up to %s", version(arena, f->driver)),
                       FACT_COLUMN);
     }
     if (f->count > 0) {
@@ -151,7 +153,7 @@ static void put_device(const struct found *f, const char *name, const struct gpu
     buffer_printf(out, "device %s: %s\n\n", name, d->name);
     if (d->capability > 0) {
         help_put_item(out, "capability",
-                      arena_printf(arena, "%d.%d (sm_%d); %d.%d is needed at least", d->capability / 10,
+                      arena_printf(arena, "%d.%d (sm_%d); at least %d.%d is needed", d->capability / 10,
                                    d->capability % 10, d->capability, GPU_CAPABILITY_MIN / 10,
                                    GPU_CAPABILITY_MIN % 10),
                       FACT_COLUMN);
@@ -166,7 +168,7 @@ static void put_device(const struct found *f, const char *name, const struct gpu
                       FACT_COLUMN);
     }
     help_put_item(out, "library",
-                  arena_printf(arena, "of CUDA %s; the driver knows CUDA up to %s",
+                  arena_printf(arena, "of CUDA %s; the driver supports CUDA up to %s",
                                version(arena, f->library), version(arena, f->driver)),
                   FACT_COLUMN);
     help_put_item(out, "usable",

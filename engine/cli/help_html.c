@@ -205,9 +205,9 @@ static void put_index(const struct help *help, struct byte_buffer *out)
 {
     put_head(out, "The reference of leat");
     buffer_printf(
-        out,
-        "<p class=\"soft\">What a job can be built from; <code>leat help</code> says the same in a "
-        "terminal.</p>\n<input id=\"search\" type=\"search\" placeholder=\"search\" autofocus hidden>\n");
+        out, "<p class=\"soft\">What a job can be built from; <code>leat help</code> shows the same in a "
+             "terminal.</p>\n"
+             "<input id=\"search\" type=\"search\" placeholder=\"search\" autofocus hidden>\n");
     for (uint32_t g = 0; g < HELP_GROUPS_COUNT; g++) {
         buffer_printf(out, "<section>\n<h2><a href=\"%s.html\">%s</a></h2>\n<ul>\n", help_groups[g].plural,
                       help_groups[g].plural);

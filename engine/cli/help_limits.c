@@ -137,17 +137,18 @@ static void add_bounds(struct help *help, struct help_page *page)
     }
     leat_assert(page->count < HELP_SECTIONS_MAX);
     page->sections[page->count++] =
-        (struct help_section){"options (`leat help NAME` says what they are for)", facts, count};
+        (struct help_section){"options (`leat help NAME` explains each)", facts, count};
 }
 
 struct help_page help_limits(struct help *help)
 {
     struct help_page page = {
         .name = "limits",
-        .summary = "how large, long and many things may be",
-        .intro = "What is beyond a limit is refused with a message, or is a bad record; nothing is cut "
-                 "silently. Memory is limited by `memory:` of the job, files and the rest by the system: "
-                 "what that refuses ends leat with status 71."};
+        .summary = "limits of sizes, lengths and numbers",
+        .intro =
+            "What exceeds a limit is refused with a message, or is a bad record; nothing is cut silently. "
+            "Memory is limited by `memory:` of the job, files and all else by the system: if the system "
+            "refuses memory or a thread, leat ends with status 71."};
     for (uint32_t i = 0; i < ARRAY_COUNT(limits); i++)
         if (limits[i].section != NULL)
             add_limits(help, &page, i);

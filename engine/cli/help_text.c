@@ -27,7 +27,7 @@ void help_text_overview(struct help *help, struct byte_buffer *out)
 {
     buffer_printf(
         out,
-        "The reference of leat. `leat help GROUP` lists a group, `leat help NAME` says all about one.\n");
+        "The reference of leat. `leat help GROUP` lists a group, `leat help NAME` describes one entry.\n");
     for (uint32_t g = 0; g < HELP_GROUPS_COUNT; g++) {
         buffer_printf(out, "\n%s: %s\n  ", help_groups[g].plural, help_groups[g].summary);
         struct byte_buffer names = {0};
@@ -91,7 +91,7 @@ void help_text_group(const struct help *help, enum help_group group, struct byte
         if (e->group == group)
             help_put_item(out, shown != NULL ? shown : e->name, e->summary, MAX(column, 12));
     }
-    buffer_printf(out, "\n`leat help %s NAME` says more.\n", help_groups[group].singular);
+    buffer_printf(out, "\n`leat help %s NAME` shows more.\n", help_groups[group].singular);
 }
 
 /* --- One entry --- */

@@ -8,18 +8,18 @@
 
 static const struct help_fact nulls[] = {
     {"what null is",
-     "A value that is not there. A column is nullable unless its schema says `!`: then a record without it "
-     "is bad. In JSON null or a field that is missing, in CSV an empty field (`\"\"` is an empty text).",
+     "A missing value. A column is nullable unless its type in the schema ends in `!`: then a record without "
+     "a value is bad. In JSON null or a missing field, in CSV an empty field (`\"\"` is an empty text).",
      NULL},
-    {"computing", "What is computed from null is null.", "(int(null) + 1) is null"},
-    {"comparing", "Null equals nothing, not even null: ask with `is null`.",
+    {"computing", "The result of a computation with null is null.", "(int(null) + 1) is null"},
+    {"comparing", "Null equals nothing, not even null: test with `is null`.",
      "(int(null) = int(null)) is null"},
-    {"and", "False whatever the other may be.", "(bool(null) and false) = false"},
-    {"or", "True whatever the other may be.", "bool(null) or true"},
-    {"conditions", "`where`, `case` and `split` take null as not true.",
+    {"and", "False if one side is false, even if the other is null.", "(bool(null) and false) = false"},
+    {"or", "True if one side is true, even if the other is null.", "bool(null) or true"},
+    {"conditions", "`where`, `case` and `split` treat null as not true.",
      "case when int(null) = 1 then false else true end"},
-    {"instead", "The first of several that is not null.", "coalesce(int(null), 3) = 3"},
-    {"aggregates", "Leave nulls out; count() counts rows.", NULL},
+    {"instead", "coalesce gives its first argument that is not null.", "coalesce(int(null), 3) = 3"},
+    {"aggregates", "Aggregates leave nulls out; count() counts all rows.", NULL},
     {"keys",
      "In `window` and `feature` null is a group of its own. In `join`, `attribute`, `enrich` and `lookup` it "
      "matches nothing, and `dedup` lets it pass: such rows are counted as null keys.",
@@ -28,50 +28,57 @@ static const struct help_fact nulls[] = {
 };
 
 static const struct help_fact nans[] = {
-    {"what NaN is", "What a float is that no number is the result of.", "is_nan(0.0 / 0.0)"},
-    {"comparing", "As IEEE 754 has it: equal to nothing, less than nothing.",
+    {"what NaN is", "The float result of a computation that has no number as a result.", "is_nan(0.0 / 0.0)"},
+    {"comparing", "As in IEEE 754: NaN is equal to nothing and less than nothing.",
      "not (0.0 / 0.0 = 0.0 / 0.0) and not (0.0 / 0.0 < 1.0)"},
-    {"infinities", "Are numbers: larger than all others.", "1.0 / 0.0 > 1.0e308"},
+    {"infinities",
+     "The infinities are numbers: plus infinity is larger than all others, minus infinity smaller.",
+     "1.0 / 0.0 > 1.0e308"},
     {"zeros", "-0.0 equals 0.0, as a key too.", "-0.0 = 0.0 and hash(-0.0) = hash(0.0)"},
-    {"keys, aggregates, order", "NaN is treated as null: one group, left out, last.", NULL},
+    {"keys, aggregates, order",
+     "NaN is treated as null: one group as a key, left out of aggregates, last in order.", NULL},
     {"written", "In JSON and CSV NaN and the infinities are null; msgpack and batches keep them.", NULL},
 };
 
 static const struct help_fact numbers[] = {
     {"int and float",
-     "An int becomes a float where a float stands beside it; nothing else is converted by itself.",
+     "An int becomes a float if the other operand is a float; nothing else is converted implicitly.",
      "1 + 2.5 = 3.5"},
-    {"whole numbers", "Division and remainder go towards zero.", "-7 / 2 = -3 and -7 % 3 = -1"},
+    {"whole numbers", "Division and remainder round towards zero.", "-7 / 2 = -3 and -7 % 3 = -1"},
     {"what does not fit",
-     "Overflow, division by zero and a conversion that fails send the row to dead_letters; try_int and its "
-     "kind give null instead.",
+     "Overflow, division by zero and a failed conversion send the row to dead_letters; try_int and the other "
+     "try_ functions give null instead.",
      "try_int(\"seventeen\") is null"},
-    {"to int", "Towards zero.", "int(-1.5) = -1"},
-    {"text", "Is compared by its bytes; length counts characters.", "\"Z\" < \"a\" and length(\"äö\") = 2"},
+    {"to int", "Conversion to int rounds towards zero.", "int(-1.5) = -1"},
+    {"text", "Texts are compared by their bytes; length counts characters.",
+     "\"Z\" < \"a\" and length(\"äö\") = 2"},
     {"joining texts", "By concat.", "concat(\"a\", \"b\") = \"ab\""},
 };
 
 static const struct help_fact times[] = {
-    {"precision", "Whole microseconds; further digits are cut, of nanoseconds downwards.",
+    {"precision", "Whole microseconds; further digits are cut, nanoseconds are rounded down.",
      "to_time(-1, \"ns\") = to_time(-1, \"us\")"},
-    {"zone", "None: times are UTC. at_zone(time, \"Europe/Berlin\") is what a clock there shows.", NULL},
-    {"durations", "Are ints, of microseconds: a difference of times is one, and can be added to a time.",
+    {"zone", "None: times are UTC. at_zone(time, \"Europe/Berlin\") is the local time there.", NULL},
+    {"durations",
+     "Durations are ints, of microseconds: the difference of two times is a duration, and a duration can be "
+     "added to a time.",
      "time(\"2024-05-06\") + 1d - time(\"2024-05-06\") = 24h"},
-    {"leap seconds", "23:59:60 at a month's end in UTC is the second behind it, as in POSIX.",
+    {"leap seconds", "23:59:60 UTC at the end of a month is the next second, as in POSIX.",
      "time(\"2016-12-31T23:59:60Z\") = time(\"2017-01-01T00:00:00Z\")"},
-    {"range", "As text the years 1 to 9999; beyond, a time is written as microseconds.",
+    {"range", "Times of the years 1 to 9999 are written as text, times beyond as microseconds.",
      "time(\"9999-12-31\") > time(\"0001-01-01\")"},
-    {"written", "By sinks as RFC 3339, or as a number: `times: ms`, s, us or ns.", NULL},
+    {"written", "Sinks write times as RFC 3339, or as a number: `times: ms`, s, us or ns.", NULL},
 };
 
 static const struct help_fact literals[] = {
-    {"ints", "Digits, with _ between them.", "1_000_000 = 1000000"},
-    {"floats", "With a point or an exponent, a digit on each side.", "2.5e-1 = 0.25"},
-    {"texts", "In double quotes; \\n \\t \\r \\\" \\\\ and \\u{e4} for a character by its number.",
+    {"ints", "Digits, with or without _ between them.", "1_000_000 = 1000000"},
+    {"floats", "With a point or an exponent; a point has a digit on each side.", "2.5e-1 = 0.25"},
+    {"texts", "In double quotes; \\n \\t \\r \\\" \\\\ and \\u{e4} for a character by its Unicode number.",
      "\"\\u{e4}\" = \"ä\""},
-    {"bools, null", "true, false, null; of a bare null say which: int(null).", "int(null) is null"},
+    {"bools, null", "true, false, null; null alone needs a type: int(null).", "int(null) is null"},
     {"lists", "In brackets.", "contains([1, 2, 3], 2)"},
-    {"fractions", "Of a duration or a size where the result is whole.", "1.5h = 90m and 0.5KiB = 512B"},
+    {"fractions", "Of a duration or a size, if the result is a whole number.",
+     "1.5h = 90m and 0.5KiB = 512B"},
 };
 
 static struct help_section letters_of(struct arena *arena)
@@ -81,14 +88,14 @@ static struct help_section letters_of(struct arena *arena)
         "upper, lower",
         arena_printf(
             arena,
-            "By Unicode %s, which is part of this leat: the result does not depend on the machine, nor "
-            "on a language.",
+            "By Unicode %s, which is built into leat: the result does not depend on the machine or on a "
+            "language.",
             letters_unicode()),
         "upper(\"señor ω\") = \"SEÑOR Ω\" and lower(\"I\") = \"i\""};
     facts[1] = (struct help_fact){
-        "one for one", "A letter whose other case is several letters stays as it is, as one that has none.",
+        "one for one", "A letter stays as it is if its other case is several letters or does not exist.",
         "upper(\"straße\") = \"STRAßE\" and lower(\"STRASSE\") = \"strasse\""};
-    facts[2] = (struct help_fact){"by itself", "What stands before or behind a letter does not count.",
+    facts[2] = (struct help_fact){"by itself", "The letters before and after a letter do not matter.",
                                   "lower(\"ΣΑΣ\") = \"σασ\" and upper(\"σας\") = \"ΣΑΣ\""};
     return (struct help_section){"upper and lower case", facts, 3};
 }
@@ -102,9 +109,9 @@ static struct help_section types_of(struct arena *arena)
     for (const struct type_help *t = option_schema_types; t->name != NULL; t++)
         facts[count++] = (struct help_fact){t->name, t->help, NULL};
     facts[count++] = (struct help_fact){"list(TYPE)", "any number of values of one type", NULL};
-    facts[count++] =
-        (struct help_fact){"list({ NAME: TYPE, ... })", "of records; `unnest` makes rows of them", NULL};
-    facts[count++] = (struct help_fact){"TYPE!", "in a source's schema: a record must have it", NULL};
+    facts[count++] = (struct help_fact){"list({ NAME: TYPE, ... })",
+                                        "a list of records; `unnest` makes a row of each record", NULL};
+    facts[count++] = (struct help_fact){"TYPE!", "in a source's schema: each record must have a value", NULL};
     return (struct help_section){"types", facts, count};
 }
 
@@ -138,8 +145,9 @@ struct help_page help_types(struct help *help)
     struct help_page page = {
         .name = "types",
         .summary = "what values are: nulls and NaN, numbers, times and durations, literals",
-        .intro = "The rules hold in every step, function and sink. Each line behind `true:` is an "
-                 "expression of the job language."};
+        .intro =
+            "The rules hold in every step, function and sink. Each line after `true:` is an expression of "
+            "the job language."};
     page.sections[page.count++] = types_of(arena);
     page.sections[page.count++] = units_of(arena);
     page.sections[page.count++] = SECTION("nulls", nulls);

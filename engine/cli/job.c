@@ -78,9 +78,10 @@ int job_read_text(const char *path, struct diag_list *diags, char **data, size_t
     struct diag *d;
     if (error == EFBIG) {
         d = diag_error(diags, DIAG_TOO_DEEP, (struct span){0},
-                       "the job file `%s` has %lld bytes, and %d are the most that one may have", path,
+                       "the job file `%s` has %lld bytes; at most %d are allowed", path,
                        (long long)MAX(os_file_bytes(path), LANG_SOURCE_BYTES_MAX + 1), LANG_SOURCE_BYTES_MAX);
-        diag_hint(diags, d, "is it a job file at all? What a program writes can be several jobs");
+        diag_hint(diags, d,
+                  "check that the path is that of a job file; divide a generated job into several jobs");
     } else {
         d = diag_error(diags, DIAG_FILE_UNREADABLE, (struct span){0}, "the job file `%s` cannot be read",
                        path);

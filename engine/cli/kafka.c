@@ -29,12 +29,12 @@ bool cluster_parse(struct cluster *cluster, int key, char *argument, struct argp
     case KEY_SOURCE: cluster->source = argument; return true;
     case KEY_JOB_SET:
         if (!job_pair_add(&cluster->load.settings, argument))
-            argp_error(state, "--set wants NAME=VALUE, not `%s`", argument);
+            argp_error(state, "--set takes NAME=VALUE, not `%s`", argument);
         return true;
     case KEY_PATIENCE:
         if (!literal_duration(str_from(argument), &cluster->patience_us) ||
             cluster->patience_us < US_PER_SECOND)
-            argp_error(state, "--patience wants a duration like 5m, of 1s at least, not `%s`", argument);
+            argp_error(state, "--patience takes a duration like 5m, at least 1s, not `%s`", argument);
         return true;
     case KEY_AS_JSON: cluster->load.is_json = true; return true;
     case KEY_PROGRESS_EVERY:
@@ -60,7 +60,8 @@ static bool refuse_node(struct cluster *cluster, const char *name, bool is_other
                                            "--source: `%s` of the job is not of kind kafka", name)
                               : diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0, 0},
                                            "--source: the job has no source or sink `%s`", name);
-    diag_hint(&load->diags, d, "its sources and sinks of kind kafka are: %s", all[0] == '\0' ? "none" : all);
+    diag_hint(&load->diags, d, "sources and sinks of kind kafka in the job: %s",
+              all[0] == '\0' ? "none" : all);
     return false;
 }
 
@@ -70,7 +71,7 @@ static bool open_by_job(struct cluster *cluster)
     const char *colon = strrchr(cluster->source, ':');
     if (colon == NULL || colon == cluster->source || colon[1] == '\0') {
         struct diag *d = diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0, 0},
-                                    "--source wants JOB:NAME, not `%s`", cluster->source);
+                                    "--source takes JOB:NAME, not `%s`", cluster->source);
         diag_hint(&load->diags, d, "for example `--source jobs/ctr_live.leat:impressions`");
         return false;
     }

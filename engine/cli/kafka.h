@@ -26,15 +26,15 @@ enum {
      KEY_BROKERS,                                                                                            \
      "HOST:PORT",                                                                                            \
      0,                                                                                                      \
-     "where to find the cluster, several by commas (default: $KAFKA_BROKERS, else localhost:9092)",          \
+     "brokers of the cluster, separated by commas (default: $KAFKA_BROKERS, else localhost:9092)",           \
      group},                                                                                                 \
         {"source",                                                                                           \
          KEY_SOURCE,                                                                                         \
          "JOB:NAME",                                                                                         \
          0,                                                                                                  \
-         "brokers, security and properties of the source or sink NAME of the job file JOB",                  \
+         "take brokers, security and properties from the source or sink NAME of the job file JOB",           \
          group},                                                                                             \
-        {"set", KEY_JOB_SET, "NAME=VALUE", 0, "give a `param` of that job a value", group},                  \
+        {"set", KEY_JOB_SET, "NAME=VALUE", 0, "set a `param` of the --source job", group},                   \
     {                                                                                                        \
         "patience", KEY_PATIENCE, "TIME", 0, "how long to wait for brokers (default: " KAFKA_PATIENCE ")",   \
             group                                                                                            \

@@ -13,14 +13,14 @@ static const struct {
     const char *summary;
 } commands[] = {
     {"run", cmd_run, "run a job"},
-    {"check", cmd_check, "find every error of a job"},
+    {"check", cmd_check, "find all errors of a job"},
     {"explain", cmd_explain, "show how a job will run, as text or as a picture"},
     {"fmt", cmd_fmt, "put a job into its usual form"},
     {"model", cmd_model, "look inside the models of a checkpoint"},
     {"hash", cmd_hash, "show which keys values have in a learner's tables"},
     {"checkpoint", cmd_checkpoint, "look inside a checkpoint directory; save and restore checkpoints"},
-    {"state", cmd_state, "show what a checkpoint holds for a key"},
-    {"trace", cmd_trace, "why one record was late, filtered, duplicate or dead, or where it went"},
+    {"state", cmd_state, "show what a checkpoint stores for a key"},
+    {"trace", cmd_trace, "show why one record was late, filtered, duplicate or dead, or where it went"},
     {"help", cmd_help, "reference of every source, operator, function, learner and sink"},
     {"record", cmd_record, "record topics of Kafka to files"},
     {"produce", cmd_produce, "send recordings, files or dead letters to a topic of Kafka"},
@@ -32,7 +32,7 @@ static void print_usage(FILE *out)
     fprintf(out, "leat carries events from the stream to the model.\n\nusage: leat COMMAND [ARGUMENTS]\n\n");
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "\n`leat COMMAND --help` says more; `leat run jobs/ctr.leat` is a good start.\n");
+    fprintf(out, "\n`leat COMMAND --help` shows more; `leat run jobs/ctr.leat` is a good start.\n");
 }
 
 static int unknown_command(const char *name)

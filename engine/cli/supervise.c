@@ -49,7 +49,7 @@ static void describe(int status, int pause)
                 strsignal(WTERMSIG(status)));
     else
         fprintf(stderr, "leat: the run failed with status %d", WEXITSTATUS(status));
-    fprintf(stderr, "; starting it again from its newest checkpoint in %d ms\n", pause);
+    fprintf(stderr, "; restarting from the newest checkpoint in %d ms\n", pause);
 }
 
 static int wait_for(pid_t pid)
@@ -127,10 +127,11 @@ int supervise(bool *is_restart, bool *had_begun)
         short_lives = is_short ? short_lives + 1 : 0;
         pause = is_short ? MIN(pause * 2, PAUSE_MS_MAX) : PAUSE_MS_MIN;
         if (short_lives == SHORT_LIVES_MAX) {
-            fprintf(stderr,
-                    "leat: giving up: %d lives in a row ended within %d s of their start; the last messages "
-                    "say why\n",
-                    SHORT_LIVES_MAX, SHORT_LIFE_US / 1000000);
+            fprintf(
+                stderr,
+                "leat: giving up: %d lives in a row ended within %d s of their start; the last messages show "
+                "why\n",
+                SHORT_LIVES_MAX, SHORT_LIFE_US / 1000000);
             return EXIT_FAILED;
         }
         describe(status, pause);

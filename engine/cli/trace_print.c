@@ -145,7 +145,7 @@ static void print_rows(FILE *out, const struct trace_step *step)
         print_detail(out, head, &text);
     }
     if (step->rows_left > 0)
-        fprintf(out, "      -> and %" PRIu64 " rows more\n", step->rows_left);
+        fprintf(out, "      -> and %" PRIu64 " more rows\n", step->rows_left);
     buffer_free(&text);
 }
 
@@ -157,7 +157,7 @@ static void print_step(FILE *out, const struct trace_step *step)
     fprintf(out, "  %-32s ", step->node->label);
     for (uint32_t i = 0; i < fate.count; i++)
         fprintf(out, "%s%s", i > 0 ? ", " : "", fate.words[i]);
-    fprintf(out, "%s\n", step->input > 0 ? " (of its other stream)" : "");
+    fprintf(out, "%s\n", step->input > 0 ? " (from another input)" : "");
     if (step->node->tag == PLAN_OPERATOR && step->tag == TRACE_GIVEN)
         fprintf(out, "      %.*s\n", STR_ARGS(step->node->settings_text));
     if (step->row != NULL && step->node->tag != PLAN_SINK)
@@ -167,9 +167,9 @@ static void print_step(FILE *out, const struct trace_step *step)
         fprintf(out, "      %s %s\n", step->facts.items[i].name, time_text(step->facts.items[i].time, time));
     if (step->facts.count > 0 || step->counts.late > 0 || step->counts.late_updates > 0)
         fprintf(out, "      watermark %s%s\n", time_text(step->watermark, time),
-                step->counts.late_updates > 0 ? ": too late for what it would have changed" : "");
+                step->counts.late_updates > 0 ? ": too late for the rows that it would have changed" : "");
     if (step->counts.null_keys > 0)
-        fprintf(out, "      its key is null\n");
+        fprintf(out, "      the row's key is null\n");
     if (step->reason != NULL)
         fprintf(out, "      %s\n", step->reason);
     if (step->raw != NULL)
@@ -194,15 +194,15 @@ void trace_text(const struct plan *plan, const struct trace *trace, uint64_t rec
     fprintf(out, ": %" PRIu64 " records read\n", records);
     if (strcmp(order_of(plan, trace), "computed") == 0)
         fprintf(out,
-                "no order log has it (the job has not come to it, or took no checkpoint behind it): it is "
-                "merged by time, and in the job may have been merged otherwise\n");
+                "no order log contains this record (the job has not read it yet, or has taken no checkpoint "
+                "after it): here it is merged by time, the job may merge it in another place\n");
     for (uint32_t i = 0; i < trace->steps_count; i++)
         print_step(out, &trace->steps[i]);
     if (trace->steps_left > 0)
-        fprintf(out, "  and %" PRIu64 " steps more\n", trace->steps_left);
+        fprintf(out, "  and %" PRIu64 " more steps\n", trace->steps_left);
     for (uint32_t i = 0; i < plan->nodes_count; i++)
         if (trace->held[i] > 0)
-            fprintf(out, "  %-32s still holds it: the inputs have no more\n", plan->nodes[i].label);
+            fprintf(out, "  %-32s still holds the row: the inputs have no more rows\n", plan->nodes[i].label);
 }
 
 /* --- JSON --- */

@@ -20,7 +20,7 @@ void dead_watch_begin(struct dead_watch *watch, const struct run_stats *stats)
 static void describe(struct dead_watch_node *node, const struct run_node_stats *stats, uint64_t in,
                      uint64_t dead, const char *last)
 {
-    static const char hint[] = "; are `format` and `schema` those of its records?";
+    static const char hint[] = "; check that `format` and `schema` match its records";
     const struct plan_node *of = stats->node;
     const char *first = stats->dead_reason;
     snprintf(node->text, sizeof(node->text), "%s: %" PRIu64 " of%s %" PRIu64 " records are %s%s%.300s%s",

@@ -13,9 +13,9 @@
 #define PROGRESS_FIRST_US   (2 * US_PER_SECOND)
 /* The help of an option --progress TIME. */
 #define PROGRESS_HELP                                                                                        \
-    "where stderr is no terminal, a line of progress each TIME (default: " PROGRESS_EVERY_TEXT               \
-    "), and at once when something goes wrong, or no longer does"
-#define PROGRESS_WANTS "--progress wants a duration like " PROGRESS_EVERY_TEXT ", of 1s at least, not `%s`"
+    "if stderr is not a terminal, write a progress line every TIME (default: " PROGRESS_EVERY_TEXT           \
+    "), and at once when a problem appears or disappears"
+#define PROGRESS_WANTS "--progress takes a duration like " PROGRESS_EVERY_TEXT ", at least 1s, not `%s`"
 enum { PROGRESS_CHANGES_MAX = 5, PROGRESS_STATE_BYTES = 512 };
 
 struct progress {

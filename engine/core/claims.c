@@ -71,7 +71,7 @@ static struct claim *add(struct claims *claims, enum claim_use use, struct str t
                             .text = arena_str(claims->arena, text),
                             .shown = arena_strdup(claims->arena, shown),
                             .who = arena_strdup(claims->arena, who),
-                            .refusal = arena_printf(claims->arena, "is what %s reads", who),
+                            .refusal = arena_printf(claims->arena, "is read by %s", who),
                             .span = span};
     return claim;
 }
@@ -304,7 +304,7 @@ const char *claims_refuse(struct claims *claims, const char *path)
         if (known->device != info.st_dev || known->inode != info.st_ino)
             continue;
         if (known->claim == UINT32_MAX)
-            refusal = "is what a source reads";
+            refusal = "is read by a source";
         else if (claims->items[known->claim].use == CLAIM_READS)
             refusal = claims->items[known->claim].refusal;
     }
@@ -397,13 +397,13 @@ static void report(const struct claims *claims, struct diag_list *diags, const s
                        writer->who, other->shown,
                        is_same_text ? ""
                                     : arena_printf(claims->arena, ", the second as `%s`", writer->shown));
-        diag_hint(diags, d, "give each its own; `union` makes one stream of two");
+        diag_hint(diags, d, "give them two different paths; `union` merges two streams into one");
     }
     if (other->span.end > other->span.begin)
         diag_label(diags, d, other->span,
-                   other->use == CLAIM_READS  ? "it is read here"
-                   : other->use == CLAIM_OWNS ? "it is named here"
-                                              : "the first one");
+                   other->use == CLAIM_READS  ? "the input is named here"
+                   : other->use == CLAIM_OWNS ? "the directory is named here"
+                                              : "the first output is named here");
 }
 
 /* Reports a claim whose name exists but cannot be replaced by a file (a directory, link, pipe or device). */
@@ -420,14 +420,14 @@ static bool check_kind(struct claims *claims, const struct claim *claim, struct 
     const char *what = *glob == '\0' && lstat(plain, &info) == 0 ? what_instead(info.st_mode) : NULL;
     if (what == NULL)
         return true;
-    struct diag *d = diag_error(diags, DIAG_OUTPUT_FAILED, claim->span, "`%s`, which %s would write, %s",
+    struct diag *d = diag_error(diags, DIAG_OUTPUT_FAILED, claim->span, "the output `%s` of %s %s",
                                 claim->shown, claim->who, what);
-    diag_hint(diags, d, "a file takes the place of a file, and of nothing else: %s",
-              S_ISCHR(info.st_mode)
-                  ? "a sink `null` counts rows and writes none, a sink `console` writes them to "
-                    "standard output"
-              : S_ISLNK(info.st_mode) ? "name the one that the link leads to"
-                                      : "give the output a name of its own");
+    diag_hint(
+        diags, d, "an output replaces a regular file only: %s",
+        S_ISCHR(info.st_mode)
+            ? "a sink `null` counts rows and writes none, a sink `console` writes rows to standard output"
+        : S_ISLNK(info.st_mode) ? "give the path that the link points to"
+                                : "give the output another path");
     return false;
 }
 

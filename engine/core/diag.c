@@ -133,9 +133,10 @@ struct diag *diag_cause(struct diag_list *list, struct diag *diag, const char *f
 static const char *limit_hint(int error)
 {
     switch (error) {
-    case EFBIG: return "raise the limit of a file's size (ulimit -f), or write smaller ones";
+    case EFBIG: return "raise the limit of a file's size (ulimit -f), or write smaller files";
     case EMFILE: return "raise the limit of open files (ulimit -n)";
-    case ENFILE: return "the machine has no more open files to give: raise fs.file-max, or close some";
+    case ENFILE:
+        return "the machine has reached its limit of open files: raise fs.file-max, or stop other programs";
     default: return NULL;
     }
 }

@@ -128,7 +128,7 @@ static bool parse_rule(struct str text, struct diag_list *diags)
                 break;
     if (index == ARRAY_COUNT(names)) {
         struct diag *d = diag_error(diags, DIAG_BAD_ENVIRONMENT, (struct span){0},
-                                    "LEAT_FAILPOINTS: `%.*s` names no failpoint", STR_ARGS(text));
+                                    "LEAT_FAILPOINTS: `%.*s` is not a failpoint", STR_ARGS(text));
         diag_hint(diags, d, "for example LEAT_FAILPOINTS=\"ckpt.pre_rename=kill@3\"");
         return false;
     }
@@ -144,8 +144,11 @@ static bool parse_rule(struct str text, struct diag_list *diags)
     rule->at = (unsigned)passage;
     if (!is_good || !parse_action(action, rule)) {
         struct diag *d = diag_error(diags, DIAG_BAD_ENVIRONMENT, (struct span){0},
-                                    "LEAT_FAILPOINTS: `%.*s` says no action", STR_ARGS(text));
-        diag_hint(diags, d, "kill, stop, exit, error:ENOSPC or sleep:20, then @3 for the third passage only");
+                                    "LEAT_FAILPOINTS: `%.*s` has no valid action", STR_ARGS(text));
+        diag_hint(
+            diags, d,
+            "actions are kill, stop, exit, error:ENOSPC and sleep:20; add @3 to act at the third passage "
+            "only");
         return false;
     }
     return true;
@@ -161,9 +164,9 @@ static bool parse_knob(const char *name, int64_t least, int64_t most, int64_t *v
         return true;
     *value = 0;
     struct diag *d = diag_error(diags, DIAG_BAD_ENVIRONMENT, (struct span){0},
-                                "%s: `%s` is no number that it takes", name, text);
-    diag_hint(diags, d, "%lld to %lld, for example %s=%lld", (long long)least, (long long)most, name,
-              (long long)least + 6);
+                                "%s: `%s` is not a valid number", name, text);
+    diag_hint(diags, d, "give a number from %lld to %lld, for example %s=%lld", (long long)least,
+              (long long)most, name, (long long)least + 6);
     return false;
 }
 

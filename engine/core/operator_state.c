@@ -72,7 +72,7 @@ static bool restore_record(const struct operator_kind *kind, struct operator_con
         if (object != NULL && row->tag == record.data[0])
             return row->kind->restore(row, context, object, reader, record);
     }
-    snapshot_corrupt(reader, context->diags, "a record of a kind that the operator's state does not have");
+    snapshot_corrupt(reader, context->diags, "a record of an unknown kind in the operator's state");
     return false;
 }
 

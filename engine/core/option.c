@@ -29,7 +29,7 @@ static const char *const type_texts[] = {
 const char *option_type_name(const struct option *option)
 {
     if ((option->flags & OPTION_FOREVER) != 0)
-        return option->type == OPTION_DURATIONS_T ? "duration, `forever`, or list of those"
+        return option->type == OPTION_DURATIONS_T ? "duration or `forever`, or a list of durations"
                                                   : "duration or `forever`";
     return option->type == OPTION_ENUM_T ? option->choices : type_texts[option->type];
 }
@@ -359,7 +359,7 @@ static bool bind_kind(const struct binding *b, struct ast *value, struct kind_re
     const char *all = names[0];
     for (size_t i = 1; i < count; i++)
         all = arena_printf(b->env->arena, "%s, %s", all, names[i]);
-    diag_hint(b->env->diags, d, "there are: %s", all);
+    diag_hint(b->env->diags, d, "choose one of %s", all);
     return false;
 }
 

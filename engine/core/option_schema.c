@@ -19,7 +19,7 @@ const struct type_help option_schema_units[] = {
     {"rfc3339",
      "a text: 2015-09-12T00:46:58.771Z, or with +02:00; also without seconds, fraction or zone (then UTC)"},
     {"datetime", "a text: 2015-09-12 00:46:58, UTC"},
-    {"ns", "a number: nanoseconds since 1970, cut to whole microseconds, downwards"},
+    {"ns", "a number: nanoseconds since 1970, rounded down to whole microseconds"},
     {NULL, NULL},
 };
 

@@ -109,12 +109,12 @@ const char *order_head_read(struct str text, struct order_head *head)
     if (text.length < ORDER_HEAD_BYTES)
         return "it ends within the head of a segment";
     if (memcmp(text.data, magic, MAGIC_BYTES - 1) != 0)
-        return "it is no order log";
+        return "it is not an order log";
     if (text.data[MAGIC_BYTES - 1] != magic[MAGIC_BYTES - 1])
-        return "it is an order log of another leat";
+        return "it is an order log of another version of leat";
     memcpy(head, text.data + MAGIC_BYTES, sizeof(*head));
     if (head->bytes > ORDER_SEGMENT_MAX || head->next < head->first)
-        return "the head of a segment is impossible";
+        return "the head of a segment is invalid";
     return NULL;
 }
 
@@ -185,11 +185,11 @@ static void take_partition(struct order_reader *reader, struct order_entry *entr
     added->is = (unsigned)(is & ORDER_IS_ALL);
     added->offset = added->is & ORDER_HAS_OFFSETS ? (int64_t)unzigzag(take_varint(reader)) : 0;
     if (reader->why == NULL && is > ORDER_IS_ALL)
-        reader->why = "a partition is what no leat knows";
+        reader->why = "a partition has unknown flags";
     if (reader->why == NULL &&
         ((reader->has_begun && entry->tag == ORDER_PARTITION) || added->id != reader->partitions ||
          reader->partitions == ORDER_PARTITIONS_MAX))
-        reader->why = "a partition stands where none may";
+        reader->why = "a partition is declared in a wrong place";
     if (reader->why != NULL)
         return;
     if ((reader->partitions & (reader->partitions - 1)) == 0) { /* the array is full at powers of two */
@@ -217,7 +217,7 @@ static void take_slice(struct order_reader *reader, struct order_entry *entry)
     entry->has_offset = place != NULL && place->has_offsets;
     uint64_t gap = entry->has_offset ? unzigzag(take_varint(reader)) : 0;
     if (reader->why == NULL && (entry->records == 0 || entry->records > UINT32_MAX))
-        reader->why = "a slice has an impossible number of records";
+        reader->why = "a slice has an invalid number of records";
     if (reader->why != NULL)
         return;
     entry->time = place->time = (int64_t)((uint64_t)place->time + difference);
@@ -233,7 +233,7 @@ static void take_load(struct order_reader *reader, struct order_entry *entry)
 {
     uint64_t level = take_varint(reader);
     if (reader->why == NULL && level > ORDER_LOAD_MAX)
-        reader->why = "a load is larger than any";
+        reader->why = "a load is above the maximum";
     entry->load = (uint32_t)MIN(level, (uint64_t)ORDER_LOAD_MAX);
 }
 
@@ -244,7 +244,7 @@ static void take_epoch(struct order_reader *reader, struct order_entry *entry)
     reader->has_ended = true;
     if (reader->why == NULL && (entry->slices != reader->slices || entry->records != reader->records ||
                                 reader->micro_batch != reader->head.next || reader->at != reader->end))
-        reader->why = "a segment's end does not fit its entries";
+        reader->why = "the counts at a segment's end do not match its entries";
 }
 
 bool order_next(struct order_reader *reader, struct order_entry *entry)
@@ -253,7 +253,7 @@ bool order_next(struct order_reader *reader, struct order_entry *entry)
     if (reader->why != NULL || reader->has_ended)
         return false;
     if (reader->at == reader->end) {
-        reader->why = "a segment has no end";
+        reader->why = "a segment has no end entry";
         return false;
     }
     entry->tag = (enum order_tag)(uint8_t)*reader->at++;
@@ -271,9 +271,10 @@ bool order_next(struct order_reader *reader, struct order_entry *entry)
     case ORDER_LOAD: take_load(reader, entry); break;
     case ORDER_EPOCH: take_epoch(reader, entry); break;
     default:
-        reader->why = (unsigned)entry->tag >= ORDER_LIVE_FIRST && (unsigned)entry->tag <= ORDER_LIVE_LAST
-                          ? "it has an entry of a live source, which this leat cannot execute again"
-                          : "it has an entry of a type that no leat knows";
+        reader->why =
+            (unsigned)entry->tag >= ORDER_LIVE_FIRST && (unsigned)entry->tag <= ORDER_LIVE_LAST
+                ? "it has an entry of a live source, which this version of leat cannot execute again"
+                : "it has an entry of an unknown type";
     }
     reader->has_begun |= !is_first;
     reader->micro_batch +=

@@ -106,13 +106,14 @@ static void begin(struct message *message)
 static void add_ways_out(struct message *message)
 {
     int64_t budget = atomic_load(&budget_bytes);
-    add(message, "\nhint: raise what `ulimit -a` or the container's memory limit allows, or free some");
+    add(message,
+        "\nhint: raise what `ulimit -a` or the container's memory limit allows, or stop other programs");
     if (budget > 0) {
         add(message, "; or lower `memory:` of the job, which is ");
         add_bytes(message, (size_t)budget);
         add(message, ", or its `workers:`");
     }
-    add(message, "; what is checkpointed stays\n");
+    add(message, "; checkpoints are kept\n");
 }
 
 void refused_memory(size_t bytes)
@@ -129,11 +130,11 @@ void refused_memory(size_t bytes)
     add_bytes(&message, own_bytes(true));
     add(&message, " resident, and ");
     add_bytes(&message, own_bytes(false));
-    add(&message, " of addresses");
+    add(&message, " of address space");
     if (limit != SIZE_MAX) {
         add(&message, " of the ");
         add_bytes(&message, limit);
-        add(&message, " that it may have (ulimit -v)");
+        add(&message, " that are allowed (ulimit -v)");
     }
     add_ways_out(&message);
     end(&message);

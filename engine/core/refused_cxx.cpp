@@ -24,7 +24,7 @@ void nobody_caught()
         } catch (const std::bad_alloc &) {
             refused_memory(0);
         } catch (const std::system_error &error) {
-            refused_other("a library a thread, or something else", error.what());
+            refused_other("a library a thread or another resource", error.what());
         } catch (...) {
         }
     }

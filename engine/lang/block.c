@@ -34,7 +34,7 @@ static bool parse_entry(struct parser *parser, bool takes_names, struct ast_entr
     if (name->tag != TOKEN_WORD && name->tag != TOKEN_QUOTED) {
         struct diag *d = parser_expected_item(parser, "`name: value`");
         if (d != NULL && name->tag == TOKEN_TEXT)
-            diag_hint(parser->diags, d, "names stand without quotes, or in backticks");
+            diag_hint(parser->diags, d, "write names without quotes, or in backticks");
         return false;
     }
     name->role = ROLE_ITEM;

@@ -67,11 +67,14 @@ static bool take_nodes(struct expander *expander, const struct ast *ast, struct 
         return true;
     }
     if (!expander->is_full) {
-        struct diag *d = diag_error(expander->diags, DIAG_TOO_DEEP, span,
-                                    "the job grows to more than %d nodes here", LANG_EXPANDED_NODES_MAX);
-        diag_hint(expander->diags, d,
-                  "a function that uses an argument several times repeats it each time; compute "
-                  "it as a column with `with` first");
+        struct diag *d =
+            diag_error(expander->diags, DIAG_TOO_DEEP, span,
+                       "with its functions expanded, the job has more than %d expression nodes here",
+                       LANG_EXPANDED_NODES_MAX);
+        diag_hint(
+            expander->diags, d,
+            "a function that uses an argument several times copies it each time; compute the argument as a "
+            "column with `with` first");
     }
     expander->is_full = true;
     return false;
@@ -166,7 +169,7 @@ static struct ast *call_let(struct expander *expander, struct ast *call, struct 
         struct diag *d =
             diag_error(expander->diags, DIAG_BAD_LET, use, "`%.*s` takes %u argument%s, not %u",
                        STR_ARGS(call->text), let->count, let->count == 1 ? "" : "s", call->count);
-        diag_label(expander->diags, d, let->name.span, "it is defined here");
+        diag_label(expander->diags, d, let->name.span, "the function is defined here");
         return NULL;
     }
     struct expand_scope inner = {

@@ -41,7 +41,9 @@ static void free_name(struct let_walk *walk, const struct ast *name)
     if (near != NULL)
         diag_hint(expander->diags, d, "did you mean `%s`?", near);
     else
-        diag_hint(expander->diags, d, "a function sees its arguments alone: pass the column as one");
+        diag_hint(
+            expander->diags, d,
+            "a function can use its arguments and the job's parameters only: pass a column as an argument");
 }
 
 /* Visits one call within a function's body. */
@@ -58,9 +60,9 @@ static void visit_call(struct let_walk *walk, const struct ast *call, bool *is_g
         struct diag *d = diag_error(expander->diags, DIAG_BAD_LET, call->text_span, "`%.*s` calls itself%s",
                                     STR_ARGS(callee->name.text),
                                     callee == walk->current ? "" : " through other functions");
-        diag_label(expander->diags, d, callee->name.span, "it is defined here");
+        diag_label(expander->diags, d, callee->name.span, "the function is defined here");
         diag_hint(expander->diags, d,
-                  "functions are put in where they are used, so they cannot be recursive");
+                  "each call is replaced by the function's body, so functions cannot be recursive");
         *is_good = false;
     } else if (*visit == VISIT_NONE) {
         visit_let(walk, callee);
@@ -103,7 +105,7 @@ static void visit_let(struct let_walk *walk, struct let_decl *let)
     *visit = VISIT_DONE;
     if (!is_shallow || (is_good && *height_of(walk, let) > LANG_LET_DEPTH_MAX)) {
         diag_error(walk->expander->diags, DIAG_TOO_DEEP, let->name.span,
-                   "functions that call each other %d deep", LANG_LET_DEPTH_MAX);
+                   "calls of functions nested more than %d deep", LANG_LET_DEPTH_MAX);
         is_good = false;
     }
     if (!is_good)

@@ -66,7 +66,7 @@ static struct ast *value_from_default(struct expander *expander, const struct pa
     if (param->value == NULL) {
         struct diag *d = diag_error(expander->diags, DIAG_PARAMETER_TYPE, param->name.span,
                                     "parameter `%.*s` has no value", STR_ARGS(param->name.text));
-        diag_hint(expander->diags, d, "say `--set %.*s=...` (%s), or give it a default",
+        diag_hint(expander->diags, d, "set it with `--set %.*s=...` (%s), or declare a default",
                   STR_ARGS(param->name.text), example(param->type));
         return NULL;
     }
@@ -107,8 +107,8 @@ static void report_unknown_settings(struct expander *expander)
         if (near != NULL)
             diag_hint(expander->diags, d, "did you mean `%s`?", near);
         else if (job->params_count == 0)
-            diag_hint(expander->diags, d, "declare it: `param %.*s: int = 0`", (int)MIN(name.length, 100),
-                      name.data);
+            diag_hint(expander->diags, d, "declare the parameter: `param %.*s: int = 0`",
+                      (int)MIN(name.length, 100), name.data);
     }
 }
 

@@ -272,12 +272,10 @@ static struct ast *expected_value(struct parser *parser)
     struct token *token = parser_token(parser);
     struct diag *d = parser_expected(parser, "a value or an expression");
     if (d != NULL && token->tag == TOKEN_WORD && !token->begins_line)
-        diag_hint(parser->diags, d,
-                  "`%.*s` is a word of the language; a name that is spelled like it stands in "
-                  "backticks: `` `%.*s` ``",
+        diag_hint(parser->diags, d, "`%.*s` is a keyword; as a name, write it in backticks: `` `%.*s` ``",
                   STR_ARGS(token->text), STR_ARGS(token->text));
     else if (d != NULL && token->tag == TOKEN_ASSIGN)
-        diag_hint(parser->diags, d, "equality is written `a = b`");
+        diag_hint(parser->diags, d, "write equality as `a = b`");
     return NULL;
 }
 
@@ -413,7 +411,7 @@ static struct ast *parse_between(struct parser *parser, struct ast *left)
         return NULL;
     if (lang_node_count(left, BETWEEN_NODES_MAX) >= BETWEEN_NODES_MAX) {
         parser->error_at = parser->at;
-        parser_error(parser, DIAG_TOO_DEEP, left->span, "too long an expression before `between`");
+        parser_error(parser, DIAG_TOO_DEEP, left->span, "the expression before `between` is too long");
         return NULL;
     }
     struct ast *from = binary(parser, AST_OP_GREATER_EQUAL, left, low);

@@ -209,16 +209,16 @@ const char *lang_fold_failure(const struct ast *ast)
     const struct ast *a = ast->children[0], *b = ast->children[1];
     enum ast_tag tag = result_tag(ast->op, a, b);
     if (tag == AST_NULL)
-        return "these units do not go together";
+        return "these units cannot be combined";
     if ((ast->op == AST_OP_DIVIDE || ast->op == AST_OP_MODULO) && as_float(b) == 0)
-        return "it divides by zero";
+        return "division by zero";
     if (tag == AST_FLOAT)
         return "the result is too large";
     bool is_rounding = ast->op == AST_OP_DIVIDE || ast->op == AST_OP_MODULO || !is_whole(a) || !is_whole(b);
     /* -7 / 2, for example: at run time the expression decides how to round. */
     if (is_rounding && tag == AST_INT)
         return NULL;
-    return is_rounding ? "the result is not whole" : "the result does not fit into 64 bits";
+    return is_rounding ? "the result is not a whole number" : "the result does not fit into 64 bits";
 }
 
 const char *lang_param_type_name(enum param_type type)

@@ -121,10 +121,9 @@ static void lex_quoted(struct lexer *lexer)
         return;
     token->tag = TOKEN_BAD;
     if (!is_closed)
-        diag_hint(
-            lexer->diags,
-            diag_error(lexer->diags, DIAG_OPEN_TEXT, token->span, "this name in backticks does not end"),
-            "close it with ` on the same line");
+        diag_hint(lexer->diags,
+                  diag_error(lexer->diags, DIAG_OPEN_TEXT, token->span, "this name has no closing backtick"),
+                  "close the name with ` on the same line");
     else if (token->text.length == 0)
         diag_error(lexer->diags, DIAG_UNEXPECTED, token->span, "expected a name between the backticks");
     else
@@ -211,7 +210,7 @@ static void lex_text_char(struct lexer *lexer)
     if (c < 0x20 && c != '\t' && c != '\r') {
         struct diag *d = diag_error(lexer->diags, DIAG_BAD_CHARACTER, (struct span){lexer->at, lexer->at + 1},
                                     "a control character (0x%02X) in a text", (unsigned)c);
-        diag_hint(lexer->diags, d, "write it as \\u{%X}", (unsigned)c);
+        diag_hint(lexer->diags, d, "write the character as \\u{%X}", (unsigned)c);
     }
     step_char(lexer);
 }
@@ -245,8 +244,8 @@ static void lex_text(struct lexer *lexer)
     if (!is_closed)
         diag_hint(lexer->diags,
                   diag_error(lexer->diags, DIAG_OPEN_TEXT, (struct span){begin, lexer->at},
-                             "this text does not end"),
-                  "close it with \" on the same line; a new line within is written \\n");
+                             "this text has no closing quote"),
+                  "close the text with \" on the same line; write a line break within a text as \\n");
 }
 
 static bool lex_mark(struct lexer *lexer)
@@ -325,7 +324,7 @@ static void lex_bad(struct lexer *lexer)
     struct span span = {begin, lexer->at};
     if (text_end > 0)
         diag_hint(lexer->diags,
-                  diag_error(lexer->diags, DIAG_BAD_CHARACTER, span, "these are not the quotes of a text"),
+                  diag_error(lexer->diags, DIAG_BAD_CHARACTER, span, "these quotes cannot enclose a text"),
                   "texts are written in double quotes: \"...\"");
     else if (is_utf8 && ((unsigned char)first < 0x20 || first == 0x7F))
         diag_error(lexer->diags, DIAG_BAD_CHARACTER, span, "a control character (0x%02X)",
@@ -333,8 +332,9 @@ static void lex_bad(struct lexer *lexer)
     else if (is_utf8) {
         struct diag *d = diag_error(lexer->diags, DIAG_BAD_CHARACTER, span, "`%.*s` means nothing here",
                                     (int)MIN(lexer->at - begin, 20), lexer->text.data + begin);
-        const char *hint = (unsigned char)first >= 0x80 ? "names with such characters stand in backticks"
-                                                        : bad_character_hint(first);
+        const char *hint = (unsigned char)first >= 0x80
+                               ? "write names with characters beyond ASCII in backticks"
+                               : bad_character_hint(first);
         if (hint != NULL)
             diag_hint(lexer->diags, d, "%s", hint);
     }
@@ -373,16 +373,16 @@ void lang_tokenize(struct arena *arena, struct diag_list *diags, struct str text
     *list = (struct token_list){0};
     struct lexer lexer = {.arena = arena, .diags = diags, .text = text, .list = list, .begins_line = true};
     if (text.length > LANG_SOURCE_BYTES_MAX) {
-        diag_error(diags, DIAG_TOO_DEEP, (struct span){0, 0}, "a job file of %zu bytes; at most %d are read",
-                   text.length, LANG_SOURCE_BYTES_MAX);
+        diag_error(diags, DIAG_TOO_DEEP, (struct span){0, 0},
+                   "the job file has %zu bytes; at most %d are allowed", text.length, LANG_SOURCE_BYTES_MAX);
         lexer.text.length = 0;
     }
     const char *zero = lexer.text.length > 0 ? memchr(text.data, 0, text.length) : NULL;
     if (zero != NULL) { /* reported once, not for each zero byte */
         uint32_t at = (uint32_t)(zero - text.data);
         struct diag *d = diag_error(diags, DIAG_BAD_CHARACTER, (struct span){at, at + 1},
-                                    "a zero byte (offset %u): this is no text file", at);
-        diag_hint(diags, d, "name a job file; recordings are named in it, or by --replay");
+                                    "a zero byte (offset %u): this is not a text file", at);
+        diag_hint(diags, d, "give the path of a job file; recordings are named in the job, or with --replay");
         lexer.text.length = 0;
     }
     if (lexer.text.length == 0)

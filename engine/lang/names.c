@@ -56,7 +56,7 @@ static void report_taken(const struct name_list *list, struct diag_list *diags)
         if (list->items[i].set == NAME_COMMON && str_is(list->items[i].text, "dead_letters")) {
             struct diag *d = diag_error(diags, DIAG_NAME_TAKEN, list->items[i].span,
                                         "the name `dead_letters` is already taken");
-            diag_hint(diags, d, "it is the stream of the records that could not be used");
+            diag_hint(diags, d, "`dead_letters` is the stream of records that could not be used");
         }
 }
 

@@ -33,9 +33,9 @@ static struct ast *checked_height(struct diag_list *diags, struct ast *node, uin
         node->height = MAX(node->height, below + 1);
         return node;
     }
-    struct diag *d = diag_error(diags, DIAG_TOO_DEEP, node->span,
-                                "an expression of more than %d steps in a row", AST_HEIGHT_MAX);
-    diag_hint(diags, d, "compute parts of it as columns of their own with `with`");
+    struct diag *d =
+        diag_error(diags, DIAG_TOO_DEEP, node->span, "an expression of more than %d levels", AST_HEIGHT_MAX);
+    diag_hint(diags, d, "compute parts of the expression as columns with `with`");
     return NULL;
 }
 

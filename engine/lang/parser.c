@@ -9,9 +9,9 @@ static bool parse_new_name(struct parser *parser, const char *what, struct lang_
     if (token->tag != TOKEN_WORD || is_reserved) {
         struct diag *d = parser_expected(parser, arena_printf(parser->arena, "the name of the %s", what));
         if (d != NULL && is_reserved)
-            diag_hint(parser->diags, d, "`%.*s` is a word of the language", STR_ARGS(token->text));
+            diag_hint(parser->diags, d, "`%.*s` is a keyword", STR_ARGS(token->text));
         else if (d != NULL && token->tag == TOKEN_QUOTED)
-            diag_hint(parser->diags, d, "such names are letters, digits and `_`, without backticks");
+            diag_hint(parser->diags, d, "this name takes letters, digits and `_` only, without backticks");
         return false;
     }
     *name = (struct lang_name){token->text, token->span};
@@ -142,7 +142,7 @@ static bool parse_job(struct parser *parser, struct job_file *job)
     parse_block(parser, &entries, &count);
     if (job->name.text.length > 0) {
         struct diag *d = parser_error(parser, DIAG_NAME_TAKEN, name.span, "a second `job` block");
-        diag_label(parser->diags, d, job->name.span, "the first is here");
+        diag_label(parser->diags, d, job->name.span, "the first `job` block is here");
         return true;
     }
     job->name = name;
@@ -161,7 +161,7 @@ static void unknown_kind(struct parser *parser, const char *what, const struct l
     if (near != NULL)
         diag_hint(parser->diags, d, "did you mean `%s`?", near);
     else
-        diag_hint(parser->diags, d, "`leat help` lists them");
+        diag_hint(parser->diags, d, "`leat help` lists all kinds");
 }
 
 /* The names of the kinds in a list of descriptors; the name is a descriptor's first member. */

@@ -81,7 +81,7 @@ static struct ast *read_file(struct expander *expander, const struct ast *call, 
             diag_error(expander->diags, DIAG_VALUE_MISSING, span, "cannot read the file `%s`", path);
         diag_errno(expander->diags, d, error);
         if (error == EFBIG)
-            diag_hint(expander->diags, d, "a value from a file has at most 64 KiB");
+            diag_hint(expander->diags, d, "a value from a file may have at most 64 KiB");
         return NULL;
     }
     /* Editors and `echo` end a file with a newline, which is not part of the secret. */
@@ -106,9 +106,10 @@ struct ast *expand_secret(struct expander *expander, const struct ast *call, str
     is_good = is_good && name.length > 0 && memchr(name.data, '\0', name.length) == NULL &&
               (!is_env || memchr(name.data, '=', name.length) == NULL);
     if (!is_good) {
-        struct diag *d = diag_error(
-            expander->diags, DIAG_BAD_ARGUMENTS, span, "`%.*s` takes %s", STR_ARGS(call->text),
-            is_env ? "the name of a variable and perhaps a default, both texts" : "a path, as a text");
+        struct diag *d =
+            diag_error(expander->diags, DIAG_BAD_ARGUMENTS, span, "`%.*s` takes %s", STR_ARGS(call->text),
+                       is_env ? "the name of an environment variable and optionally a default, both texts"
+                              : "a path, as a text");
         diag_hint(expander->diags, d,
                   is_env ? "env(\"KAFKA_BROKERS\", \"localhost:9092\")" : "file(\"/run/secrets/password\")");
         return NULL;

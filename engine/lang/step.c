@@ -35,7 +35,7 @@ static struct ast *parse_value(struct parser *parser, const struct option *optio
     if (name->tag == TOKEN_WORD && ast_is_reserved(name->text)) {
         struct diag *d = parser_expected(parser, "a column's name");
         if (d != NULL)
-            diag_hint(parser->diags, d, "`%.*s` is a word of the language; as a name it stands in backticks",
+            diag_hint(parser->diags, d, "`%.*s` is a keyword; as a name, write it in backticks",
                       STR_ARGS(name->text));
         return NULL;
     }
@@ -224,7 +224,7 @@ static void unknown_kind(struct parser *parser, const struct token *kind)
     if (near != NULL)
         diag_hint(parser->diags, d, "did you mean `%s`?", near);
     else
-        diag_hint(parser->diags, d, "`leat help` lists them");
+        diag_hint(parser->diags, d, "`leat help operators` lists all operators");
 }
 
 void parse_step(struct parser *parser, struct step_decl *step)

@@ -112,12 +112,12 @@ static bool check_label(struct plan_build *b, const struct learner_columns *colu
             continue;
         struct diag *d =
             diag_error(b->diags, DIAG_LABEL_LEAK, columns->spans[i],
-                       "this input derives from the label, which is not known when the model is asked");
+                       "this input derives from the label, which is not known when the model predicts");
         diag_label(b->diags, d, columns->label_spans[number], "the label");
         diag_hint(
             b->diags, d,
-            "use what had arrived before (`feature ... { }`), or name columns that are known when serving in "
-            "`known_early: [...]`");
+            "use data that arrived before the event (`feature ... { }`), or list columns that are known "
+            "when the model predicts in `known_early: [...]`");
         is_good = false;
     }
     return is_good;

@@ -53,7 +53,7 @@ static uint32_t replaced_entries(struct plan_build *b, bool is_file, const struc
 static bool give_roots(struct plan_build *b, struct schema *schema, struct span span)
 {
     if (b->roots + schema->count > LINEAGE_ROOTS_MAX) {
-        diag_error(b->diags, DIAG_TOO_MANY, span, "the sources of a job can have %d columns together",
+        diag_error(b->diags, DIAG_TOO_MANY, span, "the sources of a job can have at most %d columns in all",
                    LINEAGE_ROOTS_MAX);
         return false;
     }
@@ -150,7 +150,8 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
     if (!give_roots(b, schema, decl->kind.span) || !build_source_time(b, node, common_entries, common_count))
         return false;
     if (b->plan->sources_count == PLAN_SOURCES_MAX) {
-        diag_error(b->diags, DIAG_TOO_MANY, decl->kind.span, "a job can have %d sources", PLAN_SOURCES_MAX);
+        diag_error(b->diags, DIAG_TOO_MANY, decl->kind.span, "a job can have at most %d sources",
+                   PLAN_SOURCES_MAX);
         return false;
     }
     node->source_index = b->plan->sources_count;
@@ -171,11 +172,11 @@ static bool check_changes(struct plan_build *b, const struct plan_node *node,
             continue;
         struct diag *d = diag_error(b->diags, DIAG_ROWS_CHANGE, node->span,
                                     "rows of `%.*s` are changes (they have `" CHANGE_COLUMN
-                                    "`): `%s` would take an update for one more row",
+                                    "`): `%s` would count an update as a new row",
                                     STR_ARGS(bind->inputs[i].stream), kind->name);
         diag_hint(b->diags, d,
-                  "`emit final` gives rows that stay, where the sources end; `drop " CHANGE_COLUMN
-                  "` says that each change is meant as a row");
+                  "if the sources end, use `emit final`, which gives no changes; or use `drop " CHANGE_COLUMN
+                  "`, which makes each change a row of its own");
         return false;
     }
     return true;
@@ -194,13 +195,13 @@ static bool check_end(struct plan_build *b, const struct plan_node *node)
         from = &b->plan->nodes[from->inputs[i].node];
     }
     struct diag *d = diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
-                                "`%s` gives its rows when the input has ended, and source `%.*s` goes on "
-                                "for ever",
+                                "`%s` emits its rows when the input ends, and source `%.*s` never ends",
                                 node->operator_kind->name, STR_ARGS(from->name));
     diag_label(b->diags, d, from->span, "this source has no end");
-    diag_hint(b->diags, d,
-              "`emit on_change` gives changes as they happen; a recording of the source has an end "
-              "(--replay)");
+    diag_hint(
+        b->diags, d,
+        "use `emit on_change`, which emits changes as they happen, or a recording of the source (--replay), "
+        "which has an end");
     return false;
 }
 
@@ -286,9 +287,10 @@ static bool add_stream_inputs(struct plan_build *b, struct plan_node *node)
                 node->inputs_count == node->operator_kind->inputs_max) {
                 diag_hint(b->diags,
                           diag_error(b->diags, DIAG_TOO_MANY, refs.items[i].span,
-                                     "`%s` takes at most %u streams, with the one before it",
+                                     "`%s` takes at most %u streams, including its input",
                                      node->operator_kind->name, node->operator_kind->inputs_max),
-                          "the rest go into another `| %s` behind this one", node->operator_kind->name);
+                          "put the remaining streams into another `| %s` after this step",
+                          node->operator_kind->name);
                 return false;
             }
             struct stream_ref ref = option_stream(refs.items[i].name, refs.items[i].span);
@@ -354,7 +356,7 @@ bool build_stream(struct plan_build *b, const struct stream_decl *decl, struct p
     if (is_for_sinks) {
         struct diag *d =
             diag_error(b->diags, DIAG_NO_STREAM, decl->input.span, "only a sink can take this output");
-        diag_hint(b->diags, d, "write it to a file and read that with another job");
+        diag_hint(b->diags, d, "write the output to a file and read the file with another job");
         is_good = false;
     }
     for (uint32_t i = 0; i < decl->steps_count; i++)

@@ -47,7 +47,7 @@ bool build_claims(struct plan_build *b)
             span = b->job->job_entries[i].value->span;
     if (directory.length > 0) {
         const char *path = arena_strndup(b->arena, directory.data, directory.length);
-        claims_add(claims, CLAIM_OWNS, path, path, "the directory of the checkpoints", span);
+        claims_add(claims, CLAIM_OWNS, path, path, "the checkpoint directory", span);
     }
     return claims_check(claims, b->diags);
 }

@@ -73,10 +73,10 @@ static void put_node(struct byte_buffer *out, const struct plan *plan, const str
         put_detail(out, "memory:", "keeps state");
     put_taken(out, node, arena);
     if (node->hold_us == INT64_MAX)
-        put_detail(out, "watermark:", "holds rows back until the input has ended");
+        put_detail(out, "watermark:", "holds rows back until the input ends");
     else if (node->hold_us > 0)
         put_detail(out, "watermark:",
-                   arena_printf(arena, "holds rows back for %s; %s behind the newest event in all",
+                   arena_printf(arena, "holds rows back for %s; in all %s behind the newest event",
                                 explain_duration(node->hold_us, arena),
                                 explain_duration(explain_behind_us(plan, node), arena)));
 }
@@ -147,7 +147,7 @@ static void put_head(struct byte_buffer *out, const struct plan *plan, struct ar
         buffer_printf(out, "  checkpoint  every %s into %.*s\n",
                       explain_duration(checkpoint->every_us, arena), STR_ARGS(checkpoint->directory));
     else
-        buffer_printf(out, "  checkpoint  none: a run that is stopped begins anew\n");
+        buffer_printf(out, "  checkpoint  none: a stopped run starts anew\n");
     buffer_printf(out, "  fingerprint %s\n", plan->fingerprint);
 }
 

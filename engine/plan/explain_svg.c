@@ -78,7 +78,7 @@ static const char *detail_of(const struct picture *p, const struct plan_node *no
     if (node->needs_memory)
         add_detail(p->arena, &detail, "", "keeps state");
     if (node->hold_us == INT64_MAX)
-        add_detail(p->arena, &detail, "", "holds rows to the end");
+        add_detail(p->arena, &detail, "", "holds rows until the input ends");
     else if (node->hold_us > 0)
         add_detail(p->arena, &detail, "holds rows for ", explain_duration(node->hold_us, p->arena));
     add_detail(p->arena, &detail, node->tag == PLAN_SOURCE ? "" : "+ ", explain_added(node, p->arena, false));

@@ -56,7 +56,7 @@ static void set_source(struct time_row *row, struct arena *arena)
     if (common->max_jump_us > 0)
         row->why =
             join(arena, row->why,
-                 arena_printf(arena, "jumps %s at most", explain_duration(common->max_jump_us, arena)));
+                 arena_printf(arena, "jumps of at most %s", explain_duration(common->max_jump_us, arena)));
 }
 
 /* Of two inputs' tags the one by which less is known. */
@@ -84,14 +84,14 @@ static void set_step(struct time_row *row, const struct time_row *rows, struct a
     row->behind_us = time_add(row->input_us, is_at_end ? 0 : node->hold_us);
     if (is_at_end) {
         row->tag = BEHIND_END;
-        row->why = "gives its rows when the input has ended";
+        row->why = "emits its rows when the input ends";
         return;
     }
     if (node->is_by_arrival) {
         row->tag = BEHIND_ARRIVAL;
         row->input_us = row->behind_us = 0;
         row->has_slower = false;
-        row->why = "goes by arrival, not by event time";
+        row->why = "uses arrival times, not event time";
     }
     if (node->operator_kind == NULL || !node->has_time)
         return;
@@ -104,7 +104,7 @@ static void set_step(struct time_row *row, const struct time_row *rows, struct a
                         arena_printf(arena, "holds rows for %s", explain_duration(node->hold_us, arena)));
     if (row->lateness_us > 0)
         row->why = join(arena, row->why,
-                        arena_printf(arena, "lateness %s: windows stay open so long",
+                        arena_printf(arena, "lateness %s: windows stay open that long",
                                      explain_duration(row->lateness_us, arena)));
 }
 
@@ -132,8 +132,8 @@ const char *explain_behind(const struct time_row *row, struct arena *arena)
     case BEHIND_AT_MOST: return arena_printf(arena, "up to %s", explain_duration(row->behind_us, arena));
     case BEHIND_AS_SAID:
         return row->behind_us == 0
-                   ? "as rows say"
-                   : arena_printf(arena, "as rows say + %s", explain_duration(row->behind_us, arena));
+                   ? "by punctuation"
+                   : arena_printf(arena, "by punctuation + %s", explain_duration(row->behind_us, arena));
     case BEHIND_ARRIVAL: return "by arrival";
     case BEHIND_END: break;
     }
@@ -222,7 +222,8 @@ void plan_explain_time(const struct plan *plan, struct byte_buffer *out)
     for (uint32_t i = 0; i < plan->sources_count; i++)
         has_live |= plan->nodes[plan->sources[i]].is_live;
     if (has_live)
-        buffer_printf(out, "\nLive, the least of a source's partitions counts: the view of `leat run` says "
-                           "which that is.\n");
+        buffer_printf(
+            out, "\nIn a live source the slowest partition sets the watermark: the view of `leat run` names "
+                 "the partition.\n");
     arena_free(&arena);
 }

@@ -123,12 +123,13 @@ void plan_time_svg(const struct plan *plan, struct byte_buffer *out)
                     style);
     buffer_printf(out, "<text class=\"job\" x=\"%d\" y=\"%d\">", MARGIN, MARGIN + 14);
     explain_put_xml(out, arena_strndup(&arena, plan->name.data, plan->name.length));
-    buffer_printf(out,
-                  "<tspan class=\"more\" dx=\"12\">how far each watermark stays behind the newest event: "
-                  "because of its input (pale), itself (dark)%s</tspan></text>\n"
-                  "<g transform=\"translate(%d %d)\">\n",
-                  has_more ? ", and what is not late yet (brown)" : "", MARGIN + NAME_WIDTH,
-                  MARGIN + HEAD_HEIGHT);
+    buffer_printf(
+        out,
+        "<tspan class=\"more\" dx=\"12\">how far each watermark stays behind the newest event: delay of its "
+        "input (pale), its own delay (dark)%s</tspan></text>\n"
+        "<g transform=\"translate(%d %d)\">\n",
+        has_more ? ", and rows that are not late yet (brown)" : "", MARGIN + NAME_WIDTH,
+        MARGIN + HEAD_HEIGHT);
     put_axis(out, &scale, height, &arena);
     double y = 0;
     for (uint32_t i = 0; i < plan->nodes_count; i++)

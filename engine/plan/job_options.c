@@ -3,11 +3,11 @@
 
 static const struct option keep_options[] = {
     OPTION_INT(struct job_keep, last, "last", OPTION_RUNTIME, "3", "1", "1000",
-               "the newest checkpoints that stay"),
+               "how many of the newest checkpoints are kept"),
     OPTION_INT(struct job_keep, hourly, "hourly", OPTION_RUNTIME, "0", "0", "1000",
-               "hours of which the last checkpoint stays"),
+               "of how many hours the last checkpoint is kept"),
     OPTION_INT(struct job_keep, daily, "daily", OPTION_RUNTIME, "0", "0", "1000",
-               "days of which the last checkpoint stays"),
+               "of how many days the last checkpoint is kept"),
     OPTIONS_END,
 };
 
@@ -15,9 +15,9 @@ static const struct option checkpoint_options[] = {
     OPTION_DURATION(struct job_checkpoint, every_us, "every", OPTION_RUNTIME, "10s", "10ms", "1d",
                     "how often a checkpoint is taken"),
     OPTION_TEXT(struct job_checkpoint, directory, "dir", OPTION_RUNTIME, "\"\"",
-                "where checkpoints lie; without it the job cannot resume"),
+                "the checkpoint directory; without it the job cannot resume"),
     OPTION_BLOCK(struct job_checkpoint, keep, struct job_keep, "keep", OPTION_RUNTIME, keep_options,
-                 "which checkpoints stay"),
+                 "which checkpoints are kept"),
     OPTION_BYTES(struct job_checkpoint, free_bytes, "min_free", OPTION_RUNTIME, "64MiB", "0B", "1TiB",
                  "sources pause while the disk of `dir` has less free space than this"),
     OPTIONS_END,
@@ -28,8 +28,8 @@ const struct option job_options[] = {
                "lanes, each a thread; 0: one per core"),
     OPTION_BYTES(
         struct job_config, memory_bytes, "memory", OPTION_RUNTIME, "1GiB", "32MiB", "16TiB",
-        "budget for state, models' rows, queues and caches; state and rows beyond it go to disk, but for a "
-        "model with `rows_max`, which that bounds"),
+        "budget for state, models' rows, queues and caches; state and rows beyond the budget go to disk, "
+        "except those of a model with `rows_max`, which limits its rows"),
     OPTION_BLOCK(struct job_config, checkpoint, struct job_checkpoint, "checkpoint", OPTION_RUNTIME,
                  checkpoint_options, "checkpoints"),
     OPTIONS_END,
@@ -37,11 +37,11 @@ const struct option job_options[] = {
 
 static const struct option per_key_options[] = {
     OPTION_COLUMNS(struct watermark_per_key, by, "by", OPTION_REQUIRED,
-                   "the columns of the key, whose rows come in the order of their event times"),
+                   "the key's columns; rows of the same key must come in the order of their event times"),
     OPTION_DURATION(struct watermark_per_key, within_us, "within", 0, "10m", "1ms", "365d",
-                    "a key without rows for this long, by event time, holds nobody back any more"),
+                    "a key without rows for this long, in event time, no longer holds the watermark back"),
     OPTION_INT(struct watermark_per_key, keys_max, "keys_max", 0, "4096", "16", "65536",
-               "keys that are remembered, a partition; where there are more, the slowest are forgotten"),
+               "keys remembered per partition; beyond this number the slowest keys are forgotten"),
     OPTIONS_END,
 };
 
@@ -49,7 +49,7 @@ static const struct option punctuation_options[] = {
     OPTION_EXPRESSION(struct watermark_punctuation, when, "when", OPTION_REQUIRED,
                       "the rows that carry the watermark: a condition over the source's columns"),
     OPTION_BOOL(struct watermark_punctuation, drops, "drop", "false",
-                "whether these rows go no further than that"),
+                "whether these rows are dropped after they have moved the watermark"),
     OPTIONS_END,
 };
 
@@ -58,33 +58,34 @@ static const struct kind_choice watermark_kinds[] = {
     [WATERMARK_PER_KEY] = {"per_key", per_key_options, sizeof(struct watermark_per_key),
                            "the newest event of the slowest key, less `max_delay`"},
     [WATERMARK_PUNCTUATION] = {"punctuation", punctuation_options, sizeof(struct watermark_punctuation),
-                               "the newest of the rows that carry it, less `max_delay`"},
+                               "the newest row that carries the watermark, less `max_delay`"},
     {0},
 };
 
 const struct option source_options[] = {
     OPTION_SCHEMA(struct source_common, schema, "schema", 0, "the columns to read, with their types"),
     OPTION_COLUMN(struct source_common, event_time, "event_time", 0,
-                  "the column (of type time) that says when an event happened"),
+                  "the column (of type time) with the time at which an event happened"),
     OPTION_DURATION(
         struct source_common, max_delay_us, "max_delay", 0, "0s", "0s", "365d",
-        "how much later than its neighbours an event may come: the watermark stays this far behind"),
+        "how far events may be out of order: the watermark stays this far behind the newest event"),
     OPTION_KIND(struct source_common, watermark, "watermark", 0, "bounded", watermark_kinds,
-                "what says that no earlier event will come"),
+                "how to tell that no earlier event will come"),
     OPTION_DURATION(
         struct source_common, max_jump_us, "max_jump", OPTION_FOREVER, NULL, "1s", "3650d",
-        "an event may be this far ahead of its arrival (1d where nothing is said), and, where rows "
-        "do not say when they arrived, of the newest event before it, unless the next two agree "
-        "with it; what is further ahead goes to dead letters"),
+        "how far an event time may be ahead of the row's arrival (default: 1d), or, if rows have no arrival "
+        "times, of the newest event before it, unless the next two rows agree with it (default: no limit); "
+        "rows further ahead go to dead letters"),
     OPTION_DURATION(
         struct source_common, align_us, "align", 0, "0s", "0s", "365d",
-        "rows of this source wait while they are this far ahead, by event time, of those of another "
-        "one with `align:` that is slower; 0s: never"),
+        "rows of this source wait while their event time is more than this ahead of the slowest partition of "
+        "all sources with `align:`; 0s: never"),
     OPTION_DURATION(
         struct source_common, idle_after_us, "idle_after", 0, "0s", "0s", "1d",
         "live only: a partition without records for this long is left out of the watermark; 0s: never"),
-    OPTION_DURATION(struct source_common, order_wait_us, "order_wait", OPTION_RUNTIME, "10s", "0s", "1h",
-                    "live only: how long rows wait for a partition that is known to have more and does not "
-                    "deliver it, so that all stay in the order of their arrival at the broker"),
+    OPTION_DURATION(
+        struct source_common, order_wait_us, "order_wait", OPTION_RUNTIME, "10s", "0s", "1h",
+        "live only: how long rows wait for a partition that has more records but does not deliver them, to "
+        "keep rows in the order of their arrival at the broker"),
     OPTIONS_END,
 };

@@ -145,7 +145,7 @@ static bool no_output(struct plan_build *b, const struct stream_ref *ref, const 
                                       STR_ARGS(ref->name), STR_ARGS(ref->output));
     const char *outputs = outputs_text(b, symbol);
     if (outputs != NULL)
-        diag_hint(b->diags, d, "there is %s", outputs);
+        diag_hint(b->diags, d, "its outputs are %s", outputs);
     else
         diag_hint(b->diags, d,
                   "steps such as `window` (`.late`), `split` (`.rest`) and `route` have side outputs");
@@ -165,7 +165,7 @@ bool build_resolve(struct plan_build *b, const struct stream_ref *ref, struct pl
     if (symbol->state == SYMBOL_OPEN) {
         struct diag *d =
             diag_error(b->diags, DIAG_STREAM_CIRCLE, ref->span, "`%.*s` feeds itself", STR_ARGS(ref->name));
-        diag_label(b->diags, d, symbol->span, "this stream is made from it");
+        diag_label(b->diags, d, symbol->span, "the stream is declared here");
         diag_hint(b->diags, d, "streams must not form a circle");
         return false;
     }
@@ -223,10 +223,10 @@ static void check_sources(struct plan_build *b)
     for (uint32_t i = 0; i < b->plan->sources_count; i++) {
         const struct plan_node *node = &b->plan->nodes[b->plan->sources[i]];
         if (config->checkpoint.directory.length > 0 && !node->is_replayable) {
-            struct diag *d =
-                diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
-                           "source `%.*s` cannot be read twice, so a checkpoint could not resume it",
-                           STR_ARGS(node->name));
+            struct diag *d = diag_error(
+                b->diags, DIAG_SOURCE_CANNOT, node->span,
+                "source `%.*s` cannot be read a second time, so a run could not resume from a checkpoint",
+                STR_ARGS(node->name));
             diag_hint(b->diags, d,
                       "leave `checkpoint:` out of the job, or record the stream to a file first");
         }
@@ -289,7 +289,8 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
             leat_assert(diags->errors > 0);
     bool is_told_why = errors_at_begin > 0 && job->sources_count == 0; /* a text that is no job at all */
     if (job->sinks_count + job->learners_count == 0 && !is_told_why) {
-        struct diag *d = diag_error(diags, DIAG_NO_SINK, job->job_span, "nothing comes out of this job");
+        struct diag *d =
+            diag_error(diags, DIAG_NO_SINK, job->job_span, "the job has neither a sink nor a learner");
         diag_hint(diags, d, "add a sink, for example `sink out = console from NAME`, or a learner");
     }
     plan->claims = options->claims;

@@ -34,8 +34,8 @@ static bool refuse_without_time(struct plan_build *b, const struct ast_entry *en
         if (entry == NULL)
             continue;
         struct diag *d = diag_error(b->diags, DIAG_OPTIONS_CLASH, entry->name_span,
-                                    "`%s` is about event time, and this source has none", names[i]);
-        diag_hint(b->diags, d, "say which column it is: `event_time: ts`");
+                                    "`%s` needs event time, and this source has none", names[i]);
+        diag_hint(b->diags, d, "name the event time column, for example `event_time: ts`");
         return false;
     }
     return true;
@@ -52,8 +52,8 @@ static bool bind_per_key(struct plan_build *b, struct watermark_per_key *per_key
         if (schema->fields[ref->index].type.tag < TYPE_LIST)
             continue;
         struct diag *d = diag_error(b->diags, DIAG_TYPE_CLASH, ref->span,
-                                    "`%.*s` is a list: lists are no keys", STR_ARGS(ref->name));
-        diag_hint(b->diags, d, "a number, a text or a time can be one");
+                                    "`%.*s` is a list: a list cannot be a key", STR_ARGS(ref->name));
+        diag_hint(b->diags, d, "a number, a text or a time can be a key");
         return false;
     }
     return true;
@@ -91,7 +91,7 @@ bool build_check_time(struct plan_build *b, const struct plan_node *node)
     struct diag *d = diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
                                 "`%s` needs event time, and a source of `%.*s` has none",
                                 node->operator_kind->name, STR_ARGS(node->name));
-    diag_hint(b->diags, d, "say which column it is: `event_time: ts` in the source");
+    diag_hint(b->diags, d, "name the event time column, for example `event_time: ts` in the source");
     return false;
 }
 
@@ -113,17 +113,17 @@ bool build_check_arrival(struct plan_build *b, const struct plan_node *node)
         return true;
     const struct plan_node *from = without_arrival(b, node);
     bool is_source = from->tag == PLAN_SOURCE;
-    struct diag *d =
-        diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
-                   is_source ? "`%s` goes by arrival, and rows of source `%.*s` do not say when "
-                               "they arrived"
-                             : "`%s` goes by arrival, and `%.*s` gives rows later than they arrived",
-                   node->operator_kind->name, STR_ARGS(from->name));
-    diag_label(b->diags, d, from->span, is_source ? "this source" : "here they are held back, or made");
-    diag_hint(b->diags, d,
-              is_source
-                  ? "leave `time arrival` out, so that event time counts; topics of Kafka, and recordings "
-                    "of them, have arrival times"
-                  : "go by event time, or do this step before the other");
+    struct diag *d = diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
+                                is_source ? "`%s` needs arrival times, and rows of source `%.*s` have none"
+                                          : "`%s` needs arrival times, and rows of `%.*s` have none",
+                                node->operator_kind->name, STR_ARGS(from->name));
+    diag_label(b->diags, d, from->span,
+               is_source ? "this source" : "this step holds rows back or creates them");
+    diag_hint(
+        b->diags, d,
+        is_source
+            ? "leave out `time arrival` to use event time; Kafka topics, and recordings of Kafka topics, "
+              "have arrival times"
+            : "use event time, or put this step before the step that holds rows back or creates them");
     return false;
 }

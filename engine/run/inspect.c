@@ -28,7 +28,7 @@ bool model_job(struct checkpoint *checkpoint, struct arena *arena, struct str *t
         *(records++ % 2 == 0 ? text : settings) = arena_str(arena, data);
     if (records < 2)
         diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
-                   "the checkpoint does not say what its job is");
+                   "the checkpoint does not contain its job");
     return checkpoint_reader_close(reader) && records >= 2;
 }
 
@@ -47,7 +47,7 @@ static bool borrow_database(struct checkpoint *checkpoint, struct borrowed *b, s
     if (!temporary_directory_make(&b->directory)) {
         diag_errno(diags,
                    diag_error(diags, DIAG_STATE_FAILED, (struct span){0},
-                              "no temporary directory can be made for the rows that lie on disk"),
+                              "cannot create a temporary directory for the rows that lie on disk"),
                    errno);
         return false;
     }
@@ -73,7 +73,7 @@ static bool find_id(const struct inspect_query *query, struct arena *arena, uint
         return false;
     const struct part *part = parts_find(&parts, str_from(query->node->part));
     if (part == NULL)
-        diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0}, "the checkpoint knows nothing of `%s`",
+        diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0}, "the checkpoint does not contain `%s`",
                    query->node->part);
     else
         *id = (uint16_t)part->id;
@@ -179,9 +179,9 @@ static bool refuse_words(const struct plan_node *node, struct arena *arena, stru
         all = arena_printf(arena, "%s%s%.*s (%s)", all, i > 0 ? ", " : "", STR_ARGS(field->name),
                            type_name(arena, &field->type));
     }
-    struct diag *d =
-        diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "this is no key of `%s`", node->part);
-    diag_hint(diags, d, "give a value of each, in this order: %s", all);
+    struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0},
+                                "the given values are not a key of `%s`", node->part);
+    diag_hint(diags, d, "give a value for each key column, in this order: %s", all);
     return false;
 }
 

@@ -23,8 +23,8 @@ static bool parse_place(const struct trace *trace, struct place *place, struct d
         return true;
     }
     struct diag *d =
-        diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "`%.*s` names no record", STR_ARGS(text));
-    diag_hint(diags, d, "topic/partition@offset of a topic, path:line or path@record of a file");
+        diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "`%.*s` does not name a record", STR_ARGS(text));
+    diag_hint(diags, d, "give topic/partition@offset of a topic, path:line or path@record of a file");
     return false;
 }
 
@@ -41,7 +41,7 @@ static const struct plan_node *find_source(struct trace *trace, const struct pla
     }
     struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the job reads no source `%.*s`",
                                 STR_ARGS(trace->source));
-    diag_hint(diags, d, "it reads: %s", all);
+    diag_hint(diags, d, "its sources are: %s", all);
     return NULL;
 }
 
@@ -125,12 +125,13 @@ static bool scan_lines(struct trace *trace, struct source *source, const struct 
         return is_found;
     struct diag *d = diag_error(
         diags, DIAG_NO_COMMAND, (struct span){0},
-        !has_lines ? "source `%.*s` does not know lines: `%.*s` names no record"
-        : has_file ? "source `%.*s` has no record at `%.*s`: the line is empty, a header, or behind the end"
-                   : "source `%.*s` has no file as in `%.*s`",
+        !has_lines ? "source `%.*s` has no lines: `%.*s` does not name a record"
+        : has_file ? "source `%.*s` has no record at `%.*s`: the line is empty, a header, or after the end"
+                   : "source `%.*s` has no file that matches `%.*s`",
         STR_ARGS(trace->source), STR_ARGS(trace->place));
     diag_hint(diags, d,
-              has_lines ? "path:line, from 1" : "partition@record, from 0, as dead letters have them");
+              has_lines ? "give path:line, counted from 1"
+                        : "give partition@record, counted from 0, as dead letters do");
     return false;
 }
 
@@ -148,7 +149,7 @@ bool trace_resolve(struct trace *trace, const struct plan *plan, struct diag_lis
     const struct source_kind *kind = node->source_kind;
     if (!node->is_replayable || (place.sign == ':' && (kind->has_offsets || kind->discover != NULL))) {
         diag_error(diags, DIAG_NO_COMMAND, (struct span){0},
-                   node->is_replayable ? "source `%.*s` counts by offsets: say topic/partition@offset"
+                   node->is_replayable ? "source `%.*s` has offsets: give topic/partition@offset"
                                        : "source `%.*s` cannot be read again",
                    STR_ARGS(trace->source));
         return false;

@@ -97,10 +97,10 @@ REFUSED = [
     (["run"], {}, USAGE, r"which job"),
     (["run", "none.leat"], {}, BAD_JOB, r"E0601.*none\.leat"),
     (["run", "."], {}, BAD_JOB, r"E0601.*\n.*Is a directory"),
-    (["run", "job.leat", "again.leat"], {}, USAGE, r"one job at a time"),
+    (["run", "job.leat", "again.leat"], {}, USAGE, r"give one job only"),
     (["run", "job.leat", "--workers", "0"], {}, USAGE, r"1 to 256"),
-    (["run", "job.leat", "--fresh", "--resume"], {}, USAGE, r"only one of them"),
-    (["run", "job.leat", "--resume"], {}, FAILED, r"E0707.*\n.*leave --resume away"),
+    (["run", "job.leat", "--fresh", "--resume"], {}, USAGE, r"give only one of them"),
+    (["run", "job.leat", "--resume"], {}, FAILED, r"E0707.*\n.*start the job without --resume"),
     (["run", "job.leat", "--until", "tomorrow"], {}, USAGE, r"2024-05-01T00:00:00Z"),
     (["run", "job.leat", "--set", "count=many"], {}, BAD_JOB, r"E0208"),
     (["run", "job.leat", "--set", "counts=1"], {}, BAD_JOB, r"E0205"),
@@ -121,7 +121,7 @@ REFUSED = [
     (["record"], {}, USAGE, r"leat record clicks --to rec"),
     (["record", "--to", "rec"], {}, USAGE, r"which topics"),
     (["record", "t", "--to", "rec", "--from", "yesterday"], {}, USAGE, r"earliest, latest, a time.*`yesterday`"),
-    (["record", "t", "--to", "rec", "--until", "then"], {}, USAGE, r"--until wants latest"),
+    (["record", "t", "--to", "rec", "--until", "then"], {}, USAGE, r"--until takes latest"),
     (["record", "t", "--to", "rec", "--format", "xml"], {}, USAGE, r"jsonl or msgpack"),
     (["record", "t", "--to", "rec", "--span-time", "5min"], {}, USAGE, r"a duration like 5m,"),
     (["record", "a b", "--to", "rec"], {}, BAD_JOB, r"E0404.*`a b`"),
@@ -129,8 +129,8 @@ REFUSED = [
     (["record", "t", "--to", "rec", "--source", "job.leat"], {}, BAD_JOB, r"E1001.*JOB:NAME"),
     (["record", "t", "--to", "rec", "--source", "job.leat:s"], {}, BAD_JOB, r"E1001.*not of kind kafka\n.*none"),
     (["produce", "t"], {}, USAGE, r"leat produce clicks clicks.jsonl"),
-    (["produce", "t", "f", "--rate", "0/s"], {}, USAGE, r"a number above 0, as 10/s"),
-    (["produce", "t", "f", "--speed", "fast"], {}, USAGE, r"as 10x, not `fast`"),
+    (["produce", "t", "f", "--rate", "0/s"], {}, USAGE, r"a number above 0, for example 10/s"),
+    (["produce", "t", "f", "--speed", "fast"], {}, USAGE, r"for example 10x, not `fast`"),
     (["produce", "t", "f", "--format", "avro"], {}, USAGE, r"json, csv or msgpack"),
     (["produce", "t", "f", "--skip-lost"], {}, USAGE, r"for --dead-letters"),
     (["produce", "t", "f", "--time", "ts"], {}, USAGE, r"--speed or --keep-times"),
@@ -162,7 +162,7 @@ def test_a_job_file_that_is_too_large_says_how_large_it_may_be():
             file.write("# filler\n" * 1_100_000)
         for command in ("check", "run", "fmt"):
             status, _, errors = leat(command, "big.leat")
-            assert status in (FAILED, BAD_JOB) and re.search(r"E0105.*9900000 bytes, and 1048576 are the most", errors), errors
+            assert status in (FAILED, BAD_JOB) and re.search(r"E0105.*9900000 bytes; at most 1048576 are allowed", errors), errors
             assert "hint" in errors
 
 
@@ -219,7 +219,7 @@ def test_interrupted_once_it_takes_a_checkpoint_and_goes_on():
             process = start("--set", "count=4000000")
             process.send_signal(number)
             _, errors = process.communicate(timeout=PATIENCE_S)
-            assert process.returncode == GOOD and "once more to stop now" in errors, (process.returncode, errors)
+            assert process.returncode == GOOD and "a second Ctrl-C stops at once" in errors, (process.returncode, errors)
             assert not os.path.exists("out.jsonl"), "the output has its final name although the run is not through"
             status, out, errors = leat("run", "job.leat", "--json", "--resume")
             assert status == GOOD and "resuming from checkpoint" in errors, errors
@@ -233,7 +233,7 @@ def test_interrupted_twice_it_stops_at_once():
     with place():
         process = start("--set", "count=400000000", env={"LEAT_FAILPOINTS": "ckpt.manifest=sleep:5000"})
         process.send_signal(signal.SIGINT)
-        while "once more to stop now" not in (process.stderr.readline() or "once more to stop now"):
+        while "a second Ctrl-C stops at once" not in (process.stderr.readline() or "a second Ctrl-C stops at once"):
             pass
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_S)
@@ -246,7 +246,7 @@ def test_the_supervisor_starts_it_again():
         status, out, errors = leat("run", "job.leat", "--supervise", "--json", "--set", "every=20ms",
                                    env={"LEAT_FAILPOINTS": "ckpt.published=kill@2"})
         assert status in (GOOD, FAILED), (status, errors)
-        assert len(re.findall(r"ended by signal 9.*starting it again", errors)) >= 1, errors
+        assert len(re.findall(r"ended by signal 9.*restarting from the newest checkpoint", errors)) >= 1, errors
         assert "resuming from checkpoint" in errors, errors
         if status == FAILED:  # five short lives, each with two checkpoints: given up loudly, nothing lost
             assert "giving up" in errors, errors
@@ -262,7 +262,7 @@ def test_the_supervisor_gives_up_loudly_and_not_on_bad_jobs():
         assert status == FAILED and "giving up: 5 lives" in errors, (status, errors)
     with place("job"):
         status, _, errors = leat("run", "job.leat", "--supervise")
-        assert status == BAD_JOB and "starting it again" not in errors, (status, errors)
+        assert status == BAD_JOB and "restarting from the newest checkpoint" not in errors, (status, errors)
 
 
 def test_an_interrupt_reaches_the_run_below_the_supervisor():
@@ -270,14 +270,14 @@ def test_an_interrupt_reaches_the_run_below_the_supervisor():
         process = start("--supervise", "--set", "count=400000000")
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == GOOD and "starting it again" not in errors, (process.returncode, errors)
+        assert process.returncode == GOOD and "restarting from the newest checkpoint" not in errors, (process.returncode, errors)
 
 
 def test_an_interrupt_between_two_lives_ends_the_supervisor():
     with place():
         process = subprocess.Popen([LEAT, "run", "job.leat", "--supervise"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                    env={**os.environ, "LEAT_FAILPOINTS": "ckpt.barrier=kill@1"})
-        while "starting it again from its newest checkpoint in 1600 ms" not in process.stderr.readline():
+        while "restarting from the newest checkpoint in 1600 ms" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=PATIENCE_S)

@@ -151,11 +151,11 @@ def test_what_else_a_job_reads():
             f'backfill: ["./rec"], {SCHEMA} }}\nsink x = null from k')
         refused("E0617", "source `k` reads")
         job(['path: "state/rows.jsonl", overwrite: true'], block=', checkpoint: { dir: "./state" }')
-        refused("E0617", "the directory of the checkpoints")
+        refused("E0617", "the checkpoint directory")
         os.mkdir("real")
         os.symlink("real", "link")
         job(['path: "real/state/gen-000001/db/x.jsonl", overwrite: true'], block=', checkpoint: { dir: "link/state" }')
-        refused("E0617", "the directory of the checkpoints")
+        refused("E0617", "the checkpoint directory")
 
 
 def test_the_order_log():
@@ -350,7 +350,7 @@ def test_a_supervised_run_replaces_what_its_earlier_life_wrote():
         assert leat("run", "job.leat", "--quiet")[0] == GOOD
         os.rename("o.jsonl", "expected")
         status, _, errors = supervised("o.jsonl")
-        assert status == GOOD and errors.count("starting it again") == 2, (status, errors)
+        assert status == GOOD and errors.count("restarting from the newest checkpoint") == 2, (status, errors)
         assert read("o.jsonl") == read("expected") and sorted(os.listdir(".")) == ["expected", "in.jsonl", "job.leat", "o.jsonl"]
         os.remove("o.jsonl")
         for log in ("log", "logs/"):
@@ -375,7 +375,7 @@ def test_a_supervised_run_of_many_files():
         process = start("--supervise")
         kill_child(process, lambda: os.path.exists("o-000001.csv"))
         _, errors = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == GOOD and "starting it again" in errors, errors
+        assert process.returncode == GOOD and "restarting from the newest checkpoint" in errors, errors
         assert {name: read(name) for name in glob.glob("o-*")} == expected
 
 
@@ -404,7 +404,7 @@ def test_an_order_log_is_never_another_file():
         process.wait()
         write("precious", PRECIOUS)
         status, _, errors = leat("run", "job.leat", "--quiet", "--record-order", "precious")
-        assert status == FAILED and "E0606" in errors and "no order log" in errors and read("precious") == PRECIOUS, errors
+        assert status == FAILED and "E0606" in errors and "not an order log" in errors and read("precious") == PRECIOUS, errors
         assert leat("run", "job.leat", "--quiet", "--record-order", "log")[0] == GOOD
 
 

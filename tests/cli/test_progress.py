@@ -74,7 +74,7 @@ def test_the_first_dead_letter_is_said_at_once():
 
 def test_what_is_no_time_is_refused():
     done = subprocess.run([LEAT, "run", "x.leat", "--progress", "often"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "--progress wants a duration like 1m" in done.stderr, done
+    assert done.returncode == 2 and "--progress takes a duration like 1m" in done.stderr, done
 
 
 if __name__ == "__main__":

@@ -239,7 +239,7 @@ def test_who_holds_it_back():
                        "sink out = null from hourly\n")
         text = leat("explain", "--time", "job.leat").stdout
         for says in ("5s", "max_delay 5s", "up to 12m", "2m behind the slowest k of the last 10m", "waits for b; holds rows for 1h",
-                     "lateness 15m: windows stay open so long",
+                     "lateness 15m: windows stay open that long",
                      "12m by b (its source), 1h by labelled attribute"):
             assert says in text, (says, text)
         picture = leat("explain", "--time", "--svg", "job.leat").stdout

@@ -243,7 +243,7 @@ def test_of_a_run_that_began_with_anothers_checkpoint():
         answer = trace("s", "s.jsonl@5000")
         assert answer["checkpoint"] and answer["records_read"] < 6000 and "n >= 2" in step_of(answer, "kept: where")["settings"]
         status, _, errors = leat("trace", "job.leat", "s", "s.jsonl@5")
-        assert status == FAILED and "before the checkpoint that this run began with" in errors and "state" in errors, errors
+        assert status == FAILED and "before the checkpoint that this run started from" in errors and "state" in errors, errors
 
 
 def test_while_the_job_runs_and_before_it_ever_ran():
@@ -295,10 +295,10 @@ def test_as_text():
 def test_what_is_not_there():
     rows = [row(number) for number in range(20)] + ["", json.dumps(row(99))]
     with place(rows):
-        for arguments, words in ((["x", "s.jsonl:1"], "it reads: s, c"), (["s", "s.jsonl"], "path:line"),
+        for arguments, words in ((["x", "s.jsonl:1"], "its sources are: s, c"), (["s", "s.jsonl"], "path:line"),
                                  (["s", "other.jsonl:1"], "no file"), (["s", "other.jsonl@1"], "it has: s.jsonl"),
-                                 (["s", "s.jsonl:21"], "the line is empty"), (["s", "s.jsonl@21"], "ends before it"),
-                                 (["s", "s.jsonl:4000"], "behind the end")):
+                                 (["s", "s.jsonl:21"], "the line is empty"), (["s", "s.jsonl@21"], "ends before this record"),
+                                 (["s", "s.jsonl:4000"], "after the end")):
             status, _, errors = leat("trace", "job.leat", *arguments)
             assert status == FAILED and words in errors and "hint" in errors, (arguments, status, errors)
         assert trace("s", "s.jsonl:22")["record"] == 20

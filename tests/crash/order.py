@@ -223,14 +223,14 @@ def test_misfits(leat, folder):
     expect("E0603", "digest", data=good[:len(good) // 2] + bytes([good[len(good) // 2] ^ 1]) + good[len(good) // 2 + 1:])
     expect("E0603", "ends within", data=good[:-1])
     expect("E0603", "ends within", data=b"")
-    expect("E0603", "no order log", data=b"x" * 100)
+    expect("E0603", "not an order log", data=b"x" * 100)
     with open(log, "wb") as f:
         f.write(good)
     lines = [line(n) for n in range(RECORDS)]
     changed = [line(n, 1 if n == 40_000 else 0) for n in range(RECORDS)]
-    for name, text, what in (("right", changed, ["right.jsonl", "up to order time", "found are records up to"]),
+    for name, text, what in (("right", changed, ["right.jsonl", "up to order time", "found: records up to"]),
                              ("left", lines[:-10], ["left.jsonl", "the input is shorter"]),
-                             ("left", lines + [line(RECORDS)] * 5, ["ends in it after 60000 records, and has more"])):
+                             ("left", lines + [line(RECORDS)] * 5, ["ends in the log after 60000 records, and has more records"])):
         write(f"{place.data}/{name}.jsonl", text)
         expect("E0604", "does not fit", "--order=none", *what)
         write(f"{place.data}/{name}.jsonl", lines)
@@ -298,7 +298,7 @@ def test_stopped(leat, folder):
     shutil.rmtree(f"{folder}/parts")
     place.run("parts", "--record-order", f"{folder}/log-2", state="state", LEAT_FAILPOINTS="ckpt.published=kill@1")
     os.truncate(f"{folder}/log-2", 0)
-    place.refused("parts", ["E0603", "goes on at", "--record-order"], "--record-order", f"{folder}/log-2", state="state")
+    place.refused("parts", ["E0603", "resumes at micro-batch", "--record-order"], "--record-order", f"{folder}/log-2", state="state")
 
 
 def test_directory(leat, folder):
@@ -319,12 +319,12 @@ def test_directory(leat, folder):
     found, _ = place.good("by-log", "--order", f"{folder}/log", "--record-order", f"{folder}/again.order", lanes=3)
     if found != expected or b"".join(split(read(f"{folder}/again.order"))) == b"":
         raise Failure("the log of a run that was killed is not that of its rows")
-    place.refused("by-state", ["E0603", "have the order from micro-batch", "--from", "--record-order DIR/"],
+    place.refused("by-state", ["E0603", "contain the order from micro-batch", "--from", "--record-order DIR/"],
                   "--order", f"{folder}/state")
     place.refused("other", ["E0606", "of another run"], "--record-order", f"{folder}/log/", state="other-state")
     for path in glob.glob(f"{folder}/log/*-{0:020}"):
         os.remove(path)
-    place.refused("short", ["E0603", "are missing in it"], "--order", f"{folder}/log")
+    place.refused("short", ["E0603", "are missing in the log"], "--order", f"{folder}/log")
 
 
 def checkpoints(folder):

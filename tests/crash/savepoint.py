@@ -180,7 +180,7 @@ def test_a_new_run_from_a_savepoint_or_its_own_directory():
         state = "new" if source == "sp" else "state"
         errors = run("out", state, "--from", source, check=0)[2]
         assert re.search(r"a new run, with the state of checkpoint \d+-\d+ in .*/" + source, errors), errors
-        assert "goes out again" in errors and "resuming" not in errors, errors
+        assert "their rows are written again" in errors and "resuming" not in errors, errors
         is_whole()
         assert export(state, "a.safetensors") == export("whole-state", "b.safetensors")
 
@@ -192,7 +192,7 @@ def test_a_new_run_that_dies_at_once_begins_again():
         status, _, _ = run("out", "new", "--from", "sp", failpoints=f"{point}=kill@1")
         assert status == -signal.SIGKILL, status
     errors = run("out", "new", check=0)[2]
-    assert "came to none of its own: it begins there again" in errors, errors
+    assert "has written none of its own: it starts from that checkpoint again" in errors, errors
     is_whole()
     # Its own directory holds nothing but such a run: --from finds what that began with.
     again()
@@ -205,7 +205,7 @@ def test_a_new_run_that_dies_at_once_begins_again():
 def test_a_supervised_new_run_goes_on():
     again()
     status, _, errors = run("out", "state", "--from", "state", "--supervise", failpoints="ckpt.published=kill@2")
-    assert "starting it again" not in errors or "resuming from checkpoint" in errors, errors
+    assert "restarting from the newest checkpoint" not in errors or "resuming from checkpoint" in errors, errors
     assert errors.count("a new run, with the state of") == 1, errors
     if status != 0:  # five short lives: given up
         run("out", "state", check=0)
@@ -233,7 +233,7 @@ def test_stateless_changes_simply_work():
     assert status == 1 and "E0703" in errors and "--from" in errors, errors
     _, summary, errors = run("out", "state", "--from", "state", check=0)
     assert "column double of rows held: the checkpoint has none, the job has `float`" in errors, errors
-    assert "`sink/scored` is not in the job" in errors and "`sink/more` begins with the rows behind" in errors, errors
+    assert "`sink/scored` is not in the job" in errors and "`sink/more` starts with the rows after" in errors, errors
     is_whole(names=["hourly.csv"])
     nodes = json.loads(summary)["nodes"]
     assert all(node["counts"]["balanced"] for node in nodes), nodes
@@ -257,14 +257,14 @@ CHANGES = [("within 6h", "within 3h"), ("  | feature from clicks by item over 1h
 
 
 LISTED = """\
-job.leat: error[E0703]: `features/feature.2` does not match: the checkpoint has `feature: from: clicks by: item over: 1h every: 1m { clicks: count() }`, the job has nothing of that name
+job.leat: error[E0703]: `features/feature.2` does not match: the checkpoint has `feature: from: clicks by: item over: 1h every: 1m { clicks: count() }`, the job has no part of that name
 job.leat:15:5: error[E0703]: `features/dedup` does not match: dedup: the checkpoint has `by: id within: 6h`, the job has `by: id within: 3h`
    15 |   | dedup by id within 3h
       |     ^~~~~~~~~~~~~~~~~~~~~
 job.leat:18:28: error[E0703]: `hourly/window` does not match: window: the checkpoint has `by: item over: tumbling(1h) { n: count(), clicks: sum(clicked) }`, the job has `by: item over: tumbling(2h) { n: count(), clicks: sum(clicked) }`
    18 | stream hourly = examples | window by item over tumbling(2h) { n: count(), clicks: sum(clicked) }
       |                            ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-      hint: let the job have what it had; or go on without what the checkpoint has of it: --drop-state features/dedup --drop-state features/feature.2 --drop-state hourly/window
+      hint: change the job back; or start without this state of the checkpoint: --drop-state features/dedup --drop-state features/feature.2 --drop-state hourly/window
 """
 
 
@@ -284,8 +284,8 @@ def test_what_does_not_match_is_listed_and_dropped_by_name():
         assert f"`{names[left]}` does not match" not in errors, errors
     drops = [word for name in names for word in ("--drop-state", name)]
     _, summary, errors = run("out", "state", "--from", "state", *drops, check=0)
-    assert "`features/feature.2`: what the checkpoint has of it is left behind" in errors, errors
-    assert "`features/dedup` begins empty" in errors and "`hourly/window` begins empty" in errors, errors
+    assert "`features/feature.2`: its state in the checkpoint is dropped" in errors, errors
+    assert "`features/dedup` starts empty" in errors and "`hourly/window` starts empty" in errors, errors
     assert all(node["counts"]["balanced"] for node in json.loads(summary)["nodes"]), summary
     # What was left behind goes from the database; what stays is still read from it.
     again()
@@ -432,7 +432,7 @@ def test_a_finished_run_is_not_begun_with():
     assert f"with the state of checkpoint {listed[-1]} in" in errors, errors
     for name in SINKS[1:]:
         assert content("whole", name).endswith(content("other", name).partition(b"\n")[2]), name
-    for path, what in (("nowhere", "is not there"), (".", "not a checkpoint directory")):
+    for path, what in (("nowhere", "does not exist"), (".", "not a checkpoint directory")):
         status, _, errors = run("other", "new", "--from", path)
         assert status == 1 and what in errors, errors
 
@@ -550,7 +550,7 @@ def test_a_key_that_is_not_there():
                      out), out
     assert "key " in get("model", "user", 999_999_999, check=1)
     for arguments, what in ((("features/dedup", "abc"), "id (int)"), (("features/dedup", "1", "2"), "id (int)"),
-                            (("features/dedupe", "1"), "did you mean `features/dedup`?"), ((), "it has: features/dedup"),
+                            (("features/dedupe", "1"), "did you mean `features/dedup`?"), ((), "its parts are: features/dedup"),
                             (("model", "color", "1"), "sparse features: user, item, site"), (("model", "user"), "sparse features: user"),
                             (("model", "user", "abc"), "is not a value of type int")):
         status, _, errors = leat("state", "get", "state", *arguments)

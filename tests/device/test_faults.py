@@ -105,7 +105,7 @@ def test_supervised_it_starts_again():
                 pass
             output = leat("run", place + ".leat", "--supervise", fault=f"{number}@{chance.randrange(200, 6000)}:{once}")
             check_message(output, said, advice)
-            assert output.count("starting it again from its newest checkpoint") == 1, output
+            assert output.count("restarting from the newest checkpoint") == 1, output
             assert learned(whole.folder, place) == whole.learned, name
 
 
@@ -158,19 +158,19 @@ def test_compared_with_the_cpu():
         folder = Folder(path)
         for kind in ("mmoe", "fm"):
             place = folder.job("agree-" + kind, kind, "cuda(0)", "" if kind == "fm" else None)
-            assert "nothing differed over 46 steps" in leat("run", place + ".leat", "--compare", "cpu"), kind
+            assert "no difference to the CPU in 46 steps" in leat("run", place + ".leat", "--compare", "cpu"), kind
         wide = folder.job("wide", "dcnv2", "cuda(0)", "hidden: [40], cross_layers: 1, precision: bf16")
         output = leat("run", changed(wide, {"dim: 8": "dim: 16"}) + ".leat", "--compare", "cpu")
-        assert "nothing differed over" in output, output
+        assert "no difference to the CPU" in output, output
         place = folder.job("resumed", "dcnv2", "cuda(0)")
         leat("run", place + ".leat", expected=[-9], failpoints="ckpt.published=kill@1")
         output = leat("run", place + ".leat", "--compare", "cpu")
-        assert "resuming" in output and "nothing differed over" in output, output
+        assert "resuming" in output and "no difference to the CPU" in output, output
         missing, nth = ["step 1, logit 1 of event 1:", ", vector of sparse feature ", ", dense layer "], 3
         while missing:  # checkpoints part calls; nobody sees a gradient behind a relu of 0, or of an id without a row
             place = folder.job(f"differ-{nth}", "mmoe", "cuda(0)")
             output = leat("run", place + ".leat", "--compare", "cpu", expected=(0, FAILED), wrong=nth)
-            assert ("error[E0904]" in output) != ("nothing differed" in output) and nth < 230, (missing, output)
+            assert ("error[E0904]" in output) != ("no difference to the CPU" in output) and nth < 230, (missing, output)
             missing = [where for where in missing if where not in output]
             nth = max(nth + 1, 190)
         output = leat("run", folder.job("cpu", "dcnv2", "cpu") + ".leat", "--compare", "cpu", expected=[FAILED])

@@ -76,7 +76,7 @@ def test_what_is_said():
     _, text, _ = leat("variance")
     assert "sample variance" in text and "n - 1" in text and "sqrt(variance)" in text
     _, text, _ = leat("source", "file")
-    assert "what every source has\n" in text and re.search(r"^  max_delay  duration; .*default 0s$", text, re.M)
+    assert "options of every source\n" in text and re.search(r"^  max_delay  duration; .*default 0s$", text, re.M)
     _, text, _ = leat("job")
     assert re.search(r"^      keep  {.*\n.*\n          last  int; 1 to 1000; default 3$", text, re.M), text
     _, text, _ = leat("dead_letters")

@@ -55,16 +55,16 @@ def test_devices_that_are_there():
 def test_one_device():
     assert said("cuda(0)", fake="two") == """device cuda(0): A device of 2022
 
-  capability  9.0 (sm_90); 8.0 is needed at least
+  capability  9.0 (sm_90); at least 8.0 is needed
   memory      141.0 GiB, 140.0 of them free
   cores       132 multiprocessors, 50 MiB of second-level cache
-  library     of CUDA 13.0; the driver knows CUDA up to 13.1
+  library     of CUDA 13.0; the driver supports CUDA up to 13.1
   usable      yes
 """
     assert said("cuda(1)", fake="two").endswith("  usable      no: too old\n\n  It has compute capability 6.1.\n")
     assert said("cuda(0)", fake="busy").endswith("  usable      no: failed\n\n  Somebody has it for himself.\n")
     text = said("cuda", fake="two")
-    assert FAKE in text and "knows CUDA up to 13.1" in text and "devices     2\n" in text, text
+    assert FAKE in text and "supports CUDA up to 13.1" in text and "devices     2\n" in text, text
 
 
 def test_unknown_devices():
@@ -115,9 +115,9 @@ def test_cpu():
     text = said("cpu")
     assert [line.split()[0] for line in text.split("\n") if line[:3] == "  s" or line[:3] == "  a"] == [
         "scalar", "avx2", "avx512"], text
-    assert text.count("supported, and taken") == 1 and said().count("(taken)") == 1
-    assert re.search(r"scalar +supported, and taken", said("cpu", LEAT_KERNELS="scalar"))
-    assert "scalar (taken)" in said(LEAT_KERNELS="scalar")
+    assert text.count("supported, and used") == 1 and said().count("(used)") == 1
+    assert re.search(r"scalar +supported, and used", said("cpu", LEAT_KERNELS="scalar"))
+    assert "scalar (used)" in said(LEAT_KERNELS="scalar")
     status, _, errors = device(LEAT_KERNELS="mmx")
     assert status == 2 and "LEAT_KERNELS: not a kernel variant" in errors, errors
 

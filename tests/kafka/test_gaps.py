@@ -412,7 +412,7 @@ def test_what_is_compacted_away_is_not_executed_again():
         assert time.monotonic() - begin < rig.stretched(10)
         job.move()
         job.start("--order", job.at("order/"))
-        job.failed("E0612", "micro-batch ", "are there now", "the recording that the log was written for")
+        job.failed("E0612", "micro-batch ", "are there now", "the recording that the order log was written for")
         job.replay(job.at("rec"), "--order", job.at("order/"))
         assert [json.loads(line)["n"] for line in open(job.at("again.jsonl"), encoding="utf-8")] == list(range(600))
 
@@ -431,7 +431,7 @@ def test_traced():
         job.start()
         job.wait_rows(20)
         job.read_to({0: 23})
-        for offset, words in ((19, None), (20, "marker"), (21, "aborted"), (22, "marker"), (23, "ends before it")):
+        for offset, words in ((19, None), (20, "marker"), (21, "aborted"), (22, "marker"), (23, "ends before this record")):
             result = subprocess.run([LEAT, "trace", job.job, "s", f"{topic}/0@{offset}"], capture_output=True, text=True,
                                     timeout=rig.PATIENCE_S, check=False)
             if words is None:

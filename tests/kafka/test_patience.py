@@ -193,7 +193,7 @@ def test_told_to_stop_while_it_starts():
             job.hears("waiting for brokers", within=4)
             job.process.send_signal(signal.SIGINT)
             took, said, _ = job.ends(INTERRUPTED)
-            assert took < rig.stretched(5) and "stopping: it had not begun" in said and "error[" not in said, (took, said)
+            assert took < rig.stretched(5) and "stopping before the run has begun" in said and "error[" not in said, (took, said)
             broker.is_up = True
             job.start()
             job.ends(0)
@@ -308,7 +308,7 @@ def test_records_of_which_none_is_good():
     with Job(from_topic(kafka, topic)) as job:
         job.start()
         job.hears("WARNING: s: kafka: ", " records are dead letters; for example", f"{topic}/0: record ", "begins with `{`",
-                  "are `format` and `schema` those of its records?", within=15)
+                  "check that `format` and `schema` match its records", within=15)
         rig.wait_for(lambda: job.records_read() == 5000, "all of them")
         job.process.send_signal(signal.SIGINT)
         _, _, out = job.ends(0)

@@ -267,7 +267,7 @@ def misfits(job, order):
     leat("run", job.path, *names, "--order", job.at("nowhere"), status=1, says=["E0602", "nowhere", "--record-order"])
     leat("checkpoint", "prune", job.at("state"), "--last", "1")
     leat("run", job.path, *names, "--order", job.at("state"), status=1,
-         says=["E0603", "have the order from micro-batch", "--from", "--record-order DIR"])
+         says=["E0603", "contain the order from micro-batch", "--from", "--record-order DIR"])
     job.kafka.delete_records(job.impressions, {0: 50})
     leat("record", job.impressions, job.clicks, "--to", job.at("short"), "--until", "latest", "--brokers", job.kafka.brokers)
     names = ["--replay", f"impressions={job.at('short')}", "--replay", f"clicks={job.at('short')}"]

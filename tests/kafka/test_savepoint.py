@@ -75,7 +75,7 @@ def test_another_topic_is_said_and_left_by_name():
     assert status == 1 and "`sink/out` does not match: topic: the checkpoint has" in err, err
     assert "--drop-state sink/out" in err, err
     _, err = job.finish("--from", savepoint, "--drop-state", "sink/out")
-    assert "`sink/out`: what the checkpoint has of it is left behind" in err, err
+    assert "`sink/out`: its state in the checkpoint is dropped" in err, err
     found = collections.Counter(rig.numbers(job.kafka.consume(other)))
     assert found and max(found.values()) == 1 and sorted(found) == job.expected()[-len(found):], len(found)
     job.close()

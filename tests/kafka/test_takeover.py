@@ -246,7 +246,7 @@ def test_a_new_copy_of_the_directory():
     os.kill(child, signal.SIGCONT)
     status, _, err = job.end(process)
     assert status == FENCED and "E0709" in err, (status, err[-2000:])
-    assert f"process {heir.pid}" in err and f"process {child}" in err and "starting it again" not in err, err[-2000:]
+    assert f"process {heir.pid}" in err and f"process {child}" in err and "restarting from the newest checkpoint" not in err, err[-2000:]
     copy.finish(process=heir)
     copy.check()
     copy.close()

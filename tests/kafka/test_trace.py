@@ -83,7 +83,7 @@ def test_while_it_runs():
         time.sleep(rig.stretched(0.5))
         newer = job.trace(f"{topic}/0@3002")
         assert newer["checkpoint"] and newer["records_read"] < 2000 and fates(newer)["once: where"] == ["passed"], newer
-        for record, words in ((f"{topic}/0@99999", "ends before it"), (f"{topic}/7@0", f"it has: {topic}/0, {topic}/1"),
+        for record, words in ((f"{topic}/0@99999", "ends before this record"), (f"{topic}/7@0", f"it has: {topic}/0, {topic}/1"),
                               (f"{topic}/0:5", "offsets")):
             status, _, errors = job.ask(record)
             assert status == 1 and words in errors, (record, errors)

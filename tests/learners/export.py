@@ -289,9 +289,9 @@ def test_hash():
         assert set(crossed) == {"site", "cross(site, cat)"} and hashes(folder, "site=x", "cat=z")["cross(site, cat)"] != crossed["cross(site, cat)"]
         assert 'cross(user, null_if(site, "x"))' in hashes(folder, "user=1", "site=x")
         assert hashes(folder, "user=5", "site=abc", learner="other") == {"user": [int_key(5)], "site": [abc]}
-        for words, learner, what in ((("user=x",), "ids", "is no int"), (("usr=1",), "ids", "did you mean `user`"),
-                                     (("clicked=true",), "ids", "no feature of `ids`"), (("user=1",), "none", "it has: ids, other"),
-                                     (("seen=1",), "ids", "is no list"), (("user=9223372036854775807",), "ids", "integer overflow")):
+        for words, learner, what in ((("user=x",), "ids", "is not of type int"), (("usr=1",), "ids", "did you mean `user`"),
+                                     (("clicked=true",), "ids", "no feature of learner `ids`"), (("user=1",), "none", "it has: ids, other"),
+                                     (("seen=1",), "ids", "is not of type list"), (("user=9223372036854775807",), "ids", "integer overflow")):
             said = hashes(folder, *words, learner=learner, expected=1)
             assert what in said and "E1001" in said, (words, said)
 

@@ -346,7 +346,7 @@ def test_low_disk(leat, folder):
             raise Failure(f"it does not pause: {process.wait()} {read(f'{folder}/said')}")
         os.unlink(f"{place.out}/ballast")
         freed = time.monotonic()
-        if process.wait(timeout=PATIENCE_S) != 0 or b"the sources go on" not in read(f"{folder}/said"):
+        if process.wait(timeout=PATIENCE_S) != 0 or b"the sources continue" not in read(f"{folder}/said"):
             raise Failure(f"it does not go on: {read(f'{folder}/said')}")
         if time.monotonic() - freed > 10:
             raise Failure(f"it took {time.monotonic() - freed:.1f} s to go on and end")

@@ -20,11 +20,11 @@ static void say_fenced(struct run *run)
     checkpoint_dir_holder(run->dir, holder);
     struct diag *d =
         diag_error(run->diags, DIAG_TAKEN_OVER, (struct span){0},
-                   "another process has taken over `%s` (%s): this one stops", run->path, holder);
+                   "another process has taken over `%s` (%s): this process stops", run->path, holder);
     diag_hint(
         run->diags, d,
-        "the other process goes on from the last checkpoint that counts, and nothing is lost or doubled; if "
-        "this one is to run, stop the other one and start this one again");
+        "the other process resumes from the last valid checkpoint, and no row is lost or written twice; to "
+        "run this process instead, stop the other process and start this one again");
 }
 
 int run_check(struct run *run)

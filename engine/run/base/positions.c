@@ -120,7 +120,7 @@ void run_describe_positions(struct str positions, struct byte_buffer *out)
         return;
     }
     buffer_printf(out, "micro-batch %llu%s\n", (unsigned long long)micro_batch,
-                  is_final ? ", and that was the last: all sources have ended" : "");
+                  is_final ? ", the last: all sources have ended" : "");
     if (replayed != 0)
         buffer_printf(out, "  replays the order log %016llx%s, micro-batch %llu of it is next\n",
                       (unsigned long long)replayed, is_live ? " of a live run" : "",

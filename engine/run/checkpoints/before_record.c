@@ -6,10 +6,10 @@
 
 static bool refuse_other(struct run *run)
 {
-    struct diag *d =
-        diag_error(run->diags, DIAG_OTHER_JOB, (struct span){0},
-                   "the checkpoints in %s are of another job, or of this one before it changed", run->path);
-    diag_hint(run->diags, d, "trace with the job file, --set and --replay that the run has");
+    struct diag *d = diag_error(
+        run->diags, DIAG_OTHER_JOB, (struct span){0},
+        "the checkpoints in %s are of another job, or of an earlier version of this job", run->path);
+    diag_hint(run->diags, d, "trace with the same job file, --set and --replay as the run");
     return false;
 }
 
@@ -25,10 +25,11 @@ static bool choose_from(struct run *run)
     const struct checkpoint_info *info = checkpoint_info(run->resumed);
     if (positions_are_before(info->sources, run->plan, run->trace))
         return true;
-    struct diag *d =
-        diag_error(run->diags, DIAG_NO_COMMAND, (struct span){0},
-                   "`%.*s` lies before the checkpoint that this run began with", STR_ARGS(run->trace->place));
-    diag_hint(run->diags, d, "trace it in the run that read it, whose checkpoints are in %s", c->from.path);
+    struct diag *d = diag_error(run->diags, DIAG_NO_COMMAND, (struct span){0},
+                                "`%.*s` lies before the checkpoint that this run started from",
+                                STR_ARGS(run->trace->place));
+    diag_hint(run->diags, d, "trace the record in the run that read it, whose checkpoints are in %s",
+              c->from.path);
     return false;
 }
 

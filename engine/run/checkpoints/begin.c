@@ -18,7 +18,7 @@ static bool refuse_choice(struct run *run, bool has_checkpoint)
         struct diag *d = diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
                                     "there is no checkpoint to resume from in `%.*s`",
                                     STR_ARGS(run->plan->config.checkpoint.directory));
-        diag_hint(run->diags, d, "leave --resume away to start the job");
+        diag_hint(run->diags, d, "start the job without --resume");
         return false;
     }
     return true;
@@ -39,7 +39,8 @@ static bool refuse_without(struct run *run)
 {
     struct diag *d =
         diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0}, "this job takes no checkpoints");
-    diag_hint(run->diags, d, "give it a directory: `checkpoint: { dir: \"state/%.*s\" }` in the job block",
+    diag_hint(run->diags, d,
+              "set a checkpoint directory in the job block: `checkpoint: { dir: \"state/%.*s\" }`",
               STR_ARGS(run->plan->name));
     return false;
 }
@@ -158,9 +159,10 @@ bool checkpoints_open_state(struct run *run)
             int error = errno;
             struct diag *d =
                 diag_error(run->diags, DIAG_STATE_FAILED, (struct span){0},
-                           "no temporary directory can be made for state that does not fit into memory");
+                           "cannot create a temporary directory for state that does not fit into memory");
             diag_errno(run->diags, d, error);
-            diag_hint(run->diags, d, "name one where this user may write: TMPDIR=DIR leat run ...");
+            diag_hint(run->diags, d,
+                      "set TMPDIR to a directory where this user may write: TMPDIR=DIR leat run ...");
             return false;
         }
         path = arena_printf(&run->arena, "%s/db", run->temporary.path);

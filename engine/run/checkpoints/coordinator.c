@@ -239,7 +239,8 @@ bool checkpoints_have_last(struct run *run)
                                 "the last checkpoint could not be written");
     if (c->why[0] != '\0')
         diag_cause(run->diags, d, "%s", c->why);
-    diag_hint(run->diags, d, "mend the cause and start again: the run goes on from the checkpoint before");
+    diag_hint(run->diags, d,
+              "correct the cause and start the job again: the run resumes from the previous checkpoint");
     return false;
 }
 

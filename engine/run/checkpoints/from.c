@@ -29,7 +29,7 @@ static bool refuse_path(struct run *run, const char *path, const char *what)
         diag_error(run->diags, DIAG_NO_CHECKPOINT, (struct span){0}, "--from: `%s` %s", path, what);
     diag_hint(run->diags, d,
               "name a checkpoint directory or a savepoint, or one of its checkpoints: --from DIR@3-17; `leat "
-              "checkpoint list DIR` shows them");
+              "checkpoint list DIR` lists the checkpoints");
     return false;
 }
 
@@ -50,7 +50,7 @@ static bool open_directory(struct run *run)
     struct checkpoints *c = run->checkpoints;
     char *real = realpath(c->from.path, NULL);
     if (real == NULL)
-        return refuse_path(run, c->from.path, errno == ENOENT ? "is not there" : strerror(errno));
+        return refuse_path(run, c->from.path, errno == ENOENT ? "does not exist" : strerror(errno));
     free(c->from.path);
     c->from.path = real;
     struct checkpoint_dir_options options = {.path = real, .read_only = true};
@@ -93,13 +93,13 @@ static bool go_further(struct run *run)
 
 static bool refuse_finished(struct run *run)
 {
-    struct diag *d =
-        diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
-                   "the run of this checkpoint has finished: its sources had ended, and time with them");
+    struct diag *d = diag_error(
+        run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
+        "the run of this checkpoint has finished: its sources have ended, and its watermark is at the end");
     diag_hint(
         run->diags, d,
-        "begin with an earlier one, --from DIR@3-17; or let the sources begin anew with the state as it "
-        "is: --drop-state and the name of each");
+        "start from an earlier checkpoint, --from DIR@3-17; or keep the state and start the sources anew: "
+        "--drop-state and the name of each source");
     return false;
 }
 
@@ -111,8 +111,10 @@ static void note_start(struct run *run, const struct checkpoint_info *info)
         snprintf(id + 2 * i, 3, "%02x", info->run.bytes[i]);
     run_note(run, "a new run, with the state of checkpoint %u-%llu in %s (run %.8s)", info->id.generation,
              (unsigned long long)info->id.epoch, run->checkpoints->from.path, id);
-    run_note(run, "what run %.8s read behind that checkpoint is read again, and goes out again from here",
-             id);
+    run_note(
+        run,
+        "records that run %.8s read after that checkpoint are read again, and their rows are written again",
+        id);
 }
 
 bool from_open(struct run *run)
@@ -137,7 +139,7 @@ bool from_open(struct run *run)
         if (c->from.id.generation != 0 || found == CHECKPOINT_REFUSED)
             return false;
         if (step == FROM_STEPS_MAX || !go_further(run))
-            return refuse_path(run, c->from.path, "holds no checkpoint");
+            return refuse_path(run, c->from.path, "contains no checkpoint");
     }
     const struct checkpoint_info *info = checkpoint_info(run->resumed);
     c->from.id = info->id;
@@ -166,10 +168,11 @@ bool from_is_unfinished(struct run *run)
     struct checkpoints *c = run->checkpoints;
     run->is_begun_again = checkpoint_find_from(run->dir, &c->from, &c->from_run);
     if (run->is_begun_again)
-        run_note(run,
-                 "the newest run in `%s` began from another's checkpoint and came to none of its own: it "
-                 "begins there again",
-                 run->path);
+        run_note(
+            run,
+            "the newest run in `%s` started from another run's checkpoint and has written none of its own: "
+            "it starts from that checkpoint again",
+            run->path);
     return run->is_begun_again;
 }
 
@@ -219,7 +222,7 @@ static void tell_difference(void *argument, bool is_allowed, const char *sentenc
 {
     struct matching *m = argument;
     if (is_allowed)
-        run_note(m->run, "`%s` goes on changed: %s", m->part, sentence);
+        run_note(m->run, "`%s` resumes with a change: %s", m->part, sentence);
     else if (m->keeps_figures_alone)
         m->refused++;
     else
@@ -246,11 +249,12 @@ static void match_lost(struct matching *m, const struct part *part)
 {
     struct arena *arena = &m->run->arena;
     if (part->name.length > 5 && memcmp(part->name.data, "sink/", 5) == 0) {
-        run_note(m->run, "`%s` is not in the job: rows that the checkpoint holds for it do not go out",
+        run_note(m->run,
+                 "`%s` is not in the job: rows that the checkpoint contains for this sink are not written",
                  m->part);
         return;
     }
-    refuse(m, arena_printf(arena, "the checkpoint has `%.*s`, the job has nothing of that name",
+    refuse(m, arena_printf(arena, "the checkpoint has `%.*s`, the job has no part of that name",
                            STR_ARGS(first_line(part->shape))));
 }
 
@@ -265,7 +269,7 @@ static void match_part(struct matching *m, const struct part *part)
         node != NULL && node->operator_kind != NULL && node->operator_kind->keeps_figures_alone;
     m->refused = 0;
     if (is_dropped(m, part->name)) {
-        run_note(run, "`%s`: what the checkpoint has of it is left behind", m->part);
+        run_note(run, "`%s`: its state in the checkpoint is dropped", m->part);
         return;
     }
     if (node != NULL && node->is_stand_in) /* the state of the job's own sink is not for its stand-in */
@@ -302,9 +306,9 @@ static bool check_drops(struct matching *m)
                                     "--drop-state: the checkpoint has no part `%.*s`", STR_ARGS(name));
         const char *near = diag_nearest(name, names, count);
         if (near != NULL)
-            diag_hint(run->diags, d, "did you mean `%s`? It has: %s", near, all);
+            diag_hint(run->diags, d, "did you mean `%s`? The checkpoint has: %s", near, all);
         else
-            diag_hint(run->diags, d, "it has: %s", all);
+            diag_hint(run->diags, d, "the checkpoint has: %s", all);
         is_good = false;
     }
     return is_good;
@@ -318,11 +322,11 @@ static void note_new(struct run *run)
         if (run->has_saved[i] || !node->has_state || is_figures)
             continue;
         if (node->tag == PLAN_SOURCE)
-            run_note(run, "`%s` has no position in the checkpoint: it begins as the job says", node->part);
+            run_note(run, "`%s` has no position in the checkpoint: it starts where the job says", node->part);
         else if (node->tag == PLAN_SINK)
-            run_note(run, "`%s` begins with the rows behind the checkpoint", node->part);
+            run_note(run, "`%s` starts with the rows after the checkpoint", node->part);
         else
-            run_note(run, "`%s` begins empty", node->part);
+            run_note(run, "`%s` starts empty", node->part);
     }
 }
 
@@ -348,7 +352,7 @@ bool from_match(struct run *run, const struct parts *saved)
         match_part(&m, &saved->items[i]);
     if (m.last != NULL)
         diag_hint(run->diags, m.last,
-                  "let the job have what it had; or go on without what the checkpoint has of it:%.*s",
+                  "change the job back; or start without this state of the checkpoint:%.*s",
                   (int)m.to_drop.length, m.to_drop.data);
     bool is_good = check_drops(&m) && m.last == NULL;
     buffer_free(&m.to_drop);

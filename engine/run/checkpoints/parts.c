@@ -54,7 +54,7 @@ bool parts_read(struct checkpoint *checkpoint, struct arena *arena, struct parts
     while (snapshot_get(reader, &group, &record)) /* all checkpoints of a chain have the same list */
         is_good = decode(record, arena, parts);
     if (!is_good)
-        snapshot_corrupt(reader, diags, "the list of the job's parts is none");
+        snapshot_corrupt(reader, diags, "the list of the job's parts is invalid");
     return checkpoint_reader_close(reader) && is_good;
 }
 
@@ -79,8 +79,8 @@ static bool match_all(struct run *run, const struct parts *saved)
             run->has_saved[i] = true;
         } else if (node->tag != PLAN_SINK) { /* a job may gain sinks */
             struct diag *d = diag_error(run->diags, DIAG_OTHER_JOB, node->span,
-                                        "the checkpoint knows nothing of `%s`", node->part);
-            diag_hint(run->diags, d, "`--from` starts a new run with what it has");
+                                        "the checkpoint does not contain `%s`", node->part);
+            diag_hint(run->diags, d, "`--from` starts a new run with the parts that the checkpoint contains");
             return false;
         }
     }
@@ -102,7 +102,7 @@ bool parts_init(struct run *run, uint32_t *next_id)
         if (!run->has_saved[i]) {
             if (*next_id >= PARTS_ID_MAX) {
                 diag_error(run->diags, DIAG_TOO_MANY, (struct span){0},
-                           "more than %d parts have been in these checkpoints", PARTS_ID_MAX);
+                           "these checkpoints have had more than %d parts", PARTS_ID_MAX);
                 return false;
             }
             run->ids[i] = (uint16_t)(*next_id)++;

@@ -150,7 +150,7 @@ static bool restore_counters(struct run *run, struct node_instance *node, struct
     while (reader != NULL && snapshot_get(reader, &group, &data)) {
         struct saved_counters part;
         if (data.length != sizeof(part)) {
-            snapshot_corrupt(reader, run->diags, "counters of another size");
+            snapshot_corrupt(reader, run->diags, "counters of a wrong size");
             break;
         }
         memcpy(&part, data.data, sizeof(part));

@@ -33,7 +33,7 @@ static bool file_failed(const char *path, int error, const char *what, struct di
         diag_error(diags, error == ENOSPC || error == EDQUOT ? DIAG_DISK_FULL : DIAG_OUTPUT_FAILED,
                    (struct span){0}, "the order log `%s` cannot be %s", path, what);
     diag_errno(diags, d, error);
-    diag_hint(diags, d, "mend the cause, or run without --record-order");
+    diag_hint(diags, d, "correct the cause, or run without --record-order");
     return false;
 }
 
@@ -43,8 +43,8 @@ static bool file_is_short(struct run *run, const char *path, uint64_t next)
 {
     struct diag *d =
         diag_error(run->diags, DIAG_FILE_DAMAGED, (struct span){0},
-                   "the order log `%s` has the micro-batches up to %llu, and the run goes on at %llu", path,
-                   (unsigned long long)next, (unsigned long long)run->order->first);
+                   "the order log `%s` ends before micro-batch %llu, and the run resumes at micro-batch %llu",
+                   path, (unsigned long long)next, (unsigned long long)run->order->first);
     diag_hint(run->diags, d,
               "name the file or directory that this run has written so far, or run without --record-order");
     return false;
@@ -107,7 +107,7 @@ static bool is_order_file(int fd)
 static bool refuse_file(struct run *run, const char *path)
 {
     struct diag *d = diag_error(run->diags, DIAG_OUTPUT_EXISTS, (struct span){0},
-                                "`%s` is there already, and is no order log", path);
+                                "`%s` exists already and is not an order log", path);
     diag_hint(run->diags, d, "give --record-order another name");
     return false;
 }
@@ -320,7 +320,7 @@ static bool is_other_run(struct run *run)
 {
     struct diag *d = diag_error(run->diags, DIAG_OUTPUT_EXISTS, (struct span){0},
                                 "the order log `%s` is of another run", run->order->directory);
-    diag_hint(run->diags, d, "give --record-order a directory that is empty, or not there");
+    diag_hint(run->diags, d, "give --record-order a directory that is empty or does not exist");
     return false;
 }
 

@@ -30,8 +30,8 @@ static bool cannot_replay(struct run *run, const char *path, int error, const ch
         diag_errno(run->diags, d, error);
     diag_hint(
         run->diags, d,
-        "name what `leat run --record-order` wrote, or the job's directory of checkpoints; or compute the "
-        "order with --order=none");
+        "name a file or directory that `leat run --record-order` wrote, or the job's checkpoint directory; "
+        "or compute the order with --order=none");
     return false;
 }
 
@@ -92,8 +92,9 @@ static bool find_checkpoints(struct run *run, struct log *log)
     log->is_of_checkpoints = true;
     memcpy(&log->identity, id.bytes, sizeof(log->identity));
     return oldest < UINT64_MAX ||
-           cannot_replay(run, log->path, 0,
-                         "it is neither a directory of --record-order nor of checkpoints with an order log");
+           cannot_replay(
+               run, log->path, 0,
+               "it is neither a directory of --record-order nor a checkpoint directory with an order log");
 }
 
 static bool find_log(struct run *run, struct log *log)
@@ -219,11 +220,12 @@ void replay_log_refuse(struct run *run, enum diag_code code, const char *format,
     va_start(arguments, format);
     vsnprintf(what, sizeof(what), format, arguments);
     va_end(arguments);
-    replay_log_refuse_so(run, code, what,
-                         replay_log_is_redo(run)
-                             ? "give the job the inputs it had, or start anew with --fresh"
-                             : "give the run the recording that the log was written for, or let it compute "
-                               "the order with --order=none");
+    replay_log_refuse_so(
+        run, code, what,
+        replay_log_is_redo(run)
+            ? "give the job the same inputs as before, or start anew with --fresh"
+            : "give the run the recording that the order log was written for, or compute the order with "
+              "--order=none");
 }
 
 bool replay_log_list(struct run *run)
@@ -247,13 +249,14 @@ bool replay_log_list(struct run *run)
         return true;
     struct diag *d = diag_error(
         run->diags, DIAG_FILE_DAMAGED, (struct span){0},
-        "the checkpoints in `%s` have the order from micro-batch %llu on, and %llu is the first that is "
-        "wanted",
+        "the checkpoints in `%s` contain the order from micro-batch %llu on, and the replay starts at "
+        "micro-batch %llu",
         replay->name, (unsigned long long)oldest, (unsigned long long)replay->next);
     diag_hint(
         run->diags, d,
-        "what is before went with its checkpoints: begin with a checkpoint that is still there (--from), or "
-        "let the job write all of its order log, beside them (`leat run --record-order DIR/`)");
+        "the order before it was removed with its checkpoints: start from a checkpoint that still exists "
+        "(--from), or let the job write its whole order log into another directory (`leat run --record-order "
+        "DIR/`)");
     return false;
 }
 
@@ -343,7 +346,7 @@ bool replay_log_find_segment(struct run *run, uint64_t micro_batch)
         if (head.next > micro_batch) {
             if (head.first <= micro_batch)
                 return read_segment(run, &head);
-            replay_log_refuse(run, DIAG_FILE_DAMAGED, "the micro-batches %llu to %llu are missing in it",
+            replay_log_refuse(run, DIAG_FILE_DAMAGED, "micro-batches %llu to %llu are missing in the log",
                               (unsigned long long)micro_batch, (unsigned long long)head.first - 1);
             return false;
         }

@@ -55,12 +55,13 @@ bool hold_disk_is_low(struct run *run)
     int64_t left = os_free_bytes(run->path);
     bool is_low = left >= 0 && left < config->free_bytes;
     if (is_low && !s->disk_is_low)
-        fprintf(stderr,
-                "leat: the disk of `%.*s` has %lld MiB left, less than `min_free` (%lld MiB): the sources "
-                "pause until there is more\n",
-                STR_ARGS(config->directory), (long long)(left >> 20), (long long)(config->free_bytes >> 20));
+        fprintf(
+            stderr,
+            "leat: the disk of `%.*s` has %lld MiB left, less than `min_free` (%lld MiB): the sources pause "
+            "until there is more space\n",
+            STR_ARGS(config->directory), (long long)(left >> 20), (long long)(config->free_bytes >> 20));
     if (!is_low && s->disk_is_low)
-        fprintf(stderr, "leat: the disk of `%.*s` has %lld MiB left: the sources go on\n",
+        fprintf(stderr, "leat: the disk of `%.*s` has %lld MiB left: the sources continue\n",
                 STR_ARGS(config->directory), (long long)(left >> 20));
     s->disk_is_low = is_low;
     return is_low;

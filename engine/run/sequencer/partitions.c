@@ -236,8 +236,8 @@ static bool refuse(struct run *run, const char *why)
     struct diag *d = diag_error(run->diags, DIAG_OTHER_JOB, (struct span){0}, "%s", why);
     diag_hint(run->diags, d,
               run->is_from
-                  ? "give the job the inputs it had, or let the source begin anew: --drop-state SOURCE"
-                  : "give the job the inputs it had, or start anew with --fresh");
+                  ? "give the job the same inputs as before, or start the source anew: --drop-state SOURCE"
+                  : "give the job the same inputs as before, or start anew with --fresh");
     return false;
 }
 
@@ -245,23 +245,25 @@ static bool refuse_version(struct run *run, uint64_t version)
 {
     struct diag *d =
         diag_error(run->diags, DIAG_OTHER_JOB, (struct span){0},
-                   "the checkpoint's positions are of format %llu, and this leat reads format %d",
+                   "the checkpoint's positions are of format %llu, and this version of leat reads format %d",
                    (unsigned long long)version, POSITIONS_VERSION);
     diag_hint(
         run->diags, d,
         version < POSITIONS_VERSION
-            ? "go on with the leat that wrote them (up to format 6 they count records from an offset on, "
-              "which no gap between offsets may follow), or start anew with --fresh"
-            : "go on with the leat that wrote them, or start anew with --fresh");
+            ? "resume with the version of leat that wrote the checkpoint, or start anew with --fresh "
+              "(positions up to format 6 count records from an offset on, which is wrong where offsets have "
+              "gaps)"
+            : "resume with the version of leat that wrote the checkpoint, or start anew with --fresh");
     return false;
 }
 
 static bool refuse_order(struct run *run)
 {
-    struct diag *d = diag_error(run->diags, DIAG_OTHER_JOB, (struct span){0},
-                                "the run so far replayed another order log, or none where one is given now");
+    struct diag *d = diag_error(
+        run->diags, DIAG_OTHER_JOB, (struct span){0},
+        "the run replays another order log than before the checkpoint, or had none before, or has none now");
     diag_hint(run->diags, d,
-              "give it the --order and the recordings that it was started with, or start anew with --fresh");
+              "give the run the same --order and recordings as before, or start anew with --fresh");
     return false;
 }
 
@@ -270,7 +272,7 @@ static bool restore_partition(struct run *run, struct partition *p, const struct
     struct source *source = &run->sources[p->source];
     const struct source_kind *kind = run_source_node(run, p->source)->source_kind;
     if (p->has_offsets != saved->has_offsets)
-        return refuse(run, "the checkpoint was taken over sources of other kinds");
+        return refuse(run, "the checkpoint has sources of other kinds than the job");
     p->resume = saved->resume;
     p->skip_rows = saved->resume_rows;
     p->offset = p->reach = p->saved = p->resume.b;
@@ -303,14 +305,14 @@ uint32_t sequencer_find_local(struct run *run, uint32_t source, struct str name)
 static bool refuse_gone(struct run *run, uint32_t source, struct str name)
 {
     struct diag *d = diag_error(run->diags, DIAG_OTHER_JOB, run_source_node(run, source)->span,
-                                "`%.*s` of source `%.*s` is in the checkpoint, and is not there any more",
+                                "partition `%.*s` of source `%.*s` is in the checkpoint and no longer exists",
                                 STR_ARGS(name), STR_ARGS(run_source_node(run, source)->name));
     if (run->is_from)
         diag_hint(run->diags, d,
-                  "bring it back with the records it had, or let the source begin anew: --drop-state %.*s",
+                  "restore the partition with its records, or start the source anew: --drop-state %.*s",
                   STR_ARGS(run_source_node(run, source)->name));
     else
-        diag_hint(run->diags, d, "bring it back with the records it had, or start anew with --fresh");
+        diag_hint(run->diags, d, "restore the partition with its records, or start anew with --fresh");
     return false;
 }
 
@@ -327,7 +329,7 @@ static bool add_saved(struct run *run, const struct saved_partition *saved, cons
     if (is_named && local == UINT32_MAX)
         return refuse_gone(run, source, saved->name);
     if (local >= run->sources[source].partitions_count)
-        return refuse(run, "the checkpoint was taken over more partitions than there are");
+        return refuse(run, "the checkpoint has more partitions than the sources have now");
     struct partition *p = sequencer_add_partition(run, source, local);
     return p != NULL && restore_partition(run, p, saved);
 }
@@ -350,7 +352,7 @@ static bool all_are_saved(struct run *run)
 {
     for (uint32_t i = 0; i < run->plan->sources_count; i++)
         if (!sequencer_is_named(run, i) && run->sequencer->known[i] != run->sources[i].partitions_count)
-            return refuse(run, "the checkpoint was taken over fewer partitions than there are");
+            return refuse(run, "the checkpoint has fewer partitions than the sources have now");
     return true;
 }
 
@@ -369,7 +371,7 @@ static bool take_sources(struct run *run, struct words *saved, uint64_t count, u
                 run->sequencer->source_watermarks[k] = watermark;
             }
         if (sources[i] == UINT32_MAX && !run->is_from)
-            return refuse(run, "the checkpoint was taken over other sources");
+            return refuse(run, "the checkpoint has other sources than the job");
     }
     return true;
 }
@@ -395,7 +397,7 @@ bool sequencer_restore(struct run *run, struct str positions)
     uint32_t sources[PLAN_SOURCES_MAX];
     saved.is_short |= sources_count > PLAN_SOURCES_MAX;
     if (!saved.is_short && sources_count != run->plan->sources_count && !run->is_from)
-        return refuse(run, "the checkpoint was taken over another number of sources");
+        return refuse(run, "the checkpoint has another number of sources than the job");
     if (!saved.is_short && !take_sources(run, &saved, sources_count, sources))
         return false;
     uint64_t count = words_take(&saved);

@@ -167,7 +167,8 @@ static bool fits_positions(struct run *run, const struct logged *logged, uint64_
         if (logged[i].records != p->records || logged[i].time != p->order_max) {
             replay_log_refuse(
                 run, DIAG_FILE_CHANGED,
-                "before micro-batch %llu it has %llu records of `%.*s` of source `%.*s`, order time %lld, and "
+                "before micro-batch %llu it has %llu records of `%.*s` of source `%.*s`, order time %lld, "
+                "and "
                 "the run has %llu, order time %lld",
                 (unsigned long long)micro_batch, (unsigned long long)logged[i].records, STR_ARGS(name),
                 STR_ARGS(source), (long long)logged[i].time, (unsigned long long)p->records,
@@ -229,7 +230,7 @@ static bool take_entries(struct run *run)
         case ORDER_CUT: replay->cut = partition; /* fall through */
         case ORDER_MICRO_BATCH:
         case ORDER_LAST: replay->tag = entry.tag; return true;
-        default: replay_log_refuse(run, DIAG_FILE_DAMAGED, "an entry stands where none may"); return false;
+        default: replay_log_refuse(run, DIAG_FILE_DAMAGED, "an entry is in a wrong place"); return false;
         }
     }
     replay_log_refuse(run, DIAG_FILE_DAMAGED, "%s",
@@ -246,7 +247,7 @@ static bool ends_well(struct run *run)
         return true;
     replay_log_refuse(run, DIAG_FILE_DAMAGED, "%s",
                       log->reader.why != NULL ? log->reader.why
-                                              : "a segment goes on behind its last micro-batch");
+                                              : "a segment continues after its last micro-batch");
     return false;
 }
 
@@ -377,8 +378,8 @@ static void slice_differs(struct run *run, const struct partition *p, const stru
         snprintf(offset, sizeof(offset), ", offset %lld", (long long)slice->offset);
     replay_log_refuse(
         run, DIAG_FILE_CHANGED,
-        "micro-batch %llu takes %llu records of `%.*s` of source `%.*s`, from record %llu on, up to order time "
-        "%lld%s; found are %s",
+        "micro-batch %llu takes %llu records of `%.*s` of source `%.*s`, from record %llu on, up to order "
+        "time %lld%s; found: %s",
         (unsigned long long)order_replay_log(run)->next, (unsigned long long)slice->records,
         STR_ARGS(sequencer_partition_name(run, p)), STR_ARGS(run_source_node(run, p->source)->name),
         (unsigned long long)p->records, (long long)slice->time, offset, found);
@@ -391,27 +392,26 @@ static void slice_has_lost(struct run *run, const struct partition *p, const str
     char what[MESSAGE_BYTES], hint[MESSAGE_BYTES];
     snprintf(
         what, sizeof(what),
-        "micro-batch %llu took %llu records of `%.*s` of source `%.*s`, offsets %lld to %lld, and %llu are there "
-        "now: the others have been compacted away or deleted since, or these are not the records it took; "
-        "that cannot be executed again",
+        "micro-batch %llu took %llu records of `%.*s` of source `%.*s`, offsets %lld to %lld, and %llu are "
+        "there now: the others have been compacted away or deleted since, or the topic or recording is "
+        "another one; the micro-batch cannot be executed again",
         (unsigned long long)order_replay_log(run)->next, (unsigned long long)slice->records,
         STR_ARGS(sequencer_partition_name(run, p)), STR_ARGS(run_source_node(run, p->source)->name),
         (long long)p->offset, (long long)slice->offset, (unsigned long long)rows->found);
     if (run->trace != NULL)
         snprintf(
             hint, sizeof(hint),
-            "what stands on these records cannot be followed: trace a record whose checkpoint is younger, or "
-            "with a recording that has them");
+            "the job cannot be executed again from here: trace a record that has a newer checkpoint before "
+            "it, or use a recording that contains the missing records");
     else if (!replay_log_is_redo(run))
-        snprintf(
-            hint, sizeof(hint),
-            "give the run the recording that the log was written for, made before the topic was compacted; "
-            "or let it compute the order of what is left with --order=none");
+        snprintf(hint, sizeof(hint),
+                 "give the run the recording that the order log was written for, made before the topic was "
+                 "compacted; or compute the order of the records that are left with --order=none");
     else
         snprintf(
             hint, sizeof(hint),
-            "name a recording that has them in the source's `backfill` and start again; else begin a new "
-            "run with the checkpoint that is whole, whose output is emitted again from there on: "
+            "name a recording that contains the missing records in the source's `backfill` and start again; "
+            "or start a new run from the newest complete checkpoint, which writes all rows after it again: "
             "--from %s@%u-%llu with another checkpoint directory",
             run->path, run->resumed_generation, (unsigned long long)run->resumed_epoch);
     replay_log_refuse_so(run, DIAG_RECORDS_GONE, what, hint);
@@ -456,7 +456,7 @@ static bool end_is_ready(struct run *run, struct partition *p)
     enum rows_state state = rows_ready(run, p, &(struct order_slice){.records = 1}, &rows);
     if (state == ROWS_THERE)
         replay_log_refuse(run, DIAG_FILE_CHANGED,
-                          "`%.*s` of source `%.*s` ends in it after %llu records, and has more",
+                          "`%.*s` of source `%.*s` ends in the log after %llu records, and has more records",
                           STR_ARGS(sequencer_partition_name(run, p)),
                           STR_ARGS(run_source_node(run, p->source)->name), (unsigned long long)p->records);
     return state == ROWS_NEVER;

@@ -256,10 +256,11 @@ static bool judge_jumps(struct partition *p, uint64_t index, uint32_t first, int
             }
             if (has_newest ? agreeing < JUMP_ROWS - 1 : agreeing < MIN(there, 1)) {
                 reject(piece, bad, row,
-                       has_newest ? ahead_reason(batch, time, newest, "the newest before it",
-                                                 ", and the rows behind it do not agree")
-                                  : "the event time is the first, and the rows behind it are more than "
-                                    "`max_jump` away from it");
+                       has_newest
+                           ? ahead_reason(batch, time, newest, "the newest event time before it",
+                                          ", and the next rows do not agree")
+                           : "the event time is the partition's first, and the next rows are more than "
+                             "`max_jump` away from it");
                 continue;
             }
         }

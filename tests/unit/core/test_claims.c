@@ -168,21 +168,21 @@ static void test_refuse(void **state)
     assert_true(claims_check(claims, &diags));
     assert_null(claims_refuse(claims, "output"));
     assert_null(claims_refuse(claims, "nothing"));
-    assert_string_equal(claims_refuse(claims, "input"), "is what an input reads");
+    assert_string_equal(claims_refuse(claims, "input"), "is read by an input");
     assert_string_equal(claims_refuse(claims, "."), "is a directory");
     assert_string_equal(claims_refuse(NULL, "/dev/null"), "is a device");
     /* Changes after the check: the output's name leads to the input; a file that was opened as
      * input is renamed. */
     assert_int_equal(unlink("output"), 0);
     assert_int_equal(link("input", "output"), 0);
-    assert_string_equal(claims_refuse(claims, "output"), "is what an input reads");
+    assert_string_equal(claims_refuse(claims, "output"), "is read by an input");
     put("late");
     int fd = open("late", O_RDONLY);
     assert_null(claims_refuse(claims, "late"));
     claims_opened(claims, fd);
     close(fd);
     assert_int_equal(rename("late", "later"), 0);
-    assert_string_equal(claims_refuse(claims, "later"), "is what a source reads");
+    assert_string_equal(claims_refuse(claims, "later"), "is read by a source");
     assert_int_equal(symlink("input", "link"), 0);
     assert_string_equal(claims_refuse(claims, "link"), "is a symbolic link");
     claims_opened(NULL, fd);

@@ -495,11 +495,11 @@ static void test_positions_of_another_version(void **state)
         run_stop(live->run);
         end(live);
         publish_as(versions[i]);
-        begin_refused(
-            text, &options,
-            versions[i] == 6
-                ? SAYS("positions are of format 6", "reads format 7", "the leat that wrote", "--fresh")
-                : SAYS("positions are of format 8", "reads format 7", "the leat that wrote"));
+        begin_refused(text, &options,
+                      versions[i] == 6 ? SAYS("positions are of format 6", "reads format 7",
+                                              "the version of leat that wrote", "--fresh")
+                                       : SAYS("positions are of format 8", "reads format 7",
+                                              "the version of leat that wrote"));
         os_remove_tree(folder);
     }
 }

@@ -344,7 +344,7 @@ static void test_misfits(void **state)
     reset_fake_sink();
     fake_source.gap = 100;
     end_failed(begin(text, &options),
-               SAYS("does not fit", "offset", "fake_source/", "the recording that the log"));
+               SAYS("does not fit", "offset", "fake_source/", "the recording that the order log"));
     fake_source.gap = UINT32_MAX;
     os_remove_tree(at("own"));
 
@@ -362,10 +362,11 @@ static void test_misfits(void **state)
     /* Old checkpoints were removed, and their part of the order log with them. */
     options.order = at("live");
     job(text, "fake_recording", at("own-2"), "3");
-    begin_refused(text, &options, SAYS("have the order from micro-batch", "--from", "--record-order DIR"));
+    begin_refused(text, &options, SAYS("contain the order from micro-batch", "--from", "--record-order DIR"));
     options.order = at("nothing");
     assert_int_equal(os_mkdirs(options.order), 0);
-    begin_refused(text, &options, SAYS("it is neither a directory of --record-order nor of checkpoints"));
+    begin_refused(text, &options,
+                  SAYS("it is neither a directory of --record-order nor a checkpoint directory"));
 
     /* A directory of --record-order belongs to one run. */
     options = on(2);
