@@ -66,10 +66,17 @@ static const struct gpu_api *open_path(const char *path, struct gpu_error *error
     return api;
 }
 
-bool gpu_library_path(char *path, size_t size)
+/* LEAT_CUDA_LIBRARY; NULL: not set, or empty. */
+static const char *named_library(void)
 {
     const char *named = getenv("LEAT_CUDA_LIBRARY");
-    if (named == NULL || named[0] == '\0')
+    return named == NULL || named[0] == '\0' ? NULL : named;
+}
+
+bool gpu_library_path(char *path, size_t size)
+{
+    const char *named = named_library();
+    if (named == NULL)
         return beside_program(path, size);
     int length = snprintf(path, size, "%s", named);
     return length > 0 && (size_t)length < size;
@@ -80,10 +87,12 @@ const struct gpu_api *gpu_open_library(const char *path, struct gpu_error *error
     char found[PATH_MAX];
     if (path != NULL)
         return open_path(path, error);
+    bool is_named = named_library() != NULL;
     if (!gpu_library_path(found, sizeof(found)))
-        return refuse(error, "The path of " LIBRARY_NAME " beside this program cannot be determined: set "
-                             "LEAT_CUDA_LIBRARY to the library's path.");
-    bool is_named = getenv("LEAT_CUDA_LIBRARY") != NULL && getenv("LEAT_CUDA_LIBRARY")[0] != '\0';
+        return is_named ? refuse(error, "LEAT_CUDA_LIBRARY has more than %zu bytes.", sizeof(found) - 1)
+                        : refuse(error,
+                                 "The path of " LIBRARY_NAME " beside this program cannot be determined: set "
+                                 "LEAT_CUDA_LIBRARY to the library's path.");
     if (is_named || access(found, F_OK) == 0)
         return open_path(found, error);
 #ifdef LEAT_WITH_CUDA

@@ -65,8 +65,13 @@ static struct ast *apply_rule(struct operator_bind *bind, const struct ast *rule
         if ((rule->tag != AST_NAME && rule->tag != AST_CALL) || !str_is(rule->text, rules[i].rule))
             continue;
         if (rule->count < rules[i].args_min || rule->count > rules[i].args_max) {
-            diag_error(bind->diags, DIAG_BAD_ARGUMENTS, rule->span, "the rule `%s` takes %u arguments",
-                       rules[i].rule, rules[i].args_max);
+            if (rules[i].args_min < rules[i].args_max)
+                diag_error(bind->diags, DIAG_BAD_ARGUMENTS, rule->span,
+                           "the rule `%s` takes %u or %u arguments", rules[i].rule, rules[i].args_min,
+                           rules[i].args_max);
+            else
+                diag_error(bind->diags, DIAG_BAD_ARGUMENTS, rule->span, "the rule `%s` takes %u arguments",
+                           rules[i].rule, rules[i].args_max);
             return NULL;
         }
         if (strcmp(rules[i].rule, "allow") == 0)

@@ -81,11 +81,20 @@ static bool file_bind(struct sink_bind *bind)
         return false;
     }
     char *pattern = names_pattern(sink->path, is_rolled(sink)), *glob = names_glob(pattern, "");
+    bool has_no_span = names_has_time(pattern) && sink->roll_every == 0;
     bool is_one_name = names_repeat(pattern) && (sink->roll_rows > 0 || sink->roll_bytes > 0);
     bind->owns = sink->path;
     bind->owns_glob = arena_strdup(bind->arena, glob);
     free(pattern);
     free(glob);
+    if (has_no_span) {
+        struct diag *d =
+            diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
+                       "`{time}` in `path` is the begin of a span of `roll_every`, and this sink "
+                       "has no `roll_every`");
+        diag_hint(bind->diags, d, "set `roll_every`, for example `roll_every: 1h`, or use `{n}` alone");
+        return false;
+    }
     if (is_one_name) {
         struct diag *d = diag_error(
             bind->diags, DIAG_OPTIONS_CLASH, bind->span,
