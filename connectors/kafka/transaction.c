@@ -55,7 +55,7 @@ static enum judgement judge(struct sender *sender, const char *what, rd_kafka_er
         snprintf(
             sender->why, sizeof(sender->why),
             "%s: brokers have ended the transaction: it took longer than `transaction_timeout`, for example "
-            "while brokers paused, or another process sends for this sink%s%s",
+            "while brokers paused, or another process sends for this sink%s%.200s",
             what, reason[0] != '\0' ? "; " : "", reason);
     else
         snprintf(sender->why, sizeof(sender->why), "%s: %s%s%s", what, rd_kafka_error_string(error),
