@@ -114,8 +114,9 @@ static int64_t largest_batch(rd_kafka_event_t *event)
     return 0;
 }
 
-/* Asks once for the topic's `max.message.bytes`; 0: not told. */
-static int64_t ask_batch_bytes(rd_kafka_t *client, const char *topic)
+/* Asks once for the topic's `max.message.bytes`; 0: brokers did not tell. */
+static int64_t ask_batch_bytes(struct admin_call *call, rd_kafka_t *client, struct kafka_errors *errors,
+                               const char *topic)
 {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
@@ -123,7 +124,10 @@ static int64_t ask_batch_bytes(rd_kafka_t *client, const char *topic)
     char error_text[200];
     rd_kafka_AdminOptions_set_request_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
     rd_kafka_DescribeConfigs(client, &resource, 1, options, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 2 * REQUEST_MS);
+    rd_kafka_event_t *event; /* the request's timeout is an event, too */
+    do
+        event = rd_kafka_queue_poll(queue, SLICE_MS);
+    while (event == NULL && !is_over(call, errors));
     int64_t bytes =
         event != NULL && rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR_NO_ERROR ? largest_batch(event) : 0;
     if (event != NULL)
@@ -155,7 +159,7 @@ enum admin_answer admin_partitions(struct admin_call *call, const char *topic, i
     else if (error != RD_KAFKA_RESP_ERR_NO_ERROR || *partitions == 0)
         answer = fail(call, errors, "topic", topic, error);
     if (batch_bytes != NULL)
-        *batch_bytes = answer == ADMIN_GOOD ? ask_batch_bytes(client, topic) : 0;
+        *batch_bytes = answer == ADMIN_GOOD ? ask_batch_bytes(call, client, errors, topic) : 0;
     kafka_client_free(client, errors);
     return answer;
 }

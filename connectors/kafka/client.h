@@ -42,9 +42,10 @@ extern const struct option kafka_security_options[];
                 "addresses of the brokers: host:port, separated by commas"),                                 \
         OPTION_BLOCK(structure, member.security, struct kafka_security, "security", OPTION_RUNTIME,          \
                      kafka_security_options, "encryption and login"),                                        \
-        OPTION_ASSIGNMENTS(structure, member.properties, "properties", OPTION_RUNTIME,                       \
-                           "librdkafka's own settings, with _ or . between the words, as { "                 \
-                           "socket_timeout_ms: 30000 }; settings that leat itself depends on are refused")
+        OPTION_ASSIGNMENTS(                                                                                  \
+            structure, member.properties, "properties", OPTION_RUNTIME,                                      \
+            "librdkafka's own settings, with _ or . between the words, as { "                                \
+            "socket_timeout_ms: 30000 }; a refused setting is answered with the list of allowed ones")
 
 /* Checks in `bind` that the options go together; connects to nothing. Warns if a connection to another host
  * is not encrypted. Returns false after a diagnostic. */

@@ -48,11 +48,12 @@ static void delivered(void *argument, const rd_kafka_message_t *message)
                         direct->options.batch_bytes == 0 && bytes < KAFKA_BATCH_BYTES;
         snprintf(what, sizeof(what), "partition %d: a record of %" PRIu64 " bytes: ", message->partition,
                  bytes);
-        snprintf(why, sizeof(why), "%s%s", rd_kafka_err2str(message->err),
-                 !is_batch
-                     ? ""
-                     : " (the record itself or its batch; leat has no right DescribeConfigs on the topic: "
-                       "set `properties: { batch_size: BYTES }` to its `max.message.bytes`)");
+        snprintf(
+            why, sizeof(why), "%s%s", rd_kafka_err2str(message->err),
+            !is_batch
+                ? ""
+                : " (the record, or its whole batch: brokers did not tell the topic's `max.message.bytes`, "
+                  "to which `properties: { batch_size: BYTES }` limits batches)");
         fail(direct, what, why);
     }
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -144,6 +145,7 @@ bool direct_open(struct direct *direct, const struct direct_options *options)
                                                 {"queue.buffering.max.messages", "10000000"},
                                                 {"queue.buffering.max.kbytes", "2000000"},
                                                 KAFKA_STATISTICS,
+                                                /* without a known limit the list ends here */
                                                 {is_small ? "batch.size" : NULL, batch},
                                                 {NULL, NULL}};
     const struct kafka_hooks hooks = {

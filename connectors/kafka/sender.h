@@ -86,8 +86,9 @@ struct sender {
     int64_t said_us;       /* monotonic time of the last message to the user; 0: none since the last commit */
     int flight;            /* estimate: records that may be on the way to brokers at once */
     /* The first record of the current transaction that brokers refused: its place in the transaction, from 1;
-     * 0: a progress record. refused_count: how many records they refused, which is 1 if it was alone in its batch. */
+     * 0: a progress record; and its bytes, key and value. refused_count: records that were refused as too large. */
     uint64_t refused_index, refused_count;
+    int64_t refused_bytes;
     rd_kafka_resp_err_t refused;
     int32_t refused_partition;
 };

@@ -64,6 +64,11 @@ static enum judgement judge(struct sender *sender, const char *what, rd_kafka_er
     return judgement;
 }
 
+static bool is_too_large(rd_kafka_resp_err_t error)
+{
+    return error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE;
+}
+
 static void delivered(void *argument, const rd_kafka_message_t *message)
 {
     struct sender *sender = argument;
@@ -71,11 +76,12 @@ static void delivered(void *argument, const rd_kafka_message_t *message)
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR || message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
         message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
         return;
-    sender->refused_count++;
+    sender->refused_count += is_too_large(message->err);
     if (sender->refused != RD_KAFKA_RESP_ERR_NO_ERROR && index > sender->refused_index)
         return;
     sender->refused = message->err;
     sender->refused_index = index;
+    sender->refused_bytes = (int64_t)(message->key_len + message->len);
     sender->refused_partition = message->partition;
 }
 
@@ -87,17 +93,13 @@ static void take_statistics(void *argument, const char *json, size_t bytes)
 
 /* --- Producers --- */
 
-static bool is_too_large(rd_kafka_resp_err_t error)
-{
-    return error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE;
-}
-
-/* Whether brokers refused a batch of several records as too large: the topic's limit is below the batch size,
- * as when it was lowered meanwhile. The next producer makes smaller batches, at last of one record each. A
- * record that was refused alone is too large itself. */
+/* Whether brokers refused a batch of several records as too large, as after the topic's limit was lowered; the
+ * next producer then makes smaller batches. A record that was alone in its batch is too large itself: the only
+ * one that was refused, or one that fills a batch. */
 static bool make_smaller(struct sender *sender)
 {
-    if (!is_too_large(sender->refused) || sender->refused_count == 1 || sender->batch_bytes == 1)
+    bool is_alone = sender->refused_count == 1 || MAX(sender->refused_bytes, 1) >= sender->batch_bytes;
+    if (!is_too_large(sender->refused) || is_alone)
         return false;
     if (!sender->has_said_smaller)
         fprintf(stderr,
@@ -199,8 +201,8 @@ static bool waits_for_room(struct sender *sender, rd_kafka_resp_err_t error, int
     return true;
 }
 
-/* Takes note that record `index` was not produced, for `error`. If brokers have refused an earlier record,
- * that is why, and stays the reason. */
+/* Notes that the producer did not take record `index`. If brokers have refused an earlier record of the
+ * transaction, that refusal is the cause, and is returned in place of `error`. */
 static rd_kafka_resp_err_t not_produced(struct sender *sender, rd_kafka_resp_err_t error, uint64_t index,
                                         int32_t partition)
 {

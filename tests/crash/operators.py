@@ -158,7 +158,7 @@ def names_of(steps):
 
 
 def strip_body(step):
-    """Without options, and without a column of the records that is named as a source is."""
+    """The step without its options, and without the column `events`, which has the name of a source."""
     return re.sub(r"\bunnest events\b", "unnest", step.split("{")[0])
 
 

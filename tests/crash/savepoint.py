@@ -391,7 +391,7 @@ def test_tables_keep_their_numbers():
     again()
     job(STILL)
     run("out", "other", check=0)
-    for at in range(1, 30):  # the first that has a database: the last of a run that has ended would not do
+    for at in range(1, 30):  # to the first checkpoint with a database; the last of all belongs to a run that has ended
         shutil.rmtree("new", ignore_errors=True)
         assert run("out", "new", failpoints=f"ckpt.published=kill@{at}")[0] == -signal.SIGKILL
         if "with database" in newest("new"):

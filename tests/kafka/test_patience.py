@@ -222,13 +222,13 @@ def test_a_record_that_is_too_large():
     kafka = rig.shared()
     topic = kafka.create_topic("patience-large", max_message_bytes=1_000_000)
     source = kafka.create_topic("patience-large-in")
-    around = [{"value": b"x" * 80} for _ in range(50_000)]
+    around, large = [{"value": b"x" * 80} for _ in range(50_000)], [{"value": os.urandom(900_000)} for _ in range(2)]
     for wait in (0.2, 3):
         with Job(from_topic(kafka, source, ", format: raw").replace("n: int", "n: bytes").replace(
                 'file from s { path: "FOLDER/rows.jsonl" }', f'kafka from s {{ brokers: "{kafka.brokers}", topic: "{topic}" }}')) as job:
             job.start()
             rig.wait_for(lambda at=job.at("state"): os.path.exists(at), "a start")
-            kafka.produce(source, [*around, {"value": os.urandom(900_000)}, *around])
+            kafka.produce(source, [*around, *large, *around])
             time.sleep(wait)
             job.process.send_signal(signal.SIGINT)
             took, said, _ = job.ends(1)
