@@ -18,6 +18,7 @@ static unsigned replaced(const struct sink_context *context, bool overwrite)
 struct obstacle {
     const struct sink_context *context;
     const char *refusal;
+    enum diag_code code; /* of the refusal */
     char path[4096];
 };
 
@@ -31,13 +32,8 @@ static bool note_any(void *argument, const char *path)
 static bool note_refused(void *argument, const char *path)
 {
     struct obstacle *obstacle = argument;
-    obstacle->refusal = claims_refuse(obstacle->context->claims, path);
+    obstacle->refusal = claims_refuse(obstacle->context->claims, path, &obstacle->code);
     return obstacle->refusal == NULL || note_any(obstacle, path);
-}
-
-static enum diag_code code_of(const char *refusal)
-{
-    return strncmp(refusal, "is read by ", 11) == 0 ? DIAG_OUTPUT_DESTROYS : DIAG_OUTPUT_FAILED;
 }
 
 static bool report_existing(const struct obstacle *obstacle)
@@ -64,7 +60,7 @@ bool existing_check(const struct sink_context *context, const char *pattern, boo
     unsigned gone = replaced(context, overwrite);
     if (!names_walk(pattern, NAMES_FINAL | NAMES_PART | gone, note_refused, &obstacle)) {
         struct diag *d =
-            diag_error(context->diags, code_of(obstacle.refusal), context->span,
+            diag_error(context->diags, obstacle.code, context->span,
                        "the output `%s` cannot be replaced: it %s", obstacle.path, obstacle.refusal);
         diag_hint(context->diags, d, "choose another `path`");
         return false;
@@ -75,10 +71,11 @@ bool existing_check(const struct sink_context *context, const char *pattern, boo
 
 bool existing_may_go(struct sink_context *context, const char *path)
 {
-    const char *refusal = claims_refuse(context->claims, path);
+    enum diag_code code;
+    const char *refusal = claims_refuse(context->claims, path, &code);
     if (refusal == NULL)
         return true;
-    context->error_code = code_of(refusal);
+    context->error_code = code;
     snprintf(context->error, sizeof(context->error), "`%s` cannot be replaced: it %s", path, refusal);
     return false;
 }

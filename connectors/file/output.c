@@ -52,7 +52,7 @@ static int create_part(struct output *output, const struct sink_context *context
         if (errno != EEXIST || !has_earlier || tries == TRIES_MAX)
             return errno;
         int error = sink_check(context);
-        if (error == 0 && claims_refuse(context->claims, output->part) != NULL)
+        if (error == 0 && claims_refuse(context->claims, output->part, NULL) != NULL)
             error = EEXIST;
         if (error == 0 && unlink(output->part) != 0 && errno != ENOENT)
             error = errno;

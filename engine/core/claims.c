@@ -290,25 +290,33 @@ static const char *what_instead(mode_t mode)
                                             : NULL;
 }
 
-const char *claims_refuse(struct claims *claims, const char *path)
+/* Who reads the file, as "is read by source `a`"; NULL: nobody. */
+static const char *reader_of(struct claims *claims, const struct stat *info)
+{
+    const char *reader = NULL;
+    pthread_mutex_lock(&claims->mutex);
+    for (uint32_t i = 0; i < claims->known_count && reader == NULL; i++) {
+        const struct known *known = &claims->known[i];
+        if (known->device != info->st_dev || known->inode != info->st_ino)
+            continue;
+        if (known->claim == UINT32_MAX)
+            reader = "is read by a source";
+        else if (claims->items[known->claim].use == CLAIM_READS)
+            reader = claims->items[known->claim].refusal;
+    }
+    pthread_mutex_unlock(&claims->mutex);
+    return reader;
+}
+
+const char *claims_refuse(struct claims *claims, const char *path, enum diag_code *code)
 {
     struct stat info;
     if (lstat(path, &info) != 0)
         return NULL;
     const char *refusal = what_instead(info.st_mode);
-    if (claims == NULL || refusal != NULL)
-        return refusal;
-    pthread_mutex_lock(&claims->mutex);
-    for (uint32_t i = 0; i < claims->known_count && refusal == NULL; i++) {
-        const struct known *known = &claims->known[i];
-        if (known->device != info.st_dev || known->inode != info.st_ino)
-            continue;
-        if (known->claim == UINT32_MAX)
-            refusal = "is read by a source";
-        else if (claims->items[known->claim].use == CLAIM_READS)
-            refusal = claims->items[known->claim].refusal;
-    }
-    pthread_mutex_unlock(&claims->mutex);
+    bool is_read = refusal == NULL && claims != NULL && (refusal = reader_of(claims, &info)) != NULL;
+    if (code != NULL)
+        *code = is_read ? DIAG_OUTPUT_DESTROYS : DIAG_OUTPUT_FAILED;
     return refusal;
 }
 

@@ -48,10 +48,11 @@ LEAT_CHECKED bool claims_check(struct claims *claims, struct diag_list *diags);
 /* Notes that a source has opened a file: this file stays an input even if its name is given to another file.
  * claims NULL: does nothing. */
 void claims_opened(struct claims *claims, int fd);
-/* Why the file of that name must not be removed or replaced: a source needs it ("is what source `a` reads")
- * or it is not a regular file ("is a directory"). The text lives as long as the claims. NULL: the file may be
- * replaced, or does not exist. claims NULL: there is no job, only the file's type counts. */
-const char *claims_refuse(struct claims *claims, const char *path);
+/* Why the file of that name must not be removed or replaced: a source needs it ("is read by source `a`"; code
+ * DIAG_OUTPUT_DESTROYS) or it is not a regular file ("is a directory"; code DIAG_OUTPUT_FAILED). The text
+ * lives as long as the claims. NULL: the file may be replaced, or does not exist. claims NULL: there is no
+ * job, only the file's type counts. code NULL: the code is not asked for. */
+const char *claims_refuse(struct claims *claims, const char *path, enum diag_code *code);
 
 /* Whether the file of that name lies, or would lie, in or below the directory. */
 bool claims_inside(const char *path, const char *directory);

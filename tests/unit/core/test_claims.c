@@ -166,25 +166,29 @@ static void test_refuse(void **state)
     claims_add_input(claims, STR("input"), "an input", (struct span){0, 0});
     claims_add(claims, CLAIM_WRITES_PART, "output", "output", "an output", (struct span){0, 0});
     assert_true(claims_check(claims, &diags));
-    assert_null(claims_refuse(claims, "output"));
-    assert_null(claims_refuse(claims, "nothing"));
-    assert_string_equal(claims_refuse(claims, "input"), "is read by an input");
-    assert_string_equal(claims_refuse(claims, "."), "is a directory");
-    assert_string_equal(claims_refuse(NULL, "/dev/null"), "is a device");
+    assert_null(claims_refuse(claims, "output", NULL));
+    assert_null(claims_refuse(claims, "nothing", NULL));
+    enum diag_code code = DIAG_NONE;
+    assert_string_equal(claims_refuse(claims, "input", &code), "is read by an input");
+    assert_int_equal(code, DIAG_OUTPUT_DESTROYS);
+    assert_string_equal(claims_refuse(claims, ".", &code), "is a directory");
+    assert_int_equal(code, DIAG_OUTPUT_FAILED);
+    assert_string_equal(claims_refuse(NULL, "/dev/null", NULL), "is a device");
     /* Changes after the check: the output's name leads to the input; a file that was opened as
      * input is renamed. */
     assert_int_equal(unlink("output"), 0);
     assert_int_equal(link("input", "output"), 0);
-    assert_string_equal(claims_refuse(claims, "output"), "is read by an input");
+    assert_string_equal(claims_refuse(claims, "output", NULL), "is read by an input");
     put("late");
     int fd = open("late", O_RDONLY);
-    assert_null(claims_refuse(claims, "late"));
+    assert_null(claims_refuse(claims, "late", NULL));
     claims_opened(claims, fd);
     close(fd);
     assert_int_equal(rename("late", "later"), 0);
-    assert_string_equal(claims_refuse(claims, "later"), "is read by a source");
+    assert_string_equal(claims_refuse(claims, "later", &code), "is read by a source");
+    assert_int_equal(code, DIAG_OUTPUT_DESTROYS);
     assert_int_equal(symlink("input", "link"), 0);
-    assert_string_equal(claims_refuse(claims, "link"), "is a symbolic link");
+    assert_string_equal(claims_refuse(claims, "link", NULL), "is a symbolic link");
     claims_opened(NULL, fd);
     arena_free(&arena);
 }
