@@ -1,5 +1,13 @@
 /* Deep & cross network, version 2 (Wang 2021): cross layers of explicit products beside dense layers. */
 #include "learners/learner/learner.h"
+#include "learners/networks/networks.h"
+
+struct dcnv2 {
+    struct learner_config common;
+    int64_t cross_layers;
+    struct cross_network network;
+};
+_Static_assert(offsetof(struct dcnv2, common) == 0, "the shared callbacks read the first member");
 
 static const struct option dcnv2_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",
@@ -13,7 +21,7 @@ static const struct option dcnv2_options[] = {
     LEARNER_LOSS_OPTION("logistic"),
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, dcnv2_embedding,
                  "vectors of ids"),
-    OPTION_INT(struct learner_config, cross_layers, "cross_layers", 0, "3", "1", "16",
+    OPTION_INT(struct dcnv2, cross_layers, "cross_layers", 0, "3", "1", "16",
                "number of cross layers: with n cross layers, up to n + 1 features interact"),
     LEARNER_LAYERS_OPTIONS("[128, 64]", "widths of the dense layers beside the cross layers"),
     LEARNER_BATCH_OPTIONS,
@@ -22,7 +30,9 @@ static const struct option dcnv2_options[] = {
 
 static bool dcnv2_bind(struct operator_bind *bind)
 {
-    return learner_bind_network(bind, NETWORK_CROSS);
+    struct dcnv2 *c = bind->config;
+    c->network.layers = (uint32_t)c->cross_layers;
+    return learner_bind_network(bind, &network_cross, &c->network);
 }
 
 extern const struct operator_kind learner_dcnv2;
@@ -34,5 +44,5 @@ const struct operator_kind learner_dcnv2 = {
     .details = "x_0 is all vectors and dense features of an example; x_{l+1} = x_0 * (W_l x_l + b_l) + "
                "x_l, element by element (Wang 2021, eq. 1, DCN-V2 in the parallel structure). The logit is "
                "a weighted sum of the last cross layer and the last dense one. Learns by batches.",
-    LEARNER_KIND(struct learner_config, dcnv2_options, dcnv2_bind),
+    LEARNER_KIND(struct dcnv2, dcnv2_options, dcnv2_bind),
 };

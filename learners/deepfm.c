@@ -1,5 +1,6 @@
 /* DeepFM (Guo 2017): a factorization machine, and dense layers over the same vectors. */
 #include "learners/learner/learner.h"
+#include "learners/networks/networks.h"
 
 static const struct option deepfm_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",

@@ -1,6 +1,14 @@
 /* Deep learning recommendation model (Naumov 2019): dense features become a vector beside
  * those of the ids. */
 #include "learners/learner/learner.h"
+#include "learners/networks/networks.h"
+
+struct dlrm {
+    struct learner_config common;
+    struct ints bottom;
+    struct dot_network network;
+};
+_Static_assert(offsetof(struct dlrm, common) == 0, "the shared callbacks read the first member");
 
 static const struct option dlrm_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",
@@ -14,7 +22,7 @@ static const struct option dlrm_options[] = {
     LEARNER_LOSS_OPTION("logistic"),
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, dlrm_embedding,
                  "vectors of ids"),
-    OPTION_INTS(struct learner_config, bottom, "bottom", 0, "[64]", "1", "4096",
+    OPTION_INTS(struct dlrm, bottom, "bottom", 0, "[64]", "1", "4096",
                 "widths of the layers that the dense features go through, before a last layer of "
                 "width `dim`"),
     LEARNER_LAYERS_OPTIONS("[128, 64]", "widths of the layers on top of the products"),
@@ -24,7 +32,9 @@ static const struct option dlrm_options[] = {
 
 static bool dlrm_bind(struct operator_bind *bind)
 {
-    return learner_bind_network(bind, NETWORK_DOT);
+    struct dlrm *c = bind->config;
+    return learner_widths(bind, &c->bottom, c->network.bottom) &&
+           learner_bind_network(bind, &network_dot, &c->network);
 }
 
 extern const struct operator_kind learner_dlrm;
@@ -36,5 +46,5 @@ const struct operator_kind learner_dlrm = {
     .details = "Relu layers turn the dense features into one more vector; this vector and the products of "
                "all pairs of vectors go through relu layers to the logit (Naumov 2019, section 2). Learns "
                "by batches.",
-    LEARNER_KIND(struct learner_config, dlrm_options, dlrm_bind),
+    LEARNER_KIND(struct dlrm, dlrm_options, dlrm_bind),
 };

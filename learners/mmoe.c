@@ -1,5 +1,14 @@
 /* Multi-gate mixture of experts (Ma 2018): several labels, predicted by networks that all labels share. */
 #include "learners/learner/learner.h"
+#include "learners/networks/networks.h"
+
+struct mmoe {
+    struct learner_config common;
+    int64_t experts;
+    struct ints towers;
+    struct experts_network network;
+};
+_Static_assert(offsetof(struct mmoe, common) == 0, "the shared callbacks read the first member");
 
 static const struct option mmoe_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",
@@ -15,9 +24,9 @@ static const struct option mmoe_options[] = {
     LEARNER_LOSS_OPTION("logistic"),
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, mmoe_embedding,
                  "vectors of ids"),
-    OPTION_INT(struct learner_config, experts, "experts", 0, "4", "1", "16",
+    OPTION_INT(struct mmoe, experts, "experts", 0, "4", "1", "16",
                "number of networks that all labels share; each label weighs them by a gate of its own"),
-    OPTION_INTS(struct learner_config, bottom, "towers", 0, "[32]", "1", "4096",
+    OPTION_INTS(struct mmoe, towers, "towers", 0, "[32]", "1", "4096",
                 "widths of each label's own layers, on top of the experts"),
     LEARNER_LAYERS_OPTIONS("[64]", "widths of each expert's layers"),
     LEARNER_BATCH_SIZE_OPTIONS,
@@ -27,14 +36,17 @@ static const struct option mmoe_options[] = {
 
 static bool mmoe_bind(struct operator_bind *bind)
 {
-    struct learner_config *c = bind->config;
+    struct mmoe *own = bind->config;
+    struct learner_config *c = &own->common;
+    own->network.experts = (uint32_t)own->experts;
     c->positive_weight = c->negative_weight = c->keep_negatives = 1.0;
     if (c->hidden.count == 0) {
         diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span,
                    "experts need layers, for example `hidden: [64]`");
         return false;
     }
-    return learner_bind_network(bind, NETWORK_EXPERTS);
+    return learner_widths(bind, &own->towers, own->network.towers) &&
+           learner_bind_network(bind, &network_experts, &own->network);
 }
 
 extern const struct operator_kind learner_mmoe;
@@ -48,5 +60,5 @@ const struct operator_kind learner_mmoe = {
         "gets sum_k g_k(x) expert_k(x), g = softmax(W_t x), through layers of its own (Ma 2018, section "
         "4.2). Predictions are `prediction_LABEL`; `metrics` has a row for each label. An example that lacks "
         "one of its labels is rejected. Learns by batches.",
-    LEARNER_KIND(struct learner_config, mmoe_options, mmoe_bind),
+    LEARNER_KIND(struct mmoe, mmoe_options, mmoe_bind),
 };

@@ -22,11 +22,25 @@ enum {
 
 enum interaction_kind { INTERACTION_NONE, INTERACTION_FM, INTERACTION_FFM };
 
-/* The dense layers (train/net.h). NONE: there are none. HIDDEN: layers `hidden` over vectors and dense
- * features; their output is added to the rest of the logit (DeepFM). The others are networks that learn by
- * batches alone, with neither a linear part nor an interaction: CROSS (DCN V2), DOT (DLRM), EXPERTS
- * (MMoE). */
-enum network_kind { NETWORK_NONE, NETWORK_HIDDEN, NETWORK_CROSS, NETWORK_DOT, NETWORK_EXPERTS };
+struct net;
+struct byte_buffer;
+/* Dense layers and how they are connected; networks/ has one network a file. own: the network's own options, a
+ * struct of networks/networks.h; NULL: none. */
+struct network {
+    const char *name;
+    /* Makes the layers from the input to the output, by the functions of train/net.h. */
+    void (*shape)(struct net *net, const void *own);
+    /* Appends the lines of a learner's shape (core/shape.h) that say what `own` has. NULL: no lines. */
+    void (*put_shape)(const void *own, uint32_t labels, struct byte_buffer *out);
+    /* a model of this network may learn event by event, too (model/head.c): that of deepfm */
+    bool learns_by_event;
+};
+
+/* Whether the network learns by batches alone. NULL: there is no network. */
+static inline bool network_needs_batches(const struct network *network)
+{
+    return network != NULL && !network->learns_by_event;
+}
 
 struct optimizer_options {
     enum opt_kind kind;
@@ -55,13 +69,12 @@ struct model_options {
     bool linear_is_double; /* linear weights move by `ftrl`, in double (McMahan 2013); false: by `linear` */
     struct ftrl64_params ftrl;
     struct optimizer_options embedding;
-    enum network_kind network;         /* NETWORK_NONE becomes NETWORK_HIDDEN if `hidden` has layers */
+    const struct network *network;     /* NULL: network_deep if `hidden` has layers, else none */
+    const void *network_own;           /* the network's own options, which must outlive the model */
     uint32_t hidden[MODEL_LAYERS_MAX]; /* widths of the layers; 0 ends the list */
-    uint32_t bottom[MODEL_LAYERS_MAX]; /* NETWORK_DOT, NETWORK_EXPERTS: see net_options (train/net.h) */
-    uint32_t cross_layers, experts;
-    uint32_t labels;           /* number of labels; 0 counts as 1 */
-    bool linear_is_off;        /* ids have vectors but no linear weights */
-    enum row_format precision; /* format of the factors in the dense layers' products */
+    uint32_t labels;                   /* number of labels; 0 counts as 1 */
+    bool linear_is_off;                /* ids have vectors but no linear weights */
+    enum row_format precision;         /* format of the factors in the dense layers' products */
     /* `precision: auto`: bf16 beside fp32 for the first trial_examples (train/trial.h) */
     bool is_tried;
     uint64_t trial_examples;

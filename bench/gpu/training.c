@@ -24,7 +24,7 @@ static struct model_options options_of(const struct training_shape *s, uint32_t 
                                           .accumulator = 0.1F};
     struct model_options o = {.interaction = s->interaction,
                               .network = s->network,
-                              .linear_is_off = s->network > NETWORK_HIDDEN,
+                              .linear_is_off = network_needs_batches(s->network),
                               .fields = s->fields,
                               .vectors = s->fields,
                               .dense = s->dense,
@@ -33,7 +33,7 @@ static struct model_options options_of(const struct training_shape *s, uint32_t 
                               .linear = optimizer,
                               .embedding = optimizer,
                               .head = optimizer,
-                              .cross_layers = 3,
+                              .network_own = s->own,
                               .precision = s->precision,
                               .block = 1,
                               .batch = batch,
@@ -43,7 +43,6 @@ static struct model_options options_of(const struct training_shape *s, uint32_t 
                               .seed = 1,
                               .is_on_device = true};
     memcpy(o.hidden, s->hidden, sizeof(o.hidden));
-    memcpy(o.bottom, s->bottom, sizeof(o.bottom));
     return o;
 }
 
@@ -62,7 +61,7 @@ struct training_shape training_sized(const struct place *place, const struct tra
         return s;
     s.dim = 4;
     s.hidden[0] = 8, s.hidden[1] = 0;
-    s.bottom[0] = s.bottom[0] > 0 ? 8 : 0, s.bottom[1] = 0;
+    s.own = s.own_tiny;
     s.batches[0] = TINY_BATCH, s.batches[1] = 0;
     return s;
 }

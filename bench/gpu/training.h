@@ -5,15 +5,18 @@
 #include "place.h"
 
 #include "learners/model/model.h"
+#include "learners/networks/networks.h"
 
 enum { TRAINING_TURNS_MAX = 32, TRAINING_FIELDS_MAX = 26, TRAINING_DENSE_MAX = 13 };
 
 struct training_shape {
     const char *name, *suffix, *what;
     enum interaction_kind interaction;
-    enum network_kind network;
+    const struct network *network;
     enum opt_kind optimizer;
-    uint32_t fields, dense, dim, hidden[MODEL_LAYERS_MAX], bottom[MODEL_LAYERS_MAX], batches[3];
+    uint32_t fields, dense, dim, hidden[MODEL_LAYERS_MAX];
+    const void *own, *own_tiny; /* the network's own options; with SIZE_TINY */
+    uint32_t batches[3];
     enum row_format precision; /* of the dense layers' products */
 };
 

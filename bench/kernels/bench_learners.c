@@ -9,6 +9,7 @@
  */
 #include "learners/learner/metrics.h"
 #include "learners/model/model.h"
+#include "learners/networks/networks.h"
 
 #include "core/base.h"
 #include "core/team.h"
@@ -145,19 +146,19 @@ static struct optimizer_options optimizer(char **args, const char *prefix, doubl
 struct shape {
     const char *name;
     enum interaction_kind interaction;
-    enum network_kind network;
+    const struct network *network;
     uint32_t fields, labels; /* fields 0: all */
     const char *dim, *hidden, *bottom;
 };
 static const struct shape shapes[] = {
-    {"linear", INTERACTION_NONE, NETWORK_NONE, 0, 1, "0", "", ""},
-    {"fm", INTERACTION_FM, NETWORK_NONE, 0, 1, "8", "", ""},
-    {"ffm", INTERACTION_FFM, NETWORK_NONE, 0, 1, "8", "", ""},
-    {"mf", INTERACTION_FM, NETWORK_NONE, 2, 1, "16", "", ""},
-    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, 0, 1, "16", "128,64", ""},
-    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, 0, 1, "16", "128,64", ""},
-    {"dlrm", INTERACTION_NONE, NETWORK_DOT, 0, 1, "16", "128,64", "64"},
-    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, 0, 2, "16", "64", "32"},
+    {"linear", INTERACTION_NONE, NULL, 0, 1, "0", "", ""},
+    {"fm", INTERACTION_FM, NULL, 0, 1, "8", "", ""},
+    {"ffm", INTERACTION_FFM, NULL, 0, 1, "8", "", ""},
+    {"mf", INTERACTION_FM, NULL, 2, 1, "16", "", ""},
+    {"deepfm", INTERACTION_FM, &network_deep, 0, 1, "16", "128,64", ""},
+    {"dcnv2", INTERACTION_NONE, &network_cross, 0, 1, "16", "128,64", ""},
+    {"dlrm", INTERACTION_NONE, &network_dot, 0, 1, "16", "128,64", "64"},
+    {"mmoe", INTERACTION_NONE, &network_experts, 0, 2, "16", "64", "32"},
 };
 
 static const struct shape *shape_of(char **args)
@@ -180,16 +181,31 @@ static void widths(uint32_t *to, const char *text)
     }
 }
 
+/* The network's own options; NULL: it has none. */
+static const void *network_own(char **args, const struct shape *shape)
+{
+    static struct cross_network cross;
+    static struct dot_network dot;
+    static struct experts_network experts;
+    cross.layers = (uint32_t)real(args, "crosses", 3.0);
+    experts.experts = (uint32_t)real(args, "experts", 4.0);
+    widths(dot.bottom, option(args, "bottom", shape->bottom));
+    widths(experts.towers, option(args, "bottom", shape->bottom));
+    return shape->network == &network_cross     ? (const void *)&cross
+           : shape->network == &network_dot     ? (const void *)&dot
+           : shape->network == &network_experts ? (const void *)&experts
+                                                : NULL;
+}
+
 static struct model_options model_options(char **args, const struct columns_file *c)
 {
     const struct shape *shape = shape_of(args);
     struct model_options o = {
         .interaction = shape->interaction,
         .network = shape->network,
-        .linear_is_off = shape->network > NETWORK_HIDDEN,
+        .linear_is_off = network_needs_batches(shape->network),
         .labels = shape->labels,
-        .cross_layers = (uint32_t)real(args, "crosses", 3.0),
-        .experts = (uint32_t)real(args, "experts", 4.0),
+        .network_own = network_own(args, shape),
         .fields = shape->fields > 0 ? shape->fields : c->fields,
         .dense = shape->fields == 0 && real(args, "dense", 1.0) > 0.0 ? c->dense : 0,
         .init_bound = (float)real(args, "init", 0.1),
@@ -231,7 +247,6 @@ static struct model_options model_options(char **args, const struct columns_file
     }
     o.dim = (uint32_t)strtoul(option(args, "dim", shape->dim), NULL, 10);
     widths(o.hidden, option(args, "hidden", shape->hidden));
-    widths(o.bottom, option(args, "bottom", shape->bottom));
     return o;
 }
 

@@ -211,8 +211,6 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
         problem = "a learner needs features: `sparse: [...]`, `dense: [...]` or both";
     else if (c->embedding.dim % 4 != 0)
         problem = "`dim` must be a multiple of 4: vectors are computed in slices of four";
-    else if (c->hidden.count >= MODEL_LAYERS_MAX || c->bottom.count >= MODEL_LAYERS_MAX)
-        problem = "at most five dense layers can follow each other: shorten `hidden`, `bottom` or `towers`";
     else if (c->batch > 1 &&
              ((c->embedding.optimizer.config != NULL && c->embedding.optimizer.choice == OPT_NEWTON) ||
               (c->linear.config != NULL && c->linear.choice == OPT_NEWTON)))
@@ -232,6 +230,18 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
     if (problem != NULL)
         diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
     return !problem;
+}
+
+bool learner_widths(struct operator_bind *bind, const struct ints *from, uint32_t to[MODEL_LAYERS_MAX])
+{
+    if (from->count >= MODEL_LAYERS_MAX) {
+        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span,
+                   "at most five dense layers can follow each other: shorten `hidden`, `bottom` or `towers`");
+        return false;
+    }
+    for (uint32_t i = 0; i < MODEL_LAYERS_MAX; i++)
+        to[i] = i < from->count ? (uint32_t)from->items[i] : 0;
+    return true;
 }
 
 static void common_options(const struct learner_config *c, struct model_options *o)
@@ -258,12 +268,6 @@ static void common_options(const struct learner_config *c, struct model_options 
     o->sketch_bytes = (size_t)c->embedding.sketch_bytes;
     o->expire_after_us = c->embedding.expire_after_us;
     o->rows_max = (uint64_t)c->embedding.rows_max;
-    for (uint32_t i = 0; i < c->hidden.count; i++)
-        o->hidden[i] = (uint32_t)c->hidden.items[i];
-    for (uint32_t i = 0; i < c->bottom.count; i++)
-        o->bottom[i] = (uint32_t)c->bottom.items[i];
-    o->cross_layers = (uint32_t)c->cross_layers;
-    o->experts = (uint32_t)c->experts;
     o->labels = c->labels_count;
     if (c->linear.config != NULL) {
         o->linear = optimizer_from(&c->linear);
@@ -300,7 +304,7 @@ static bool bind_model(struct operator_bind *bind, enum interaction_kind interac
     is_ok = bind_sparse(bind, c, &c->wide) && is_ok;
     is_ok = bind_dense(bind, c) && is_ok;
     is_ok = columns_resolve(&c->known_early, bind->inputs[0].schema, bind->arena, bind->diags) && is_ok;
-    if (!is_ok || !check_options(bind, c))
+    if (!is_ok || !check_options(bind, c) || !learner_widths(bind, &c->hidden, c->model.hidden))
         return false;
     learner_name_labels(bind, c);
     bind->learner->known = c->known_early;
@@ -350,7 +354,7 @@ static bool bind_precision(struct operator_bind *bind, struct learner_config *c)
 {
     struct model_options *o = &c->model;
     const char *problem = NULL;
-    bool has_layers = o->network > NETWORK_HIDDEN || c->hidden.count > 0, is_more = c->accumulate > 1;
+    bool has_layers = o->network != NULL || c->hidden.count > 0, is_more = c->accumulate > 1;
     o->is_tried = c->precision == PRECISION_AUTO;
     o->trial_examples = (uint64_t)c->precision_trial;
     o->precision = o->is_tried ? ROW_BF16 : (enum row_format)c->precision;
@@ -386,7 +390,7 @@ bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
            learner_bind_device(bind, bind->config);
 }
 
-bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
+bool learner_bind_network(struct operator_bind *bind, const struct network *network, const void *own)
 {
     struct learner_config *c = bind->config;
     if (!bind_model(bind, INTERACTION_NONE))
@@ -404,6 +408,7 @@ bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
         return false;
     }
     c->model.network = network;
+    c->model.network_own = own;
     c->model.linear_is_off = true;
     return bind_load(bind, c) && bind_precision(bind, c) && check_lists(bind, c) &&
            learner_bind_device(bind, c);

@@ -45,7 +45,7 @@ bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
     if (c->device_kind != DEVICE_CUDA)
         return true;
     const char *problem = NULL;
-    if (c->batch <= 1 && c->model.network <= NETWORK_HIDDEN)
+    if (c->batch <= 1 && !network_needs_batches(c->model.network))
         problem =
             "a GPU learns by batches: set the number of examples in a step, for example `batch: 4096`, or "
             "use `device: cpu`";
@@ -99,7 +99,7 @@ static bool open_device(struct learner_state *s, int number, struct gpu_error *e
 
 bool learner_open_device(const struct learner_config *c, struct learner_state *s, struct gpu_error *error)
 {
-    bool learns_in_batches = c->batch > 1 || c->model.network > NETWORK_HIDDEN;
+    bool learns_in_batches = c->batch > 1 || network_needs_batches(c->model.network);
     bool may = c->device_kind == DEVICE_CUDA ||
                (c->device_kind == DEVICE_AUTO && learns_in_batches && model_can_attach(&c->model));
     return !may || open_device(s, c->device_number, error) || c->device_kind == DEVICE_AUTO;

@@ -7,6 +7,7 @@
  * differ from 0, 1, 2 ..., and maps the checkpoint's rows and weights to this job's features.
  */
 #include "learners/learner/internal.h"
+#include "learners/networks/networks.h"
 
 #include <stdlib.h>
 
@@ -40,27 +41,20 @@ static const char *optimizer_name(const struct kind_ref *ref)
     return ref->config == NULL ? "none" : optimizer_kinds[ref->choice].name;
 }
 
-/* Appends the layers of a network (dcnv2, dlrm, mmoe), which a restore takes only if all are the same. */
+/* Appends the layers of a network that learns by batches alone: a restore takes them only if all are the
+ * same. */
 static void put_network(const struct learner_config *c, struct byte_buffer *out)
 {
-    const struct {
-        const char *name;
-        const struct ints *widths;
-    } lists[] = {{"hidden", &c->hidden}, {"bottom", &c->bottom}};
+    const struct model_options *o = &c->model;
     buffer_printf(out, "=dense layers: %s\n", optimizer_name(&c->head));
-    for (size_t l = 0; l < ARRAY_COUNT(lists); l++) {
-        buffer_printf(out, "=%s:", lists[l].name);
-        for (uint32_t i = 0; i < lists[l].widths->count; i++)
-            buffer_printf(out, " %lld", (long long)lists[l].widths->items[i]);
-        buffer_printf(out, "\n");
-    }
-    buffer_printf(out, "=cross layers: %lld, experts: %lld, labels: %u\n", (long long)c->cross_layers,
-                  (long long)c->experts, c->labels_count);
+    networks_put_widths(out, "hidden", o->hidden);
+    if (o->network->put_shape != NULL)
+        o->network->put_shape(o->network_own, o->labels, out);
 }
 
 static void put_layers(const struct learner_config *c, struct byte_buffer *out)
 {
-    if (c->model.network > NETWORK_HIDDEN) {
+    if (network_needs_batches(c->model.network)) {
         put_network(c, out);
         return;
     }
@@ -210,7 +204,7 @@ bool learner_features_load(struct operator_context *context, struct str list)
     if (head.fields > MODEL_FIELDS_MAX || head.dense > MODEL_DENSE_MAX || head.vectors > head.fields ||
         head.next_table >= UINT16_MAX - MODEL_FIELDS_MAX)
         return false;
-    bool has_vectors = c->model.interaction != INTERACTION_NONE || c->model.network > NETWORK_HIDDEN;
+    bool has_vectors = c->model.interaction != INTERACTION_NONE || network_needs_batches(c->model.network);
     struct model_saved *saved = &s->saved;
     *saved = (struct model_saved){
         .fields = head.fields, .vectors = has_vectors ? head.vectors : 0, .dense = head.dense};

@@ -43,8 +43,7 @@ struct learner_config {
     struct columns known_early;
     struct embedding_config embedding; /* the kind's own option table binds it */
     struct kind_ref linear, head, pair_weights;
-    struct ints hidden, bottom;
-    int64_t cross_layers, experts;
+    struct ints hidden;
     struct freeze_config freeze;
     struct expression device;
     int64_t device_memory, pinned_memory;
@@ -240,9 +239,12 @@ struct learner_config {
         OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "seed of initial values")
 
 /* bind.c: make columns of the expressions, check options, make the output schema and c->model. False after a
- * diagnostic. learner_bind_network: for a kind that is a network without a linear part or an interaction. */
+ * diagnostic. learner_bind_network: for a kind that is a network without a linear part or an interaction; own:
+ * the network's own options, which live as long as the job. */
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction);
-bool learner_bind_network(struct operator_bind *bind, enum network_kind network);
+bool learner_bind_network(struct operator_bind *bind, const struct network *network, const void *own);
+/* Copies widths of layers, and ends them with 0. False after a diagnostic: there are too many. */
+bool learner_widths(struct operator_bind *bind, const struct ints *from, uint32_t to[MODEL_LAYERS_MAX]);
 
 extern const struct option learner_freeze[]; /* schedule.c */
 

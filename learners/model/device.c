@@ -152,7 +152,7 @@ static bool tables_new(struct model *m, const struct model_device *d, struct gpu
 bool model_attach(struct model *m, const struct model_device *d, struct gpu_error *error)
 {
     leat_assert(m->train == NULL && m->options.is_on_device);
-    if (m->options.network != NETWORK_NONE && !d->api->can_matmul(d->gpu, error))
+    if (m->options.network != NULL && !d->api->can_matmul(d->gpu, error))
         return stores_free(m, d, 0);
     m->device_rows = mem_calloc(1, sizeof(*m->device_rows));
     m->device_rows->format = ROW_FP32;

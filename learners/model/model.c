@@ -1,5 +1,6 @@
 /* Making and freeing a model, and its small accessors. learn.c makes the steps. */
 #include "learners/model/internal.h"
+#include "learners/networks/networks.h"
 #include "learners/tables/cold.h"
 
 #include "core/base.h"
@@ -212,9 +213,9 @@ void model_shape(struct model *m, const struct model_options *options)
     if (hidden == 0 || o->block == 0 || o->batch > 1)
         o->block = 1;
     leat_assert(o->block <= KERNELS_BLOCK);
-    if (o->network == NETWORK_NONE && hidden > 0)
-        o->network = NETWORK_HIDDEN;
-    if (o->interaction == INTERACTION_NONE && o->network <= NETWORK_HIDDEN)
+    if (o->network == NULL && hidden > 0)
+        o->network = &network_deep;
+    if (o->interaction == INTERACTION_NONE && !network_needs_batches(o->network))
         o->vectors = 0;
     leat_assert(o->vectors <= o->fields);
     m->blocks = (uint32_t)FFM_ROUND(o->vectors);

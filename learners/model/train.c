@@ -19,9 +19,9 @@
 bool model_is_trained(const struct model *m)
 {
     const struct model_options *o = &m->options;
-    if (o->network > NETWORK_HIDDEN)
+    if (network_needs_batches(o->network))
         return true;
-    bool has_hidden = o->network == NETWORK_HIDDEN;
+    bool has_hidden = o->network != NULL;
     bool is_clipped_by_event = o->clip_norm > 0.0F && !has_hidden;
     bool has_sum = o->head.kind == OPT_ADAGRAD_ROW || o->head.kind == OPT_ADAGRAD_BLOCK;
     return o->batch > 1 && !m->has_pairs && !(o->interaction == INTERACTION_FFM && has_hidden) &&

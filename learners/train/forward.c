@@ -125,7 +125,7 @@ static void pack_dense(struct train *t, const struct piece *p)
                            .out = net_values(&t->net, t->net.input) + t->net.vectors_from +
                                   (size_t)o->vectors * t->net.options.dim,
                            .stride = t->net.input->stride};
-    if (o->dense > 0 && o->network != NETWORK_NONE)
+    if (o->dense > 0 && o->network != NULL)
         t->device.kernels->pack(&a, t->device.stream);
 }
 

@@ -1,4 +1,4 @@
-/* The networks of deepfm, dcnv2, dlrm and mmoe as layers; their memory; the parameters' steps. */
+/* Connects the layers of a network; their memory; the parameters' steps. */
 #include "learners/train/net.h"
 #include "learners/train/share.h"
 
@@ -21,7 +21,7 @@ static uint32_t whole(uint32_t columns)
 
 /* --- Shape --- */
 
-static struct net_matrix *matrix(struct net *net, uint32_t columns)
+struct net_matrix *net_add_matrix(struct net *net, uint32_t columns)
 {
     leat_assert(net->matrices_count < NET_LAYERS_MAX && columns > 0);
     struct net_matrix *m = &net->matrices[net->matrices_count++];
@@ -29,8 +29,23 @@ static struct net_matrix *matrix(struct net *net, uint32_t columns)
     return m;
 }
 
-static struct net_layer *layer(struct net *net, const struct net_layer_kind *kind, struct net_matrix *in,
-                               struct net_matrix *out)
+struct net_matrix *net_add_input(struct net *net, uint32_t front)
+{
+    const struct net_options *o = &net->options;
+    net->vectors_from = front;
+    return net->input = net_add_matrix(net, MAX(front + o->fields * o->dim + o->dense, 1U));
+}
+
+struct net_matrix *net_add_output(struct net *net)
+{
+    net->output = net_add_matrix(net, net->options.labels);
+    if (net->options.labels == 1)
+        net->output->stride = 1; /* its gradients are those by the logits of the whole model */
+    return net->output;
+}
+
+struct net_layer *net_add_layer(struct net *net, const struct net_layer_kind *kind, struct net_matrix *in,
+                                struct net_matrix *out)
 {
     leat_assert(net->layers_count < NET_LAYERS_MAX);
     struct net_layer *l = &net->layers[net->layers_count++];
@@ -47,11 +62,10 @@ static struct net_params *params(struct net *net, uint32_t n, uint32_t d)
     return p;
 }
 
-/* A dense layer: in[from .. from + columns) -> n outputs at out[at ..). */
-static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t from, uint32_t columns,
-                               struct net_matrix *out, uint32_t at, uint32_t n, bool is_relu)
+struct net_layer *net_add_dense(struct net *net, struct net_matrix *in, uint32_t from, uint32_t columns,
+                                struct net_matrix *out, uint32_t at, uint32_t n, bool is_relu)
 {
-    struct net_layer *l = layer(net, &net_dense, in, out);
+    struct net_layer *l = net_add_layer(net, &net_dense, in, out);
     l->in_from = from, l->in_columns = columns, l->out_from = at;
     l->is_relu = is_relu;
     l->params = params(net, n, columns);
@@ -59,115 +73,21 @@ static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t 
         net->options.may_go_by_ids && in == net->input && columns == in->columns && n >= BY_IDS_LEAST;
     out->keeps_gradients |= l->is_by_ids;
     net->is_by_ids |= l->is_by_ids;
-    /* With these bounds, outputs of a relu layer have the variance of its inputs (He et al. 2015, eq. 10),
-     * and outputs of other layers a third of it, so that logits begin near 0. DLRM has the bound of its
-     * authors' code (Glorot and Bengio 2010, eq. 16): else the vector made of its few dense features would
-     * begin far longer than the vectors of ids. */
     l->bound = sqrtf((is_relu ? 6.0F : 1.0F) / (float)columns);
-    if (net->options.kind == NETWORK_DOT)
+    if (net->is_glorot)
         l->bound = sqrtf(6.0F / (float)(columns + n));
     return l;
 }
 
-/* Relu layers of these widths after `in`; returns the last matrix, or `in` if there are none. */
-static struct net_matrix *relu_layers(struct net *net, struct net_matrix *in, const uint32_t *widths)
+struct net_matrix *net_add_relu_layers(struct net *net, struct net_matrix *in, const uint32_t *widths)
 {
     for (uint32_t i = 0; i < MODEL_LAYERS_MAX && widths[i] > 0; i++) {
-        struct net_matrix *out = matrix(net, widths[i]);
+        struct net_matrix *out = net_add_matrix(net, widths[i]);
         out->is_relu = true;
-        dense(net, in, 0, in->columns, out, 0, widths[i], true);
+        net_add_dense(net, in, 0, in->columns, out, 0, widths[i], true);
         in = out;
     }
     return in;
-}
-
-static struct net_matrix *output(struct net *net)
-{
-    net->output = matrix(net, net->options.labels);
-    if (net->options.labels == 1)
-        net->output->stride = 1; /* its gradients are those by the logits of the whole model */
-    return net->output;
-}
-
-/* Guo et al. 2017, DeepFM, eq. 3: relu layers over all vectors and dense features. */
-static void hidden_shape(struct net *net)
-{
-    struct net_matrix *last = relu_layers(net, net->input, net->options.hidden);
-    dense(net, last, 0, last->columns, output(net), 0, 1, false);
-}
-
-/* Wang et al. 2021, DCN V2, section 3.4, parallel structure: cross layers beside deep layers, one weighted
- * sum of both. */
-static void cross_shape(struct net *net)
-{
-    const struct net_options *o = &net->options;
-    struct net_matrix *x0 = net->input, *x = x0;
-    for (uint32_t i = 0; i < o->cross_layers; i++) {
-        struct net_matrix *z = matrix(net, x0->columns), *out = matrix(net, x0->columns);
-        dense(net, x, 0, x->columns, z, 0, z->columns, false);
-        struct net_layer *l = layer(net, &net_cross, x, out);
-        l->x0 = x0, l->z = z;
-        x = out;
-    }
-    struct net_matrix *deep = relu_layers(net, x0, o->hidden), *logit = output(net);
-    dense(net, x, 0, x->columns, logit, 0, 1, false);
-    if (deep != x0)
-        dense(net, deep, 0, deep->columns, logit, 0, 1, false)->adds = true;
-}
-
-/* Naumov et al. 2019, section 2: the dense features become a vector beside those of the ids; products
- * of all pairs; layers over that vector and the products. The vector lies before the others, in the
- * input matrix itself. */
-static void dot_shape(struct net *net)
-{
-    const struct net_options *o = &net->options;
-    uint32_t features = net->vectors_from + o->fields * o->dim, columns = o->dense, from = features;
-    uint32_t fields = o->fields + (o->dense > 0 ? 1 : 0);
-    struct net_matrix *in = net->input;
-    for (uint32_t i = 0; o->dense > 0 && i < MODEL_LAYERS_MAX && o->bottom[i] > 0; i++) {
-        struct net_matrix *out = matrix(net, o->bottom[i]);
-        out->is_relu = true;
-        dense(net, in, from, columns, out, 0, o->bottom[i], true)->reads_dense = i == 0;
-        in = out, from = 0, columns = out->columns;
-    }
-    if (o->dense > 0)
-        dense(net, in, from, columns, net->input, 0, o->dim, true)->reads_dense = in == net->input;
-    struct net_matrix *pairs = matrix(net, (o->dense > 0 ? o->dim : 0) + fields * (fields - 1) / 2);
-    struct net_layer *l = layer(net, &net_dot, net->input, pairs);
-    l->in_columns = fields * o->dim;
-    l->fields = fields, l->dim = o->dim;
-    l->copies_first = o->dense > 0;
-    struct net_matrix *last = relu_layers(net, pairs, o->hidden);
-    dense(net, last, 0, last->columns, output(net), 0, 1, false);
-}
-
-/* Ma et al. 2018, MMoE, section 4.2: experts that all labels share; for each label a gate over
- * them and a tower. */
-static void experts_shape(struct net *net)
-{
-    const struct net_options *o = &net->options;
-    struct net_matrix *in = net->input;
-    uint32_t columns = in->columns;
-    for (uint32_t i = 0; i < MODEL_LAYERS_MAX && o->hidden[i] > 0; i++) {
-        uint32_t width = o->hidden[i];
-        struct net_matrix *out = matrix(net, o->experts * width);
-        out->is_relu = true;
-        for (uint32_t k = 0; k < (i == 0 ? 1 : o->experts); k++) {
-            uint32_t n = i == 0 ? o->experts * width : width;
-            struct net_layer *l = dense(net, in, k * columns, columns, out, k * width, n, true);
-            l->owns_part = i > 0;
-        }
-        in = out, columns = width;
-    }
-    struct net_matrix *logits = output(net);
-    for (uint32_t t = 0; t < o->labels; t++) {
-        struct net_matrix *gate = matrix(net, o->experts), *mixed = matrix(net, columns);
-        dense(net, net->input, 0, net->input->columns, gate, 0, o->experts, false);
-        struct net_layer *l = layer(net, &net_mixture, in, mixed);
-        l->z = gate, l->fields = o->experts, l->dim = columns;
-        struct net_matrix *last = relu_layers(net, mixed, o->bottom);
-        dense(net, last, 0, last->columns, logits, t, 1, false);
-    }
 }
 
 void net_shape(struct net *net, const struct net_options *options, const struct train_device *device,
@@ -178,16 +98,10 @@ void net_shape(struct net *net, const struct net_options *options, const struct 
                         .events_max = events_max,
                         .gradients_max = gradients_max,
                         .scale = 1.0F};
-    bool has_front = options->kind == NETWORK_DOT && options->dense > 0;
-    net->vectors_from = has_front ? options->dim : 0;
-    net->input = matrix(net, MAX(net->vectors_from + options->fields * options->dim + options->dense, 1U));
-    switch (options->kind) {
-    case NETWORK_NONE: break;
-    case NETWORK_HIDDEN: hidden_shape(net); break;
-    case NETWORK_CROSS: cross_shape(net); break;
-    case NETWORK_DOT: dot_shape(net); break;
-    case NETWORK_EXPERTS: experts_shape(net); break;
-    }
+    if (options->network != NULL)
+        options->network->shape(net, options->own);
+    else
+        net_add_input(net, 0);
 }
 
 /* --- Memory --- */

@@ -74,15 +74,12 @@ struct net_layer {
 };
 
 struct net_options {
-    enum network_kind kind;
-    uint32_t fields, dim, dense; /* of the input matrix */
-    uint32_t labels;             /* columns of the output; more than 1 only with NETWORK_EXPERTS */
+    const struct network *network; /* NULL: the input matrix alone, without layers */
+    const void *own;               /* the network's own options */
+    uint32_t fields, dim, dense;   /* of the input matrix */
+    uint32_t labels;               /* columns of the output */
     /* widths, 0 ends: of the head, the deep part or the top; of each expert */
     uint32_t hidden[MODEL_LAYERS_MAX];
-    /* widths, 0 ends: NETWORK_DOT: of the dense features' layers, before the last one, of width dim;
-     * NETWORK_EXPERTS: of each label's tower */
-    uint32_t bottom[MODEL_LAYERS_MAX];
-    uint32_t cross_layers, experts;
     enum opt_kind optimizer;
     struct opt_params params;
     float accumulator, clip_norm;
@@ -97,9 +94,10 @@ struct net {
     uint32_t events_max, gradients_max;
     uint32_t first;        /* row in the matrices where the events in progress begin */
     uint32_t vectors_from; /* the first column of the input's vectors */
+    bool is_glorot;        /* the bounds of dense layers' initial weights (net_add_dense) */
     struct net_matrix matrices[NET_LAYERS_MAX];
     uint32_t matrices_count;
-    struct net_matrix *input, *output; /* output NULL: NETWORK_NONE */
+    struct net_matrix *input, *output; /* output NULL: no network */
     struct net_params params[NET_LAYERS_MAX];
     uint32_t params_count;
     struct net_layer layers[NET_LAYERS_MAX];
@@ -120,7 +118,34 @@ struct net {
     uint32_t tile;         /* number of the tile in progress */
 };
 
-/* net_shape makes matrices and layers, without memory. Then call net_take once with memory that counts and
+/*
+ * For a network's function `shape` (struct network): it connects matrices by layers, from the input to the
+ * output, without memory. The layers' forward pass has the order in which they are added.
+ */
+
+/* The input matrix; call it first. front: columns before the vectors of ids, which a layer of the network
+ * fills. */
+struct net_matrix *net_add_input(struct net *net, uint32_t front);
+/* The output matrix, a column for each label. */
+struct net_matrix *net_add_output(struct net *net);
+/* Another matrix. */
+struct net_matrix *net_add_matrix(struct net *net, uint32_t columns);
+/* A layer that reads all columns of `in`. */
+struct net_layer *net_add_layer(struct net *net, const struct net_layer_kind *kind, struct net_matrix *in,
+                                struct net_matrix *out);
+/*
+ * A dense layer: in[from .. from + columns) -> n outputs at out[at ..). Its initial weights are uniform. With
+ * the usual bounds, outputs of a relu layer have the variance of its inputs (He et al. 2015, eq. 10), and
+ * outputs of other layers a third of that, so that logits begin near 0. net->is_glorot: bounds of Glorot and
+ * Bengio 2010, eq. 16.
+ */
+struct net_layer *net_add_dense(struct net *net, struct net_matrix *in, uint32_t from, uint32_t columns,
+                                struct net_matrix *out, uint32_t at, uint32_t n, bool is_relu);
+/* Relu layers of these widths (0 ends them), each over all outputs of the one before; returns the last
+ * matrix, or `in` if there are none. */
+struct net_matrix *net_add_relu_layers(struct net *net, struct net_matrix *in, const uint32_t *widths);
+
+/* net_shape makes the network's matrices and layers, without memory. Then call net_take once with memory that counts and
  * once with memory that exists; net_start gives the weights their initial values (uniform, from the seed).
  * events_max: most events of a call of net_forward or net_backward. gradients_max: events for which
  * `gradients` of the input and the output have room, at least events_max: a step of several calls moves the

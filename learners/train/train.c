@@ -18,13 +18,12 @@ enum {
 
 static struct net_options network_of(const struct model_options *o)
 {
-    struct net_options n = {.kind = o->network,
+    struct net_options n = {.network = o->network,
+                            .own = o->network_own,
                             .fields = o->vectors,
                             .dim = o->interaction == INTERACTION_FFM ? 0 : o->dim,
                             .dense = o->dense,
                             .labels = MAX(o->labels, 1U),
-                            .cross_layers = o->cross_layers,
-                            .experts = o->experts,
                             .optimizer = o->head.kind,
                             .params = o->head.params,
                             .accumulator = o->head.accumulator,
@@ -36,7 +35,6 @@ static struct net_options network_of(const struct model_options *o)
     else if (o->interaction == INTERACTION_FFM)
         n.dim = (uint32_t)FFM_ROUND(o->vectors) * o->dim;
     memcpy(n.hidden, o->hidden, sizeof(n.hidden));
-    memcpy(n.bottom, o->bottom, sizeof(n.bottom));
     return n;
 }
 
@@ -188,7 +186,7 @@ static void shape(struct train *t, const struct train_setup *setup)
                             !have_lists(o, o->vectors) && network.dim > 0 && network.dim % BY_IDS_DIM == 0;
     uint32_t together = o->micro > 0 ? MAX(o->micro, (uint32_t)MODEL_ROWS_MAX) : t->events_max;
     net_shape(&t->net, &network, &t->device, together, t->events_max);
-    if (t->device.api == NULL && network.kind != NETWORK_NONE)
+    if (t->device.api == NULL && network.network != NULL)
         t->net.second = net_second(&t->net);
     t->trial = trial_new(t, &network, together);
     t->groups = t->sets[0];

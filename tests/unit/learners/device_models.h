@@ -300,40 +300,39 @@ static inline bool is_in_step(struct model *a, struct model *b)
 static const struct {
     const char *name;
     enum interaction_kind interaction;
-    enum network_kind network;
+    const struct network *network;
     uint32_t vectors, hidden, batch, admit_after;
     enum opt_kind embedding;
     bool is_double, is_limited;
     enum row_format precision;
     uint32_t micro, trial;
 } kinds[] = {
-    {"linear", INTERACTION_NONE, NETWORK_NONE, 0, 0, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
-    {"linear, FTRL in double, rows_max", INTERACTION_NONE, NETWORK_NONE, 0, 0, 50, 2, OPT_ADAGRAD, true, true,
+    {"linear", INTERACTION_NONE, NULL, 0, 0, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"linear, FTRL in double, rows_max", INTERACTION_NONE, NULL, 0, 0, 50, 2, OPT_ADAGRAD, true, true,
      ROW_FP32, 0, 0},
-    {"fm", INTERACTION_FM, NETWORK_NONE, 3, 0, 64, 2, OPT_ADAGRAD_ROW, false, false, ROW_FP32, 0, 0},
-    {"fm and a wide field", INTERACTION_FM, NETWORK_NONE, 2, 0, 37, 1, OPT_ADAM, false, false, ROW_FP32, 0,
+    {"fm", INTERACTION_FM, NULL, 3, 0, 64, 2, OPT_ADAGRAD_ROW, false, false, ROW_FP32, 0, 0},
+    {"fm and a wide field", INTERACTION_FM, NULL, 2, 0, 37, 1, OPT_ADAM, false, false, ROW_FP32, 0, 0},
+    {"ffm", INTERACTION_FFM, NULL, 3, 0, 64, 1, OPT_ADAGRAD_BLOCK, false, true, ROW_FP32, 0, 0},
+    {"deepfm", INTERACTION_FM, &network_deep, 3, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"dcnv2", INTERACTION_NONE, &network_cross, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"dlrm", INTERACTION_NONE, &network_dot, 3, 12, 64, 1, OPT_SGD, false, false, ROW_FP32, 0, 0},
+    {"mmoe", INTERACTION_NONE, &network_experts, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"deepfm of bf16", INTERACTION_FM, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
      0},
-    {"ffm", INTERACTION_FFM, NETWORK_NONE, 3, 0, 64, 1, OPT_ADAGRAD_BLOCK, false, true, ROW_FP32, 0, 0},
-    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, 3, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
-    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
-    {"dlrm", INTERACTION_NONE, NETWORK_DOT, 3, 12, 64, 1, OPT_SGD, false, false, ROW_FP32, 0, 0},
-    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
-    {"deepfm of bf16", INTERACTION_FM, NETWORK_HIDDEN, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
+    {"dcnv2 of fp16", INTERACTION_NONE, &network_cross, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP16, 0,
      0},
-    {"dcnv2 of fp16", INTERACTION_NONE, NETWORK_CROSS, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP16, 0,
+    {"deepfm by pieces", INTERACTION_FM, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32, 16,
      0},
-    {"deepfm by pieces", INTERACTION_FM, NETWORK_HIDDEN, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32,
-     16, 0},
-    {"dlrm of fp16 by pieces", INTERACTION_NONE, NETWORK_DOT, 3, 12, 64, 1, OPT_ADAGRAD, false, false,
+    {"dlrm of fp16 by pieces", INTERACTION_NONE, &network_dot, 3, 12, 64, 1, OPT_ADAGRAD, false, false,
      ROW_FP16, 32, 0},
-    {"deepfm on trial", INTERACTION_FM, NETWORK_HIDDEN, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
+    {"deepfm on trial", INTERACTION_FM, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
      1000},
 };
 
 static inline struct model_options options_of(size_t k)
 {
     struct model_options o = events_options(kinds[k].interaction, kinds[k].hidden);
-    o.network = kinds[k].network, o.linear_is_off = kinds[k].network > NETWORK_HIDDEN;
+    o.network = kinds[k].network, o.linear_is_off = network_needs_batches(kinds[k].network);
     o.vectors = kinds[k].vectors;
     o.batch = kinds[k].batch;
     o.precision = kinds[k].precision, o.micro = kinds[k].micro;
@@ -343,8 +342,8 @@ static inline struct model_options options_of(size_t k)
     o.embedding.params.epsilon = 1.0F;
     o.linear_is_double = kinds[k].is_double;
     o.ftrl = (struct ftrl64_params){0.15, 1.0, 0.05, 0.3};
-    o.cross_layers = 2, o.experts = 3, o.bottom[0] = 6;
-    o.labels = kinds[k].network == NETWORK_EXPERTS ? 2 : 0;
+    o.network_own = events_network(o.network);
+    o.labels = kinds[k].network == &network_experts ? 2 : 0;
     o.admit_after = kinds[k].admit_after, o.sketch_bytes = 4096;
     o.rows_max = kinds[k].is_limited ? 260 : 0;
     o.expire_after_us = 900 * US_PER_SECOND;

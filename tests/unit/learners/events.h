@@ -4,6 +4,7 @@
 #define LEAT_TESTS_UNIT_LEARNERS_EVENTS_H
 
 #include "learners/model/model.h"
+#include "learners/networks/networks.h"
 
 #include "kernels/num.h"
 
@@ -59,6 +60,18 @@ static inline void events_learn(const struct events *e, struct model *model, uin
         struct model_output out = {.logits = logits + at, .verdicts = verdicts + at};
         model_learn(model, &in, &out);
     }
+}
+
+/* Small options of a network's own; NULL: the network has none. */
+static inline const void *events_network(const struct network *network)
+{
+    static const struct cross_network cross = {.layers = 2};
+    static const struct dot_network dot = {.bottom = {6}};
+    static const struct experts_network experts = {.experts = 3, .towers = {6}};
+    return network == &network_cross     ? (const void *)&cross
+           : network == &network_dot     ? (const void *)&dot
+           : network == &network_experts ? (const void *)&experts
+                                         : NULL;
 }
 
 static inline struct model_options events_options(enum interaction_kind interaction, uint32_t hidden)

@@ -26,22 +26,22 @@ static uint32_t spoilt; /* an event of the last step that has the vector of spoi
 static const struct {
     const char *name;
     enum interaction_kind interaction;
-    enum network_kind network;
+    const struct network *network;
     uint32_t dense;
 } kinds[] = {
-    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, 2},
-    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, 2},
-    {"dcnv2 without dense features", INTERACTION_NONE, NETWORK_CROSS, 0},
-    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, 2},
+    {"deepfm", INTERACTION_FM, &network_deep, 2},
+    {"dcnv2", INTERACTION_NONE, &network_cross, 2},
+    {"dcnv2 without dense features", INTERACTION_NONE, &network_cross, 0},
+    {"mmoe", INTERACTION_NONE, &network_experts, 2},
 };
 
 static struct model_options options_of(size_t k)
 {
     struct model_options o = events_options(kinds[k].interaction, 40);
-    o.network = kinds[k].network, o.linear_is_off = kinds[k].network > NETWORK_HIDDEN;
+    o.network = kinds[k].network, o.linear_is_off = network_needs_batches(kinds[k].network);
     o.dense = kinds[k].dense;
-    o.cross_layers = 2, o.experts = 2, o.bottom[0] = 6;
-    o.labels = kinds[k].network == NETWORK_EXPERTS ? LABELS : 0;
+    o.network_own = events_network(kinds[k].network);
+    o.labels = kinds[k].network == &network_experts ? LABELS : 0;
     o.dim = 16, o.batch = BATCH;
     return o;
 }

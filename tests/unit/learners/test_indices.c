@@ -38,7 +38,7 @@ static const struct {
 static struct model *new_model(size_t k, bool keeps_indices)
 {
     struct model_options o = events_options(kinds[k].interaction, kinds[k].hidden);
-    o.network = kinds[k].hidden > 0 ? NETWORK_HIDDEN : NETWORK_NONE;
+    o.network = kinds[k].hidden > 0 ? &network_deep : NULL;
     o.vectors = kinds[k].interaction == INTERACTION_NONE ? 0 : EVENT_FIELDS;
     o.dim = 16, o.batch = BATCH;
     o.admit_after = kinds[k].admit_after, o.sketch_bytes = 4096;

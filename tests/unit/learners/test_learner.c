@@ -220,6 +220,29 @@ static void common_defaults(struct learner_config *c, struct arena *arena, bool 
     c->keep_negatives = negatives_kept;
 }
 
+/* The member of a kind's option struct that an option is bound into; NULL: the kind has no such option. */
+static void *own_option(const struct operator_kind *kind, struct learner_config *c, const char *name)
+{
+    const struct option *option = option_find(kind->options, str_from(name));
+    return option != NULL ? (char *)c + option->offset : NULL;
+}
+
+/* Options of the networks' own. */
+static void own_options(const struct operator_kind *kind, struct learner_config *c)
+{
+    static const char *const numbers[] = {"cross_layers", "experts"}, *const widths[] = {"bottom", "towers"};
+    for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
+        int64_t *number = own_option(kind, c, numbers[i]);
+        if (number != NULL)
+            *number = 2;
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(widths); i++) {
+        struct ints *list = own_option(kind, c, widths[i]);
+        if (list != NULL)
+            *list = c->hidden;
+    }
+}
+
 static void start(struct bench *t, const struct operator_kind *kind)
 {
     *t = (struct bench){.pool = batch_pool_new()};
@@ -229,10 +252,9 @@ static void start(struct bench *t, const struct operator_kind *kind)
     memset(c, 0, kind->size);
     common_defaults(c, &t->arena, str_is(STR("mf"), kind->name));
     /* Required expressions of a kind: mf's user and item. */
-    for (const struct option *o = kind->options; o->name; o++) {
-        if (strcmp(o->name, "user") == 0 || strcmp(o->name, "item") == 0)
-            ((struct expression *)(void *)((char *)c + o->offset))->ast = name_ast(&t->arena, o->name);
-    }
+    struct expression *user = own_option(kind, c, "user"), *item = own_option(kind, c, "item");
+    if (user != NULL && item != NULL)
+        user->ast = name_ast(&t->arena, "user"), item->ast = name_ast(&t->arena, "item");
     int64_t *hidden = arena_array(&t->arena, int64_t, 1);
     hidden[0] = 8;
     bool is_network = strcmp(kind->name, "dcnv2") == 0 || strcmp(kind->name, "dlrm") == 0 ||
@@ -240,7 +262,8 @@ static void start(struct bench *t, const struct operator_kind *kind)
     if (is_network || strcmp(kind->name, "deepfm") == 0 || strcmp(kind->name, "ffm") == 0)
         c->hidden = (struct ints){.items = hidden, .count = 1};
     if (is_network)
-        c->batch = network_batch, c->cross_layers = c->experts = 2, c->bottom = c->hidden;
+        c->batch = network_batch;
+    own_options(kind, c);
     if (strcmp(kind->name, "mmoe") == 0) {
         c->label.ast = NULL;
         c->labels = names(&t->arena, "clicked", "price", NULL);

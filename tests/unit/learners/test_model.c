@@ -44,26 +44,26 @@ struct shape {
     uint32_t hidden, batch, block;
     bool has_pairs;
     enum opt_kind embedding;
-    enum network_kind network;
+    const struct network *network;
 };
 static const struct shape shapes[] = {
-    {INTERACTION_NONE, 0, 1, 1, false, OPT_ADAGRAD, NETWORK_NONE},
-    {INTERACTION_FM, 0, 1, 1, false, OPT_ADAGRAD, NETWORK_NONE},
-    {INTERACTION_FFM, 0, 1, 1, false, OPT_NEWTON, NETWORK_NONE},
-    {INTERACTION_FFM, 0, 1, 1, true, OPT_ADAGRAD_BLOCK, NETWORK_NONE},
-    {INTERACTION_FM, 24, 1, 16, false, OPT_ADAM, NETWORK_NONE},
-    {INTERACTION_FFM, 24, 1, 5, true, OPT_ADAGRAD_ROW, NETWORK_NONE},
-    {INTERACTION_NONE, 0, 37, 1, false, OPT_ADAGRAD, NETWORK_NONE},
-    {INTERACTION_FM, 24, 37, 1, false, OPT_MOMENTUM, NETWORK_NONE},
-    {INTERACTION_FFM, 0, 64, 1, true, OPT_FTRL, NETWORK_NONE},
-    {INTERACTION_FM, 0, 1, 1, true, OPT_NEWTON, NETWORK_NONE},
-    {INTERACTION_FM, 0, 64, 1, true, OPT_ADAGRAD, NETWORK_NONE},
-    {INTERACTION_FFM, 0, 64, 1, false, OPT_ADAGRAD_BLOCK, NETWORK_NONE},
-    {INTERACTION_FM, 0, 5, 1, false, OPT_ADAM, NETWORK_NONE},
-    {INTERACTION_FFM, 24, 64, 1, false, OPT_SGD, NETWORK_NONE},
-    {INTERACTION_NONE, 24, 37, 1, false, OPT_ADAGRAD, NETWORK_CROSS},
-    {INTERACTION_NONE, 24, 64, 1, false, OPT_ADAGRAD_ROW, NETWORK_DOT},
-    {INTERACTION_NONE, 24, 1, 1, false, OPT_ADAGRAD, NETWORK_DOT},
+    {INTERACTION_NONE, 0, 1, 1, false, OPT_ADAGRAD, NULL},
+    {INTERACTION_FM, 0, 1, 1, false, OPT_ADAGRAD, NULL},
+    {INTERACTION_FFM, 0, 1, 1, false, OPT_NEWTON, NULL},
+    {INTERACTION_FFM, 0, 1, 1, true, OPT_ADAGRAD_BLOCK, NULL},
+    {INTERACTION_FM, 24, 1, 16, false, OPT_ADAM, NULL},
+    {INTERACTION_FFM, 24, 1, 5, true, OPT_ADAGRAD_ROW, NULL},
+    {INTERACTION_NONE, 0, 37, 1, false, OPT_ADAGRAD, NULL},
+    {INTERACTION_FM, 24, 37, 1, false, OPT_MOMENTUM, NULL},
+    {INTERACTION_FFM, 0, 64, 1, true, OPT_FTRL, NULL},
+    {INTERACTION_FM, 0, 1, 1, true, OPT_NEWTON, NULL},
+    {INTERACTION_FM, 0, 64, 1, true, OPT_ADAGRAD, NULL},
+    {INTERACTION_FFM, 0, 64, 1, false, OPT_ADAGRAD_BLOCK, NULL},
+    {INTERACTION_FM, 0, 5, 1, false, OPT_ADAM, NULL},
+    {INTERACTION_FFM, 24, 64, 1, false, OPT_SGD, NULL},
+    {INTERACTION_NONE, 24, 37, 1, false, OPT_ADAGRAD, &network_cross},
+    {INTERACTION_NONE, 24, 64, 1, false, OPT_ADAGRAD_ROW, &network_dot},
+    {INTERACTION_NONE, 24, 1, 1, false, OPT_ADAGRAD, &network_dot},
 };
 
 static struct model_options shape_options(const struct shape *s)
@@ -77,8 +77,8 @@ static struct model_options shape_options(const struct shape *s)
     o.embedding.params.epsilon = 1.0F;
     if (s->embedding == OPT_ADAM || s->embedding == OPT_MOMENTUM)
         o.embedding.params.rate = 0.01F;
-    o.network = s->network, o.linear_is_off = s->network != NETWORK_NONE;
-    o.cross_layers = 2, o.bottom[0] = 6;
+    o.network = s->network, o.linear_is_off = s->network != NULL;
+    o.network_own = events_network(s->network);
     if (s->has_pairs)
         o.pairs = o.linear;
     if (s->has_pairs && s->interaction == INTERACTION_FM)

@@ -165,33 +165,32 @@ static void test_blocks(void **state)
  * order of tiles, or by field for wide layers over vectors of whole lanes. */
 static const struct {
     enum interaction_kind interaction;
-    enum network_kind network;
+    const struct network *network;
     bool is_limited;
     enum row_format precision;
     uint32_t micro, dim, hidden;
 } batch_kinds[] = {
-    {INTERACTION_NONE, NETWORK_NONE, true, ROW_FP32, 0, 8, 0},
-    {INTERACTION_FFM, NETWORK_NONE, false, ROW_FP32, 0, 8, 0},
-    {INTERACTION_FM, NETWORK_NONE, false, ROW_FP32, 0, 8, 0},
-    {INTERACTION_FM, NETWORK_HIDDEN, true, ROW_FP32, 0, 8, 24},
-    {INTERACTION_NONE, NETWORK_CROSS, false, ROW_FP32, 0, 8, 24},
-    {INTERACTION_NONE, NETWORK_DOT, false, ROW_FP16, 0, 8, 24},
-    {INTERACTION_NONE, NETWORK_EXPERTS, false, ROW_FP32, 0, 8, 24},
-    {INTERACTION_FM, NETWORK_HIDDEN, false, ROW_FP32, 300, 8, 24},
-    {INTERACTION_FM, NETWORK_HIDDEN, true, ROW_FP32, 0, 16, 40},
-    {INTERACTION_NONE, NETWORK_CROSS, false, ROW_FP32, 0, 16, 40},
-    {INTERACTION_NONE, NETWORK_CROSS, false, ROW_BF16, 0, 16, 40},
-    {INTERACTION_NONE, NETWORK_EXPERTS, false, ROW_FP32, 0, 16, 40},
+    {INTERACTION_NONE, NULL, true, ROW_FP32, 0, 8, 0},
+    {INTERACTION_FFM, NULL, false, ROW_FP32, 0, 8, 0},
+    {INTERACTION_FM, NULL, false, ROW_FP32, 0, 8, 0},
+    {INTERACTION_FM, &network_deep, true, ROW_FP32, 0, 8, 24},
+    {INTERACTION_NONE, &network_cross, false, ROW_FP32, 0, 8, 24},
+    {INTERACTION_NONE, &network_dot, false, ROW_FP16, 0, 8, 24},
+    {INTERACTION_NONE, &network_experts, false, ROW_FP32, 0, 8, 24},
+    {INTERACTION_FM, &network_deep, false, ROW_FP32, 300, 8, 24},
+    {INTERACTION_FM, &network_deep, true, ROW_FP32, 0, 16, 40},
+    {INTERACTION_NONE, &network_cross, false, ROW_FP32, 0, 16, 40},
+    {INTERACTION_NONE, &network_cross, false, ROW_BF16, 0, 16, 40},
+    {INTERACTION_NONE, &network_experts, false, ROW_FP32, 0, 16, 40},
 };
 
 static struct model_options batch_options(size_t k)
 {
-    bool has_network = batch_kinds[k].network != NETWORK_NONE;
     struct model_options o = events_options(batch_kinds[k].interaction, batch_kinds[k].hidden);
     o.dim = batch_kinds[k].dim;
-    o.network = batch_kinds[k].network, o.linear_is_off = batch_kinds[k].network > NETWORK_HIDDEN;
+    o.network = batch_kinds[k].network, o.linear_is_off = network_needs_batches(batch_kinds[k].network);
     o.precision = batch_kinds[k].precision, o.micro = batch_kinds[k].micro;
-    o.cross_layers = 2, o.experts = 3, o.bottom[0] = has_network ? 6 : 0;
+    o.network_own = events_network(o.network);
     o.rows_max = batch_kinds[k].is_limited ? 600 : 0;
     o.admit_after = 2, o.sketch_bytes = 4096;
     o.batch = 600;

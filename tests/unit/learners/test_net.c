@@ -1,5 +1,6 @@
 /* The dense part of models that learn by batches: the backward pass of each network gives the derivatives by
  * every weight and every input, as differences of the forward pass do; rejected events have no effect. */
+#include "learners/networks/networks.h"
 #include "learners/train/net.h"
 
 #include "core/base.h"
@@ -145,35 +146,58 @@ static void check(const char *name, const struct net_options *options)
     trial_end(&t);
 }
 
+static const struct dot_network no_bottom;
 static const struct net_options networks[] = {
-    {.kind = NETWORK_HIDDEN, .fields = 3, .dim = 8, .dense = 3, .labels = 1, .hidden = {12, 5}},
-    {.kind = NETWORK_HIDDEN, .fields = 0, .dim = 0, .dense = 3, .labels = 1, .hidden = {7}},
-    {.kind = NETWORK_CROSS,
+    {.network = &network_deep, .fields = 3, .dim = 8, .dense = 3, .labels = 1, .hidden = {12, 5}},
+    {.network = &network_deep, .fields = 0, .dim = 0, .dense = 3, .labels = 1, .hidden = {7}},
+    {.network = &network_cross,
      .fields = 2,
      .dim = 4,
      .dense = 3,
      .labels = 1,
      .hidden = {9, 5},
-     .cross_layers = 3},
-    {.kind = NETWORK_CROSS, .fields = 2, .dim = 4, .dense = 0, .labels = 1, .cross_layers = 1},
-    {.kind = NETWORK_DOT,
+     .own = &(const struct cross_network){3}},
+    {.network = &network_cross,
+     .fields = 2,
+     .dim = 4,
+     .dense = 0,
+     .labels = 1,
+     .own = &(const struct cross_network){1}},
+    {.network = &network_dot,
      .fields = 4,
      .dim = 8,
      .dense = 3,
      .labels = 1,
      .hidden = {16, 9},
-     .bottom = {6, 5}},
-    {.kind = NETWORK_DOT, .fields = 4, .dim = 4, .dense = 5, .labels = 1, .hidden = {6}},
-    {.kind = NETWORK_DOT, .fields = 5, .dim = 12, .dense = 0, .labels = 1, .hidden = {6}},
-    {.kind = NETWORK_EXPERTS,
+     .own = &(const struct dot_network){{6, 5}}},
+    {.network = &network_dot,
+     .fields = 4,
+     .dim = 4,
+     .dense = 5,
+     .labels = 1,
+     .hidden = {6},
+     .own = &no_bottom},
+    {.network = &network_dot,
+     .fields = 5,
+     .dim = 12,
+     .dense = 0,
+     .labels = 1,
+     .hidden = {6},
+     .own = &no_bottom},
+    {.network = &network_experts,
      .fields = 3,
      .dim = 4,
      .dense = 2,
      .labels = 2,
      .hidden = {8, 6},
-     .bottom = {5},
-     .experts = 3},
-    {.kind = NETWORK_EXPERTS, .fields = 1, .dim = 4, .dense = 0, .labels = 3, .hidden = {4}, .experts = 5},
+     .own = &(const struct experts_network){3, {5}}},
+    {.network = &network_experts,
+     .fields = 1,
+     .dim = 4,
+     .dense = 0,
+     .labels = 3,
+     .hidden = {4},
+     .own = &(const struct experts_network){.experts = 5}},
 };
 
 static struct net_options network(size_t i)

@@ -26,13 +26,12 @@ static const struct kernels *best(void)
     return kernels_pick(NULL, &reason);
 }
 
-static struct model_options options_of(enum network_kind network)
+static struct model_options options_of(const struct network *network)
 {
-    struct model_options o =
-        events_options(network == NETWORK_HIDDEN ? INTERACTION_FM : INTERACTION_NONE, 12);
-    o.network = network, o.linear_is_off = network > NETWORK_HIDDEN;
-    o.vectors = network == NETWORK_HIDDEN ? 2 : 3;
-    o.cross_layers = 2, o.experts = 3, o.bottom[0] = 6;
+    struct model_options o = events_options(network == &network_deep ? INTERACTION_FM : INTERACTION_NONE, 12);
+    o.network = network, o.linear_is_off = network_needs_batches(network);
+    o.vectors = network == &network_deep ? 2 : 3;
+    o.network_own = events_network(network);
     o.batch = 64;
     return o;
 }
@@ -63,7 +62,7 @@ static double layers_off(struct model *a, struct model *b)
     return off / most;
 }
 
-static const enum network_kind networks[] = {NETWORK_HIDDEN, NETWORK_CROSS, NETWORK_DOT, NETWORK_EXPERTS};
+static const struct network *networks[] = {&network_deep, &network_cross, &network_dot, &network_experts};
 
 /* --- Pieces --- */
 
@@ -99,7 +98,7 @@ static void test_pieces(void **state)
 static void test_pieces_overflow(void **state)
 {
     (void)state;
-    struct model_options o = options_of(NETWORK_CROSS);
+    struct model_options o = options_of(&network_cross);
     events.dense[0][5] = 3e38F;
     struct model *whole = learned(&o, 64, logits);
     o.micro = 16;
@@ -141,7 +140,7 @@ static void learn_lists(struct model *m, uint32_t end, double *out)
 static void test_pieces_of_lists(void **state)
 {
     (void)state;
-    struct model_options o = options_of(NETWORK_HIDDEN);
+    struct model_options o = options_of(&network_deep);
     o.is_list[1] = true;
     struct model *whole = model_new(&o, best());
     o.micro = 16;
@@ -158,7 +157,7 @@ static void test_pieces_of_lists(void **state)
 static void test_clipped(void **state)
 {
     (void)state;
-    struct model_options o = options_of(NETWORK_CROSS);
+    struct model_options o = options_of(&network_cross);
     o.head.kind = OPT_SGD, o.head.params.rate = 1.0F;
     o.clip_norm = 0.25F, o.micro = 16;
     struct model *before = model_new(&o, best()), *m = learned(&o, 64, logits);
@@ -183,7 +182,7 @@ static void test_clipped(void **state)
 /* A model after one step with labels multiplied by `label`. */
 static struct model *learned_large(float label)
 {
-    struct model_options o = options_of(NETWORK_HIDDEN);
+    struct model_options o = options_of(&network_deep);
     o.loss = LOSS_SQUARED, o.precision = ROW_FP16;
     struct events *large = malloc(sizeof(*large));
     *large = events;
@@ -203,7 +202,7 @@ static struct model *learned_large(float label)
 static void test_scale_falls(void **state)
 {
     (void)state;
-    struct model_options o = options_of(NETWORK_HIDDEN);
+    struct model_options o = options_of(&network_deep);
     struct model *m = learned_large(4e6F), *new = model_new(&o, best());
     struct model_precision p = model_precision(m);
     assert_true(p.lowered > 3 && p.scale == ldexpf(SCALE_FIRST, -(int)p.lowered));
@@ -237,7 +236,7 @@ static void test_scale_gives_up(void **state)
 static void test_scale_rises(void **state)
 {
     (void)state;
-    struct model_options o = options_of(NETWORK_HIDDEN);
+    struct model_options o = options_of(&network_deep);
     o.precision = ROW_FP16, o.batch = 2;
     for (uint32_t f = 0; f < EVENT_FIELDS; f++)
         o.field_init[f] = -1.0F; /* model_save does not save rows: here all of them are zeros, as if absent */
@@ -285,14 +284,14 @@ static void test_learns(void **state)
         }
         for (int precision = ROW_BF16; precision <= ROW_FP16; precision++)
             if (losses[precision] == losses[0] || fabs(losses[precision] / losses[0] - 1.0) > 1e-3)
-                fail_msg("network %d: %g, in sixteen bits %g", (int)networks[n], losses[0],
+                fail_msg("network %s: %g, in sixteen bits %g", networks[n]->name, losses[0],
                          losses[precision]);
     }
 }
 
 /* --- The trial --- */
 
-static struct model_options tried(enum network_kind network, uint64_t examples)
+static struct model_options tried(const struct network *network, uint64_t examples)
 {
     struct model_options o = options_of(network);
     o.precision = ROW_BF16, o.is_tried = true, o.trial_examples = examples;
@@ -351,7 +350,7 @@ static void test_trial_saved(void **state)
     (void)state;
     for (int keeps = 0; keeps < 2; keeps++) {
         for (uint32_t cut = 999; cut < 2500; cut += 1000) {
-            struct model_options o = tried(NETWORK_DOT, 1500);
+            struct model_options o = tried(&network_dot, 1500);
             struct model *m = model_new(&o, best()), *next = model_new(&o, best());
             m->train->trial->score.bf16 = keeps ? 0.0 : 1e6;
             events_learn(&events, m, 0, cut, 250, logits, verdicts);
@@ -377,7 +376,7 @@ static void test_trial_saved(void **state)
 static void test_trial_calls(void **state)
 {
     (void)state;
-    struct model_options o = tried(NETWORK_EXPERTS, 1500);
+    struct model_options o = tried(&network_experts, 1500);
     struct model *a = model_new(&o, best()), *b = model_new(&o, best());
     events_learn(&events, a, 0, 1000, 1000, logits, verdicts);
     events_learn(&events, b, 0, 1000, 77, logits, verdicts);

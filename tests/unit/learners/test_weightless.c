@@ -140,7 +140,7 @@ static struct byte_buffer bytes_of(struct model *m)
 static const struct kind {
     const char *name;
     enum interaction_kind interaction;
-    enum network_kind network;
+    const struct network *network;
     uint32_t hidden, batch, block, micro;
     enum {
         PLAIN,
@@ -154,34 +154,34 @@ static const struct kind {
         TRIED = 128
     } has;
 } kinds[] = {
-    {"linear", INTERACTION_NONE, NETWORK_NONE, 0, 1, 1, 0, PLAIN},
-    {"linear, lists", INTERACTION_NONE, NETWORK_NONE, 0, 1, 1, 0, LISTS},
-    {"linear, limited, sampled", INTERACTION_NONE, NETWORK_NONE, 0, 1, 1, 0, LIMITED | SAMPLED},
-    {"linear, ftrl in double", INTERACTION_NONE, NETWORK_NONE, 0, 1, 1, 0, DOUBLE},
-    {"linear, batch", INTERACTION_NONE, NETWORK_NONE, 0, 37, 1, 0, LISTS | LIMITED},
-    {"linear, batch, ftrl in double", INTERACTION_NONE, NETWORK_NONE, 0, 37, 1, 0, DOUBLE},
-    {"fm", INTERACTION_FM, NETWORK_NONE, 0, 1, 1, 0, PLAIN},
-    {"fm, fake negatives", INTERACTION_FM, NETWORK_NONE, 0, 1, 1, 0, FAKE | LISTS},
-    {"fm, pairs", INTERACTION_FM, NETWORK_NONE, 0, 1, 1, 0, PAIRS | CLIPPED | LIMITED},
-    {"fm, batch", INTERACTION_FM, NETWORK_NONE, 0, 64, 1, 0, SAMPLED | LISTS},
-    {"fm, batch, pairs", INTERACTION_FM, NETWORK_NONE, 0, 37, 1, 0, PAIRS},
-    {"ffm", INTERACTION_FFM, NETWORK_NONE, 0, 1, 1, 0, PLAIN},
-    {"ffm, lists, pairs", INTERACTION_FFM, NETWORK_NONE, 0, 1, 1, 0, LISTS | PAIRS},
-    {"ffm, batch", INTERACTION_FFM, NETWORK_NONE, 0, 37, 1, 0, PLAIN},
-    {"ffm, layers", INTERACTION_FFM, NETWORK_HIDDEN, 12, 1, 16, 0, PLAIN},
-    {"ffm, layers, batch", INTERACTION_FFM, NETWORK_HIDDEN, 12, 37, 1, 0, LISTS},
-    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, 12, 1, 5, 0, LISTS | SAMPLED},
-    {"deepfm, batch", INTERACTION_FM, NETWORK_HIDDEN, 12, 37, 1, 0, PLAIN},
-    {"deepfm, batch, by ids", INTERACTION_FM, NETWORK_HIDDEN, 40, 48, 1, 0, LIMITED},
-    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, 12, 37, 1, 0, LISTS},
-    {"dcnv2, accumulated", INTERACTION_NONE, NETWORK_CROSS, 12, 48, 1, 16, PLAIN},
-    {"dcnv2, on trial", INTERACTION_NONE, NETWORK_CROSS, 12, 37, 1, 0, TRIED},
-    {"dlrm", INTERACTION_NONE, NETWORK_DOT, 12, 64, 1, 0, PLAIN},
-    {"dlrm, one", INTERACTION_NONE, NETWORK_DOT, 12, 1, 1, 0, CLIPPED},
-    {"dcnv2, one", INTERACTION_NONE, NETWORK_CROSS, 12, 1, 1, 0, LISTS},
-    {"mmoe, one", INTERACTION_NONE, NETWORK_EXPERTS, 12, 1, 1, 0, PLAIN},
-    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, 12, 37, 1, 0, PLAIN},
-    {"mmoe, accumulated", INTERACTION_NONE, NETWORK_EXPERTS, 12, 48, 1, 16, LISTS},
+    {"linear", INTERACTION_NONE, NULL, 0, 1, 1, 0, PLAIN},
+    {"linear, lists", INTERACTION_NONE, NULL, 0, 1, 1, 0, LISTS},
+    {"linear, limited, sampled", INTERACTION_NONE, NULL, 0, 1, 1, 0, LIMITED | SAMPLED},
+    {"linear, ftrl in double", INTERACTION_NONE, NULL, 0, 1, 1, 0, DOUBLE},
+    {"linear, batch", INTERACTION_NONE, NULL, 0, 37, 1, 0, LISTS | LIMITED},
+    {"linear, batch, ftrl in double", INTERACTION_NONE, NULL, 0, 37, 1, 0, DOUBLE},
+    {"fm", INTERACTION_FM, NULL, 0, 1, 1, 0, PLAIN},
+    {"fm, fake negatives", INTERACTION_FM, NULL, 0, 1, 1, 0, FAKE | LISTS},
+    {"fm, pairs", INTERACTION_FM, NULL, 0, 1, 1, 0, PAIRS | CLIPPED | LIMITED},
+    {"fm, batch", INTERACTION_FM, NULL, 0, 64, 1, 0, SAMPLED | LISTS},
+    {"fm, batch, pairs", INTERACTION_FM, NULL, 0, 37, 1, 0, PAIRS},
+    {"ffm", INTERACTION_FFM, NULL, 0, 1, 1, 0, PLAIN},
+    {"ffm, lists, pairs", INTERACTION_FFM, NULL, 0, 1, 1, 0, LISTS | PAIRS},
+    {"ffm, batch", INTERACTION_FFM, NULL, 0, 37, 1, 0, PLAIN},
+    {"ffm, layers", INTERACTION_FFM, &network_deep, 12, 1, 16, 0, PLAIN},
+    {"ffm, layers, batch", INTERACTION_FFM, &network_deep, 12, 37, 1, 0, LISTS},
+    {"deepfm", INTERACTION_FM, &network_deep, 12, 1, 5, 0, LISTS | SAMPLED},
+    {"deepfm, batch", INTERACTION_FM, &network_deep, 12, 37, 1, 0, PLAIN},
+    {"deepfm, batch, by ids", INTERACTION_FM, &network_deep, 40, 48, 1, 0, LIMITED},
+    {"dcnv2", INTERACTION_NONE, &network_cross, 12, 37, 1, 0, LISTS},
+    {"dcnv2, accumulated", INTERACTION_NONE, &network_cross, 12, 48, 1, 16, PLAIN},
+    {"dcnv2, on trial", INTERACTION_NONE, &network_cross, 12, 37, 1, 0, TRIED},
+    {"dlrm", INTERACTION_NONE, &network_dot, 12, 64, 1, 0, PLAIN},
+    {"dlrm, one", INTERACTION_NONE, &network_dot, 12, 1, 1, 0, CLIPPED},
+    {"dcnv2, one", INTERACTION_NONE, &network_cross, 12, 1, 1, 0, LISTS},
+    {"mmoe, one", INTERACTION_NONE, &network_experts, 12, 1, 1, 0, PLAIN},
+    {"mmoe", INTERACTION_NONE, &network_experts, 12, 37, 1, 0, PLAIN},
+    {"mmoe, accumulated", INTERACTION_NONE, &network_experts, 12, 48, 1, 16, LISTS},
 };
 
 static struct optimizer_options optimizer(enum opt_kind kind)
@@ -204,9 +204,8 @@ static struct optimizer_options optimizer(enum opt_kind kind)
 static bool options_of(const struct kind *k, enum opt_kind kind, bool is_joint, struct model_options *o)
 {
     bool has_row_sum = kind == OPT_ADAGRAD_ROW || kind == OPT_ADAGRAD_BLOCK;
-    bool is_network = k->network > NETWORK_HIDDEN;
-    if ((kind == OPT_NEWTON && k->batch > 1) ||
-        (is_joint && (kind != OPT_NEWTON || k->network != NETWORK_NONE)) ||
+    bool is_network = network_needs_batches(k->network);
+    if ((kind == OPT_NEWTON && k->batch > 1) || (is_joint && (kind != OPT_NEWTON || k->network != NULL)) ||
         ((k->has & DOUBLE) && kind != OPT_FTRL))
         return false;
     *o = events_options(k->interaction, k->hidden);
@@ -218,8 +217,8 @@ static bool options_of(const struct kind *k, enum opt_kind kind, bool is_joint, 
     o->linear_is_double = (k->has & DOUBLE) != 0;
     o->ftrl = (struct ftrl64_params){0.15, 1.0, 0.05, 0.3};
     o->network = k->network, o->linear_is_off = is_network;
-    o->labels = k->network == NETWORK_EXPERTS ? 2 : 1;
-    o->cross_layers = 2, o->experts = 3, o->bottom[0] = is_network ? 8 : 0;
+    o->labels = k->network == &network_experts ? 2 : 1;
+    o->network_own = events_network(k->network);
     o->dim = 16, o->batch = k->batch, o->block = k->block, o->micro = k->micro;
     o->is_list[LIST_FIELD] = (k->has & LISTS) != 0;
     o->clip_norm = (k->has & CLIPPED) ? 0.3F : 0.0F;

@@ -13,6 +13,7 @@
 #include "kernels/num.h"
 #include "learners/learner/metrics.h"
 #include "learners/model/internal.h"
+#include "learners/networks/networks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,32 +22,36 @@
 
 enum { EVENTS = 1000000, EVENTS_REDUCED = 2000, CALL = 1000, FIELDS = 4, DENSE = 2 };
 
+static const struct cross_network cross = {.layers = 2};
+static const struct dot_network dot = {.bottom = {32}};
+static const struct experts_network experts = {.experts = 3};
 static const struct {
     const char *name;
     enum interaction_kind interaction;
-    enum network_kind network;
+    const struct network *network;
+    const void *own;
     uint32_t fields;
     double tolerance;
 } kinds[] = {
-    {"linear", INTERACTION_NONE, NETWORK_NONE, FIELDS, 1e-6},
-    {"fm", INTERACTION_FM, NETWORK_NONE, FIELDS, 1e-5},
-    {"ffm", INTERACTION_FFM, NETWORK_NONE, FIELDS, 1e-5},
-    {"mf", INTERACTION_FM, NETWORK_NONE, 2, 1e-5},
-    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, FIELDS, 1e-4},
-    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, FIELDS, 1e-4},
-    {"dlrm", INTERACTION_NONE, NETWORK_DOT, FIELDS, 1e-4},
-    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, FIELDS, 1e-4},
+    {"linear", INTERACTION_NONE, NULL, NULL, FIELDS, 1e-6},
+    {"fm", INTERACTION_FM, NULL, NULL, FIELDS, 1e-5},
+    {"ffm", INTERACTION_FFM, NULL, NULL, FIELDS, 1e-5},
+    {"mf", INTERACTION_FM, NULL, NULL, 2, 1e-5},
+    {"deepfm", INTERACTION_FM, &network_deep, NULL, FIELDS, 1e-4},
+    {"dcnv2", INTERACTION_NONE, &network_cross, &cross, FIELDS, 1e-4},
+    {"dlrm", INTERACTION_NONE, &network_dot, &dot, FIELDS, 1e-4},
+    {"mmoe", INTERACTION_NONE, &network_experts, &experts, FIELDS, 1e-4},
 };
 
 static struct model_options options_of(size_t k)
 {
     struct optimizer_options adagrad = {
         .kind = OPT_ADAGRAD, .params = {.rate = 0.05F, .decay = 1.0F, .step_max = 1.0F}, .accumulator = 0.3F};
-    bool has_vectors = kinds[k].interaction != INTERACTION_NONE || kinds[k].network != NETWORK_NONE;
-    bool has_layers = kinds[k].network != NETWORK_NONE;
+    bool has_vectors = kinds[k].interaction != INTERACTION_NONE || kinds[k].network != NULL;
+    bool has_layers = kinds[k].network != NULL;
     return (struct model_options){.interaction = kinds[k].interaction,
                                   .network = kinds[k].network,
-                                  .linear_is_off = kinds[k].network > NETWORK_HIDDEN,
+                                  .linear_is_off = network_needs_batches(kinds[k].network),
                                   .fields = kinds[k].fields,
                                   .vectors = has_vectors ? kinds[k].fields : 0,
                                   .dense = DENSE,
@@ -56,10 +61,8 @@ static struct model_options options_of(size_t k)
                                   .embedding = adagrad,
                                   .head = adagrad,
                                   .hidden = {has_layers ? 64 : 0},
-                                  .bottom = {kinds[k].network == NETWORK_DOT ? 32 : 0},
-                                  .cross_layers = 2,
-                                  .experts = 3,
-                                  .labels = kinds[k].network == NETWORK_EXPERTS ? 1 : 0,
+                                  .network_own = kinds[k].own,
+                                  .labels = kinds[k].network == &network_experts ? 1 : 0,
                                   .block = 1,
                                   .batch = 512,
                                   .admit_after = 2,

@@ -1,0 +1,19 @@
+/* The shape of a network's own options as text, by which a restore knows whether the network is the same. */
+#include "learners/networks/networks.h"
+
+#include "core/buffer.h"
+
+void networks_put_widths(struct byte_buffer *out, const char *name, const uint32_t *widths)
+{
+    buffer_printf(out, "=%s:", name);
+    for (; widths != NULL && *widths > 0; widths++)
+        buffer_printf(out, " %u", *widths);
+    buffer_printf(out, "\n");
+}
+
+void networks_put_shape(struct byte_buffer *out, const uint32_t *bottom, uint32_t cross_layers,
+                        uint32_t experts, uint32_t labels)
+{
+    networks_put_widths(out, "bottom", bottom);
+    buffer_printf(out, "=cross layers: %u, experts: %u, labels: %u\n", cross_layers, experts, labels);
+}
