@@ -19,7 +19,7 @@ static const struct option deepfm_options[] = {
 
 static bool deepfm_bind(struct operator_bind *bind)
 {
-    return learner_bind(bind, INTERACTION_FM);
+    return learner_bind(bind, &interaction_fm);
 }
 
 extern const struct operator_kind learner_deepfm;

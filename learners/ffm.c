@@ -19,7 +19,7 @@ static const struct option ffm_options[] = {
 
 static bool ffm_bind(struct operator_bind *bind)
 {
-    return learner_bind(bind, INTERACTION_FFM);
+    return learner_bind(bind, &interaction_ffm);
 }
 
 extern const struct operator_kind learner_ffm;

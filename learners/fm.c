@@ -14,7 +14,7 @@ static const struct option fm_options[] = {
 
 static bool fm_bind(struct operator_bind *bind)
 {
-    return learner_bind(bind, INTERACTION_FM);
+    return learner_bind(bind, &interaction_fm);
 }
 
 extern const struct operator_kind learner_fm;

@@ -22,7 +22,7 @@ static const struct option linear_options[] = {
 
 static bool linear_bind(struct operator_bind *bind)
 {
-    return learner_bind(bind, INTERACTION_NONE);
+    return learner_bind(bind, NULL);
 }
 
 extern const struct operator_kind learner_linear;

@@ -33,7 +33,7 @@ static bool mf_bind(struct operator_bind *bind)
     sides[0] = own->user.ast;
     sides[1] = own->item.ast;
     own->common.sparse = (struct expressions){.items = sides, .count = 2};
-    return learner_bind(bind, INTERACTION_FM);
+    return learner_bind(bind, &interaction_fm);
 }
 
 extern const struct operator_kind learner_mf;

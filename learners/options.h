@@ -20,7 +20,34 @@ enum {
     MODEL_LIST_DEFAULT = 64,      /* value of list_max if the option is 0 */
 };
 
-enum interaction_kind { INTERACTION_NONE, INTERACTION_FM, INTERACTION_FFM };
+struct model;
+struct example;
+/*
+ * How the vectors of an event's fields interact: a part of the logit that is a sum over all pairs of fields.
+ * The functions of one event are in the model's room, model/internal.h has struct example. Rows of vectors
+ * beyond the fields' own are zeros.
+ */
+struct interaction {
+    const char *name;
+    /* Floats of an id's vector, of `fields` fields that interact, each with vectors of `dim`. */
+    uint32_t (*floats)(uint32_t fields, uint32_t dim);
+    /* Inputs of dense layers over the vectors of one event. */
+    size_t (*inputs)(uint32_t fields, uint32_t dim);
+    /* The interaction of one event, whose e->vectors are set; also the gradients by the fields' vectors for a
+     * gradient of 1 by the logit, e->partners. */
+    float (*forward)(struct model *m, struct example *e);
+    /* Copies the inputs of dense layers; adds the gradients by these inputs to e->partners, which are
+     * multiplied by the gradient by the logit. */
+    void (*read)(const struct model *m, const struct example *e, float *inputs);
+    void (*add)(struct model *m, struct example *e, const float *input_gradients);
+    /* Computes e->partners with the weights of pairs in m->pair_scales. NULL: `forward` did. */
+    void (*weigh)(struct model *m, struct example *e);
+    /* Likewise for the events of a batch, on a CPU or a GPU. */
+    void (*batch)(const struct batch_kernels *kernels, struct batch_interaction *a, void *stream);
+    /* a vector has a part for each other field: it means nothing where the fields are others */
+    bool is_field_aware;
+};
+extern const struct interaction interaction_fm, interaction_ffm; /* model/fm_part.c, model/ffm_part.c */
 
 struct net;
 struct byte_buffer;
@@ -49,7 +76,7 @@ struct optimizer_options {
 };
 
 struct model_options {
-    enum interaction_kind interaction;
+    const struct interaction *interaction; /* NULL: none */
     enum loss_kind loss;
     uint32_t fields;  /* sparse fields */
     uint32_t vectors; /* the first `vectors` fields have vectors and interact; the others are linear only */
@@ -115,6 +142,13 @@ struct model_options {
     int64_t expire_after_us;
     uint64_t rows_max; /* most rows of a field; 0: no limit */
 };
+
+/* Floats of an id's vector. */
+static inline uint32_t model_vector_floats(const struct model_options *options)
+{
+    const struct interaction *i = options->interaction;
+    return options->vectors == 0 ? 0 : i != NULL ? i->floats(options->vectors, options->dim) : options->dim;
+}
 
 /* The most ids that an event can have in a field. */
 static inline uint32_t model_field_ids(const struct model_options *options, uint32_t field)

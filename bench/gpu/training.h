@@ -11,7 +11,7 @@ enum { TRAINING_TURNS_MAX = 32, TRAINING_FIELDS_MAX = 26, TRAINING_DENSE_MAX = 1
 
 struct training_shape {
     const char *name, *suffix, *what;
-    enum interaction_kind interaction;
+    const struct interaction *interaction;
     const struct network *network;
     enum opt_kind optimizer;
     uint32_t fields, dense, dim, hidden[MODEL_LAYERS_MAX];

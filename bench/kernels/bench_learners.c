@@ -145,20 +145,20 @@ static struct optimizer_options optimizer(char **args, const char *prefix, doubl
 /* The networks of the learners' kinds; arguments may set other widths. */
 struct shape {
     const char *name;
-    enum interaction_kind interaction;
+    const struct interaction *interaction;
     const struct network *network;
     uint32_t fields, labels; /* fields 0: all */
     const char *dim, *hidden, *bottom;
 };
 static const struct shape shapes[] = {
-    {"linear", INTERACTION_NONE, NULL, 0, 1, "0", "", ""},
-    {"fm", INTERACTION_FM, NULL, 0, 1, "8", "", ""},
-    {"ffm", INTERACTION_FFM, NULL, 0, 1, "8", "", ""},
-    {"mf", INTERACTION_FM, NULL, 2, 1, "16", "", ""},
-    {"deepfm", INTERACTION_FM, &network_deep, 0, 1, "16", "128,64", ""},
-    {"dcnv2", INTERACTION_NONE, &network_cross, 0, 1, "16", "128,64", ""},
-    {"dlrm", INTERACTION_NONE, &network_dot, 0, 1, "16", "128,64", "64"},
-    {"mmoe", INTERACTION_NONE, &network_experts, 0, 2, "16", "64", "32"},
+    {"linear", NULL, NULL, 0, 1, "0", "", ""},
+    {"fm", &interaction_fm, NULL, 0, 1, "8", "", ""},
+    {"ffm", &interaction_ffm, NULL, 0, 1, "8", "", ""},
+    {"mf", &interaction_fm, NULL, 2, 1, "16", "", ""},
+    {"deepfm", &interaction_fm, &network_deep, 0, 1, "16", "128,64", ""},
+    {"dcnv2", NULL, &network_cross, 0, 1, "16", "128,64", ""},
+    {"dlrm", NULL, &network_dot, 0, 1, "16", "128,64", "64"},
+    {"mmoe", NULL, &network_experts, 0, 2, "16", "64", "32"},
 };
 
 static const struct shape *shape_of(char **args)

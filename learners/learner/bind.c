@@ -284,7 +284,7 @@ static void common_options(const struct learner_config *c, struct model_options 
         o->pairs = optimizer_from(&c->pair_weights);
 }
 
-static bool bind_model(struct operator_bind *bind, enum interaction_kind interaction)
+static bool bind_model(struct operator_bind *bind, const struct interaction *interaction)
 {
     struct learner_config *c = bind->config;
     const struct schema *own = bind->inputs[0].schema;
@@ -383,7 +383,7 @@ static bool bind_precision(struct operator_bind *bind, struct learner_config *c)
     return !problem;
 }
 
-bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
+bool learner_bind(struct operator_bind *bind, const struct interaction *interaction)
 {
     return bind_model(bind, interaction) && bind_load(bind, bind->config) &&
            bind_precision(bind, bind->config) && check_lists(bind, bind->config) &&
@@ -393,7 +393,7 @@ bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
 bool learner_bind_network(struct operator_bind *bind, const struct network *network, const void *own)
 {
     struct learner_config *c = bind->config;
-    if (!bind_model(bind, INTERACTION_NONE))
+    if (!bind_model(bind, NULL))
         return false;
     enum opt_kind kind = c->model.head.kind;
     const char *problem = NULL;

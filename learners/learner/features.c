@@ -74,7 +74,9 @@ static void put_layers(const struct learner_config *c, struct byte_buffer *out)
 static void put_pairs(const struct learner_config *c, struct byte_buffer *out)
 {
     bool has_weights = c->pairs.items != NULL || c->model.pairs.params.rate > 0.0F;
-    if (c->vectors_count < 2 || (!has_weights && c->model.interaction != INTERACTION_FFM))
+    const struct interaction *interaction = c->model.interaction;
+    bool is_field_aware = interaction != NULL && interaction->is_field_aware;
+    if (c->vectors_count < 2 || (!has_weights && !is_field_aware))
         return;
     buffer_printf(out, "=pairs of: ");
     for (uint32_t f = 0; f < c->vectors_count; f++)
@@ -204,7 +206,7 @@ bool learner_features_load(struct operator_context *context, struct str list)
     if (head.fields > MODEL_FIELDS_MAX || head.dense > MODEL_DENSE_MAX || head.vectors > head.fields ||
         head.next_table >= UINT16_MAX - MODEL_FIELDS_MAX)
         return false;
-    bool has_vectors = c->model.interaction != INTERACTION_NONE || network_needs_batches(c->model.network);
+    bool has_vectors = c->model.interaction != NULL || network_needs_batches(c->model.network);
     struct model_saved *saved = &s->saved;
     *saved = (struct model_saved){
         .fields = head.fields, .vectors = has_vectors ? head.vectors : 0, .dense = head.dense};

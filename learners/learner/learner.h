@@ -241,7 +241,7 @@ struct learner_config {
 /* bind.c: make columns of the expressions, check options, make the output schema and c->model. False after a
  * diagnostic. learner_bind_network: for a kind that is a network without a linear part or an interaction; own:
  * the network's own options, which live as long as the job. */
-bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction);
+bool learner_bind(struct operator_bind *bind, const struct interaction *interaction);
 bool learner_bind_network(struct operator_bind *bind, const struct network *network, const void *own);
 /* Copies widths of layers, and ends them with 0. False after a diagnostic: there are too many. */
 bool learner_widths(struct operator_bind *bind, const struct ints *from, uint32_t to[MODEL_LAYERS_MAX]);

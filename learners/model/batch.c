@@ -272,8 +272,8 @@ static void head_batch(struct model *m)
         const float *in_gradients = head_backward(&m->head, m->k, logit_gradients);
         head_sum_add(&m->head, m->k, first == 0);
         for (uint32_t i = 0; i < count; i++) {
-            if (!m->examples[first + i].is_rejected)
-                model_add_head_gradients(m, &m->examples[first + i], in_gradients + i * m->head.inputs);
+            if (!m->examples[first + i].is_rejected && m->options.interaction != NULL)
+                m->options.interaction->add(m, &m->examples[first + i], in_gradients + i * m->head.inputs);
         }
     }
     head_sum_take(&m->head);

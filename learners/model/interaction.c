@@ -1,4 +1,4 @@
-/* Pairwise interactions of an event's vectors, FM and FFM, and the step of the vectors. */
+/* The vectors of an event: pooled before their interaction (fm_part.c, ffm_part.c), and their step after it. */
 #include "learners/model/internal.h"
 
 #include "core/base.h"
@@ -27,64 +27,6 @@ void interaction_pool(struct model *m, struct example *e)
         e->vectors[f] = m->zero;
 }
 
-static void add_scaled(float *to, const float *from, float scale, size_t d)
-{
-    for (size_t i = 0; i < d; i++)
-        to[i] += scale * from[i];
-}
-
-/*
- * The field-weighted factorization machine (Pan 2018, "Field-weighted Factorization Machines", eq. 4):
- *
- *   sum over pairs f < g of r_fg <v_f, v_g>
- *
- * An id has one vector for all other features, so that all its occurrences teach the same few weights; r says
- * which pairs count, and how much. Pairs that are off have r = 0 for good and cost nothing. Computes the
- * gradients, too.
- */
-static float weighted_forward(struct model *m, struct example *e)
-{
-    size_t n = m->options.vectors, d = m->options.dim;
-    float *gradients = e->partners + d, total = 0.0F;
-    memset(gradients, 0, n * d * sizeof(*gradients));
-    for (size_t f = 0, pair = 0; f < n; f++) {
-        for (size_t g = f + 1; g < n; g++, pair++) {
-            if (m->options.pair_is_off[pair])
-                continue;
-            float weight = m->pair_weights[pair], product = m->k->dot(e->vectors[f], e->vectors[g], d);
-            e->products[f * m->blocks + g] = product;
-            total += weight * product;
-            add_scaled(gradients + f * d, e->vectors[g], weight, d);
-            add_scaled(gradients + g * d, e->vectors[f], weight, d);
-        }
-    }
-    return total;
-}
-
-float interaction_forward(struct model *m, struct example *e)
-{
-    size_t n = m->options.vectors, d = m->options.dim;
-    if (m->options.interaction == INTERACTION_FM && m->has_pairs)
-        return weighted_forward(m, e);
-    if (m->options.interaction == INTERACTION_FM) {
-        float *sum = e->partners;
-        float value = m->k->fm_forward(sum, e->vectors, n, d);
-        m->k->fm_backward(sum + d, sum, e->vectors, n, d);
-        return value;
-    }
-    if (m->head.layers == 0 && !m->has_pairs)
-        return m->k->ffm_forward(e->partners, e->vectors, m->zero, n, d);
-    m->k->ffm_pairs_forward(e->products, e->partners, e->vectors, m->zero, n, d);
-    float total = 0.0F;
-    const float *weight = m->pair_weights;
-    for (size_t f = 0; f < n; f++) {
-        const float *row = e->products + f * m->blocks;
-        for (size_t g = f + 1; g < n; g++)
-            total += m->has_pairs ? *weight++ * row[g] : row[g];
-    }
-    return total;
-}
-
 size_t interaction_pairs(const struct model *m)
 {
     return FFM_ROUND((size_t)m->options.vectors * (m->options.vectors - 1) / 2);
@@ -108,12 +50,6 @@ void interaction_pairs_step(struct model *m, struct example *e, float *scales)
                           .scale = e->gradient,
                           .curvature = e->curvature};
     opt_pick(m->k, m->options.pairs.kind)(&row, 1, count, &m->options.pairs.params);
-}
-
-const float *interaction_gradient(const struct model *m, const struct example *e, uint32_t field)
-{
-    size_t first = m->options.interaction == INTERACTION_FM ? m->options.dim : 0;
-    return e->partners + first + (size_t)field * m->vector_floats;
 }
 
 /* Fills m->opt_rows for the event's vectors; returns how many. */
@@ -146,11 +82,10 @@ float interaction_variance(struct model *m, const struct example *e)
 
 void interaction_learn_pairs(struct model *m, struct example *e)
 {
-    if (m->has_pairs && m->head.layers == 0) { /* with a head, model_add_head_gradients does this */
+    if (m->has_pairs && m->head.layers == 0) { /* with a head, the interaction's `add` does this */
         interaction_pairs_step(m, e, m->pair_scales);
-        if (m->options.interaction == INTERACTION_FM)
-            return; /* the forward pass computed the gradients, with the weights before this step */
-        m->k->ffm_pairs_backward(e->partners, m->pair_scales, m->options.vectors, m->options.dim);
+        if (m->options.interaction->weigh != NULL)
+            m->options.interaction->weigh(m, e);
     }
 }
 

@@ -37,8 +37,8 @@ struct example {
     /* Results of the forward pass that the update needs. */
     const float **vectors; /* [FFM_ROUND(fields)] each field's vector, pooled or in its row */
     float *pooled;         /* [fields * vector_floats] */
-    /* FM: the sum of the vectors [dim], then the gradient by each field's vector; FFM: the partners of each
-     * field's vector, which are its gradient */
+    /* [vectors][vector_floats] the gradient by each field's vector, for a gradient of 1 by the logit (with dense
+     * layers multiplied by the event's own, and with theirs added); behind them [dim] the sum of the vectors */
     float *partners;
     float *products;   /* [fields * FFM_ROUND(fields)] FFM with a head or pair weights */
     void **places;     /* where the linear weights of entries, dense features and the bias lie */
@@ -166,7 +166,6 @@ float model_clip_scale(struct model *m, const struct example *e);
 void model_step_begin(struct model *m);
 void model_scale_gradient(struct example *e, float scale);
 void model_head_inputs(struct model *m, const struct example *e, float *row);
-void model_add_head_gradients(struct model *m, struct example *e, const float *in_gradients);
 
 /* lookahead.c. lookahead_resolve finds the rows of events begin..end at once and writes their headers.
  * learns[i]: event i's keys occur; for other events only existing rows are found. */
@@ -293,11 +292,21 @@ struct plain *linear_plain_new(const struct model *m);
 void linear_plain_free(struct plain *plain);
 void linear_learn_plain(struct model *m, struct call *c);
 
+/* Inputs of dense layers over the vectors of `fields` fields; 0 without an interaction. */
+static inline size_t interaction_inputs(const struct model *m, uint32_t fields)
+{
+    const struct interaction *i = m->options.interaction;
+    return i != NULL ? i->inputs(fields, m->options.dim) : 0;
+}
+
 /* interaction.c */
 void interaction_pool(struct model *m, struct example *e);
-float interaction_forward(struct model *m, struct example *e);
-/* The gradient by a field's vector, for a gradient of 1 by the logit. */
-const float *interaction_gradient(const struct model *m, const struct example *e, uint32_t field);
+/* The gradient by a field's vector. */
+static inline const float *interaction_gradient(const struct model *m, const struct example *e,
+                                                uint32_t field)
+{
+    return e->partners + (size_t)field * m->vector_floats;
+}
 /* Floats of pair_weights without their optimizer's state. */
 size_t interaction_pairs(const struct model *m);
 /* The logit's variance by newton's precisions; 0 for other optimizers. Call after the forward pass

@@ -133,7 +133,7 @@ void model_example_forward(struct model *m, struct example *e)
     if (m->vector_floats == 0)
         return;
     interaction_pool(m, e);
-    e->interaction = interaction_forward(m, e);
+    e->interaction = m->options.interaction->forward(m, e);
     e->logit += (double)e->interaction;
 }
 
@@ -252,17 +252,10 @@ static void learn_single(struct model *m, struct call *c)
 
 void model_head_inputs(struct model *m, const struct example *e, float *row)
 {
-    uint32_t n = m->options.vectors;
-    if (m->options.interaction == INTERACTION_FFM) {
-        for (uint32_t f = 0; f < n; f++) {
-            memcpy(row, e->products + (size_t)f * m->blocks + f + 1, (n - f - 1) * sizeof(*row));
-            row += n - f - 1;
-        }
-    } else {
-        for (uint32_t f = 0; f < n; f++, row += m->options.dim)
-            memcpy(row, e->vectors[f], m->options.dim * sizeof(*row));
-    }
-    memcpy(row, e->dense, m->options.dense * sizeof(*row));
+    size_t sparse = interaction_inputs(m, m->options.vectors);
+    if (m->options.interaction != NULL)
+        m->options.interaction->read(m, e, row);
+    memcpy(row + sparse, e->dense, m->options.dense * sizeof(*row));
 }
 
 /* Adds the head's logits to `count` examples and writes their predictions out. */
@@ -283,29 +276,6 @@ static void block_predict(struct model *m, struct call *c, struct example *examp
     }
 }
 
-/* Adds to an event's gradient the part that comes down through the head: by the products (FFM) or
- * the vectors (FM). */
-void model_add_head_gradients(struct model *m, struct example *e, const float *in_gradients)
-{
-    uint32_t n = m->options.vectors;
-    if (m->options.interaction == INTERACTION_FFM) {
-        float *scales = e->products;
-        if (m->has_pairs) {
-            interaction_pairs_step(m, e, m->pair_scales);
-            scales = m->pair_scales;
-        }
-        for (uint32_t f = 0; f < n; f++) {
-            for (uint32_t g = f + 1; g < n; g++, in_gradients++) {
-                float weight = m->has_pairs ? scales[f * m->blocks + g] : 1.0F;
-                scales[f * m->blocks + g] = scales[g * m->blocks + f] = weight * e->gradient + *in_gradients;
-            }
-        }
-        m->k->ffm_pairs_backward(e->partners, scales, n, m->options.dim);
-        return;
-    }
-    m->k->blend(e->partners + m->options.dim, in_gradients, e->gradient, (size_t)n * m->options.dim);
-}
-
 static void block_learn(struct model *m, struct call *c, const int32_t *events)
 {
     uint32_t count = m->options.block;
@@ -324,7 +294,8 @@ static void block_learn(struct model *m, struct call *c, const int32_t *events)
         struct example *e = &m->examples[i];
         if (e->is_rejected)
             continue;
-        model_add_head_gradients(m, e, in_gradients + i * m->head.inputs);
+        if (m->options.interaction != NULL)
+            m->options.interaction->add(m, e, in_gradients + i * m->head.inputs);
         if (i > 0) /* earlier events of the block have changed these weights: gather them again */
             (void)linear_forward(m, e);
         linear_update(m, e, e->gradient_exact, e->curvature);

@@ -148,9 +148,7 @@ static size_t hidden_count(const struct model_options *options)
 /* Inputs of the head: each field's vector (FM) or each pair's product (FFM), then the dense features. */
 static size_t head_inputs(const struct model *m)
 {
-    size_t n = m->options.vectors;
-    size_t sparse = m->options.interaction == INTERACTION_FFM ? n * (n - 1) / 2 : n * m->options.dim;
-    return sparse + m->options.dense;
+    return interaction_inputs(m, m->options.vectors) + m->options.dense;
 }
 
 static void tables_init(struct model *m)
@@ -215,17 +213,17 @@ void model_shape(struct model *m, const struct model_options *options)
     leat_assert(o->block <= KERNELS_BLOCK);
     if (o->network == NULL && hidden > 0)
         o->network = &network_deep;
-    if (o->interaction == INTERACTION_NONE && !network_needs_batches(o->network))
+    if (o->interaction == NULL && !network_needs_batches(o->network))
         o->vectors = 0;
     leat_assert(o->vectors <= o->fields);
     m->blocks = (uint32_t)FFM_ROUND(o->vectors);
     if (o->vectors > 0)
-        m->vector_floats = o->interaction == INTERACTION_FFM ? m->blocks * o->dim : o->dim;
+        m->vector_floats = model_vector_floats(o);
     m->linear_states = opt_state_floats(o->linear.kind, 1);
     for (uint32_t f = 0; f < o->fields; f++)
         m->entries_max += model_field_ids(o, f);
     bool some_off = memchr(o->pair_is_off, 1, MIN(interaction_pairs(m), sizeof(o->pair_is_off))) != NULL;
-    m->has_pairs = o->interaction != INTERACTION_NONE && (o->pairs.params.rate > 0.0F || some_off);
+    m->has_pairs = o->interaction != NULL && (o->pairs.params.rate > 0.0F || some_off);
 }
 
 struct model *model_new(const struct model_options *options, const struct kernels *kernels)

@@ -222,9 +222,7 @@ static void load_layers(struct reading *r, struct model *m, enum model_layers_of
         }
         return;
     }
-    size_t count = layers_of(saved->hidden), n = saved->vectors;
-    size_t sparse = m->options.interaction == INTERACTION_FFM ? n * (n - 1) / 2 : n * m->options.dim;
-    size_t d = sparse + saved->dense;
+    size_t count = layers_of(saved->hidden), d = interaction_inputs(m, saved->vectors) + saved->dense;
     for (size_t l = 0; l < count && !r->is_bad; l++) {
         size_t outputs = l + 1 < count ? saved->hidden[l] : 1;
         load_layer(r, m, of, l, outputs, d, l > 0 || has_same_inputs(m, saved));

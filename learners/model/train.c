@@ -24,7 +24,7 @@ bool model_is_trained(const struct model *m)
     bool has_hidden = o->network != NULL;
     bool is_clipped_by_event = o->clip_norm > 0.0F && !has_hidden;
     bool has_sum = o->head.kind == OPT_ADAGRAD_ROW || o->head.kind == OPT_ADAGRAD_BLOCK;
-    return o->batch > 1 && !m->has_pairs && !(o->interaction == INTERACTION_FFM && has_hidden) &&
+    return o->batch > 1 && !m->has_pairs && !(o->interaction == &interaction_ffm && has_hidden) &&
            !is_clipped_by_event && m->vector_floats <= BATCH_DIM_MAX && !(has_hidden && has_sum);
 }
 

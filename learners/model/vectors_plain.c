@@ -1,6 +1,6 @@
 /*
  * Models with vectors whose fields have one id each: the same arithmetic in the same order as linear_forward,
- * interaction_forward and their updates, but without the code for lists, pair weights and dense layers, and
+ * the interaction and their updates, but without the code for lists, pair weights and dense layers, and
  * with the dense weights kept in the gathered array from event to event.
  */
 #include "learners/model/internal.h"
@@ -131,7 +131,7 @@ void vectors_learn_plain(struct model *m, struct call *c)
         gather(m, e, c, i, whole);
         e->logit = (double)m->k->dot(w, e->values, whole) + (double)m->options.bias;
         prefetch_lines(m, c, i, 1);
-        e->interaction = interaction_forward(m, e);
+        e->interaction = m->options.interaction->forward(m, e);
         e->logit += (double)e->interaction;
         prefetch_lines(m, c, i, 2);
         model_example_judge(m, e);

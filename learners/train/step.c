@@ -305,7 +305,7 @@ static void backward(struct train *t, const struct piece *p)
     const uint8_t *is_rejected = p->in->there.is_rejected + p->from;
     net->input->gradients = t->input_gradients + (size_t)p->from * net->input->stride;
     begin_back(net, p, is_rejected);
-    if (t->options->interaction != INTERACTION_NONE && t->options->vectors > 0) {
+    if (t->options->interaction != NULL && t->options->vectors > 0) {
         struct batch_interaction a = interaction_of(t, p);
         a.logit_gradients = out_gradients_of(t, p);
         a.grads = net->input->gradients + net->vectors_from, a.grads_stride = net->input->stride;

@@ -54,11 +54,8 @@ static inline struct batch_interaction interaction_of(const struct train *t, con
 
 static inline void interact(struct train *t, struct batch_interaction *a)
 {
-    const struct batch_kernels *k = t->device.kernels;
-    if (t->options->interaction == INTERACTION_FM)
-        k->fm(a, t->device.stream);
-    else if (t->options->interaction == INTERACTION_FFM)
-        k->ffm(a, t->device.stream);
+    if (t->options->interaction != NULL)
+        t->options->interaction->batch(t->device.kernels, a, t->device.stream);
 }
 
 /* A piece's gradients by the network's outputs, or by the logits where there is no network. */

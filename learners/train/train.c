@@ -21,7 +21,7 @@ static struct net_options network_of(const struct model_options *o)
     struct net_options n = {.network = o->network,
                             .own = o->network_own,
                             .fields = o->vectors,
-                            .dim = o->interaction == INTERACTION_FFM ? 0 : o->dim,
+                            .dim = model_vector_floats(o),
                             .dense = o->dense,
                             .labels = MAX(o->labels, 1U),
                             .optimizer = o->head.kind,
@@ -30,10 +30,6 @@ static struct net_options network_of(const struct model_options *o)
                             .clip_norm = o->clip_norm,
                             .precision = o->precision,
                             .seed = num_mix(o->seed ^ 0x4ead)};
-    if (o->vectors == 0)
-        n.dim = 0;
-    else if (o->interaction == INTERACTION_FFM)
-        n.dim = (uint32_t)FFM_ROUND(o->vectors) * o->dim;
     memcpy(n.hidden, o->hidden, sizeof(n.hidden));
     return n;
 }

@@ -299,7 +299,7 @@ static inline bool is_in_step(struct model *a, struct model *b)
 
 static const struct {
     const char *name;
-    enum interaction_kind interaction;
+    const struct interaction *interaction;
     const struct network *network;
     uint32_t vectors, hidden, batch, admit_after;
     enum opt_kind embedding;
@@ -307,25 +307,22 @@ static const struct {
     enum row_format precision;
     uint32_t micro, trial;
 } kinds[] = {
-    {"linear", INTERACTION_NONE, NULL, 0, 0, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
-    {"linear, FTRL in double, rows_max", INTERACTION_NONE, NULL, 0, 0, 50, 2, OPT_ADAGRAD, true, true,
-     ROW_FP32, 0, 0},
-    {"fm", INTERACTION_FM, NULL, 3, 0, 64, 2, OPT_ADAGRAD_ROW, false, false, ROW_FP32, 0, 0},
-    {"fm and a wide field", INTERACTION_FM, NULL, 2, 0, 37, 1, OPT_ADAM, false, false, ROW_FP32, 0, 0},
-    {"ffm", INTERACTION_FFM, NULL, 3, 0, 64, 1, OPT_ADAGRAD_BLOCK, false, true, ROW_FP32, 0, 0},
-    {"deepfm", INTERACTION_FM, &network_deep, 3, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
-    {"dcnv2", INTERACTION_NONE, &network_cross, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
-    {"dlrm", INTERACTION_NONE, &network_dot, 3, 12, 64, 1, OPT_SGD, false, false, ROW_FP32, 0, 0},
-    {"mmoe", INTERACTION_NONE, &network_experts, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
-    {"deepfm of bf16", INTERACTION_FM, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
+    {"linear", NULL, NULL, 0, 0, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"linear, FTRL in double, rows_max", NULL, NULL, 0, 0, 50, 2, OPT_ADAGRAD, true, true, ROW_FP32, 0, 0},
+    {"fm", &interaction_fm, NULL, 3, 0, 64, 2, OPT_ADAGRAD_ROW, false, false, ROW_FP32, 0, 0},
+    {"fm and a wide field", &interaction_fm, NULL, 2, 0, 37, 1, OPT_ADAM, false, false, ROW_FP32, 0, 0},
+    {"ffm", &interaction_ffm, NULL, 3, 0, 64, 1, OPT_ADAGRAD_BLOCK, false, true, ROW_FP32, 0, 0},
+    {"deepfm", &interaction_fm, &network_deep, 3, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"dcnv2", NULL, &network_cross, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"dlrm", NULL, &network_dot, 3, 12, 64, 1, OPT_SGD, false, false, ROW_FP32, 0, 0},
+    {"mmoe", NULL, &network_experts, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"deepfm of bf16", &interaction_fm, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
      0},
-    {"dcnv2 of fp16", INTERACTION_NONE, &network_cross, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP16, 0,
-     0},
-    {"deepfm by pieces", INTERACTION_FM, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32, 16,
-     0},
-    {"dlrm of fp16 by pieces", INTERACTION_NONE, &network_dot, 3, 12, 64, 1, OPT_ADAGRAD, false, false,
-     ROW_FP16, 32, 0},
-    {"deepfm on trial", INTERACTION_FM, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
+    {"dcnv2 of fp16", NULL, &network_cross, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP16, 0, 0},
+    {"deepfm by pieces", &interaction_fm, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32,
+     16, 0},
+    {"dlrm of fp16 by pieces", NULL, &network_dot, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP16, 32, 0},
+    {"deepfm on trial", &interaction_fm, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
      1000},
 };
 

@@ -74,7 +74,7 @@ static inline const void *events_network(const struct network *network)
                                          : NULL;
 }
 
-static inline struct model_options events_options(enum interaction_kind interaction, uint32_t hidden)
+static inline struct model_options events_options(const struct interaction *interaction, uint32_t hidden)
 {
     struct optimizer_options adagrad = {
         .kind = OPT_ADAGRAD,

@@ -25,14 +25,14 @@ static uint32_t spoilt; /* an event of the last step that has the vector of spoi
 
 static const struct {
     const char *name;
-    enum interaction_kind interaction;
+    const struct interaction *interaction;
     const struct network *network;
     uint32_t dense;
 } kinds[] = {
-    {"deepfm", INTERACTION_FM, &network_deep, 2},
-    {"dcnv2", INTERACTION_NONE, &network_cross, 2},
-    {"dcnv2 without dense features", INTERACTION_NONE, &network_cross, 0},
-    {"mmoe", INTERACTION_NONE, &network_experts, 2},
+    {"deepfm", &interaction_fm, &network_deep, 2},
+    {"dcnv2", NULL, &network_cross, 2},
+    {"dcnv2 without dense features", NULL, &network_cross, 0},
+    {"mmoe", NULL, &network_experts, 2},
 };
 
 static struct model_options options_of(size_t k)

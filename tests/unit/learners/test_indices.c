@@ -25,21 +25,21 @@ static uint8_t verdicts[EVENTS_MAX];
 
 static const struct {
     const char *name;
-    enum interaction_kind interaction;
+    const struct interaction *interaction;
     uint32_t hidden, admit_after;
     bool is_limited;
 } kinds[] = {
-    {"linear", INTERACTION_NONE, 0, 1, false},
-    {"linear, admitted late, rows_max", INTERACTION_NONE, 0, 2, true},
-    {"fm", INTERACTION_FM, 0, 1, false},
-    {"deepfm, by ids", INTERACTION_FM, 40, 1, false},
+    {"linear", NULL, 0, 1, false},
+    {"linear, admitted late, rows_max", NULL, 0, 2, true},
+    {"fm", &interaction_fm, 0, 1, false},
+    {"deepfm, by ids", &interaction_fm, 40, 1, false},
 };
 
 static struct model *new_model(size_t k, bool keeps_indices)
 {
     struct model_options o = events_options(kinds[k].interaction, kinds[k].hidden);
     o.network = kinds[k].hidden > 0 ? &network_deep : NULL;
-    o.vectors = kinds[k].interaction == INTERACTION_NONE ? 0 : EVENT_FIELDS;
+    o.vectors = kinds[k].interaction == NULL ? 0 : EVENT_FIELDS;
     o.dim = 16, o.batch = BATCH;
     o.admit_after = kinds[k].admit_after, o.sketch_bytes = 4096;
     o.rows_max = kinds[k].is_limited ? 100 : 0;

@@ -27,7 +27,7 @@ static const struct kernels *best(void)
 static void test_ftrl_reference(void **state)
 {
     (void)state;
-    struct model_options o = events_options(INTERACTION_NONE, 0);
+    struct model_options o = events_options(NULL, 0);
     o.linear_is_double = true;
     o.ftrl = (struct ftrl64_params){0.15, 1.0, 0.05, 0.3};
     struct model *m = model_new(&o, best());
@@ -40,30 +40,30 @@ static void test_ftrl_reference(void **state)
 }
 
 struct shape {
-    enum interaction_kind interaction;
+    const struct interaction *interaction;
     uint32_t hidden, batch, block;
     bool has_pairs;
     enum opt_kind embedding;
     const struct network *network;
 };
 static const struct shape shapes[] = {
-    {INTERACTION_NONE, 0, 1, 1, false, OPT_ADAGRAD, NULL},
-    {INTERACTION_FM, 0, 1, 1, false, OPT_ADAGRAD, NULL},
-    {INTERACTION_FFM, 0, 1, 1, false, OPT_NEWTON, NULL},
-    {INTERACTION_FFM, 0, 1, 1, true, OPT_ADAGRAD_BLOCK, NULL},
-    {INTERACTION_FM, 24, 1, 16, false, OPT_ADAM, NULL},
-    {INTERACTION_FFM, 24, 1, 5, true, OPT_ADAGRAD_ROW, NULL},
-    {INTERACTION_NONE, 0, 37, 1, false, OPT_ADAGRAD, NULL},
-    {INTERACTION_FM, 24, 37, 1, false, OPT_MOMENTUM, NULL},
-    {INTERACTION_FFM, 0, 64, 1, true, OPT_FTRL, NULL},
-    {INTERACTION_FM, 0, 1, 1, true, OPT_NEWTON, NULL},
-    {INTERACTION_FM, 0, 64, 1, true, OPT_ADAGRAD, NULL},
-    {INTERACTION_FFM, 0, 64, 1, false, OPT_ADAGRAD_BLOCK, NULL},
-    {INTERACTION_FM, 0, 5, 1, false, OPT_ADAM, NULL},
-    {INTERACTION_FFM, 24, 64, 1, false, OPT_SGD, NULL},
-    {INTERACTION_NONE, 24, 37, 1, false, OPT_ADAGRAD, &network_cross},
-    {INTERACTION_NONE, 24, 64, 1, false, OPT_ADAGRAD_ROW, &network_dot},
-    {INTERACTION_NONE, 24, 1, 1, false, OPT_ADAGRAD, &network_dot},
+    {NULL, 0, 1, 1, false, OPT_ADAGRAD, NULL},
+    {&interaction_fm, 0, 1, 1, false, OPT_ADAGRAD, NULL},
+    {&interaction_ffm, 0, 1, 1, false, OPT_NEWTON, NULL},
+    {&interaction_ffm, 0, 1, 1, true, OPT_ADAGRAD_BLOCK, NULL},
+    {&interaction_fm, 24, 1, 16, false, OPT_ADAM, NULL},
+    {&interaction_ffm, 24, 1, 5, true, OPT_ADAGRAD_ROW, NULL},
+    {NULL, 0, 37, 1, false, OPT_ADAGRAD, NULL},
+    {&interaction_fm, 24, 37, 1, false, OPT_MOMENTUM, NULL},
+    {&interaction_ffm, 0, 64, 1, true, OPT_FTRL, NULL},
+    {&interaction_fm, 0, 1, 1, true, OPT_NEWTON, NULL},
+    {&interaction_fm, 0, 64, 1, true, OPT_ADAGRAD, NULL},
+    {&interaction_ffm, 0, 64, 1, false, OPT_ADAGRAD_BLOCK, NULL},
+    {&interaction_fm, 0, 5, 1, false, OPT_ADAM, NULL},
+    {&interaction_ffm, 24, 64, 1, false, OPT_SGD, NULL},
+    {NULL, 24, 37, 1, false, OPT_ADAGRAD, &network_cross},
+    {NULL, 24, 64, 1, false, OPT_ADAGRAD_ROW, &network_dot},
+    {NULL, 24, 1, 1, false, OPT_ADAGRAD, &network_dot},
 };
 
 static struct model_options shape_options(const struct shape *s)
@@ -81,7 +81,7 @@ static struct model_options shape_options(const struct shape *s)
     o.network_own = events_network(s->network);
     if (s->has_pairs)
         o.pairs = o.linear;
-    if (s->has_pairs && s->interaction == INTERACTION_FM)
+    if (s->has_pairs && s->interaction == &interaction_fm)
         o.pair_is_off[1] = 1;
     return o;
 }
@@ -129,7 +129,7 @@ static void test_same_bits(void **state)
 static void test_short_way(void **state)
 {
     (void)state;
-    static const enum interaction_kind kinds[] = {INTERACTION_FM, INTERACTION_FFM};
+    static const struct interaction *kinds[] = {&interaction_fm, &interaction_ffm};
     for (size_t i = 0; i < 2 * ARRAY_COUNT(kinds); i++) {
         struct model_options o = events_options(kinds[i / 2], 0);
         o.embedding.kind = i % 2 ? OPT_ADAGRAD_BLOCK : OPT_ADAGRAD;
@@ -154,7 +154,7 @@ static void test_row_layout(void **state)
 {
     (void)state;
     enum { SUMS = 8, WEIGHTS = 32 }; /* three fields, padded to four */
-    struct model_options o = events_options(INTERACTION_FFM, 0);
+    struct model_options o = events_options(&interaction_ffm, 0);
     o.dim = 8;
     o.embedding.kind = OPT_ADAGRAD_BLOCK;
     o.embedding.accumulator = 0.5F;
@@ -264,7 +264,7 @@ static void test_rejected(void **state)
 static void test_sampling(void **state)
 {
     (void)state;
-    struct model_options o = events_options(INTERACTION_NONE, 0);
+    struct model_options o = events_options(NULL, 0);
     o.negatives_kept = 0.25;
     o.class_weights[1] = 2.0F;
     struct model *m = model_new(&o, best());
@@ -300,7 +300,7 @@ static double fake_negative_error(bool has_weights)
 {
     static struct events twice;
     static float truth[EVENTS_MAX];
-    struct model_options o = events_options(INTERACTION_FM, 0);
+    struct model_options o = events_options(&interaction_fm, 0);
     uint32_t count = 0;
     for (uint32_t i = 0, answered = 0; count < EVENTS_MAX; i++) {
         truth[count] = events.labels[i];
@@ -414,7 +414,7 @@ static void test_gradients(void **state)
 static void test_lists(void **state)
 {
     (void)state;
-    struct model_options o = events_options(INTERACTION_FFM, 0);
+    struct model_options o = events_options(&interaction_ffm, 0);
     o.is_list[1] = true;
     struct model *listed = model_new(&o, best());
     o.is_list[1] = false;
@@ -456,7 +456,7 @@ static void test_long_lists(void **state)
         struct model_options o = shape_options(&shapes[k / ARRAY_COUNT(most)]);
         o.is_list[1] = true;
         o.list_max = most[k % ARRAY_COUNT(most)];
-        if (o.interaction != INTERACTION_NONE)
+        if (o.interaction != NULL)
             o.linear.params.rate = 0.0F; /* so that the vectors alone decide */
         if (o.embedding.kind == OPT_FTRL)
             o.embedding.kind = OPT_ADAGRAD; /* FTRL leaves vectors at 0 if gradients are nearly 0 */
@@ -497,7 +497,7 @@ static void test_occurrences(void **state)
 {
     (void)state;
     static const int64_t seconds[] = {70, 90, 80, 90, 60};
-    struct model_options o = events_options(INTERACTION_FM, 0);
+    struct model_options o = events_options(&interaction_fm, 0);
     o.batch = 5;
     for (uint32_t call = 1; call <= 5; call++) { /* events in a call */
         struct model *m = model_new(&o, best());

@@ -75,7 +75,7 @@ static void test_features_come_and_go(void **state)
         uint32_t hidden, batch, block;
     } shapes[] = {{0, 1, 1}, {8, 1, 16}, {8, 37, 1}};
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++) {
-        struct model_options o = events_options(INTERACTION_FM, shapes[s].hidden);
+        struct model_options o = events_options(&interaction_fm, shapes[s].hidden);
         o.batch = shapes[s].batch, o.block = shapes[s].block;
         struct model *from = model_new(&o, best());
         events_learn(&events, from, 0, 3003, 300, logits, verdicts); /* in the middle of a block or batch */
@@ -118,7 +118,7 @@ static void test_hidden_changes(void **state)
 {
     (void)state;
     static const uint32_t widths[][3] = {{8, 6, 0}, {8, 4, 0}, {8, 0, 0}, {8, 6, 4}, {4, 6, 0}};
-    struct model_options o = events_options(INTERACTION_FM, 8);
+    struct model_options o = events_options(&interaction_fm, 8);
     o.block = 16;
     o.hidden[1] = 6;
     struct model *from = model_new(&o, best());

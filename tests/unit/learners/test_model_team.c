@@ -131,13 +131,13 @@ static void same_with_help(const struct model_options *o)
 static void test_vectors(void **state)
 {
     (void)state;
-    struct model_options o = events_options(INTERACTION_FFM, 0);
+    struct model_options o = events_options(&interaction_ffm, 0);
     same_with_help(&o);
     o.embedding.kind = OPT_ADAGRAD_BLOCK;
     o.admit_after = 2;
     o.sketch_bytes = 4096;
     same_with_help(&o);
-    o = events_options(INTERACTION_FM, 0);
+    o = events_options(&interaction_fm, 0);
     o.clip_norm = 0.5F;
     same_with_help(&o);
 }
@@ -146,7 +146,7 @@ static void test_vectors(void **state)
 static void test_rows_that_go(void **state)
 {
     (void)state;
-    struct model_options o = events_options(INTERACTION_FFM, 0);
+    struct model_options o = events_options(&interaction_ffm, 0);
     o.rows_max = 128;
     same_with_help(&o);
 }
@@ -154,9 +154,9 @@ static void test_rows_that_go(void **state)
 static void test_blocks(void **state)
 {
     (void)state;
-    struct model_options o = events_options(INTERACTION_FFM, 24);
+    struct model_options o = events_options(&interaction_ffm, 24);
     same_with_help(&o);
-    o = events_options(INTERACTION_FM, 24);
+    o = events_options(&interaction_fm, 24);
     o.rows_max = 256;
     same_with_help(&o);
 }
@@ -164,24 +164,24 @@ static void test_blocks(void **state)
 /* Steps of whole batches: rows and updates are divided by field, events by tile; gradients are summed in the
  * order of tiles, or by field for wide layers over vectors of whole lanes. */
 static const struct {
-    enum interaction_kind interaction;
+    const struct interaction *interaction;
     const struct network *network;
     bool is_limited;
     enum row_format precision;
     uint32_t micro, dim, hidden;
 } batch_kinds[] = {
-    {INTERACTION_NONE, NULL, true, ROW_FP32, 0, 8, 0},
-    {INTERACTION_FFM, NULL, false, ROW_FP32, 0, 8, 0},
-    {INTERACTION_FM, NULL, false, ROW_FP32, 0, 8, 0},
-    {INTERACTION_FM, &network_deep, true, ROW_FP32, 0, 8, 24},
-    {INTERACTION_NONE, &network_cross, false, ROW_FP32, 0, 8, 24},
-    {INTERACTION_NONE, &network_dot, false, ROW_FP16, 0, 8, 24},
-    {INTERACTION_NONE, &network_experts, false, ROW_FP32, 0, 8, 24},
-    {INTERACTION_FM, &network_deep, false, ROW_FP32, 300, 8, 24},
-    {INTERACTION_FM, &network_deep, true, ROW_FP32, 0, 16, 40},
-    {INTERACTION_NONE, &network_cross, false, ROW_FP32, 0, 16, 40},
-    {INTERACTION_NONE, &network_cross, false, ROW_BF16, 0, 16, 40},
-    {INTERACTION_NONE, &network_experts, false, ROW_FP32, 0, 16, 40},
+    {NULL, NULL, true, ROW_FP32, 0, 8, 0},
+    {&interaction_ffm, NULL, false, ROW_FP32, 0, 8, 0},
+    {&interaction_fm, NULL, false, ROW_FP32, 0, 8, 0},
+    {&interaction_fm, &network_deep, true, ROW_FP32, 0, 8, 24},
+    {NULL, &network_cross, false, ROW_FP32, 0, 8, 24},
+    {NULL, &network_dot, false, ROW_FP16, 0, 8, 24},
+    {NULL, &network_experts, false, ROW_FP32, 0, 8, 24},
+    {&interaction_fm, &network_deep, false, ROW_FP32, 300, 8, 24},
+    {&interaction_fm, &network_deep, true, ROW_FP32, 0, 16, 40},
+    {NULL, &network_cross, false, ROW_FP32, 0, 16, 40},
+    {NULL, &network_cross, false, ROW_BF16, 0, 16, 40},
+    {NULL, &network_experts, false, ROW_FP32, 0, 16, 40},
 };
 
 static struct model_options batch_options(size_t k)

@@ -28,7 +28,7 @@ static const struct kernels *best(void)
 
 static struct model_options options_of(const struct network *network)
 {
-    struct model_options o = events_options(network == &network_deep ? INTERACTION_FM : INTERACTION_NONE, 12);
+    struct model_options o = events_options(network == &network_deep ? &interaction_fm : NULL, 12);
     o.network = network, o.linear_is_off = network_needs_batches(network);
     o.vectors = network == &network_deep ? 2 : 3;
     o.network_own = events_network(network);

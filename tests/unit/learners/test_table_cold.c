@@ -401,12 +401,15 @@ static void test_models(void **state)
 {
     (void)state;
     static const struct {
-        enum interaction_kind interaction;
+        const struct interaction *interaction;
         uint32_t hidden, batch;
         bool is_clipped;
-    } shapes[] = {{INTERACTION_NONE, 0, 1, false}, {INTERACTION_NONE, 0, 37, false},
-                  {INTERACTION_FM, 0, 1, false},   {INTERACTION_FFM, 0, 1, true},
-                  {INTERACTION_FM, 24, 1, false},  {INTERACTION_FFM, 0, 64, false}};
+    } shapes[] = {{NULL, 0, 1, false},
+                  {NULL, 0, 37, false},
+                  {&interaction_fm, 0, 1, false},
+                  {&interaction_ffm, 0, 1, true},
+                  {&interaction_fm, 24, 1, false},
+                  {&interaction_ffm, 0, 64, false}};
     for (size_t i = 0; i < ARRAY_COUNT(shapes); i++)
         for (int has_rules = 0; has_rules < 2; has_rules++) {
             struct model_options o = events_options(shapes[i].interaction, shapes[i].hidden);

@@ -139,7 +139,7 @@ static struct byte_buffer bytes_of(struct model *m)
 
 static const struct kind {
     const char *name;
-    enum interaction_kind interaction;
+    const struct interaction *interaction;
     const struct network *network;
     uint32_t hidden, batch, block, micro;
     enum {
@@ -154,34 +154,34 @@ static const struct kind {
         TRIED = 128
     } has;
 } kinds[] = {
-    {"linear", INTERACTION_NONE, NULL, 0, 1, 1, 0, PLAIN},
-    {"linear, lists", INTERACTION_NONE, NULL, 0, 1, 1, 0, LISTS},
-    {"linear, limited, sampled", INTERACTION_NONE, NULL, 0, 1, 1, 0, LIMITED | SAMPLED},
-    {"linear, ftrl in double", INTERACTION_NONE, NULL, 0, 1, 1, 0, DOUBLE},
-    {"linear, batch", INTERACTION_NONE, NULL, 0, 37, 1, 0, LISTS | LIMITED},
-    {"linear, batch, ftrl in double", INTERACTION_NONE, NULL, 0, 37, 1, 0, DOUBLE},
-    {"fm", INTERACTION_FM, NULL, 0, 1, 1, 0, PLAIN},
-    {"fm, fake negatives", INTERACTION_FM, NULL, 0, 1, 1, 0, FAKE | LISTS},
-    {"fm, pairs", INTERACTION_FM, NULL, 0, 1, 1, 0, PAIRS | CLIPPED | LIMITED},
-    {"fm, batch", INTERACTION_FM, NULL, 0, 64, 1, 0, SAMPLED | LISTS},
-    {"fm, batch, pairs", INTERACTION_FM, NULL, 0, 37, 1, 0, PAIRS},
-    {"ffm", INTERACTION_FFM, NULL, 0, 1, 1, 0, PLAIN},
-    {"ffm, lists, pairs", INTERACTION_FFM, NULL, 0, 1, 1, 0, LISTS | PAIRS},
-    {"ffm, batch", INTERACTION_FFM, NULL, 0, 37, 1, 0, PLAIN},
-    {"ffm, layers", INTERACTION_FFM, &network_deep, 12, 1, 16, 0, PLAIN},
-    {"ffm, layers, batch", INTERACTION_FFM, &network_deep, 12, 37, 1, 0, LISTS},
-    {"deepfm", INTERACTION_FM, &network_deep, 12, 1, 5, 0, LISTS | SAMPLED},
-    {"deepfm, batch", INTERACTION_FM, &network_deep, 12, 37, 1, 0, PLAIN},
-    {"deepfm, batch, by ids", INTERACTION_FM, &network_deep, 40, 48, 1, 0, LIMITED},
-    {"dcnv2", INTERACTION_NONE, &network_cross, 12, 37, 1, 0, LISTS},
-    {"dcnv2, accumulated", INTERACTION_NONE, &network_cross, 12, 48, 1, 16, PLAIN},
-    {"dcnv2, on trial", INTERACTION_NONE, &network_cross, 12, 37, 1, 0, TRIED},
-    {"dlrm", INTERACTION_NONE, &network_dot, 12, 64, 1, 0, PLAIN},
-    {"dlrm, one", INTERACTION_NONE, &network_dot, 12, 1, 1, 0, CLIPPED},
-    {"dcnv2, one", INTERACTION_NONE, &network_cross, 12, 1, 1, 0, LISTS},
-    {"mmoe, one", INTERACTION_NONE, &network_experts, 12, 1, 1, 0, PLAIN},
-    {"mmoe", INTERACTION_NONE, &network_experts, 12, 37, 1, 0, PLAIN},
-    {"mmoe, accumulated", INTERACTION_NONE, &network_experts, 12, 48, 1, 16, LISTS},
+    {"linear", NULL, NULL, 0, 1, 1, 0, PLAIN},
+    {"linear, lists", NULL, NULL, 0, 1, 1, 0, LISTS},
+    {"linear, limited, sampled", NULL, NULL, 0, 1, 1, 0, LIMITED | SAMPLED},
+    {"linear, ftrl in double", NULL, NULL, 0, 1, 1, 0, DOUBLE},
+    {"linear, batch", NULL, NULL, 0, 37, 1, 0, LISTS | LIMITED},
+    {"linear, batch, ftrl in double", NULL, NULL, 0, 37, 1, 0, DOUBLE},
+    {"fm", &interaction_fm, NULL, 0, 1, 1, 0, PLAIN},
+    {"fm, fake negatives", &interaction_fm, NULL, 0, 1, 1, 0, FAKE | LISTS},
+    {"fm, pairs", &interaction_fm, NULL, 0, 1, 1, 0, PAIRS | CLIPPED | LIMITED},
+    {"fm, batch", &interaction_fm, NULL, 0, 64, 1, 0, SAMPLED | LISTS},
+    {"fm, batch, pairs", &interaction_fm, NULL, 0, 37, 1, 0, PAIRS},
+    {"ffm", &interaction_ffm, NULL, 0, 1, 1, 0, PLAIN},
+    {"ffm, lists, pairs", &interaction_ffm, NULL, 0, 1, 1, 0, LISTS | PAIRS},
+    {"ffm, batch", &interaction_ffm, NULL, 0, 37, 1, 0, PLAIN},
+    {"ffm, layers", &interaction_ffm, &network_deep, 12, 1, 16, 0, PLAIN},
+    {"ffm, layers, batch", &interaction_ffm, &network_deep, 12, 37, 1, 0, LISTS},
+    {"deepfm", &interaction_fm, &network_deep, 12, 1, 5, 0, LISTS | SAMPLED},
+    {"deepfm, batch", &interaction_fm, &network_deep, 12, 37, 1, 0, PLAIN},
+    {"deepfm, batch, by ids", &interaction_fm, &network_deep, 40, 48, 1, 0, LIMITED},
+    {"dcnv2", NULL, &network_cross, 12, 37, 1, 0, LISTS},
+    {"dcnv2, accumulated", NULL, &network_cross, 12, 48, 1, 16, PLAIN},
+    {"dcnv2, on trial", NULL, &network_cross, 12, 37, 1, 0, TRIED},
+    {"dlrm", NULL, &network_dot, 12, 64, 1, 0, PLAIN},
+    {"dlrm, one", NULL, &network_dot, 12, 1, 1, 0, CLIPPED},
+    {"dcnv2, one", NULL, &network_cross, 12, 1, 1, 0, LISTS},
+    {"mmoe, one", NULL, &network_experts, 12, 1, 1, 0, PLAIN},
+    {"mmoe", NULL, &network_experts, 12, 37, 1, 0, PLAIN},
+    {"mmoe, accumulated", NULL, &network_experts, 12, 48, 1, 16, LISTS},
 };
 
 static struct optimizer_options optimizer(enum opt_kind kind)

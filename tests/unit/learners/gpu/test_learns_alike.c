@@ -27,27 +27,27 @@ static const struct dot_network dot = {.bottom = {32}};
 static const struct experts_network experts = {.experts = 3};
 static const struct {
     const char *name;
-    enum interaction_kind interaction;
+    const struct interaction *interaction;
     const struct network *network;
     const void *own;
     uint32_t fields;
     double tolerance;
 } kinds[] = {
-    {"linear", INTERACTION_NONE, NULL, NULL, FIELDS, 1e-6},
-    {"fm", INTERACTION_FM, NULL, NULL, FIELDS, 1e-5},
-    {"ffm", INTERACTION_FFM, NULL, NULL, FIELDS, 1e-5},
-    {"mf", INTERACTION_FM, NULL, NULL, 2, 1e-5},
-    {"deepfm", INTERACTION_FM, &network_deep, NULL, FIELDS, 1e-4},
-    {"dcnv2", INTERACTION_NONE, &network_cross, &cross, FIELDS, 1e-4},
-    {"dlrm", INTERACTION_NONE, &network_dot, &dot, FIELDS, 1e-4},
-    {"mmoe", INTERACTION_NONE, &network_experts, &experts, FIELDS, 1e-4},
+    {"linear", NULL, NULL, NULL, FIELDS, 1e-6},
+    {"fm", &interaction_fm, NULL, NULL, FIELDS, 1e-5},
+    {"ffm", &interaction_ffm, NULL, NULL, FIELDS, 1e-5},
+    {"mf", &interaction_fm, NULL, NULL, 2, 1e-5},
+    {"deepfm", &interaction_fm, &network_deep, NULL, FIELDS, 1e-4},
+    {"dcnv2", NULL, &network_cross, &cross, FIELDS, 1e-4},
+    {"dlrm", NULL, &network_dot, &dot, FIELDS, 1e-4},
+    {"mmoe", NULL, &network_experts, &experts, FIELDS, 1e-4},
 };
 
 static struct model_options options_of(size_t k)
 {
     struct optimizer_options adagrad = {
         .kind = OPT_ADAGRAD, .params = {.rate = 0.05F, .decay = 1.0F, .step_max = 1.0F}, .accumulator = 0.3F};
-    bool has_vectors = kinds[k].interaction != INTERACTION_NONE || kinds[k].network != NULL;
+    bool has_vectors = kinds[k].interaction != NULL || kinds[k].network != NULL;
     bool has_layers = kinds[k].network != NULL;
     return (struct model_options){.interaction = kinds[k].interaction,
                                   .network = kinds[k].network,

@@ -106,7 +106,7 @@ static void device_init(struct twins *t, const struct layout *l)
 static void twins_init(struct twins *t, const struct layout *l)
 {
     *t = (struct twins){.epoch = 1};
-    t->options = (struct model_options){.interaction = INTERACTION_FM,
+    t->options = (struct model_options){.interaction = &interaction_fm,
                                         .fields = FIELDS,
                                         .vectors = SET,
                                         .dim = l->dim,
