@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 import install
-from instance import Failed, Instance
+from instance import Failed, Instance, process_start
 
 NAME = "dev"
 
@@ -117,7 +117,7 @@ def sweep():
     """Removes what brokers of tests left whose process was killed."""
     for name in os.listdir(install.HOME) if os.path.isdir(install.HOME) else []:
         kind, _, pid = name.rpartition("-")
-        if kind.split("-")[0] in ("during", "own") and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+        if kind.split("-")[0] in ("during", "own") and pid.isdigit() and process_start(pid) is None:
             Instance(name).reset()
 
 

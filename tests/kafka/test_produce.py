@@ -153,12 +153,12 @@ def test_killed_at_every_step_each_is_there_once():
         rig.check_once(kafka.consume(topic), range(20000))
         # At a moment that nobody chose.
         topic = kafka.create_topic("produce-killed", partitions=3)
-        process = place.start(topic, path, "--key", "key", "--rate", "20000/s")
-        rig.wait_for(lambda: len(kafka.consume(topic, beside_open=True)) > 2000, "some of them")
+        process = place.start(topic, path, "--key", "key", "--rate", "1000/s")  # 20 s: looking may take some of them
+        rig.wait_for(lambda: len(kafka.consume(topic, beside_open=True)) > 500, "some of them")
         process.kill()
         process.wait()
         rest = place.finish(topic, path, "--key", "key")
-        assert rest["records"] > 0 and rest["records_before"] > 2000, rest
+        assert rest["records"] > 0 and rest["records_before"] > 500, rest
         rig.check_once(kafka.consume(topic), range(20000))
 
 

@@ -12,7 +12,7 @@ import time
 
 import install
 import rig
-from instance import Instance, ask_metadata
+from instance import Instance, ask_metadata, process_start
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BROKER = [sys.executable, os.path.join(HERE, "broker.py")]
@@ -426,7 +426,7 @@ def test_a_broker_ends_with_the_tests():
         during.stdout.close()
         if number:
             assert len(pids) == 1 and pids[0] is not None, pids
-            rig.wait_for(lambda: not os.path.exists(f"/proc/{pids[0]}"), "the broker's end")
+            rig.wait_for(lambda: process_start(pids[0]) is None, "the broker's end")
         left = os.path.exists(os.path.join(install.HOME, name))
         assert left == (number == signal.SIGKILL), name
         if left:

@@ -168,12 +168,24 @@ def inside(arguments):
     return 1 if any(status for _, status, _ in results) else 0
 
 
+def first_process(work):
+    """What the first process of a PID namespace does: processes whose parents have ended become its children, and
+    would stay as zombies if nobody waited for them. `work` runs in a child; returns its status."""
+    worker = os.fork()
+    if worker == 0:
+        os._exit(work())
+    while True:
+        pid, status = os.wait()
+        if pid == worker:
+            return os.waitstatus_to_exitcode(status)
+
+
 def main():
     arguments = parse_arguments()
     if os.geteuid() != 0:
         sys.exit("soak fresh: needs root, to make a Debian in a folder: sudo ./dev soak fresh")
     if arguments.inside:
-        return inside(arguments)
+        return first_process(lambda: inside(arguments))
     missing = [name for name in ("debootstrap", "unshare", "chroot") if shutil.which(name, path=PATH) is None]
     if missing:
         sys.exit(f"soak fresh: {' and '.join(missing)} is not installed: apt-get install debootstrap util-linux")
