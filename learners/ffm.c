@@ -12,7 +12,8 @@ static const struct option ffm_options[] = {
     LEARNER_IDS_OPTIONS,
     LEARNER_WEIGHTS_OPTIONS("logistic", ffm_embedding),
     LEARNER_PAIRS_OPTIONS,
-    LEARNER_HEAD_OPTIONS(NULL, "widths of the dense layers; by default no dense layers: plain ffm"),
+    LEARNER_HEAD_OPTIONS(
+        NULL, "with `batch: 1`: widths of the dense layers; by default no dense layers: plain ffm"),
     LEARNER_TRAINING_OPTIONS,
     OPTIONS_END,
 };

@@ -143,6 +143,12 @@ struct model_options {
     uint64_t rows_max; /* most rows of a field; 0: no limit */
 };
 
+/* Whether a model learns by batches (train/), on a CPU or a GPU; else it learns event by event. */
+static inline bool model_learns_by_batches(const struct model_options *options)
+{
+    return options->batch > 1 || network_needs_batches(options->network);
+}
+
 /* Floats of an id's vector. */
 static inline uint32_t model_vector_floats(const struct model_options *options)
 {

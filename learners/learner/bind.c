@@ -313,21 +313,46 @@ static bool bind_model(struct operator_bind *bind, const struct interaction *int
     c->input_schema = bind->inputs[0].schema;
     common_options(c, &c->model);
     bind->needs_memory = c->sparse_count > 0 && c->model.rows_max == 0;
+    bind->follows_load = learner_follows_load(c);
     c->model.interaction = interaction;
     return true;
 }
 
-/* Only models that learn by the batch kernels can have steps of varying size. */
-static bool bind_load(struct operator_bind *bind, const struct learner_config *c)
+/* What only learners with `batch: 1` can have, and how to do without. */
+static const struct {
+    enum model_clash clash;
+    const char *what, *without;
+} clashes[] = {
+    {CLASH_PAIRS, "`pairs`", "leave out `pairs`"},
+    {CLASH_PAIR_WEIGHTS, "`pair_weights`", "leave out `pair_weights`"},
+    {CLASH_PRODUCTS, "`hidden` in an `ffm`", "leave out `hidden`"},
+    {CLASH_CLIPPING, "`clip_norm` without dense layers", "leave out `clip_norm`"},
+    {CLASH_OPTIMIZER, "this `hidden_optimizer`",
+     "take `sgd`, `momentum`, `adagrad`, `adam` or `ftrl` as `hidden_optimizer`"},
+    {CLASH_VECTORS, "more than 512 floats an id", "make `dim` or the number of features in `sparse` smaller"},
+};
+_Static_assert(BATCH_DIM_MAX == 512, "the limit that users read");
+
+static const char *and_also(struct arena *arena, const char *list, const char *item)
 {
-    bind->follows_load = learner_follows_load(c);
-    if (!learner_follows_load(c) || model_can_attach(&c->model))
+    return list == NULL ? item : arena_printf(arena, "%s and %s", list, item);
+}
+
+static bool check_batch(struct operator_bind *bind, const struct learner_config *c)
+{
+    const char *what = NULL, *without = NULL;
+    unsigned found = model_learns_by_batches(&c->model) ? model_clashes(&c->model) : 0;
+    for (size_t i = 0; i < ARRAY_COUNT(clashes); i++) {
+        if ((found & clashes[i].clash) == 0)
+            continue;
+        what = and_also(bind->arena, what, clashes[i].what);
+        without = and_also(bind->arena, without, clashes[i].without);
+    }
+    if (what == NULL)
         return true;
-    diag_error(
-        bind->diags, DIAG_BAD_LEARNER, bind->span,
-        "steps of this learner cannot follow the load: `pairs`, `pair_weights`, `ffm` with `hidden` or with "
-        "more than 512 floats an id, `clip_norm` without dense layers, and dense layers with `adagrad_row` "
-        "or `adagrad_block` need `batch_min: 0`");
+    struct diag *d = diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span,
+                                "with `batch: %lld` a learner cannot have %s", (long long)c->batch, what);
+    diag_hint(bind->diags, d, "set `batch: 1`, or %s", without);
     return false;
 }
 
@@ -365,10 +390,6 @@ static bool bind_precision(struct operator_bind *bind, struct learner_config *c)
     else if (c->batch <= 1)
         problem = "`precision` and `accumulate` need dense layers that learn by batches: set the number of "
                   "examples in a step, for example `batch: 512`";
-    else if (!model_can_attach(o))
-        problem = "`ffm` with `hidden`, and dense layers with `adagrad_row` or `adagrad_block`, learn only "
-                  "in fp32 and by whole steps: take another `hidden_optimizer`, or leave out `precision` "
-                  "and `accumulate`";
     else if (is_more && c->batch_min > 0)
         problem = "`accumulate` makes steps of one size: it needs `batch_min: 0`";
     else if (is_more && (c->batch % 4 != 0 || c->batch * c->accumulate > STEP_EXAMPLES_MAX))
@@ -385,7 +406,7 @@ static bool bind_precision(struct operator_bind *bind, struct learner_config *c)
 
 bool learner_bind(struct operator_bind *bind, const struct interaction *interaction)
 {
-    return bind_model(bind, interaction) && bind_load(bind, bind->config) &&
+    return bind_model(bind, interaction) && check_batch(bind, bind->config) &&
            bind_precision(bind, bind->config) && check_lists(bind, bind->config) &&
            learner_bind_device(bind, bind->config);
 }
@@ -410,6 +431,5 @@ bool learner_bind_network(struct operator_bind *bind, const struct network *netw
     c->model.network = network;
     c->model.network_own = own;
     c->model.linear_is_off = true;
-    return bind_load(bind, c) && bind_precision(bind, c) && check_lists(bind, c) &&
-           learner_bind_device(bind, c);
+    return bind_precision(bind, c) && check_lists(bind, c) && learner_bind_device(bind, c);
 }

@@ -42,20 +42,12 @@ bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
         diag_hint(bind->diags, d, "`leat help device` lists the devices of this machine");
         return false;
     }
-    if (c->device_kind != DEVICE_CUDA)
+    if (c->device_kind != DEVICE_CUDA || model_learns_by_batches(&c->model))
         return true;
-    const char *problem = NULL;
-    if (c->batch <= 1 && !network_needs_batches(c->model.network))
-        problem =
-            "a GPU learns by batches: set the number of examples in a step, for example `batch: 4096`, or "
-            "use `device: cpu`";
-    else if (!model_can_attach(&c->model))
-        problem = "a GPU has no kernels for this learner: use `device: cpu`, or do without `pairs`, "
-                  "`pair_weights`, `ffm` with `hidden` or with more than 512 floats an id, `clip_norm` "
-                  "without dense layers, and dense layers with `adagrad_row` or `adagrad_block`";
-    if (problem != NULL)
-        diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.ast->span, "%s", problem);
-    return problem == NULL;
+    diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.ast->span,
+               "a GPU learns by batches: set the number of examples in a step, for example `batch: 4096`, or "
+               "use `device: cpu`");
+    return false;
 }
 
 static struct span device_span(const struct learner_config *c)
@@ -99,10 +91,8 @@ static bool open_device(struct learner_state *s, int number, struct gpu_error *e
 
 bool learner_open_device(const struct learner_config *c, struct learner_state *s, struct gpu_error *error)
 {
-    bool learns_in_batches = c->batch > 1 || network_needs_batches(c->model.network);
-    bool may = c->device_kind == DEVICE_CUDA ||
-               (c->device_kind == DEVICE_AUTO && learns_in_batches && model_can_attach(&c->model));
-    return !may || open_device(s, c->device_number, error) || c->device_kind == DEVICE_AUTO;
+    return c->device_kind == DEVICE_CPU || !model_learns_by_batches(&c->model) ||
+           open_device(s, c->device_number, error) || c->device_kind == DEVICE_AUTO;
 }
 
 bool learner_pick_device(struct operator_context *context)

@@ -145,18 +145,19 @@ struct learner_config {
 
 #define LEARNER_PAIRS_OPTIONS                                                                                \
     OPTION_EXPRESSIONS(struct learner_config, pairs, "pairs", 0,                                             \
-                       "pairs of features that interact: `[[user_id, item_id], [item_id, device]]`; "        \
-                       "not given: all pairs"),                                                              \
+                       "with `batch: 1`: pairs of features that interact: `[[user_id, item_id], [item_id, "  \
+                       "device]]`; not given: all pairs"),                                                   \
         OPTION_KIND(struct learner_config, pair_weights, "pair_weights", 0, "sgd { rate: 0.0 }",             \
                     optimizer_kinds,                                                                         \
-                    "optimizer of the learned weight of each pair of features (Pan 2018); rate 0.0: all "    \
-                    "weights stay 1")
+                    "with `batch: 1`: optimizer of the learned weight of each pair of features (Pan 2018); " \
+                    "rate 0.0: all weights stay 1")
 
 #define LEARNER_LAYERS_OPTIONS(hidden_def, hidden_help)                                                      \
     OPTION_INTS(struct learner_config, hidden, "hidden", 0, hidden_def, "1", "4096", hidden_help),           \
         OPTION_KIND(struct learner_config, head, "hidden_optimizer", 0,                                      \
                     "adagrad { rate: 0.05, accumulator: 0.1 }", optimizer_kinds,                             \
-                    "optimizer of the dense layers"),                                                        \
+                    "optimizer of the dense layers; when they learn by batches: `sgd`, `momentum`, "         \
+                    "`adagrad`, `adam` or `ftrl`"),                                                          \
         LEARNER_PRECISION_OPTIONS
 
 #define LEARNER_PRECISION_OPTIONS                                                                            \
@@ -195,9 +196,10 @@ struct learner_config {
 #define LEARNER_BATCH_OPTIONS LEARNER_BATCH_SIZE_OPTIONS, LEARNER_BALANCE_OPTIONS, LEARNER_RUN_OPTIONS
 
 #define LEARNER_CLIP_OPTION                                                                                  \
-    OPTION_FLOAT(struct learner_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,                       \
-                 "largest norm of an example's gradient; with dense layers, of a step's gradient with "      \
-                 "respect to their weights; 0: no limit")
+    OPTION_FLOAT(                                                                                            \
+        struct learner_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,                                \
+        "largest norm of an example's gradient, which needs `batch: 1`; with dense layers, and any "         \
+        "`batch`, of a step's gradient with respect to their weights; 0: no limit")
 
 #define LEARNER_STEP_OPTIONS LEARNER_CLIP_OPTION, LEARNER_BALANCE_OPTIONS, LEARNER_RUN_OPTIONS
 
@@ -228,8 +230,7 @@ struct learner_config {
                      "expire (`expire_after`)"),                                                             \
         OPTION_EXPRESSION(struct learner_config, device, "device", OPTION_RUNTIME,                           \
                           "where the learner runs: `cpu`; `cuda(0)`: a GPU by its number; `auto`: GPU 0 if " \
-                          "it is usable, has kernels for the learner, and the learner learns by batches, "   \
-                          "else the CPU"),                                                                   \
+                          "it is usable and the learner learns by batches, else the CPU"),                   \
         OPTION_BYTES(struct learner_config, device_memory, "device_memory", OPTION_RUNTIME, "0B", "0B",      \
                      NULL,                                                                                   \
                      "memory of the GPU for rows; an eighth of it is for rows that a checkpoint copies; "    \

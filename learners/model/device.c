@@ -18,13 +18,6 @@ enum {
     SNAPSHOT_PART = 8,     /* an eighth of the memory is for rows that a checkpoint copies */
 };
 
-bool model_can_attach(const struct model_options *options)
-{
-    struct model m = {.k = NULL};
-    model_shape(&m, options);
-    return model_is_trained(&m);
-}
-
 /* A set of tables: of the model's fields first .. first + count. */
 struct device_set {
     uint32_t first, count, batch_max;

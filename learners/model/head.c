@@ -34,7 +34,6 @@ static void layer_init(struct head *head, const struct kernels *k, size_t l, siz
     size_t weights = layer_weights(layer), all = head_layer_floats(head, l);
     layer->weights = floats_new(all);
     layer->gradient = floats_new(weights);
-    layer->sum = floats_new(weights);
     layer->in_rows = floats_new(16 * d);
     layer->out = floats_new(16 * n);
     layer->out_gradients = floats_new(16 * n);
@@ -61,7 +60,6 @@ void head_free(struct head *head)
     for (size_t l = 0; l < head->layers; l++) {
         free(head->items[l].weights);
         free(head->items[l].gradient);
-        free(head->items[l].sum);
         free(head->items[l].in_rows);
         free(head->items[l].out);
         free(head->items[l].out_gradients);
@@ -125,21 +123,5 @@ void head_step(struct head *head, const struct kernels *k, const struct opt_para
                               .scale = scale,
                               .curvature = 1.0F};
         opt_pick(k, head->opt)(&row, 1, weights, params);
-    }
-}
-
-void head_sum_add(struct head *head, const struct kernels *k, bool is_first)
-{
-    for (size_t l = 0; l < head->layers; l++) {
-        struct head_layer *layer = &head->items[l];
-        k->blend(layer->sum, layer->gradient, is_first ? 0.0F : 1.0F, layer_weights(layer));
-    }
-}
-
-void head_sum_take(struct head *head)
-{
-    for (size_t l = 0; l < head->layers; l++) {
-        struct head_layer *layer = &head->items[l];
-        memcpy(layer->gradient, layer->sum, layer_weights(layer) * sizeof(float));
     }
 }

@@ -12,7 +12,6 @@ struct head_layer {
     size_t n, d;          /* outputs, inputs */
     float *weights;       /* n * d weights, n biases, then the optimizer's state for all of them */
     float *gradient;      /* [n * d + n], laid out as the weights and biases */
-    float *sum;           /* [n * d + n] the gradients' sum over several blocks */
     float *in_rows;       /* [16][d] inputs by event, for the gradient */
     float *out;           /* [n][16] after relu (the last layer: logits) */
     float *out_gradients; /* [n][16] gradients by this layer's outputs */
@@ -46,11 +45,6 @@ const float *head_forward(struct head *head, const struct kernels *k, size_t eve
  * the gradients by all weights, summed over the events; returns those by the inputs, [16][inputs], valid
  * until the next call. */
 const float *head_backward(struct head *head, const struct kernels *k, const float *logit_gradients);
-
-/* For steps of several blocks: head_sum_add adds the gradients of head_backward to a sum (is_first: sets the
- * sum to them); at the end head_sum_take puts the sum in the gradients' place for head_step. */
-void head_sum_add(struct head *head, const struct kernels *k, bool is_first);
-void head_sum_take(struct head *head);
 
 /* One optimizer step with the gradients of head_backward. clip_norm: largest norm of the
  * gradients; 0: no limit. */

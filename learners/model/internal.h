@@ -54,27 +54,6 @@ struct model_list {
     size_t capacity;
 };
 
-/* Scratch of a step that sums gradients over a batch (batch.c). */
-struct model_entry {
-    uint64_t place; /* field << 32 | row number: the key by which entries are sorted */
-    uint32_t example, entry;
-};
-
-struct model_batch {
-    uint64_t *keys; /* of all entries, field by field */
-    uint32_t *seen;
-    struct table_row **found;
-    uint8_t *is_known; /* see table_resolve_batch */
-    struct model_entry *entries, *sorted;
-    uint32_t *order, *starts;
-    float *gradients, *sums; /* a vector for each entry; a vector for each distinct row */
-    float *scales;           /* factor of each entry's gradient */
-    struct opt_row *rows;
-    void **places;
-    float *weight_gradients, *weights;
-    double *weights64;
-};
-
 /* Rows looked up ahead of the event that learns (lookahead.c). */
 struct rows_ahead {
     struct call *call;   /* NULL: no call in progress */
@@ -105,7 +84,7 @@ struct model {
     float *pair_gradients; /* scratch of the same length */
     float *pair_scales;    /* [fields * FFM_ROUND(fields)] scratch */
     struct head head;
-    struct example *examples; /* slots of the block or batch, then slots of events that are only predicted */
+    struct example *examples; /* slots of the block, then slots of events that are only predicted */
     uint32_t entries_max;     /* entries that each example has room for */
     uint32_t pending;         /* events in the block or batch in progress */
     uint32_t step_events;     /* events of a step, when learning by batches */
@@ -117,9 +96,7 @@ struct model {
     struct rows_ahead ahead;
     struct team *team; /* lanes that may help; NULL: none */
     struct model_list list;
-    struct model_batch batch;
-    /* steps of batches (train/train.h); NULL: `batch` is 1, or batch.c makes the steps */
-    struct train *train;
+    struct train *train; /* steps of batches (train/train.h); NULL: the model learns event by event */
     struct rows_cpu *rows;
     struct rows_gpu *device_rows; /* on a GPU, instead of `rows` (device.c) */
     struct gpu_error error;       /* of the device; failure GPU_OK: no error */
@@ -160,16 +137,12 @@ void model_example_label(const struct model *m, struct example *e, const struct 
 void model_output(const struct call *c, const struct example *e, int32_t event);
 void model_example_forward(struct model *m, struct example *e);
 void model_example_judge(struct model *m, struct example *e);
-float model_clip_scale(struct model *m, const struct example *e);
 /* Before each step: sets the optimizers' parameters that depend on the step's number (Adam's
  * bias correction). */
 void model_step_begin(struct model *m);
-void model_scale_gradient(struct example *e, float scale);
-void model_head_inputs(struct model *m, const struct example *e, float *row);
 
-/* lookahead.c. lookahead_resolve finds the rows of events begin..end at once and writes their headers.
- * learns[i]: event i's keys occur; for other events only existing rows are found. */
-void lookahead_resolve(struct model *m, struct call *c, const uint8_t *learns, uint32_t begin, uint32_t end);
+/* lookahead.c. lookahead_resolve finds the rows of all events at once and writes their headers. */
+void lookahead_resolve(struct model *m, struct call *c);
 /* Between lookahead_begin and lookahead_end rows are found ahead: lookahead_need returns when m->resolved is
  * filled up to `event`; the headers are left to lookahead_touch. */
 void lookahead_begin(struct model *m, struct call *c);
@@ -212,11 +185,6 @@ static inline void lookahead_touch(struct model *m, const struct call *c, uint32
 bool vectors_are_plain(const struct model *m);
 void vectors_learn_plain(struct model *m, struct call *c);
 
-/* batch.c: one step of all pending examples, whose keys are set; it resolves their rows. */
-void model_batch_init(struct model *m);
-void model_batch_free(struct model *m);
-void model_batch_step(struct model *m);
-
 /* device.c: rows on a GPU. */
 void model_device_free(struct model *m);
 void model_device_watermark(struct model *m);
@@ -227,10 +195,6 @@ void model_device_set_times(struct model *m, uint32_t field, int64_t halved_at_u
 
 /* model.c: sets m->options and the sizes that follow from them, without taking memory. */
 void model_shape(struct model *m, const struct model_options *options);
-/* Bytes of an example's arrays. */
-size_t model_example_bytes(const struct model *m);
-/* batch.c: bytes of struct model_batch's arrays. */
-size_t model_batch_bytes(const struct model *m);
 
 /* compare.c, for a model with a shadow. model_compare_predicted: events from..to were predicted as
  * `logits` and are about to be added to the batch. model_compare_step: the step was made, but m->steps does
@@ -242,7 +206,6 @@ void model_compare_step(struct model *m);
 void model_compare_free(struct model *m);
 
 /* train.c: a model that learns by batches of flat columns, on any device. */
-bool model_is_trained(const struct model *m);
 void model_train_init(struct model *m);
 size_t model_linear_bytes(const struct model *m);
 float model_field_bound(const struct model *m, uint32_t field);
@@ -269,12 +232,6 @@ void model_layer_shape(const struct model *m, size_t layer, size_t *n, size_t *d
 size_t model_layer_floats(const struct model *m, size_t layer);
 void model_layer_get(struct model *m, enum model_layers_of of, size_t layer, float *floats);
 void model_layer_put(struct model *m, enum model_layers_of of, size_t layer, const float *floats);
-
-/* linear_part.c: one step of `count` separate linear weights at `places`, each with its gradient. With whole
- * = count rounded up to 16: gradients has room for whole floats, weights for (1 + linear_states) * whole,
- * weights64 for 4 * whole doubles. */
-void linear_step_places(struct model *m, void *const *places, float *gradients, size_t count, float *weights,
-                        double *weights64);
 
 /* linear_part.c: the weights of an event's entries, the dense features and the bias, gathered
  * into one array. */

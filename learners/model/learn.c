@@ -112,20 +112,6 @@ static void example_fill(struct model *m, struct example *e, const struct call *
     model_example_label(m, e, c, i);
 }
 
-/* Copies the members that the batch's step needs later. Rows are not copied: the step looks them up again. */
-static void example_copy(struct example *to, const struct example *from, uint32_t dense)
-{
-    to->entries = from->entries;
-    memcpy(to->keys, from->keys, from->entries * sizeof(*to->keys));
-    memcpy(to->fields, from->fields, from->entries * sizeof(*to->fields));
-    memcpy(to->scales, from->scales, from->entries * sizeof(*to->scales));
-    memcpy(to->dense, from->dense, dense * sizeof(*to->dense));
-    to->label = from->label;
-    to->weight = from->weight;
-    to->seen = from->seen;
-    to->learns = true;
-}
-
 /* The logit without the head. */
 void model_example_forward(struct model *m, struct example *e)
 {
@@ -163,7 +149,7 @@ void model_output(const struct call *c, const struct example *e, int32_t event)
 
 /* Returns the factor, at most 1, by which the event's gradient is multiplied so that its norm over all
  * weights is at most clip_norm. */
-float model_clip_scale(struct model *m, const struct example *e)
+static float clip_scale(struct model *m, const struct example *e)
 {
     float squares = 1.0F;
     for (uint32_t i = 0; i < e->entries; i++)
@@ -175,7 +161,7 @@ float model_clip_scale(struct model *m, const struct example *e)
     return norm > m->options.clip_norm ? m->options.clip_norm / norm : 1.0F;
 }
 
-void model_scale_gradient(struct example *e, float scale)
+static void scale_gradient(struct example *e, float scale)
 {
     e->gradient_exact *= (double)scale;
     e->gradient = (float)e->gradient_exact;
@@ -189,7 +175,7 @@ static void joint_gain(struct model *m, struct example *e)
 {
     float variance = linear_variance(m, e) + interaction_variance(m, e);
     float gain = 1.0F / (1.0F + e->curvature * variance);
-    model_scale_gradient(e, gain);
+    scale_gradient(e, gain);
     e->curvature *= gain;
 }
 
@@ -221,7 +207,7 @@ void model_step_begin(struct model *m)
 static void example_update(struct model *m, struct example *e)
 {
     if (m->options.clip_norm > 0.0F)
-        model_scale_gradient(e, model_clip_scale(m, e));
+        scale_gradient(e, clip_scale(m, e));
     interaction_learn_pairs(m, e);
     if (m->options.is_joint)
         joint_gain(m, e);
@@ -250,7 +236,7 @@ static void learn_single(struct model *m, struct call *c)
     lookahead_end(m);
 }
 
-void model_head_inputs(struct model *m, const struct example *e, float *row)
+static void head_inputs(struct model *m, const struct example *e, float *row)
 {
     size_t sparse = interaction_inputs(m, m->options.vectors);
     if (m->options.interaction != NULL)
@@ -263,7 +249,7 @@ static void block_predict(struct model *m, struct call *c, struct example *examp
                           const int32_t *events)
 {
     for (uint32_t i = 0; i < count; i++)
-        model_head_inputs(m, &examples[i], head_row(&m->head, i));
+        head_inputs(m, &examples[i], head_row(&m->head, i));
     const float *logits = head_forward(&m->head, m->k, count);
     for (uint32_t i = 0; i < count; i++) {
         struct example *e = &examples[i];
@@ -310,8 +296,7 @@ static void block_learn(struct model *m, struct call *c, const int32_t *events)
 static void flush_scored(struct model *m, struct call *c, struct origins *o)
 {
     if (o->scored_count > 0)
-        block_predict(m, c, m->examples + MAX(m->options.block, m->options.batch), o->scored_count,
-                      o->scored);
+        block_predict(m, c, m->examples + m->options.block, o->scored_count, o->scored);
     o->scored_count = 0;
 }
 
@@ -358,45 +343,10 @@ static void learn_blocks(struct model *m, struct call *c)
         block_predict(m, c, m->examples, m->pending, o.learned);
 }
 
-/*
- * Batches: an event is predicted by the existing rows and kept with its keys; a full batch makes its step. A
- * call is cut where a batch ends, because rows of later events may be looked up only after the step.
- */
-static void learn_batches(struct model *m, struct call *c)
-{
-    static const uint8_t none[MODEL_ROWS_MAX];
-    for (uint32_t at = 0, end; at < c->in->rows; at = end) {
-        uint32_t wanted = m->options.batch - m->pending;
-        for (end = at; end < c->in->rows && wanted > 0; end++)
-            wanted -= c->learns[end];
-        lookahead_resolve(m, c, none, at, end);
-        struct origins o = {.scored_count = 0};
-        for (uint32_t i = at; i < end; i++) {
-            struct example *e = &m->examples[m->options.batch + o.scored_count];
-            example_fill(m, e, c, i);
-            if (c->learns[i])
-                example_copy(&m->examples[m->pending++], e, m->options.dense);
-            model_example_forward(m, e);
-            if (m->head.layers > 0) {
-                o.scored[o.scored_count++] = (int32_t)i;
-                if (o.scored_count == KERNELS_BLOCK)
-                    flush_scored(m, c, &o);
-                continue;
-            }
-            model_example_judge(m, e);
-            model_output(c, e, (int32_t)i);
-        }
-        if (m->head.layers > 0)
-            flush_scored(m, c, &o);
-        if (m->pending == m->options.batch)
-            model_batch_step(m);
-    }
-}
-
 static void predict(struct model *m, const struct model_input *input, double *logits)
 {
     static const float zeros[MODEL_ROWS_MAX];
-    uint8_t verdicts[MODEL_ROWS_MAX], none[MODEL_ROWS_MAX] = {0};
+    uint8_t verdicts[MODEL_ROWS_MAX];
     struct model_output out = {.logits = logits, .verdicts = verdicts};
     struct model_input in = *input;
     const float *const no_labels[] = {zeros, zeros, zeros, zeros, zeros, zeros, zeros, zeros};
@@ -412,10 +362,10 @@ static void predict(struct model *m, const struct model_input *input, double *lo
         kernels_count(&m->calls, m->k);
         return;
     }
-    lookahead_resolve(m, &c, none, 0, in.rows);
+    lookahead_resolve(m, &c);
     struct origins o = {.scored_count = 0};
     for (uint32_t i = 0; i < in.rows; i++) {
-        struct example *e = &m->examples[MAX(m->options.block, m->options.batch) + o.scored_count];
+        struct example *e = &m->examples[m->options.block + o.scored_count];
         example_fill(m, e, &c, i);
         model_example_forward(m, e);
         o.scored[o.scored_count++] = (int32_t)i;
@@ -515,9 +465,6 @@ static void learn(struct model *m, struct call *c)
 {
     if (m->train != NULL) {
         model_train_learn(m, c);
-    } else if (m->options.batch > 1) {
-        c->all_learn = false;
-        learn_batches(m, c);
     } else if (m->plain != NULL) {
         warm(m, c);
         linear_learn_plain(m, c);

@@ -127,34 +127,6 @@ void linear_update(struct model *m, struct example *e, double gradient, float cu
     }
 }
 
-void linear_step_places(struct model *m, void *const *places, float *gradients, size_t count, float *weights,
-                        double *weights64)
-{
-    size_t whole = (count + 15) / 16 * 16;
-    if (m->options.linear_is_double) {
-        double *w = weights64, *z = w + whole, *sums = z + whole, *g = sums + whole;
-        for (size_t i = 0; i < count; i++)
-            z[i] = ((double *)places[i])[0], sums[i] = ((double *)places[i])[1], g[i] = (double)gradients[i];
-        m->k->ftrl64_weights(w, z, sums, count, &m->options.ftrl);
-        m->k->ftrl64_update(z, sums, w, g, count, &m->options.ftrl);
-        for (size_t i = 0; i < count; i++)
-            ((double *)places[i])[0] = z[i], ((double *)places[i])[1] = sums[i];
-        return;
-    }
-    for (size_t s = 0; s <= m->linear_states; s++) {
-        for (size_t i = 0; i < whole; i++)
-            weights[s * whole + i] = i < count ? ((float *)places[i])[s] : 1.0F;
-    }
-    memset(gradients + count, 0, (whole - count) * sizeof(*gradients));
-    struct opt_row row = {
-        .w = weights, .state = weights + whole, .g = gradients, .scale = 1.0F, .curvature = 1.0F};
-    m->linear_step(&row, 1, whole, &m->options.linear.params);
-    for (size_t s = 0; s <= m->linear_states; s++) {
-        for (size_t i = 0; i < count; i++)
-            ((float *)places[i])[s] = weights[s * whole + i];
-    }
-}
-
 void linear_move_dense(struct model *m, float *w, size_t whole, bool is_in)
 {
     for (size_t d = 0; d <= m->options.dense; d++, w++) {

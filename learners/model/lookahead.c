@@ -48,8 +48,7 @@ static void make_room(struct model *m, const struct call *c)
 }
 
 /* Repeats the data of each event for all ids of its list, and looks the ids up. */
-static void resolve_list(struct model *m, struct call *c, uint32_t f, const uint8_t *learns, uint32_t begin,
-                         uint32_t end)
+static void resolve_list(struct model *m, struct call *c, uint32_t f, uint32_t begin, uint32_t end)
 {
     const uint32_t *offsets = c->in->offsets[f];
     size_t first = offsets[begin] - offsets[0];
@@ -57,7 +56,7 @@ static void resolve_list(struct model *m, struct call *c, uint32_t f, const uint
     for (uint32_t i = begin; i < end; i++) {
         for (uint32_t k = offsets[i]; k < offsets[i + 1]; k++) {
             bool counts = k - offsets[i] < model_field_ids(&m->options, f);
-            list->learns[k - offsets[0]] = learns[i] && counts;
+            list->learns[k - offsets[0]] = c->learns[i] && counts;
             list->seen[k - offsets[0]] = c->seen[i];
             list->steps[k - offsets[0]] = c->steps[i];
         }
@@ -66,24 +65,23 @@ static void resolve_list(struct model *m, struct call *c, uint32_t f, const uint
                list->learns + first, offsets[end] - offsets[begin], true, m->resolved[f] + first);
 }
 
-static void resolve(struct model *m, struct call *c, const uint8_t *learns, uint32_t begin, uint32_t end,
-                    bool touches)
+static void resolve(struct model *m, struct call *c, uint32_t begin, uint32_t end, bool touches)
 {
     if (c->in->read_ids != NULL)
         c->in->read_ids(c->in->read_argument, begin, end);
     for (uint32_t f = 0; f < m->options.fields; f++) {
         if (m->options.is_list[f])
-            resolve_list(m, c, f, learns, begin, end);
+            resolve_list(m, c, f, begin, end);
         else
             table_look(&m->tables[f], c->in->ids[f] + begin, c->seen + begin, c->steps + begin,
-                       c->all_learn ? NULL : learns + begin, end - begin, touches, m->resolved[f] + begin);
+                       c->all_learn ? NULL : c->learns + begin, end - begin, touches, m->resolved[f] + begin);
     }
 }
 
-void lookahead_resolve(struct model *m, struct call *c, const uint8_t *learns, uint32_t begin, uint32_t end)
+void lookahead_resolve(struct model *m, struct call *c)
 {
     make_room(m, c);
-    resolve(m, c, learns, begin, end, true);
+    resolve(m, c, 0, c->in->rows, true);
 }
 
 /* Resolves the next tile; false if there is none or another thread is resolving it. */
@@ -96,7 +94,7 @@ static bool next_tile(struct model *m)
     uint32_t begin = atomic_load_explicit(&a->done, memory_order_relaxed), rows = a->call->in->rows;
     uint32_t end = MIN(begin + TILE, rows);
     if (begin < rows) {
-        resolve(m, a->call, a->call->learns, begin, end, false);
+        resolve(m, a->call, begin, end, false);
         atomic_store_explicit(&a->done, end, memory_order_release);
     }
     atomic_store_explicit(&a->is_busy, false, memory_order_release);
@@ -120,7 +118,7 @@ static bool help_tile(void *argument)
 
 bool model_reads_ahead(const struct model *m)
 {
-    return m->options.batch == 1 && !model_is_trained(m) && !linear_is_plain(m) &&
+    return !model_learns_by_batches(&m->options) && !linear_is_plain(m) &&
            memchr(m->options.is_list, 1, m->options.fields) == NULL;
 }
 

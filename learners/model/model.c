@@ -51,10 +51,8 @@ static void place_vector(struct model *m)
     size_t behind = next_line(linear) + vector, before = next_line(linear + state);
     m->vector_at = next_line(linear);
     m->state_at = behind;
-    /* Where a vector's state lies: batch updates need it behind the vector. Networks always learn by
-     * batches, even of one event. */
-    bool is_by_batches = m->options.batch > 1 || model_is_trained(m);
-    if (!is_by_batches && next_line(before + vector) < next_line(behind + state)) {
+    /* updates by batches need a vector's state behind the vector */
+    if (!model_learns_by_batches(&m->options) && next_line(before + vector) < next_line(behind + state)) {
         m->vector_at = before;
         m->state_at = before - state;
     }
@@ -116,9 +114,9 @@ static void example_free(struct example *e)
 
 static size_t example_slots(const struct model *m)
 {
-    if (model_is_trained(m))
-        return 1; /* models that train.c steps keep their events in columns: one example is enough */
-    return MAX(m->options.block, m->options.batch) + (m->head.layers > 0 ? KERNELS_BLOCK : 1);
+    if (model_learns_by_batches(&m->options))
+        return 1; /* the events of a batch lie in columns; checkpoints read and write them one by one */
+    return m->options.block + (m->head.layers > 0 ? KERNELS_BLOCK : 1);
 }
 
 static void example_init(struct model *m, struct example *e)
@@ -126,15 +124,6 @@ static void example_init(struct model *m, struct example *e)
     size_t lanes = linear_lanes(m), floats = (size_t)m->options.vectors * m->vector_floats;
 #define TAKE(array, length) e->array = zeroed((length) * sizeof(*e->array));
     EXAMPLE_ARRAYS(TAKE)
-}
-
-size_t model_example_bytes(const struct model *m)
-{
-    size_t lanes = linear_lanes(m), floats = (size_t)m->options.vectors * m->vector_floats, bytes = 0;
-    const struct example *e = NULL;
-#define COUNT(array, length) bytes += (length) * sizeof(*e->array);
-    EXAMPLE_ARRAYS(COUNT)
-    return bytes;
 }
 
 static size_t hidden_count(const struct model_options *options)
@@ -200,6 +189,12 @@ static void pairs_init(struct model *m)
     }
 }
 
+static bool has_pairs_off(const struct model *m)
+{
+    const struct model_options *o = &m->options;
+    return memchr(o->pair_is_off, 1, MIN(interaction_pairs(m), sizeof(o->pair_is_off))) != NULL;
+}
+
 void model_shape(struct model *m, const struct model_options *options)
 {
     leat_assert(options->fields <= MODEL_FIELDS_MAX && options->dense <= MODEL_DENSE_MAX);
@@ -222,13 +217,29 @@ void model_shape(struct model *m, const struct model_options *options)
     m->linear_states = opt_state_floats(o->linear.kind, 1);
     for (uint32_t f = 0; f < o->fields; f++)
         m->entries_max += model_field_ids(o, f);
-    bool some_off = memchr(o->pair_is_off, 1, MIN(interaction_pairs(m), sizeof(o->pair_is_off))) != NULL;
-    m->has_pairs = o->interaction != NULL && (o->pairs.params.rate > 0.0F || some_off);
+    m->has_pairs = o->interaction != NULL && (o->pairs.params.rate > 0.0F || has_pairs_off(m));
+}
+
+unsigned model_clashes(const struct model_options *options)
+{
+    struct model m = {.k = NULL};
+    const struct model_options *o = &m.options;
+    model_shape(&m, options);
+    bool has_layers = o->network != NULL;
+    bool is_unfit =
+        o->head.kind == OPT_ADAGRAD_ROW || o->head.kind == OPT_ADAGRAD_BLOCK || o->head.kind == OPT_NEWTON;
+    return (m.has_pairs && has_pairs_off(&m) ? CLASH_PAIRS : 0U) |
+           (m.has_pairs && o->pairs.params.rate > 0.0F ? CLASH_PAIR_WEIGHTS : 0U) |
+           (has_layers && o->interaction != NULL && o->interaction->is_field_aware ? CLASH_PRODUCTS : 0U) |
+           (!has_layers && o->clip_norm > 0.0F ? CLASH_CLIPPING : 0U) |
+           (has_layers && is_unfit ? CLASH_OPTIMIZER : 0U) |
+           (m.vector_floats > BATCH_DIM_MAX ? CLASH_VECTORS : 0U);
 }
 
 struct model *model_new(const struct model_options *options, const struct kernels *kernels)
 {
-    leat_assert(kernels);
+    bool is_by_batches = model_learns_by_batches(options);
+    leat_assert(kernels && (is_by_batches ? model_clashes(options) == 0 : !options->is_on_device));
     struct model *m = zeroed(sizeof(*m));
     model_shape(m, options);
     m->k = kernels;
@@ -246,20 +257,16 @@ struct model *model_new(const struct model_options *options, const struct kernel
     if (m->has_pairs)
         pairs_init(m);
     m->step_events = options->batch;
-    bool is_trained = model_is_trained(m);
     size_t hidden = hidden_count(options);
-    leat_assert(is_trained || !options->is_on_device);
-    if (is_trained && !options->is_on_device)
+    if (is_by_batches && !options->is_on_device)
         model_train_init(m);
-    else if (!is_trained && hidden > 0)
+    else if (!is_by_batches && hidden > 0)
         head_init(&m->head, kernels, head_inputs(m), options->hidden, hidden, options->head.kind,
                   options->head.accumulator, num_mix(options->seed ^ 0x4ead));
     m->examples = zeroed(example_slots(m) * sizeof(*m->examples));
     for (size_t i = 0; i < example_slots(m); i++)
         example_init(m, &m->examples[i]);
     m->opt_rows = zeroed(m->entries_max * sizeof(*m->opt_rows));
-    if (m->options.batch > 1 && !is_trained)
-        model_batch_init(m);
     m->plain = linear_is_plain(m) ? linear_plain_new(m) : NULL;
     return m;
 }
@@ -290,7 +297,6 @@ void model_free(struct model *m)
     free(m->list.learns);
     free(m->list.seen);
     free(m->list.steps);
-    model_batch_free(m);
     model_compare_free(m);
     model_train_free(m);
     model_device_free(m);

@@ -23,6 +23,20 @@
 
 struct model;
 
+/* What a model that learns by batches cannot have: the batch kernels have no weights of pairs, no products of
+ * FFM under dense layers, no norm of a single event's gradient, and no optimizer of dense layers whose state
+ * several weights share, or that needs a curvature. CLASH_VECTORS: rows of more than BATCH_DIM_MAX floats. */
+enum model_clash {
+    CLASH_PAIRS = 1,
+    CLASH_PAIR_WEIGHTS = 2,
+    CLASH_PRODUCTS = 4,
+    CLASH_CLIPPING = 8,
+    CLASH_OPTIMIZER = 16,
+    CLASH_VECTORS = 32,
+};
+/* Which of these the options have: a sum of enum model_clash. A model that learns by batches may have none. */
+unsigned model_clashes(const struct model_options *options);
+
 /* Copies the options. The caller frees the model with model_free, which takes NULL, too. */
 struct model *model_new(const struct model_options *options, const struct kernels *kernels);
 void model_free(struct model *model);
@@ -53,8 +67,6 @@ struct model_plan {
 };
 bool model_plan(const struct model_options *options, const struct kernels *kernels,
                 const struct model_device *device, struct model_plan *plan);
-/* Whether the batch kernels can train a model of these options: then it can learn on a GPU. */
-bool model_can_attach(const struct model_options *options);
 bool model_attach(struct model *model, const struct model_device *device, struct gpu_error *error);
 const struct gpu_error *model_error(const struct model *model);
 /* The stats of a field's table on a device, with its rows in pinned memory and the cold store; *bytes: what
@@ -134,7 +146,7 @@ struct model_rates {
 };
 /*
  * Sets the events of a step from now on, 1 .. options.batch (the initial value); if that many events wait
- * already, they make a step at once. For models that learn by batches with kernels (model_can_attach).
+ * already, they make a step at once. For models that learn by batches.
  */
 void model_set_step_events(struct model *model, uint32_t events);
 uint32_t model_step_events(const struct model *model);

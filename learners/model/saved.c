@@ -51,7 +51,7 @@ static void save_example(const struct model *m, const struct example *e, struct 
     buffer_append(out, &s, sizeof(s));
     /* A key that had no row when its event came is saved as absent: the event must not see a row that was
      * made later. */
-    for (uint32_t i = 0; m->options.batch <= 1 && i < e->entries; i++)
+    for (uint32_t i = 0; m->train == NULL && i < e->entries; i++)
         if (e->rows[i] == NULL)
             e->keys[i] = 0;
     buffer_append(out, e->keys, e->entries * sizeof(*e->keys));
@@ -402,7 +402,7 @@ bool model_load_saved(struct model *m, const struct model_saved *saved, const vo
     load_model(&r, m, saved);
     if (r.is_bad || r.left != 0)
         return false;
-    if (m->options.batch > 1)
+    if (m->train != NULL)
         return true; /* a batch's step resolves the rows */
     for (uint32_t x = 0; x < m->pending; x++) {
         struct example *e = &m->examples[x];

@@ -13,38 +13,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Whether the batch kernels can train the model. They have no weights of pairs, no products of FFM
- * under dense layers, no norm of a single event's gradient, no sum of squares shared by several
- * weights of a layer. */
-bool model_is_trained(const struct model *m)
-{
-    const struct model_options *o = &m->options;
-    if (network_needs_batches(o->network))
-        return true;
-    bool has_hidden = o->network != NULL;
-    bool is_clipped_by_event = o->clip_norm > 0.0F && !has_hidden;
-    bool has_sum = o->head.kind == OPT_ADAGRAD_ROW || o->head.kind == OPT_ADAGRAD_BLOCK;
-    return o->batch > 1 && !m->has_pairs && !(o->interaction == &interaction_ffm && has_hidden) &&
-           !is_clipped_by_event && m->vector_floats <= BATCH_DIM_MAX && !(has_hidden && has_sum);
-}
-
-/* The plan of a model whose batches batch.c steps (FFM under dense layers, weights of pairs ...). */
-static void plan_examples(const struct model *m, struct model_plan *plan)
-{
-    plan->input = m->options.batch * model_example_bytes(m);
-    plan->rows = model_batch_bytes(m);
-}
-
 bool model_plan(const struct model_options *options, const struct kernels *kernels,
                 const struct model_device *device, struct model_plan *plan)
 {
     struct model m = {.k = kernels};
+    if (!model_learns_by_batches(options))
+        return false;
     model_shape(&m, options);
-    *plan = (struct model_plan){0};
-    if (!model_is_trained(&m)) {
-        plan_examples(&m, plan);
-        return m.options.batch > 1;
-    }
     struct train_setup setup = {.options = &m.options, .device = {.kernels = batch_beside(kernels)}};
     if (device != NULL)
         setup.device = (struct train_device){.kernels = device->api->kernels,

@@ -164,12 +164,11 @@ static const struct kind {
     {"fm, fake negatives", &interaction_fm, NULL, 0, 1, 1, 0, FAKE | LISTS},
     {"fm, pairs", &interaction_fm, NULL, 0, 1, 1, 0, PAIRS | CLIPPED | LIMITED},
     {"fm, batch", &interaction_fm, NULL, 0, 64, 1, 0, SAMPLED | LISTS},
-    {"fm, batch, pairs", &interaction_fm, NULL, 0, 37, 1, 0, PAIRS},
     {"ffm", &interaction_ffm, NULL, 0, 1, 1, 0, PLAIN},
     {"ffm, lists, pairs", &interaction_ffm, NULL, 0, 1, 1, 0, LISTS | PAIRS},
     {"ffm, batch", &interaction_ffm, NULL, 0, 37, 1, 0, PLAIN},
     {"ffm, layers", &interaction_ffm, &network_deep, 12, 1, 16, 0, PLAIN},
-    {"ffm, layers, batch", &interaction_ffm, &network_deep, 12, 37, 1, 0, LISTS},
+    {"ffm, layers, lists", &interaction_ffm, &network_deep, 12, 1, 5, 0, LISTS | PAIRS},
     {"deepfm", &interaction_fm, &network_deep, 12, 1, 5, 0, LISTS | SAMPLED},
     {"deepfm, batch", &interaction_fm, &network_deep, 12, 37, 1, 0, PLAIN},
     {"deepfm, batch, by ids", &interaction_fm, &network_deep, 40, 48, 1, 0, LIMITED},
@@ -210,7 +209,7 @@ static bool options_of(const struct kind *k, enum opt_kind kind, bool is_joint, 
         return false;
     *o = events_options(k->interaction, k->hidden);
     o->linear = o->embedding = o->head = optimizer(kind);
-    if (is_network && (kind == OPT_NEWTON || has_row_sum))
+    if ((is_network || k->batch > 1) && (kind == OPT_NEWTON || has_row_sum))
         o->head = optimizer(OPT_ADAM);
     o->pairs = optimizer((k->has & PAIRS) ? kind : OPT_SGD);
     o->pairs.params.rate = (k->has & PAIRS) ? 0.05F : 0.0F;
