@@ -37,13 +37,11 @@ const struct option kafka_source_options[] = {
     OPTION_BLOCK(
         struct kafka_source, meta, struct kafka_meta, "meta", 0, kafka_meta_options,
         "columns of the schema that come from a record's key, headers or position, not from its payload"),
-    {.name = "start",
-     .type = OPTION_EXPRESSION_T,
-     .flags = OPTION_RUNTIME,
-     .offset = OFFSET_OF(struct kafka_source, start, struct expression),
-     .default_text = "earliest",
-     .help = "where a job without a checkpoint begins: earliest, latest, time(\"2026-01-31T12:00:00Z\"), or "
-             "offsets(0, 17), one for each partition"},
+    OPTION_ROW(
+        EXPRESSION, struct expression, struct kafka_source, start, "start",
+        "where a job without a checkpoint begins: earliest, latest, time(\"2026-01-31T12:00:00Z\"), or "
+        "offsets(0, 17), one for each partition",
+        .flags = OPTION_RUNTIME, .default_text = "earliest"),
     OPTION_TEXTS(
         struct kafka_source, backfill, "backfill", OPTION_RUNTIME | OPTION_READS, "[]",
         "recordings of the topics, made by `leat record`: each partition is read from its recording first, "

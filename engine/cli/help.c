@@ -32,7 +32,7 @@ static uint32_t count_pointers(const void *const *list)
 
 /* --- Usage of an operator --- */
 
-static const char *placeholder(const struct option *option, struct arena *arena)
+static const char *placeholder(const struct option_row *option, struct arena *arena)
 {
     static const char *const words[] = {
         [OPTION_BOOL_T] = "true|false",
@@ -73,7 +73,8 @@ static const char *operator_usage(const struct operator_kind *kind, struct arena
     const char *text = arena_printf(arena, "STREAM | %s", kind->name);
     static const unsigned order[] = {OPTION_POSITIONAL, 0, OPTION_BODY};
     for (size_t pass = 0; pass < ARRAY_COUNT(order); pass++)
-        for (const struct option *o = kind->options; o != NULL && o->name != NULL; o++) {
+        for (struct option_walk w = option_walk(kind->options); option_next(&w);) {
+            const struct option_row *o = &w.row;
             if ((o->flags & (OPTION_POSITIONAL | OPTION_BODY)) != order[pass])
                 continue;
             bool is_named = order[pass] == 0, is_required = (o->flags & OPTION_REQUIRED) != 0;
@@ -89,7 +90,7 @@ static const char *operator_usage(const struct operator_kind *kind, struct arena
 
 static bool is_window_kind(const struct operator_kind *kind)
 {
-    return option_find(kind->options, STR("over")) != NULL;
+    return option_find(kind->options, STR("over")).name != NULL;
 }
 
 static void add_operator(struct help *help, enum help_group group, const struct operator_kind *kind)
@@ -124,7 +125,8 @@ static void add_function(struct help *help, enum help_group group, const struct 
 /* Adds the kinds that options of learners choose from, each once. */
 static void add_optimizers(struct help *help, const struct option *table)
 {
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+    for (struct option_walk w = option_walk(table); option_next(&w);) {
+        const struct option_row *o = &w.row;
         if (o->type == OPTION_BLOCK_T)
             add_optimizers(help, o->block);
         for (const struct kind_choice *k = o->kinds; o->type == OPTION_KIND_T && k->name != NULL; k++) {
@@ -136,10 +138,10 @@ static void add_optimizers(struct help *help, const struct option *table)
                 continue;
             struct help_entry *entry = add(help, HELP_OPTIMIZERS, k->name, k->summary);
             entry->options = k->options;
-            const struct option *first = k->options;
-            if (first != NULL && first->name != NULL && first->default_text != NULL)
+            struct option_walk first = option_walk(k->options);
+            if (option_next(&first) && first.row.default_text != NULL)
                 entry->example = arena_printf(&help->arena, "%s: %s { %s: %s }", o->name, k->name,
-                                              first->name, first->default_text);
+                                              first.row.name, first.row.default_text);
         }
     }
 }
@@ -147,7 +149,8 @@ static void add_optimizers(struct help *help, const struct option *table)
 static uint32_t count_kinds(const struct option *table)
 {
     uint32_t count = 0;
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+    for (struct option_walk w = option_walk(table); option_next(&w);) {
+        const struct option_row *o = &w.row;
         if (o->type == OPTION_BLOCK_T)
             count += count_kinds(o->block);
         for (const struct kind_choice *k = o->kinds; o->type == OPTION_KIND_T && k->name != NULL; k++)
@@ -266,7 +269,7 @@ static bool is_optimizer(const struct help *help, const struct kind_choice *kind
     return false;
 }
 
-struct help_option help_option(const struct help *help, const struct option *o, struct arena *arena)
+struct help_option help_option(const struct help *help, const struct option_row *o, struct arena *arena)
 {
     struct help_option said = {.name = o->name, .type = option_type_name(o), .text = o->help, .facts = ""};
     if (o->type == OPTION_BLOCK_T)

@@ -59,7 +59,7 @@ struct help_option {
     const struct kind_choice *kinds; /* kinds whose options are listed, too; NULL: none */
     bool is_optimizer;               /* its kinds are optimizers, which have a group of their own */
 };
-struct help_option help_option(const struct help *help, const struct option *option, struct arena *arena);
+struct help_option help_option(const struct help *help, const struct option_row *option, struct arena *arena);
 
 void help_text_overview(struct help *help, struct byte_buffer *out);
 void help_text_group(const struct help *help, enum help_group group, struct byte_buffer *out);

@@ -85,7 +85,7 @@ static void put_head(struct byte_buffer *out, const char *title)
 
 static void put_options(const struct help *help, const struct option *table, struct byte_buffer *out);
 
-static void put_option(const struct help *help, const struct option *option, struct byte_buffer *out)
+static void put_option(const struct help *help, const struct option_row *option, struct byte_buffer *out)
 {
     struct arena arena = {0};
     struct help_option said = help_option(help, option, &arena);
@@ -118,11 +118,11 @@ static void put_option(const struct help *help, const struct option *option, str
 
 static void put_options(const struct help *help, const struct option *table, struct byte_buffer *out)
 {
-    if (table == NULL || table->name == NULL)
+    if (!option_has_rows(table))
         return;
     buffer_printf(out, "<dl>\n");
-    for (const struct option *o = table; o->name != NULL; o++)
-        put_option(help, o, out);
+    for (struct option_walk w = option_walk(table); option_next(&w);)
+        put_option(help, &w.row, out);
     buffer_printf(out, "</dl>\n");
 }
 
@@ -162,7 +162,7 @@ static void put_entry(const struct help *help, const struct help_entry *e, struc
         buffer_printf(out, "<h3>example</h3>\n");
         put_code(out, e->example);
     }
-    if (e->options != NULL && e->options->name != NULL)
+    if (option_has_rows(e->options))
         buffer_printf(out, "<h3>options</h3>\n");
     put_options(help, e->options, out);
     if (e->common != NULL) {
@@ -216,8 +216,8 @@ static void put_index(const struct help *help, struct byte_buffer *out)
             if (e->group != g)
                 continue;
             buffer_printf(out, "<li data-words=\"");
-            for (const struct option *o = e->options; o != NULL && o->name != NULL; o++)
-                buffer_printf(out, "%s ", o->name);
+            for (struct option_walk w = option_walk(e->options); option_next(&w);)
+                buffer_printf(out, "%s ", w.row.name);
             buffer_printf(out, "\"><a href=\"%s.html#%s\">", help_groups[g].plural, e->anchor);
             put(out, e->name);
             buffer_printf(out, "</a> <span class=\"soft\">");

@@ -85,7 +85,8 @@ static void add_limits(struct help *help, struct help_page *page, uint32_t at)
 static const char *bounds_of(struct arena *arena, const struct option *table, const char *before,
                              const char *text)
 {
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+    for (struct option_walk w = option_walk(table); option_next(&w);) {
+        const struct option_row *o = &w.row;
         const char *name = arena_printf(arena, "%s%s", before, o->name), *comma = text[0] == '\0' ? "" : ", ";
         if (o->min_text != NULL && o->max_text != NULL)
             text = arena_printf(arena, "%s%s%s %s to %s", text, comma, name, o->min_text, o->max_text);

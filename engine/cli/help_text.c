@@ -99,7 +99,7 @@ void help_text_group(const struct help *help, enum help_group group, struct byte
 static void put_options(const struct help *help, const struct option *table, uint32_t indent,
                         struct byte_buffer *out);
 
-static void put_option(const struct help *help, const struct option *option, uint32_t indent,
+static void put_option(const struct help *help, const struct option_row *option, uint32_t indent,
                        struct byte_buffer *out)
 {
     struct arena arena = {0};
@@ -126,8 +126,8 @@ static void put_option(const struct help *help, const struct option *option, uin
 static void put_options(const struct help *help, const struct option *table, uint32_t indent,
                         struct byte_buffer *out)
 {
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++)
-        put_option(help, o, indent, out);
+    for (struct option_walk w = option_walk(table); option_next(&w);)
+        put_option(help, &w.row, indent, out);
 }
 
 void help_text_entry(const struct help *help, const struct help_entry *e, struct byte_buffer *out)
@@ -152,7 +152,7 @@ void help_text_entry(const struct help *help, const struct help_entry *e, struct
     }
     if (e->example != NULL)
         buffer_printf(out, "\nexample\n  %s\n", e->example);
-    if (e->options != NULL && e->options->name != NULL) {
+    if (option_has_rows(e->options)) {
         buffer_printf(out, "\noptions\n");
         put_options(help, e->options, INDENT, out);
     }
@@ -174,7 +174,8 @@ static void put_word(struct byte_buffer *out, const char *path, const char *name
 static void put_words(struct byte_buffer *out, const char *path, const struct option *table,
                       struct arena *arena)
 {
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+    for (struct option_walk w = option_walk(table); option_next(&w);) {
+        const struct option_row *o = &w.row;
         put_word(out, path, o->name, str_from(o->name));
         const char *own = arena_printf(arena, "%s_%s", path, o->name);
         for (const char *at = o->type == OPTION_ENUM_T ? o->choices : ""; *at != '\0';) {

@@ -92,7 +92,8 @@ void claims_add_input(struct claims *claims, struct str path, const char *who, s
 void claims_add_options(struct claims *claims, const struct option *table, const void *config,
                         const char *who, struct span span)
 {
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+    for (struct option_walk w = option_walk(table); option_next(&w);) {
+        const struct option_row *o = &w.row;
         const char *member = (const char *)config + o->offset;
         if (o->type == OPTION_BLOCK_T)
             claims_add_options(claims, o->block, member, who, span);

@@ -26,7 +26,7 @@ static const char *const type_texts[] = {
     [OPTION_KIND_T] = "kind { option: value, ... }",
 };
 
-const char *option_type_name(const struct option *option)
+const char *option_type_name(const struct option_row *option)
 {
     if ((option->flags & OPTION_FOREVER) != 0)
         return option->type == OPTION_DURATIONS_T ? "duration or `forever`, or a list of durations"
@@ -34,18 +34,10 @@ const char *option_type_name(const struct option *option)
     return option->type == OPTION_ENUM_T ? option->choices : type_texts[option->type];
 }
 
-const struct option *option_find(const struct option *table, struct str name)
-{
-    for (; table != NULL && table->name != NULL; table++)
-        if (str_is(name, table->name))
-            return table;
-    return NULL;
-}
-
 /* What the functions below need to bind one value: its row, the text for messages (option_bind), the
  * environment. */
 struct binding {
-    const struct option *option;
+    const struct option_row *option;
     const char *what;
     struct option_env *env;
 };
@@ -87,7 +79,7 @@ static int64_t bound_integer(enum option_type type, const char *text)
 }
 
 /* Whether the literal is within the option's bounds. */
-static bool is_within(const struct option *o, const char *text)
+static bool is_within(const struct option_row *o, const char *text)
 {
     double value = 0, bound = 0;
     int64_t whole = 0;
@@ -105,7 +97,7 @@ static bool is_within(const struct option *o, const char *text)
 
 /* An example value for an option whose default means "none": the first sample within the
  * bounds; NULL: none. */
-static const char *sample_of(const struct option *o)
+static const char *sample_of(const struct option_row *o)
 {
     static const char *const
         sizes[] = {"64MiB", "1MiB", "4KiB", NULL},
@@ -122,7 +114,7 @@ static const char *sample_of(const struct option *o)
     return *samples;
 }
 
-const char *option_example(const struct option *o)
+const char *option_example(const struct option_row *o)
 {
     const char *value = o->default_text;
     double real = 1;
@@ -135,7 +127,7 @@ const char *option_example(const struct option *o)
 
 static bool out_of_range(const struct binding *b, const struct ast *value)
 {
-    const struct option *o = b->option;
+    const struct option_row *o = b->option;
     struct diag *d = diag_error(b->env->diags, DIAG_OUT_OF_RANGE, value->span, "`%s` of %s is out of range",
                                 o->name, b->what);
     diag_hint(b->env->diags, d, "allowed is %s%s%s%s", o->min_text != NULL ? o->min_text : "anything up",
@@ -146,7 +138,7 @@ static bool out_of_range(const struct binding *b, const struct ast *value)
 
 static bool integer_in_range(const struct binding *b, const struct ast *value, int64_t number)
 {
-    const struct option *o = b->option;
+    const struct option_row *o = b->option;
     if (o->min_text != NULL && number < bound_integer(o->type, o->min_text))
         return out_of_range(b, value);
     if (o->max_text != NULL && number > bound_integer(o->type, o->max_text))
@@ -441,9 +433,9 @@ static void unknown_option(const struct option *table, const char *what, const s
 {
     const char *names[128];
     size_t count = 0;
-    for (const struct option *o = table; o != NULL && o->name != NULL && count < ARRAY_COUNT(names); o++)
-        if ((o->flags & (OPTION_POSITIONAL | OPTION_BODY)) == 0)
-            names[count++] = o->name;
+    for (struct option_walk w = option_walk(table); option_next(&w) && count < ARRAY_COUNT(names);)
+        if ((w.row.flags & (OPTION_POSITIONAL | OPTION_BODY)) == 0)
+            names[count++] = w.row.name;
     const char *name = entry->name.length > 0 ? "" : "a value here";
     bool is_body = str_is(entry->name, "{}");
     struct diag *d =
@@ -461,20 +453,19 @@ static void unknown_option(const struct option *table, const char *what, const s
     diag_hint(env->diags, d, count > 0 ? "its options are: %s" : "%s", all);
 }
 
-/* The row for an entry: the name "" stands for the positional option, "{}" for the body. */
-static const struct option *find_row(const struct option *table, struct str name)
+/* A walk that stands on the row for an entry: the name "" stands for the positional option, "{}" for the body.
+ * At the end: there is no such row. */
+static struct option_walk find_row(const struct option *table, struct str name)
 {
     unsigned flag = name.length == 0 ? OPTION_POSITIONAL : str_is(name, "{}") ? OPTION_BODY : 0;
-    if (flag == 0)
-        return option_find(table, name);
-    for (; table != NULL && table->name != NULL; table++)
-        if ((table->flags & flag) != 0)
-            return table;
-    return NULL;
+    struct option_walk w = option_walk(table);
+    while (option_next(&w) && !(flag == 0 ? str_is(name, w.row.name) : (w.row.flags & flag) != 0))
+        ;
+    return w;
 }
 
 /* Applies the default of an option that was not given, or reports that a required option is missing. */
-static bool apply_default(const struct option *option, const char *what, struct span place, void *target,
+static bool apply_default(const struct option_row *option, const char *what, struct span place, void *target,
                           struct option_env *env)
 {
     if (option->default_text != NULL) {
@@ -518,32 +509,32 @@ bool option_bind(const struct option *table, const char *what, struct span place
     const struct ast_entry *given[OPTION_ROWS_MAX] = {0};
     bool is_good = true;
     for (uint32_t i = 0; i < count; i++) {
-        const struct option *option = find_row(table, entries[i].name);
-        if (option == NULL) {
+        struct option_walk w = find_row(table, entries[i].name);
+        if (w.row.name == NULL) {
             unknown_option(table, what, &entries[i], env);
             is_good = false;
             continue;
         }
-        size_t row = (size_t)(option - table);
+        uint32_t row = w.count - 1;
         leat_assert(row < OPTION_ROWS_MAX);
         if (given[row] != NULL) {
             struct diag *d = diag_error(env->diags, DIAG_OPTION_TWICE, entries[i].name_span,
-                                        "`%s` is given twice to %s", option->name, what);
+                                        "`%s` is given twice to %s", w.row.name, what);
             diag_label(env->diags, d, given[row]->name_span, "first here");
             is_good = false;
             continue;
         }
         given[row] = &entries[i];
-        struct binding b = {option, what, env};
+        struct binding b = {&w.row, what, env};
         if (entries[i].value == NULL)
             is_good = false; /* the parser has already reported the error */
         else
             is_good &= check_not_empty(&b, entries[i].value) &&
-                       bind_value(&b, entries[i].value, (char *)target + option->offset);
+                       bind_value(&b, entries[i].value, (char *)target + w.row.offset);
     }
-    for (const struct option *option = table; option != NULL && option->name != NULL; option++)
-        if (given[option - table] == NULL)
-            is_good &= apply_default(option, what, place, target, env);
+    for (struct option_walk w = option_walk(table); option_next(&w);)
+        if (given[w.count - 1] == NULL)
+            is_good &= apply_default(&w.row, what, place, target, env);
     return is_good;
 }
 

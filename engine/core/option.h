@@ -1,6 +1,7 @@
 /* Option tables: one row has an option's name, type, place in the struct, default, bounds, choices and help.
  * Parsing of values, range errors, "did you mean", `leat help`, the reference docs and the fuzz dictionary
- * all use these rows.
+ * all use these rows. OPTION_INCLUDE stands for the rows of another table, which users write like the table's
+ * own.
  *
  * In a job an option is written either as `name: value` in a block (sources, sinks, learners) or as `name
  * value...` after an operator's name (`dedup by a, b within 1h`). OPTION_POSITIONAL takes what directly
@@ -110,11 +111,11 @@ struct kind_ref {
     void *config; /* the choice's option struct */
 };
 
-struct option {
-    const char *name;
+struct option_row {
+    const char *name; /* NULL: no row */
     enum option_type type;
     unsigned flags;
-    size_t offset;
+    size_t offset; /* of the member, from the beginning of the struct that the walked table is for */
     const char *default_text; /* NULL: none (member stays zero) */
     const char *min_text, *max_text;
     const char *choices;             /* OPTION_ENUM_T: "first|last", values 0, 1 ... in that order */
@@ -124,114 +125,94 @@ struct option {
     const char *help;
 };
 
-#define OPTION_BOOL(s, m, n, def, h)                                                                         \
+/* An item of a table: a row, or an include. Rows are read by option_walk and option_find alone: only these
+ * see included rows, and know their offsets in the outer struct. */
+struct option {
+    struct option_row written;    /* offset: in the struct that this table is for */
+    const struct option *include; /* a table for the member at written.offset; NULL: the item is a row */
+};
+
+/* A row of type OPTION_`type_`_T, name n and help h for the member m of struct s; mtype: the member's C type.
+ * Then come other members of struct option_row. */
+#define OPTION_ROW(type_, mtype, s, m, n, h, ...)                                                            \
     {                                                                                                        \
-        .name = n, .type = OPTION_BOOL_T, .offset = OFFSET_OF(s, m, bool), .default_text = def, .help = h    \
+        .written = {                                                                                         \
+            .name = n,                                                                                       \
+            .type = OPTION_##type_##_T,                                                                      \
+            .offset = OFFSET_OF(s, m, mtype),                                                                \
+            .help = h,                                                                                       \
+            __VA_ARGS__                                                                                      \
+        }                                                                                                    \
     }
+#define OPTION_BOOL(s, m, n, def, h) OPTION_ROW(BOOL, bool, s, m, n, h, .default_text = def)
 #define OPTION_INT(s, m, n, fl, def, lo, hi, h)                                                              \
-    {                                                                                                        \
-        .name = n, .type = OPTION_INT_T, .flags = fl, .offset = OFFSET_OF(s, m, int64_t),                    \
-        .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
-    }
+    OPTION_ROW(INT, int64_t, s, m, n, h, .flags = fl, .default_text = def, .min_text = lo, .max_text = hi)
 #define OPTION_FLOAT(s, m, n, fl, def, lo, hi, h)                                                            \
-    {                                                                                                        \
-        .name = n, .type = OPTION_FLOAT_T, .flags = fl, .offset = OFFSET_OF(s, m, double),                   \
-        .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
-    }
+    OPTION_ROW(FLOAT, double, s, m, n, h, .flags = fl, .default_text = def, .min_text = lo, .max_text = hi)
 #define OPTION_DURATION(s, m, n, fl, def, lo, hi, h)                                                         \
-    {                                                                                                        \
-        .name = n, .type = OPTION_DURATION_T, .flags = fl, .offset = OFFSET_OF(s, m, int64_t),               \
-        .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
-    }
+    OPTION_ROW(DURATION, int64_t, s, m, n, h, .flags = fl, .default_text = def, .min_text = lo,              \
+               .max_text = hi)
 #define OPTION_BYTES(s, m, n, fl, def, lo, hi, h)                                                            \
-    {                                                                                                        \
-        .name = n, .type = OPTION_BYTES_T, .flags = fl, .offset = OFFSET_OF(s, m, int64_t),                  \
-        .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
-    }
+    OPTION_ROW(BYTES, int64_t, s, m, n, h, .flags = fl, .default_text = def, .min_text = lo, .max_text = hi)
 #define OPTION_TEXT(s, m, n, fl, def, h)                                                                     \
-    {                                                                                                        \
-        .name = n, .type = OPTION_TEXT_T, .flags = fl, .offset = OFFSET_OF(s, m, struct str),                \
-        .default_text = def, .help = h                                                                       \
-    }
+    OPTION_ROW(TEXT, struct str, s, m, n, h, .flags = fl, .default_text = def)
 #define OPTION_TEXTS(s, m, n, fl, def, h)                                                                    \
-    {                                                                                                        \
-        .name = n, .type = OPTION_TEXTS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct texts),             \
-        .default_text = def, .help = h                                                                       \
-    }
+    OPTION_ROW(TEXTS, struct texts, s, m, n, h, .flags = fl, .default_text = def)
 /* The member is an int: the index of the choice. */
 #define OPTION_ENUM(s, m, n, fl, def, ch, h)                                                                 \
-    {                                                                                                        \
-        .name = n, .type = OPTION_ENUM_T, .flags = fl, .offset = OFFSET_OF(s, m, int), .default_text = def,  \
-        .choices = ch, .help = h                                                                             \
-    }
+    OPTION_ROW(ENUM, int, s, m, n, h, .flags = fl, .default_text = def, .choices = ch)
 #define OPTION_INTS(s, m, n, fl, def, lo, hi, h)                                                             \
-    {                                                                                                        \
-        .name = n, .type = OPTION_INTS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct ints),               \
-        .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
-    }
+    OPTION_ROW(INTS, struct ints, s, m, n, h, .flags = fl, .default_text = def, .min_text = lo,              \
+               .max_text = hi)
 #define OPTION_DURATIONS(s, m, n, fl, lo, hi, h)                                                             \
-    {                                                                                                        \
-        .name = n, .type = OPTION_DURATIONS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct durations),     \
-        .min_text = lo, .max_text = hi, .help = h                                                            \
-    }
-#define OPTION_COLUMN(s, m, n, fl, h)                                                                        \
-    {                                                                                                        \
-        .name = n, .type = OPTION_COLUMN_T, .flags = fl, .offset = OFFSET_OF(s, m, struct column_ref),       \
-        .help = h                                                                                            \
-    }
-#define OPTION_COLUMNS(s, m, n, fl, h)                                                                       \
-    {                                                                                                        \
-        .name = n, .type = OPTION_COLUMNS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct columns),         \
-        .help = h                                                                                            \
-    }
-#define OPTION_EXPRESSION(s, m, n, fl, h)                                                                    \
-    {                                                                                                        \
-        .name = n, .type = OPTION_EXPRESSION_T, .flags = fl, .offset = OFFSET_OF(s, m, struct expression),   \
-        .help = h                                                                                            \
-    }
+    OPTION_ROW(DURATIONS, struct durations, s, m, n, h, .flags = fl, .min_text = lo, .max_text = hi)
+#define OPTION_COLUMN(s, m, n, fl, h)     OPTION_ROW(COLUMN, struct column_ref, s, m, n, h, .flags = fl)
+#define OPTION_COLUMNS(s, m, n, fl, h)    OPTION_ROW(COLUMNS, struct columns, s, m, n, h, .flags = fl)
+#define OPTION_EXPRESSION(s, m, n, fl, h) OPTION_ROW(EXPRESSION, struct expression, s, m, n, h, .flags = fl)
 #define OPTION_EXPRESSIONS(s, m, n, fl, h)                                                                   \
-    {                                                                                                        \
-        .name = n, .type = OPTION_EXPRESSIONS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct expressions), \
-        .help = h                                                                                            \
-    }
+    OPTION_ROW(EXPRESSIONS, struct expressions, s, m, n, h, .flags = fl)
 #define OPTION_ASSIGNMENTS(s, m, n, fl, h)                                                                   \
-    {                                                                                                        \
-        .name = n, .type = OPTION_ASSIGNMENTS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct assignments), \
-        .help = h                                                                                            \
-    }
-#define OPTION_NAME(s, m, n, fl, h)                                                                          \
-    {                                                                                                        \
-        .name = n, .type = OPTION_NAME_T, .flags = fl, .offset = OFFSET_OF(s, m, struct name_ref), .help = h \
-    }
-#define OPTION_STREAM(s, m, n, fl, h)                                                                        \
-    {                                                                                                        \
-        .name = n, .type = OPTION_STREAM_T, .flags = fl, .offset = OFFSET_OF(s, m, struct name_ref),         \
-        .help = h                                                                                            \
-    }
-#define OPTION_STREAMS(s, m, n, fl, h)                                                                       \
-    {                                                                                                        \
-        .name = n, .type = OPTION_STREAMS_T, .flags = fl, .offset = OFFSET_OF(s, m, struct columns),         \
-        .help = h                                                                                            \
-    }
-#define OPTION_SCHEMA(s, m, n, fl, h)                                                                        \
-    {                                                                                                        \
-        .name = n, .type = OPTION_SCHEMA_T, .flags = fl, .offset = OFFSET_OF(s, m, struct schema *),         \
-        .help = h                                                                                            \
-    }
+    OPTION_ROW(ASSIGNMENTS, struct assignments, s, m, n, h, .flags = fl)
+#define OPTION_NAME(s, m, n, fl, h)    OPTION_ROW(NAME, struct name_ref, s, m, n, h, .flags = fl)
+#define OPTION_STREAM(s, m, n, fl, h)  OPTION_ROW(STREAM, struct name_ref, s, m, n, h, .flags = fl)
+#define OPTION_STREAMS(s, m, n, fl, h) OPTION_ROW(STREAMS, struct columns, s, m, n, h, .flags = fl)
+#define OPTION_SCHEMA(s, m, n, fl, h)  OPTION_ROW(SCHEMA, struct schema *, s, m, n, h, .flags = fl)
 #define OPTION_BLOCK(s, m, mtype, n, fl, table, h)                                                           \
-    {                                                                                                        \
-        .name = n, .type = OPTION_BLOCK_T, .flags = fl, .offset = OFFSET_OF(s, m, mtype), .block = table,    \
-        .help = h                                                                                            \
-    }
+    OPTION_ROW(BLOCK, mtype, s, m, n, h, .flags = fl, .block = table)
 #define OPTION_KIND(s, m, n, fl, def, choices_, h)                                                           \
+    OPTION_ROW(KIND, struct kind_ref, s, m, n, h, .flags = fl, .default_text = def, .kinds = choices_)
+/* The rows of `table` in this place; they are bound into the member, a struct that `table` is for. */
+#define OPTION_INCLUDE(s, m, table)                                                                          \
     {                                                                                                        \
-        .name = n, .type = OPTION_KIND_T, .flags = fl, .offset = OFFSET_OF(s, m, struct kind_ref),           \
-        .default_text = def, .kinds = choices_, .help = h                                                    \
+        .written = {.offset = offsetof(s, m)}, .include = table                                              \
+    }
+/* Likewise; both tables are for the same struct. */
+#define OPTION_INCLUDE_ROWS(table)                                                                           \
+    {                                                                                                        \
+        .include = table                                                                                     \
     }
 #define OPTIONS_END                                                                                          \
     {                                                                                                        \
-        .name = NULL                                                                                         \
+        .include = NULL                                                                                      \
     }
+
+/* A walk over the rows of a table and of the tables that it includes, in the order of help:
+ *     for (struct option_walk w = option_walk(table); option_next(&w);)
+ *         use(&w.row); */
+enum { OPTION_INCLUDES_MAX = 4 }; /* how deep includes nest */
+struct option_walk {
+    struct option_row row; /* the current row */
+    uint32_t count;        /* rows so far, with the current one */
+    uint32_t depth;        /* index of the place that has the current row */
+    struct option_place {
+        const struct option *next; /* in a table; NULL: the table is NULL */
+        size_t offset;             /* of the table's struct in the struct of the walked table */
+    } places[1 + OPTION_INCLUDES_MAX];
+};
+/* table: may be NULL, and has no rows then. */
+struct option_walk option_walk(const struct option *table);
+/* Moves to the next row. false: there is none; the row is then empty. */
+LEAT_CHECKED bool option_next(struct option_walk *walk);
 
 /* The environment of binding; one for a whole job. */
 struct option_env {
@@ -248,13 +229,16 @@ LEAT_CHECKED bool option_bind(const struct option *table, const char *what, stru
                               const struct ast_entry *entries, uint32_t count, void *target,
                               struct option_env *env);
 
-/* The row of that name, or NULL. */
-const struct option *option_find(const struct option *table, struct str name);
+bool option_has_rows(const struct option *table);
+/* The row of that name; its name is NULL: there is none. */
+struct option_row option_find(const struct option *table, struct str name);
+/* The first row that has one of the flags; its name is NULL: there is none. */
+struct option_row option_find_flag(const struct option *table, unsigned flags);
 /* The type's name for help and docs: "int", "duration", "first|last". */
-const char *option_type_name(const struct option *option);
+const char *option_type_name(const struct option_row *option);
 /* An example of a value, as job text: the default or, where the default means "none" (0B), a value within the
  * bounds. NULL: there is no example; show the help text instead. */
-const char *option_example(const struct option *option);
+const char *option_example(const struct option_row *option);
 
 /* Sets ref->index to the index of the column ref->name in the schema; false after a diagnostic, E0302 with
  * "did you mean". */

@@ -243,8 +243,7 @@ static bool check_columns(struct expander *expander, const struct ast *block)
 /* Whether the entry is a schema: types are not expressions, so nothing in them is expanded. */
 static bool is_schema(const struct option *table, struct str name)
 {
-    const struct option *option = option_find(table, name);
-    return str_is(name, "schema") || (option != NULL && option->type == OPTION_SCHEMA_T);
+    return str_is(name, "schema") || option_find(table, name).type == OPTION_SCHEMA_T;
 }
 
 /* Expands the entries of one declaration or step. false: an entry could not be expanded; it stays

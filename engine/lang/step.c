@@ -8,24 +8,21 @@ static void add_entry(struct parser *parser, struct step_decl *step, struct ast_
     step->entries[step->count++] = entry;
 }
 
-static const struct option *with_flag(const struct option *table, unsigned flag)
+/* The option that the token names; its name is NULL: none. */
+static struct option_row keyword(const struct step_decl *step, const struct token *token)
 {
-    for (; table != NULL && table->name != NULL; table++)
-        if ((table->flags & flag) != 0)
-            return table;
-    return NULL;
+    struct option_row none = {0}, option = none;
+    if (token->tag == TOKEN_WORD && step->descriptor != NULL)
+        option = option_find(step->descriptor->options, token->text);
+    return (option.flags & (OPTION_POSITIONAL | OPTION_BODY)) == 0 ? option : none;
 }
 
-/* The option that the token names, or NULL. */
-static const struct option *keyword(const struct step_decl *step, const struct token *token)
+static bool is_keyword(const struct step_decl *step, const struct token *token)
 {
-    if (token->tag != TOKEN_WORD || step->descriptor == NULL)
-        return NULL;
-    const struct option *option = option_find(step->descriptor->options, token->text);
-    return option != NULL && (option->flags & (OPTION_POSITIONAL | OPTION_BODY)) == 0 ? option : NULL;
+    return keyword(step, token).name != NULL;
 }
 
-static struct ast *parse_value(struct parser *parser, const struct option *option)
+static struct ast *parse_value(struct parser *parser, const struct option_row *option)
 {
     struct token *name = parser_token(parser);
     name->role = ROLE_ITEM;
@@ -51,7 +48,7 @@ static struct ast *parse_value(struct parser *parser, const struct option *optio
 }
 
 /* Parses one value, or several as an AST_LIST. */
-static struct ast *parse_values(struct parser *parser, const struct option *option)
+static struct ast *parse_values(struct parser *parser, const struct option_row *option)
 {
     struct ast **items = NULL;
     uint32_t count = 0;
@@ -77,12 +74,12 @@ static const char *keywords_text(struct parser *parser, const struct option *tab
 {
     const char *all = NULL;
     *count = 0;
-    for (; table != NULL && table->name != NULL && *count < max; table++) {
-        if ((table->flags & (OPTION_POSITIONAL | OPTION_BODY)) != 0)
+    for (struct option_walk w = option_walk(table); option_next(&w) && *count < max;) {
+        if ((w.row.flags & (OPTION_POSITIONAL | OPTION_BODY)) != 0)
             continue;
-        names[(*count)++] = table->name;
-        all = all == NULL ? arena_printf(parser->arena, "`%s`", table->name)
-                          : arena_printf(parser->arena, "%s, `%s`", all, table->name);
+        names[(*count)++] = w.row.name;
+        all = all == NULL ? arena_printf(parser->arena, "`%s`", w.row.name)
+                          : arena_printf(parser->arena, "%s, `%s`", all, w.row.name);
     }
     return all;
 }
@@ -124,7 +121,7 @@ static void skip_option(struct parser *parser, const struct step_decl *step)
     while (true) {
         const struct token *token = parser_token(parser);
         if (token->tag == TOKEN_PIPE || token->tag == TOKEN_LEFT_BRACE || parser_at_recovery(parser) ||
-            keyword(step, token) != NULL)
+            is_keyword(step, token))
             break;
         parser_next(parser);
     }
@@ -134,9 +131,9 @@ static void skip_option(struct parser *parser, const struct step_decl *step)
 static void parse_body(struct parser *parser, struct step_decl *step)
 {
     struct token *opener = parser_token(parser);
-    const struct option *body = with_flag(step->descriptor->options, OPTION_BODY);
-    parser->takes_names = body != NULL && body->type == OPTION_ASSIGNMENTS_T;
-    if (body == NULL)
+    struct option_row body = option_find_flag(step->descriptor->options, OPTION_BODY);
+    parser->takes_names = body.type == OPTION_ASSIGNMENTS_T;
+    if (body.name == NULL)
         parser_error(parser, DIAG_UNEXPECTED, opener->span, "`%s` takes no `{ }`", step->descriptor->name);
     parser->no_kinds = false;
     struct ast *node = lang_node(parser->arena, AST_BLOCK, opener->span);
@@ -156,19 +153,19 @@ static bool step_ends(struct parser *parser)
 }
 
 /* Whether values of the type are never bare words, unlike column names. */
-static bool is_number(const struct option *option)
+static bool is_number(const struct option_row *option)
 {
     return option->type == OPTION_INT_T || option->type == OPTION_FLOAT_T ||
            option->type == OPTION_DURATION_T || option->type == OPTION_BYTES_T;
 }
 
-static void parse_positional(struct parser *parser, struct step_decl *step, const struct option *option)
+static void parse_positional(struct parser *parser, struct step_decl *step, const struct option_row *option)
 {
     const struct token *token = parser_token(parser);
     bool is_required = (option->flags & OPTION_REQUIRED) != 0;
-    if (is_number(option) && keyword(step, token) != NULL)
+    if (is_number(option) && is_keyword(step, token))
         return; /* option_bind reports the missing value */
-    if (!is_required && (step_ends(parser) || token->tag == TOKEN_LEFT_BRACE || keyword(step, token) != NULL))
+    if (!is_required && (step_ends(parser) || token->tag == TOKEN_LEFT_BRACE || is_keyword(step, token)))
         return;
     uint32_t begin = parser->at;
     struct ast *value = parse_values(parser, option);
@@ -194,19 +191,19 @@ static bool parse_option(struct parser *parser, struct step_decl *step)
         parser_skip_step(parser);
         return false;
     }
-    const struct option *option = keyword(step, token);
-    if (option == NULL && (token->begins_line || parser_looks_like_declaration(parser)))
+    struct option_row option = keyword(step, token);
+    if (option.name == NULL && (token->begins_line || parser_looks_like_declaration(parser)))
         return false;
-    if (option == NULL) {
+    if (option.name == NULL) {
         unknown_option(parser, step);
         skip_option(parser, step);
         return true;
     }
     parser_next(parser);
-    struct ast *value = parse_values(parser, option);
+    struct ast *value = parse_values(parser, &option);
     if (value != NULL)
         add_entry(parser, step, (struct ast_entry){token->text, token->span, value});
-    else if (!step_ends(parser) && keyword(step, parser_token(parser)) == NULL)
+    else if (!step_ends(parser) && !is_keyword(step, parser_token(parser)))
         skip_option(parser, step);
     return true;
 }
@@ -251,9 +248,9 @@ void parse_step(struct parser *parser, struct step_decl *step)
             unknown_kind(parser, kind);
             parser_skip_step(parser);
         } else {
-            const struct option *positional = with_flag(step->descriptor->options, OPTION_POSITIONAL);
-            if (positional != NULL)
-                parse_positional(parser, step, positional);
+            struct option_row positional = option_find_flag(step->descriptor->options, OPTION_POSITIONAL);
+            if (positional.name != NULL)
+                parse_positional(parser, step, &positional);
             while (parse_option(parser, step))
                 ;
         }

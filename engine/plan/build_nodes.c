@@ -67,14 +67,15 @@ static bool give_roots(struct plan_build *b, struct schema *schema, struct span 
 static bool is_common(const struct source_kind *kind, struct str name)
 {
     const char *names[OPTIONS_LISTED], *near = NULL;
-    if (option_find(source_options, name) != NULL || option_find(kind->options, name) != NULL)
-        return option_find(source_options, name) != NULL;
+    bool is_known_common = option_find(source_options, name).name != NULL;
+    if (is_known_common || option_find(kind->options, name).name != NULL)
+        return is_known_common;
     const struct option *const tables[] = {kind->options, source_options};
     uint32_t t = 0;
     for (; t < ARRAY_COUNT(tables) && near == NULL; t++) {
         size_t count = 0;
-        for (const struct option *o = tables[t]; o != NULL && o->name != NULL && count < OPTIONS_LISTED; o++)
-            names[count++] = o->name;
+        for (struct option_walk w = option_walk(tables[t]); option_next(&w) && count < OPTIONS_LISTED;)
+            names[count++] = w.row.name;
         near = diag_nearest(name, names, count);
     }
     return near != NULL && t == ARRAY_COUNT(tables);
@@ -271,13 +272,13 @@ static struct stream_ref option_stream(struct str name, struct span span)
 static bool add_stream_inputs(struct plan_build *b, struct plan_node *node)
 {
     bool is_good = true;
-    for (const struct option *o = node->operator_kind->options; o != NULL && o->name != NULL; o++) {
+    for (struct option_walk w = option_walk(node->operator_kind->options); option_next(&w);) {
         struct column_ref single = {0};
         struct columns refs = {&single, 0};
-        char *member = (char *)node->config + o->offset;
-        if (o->type == OPTION_STREAMS_T) {
+        char *member = (char *)node->config + w.row.offset;
+        if (w.row.type == OPTION_STREAMS_T) {
             refs = *(struct columns *)member;
-        } else if (o->type == OPTION_STREAM_T && ((struct name_ref *)member)->name.length > 0) {
+        } else if (w.row.type == OPTION_STREAM_T && ((struct name_ref *)member)->name.length > 0) {
             single.name = ((struct name_ref *)member)->name;
             single.span = ((struct name_ref *)member)->span;
             refs.count = 1;

@@ -5,9 +5,8 @@ struct span build_place(const struct option *table, const struct ast_entry *entr
                         struct span otherwise)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const struct option *option = option_find(table, entries[i].name);
-        if (option != NULL && (option->flags & (OPTION_READS | OPTION_WRITES)) != 0 &&
-            entries[i].value != NULL)
+        struct option_row option = option_find(table, entries[i].name);
+        if ((option.flags & (OPTION_READS | OPTION_WRITES)) != 0 && entries[i].value != NULL)
             return entries[i].value->span;
     }
     return otherwise;

@@ -8,10 +8,10 @@ enum { NAME_COLUMNS_MAX = 20, LINE_COLUMNS = 100 };
 /* The value of a step's option of type duration with that name, or 0. */
 static int64_t duration_of(const struct plan_node *node, const char *name)
 {
-    const struct option *option = option_find(node->operator_kind->options, str_from(name));
-    if (option == NULL || option->type != OPTION_DURATION_T)
+    struct option_row option = option_find(node->operator_kind->options, str_from(name));
+    if (option.name == NULL || option.type != OPTION_DURATION_T)
         return 0;
-    return *(const int64_t *)(const void *)((const char *)node->config + option->offset);
+    return *(const int64_t *)(const void *)((const char *)node->config + option.offset);
 }
 
 static const char *join(struct arena *arena, const char *text, const char *more)

@@ -11,12 +11,12 @@ struct str build_settings(struct plan_build *b, const struct option *table, cons
 {
     struct byte_buffer text = {0};
     /* In the order of the table: the order in the job does not matter. */
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
-        if (for_fingerprint && (o->flags & OPTION_RUNTIME) != 0)
+    for (struct option_walk w = option_walk(table); option_next(&w);) {
+        if (for_fingerprint && (w.row.flags & OPTION_RUNTIME) != 0)
             continue;
-        const char *name = (o->flags & OPTION_POSITIONAL) != 0 ? ""
-                           : (o->flags & OPTION_BODY) != 0     ? "{}"
-                                                               : o->name;
+        const char *name = (w.row.flags & OPTION_POSITIONAL) != 0 ? ""
+                           : (w.row.flags & OPTION_BODY) != 0     ? "{}"
+                                                                  : w.row.name;
         for (uint32_t i = 0; i < count; i++) {
             if (!str_is(entries[i].name, name) || entries[i].value == NULL)
                 continue;

@@ -20,13 +20,10 @@ const char *lookup_path(struct arena *arena, const char *directory, const char *
 static struct lookup_table *load(const struct lookup_kept *kept, const char *path, struct arena *arena,
                                  struct diag_list *diags)
 {
-    const struct option *option = kept->source->kind->options;
     char *config = arena_copy(arena, kept->source->config, kept->source->kind->size);
     struct texts texts = {.items = arena_new(arena, struct str), .count = 1};
     *texts.items = str_from(path);
-    while (strcmp(option->name, "path") != 0)
-        option++;
-    memcpy(config + option->offset, &texts, sizeof(texts));
+    memcpy(config + option_find(kept->source->kind->options, STR("path")).offset, &texts, sizeof(texts));
     return lookup_table_load(kept->source, config, kept->pool, diags);
 }
 

@@ -40,15 +40,16 @@ const struct option *user_options(const struct leat_option *options, size_t base
     struct option *rows = arena_array(arena, struct option, count + 1);
     for (uint32_t i = 0; i < count; i++) {
         const struct leat_option *o = &options[i];
-        rows[i] = (struct option){.name = o->name,
-                                  .type = option_types[o->type].type,
-                                  .flags = ((o->flags & LEAT_REQUIRED) != 0 ? OPTION_REQUIRED : 0u) |
-                                           ((o->flags & LEAT_POSITIONAL) != 0 ? OPTION_POSITIONAL : 0u),
-                                  .offset = base + o->offset,
-                                  .default_text = o->default_text,
-                                  .min_text = o->min_text,
-                                  .max_text = o->max_text,
-                                  .help = o->help};
+        rows[i].written =
+            (struct option_row){.name = o->name,
+                                .type = option_types[o->type].type,
+                                .flags = ((o->flags & LEAT_REQUIRED) != 0 ? OPTION_REQUIRED : 0u) |
+                                         ((o->flags & LEAT_POSITIONAL) != 0 ? OPTION_POSITIONAL : 0u),
+                                .offset = base + o->offset,
+                                .default_text = o->default_text,
+                                .min_text = o->min_text,
+                                .max_text = o->max_text,
+                                .help = o->help};
     }
     return rows;
 }

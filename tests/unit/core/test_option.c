@@ -1,10 +1,15 @@
-/* option_bind: each type, defaults, bounds; required, unknown and repeated names; columns_resolve. */
+/* option_bind: each type, defaults, bounds; required, unknown and repeated names; included tables;
+ * columns_resolve. */
 #include "cmocka_all.h"
 #include "core/option.h"
 #include "core/option_schema.h"
 #include "lang/lang.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 struct inner {
     int64_t depth;
@@ -360,6 +365,155 @@ static void test_positional_and_body(void **state)
     arena_free(&arena);
 }
 
+/* --- Included tables --- */
+
+struct leaf {
+    double pad;
+    int64_t low, high;
+};
+struct branch {
+    struct str pad;
+    struct leaf leaf;
+    int64_t middle;
+};
+struct tree {
+    int64_t first;
+    struct branch branch;
+    int64_t last, own;
+};
+static const struct option leaf_options[] = {
+    OPTION_INT(struct leaf, low, "low", 0, "1", "0", "9", "a number"),
+    OPTION_INT(struct leaf, high, "high", OPTION_REQUIRED, NULL, "0", "9", "a number"),
+    OPTIONS_END,
+};
+static const struct option branch_options[] = {
+    OPTION_INCLUDE(struct branch, leaf, leaf_options),
+    OPTION_INT(struct branch, middle, "middle", 0, "2", "0", "9", "a number"),
+    OPTIONS_END,
+};
+static const struct option own_options[] = {
+    OPTION_INT(struct tree, own, "own", 0, "5", "0", "9", "a number"),
+    OPTIONS_END,
+};
+static const struct option no_options[] = {OPTIONS_END};
+static const struct option tree_options[] = {
+    OPTION_INT(struct tree, first, "first", 0, "3", "0", "9", "a number"),
+    OPTION_INCLUDE(struct tree, branch, branch_options),
+    OPTION_INCLUDE_ROWS(no_options),
+    OPTION_INT(struct tree, last, "last", 0, "4", "0", "9", "a number"),
+    OPTION_INCLUDE_ROWS(own_options),
+    OPTIONS_END,
+};
+
+static void test_included_rows_are_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t offset;
+    } expected[] = {
+        {"first", offsetof(struct tree, first)},
+        {"low", offsetof(struct tree, branch.leaf.low)},
+        {"high", offsetof(struct tree, branch.leaf.high)},
+        {"middle", offsetof(struct tree, branch.middle)},
+        {"last", offsetof(struct tree, last)},
+        {"own", offsetof(struct tree, own)},
+    };
+    struct option_walk w = option_walk(tree_options);
+    for (uint32_t i = 0; i < ARRAY_COUNT(expected); i++) {
+        assert_true(option_next(&w));
+        assert_string_equal(w.row.name, expected[i].name);
+        assert_int_equal(w.row.offset, expected[i].offset);
+        assert_int_equal(w.count, i + 1);
+        struct option_row found = option_find(tree_options, str_from(expected[i].name));
+        assert_string_equal(found.name, expected[i].name);
+        assert_int_equal(found.offset, expected[i].offset);
+    }
+    for (int again = 0; again < 2; again++) {
+        assert_false(option_next(&w));
+        assert_null(w.row.name);
+    }
+    assert_null(option_find(tree_options, STR("branch")).name);
+    assert_string_equal(option_find_flag(tree_options, OPTION_REQUIRED).name, "high");
+    assert_null(option_find_flag(tree_options, OPTION_BODY).name);
+    static const struct option around_nothing[] = {OPTION_INCLUDE_ROWS(no_options), OPTIONS_END};
+    assert_false(option_has_rows(around_nothing));
+    assert_false(option_has_rows(NULL));
+    assert_true(option_has_rows(branch_options));
+}
+
+static void test_included_rows_are_bound(void **state)
+{
+    (void)state;
+    struct tree tree = {0};
+    struct bound b;
+    bind(&b, tree_options, "{ high: 8, middle: 7, own: 6 }", &tree);
+    assert_true(b.is_good);
+    assert_int_equal(tree.branch.leaf.high, 8);
+    assert_int_equal(tree.branch.middle, 7);
+    assert_int_equal(tree.own, 6);
+    assert_int_equal(tree.branch.leaf.low, 1); /* the following are defaults */
+    assert_int_equal(tree.first, 3);
+    assert_int_equal(tree.last, 4);
+    arena_free(&b.arena);
+}
+
+static void check_tree(const char *block, const char *code, const char *message, const char *hint)
+{
+    struct tree tree = {0};
+    struct bound b;
+    bind(&b, tree_options, block, &tree);
+    assert_string_equal(b.codes, code);
+    assert_string_equal(b.diags.items[0].message, message);
+    assert_string_equal(b.diags.items[0].hint, hint);
+    arena_free(&b.arena);
+}
+
+static void test_included_rows_are_reported(void **state)
+{
+    (void)state;
+    check_tree("{}", "E0402 ", "the test needs `high`", "int: a number");
+    check_tree("{ high: 10 }", "E0404 ", "`high` of the test is out of range", "allowed is 0 to 9");
+    check_tree("{ high: 1, midle: 1 }", "E0401 ", "the test has no option `midle`", "did you mean `middle`?");
+    check_tree("{ high: 1, zebra: 1 }", "E0401 ", "the test has no option `zebra`",
+               "its options are: first, low, high, middle, last, own");
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    struct option_env env = {&arena, &diags, lang_parse_value};
+    struct ast one = {.tag = AST_INT, .integer = 1};
+    struct ast_entry entries[] = {
+        {STR("high"), {1, 2}, &one}, {STR("own"), {3, 4}, &one}, {STR("high"), {5, 6}, &one}};
+    struct tree tree = {0};
+    assert_false(option_bind(tree_options, "the test", (struct span){0}, entries, 3, &tree, &env));
+    assert_int_equal(diags.count, 1);
+    assert_string_equal(diags.items[0].message, "`high` is given twice to the test");
+    assert_int_equal(diags.items[0].span.begin, 5);
+    assert_int_equal(diags.items[0].labels[0].span.begin, 1);
+    arena_free(&arena);
+}
+
+/* Includes nest OPTION_INCLUDES_MAX deep; a table that includes itself fails an assertion. */
+static void test_depth_of_includes(void **state)
+{
+    (void)state;
+    struct option chain[OPTION_INCLUDES_MAX + 1][2] = {{OPTIONS_END}};
+    for (int i = 0; i < OPTION_INCLUDES_MAX; i++)
+        chain[i][0].include = chain[i + 1];
+    chain[OPTION_INCLUDES_MAX][0] = own_options[0];
+    assert_string_equal(option_find(chain[0], STR("own")).name, "own");
+    chain[OPTION_INCLUDES_MAX][0] = (struct option)OPTION_INCLUDE_ROWS(chain[0]);
+    pid_t child = fork();
+    if (child == 0) {
+        bool is_silent = freopen("/dev/null", "w", stderr) != NULL;
+        _exit(!is_silent || option_has_rows(chain[0]));
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
 static void test_columns(void **state)
 {
     (void)state;
@@ -392,6 +546,10 @@ int main(void)
         cmocka_unit_test(test_secret),
         cmocka_unit_test(test_repeated_and_required),
         cmocka_unit_test(test_positional_and_body),
+        cmocka_unit_test(test_included_rows_are_found),
+        cmocka_unit_test(test_included_rows_are_bound),
+        cmocka_unit_test(test_included_rows_are_reported),
+        cmocka_unit_test(test_depth_of_includes),
         cmocka_unit_test(test_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,7 @@ struct shared {
 
 static void *option_place(void *config, const char *name)
 {
-    return (char *)config + option_find(source_ctr.options, str_from(name))->offset;
+    return (char *)config + option_find(source_ctr.options, str_from(name)).offset;
 }
 
 static void open_stream(struct shared *shared)

@@ -28,9 +28,9 @@ struct fixture {
 
 static void *option_place(void *config, const char *name)
 {
-    const struct option *option = option_find(source_ctr.options, str_from(name));
-    assert_non_null(option);
-    return (char *)config + option->offset;
+    struct option_row option = option_find(source_ctr.options, str_from(name));
+    assert_non_null(option.name);
+    return (char *)config + option.offset;
 }
 
 static struct source_bind bind_of(struct fixture *fixture, int64_t events, int stream, double rate)

@@ -50,9 +50,9 @@ struct fixture {
 
 static void set_option(void *config, const char *name, int64_t value)
 {
-    const struct option *option = option_find(source_nexmark.options, str_from(name));
-    assert_non_null(option);
-    *(int64_t *)(void *)((char *)config + option->offset) = value;
+    struct option_row option = option_find(source_nexmark.options, str_from(name));
+    assert_non_null(option.name);
+    *(int64_t *)(void *)((char *)config + option.offset) = value;
 }
 
 static void open_source(struct fixture *fixture)

@@ -3,7 +3,7 @@
 
 #define ROW(n, t, f)                                                                                         \
     {                                                                                                        \
-        .name = n, .type = OPTION_##t##_T, .flags = f                                                        \
+        .written = {.name = n, .type = OPTION_##t##_T, .flags = f }                                          \
     }
 
 static const struct option where_options[] = {

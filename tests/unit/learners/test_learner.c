@@ -223,8 +223,8 @@ static void common_defaults(struct learner_config *c, struct arena *arena, bool 
 /* The member of a kind's option struct that an option is bound into; NULL: the kind has no such option. */
 static void *own_option(const struct operator_kind *kind, struct learner_config *c, const char *name)
 {
-    const struct option *option = option_find(kind->options, str_from(name));
-    return option != NULL ? (char *)c + option->offset : NULL;
+    struct option_row option = option_find(kind->options, str_from(name));
+    return option.name != NULL ? (char *)c + option.offset : NULL;
 }
 
 /* Options of the networks' own. */

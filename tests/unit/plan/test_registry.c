@@ -29,7 +29,7 @@ static void check_sentence(const char *where, const char *what, const char *text
         fail_msg("%s: the summary ends with a full stop", where);
 }
 
-static double bound_value(const struct option *o, const char *text, const char *where)
+static double bound_value(const struct option_row *o, const char *text, const char *where)
 {
     int64_t whole = 0;
     double real = 0;
@@ -43,19 +43,59 @@ static double bound_value(const struct option *o, const char *text, const char *
     return o->type == OPTION_FLOAT_T ? real : (double)whole;
 }
 
-static void check_table(const struct option *table, const char *where);
-
-static void check_row(const struct option *table, const struct option *o, const char *where)
+/* The size of the member that a row is bound into; of a block, whose struct the row does not tell, 1. */
+static size_t member_bytes(const struct option_row *o)
 {
-    char path[256];
-    snprintf(path, sizeof(path), "%s.%s", where, o->name);
+    static const size_t bytes[] = {
+        [OPTION_BOOL_T] = sizeof(bool),
+        [OPTION_INT_T] = sizeof(int64_t),
+        [OPTION_FLOAT_T] = sizeof(double),
+        [OPTION_TEXT_T] = sizeof(struct str),
+        [OPTION_TEXTS_T] = sizeof(struct texts),
+        [OPTION_DURATION_T] = sizeof(int64_t),
+        [OPTION_DURATIONS_T] = sizeof(struct durations),
+        [OPTION_BYTES_T] = sizeof(int64_t),
+        [OPTION_ENUM_T] = sizeof(int),
+        [OPTION_INTS_T] = sizeof(struct ints),
+        [OPTION_COLUMN_T] = sizeof(struct column_ref),
+        [OPTION_COLUMNS_T] = sizeof(struct columns),
+        [OPTION_EXPRESSION_T] = sizeof(struct expression),
+        [OPTION_EXPRESSIONS_T] = sizeof(struct expressions),
+        [OPTION_ASSIGNMENTS_T] = sizeof(struct assignments),
+        [OPTION_NAME_T] = sizeof(struct name_ref),
+        [OPTION_STREAM_T] = sizeof(struct name_ref),
+        [OPTION_STREAMS_T] = sizeof(struct columns),
+        [OPTION_SCHEMA_T] = sizeof(struct schema *),
+        [OPTION_BLOCK_T] = 1,
+        [OPTION_KIND_T] = sizeof(struct kind_ref),
+    };
+    return bytes[o->type];
+}
+
+/* The row's name and member are its own, and the member lies in the struct of `size` bytes: an include with
+ * the wrong member or table would put rows elsewhere. */
+static void check_place(const struct option *table, size_t size, const struct option_walk *at,
+                        const char *path)
+{
+    const struct option_row *o = &at->row;
+    if (o->offset + member_bytes(o) > size)
+        fail_msg("%s: its member lies outside of the struct", path);
+    for (struct option_walk w = option_walk(table); option_next(&w) && w.count < at->count;) {
+        if (strcmp(w.row.name, o->name) == 0)
+            fail_msg("%s: twice in its table", path);
+        if (w.row.offset < o->offset + member_bytes(o) && o->offset < w.row.offset + member_bytes(&w.row))
+            fail_msg("%s: its member is that of %s", path, w.row.name);
+    }
+}
+
+static void check_table(const struct option *table, size_t size, const char *where);
+
+static void check_row(const struct option_row *o, const char *path)
+{
     rows_checked++;
     check_sentence(path, "help", o->help);
     if (!is_word(o->name))
         fail_msg("%s: not a plain name", path);
-    for (const struct option *other = table; other < o; other++)
-        if (strcmp(other->name, o->name) == 0)
-            fail_msg("%s: twice in its table", path);
     bool is_number = o->type == OPTION_INT_T || o->type == OPTION_FLOAT_T || o->type == OPTION_DURATION_T ||
                      o->type == OPTION_DURATIONS_T || o->type == OPTION_BYTES_T || o->type == OPTION_INTS_T;
     if (!is_number && (o->min_text != NULL || o->max_text != NULL))
@@ -69,12 +109,12 @@ static void check_row(const struct option *table, const struct option *o, const 
     if (o->type == OPTION_ENUM_T && (o->choices == NULL || o->choices[0] == '\0'))
         fail_msg("%s: no choices", path);
     if (o->type == OPTION_BLOCK_T)
-        check_table(o->block, path);
+        check_table(o->block, SIZE_MAX, path);
     for (const struct kind_choice *k = o->kinds; o->type == OPTION_KIND_T && k->name != NULL; k++) {
         char kind[512];
         snprintf(kind, sizeof(kind), "%s.%s", path, k->name);
         check_sentence(kind, "summary", k->summary);
-        check_table(k->options, kind);
+        check_table(k->options, k->size, kind);
     }
 }
 
@@ -83,9 +123,9 @@ static void check_defaults(const struct option *table, const char *where)
 {
     struct option rows[ROWS_MAX + 1];
     uint32_t count = 0;
-    for (const struct option *o = table; o->name != NULL; o++)
-        if ((o->flags & OPTION_REQUIRED) == 0)
-            rows[count++] = *o;
+    for (struct option_walk w = option_walk(table); option_next(&w);)
+        if ((w.row.flags & OPTION_REQUIRED) == 0)
+            rows[count++] = (struct option){.written = w.row};
     assert_true(count <= ROWS_MAX);
     rows[count] = (struct option){0};
     struct arena arena = {0};
@@ -100,13 +140,13 @@ static void check_defaults(const struct option *table, const char *where)
 }
 
 /* The value that a hint shows as an example is one that the option takes, and is not zero. */
-static void check_example(const struct option *o, const char *where)
+static void check_example(const struct option_row *o, const char *where)
 {
     const char *example = option_example(o);
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
-    struct option row[2] = {*o, {0}};
+    struct option row[2] = {{.written = *o}, OPTIONS_END};
     struct option_env env = {&arena, &diags, lang_parse_value};
     bool is_number = o->type == OPTION_INT_T || o->type == OPTION_FLOAT_T || o->type == OPTION_DURATION_T ||
                      o->type == OPTION_BYTES_T;
@@ -116,8 +156,8 @@ static void check_example(const struct option *o, const char *where)
         double zero = 1;
         bool is_zero = strcmp(example, "0B") == 0 || strcmp(example, "0s") == 0 ||
                        (literal_float(str_from(example), &zero) && zero == 0);
-        row->default_text = example;
-        row->flags &= ~(unsigned)OPTION_REQUIRED;
+        row->written.default_text = example;
+        row->written.flags &= ~(unsigned)OPTION_REQUIRED;
         void *target = arena_calloc(&arena, 1, CONFIG_BYTES);
         if (is_zero || !option_bind(row, where, (struct span){0}, NULL, 0, target, &env))
             fail_msg("%s.%s: `%s` is no example of it", where, o->name, example);
@@ -125,18 +165,21 @@ static void check_example(const struct option *o, const char *where)
     arena_free(&arena);
 }
 
-static void check_table(const struct option *table, const char *where)
+static void check_table(const struct option *table, size_t size, const char *where)
 {
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
-        check_row(table, o, where);
-        check_example(o, where);
+    char path[256];
+    for (struct option_walk w = option_walk(table); option_next(&w);) {
+        snprintf(path, sizeof(path), "%s.%s", where, w.row.name);
+        check_place(table, size, &w, path);
+        check_row(&w.row, path);
+        check_example(&w.row, where);
     }
     if (table != NULL)
         check_defaults(table, where);
 }
 
 static void check_kind(const char *group, const char *name, const char *summary, const char *example,
-                       const struct option *options)
+                       const struct option *options, size_t size)
 {
     char where[128];
     snprintf(where, sizeof(where), "%s %s", group, name);
@@ -144,7 +187,7 @@ static void check_kind(const char *group, const char *name, const char *summary,
         fail_msg("%s: not a plain name", where);
     check_sentence(where, "summary", summary);
     check_sentence(where, "example", example);
-    check_table(options, where);
+    check_table(options, size, where);
 }
 
 static void test_tables(void **state)
@@ -153,21 +196,21 @@ static void test_tables(void **state)
     const struct registry *r = &builtin_registry;
     for (uint32_t i = 0; r->sources[i] != NULL; i++) {
         const struct source_kind *k = r->sources[i];
-        check_kind("source", k->name, k->summary, k->example, k->options);
+        check_kind("source", k->name, k->summary, k->example, k->options, k->size);
         assert_true(registry_source(r, str_from(k->name)) == k);
         /* A kind must not use the names of the options that every source has. */
-        for (const struct option *o = source_options; o->name != NULL; o++)
-            if (option_find(k->options, str_from(o->name)) != NULL)
-                fail_msg("source %s: %s is an option of every source", k->name, o->name);
+        for (struct option_walk w = option_walk(source_options); option_next(&w);)
+            if (option_find(k->options, str_from(w.row.name)).name != NULL)
+                fail_msg("source %s: %s is an option of every source", k->name, w.row.name);
     }
     for (uint32_t i = 0; r->sinks[i] != NULL; i++) {
         const struct sink_kind *k = r->sinks[i];
-        check_kind("sink", k->name, k->summary, k->example, k->options);
+        check_kind("sink", k->name, k->summary, k->example, k->options, k->size);
         assert_true(registry_sink(r, str_from(k->name)) == k);
     }
     for (uint32_t i = 0; r->operators[i] != NULL; i++) {
         const struct operator_kind *k = r->operators[i];
-        check_kind("operator", k->name, k->summary, k->example, k->options);
+        check_kind("operator", k->name, k->summary, k->example, k->options, k->size);
         assert_true(registry_operator(r, str_from(k->name)) == k);
         assert_true(k->bind != NULL && (k->process != NULL || k->process_merged != NULL));
         assert_true(k->inputs_min >= 1 && k->inputs_min <= k->inputs_max &&
@@ -175,7 +218,7 @@ static void test_tables(void **state)
     }
     for (uint32_t i = 0; r->learners[i] != NULL; i++) {
         const struct operator_kind *k = r->learners[i];
-        check_kind("learner", k->name, k->summary, k->example, k->options);
+        check_kind("learner", k->name, k->summary, k->example, k->options, k->size);
         assert_true(registry_learner(r, str_from(k->name)) == k);
         assert_int_equal(k->determinism, DETERMINISM_BY_ALL_ROWS);
     }
@@ -185,8 +228,8 @@ static void test_tables(void **state)
         assert_true(r->formats[i]->is_payload || r->formats[i]->suffix[0] == '.');
         assert_true(registry_format(r, str_from(r->formats[i]->name)) == r->formats[i]);
     }
-    check_table(job_options, "job");
-    check_table(source_options, "every source");
+    check_table(job_options, sizeof(struct job_config), "job");
+    check_table(source_options, sizeof(struct source_common), "every source");
     assert_true(rows_checked > 60);
 }
 
