@@ -10,21 +10,26 @@ struct dcnv2 {
 _Static_assert(offsetof(struct dcnv2, common) == 0, "the shared callbacks read the first member");
 
 static const struct option dcnv2_embedding[] = {
-    LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",
-                              "adagrad { rate: 0.05 }"),
+    LEARNER_DIM_OPTION("16", "length of an id's vector; a multiple of 4"),
+    LEARNER_INIT_OPTION("0.03"),
+    OPTION_INCLUDE_ROWS(learner_init_of_options),
+    LEARNER_OPTIMIZER_OPTION("adagrad { rate: 0.05 }"),
+    OPTION_INCLUDE_ROWS(learner_admission_options),
     OPTIONS_END,
 };
 
 static const struct option dcnv2_options[] = {
-    LEARNER_INPUT_OPTIONS,
-    LEARNER_VECTORS_OPTION,
+    OPTION_INCLUDE(struct dcnv2, common, learner_input_options),
+    OPTION_INCLUDE(struct dcnv2, common, learner_vectors_options),
     LEARNER_LOSS_OPTION("logistic"),
-    OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, dcnv2_embedding,
-                 "vectors of ids"),
+    LEARNER_EMBEDDING_OPTION(dcnv2_embedding),
     OPTION_INT(struct dcnv2, cross_layers, "cross_layers", 0, "3", "1", "16",
                "number of cross layers: with n cross layers, up to n + 1 features interact"),
-    LEARNER_LAYERS_OPTIONS("[128, 64]", "widths of the dense layers beside the cross layers"),
-    LEARNER_BATCH_OPTIONS,
+    LEARNER_HIDDEN_OPTION("[128, 64]", "widths of the dense layers beside the cross layers"),
+    OPTION_INCLUDE(struct dcnv2, common, learner_layers_options),
+    OPTION_INCLUDE(struct dcnv2, common, learner_batch_options),
+    OPTION_INCLUDE(struct dcnv2, common, learner_balance_options),
+    OPTION_INCLUDE(struct dcnv2, common, learner_run_options),
     OPTIONS_END,
 };
 

@@ -3,17 +3,23 @@
 #include "learners/networks/networks.h"
 
 static const struct option deepfm_embedding[] = {
-    LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",
-                              "adagrad { rate: 0.05, l2: 0.001 }"),
+    LEARNER_DIM_OPTION("16", "length of an id's vector; a multiple of 4"),
+    LEARNER_INIT_OPTION("0.03"),
+    OPTION_INCLUDE_ROWS(learner_init_of_options),
+    LEARNER_OPTIMIZER_OPTION("adagrad { rate: 0.05, l2: 0.001 }"),
+    OPTION_INCLUDE_ROWS(learner_admission_options),
     OPTIONS_END,
 };
 
 static const struct option deepfm_options[] = {
-    LEARNER_INPUT_OPTIONS,
-    LEARNER_IDS_OPTIONS,
-    LEARNER_WEIGHTS_OPTIONS("logistic", deepfm_embedding),
-    LEARNER_HEAD_OPTIONS("[128, 64]", "widths of the dense layers"),
-    LEARNER_TRAINING_OPTIONS,
+    OPTION_INCLUDE_ROWS(learner_input_options),
+    OPTION_INCLUDE_ROWS(learner_ids_options),
+    LEARNER_LOSS_OPTION("logistic"),
+    LEARNER_LINEAR_OPTION("adagrad { rate: 0.1 }"),
+    LEARNER_EMBEDDING_OPTION(deepfm_embedding),
+    LEARNER_HIDDEN_OPTION("[128, 64]", "widths of the dense layers"),
+    OPTION_INCLUDE_ROWS(learner_head_options),
+    OPTION_INCLUDE_ROWS(learner_training_options),
     OPTIONS_END,
 };
 

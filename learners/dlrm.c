@@ -11,22 +11,27 @@ struct dlrm {
 _Static_assert(offsetof(struct dlrm, common) == 0, "the shared callbacks read the first member");
 
 static const struct option dlrm_embedding[] = {
-    LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",
-                              "adagrad { rate: 0.05 }"),
+    LEARNER_DIM_OPTION("16", "length of an id's vector; a multiple of 4"),
+    LEARNER_INIT_OPTION("0.03"),
+    OPTION_INCLUDE_ROWS(learner_init_of_options),
+    LEARNER_OPTIMIZER_OPTION("adagrad { rate: 0.05 }"),
+    OPTION_INCLUDE_ROWS(learner_admission_options),
     OPTIONS_END,
 };
 
 static const struct option dlrm_options[] = {
-    LEARNER_INPUT_OPTIONS,
-    LEARNER_VECTORS_OPTION,
+    OPTION_INCLUDE(struct dlrm, common, learner_input_options),
+    OPTION_INCLUDE(struct dlrm, common, learner_vectors_options),
     LEARNER_LOSS_OPTION("logistic"),
-    OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, dlrm_embedding,
-                 "vectors of ids"),
+    LEARNER_EMBEDDING_OPTION(dlrm_embedding),
     OPTION_INTS(struct dlrm, bottom, "bottom", 0, "[64]", "1", "4096",
                 "widths of the layers that the dense features go through, before a last layer of "
                 "width `dim`"),
-    LEARNER_LAYERS_OPTIONS("[128, 64]", "widths of the layers on top of the products"),
-    LEARNER_BATCH_OPTIONS,
+    LEARNER_HIDDEN_OPTION("[128, 64]", "widths of the layers on top of the products"),
+    OPTION_INCLUDE(struct dlrm, common, learner_layers_options),
+    OPTION_INCLUDE(struct dlrm, common, learner_batch_options),
+    OPTION_INCLUDE(struct dlrm, common, learner_balance_options),
+    OPTION_INCLUDE(struct dlrm, common, learner_run_options),
     OPTIONS_END,
 };
 

@@ -2,19 +2,25 @@
 #include "learners/learner/learner.h"
 
 static const struct option ffm_embedding[] = {
-    LEARNER_EMBEDDING_OPTIONS("8", "length of an id's vector for each other feature; a multiple of 4", "0.05",
-                              "adagrad { rate: 0.1 }"),
+    LEARNER_DIM_OPTION("8", "length of an id's vector for each other feature; a multiple of 4"),
+    LEARNER_INIT_OPTION("0.05"),
+    OPTION_INCLUDE_ROWS(learner_init_of_options),
+    LEARNER_OPTIMIZER_OPTION("adagrad { rate: 0.1 }"),
+    OPTION_INCLUDE_ROWS(learner_admission_options),
     OPTIONS_END,
 };
 
 static const struct option ffm_options[] = {
-    LEARNER_INPUT_OPTIONS,
-    LEARNER_IDS_OPTIONS,
-    LEARNER_WEIGHTS_OPTIONS("logistic", ffm_embedding),
-    LEARNER_PAIRS_OPTIONS,
-    LEARNER_HEAD_OPTIONS(
+    OPTION_INCLUDE_ROWS(learner_input_options),
+    OPTION_INCLUDE_ROWS(learner_ids_options),
+    LEARNER_LOSS_OPTION("logistic"),
+    LEARNER_LINEAR_OPTION("adagrad { rate: 0.1 }"),
+    LEARNER_EMBEDDING_OPTION(ffm_embedding),
+    OPTION_INCLUDE_ROWS(learner_pairs_options),
+    LEARNER_HIDDEN_OPTION(
         NULL, "with `batch: 1`: widths of the dense layers; by default no dense layers: plain ffm"),
-    LEARNER_TRAINING_OPTIONS,
+    OPTION_INCLUDE_ROWS(learner_head_options),
+    OPTION_INCLUDE_ROWS(learner_training_options),
     OPTIONS_END,
 };
 

@@ -2,14 +2,23 @@
 #include "learners/learner/learner.h"
 
 static const struct option fm_embedding[] = {
-    LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.05",
-                              "adagrad { rate: 0.05 }"),
+    LEARNER_DIM_OPTION("16", "length of an id's vector; a multiple of 4"),
+    LEARNER_INIT_OPTION("0.05"),
+    OPTION_INCLUDE_ROWS(learner_init_of_options),
+    LEARNER_OPTIMIZER_OPTION("adagrad { rate: 0.05 }"),
+    OPTION_INCLUDE_ROWS(learner_admission_options),
     OPTIONS_END,
 };
 
 static const struct option fm_options[] = {
-    LEARNER_INPUT_OPTIONS, LEARNER_IDS_OPTIONS,      LEARNER_WEIGHTS_OPTIONS("logistic", fm_embedding),
-    LEARNER_PAIRS_OPTIONS, LEARNER_TRAINING_OPTIONS, OPTIONS_END,
+    OPTION_INCLUDE_ROWS(learner_input_options),
+    OPTION_INCLUDE_ROWS(learner_ids_options),
+    LEARNER_LOSS_OPTION("logistic"),
+    LEARNER_LINEAR_OPTION("adagrad { rate: 0.1 }"),
+    LEARNER_EMBEDDING_OPTION(fm_embedding),
+    OPTION_INCLUDE_ROWS(learner_pairs_options),
+    OPTION_INCLUDE_ROWS(learner_training_options),
+    OPTIONS_END,
 };
 
 static bool fm_bind(struct operator_bind *bind)

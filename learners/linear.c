@@ -3,12 +3,14 @@
 #include "learners/learner/learner.h"
 
 static const struct option linear_embedding[] = {
-    LEARNER_ADMISSION_OPTIONS("a weight", "ids"),
+    LEARNER_ADMIT_OPTION("a weight"),
+    OPTION_INCLUDE_ROWS(learner_expiry_options),
+    LEARNER_ROWS_MAX_OPTION("ids"),
     OPTIONS_END,
 };
 
 static const struct option linear_options[] = {
-    LEARNER_INPUT_OPTIONS,
+    OPTION_INCLUDE_ROWS(learner_input_options),
     OPTION_EXPRESSIONS(struct learner_config, sparse, "sparse", 0,
                        "ids: single values or lists; each id has a weight"),
     LEARNER_LOSS_OPTION("logistic"),
@@ -16,7 +18,7 @@ static const struct option linear_options[] = {
                 "optimizer of the weights"),
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "ids", 0, linear_embedding,
                  "admission and expiry of ids"),
-    LEARNER_TRAINING_OPTIONS,
+    OPTION_INCLUDE_ROWS(learner_training_options),
     OPTIONS_END,
 };
 

@@ -8,17 +8,22 @@ struct mf {
 _Static_assert(offsetof(struct mf, common) == 0, "the shared callbacks read the first member");
 
 static const struct option mf_embedding[] = {
-    LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.1",
-                              "adagrad { rate: 0.2, l2: 0.02 }"),
+    LEARNER_DIM_OPTION("16", "length of an id's vector; a multiple of 4"),
+    LEARNER_INIT_OPTION("0.1"),
+    OPTION_INCLUDE_ROWS(learner_init_of_options),
+    LEARNER_OPTIMIZER_OPTION("adagrad { rate: 0.2, l2: 0.02 }"),
+    OPTION_INCLUDE_ROWS(learner_admission_options),
     OPTIONS_END,
 };
 
 static const struct option mf_options[] = {
-    LEARNER_INPUT_OPTIONS,
+    OPTION_INCLUDE(struct mf, common, learner_input_options),
     OPTION_EXPRESSION(struct mf, user, "user", OPTION_REQUIRED, "id of one side"),
     OPTION_EXPRESSION(struct mf, item, "item", OPTION_REQUIRED, "id of the other side"),
-    LEARNER_RATED_OPTIONS("squared", "adagrad { rate: 0.25, l2: 0.02, decay: 0.99 }", mf_embedding),
-    LEARNER_TRAINING_OPTIONS,
+    LEARNER_LOSS_OPTION("squared"),
+    LEARNER_LINEAR_OPTION("adagrad { rate: 0.25, l2: 0.02, decay: 0.99 }"),
+    LEARNER_EMBEDDING_OPTION(mf_embedding),
+    OPTION_INCLUDE(struct mf, common, learner_training_options),
     OPTION_BOOL(struct mf, common.mean_bias, "mean_bias", "true",
                 "with `loss: squared`, the bias is the weighted mean of the labels learned so far, "
                 "and `bias` before the first label; false: the bias starts at `bias` and is learned "

@@ -11,26 +11,29 @@ struct mmoe {
 _Static_assert(offsetof(struct mmoe, common) == 0, "the shared callbacks read the first member");
 
 static const struct option mmoe_embedding[] = {
-    LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",
-                              "adagrad { rate: 0.05 }"),
+    LEARNER_DIM_OPTION("16", "length of an id's vector; a multiple of 4"),
+    LEARNER_INIT_OPTION("0.03"),
+    OPTION_INCLUDE_ROWS(learner_init_of_options),
+    LEARNER_OPTIMIZER_OPTION("adagrad { rate: 0.05 }"),
+    OPTION_INCLUDE_ROWS(learner_admission_options),
     OPTIONS_END,
 };
 
 static const struct option mmoe_options[] = {
     OPTION_EXPRESSIONS(struct learner_config, labels, "labels", OPTION_REQUIRED,
                        "what to predict: bools or numbers of the input; each gets a prediction"),
-    LEARNER_FEATURE_OPTIONS,
-    LEARNER_VECTORS_OPTION,
+    OPTION_INCLUDE(struct mmoe, common, learner_feature_options),
+    OPTION_INCLUDE(struct mmoe, common, learner_vectors_options),
     LEARNER_LOSS_OPTION("logistic"),
-    OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, mmoe_embedding,
-                 "vectors of ids"),
+    LEARNER_EMBEDDING_OPTION(mmoe_embedding),
     OPTION_INT(struct mmoe, experts, "experts", 0, "4", "1", "16",
                "number of networks that all labels share; each label weighs them by a gate of its own"),
     OPTION_INTS(struct mmoe, towers, "towers", 0, "[32]", "1", "4096",
                 "widths of each label's own layers, on top of the experts"),
-    LEARNER_LAYERS_OPTIONS("[64]", "widths of each expert's layers"),
-    LEARNER_BATCH_SIZE_OPTIONS,
-    LEARNER_RUN_OPTIONS,
+    LEARNER_HIDDEN_OPTION("[64]", "widths of each expert's layers"),
+    OPTION_INCLUDE(struct mmoe, common, learner_layers_options),
+    OPTION_INCLUDE(struct mmoe, common, learner_batch_options),
+    OPTION_INCLUDE(struct mmoe, common, learner_run_options),
     OPTIONS_END,
 };
 

@@ -1,48 +1,55 @@
 #include "learners/learner/optimizer_options.h"
 
 #define ROW_RATE(def, what) OPTION_FLOAT(struct optimizer_config, rate, "rate", 0, def, "0.0", "1000.0", what)
-#define ROW_L1                                                                                               \
-    OPTION_FLOAT(struct optimizer_config, l1, "l1", 0, "0.0", "0.0", NULL, "pulls weights to exactly zero")
-#define ROW_L2                                                                                               \
-    OPTION_FLOAT(struct optimizer_config, l2, "l2", 0, "0.0", "0.0", NULL, "pulls weights towards zero")
-#define ROW_ACCUMULATOR(def)                                                                                 \
-    OPTION_FLOAT(struct optimizer_config, accumulator, "accumulator", 0, def, "1e-12", "1e12",               \
-                 "initial value of each sum of squared gradients: a higher value slows the first steps")
-#define ROW_DECAY                                                                                            \
-    OPTION_FLOAT(struct optimizer_config, decay, "decay", 0, "1.0", "0.0", "1.0",                            \
-                 "share of an accumulator that an update keeps; below 1 old gradients are forgotten")
-#define ROWS_SCHEDULE                                                                                        \
-    OPTION_INT(struct optimizer_config, warmup, "warmup", 0, "0", "0", NULL,                                 \
-               "examples over which the rate rises from 0"),                                                 \
-        OPTION_INT(struct optimizer_config, halve_every, "halve_every", 0, "0", "0", NULL,                   \
-                   "examples after which the rate has halved; 0: the rate is constant"),                     \
-        OPTION_FLOAT(struct optimizer_config, rate_min, "rate_min", 0, "0.0", "0.0", "1000.0",               \
-                     "lowest rate, at which halving ends")
-#define ROW_STEP_MAX                                                                                         \
-    OPTION_FLOAT(struct optimizer_config, step_max, "step_max", 0, "1.0", "1e-12", "1e12",                   \
-                 "largest change of a weight in one step")
+
+static const struct option penalty_options[] = {
+    OPTION_FLOAT(struct optimizer_config, l1, "l1", 0, "0.0", "0.0", NULL, "pulls weights to exactly zero"),
+    OPTION_FLOAT(struct optimizer_config, l2, "l2", 0, "0.0", "0.0", NULL, "pulls weights towards zero"),
+    OPTIONS_END,
+};
+
+static const struct option decay_options[] = {
+    OPTION_FLOAT(struct optimizer_config, decay, "decay", 0, "1.0", "0.0", "1.0",
+                 "share of an accumulator that an update keeps; below 1 old gradients are forgotten"),
+    OPTIONS_END,
+};
+
+/* The options of all optimizers but ftrl. */
+static const struct option step_options[] = {
+    OPTION_INCLUDE_ROWS(penalty_options),
+    OPTION_INT(struct optimizer_config, warmup, "warmup", 0, "0", "0", NULL,
+               "examples over which the rate rises from 0"),
+    OPTION_INT(struct optimizer_config, halve_every, "halve_every", 0, "0", "0", NULL,
+               "examples after which the rate has halved; 0: the rate is constant"),
+    OPTION_FLOAT(struct optimizer_config, rate_min, "rate_min", 0, "0.0", "0.0", "1000.0",
+                 "lowest rate, at which halving ends"),
+    OPTION_FLOAT(struct optimizer_config, step_max, "step_max", 0, "1.0", "1e-12", "1e12",
+                 "largest change of a weight in one step"),
+    OPTIONS_END,
+};
 
 static const struct option sgd_options[] = {
-    ROW_RATE("0.01", "learning rate"), ROW_L1, ROW_L2, ROWS_SCHEDULE, ROW_STEP_MAX, OPTIONS_END};
+    ROW_RATE("0.01", "learning rate"),
+    OPTION_INCLUDE_ROWS(step_options),
+    OPTIONS_END,
+};
 
 static const struct option momentum_options[] = {
     ROW_RATE("0.01", "learning rate"),
     OPTION_FLOAT(struct optimizer_config, momentum, "momentum", 0, "0.9", "0.0", "1.0",
                  "share of the last step that is added to the new step"),
-    ROW_L1,
-    ROW_L2,
-    ROWS_SCHEDULE,
-    ROW_STEP_MAX,
-    OPTIONS_END};
+    OPTION_INCLUDE_ROWS(step_options),
+    OPTIONS_END,
+};
 
-static const struct option adagrad_options[] = {ROW_RATE("0.1", "learning rate"),
-                                                ROW_ACCUMULATOR("1.0"),
-                                                ROW_DECAY,
-                                                ROW_L1,
-                                                ROW_L2,
-                                                ROWS_SCHEDULE,
-                                                ROW_STEP_MAX,
-                                                OPTIONS_END};
+static const struct option adagrad_options[] = {
+    ROW_RATE("0.1", "learning rate"),
+    OPTION_FLOAT(struct optimizer_config, accumulator, "accumulator", 0, "1.0", "1e-12", "1e12",
+                 "initial value of each sum of squared gradients: a higher value slows the first steps"),
+    OPTION_INCLUDE_ROWS(decay_options),
+    OPTION_INCLUDE_ROWS(step_options),
+    OPTIONS_END,
+};
 
 static const struct option adam_options[] = {
     ROW_RATE("0.001", "learning rate"),
@@ -51,30 +58,28 @@ static const struct option adam_options[] = {
     OPTION_FLOAT(struct optimizer_config, beta2, "beta2", 0, "0.999", "0.0", "0.999999",
                  "decay of the second moment"),
     OPTION_FLOAT(struct optimizer_config, epsilon, "epsilon", 0, "1e-8", "1e-12", "1.0", "added to the root"),
-    ROW_L1,
-    ROW_L2,
-    ROWS_SCHEDULE,
-    ROW_STEP_MAX,
-    OPTIONS_END};
+    OPTION_INCLUDE_ROWS(step_options),
+    OPTIONS_END,
+};
 
 static const struct option ftrl_options[] = {
     ROW_RATE("0.1", "alpha of McMahan 2013"),
     OPTION_FLOAT(struct optimizer_config, beta, "beta", 0, "1.0", "0.0", "1e6", "beta of McMahan 2013"),
-    ROW_L1, ROW_L2, OPTIONS_END};
+    OPTION_INCLUDE_ROWS(penalty_options),
+    OPTIONS_END,
+};
 
 static const struct option newton_options[] = {
     ROW_RATE("0.5", "share of the full step"),
     OPTION_FLOAT(struct optimizer_config, accumulator, "precision", 0, "5.0", "1e-6", "1e12",
                  "prior precision of a weight: 1 / its variance before anything is learned"),
-    ROW_DECAY,
-    ROW_L1,
-    ROW_L2,
-    ROWS_SCHEDULE,
-    ROW_STEP_MAX,
+    OPTION_INCLUDE_ROWS(decay_options),
+    OPTION_INCLUDE_ROWS(step_options),
     OPTION_BOOL(struct optimizer_config, joint, "joint", "false",
                 "the weights of an example share its error (Kalman's gain), instead of each weight "
                 "correcting the whole error"),
-    OPTIONS_END};
+    OPTIONS_END,
+};
 
 const struct kind_choice optimizer_kinds[] = {
     {"sgd", sgd_options, sizeof(struct optimizer_config), "plain gradient steps"},
