@@ -4,6 +4,7 @@
 
 struct dcnv2 {
     struct learner_config common;
+    struct layers_config layers;
     int64_t cross_layers;
     struct cross_network network;
 };
@@ -19,16 +20,17 @@ static const struct option dcnv2_embedding[] = {
 };
 
 static const struct option dcnv2_options[] = {
-    OPTION_INCLUDE(struct dcnv2, common, learner_input_options),
-    OPTION_INCLUDE(struct dcnv2, common, learner_vectors_options),
+    OPTION_INCLUDE(struct dcnv2, common.inputs, learner_label_options),
+    OPTION_INCLUDE(struct dcnv2, common.inputs, learner_feature_options),
+    OPTION_INCLUDE(struct dcnv2, common.inputs, learner_vectors_options),
     LEARNER_LOSS_OPTION("logistic"),
     LEARNER_EMBEDDING_OPTION(dcnv2_embedding),
     OPTION_INT(struct dcnv2, cross_layers, "cross_layers", 0, "3", "1", "16",
                "number of cross layers: with n cross layers, up to n + 1 features interact"),
-    LEARNER_HIDDEN_OPTION("[128, 64]", "widths of the dense layers beside the cross layers"),
-    OPTION_INCLUDE(struct dcnv2, common, learner_layers_options),
+    LEARNER_HIDDEN_OPTION(struct dcnv2, "[128, 64]", "widths of the dense layers beside the cross layers"),
+    OPTION_INCLUDE(struct dcnv2, layers, learner_layers_options),
     OPTION_INCLUDE(struct dcnv2, common, learner_batch_options),
-    OPTION_INCLUDE(struct dcnv2, common, learner_balance_options),
+    OPTION_INCLUDE(struct dcnv2, common.balance, learner_balance_options),
     OPTION_INCLUDE(struct dcnv2, common, learner_run_options),
     OPTIONS_END,
 };
@@ -36,6 +38,7 @@ static const struct option dcnv2_options[] = {
 static bool dcnv2_bind(struct operator_bind *bind)
 {
     struct dcnv2 *c = bind->config;
+    c->common.layers = &c->layers;
     c->network.layers = (uint32_t)c->cross_layers;
     return learner_bind_network(bind, &network_cross, &c->network);
 }

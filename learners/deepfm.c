@@ -2,6 +2,12 @@
 #include "learners/learner/learner.h"
 #include "learners/networks/networks.h"
 
+struct deepfm {
+    struct learner_config common;
+    struct layers_config layers;
+};
+_Static_assert(offsetof(struct deepfm, common) == 0, "the shared callbacks read the first member");
+
 static const struct option deepfm_embedding[] = {
     LEARNER_DIM_OPTION("16", "length of an id's vector; a multiple of 4"),
     LEARNER_INIT_OPTION("0.03"),
@@ -12,19 +18,22 @@ static const struct option deepfm_embedding[] = {
 };
 
 static const struct option deepfm_options[] = {
-    OPTION_INCLUDE_ROWS(learner_input_options),
-    OPTION_INCLUDE_ROWS(learner_ids_options),
+    OPTION_INCLUDE(struct deepfm, common.inputs, learner_label_options),
+    OPTION_INCLUDE(struct deepfm, common.inputs, learner_feature_options),
+    OPTION_INCLUDE(struct deepfm, common.inputs, learner_ids_options),
     LEARNER_LOSS_OPTION("logistic"),
     LEARNER_LINEAR_OPTION("adagrad { rate: 0.1 }"),
     LEARNER_EMBEDDING_OPTION(deepfm_embedding),
-    LEARNER_HIDDEN_OPTION("[128, 64]", "widths of the dense layers"),
-    OPTION_INCLUDE_ROWS(learner_head_options),
-    OPTION_INCLUDE_ROWS(learner_training_options),
+    LEARNER_HIDDEN_OPTION(struct deepfm, "[128, 64]", "widths of the dense layers"),
+    OPTION_INCLUDE(struct deepfm, layers, learner_head_options),
+    OPTION_INCLUDE(struct deepfm, common, learner_training_options),
     OPTIONS_END,
 };
 
 static bool deepfm_bind(struct operator_bind *bind)
 {
+    struct deepfm *own = bind->config;
+    own->common.layers = &own->layers;
     return learner_bind(bind, &interaction_fm);
 }
 
@@ -37,5 +46,5 @@ const struct operator_kind learner_deepfm = {
     .details =
         "The vectors of all sparse features and the dense features go through relu layers; the logit is the "
         "sum of their output and the factorization machine's logit (Guo 2017).",
-    LEARNER_KIND(struct learner_config, deepfm_options, deepfm_bind),
+    LEARNER_KIND(struct deepfm, deepfm_options, deepfm_bind),
 };

@@ -5,6 +5,7 @@
 
 struct dlrm {
     struct learner_config common;
+    struct layers_config layers;
     struct ints bottom;
     struct dot_network network;
 };
@@ -20,17 +21,18 @@ static const struct option dlrm_embedding[] = {
 };
 
 static const struct option dlrm_options[] = {
-    OPTION_INCLUDE(struct dlrm, common, learner_input_options),
-    OPTION_INCLUDE(struct dlrm, common, learner_vectors_options),
+    OPTION_INCLUDE(struct dlrm, common.inputs, learner_label_options),
+    OPTION_INCLUDE(struct dlrm, common.inputs, learner_feature_options),
+    OPTION_INCLUDE(struct dlrm, common.inputs, learner_vectors_options),
     LEARNER_LOSS_OPTION("logistic"),
     LEARNER_EMBEDDING_OPTION(dlrm_embedding),
     OPTION_INTS(struct dlrm, bottom, "bottom", 0, "[64]", "1", "4096",
                 "widths of the layers that the dense features go through, before a last layer of "
                 "width `dim`"),
-    LEARNER_HIDDEN_OPTION("[128, 64]", "widths of the layers on top of the products"),
-    OPTION_INCLUDE(struct dlrm, common, learner_layers_options),
+    LEARNER_HIDDEN_OPTION(struct dlrm, "[128, 64]", "widths of the layers on top of the products"),
+    OPTION_INCLUDE(struct dlrm, layers, learner_layers_options),
     OPTION_INCLUDE(struct dlrm, common, learner_batch_options),
-    OPTION_INCLUDE(struct dlrm, common, learner_balance_options),
+    OPTION_INCLUDE(struct dlrm, common.balance, learner_balance_options),
     OPTION_INCLUDE(struct dlrm, common, learner_run_options),
     OPTIONS_END,
 };
@@ -38,6 +40,7 @@ static const struct option dlrm_options[] = {
 static bool dlrm_bind(struct operator_bind *bind)
 {
     struct dlrm *c = bind->config;
+    c->common.layers = &c->layers;
     return learner_widths(bind, &c->bottom, c->network.bottom) &&
            learner_bind_network(bind, &network_dot, &c->network);
 }

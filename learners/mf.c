@@ -17,7 +17,8 @@ static const struct option mf_embedding[] = {
 };
 
 static const struct option mf_options[] = {
-    OPTION_INCLUDE(struct mf, common, learner_input_options),
+    OPTION_INCLUDE(struct mf, common.inputs, learner_label_options),
+    OPTION_INCLUDE(struct mf, common.inputs, learner_feature_options),
     OPTION_EXPRESSION(struct mf, user, "user", OPTION_REQUIRED, "id of one side"),
     OPTION_EXPRESSION(struct mf, item, "item", OPTION_REQUIRED, "id of the other side"),
     LEARNER_LOSS_OPTION("squared"),
@@ -37,7 +38,7 @@ static bool mf_bind(struct operator_bind *bind)
     const struct ast **sides = arena_array(bind->arena, const struct ast *, 2);
     sides[0] = own->user.ast;
     sides[1] = own->item.ast;
-    own->common.sparse = (struct expressions){.items = sides, .count = 2};
+    own->common.inputs.sparse = (struct expressions){.items = sides, .count = 2};
     return learner_bind(bind, &interaction_fm);
 }
 

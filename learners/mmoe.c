@@ -4,6 +4,7 @@
 
 struct mmoe {
     struct learner_config common;
+    struct layers_config layers;
     int64_t experts;
     struct ints towers;
     struct experts_network network;
@@ -20,18 +21,18 @@ static const struct option mmoe_embedding[] = {
 };
 
 static const struct option mmoe_options[] = {
-    OPTION_EXPRESSIONS(struct learner_config, labels, "labels", OPTION_REQUIRED,
+    OPTION_EXPRESSIONS(struct mmoe, common.inputs.labels, "labels", OPTION_REQUIRED,
                        "what to predict: bools or numbers of the input; each gets a prediction"),
-    OPTION_INCLUDE(struct mmoe, common, learner_feature_options),
-    OPTION_INCLUDE(struct mmoe, common, learner_vectors_options),
+    OPTION_INCLUDE(struct mmoe, common.inputs, learner_feature_options),
+    OPTION_INCLUDE(struct mmoe, common.inputs, learner_vectors_options),
     LEARNER_LOSS_OPTION("logistic"),
     LEARNER_EMBEDDING_OPTION(mmoe_embedding),
     OPTION_INT(struct mmoe, experts, "experts", 0, "4", "1", "16",
                "number of networks that all labels share; each label weighs them by a gate of its own"),
     OPTION_INTS(struct mmoe, towers, "towers", 0, "[32]", "1", "4096",
                 "widths of each label's own layers, on top of the experts"),
-    LEARNER_HIDDEN_OPTION("[64]", "widths of each expert's layers"),
-    OPTION_INCLUDE(struct mmoe, common, learner_layers_options),
+    LEARNER_HIDDEN_OPTION(struct mmoe, "[64]", "widths of each expert's layers"),
+    OPTION_INCLUDE(struct mmoe, layers, learner_layers_options),
     OPTION_INCLUDE(struct mmoe, common, learner_batch_options),
     OPTION_INCLUDE(struct mmoe, common, learner_run_options),
     OPTIONS_END,
@@ -41,9 +42,10 @@ static bool mmoe_bind(struct operator_bind *bind)
 {
     struct mmoe *own = bind->config;
     struct learner_config *c = &own->common;
+    c->layers = &own->layers;
     own->network.experts = (uint32_t)own->experts;
-    c->positive_weight = c->negative_weight = c->keep_negatives = 1.0;
-    if (c->hidden.count == 0) {
+    c->balance.positive_weight = c->balance.negative_weight = c->balance.keep_negatives = 1.0;
+    if (c->layers->hidden.count == 0) {
         diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span,
                    "experts need layers, for example `hidden: [64]`");
         return false;

@@ -346,13 +346,13 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     learner_snapshot_settle(state, false);
     leat_assert(state->snapshot == NULL); /* one checkpoint at a time */
     uint32_t epoch = (uint32_t)snapshot_epoch(writer);
-    if (!put_features(c, writer) || !put_state(state, c->labels_count, epoch, writer) ||
-        !put_totals(state, c->sparse_count, writer) || !put_singles(state, writer) || !put_mean(c, writer) ||
-        !put_lists(state, c->sparse_count, writer))
+    if (!put_features(c, writer) || !put_state(state, c->inputs.labels_count, epoch, writer) ||
+        !put_totals(state, c->inputs.sparse_count, writer) || !put_singles(state, writer) ||
+        !put_mean(c, writer) || !put_lists(state, c->inputs.sparse_count, writer))
         return false;
     struct learner_snapshot *s = mem_calloc(1, sizeof(*s));
     s->state = state;
-    s->fields = c->sparse_count;
+    s->fields = c->inputs.sparse_count;
     s->epoch = epoch;
     uint32_t since = snapshot_is_base(writer) ? 0 : state->published;
     if (state->gpu_api != NULL) {
@@ -457,7 +457,7 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
                           const struct byte_buffer *buffer)
 {
     struct state_record record;
-    size_t metrics_bytes = c->labels_count * sizeof(*state->metrics);
+    size_t metrics_bytes = c->inputs.labels_count * sizeof(*state->metrics);
     if (buffer->length < sizeof(record) + metrics_bytes)
         return false;
     memcpy(&record, buffer->data, sizeof(record));
@@ -465,7 +465,7 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
         record.metrics_bytes != metrics_bytes)
         return false;
     bool is_good = true;
-    for (uint32_t l = 0; l < c->labels_count; l++) {
+    for (uint32_t l = 0; l < c->inputs.labels_count; l++) {
         restore_metrics(&state->metrics[l], buffer->data + sizeof(record) + l * sizeof(*state->metrics));
         is_good = is_good && state->metrics[l].slice < METRICS_SLICES;
     }
@@ -476,10 +476,10 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
     state->is_frozen = record.is_frozen != 0;
     state->rejected = record.rejected;
     state->published = record.epoch;
-    if (state->gpu_api != NULL && !learner_device_restored(state, c->sparse_count, record.epoch))
+    if (state->gpu_api != NULL && !learner_device_restored(state, c->inputs.sparse_count, record.epoch))
         return false;
     struct model *cpu = cpu_model(state), *shadow = model_shadow(state->model);
-    for (uint32_t f = 0; f < c->sparse_count && cpu; f++) {
+    for (uint32_t f = 0; f < c->inputs.sparse_count && cpu; f++) {
         table_restored(model_table(cpu, f), record.epoch);
         if (state->totals[f] > 0)
             table_cold_restored(model_table(cpu, f), state->totals[f]);

@@ -35,12 +35,12 @@ struct learner_columns_scratch *learner_columns_new(const struct learner_config 
 {
     struct learner_columns_scratch *s = memory(sizeof(*s));
     memset(s, 0, sizeof(*s));
-    for (uint32_t f = 0; f < c->sparse_count; f++) {
+    for (uint32_t f = 0; f < c->inputs.sparse_count; f++) {
         s->ids_capacity[f] = BATCH_ROWS;
         s->ids[f] = memory(BATCH_ROWS * sizeof(uint64_t));
         s->offsets[f] = c->model.is_list[f] ? memory((BATCH_ROWS + 1) * sizeof(uint32_t)) : NULL;
     }
-    for (uint32_t d = 0; d < c->dense_count; d++)
+    for (uint32_t d = 0; d < c->inputs.dense_count; d++)
         s->dense[d] = memory(BATCH_ROWS * sizeof(float));
     return s;
 }
@@ -118,8 +118,8 @@ static void read_ids(struct learner_columns_scratch *s, uint32_t f, const struct
 static void read_ahead(void *argument, uint32_t begin, uint32_t end)
 {
     struct learner_columns_scratch *s = argument;
-    for (uint32_t f = 0; f < s->config->sparse_count; f++)
-        read_ids(s, f, s->batch, &s->batch->columns[s->config->sparse_columns[f]], begin, end);
+    for (uint32_t f = 0; f < s->config->inputs.sparse_count; f++)
+        read_ids(s, f, s->batch, &s->batch->columns[s->config->inputs.sparse_columns[f]], begin, end);
 }
 
 static void read_list(struct learner_columns_scratch *s, const struct learner_config *c, uint32_t f,
@@ -173,7 +173,7 @@ static void read_identity(struct learner_columns_scratch *s, const struct learne
 {
     for (uint32_t i = 0; i < rows; i++)
         s->identity[i] = num_mix((uint64_t)s->times[i] ^ (uint64_t)c->seed << 32);
-    for (uint32_t f = 0; f < c->sparse_count; f++) {
+    for (uint32_t f = 0; f < c->inputs.sparse_count; f++) {
         for (uint32_t i = 0; i < rows && !c->model.is_list[f]; i++)
             s->identity[i] = num_mix(s->identity[i] * 31 + s->ids[f][i]);
     }
@@ -184,8 +184,8 @@ void learner_columns_read(struct learner_columns_scratch *s, const struct learne
 {
     bool is_sampled = c->model.negatives_kept < 1.0;
     bool is_ahead = !is_sampled && model_reads_ahead(c->state->model);
-    for (uint32_t f = 0; f < c->sparse_count && !is_ahead; f++) {
-        const struct column *column = &batch->columns[c->sparse_columns[f]];
+    for (uint32_t f = 0; f < c->inputs.sparse_count && !is_ahead; f++) {
+        const struct column *column = &batch->columns[c->inputs.sparse_columns[f]];
         if (c->model.is_list[f])
             read_list(s, c, f, batch, column);
         else
@@ -193,14 +193,14 @@ void learner_columns_read(struct learner_columns_scratch *s, const struct learne
     }
     s->config = c;
     s->batch = batch;
-    for (uint32_t d = 0; d < c->dense_count; d++)
-        read_numbers(s->dense[d], batch, &batch->columns[c->dense_columns[d]], 0.0F);
-    for (uint32_t l = 0; l < c->labels_count; l++) {
-        read_numbers(s->labels[l], batch, &batch->columns[c->label_columns[l]], (float)NAN);
+    for (uint32_t d = 0; d < c->inputs.dense_count; d++)
+        read_numbers(s->dense[d], batch, &batch->columns[c->inputs.dense_columns[d]], 0.0F);
+    for (uint32_t l = 0; l < c->inputs.labels_count; l++) {
+        read_numbers(s->labels[l], batch, &batch->columns[c->inputs.label_columns[l]], (float)NAN);
         s->more_labels[l] = s->labels[l];
     }
-    if (c->weight_column >= 0)
-        read_numbers(s->weights, batch, &batch->columns[c->weight_column], 1.0F);
+    if (c->inputs.weight_column >= 0)
+        read_numbers(s->weights, batch, &batch->columns[c->inputs.weight_column], 1.0F);
     for (uint32_t i = 0; i < batch->selected; i++)
         s->times[i] = batch->event_time[batch_row(batch, i)];
     if (is_sampled)
@@ -212,7 +212,7 @@ void learner_columns_read(struct learner_columns_scratch *s, const struct learne
         .dense = (const float *const *)s->dense,
         .labels = s->labels[0],
         .more_labels = s->more_labels + 1,
-        .weights = c->weight_column >= 0 ? s->weights : NULL,
+        .weights = c->inputs.weight_column >= 0 ? s->weights : NULL,
         .event_time_us = s->times,
         .identity = is_sampled ? s->identity : NULL,
         .read_ids = is_ahead ? read_ahead : NULL,

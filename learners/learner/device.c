@@ -13,38 +13,50 @@
 
 #include <stdlib.h>
 
+const struct option learner_device_options[] = {
+    OPTION_EXPRESSION(struct device_config, where, "device", OPTION_RUNTIME,
+                      "where the learner runs: `cpu`; `cuda(0)`: a GPU by its number; `auto`: GPU 0 if "
+                      "it is usable and the learner learns by batches, else the CPU"),
+    OPTION_BYTES(struct device_config, memory, "device_memory", OPTION_RUNTIME, "0B", "0B", NULL,
+                 "memory of the GPU for rows; an eighth of it is for rows that a checkpoint copies; "
+                 "0B: two thirds of the free memory"),
+    OPTION_BYTES(struct device_config, pinned, "pinned_memory", OPTION_RUNTIME, "64MiB", "1MiB", NULL,
+                 "pinned memory of the host, for rows that do not fit into `device_memory`"),
+    OPTIONS_END,
+};
+
 static bool read_device(const struct ast *ast, struct learner_config *c)
 {
-    c->device_kind = DEVICE_AUTO, c->device_number = 0;
+    c->device.kind = DEVICE_AUTO, c->device.number = 0;
     if (ast == NULL || (ast->tag == AST_NAME && str_equal(ast->text, STR("auto"))))
         return true;
     if (ast->tag == AST_NAME && str_equal(ast->text, STR("cpu"))) {
-        c->device_kind = DEVICE_CPU;
+        c->device.kind = DEVICE_CPU;
         return true;
     }
-    c->device_kind = DEVICE_CUDA;
+    c->device.kind = DEVICE_CUDA;
     if (ast->tag == AST_NAME && str_equal(ast->text, STR("cuda")))
         return true;
     if (ast->tag != AST_CALL || !str_equal(ast->text, STR("cuda")) || ast->count != 1 ||
         ast->children[0]->tag != AST_INT || ast->children[0]->integer < 0 ||
         ast->children[0]->integer >= GPU_DEVICES_MAX)
         return false;
-    c->device_number = (int)ast->children[0]->integer;
+    c->device.number = (int)ast->children[0]->integer;
     return true;
 }
 
 bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
 {
-    if (!read_device(c->device.ast, c)) {
-        struct diag *d = diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.ast->span,
+    if (!read_device(c->device.where.ast, c)) {
+        struct diag *d = diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.where.ast->span,
                                     "`device` must be `auto`, `cpu` or a GPU by its number, for "
                                     "example `cuda(0)`");
         diag_hint(bind->diags, d, "`leat help device` lists the devices of this machine");
         return false;
     }
-    if (c->device_kind != DEVICE_CUDA || model_learns_by_batches(&c->model))
+    if (c->device.kind != DEVICE_CUDA || model_learns_by_batches(&c->model))
         return true;
-    diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.ast->span,
+    diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.where.ast->span,
                "a GPU learns by batches: set the number of examples in a step, for example `batch: 4096`, or "
                "use `device: cpu`");
     return false;
@@ -52,7 +64,7 @@ bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
 
 static struct span device_span(const struct learner_config *c)
 {
-    return c->device.ast ? c->device.ast->span : (struct span){0, 0};
+    return c->device.where.ast ? c->device.where.ast->span : (struct span){0, 0};
 }
 
 /* After GPU_NO_MEMORY a mere restart would fail again, so the hint says what to change. */
@@ -91,8 +103,8 @@ static bool open_device(struct learner_state *s, int number, struct gpu_error *e
 
 bool learner_open_device(const struct learner_config *c, struct learner_state *s, struct gpu_error *error)
 {
-    return c->device_kind == DEVICE_CPU || !model_learns_by_batches(&c->model) ||
-           open_device(s, c->device_number, error) || c->device_kind == DEVICE_AUTO;
+    return c->device.kind == DEVICE_CPU || !model_learns_by_batches(&c->model) ||
+           open_device(s, c->device.number, error) || c->device.kind == DEVICE_AUTO;
 }
 
 bool learner_pick_device(struct operator_context *context)
@@ -121,7 +133,7 @@ uint64_t learner_device_free(const struct learner_state *s)
 
 uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *s)
 {
-    return c->device_memory > 0 ? (uint64_t)c->device_memory : learner_device_free(s) / 3 * 2;
+    return c->device.memory > 0 ? (uint64_t)c->device.memory : learner_device_free(s) / 3 * 2;
 }
 
 bool learner_attach(struct operator_context *context)
@@ -130,13 +142,13 @@ bool learner_attach(struct operator_context *context)
     struct learner_state *s = c->state;
     struct gpu_error error;
     struct cold_store *stores[MODEL_FIELDS_MAX] = {NULL};
-    for (uint32_t f = 0; f < c->sparse_count && learner_has_cold(context); f++)
+    for (uint32_t f = 0; f < c->inputs.sparse_count && learner_has_cold(context); f++)
         stores[f] = context->cold_store(context, s->tables[f], table_stored_bytes(model_table(s->model, f)));
     struct model_device device = {.api = s->gpu_api,
                                   .gpu = s->gpu,
                                   .stream = s->gpu_stream,
                                   .memory_bytes = learner_device_memory(c, s),
-                                  .pinned_bytes = (uint64_t)c->pinned_memory,
+                                  .pinned_bytes = (uint64_t)c->device.pinned,
                                   .stores = stores};
     s->attached_us = os_monotonic_us();
     if (!model_attach(s->model, &device, &error))

@@ -45,7 +45,7 @@ bool learner_make_model(struct operator_context *context);
 /* Whether steps follow the load (`batch_min`). */
 static inline bool learner_follows_load(const struct learner_config *c)
 {
-    return c->batch_min > 0 && c->batch_min < c->batch;
+    return c->steps.batch_min > 0 && c->steps.batch_min < c->steps.batch;
 }
 
 /* Whether an example's weight is not 0: only then is it learned and evaluated (options.h,
@@ -55,13 +55,53 @@ static inline bool learner_has_weight(const struct model_input *in, uint32_t i)
     return in->weights == NULL || in->weights[i] != 0.0F;
 }
 
-/* --- bind.c --- */
+/*
+ * --- The parts ---
+ *
+ * A part's bind function checks its options and sets the part's members of c->model; false after a diagnostic.
+ * Its put function appends the part's lines of the learner's shape (core/shape.h).
+ */
 
-/* The column of an expression that has to be a number or (is_number false) an id; -1 after a diagnostic. */
+/* inputs.c. learner_bind_column: the column of an expression that has to be a number or (is_number false) an
+ * id; -1 after a diagnostic. learner_bind_sparse: adds features to c->inputs.sparse_columns.
+ * learner_vector_field: the number of the field among those with vectors; -1 after a diagnostic.
+ * learner_check_lists: a step's examples cannot have more than MODEL_STEP_IDS_MAX ids; call it when the size of
+ * a step is known. */
 int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number);
-/* The options `pairs` and `init_of`; call them when `sparse` is bound. */
-bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c);
+bool learner_bind_sparse(struct operator_bind *bind, struct learner_config *c,
+                         const struct expressions *list);
+bool learner_bind_dense(struct operator_bind *bind, struct learner_config *c);
+int learner_vector_field(struct operator_bind *bind, const struct learner_config *c, const struct ast *ast);
+bool learner_check_lists(struct operator_bind *bind, const struct learner_config *c);
+void learner_put_lists(const struct learner_config *c, struct byte_buffer *out);
+void learner_put_features(const struct learner_config *c, struct arena *arena, struct byte_buffer *out);
+static inline struct str learner_field_name(const struct learner_config *c, uint32_t field)
+{
+    return c->inputs.schema->fields[c->inputs.sparse_columns[field]].name;
+}
+static inline struct str learner_dense_name(const struct learner_config *c, uint32_t dense)
+{
+    return c->inputs.schema->fields[c->inputs.dense_columns[dense]].name;
+}
+
+/* embedding.c; learner_bind_inits (`init_of`): call it when `sparse` is bound. */
 bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c);
+void learner_embedding_model(const struct embedding_config *e, struct model_options *o);
+void learner_put_embedding(const struct embedding_config *e, struct byte_buffer *out);
+
+/* pairs.c: call it when `sparse` is bound. */
+bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c);
+void learner_put_pairs(const struct learner_config *c, struct byte_buffer *out);
+
+/* layers.c. learner_bind_layers: sets the format of dense layers' products, and how many examples of a step go
+ * through the layers at a time (`accumulate`). */
+extern const char *const learner_precision_names[]; /* of enum learner_precision, and so of enum row_format */
+bool learner_bind_layers(struct operator_bind *bind, struct learner_config *c);
+void learner_put_layers(const struct learner_config *c, struct byte_buffer *out);
+void learner_put_precision(const struct learner_config *c, struct byte_buffer *out);
+
+/* training.c. learner_check_batch: refuses options that only `batch: 1` can have. */
+bool learner_check_batch(struct operator_bind *bind, const struct learner_config *c);
 
 /* --- labels.c --- */
 

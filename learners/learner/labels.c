@@ -25,34 +25,34 @@ static const struct figure {
 
 static bool bind_label(struct operator_bind *bind, struct learner_config *c, const struct ast *ast)
 {
-    uint32_t number = c->labels_count;
-    c->label_columns[number] = learner_bind_column(bind, ast, true);
-    bind->learner->labels[number] = c->label_columns[number];
+    uint32_t number = c->inputs.labels_count;
+    c->inputs.label_columns[number] = learner_bind_column(bind, ast, true);
+    bind->learner->labels[number] = c->inputs.label_columns[number];
     bind->learner->label_spans[number] = ast->span;
-    bind->learner->labels_count = ++c->labels_count;
-    return c->label_columns[number] >= 0;
+    bind->learner->labels_count = ++c->inputs.labels_count;
+    return c->inputs.label_columns[number] >= 0;
 }
 
 bool learner_bind_labels(struct operator_bind *bind, struct learner_config *c)
 {
-    c->labels_count = 0;
-    if (c->label.ast != NULL)
-        return bind_label(bind, c, c->label.ast);
-    if (c->labels.count == 0 || c->labels.count > LEARNER_LABELS_MAX) {
+    c->inputs.labels_count = 0;
+    if (c->inputs.label.ast != NULL)
+        return bind_label(bind, c, c->inputs.label.ast);
+    if (c->inputs.labels.count == 0 || c->inputs.labels.count > LEARNER_LABELS_MAX) {
         diag_error(bind->diags, DIAG_TOO_MANY, bind->span, "`labels` takes 1 to %d labels",
                    LEARNER_LABELS_MAX);
         return false;
     }
     bool is_ok = true;
-    for (uint32_t i = 0; i < c->labels.count; i++)
-        is_ok = bind_label(bind, c, c->labels.items[i]) && is_ok;
+    for (uint32_t i = 0; i < c->inputs.labels.count; i++)
+        is_ok = bind_label(bind, c, c->inputs.labels.items[i]) && is_ok;
     return is_ok;
 }
 
 /* A label's name: that of its column, or the label's number, from 1, if it is an expression. */
 static const char *name_of(struct operator_bind *bind, const struct learner_config *c, uint32_t label)
 {
-    struct str name = bind->inputs[0].schema->fields[c->label_columns[label]].name;
+    struct str name = bind->inputs[0].schema->fields[c->inputs.label_columns[label]].name;
     bool is_plain = name.length > 0;
     for (size_t i = 0; i < name.length; i++)
         is_plain = is_plain && (isalnum((unsigned char)name.data[i]) || name.data[i] == '_');
@@ -63,10 +63,10 @@ static const char *name_of(struct operator_bind *bind, const struct learner_conf
 
 void learner_name_labels(struct operator_bind *bind, struct learner_config *c)
 {
-    struct learner_label *labels = arena_calloc(bind->arena, c->labels_count, sizeof(*labels));
-    for (uint32_t l = 0; l < c->labels_count; l++) {
+    struct learner_label *labels = arena_calloc(bind->arena, c->inputs.labels_count, sizeof(*labels));
+    for (uint32_t l = 0; l < c->inputs.labels_count; l++) {
         const char *name = name_of(bind, c, l);
-        bool is_one = c->labels_count == 1;
+        bool is_one = c->inputs.labels_count == 1;
         labels[l].name = name;
         labels[l].prediction = is_one ? "prediction" : arena_printf(bind->arena, "prediction_%s", name);
         for (size_t i = 0; i < ARRAY_COUNT(labels[l].report); i++) {
@@ -74,7 +74,7 @@ void learner_name_labels(struct operator_bind *bind, struct learner_config *c)
             labels[l].report[i] = is_one ? figure : arena_printf(bind->arena, "%s.%s", name, figure);
         }
     }
-    c->label_names = labels;
+    c->inputs.label_names = labels;
 }
 
 static void report_values(struct report *report, const struct learner_config *c,
@@ -92,9 +92,9 @@ static void report_values(struct report *report, const struct learner_config *c,
 void learner_report_labels(const struct learner_config *c, struct report *report)
 {
     for (int is_window = 0; is_window < 2; is_window++) {
-        for (uint32_t l = 0; l < c->labels_count; l++) {
+        for (uint32_t l = 0; l < c->inputs.labels_count; l++) {
             struct metrics_values v = metrics_values(&c->state->metrics[l], is_window);
-            report_values(report, c, &c->label_names[l], &v, is_window);
+            report_values(report, c, &c->inputs.label_names[l], &v, is_window);
         }
     }
 }
@@ -150,20 +150,20 @@ static void emit_metrics(struct operator_context *context, const struct learner_
 {
     const struct metrics *metrics = &c->state->metrics[label];
     struct metrics_values parts[2] = {metrics_values(metrics, false), metrics_values(metrics, true)};
-    struct batch *batch = batch_new(context->pool, c->metrics_schema, 1);
+    struct batch *batch = batch_new(context->pool, c->evaluation.schema, 1);
     struct row_order *order = arena_new(&batch->arena, struct row_order);
     *order = (struct row_order){.place = context->place + 1,
                                 .partition = PARTITION_NONE,
                                 .time = time,
-                                .tie = c->state->seen * c->labels_count + label};
+                                .tie = c->state->seen * c->inputs.labels_count + label};
     batch->orders = order;
     batch->partition = PARTITION_NONE;
     batch->event_time[0] = time;
     batch->columns[0].ints[0] = time;
     batch->columns[1].ints[0] = (int64_t)parts[0].count;
-    if (c->labels_count > 1)
-        put_label(&batch->columns[2], c->label_names[label].name);
-    uint32_t column = first_value(c->labels_count);
+    if (c->inputs.labels_count > 1)
+        put_label(&batch->columns[2], c->inputs.label_names[label].name);
+    uint32_t column = first_value(c->inputs.labels_count);
     for (size_t i = 0; i < 2 * LEARNER_FIGURES; i++) {
         const struct metrics_values *part = &parts[i / LEARNER_FIGURES];
         const struct figure *figure = &figures[i % LEARNER_FIGURES];
@@ -216,16 +216,16 @@ void learner_metrics_add(struct operator_context *context, struct learner_config
                          const struct model_input *in, const double *logits)
 {
     struct learner_state *s = c->state;
-    uint64_t every = (uint64_t)MAX(c->metrics_every, 1);
+    uint64_t every = (uint64_t)MAX(c->evaluation.metrics_every, 1);
     for (uint32_t at = 0, end, came; at < in->rows; at = end) {
         end = end_of(in, at, every - s->seen % every, &came);
-        for (uint32_t l = 0; l < c->labels_count; l++)
+        for (uint32_t l = 0; l < c->inputs.labels_count; l++)
             score(s, in, l, at, end, logits);
         if (came == 0)
             continue; /* the row at the present value of `seen` was already emitted */
         s->seen += came;
         s->seen_last_us = last_with_weight(in, at, end);
-        for (uint32_t l = 0; l < c->labels_count && s->seen % every == 0; l++)
+        for (uint32_t l = 0; l < c->inputs.labels_count && s->seen % every == 0; l++)
             emit_metrics(context, c, l, s->seen_last_us);
     }
 }
@@ -233,8 +233,8 @@ void learner_metrics_add(struct operator_context *context, struct learner_config
 void learner_metrics_end(struct operator_context *context, struct learner_config *c)
 {
     struct learner_state *s = c->state;
-    bool is_due = s->seen % (uint64_t)MAX(c->metrics_every, 1) != 0 && !s->has_ended;
+    bool is_due = s->seen % (uint64_t)MAX(c->evaluation.metrics_every, 1) != 0 && !s->has_ended;
     s->has_ended = true;
-    for (uint32_t l = 0; l < c->labels_count && is_due && s->seen_last_us != TIME_MIN; l++)
+    for (uint32_t l = 0; l < c->inputs.labels_count && is_due && s->seen_last_us != TIME_MIN; l++)
         emit_metrics(context, c, l, s->seen_last_us);
 }

@@ -24,7 +24,7 @@ bool learner_make_model(struct operator_context *context)
     if (c->model.is_on_device)
         return learner_attach(context);
     model_set_team(s->model, context->team);
-    for (uint32_t f = 0; f < c->sparse_count && learner_has_cold(context); f++)
+    for (uint32_t f = 0; f < c->inputs.sparse_count && learner_has_cold(context); f++)
         model_set_cold(
             s->model, f,
             context->cold_store(context, s->tables[f], table_stored_bytes(model_table(s->model, f))));
@@ -44,17 +44,17 @@ bool learner_open(struct operator_context *context)
     c->state = s;
     s->kernels = kernels;
     s->seen_last_us = TIME_MIN;
-    s->tables_next = c->sparse_count;
-    for (uint32_t f = 0; f < c->sparse_count; f++)
+    s->tables_next = c->inputs.sparse_count;
+    for (uint32_t f = 0; f < c->inputs.sparse_count; f++)
         s->tables[f] = (uint16_t)f;
     if (!learner_pick_device(context) || !learner_check_memory(context) || !learner_make_model(context))
         return false;
     s->columns = learner_columns_new(c);
-    s->metrics = mem_calloc(c->labels_count, sizeof(*s->metrics));
-    s->logits = mem_calloc((size_t)c->labels_count * BATCH_ROWS, sizeof(*s->logits));
+    s->metrics = mem_calloc(c->inputs.labels_count, sizeof(*s->metrics));
+    s->logits = mem_calloc((size_t)c->inputs.labels_count * BATCH_ROWS, sizeof(*s->logits));
     s->scored = mem_calloc(BATCH_ROWS, sizeof(*s->scored));
-    for (uint32_t l = 0; l < c->labels_count; l++)
-        metrics_init(&s->metrics[l], c->model.loss, (uint64_t)c->window);
+    for (uint32_t l = 0; l < c->inputs.labels_count; l++)
+        metrics_init(&s->metrics[l], c->model.loss, (uint64_t)c->evaluation.window);
     return true;
 }
 
@@ -79,9 +79,9 @@ static void put_predictions(const struct learner_config *c, const double *logits
 static void emit(struct operator_context *context, const struct learner_config *c, struct batch *batch)
 {
     struct batch *out = batch_derive(batch, context->output);
-    for (uint32_t l = 0; l < c->labels_count; l++)
+    for (uint32_t l = 0; l < c->inputs.labels_count; l++)
         put_predictions(c, c->state->logits + (size_t)l * BATCH_ROWS, batch, out,
-                        &out->columns[c->own_columns + l]);
+                        &out->columns[c->inputs.own_columns + l]);
     context->counters.emitted += batch->selected;
     operator_emit(context, 0, out);
 }
@@ -116,8 +116,8 @@ static void follow_load(const struct operator_context *context, const struct lea
 {
     uint64_t wanted = (uint64_t)1 << context->load;
     if (learner_follows_load(c))
-        model_set_step_events(c->state->model,
-                              (uint32_t)MIN(MAX(wanted, (uint64_t)c->batch_min), (uint64_t)c->batch));
+        model_set_step_events(c->state->model, (uint32_t)MIN(MAX(wanted, (uint64_t)c->steps.batch_min),
+                                                             (uint64_t)c->steps.batch));
 }
 
 void learner_process(struct operator_context *context, uint32_t input, struct batch *batch)
@@ -164,26 +164,26 @@ void learner_on_watermark(struct operator_context *context, int64_t watermark)
 
 static void report_lists(const struct learner_config *c, struct report *report)
 {
-    for (uint32_t f = 0; f < c->sparse_count; f++) {
+    for (uint32_t f = 0; f < c->inputs.sparse_count; f++) {
         if (!c->model.is_list[f])
             continue;
-        report_add(report, c->lists[f].lists_cut, (double)c->state->lists_cut[f], false);
-        report_add(report, c->lists[f].ids_cut, (double)c->state->ids_cut[f], false);
+        report_add(report, c->inputs.lists[f].lists_cut, (double)c->state->lists_cut[f], false);
+        report_add(report, c->inputs.lists[f].ids_cut, (double)c->state->ids_cut[f], false);
     }
 }
 
 static void report_precision(const struct learner_config *c, struct report *report)
 {
-    if (c->precision == PRECISION_FP32)
+    if (c->layers == NULL || c->layers->precision == PRECISION_FP32)
         return;
     struct model_precision p = model_precision(c->state->model);
     report_add_text(report, "precision",
-                    p.is_undecided ? "bf16, with fp32 beside it" : learner_precision_name((int)p.now));
-    if (c->precision == PRECISION_FP16) {
+                    p.is_undecided ? "bf16, with fp32 beside it" : learner_precision_names[p.now]);
+    if (c->layers->precision == PRECISION_FP16) {
         report_add(report, "gradient_scale", (double)p.scale, false);
         report_add(report, "gradient_scale_lowered", (double)p.lowered, false);
     }
-    if (c->precision == PRECISION_AUTO) {
+    if (c->layers->precision == PRECISION_AUTO) {
         report_add(report, "trial_examples", (double)p.trial_examples, false);
         report_add(report, "trial_loss_bf16", p.trial_loss_bf16, false);
         report_add(report, "trial_loss_fp32", p.trial_loss_fp32, false);
@@ -197,7 +197,7 @@ void learner_report(struct operator_context *context, struct report *report)
     learner_report_labels(c, report);
     report_add(report, "learned", (double)s->learned, false);
     report_add(report, "sampled_out", (double)s->sampled_out, false);
-    if (c->weight_column >= 0)
+    if (c->inputs.weight_column >= 0)
         report_add(report, "weightless", (double)s->weightless, false);
     report_add(report, "frozen", (double)s->frozen, false);
     report_add(report, "is_frozen", s->is_frozen ? 1.0 : 0.0, false);
@@ -209,13 +209,13 @@ void learner_report(struct operator_context *context, struct report *report)
         report_add(report, "device_busy",
                    model_device_busy_ms(s->model) * 1e3 / (double)(os_monotonic_us() - s->attached_us + 1),
                    false);
-        report_add(report, "device_held", (double)learner_device_held(s, c->sparse_count), false);
+        report_add(report, "device_held", (double)learner_device_held(s, c->inputs.sparse_count), false);
     }
     if (model_shadow(s->model))
         report_add(report, LEARNER_COMPARED, (double)model_compared(s->model)->steps, false);
     uint64_t rows = 0, cold = 0, loaded = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;
     uint64_t device_bytes = 0;
-    for (uint32_t f = 0; f < c->sparse_count; f++) {
+    for (uint32_t f = 0; f < c->inputs.sparse_count; f++) {
         if (s->gpu_api) {
             struct table_stats on_device = model_device_stats(s->model, f, &device_bytes);
             cold += learner_device_cold(s, f, &loaded);

@@ -10,52 +10,15 @@
 #include "learners/learner/optimizer_options.h"
 #include "learners/model/model.h"
 
-struct embedding_config {
-    int64_t dim, admit_after, rows_max, sketch_bytes;
-    int64_t expire_after_us;
-    double init;
-    struct assignments init_of;
-    struct kind_ref optimizer;
-};
+/* --- The parts of a learner: each has its option struct, its option table and its file --- */
 
-/* Bands of the evaluation window's figures: while a figure is outside its band nothing is learned. 0: no
- * bound. after: examples with weight before the bands count. */
-struct freeze_config {
-    double calibration_min, calibration_max, label_mean_min, label_mean_max;
-    int64_t after;
-};
-
-/* The first three values are those of enum row_format. */
-enum learner_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16, PRECISION_AUTO };
-
-static inline const char *learner_precision_name(int precision)
-{
-    static const char *const names[] = {"fp32", "bf16", "fp16", "auto"};
-    return names[precision];
-}
-
-struct learner_state;
-
-struct learner_config {
+/* inputs.c: what the learner reads. */
+struct inputs_config {
     struct expression label, weight;
     struct expressions labels; /* of kinds that learn several labels */
-    struct expressions sparse, wide, dense, pairs;
+    struct expressions sparse, wide, dense;
     struct columns known_early;
-    struct embedding_config embedding; /* the kind's own option table binds it */
-    struct kind_ref linear, head, pair_weights;
-    struct ints hidden;
-    struct freeze_config freeze;
-    struct expression device;
-    int64_t device_memory, pinned_memory;
-    /* the option `device` as bind has read it; device_number: the GPU's number */
-    enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind;
-    int device_number;
-    int loss;
-    int precision; /* enum learner_precision */
-    int64_t precision_trial;
-    int64_t list_max, batch, batch_min, accumulate, hidden_batch, window, metrics_every, seed;
-    double clip_norm, positive_weight, negative_weight, keep_negatives, bias;
-    bool fake_negatives, mean_bias;
+    int64_t list_max;
     /* The following members are set by bind. */
     int label_columns[LEARNER_LABELS_MAX];
     uint32_t labels_count;
@@ -67,33 +30,124 @@ struct learner_config {
         const char *lists_cut, *ids_cut;
     } lists[MODEL_FIELDS_MAX];
     uint32_t sparse_count, vectors_count, dense_count;
-    uint32_t own_columns; /* columns of the input itself, without those added for expressions */
-    bool is_scheduled;    /* rates or `freeze` change with the examples seen: schedule.c */
-    struct model_options model;
-    /* input_schema: with the columns added for expressions */
-    const struct schema *metrics_schema, *input_schema;
-    struct learner_state *state;
+    uint32_t own_columns;        /* columns of the input itself, without those added for expressions */
+    const struct schema *schema; /* of the input, with the columns added for expressions */
 };
-
-/* learner_options.c: tables for a kind's option table to include; for struct learner_config. */
-extern const struct option learner_input_options[]; /* `label`, and learner_feature_options */
-extern const struct option learner_feature_options[];
+extern const struct option learner_label_options[];   /* `label` */
+extern const struct option learner_feature_options[]; /* dense features, weights, lists */
 extern const struct option learner_ids_options[];     /* ids with weights: `sparse` and `wide` */
 extern const struct option learner_vectors_options[]; /* `sparse` of kinds without weights of ids */
-extern const struct option learner_pairs_options[];
-extern const struct option learner_layers_options[];   /* dense layers, beside LEARNER_HIDDEN_OPTION */
-extern const struct option learner_head_options[];     /* learner_layers_options, also with `batch: 1` */
-extern const struct option learner_training_options[]; /* of kinds that also learn from single events */
-extern const struct option learner_batch_options[];    /* of kinds that learn by batches alone */
-extern const struct option learner_balance_options[];
-extern const struct option learner_run_options[];
-/* Tables for struct embedding_config. learner_expiry_options: the rows of learner_admission_options whose help
- * also suits ids with a weight alone. */
+
+/* embedding.c: rows of ids. */
+struct embedding_config {
+    int64_t dim, admit_after, rows_max, sketch_bytes;
+    int64_t expire_after_us;
+    double init;
+    struct assignments init_of;
+    struct kind_ref optimizer;
+};
+/* learner_expiry_options: the rows of learner_admission_options whose help also suits ids with a weight
+ * alone. */
 extern const struct option learner_init_of_options[];
 extern const struct option learner_admission_options[];
 extern const struct option learner_expiry_options[];
-/* schedule.c: for struct freeze_config. */
-extern const struct option learner_freeze[];
+
+/* pairs.c: which pairs of vectors interact, and how much. */
+struct pairs_config {
+    struct expressions chosen; /* the option `pairs`; items NULL: not given */
+    struct kind_ref weights;
+};
+extern const struct option learner_pairs_options[];
+
+/* layers.c: dense layers. */
+enum learner_precision {
+    PRECISION_FP32,
+    PRECISION_BF16,
+    PRECISION_FP16,
+    PRECISION_AUTO
+}; /* enum row_format */
+struct layers_config {
+    struct ints hidden;
+    struct kind_ref optimizer;
+    int precision; /* enum learner_precision */
+    int64_t trial; /* examples of `precision: auto` */
+    int64_t accumulate;
+    int64_t block; /* the option `hidden_batch` */
+};
+extern const struct option learner_layers_options[]; /* beside LEARNER_HIDDEN_OPTION */
+extern const struct option learner_head_options[];   /* learner_layers_options, also with `batch: 1` */
+
+/* training.c: steps, and which examples count how much. */
+struct steps_config {
+    int64_t batch, batch_min;
+    double clip_norm;
+};
+struct balance_config {
+    double positive_weight, negative_weight, keep_negatives;
+    bool fake_negatives;
+};
+extern const struct option learner_steps_options[];   /* of kinds that also learn from single events */
+extern const struct option learner_batches_options[]; /* of kinds that learn by batches alone */
+extern const struct option learner_balance_options[];
+
+/* schedule.c: figures, and bands of the evaluation window's figures: while a figure is outside its band
+ * nothing is learned. 0: no bound. after: examples with weight before the bands count. */
+struct freeze_config {
+    double calibration_min, calibration_max, label_mean_min, label_mean_max;
+    int64_t after;
+};
+struct evaluation_config {
+    int64_t window, metrics_every;
+    struct freeze_config freeze;
+    const struct schema *schema; /* of the output `metrics`; set by bind */
+};
+extern const struct option learner_evaluation_options[];
+
+/* device.c: where the learner runs. */
+struct device_config {
+    struct expression where;
+    int64_t memory, pinned;
+    /* the option `device` as bind has read it; number: the GPU's */
+    enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } kind;
+    int number;
+};
+extern const struct option learner_device_options[];
+
+struct learner_state;
+
+struct learner_config {
+    struct inputs_config inputs;
+    int loss;
+    double bias;
+    bool mean_bias;
+    struct kind_ref linear; /* config NULL: the kind has no weights of ids and dense features */
+    struct embedding_config embedding;
+    struct steps_config steps;
+    struct balance_config balance;
+    struct evaluation_config evaluation;
+    struct device_config device;
+    int64_t seed;
+    /* Parts that not every kind has: members of the kind's own struct, set before learner_bind. NULL: the kind
+     * does not have the part. */
+    struct pairs_config *pairs;
+    struct layers_config *layers;
+    /* The following members are set by bind. */
+    bool is_scheduled; /* rates or `freeze` change with the examples seen: schedule.c */
+    struct model_options model;
+    struct learner_state *state;
+};
+
+static inline bool learner_has_hidden(const struct learner_config *c)
+{
+    return c->layers != NULL && c->layers->hidden.count > 0;
+}
+
+/* bind.c: the options that all kinds have, for struct learner_config, beside those of inputs, loss, weights and
+ * vectors. learner_training_options: of kinds that also learn from single events; learner_batch_options: of
+ * kinds that learn by batches alone, without learner_balance_options. */
+extern const struct option learner_training_options[];
+extern const struct option learner_batch_options[];
+extern const struct option learner_run_options[];
 
 /* Rows of a kind's option table, for members of struct learner_config. */
 #define LEARNER_LOSS_OPTION(def)                                                                             \
@@ -105,8 +159,9 @@ extern const struct option learner_freeze[];
 #define LEARNER_EMBEDDING_OPTION(table)                                                                      \
     OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, table,           \
                  "vectors of ids")
-#define LEARNER_HIDDEN_OPTION(def, text)                                                                     \
-    OPTION_INTS(struct learner_config, hidden, "hidden", 0, def, "1", "4096", text)
+/* For the member `layers` of the kind's struct. */
+#define LEARNER_HIDDEN_OPTION(structure, def, text)                                                          \
+    OPTION_INTS(structure, layers.hidden, "hidden", 0, def, "1", "4096", text)
 
 /* Rows for members of struct embedding_config. made: "a row" or "a weight"; many: the plural. */
 #define LEARNER_DIM_OPTION(def, text)                                                                        \

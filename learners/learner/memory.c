@@ -16,7 +16,7 @@
 static void add_sketches(const struct learner_config *c, struct memory_plan *plan)
 {
     if (c->model.admit_after > 1)
-        memory_plan_add(plan, "sketches", (uint64_t)c->model.sketch_bytes * c->sparse_count, false);
+        memory_plan_add(plan, "sketches", (uint64_t)c->model.sketch_bytes * c->inputs.sparse_count, false);
 }
 
 /* Fills `plan` with the parts that the learner takes: on the device that is open in s, or on the CPU if none
@@ -40,7 +40,7 @@ static void plan_parts(const struct learner_config *c, const struct learner_stat
     }
     memory_plan_add(plan, "tables", learner_device_memory(c, s), false);
     memory_plan_add(plan, "input", parts.pinned, true);
-    memory_plan_add(plan, "rows below the tables", (uint64_t)c->pinned_memory, true);
+    memory_plan_add(plan, "rows below the tables", (uint64_t)c->device.pinned, true);
 }
 
 void learner_memory(void *config, struct memory_plan *plan)
@@ -55,12 +55,12 @@ void learner_memory(void *config, struct memory_plan *plan)
     if (s->kernels != NULL)
         plan_parts(c, s, plan);
     if (s->gpu_api != NULL)
-        snprintf(plan->where, sizeof(plan->where), "of cuda(%d)", c->device_number);
+        snprintf(plan->where, sizeof(plan->where), "of cuda(%d)", c->device.number);
     else if (is_there)
         snprintf(plan->where, sizeof(plan->where), "on the CPU");
     else
         snprintf(plan->where, sizeof(plan->where), "as on a CPU, because cuda(%d) cannot be used here (%s)",
-                 c->device_number, gpu_failure_name(error.failure));
+                 c->device.number, gpu_failure_name(error.failure));
     learner_close_device(s);
     free(s);
 }
@@ -69,7 +69,7 @@ static void refuse(struct operator_context *context, const struct memory_plan *p
 {
     const struct learner_config *c = context->config;
     bool is_device = c->state->gpu_api != NULL;
-    struct span span = c->device.ast ? c->device.ast->span : (struct span){0, 0};
+    struct span span = c->device.where.ast ? c->device.where.ast->span : (struct span){0, 0};
     struct arena arena = {0};
     struct diag *d = diag_error(context->diags, DIAG_LEARNER_MEMORY, span,
                                 "the learner needs more memory %s than the %s that are free: %s",

@@ -95,6 +95,11 @@ const struct kind_choice optimizer_kinds[] = {
     {0},
 };
 
+const char *optimizer_name(const struct kind_ref *ref)
+{
+    return ref->config == NULL ? "none" : optimizer_kinds[ref->choice].name;
+}
+
 struct optimizer_options optimizer_from(const struct kind_ref *ref)
 {
     const struct optimizer_config *c = ref->config;

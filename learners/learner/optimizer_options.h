@@ -18,6 +18,8 @@ struct optimizer_config {
 extern const struct kind_choice optimizer_kinds[];
 
 /* The bound option as a model takes it. optimizer_ftrl: for linear weights in double (linear_is_double). */
+/* The optimizer's name; "none" without one. */
+const char *optimizer_name(const struct kind_ref *ref);
 struct optimizer_options optimizer_from(const struct kind_ref *ref);
 struct ftrl64_params optimizer_ftrl(const struct kind_ref *ref);
 

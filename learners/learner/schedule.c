@@ -10,7 +10,7 @@
 
 enum { SCHEDULE_EXAMPLES = 1024 };
 
-const struct option learner_freeze[] = {
+static const struct option freeze_options[] = {
     OPTION_FLOAT(struct freeze_config, calibration_min, "calibration_min", 0, "0.0", "0.0", NULL,
                  "smallest calibration (sum of predictions / sum of labels) of the window; 0: no limit"),
     OPTION_FLOAT(struct freeze_config, calibration_max, "calibration_max", 0, "0.0", "0.0", NULL,
@@ -21,6 +21,18 @@ const struct option learner_freeze[] = {
                  "largest mean label of the window; 0: no limit"),
     OPTION_INT(struct freeze_config, after, "after", 0, "100000", "0", NULL,
                "examples before the bands apply; the bands are checked every 1,024 examples"),
+    OPTIONS_END,
+};
+
+const struct option learner_evaluation_options[] = {
+    OPTION_INT(struct evaluation_config, window, "window", 0, "100000", "16", "1000000000",
+               "number of newest examples in the sliding evaluation"),
+    OPTION_INT(struct evaluation_config, metrics_every, "metrics_every", 0, "100000", "1", NULL,
+               "examples between two rows of `metrics`; one more row comes when the input has ended"),
+    OPTION_BLOCK(struct evaluation_config, freeze, struct freeze_config, "freeze", 0, freeze_options,
+                 "stops learning, but not predicting, while figures of the window are outside "
+                 "of these bands; meanwhile ids that occur keep their rows, and other ids "
+                 "expire (`expire_after`)"),
     OPTIONS_END,
 };
 
@@ -38,7 +50,7 @@ static bool has_band(const struct freeze_config *f)
 
 bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c)
 {
-    const struct freeze_config *f = &c->freeze;
+    const struct freeze_config *f = &c->evaluation.freeze;
     const char *problem = NULL;
     if ((f->calibration_min > f->calibration_max && f->calibration_max > 0.0) ||
         (f->label_mean_min > f->label_mean_max && f->label_mean_max > 0.0))
@@ -50,7 +62,8 @@ bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c)
     if (problem != NULL)
         diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
     c->is_scheduled = has_band(f) || is_scheduled(&c->linear) || is_scheduled(&c->embedding.optimizer) ||
-                      is_scheduled(&c->head) || is_scheduled(&c->pair_weights);
+                      (c->layers != NULL && is_scheduled(&c->layers->optimizer)) ||
+                      (c->pairs != NULL && is_scheduled(&c->pairs->weights));
     return !problem;
 }
 
@@ -81,7 +94,7 @@ static bool is_outside(double value, double low, double high)
 
 static bool is_off_band(const struct learner_config *c)
 {
-    const struct freeze_config *f = &c->freeze;
+    const struct freeze_config *f = &c->evaluation.freeze;
     if (!has_band(f) || c->state->seen < (uint64_t)f->after)
         return false;
     struct metrics_values v = metrics_values(&c->state->metrics[0], true);
@@ -102,8 +115,8 @@ void learner_schedule(struct learner_config *c)
     struct model_rates rates = {
         .linear = rate_at(&c->linear, seen),
         .embedding = rate_at(&c->embedding.optimizer, seen),
-        .head = rate_at(&c->head, seen),
-        .pairs = rate_at(&c->pair_weights, seen),
+        .head = c->layers != NULL ? rate_at(&c->layers->optimizer, seen) : 0.0F,
+        .pairs = c->pairs != NULL ? rate_at(&c->pairs->weights, seen) : 0.0F,
     };
     model_set_rates(s->model, &rates);
     if (seen == s->seen)

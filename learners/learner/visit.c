@@ -12,9 +12,9 @@ static const char *column_name(struct arena *arena, const struct schema *schema,
 bool learner_table(const void *config, uint32_t number, int *column)
 {
     const struct learner_config *c = config;
-    if (number >= c->sparse_count)
+    if (number >= c->inputs.sparse_count)
         return false;
-    *column = c->sparse_columns[number];
+    *column = c->inputs.sparse_columns[number];
     return true;
 }
 
@@ -22,8 +22,8 @@ bool learner_visit(struct operator_context *context, struct model_visitor *v)
 {
     const struct learner_config *c = context->config;
     const char *names[MODEL_FIELDS_MAX];
-    for (uint32_t f = 0; f < c->sparse_count; f++)
-        names[f] = column_name(context->scratch, c->input_schema, c->sparse_columns[f]);
+    for (uint32_t f = 0; f < c->inputs.sparse_count; f++)
+        names[f] = column_name(context->scratch, c->inputs.schema, c->inputs.sparse_columns[f]);
     return model_visit_weights(c->state->model, names, v);
 }
 
@@ -32,9 +32,9 @@ bool learner_visit(struct operator_context *context, struct model_visitor *v)
 static const char *field_names(struct operator_context *context, const struct learner_config *c)
 {
     const char *all = "";
-    for (uint32_t f = 0; f < c->sparse_count; f++)
+    for (uint32_t f = 0; f < c->inputs.sparse_count; f++)
         all = arena_printf(context->scratch, "%s%s%s", all, f > 0 ? ", " : "",
-                           column_name(context->scratch, c->input_schema, c->sparse_columns[f]));
+                           column_name(context->scratch, c->inputs.schema, c->inputs.sparse_columns[f]));
     return all;
 }
 
@@ -43,8 +43,8 @@ static int query_field(struct operator_context *context, const struct learner_co
                        const struct state_query *query)
 {
     struct str name = query->count > 0 ? query->words[0] : (struct str){"", 0};
-    for (uint32_t f = 0; f < c->sparse_count; f++)
-        if (query->count == 2 && str_equal(c->input_schema->fields[c->sparse_columns[f]].name, name))
+    for (uint32_t f = 0; f < c->inputs.sparse_count; f++)
+        if (query->count == 2 && str_equal(c->inputs.schema->fields[c->inputs.sparse_columns[f]].name, name))
             return (int)f;
     struct diag *d = query->count == 2
                          ? diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0},
@@ -61,7 +61,7 @@ static int query_field(struct operator_context *context, const struct learner_co
 static uint64_t query_key(struct operator_context *context, const struct learner_config *c, uint32_t field,
                           struct str word)
 {
-    const struct type *type = &c->input_schema->fields[c->sparse_columns[field]].type;
+    const struct type *type = &c->inputs.schema->fields[c->inputs.sparse_columns[field]].type;
     const struct type *single = type->tag == TYPE_LIST ? type->element : type;
     struct schema *schema = schema_copy(context->scratch, &(struct schema){0}, 1);
     (void)schema_add(schema, STR("value"), *single);

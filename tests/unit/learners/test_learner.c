@@ -196,30 +196,6 @@ struct bench {
     struct learner_columns learner;
 };
 
-static void common_defaults(struct learner_config *c, struct arena *arena, bool is_mf)
-{
-    static struct optimizer_config config;
-    config = schedule;
-    config.accumulator = config.decay = config.step_max = config.beta = 1.0;
-    c->label.ast = name_ast(arena, "clicked");
-    c->sparse = is_mf ? (struct expressions){0} : names(arena, "user", "item", third_feature);
-    c->dense = names(arena, "price", NULL, NULL);
-    c->embedding = (struct embedding_config){.dim = 8,
-                                             .init = 0.1,
-                                             .admit_after = 2,
-                                             .sketch_bytes = 65536,
-                                             .rows_max = 1500,
-                                             .expire_after_us = 3000 * US_PER_SECOND};
-    c->embedding.optimizer = c->linear = c->head =
-        (struct kind_ref){.choice = OPT_ADAGRAD, .config = &config};
-    c->loss = (int)loss;
-    c->freeze = freeze;
-    c->metrics_every = 1700;
-    c->batch = 1, c->hidden_batch = 16, c->window = 2000, c->seed = 1;
-    c->positive_weight = c->negative_weight = 1.0;
-    c->keep_negatives = negatives_kept;
-}
-
 /* The member of a kind's option struct that an option is bound into; NULL: the kind has no such option. */
 static void *own_option(const struct operator_kind *kind, struct learner_config *c, const char *name)
 {
@@ -227,10 +203,50 @@ static void *own_option(const struct operator_kind *kind, struct learner_config 
     return option.name != NULL ? (char *)c + option.offset : NULL;
 }
 
-/* Options of the networks' own. */
+static struct kind_ref adagrad(void)
+{
+    static struct optimizer_config config;
+    config = schedule;
+    config.accumulator = config.decay = config.step_max = config.beta = 1.0;
+    return (struct kind_ref){.choice = OPT_ADAGRAD, .config = &config};
+}
+
+static void common_defaults(struct learner_config *c, struct arena *arena, bool is_mf)
+{
+    c->inputs.label.ast = name_ast(arena, "clicked");
+    c->inputs.sparse = is_mf ? (struct expressions){0} : names(arena, "user", "item", third_feature);
+    c->inputs.dense = names(arena, "price", NULL, NULL);
+    c->embedding = (struct embedding_config){.dim = 8,
+                                             .init = 0.1,
+                                             .admit_after = 2,
+                                             .sketch_bytes = 65536,
+                                             .rows_max = 1500,
+                                             .expire_after_us = 3000 * US_PER_SECOND};
+    c->embedding.optimizer = c->linear = adagrad();
+    c->loss = (int)loss;
+    c->evaluation.freeze = freeze;
+    c->evaluation.metrics_every = 1700;
+    c->steps.batch = 1, c->evaluation.window = 2000, c->seed = 1;
+    c->balance.positive_weight = c->balance.negative_weight = 1.0;
+    c->balance.keep_negatives = negatives_kept;
+}
+
+/* Options of parts that not every kind has: a layer of 8 outputs, and a value for each of the networks' own. */
 static void own_options(const struct operator_kind *kind, struct learner_config *c)
 {
-    static const char *const numbers[] = {"cross_layers", "experts"}, *const widths[] = {"bottom", "towers"};
+    static const char *const numbers[] = {"cross_layers", "experts"}, *const widths[] = {"hidden", "bottom",
+                                                                                         "towers"};
+    static int64_t width = 8;
+    static struct optimizer_config still;
+    int64_t *block = own_option(kind, c, "hidden_batch");
+    struct kind_ref *layers = own_option(kind, c, "hidden_optimizer"),
+                    *pairs = own_option(kind, c, "pair_weights");
+    if (block != NULL)
+        *block = 16;
+    if (layers != NULL)
+        *layers = adagrad();
+    if (pairs != NULL)
+        *pairs = (struct kind_ref){.choice = OPT_SGD, .config = &still};
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         int64_t *number = own_option(kind, c, numbers[i]);
         if (number != NULL)
@@ -239,7 +255,7 @@ static void own_options(const struct operator_kind *kind, struct learner_config 
     for (size_t i = 0; i < ARRAY_COUNT(widths); i++) {
         struct ints *list = own_option(kind, c, widths[i]);
         if (list != NULL)
-            *list = c->hidden;
+            *list = (struct ints){.items = &width, .count = 1};
     }
 }
 
@@ -255,19 +271,15 @@ static void start(struct bench *t, const struct operator_kind *kind)
     struct expression *user = own_option(kind, c, "user"), *item = own_option(kind, c, "item");
     if (user != NULL && item != NULL)
         user->ast = name_ast(&t->arena, "user"), item->ast = name_ast(&t->arena, "item");
-    int64_t *hidden = arena_array(&t->arena, int64_t, 1);
-    hidden[0] = 8;
     bool is_network = strcmp(kind->name, "dcnv2") == 0 || strcmp(kind->name, "dlrm") == 0 ||
                       strcmp(kind->name, "mmoe") == 0;
-    if (is_network || strcmp(kind->name, "deepfm") == 0 || strcmp(kind->name, "ffm") == 0)
-        c->hidden = (struct ints){.items = hidden, .count = 1};
     if (is_network)
-        c->batch = network_batch;
+        c->steps.batch = network_batch;
     own_options(kind, c);
     if (strcmp(kind->name, "mmoe") == 0) {
-        c->label.ast = NULL;
-        c->labels = names(&t->arena, "clicked", "price", NULL);
-        c->known_early = (struct columns){0};
+        c->inputs.label.ast = NULL;
+        c->inputs.labels = names(&t->arena, "clicked", "price", NULL);
+        c->inputs.known_early = (struct columns){0};
     }
     t->bind = (struct operator_bind){.config = c,
                                      .arena = &t->arena,
@@ -463,7 +475,7 @@ static void digests(const struct operator_kind *kind, uint64_t out[BATCHES], dou
     struct bench t;
     start(&t, kind);
     /* No metrics: only predictions are in the digest. */
-    ((struct learner_config *)t.bind.config)->metrics_every = INT64_MAX;
+    ((struct learner_config *)t.bind.config)->evaluation.metrics_every = INT64_MAX;
     for (uint64_t n = 0; n < BATCHES; n++) {
         digest = 0;
         feed(&t, kind, n < 3 ? n : 3, (n < 3 ? n : 3) + 1); /* from 3 on the same batch again */
@@ -534,7 +546,7 @@ static void test_fields(void **state)
     struct ast *sides[2] = {name_ast(&t.arena, "tags"), name_ast(&t.arena, "user")};
     struct ast pair = {.tag = AST_LIST, .children = sides, .count = 2};
     const struct ast *pairs[1] = {&pair};
-    c->pairs = (struct expressions){.items = pairs, .count = 1};
+    c->pairs->chosen = (struct expressions){.items = pairs, .count = 1};
     struct ast half = {.tag = AST_FLOAT, .real = 0.5}, zero = {.tag = AST_INT};
     struct assignment inits[2] = {{.name = STR("item"), .value = &half},
                                   {.name = STR("tags"), .value = &zero}};
