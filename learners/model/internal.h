@@ -128,18 +128,25 @@ static inline float *model_vector_state(const struct model *m, struct table_row 
     return (float *)(void *)((unsigned char *)table_payload(row) + m->state_at);
 }
 
-/* learn.c. model_example_label: copies label and weight of the call's event i, whether it learns, and whether
- * it is rejected. model_output: writes an example's logit, corrected, and its verdict if it is rejected, to
- * the call's output as those of event `event`; -1: does nothing. model_example_forward: computes e->logit
- * without the head. model_example_judge: sets the loss's derivatives; rejects the example if logit or
- * gradient is not finite. */
+/* example.c. model_example_label: copies label and weight of the call's event i, whether it learns, and whether
+ * it is rejected. model_example_fill: the same, and its rows, which must be found (lookahead.c), and dense
+ * features. model_example_forward: computes e->logit without the head. model_example_judge: sets the loss's
+ * derivatives; rejects the example if logit or gradient is not finite. model_output: writes an example's logit,
+ * corrected, and its verdict if it is rejected, to the call's output as those of event `event`; -1: does nothing.
+ * model_example_update: moves the weights of a model without a head. */
 void model_example_label(const struct model *m, struct example *e, const struct call *c, uint32_t i);
-void model_output(const struct call *c, const struct example *e, int32_t event);
+void model_example_fill(struct model *m, struct example *e, const struct call *c, uint32_t i);
 void model_example_forward(struct model *m, struct example *e);
 void model_example_judge(struct model *m, struct example *e);
+void model_output(const struct call *c, const struct example *e, int32_t event);
+void model_example_update(struct model *m, struct example *e);
 /* Before each step: sets the optimizers' parameters that depend on the step's number (Adam's
  * bias correction). */
 void model_step_begin(struct model *m);
+
+/* blocks.c, for a model with a head. blocks_predict: the rows are found. */
+void blocks_learn(struct model *m, struct call *c);
+void blocks_predict(struct model *m, struct call *c);
 
 /* lookahead.c. lookahead_resolve finds the rows of all events at once and writes their headers. */
 void lookahead_resolve(struct model *m, struct call *c);

@@ -116,7 +116,7 @@ static size_t example_slots(const struct model *m)
 {
     if (model_learns_by_batches(&m->options))
         return 1; /* the events of a batch lie in columns; checkpoints read and write them one by one */
-    return m->options.block + (m->head.layers > 0 ? KERNELS_BLOCK : 1);
+    return m->head.layers > 0 ? m->options.block + KERNELS_BLOCK : 1; /* blocks.c */
 }
 
 static void example_init(struct model *m, struct example *e)
