@@ -1,9 +1,8 @@
 /*
  * All occurrences of one batch in a table at once; table.h states the rule.
  *
- * Occurrences of existing rows need no order and no counting of duplicates: each touches its row. Only keys
- * without a row are collected in a small hash table, counted and admitted; then rows are made in the order of
- * first records. By then all existing rows of the batch carry its step, so that none of them can be a victim.
+ * First each existing row is touched. Only then are the other keys counted and admitted, and rows made in their
+ * order: by then all existing rows of the batch carry its step, so that none of them can be a victim.
  */
 #include "learners/tables/cold.h"
 #include "learners/tables/inline.h"
@@ -15,46 +14,28 @@
 
 enum { LOOK_AHEAD = 24, TOUCH_BEHIND = 16, TILE = 512 };
 
-/* Occurrences without a row, and their distinct keys in the order of first records. */
+/* Scratch for the keys without a row, [capacity] each. */
 struct table_batch {
-    size_t capacity, map_capacity;
-    uint32_t *missing; /* [capacity] places in the batch (indices into its keys) */
-    uint32_t *indices; /* [capacity] the missing keys' dense indices, for the arrays below */
-    uint32_t *map;     /* [map_capacity] hash map of dense indices, plus 1; 0: empty */
-    uint64_t *keys, *hashes;
-    uint32_t *counts, *seen;
-    uint8_t *after;
-    struct table_row **rows;
+    size_t capacity;
+    uint32_t *missing; /* the keys' places in the batch */
+    uint64_t *hashes;
+    uint32_t *counts; /* occurrences */
+    uint8_t *after;   /* estimates of the sketch */
 };
 
-static void *room(void *old, size_t count, size_t size)
-{
-    void *p = mem_realloc(old, count * size);
-    return p;
-}
-
-static struct table_batch *need(struct table *t, size_t n)
+static void need(struct table *t, size_t n)
 {
     struct table_batch *b = t->batch;
     if (!b)
         b = t->batch = mem_calloc(1, sizeof(*b));
     if (likely(n <= b->capacity))
-        return b;
+        return;
     leat_assert(n < UINT32_MAX / 4);
     b->capacity = MAX(n, 2 * b->capacity);
-    b->missing = room(b->missing, b->capacity, sizeof(*b->missing));
-    b->indices = room(b->indices, b->capacity, sizeof(*b->indices));
-    b->keys = room(b->keys, b->capacity, sizeof(*b->keys));
-    b->hashes = room(b->hashes, b->capacity, sizeof(*b->hashes));
-    b->counts = room(b->counts, b->capacity, sizeof(*b->counts));
-    b->seen = room(b->seen, b->capacity, sizeof(*b->seen));
-    b->after = room(b->after, b->capacity, sizeof(*b->after));
-    b->rows = room(b->rows, b->capacity, sizeof(void *));
-    b->map_capacity = 64;
-    while (b->map_capacity < 2 * b->capacity)
-        b->map_capacity *= 2;
-    b->map = room(b->map, b->map_capacity, sizeof(*b->map));
-    return b;
+    b->missing = mem_realloc(b->missing, b->capacity * sizeof(*b->missing));
+    b->hashes = mem_realloc(b->hashes, b->capacity * sizeof(*b->hashes));
+    b->counts = mem_realloc(b->counts, b->capacity * sizeof(*b->counts));
+    b->after = mem_realloc(b->after, b->capacity * sizeof(*b->after));
 }
 
 void table_batch_free(struct table *t)
@@ -63,36 +44,23 @@ void table_batch_free(struct table *t)
     if (b == NULL)
         return;
     free(b->missing);
-    free(b->indices);
-    free(b->map);
-    free(b->keys);
     free(b->hashes);
     free(b->counts);
-    free(b->seen);
     free(b->after);
-    free(b->rows);
     free(b);
     t->batch = NULL;
 }
 
 static struct table_row *find_row(const struct table *t, uint64_t key, uint64_t hash)
 {
-    const uint64_t *slot = key != 0 ? table_slot_of(t, key, hash) : NULL;
+    const uint64_t *slot = table_slot_of(t, key, hash);
     return slot != NULL ? table_slot_row(t, slot) : NULL;
 }
 
-static uint32_t occurrences_of(const struct table_occurrences *in, size_t i)
-{
-    return in->counts ? in->counts[i] : 1;
-}
-
-/* An occurrence of a row that may have been removed since it was found, or may expire now. Returns the row,
- * or NULL if it is gone. */
+/* Occurrences of a row that may expire now. Returns the row, or NULL if it is gone. */
 static struct table_row *touch(struct table *t, struct table_row *row, uint64_t key, uint64_t hash,
                                uint32_t seen, uint32_t step, uint32_t times)
 {
-    if (row->key != key) /* an earlier occurrence of this key removed the expired row */
-        return NULL;
     if (unlikely(table_is_expired(t, row)) && row->step != step) {
         table_remove(t, key, hash);
         t->stats.expired++;
@@ -137,62 +105,39 @@ static size_t look(struct table *t, const struct table_occurrences *in, uint32_t
             size_t late = first + i - behind;
             uint64_t key = keys[late];
             if (likely(out[late] != NULL))
-                out[late] = touch(t, out[late], key, hashes[i - behind], in->seen[late], step,
-                                  occurrences_of(in, late));
-            if (unlikely(out[late] == NULL) && key != 0)
+                out[late] =
+                    touch(t, out[late], key, hashes[i - behind], in->seen[late], step, in->counts[late]);
+            if (unlikely(out[late] == NULL))
                 t->batch->missing[missing++] = (uint32_t)late;
         }
     }
     return missing;
 }
 
-/* Collects the distinct keys of the missing places, each with its count and its latest occurrence;
- * returns how many. */
-static size_t collect(struct table *t, const struct table_occurrences *in, size_t missing)
-{
-    struct table_batch *b = t->batch;
-    size_t size = 64, count = 0;
-    while (size < 2 * missing)
-        size *= 2;
-    memset(b->map, 0, size * sizeof(*b->map));
-    for (size_t i = 0; i < missing; i++) {
-        uint32_t place = b->missing[i], index;
-        uint64_t key = in->keys[place], hash = table_hash(t, key);
-        size_t at = hash & (size - 1);
-        while ((index = b->map[at]) != 0 && b->keys[index - 1] != key)
-            at = (at + 1) & (size - 1);
-        if (index == 0) {
-            index = b->map[at] = (uint32_t)++count;
-            b->keys[index - 1] = key;
-            b->hashes[index - 1] = hash;
-            b->counts[index - 1] = b->seen[index - 1] = 0;
-        }
-        b->indices[i] = --index;
-        b->counts[index] += occurrences_of(in, place);
-        b->seen[index] = MAX(b->seen[index], in->seen[place]);
-    }
-    return count;
-}
-
-/* Makes rows for the admitted ones of `count` new keys, in their order. */
-static void admit(struct table *t, size_t count, uint32_t step)
+/* Makes rows for the admitted ones of the keys without a row, in their order. */
+static void admit(struct table *t, const struct table_occurrences *in, size_t missing, uint32_t step,
+                  struct table_row **out)
 {
     struct table_batch *b = t->batch;
     uint32_t wanted = MIN(t->options.admit_after, (uint32_t)SKETCH_COUNT_MAX);
+    for (size_t i = 0; i < missing; i++) {
+        b->hashes[i] = table_hash(t, in->keys[b->missing[i]]);
+        b->counts[i] = in->counts[b->missing[i]];
+    }
     if (wanted > 1)
-        sketch_add_batch(&t->sketch, b->hashes, b->counts, count, b->after);
-    for (size_t i = 0; i < count; i++) {
-        b->rows[i] = NULL;
+        sketch_add_batch(&t->sketch, b->hashes, b->counts, missing, b->after);
+    for (size_t i = 0; i < missing; i++) {
+        uint32_t place = b->missing[i];
         if (wanted > 1 && b->after[i] < wanted) {
             t->stats.waiting += b->counts[i];
         } else if (t->bucket_counts != NULL && !table_make_room(t, b->hashes[i], step)) {
             t->stats.refused += b->counts[i];
         } else {
-            struct table_row *row = table_insert(t, b->keys[i], b->hashes[i]);
+            struct table_row *row = table_insert(t, in->keys[place], b->hashes[i]);
             row->count = b->counts[i];
-            row->seen = b->seen[i];
+            row->seen = in->seen[place];
             row->step = step;
-            b->rows[i] = row;
+            out[place] = row;
         }
     }
 }
@@ -201,18 +146,15 @@ void table_resolve_batch(struct table *t, const struct table_occurrences *in, ui
                          struct table_row **out, uint8_t *is_known)
 {
     size_t n = in->n;
-    struct table_batch *b = need(t, n);
     uint64_t gone = t->stats.expired + t->stats.evicted, made = t->stats.inserted;
+    need(t, n);
     table_warm(t, in->keys, n, step);
     table_begin(t);
     size_t missing = look(t, in, step, out);
-    for (size_t i = 0; i < n && is_known; i++)
+    for (size_t i = 0; i < n; i++)
         is_known[i] = out[i] != NULL;
-    if (missing > 0) {
-        admit(t, collect(t, in, missing), step);
-        for (size_t i = 0; i < missing; i++)
-            out[b->missing[i]] = b->rows[b->indices[i]];
-    }
+    if (missing > 0)
+        admit(t, in, missing, step, out);
     bool has_moved = t->stats.expired + t->stats.evicted != gone || t->stats.inserted != made;
     for (size_t i = 0; i < n && t->options.is_inline && has_moved; i++)
         out[i] = find_row(t, in->keys[i], table_hash(t, in->keys[i]));

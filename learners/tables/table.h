@@ -175,12 +175,12 @@ void table_begin(struct table *table);
 void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                 const uint8_t *learns, size_t n, bool touches, struct table_row **out);
 
-/* The occurrences of a step of several events: n keys in record order, duplicates and absent
- * keys (0) included. */
+/* The occurrences of a step of several events: n distinct keys, none of them 0, in the order of their first
+ * records. */
 struct table_occurrences {
     const uint64_t *keys;
-    const uint32_t *seen;   /* event time in seconds; a key's latest one counts */
-    const uint32_t *counts; /* occurrences that each key stands for; NULL: one each */
+    const uint32_t *seen;   /* event time of the key's latest occurrence, seconds */
+    const uint32_t *counts; /* occurrences of the key */
     /* Where the key's row was when it was last looked up, NULL: nowhere. The row may have been removed or
      * moved since: compare the key at that place. rows NULL: nobody has looked the keys up. May be `out`. */
     struct table_row *const *rows;
@@ -188,21 +188,21 @@ struct table_occurrences {
 };
 
 /*
- * All occurrences of one step at once. The rule, the same on a GPU (gpu_table.h, resolve); a key's k
- * occurrences count as one:
+ * All occurrences of one step at once. The rule, the same on a GPU (gpu_table.h, resolve), for a key of k
+ * occurrences:
  *   1. For a key that has a row: count += k, seen = the latest, step. A row that has expired and was not used
  *      by this step is removed, and its key counts as one without a row.
  *   2. The other keys, if admit_after > 1, are all counted by the rule of sketch_add_batch. Keys whose
  *      estimate with the whole batch is below admit_after wait. So a key that reaches admit_after within the
- *      batch is admitted for all of the batch, also for its earlier places.
+ *      batch is admitted for all of the batch, also for its earlier occurrences.
  *   3. The rest get rows in the order of their first records: count = k, seen = the latest. In a full bucket
  *      all expired rows are removed, or else one victim for each new row, by the order given above. No row of
  *      this step is removed: no row of a key in the batch, later keys included. If no victim is left the key
  *      is refused.
  *
- * out[i]: the row of keys[i], NULL if the key is 0, waits or was refused. is_known[i] (is_known may be NULL):
- * the key had its row before. `waiting` and `refused` count occurrences. Pointers are valid as after
- * table_resolve; those of an inline table until the next occurrence of another call.
+ * out[i]: the row of keys[i], NULL if the key waits or was refused. is_known[i]: the key had its row before.
+ * `waiting` and `refused` count occurrences. Pointers are valid as after table_resolve; those of an inline
+ * table until the next occurrence of another call.
  */
 void table_resolve_batch(struct table *table, const struct table_occurrences *in, uint32_t step,
                          struct table_row **out, uint8_t *is_known);

@@ -25,14 +25,15 @@ struct cpu_set {
     {
         for (uint32_t t = 0; t < tables.size(); t++) {
             std::vector<uint64_t> keys;
-            std::vector<uint32_t> seen;
-            for (const place &p : places) {
-                if (p.table == t) {
-                    keys.push_back(p.key);
-                    seen.push_back(p.seen);
+            std::vector<uint32_t> seen, counts;
+            for (const distinct_key &key : distinct_keys(places)) {
+                if (key.table == t) {
+                    keys.push_back(key.key);
+                    seen.push_back(key.seen);
+                    counts.push_back(key.occurrences);
                 }
             }
-            cpu_table_batch(tables[t], keys.data(), seen.data(), keys.size(), step);
+            cpu_table_batch(tables[t], keys.data(), seen.data(), counts.data(), keys.size(), step);
         }
     }
 };

@@ -11,8 +11,9 @@ struct cpu_table {
     struct gpu_table_options options;
     uint32_t d, state_floats;
     float state_init;
-    struct table_row **found;
-    size_t found_room;
+    struct table_row **found; /* [room] */
+    uint8_t *is_known;        /* [room] */
+    size_t room;
     struct table_row **sorted; /* made by the last cpu_table_row with i = 0 */
     size_t sorted_count;
 };
@@ -54,19 +55,22 @@ void cpu_table_free(struct cpu_table *t)
 {
     table_free(&t->table);
     free(t->found);
+    free(t->is_known);
     free(t->sorted);
     free(t);
 }
 
-void cpu_table_batch(struct cpu_table *t, const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step)
+void cpu_table_batch(struct cpu_table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *counts,
+                     size_t n, uint32_t step)
 {
-    if (n > t->found_room) {
-        t->found_room = n;
+    struct table_occurrences in = {.keys = keys, .seen = seen, .counts = counts, .n = n};
+    if (n > t->room) {
+        t->room = n;
         t->found = realloc(t->found, n * sizeof(struct table_row *));
+        t->is_known = realloc(t->is_known, n);
     }
     if (n > 0)
-        table_resolve_batch(&t->table, &(struct table_occurrences){.keys = keys, .seen = seen, .n = n}, step,
-                            t->found, NULL);
+        table_resolve_batch(&t->table, &in, step, t->found, t->is_known);
 }
 
 void cpu_table_expire(struct cpu_table *t, uint32_t expired_before)

@@ -197,17 +197,25 @@ static void learn(void *part, size_t bytes, uint64_t key)
 
 static void batch_here(struct twins *t, const struct places *p)
 {
-    static struct table_row *found[PLACES];
+    struct table_row *found[PLACES];
+    uint32_t counts[PLACES], seen[PLACES] = {0};
+    uint8_t is_known[PLACES];
     const struct model *m = t->model;
     size_t state = t->d == 0 ? 0 : opt_state_floats(m->options.embedding.kind, t->d);
-    for (uint32_t from = 0, to; from < PLACES; from = to) {
-        for (to = from; to < PLACES && p->of[to] == p->of[from];)
+    for (uint32_t u = 0; u < p->count; u++) {
+        counts[u] = p->starts[u + 1] - p->starts[u];
+        for (uint32_t i = p->starts[u]; i < p->starts[u + 1]; i++)
+            seen[u] = MAX(seen[u], p->seen[p->order[i]]);
+    }
+    for (uint32_t from = 0, to; from < p->count; from = to) {
+        for (to = from; to < p->count && p->tables[to] == p->tables[from];)
             to++;
-        struct table_occurrences in = {.keys = p->keys + from, .seen = p->seen + from, .n = to - from};
-        table_resolve_batch(&m->tables[t->first + p->of[from]], &in, t->step, found + from, NULL);
+        struct table_occurrences in = {
+            .keys = p->ids + from, .seen = seen + from, .counts = counts + from, .n = to - from};
+        table_resolve_batch(&m->tables[t->first + p->tables[from]], &in, t->step, found + from, is_known);
     }
     for (uint32_t u = 0; u < p->count; u++) {
-        struct table_row *row = found[p->order[p->starts[u]]];
+        struct table_row *row = found[u];
         if (row == NULL)
             continue;
         char *payload = (char *)table_payload(row);

@@ -230,21 +230,27 @@ static uint32_t draw_places(struct twins *t, uint32_t now)
 
 static void batch_here(struct twins *t, uint32_t n)
 {
-    static struct table_row *found[PLACES];
+    struct table_row *found[PLACES];
+    uint32_t counts[PLACES], seen[PLACES] = {0}, at = 0;
+    uint8_t is_known[PLACES];
     struct side *s = &t->here;
     struct batch_dedupe dedupe = dedupe_of(s, n);
     struct batch_update update = update_of(s, n);
     t->k->dedupe(&dedupe, NULL);
-    for (uint32_t f = 0; f < TABLES; f++) {
-        uint32_t first = s->tables[f];
-        struct table_occurrences in = {
-            .keys = s->ids + first, .seen = s->seen + first, .n = s->tables[f + 1] - first};
-        table_resolve_batch(&t->cpu[f], &in, t->step, found + first, NULL);
-    }
     for (uint32_t u = 0; u < *s->count; u++) {
-        struct table_row *row = found[s->order[s->starts[u]]];
-        s->rows[u] = row != NULL ? table_payload(row) : NULL;
+        counts[u] = s->starts[u + 1] - s->starts[u];
+        for (uint32_t i = s->starts[u]; i < s->starts[u + 1]; i++)
+            seen[u] = MAX(seen[u], s->seen[s->order[i]]);
     }
+    for (uint32_t f = 0, first = 0; f < TABLES; f++, first = at) {
+        while (at < *s->count && s->unique_tables[at] == f)
+            at++;
+        struct table_occurrences in = {
+            .keys = s->unique_ids + first, .seen = seen + first, .counts = counts + first, .n = at - first};
+        table_resolve_batch(&t->cpu[f], &in, t->step, found + first, is_known);
+    }
+    for (uint32_t u = 0; u < *s->count; u++)
+        s->rows[u] = found[u] != NULL ? table_payload(found[u]) : NULL;
     t->k->update(&update, NULL);
 }
 
