@@ -3,8 +3,6 @@
  * first.
  */
 
-enum { PARAMS_SOME = 512 };
-
 LANES_INLINE v16 params_gradient(const struct batch_params_update *a, v16 scale, size_t i, size_t lanes)
 {
     return opt_finite(v16_mul(scale, v16_load_n(a->g + i, lanes)));
@@ -38,22 +36,6 @@ LANES_INLINE void params_walk(enum opt_kind kind, const struct batch_params_upda
         params_one(kind, a, scales, i, a->n - i, &o);
 }
 
-/* An accumulator serves four weights of its own, so a part of the array can be stepped as a row. */
-static void params_blocks(const struct batch_params_update *a, float scale)
-{
-    v16 scales = v16_set1(scale);
-    float g[PARAMS_SOME];
-    for (size_t from = 0; from < a->n; from += PARAMS_SOME) {
-        size_t some = a->n - from < PARAMS_SOME ? a->n - from : PARAMS_SOME, i = 0;
-        for (; i + 16 <= some; i += 16)
-            v16_store(g + i, params_gradient(a, scales, from + i, 16));
-        if (i < some)
-            v16_store_n(g + i, params_gradient(a, scales, from + i, some - i), some - i);
-        struct opt_row row = {a->w + from, a->state + from / 4, g, 1.0F, 1.0F};
-        opt_adagrad_block(&row, 1, some, &a->params);
-    }
-}
-
 static void batch_params_update(struct batch_params_update *a, void *stream)
 {
     (void)stream;
@@ -64,8 +46,8 @@ static void batch_params_update(struct batch_params_update *a, void *stream)
     case OPT_ADAGRAD: params_walk(OPT_ADAGRAD, a, scale); break;
     case OPT_ADAM: params_walk(OPT_ADAM, a, scale); break;
     case OPT_FTRL: params_walk(OPT_FTRL, a, scale); break;
-    case OPT_ADAGRAD_BLOCK: params_blocks(a, scale); break;
     case OPT_ADAGRAD_ROW:
+    case OPT_ADAGRAD_BLOCK:
     case OPT_NEWTON:
     case OPT_KINDS: assert(false); break;
     }

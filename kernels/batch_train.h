@@ -186,9 +186,9 @@ struct batch_matmul {
 /*
  * params_update: a dense parameter array w[n] and its state (the opt_state_floats(kind, n) floats lie one
  * array behind the other) make one step with gradient g * scale[0] (scale NULL: 1), by opt_<kind> of
- * kernels.h as one row. OPT_ADAGRAD_ROW (it needs one sum over all of w) and OPT_NEWTON are not supported. A
- * gradient that is not finite is taken as 0, element by element. On a GPU w, g and state are aligned to 16
- * bytes and n is a multiple of 4.
+ * kernels.h as one row. OPT_ADAGRAD_ROW and OPT_ADAGRAD_BLOCK, whose sums several weights share, and
+ * OPT_NEWTON are not supported. A gradient that is not finite is taken as 0, element by element. On a GPU w, g
+ * and state are aligned to 16 bytes and n is a multiple of 4.
  */
 struct batch_params_update {
     float *w, *state;

@@ -31,23 +31,11 @@ static __global__ void __launch_bounds__(PARAMS_BLOCK) params_kernel(batch_param
         s0 = v16_load(a.state + i);
     if (opt_states(kind) > 1)
         s1 = v16_load(a.state + a.n + i);
-    if (kind == OPT_ADAGRAD_BLOCK)
-        s0 = v16_set1(a.state[i / 4]);
-    if (kind == OPT_ADAGRAD_BLOCK && block_is_free(1.0F, &a.params))
-        w = block_free_move(
-            w, g,
-            block_free_rates(&s0, v16_group_squares1(g), block_mean(1.0F), block_rate(1.0F, &a.params), &o));
-    else if (kind == OPT_ADAGRAD_BLOCK)
-        w = block_step(w, opt_gradient(w, g, one, &o), &s0, &o);
-    else
-        w = opt_step(kind, w, g, one, one, &s0, &s1, &o);
-    v16_store(a.w + i, w);
+    v16_store(a.w + i, opt_step(kind, w, g, one, one, &s0, &s1, &o));
     if (opt_states(kind) > 0)
         v16_store(a.state + i, s0);
     if (opt_states(kind) > 1)
         v16_store(a.state + a.n + i, s1);
-    if (kind == OPT_ADAGRAD_BLOCK)
-        a.state[i / 4] = s0.f[0];
 }
 
 void cuda_params_update(batch_params_update *a, void *stream)
@@ -62,11 +50,11 @@ void cuda_params_update(batch_params_update *a, void *stream)
         PARAMS(OPT_SGD)
         PARAMS(OPT_MOMENTUM)
         PARAMS(OPT_ADAGRAD)
-        PARAMS(OPT_ADAGRAD_BLOCK)
         PARAMS(OPT_ADAM)
         PARAMS(OPT_FTRL)
 #undef PARAMS
     case OPT_ADAGRAD_ROW:
+    case OPT_ADAGRAD_BLOCK:
     case OPT_NEWTON:
     case OPT_KINDS: assert(false); break;
     }

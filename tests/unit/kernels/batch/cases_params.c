@@ -7,8 +7,8 @@
 #include <string.h>
 
 static const char *const kind_names[OPT_KINDS] = {
-    [OPT_SGD] = "sgd",   [OPT_MOMENTUM] = "momentum",           [OPT_ADAGRAD] = "adagrad",
-    [OPT_ADAM] = "adam", [OPT_ADAGRAD_BLOCK] = "adagrad_block", [OPT_FTRL] = "ftrl",
+    [OPT_SGD] = "sgd",   [OPT_MOMENTUM] = "momentum", [OPT_ADAGRAD] = "adagrad",
+    [OPT_ADAM] = "adam", [OPT_FTRL] = "ftrl",
 };
 
 struct shape {
@@ -86,7 +86,7 @@ static void build(struct trial *t, const void *arg)
 
 static void try_shape(struct suite *suite, struct shape s)
 {
-    if (suite_is_device(suite) || s.kind == OPT_ADAGRAD_BLOCK)
+    if (suite_is_device(suite))
         s.n = s.n / 4 * 4;
     suite_try(suite, build, &s, "%s, n %u%s%s%s", kind_names[s.kind], s.n, s.has_scale ? ", scaled" : "",
               s.is_limited ? ", limited" : "", s.fill == FILL_SPECIAL ? ", special" : "");
