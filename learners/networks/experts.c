@@ -33,7 +33,8 @@ static void experts_shape(struct net *net, const void *own)
         struct net_matrix *gate = net_add_matrix(net, o->experts), *mixed = net_add_matrix(net, columns);
         net_add_dense(net, net->input, 0, net->input->columns, gate, 0, o->experts, false);
         struct net_layer *l = net_add_layer(net, &net_mixture, experts, mixed);
-        l->z = gate, l->fields = o->experts, l->dim = columns;
+        l->z = gate, l->gates = net_add_matrix(net, o->experts);
+        l->fields = o->experts, l->dim = columns;
         struct net_matrix *last = net_add_relu_layers(net, mixed, o->towers);
         net_add_dense(net, last, 0, last->columns, logits, t, 1, false);
     }

@@ -11,7 +11,7 @@ static struct batch_mixture mixture_of(const struct net *net, const struct net_l
                                   .columns = l->dim,
                                   .inputs_stride = l->in->stride,
                                   .gates_stride = l->z->stride,
-                                  .gates = l->gates + (size_t)net->first * l->z->stride};
+                                  .gates = net_values(net, l->gates)};
 }
 
 static void mixture_forward(struct net *net, struct net_layer *l, uint32_t n)

@@ -155,8 +155,6 @@ void net_take(struct net *net, struct train_memory *memory)
     net->scratch_bytes = BATCH_SCRATCH_MIN;
     for (uint32_t i = 0; i < net->layers_count; i++) {
         struct net_layer *l = &net->layers[i];
-        if (l->kind == &net_mixture)
-            l->gates = train_take(memory, TRAIN_ACTIVATIONS, n * l->z->stride, sizeof(float));
         if (l->kind->scratch)
             net->scratch_bytes = MAX(net->scratch_bytes, l->kind->scratch(net, l, (uint32_t)tile));
     }
@@ -331,12 +329,6 @@ void net_move(struct net *net, uint32_t from, uint32_t to)
         const struct net_matrix *m = &net->matrices[i];
         size_t stride = m->stride;
         memcpy(m->values + to * stride, m->values + from * stride, stride * sizeof(*m->values));
-    }
-    for (uint32_t i = 0; i < net->layers_count; i++) {
-        const struct net_layer *l = &net->layers[i];
-        if (l->gates != NULL)
-            memcpy(l->gates + (size_t)to * l->z->stride, l->gates + (size_t)from * l->z->stride,
-                   l->z->stride * sizeof(*l->gates));
     }
 }
 

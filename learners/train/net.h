@@ -66,9 +66,9 @@ struct net_layer {
     bool reads_dense; /* its columns of `in` are the dense features, whose gradients are not needed */
     /* its backward pass through the input's vectors is made once for each distinct id (distinct.c) */
     bool is_by_ids;
-    /* cross: x0, z; mixture: z, the gates' logits */
-    struct net_matrix *x0, *z;
-    float *gates;         /* mixture: [n][z->stride] */
+    /* cross: x0, z; mixture: z, the gates' logits, and the gates, a matrix of the same shape, so that a rejected
+     * event's are zeroed like its other values (net_mask) */
+    struct net_matrix *x0, *z, *gates;
     uint32_t fields, dim; /* dot: number and length of vectors; mixture: experts, columns of each */
     bool copies_first;    /* dot: a copy of the first vector lies before the products */
 };

@@ -54,8 +54,6 @@ void net_second_take(struct net *net, struct train_memory *memory)
         if (m != second->input && m != second->output && !m->keeps_gradients)
             m->gradients = train_take(memory, TRAIN_ACTIVATIONS, TILE_SHARED * stride, sizeof(*m->gradients));
     }
-    for (uint32_t i = 0; i < net->layers_count; i++)
-        second->layers[i].gates = net->layers[i].gates;
     memcpy(second->params, net->params, sizeof(net->params));
     second->scratch_bytes = net->scratch_bytes;
     second->scratch = train_take(memory, TRAIN_SCRATCH, net->scratch_bytes, 1);

@@ -320,10 +320,13 @@ static void test_rejected(void **state)
         is_rejected[2] = 1;
         trial_begin(&t, &o);
         struct net *net = &t.net;
-        (void)objective(&t);
-        for (uint32_t m = 0; m < net->matrices_count; m++)
-            for (uint32_t c = 0; c < net->matrices[m].columns; c++)
-                net->matrices[m].values[2 * net->matrices[m].stride + c] = c % 2 ? NAN : INFINITY;
+        for (uint32_t m = 0; m <= net->matrices_count; m++) { /* first the input, then what is made of it */
+            const struct net_matrix *matrix = m == 0 ? net->input : &net->matrices[m - 1];
+            for (uint32_t c = 0; c < matrix->columns; c++)
+                matrix->values[2 * matrix->stride + c] = c % 2 ? NAN : INFINITY;
+            if (m == 0)
+                (void)objective(&t);
+        }
         net_begin(net);
         net_mask(net, EVENTS, is_rejected);
         for (uint32_t e = 0; e < EVENTS; e++)
