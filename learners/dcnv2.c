@@ -20,8 +20,7 @@ static const struct option dcnv2_embedding[] = {
 };
 
 static const struct option dcnv2_options[] = {
-    OPTION_INCLUDE(struct dcnv2, common.inputs, learner_label_options),
-    OPTION_INCLUDE(struct dcnv2, common.inputs, learner_feature_options),
+    OPTION_INCLUDE(struct dcnv2, common.inputs, learner_input_options),
     OPTION_INCLUDE(struct dcnv2, common.inputs, learner_vectors_options),
     LEARNER_LOSS_OPTION("logistic"),
     LEARNER_EMBEDDING_OPTION(dcnv2_embedding),
@@ -29,7 +28,7 @@ static const struct option dcnv2_options[] = {
                "number of cross layers: with n cross layers, up to n + 1 features interact"),
     LEARNER_HIDDEN_OPTION(struct dcnv2, "[128, 64]", "widths of the dense layers beside the cross layers"),
     OPTION_INCLUDE(struct dcnv2, layers, learner_layers_options),
-    OPTION_INCLUDE(struct dcnv2, common, learner_batch_options),
+    OPTION_INCLUDE(struct dcnv2, common.steps, learner_batches_options),
     OPTION_INCLUDE(struct dcnv2, common.balance, learner_balance_options),
     OPTION_INCLUDE(struct dcnv2, common, learner_run_options),
     OPTIONS_END,

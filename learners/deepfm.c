@@ -1,6 +1,5 @@
 /* DeepFM (Guo 2017): a factorization machine, and dense layers over the same vectors. */
 #include "learners/learner/learner.h"
-#include "learners/networks/networks.h"
 
 struct deepfm {
     struct learner_config common;
@@ -18,8 +17,7 @@ static const struct option deepfm_embedding[] = {
 };
 
 static const struct option deepfm_options[] = {
-    OPTION_INCLUDE(struct deepfm, common.inputs, learner_label_options),
-    OPTION_INCLUDE(struct deepfm, common.inputs, learner_feature_options),
+    OPTION_INCLUDE(struct deepfm, common.inputs, learner_input_options),
     OPTION_INCLUDE(struct deepfm, common.inputs, learner_ids_options),
     LEARNER_LOSS_OPTION("logistic"),
     LEARNER_LINEAR_OPTION("adagrad { rate: 0.1 }"),

@@ -21,8 +21,7 @@ static const struct option dlrm_embedding[] = {
 };
 
 static const struct option dlrm_options[] = {
-    OPTION_INCLUDE(struct dlrm, common.inputs, learner_label_options),
-    OPTION_INCLUDE(struct dlrm, common.inputs, learner_feature_options),
+    OPTION_INCLUDE(struct dlrm, common.inputs, learner_input_options),
     OPTION_INCLUDE(struct dlrm, common.inputs, learner_vectors_options),
     LEARNER_LOSS_OPTION("logistic"),
     LEARNER_EMBEDDING_OPTION(dlrm_embedding),
@@ -31,7 +30,7 @@ static const struct option dlrm_options[] = {
                 "width `dim`"),
     LEARNER_HIDDEN_OPTION(struct dlrm, "[128, 64]", "widths of the layers on top of the products"),
     OPTION_INCLUDE(struct dlrm, layers, learner_layers_options),
-    OPTION_INCLUDE(struct dlrm, common, learner_batch_options),
+    OPTION_INCLUDE(struct dlrm, common.steps, learner_batches_options),
     OPTION_INCLUDE(struct dlrm, common.balance, learner_balance_options),
     OPTION_INCLUDE(struct dlrm, common, learner_run_options),
     OPTIONS_END,

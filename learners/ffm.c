@@ -18,8 +18,7 @@ static const struct option ffm_embedding[] = {
 };
 
 static const struct option ffm_options[] = {
-    OPTION_INCLUDE(struct ffm, common.inputs, learner_label_options),
-    OPTION_INCLUDE(struct ffm, common.inputs, learner_feature_options),
+    OPTION_INCLUDE(struct ffm, common.inputs, learner_input_options),
     OPTION_INCLUDE(struct ffm, common.inputs, learner_ids_options),
     LEARNER_LOSS_OPTION("logistic"),
     LEARNER_LINEAR_OPTION("adagrad { rate: 0.1 }"),

@@ -17,8 +17,7 @@ static const struct option fm_embedding[] = {
 };
 
 static const struct option fm_options[] = {
-    OPTION_INCLUDE(struct fm, common.inputs, learner_label_options),
-    OPTION_INCLUDE(struct fm, common.inputs, learner_feature_options),
+    OPTION_INCLUDE(struct fm, common.inputs, learner_input_options),
     OPTION_INCLUDE(struct fm, common.inputs, learner_ids_options),
     LEARNER_LOSS_OPTION("logistic"),
     LEARNER_LINEAR_OPTION("adagrad { rate: 0.1 }"),

@@ -10,8 +10,7 @@ static const struct option linear_embedding[] = {
 };
 
 static const struct option linear_options[] = {
-    OPTION_INCLUDE(struct learner_config, inputs, learner_label_options),
-    OPTION_INCLUDE(struct learner_config, inputs, learner_feature_options),
+    OPTION_INCLUDE(struct learner_config, inputs, learner_input_options),
     OPTION_EXPRESSIONS(struct learner_config, inputs.sparse, "sparse", 0,
                        "ids: single values or lists; each id has a weight"),
     LEARNER_LOSS_OPTION("logistic"),

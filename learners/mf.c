@@ -17,8 +17,7 @@ static const struct option mf_embedding[] = {
 };
 
 static const struct option mf_options[] = {
-    OPTION_INCLUDE(struct mf, common.inputs, learner_label_options),
-    OPTION_INCLUDE(struct mf, common.inputs, learner_feature_options),
+    OPTION_INCLUDE(struct mf, common.inputs, learner_input_options),
     OPTION_EXPRESSION(struct mf, user, "user", OPTION_REQUIRED, "id of one side"),
     OPTION_EXPRESSION(struct mf, item, "item", OPTION_REQUIRED, "id of the other side"),
     LEARNER_LOSS_OPTION("squared"),

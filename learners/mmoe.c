@@ -33,7 +33,7 @@ static const struct option mmoe_options[] = {
                 "widths of each label's own layers, on top of the experts"),
     LEARNER_HIDDEN_OPTION(struct mmoe, "[64]", "widths of each expert's layers"),
     OPTION_INCLUDE(struct mmoe, layers, learner_layers_options),
-    OPTION_INCLUDE(struct mmoe, common, learner_batch_options),
+    OPTION_INCLUDE(struct mmoe, common.steps, learner_batches_options),
     OPTION_INCLUDE(struct mmoe, common, learner_run_options),
     OPTIONS_END,
 };

@@ -23,9 +23,8 @@ enum {
 struct model;
 struct example;
 /*
- * How the vectors of an event's fields interact: a part of the logit that is a sum over all pairs of fields.
- * The functions of one event are in the model's room, model/internal.h has struct example. Rows of vectors
- * beyond the fields' own are zeros.
+ * How the vectors of an event's fields interact: a part of the logit, the sum of a value for each pair of fields.
+ * struct model and struct example are those of model/internal.h.
  */
 struct interaction {
     const char *name;
@@ -33,16 +32,18 @@ struct interaction {
     uint32_t (*floats)(uint32_t fields, uint32_t dim);
     /* Inputs of dense layers over the vectors of one event. */
     size_t (*inputs)(uint32_t fields, uint32_t dim);
-    /* The interaction of one event, whose e->vectors are set; also the gradients by the fields' vectors for a
-     * gradient of 1 by the logit, e->partners. */
+    /* Returns the value of one event, of which e->vectors are set. Sets e->partners to the derivatives of the
+     * logit by the fields' vectors. */
     float (*forward)(struct model *m, struct example *e);
-    /* Copies the inputs of dense layers; adds the gradients by these inputs to e->partners, which are
-     * multiplied by the gradient by the logit. */
+    /* Copies what dense layers read of the event to `inputs`. */
     void (*read)(const struct model *m, const struct example *e, float *inputs);
+    /* Sets e->partners to the gradients of the loss by the fields' vectors. input_gradients: those by the dense
+     * layers' inputs. */
     void (*add)(struct model *m, struct example *e, const float *input_gradients);
-    /* Computes e->partners with the weights of pairs in m->pair_scales. NULL: `forward` did. */
+    /* Sets e->partners again, from the weights of pairs in m->pair_scales. NULL: `forward` has used the
+     * weights of pairs. */
     void (*weigh)(struct model *m, struct example *e);
-    /* Likewise for the events of a batch, on a CPU or a GPU. */
+    /* The values, or the gradients by the vectors, of a batch's events, on a CPU or a GPU. */
     void (*batch)(const struct batch_kernels *kernels, struct batch_interaction *a, void *stream);
     /* a vector has a part for each other field: it means nothing where the fields are others */
     bool is_field_aware;

@@ -247,6 +247,10 @@ static struct model_options model_options(char **args, const struct columns_file
     }
     o.dim = (uint32_t)strtoul(option(args, "dim", shape->dim), NULL, 10);
     widths(o.hidden, option(args, "hidden", shape->hidden));
+    if (model_learns_by_batches(&o) && model_clashes(&o) != 0) {
+        fprintf(stderr, "%s: these arguments need batch=1\n", shape->name);
+        exit(2);
+    }
     return o;
 }
 

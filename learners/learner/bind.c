@@ -21,11 +21,6 @@ const struct option learner_training_options[] = {
     OPTIONS_END,
 };
 
-const struct option learner_batch_options[] = {
-    OPTION_INCLUDE(struct learner_config, steps, learner_batches_options),
-    OPTIONS_END,
-};
-
 /* The input's own columns and the predictions, whose lineage is that of the features. */
 static const struct schema *output_schema(struct operator_bind *bind, const struct schema *own)
 {
@@ -56,10 +51,6 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
         problem = "a learner needs features: `sparse: [...]`, `dense: [...]` or both";
     else if (c->embedding.dim % 4 != 0)
         problem = "`dim` must be a multiple of 4: vectors are computed in slices of four";
-    else if (c->steps.batch > 1 &&
-             ((c->embedding.optimizer.config != NULL && c->embedding.optimizer.choice == OPT_NEWTON) ||
-              (c->linear.config != NULL && c->linear.choice == OPT_NEWTON)))
-        problem = "the newton optimizer learns one example at a time: it needs `batch: 1`";
     else if (learner_has_hidden(c) && (is_joint(&c->linear) || is_joint(&c->embedding.optimizer)))
         problem = "`joint: true` shares an example's error among the example's weights, but cannot include "
                   "the weights of `hidden`: set `joint: false`, or use no dense layers";
@@ -111,7 +102,7 @@ static void common_options(const struct learner_config *c, struct model_options 
     }
 }
 
-static bool bind_model(struct operator_bind *bind, const struct interaction *interaction)
+static bool bind_model(struct operator_bind *bind)
 {
     struct learner_config *c = bind->config;
     const struct schema *own = bind->inputs[0].schema;
@@ -142,37 +133,33 @@ static bool bind_model(struct operator_bind *bind, const struct interaction *int
     c->inputs.schema = bind->inputs[0].schema;
     common_options(c, &c->model);
     bind->needs_memory = c->inputs.sparse_count > 0 && c->model.rows_max == 0;
-    bind->follows_load = learner_follows_load(c);
-    c->model.interaction = interaction;
     return true;
+}
+
+/* The rest of a bind, once c->model says which interaction or network it has. */
+static bool bind_rest(struct operator_bind *bind, struct learner_config *c)
+{
+    bind->follows_load = learner_follows_load(c);
+    return learner_check_batch(bind, c) && learner_bind_layers(bind, c) && learner_check_lists(bind, c) &&
+           learner_bind_device(bind, c);
 }
 
 bool learner_bind(struct operator_bind *bind, const struct interaction *interaction)
 {
-    return bind_model(bind, interaction) && learner_check_batch(bind, bind->config) &&
-           learner_bind_layers(bind, bind->config) && learner_check_lists(bind, bind->config) &&
-           learner_bind_device(bind, bind->config);
+    struct learner_config *c = bind->config;
+    if (!bind_model(bind))
+        return false;
+    c->model.interaction = interaction;
+    return bind_rest(bind, c);
 }
 
 bool learner_bind_network(struct operator_bind *bind, const struct network *network, const void *own)
 {
     struct learner_config *c = bind->config;
-    if (!bind_model(bind, NULL))
+    if (!bind_model(bind))
         return false;
-    enum opt_kind kind = c->model.head.kind;
-    const char *problem = NULL;
-    if (kind == OPT_ADAGRAD_ROW || kind == OPT_ADAGRAD_BLOCK || kind == OPT_NEWTON)
-        problem = "dense layers that learn by batches need `sgd`, `momentum`, `adagrad`, `adam` or `ftrl` "
-                  "as `hidden_optimizer`";
-    else if (c->embedding.optimizer.choice == OPT_NEWTON)
-        problem = "the newton optimizer learns one example at a time: vectors that learn by batches need "
-                  "another optimizer";
-    if (problem != NULL) {
-        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
-        return false;
-    }
     c->model.network = network;
     c->model.network_own = own;
     c->model.linear_is_off = true;
-    return learner_bind_layers(bind, c) && learner_check_lists(bind, c) && learner_bind_device(bind, c);
+    return bind_rest(bind, c);
 }

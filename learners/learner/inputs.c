@@ -2,10 +2,11 @@
  * input. */
 #include "learners/learner/internal.h"
 
-const struct option learner_label_options[] = {
+const struct option learner_input_options[] = {
     OPTION_EXPRESSION(struct inputs_config, label, "label", OPTION_REQUIRED,
                       "what to predict: a bool or number of the input; with `loss: logistic` a share "
                       "from 0 to 1, else the example is rejected"),
+    OPTION_INCLUDE_ROWS(learner_feature_options),
     OPTIONS_END,
 };
 

@@ -33,7 +33,7 @@ struct inputs_config {
     uint32_t own_columns;        /* columns of the input itself, without those added for expressions */
     const struct schema *schema; /* of the input, with the columns added for expressions */
 };
-extern const struct option learner_label_options[];   /* `label` */
+extern const struct option learner_input_options[];   /* `label`, and learner_feature_options */
 extern const struct option learner_feature_options[]; /* dense features, weights, lists */
 extern const struct option learner_ids_options[];     /* ids with weights: `sparse` and `wide` */
 extern const struct option learner_vectors_options[]; /* `sparse` of kinds without weights of ids */
@@ -142,11 +142,9 @@ static inline bool learner_has_hidden(const struct learner_config *c)
     return c->layers != NULL && c->layers->hidden.count > 0;
 }
 
-/* bind.c: the options that all kinds have, for struct learner_config, beside those of inputs, loss, weights and
- * vectors. learner_training_options: of kinds that also learn from single events; learner_batch_options: of
- * kinds that learn by batches alone, without learner_balance_options. */
+/* bind.c, for struct learner_config: options that all kinds have. learner_training_options: these and the steps
+ * and the balance of kinds that also learn from single events. */
 extern const struct option learner_training_options[];
-extern const struct option learner_batch_options[];
 extern const struct option learner_run_options[];
 
 /* Rows of a kind's option table, for members of struct learner_config. */

@@ -56,12 +56,11 @@ bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c)
  * if pairs have weights or are chosen. */
 void learner_put_pairs(const struct learner_config *c, struct byte_buffer *out)
 {
-    static const struct pairs_config none = {0};
-    const struct pairs_config *p = c->pairs != NULL ? c->pairs : &none;
+    const struct pairs_config *p = c->pairs;
+    if (p == NULL || c->inputs.vectors_count < 2)
+        return;
     bool has_weights = p->chosen.items != NULL || c->model.pairs.params.rate > 0.0F;
-    const struct interaction *interaction = c->model.interaction;
-    bool is_field_aware = interaction != NULL && interaction->is_field_aware;
-    if (c->inputs.vectors_count < 2 || (!has_weights && !is_field_aware))
+    if (!has_weights && !c->model.interaction->is_field_aware)
         return;
     buffer_printf(out, "=pairs of: ");
     for (uint32_t f = 0; f < c->inputs.vectors_count; f++)

@@ -41,7 +41,7 @@ const struct option learner_balance_options[] = {
     OPTIONS_END,
 };
 
-/* What only learners with `batch: 1` can have, and how to do without. */
+/* What learners by batches cannot have, and how to do without. */
 static const struct {
     enum model_clash clash;
     const char *what, *without;
@@ -50,8 +50,9 @@ static const struct {
     {CLASH_PAIR_WEIGHTS, "`pair_weights`", "leave out `pair_weights`"},
     {CLASH_PRODUCTS, "`hidden` in an `ffm`", "leave out `hidden`"},
     {CLASH_CLIPPING, "`clip_norm` without dense layers", "leave out `clip_norm`"},
-    {CLASH_OPTIMIZER, "this `hidden_optimizer`",
+    {CLASH_OPTIMIZER, "`hidden_optimizer`", /* and its value */
      "take `sgd`, `momentum`, `adagrad`, `adam` or `ftrl` as `hidden_optimizer`"},
+    {CLASH_NEWTON, "the optimizer `newton`", "take another optimizer than `newton`"},
     {CLASH_VECTORS, "more than 512 floats an id", "make `dim` or the number of features in `sparse` smaller"},
 };
 _Static_assert(BATCH_DIM_MAX == 512, "the limit that users read");
@@ -63,19 +64,26 @@ static const char *and_also(struct arena *arena, const char *list, const char *i
 
 bool learner_check_batch(struct operator_bind *bind, const struct learner_config *c)
 {
-    const char *what = NULL, *without = NULL;
+    const char *what = NULL, *without = NULL,
+               *layers = c->layers ? optimizer_name(&c->layers->optimizer) : "";
+    bool is_bound = network_needs_batches(c->model.network); /* `batch: 1` would not help */
     unsigned found = model_learns_by_batches(&c->model) ? model_clashes(&c->model) : 0;
     for (size_t i = 0; i < ARRAY_COUNT(clashes); i++) {
         if ((found & clashes[i].clash) == 0)
             continue;
-        what = and_also(bind->arena, what, clashes[i].what);
+        what = and_also(bind->arena, what,
+                        clashes[i].clash == CLASH_OPTIMIZER
+                            ? arena_printf(bind->arena, "`hidden_optimizer: %s`", layers)
+                            : clashes[i].what);
         without = and_also(bind->arena, without, clashes[i].without);
     }
     if (what == NULL)
         return true;
-    struct diag *d =
-        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "with `batch: %lld` a learner cannot have %s",
-                   (long long)c->steps.batch, what);
-    diag_hint(bind->diags, d, "set `batch: 1`, or %s", without);
+    struct diag *d = diag_error(
+        bind->diags, DIAG_BAD_LEARNER, bind->span, "%s cannot have %s",
+        is_bound ? "a learner that always learns by batches"
+                 : arena_printf(bind->arena, "with `batch: %lld` a learner", (long long)c->steps.batch),
+        what);
+    diag_hint(bind->diags, d, is_bound ? "%s" : "set `batch: 1`, or %s", without);
     return false;
 }

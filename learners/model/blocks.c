@@ -18,10 +18,9 @@ struct origins {
 
 static void head_inputs(struct model *m, const struct example *e, float *row)
 {
-    size_t sparse = interaction_inputs(m, m->options.vectors);
     if (m->options.interaction != NULL)
         m->options.interaction->read(m, e, row);
-    memcpy(row + sparse, e->dense, m->options.dense * sizeof(*row));
+    memcpy(row + m->head.inputs - m->options.dense, e->dense, m->options.dense * sizeof(*row));
 }
 
 /* Adds the head's logits to `count` examples and writes their predictions out. */

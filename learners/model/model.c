@@ -212,8 +212,7 @@ void model_shape(struct model *m, const struct model_options *options)
         o->vectors = 0;
     leat_assert(o->vectors <= o->fields);
     m->blocks = (uint32_t)FFM_ROUND(o->vectors);
-    if (o->vectors > 0)
-        m->vector_floats = model_vector_floats(o);
+    m->vector_floats = model_vector_floats(o);
     m->linear_states = opt_state_floats(o->linear.kind, 1);
     for (uint32_t f = 0; f < o->fields; f++)
         m->entries_max += model_field_ids(o, f);
@@ -233,7 +232,8 @@ unsigned model_clashes(const struct model_options *options)
            (has_layers && o->interaction != NULL && o->interaction->is_field_aware ? CLASH_PRODUCTS : 0U) |
            (!has_layers && o->clip_norm > 0.0F ? CLASH_CLIPPING : 0U) |
            (has_layers && is_unfit ? CLASH_OPTIMIZER : 0U) |
-           (m.vector_floats > BATCH_DIM_MAX ? CLASH_VECTORS : 0U);
+           (m.vector_floats > BATCH_DIM_MAX ? CLASH_VECTORS : 0U) |
+           (o->linear.kind == OPT_NEWTON || o->embedding.kind == OPT_NEWTON ? CLASH_NEWTON : 0U);
 }
 
 struct model *model_new(const struct model_options *options, const struct kernels *kernels)

@@ -24,8 +24,8 @@
 struct model;
 
 /* What a model that learns by batches cannot have: the batch kernels have no weights of pairs, no products of
- * FFM under dense layers, no norm of a single event's gradient, and no optimizer of dense layers whose state
- * several weights share, or that needs a curvature. CLASH_VECTORS: rows of more than BATCH_DIM_MAX floats. */
+ * FFM under dense layers, no norm of a single event's gradient, no curvature (newton), and no optimizer of dense
+ * layers whose state several weights share. CLASH_VECTORS: rows of more than BATCH_DIM_MAX floats. */
 enum model_clash {
     CLASH_PAIRS = 1,
     CLASH_PAIR_WEIGHTS = 2,
@@ -33,6 +33,7 @@ enum model_clash {
     CLASH_CLIPPING = 8,
     CLASH_OPTIMIZER = 16,
     CLASH_VECTORS = 32,
+    CLASH_NEWTON = 64, /* of linear weights or vectors */
 };
 /* Which of these the options have: a sum of enum model_clash. A model that learns by batches may have none. */
 unsigned model_clashes(const struct model_options *options);

@@ -213,8 +213,8 @@ static void load_layer(struct reading *r, struct model *m, enum model_layers_of 
 static void load_layers(struct reading *r, struct model *m, enum model_layers_of of,
                         const struct model_saved *saved)
 {
-    if (network_needs_batches(
-            m->options.network)) { /* these networks are saved with this model's shape only */
+    if (network_needs_batches(m->options.network)) {
+        /* these networks are saved with this model's shape only */
         for (size_t l = 0; l < model_layers(m) && !r->is_bad; l++) {
             size_t own_n, own_d;
             model_layer_shape(m, l, &own_n, &own_d);

@@ -203,13 +203,13 @@ static struct optimizer_options optimizer(enum opt_kind kind)
 static bool options_of(const struct kind *k, enum opt_kind kind, bool is_joint, struct model_options *o)
 {
     bool has_row_sum = kind == OPT_ADAGRAD_ROW || kind == OPT_ADAGRAD_BLOCK;
-    bool is_network = network_needs_batches(k->network);
-    if ((kind == OPT_NEWTON && k->batch > 1) || (is_joint && (kind != OPT_NEWTON || k->network != NULL)) ||
+    bool is_network = network_needs_batches(k->network), is_by_batches = is_network || k->batch > 1;
+    if ((kind == OPT_NEWTON && is_by_batches) || (is_joint && (kind != OPT_NEWTON || k->network != NULL)) ||
         ((k->has & DOUBLE) && kind != OPT_FTRL))
         return false;
     *o = events_options(k->interaction, k->hidden);
     o->linear = o->embedding = o->head = optimizer(kind);
-    if ((is_network || k->batch > 1) && (kind == OPT_NEWTON || has_row_sum))
+    if (is_by_batches && has_row_sum)
         o->head = optimizer(OPT_ADAM);
     o->pairs = optimizer((k->has & PAIRS) ? kind : OPT_SGD);
     o->pairs.params.rate = (k->has & PAIRS) ? 0.05F : 0.0F;
