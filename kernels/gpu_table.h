@@ -47,8 +47,6 @@ struct gpu_table_options {
     uint64_t seed;         /* of the hash: num_mix(key ^ seed) */
     uint64_t init_seed;    /* weights start as init_uniform(num_mix(key ^ init_seed), init_bound) */
     float init_bound;
-    const float
-        *extra; /* read by create: [4], extra floats of this table's new rows; NULL: the set's `extra` */
 };
 
 /* Cells in a row of the table's admission sketch (learners/tables/sketch.h); 0: the table has no sketch. */
@@ -81,7 +79,7 @@ struct gpu_tables_options {
     uint32_t batch_max;      /* most places of a batch; 0 (required with ROW_INT8): resolve is never called */
     uint64_t memory_bytes;   /* for the set; free tables share what bounded ones leave */
     uint32_t extra_floats;   /* 0 or 4, in each row at gpu_extra_at: a model's linear weight and its state */
-    float extra[4];          /* initial values, copied bit by bit: they may be two doubles */
+    float extra[4];          /* initial values in new rows, copied bit by bit: they may be two doubles */
 };
 
 static inline size_t gpu_state_floats(const struct gpu_tables_options *options)

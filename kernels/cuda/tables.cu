@@ -277,7 +277,7 @@ static bool table_init(gpu_tables *tables, gpu_stream *stream, uint32_t t, const
     table->view.seed = o->seed;
     table->view.init_seed = o->init_seed;
     table->view.init_bound = o->init_bound;
-    memcpy(table->view.extra, o->extra != NULL ? o->extra : tables->options.extra, sizeof(table->view.extra));
+    memcpy(table->view.extra, tables->options.extra, sizeof(table->view.extra));
     table->view.bucket_rows = (uint32_t)(o->rows_max / buckets);
     table->view.bucket_rows_more = (uint32_t)(o->rows_max % buckets);
     table->view.is_bounded = is_bounded;

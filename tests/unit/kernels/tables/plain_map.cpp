@@ -76,9 +76,8 @@ plain_row plain_set::new_row(const plain_table &table, const distinct_key &key, 
     float state = opt_state_init(options.optimizer, options.accumulator);
     for (size_t i = 0; i < state_bytes(); i += 4)
         memcpy(&row.bytes[weight_bytes + i], &state, 4);
-    const float *extra = table.options.extra != NULL ? table.options.extra : options.extra;
     if (options.extra_floats > 0)
-        memcpy(&row.bytes[row.bytes.size() - 16], extra, 16);
+        memcpy(&row.bytes[row.bytes.size() - 16], options.extra, 16);
     return row;
 }
 

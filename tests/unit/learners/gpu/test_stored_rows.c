@@ -65,7 +65,6 @@ static void device_init(struct twins *t, const struct layout *l)
     struct device_table_options o = {.api = api, .gpu = gpu, .stream = stream, .ahead = 1};
     struct gpu_error error;
     const struct model *m = t->model;
-    float precisions[FIELDS][4];
     t->first = l->is_linear_field ? SET : 0;
     t->fields = l->is_linear_field ? FIELDS - SET : SET;
     t->d = l->is_linear_field ? 0 : m->vector_floats;
@@ -81,18 +80,13 @@ static void device_init(struct twins *t, const struct layout *l)
     memcpy(o.tables.extra, m->absent, t->linear_bytes);
     for (uint32_t i = 0; i < t->fields; i++) {
         const struct table_options *of = &m->tables[t->first + i].options;
-        float own = t->options.field_init[t->first + i], precision = t->options.field_precision[t->first + i];
+        float own = t->options.field_init[t->first + i];
         tables[i] = (struct gpu_table_options){.admit_after = of->admit_after,
                                                .sketch_bytes = of->sketch_bytes,
                                                .rows_max = of->rows_max,
                                                .seed = of->seed,
                                                .init_seed = num_mix(t->options.seed + t->first + i + 1),
                                                .init_bound = own > 0.0F ? own : t->options.init_bound};
-        memcpy(precisions[i], o.tables.extra, sizeof(precisions[i]));
-        if (precision > 0.0F && l->linear == OPT_NEWTON) {
-            precisions[i][1] = precision;
-            tables[i].extra = precisions[i];
-        }
     }
     o.expire_after_us = t->options.expire_after_us;
     o.stored = (struct device_stored){.payload_bytes = m->tables[t->first].options.payload_bytes,
@@ -115,7 +109,6 @@ static void twins_init(struct twins *t, const struct layout *l)
                                         .linear = {.kind = l->linear, .accumulator = 0.25F},
                                         .linear_is_double = l->is_double,
                                         .embedding = {.kind = l->embedding, .accumulator = 0.75F},
-                                        .field_precision = {0, 9.0F},
                                         .batch = PLACES,
                                         .class_weights = {1, 1},
                                         .negatives_kept = 1,
@@ -540,8 +533,7 @@ int main(int argc, char **argv)
 {
     static const struct layout layouts[] = {
         {"vectors before their state, ftrl in double", 16, OPT_SGD, OPT_ADAM, true, false, 0},
-        {"the state before the vector, precisions of fields", 16, OPT_NEWTON, OPT_ADAGRAD_BLOCK, false, false,
-         0},
+        {"the state before the vector", 16, OPT_ADAGRAD, OPT_ADAGRAD_BLOCK, false, false, 0},
         {"rows_max, no state", 8, OPT_ADAM, OPT_SGD, false, false, 300},
         {"a field without vectors", 4, OPT_ADAGRAD, OPT_ADAGRAD, false, true, 0},
     };
