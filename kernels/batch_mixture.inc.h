@@ -80,16 +80,17 @@ LANES_INLINE float largest_of(const float *x, size_t n)
  * can forward the stores to later loads. */
 LANES_INLINE void mixture_gates(float gates[BATCH_EXPERTS_MAX], const float *logits, size_t experts)
 {
-    v16 e[BATCH_EXPERTS_MAX / 16], sum = v16_set1(0.0F), largest = v16_set1(largest_of(logits, experts));
+    v16 sum = v16_set1(0.0F), largest = v16_set1(largest_of(logits, experts));
     for (size_t k = 0; k < experts; k += 16) {
         size_t n = experts - k < 16 ? experts - k : 16;
         v16 power = v16_exp_below0(v16_sub(v16_load_n(logits + k, n), largest));
-        e[k / 16] = v16_head(power, v16_set1(0.0F), n);
-        sum = v16_add(sum, e[k / 16]);
+        power = v16_head(power, v16_set1(0.0F), n);
+        v16_store(gates + k, power);
+        sum = v16_add(sum, power);
     }
     v16 total = v16_set1(v16_sum(sum));
     for (size_t k = 0; k < experts; k += 16)
-        v16_store(gates + k, v16_div(e[k / 16], total));
+        v16_store(gates + k, v16_div(v16_load(gates + k), total));
 }
 
 /* Columns from j on: `vectors` whole vectors, or one vector of n columns. */

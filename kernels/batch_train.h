@@ -257,7 +257,9 @@ struct batch_cross {
  *
  * experts: 1 up to BATCH_EXPERTS_MAX.
  */
-enum { BATCH_EXPERTS_MAX = 64 };
+enum {
+    BATCH_EXPERTS_MAX = BATCH_FIELDS_MAX * (BATCH_FIELDS_MAX - 1) / 2
+}; /* an expert for each pair of fields */
 struct batch_mixture {
     const float *inputs, *gate_logits;
     uint32_t n, experts, columns;

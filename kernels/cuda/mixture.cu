@@ -9,17 +9,21 @@
  *                  backward pass is in the caches for the sum
  *   quads          products of gradients and outputs have the order of `dot`: four       not measured
  *                  threads per expert, several experts of an event at once
+ *   many experts   more than shared memory has room for (ROOM): a warp per event, with   not measured
+ *                  gates and products in the event's own rows of the results
  *
- * Every four threads of a group compute the softmax for themselves, so that no thread waits for another.
+ * Up to ROOM experts every four threads of a group compute the softmax for themselves, so that no thread waits
+ * for another.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/matrix.cuh"
 #include "kernels/cuda/parts.cuh"
 
-enum { BLOCK = 256, GROUPS = BLOCK / 4, GATE_VECTORS = BATCH_EXPERTS_MAX / 16 };
+/* ROOM: experts whose gates and products fit into shared memory. */
+enum { BLOCK = 256, GROUPS = BLOCK / 4, ROOM = 64, GATE_VECTORS = ROOM / 16 };
 
 /* One row of floats for each group; with an odd stride, so that groups have no bank conflicts. */
-typedef float mixture_room[GROUPS][BATCH_EXPERTS_MAX + 1];
+typedef float mixture_room[GROUPS][ROOM + 1];
 
 /* v16_sum's tree over the sixteen lanes of four threads; all four get the sum. */
 static __device__ float quad_sum(v16 x)
@@ -69,6 +73,32 @@ static __device__ void mixture_gates(const float *logits, uint32_t experts, bool
         if (in_group < 4)
             matrix_store(gates, v * 16 + in_group * 4, experts, false, v16_div(x[v], total));
     }
+}
+
+/* Likewise by a whole warp, for any number of experts: gates first get the powers, whose sum every four threads
+ * make for themselves. */
+static __device__ void mixture_gates_wide(const float *logits, uint32_t experts, uint32_t in_group,
+                                          float *gates)
+{
+    v16 sum = v16_set1(0.0F);
+    float largest = -INFINITY; /* NaN is skipped, as in mixture_gates */
+    for (uint32_t k = in_group; k < experts; k += WARP_LANES)
+        largest = logits[k] > largest ? logits[k] : largest;
+#pragma unroll
+    for (int lanes = WARP_LANES / 2; lanes > 0; lanes /= 2) {
+        const float other = __shfl_xor_sync(WARP_ALL, largest, lanes);
+        largest = other > largest ? other : largest;
+    }
+    for (uint32_t k = in_group * 4; k < experts; k += WARP_LANES * 4)
+        matrix_store(gates, k, experts, false,
+                     v16_exp_below0(v16_sub(matrix_load(logits, k, experts, false), v16_set1(largest))));
+    __syncwarp();
+    for (uint32_t k = in_group % 4 * 4; k < experts; k += 16)
+        sum = v16_add(sum, matrix_load(gates, k, experts, false));
+    const v16 total = v16_set1(quad_sum(sum));
+    __syncwarp(); /* all have read the powers before the gates overwrite them */
+    for (uint32_t k = in_group * 4; k < experts; k += WARP_LANES * 4)
+        matrix_store(gates, k, experts, false, v16_div(matrix_load(gates, k, experts, false), total));
 }
 
 /* products[k] = <out_gradients, inputs of expert k>, four threads for each expert. */
@@ -151,6 +181,33 @@ static __global__ void __launch_bounds__(BLOCK) mixture_kernel(batch_mixture a, 
         mixture_four(a, event, column, is_aligned, gates);
 }
 
+/* More than ROOM experts; a group is a warp. The products lie where the gates' gradients will. */
+static __global__ void __launch_bounds__(BLOCK) mixture_wide_kernel(batch_mixture a)
+{
+    const uint32_t in_group = threadIdx.x % WARP_LANES;
+    const size_t event = cuda_thread() / WARP_LANES;
+    const bool is_aligned = a.columns % 4 == 0;
+    if (event >= a.n) /* the whole warp */
+        return;
+    float *gates = a.gates + event * a.gates_stride;
+    if (a.out != nullptr)
+        mixture_gates_wide(a.gate_logits + event * a.gates_stride, a.experts, in_group, gates);
+    float *products = a.out_gradients != nullptr ? a.gate_gradients + event * a.gates_stride : nullptr;
+    if (products != nullptr)
+        mixture_products(a, a.inputs + event * a.inputs_stride,
+                         a.out_gradients + event * a.out_gradients_stride, WARP_LANES, in_group, is_aligned,
+                         products);
+    __syncwarp();
+    float mean = 0.0F;
+    for (uint32_t k = 0; k < a.experts && products != nullptr; k++)
+        mean = fmaf(gates[k], products[k], mean);
+    __syncwarp(); /* all have read the products before the gates' gradients overwrite them */
+    for (uint32_t k = in_group; k < a.experts && products != nullptr; k += WARP_LANES)
+        products[k] = gates[k] * (products[k] - mean);
+    for (uint32_t column = in_group * 4; column < a.columns; column += WARP_LANES * 4)
+        mixture_four(a, event, column, is_aligned, gates);
+}
+
 void cuda_mixture(batch_mixture *a, void *stream)
 {
     if (a->n == 0 || (a->out == nullptr && a->out_gradients == nullptr))
@@ -162,7 +219,10 @@ void cuda_mixture(batch_mixture *a, void *stream)
     of.gates_stride = matrix_stride(a->gates_stride, a->experts);
     of.out_stride = matrix_stride(a->out_stride, a->columns);
     of.out_gradients_stride = matrix_stride(a->out_gradients_stride, a->columns);
-    LAUNCH(mixture_kernel, cuda_blocks((size_t)a->n * lanes, BLOCK), BLOCK, 0, gpu_cuda_stream(stream), of,
-           lanes);
+    const cudaStream_t to = gpu_cuda_stream(stream);
+    if (a->experts <= ROOM)
+        LAUNCH(mixture_kernel, cuda_blocks((size_t)a->n * lanes, BLOCK), BLOCK, 0, to, of, lanes);
+    else
+        LAUNCH(mixture_wide_kernel, cuda_blocks((size_t)a->n * WARP_LANES, BLOCK), BLOCK, 0, to, of);
     (void)gpu_launched(stream, "mixture");
 }

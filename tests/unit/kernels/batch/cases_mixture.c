@@ -313,6 +313,11 @@ void suite_mixture(struct suite *suite)
         try_mixture(suite,
                     (struct mixture_shape){3, experts[i / 9], columns[i % 9], 0, (enum mode)(i % MODES),
                                            i % 2 == 0, i % 5 == 4 ? FILL_SPECIAL : FILL_PLAIN});
+    static const uint32_t many[] = {65, 66, 80, 351, 1023, BATCH_EXPERTS_MAX};
+    for (uint32_t i = 0; i < 36; i++)
+        try_mixture(suite, (struct mixture_shape){i % 2 + i % 3 * 4, many[i / 6], columns[i % 5],
+                                                  i % 4 / 3 * 4, (enum mode)(i / 2 % MODES), i % 4 == 1,
+                                                  i % 5 == 4 ? FILL_SPECIAL : FILL_PLAIN});
     try_mixture(suite, (struct mixture_shape){suite_huge(suite) / 8, 4, 8, 0, BOTH, false, FILL_PLAIN});
     try_mixture(suite, (struct mixture_shape){suite_huge(suite), 2, 4, 0, FORWARD, false, FILL_PLAIN});
 }
