@@ -220,6 +220,25 @@ struct batch_dot_interaction {
 };
 
 /*
+ * products (Xiao et al. 2017, Attentional Factorization Machines, arXiv:1708.04617, eq. 3): vectors[n][fields][d]
+ * (stride: floats between events) -> out[n][v_i * v_j, element by element, for i = 1 .. fields - 1, j = 0 ..
+ * i - 1]: d columns for each pair. Backward, if grads: grads[n][fields][d] = for field i the sum of
+ * gradient(i, j) * v_j by fmaf, j rising, from 0; with adds the result is added to grads. out NULL: backward
+ * alone; grads NULL: forward alone. fields: 1 up to BATCH_FIELDS_MAX.
+ */
+struct batch_products {
+    const float *vectors;
+    uint32_t n, fields, d, stride;
+    bool adds;
+    float *out;
+    uint32_t out_stride;
+    const float *out_gradients;
+    uint32_t out_gradients_stride;
+    float *grads;
+    uint32_t grads_stride;
+};
+
+/*
  * cross (Wang et al. 2021, DCN V2, arXiv:2008.13535, eq. 1): out = x0 * z + x, element by element by fmaf; z
  * = W x + b comes from matmul. All matrices are [n][columns]. out NULL: backward alone. Backward, if g =
  * out_gradients is given:

@@ -45,6 +45,7 @@ const struct kernels VARIANT_TABLE = {
 #include "kernels/batch_net.inc.h"
 
 #include "kernels/batch_dot.inc.h"
+#include "kernels/batch_products.inc.h"
 
 #include "kernels/batch_mixture.inc.h"
 #include "kernels/batch_weights.inc.h"

@@ -502,11 +502,22 @@ static void bench_dot_interaction(struct bench *b)
                                       .out = place_zeros(b->place, n * WIDTH * sizeof(float)),
                                       .out_stride = WIDTH};
     MEASURE(b, dot_interaction, &a, 0, "27 vectors of 64, forward");
-    a.out = NULL;
-    a.out_gradients = place_floats(b->place, n * WIDTH);
-    a.out_gradients_stride = WIDTH;
+    a.out = NULL, a.out_gradients = place_floats(b->place, n * WIDTH), a.out_gradients_stride = WIDTH;
     a.grads = place_zeros(b->place, floats * sizeof(float));
     MEASURE(b, dot_interaction, &a, 0, "27 vectors of 64, backward");
+    place_release(b->place);
+}
+
+static void bench_products(struct bench *b)
+{
+    enum { FIELDS = 12, DIMS = 16, WIDTH = FIELDS * (FIELDS - 1) / 2 * DIMS };
+    size_t n = b->sizes->events, floats = n * FIELDS * DIMS;
+    struct batch_products a = {.n = (uint32_t)n, .fields = FIELDS, .d = DIMS};
+    a.vectors = place_floats(b->place, floats), a.out = place_zeros(b->place, n * WIDTH * sizeof(float));
+    MEASURE(b, products, &a, 0, "12 vectors of 16, forward");
+    a.out = NULL, a.out_gradients = place_floats(b->place, n * WIDTH);
+    a.grads = place_zeros(b->place, floats * sizeof(float));
+    MEASURE(b, products, &a, 0, "12 vectors of 16, backward");
     place_release(b->place);
 }
 
@@ -520,8 +531,7 @@ static void bench_cross(struct bench *b)
                             .columns = STEP_COLUMNS,
                             .out = place_zeros(b->place, floats * sizeof(float))};
     MEASURE(b, cross, &a, 0, "256 columns, forward");
-    a.out = NULL;
-    a.out_gradients = place_floats(b->place, floats);
+    a.out = NULL, a.out_gradients = place_floats(b->place, floats);
     a.x0_gradients = place_zeros(b->place, floats * sizeof(float));
     a.x_gradients = place_zeros(b->place, floats * sizeof(float));
     a.z_gradients = place_zeros(b->place, floats * sizeof(float));
