@@ -3,7 +3,8 @@
  * of batch.h hold here, too; only batch.h includes this header.
  *
  * Matrices are row-major, one row an event, rows `stride` floats apart (0: the number of columns). On a GPU
- * strides are multiples of 4, so that rows are aligned to 16 bytes (matmul takes other strides, slowly).
+ * strides are multiples of 4, so that rows are aligned to 16 bytes; matmul, mask_rows and relu_mask, and mixture for
+ * gates, take other strides, too, but slowly.
  * `adds`: the result is added to the output (one addition: out = out + result); else it replaces the output.
  *
  * NAME_gradients: the gradient of the loss by the values of NAME, with its shape.

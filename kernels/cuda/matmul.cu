@@ -97,10 +97,11 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
                    halves[6] | halves[7] << 16);
 }
 
-/* The sum of one chunk of one row of a, in order. */
+/* The sum of one chunk of one row of a, in order. The chunks are the grid's first dimension: they can be more than the
+ * 65,535 blocks of its second. */
 static __global__ void __launch_bounds__(SUMS_BLOCK) sums_chunks_kernel(batch_matmul a, float *partials)
 {
-    const size_t i = cuda_thread(), from = (size_t)blockIdx.y * BATCH_CHUNK;
+    const size_t i = (size_t)blockIdx.y * SUMS_BLOCK + threadIdx.x, from = (size_t)blockIdx.x * BATCH_CHUNK;
     const size_t end = a.k - from < BATCH_CHUNK ? a.k : from + BATCH_CHUNK;
     if (i >= a.m)
         return;
@@ -109,7 +110,7 @@ static __global__ void __launch_bounds__(SUMS_BLOCK) sums_chunks_kernel(batch_ma
 #pragma unroll 8
     for (size_t p = from; p < end; p++)
         chunk += a.a[i * across + p * deep];
-    partials[(size_t)blockIdx.y * a.m + i] = chunk;
+    partials[(size_t)blockIdx.x * a.m + i] = chunk;
 }
 
 static __global__ void __launch_bounds__(SUMS_BLOCK)
@@ -129,7 +130,7 @@ static void sums_launch(const batch_matmul &a, float *partials, cudaStream_t to)
 {
     const unsigned chunks = cuda_blocks(a.k, BATCH_CHUNK), blocks = cuda_blocks(a.m, SUMS_BLOCK);
     if (chunks > 0)
-        LAUNCH(sums_chunks_kernel, dim3(blocks, chunks), SUMS_BLOCK, 0, to, a, partials);
+        LAUNCH(sums_chunks_kernel, dim3(chunks, blocks), SUMS_BLOCK, 0, to, a, partials);
     LAUNCH(sums_kernel, blocks, SUMS_BLOCK, 0, to, a, partials, chunks);
 }
 

@@ -37,6 +37,11 @@ static __global__ void __launch_bounds__(BLOCK) pack_kernel(batch_pack a, uint32
 /* Clears a row, by the whole warp. */
 static __device__ __forceinline__ void clear_row(float *row, uint32_t columns, uint32_t lane)
 {
+    if ((uintptr_t)row % sizeof(float4) != 0) { /* rows without gaps, of columns that are no multiple of 4 */
+        for (uint32_t c = lane; c < columns; c += WARP_LANES)
+            row[c] = 0.0F;
+        return;
+    }
     for (uint32_t c = lane * 4; c + 4 <= columns; c += WARP_LANES * 4)
         *reinterpret_cast<float4 *>(row + c) = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
     if (lane < columns % 4)

@@ -162,6 +162,7 @@ struct mixture_shape {
     enum mode mode;
     bool adds;
     enum fill fill;
+    bool is_tight; /* gates lie without gaps, aligned to their floats */
 };
 
 /* The host's copies of what a call reads and writes. */
@@ -172,7 +173,7 @@ struct mixture_call {
 
 static size_t gates_stride(const struct mixture_shape *s)
 {
-    return stride_of(s->experts, s->gap);
+    return s->is_tight ? s->experts : stride_of(s->experts, s->gap);
 }
 
 static size_t inputs_stride(const struct mixture_shape *s)
@@ -255,7 +256,7 @@ static void build_mixture(struct trial *t, const void *arg)
 {
     const struct mixture_shape *s = arg;
     uint32_t experts = s->experts, columns = s->columns, gap = s->gap, width = experts * columns;
-    bool gates_have_gaps = given_stride(experts, gap) > 0;
+    bool gates_have_gaps = !s->is_tight && given_stride(experts, gap) > 0;
     struct mixture_call c = {.inputs = make_input(t, "inputs", s->n * inputs_stride(s), s->fill),
                              .logits = make_input(t, "logits", s->n * gates_stride(s), s->fill)};
     for (size_t i = 0; i < s->n * gates_stride(s); i += 5)
@@ -275,7 +276,7 @@ static void build_mixture(struct trial *t, const void *arg)
                               .experts = experts,
                               .columns = columns,
                               .inputs_stride = given_stride(width, gap),
-                              .gates_stride = given_stride(experts, gap),
+                              .gates_stride = gates_have_gaps ? given_stride(experts, gap) : 0,
                               .out = PLACE(t, c.out.x),
                               .gates = PLACE(t, c.gates.x),
                               .out_stride = given_stride(columns, 2 * gap),
@@ -291,9 +292,9 @@ static void build_mixture(struct trial *t, const void *arg)
 
 static void try_mixture(struct suite *suite, struct mixture_shape s)
 {
-    suite_try(suite, build_mixture, &s, "%u events, %u experts, %u columns, gap %u, %s%s%s", s.n, s.experts,
+    suite_try(suite, build_mixture, &s, "%u events, %u experts, %u columns, gap %u, %s%s%s%s", s.n, s.experts,
               s.columns, s.gap, mode_names[s.mode], s.adds ? ", added" : "",
-              s.fill == FILL_SPECIAL ? ", special" : "");
+              s.fill == FILL_SPECIAL ? ", special" : "", s.is_tight ? ", tight" : "");
 }
 
 void suite_mixture(struct suite *suite)
@@ -306,18 +307,22 @@ void suite_mixture(struct suite *suite)
             uint32_t k = *n > 200 ? turn % 5 : turn * 2 % 9, j = *n > 200 ? turn % 4 : i;
             try_mixture(suite, (struct mixture_shape){*n, experts[k], columns[j], turn % 3 * 4,
                                                       (enum mode)(turn / 2 % MODES), turn % 5 < 2,
-                                                      turn % 4 == 1 ? FILL_SPECIAL : FILL_PLAIN});
+                                                      turn % 4 == 1 ? FILL_SPECIAL : FILL_PLAIN, false});
         }
     }
     for (uint32_t i = 0; i < 81; i++)
         try_mixture(suite,
                     (struct mixture_shape){3, experts[i / 9], columns[i % 9], 0, (enum mode)(i % MODES),
-                                           i % 2 == 0, i % 5 == 4 ? FILL_SPECIAL : FILL_PLAIN});
+                                           i % 2 == 0, i % 5 == 4 ? FILL_SPECIAL : FILL_PLAIN, false});
     static const uint32_t many[] = {65, 66, 80, 351, 1023, BATCH_EXPERTS_MAX};
     for (uint32_t i = 0; i < 36; i++)
         try_mixture(suite, (struct mixture_shape){i % 2 + i % 3 * 4, many[i / 6], columns[i % 5],
                                                   i % 4 / 3 * 4, (enum mode)(i / 2 % MODES), i % 4 == 1,
-                                                  i % 5 == 4 ? FILL_SPECIAL : FILL_PLAIN});
-    try_mixture(suite, (struct mixture_shape){suite_huge(suite) / 8, 4, 8, 0, BOTH, false, FILL_PLAIN});
-    try_mixture(suite, (struct mixture_shape){suite_huge(suite), 2, 4, 0, FORWARD, false, FILL_PLAIN});
+                                                  i % 5 == 4 ? FILL_SPECIAL : FILL_PLAIN, false});
+    for (uint32_t i = 0; i < 18; i++)
+        try_mixture(suite, (struct mixture_shape){5, i < 9 ? experts[i] : many[i % 6], 12, 0,
+                                                  (enum mode)(i % MODES), false, FILL_PLAIN, true});
+    try_mixture(suite,
+                (struct mixture_shape){suite_huge(suite) / 8, 4, 8, 0, BOTH, false, FILL_PLAIN, false});
+    try_mixture(suite, (struct mixture_shape){suite_huge(suite), 2, 4, 0, FORWARD, false, FILL_PLAIN, false});
 }

@@ -100,7 +100,7 @@ static void try_mask_rows(struct suite *suite, struct pack_shape s)
               s.gap, s.reject_of);
 }
 
-/* Rows are aligned to 16 bytes on a GPU: columns + gap is a multiple of 4. */
+/* Rows are aligned to 16 bytes, or only to their floats where they have no gaps. */
 void suite_mask_rows(struct suite *suite)
 {
     static const uint32_t counts[] = {1, 4, 7, 12, 64, 128, 129, 300};
@@ -110,5 +110,7 @@ void suite_mask_rows(struct suite *suite)
             try_mask_rows(suite,
                           (struct pack_shape){*n, counts[i], (4 - counts[i] % 4) % 4 + i % 2 * 4, 1 + i});
     }
+    for (uint32_t i = 0; i < COUNTS; i++)
+        try_mask_rows(suite, (struct pack_shape){40, counts[i], 0, 1 + i % 4});
     try_mask_rows(suite, (struct pack_shape){suite_huge(suite), 4, 0, 50});
 }
