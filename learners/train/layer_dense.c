@@ -1,4 +1,5 @@
-/* A dense layer: out = W in + b, then max(x, 0) if is_relu. Matrix products (kernels/batch_train.h). */
+/* A dense layer: out = W in + b, then max(x, 0) if is_relu; of a layer over places for each place. Matrix products
+ * (kernels/batch_train.h), whose rows are the events, or the places of all events. */
 #include "learners/train/net.h"
 
 #include "core/base.h"
@@ -16,15 +17,21 @@ static float *behind(float *base, size_t from)
     return base != NULL ? base + from : NULL;
 }
 
+/* Floats from one of the layer's rows to the next, in a matrix that it reads or writes. */
+static uint32_t apart(const struct net_layer *l, const struct net_matrix *m)
+{
+    return m->stride / l->places;
+}
+
 static struct batch_matmul forward_of(const struct net *net, const struct net_layer *l, uint32_t n)
 {
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
-    a.a = behind(net_values(net, l->in), l->in_from), a.a_stride = l->in->stride;
+    a.a = behind(net_values(net, l->in), l->in_from), a.a_stride = apart(l, l->in);
     a.b = p->w, a.b_stride = p->stride, a.b_is_transposed = true;
-    a.c = behind(net_values(net, l->out), l->out_from), a.c_stride = l->out->stride;
-    a.m = n, a.n = p->n, a.k = p->d;
-    a.epilogue = l->is_relu ? MATMUL_BIAS_RELU : l->adds ? MATMUL_PLAIN : MATMUL_BIAS;
+    a.c = behind(net_values(net, l->out), l->out_from), a.c_stride = apart(l, l->out);
+    a.m = n * l->places, a.n = p->n, a.k = p->d;
+    a.epilogue = l->is_relu ? MATMUL_BIAS_RELU : l->adds || l->has_no_bias ? MATMUL_PLAIN : MATMUL_BIAS;
     a.bias = behind(p->w, (size_t)p->n * p->stride);
     a.adds = l->adds;
     return a;
@@ -34,12 +41,12 @@ static struct batch_matmul gradient_of(const struct net *net, const struct net_l
 {
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
-    a.a = behind(l->out->gradients, l->out_from), a.a_stride = l->out->stride, a.a_is_transposed = true;
-    a.b = behind(net_values(net, l->in), l->in_from), a.b_stride = l->in->stride;
+    a.a = behind(l->out->gradients, l->out_from), a.a_stride = apart(l, l->out), a.a_is_transposed = true;
+    a.b = behind(net_values(net, l->in), l->in_from), a.b_stride = apart(l, l->in);
     a.c = p->gradient, a.c_stride = p->stride;
-    a.m = p->n, a.n = p->d, a.k = n;
+    a.m = p->n, a.n = p->d, a.k = n * l->places;
     a.scale = net->scale, a.adds = net->adds_gradients;
-    a.epilogue = l->adds ? MATMUL_PLAIN : MATMUL_SUMS;
+    a.epilogue = l->adds || l->has_no_bias ? MATMUL_PLAIN : MATMUL_SUMS;
     a.sums = behind(p->gradient, (size_t)p->n * p->stride);
     return a;
 }
@@ -60,14 +67,14 @@ static struct batch_matmul backward_of(const struct net *net, const struct net_l
 {
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
-    a.a = behind(l->out->gradients, l->out_from), a.a_stride = l->out->stride;
+    a.a = behind(l->out->gradients, l->out_from), a.a_stride = apart(l, l->out);
     a.b = p->w, a.b_stride = p->stride;
-    a.c = behind(l->in->gradients, l->in_from), a.c_stride = l->in->stride;
-    a.m = n, a.n = p->d, a.k = p->n;
+    a.c = behind(l->in->gradients, l->in_from), a.c_stride = apart(l, l->in);
+    a.m = n * l->places, a.n = p->d, a.k = p->n;
     a.scale = net->scale;
     if (l->in->is_relu) {
         a.epilogue = MATMUL_MASK;
-        a.mask = behind(net_values(net, l->in), l->in_from), a.mask_stride = l->in->stride;
+        a.mask = behind(net_values(net, l->in), l->in_from), a.mask_stride = apart(l, l->in);
     }
     return a;
 }
@@ -85,11 +92,11 @@ static void mask(struct net *net, const struct net_layer *l, uint32_t n)
     if (!l->is_relu || (l->out->is_relu && !l->out->needs_mask))
         return;
     struct batch_relu_mask a = {.x = behind(l->out->gradients, l->out_from),
-                                .n = n,
+                                .n = n * l->places,
                                 .columns = l->params->n,
-                                .stride = l->out->stride,
+                                .stride = apart(l, l->out),
                                 .y = behind(net_values(net, l->out), l->out_from),
-                                .y_stride = l->out->stride};
+                                .y_stride = apart(l, l->out)};
     net->device->kernels->relu_mask(&a, net->device->stream);
 }
 

@@ -29,6 +29,13 @@ struct net_matrix *net_add_matrix(struct net *net, uint32_t columns)
     return m;
 }
 
+struct net_matrix *net_add_places(struct net *net, uint32_t places, uint32_t columns)
+{
+    struct net_matrix *m = net_add_matrix(net, places * columns);
+    m->stride = m->columns;
+    return m;
+}
+
 struct net_matrix *net_add_input(struct net *net, uint32_t front)
 {
     const struct net_options *o = &net->options;
@@ -49,7 +56,7 @@ struct net_layer *net_add_layer(struct net *net, const struct net_layer_kind *ki
 {
     leat_assert(net->layers_count < NET_LAYERS_MAX);
     struct net_layer *l = &net->layers[net->layers_count++];
-    *l = (struct net_layer){.kind = kind, .in = in, .out = out, .in_columns = in->columns};
+    *l = (struct net_layer){.kind = kind, .in = in, .out = out, .in_columns = in->columns, .places = 1};
     return l;
 }
 
@@ -76,6 +83,17 @@ struct net_layer *net_add_dense(struct net *net, struct net_matrix *in, uint32_t
     l->bound = sqrtf((is_relu ? 6.0F : 1.0F) / (float)columns);
     if (net->is_glorot)
         l->bound = sqrtf(6.0F / (float)(columns + n));
+    return l;
+}
+
+struct net_layer *net_add_dense_places(struct net *net, struct net_matrix *in, struct net_matrix *out,
+                                       uint32_t places, bool is_relu)
+{
+    leat_assert(in->columns % places == 0 && in->stride == in->columns);
+    leat_assert(out->columns % places == 0 && out->stride == out->columns);
+    struct net_layer *l =
+        net_add_dense(net, in, 0, in->columns / places, out, 0, out->columns / places, is_relu);
+    l->places = places;
     return l;
 }
 

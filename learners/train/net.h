@@ -20,7 +20,8 @@ struct net_matrix {
     /* gradients: by `values`; of the input and the output [gradients_max]; of other matrices those of the
      * events in progress, or a part of all_gradients */
     float *values, *gradients;
-    /* stride: floats from row to row, a multiple of 4; the output's is 1 with a single label */
+    /* stride: floats from row to row, a multiple of 4; the output's is 1 with a single label, that of a matrix
+     * of places (net_add_places) is `columns` */
     uint32_t columns, stride;
     bool is_relu;       /* made by layers that end in max(x, 0): gradients pass where values > 0 */
     bool has_gradients; /* a layer has set `gradients` in this step */
@@ -50,7 +51,7 @@ struct net_layer_kind {
     /* Bytes of scratch memory that its matrix products need; n: most events. May be NULL. */
     size_t (*scratch)(const struct net *net, const struct net_layer *layer, uint32_t n);
 };
-extern const struct net_layer_kind net_dense, net_cross, net_dot, net_mixture;
+extern const struct net_layer_kind net_dense, net_cross, net_dot, net_mixture, net_products;
 
 struct net_layer {
     const struct net_layer_kind *kind;
@@ -61,7 +62,11 @@ struct net_layer {
     struct net_params *params;
     float bound; /* initial weights are uniform in +- bound */
     bool is_relu;
+    /* the columns that it reads and writes are those of this many places of an event, one behind the other, which
+     * share the weights: the layer goes over places as if they were events; else 1 */
+    uint32_t places;
     bool adds;        /* adds to the values in `out`, without a bias */
+    bool has_no_bias; /* the biases of its parameters stay 0 */
     bool owns_part;   /* no other layer reads its columns of `in` */
     bool reads_dense; /* its columns of `in` are the dense features, whose gradients are not needed */
     /* its backward pass through the input's vectors is made once for each distinct id (distinct.c) */
@@ -69,7 +74,7 @@ struct net_layer {
     /* cross: x0, z; mixture: z, the gates' logits, and the gates, a matrix of the same shape, so that a rejected
      * event's are zeroed like its other values (net_mask) */
     struct net_matrix *x0, *z, *gates;
-    uint32_t fields, dim; /* dot: number and length of vectors; mixture: experts, columns of each */
+    uint32_t fields, dim; /* dot, products: number and length of vectors; mixture: experts, columns of each */
     bool copies_first;    /* dot: a copy of the first vector lies before the products */
 };
 
@@ -130,6 +135,9 @@ struct net_matrix *net_add_input(struct net *net, uint32_t front);
 struct net_matrix *net_add_output(struct net *net);
 /* Another matrix. */
 struct net_matrix *net_add_matrix(struct net *net, uint32_t columns);
+/* A matrix of the same columns for each of some places of an event, one behind the other and without a gap, so
+ * that layers can go over all places of all events as over rows. */
+struct net_matrix *net_add_places(struct net *net, uint32_t places, uint32_t columns);
 /* A layer that reads all columns of `in`. */
 struct net_layer *net_add_layer(struct net *net, const struct net_layer_kind *kind, struct net_matrix *in,
                                 struct net_matrix *out);
@@ -141,6 +149,10 @@ struct net_layer *net_add_layer(struct net *net, const struct net_layer_kind *ki
  */
 struct net_layer *net_add_dense(struct net *net, struct net_matrix *in, uint32_t from, uint32_t columns,
                                 struct net_matrix *out, uint32_t at, uint32_t n, bool is_relu);
+/* A dense layer that each of the places in `in` goes through by itself, with the same weights: in and out are
+ * matrices of as many places. A gradient by a weight is the sum over all places of all events, in their order. */
+struct net_layer *net_add_dense_places(struct net *net, struct net_matrix *in, struct net_matrix *out,
+                                       uint32_t places, bool is_relu);
 /* Relu layers of these widths (0 ends them), each over all outputs of the one before; returns the last
  * matrix, or `in` if there are none. */
 struct net_matrix *net_add_relu_layers(struct net *net, struct net_matrix *in, const uint32_t *widths);
