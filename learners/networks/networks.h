@@ -31,10 +31,18 @@ struct experts_network {
 };
 extern const struct network network_experts;
 
+/* attention.c: its output is added to the rest of the logit; it needs at least two fields with vectors. */
+struct attention_network {
+    uint32_t width; /* of the relu layer that each pair's products go through */
+};
+extern const struct network network_attention;
+
 /* text.c: the lines of a learner's shape that `cross`, `dot` and `experts` have in common; bottom may be
  * NULL. */
 void networks_put_shape(struct byte_buffer *out, const uint32_t *bottom, uint32_t cross_layers,
                         uint32_t experts, uint32_t labels);
+/* The line of `attention`. */
+void networks_put_attention(struct byte_buffer *out, uint32_t width);
 /* Appends a line `=NAME: 128 64`; widths NULL: no widths. */
 void networks_put_widths(struct byte_buffer *out, const char *name, const uint32_t *widths);
 

@@ -17,3 +17,8 @@ void networks_put_shape(struct byte_buffer *out, const uint32_t *bottom, uint32_
     networks_put_widths(out, "bottom", bottom);
     buffer_printf(out, "=cross layers: %u, experts: %u, labels: %u\n", cross_layers, experts, labels);
 }
+
+void networks_put_attention(struct byte_buffer *out, uint32_t width)
+{
+    buffer_printf(out, "=attention: %u\n", width);
+}

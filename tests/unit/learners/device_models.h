@@ -316,6 +316,9 @@ static const struct {
     {"dcnv2", NULL, &network_cross, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
     {"dlrm", NULL, &network_dot, 3, 12, 64, 1, OPT_SGD, false, false, ROW_FP32, 0, 0},
     {"mmoe", NULL, &network_experts, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"afm", NULL, &network_attention, 3, 0, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"afm of fp16 and a wide field", NULL, &network_attention, 2, 0, 64, 1, OPT_ADAGRAD, true, false,
+     ROW_FP16, 0, 0},
     {"deepfm of bf16", &interaction_fm, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
      0},
     {"dcnv2 of fp16", NULL, &network_cross, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP16, 0, 0},
@@ -329,7 +332,7 @@ static const struct {
 static inline struct model_options options_of(size_t k)
 {
     struct model_options o = events_options(kinds[k].interaction, kinds[k].hidden);
-    o.network = kinds[k].network, o.linear_is_off = network_needs_batches(kinds[k].network);
+    o.network = kinds[k].network, o.linear_is_off = events_linear_is_off(kinds[k].network);
     o.vectors = kinds[k].vectors;
     o.batch = kinds[k].batch;
     o.precision = kinds[k].precision, o.micro = kinds[k].micro;

@@ -68,10 +68,18 @@ static inline const void *events_network(const struct network *network)
     static const struct cross_network cross = {.layers = 2};
     static const struct dot_network dot = {.bottom = {6}};
     static const struct experts_network experts = {.experts = 3, .towers = {6}};
-    return network == &network_cross     ? (const void *)&cross
-           : network == &network_dot     ? (const void *)&dot
-           : network == &network_experts ? (const void *)&experts
-                                         : NULL;
+    static const struct attention_network attention = {.width = 8};
+    return network == &network_cross       ? (const void *)&cross
+           : network == &network_dot       ? (const void *)&dot
+           : network == &network_experts   ? (const void *)&experts
+           : network == &network_attention ? (const void *)&attention
+                                           : NULL;
+}
+
+/* Whether models of the network have no linear weights. NULL: false. */
+static inline bool events_linear_is_off(const struct network *network)
+{
+    return network_needs_batches(network) && network != &network_attention;
 }
 
 static inline struct model_options events_options(const struct interaction *interaction, uint32_t hidden)

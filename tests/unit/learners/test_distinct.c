@@ -38,7 +38,7 @@ static const struct {
 static struct model_options options_of(size_t k)
 {
     struct model_options o = events_options(kinds[k].interaction, 40);
-    o.network = kinds[k].network, o.linear_is_off = network_needs_batches(kinds[k].network);
+    o.network = kinds[k].network, o.linear_is_off = events_linear_is_off(kinds[k].network);
     o.dense = kinds[k].dense;
     o.network_own = events_network(kinds[k].network);
     o.labels = kinds[k].network == &network_experts ? LABELS : 0;

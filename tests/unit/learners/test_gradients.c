@@ -44,6 +44,8 @@ static const struct kind {
     {"dcnv2, batch", NULL, &network_cross, 12, 16, 1, LISTS},
     {"dlrm, batch", NULL, &network_dot, 12, 16, 1, 0},
     {"mmoe, batch", NULL, &network_experts, 12, 16, 1, SQUARED},
+    {"afm, batch", NULL, &network_attention, 0, 16, 1, LISTS},
+    {"afm, squared, a wide field", NULL, &network_attention, 0, 16, 1, SQUARED | WIDE},
 };
 
 static struct events events;
@@ -58,13 +60,15 @@ static struct model_options options_of(const struct kind *k)
     o.pairs = sgd;
     o.pairs.params.rate = (k->has & PAIRS) ? 0.05F : 0.0F;
     o.network = k->network, o.network_own = events_network(k->network);
-    o.linear_is_off = network_needs_batches(k->network);
+    o.linear_is_off = events_linear_is_off(k->network);
     o.loss = (k->has & SQUARED) ? LOSS_SQUARED : LOSS_LOGISTIC;
     o.labels = k->network == &network_experts ? 2 : 1;
     o.vectors = !has_vectors ? 0 : (k->has & WIDE) ? EVENT_FIELDS - 1 : EVENT_FIELDS;
     o.is_list[1] = (k->has & LISTS) != 0;
     o.dim = k->hidden == 40 ? 16 : 8;
     o.batch = k->batch, o.block = k->block;
+    if (k->network == &network_attention)
+        o.init_bound = 1.0F; /* products of shorter vectors have derivatives too small to be compared */
     return o;
 }
 

@@ -182,13 +182,15 @@ static const struct {
     {NULL, &network_cross, false, ROW_FP32, 0, 16, 40},
     {NULL, &network_cross, false, ROW_BF16, 0, 16, 40},
     {NULL, &network_experts, false, ROW_FP32, 0, 16, 40},
+    {NULL, &network_attention, true, ROW_FP32, 0, 8, 0},
+    {NULL, &network_attention, false, ROW_BF16, 300, 16, 0},
 };
 
 static struct model_options batch_options(size_t k)
 {
     struct model_options o = events_options(batch_kinds[k].interaction, batch_kinds[k].hidden);
     o.dim = batch_kinds[k].dim;
-    o.network = batch_kinds[k].network, o.linear_is_off = network_needs_batches(batch_kinds[k].network);
+    o.network = batch_kinds[k].network, o.linear_is_off = events_linear_is_off(batch_kinds[k].network);
     o.precision = batch_kinds[k].precision, o.micro = batch_kinds[k].micro;
     o.network_own = events_network(o.network);
     o.rows_max = batch_kinds[k].is_limited ? 600 : 0;

@@ -29,7 +29,7 @@ static const struct kernels *best(void)
 static struct model_options options_of(const struct network *network)
 {
     struct model_options o = events_options(network == &network_deep ? &interaction_fm : NULL, 12);
-    o.network = network, o.linear_is_off = network_needs_batches(network);
+    o.network = network, o.linear_is_off = events_linear_is_off(network);
     o.vectors = network == &network_deep ? 2 : 3;
     o.network_own = events_network(network);
     o.batch = 64;
@@ -62,7 +62,8 @@ static double layers_off(struct model *a, struct model *b)
     return off / most;
 }
 
-static const struct network *networks[] = {&network_deep, &network_cross, &network_dot, &network_experts};
+static const struct network *networks[] = {&network_deep, &network_cross, &network_dot, &network_experts,
+                                           &network_attention};
 
 /* --- Pieces --- */
 

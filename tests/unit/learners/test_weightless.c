@@ -180,6 +180,8 @@ static const struct kind {
     {"dcnv2, one", NULL, &network_cross, 12, 1, 1, 0, LISTS},
     {"mmoe, one", NULL, &network_experts, 12, 1, 1, 0, PLAIN},
     {"mmoe", NULL, &network_experts, 12, 37, 1, 0, PLAIN},
+    {"afm", NULL, &network_attention, 0, 37, 1, 0, LISTS},
+    {"afm, one", NULL, &network_attention, 0, 1, 1, 0, PLAIN},
     {"mmoe, accumulated", NULL, &network_experts, 12, 48, 1, 16, LISTS},
 };
 
@@ -215,7 +217,7 @@ static bool options_of(const struct kind *k, enum opt_kind kind, bool is_joint, 
     o->pairs.params.rate = (k->has & PAIRS) ? 0.05F : 0.0F;
     o->linear_is_double = (k->has & DOUBLE) != 0;
     o->ftrl = (struct ftrl64_params){0.15, 1.0, 0.05, 0.3};
-    o->network = k->network, o->linear_is_off = is_network;
+    o->network = k->network, o->linear_is_off = events_linear_is_off(k->network);
     o->labels = k->network == &network_experts ? 2 : 1;
     o->network_own = events_network(k->network);
     o->dim = 16, o->batch = k->batch, o->block = k->block, o->micro = k->micro;
