@@ -160,6 +160,7 @@ bool learner_bind_network(struct operator_bind *bind, const struct network *netw
         return false;
     c->model.network = network;
     c->model.network_own = own;
-    c->model.linear_is_off = true;
+    c->model.linear_is_off = c->linear.config == NULL;
+    leat_assert(c->model.linear_is_off || c->inputs.labels_count == 1); /* there is one linear part */
     return bind_rest(bind, c);
 }

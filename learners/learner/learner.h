@@ -178,8 +178,8 @@ extern const struct option learner_run_options[];
                "most " many " of a feature; 0: no limit")
 
 /* bind.c: make columns of the expressions, check options, make the output schema and c->model. False after a
- * diagnostic. learner_bind_network: for a kind that is a network without a linear part or an interaction; own:
- * the network's own options, which live as long as the job. */
+ * diagnostic. learner_bind_network: for a kind that is a network without an interaction, and without a linear part
+ * unless its options have LEARNER_LINEAR_OPTION (then it has one label); own: the network's own options, which live as long as the job. */
 bool learner_bind(struct operator_bind *bind, const struct interaction *interaction);
 bool learner_bind_network(struct operator_bind *bind, const struct network *network, const void *own);
 /* Copies widths of layers, and ends them with 0. False after a diagnostic: there are too many. */

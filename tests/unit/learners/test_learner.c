@@ -275,6 +275,8 @@ static void start(struct bench *t, const struct operator_kind *kind)
                       strcmp(kind->name, "mmoe") == 0;
     if (is_network)
         c->steps.batch = network_batch;
+    if (is_network && own_option(kind, c, "linear") == NULL)
+        c->linear = (struct kind_ref){0};
     own_options(kind, c);
     if (strcmp(kind->name, "mmoe") == 0) {
         c->inputs.label.ast = NULL;
