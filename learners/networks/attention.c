@@ -4,7 +4,11 @@
 #include "learners/networks/networks.h"
 #include "learners/train/net.h"
 
-/* The pairs share the attention's weights: a relu layer, then one score for each pair. Neither the scores nor the
+/* p begins with the number of pairs, of which softmax takes a mean: as a factorization machine of the same vectors,
+ * which the authors train first. A p that begins near 0 gives vectors gradients far smaller than the first sums of
+ * their optimizer.
+ *
+ * The pairs share the attention's weights: a relu layer, then one score for each pair. Neither the scores nor the
  * output have a bias: softmax does not depend on the one, and the rest of the logit has the other. */
 static void attention_shape(struct net *net, const void *own)
 {
@@ -22,7 +26,9 @@ static void attention_shape(struct net *net, const void *own)
     l = net_add_layer(net, &net_mixture, products, mixed);
     l->z = scores, l->gates = net_add_places(net, pairs, 1);
     l->fields = pairs, l->dim = dim;
-    net_add_dense(net, mixed, 0, dim, net_add_output(net), 0, 1, false)->has_no_bias = true;
+    l = net_add_dense(net, mixed, 0, dim, net_add_output(net), 0, 1, false);
+    l->has_no_bias = true;
+    l->start = (float)pairs, l->bound = 0.0F;
 }
 
 static void attention_put_shape(const void *own, uint32_t labels, struct byte_buffer *out)

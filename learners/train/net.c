@@ -271,6 +271,8 @@ bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error 
         float *floats = mem_calloc(all + 16, sizeof(*floats));
         kernels->init_uniform(floats, num_mix(net->options.seed + number + 1), l->bound,
                               (size_t)l->params->n * l->params->d);
+        for (size_t f = 0; f < (size_t)l->params->n * l->params->d && l->start != 0.0F; f++)
+            floats[f] += l->start;
         for (size_t f = weights; f < all; f++)
             floats[f] = opt_state_init(net->options.optimizer, net->options.accumulator);
         is_good = net_load(net, number, floats, error);

@@ -60,7 +60,7 @@ struct net_layer {
     uint32_t out_from;            /* the first column of `out` that is written */
     /* dense */
     struct net_params *params;
-    float bound; /* initial weights are uniform in +- bound */
+    float start, bound; /* initial weights are uniform in start +- bound; net_add_dense: start 0 */
     bool is_relu;
     /* the columns that it reads and writes are those of this many places of an event, one behind the other, which
      * share the weights: the layer goes over places as if they were events; else 1 */
