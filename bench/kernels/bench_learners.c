@@ -2,8 +2,8 @@
  * One progressive pass of a model over decoded columns (npz_to_columns.py), on one thread, by its CPU time,
  * or with a second, helping thread (helper=1), by wall time:
  *   bench_learners FILE key=value ...     events/s, logloss, AUC
- * Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe dim= init= opt= rate= acc= l2= decay=, the same with
- * prefix l for the linear part (also lopt=ftrl64) and h for the head, hidden=128,64 bottom= crosses= experts=
+ * Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe|afm dim= init= opt= rate= acc= l2= decay=, the same with
+ * prefix l for the linear part (also lopt=ftrl64) and h for the head, hidden=128,64 bottom= crosses= experts= attention=
  * block= batch= precision=fp32|bf16 bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second
  * label; mf uses the first two fields only.
  */
@@ -159,6 +159,7 @@ static const struct shape shapes[] = {
     {"dcnv2", NULL, &network_cross, 0, 1, "16", "128,64", ""},
     {"dlrm", NULL, &network_dot, 0, 1, "16", "128,64", "64"},
     {"mmoe", NULL, &network_experts, 0, 2, "16", "64", "32"},
+    {"afm", NULL, &network_attention, 0, 1, "16", "", ""},
 };
 
 static const struct shape *shape_of(char **args)
@@ -187,14 +188,17 @@ static const void *network_own(char **args, const struct shape *shape)
     static struct cross_network cross;
     static struct dot_network dot;
     static struct experts_network experts;
+    static struct attention_network attention;
     cross.layers = (uint32_t)real(args, "crosses", 3.0);
     experts.experts = (uint32_t)real(args, "experts", 4.0);
+    attention.width = (uint32_t)real(args, "attention", 16.0);
     widths(dot.bottom, option(args, "bottom", shape->bottom));
     widths(experts.towers, option(args, "bottom", shape->bottom));
-    return shape->network == &network_cross     ? (const void *)&cross
-           : shape->network == &network_dot     ? (const void *)&dot
-           : shape->network == &network_experts ? (const void *)&experts
-                                                : NULL;
+    return shape->network == &network_cross       ? (const void *)&cross
+           : shape->network == &network_dot       ? (const void *)&dot
+           : shape->network == &network_experts   ? (const void *)&experts
+           : shape->network == &network_attention ? (const void *)&attention
+                                                  : NULL;
 }
 
 static struct model_options model_options(char **args, const struct columns_file *c)
@@ -203,7 +207,7 @@ static struct model_options model_options(char **args, const struct columns_file
     struct model_options o = {
         .interaction = shape->interaction,
         .network = shape->network,
-        .linear_is_off = network_needs_batches(shape->network),
+        .linear_is_off = network_needs_batches(shape->network) && shape->network != &network_attention,
         .labels = shape->labels,
         .network_own = network_own(args, shape),
         .fields = shape->fields > 0 ? shape->fields : c->fields,
