@@ -40,6 +40,7 @@ KINDS = {
     "dcnv2": "hidden: [8], cross_layers: 1",
     "dlrm": "hidden: [8], bottom: [4]",
     "mmoe": "hidden: [8], towers: [4], experts: 2",
+    "afm": "attention: 8",
 }
 
 

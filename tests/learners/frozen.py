@@ -46,6 +46,7 @@ KINDS = {
     "ffm, hidden": ("ffm", f"{IDS}, {ROWS}, hidden: [8]", False),
     "deepfm, batch": ("deepfm", f"{PLAIN}, {ROWS}, hidden: [8], batch: 32", True),
     "dcnv2": ("dcnv2", f"{IDS}, {ROWS}, hidden: [8], batch: 32", True),
+    "afm": ("afm", f"{IDS}, {ROWS}, batch: 32", True),
     "mmoe": ("mmoe", f"labels: [clicked], {PLAIN.split(', ', 1)[1]}, {ROWS}, hidden: [32], towers: [16], batch: 16", True),
 }
 

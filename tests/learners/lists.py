@@ -47,6 +47,7 @@ KINDS = {
     "dlrm": ("dlrm", f"{IDS}, dense: [age], embedding: {{ dim: 4 }}, hidden: [8], bottom: [4], batch: 1", False),
     "dlrm, accumulate": ("dlrm", f"{IDS}, dense: [age], embedding: {{ dim: 4 }}, hidden: [8], bottom: [4], batch: 16, accumulate: 2",
                          True),
+    "afm": ("afm", f"{IDS}, embedding: {{ dim: 4 }}, attention: 4, batch: 32", True),
     "mmoe": ("mmoe", f"labels: [clicked], {IDS.split(', ', 1)[1]}, embedding: {{ dim: 4 }}, hidden: [8], towers: [4], batch: 32", True),
 }
 

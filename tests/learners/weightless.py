@@ -57,6 +57,7 @@ KINDS = {
     "dlrm": ("dlrm", f"{IDS}, hidden: [8], bottom: [4], batch: 32, {BY_MOMENTUM}", True),
     "dlrm, batch of one": ("dlrm", f"{PLAIN}, hidden: [8], bottom: [4], batch: 1, "
                                    "embedding: { dim: 16, optimizer: adagrad_row { rate: 0.05, l2: 0.1 } }", False),
+    "afm": ("afm", f"{IDS}, batch: 32, {BY_MOMENTUM}", True),
     "mmoe": ("mmoe", f"labels: [clicked, liked], {IDS.split(', ', 1)[1]}, hidden: [8], towers: [4], batch: 32, {BY_ADAM}", True),
 }
 

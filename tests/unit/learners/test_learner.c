@@ -234,8 +234,8 @@ static void common_defaults(struct learner_config *c, struct arena *arena, bool 
 /* Options of parts that not every kind has: a layer of 8 outputs, and a value for each of the networks' own. */
 static void own_options(const struct operator_kind *kind, struct learner_config *c)
 {
-    static const char *const numbers[] = {"cross_layers", "experts"}, *const widths[] = {"hidden", "bottom",
-                                                                                         "towers"};
+    static const char *const numbers[] = {"cross_layers", "experts", "attention"};
+    static const char *const widths[] = {"hidden", "bottom", "towers"};
     static int64_t width = 8;
     static struct optimizer_config still;
     int64_t *block = own_option(kind, c, "hidden_batch");
@@ -250,7 +250,7 @@ static void own_options(const struct operator_kind *kind, struct learner_config 
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         int64_t *number = own_option(kind, c, numbers[i]);
         if (number != NULL)
-            *number = 2;
+            *number = 4;
     }
     for (size_t i = 0; i < ARRAY_COUNT(widths); i++) {
         struct ints *list = own_option(kind, c, widths[i]);
@@ -272,7 +272,7 @@ static void start(struct bench *t, const struct operator_kind *kind)
     if (user != NULL && item != NULL)
         user->ast = name_ast(&t->arena, "user"), item->ast = name_ast(&t->arena, "item");
     bool is_network = strcmp(kind->name, "dcnv2") == 0 || strcmp(kind->name, "dlrm") == 0 ||
-                      strcmp(kind->name, "mmoe") == 0;
+                      strcmp(kind->name, "mmoe") == 0 || strcmp(kind->name, "afm") == 0;
     if (is_network)
         c->steps.batch = network_batch;
     if (is_network && own_option(kind, c, "linear") == NULL)

@@ -25,6 +25,7 @@ enum { EVENTS = 1000000, EVENTS_REDUCED = 2000, CALL = 1000, FIELDS = 4, DENSE =
 static const struct cross_network cross = {.layers = 2};
 static const struct dot_network dot = {.bottom = {32}};
 static const struct experts_network experts = {.experts = 3};
+static const struct attention_network attention = {.width = 16};
 static const struct {
     const char *name;
     const struct interaction *interaction;
@@ -41,6 +42,7 @@ static const struct {
     {"dcnv2", NULL, &network_cross, &cross, FIELDS, 1e-4},
     {"dlrm", NULL, &network_dot, &dot, FIELDS, 1e-4},
     {"mmoe", NULL, &network_experts, &experts, FIELDS, 1e-4},
+    {"afm", NULL, &network_attention, &attention, FIELDS, 1e-4},
 };
 
 static struct model_options options_of(size_t k)
@@ -51,7 +53,8 @@ static struct model_options options_of(size_t k)
     bool has_layers = kinds[k].network != NULL;
     return (struct model_options){.interaction = kinds[k].interaction,
                                   .network = kinds[k].network,
-                                  .linear_is_off = network_needs_batches(kinds[k].network),
+                                  .linear_is_off = network_needs_batches(kinds[k].network) &&
+                                                   kinds[k].network != &network_attention,
                                   .fields = kinds[k].fields,
                                   .vectors = has_vectors ? kinds[k].fields : 0,
                                   .dense = DENSE,
