@@ -43,6 +43,8 @@ enum {
 
 #define BATCH_NONE UINT32_MAX
 
+#include "kernels/slices.h"
+
 /* How a row's weights are stored. The optimizer's state behind them is always float. */
 enum row_format {
     ROW_FP32,
@@ -132,6 +134,11 @@ struct batch_gather_pool {
  *
  * unit > 0: the gradient of bag[p] begins at grads + bag[p] * unit instead of bag[p] * d (unit is a multiple
  * of 4 on a GPU), so that gradients may lie in the rows of a matrix.
+ *
+ * slices.count > 1: an index's places are divided by the slices of their events, event[p] (event NULL: p), which
+ * rise in the order of places. Each part is summed as above, the parts' sums by the tree of slices.h. more (CPU only; may
+ * be NULL): more[more_at[p]][d] is added to a part's sum, p being its first place; without slices an index is
+ * one part.
  */
 struct batch_segments {
     const float *grads;
@@ -141,6 +148,10 @@ struct batch_segments {
     uint32_t n; /* an upper bound of the places, and of the indices */
     uint32_t d;
     uint32_t unit;
+    const uint32_t *event;
+    struct batch_slices slices;
+    const float *more;
+    const uint32_t *more_at; /* [places] */
 };
 struct batch_segment_reduce {
     struct batch_segments in;
@@ -155,14 +166,12 @@ struct batch_segment_reduce {
  * skipped. The state lies at row_weight_bytes(format, d). Rows of bf16 and fp16: weights are widened, the
  * step is made in float, and the weights are rounded by batch_round's rule with seed and number = keys[u],
  * the row's key (format fp32: keys may be NULL). A row whose gradient is not finite does not change, and adds
- * one to rejected[0] (rejected may be NULL). All rows are distinct. more[u][d] (CPU only; may be NULL) is
- * added to each sum.
+ * one to rejected[0] (rejected may be NULL). All rows are distinct.
  */
 struct batch_update {
     struct batch_segments in;
     void *const *rows;
     const uint64_t *keys;
-    const float *more;
     enum row_format format; /* not ROW_INT8 */
     enum opt_kind kind;     /* OPT_NEWTON: with curvature = 1 */
     struct opt_params params;

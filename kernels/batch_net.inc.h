@@ -1,5 +1,18 @@
-/* relu_mask and clip of batch_train.h: the parts of a network besides matrix products. */
+/* add_rows, relu_mask and clip of batch_train.h: the parts of a network besides matrix products. */
 #include "kernels/clip.h"
+
+static void batch_add_rows(struct batch_add_rows *a, void *stream)
+{
+    (void)stream;
+    size_t columns = a->columns, x_stride = matrix_stride(a->x_stride, columns);
+    size_t y_stride = matrix_stride(a->y_stride, columns);
+    for (size_t e = 0; e < a->n; e++) {
+        float *x = a->x + e * x_stride;
+        const float *y = a->y + e * y_stride;
+        for (size_t c = 0; c < columns; c++)
+            x[c] += y[c];
+    }
+}
 
 static void batch_relu_mask(struct batch_relu_mask *a, void *stream)
 {

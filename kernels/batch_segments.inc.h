@@ -1,6 +1,7 @@
 /*
  * segment_reduce of batch.h. Each chunk of BATCH_CHUNK places is summed in order, then the chunks' sums are
- * added in order: so that several warps of a GPU can share a long segment and give the same bits.
+ * added in order: so that several warps of a GPU can share a long segment and give the same bits. With slices
+ * an index has parts, which are summed so, and are added by the tree of slices.h.
  */
 
 enum { SEGMENT_AHEAD = 12, SEGMENT_VECTORS = 4 }; /* vectors at a time: hides fma's latency */
@@ -9,6 +10,26 @@ enum { SEGMENT_AHEAD = 12, SEGMENT_VECTORS = 4 }; /* vectors at a time: hides fm
 LANES_INLINE size_t segment_unit(const struct batch_segments *in)
 {
     return in->unit > 0 ? in->unit : in->d;
+}
+
+/* The event of a place, by which slices are made. */
+LANES_INLINE uint32_t segment_event(const struct batch_segments *in, size_t place)
+{
+    return in->event != NULL ? in->event[place] : (uint32_t)place;
+}
+
+/* The end of the positions from..to whose events are before `border`, the first one being so. */
+LANES_INLINE size_t slice_end(const struct batch_segments *in, size_t from, size_t to, uint32_t border)
+{
+    const uint32_t *order = in->order;
+    if (segment_event(in, order[to - 1]) < border)
+        return to;
+    while (to - from > 1) {
+        size_t middle = from + (to - from) / 2;
+        bool is_before = segment_event(in, order[middle]) < border;
+        from = is_before ? middle : from, to = is_before ? to : middle;
+    }
+    return to;
 }
 
 /* One chunk, places order[from] up to order[to]: `vectors` whole vectors of dims from i on, or one vector of
@@ -27,20 +48,61 @@ LANES_INLINE void chunk_sums(v16 *sums, const struct batch_segments *in, size_t 
     }
 }
 
+LANES_INLINE void add_vectors(v16 *sums, const v16 *more, int vectors)
+{
+    for (int v = 0; v < vectors; v++)
+        sums[v] = v16_add(sums[v], more[v]);
+}
+
+/* The same dims of the sum of a part: the places order[from] up to order[to], all of one slice. */
+LANES_INLINE void part_sums(v16 *sums, const struct batch_segments *in, size_t from, size_t to, size_t i,
+                            int vectors, size_t n)
+{
+    size_t first = from, end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
+    v16 chunk[SEGMENT_VECTORS];
+    chunk_sums(sums, in, from, end, i, vectors, n); /* not added to zeros: -0 stays -0 */
+    for (from = end; from < to; from = end) {
+        end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
+        chunk_sums(chunk, in, from, end, i, vectors, n);
+        add_vectors(sums, chunk, vectors);
+    }
+    if (in->more != NULL) {
+        const float *more = in->more + (size_t)in->more_at[in->order[first]] * in->d + i;
+        for (int v = 0; v < vectors; v++)
+            sums[v] = v16_add(sums[v], v16_load_n(more + v * 16, n));
+    }
+}
+
+/* The same dims of the sum of several parts, by the tree of slices.h. */
+LANES_INLINE void tree_sums(v16 *sums, const struct batch_segments *in, size_t from, size_t to, size_t i,
+                            int vectors, size_t n)
+{
+    v16 waiting[BATCH_SLICE_LEVELS][SEGMENT_VECTORS];
+    uint32_t slices[BATCH_SLICE_LEVELS];
+    size_t count = 0; /* sums that wait */
+    for (size_t end; from < to; from = end) {
+        uint32_t slice = batch_slice_of(&in->slices, segment_event(in, in->order[from]));
+        for (; count > 1 && batch_slices_join(slices[count - 2], slices[count - 1], slice); count--)
+            add_vectors(waiting[count - 2], waiting[count - 1], vectors);
+        end = slice_end(in, from, to, in->slices.borders[slice + 1]);
+        slices[count] = slice;
+        part_sums(waiting[count++], in, from, end, i, vectors, n);
+    }
+    for (; count > 1; count--)
+        add_vectors(waiting[count - 2], waiting[count - 1], vectors);
+    memcpy(sums, waiting[0], (size_t)vectors * sizeof(*sums));
+}
+
 /* Writes the same dims of the whole sum of index u to `out`. */
 LANES_INLINE void segment_vectors(float *out, const struct batch_segments *in, size_t u, size_t i,
                                   int vectors, size_t n)
 {
     size_t from = in->starts[u], to = in->starts[u + 1];
-    size_t end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
-    v16 sums[SEGMENT_VECTORS], chunk[SEGMENT_VECTORS];
-    chunk_sums(sums, in, from, end, i, vectors, n); /* not added to zeros: -0 stays -0 */
-    for (from = end; from < to; from = end) {
-        end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
-        chunk_sums(chunk, in, from, end, i, vectors, n);
-        for (int v = 0; v < vectors; v++)
-            sums[v] = v16_add(sums[v], chunk[v]);
-    }
+    v16 sums[SEGMENT_VECTORS];
+    if (in->slices.count > 1)
+        tree_sums(sums, in, from, to, i, vectors, n);
+    else
+        part_sums(sums, in, from, to, i, vectors, n);
     for (int v = 0; v < vectors; v++)
         v16_store_n(out + i + v * 16, sums[v], n);
 }
@@ -55,6 +117,8 @@ LANES_INLINE void segment_one(float *out, const struct batch_segments *in, size_
         v16_store(out + i, v16_fma(scale, v16_load(grad + i), zero));
     if (i < d)
         v16_store_n(out + i, v16_fma(scale, v16_load_n(grad + i, d - i), zero), d - i);
+    for (i = 0; in->more != NULL && i < d; i++)
+        out[i] += in->more[in->more_at[place] * d + i];
 }
 
 /* The sum of index u, d floats. */

@@ -122,6 +122,13 @@ struct batch_mask_rows {
     const uint8_t *is_rejected;
 };
 
+/* add_rows: x[e][c] = x[e][c] + y[e][c], c < columns; n rows. */
+struct batch_add_rows {
+    float *x;
+    const float *y;
+    uint32_t n, columns, x_stride, y_stride;
+};
+
 /* relu_mask: x[e][c] = 0 where y[e][c] is not above 0; n rows. The backward pass of y = max(input, 0): x is
  * the gradient by y, and becomes the gradient by the input. */
 struct batch_relu_mask {

@@ -54,8 +54,6 @@ static void update_gather(struct update_block *b, const struct batch_update *a, 
             continue;
         float *grad = b->grads[b->n], *w = (float *)(void *)row;
         segment_of(grad, &a->in, u);
-        for (size_t i = 0; a->more && i < d; i++)
-            grad[i] += a->more[u * d + i];
         if (!floats_are_finite(grad, d)) {
             if (a->rejected != NULL)
                 a->rejected[0]++;

@@ -188,10 +188,9 @@ LANES_INLINE float window_chunk(struct weights_window *w, size_t from, size_t to
     return sum;
 }
 
-/* The sum of index u, with the bits of segment_of. */
-LANES_INLINE float window_sum(struct weights_window *w, size_t u)
+/* The sum of a part: order[from] up to order[to], all of one slice. */
+LANES_INLINE float window_part(struct weights_window *w, size_t from, size_t to)
 {
-    size_t from = w->in->starts[u], to = w->in->starts[u + 1];
     size_t end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
     float sum = window_chunk(w, from, end);
     for (from = end; from < to; from = end) {
@@ -199,6 +198,32 @@ LANES_INLINE float window_sum(struct weights_window *w, size_t u)
         sum += window_chunk(w, from, end);
     }
     return sum;
+}
+
+/* The sum of several parts, by the tree of slices.h. */
+static float window_tree(struct weights_window *w, size_t from, size_t to)
+{
+    float waiting[BATCH_SLICE_LEVELS];
+    uint32_t slices[BATCH_SLICE_LEVELS];
+    size_t count = 0;
+    for (size_t end; from < to; from = end) {
+        uint32_t slice = batch_slice_of(&w->in->slices, segment_event(w->in, w->in->order[from]));
+        for (; count > 1 && batch_slices_join(slices[count - 2], slices[count - 1], slice); count--)
+            waiting[count - 2] += waiting[count - 1];
+        end = slice_end(w->in, from, to, w->in->slices.borders[slice + 1]);
+        slices[count] = slice;
+        waiting[count++] = window_part(w, from, end);
+    }
+    for (; count > 1; count--)
+        waiting[count - 2] += waiting[count - 1];
+    return waiting[0];
+}
+
+/* The sum of index u, with the bits of segment_of. */
+LANES_INLINE float window_sum(struct weights_window *w, size_t u)
+{
+    size_t from = w->in->starts[u], to = w->in->starts[u + 1];
+    return w->in->slices.count > 1 && to - from > 1 ? window_tree(w, from, to) : window_part(w, from, to);
 }
 
 /* The weights of up to sixteen indices that make a step. */

@@ -116,6 +116,8 @@ struct model_options {
     /* events of a batch that go through the network together; 0: all. For models that learn by train/;
      * divides `batch`, and is a multiple of 4. */
     uint32_t micro;
+    uint32_t
+        slice;  /* least events of a slice of a step (kernels/slices.h), a multiple of 128; 0: one slice */
     float bias; /* initial value of the bias */
     /* Squared loss and one label: a prediction is the mean of the labels learned so far (bias_start
      * before the first one) plus the model's output, and the model learns each label minus that mean.

@@ -473,6 +473,15 @@ static void bench_mask_rows(struct bench *b)
     place_release(b->place);
 }
 
+static void bench_add_rows(struct bench *b)
+{
+    size_t floats = (size_t)b->sizes->events * STEP_COLUMNS;
+    struct batch_add_rows a = {.x = place_floats(b->place, floats), .y = place_floats(b->place, floats)};
+    a.n = b->sizes->events, a.columns = STEP_COLUMNS;
+    MEASURE(b, add_rows, &a, 0, "rows of 256 floats");
+    place_release(b->place);
+}
+
 static void bench_relu_mask(struct bench *b)
 {
     size_t floats = (size_t)b->sizes->events * STEP_COLUMNS;

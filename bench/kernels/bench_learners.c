@@ -3,8 +3,8 @@
  * or with a second, helping thread (helper=1), by wall time:
  *   bench_learners FILE key=value ...     events/s, logloss, AUC
  * Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe|afm dim= init= opt= rate= acc= l2= decay=, the same with
- * prefix l for the linear part (also lopt=ftrl64) and h for the head, hidden=128,64 bottom= crosses= experts= attention=
- * block= batch= precision=fp32|bf16 bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second
+ * prefix l for the linear part (also lopt=ftrl64) and h for the head, hidden=128,64 bottom= crosses= experts=
+ * attention= block= batch= slice= precision=fp32|bf16 bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second
  * label; mf uses the first two fields only.
  */
 #include "learners/learner/metrics.h"
@@ -221,6 +221,7 @@ static struct model_options model_options(char **args, const struct columns_file
                  real(args, "ftrl2", 0.0)},
         .block = (uint32_t)real(args, "block", 16.0),
         .batch = (uint32_t)real(args, "batch", 1.0),
+        .slice = (uint32_t)real(args, "slice", 0.0),
         .precision = strcmp(option(args, "precision", "fp32"), "bf16") == 0 ? ROW_BF16 : ROW_FP32,
         .bias = (float)real(args, "bias", 0.0),
         .clip_norm = (float)real(args, "clip", 0.0),

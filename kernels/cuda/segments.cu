@@ -72,8 +72,24 @@ static __device__ void sum_chunk(const batch_segments &in, uint32_t from, uint32
     }
 }
 
-/* One warp per window of BATCH_CHUNK places. Of long segments it sums the chunks that begin in the window: at
- * most one that continues a segment from an earlier window, and one that is the first of its segment. */
+/* The part of an index that has a position: order[from] up to order[to]. By the whole warp. */
+struct part {
+    uint32_t from, to;
+};
+static __device__ part find_part(const batch_segments &in, uint32_t m, uint32_t position)
+{
+    const uint32_t u = find_number(in.starts, m, position);
+    part p = {in.starts[u], in.starts[u + 1]};
+    if (in.slices.count <= 1)
+        return p;
+    const uint32_t slice = batch_slice_of(&in.slices, segment_event(in, in.order[position]));
+    p.from = segment_border(in, p.from, position, in.slices.borders[slice]);
+    p.to = segment_border(in, position, p.to, in.slices.borders[slice + 1]);
+    return p;
+}
+
+/* One warp per window of BATCH_CHUNK places. Of long parts it sums the chunks that begin in the window: at
+ * most one that continues a part from an earlier window, and one that is the first of its part. */
 static __global__ void __launch_bounds__(BLOCK) chunks_kernel(batch_segments in, float *partials)
 {
     const size_t window = cuda_thread() / WARP_LANES;
@@ -85,20 +101,18 @@ static __global__ void __launch_bounds__(BLOCK) chunks_kernel(batch_segments in,
         return;
     const uint32_t begin = (uint32_t)window * BATCH_CHUNK;
     float *place = partials + window * 2 * in.d;
-    const uint32_t u = find_number(in.starts, m, begin);
-    uint32_t from = in.starts[u], to = in.starts[u + 1];
-    if (to - from > BATCH_CHUNK) {
-        const uint32_t chunk = from + (begin - from + BATCH_CHUNK - 1) / BATCH_CHUNK * BATCH_CHUNK;
-        const uint32_t end = to - chunk > BATCH_CHUNK ? chunk + BATCH_CHUNK : to;
-        if (chunk < to)
-            sum_chunk(in, chunk, end, chunk == from ? place + in.d : place);
+    const part p = find_part(in, m, begin);
+    if (p.to - p.from > BATCH_CHUNK) {
+        const uint32_t chunk = p.from + (begin - p.from + BATCH_CHUNK - 1) / BATCH_CHUNK * BATCH_CHUNK;
+        const uint32_t end = p.to - chunk > BATCH_CHUNK ? chunk + BATCH_CHUNK : p.to;
+        if (chunk < p.to)
+            sum_chunk(in, chunk, end, chunk == p.from ? place + in.d : place);
     }
     if (total - begin < BATCH_CHUNK)
-        return; /* too few places are left for another long segment */
-    const uint32_t v = find_number(in.starts, m, begin + BATCH_CHUNK - 1);
-    from = in.starts[v], to = in.starts[v + 1];
-    if (v != u && to - from > BATCH_CHUNK)
-        sum_chunk(in, from, from + BATCH_CHUNK, place + in.d);
+        return; /* too few places are left for another long part */
+    const part q = find_part(in, m, begin + BATCH_CHUNK - 1);
+    if (q.from != p.from && q.to - q.from > BATCH_CHUNK)
+        sum_chunk(in, q.from, q.from + BATCH_CHUNK, place + in.d);
 }
 
 void segments_chunks(const batch_segments *in, float *partials, cudaStream_t stream)

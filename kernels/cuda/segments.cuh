@@ -14,6 +14,9 @@
  * begins at most one chunk that continues a long segment, whose sum is row 2w of partials for window w, and
  * at most one first chunk of a long segment, whose sum is row 2w + 1.
  *
+ * With slices an index has parts, its places in one slice; a part is summed as an index without slices is, long
+ * ones by chunks, and the parts' sums are added by the tree of slices.h.
+ *
  * Gradients of one float (d = 1, linear weights) have no row for lanes to share: there each thread has an
  * index, and the whole warp sums those of its indices that have many places (segment_sum_one).
  */
@@ -133,16 +136,46 @@ static __device__ __forceinline__ float4 segment_first(const batch_segments &in,
     return seen.from < seen.to ? segment_fma(seen.scale, segment_grad(in, seen.row, column), zero) : zero;
 }
 
-/* Floats column .. column + 3 of the whole sum; `first` is the term of the first place. */
-static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, const float *partials,
-                                                      const segment_seen &seen, uint32_t column, float4 first)
+/* The event of a place, by which slices are made. */
+static __device__ __forceinline__ uint32_t segment_event(const batch_segments &in, uint32_t place)
+{
+    return in.event != nullptr ? in.event[place] : place;
+}
+
+/* The first position from `from` up to `to` whose place belongs to event `border` or a later one; events rise
+ * from position to position. `to`: none. */
+static __device__ __forceinline__ uint32_t segment_border(const batch_segments &in, uint32_t from,
+                                                          uint32_t to, uint32_t border)
+{
+    while (from < to) {
+        const uint32_t middle = from + (to - from) / 2;
+        if (segment_event(in, in.order[middle]) < border)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* The end of the part that begins at order[from], of an index whose places end at `to`; *slice: its slice. */
+static __device__ __forceinline__ uint32_t segment_part_end(const batch_segments &in, uint32_t from,
+                                                            uint32_t to, uint32_t *slice)
+{
+    *slice = batch_slice_of(&in.slices, segment_event(in, in.order[from]));
+    return segment_border(in, from + 1, to, in.slices.borders[*slice + 1]);
+}
+
+/* Floats column .. column + 3 of the sum of a part; `first` is the term of the part's first place. */
+static __device__ __forceinline__ float4 segment_part(const batch_segments &in, const float *partials,
+                                                      uint32_t from, uint32_t to, uint32_t column,
+                                                      float4 first)
 {
     enum { AT_ONCE = 4 };
-    const uint32_t length = seen.to - seen.from;
+    const uint32_t length = to - from;
     float4 sum = first;
     if (length >
         BATCH_CHUNK) { /* for window w, row 2w + 1 is the sum of a first chunk, row 2w of another chunk */
-        const float *chunk = partials + (size_t)(seen.from / BATCH_CHUNK) * 2 * in.d + column;
+        const float *chunk = partials + (size_t)(from / BATCH_CHUNK) * 2 * in.d + column;
         sum = *reinterpret_cast<const float4 *>(chunk + in.d);
 #pragma unroll 8 /* independent loads: several in flight */
         for (uint32_t left = (length - 1) / BATCH_CHUNK; left > 0; left--) {
@@ -151,8 +184,8 @@ static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, 
         }
         return sum;
     }
-    uint32_t at = seen.from + 1;
-    for (; at + AT_ONCE <= seen.to; at += AT_ONCE) {
+    uint32_t at = from + 1;
+    for (; at + AT_ONCE <= to; at += AT_ONCE) {
         float4 grad[AT_ONCE];
         float scale[AT_ONCE];
 #pragma unroll
@@ -165,11 +198,36 @@ static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, 
         for (uint32_t i = 0; i < AT_ONCE; i++)
             sum = segment_fma(scale[i], grad[i], sum);
     }
-    for (; at < seen.to; at++) {
+    for (; at < to; at++) {
         const uint32_t place = in.order[at];
         sum = segment_fma(segment_scale(in, place), segment_grad(in, segment_row(in, place), column), sum);
     }
     return sum;
+}
+
+/* Floats column .. column + 3 of the whole sum; `first` is the term of the first place. */
+static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, const float *partials,
+                                                      const segment_seen &seen, uint32_t column, float4 first)
+{
+    if (in.slices.count <= 1 || seen.to - seen.from == 1)
+        return segment_part(in, partials, seen.from, seen.to, column, first);
+    float4 waiting[BATCH_SLICE_LEVELS];
+    uint32_t slices[BATCH_SLICE_LEVELS], slice = 0, count = 0, end;
+    for (uint32_t from = seen.from; from < seen.to; from = end) {
+        end = segment_part_end(in, from, seen.to, &slice);
+        for (; count > 1 && batch_slices_join(slices[count - 2], slices[count - 1], slice); count--)
+            waiting[count - 2] = segment_add(waiting[count - 2], waiting[count - 1]);
+        if (from > seen.from) {
+            const uint32_t place = in.order[from];
+            first = segment_fma(segment_scale(in, place), segment_grad(in, segment_row(in, place), column),
+                                make_float4(0.0F, 0.0F, 0.0F, 0.0F));
+        }
+        slices[count] = slice;
+        waiting[count++] = segment_part(in, partials, from, end, column, first);
+    }
+    for (; count > 1; count--)
+        waiting[count - 2] = segment_add(waiting[count - 2], waiting[count - 1]);
+    return waiting[0];
 }
 
 /* --- Gradients of one float --- */
@@ -247,9 +305,10 @@ static __device__ __forceinline__ float segment_long_one(const float *partials, 
     return sum;
 }
 
-/* The sum over each lane's places order[from] .. order[to - 1] for in.d == 1; none: 0. By the whole warp. */
-static __device__ __forceinline__ float segment_sum_one(const batch_segments &in, const float *partials,
-                                                        uint32_t from, uint32_t to)
+/* The sum over a part of each lane: the places order[from] .. order[to - 1] for in.d == 1; none: 0. By the whole
+ * warp. */
+static __device__ __forceinline__ float segment_part_one(const batch_segments &in, const float *partials,
+                                                         uint32_t from, uint32_t to)
 {
     enum { SHORT = 32 };
     const uint32_t length = to - from;
@@ -267,6 +326,31 @@ static __device__ __forceinline__ float segment_sum_one(const batch_segments &in
             sum = of_k;
     }
     return sum;
+}
+
+/* The sum over each lane's places order[from] .. order[to - 1] for in.d == 1; none: 0. By the whole warp. */
+static __device__ __forceinline__ float segment_sum_one(const batch_segments &in, const float *partials,
+                                                        uint32_t from, uint32_t to)
+{
+    if (in.slices.count <= 1)
+        return segment_part_one(in, partials, from, to);
+    float waiting[BATCH_SLICE_LEVELS] = {0.0F};
+    uint32_t slices[BATCH_SLICE_LEVELS], slice = 0, count = 0;
+    while (__any_sync(WARP_ALL, from < to)) {
+        const bool has_part = from < to;
+        const uint32_t end = has_part ? segment_part_end(in, from, to, &slice) : to;
+        const float sum = segment_part_one(in, partials, from, end);
+        from = end;
+        if (!has_part)
+            continue;
+        for (; count > 1 && batch_slices_join(slices[count - 2], slices[count - 1], slice); count--)
+            waiting[count - 2] += waiting[count - 1];
+        slices[count] = slice;
+        waiting[count++] = sum;
+    }
+    for (; count > 1; count--)
+        waiting[count - 2] += waiting[count - 1];
+    return waiting[0];
 }
 
 #endif

@@ -11,6 +11,9 @@
  * and the sums come on top, each as long as the layer is wide. A field is processed by one thread, some ids
  * at a time.
  *
+ * All this is done slice by slice of the step (kernels/slices.h), with an order of ids that the slice's events
+ * alone decide: a part is a distinct id of one slice, and parts are numbered by first occurrence.
+ *
  * Products in a sixteen-bit format would round the sums, and converting the sums costs more than is saved: so
  * layers with such products go back event by event. So do the layers of a shadow that is compared with a
  * GPU's model (is_like_device), because else its weights would drift from the GPU's step by step.
@@ -21,13 +24,13 @@
 
 enum { IDS = 2 * BATCH_CHUNK }; /* ids at a time: their sums stay in the second-level cache */
 
-/* The products W_f' S and S' V: the gradients by the ids' vectors, and by the layer's weights. */
+/* The products W_f' S and S' V: the gradients by the ids' vectors, and by the layer's weights; the caller sets
+ * `c` and `adds`. */
 static struct batch_matmul vector_gradients_of(const struct train *t, const struct net_layer *l,
                                                uint32_t column, const struct train_distinct *d, uint32_t n)
 {
     return (struct batch_matmul){.a = d->sums,
                                  .b = l->params->w != NULL ? l->params->w + column : NULL,
-                                 .c = d->grads,
                                  .m = n,
                                  .n = t->net.options.dim,
                                  .k = l->params->n,
@@ -38,11 +41,10 @@ static struct batch_matmul vector_gradients_of(const struct train *t, const stru
 }
 
 static struct batch_matmul weight_gradients_of(const struct train *t, const struct net_layer *l,
-                                               uint32_t column, const struct train_distinct *d, uint32_t n)
+                                               const struct train_distinct *d, uint32_t n)
 {
     return (struct batch_matmul){.a = d->sums,
                                  .b = d->vectors,
-                                 .c = l->params->gradient != NULL ? l->params->gradient + column : NULL,
                                  .m = l->params->n,
                                  .n = t->net.options.dim,
                                  .k = n,
@@ -56,13 +58,13 @@ static struct batch_matmul weight_gradients_of(const struct train *t, const stru
 void distinct_take(struct train *t, struct train_memory *memory)
 {
     const struct train_distinct none = {0};
-    size_t widest = 0, bytes = BATCH_SCRATCH_MIN, dim = t->net.options.dim;
+    size_t widest = 0, bytes = BATCH_SCRATCH_MIN, dim = t->net.options.dim, events = t->batch.capacity;
     for (uint32_t i = 0; i < t->net.layers_count; i++) {
         const struct net_layer *l = &t->net.layers[i];
         if (!l->is_by_ids)
             continue;
         struct batch_matmul of[] = {vector_gradients_of(t, l, 0, &none, IDS),
-                                    weight_gradients_of(t, l, 0, &none, IDS)};
+                                    weight_gradients_of(t, l, &none, IDS)};
         for (size_t k = 0; k < ARRAY_COUNT(of); k++) {
             t->device.kernels->matmul(&of[k], t->device.stream);
             bytes = MAX(bytes, of[k].scratch_bytes);
@@ -71,22 +73,54 @@ void distinct_take(struct train *t, struct train_memory *memory)
     }
     for (unsigned who = 0; who < SHARE_THREADS && widest > 0; who++) {
         struct train_distinct *d = &t->distinct[who];
+        d->part_of = train_take(memory, TRAIN_SCRATCH, events, sizeof(*d->part_of));
+        d->index = train_take(memory, TRAIN_SCRATCH, events, sizeof(*d->index));
+        d->part = train_take(memory, TRAIN_SCRATCH, events, sizeof(*d->part));
+        d->more = train_take(memory, TRAIN_SCRATCH, events * dim, sizeof(*d->more));
+        d->order = train_take(memory, TRAIN_SCRATCH, events, sizeof(*d->order));
+        d->starts = train_take(memory, TRAIN_SCRATCH, events + 2, sizeof(*d->starts));
         d->sums = train_take(memory, TRAIN_SCRATCH, IDS * widest, sizeof(*d->sums));
         d->vectors = train_take(memory, TRAIN_SCRATCH, IDS * dim, sizeof(*d->vectors));
-        d->grads = train_take(memory, TRAIN_SCRATCH, IDS * dim, sizeof(*d->grads));
         d->is_finite = train_take(memory, TRAIN_SCRATCH, IDS, 1);
         d->scratch = train_take(memory, TRAIN_SCRATCH, bytes, 1);
         d->scratch_bytes = bytes;
     }
 }
 
-/* Gathers the vectors of the forward pass. A non-finite vector belongs to rejected events alone, whose
+/* Numbers the parts of a slice from `first` on, and sorts the slice's places, from..to, by part. Returns the number
+ * behind the last part. */
+static uint32_t find_parts(const struct train_distinct *d, const struct train_group *g, uint32_t from,
+                           uint32_t to, uint32_t first)
+{
+    uint32_t end = first, *starts = d->starts;
+    memset(starts, 0, (to - from + 2) * sizeof(*starts));
+    for (uint32_t place = from; place < to; place++) {
+        uint32_t u = g->indices[place];
+        if (u == BATCH_NONE)
+            continue;
+        if (d->part_of[u] <= first) {
+            d->index[end] = u;
+            d->part_of[u] = ++end;
+        }
+        d->part[place] = d->part_of[u] - 1;
+        starts[d->part[place] - first + 2]++;
+    }
+    for (uint32_t k = 2; k <= end - first; k++)
+        starts[k] += starts[k - 1];
+    for (uint32_t place = from; place < to; place++)
+        if (g->indices[place] != BATCH_NONE)
+            d->order[starts[d->part[place] - first + 1]++] = place;
+    return end;
+}
+
+/* Gathers the vectors of the forward pass of n parts. A non-finite vector belongs to rejected events alone, whose
  * gradients are 0: it is zeroed. */
 static void gather_vectors(const struct train *t, const struct train_group *g, uint32_t from, uint32_t n,
                            const struct train_distinct *d)
 {
     uint32_t dim = t->net.options.dim;
-    struct batch_gather_pool gather = {.rows = (const void *const *)g->known + from,
+    struct batch_gather_pool gather = {.rows = (const void *const *)g->known,
+                                       .indices = d->index + from,
                                        .bags = n,
                                        .d = dim,
                                        .format = t->rows.format,
@@ -104,14 +138,15 @@ static void gather_vectors(const struct train *t, const struct train_group *g, u
             memset(d->vectors + (size_t)u * dim, 0, dim * sizeof(*d->vectors));
 }
 
+/* starts: of the first of n parts. */
 static void sum_gradients(const struct train *t, const struct train_group *g, const struct net_layer *l,
-                          uint32_t from, const uint32_t *n, const struct train_distinct *d)
+                          const uint32_t *starts, const uint32_t *n, const struct train_distinct *d)
 {
     struct batch_segment_reduce sum = {
         .in = {.grads = l->out->all_gradients + l->out_from,
                .bag = t->batch.there.event + train_input_first(&t->batch, g->first),
-               .order = g->order,
-               .starts = g->starts + from,
+               .order = d->order,
+               .starts = starts,
                .count = n,
                .n = *n,
                .d = l->params->n,
@@ -123,32 +158,42 @@ static void sum_gradients(const struct train *t, const struct train_group *g, co
     t->device.kernels->segment_reduce(&sum, t->device.stream);
 }
 
-void distinct_update(struct train *t, const struct train_group *g, const struct batch_update *all,
-                     unsigned who)
+/* The way back through the layers of a slice's parts, first..end, by the group's columns. */
+static void slice_back(const struct train *t, const struct train_group *g, uint32_t slice, uint32_t first,
+                       uint32_t end, const struct train_distinct *d)
 {
-    const struct train_distinct *d = &t->distinct[who];
-    uint32_t column = t->net.vectors_from + g->first * t->net.options.dim, from = 0, n;
+    uint32_t dim = t->net.options.dim, column = t->net.vectors_from + g->first * dim, from = first, n;
     do {
-        n = MIN(g->count[0] - from, (uint32_t)IDS);
+        n = MIN(end - from, (uint32_t)IDS);
         gather_vectors(t, g, from, n, d);
         bool adds = false;
         for (uint32_t i = t->net.layers_count; i-- > 0;) {
             const struct net_layer *l = &t->net.layers[i];
             if (!l->is_by_ids)
                 continue;
-            sum_gradients(t, g, l, from, &n, d);
+            sum_gradients(t, g, l, d->starts + (from - first), &n, d);
             struct batch_matmul by_vectors = vector_gradients_of(t, l, column, d, n);
-            struct batch_matmul by_weights = weight_gradients_of(t, l, column, d, n);
-            by_vectors.adds = adds, adds = true;
-            by_weights.adds = from > 0;
+            struct batch_matmul by_weights = weight_gradients_of(t, l, d, n);
+            by_vectors.c = d->more + (size_t)from * dim, by_vectors.adds = adds, adds = true;
+            by_weights.c = net_gradient(l->params, slice) + column, by_weights.adds = from > first;
             t->device.kernels->matmul(&by_vectors, t->device.stream);
             t->device.kernels->matmul(&by_weights, t->device.stream);
+            if (from + n == end)
+                net_join(&t->net, l->params, slice, column, l->params->n, dim);
         }
-        struct batch_update some = *all;
-        some.in.starts += from, some.rows += from, some.keys += from;
-        some.in.count = &n;
-        some.more = d->grads;
-        t->device.kernels->update(&some, t->device.stream);
         from += n;
-    } while (from < g->count[0]);
+    } while (from < end);
+}
+
+void distinct_update(struct train *t, const struct train_group *g, struct batch_update *update, unsigned who)
+{
+    const struct train_distinct *d = &t->distinct[who];
+    const struct batch_slices *s = &t->net.slices;
+    memset(d->part_of, 0, g->count[0] * sizeof(*d->part_of));
+    for (uint32_t slice = 0, first = 0, end; slice < s->count; slice++, first = end) {
+        end = find_parts(d, g, s->borders[slice], s->borders[slice + 1], first);
+        slice_back(t, g, slice, first, end, d);
+    }
+    update->in.more = d->more, update->in.more_at = d->part;
+    t->device.kernels->update(update, t->device.stream);
 }

@@ -37,30 +37,38 @@ static struct batch_matmul forward_of(const struct net *net, const struct net_la
     return a;
 }
 
-static struct batch_matmul gradient_of(const struct net *net, const struct net_layer *l, uint32_t n)
+static struct batch_matmul gradient_of(const struct net *net, const struct net_layer *l,
+                                       const struct net_part *part)
 {
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
-    a.a = behind(l->out->gradients, l->out_from), a.a_stride = apart(l, l->out), a.a_is_transposed = true;
-    a.b = behind(net_values(net, l->in), l->in_from), a.b_stride = apart(l, l->in);
-    a.c = p->gradient, a.c_stride = p->stride;
-    a.m = p->n, a.n = p->d, a.k = n * l->places;
-    a.scale = net->scale, a.adds = net->adds_gradients;
+    a.a = behind(l->out->gradients, (size_t)part->from * l->out->stride + l->out_from);
+    a.a_stride = apart(l, l->out), a.a_is_transposed = true;
+    a.b = behind(net_values(net, l->in), (size_t)part->from * l->in->stride + l->in_from);
+    a.b_stride = apart(l, l->in);
+    a.c = net_gradient(p, part->slice), a.c_stride = p->stride;
+    a.m = p->n, a.n = p->d, a.k = part->n * l->places;
+    a.scale = net->scale, a.adds = part->adds;
     a.epilogue = l->adds || l->has_no_bias ? MATMUL_PLAIN : MATMUL_SUMS;
-    a.sums = behind(p->gradient, (size_t)p->n * p->stride);
+    a.sums = behind(a.c, (size_t)p->n * p->stride);
     return a;
 }
 
-/* For a layer whose gradient by the weights of the vectors' columns is computed by ids (distinct.c): the
- * product that gives the gradient by the other weights, those of the dense features' columns, and by the
+/* Adds the gradient by weights and biases of a part. Of a layer that goes back by ids the gradient by the weights
+ * of the vectors' columns is computed by distinct.c: here only that by the dense features' columns, and by the
  * biases. */
-static struct batch_matmul gradient_of_dense(const struct net *net, const struct net_layer *l, uint32_t n)
+static void add_gradient(const struct net *net, const struct net_layer *l, const struct net_part *part)
 {
-    struct batch_matmul a = gradient_of(net, l, n);
-    uint32_t from = net->vectors_from + net->options.fields * net->options.dim;
+    const struct net_params *p = l->params;
+    struct batch_matmul a = gradient_of(net, l, part);
+    uint32_t from = l->is_by_ids ? net->vectors_from + net->options.fields * net->options.dim : 0;
     a.b += from, a.c += from;
-    a.n = net->options.dense;
-    return a;
+    a.n = l->is_by_ids ? net->options.dense : a.n;
+    net->device->kernels->matmul(&a, net->device->stream);
+    if (!part->is_last)
+        return;
+    net_join(net, p, part->slice, from, p->n, a.n);
+    net_join(net, p, part->slice, (size_t)p->n * p->stride, 1, p->n);
 }
 
 static struct batch_matmul backward_of(const struct net *net, const struct net_layer *l, uint32_t n)
@@ -103,13 +111,13 @@ static void mask(struct net *net, const struct net_layer *l, uint32_t n)
 static void dense_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     mask(net, l, n);
-    struct batch_matmul a = l->is_by_ids ? gradient_of_dense(net, l, n) : gradient_of(net, l, n);
     net_wait_turn(net, l);
-    net->device->kernels->matmul(&a, net->device->stream);
+    for (struct net_part part = {0}; net_next_part(net, n, &part);)
+        add_gradient(net, l, &part);
     net_end_turn(net, l);
     if (l->reads_dense || l->is_by_ids)
         return; /* these gradients are not needed, or made by ids */
-    a = backward_of(net, l, n);
+    struct batch_matmul a = backward_of(net, l, n);
     if (l->owns_part)
         l->in->has_gradients = true;
     else
@@ -120,7 +128,8 @@ static void dense_backward(struct net *net, struct net_layer *l, uint32_t n)
 static size_t dense_scratch(const struct net *net, const struct net_layer *l, uint32_t n)
 {
     size_t most = 0;
-    struct batch_matmul of[] = {forward_of(net, l, n), gradient_of(net, l, n), backward_of(net, l, n)};
+    struct net_part whole = {.n = n};
+    struct batch_matmul of[] = {forward_of(net, l, n), gradient_of(net, l, &whole), backward_of(net, l, n)};
     for (size_t i = 0; i < ARRAY_COUNT(of); i++) {
         of[i].scratch = NULL;
         net->device->kernels->matmul(&of[i], net->device->stream);

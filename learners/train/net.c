@@ -129,7 +129,8 @@ static void params_take(struct net *net, struct net_params *p, struct train_memo
     size_t states = opt_state_floats(net->options.optimizer, p->floats);
     p->w = train_take(memory, TRAIN_PARAMETERS, p->floats, sizeof(float));
     p->state = train_take(memory, TRAIN_PARAMETERS, states, sizeof(float));
-    p->gradient = train_take(memory, TRAIN_PARAMETERS, p->floats, sizeof(float));
+    size_t levels = 1 + (size_t)__builtin_ctz(MAX(net->options.slices_max, 1U));
+    p->gradient = train_take(memory, TRAIN_PARAMETERS, levels * p->floats, sizeof(float));
 }
 
 size_t net_gradient_rows(const struct net *net)
@@ -333,6 +334,47 @@ void net_update(struct net *net)
     if (is_clipped(net))
         clip(net);
     share_run(net->team, net->params_count, update_params, net);
+}
+
+/* --- Slices of a step --- */
+
+bool net_next_part(const struct net *net, uint32_t n, struct net_part *part)
+{
+    const struct batch_slices *s = &net->slices;
+    uint32_t from = part->from + part->n, event = net->event + from, begin = 0, end = net->event + n;
+    *part = (struct net_part){.from = from};
+    if (from >= n)
+        return false;
+    if (s->count > 1) {
+        part->slice = batch_slice_of(s, event);
+        begin = s->borders[part->slice], end = MIN(end, s->borders[part->slice + 1]);
+    }
+    part->n = end - event;
+    part->adds = event > begin;
+    part->is_last = s->count > 1 && end == s->borders[part->slice + 1];
+    return true;
+}
+
+/* A slice's sum waits behind those that wait for their sibling already: one for each bit of its number. */
+float *net_gradient(const struct net_params *p, uint32_t slice)
+{
+    size_t level = (size_t)__builtin_popcount(slice);
+    return p->gradient != NULL ? p->gradient + level * p->floats : NULL;
+}
+
+void net_join(const struct net *net, const struct net_params *p, uint32_t slice, size_t at, uint32_t rows,
+              uint32_t columns)
+{
+    float *sum = net_gradient(p, slice) + at;
+    for (uint32_t left = slice; left % 2 == 1; left /= 2, sum -= p->floats) {
+        struct batch_add_rows a = {.x = sum - p->floats,
+                                   .y = sum,
+                                   .n = rows,
+                                   .columns = columns,
+                                   .x_stride = p->stride,
+                                   .y_stride = p->stride};
+        net->device->kernels->add_rows(&a, net->device->stream);
+    }
 }
 
 /* --- Between tiles (tiles.c) --- */

@@ -35,7 +35,10 @@ struct net_matrix {
 struct net_params {
     uint32_t n, d, stride; /* outputs, inputs; stride: d rounded up to a multiple of 4 */
     size_t floats;         /* of w, its biases and padding */
-    float *w, *state, *gradient;
+    float *w, *state;
+    /* [levels][floats] the sums of slices: after the backward pass the whole gradient is the first, the others
+     * are those that waited in the tree (net_part) */
+    float *gradient;
 };
 
 struct net;
@@ -90,6 +93,7 @@ struct net_options {
     float accumulator, clip_norm;
     enum row_format precision; /* of the factors in products */
     bool may_go_by_ids;        /* whether wide layers over the input may go back by ids */
+    uint32_t slices_max;       /* most slices of a step; 0: as 1 */
     uint64_t seed;
 };
 
@@ -107,12 +111,14 @@ struct net {
     uint32_t params_count;
     struct net_layer layers[NET_LAYERS_MAX];
     uint32_t layers_count;
-    double *squares;     /* [params] sum of squares of each parameter's gradient */
-    bool is_by_ids;      /* is_by_ids of some layer */
-    float *clip;         /* factor of all gradients, computed from `squares` */
-    bool adds_gradients; /* backward: add to the gradients of earlier events of the same step */
-    float scale;         /* ROW_FP16: factor of the gradients while they are rounded (scale.h) */
-    uint8_t *is_finite;  /* ROW_FP16: [net_gradient_rows] */
+    double *squares; /* [params] sum of squares of each parameter's gradient */
+    bool is_by_ids;  /* is_by_ids of some layer */
+    float *clip;     /* factor of all gradients, computed from `squares` */
+    /* backward: the step's slices, and the number in the step of the first event in progress */
+    struct batch_slices slices;
+    uint32_t event;
+    float scale;        /* ROW_FP16: factor of the gradients while they are rounded (scale.h) */
+    uint8_t *is_finite; /* ROW_FP16: [net_gradient_rows] */
     void *scratch;
     size_t scratch_bytes;
     /* CPU: the same layers, with `gradients` and scratch memory of its own, for the thread that helps; NULL:
@@ -208,6 +214,23 @@ static inline float *net_values(const struct net *net, const struct net_matrix *
  * summed; net_end_turn lets the next tile go on. */
 void net_wait_turn(const struct net *net, const struct net_layer *layer);
 void net_end_turn(const struct net *net, const struct net_layer *layer);
+
+/*
+ * For a layer with parameters: those of the events in progress that are in one slice of the step, from..from +
+ * n. Their gradient lies at net_gradient, and is added to what the slice's earlier events left there with
+ * `adds`. net_next_part goes from part to part, from {0} on; false: behind the last. When the slice's last
+ * event is summed (is_last), net_join adds the sums of whole nodes of the tree (kernels/slices.h): over `rows`
+ * rows of p->stride floats, `columns` of each, from float `at` of the gradient on. It is called for all slices
+ * in their order.
+ */
+struct net_part {
+    uint32_t from, n, slice;
+    bool adds, is_last;
+};
+bool net_next_part(const struct net *net, uint32_t n, struct net_part *part);
+float *net_gradient(const struct net_params *p, uint32_t slice);
+void net_join(const struct net *net, const struct net_params *p, uint32_t slice, size_t at, uint32_t rows,
+              uint32_t columns);
 
 /* For layers: whether gradients by a matrix must be added to existing ones; marks them as set. */
 static inline bool net_adds(struct net_matrix *matrix)

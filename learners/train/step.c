@@ -281,7 +281,7 @@ bool train_refresh(struct train *t, const struct train_events *events, uint32_t 
 
 static void begin_back(struct net *net, const struct piece *p, const uint8_t *is_rejected)
 {
-    net->adds_gradients = p->from > 0;
+    net->event = p->from;
     net_begin(net);
     net_mask(net, p->n, is_rejected);
 }
@@ -322,13 +322,17 @@ static void backward(struct train *t, const struct piece *p)
     end_back(t, &t->trial->net, p, t->trial->is_rejected);
 }
 
-/* Computes the gradients of all weights that the batch moves, piece by piece. */
+/* Computes the gradients of all weights that the batch moves, piece by piece; pieces of `micro` events end where a
+ * slice ends. */
 static void make_gradients(void *of)
 {
     struct work *w = of;
-    uint32_t all = w->p.n, some = w->t->options->micro > 0 ? w->t->options->micro : all;
+    const struct batch_slices *s = &w->t->net.slices;
+    uint32_t all = w->p.n, micro = w->t->options->micro;
     for (struct piece p = w->p; p.from < all; p.from += p.n) {
-        p.n = MIN(some, all - p.from);
+        p.n = all;
+        if (micro > 0)
+            p.n = MIN(micro, s->borders[batch_slice_of(s, p.from) + 1] - p.from);
         if (!w->is_forward)
             train_forward(w->t, &p);
         backward(w->t, &p);
@@ -336,10 +340,14 @@ static void make_gradients(void *of)
 }
 
 /* The places of a group, sorted by index, for summing gradients by row. */
-static struct batch_segments segments_of(const struct train_group *g, const struct train_input *in)
+static struct batch_segments segments_of(const struct train *t, const struct train_group *g,
+                                         const struct train_input *in)
 {
     size_t first = train_input_first(in, g->first);
-    return (struct batch_segments){.scales = in->there.scales != NULL ? in->there.scales + first : NULL,
+    bool is_event = t->device.api == NULL && in->there.offsets == NULL; /* places are a field's events */
+    return (struct batch_segments){.event = is_event ? NULL : in->there.event + first,
+                                   .slices = t->net.slices,
+                                   .scales = in->there.scales != NULL ? in->there.scales + first : NULL,
                                    .order = g->order,
                                    .starts = g->starts,
                                    .count = g->count,
@@ -349,7 +357,7 @@ static struct batch_segments segments_of(const struct train_group *g, const stru
 static void update_vectors(struct train *t, const struct train_group *g, const struct train_input *in,
                            unsigned who)
 {
-    struct batch_update a = {.in = segments_of(g, in),
+    struct batch_update a = {.in = segments_of(t, g, in),
                              .rows = g->rows,
                              .keys = g->unique_ids,
                              .format = t->rows.format,
@@ -371,7 +379,7 @@ static void update_weights(struct train *t, const struct train_group *g, const s
                            unsigned who)
 {
     struct batch_weights_update a = {.of = weights_of(t, g->rows, linear_at(t, g)),
-                                     .in = segments_of(g, in),
+                                     .in = segments_of(t, g, in),
                                      .scratch = t->scratch[who],
                                      .scratch_bytes = t->scratch_bytes};
     a.in.grads = t->out_gradients;
@@ -409,6 +417,8 @@ static void update_dense(struct train *t, const struct train_input *in)
     struct batch_weights_update a = {.of = weights_of(t, t->dense_rows, 0),
                                      .in = {.grads = t->out_gradients,
                                             .bag = t->dense_event,
+                                            .event = t->dense_event,
+                                            .slices = t->net.slices,
                                             .scales = in->there.dense,
                                             .order = t->dense_order,
                                             .starts = t->dense_starts,
@@ -477,9 +487,11 @@ bool train_step(struct train *t, struct gpu_error *error)
         return false;
     for (uint32_t i = 0; i < t->groups_count; i++)
         t->is_forward &= !t->groups[i].has_lost;
-    t->net.options.params = t->options->head.params;
-    if (t->trial != NULL)
-        t->trial->net.options.params = t->options->head.params;
+    struct net *const nets[] = {&t->net, t->trial != NULL ? &t->trial->net : &t->net};
+    for (size_t i = 0; i < ARRAY_COUNT(nets); i++) {
+        nets[i]->options.params = t->options->head.params;
+        nets[i]->slices = batch_slices_of(in->n, t->options->slice);
+    }
     if (!learn(t, in, error))
         return false;
     train_clock_end(&t->clock, &t->device);

@@ -74,8 +74,7 @@ static inline bool train_shares(const struct train *t, uint32_t n)
  * both walks (memory.h). distinct_update: computes these layers' gradients for a group's ids and updates the
  * ids' vectors; called on the owner's or the helper's thread, as `who` says (share.h). */
 void distinct_take(struct train *t, struct train_memory *memory);
-void distinct_update(struct train *t, const struct train_group *g, const struct batch_update *all,
-                     unsigned who);
+void distinct_update(struct train *t, const struct train_group *g, struct batch_update *update, unsigned who);
 
 /* Computes values, gradients by the outputs, and is_rejected, of a piece. */
 void train_forward(struct train *t, const struct piece *p);

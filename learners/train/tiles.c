@@ -25,8 +25,9 @@ struct net_pass {
     struct net *nets[SHARE_THREADS];
     uint32_t events, tile, first;
     float *in_gradients, *out_gradients; /* of the pass's first event */
-    bool adds, in_has_gradients; /* before the pass: adds_gradients of the net, has_gradients of the input */
-    atomic_uint turns[NET_LAYERS_MAX]; /* backward, by layer: the tile that adds to its gradient next */
+    uint32_t event;                      /* number in the step of the pass's first event */
+    bool in_has_gradients;               /* of the input, before the pass */
+    atomic_uint turns[NET_LAYERS_MAX];   /* backward, by layer: the tile that adds to its gradient next */
 };
 
 /* --- The second thread's net --- */
@@ -86,7 +87,7 @@ static void backward_tile(void *of, uint32_t number, unsigned who)
     uint32_t n = begin_tile(w, net, number);
     size_t from = (size_t)number * w->tile;
     net_begin(net);
-    net->adds_gradients = w->adds || number > 0;
+    net->event = w->event + number * w->tile;
     net->input->gradients = w->in_gradients + from * net->input->stride;
     net->input->has_gradients = w->in_has_gradients;
     net->output->gradients = w->out_gradients + from * net->output->stride;
@@ -110,13 +111,14 @@ static void run_pass(struct net *net, uint32_t n, share_piece *tile)
                          .tile = team ? shared : net_tile(net, n),
                          .first = net->first,
                          .in_gradients = net->input->gradients,
-                         .adds = net->adds_gradients,
+                         .event = net->event,
                          .in_has_gradients = net->input->has_gradients};
     if (net->output)
         w.out_gradients = net->output->gradients;
     if (team) {
         net->second->options = net->options;
         net->second->scale = net->scale;
+        net->second->slices = net->slices;
     }
     net->pass = &w;
     if (net->second)
@@ -124,7 +126,7 @@ static void run_pass(struct net *net, uint32_t n, share_piece *tile)
     share_run(team, (n + w.tile - 1) / w.tile, tile, &w);
     net->pass = NULL;
     net->first = w.first;
-    net->adds_gradients = w.adds;
+    net->event = w.event;
     net->input->gradients = w.in_gradients;
     if (net->output != NULL)
         net->output->gradients = w.out_gradients;

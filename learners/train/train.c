@@ -29,6 +29,7 @@ static struct net_options network_of(const struct model_options *o)
                             .accumulator = o->head.accumulator,
                             .clip_norm = o->clip_norm,
                             .precision = o->precision,
+                            .slices_max = batch_slices_of(o->batch, o->slice).count,
                             .seed = num_mix(o->seed ^ 0x4ead)};
     memcpy(n.hidden, o->hidden, sizeof(n.hidden));
     return n;

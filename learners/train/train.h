@@ -20,6 +20,10 @@
  * call assigns dense indices to its ids, continuing after the batch's earlier calls, and looks only new ids
  * up. On a GPU, and with lists, indices of calls are used only where a single call is the whole batch.
  *
+ * Sums over events are made slice by slice of the step, and the slices' sums are added by a fixed tree
+ * (kernels/slices.h), so that they do not depend on how many workers share the slices. model_options.slice is the
+ * least size of a slice; with 0, which all learners have today, a step is one slice.
+ *
  * A row that the step makes counts as absent in the forward pass, and makes its optimizer step like any
  * other: a step learns from the predictions. So, on a CPU, the values that an event's prediction left in the
  * matrices serve its step, too (step.c): weights change in steps only, and a second forward pass would give
@@ -95,10 +99,18 @@ struct train_rows {
                     struct gpu_error *error);
 };
 
-/* One thread's memory for the way back by ids (distinct.c), for some ids at a time. */
+/* One thread's memory for the way back by ids (distinct.c). */
 struct train_distinct {
-    float *sums;            /* [ids] sums of gradients, each as long as the widest layer's outputs */
-    float *vectors, *grads; /* [ids][dim] */
+    /* Parts, the distinct ids of each slice of the step, numbered slice by slice: */
+    uint32_t *part_of; /* [events] of an index the latest part, plus 1; 0: none yet */
+    uint32_t *index;   /* [events] of a part its dense index */
+    uint32_t *part;    /* [events] of a place */
+    float *more;       /* [events][dim] of a part the gradient by the vector */
+    /* [events], [events + 2] the places of one slice, sorted by part */
+    uint32_t *order, *starts;
+    /* Some parts at a time: */
+    float *sums;    /* [ids] sums of gradients, each as long as the widest layer's outputs */
+    float *vectors; /* [ids][dim] */
     uint8_t *is_finite;
     void *scratch;
     size_t scratch_bytes;

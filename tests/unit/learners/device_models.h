@@ -325,6 +325,8 @@ static const struct {
     {"deepfm by pieces", &interaction_fm, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32,
      16, 0},
     {"dlrm of fp16 by pieces", NULL, &network_dot, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP16, 32, 0},
+    {"fm by slices", &interaction_fm, NULL, 3, 0, 600, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"dcnv2 by slices", NULL, &network_cross, 3, 12, 300, 2, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
     {"deepfm on trial", &interaction_fm, &network_deep, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
      1000},
 };
@@ -334,7 +336,7 @@ static inline struct model_options options_of(size_t k)
     struct model_options o = events_options(kinds[k].interaction, kinds[k].hidden);
     o.network = kinds[k].network, o.linear_is_off = events_linear_is_off(kinds[k].network);
     o.vectors = kinds[k].vectors;
-    o.batch = kinds[k].batch;
+    o.batch = kinds[k].batch, o.slice = BATCH_SLICE_UNIT;
     o.precision = kinds[k].precision, o.micro = kinds[k].micro;
     o.is_tried = kinds[k].trial > 0, o.trial_examples = kinds[k].trial;
     o.embedding.kind = kinds[k].embedding;

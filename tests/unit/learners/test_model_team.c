@@ -195,7 +195,7 @@ static struct model_options batch_options(size_t k)
     o.network_own = events_network(o.network);
     o.rows_max = batch_kinds[k].is_limited ? 600 : 0;
     o.admit_after = 2, o.sketch_bytes = 4096;
-    o.batch = 600;
+    o.batch = 600, o.slice = 128;
     return o;
 }
 

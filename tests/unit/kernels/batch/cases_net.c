@@ -1,4 +1,4 @@
-/* relu_mask and clip: the kernels of a network besides its matrix products. */
+/* add_rows, relu_mask and clip: the kernels of a network besides its matrix products. */
 #include "trial.h"
 
 #include <math.h>
@@ -51,6 +51,42 @@ void suite_relu_mask(struct suite *suite)
     for (const uint32_t *n = suite_sizes(suite); *n != SIZES_END; n++)
         try_relu_mask(suite, (struct relu_shape){*n, 8, *n % 2 * 4, 0});
     try_relu_mask(suite, (struct relu_shape){suite_huge(suite), 4, 0, 0});
+}
+
+static void build_add_rows(struct trial *t, const void *arg)
+{
+    const struct relu_shape *s = arg;
+    uint32_t stride = s->columns + s->gap, y_stride = s->columns + s->y_gap;
+    size_t floats = (size_t)s->n * stride, y_floats = (size_t)s->n * y_stride;
+    float *x = trial_changed(t, "x", floats * sizeof(*x), TRIAL_MATRIX, same_floats);
+    float *y = trial_input(t, "y", y_floats * sizeof(*y), TRIAL_MATRIX);
+    trial_floats(t, x, floats, FILL_SPECIAL);
+    trial_floats(t, y, y_floats, FILL_SPECIAL);
+    float *want = memcpy(malloc(floats * sizeof(*x) + 1), x, floats * sizeof(*x));
+    for (size_t e = 0; e < s->n; e++)
+        for (size_t c = 0; c < s->columns; c++)
+            want[e * stride + c] += y[e * y_stride + c];
+    struct batch_add_rows a = {.x = PLACE(t, x),
+                               .y = PLACE(t, y),
+                               .n = s->n,
+                               .columns = s->columns,
+                               .x_stride = s->gap > 0 ? stride : 0,
+                               .y_stride = s->y_gap > 0 ? y_stride : 0};
+    TRIAL_CALL(t, add_rows, &a);
+    if (trial_is_scalar(t))
+        TRIAL_CHECK(t, same_floats(want, x, floats * sizeof(*x)));
+    free(want);
+}
+
+void suite_add_rows(struct suite *suite)
+{
+    static const struct relu_shape shapes[] = {{7, 4, 0, 0},   {33, 12, 4, 0}, {5, 13, 3, 7},
+                                               {70, 64, 8, 4}, {19, 3, 1, 5},  {1, 1000, 0, 12}};
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+        suite_try(suite, build_add_rows, &shapes[i], "%u rows, %u columns, gaps %u and %u", shapes[i].n,
+                  shapes[i].columns, shapes[i].gap, shapes[i].y_gap);
+    struct relu_shape huge = {1, suite_huge(suite), 0, 0};
+    suite_try(suite, build_add_rows, &huge, "%u columns", huge.columns);
 }
 
 /* Squares whose root is far below the largest norm, or above it, or not finite. */

@@ -12,8 +12,8 @@ struct update_shape {
     enum row_format format;
     enum ids ids;
     enum fill fill;
-    /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: seed 0, 64: `rejected` is NULL, 128:
-     * unit, 256: more */
+    /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: seed 0, 64: `rejected` is NULL, 128: unit, 256: 8
+     * slices */
     uint32_t bits;
 };
 
@@ -44,7 +44,8 @@ static uint32_t unit_of(const struct update_shape *s)
 struct update_call {
     struct batch_update args; /* holds the kernel's addresses */
     struct trial_rows tables[2];
-    float *grads, *scales, *more;
+    float *grads, *scales;
+    const uint32_t *event;
     uint32_t *bag, *rejected;
     uint64_t *keys;
     const uint32_t *order, *starts;
@@ -82,11 +83,8 @@ static void fill_call(struct trial *t, const struct update_shape *s, struct upda
         trial_floats(t, c->scales, s->n, FILL_PLAIN);
         c->args.in.scales = PLACE(t, c->scales);
     }
-    if (s->bits & 256) {
-        c->more = trial_input(t, "more", sizeof(*c->more) * c->m * s->d, TRIAL_MATRIX);
-        trial_floats(t, c->more, (size_t)c->m * s->d, s->fill);
-        c->args.more = PLACE(t, c->more);
-    }
+    if (s->bits & 256)
+        c->event = trial_slices(t, 8, &c->args.in);
     for (uint32_t k = 0; k < 2; k++) /* behind the second table's rows lie floats that must not change */
         c->tables[k] = trial_rows(t, s->format, s->d, state + k * 8, c->m / 2 + 1, FILL_PLAIN, true);
     void **rows = trial_input(t, "list", s->n * sizeof(*rows), sizeof(*rows));
@@ -135,12 +133,19 @@ static void check_plainly(struct trial *t, const struct update_shape *s, const s
 {
     float *sums = malloc(sizeof(*sums) * s->d * c->m + 1);
     uint32_t rejected = 7, count = c->m;
-    struct batch_segments in = {c->grads, c->bag, c->scales, c->order,  c->starts,
-                                &count,   s->n,   s->d,      unit_of(s)};
+    struct batch_segments in = {.grads = c->grads,
+                                .bag = c->bag,
+                                .scales = c->scales,
+                                .order = c->order,
+                                .starts = c->starts,
+                                .count = &count,
+                                .n = s->n,
+                                .d = s->d,
+                                .unit = unit_of(s),
+                                .event = c->event,
+                                .slices = c->args.in.slices};
     struct batch_segment_reduce reduce = {.in = in, .sums = sums, .scratch = sums};
     batch_variant(KERNELS_SCALAR)->segment_reduce(&reduce, NULL);
-    for (size_t i = 0; c->more && i < (size_t)c->m * s->d; i++)
-        sums[i] += c->more[i];
     for (uint32_t u = 0; u < c->m; u++) {
         const struct trial_rows *table = &c->tables[u % 2];
         unsigned char *want = before[u % 2] + u / 2 * table->stride;
@@ -173,7 +178,6 @@ static void build_update(struct trial *t, const void *arg)
 static void try_update(struct suite *suite, struct update_shape s)
 {
     static const char *const formats[ROW_FORMATS] = {"fp32", "bf16", "fp16", "int8"};
-    s.bits &= suite_is_device(suite) ? 255 : 511;
     suite_try(suite, build_update, &s, "%s, %s, n %u, d %u, ids %s, bits %u%s", kind_names[s.kind],
               formats[s.format], s.n, s.d, ids_names[s.ids], s.bits,
               s.fill == FILL_SPECIAL ? ", special" : "");
@@ -205,4 +209,6 @@ void suite_update(struct suite *suite)
     uint32_t huge = suite_huge(suite);
     try_update(suite, (struct update_shape){huge, 4, OPT_ADAGRAD, ROW_FP32, IDS_ZIPF, FILL_PLAIN, 3});
     try_update(suite, (struct update_shape){huge, 8, OPT_SGD, ROW_BF16, IDS_ONE, FILL_PLAIN, 3});
+    try_update(suite, (struct update_shape){huge, 8, OPT_SGD, ROW_BF16, IDS_ONE, FILL_PLAIN, 256 + 3});
+    try_update(suite, (struct update_shape){huge, 4, OPT_ADAGRAD, ROW_FP32, IDS_ZIPF, FILL_PLAIN, 256 + 3});
 }

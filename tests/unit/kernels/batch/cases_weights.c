@@ -21,7 +21,7 @@ struct weights_shape {
     bool is_double;
     enum fill fill;
     /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: unit, 64: `rejected` is NULL, 128: weights lie
-     * before the address of their row. */
+     * before the address of their row, 256: 16 slices */
     uint32_t bits;
 };
 
@@ -305,7 +305,7 @@ struct update_call {
     struct weights_rows rows;
     float *grads, *scales;
     uint32_t *bag, *rejected;
-    const uint32_t *order, *starts;
+    const uint32_t *order, *starts, *event;
     uint32_t m;
 };
 
@@ -322,6 +322,7 @@ static void fill_update(struct trial *t, const struct weights_shape *s, struct u
             c->bag[i] = i / 3;
         c->args.in.bag = PLACE(t, c->bag);
     }
+    c->event = s->bits & 256 ? trial_slices(t, 16, &c->args.in) : NULL;
     c->scales = s->bits & 2 ? input_floats(t, "scales", s->n, FILL_PLAIN) : NULL;
     c->args.in.scales = PLACE(t, c->scales);
     c->rows = make_rows(t, s, c->m, &c->args.of);
@@ -330,20 +331,24 @@ static void fill_update(struct trial *t, const struct weights_shape *s, struct u
     c->args.rejected = s->bits & 64 ? NULL : PLACE(t, c->rejected);
 }
 
-/* The gradient of index u, summed by the rule of batch.h. */
-static float sum_plainly(const struct update_call *c, uint32_t u)
+/* The gradients of all indices, by the scalar segment_reduce, which cases_segments.c compares with the contract. */
+static void sum_all(const struct weights_shape *s, const struct update_call *c, float *sums)
 {
-    uint32_t unit = c->args.in.unit > 0 ? c->args.in.unit : 1;
-    float total = 0.0F;
-    for (uint32_t chunk = c->starts[u]; chunk < c->starts[u + 1]; chunk += BATCH_CHUNK) {
-        float sum = 0.0F;
-        for (uint32_t at = chunk; at < c->starts[u + 1] && at < chunk + BATCH_CHUNK; at++) {
-            uint32_t place = c->order[at], row = c->bag ? c->bag[place] : place;
-            sum = fmaf(c->scales != NULL ? c->scales[place] : 1.0F, c->grads[(size_t)row * unit], sum);
-        }
-        total = chunk == c->starts[u] ? sum : total + sum;
-    }
-    return total;
+    uint32_t count = c->m;
+    struct batch_segment_reduce a = {.in = {.grads = c->grads,
+                                            .bag = c->bag,
+                                            .scales = c->scales,
+                                            .order = c->order,
+                                            .starts = c->starts,
+                                            .count = &count,
+                                            .n = s->n,
+                                            .d = 1,
+                                            .unit = c->args.in.unit,
+                                            .event = c->event,
+                                            .slices = c->args.in.slices},
+                                     .sums = sums,
+                                     .scratch = sums};
+    batch_variant(KERNELS_SCALAR)->segment_reduce(&a, NULL);
 }
 
 /* Makes the step of one weight and its state with the kernels for rows. */
@@ -372,9 +377,11 @@ static void check_update(struct trial *t, const struct weights_shape *s, const s
                          unsigned char *before)
 {
     uint32_t rejected = 7;
+    float *sums = malloc((c->m + 1) * sizeof(*sums));
+    sum_all(s, c, sums);
     for (uint32_t u = 0; u < c->m; u++) {
         const unsigned char *place = host_place(&c->rows, u);
-        float sum = sum_plainly(c, u);
+        float sum = sums[u];
         if (place != NULL && isfinite(sum))
             step_plainly(s, before + (place - c->rows.host), sum);
         rejected += place != NULL && !isfinite(sum);
@@ -382,6 +389,7 @@ static void check_update(struct trial *t, const struct weights_shape *s, const s
     TRIAL_CHECK(t, s->is_double ? same_doubles(before, c->rows.host, c->rows.bytes)
                                 : same_floats(before, c->rows.host, c->rows.bytes));
     TRIAL_CHECK(t, *c->rejected == (s->bits & 64 ? 7 : rejected));
+    free(sums);
 }
 
 static void build_update(struct trial *t, const void *arg)
@@ -411,23 +419,25 @@ void suite_weights_update(struct suite *suite)
     for (uint32_t kind = 0; kind <= OPT_NEWTON; kind++) {
         bool is_double = kind == OPT_NEWTON;
         enum opt_kind k = is_double ? OPT_FTRL : (enum opt_kind)kind;
-        for (uint32_t bits = 0; bits < 256; bits += 4, turn++)
+        for (uint32_t bits = 0; bits < 512; bits += 4, turn++)
             try_update(suite,
                        (struct weights_shape){40 + turn % 40, IDS_ZIPF, k, is_double,
                                               turn % 3 == 0 ? FILL_SPECIAL : FILL_PLAIN, bits + turn % 4});
     }
     for (uint32_t i = 0; i < 8; i++)
-        try_update(suite,
-                   (struct weights_shape){lengths[i], IDS_ONE, OPT_SGD, false, FILL_PLAIN, i * 37 % 64});
+        try_update(suite, (struct weights_shape){lengths[i], IDS_ONE, OPT_SGD, false, FILL_PLAIN,
+                                                 i * 37 % 64 + i % 2 * 256});
     for (const uint32_t *n = suite_sizes(suite); *n != SIZES_END; n++) {
         for (enum ids ids = 0; ids < IDS_KINDS; ids++, turn++) {
             enum opt_kind kind = (enum opt_kind)(turn % OPT_NEWTON);
             bool is_double = turn % 5 == 0;
-            try_update(suite, (struct weights_shape){*n, ids, kind, is_double, FILL_PLAIN, turn % 256});
-            try_update(suite, (struct weights_shape){*n, ids, kind, is_double, FILL_SPECIAL, turn * 3 % 256});
+            try_update(suite, (struct weights_shape){*n, ids, kind, is_double, FILL_PLAIN, turn % 512});
+            try_update(suite, (struct weights_shape){*n, ids, kind, is_double, FILL_SPECIAL, turn * 3 % 512});
         }
     }
     uint32_t huge = suite_huge(suite);
     try_update(suite, (struct weights_shape){huge, IDS_ZIPF, OPT_ADAGRAD, false, FILL_PLAIN, 1});
     try_update(suite, (struct weights_shape){huge, IDS_ONE, OPT_FTRL, true, FILL_PLAIN, 3});
+    try_update(suite, (struct weights_shape){huge, IDS_ONE, OPT_FTRL, true, FILL_PLAIN, 256 + 2});
+    try_update(suite, (struct weights_shape){huge, IDS_ZIPF, OPT_ADAGRAD, false, FILL_PLAIN, 256 + 1});
 }

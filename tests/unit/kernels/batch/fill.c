@@ -123,6 +123,24 @@ uint32_t trial_segments(struct trial *t, uint32_t n, enum ids kind, struct batch
     return m;
 }
 
+const uint32_t *trial_slices(struct trial *t, uint32_t count, struct batch_segments *segments)
+{
+    uint32_t n = segments->n, each = count % 3 == 1 ? 1 : 3, events = n / each + 1;
+    uint32_t *event = trial_input(t, "event", n * sizeof(*event), sizeof(*event));
+    for (uint32_t i = 0; i < n; i++)
+        event[i] = i / each;
+    struct batch_slices *s = &segments->slices;
+    s->count = count;
+    for (uint32_t i = 1; i < count; i++) { /* any borders: some slices may be empty */
+        uint32_t least = s->borders[i - 1], most = (uint32_t)((uint64_t)events * (i + 1) / count);
+        s->borders[i] = least + (most > least ? trial_below(t, most - least) : 0);
+    }
+    for (uint32_t i = count; i <= BATCH_SLICES_MAX; i++)
+        s->borders[i] = i == count ? events : UINT32_MAX;
+    segments->event = each == 1 ? NULL : PLACE(t, event);
+    return event;
+}
+
 /* x in 16 bits, not rounded to nearest: bf16 by truncation, fp16 truncated too, NaN kept. In bf16 a NaN may
  * become infinite. */
 static uint16_t half_of(float x, enum row_format format)

@@ -68,6 +68,7 @@ static struct model_options options_of(size_t k)
                                   .labels = kinds[k].network == &network_experts ? 1 : 0,
                                   .block = 1,
                                   .batch = 512,
+                                  .slice = 128,
                                   .admit_after = 2,
                                   .sketch_bytes = 1 << 16,
                                   .class_weights = {1.0F, 1.0F},

@@ -1,0 +1,53 @@
+/*
+ * The slices of a training step, so that its sums do not depend on how many workers make it. A step has 1, 2,
+ * 4, 8 or 16 slices of its events. Gradients are summed slice by slice; the slices' sums are the leaves of a
+ * binary tree, whose nodes add two sums in fp32. A leaf without a gradient is skipped: its parent is the other
+ * child, nothing is added. A worker that has half of the slices computes one child of the root, and so on;
+ * the bits are those of one worker with all slices. Not for other headers than batch.h.
+ */
+#ifndef LEAT_KERNELS_SLICES_H
+#define LEAT_KERNELS_SLICES_H
+
+/* BATCH_SLICE_UNIT: borders are multiples of it, so that the chunks of sums are whole. BATCH_SLICE_LEVELS: most
+ * sums that wait for their sibling in the tree, and the one in progress. */
+enum { BATCH_SLICES_MAX = 16, BATCH_SLICE_LEVELS = 5, BATCH_SLICE_UNIT = 128 };
+
+struct batch_slices {
+    uint32_t count; /* 0: as 1, and `borders` is not read */
+    /* slice s: events borders[s] up to borders[s + 1]; behind borders[count]: UINT32_MAX */
+    uint32_t borders[BATCH_SLICES_MAX + 1];
+};
+
+/* The slices of a step of n events: as many as have `least` events each, a multiple of BATCH_SLICE_UNIT (0:
+ * one slice). */
+static inline struct batch_slices batch_slices_of(uint32_t n, uint32_t least)
+{
+    struct batch_slices s;
+    s.count = 1;
+    while (least > 0 && s.count < BATCH_SLICES_MAX && n / (2 * s.count) >= least)
+        s.count *= 2;
+    for (uint32_t i = 0; i <= BATCH_SLICES_MAX; i++)
+        s.borders[i] = i > s.count ? UINT32_MAX : (uint32_t)((uint64_t)i * n / s.count);
+    for (uint32_t i = 0; i < s.count; i++)
+        s.borders[i] -= s.borders[i] % BATCH_SLICE_UNIT;
+    return s;
+}
+
+/* The slice of an event. */
+static inline KERNELS_BOTH uint32_t batch_slice_of(const struct batch_slices *s, uint32_t event)
+{
+    uint32_t slice = 0;
+    for (uint32_t i = 1; i < BATCH_SLICES_MAX; i++) /* without branches */
+        slice += event >= s->borders[i];
+    return slice;
+}
+
+/* For sums that wait in the order of their slices: whether those of slices a < b are added to one before the
+ * sum of slice c > b comes, because their common node in the tree is below that of b and c. */
+static inline KERNELS_BOTH bool batch_slices_join(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t below = a ^ b, above = b ^ c; /* the highest bit is the height of the common node */
+    return below < above && below < (below ^ above);
+}
+
+#endif
