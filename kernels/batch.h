@@ -173,7 +173,7 @@ struct batch_update {
     void *const *rows;
     const uint64_t *keys;
     enum row_format format; /* not ROW_INT8 */
-    enum opt_kind kind;     /* OPT_NEWTON: with curvature = 1 */
+    enum opt_kind kind;     /* not OPT_NEWTON */
     struct opt_params params;
     uint64_t seed;
     uint32_t *rejected;

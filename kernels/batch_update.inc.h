@@ -27,8 +27,8 @@ static void update_step(const struct update_block *b, size_t d, enum opt_kind ki
     case OPT_ADAGRAD_BLOCK: opt_adagrad_block(b->rows, b->n, d, p); break;
     case OPT_ADAM: opt_adam(b->rows, b->n, d, p); break;
     case OPT_FTRL: opt_ftrl(b->rows, b->n, d, p); break;
-    case OPT_NEWTON: opt_newton(b->rows, b->n, d, p); break;
-    case OPT_KINDS: break;
+    case OPT_NEWTON:
+    case OPT_KINDS: assert(false); break;
     }
 }
 

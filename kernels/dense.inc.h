@@ -175,36 +175,6 @@ static void relu_forward(float *x, size_t n)
     relu_backward(x, x, n);
 }
 
-/* x is first limited to |x| <= 87, where the float result is 0 or 1 already. A NaN counts as -87. */
-LANES_INLINE v16 v16_sigmoid(v16 x)
-{
-    v16 e = v16_exp(v16_sub(v16_set1(0.0F), v16_clamp(x, v16_set1(87.0F))));
-    return v16_div(v16_set1(1.0F), v16_add(v16_set1(1.0F), e));
-}
-
-static void sigmoid(float *out, const float *x, size_t n)
-{
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        v16_store(out + i, v16_sigmoid(v16_load(x + i)));
-    if (i < n)
-        v16_store_n(out + i, v16_sigmoid(v16_load_n(x + i, n - i)), n - i);
-}
-
-LANES_INLINE v16 v16_logloss_gradient(const float *logits, const float *labels, size_t lanes)
-{
-    return v16_sub(v16_sigmoid(v16_load_n(logits, lanes)), v16_load_n(labels, lanes));
-}
-
-static void logloss_gradient(float *out, const float *logits, const float *labels, size_t n)
-{
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        v16_store(out + i, v16_logloss_gradient(logits + i, labels + i, 16));
-    if (i < n)
-        v16_store_n(out + i, v16_logloss_gradient(logits + i, labels + i, n - i), n - i);
-}
-
 /* The finalizer of splitmix64, then an exact conversion to float: plain C gives the same bits everywhere. */
 static void init_uniform(float *out, uint64_t seed, float bound, size_t n)
 {

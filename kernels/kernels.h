@@ -66,7 +66,7 @@ struct ftrl64_params {
  * Contracts, for all variants. Pointers need the alignment of their element only, unless said otherwise;
  * 64-byte alignment is faster. Lengths may be any, 0 included. `out` overlaps no input unless said so.
  *
- * pool_sum, pool_mean: out[d] = sum (mean) of n rows of d floats, rows added in order; n = 0 gives zeros.
+ * pool_mean: out[d] = mean of n rows of d floats, rows added in order; n = 0 gives zeros.
  *
  * sum_squares, dot: sixteen interleaved partial sums by fma, then the tree of v16_sum.
  *
@@ -119,7 +119,7 @@ struct ftrl64_params {
  * dense_rows_to_lanes: lanes[n][16] = transpose of rows[16][n]; dense_lanes_to_rows is its inverse.
  *
  * blend: x = scale * x + y by fma, in place. relu_forward: in place. relu_backward: dx = x > 0 ? dx : 0, in
- * place. sigmoid: element by element. logloss_gradient: sigmoid(logit) - label.
+ * place.
  *
  * init_uniform: n floats uniform in [-bound, bound); element i depends on (seed, i) alone.
  */

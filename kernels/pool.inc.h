@@ -3,9 +3,9 @@
 enum { POOL_VECTORS = 6 }; /* independent sums at a time, to hide the latency of an addition */
 
 /* Dims from i on: `vectors` whole vectors, or one vector of `lanes` dims. The sum over rows, divided by
- * `divisor` if given. */
+ * `divisor`. */
 LANES_INLINE void pool_vectors(float *out, const float *const *rows, size_t n, size_t i, int vectors,
-                               size_t lanes, const v16 *divisor)
+                               size_t lanes, v16 divisor)
 {
     v16 sums[POOL_VECTORS];
     for (int v = 0; v < vectors; v++)
@@ -15,11 +15,12 @@ LANES_INLINE void pool_vectors(float *out, const float *const *rows, size_t n, s
             sums[v] = v16_add(sums[v], v16_load_n(rows[r] + i + v * 16, lanes));
     }
     for (int v = 0; v < vectors; v++)
-        v16_store_n(out + i + v * 16, divisor != NULL ? v16_div(sums[v], *divisor) : sums[v], lanes);
+        v16_store_n(out + i + v * 16, v16_div(sums[v], divisor), lanes);
 }
 
-LANES_INLINE void pool(float *out, const float *const *rows, size_t n, size_t d, const v16 *divisor)
+static void pool_mean(float *out, const float *const *rows, size_t n, size_t d)
 {
+    v16 divisor = v16_set1(n ? (float)n : 1.0F);
     size_t i = 0;
     for (; i + POOL_VECTORS * 16 <= d; i += POOL_VECTORS * 16)
         pool_vectors(out, rows, n, i, POOL_VECTORS, 16, divisor);
@@ -29,17 +30,6 @@ LANES_INLINE void pool(float *out, const float *const *rows, size_t n, size_t d,
         pool_vectors(out, rows, n, i, 1, 16, divisor);
     if (i < d)
         pool_vectors(out, rows, n, i, 1, d - i, divisor);
-}
-
-static void pool_sum(float *out, const float *const *rows, size_t n, size_t d)
-{
-    pool(out, rows, n, d, NULL);
-}
-
-static void pool_mean(float *out, const float *const *rows, size_t n, size_t d)
-{
-    v16 count = v16_set1(n ? (float)n : 1.0F);
-    pool(out, rows, n, d, &count);
 }
 
 static float dot(const float *x, const float *y, size_t n)

@@ -57,8 +57,6 @@ static const struct ftrl64_params ftrl = {0.1, 1.0, 0.1, 0.1};
         (void)p;                                                                                             \
         return result;                                                                                       \
     }
-LINE(pool_sum, N, D, WORK(.read = V(n * d), .write = V(d), .fma = V(n * d)),
-     (k->pool_sum(p->a, p->rows, n, d), 0.0F))
 LINE(pool_mean, N, D, WORK(.read = V(n * d), .write = V(d), .fma = V(n * d), .div = V(d)),
      (k->pool_mean(p->a, p->rows, n, d), 0.0F))
 LINE(sum_squares, 1024, 1, WORK(.read = V(n), .chain = V(n) + 4), (p->b[0] = k->sum_squares(p->b, n) * 1e-4F))
@@ -119,9 +117,6 @@ LINE(relu_forward, 1024, 1, WORK(.read = V(n), .write = V(n), .fma = V(2 * n)),
      (k->relu_forward(p->a, n), 0.0F))
 LINE(relu_backward, 1024, 1, WORK(.read = V(2 * n), .write = V(n), .fma = V(2 * n)),
      (k->relu_backward(p->a, p->b, n), 0.0F))
-LINE(sigmoid, 1024, 1, WORK(.fma = V(20 * n), .div = V(n)), (k->sigmoid(p->a, p->b, n), 0.0F))
-LINE(logloss_gradient, 1024, 1, WORK(.fma = V(21 * n), .div = V(n)),
-     (k->logloss_gradient(p->a, p->b, p->c, n), 0.0F))
 LINE(init_uniform, D, 1, WORK(.mul64 = n / 4, .fma = n / 8 * 11), (k->init_uniform(p->a, 3, 0.1F, n), 0.0F))
 
 static volatile float sink;

@@ -207,9 +207,9 @@ template <typename shape> static void update_launch(const batch_update &a, float
         UPDATE(OPT_ADAGRAD_BLOCK)
         UPDATE(OPT_ADAM)
         UPDATE(OPT_FTRL)
-        UPDATE(OPT_NEWTON)
 #undef UPDATE
-    case OPT_KINDS: break;
+    case OPT_NEWTON:
+    case OPT_KINDS: assert(false); break;
     }
 }
 

@@ -116,11 +116,6 @@ static void optimizer(const struct kernels *k, struct slab *s, size_t n, size_t 
 
 #define CASE(name) static void case_##name(const struct kernels *k, struct slab *s, size_t n, size_t d)
 
-CASE(pool_sum)
-{
-    float *out = floats(s, d, ANY);
-    k->pool_sum(out, rows(s, n, d), n, d);
-}
 CASE(pool_mean)
 {
     float *out = floats(s, d, ANY);
@@ -371,18 +366,6 @@ CASE(relu_backward)
 {
     float *dx = floats(s, n * d, ANY);
     k->relu_backward(dx, floats(s, n * d, ANY), n * d);
-}
-CASE(sigmoid)
-{
-    float *out = floats(s, n * d, ANY), *x = floats(s, n * d, ANY);
-    for (size_t i = 0; i < n * d; i++)
-        x[i] *= (i % 3 == 0) ? 60.0F : 3.0F;
-    k->sigmoid(out, x, n * d);
-}
-CASE(logloss_gradient)
-{
-    float *out = floats(s, n * d, ANY), *x = floats(s, n * d, ANY);
-    k->logloss_gradient(out, x, floats(s, n * d, ANY), n * d);
 }
 CASE(init_uniform)
 {

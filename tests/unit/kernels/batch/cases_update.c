@@ -18,7 +18,7 @@ struct update_shape {
 };
 
 static const char *const kind_names[OPT_KINDS] = {"sgd",           "momentum", "adagrad", "adagrad_row",
-                                                  "adagrad_block", "adam",     "ftrl",    "newton"};
+                                                  "adagrad_block", "adam",     "ftrl"};
 
 static struct opt_params params_of(const struct update_shape *s)
 {
@@ -187,7 +187,7 @@ void suite_update(struct suite *suite)
 {
     static const uint32_t dims[] = {4, 8, 12, 16, 24, 64, 100, 128, 132, 512};
     uint32_t turn = 0;
-    for (enum opt_kind kind = 0; kind < OPT_KINDS; kind++) {
+    for (enum opt_kind kind = 0; kind < OPT_NEWTON; kind++) {
         for (enum row_format format = ROW_FP32; format < ROW_INT8; format++) {
             for (uint32_t i = 0; i < 10; i++, turn++)
                 try_update(suite, (struct update_shape){33, dims[i], kind, format, IDS_ZIPF, FILL_PLAIN,
@@ -199,7 +199,7 @@ void suite_update(struct suite *suite)
     for (const uint32_t *n = suite_sizes(suite); *n != SIZES_END; n++) {
         for (enum ids ids = 0; ids < IDS_KINDS; ids++, turn++) {
             uint32_t d = *n > 4000 ? 8 : dims[turn % 10];
-            enum opt_kind kind = (enum opt_kind)(turn % OPT_KINDS);
+            enum opt_kind kind = (enum opt_kind)(turn % OPT_NEWTON);
             enum row_format format = (enum row_format)(turn % 3);
             try_update(suite, (struct update_shape){*n, d, kind, format, ids, FILL_PLAIN,
                                                     turn % 64 + turn % 2 * 256});
