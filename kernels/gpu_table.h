@@ -30,6 +30,7 @@
 #define LEAT_KERNELS_GPU_TABLE_H
 
 #include "kernels/gpu.h"
+#include "kernels/shards.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,24 +44,32 @@ struct gpu_table_options {
     uint32_t admit_after;  /* 0 and 1: a row is made at the key's first occurrence */
     uint64_t sketch_bytes; /* size of the admission sketch; used if admit_after > 1 */
     uint64_t rows_max;     /* 0: a free table */
+    uint32_t shards;       /* kernels/shards.h; 0: as 1 */
     uint64_t rows_start;   /* free tables: rows that have memory from the start */
     uint64_t seed;         /* of the hash: num_mix(key ^ seed) */
     uint64_t init_seed;    /* weights start as init_uniform(num_mix(key ^ init_seed), init_bound) */
     float init_bound;
 };
 
-/* Cells in a row of the table's admission sketch (learners/tables/sketch.h); 0: the table has no sketch. */
+/* A sketch's shards, whose counts follow each other. */
+static inline uint32_t gpu_shards(const struct gpu_table_options *options)
+{
+    return options->shards > 1 ? options->shards : 1;
+}
+
+/* Cells in a row of a shard of the table's admission sketch (learners/tables/sketch.h); 0: the table has no
+ * sketch. */
 static inline uint64_t gpu_sketch_width(const struct gpu_table_options *options)
 {
     uint64_t width = options->admit_after > 1 ? GPU_SKETCH_BLOCK / GPU_SKETCH_DEPTH : 0;
-    while (width > 0 && width * 2 * GPU_SKETCH_DEPTH <= options->sketch_bytes)
+    while (width > 0 && width * 2 * GPU_SKETCH_DEPTH * gpu_shards(options) <= options->sketch_bytes)
         width *= 2;
     return width;
 }
 
 static inline uint64_t gpu_sketch_blocks(const struct gpu_table_options *options)
 {
-    return gpu_sketch_width(options) * GPU_SKETCH_DEPTH / GPU_SKETCH_BLOCK;
+    return gpu_shards(options) * gpu_sketch_width(options) * GPU_SKETCH_DEPTH / GPU_SKETCH_BLOCK;
 }
 
 /* A block of a sketch's cells, row by row, in the format of checkpoints: struct sketch_block. */

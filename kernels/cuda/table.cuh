@@ -48,7 +48,8 @@ struct gpu_table_view {
     uint32_t expired_before;
     uint32_t admit_after;
     uint64_t sketch_width;
-    uint8_t *sketch;
+    uint8_t *sketch; /* [shards][GPU_SKETCH_DEPTH][sketch_width] */
+    uint32_t shards;
     uint32_t *sketch_epochs; /* by block: checkpoint epoch of the last change; 0: never changed */
 };
 
@@ -119,13 +120,8 @@ static inline __host__ __device__ uint64_t table_split_from(uint64_t buckets)
 /* A key's first and second bucket, without the stash; may be the same. Bounded tables have only the first. */
 static inline __host__ __device__ uint64_t table_first(const gpu_table_view *t, uint64_t hash)
 {
-    if (!t->is_bounded)
-        return table_linear((uint32_t)hash, t->bucket_count);
-#ifdef __CUDA_ARCH__
-    return __umul64hi(hash, t->bucket_count);
-#else
-    return (uint64_t)((unsigned __int128)hash * t->bucket_count >> 64);
-#endif
+    return t->is_bounded ? shard_scaled(hash, t->bucket_count)
+                         : table_linear((uint32_t)hash, t->bucket_count);
 }
 
 static inline __host__ __device__ uint64_t table_second(const gpu_table_view *t, uint64_t hash)

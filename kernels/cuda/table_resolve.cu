@@ -98,7 +98,9 @@ static __global__ void seen_many(resolve_batch in)
 static __device__ uint8_t *sketch_cell(const gpu_table_view *view, uint64_t hash, uint32_t d)
 {
     const uint32_t step = (uint32_t)(hash >> 32) | 1;
-    return view->sketch + d * view->sketch_width + (((uint32_t)hash + d * step) & (view->sketch_width - 1));
+    const uint32_t shard = shard_of(hash, view->shards, view->is_bounded ? view->bucket_count : 0);
+    return view->sketch + (shard * GPU_SKETCH_DEPTH + d) * view->sketch_width +
+           (((uint32_t)hash + d * step) & (view->sketch_width - 1));
 }
 
 static __device__ uint32_t sketch_estimate(const gpu_table_view *view, uint64_t hash)

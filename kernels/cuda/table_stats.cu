@@ -184,7 +184,8 @@ bool tables_stats(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_table_
     stats->waiting = counts.waiting;
     stats->stashed = counts.stashed;
     stats->buckets = table->view.bucket_count;
-    stats->bytes = table->buckets.usable + table->rows.usable + 4 * table->view.sketch_width;
+    stats->bytes =
+        table->buckets.usable + table->rows.usable + gpu_sketch_blocks(&table->options) * GPU_SKETCH_BLOCK;
     return true;
 }
 

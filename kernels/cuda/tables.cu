@@ -267,13 +267,14 @@ static bool table_init(gpu_tables *tables, gpu_stream *stream, uint32_t t, const
     table->view = {};
     table->view.sketch_width = gpu_sketch_width(o);
     if (o->admit_after > 1 &&
-        (!make(tables, stream, &table->view.sketch, GPU_SKETCH_DEPTH * table->view.sketch_width, error) ||
+        (!make(tables, stream, &table->view.sketch, gpu_sketch_blocks(o) * GPU_SKETCH_BLOCK, error) ||
          !make(tables, stream, &table->view.sketch_epochs, gpu_sketch_blocks(o), error)))
         return false;
     table->view.buckets = reinterpret_cast<gpu_bucket *>(table->buckets.base);
     table->view.rows = table->rows.base;
     table->view.bucket_count = buckets;
     table->view.stash_buckets = stash;
+    table->view.shards = gpu_shards(o);
     table->view.seed = o->seed;
     table->view.init_seed = o->init_seed;
     table->view.init_bound = o->init_bound;

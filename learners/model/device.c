@@ -34,6 +34,7 @@ static void set_tables(const struct model *m, struct device_set *s)
         s->tables[i] = (struct gpu_table_options){.admit_after = t->admit_after,
                                                   .sketch_bytes = t->sketch_bytes,
                                                   .rows_max = t->rows_max,
+                                                  .shards = t->shards,
                                                   .seed = t->seed,
                                                   .init_seed = model_field_seed(m, s->first + i),
                                                   .init_bound = model_field_bound(m, s->first + i)};

@@ -5,12 +5,16 @@
 
 #include <stdlib.h>
 
-void sketch_init(struct sketch *sketch, size_t bytes)
+void sketch_init(struct sketch *sketch, size_t bytes, uint32_t shards, uint64_t buckets)
 {
     size_t width = 1024;
-    while (width * 2 * SKETCH_DEPTH <= bytes)
+    while (width * 2 * SKETCH_DEPTH * shards <= bytes)
         width *= 2;
-    *sketch = (struct sketch){.width = width, .counts = mem_calloc(SKETCH_DEPTH, width), .epoch = 1};
+    *sketch = (struct sketch){.counts = mem_calloc(SKETCH_DEPTH * (size_t)shards, width),
+                              .width = width,
+                              .shards = shards,
+                              .buckets = buckets,
+                              .epoch = 1};
     sketch->block_epochs = mem_calloc(sketch_blocks(sketch), sizeof(*sketch->block_epochs));
 }
 
@@ -24,7 +28,7 @@ void sketch_free(struct sketch *sketch)
 
 size_t sketch_blocks(const struct sketch *sketch)
 {
-    return SKETCH_DEPTH * sketch->width / SKETCH_BLOCK;
+    return sketch->shards * SKETCH_DEPTH * sketch->width / SKETCH_BLOCK;
 }
 
 size_t sketch_bytes(const struct sketch *sketch)
@@ -47,29 +51,37 @@ static void change(struct sketch *sketch, const uint8_t *count)
         mark_changed(sketch, block);
 }
 
-/* Double hashing: the cell in row d is computed from the two halves of the hash. */
-static uint8_t *place(const struct sketch *sketch, uint64_t hash, unsigned d)
+/* The counts of a hash's shard. */
+static uint8_t *shard_counts(const struct sketch *sketch, uint64_t hash)
+{
+    return sketch->counts + shard_of(hash, sketch->shards, sketch->buckets) * SKETCH_DEPTH * sketch->width;
+}
+
+/* Double hashing: the cell in row d of the shard's counts is computed from the two halves of the hash. */
+static uint8_t *place(const struct sketch *sketch, uint8_t *counts, uint64_t hash, unsigned d)
 {
     uint32_t low = (uint32_t)hash;
     uint32_t step = (uint32_t)(hash >> 32) | 1;
-    return sketch->counts + d * sketch->width + ((low + d * step) & (sketch->width - 1));
+    return counts + d * sketch->width + ((low + d * step) & (sketch->width - 1));
 }
 
 unsigned sketch_count(const struct sketch *sketch, uint64_t hash)
 {
+    uint8_t *counts = shard_counts(sketch, hash);
     unsigned lowest = SKETCH_COUNT_MAX;
     for (unsigned d = 0; d < SKETCH_DEPTH; d++)
-        lowest = MIN(lowest, (unsigned)*place(sketch, hash, d));
+        lowest = MIN(lowest, (unsigned)*place(sketch, counts, hash, d));
     return lowest;
 }
 
 unsigned sketch_add(struct sketch *sketch, uint64_t hash)
 {
     unsigned lowest = sketch_count(sketch, hash);
+    uint8_t *counts = shard_counts(sketch, hash);
     if (lowest == SKETCH_COUNT_MAX)
         return lowest;
     for (unsigned d = 0; d < SKETCH_DEPTH; d++) {
-        uint8_t *count = place(sketch, hash, d);
+        uint8_t *count = place(sketch, counts, hash, d);
         if (*count == lowest) {
             change(sketch, count);
             *count = (uint8_t)(lowest + 1);
@@ -83,7 +95,7 @@ enum { PREFETCH_AHEAD = 16 };
 static void prefetch(const struct sketch *sketch, const uint64_t *hashes, size_t i, size_t n)
 {
     for (unsigned d = 0; d < SKETCH_DEPTH && i < n; d++)
-        prefetch_line(place(sketch, hashes[i], d));
+        prefetch_line(place(sketch, shard_counts(sketch, hashes[i]), hashes[i], d));
 }
 
 void sketch_add_batch(struct sketch *sketch, const uint64_t *hashes, const uint32_t *counts, size_t n,
@@ -98,7 +110,7 @@ void sketch_add_batch(struct sketch *sketch, const uint64_t *hashes, const uint3
     }
     for (size_t i = 0; i < n; i++) {
         for (unsigned d = 0; d < SKETCH_DEPTH; d++) {
-            uint8_t *count = place(sketch, hashes[i], d);
+            uint8_t *count = place(sketch, shard_counts(sketch, hashes[i]), hashes[i], d);
             if (*count < after[i]) {
                 change(sketch, count);
                 *count = after[i];
@@ -123,14 +135,19 @@ void sketch_halve(struct sketch *sketch)
 
 double sketch_false_rate(const struct sketch *sketch)
 {
-    double rate = 1.0;
-    for (size_t d = 0; d < SKETCH_DEPTH; d++) {
-        size_t used = 0;
-        for (size_t i = 0; i < sketch->width; i++)
-            used += sketch->counts[d * sketch->width + i] > 0;
-        rate *= (double)used / (double)sketch->width;
+    double sum = 0.0; /* over shards, which have the same share of keys */
+    const uint8_t *counts = sketch->counts;
+    for (uint32_t s = 0; s < sketch->shards; s++) {
+        double rate = 1.0;
+        for (size_t d = 0; d < SKETCH_DEPTH; d++) {
+            size_t used = 0;
+            for (size_t i = 0; i < sketch->width; i++)
+                used += *counts++ > 0;
+            rate *= (double)used / (double)sketch->width;
+        }
+        sum += rate;
     }
-    return rate;
+    return sum / sketch->shards;
 }
 
 static size_t copy_block(const void *owner, size_t number, unsigned char *out)

@@ -17,6 +17,7 @@
 #ifndef LEAT_LEARNERS_TABLES_SKETCH_H
 #define LEAT_LEARNERS_TABLES_SKETCH_H
 
+#include "kernels/shards.h"
 #include "learners/tables/chunks.h"
 
 #include <stdbool.h>
@@ -30,8 +31,10 @@ enum {
 };
 
 struct sketch {
-    uint8_t *counts;         /* [SKETCH_DEPTH][width]; NULL: no sketch */
+    uint8_t *counts;         /* [shards][SKETCH_DEPTH][width]; NULL: no sketch */
     size_t width;            /* a power of two, at least 1024 */
+    uint32_t shards;         /* of the table (kernels/shards.h) */
+    uint64_t buckets;        /* the table's logical buckets, by which shards are found; 0: by the hash */
     uint32_t *block_epochs;  /* [sketch_blocks] checkpoint epoch of the last change; 0: never changed */
     uint32_t epoch;          /* epoch that changes now belong to */
     uint32_t since, closing; /* of the snapshot in progress */
@@ -44,8 +47,9 @@ struct sketch_block {
     uint8_t counts[SKETCH_BLOCK];
 };
 
-/* bytes: memory for the counts, rounded down to a power of two, at least 4 KiB. */
-void sketch_init(struct sketch *sketch, size_t bytes);
+/* bytes: memory for the counts, rounded down to a power of two, at least 4 KiB for each shard. The counts of a
+ * shard are whole blocks that follow each other; a key is counted in its own shard. */
+void sketch_init(struct sketch *sketch, size_t bytes, uint32_t shards, uint64_t buckets);
 void sketch_free(struct sketch *sketch);
 
 /* Counts one occurrence of a well-mixed hash; returns the estimate with this occurrence, which is never too

@@ -180,7 +180,7 @@ void table_init(struct table *t, const struct table_options *options)
         t->bucket_counts = mem_calloc(t->buckets, sizeof(*t->bucket_counts));
     }
     if (options->admit_after > 1)
-        sketch_init(&t->sketch, options->sketch_bytes);
+        sketch_init(&t->sketch, options->sketch_bytes, MAX(options->shards, 1U), t->buckets);
 }
 
 void table_free(struct table *t)

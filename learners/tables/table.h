@@ -70,6 +70,7 @@ struct table_options {
     size_t sketch_bytes;     /* used if admit_after > 1 */
     int64_t expire_after_us; /* 0: never */
     uint64_t rows_max;       /* most rows of the table; 0: no limit */
+    uint32_t shards;         /* kernels/shards.h; 0: as 1 */
     uint64_t seed;
     table_init_row *init;
     void *init_argument;
@@ -294,7 +295,7 @@ static inline struct table_row *table_slot_row(const struct table *table, const 
 /* The logical bucket of a hash, and how many rows the bucket may hold: at most TABLE_BUCKET_ROWS. */
 static inline uint64_t table_bucket(const struct table *table, uint64_t hash)
 {
-    return (uint64_t)((__uint128_t)hash * table->buckets >> 64);
+    return shard_scaled(hash, table->buckets);
 }
 
 static inline uint32_t table_bucket_rows(const struct table *table, uint64_t bucket)

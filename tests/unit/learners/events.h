@@ -133,7 +133,7 @@ static inline uint64_t events_digest(struct model *model, uint32_t fields)
                 digest = num_mix(digest ^ words[w]);
         }
         free(rows);
-        for (size_t i = 0; t->sketch.counts != NULL && i < SKETCH_DEPTH * t->sketch.width; i++)
+        for (size_t i = 0; t->sketch.counts != NULL && i < sketch_blocks(&t->sketch) * SKETCH_BLOCK; i++)
             digest = digest * 31 + t->sketch.counts[i];
     }
     size_t count;

@@ -195,7 +195,7 @@ static void test_sketch(void **state)
 {
     (void)state;
     struct sketch s;
-    sketch_init(&s, 4096);
+    sketch_init(&s, 4096, 1, 0);
     for (uint64_t i = 0; i < 400; i++)
         (void)sketch_add(&s, num_mix(i));
     for (uint64_t i = 0; i < 400; i++)
@@ -325,13 +325,46 @@ static void *write_counts(void *argument)
     return sketch_snapshot_write(c->sketch, emit_blocks, c) ? argument : NULL;
 }
 
+/* The sketch of a table with shards is one sketch for each shard, without a trace of the other shards' keys. */
+static void test_sketch_shards(void **state)
+{
+    (void)state;
+    enum { SHARDS = 8, COUNTED = 20000 }; /* occurrences, two of each key */
+    static const uint64_t buckets[] = {0, 64, 100, 12345};
+    for (size_t b = 0; b < ARRAY_COUNT(buckets); b++) {
+        struct sketch all, one[SHARDS];
+        uint32_t shards[COUNTED], keys_of[SHARDS] = {0}, last = 0;
+        sketch_init(&all, 4096 * SHARDS, SHARDS, buckets[b]);
+        for (uint32_t s = 0; s < SHARDS; s++)
+            sketch_init(&one[s], 4096, 1, 0);
+        for (uint32_t i = 0; i < COUNTED; i++) {
+            uint64_t hash = num_mix(i % (COUNTED / 2));
+            shards[i] = shard_of(hash, SHARDS, buckets[b]);
+            keys_of[shards[i]]++;
+            assert_int_equal(sketch_add(&all, hash), sketch_add(&one[shards[i]], hash));
+        }
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            assert_in_range(keys_of[s], COUNTED / SHARDS * 3 / 4, COUNTED / SHARDS * 5 / 4);
+            assert_memory_equal(all.counts + (size_t)s * 4096, one[s].counts, 4096);
+            sketch_free(&one[s]);
+        }
+        for (uint64_t step = 0; step < 1000; step++) { /* a shard is a range of hashes */
+            uint32_t shard = shard_of(step * (UINT64_MAX / 999), SHARDS, buckets[b]);
+            assert_true(shard >= last && shard < SHARDS);
+            last = shard;
+        }
+        assert_int_equal(last, SHARDS - 1);
+        sketch_free(&all);
+    }
+}
+
 static void test_sketch_snapshots(void **state)
 {
     (void)state;
     enum { BYTES = 1 << 18 };
     struct sketch s, copy;
-    sketch_init(&s, BYTES);
-    sketch_init(&copy, BYTES);
+    sketch_init(&s, BYTES, 2, 0);
+    sketch_init(&copy, BYTES, 2, 0);
     uint64_t at = 0;
     uint32_t published = 0;
     for (uint32_t epoch = 1; epoch <= 9; epoch++) {
@@ -459,10 +492,15 @@ static int in_slots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sketch),   IN_BOTH_LAYOUTS(test_plain),
-        IN_BOTH_LAYOUTS(test_admission), IN_BOTH_LAYOUTS(test_rows_max),
-        IN_BOTH_LAYOUTS(test_expiry),    cmocka_unit_test(test_sketch_snapshots),
-        IN_BOTH_LAYOUTS(test_snapshots), IN_BOTH_LAYOUTS(test_growth_in_snapshot),
+        cmocka_unit_test(test_sketch),
+        IN_BOTH_LAYOUTS(test_plain),
+        IN_BOTH_LAYOUTS(test_admission),
+        IN_BOTH_LAYOUTS(test_rows_max),
+        IN_BOTH_LAYOUTS(test_expiry),
+        cmocka_unit_test(test_sketch_snapshots),
+        cmocka_unit_test(test_sketch_shards),
+        IN_BOTH_LAYOUTS(test_snapshots),
+        IN_BOTH_LAYOUTS(test_growth_in_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,7 @@ void cpu_tables(device *d, std::string *failure)
 {
     gpu_table_options admits = bounded(700), small = bounded(100), plain_table = unbounded(6000),
                       admits_free = unbounded(3000);
-    admits.admit_after = 3, admits.sketch_bytes = 16384;
+    admits.admit_after = 3, admits.sketch_bytes = 16384, admits.shards = 4;
     small.seed = 99;
     admits_free.admit_after = 2;
     std::vector<gpu_table_options> options = {admits, small, plain_table, admits_free, bounded(1500)};

@@ -43,6 +43,7 @@ struct cpu_table *cpu_table_new(const struct gpu_table_options *options, uint32_
         .sketch_bytes = options->sketch_bytes,
         .expire_after_us = (int64_t)EXPIRE_AFTER_S * 1000000,
         .rows_max = options->rows_max,
+        .shards = options->shards,
         .seed = options->seed,
         .init = init_row,
         .init_argument = t,

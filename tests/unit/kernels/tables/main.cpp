@@ -129,10 +129,11 @@ static void extra_floats(device *d, std::string *failure)
 
 static void admission(device *d, std::string *failure)
 {
-    for (uint32_t after : {2, 3, 255, 1000}) {
-        gpu_table_options o = bounded(2000);
+    for (uint32_t after : {2, 3, 4, 255, 1000}) {
+        gpu_table_options o = after == 4 ? unbounded(3000) : bounded(2000);
         o.admit_after = after;
         o.sketch_bytes = after == 2 ? 0 : 1 << 16;
+        o.shards = after == 2 ? 0 : after == 255 ? 16 : 8;
         rig r(d, some_options(4), {o});
         random_numbers random = {after};
         for (int i = 0; i < (is_reduced ? 5 : 10) && r.is_good(); i++) {

@@ -124,9 +124,10 @@ plain_set::plain_set(const gpu_tables_options &set_options,
             table.buckets.resize((o.rows_max + 127) / 128);
         if (o.admit_after > 1) {
             table.sketch_width = 1024;
-            while (table.sketch_width * 2 * 4 <= o.sketch_bytes)
+            uint64_t shards = o.shards > 1 ? o.shards : 1;
+            while (table.sketch_width * 2 * 4 * shards <= o.sketch_bytes)
                 table.sketch_width *= 2;
-            table.sketch.assign(4 * table.sketch_width, 0);
+            table.sketch.assign(4 * table.sketch_width * shards, 0);
         }
         tables.push_back(table);
     }
@@ -204,8 +205,11 @@ static std::vector<size_t> cells_of(const plain_table &table, uint64_t key)
     uint64_t hash = hash_of(table, key);
     uint32_t low = (uint32_t)hash, step = (uint32_t)(hash >> 32) | 1;
     std::vector<size_t> cells;
+    uint64_t shards = table.options.shards > 1 ? table.options.shards : 1, parts = table.buckets.size();
+    uint64_t part = parts > 0 ? (uint64_t)((unsigned __int128)hash * parts >> 64) : hash >> 32;
+    uint64_t shard = part * shards / (parts > 0 ? parts : (uint64_t)1 << 32);
     for (uint32_t d = 0; d < 4; d++)
-        cells.push_back(d * table.sketch_width + ((low + d * step) & (table.sketch_width - 1)));
+        cells.push_back((shard * 4 + d) * table.sketch_width + ((low + d * step) & (table.sketch_width - 1)));
     return cells;
 }
 
