@@ -35,6 +35,7 @@ static const struct kind {
     {"deepfm, clipped", &interaction_fm, &network_deep, 40, 0, CLIPPED},
     {"dcnv2, by ids", NULL, &network_cross, 40, 0, 0},
     {"dlrm", NULL, &network_dot, 12, 0, 0},
+    {"afm", NULL, &network_attention, 8, 0, 0},
     {"mmoe, by ids", NULL, &network_experts, 40, 0, 0},
 };
 
@@ -48,7 +49,7 @@ static struct model_options options_of(const struct kind *k)
     o.linear = o.embedding = o.head =
         (struct optimizer_options){.kind = OPT_MOMENTUM, .params = {.rate = 0.05F, .step_max = 1e9F}};
     o.network = k->network, o.network_own = events_network(k->network);
-    o.linear_is_off = network_needs_batches(k->network);
+    o.linear_is_off = events_linear_is_off(k->network);
     o.labels = k->network == &network_experts ? 2 : 1;
     o.vectors = k->interaction != NULL || k->network != NULL ? EVENT_FIELDS : 0;
     o.is_list[1] = (k->has & LISTS) != 0;
