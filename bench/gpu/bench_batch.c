@@ -503,13 +503,9 @@ static void bench_dot_interaction(struct bench *b)
 {
     enum { FIELDS = 27, DIMS = 64, WIDTH = DIMS + (FIELDS * (FIELDS - 1) / 2 + 3) / 4 * 4 };
     size_t n = b->sizes->events, floats = n * FIELDS * DIMS;
-    struct batch_dot_interaction a = {.vectors = place_floats(b->place, floats),
-                                      .n = (uint32_t)n,
-                                      .fields = FIELDS,
-                                      .d = DIMS,
-                                      .copies_first = true,
-                                      .out = place_zeros(b->place, n * WIDTH * sizeof(float)),
-                                      .out_stride = WIDTH};
+    struct batch_dot_interaction a = {.n = (uint32_t)n, .fields = FIELDS, .d = DIMS, .copies_first = true};
+    a.vectors = place_floats(b->place, floats);
+    a.out = place_zeros(b->place, n * WIDTH * sizeof(float)), a.out_stride = WIDTH;
     MEASURE(b, dot_interaction, &a, 0, "27 vectors of 64, forward");
     a.out = NULL, a.out_gradients = place_floats(b->place, n * WIDTH), a.out_gradients_stride = WIDTH;
     a.grads = place_zeros(b->place, floats * sizeof(float));
@@ -533,12 +529,9 @@ static void bench_products(struct bench *b)
 static void bench_cross(struct bench *b)
 {
     size_t floats = (size_t)b->sizes->events * STEP_COLUMNS;
-    struct batch_cross a = {.x0 = place_floats(b->place, floats),
-                            .x = place_floats(b->place, floats),
-                            .z = place_floats(b->place, floats),
-                            .n = b->sizes->events,
-                            .columns = STEP_COLUMNS,
-                            .out = place_zeros(b->place, floats * sizeof(float))};
+    struct batch_cross a = {.n = b->sizes->events, .columns = STEP_COLUMNS};
+    a.x0 = place_floats(b->place, floats), a.x = place_floats(b->place, floats);
+    a.z = place_floats(b->place, floats), a.out = place_zeros(b->place, floats * sizeof(float));
     MEASURE(b, cross, &a, 0, "256 columns, forward");
     a.out = NULL, a.out_gradients = place_floats(b->place, floats);
     a.x0_gradients = place_zeros(b->place, floats * sizeof(float));
@@ -552,13 +545,10 @@ static void bench_mixture(struct bench *b)
 {
     enum { EXPERTS = 8, COLUMNS = 64 };
     size_t n = b->sizes->events, floats = n * EXPERTS * COLUMNS;
-    struct batch_mixture a = {.inputs = place_floats(b->place, floats),
-                              .gate_logits = place_floats(b->place, n * EXPERTS),
-                              .n = (uint32_t)n,
-                              .experts = EXPERTS,
-                              .columns = COLUMNS,
-                              .out = place_zeros(b->place, n * COLUMNS * sizeof(float)),
-                              .gates = place_zeros(b->place, n * EXPERTS * sizeof(float))};
+    struct batch_mixture a = {.n = (uint32_t)n, .experts = EXPERTS, .columns = COLUMNS};
+    a.inputs = place_floats(b->place, floats), a.gate_logits = place_floats(b->place, n * EXPERTS);
+    a.out = place_zeros(b->place, n * COLUMNS * sizeof(float));
+    a.gates = place_zeros(b->place, n * EXPERTS * sizeof(float));
     MEASURE(b, mixture, &a, 0, "8 experts of 64 columns, forward");
     a.out = NULL;
     a.out_gradients = place_floats(b->place, n * COLUMNS);
