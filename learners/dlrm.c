@@ -40,13 +40,7 @@ static bool dlrm_bind(struct operator_bind *bind)
 {
     struct dlrm *c = bind->config;
     c->common.layers = &c->layers;
-    if (c->common.inputs.sparse.count + (c->common.inputs.dense.count > 0) < 2) {
-        diag_error(
-            bind->diags, DIAG_BAD_LEARNER, bind->span,
-            "`dlrm` multiplies pairs of vectors: it needs two features in `sparse`, or one beside `dense`");
-        return false;
-    }
-    return learner_widths(bind, &c->bottom, c->network.bottom) &&
+    return learner_has_products(bind, "dlrm") && learner_widths(bind, &c->bottom, c->network.bottom) &&
            learner_bind_network(bind, &network_dot, &c->network);
 }
 

@@ -37,7 +37,8 @@ static bool ffm_bind(struct operator_bind *bind)
     struct ffm *own = bind->config;
     own->common.pairs = &own->pairs;
     own->common.layers = &own->layers;
-    return learner_bind(bind, &interaction_ffm);
+    return (!learner_has_hidden(&own->common) || learner_has_products(bind, "ffm")) &&
+           learner_bind(bind, &interaction_ffm);
 }
 
 extern const struct operator_kind learner_ffm;

@@ -32,6 +32,19 @@ const struct option learner_head_options[] = {
     OPTIONS_END,
 };
 
+bool learner_has_products(struct operator_bind *bind, const char *kind)
+{
+    const struct learner_config *c = bind->config;
+    bool has = c->inputs.sparse.count + (c->inputs.dense.count > 0) >= 2;
+    if (!has)
+        diag_error(
+            bind->diags, DIAG_BAD_LEARNER, bind->span,
+            "the layers of `%s` read products of pairs of features: it needs two features in `sparse`, or "
+            "one beside `dense`",
+            kind);
+    return has;
+}
+
 bool learner_widths(struct operator_bind *bind, const struct ints *from, uint32_t to[MODEL_LAYERS_MAX])
 {
     if (from->count >= MODEL_LAYERS_MAX) {

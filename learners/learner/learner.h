@@ -179,9 +179,13 @@ extern const struct option learner_run_options[];
 
 /* bind.c: make columns of the expressions, check options, make the output schema and c->model. False after a
  * diagnostic. learner_bind_network: for a kind that is a network without an interaction, and without a linear part
- * unless its options have LEARNER_LINEAR_OPTION (then it has one label); own: the network's own options, which live as long as the job. */
+ * unless its options have LEARNER_LINEAR_OPTION (then it has one label); own: the network's own options, which
+ * live as long as the job. */
 bool learner_bind(struct operator_bind *bind, const struct interaction *interaction);
 bool learner_bind_network(struct operator_bind *bind, const struct network *network, const void *own);
+/* For a kind whose layers read products of pairs of vectors, and the dense features. False after a diagnostic: it
+ * has neither. */
+bool learner_has_products(struct operator_bind *bind, const char *kind);
 /* Copies widths of layers, and ends them with 0. False after a diagnostic: there are too many. */
 bool learner_widths(struct operator_bind *bind, const struct ints *from, uint32_t to[MODEL_LAYERS_MAX]);
 
