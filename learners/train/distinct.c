@@ -87,10 +87,16 @@ void distinct_take(struct train *t, struct train_memory *memory)
     }
 }
 
-/* Numbers the parts of a slice from `first` on, and sorts the slice's places, from..to, by part. Returns the number
- * behind the last part. */
-static uint32_t find_parts(const struct train_distinct *d, const struct train_group *g, uint32_t from,
-                           uint32_t to, uint32_t first)
+/* The parts of a slice: numbers first..end. order and starts: the slice's places, sorted by part. */
+struct parts {
+    uint32_t slice, first, end;
+    const uint32_t *order, *starts;
+    const uint32_t *index; /* by number: the dense index; NULL: the number itself */
+};
+
+/* Finds the parts of a slice, whose places are from..to, and numbers them from `first` on. */
+static struct parts find_parts(const struct train_distinct *d, const struct train_group *g, uint32_t from,
+                               uint32_t to, uint32_t first)
 {
     uint32_t end = first, *starts = d->starts;
     memset(starts, 0, (to - from + 2) * sizeof(*starts));
@@ -110,17 +116,18 @@ static uint32_t find_parts(const struct train_distinct *d, const struct train_gr
     for (uint32_t place = from; place < to; place++)
         if (g->indices[place] != BATCH_NONE)
             d->order[starts[d->part[place] - first + 1]++] = place;
-    return end;
+    return (struct parts){.first = first, .end = end, .order = d->order, .starts = starts, .index = d->index};
 }
 
-/* Gathers the vectors of the forward pass of n parts. A non-finite vector belongs to rejected events alone, whose
+/* Gathers the vectors of the forward pass of n parts, from number `from` on. A non-finite vector belongs to rejected events alone, whose
  * gradients are 0: it is zeroed. */
-static void gather_vectors(const struct train *t, const struct train_group *g, uint32_t from, uint32_t n,
-                           const struct train_distinct *d)
+static void gather_vectors(const struct train *t, const struct train_group *g, const struct parts *parts,
+                           uint32_t from, uint32_t n, const struct train_distinct *d)
 {
     uint32_t dim = t->net.options.dim;
-    struct batch_gather_pool gather = {.rows = (const void *const *)g->known,
-                                       .indices = d->index + from,
+    bool has_index = parts->index != NULL;
+    struct batch_gather_pool gather = {.rows = (const void *const *)g->known + (has_index ? 0 : from),
+                                       .indices = has_index ? parts->index + from : NULL,
                                        .bags = n,
                                        .d = dim,
                                        .format = t->rows.format,
@@ -138,15 +145,15 @@ static void gather_vectors(const struct train *t, const struct train_group *g, u
             memset(d->vectors + (size_t)u * dim, 0, dim * sizeof(*d->vectors));
 }
 
-/* starts: of the first of n parts. */
 static void sum_gradients(const struct train *t, const struct train_group *g, const struct net_layer *l,
-                          const uint32_t *starts, const uint32_t *n, const struct train_distinct *d)
+                          const struct parts *parts, uint32_t from, const uint32_t *n,
+                          const struct train_distinct *d)
 {
     struct batch_segment_reduce sum = {
         .in = {.grads = l->out->all_gradients + l->out_from,
                .bag = t->batch.there.event + train_input_first(&t->batch, g->first),
-               .order = d->order,
-               .starts = starts,
+               .order = parts->order,
+               .starts = parts->starts + (from - parts->first),
                .count = n,
                .n = *n,
                .d = l->params->n,
@@ -158,42 +165,49 @@ static void sum_gradients(const struct train *t, const struct train_group *g, co
     t->device.kernels->segment_reduce(&sum, t->device.stream);
 }
 
-/* The way back through the layers of a slice's parts, first..end, by the group's columns. */
-static void slice_back(const struct train *t, const struct train_group *g, uint32_t slice, uint32_t first,
-                       uint32_t end, const struct train_distinct *d)
+/* The way back through the layers of a slice's parts, by the group's columns. */
+static void slice_back(const struct train *t, const struct train_group *g, const struct parts *parts,
+                       const struct train_distinct *d)
 {
-    uint32_t dim = t->net.options.dim, column = t->net.vectors_from + g->first * dim, from = first, n;
+    uint32_t dim = t->net.options.dim, column = t->net.vectors_from + g->first * dim, from = parts->first, n;
     do {
-        n = MIN(end - from, (uint32_t)IDS);
-        gather_vectors(t, g, from, n, d);
+        n = MIN(parts->end - from, (uint32_t)IDS);
+        gather_vectors(t, g, parts, from, n, d);
         bool adds = false;
         for (uint32_t i = t->net.layers_count; i-- > 0;) {
             const struct net_layer *l = &t->net.layers[i];
             if (!l->is_by_ids)
                 continue;
-            sum_gradients(t, g, l, d->starts + (from - first), &n, d);
+            sum_gradients(t, g, l, parts, from, &n, d);
             struct batch_matmul by_vectors = vector_gradients_of(t, l, column, d, n);
             struct batch_matmul by_weights = weight_gradients_of(t, l, d, n);
             by_vectors.c = d->more + (size_t)from * dim, by_vectors.adds = adds, adds = true;
-            by_weights.c = net_gradient(l->params, slice) + column, by_weights.adds = from > first;
+            by_weights.c = net_gradient(l->params, parts->slice) + column;
+            by_weights.adds = from > parts->first;
             t->device.kernels->matmul(&by_vectors, t->device.stream);
             t->device.kernels->matmul(&by_weights, t->device.stream);
-            if (from + n == end)
-                net_join(&t->net, l->params, slice, column, l->params->n, dim);
+            if (from + n == parts->end)
+                net_join(&t->net, l->params, parts->slice, column, l->params->n, dim);
         }
         from += n;
-    } while (from < end);
+    } while (from < parts->end);
 }
 
 void distinct_update(struct train *t, const struct train_group *g, struct batch_update *update, unsigned who)
 {
     const struct train_distinct *d = &t->distinct[who];
     const struct batch_slices *s = &t->net.slices;
-    memset(d->part_of, 0, g->count[0] * sizeof(*d->part_of));
-    for (uint32_t slice = 0, first = 0, end; slice < s->count; slice++, first = end) {
-        end = find_parts(d, g, s->borders[slice], s->borders[slice + 1], first);
-        slice_back(t, g, slice, first, end, d);
+    struct parts parts = {.end = g->count[0], .order = g->order, .starts = g->starts};
+    update->in.more = d->more;
+    update->in.more_at = s->count > 1 ? d->part : g->indices;
+    if (s->count > 1)
+        memset(d->part_of, 0, g->count[0] * sizeof(*d->part_of));
+    else
+        slice_back(t, g, &parts, d); /* a part for each index */
+    for (uint32_t i = 0, first = 0; i < s->count && s->count > 1; i++, first = parts.end) {
+        parts = find_parts(d, g, s->borders[i], s->borders[i + 1], first);
+        parts.slice = i;
+        slice_back(t, g, &parts, d);
     }
-    update->in.more = d->more, update->in.more_at = d->part;
     t->device.kernels->update(update, t->device.stream);
 }
