@@ -73,6 +73,12 @@ LANES_INLINE void part_sums(v16 *sums, const struct batch_segments *in, size_t f
     }
 }
 
+/* Whether the order of an index's sum depends on its slices. Not with two places without factors: x + y either way. */
+LANES_INLINE bool segment_has_tree(const struct batch_segments *in, size_t places)
+{
+    return in->slices.count > 1 && (places > 2 || in->scales != NULL || in->more != NULL);
+}
+
 /* The same dims of the sum of several parts, by the tree of slices.h. */
 LANES_INLINE void tree_sums(v16 *sums, const struct batch_segments *in, size_t from, size_t to, size_t i,
                             int vectors, size_t n)
@@ -99,7 +105,7 @@ LANES_INLINE void segment_vectors(float *out, const struct batch_segments *in, s
 {
     size_t from = in->starts[u], to = in->starts[u + 1];
     v16 sums[SEGMENT_VECTORS];
-    if (in->slices.count > 1)
+    if (segment_has_tree(in, to - from))
         tree_sums(sums, in, from, to, i, vectors, n);
     else
         part_sums(sums, in, from, to, i, vectors, n);

@@ -223,7 +223,8 @@ static float window_tree(struct weights_window *w, size_t from, size_t to)
 LANES_INLINE float window_sum(struct weights_window *w, size_t u)
 {
     size_t from = w->in->starts[u], to = w->in->starts[u + 1];
-    return w->in->slices.count > 1 && to - from > 1 ? window_tree(w, from, to) : window_part(w, from, to);
+    return to - from > 1 && segment_has_tree(w->in, to - from) ? window_tree(w, from, to)
+                                                               : window_part(w, from, to);
 }
 
 /* The weights of up to sixteen indices that make a step. */

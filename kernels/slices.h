@@ -14,7 +14,7 @@ enum { BATCH_SLICES_MAX = 16, BATCH_SLICE_LEVELS = 5, BATCH_SLICE_UNIT = 128 };
 
 struct batch_slices {
     uint32_t count; /* 0: as 1, and `borders` is not read */
-    /* slice s: events borders[s] up to borders[s + 1]; behind borders[count]: UINT32_MAX */
+    /* slice s: events borders[s] up to borders[s + 1] */
     uint32_t borders[BATCH_SLICES_MAX + 1];
 };
 
@@ -26,10 +26,10 @@ static inline struct batch_slices batch_slices_of(uint32_t n, uint32_t least)
     s.count = 1;
     while (least > 0 && s.count < BATCH_SLICES_MAX && n / (2 * s.count) >= least)
         s.count *= 2;
-    for (uint32_t i = 0; i <= BATCH_SLICES_MAX; i++)
-        s.borders[i] = i > s.count ? UINT32_MAX : (uint32_t)((uint64_t)i * n / s.count);
     for (uint32_t i = 0; i < s.count; i++)
-        s.borders[i] -= s.borders[i] % BATCH_SLICE_UNIT;
+        s.borders[i] = (uint32_t)((uint64_t)i * n / s.count) / BATCH_SLICE_UNIT * BATCH_SLICE_UNIT;
+    for (uint32_t i = s.count; i <= BATCH_SLICES_MAX; i++)
+        s.borders[i] = n;
     return s;
 }
 
@@ -37,8 +37,8 @@ static inline struct batch_slices batch_slices_of(uint32_t n, uint32_t least)
 static inline KERNELS_BOTH uint32_t batch_slice_of(const struct batch_slices *s, uint32_t event)
 {
     uint32_t slice = 0;
-    for (uint32_t i = 1; i < BATCH_SLICES_MAX; i++) /* without branches */
-        slice += event >= s->borders[i];
+    for (uint32_t step = s->count / 2; step > 0; step /= 2)
+        slice += event >= s->borders[slice + step] ? step : 0;
     return slice;
 }
 

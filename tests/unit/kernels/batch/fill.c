@@ -136,7 +136,7 @@ const uint32_t *trial_slices(struct trial *t, uint32_t count, struct batch_segme
         s->borders[i] = least + (most > least ? trial_below(t, most - least) : 0);
     }
     for (uint32_t i = count; i <= BATCH_SLICES_MAX; i++)
-        s->borders[i] = i == count ? events : UINT32_MAX;
+        s->borders[i] = events;
     segments->event = each == 1 ? NULL : PLACE(t, event);
     return event;
 }
