@@ -541,6 +541,7 @@ TESTS = [
     ("recency", test_recency),
     ("ctr_linear", labelled_test("ctr_linear", "linear")),
     ("chained", test_chained),
+    ("ctr_afm", labelled_test("ctr_afm", "afm")),
     ("ctr_dcnv2", labelled_test("ctr_dcnv2", "dcnv2")),
     ("ctr_dlrm", labelled_test("ctr_dlrm", "dlrm")),
     ("ctr_mmoe", test_ctr_mmoe),
