@@ -7,6 +7,7 @@
 
 void sketch_init(struct sketch *sketch, size_t bytes, uint32_t shards, uint64_t buckets)
 {
+    leat_assert(shards > 0 && shards <= TABLE_SHARDS_MAX && (shards & (shards - 1)) == 0);
     size_t width = 1024;
     while (width * 2 * SKETCH_DEPTH * shards <= bytes)
         width *= 2;

@@ -330,7 +330,7 @@ static void make_gradients(void *of)
     const struct batch_slices *s = &w->t->net.slices;
     uint32_t all = w->p.n, micro = w->t->options->micro;
     for (struct piece p = w->p; p.from < all; p.from += p.n) {
-        p.n = all;
+        p.n = all - p.from;
         if (micro > 0)
             p.n = MIN(micro, s->borders[batch_slice_of(s, p.from) + 1] - p.from);
         if (!w->is_forward)
@@ -475,6 +475,12 @@ static bool learn(struct train *t, const struct train_input *in, struct gpu_erro
     return train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_MOVE), move, &w, error);
 }
 
+static void begin_step(const struct train *t, struct net *net)
+{
+    net->options.params = t->options->head.params;
+    net->slices = batch_slices_of(t->batch.n, t->options->slice);
+}
+
 bool train_step(struct train *t, struct gpu_error *error)
 {
     struct train_input *in = &t->batch;
@@ -487,11 +493,9 @@ bool train_step(struct train *t, struct gpu_error *error)
         return false;
     for (uint32_t i = 0; i < t->groups_count; i++)
         t->is_forward &= !t->groups[i].has_lost;
-    struct net *const nets[] = {&t->net, t->trial != NULL ? &t->trial->net : &t->net};
-    for (size_t i = 0; i < ARRAY_COUNT(nets); i++) {
-        nets[i]->options.params = t->options->head.params;
-        nets[i]->slices = batch_slices_of(in->n, t->options->slice);
-    }
+    begin_step(t, &t->net);
+    if (t->trial != NULL)
+        begin_step(t, &t->trial->net);
     if (!learn(t, in, error))
         return false;
     train_clock_end(&t->clock, &t->device);

@@ -107,7 +107,7 @@ def write_events(path):
 
 
 def verdict(command, path):
-    """Exit code and messages; a job that is good or refused has no other codes."""
+    """The exit code of leat, which is 0 for a good job and 3 for a refused one."""
     done = subprocess.run([LEAT, *command, path], capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), (rig.read(path).decode(), command, done.returncode, done.stderr[-2000:])
     return done.returncode
