@@ -208,7 +208,7 @@ class Job(Lives):
                 raise AssertionError((f"{self.out_count} rows are out after {seconds} s", self.end(process)))
             time.sleep(0.05)
         if self.case.is_live and process.poll() is None:
-            process.send_signal(signal.SIGINT)
+            rig.interrupt(process)
         return self.end(process, seconds)
 
     def count_out(self):

@@ -25,6 +25,8 @@ import contextlib
 import itertools
 import json
 import os
+import re
+import signal
 import sys
 import threading
 import time
@@ -133,6 +135,18 @@ def wait_for(condition, what, seconds=PATIENCE_S):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds} s: {what}")
         time.sleep(0.02)
+
+
+def interrupt(process):
+    """Ctrl-C, as soon as the process handles SIGINT: a signal before then ends the process without its summary."""
+    def handles():
+        if process.poll() is not None:
+            return True
+        with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
+            return int(re.search(r"^SigCgt:\s*(\w+)", status.read(), re.M).group(1), 16) >> (signal.SIGINT - 1) & 1
+
+    wait_for(handles, "a handler of SIGINT")
+    process.send_signal(signal.SIGINT)
 
 
 def token(user, seconds=3600):

@@ -8,7 +8,6 @@ and go while it runs, brokers that do, how far it is behind.
 import glob
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -41,7 +40,7 @@ sink out = file from s {{ path: "{self.out}/rows.jsonl" }}
 
     def stop(self):
         """Ctrl-C; the summary."""
-        self.process.send_signal(signal.SIGINT)
+        rig.interrupt(self.process)
         out, err = self.process.communicate(timeout=rig.PATIENCE_S)
         assert self.process.returncode == 0, err[-2000:]
         return json.loads(out)

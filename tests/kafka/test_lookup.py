@@ -9,7 +9,6 @@ import glob
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 
@@ -51,7 +50,7 @@ sink out = file from named {{ path: "{self.at('rows.jsonl')}" }}
             return file.read()
 
     def stop(self):
-        self.process.send_signal(signal.SIGINT)
+        rig.interrupt(self.process)
         out, _ = self.process.communicate(timeout=rig.PATIENCE_S)
         assert self.process.returncode == 0, self.said()
         node, = [node for node in json.loads(out)["nodes"] if node["kind"] == "lookup"]

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -94,7 +93,7 @@ source clicks = kafka {{
 
     def stop(self):
         """Ctrl-C; the summary."""
-        self.process.send_signal(signal.SIGINT)
+        rig.interrupt(self.process)
         out, err = self.process.communicate(timeout=rig.PATIENCE_S)
         assert self.process.returncode == 0, err[-2000:]
         return json.loads(out)
