@@ -47,13 +47,6 @@ struct example {
     double *weights64; /* the same in double: w, z, sums, g */
 };
 
-/* Arguments of table_look for a list field: each event's data, repeated for each id of its list. */
-struct model_list {
-    uint8_t *learns;
-    uint32_t *seen, *steps;
-    size_t capacity;
-};
-
 /* Rows looked up ahead of the event that learns (lookahead.c). */
 struct rows_ahead {
     struct call *call;   /* NULL: no call in progress */
@@ -94,8 +87,7 @@ struct model {
     struct table_row **resolved[MODEL_FIELDS_MAX];
     size_t resolved_capacity[MODEL_FIELDS_MAX];
     struct rows_ahead ahead;
-    struct team *team; /* lanes that may help; NULL: none */
-    struct model_list list;
+    struct team *team;   /* lanes that may help; NULL: none */
     struct train *train; /* steps of batches (train/train.h); NULL: the model learns event by event */
     struct rows_cpu *rows;
     struct rows_gpu *device_rows; /* on a GPU, instead of `rows` (device.c) */

@@ -114,6 +114,8 @@ static void predict(struct model *m, const struct model_input *input, double *lo
     judge(m, &c);
     c.all_learn = false;
     memset(c.learns, 0, sizeof(c.learns));
+    for (uint32_t i = 0; i < in.rows; i++)
+        c.steps[i] = (uint32_t)m->steps + 1; /* each event as if it came next */
     if (m->train != NULL) {
         model_train_predict(m, &c);
         kernels_count(&m->calls, m->k);

@@ -7,6 +7,7 @@
  * which rows are removed.
  */
 #include "learners/model/internal.h"
+#include "learners/tables/cold.h"
 #include "learners/tables/inline.h"
 
 #include "core/base.h"
@@ -34,35 +35,33 @@ static void make_room(struct model *m, const struct call *c)
         size_t ids = offsets ? offsets[c->in->rows] - offsets[0] : 0;
         need((void **)&m->resolved[f], &m->resolved_capacity[f], MAX(ids, (size_t)MODEL_ROWS_MAX),
              sizeof(void *));
-        struct model_list *list = &m->list;
-        if (offsets != NULL && list->capacity < ids) {
-            size_t capacity = MAX(ids, (size_t)2 * MODEL_ROWS_MAX);
-            free(list->learns);
-            free(list->seen);
-            free(list->steps);
-            *list = (struct model_list){mem_alloc(capacity), mem_alloc(capacity * 4), mem_alloc(capacity * 4),
-                                        capacity};
-        }
         table_begin(&m->tables[f]);
     }
 }
 
-/* Repeats the data of each event for all ids of its list, and looks the ids up. */
-static void resolve_list(struct model *m, struct call *c, uint32_t f, uint32_t begin, uint32_t end)
+enum { LISTS_AHEAD = 4 };
+
+static void prefetch_list(const struct table *t, const uint64_t *ids, size_t n)
 {
+    for (size_t i = 0; i < n; i++)
+        table_prefetch(t, table_hash(t, ids[i]), false, t->slot_bytes);
+}
+
+/* Looks the ids of each event's list up; the slots of a later list are prefetched. */
+static void resolve_lists(struct model *m, const struct call *c, uint32_t f, uint32_t begin, uint32_t end)
+{
+    struct table *t = &m->tables[f];
     const uint32_t *offsets = c->in->offsets[f];
-    size_t first = offsets[begin] - offsets[0];
-    struct model_list *list = &m->list;
+    const uint64_t *ids = c->in->ids[f];
+    table_warm(t, ids + offsets[begin], offsets[end] - offsets[begin], c->steps[begin]);
     for (uint32_t i = begin; i < end; i++) {
-        for (uint32_t k = offsets[i]; k < offsets[i + 1]; k++) {
-            bool counts = k - offsets[i] < model_field_ids(&m->options, f);
-            list->learns[k - offsets[0]] = c->learns[i] && counts;
-            list->seen[k - offsets[0]] = c->seen[i];
-            list->steps[k - offsets[0]] = c->steps[i];
-        }
+        uint32_t count = MIN(offsets[i + 1] - offsets[i], model_field_ids(&m->options, f));
+        if (i + LISTS_AHEAD < end)
+            prefetch_list(t, ids + offsets[i + LISTS_AHEAD],
+                          offsets[i + LISTS_AHEAD + 1] - offsets[i + LISTS_AHEAD]);
+        table_look_list(t, ids + offsets[i], count, c->seen[i], c->steps[i], c->learns[i],
+                        m->resolved[f] + (offsets[i] - offsets[0]));
     }
-    table_look(&m->tables[f], c->in->ids[f] + offsets[begin], list->seen + first, list->steps + first,
-               list->learns + first, offsets[end] - offsets[begin], true, m->resolved[f] + first);
 }
 
 static void resolve(struct model *m, struct call *c, uint32_t begin, uint32_t end, bool touches)
@@ -71,7 +70,7 @@ static void resolve(struct model *m, struct call *c, uint32_t begin, uint32_t en
         c->in->read_ids(c->in->read_argument, begin, end);
     for (uint32_t f = 0; f < m->options.fields; f++) {
         if (m->options.is_list[f])
-            resolve_list(m, c, f, begin, end);
+            resolve_lists(m, c, f, begin, end);
         else
             table_look(&m->tables[f], c->in->ids[f] + begin, c->seen + begin, c->steps + begin,
                        c->all_learn ? NULL : c->learns + begin, end - begin, touches, m->resolved[f] + begin);

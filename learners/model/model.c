@@ -294,9 +294,6 @@ void model_free(struct model *m)
     free(m->pair_gradients);
     free(m->pair_scales);
     linear_plain_free(m->plain);
-    free(m->list.learns);
-    free(m->list.seen);
-    free(m->list.steps);
     model_compare_free(m);
     model_train_free(m);
     model_device_free(m);

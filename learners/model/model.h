@@ -124,7 +124,11 @@ bool model_reads_ahead(const struct model *model);
 /* Predicts each event, then learns from it. */
 void model_learn(struct model *model, const struct model_input *input, struct model_output *output);
 
-/* Predicts only; labels are not read. Keys without a row count as absent. */
+/*
+ * Predicts each event as if it came next, as model_learn would, bit for bit; labels are not read. A key without a
+ * row counts as absent in a model that learns by batches. Else it has the row that its occurrence would make: a
+ * prediction never depends on whether its event teaches.
+ */
 void model_predict(struct model *model, const struct model_input *input, double *logits);
 
 /*

@@ -68,46 +68,77 @@ static bool goes_before(const struct table_row *a, const struct table_row *b)
     return a->key < b->key;
 }
 
-/*
- * A logical bucket is the range of hashes [b * 2^64 / buckets, (b + 1) * 2^64 / buckets): the pages of that
- * range of the directory. Its expired rows are removed first, so that the result does not depend on when the
- * sweep came by. Returns false if the bucket is full and all its rows are spared.
- */
-bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
+/* What a step may remove from a bucket: the keys of its expired rows, as many as there is room for, and its victim
+ * (NULL: none). */
+struct removable {
+    struct table_removable counts;
+    uint64_t expired[TABLE_BUCKET_ROWS];
+    const struct table_row *victim;
+};
+
+/* A logical bucket is the range of hashes [b * 2^64 / buckets, (b + 1) * 2^64 / buckets): the pages of that range of
+ * the directory. */
+static void find_removable(const struct table *t, uint64_t bucket, uint32_t step, struct removable *found)
 {
-    uint64_t bucket = table_bucket(t, hash);
-    if (t->bucket_counts[bucket] < table_bucket_rows(t, bucket))
-        return true;
     uint64_t first = (uint64_t)((((__uint128_t)bucket << 64) + t->buckets - 1) / t->buckets);
     uint64_t last = (uint64_t)((((__uint128_t)(bucket + 1) << 64) - 1) / t->buckets);
     size_t begin = (size_t)(first >> (64 - t->depth));
     size_t end = (size_t)(last >> (64 - t->depth));
-    uint64_t expired[TABLE_BUCKET_ROWS * 4];
-    size_t expired_count = 0;
-    const struct table_row *victim = NULL;
+    found->counts = (struct table_removable){0};
+    found->victim = NULL;
     for (size_t d = begin; d <= end; d++) {
         if (d > begin && t->directory[d] == t->directory[d - 1])
             continue;
         for (size_t i = 0; i < TABLE_PAGE_SLOTS; i++) {
             const uint64_t *slot = table_slot_at(t, t->directory[d], i);
-            uint64_t key = *slot;
-            if (key == 0 || table_bucket(t, table_hash(t, key)) != bucket)
+            if (*slot == 0 || table_bucket(t, table_hash(t, *slot)) != bucket)
                 continue;
             const struct table_row *row = table_slot_row(t, slot);
-            if (table_is_expired(t, row) && row->step != step && expired_count < ARRAY_COUNT(expired))
-                expired[expired_count++] = key;
-            else if (row->step != step && (victim == NULL || goes_before(row, victim)))
-                victim = row;
+            if (row->step == step)
+                continue;
+            if (table_is_expired(t, row)) {
+                if (found->counts.expired < ARRAY_COUNT(found->expired))
+                    found->expired[found->counts.expired] = *slot;
+                found->counts.expired++;
+                continue;
+            }
+            found->counts.others++;
+            if (found->victim == NULL || goes_before(row, found->victim))
+                found->victim = row;
         }
     }
-    for (size_t i = 0; i < expired_count; i++)
-        table_remove(t, expired[i], table_hash(t, expired[i]));
-    t->stats.expired += expired_count;
-    if (expired_count > 0)
+}
+
+struct table_removable table_removable(const struct table *t, uint64_t bucket, uint32_t step)
+{
+    struct removable found;
+    find_removable(t, bucket, step, &found);
+    return found.counts;
+}
+
+/* Expired rows are removed first, so that the result does not depend on when the sweep came by. Returns false if the
+ * bucket is full and all its rows are spared. */
+bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
+{
+    uint64_t bucket = table_bucket(t, hash);
+    if (t->bucket_counts[bucket] < table_bucket_rows(t, bucket))
         return true;
-    if (victim == NULL)
+    struct removable found;
+    uint32_t left;
+    bool has_expired = false;
+    do {
+        find_removable(t, bucket, step, &found);
+        left = found.counts.expired;
+        for (uint32_t i = 0; i < found.counts.expired && i < ARRAY_COUNT(found.expired); i++, left--)
+            table_remove(t, found.expired[i], table_hash(t, found.expired[i]));
+        t->stats.expired += found.counts.expired - left;
+        has_expired |= found.counts.expired > 0;
+    } while (left > 0);
+    if (has_expired)
+        return true;
+    if (found.victim == NULL)
         return false;
-    table_remove(t, victim->key, table_hash(t, victim->key));
+    table_remove(t, found.victim->key, table_hash(t, found.victim->key));
     t->stats.evicted++;
     return true;
 }

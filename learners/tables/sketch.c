@@ -66,6 +66,11 @@ static uint8_t *place(const struct sketch *sketch, uint8_t *counts, uint64_t has
     return counts + d * sketch->width + ((low + d * step) & (sketch->width - 1));
 }
 
+const uint8_t *sketch_cell(const struct sketch *sketch, uint64_t hash, unsigned d)
+{
+    return place(sketch, shard_counts(sketch, hash), hash, d);
+}
+
 unsigned sketch_count(const struct sketch *sketch, uint64_t hash)
 {
     uint8_t *counts = shard_counts(sketch, hash);

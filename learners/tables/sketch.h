@@ -57,6 +57,9 @@ void sketch_free(struct sketch *sketch);
 unsigned sketch_add(struct sketch *sketch, uint64_t hash);
 unsigned sketch_count(const struct sketch *sketch, uint64_t hash);
 
+/* The cell in row d of the counts of a hash. */
+const uint8_t *sketch_cell(const struct sketch *sketch, uint64_t hash, unsigned d);
+
 /* Counts the occurrences of one batch. hashes: of n distinct keys; counts: occurrences of each; after[i]: the
  * estimate of key i with the whole batch. */
 void sketch_add_batch(struct sketch *sketch, const uint64_t *hashes, const uint32_t *counts, size_t n,

@@ -200,6 +200,7 @@ void table_free(struct table *t)
     free(t->removed.items);
     table_cold_free(t);
     table_batch_free(t);
+    table_possible_free(t);
     *t = (struct table){0};
 }
 
@@ -423,10 +424,12 @@ struct table_row *table_find_or_admit_slow(struct table *t, uint64_t key, uint64
 /*
  * Three stages, so that nothing waits for a cache miss: the slot's line is prefetched LOOK_AHEAD keys ahead;
  * the row's line when its number is known; the header is written TOUCH_BEHIND keys later. Tables whose
- * headers decide which rows are removed (rows_max, expiry) write them at once and pay for the miss.
+ * headers decide which rows are removed (rows_max, expiry) write them at once and pay for the miss. is_possible:
+ * keys that are only looked up get possible rows.
  */
 static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
-                         const uint8_t *learns, size_t n, struct table_row **out, bool touches)
+                         const uint8_t *learns, size_t n, struct table_row **out, bool touches,
+                         bool is_possible)
 {
     uint64_t hashes[TILE];
     bool is_eager = table_is_eager(t), is_inline = t->options.is_inline;
@@ -444,6 +447,8 @@ static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *
             out[i] = likely(keys[i] != 0) ? table_find_or_admit(t, keys[i], hashes[i], steps[i], is_learned,
                                                                 is_inline, t->stride)
                                           : NULL;
+            if (unlikely(out[i] == NULL) && !is_learned && is_possible && !is_inline)
+                table_possible_rows(t, keys + i, 1, steps[i], out + i);
             if (touches)
                 prefetch_line(out[i]);
         }
@@ -461,6 +466,7 @@ void table_begin(struct table *t)
     for (size_t i = 0; i < t->limbo_count; i++)
         push_number(&t->free_rows, &t->free_count, &t->free_capacity, t->limbo_rows[i]);
     t->limbo_count = 0;
+    table_possible_begin(t);
 }
 
 void table_look(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
@@ -469,7 +475,32 @@ void table_look(struct table *t, const uint64_t *keys, const uint32_t *seen, con
     table_warm(t, keys, n, n > 0 ? steps[0] : 0);
     for (size_t at = 0; at < n; at += TILE)
         resolve_tile(t, keys + at, seen + at, steps + at, learns != NULL ? learns + at : NULL,
-                     MIN(n - at, (size_t)TILE), out + at, touches);
+                     MIN(n - at, (size_t)TILE), out + at, touches, true);
+}
+
+void table_look_list(struct table *t, const uint64_t *keys, size_t n, uint32_t seen, uint32_t step,
+                     bool learns, struct table_row **out)
+{
+    size_t missing = 0;
+    leat_assert(!t->options.is_inline);
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t *slot = keys[i] != 0 ? table_slot_of(t, keys[i], table_hash(t, keys[i])) : NULL;
+        out[i] = slot != NULL ? table_slot_row(t, slot) : NULL;
+        if (out[i] != NULL && table_is_expired(t, out[i]) && out[i]->step != step)
+            out[i] = NULL;
+        missing += out[i] == NULL && keys[i] != 0;
+        if (out[i] != NULL && learns)
+            table_touch(t, out[i], seen, step, 1);
+    }
+    if (missing > 0 && !learns)
+        table_possible_rows(t, keys, n, step, out);
+    for (size_t i = 0; i < n && missing > 0 && learns; i++) {
+        if (out[i] != NULL || keys[i] == 0)
+            continue;
+        out[i] = table_find_or_admit(t, keys[i], table_hash(t, keys[i]), step, true, false, t->stride);
+        if (out[i] != NULL)
+            table_touch(t, out[i], seen, step, 1);
+    }
 }
 
 void table_resolve(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
@@ -479,7 +510,7 @@ void table_resolve(struct table *t, const uint64_t *keys, const uint32_t *seen, 
     table_begin(t);
     for (size_t at = 0; at < n; at += TILE)
         resolve_tile(t, keys + at, seen + at, steps + at, learns != NULL ? learns + at : NULL,
-                     MIN(n - at, (size_t)TILE), out + at, true);
+                     MIN(n - at, (size_t)TILE), out + at, true, false);
 }
 
 size_t table_stored_bytes(const struct table *t)

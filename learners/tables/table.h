@@ -105,6 +105,7 @@ void table_keys_add(struct table_keys *keys, uint64_t key);
 struct table_snapshot;
 struct table_cold;
 struct table_batch;
+struct table_possible;
 
 struct table {
     struct table_options options;
@@ -122,7 +123,8 @@ struct table {
     size_t limbo_count, limbo_capacity;
     uint16_t *bucket_counts; /* [buckets] rows in each logical bucket; NULL without rows_max */
     uint64_t buckets;
-    struct table_batch *batch; /* scratch of batch.c, not counted by table_bytes; NULL: none yet */
+    struct table_batch *batch;       /* scratch of batch.c, not counted by table_bytes; NULL: none yet */
+    struct table_possible *possible; /* likewise, of possible.c */
     struct sketch sketch;
     int64_t halved_at_us; /* watermark of the sketch's last halving; INT64_MIN: none yet */
     int64_t watermark_us;
@@ -165,16 +167,24 @@ unsigned table_halvings(int64_t *halved_at_us, int64_t watermark_us, int64_t exp
 void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                    const uint8_t *learns, size_t n, struct table_row **out);
 
-/* Begins a call: memory of rows that were removed before it may be used again. */
+/* Begins a call: memory of rows that were removed before it, and of possible rows, may be used again. */
 void table_begin(struct table *table);
 /*
- * table_resolve within a call that began with table_begin. touches false: headers of
- * existing rows are not written unless they decide which rows are removed (table_is_eager); the caller has to
- * table_touch the rows. Then one thread may look rows up while another learns with, and touches, rows of
- * earlier look-ups.
+ * The rows of n events with one key each, within a call that began with table_begin. As table_resolve, but where
+ * learns[i] is false, out[i] is the row that an occurrence would have: if the key has none and an occurrence would
+ * make one, a possible row (possible.c; not in an inline table). touches false: headers of existing rows are not written unless they decide
+ * which rows are removed (table_is_eager); the caller has to table_touch the rows. Then one thread may look rows up
+ * while another learns with, and touches, rows of earlier look-ups.
  */
 void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                 const uint8_t *learns, size_t n, bool touches, struct table_row **out);
+/*
+ * Likewise the rows of one event with n keys, which occur in their order. Rows that the event names are not removed
+ * to make room for its new keys. Headers of existing rows are written. Cold rows must be loaded (table_warm), and
+ * rows lie apart.
+ */
+void table_look_list(struct table *table, const uint64_t *keys, size_t n, uint32_t seen, uint32_t step,
+                     bool learns, struct table_row **out);
 
 /* The occurrences of a step of several events: n distinct keys, none of them 0, in the order of their first
  * records. */
@@ -261,11 +271,22 @@ void table_snapshot_end(struct table *table, bool is_published);
 /* Within the module: makes sure that the row's chunk was copied before the row changes. */
 void table_snapshot_protect(struct table *table, uint32_t row);
 
-/* Within the module: used by table.c, batch.c, cold.c and evict.c. */
+/* Within the module: used by table.c, batch.c, cold.c, evict.c and possible.c. */
 void table_batch_free(struct table *table);
 struct table_row *table_insert(struct table *table, uint64_t key, uint64_t hash);
 void table_remove(struct table *table, uint64_t key, uint64_t hash);
 bool table_make_room(struct table *table, uint64_t hash, uint32_t step);
+/* The rows of a logical bucket that a step may remove: the number of expired ones and of others. */
+struct table_removable {
+    uint32_t expired, others;
+};
+struct table_removable table_removable(const struct table *table, uint64_t bucket, uint32_t step);
+/* possible.c: for each of an event's n keys with out[i] NULL, in order: the possible row of an occurrence at `step`, or
+ * NULL. */
+void table_possible_rows(struct table *table, const uint64_t *keys, size_t n, uint32_t step,
+                         struct table_row **out);
+void table_possible_begin(struct table *table);
+void table_possible_free(struct table *table);
 void table_sweep(struct table *table, uint32_t rows, uint32_t step_in_progress);
 
 static inline struct table_row *table_row_at(const struct table *table, uint32_t number)

@@ -1,0 +1,221 @@
+/*
+ * Possible rows: those that the keys of an event would get if they occurred now. An event that is predicted but
+ * does not teach (sampled out, of a frozen learner, model_predict) sees them, so that a prediction does not depend
+ * on whether its event teaches. A possible row has its initial weights, belongs to no table, and is valid until
+ * the next table_begin.
+ *
+ * Inline tables have none: the linear weights there begin at 0, which predicts as an absent key does.
+ *
+ * The keys go through admission in order, as occurrences do, but what they would change is noted beside the
+ * table, for one event: counts of the sketch, rows already made, and rows that each logical bucket may still get.
+ */
+#include "learners/tables/inline.h"
+
+#include "core/base.h"
+#include "core/mem.h"
+
+#include <stdlib.h>
+
+enum { PIECE_ROWS = 64, NOTES_LEAST = 64 };
+
+/* Open addressing, keys 0: free. */
+struct note {
+    uint64_t key, value;
+};
+struct notes {
+    struct note *items;
+    size_t mask;
+};
+
+/* What the earlier new keys of the event have taken of a logical bucket. */
+struct room {
+    uint32_t rows, share;
+    struct table_removable removable;
+    bool is_counted; /* `removable` is known */
+};
+
+struct table_possible {
+    struct room *rooms;   /* [capacity] */
+    uint32_t *steps;      /* [capacity] of the event's rows, while they have the event's step */
+    struct notes made;    /* by key: the place of its row in the event, + 1 */
+    struct notes counts;  /* by cell of the sketch, + 1: its count */
+    struct notes buckets; /* by bucket, + 1: its number in rooms, + 1 */
+    uint32_t rooms_count;
+    size_t capacity;
+    unsigned char **pieces; /* memory of PIECE_ROWS rows each */
+    size_t pieces_count, rows;
+};
+
+static void notes_init(struct notes *notes, size_t keys)
+{
+    size_t size = NOTES_LEAST;
+    while (size < 2 * keys)
+        size *= 2;
+    free(notes->items);
+    *notes = (struct notes){mem_alloc(size * sizeof(*notes->items)), size - 1};
+}
+
+static void notes_clear(struct notes *notes, size_t keys)
+{
+    size_t size = NOTES_LEAST;
+    while (size < 2 * keys)
+        size *= 2;
+    notes->mask = size - 1;
+    memset(notes->items, 0, size * sizeof(*notes->items));
+}
+
+/* The note of a key, made with value 0 if there is none. */
+static uint64_t *note_of(struct notes *notes, uint64_t key)
+{
+    size_t i = (size_t)num_mix(key) & notes->mask;
+    while (notes->items[i].key != 0 && notes->items[i].key != key)
+        i = (i + 1) & notes->mask;
+    notes->items[i].key = key;
+    return &notes->items[i].value;
+}
+
+/* Forgets the event before; makes room for n keys. */
+static struct table_possible *begin_event(struct table *t, size_t n)
+{
+    struct table_possible *p = t->possible;
+    if (p == NULL)
+        p = t->possible = mem_calloc(1, sizeof(*p));
+    if (p->capacity < n) {
+        p->capacity = MAX(2 * p->capacity, n);
+        p->rooms = mem_realloc(p->rooms, p->capacity * sizeof(*p->rooms));
+        p->steps = mem_realloc(p->steps, p->capacity * sizeof(*p->steps));
+        notes_init(&p->made, p->capacity);
+        notes_init(&p->counts, SKETCH_DEPTH * p->capacity);
+        notes_init(&p->buckets, p->capacity);
+    }
+    notes_clear(&p->made, n);
+    notes_clear(&p->counts, SKETCH_DEPTH * n);
+    notes_clear(&p->buckets, n);
+    p->rooms_count = 0;
+    return p;
+}
+
+void table_possible_begin(struct table *t)
+{
+    if (t->possible != NULL)
+        t->possible->rows = 0;
+}
+
+void table_possible_free(struct table *t)
+{
+    struct table_possible *p = t->possible;
+    if (p == NULL)
+        return;
+    for (size_t i = 0; i < p->pieces_count; i++)
+        free(p->pieces[i]);
+    free(p->pieces);
+    free(p->rooms);
+    free(p->steps);
+    free(p->made.items);
+    free(p->counts.items);
+    free(p->buckets.items);
+    free(p);
+    t->possible = NULL;
+}
+
+/* The count of a cell as the event's earlier occurrences would have left it. */
+static unsigned count_now(struct table_possible *p, const struct sketch *sketch, const uint8_t *cell)
+{
+    return MAX((unsigned)*note_of(&p->counts, (uint64_t)(cell - sketch->counts) + 1), (unsigned)*cell);
+}
+
+/* As sketch_add, beside the sketch. */
+static unsigned count_occurrence(struct table_possible *p, const struct sketch *sketch, uint64_t hash)
+{
+    unsigned lowest = SKETCH_COUNT_MAX;
+    for (unsigned d = 0; d < SKETCH_DEPTH; d++)
+        lowest = MIN(lowest, count_now(p, sketch, sketch_cell(sketch, hash, d)));
+    if (lowest == SKETCH_COUNT_MAX)
+        return lowest;
+    for (unsigned d = 0; d < SKETCH_DEPTH; d++) {
+        const uint8_t *cell = sketch_cell(sketch, hash, d);
+        if (count_now(p, sketch, cell) == lowest)
+            *note_of(&p->counts, (uint64_t)(cell - sketch->counts) + 1) = lowest + 1;
+    }
+    return lowest + 1;
+}
+
+/* As table_make_room, and counts the new row. A key's own row that has expired counts as one of the bucket's expired
+ * rows, although an occurrence would remove it first: the room for new rows is the same. */
+static bool take_room(struct table *t, uint64_t hash, uint32_t step)
+{
+    struct table_possible *p = t->possible;
+    uint64_t bucket = table_bucket(t, hash), *number = note_of(&p->buckets, bucket + 1);
+    if (*number == 0) {
+        p->rooms[p->rooms_count++] =
+            (struct room){.rows = t->bucket_counts[bucket], .share = table_bucket_rows(t, bucket)};
+        *number = p->rooms_count;
+    }
+    struct room *r = &p->rooms[*number - 1];
+    if (r->rows >= r->share && !r->is_counted) {
+        r->removable = table_removable(t, bucket, step);
+        r->is_counted = true;
+    }
+    if (r->rows >= r->share && r->removable.expired > 0) {
+        r->rows -= r->removable.expired;
+        r->removable.expired = 0;
+    } else if (r->rows >= r->share) {
+        if (r->removable.others == 0)
+            return false;
+        r->removable.others--;
+        r->rows--;
+    }
+    r->rows++;
+    return true;
+}
+
+static struct table_row *possible_row(struct table *t, uint64_t key, uint32_t step)
+{
+    struct table_possible *p = t->possible;
+    size_t piece = p->rows / PIECE_ROWS, place = p->rows % PIECE_ROWS;
+    if (piece == p->pieces_count) {
+        p->pieces = mem_realloc(p->pieces, ++p->pieces_count * sizeof(*p->pieces));
+        p->pieces[piece] = mem_aligned(64, (PIECE_ROWS * t->stride + 63) / 64 * 64);
+    }
+    struct table_row *row = (struct table_row *)(void *)(p->pieces[piece] + place * t->stride);
+    p->rows++;
+    *row = (struct table_row){.key = key, .epoch = t->epoch, .step = step};
+    t->options.init(t->options.init_argument, key, table_payload(row));
+    return row;
+}
+
+/* Gives the event's rows its step (is_in), so that none of them counts as removable, or back what they had. */
+static void spare(struct table *t, struct table_row **rows, size_t n, uint32_t step, bool is_in)
+{
+    uint32_t *steps = t->possible->steps;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = is_in ? i : n - 1 - i; /* back in reverse: a row may be there twice */
+        uint32_t own = is_in ? step : steps[at];
+        steps[at] = rows[at] != NULL ? rows[at]->step : step;
+        if (rows[at] != NULL)
+            rows[at]->step = own;
+    }
+}
+
+void table_possible_rows(struct table *t, const uint64_t *keys, size_t n, uint32_t step,
+                         struct table_row **out)
+{
+    struct table_possible *p = begin_event(t, n);
+    uint32_t wanted = MIN(t->options.admit_after, (uint32_t)SKETCH_COUNT_MAX);
+    if (t->bucket_counts != NULL)
+        spare(t, out, n, step, true);
+    for (size_t i = 0; i < n; i++) {
+        if (out[i] != NULL || keys[i] == 0)
+            continue;
+        uint64_t hash = table_hash(t, keys[i]), *made = note_of(&p->made, keys[i]);
+        if (*made != 0)
+            out[i] = out[*made - 1];
+        else if ((wanted <= 1 || count_occurrence(p, &t->sketch, hash) >= wanted) &&
+                 (t->bucket_counts == NULL || take_room(t, hash, step)))
+            out[i] = possible_row(t, keys[i], step);
+        if (out[i] != NULL)
+            *made = i + 1;
+    }
+    if (t->bucket_counts != NULL)
+        spare(t, out, n, step, false);
+}
