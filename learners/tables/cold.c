@@ -3,6 +3,7 @@
 #include "learners/tables/inline.h"
 
 #include "core/base.h"
+#include "core/buffer.h"
 #include "core/mem.h"
 
 #include <stdlib.h>
@@ -225,6 +226,68 @@ void table_keep(struct table *t, uint32_t step, bool is_spared)
         (void)table_evict(t, MIN(excess, came + EVICT_MAX), step, is_spared);
     }
     c->rows_before = t->stats.rows;
+}
+
+struct giving {
+    struct table *table;
+    uint32_t shard;
+    struct byte_buffer *out;
+    struct table_keys keys; /* of the shard's copies in the store */
+    uint64_t count;
+};
+
+static void give_stored(void *argument, uint64_t key, const void *stored)
+{
+    struct giving *g = argument;
+    struct table *t = g->table;
+    struct table_cold *c = t->cold;
+    if (table_shard(t, key) != g->shard)
+        return;
+    table_keys_add(&g->keys, key);
+    uint64_t hash = table_hash(t, key);
+    const uint64_t *slot = table_slot_of(t, key, hash);
+    if (slot == NULL && c->rows > 0)
+        c->rows--;
+    if (stored_seen(stored) < t->expired_before)
+        return;
+    if (slot != NULL) {
+        table_store_row(t, table_slot_row(t, slot), c->rows_of);
+        if (memcmp(c->rows_of, stored, table_stored_bytes(t)) != 0)
+            return; /* the row has changed since it was loaded */
+        table_remove(t, key, hash);
+    }
+    buffer_append(g->out, stored, table_stored_bytes(t));
+    g->count++;
+}
+
+bool table_cold_give(struct table *t, uint32_t shard, struct byte_buffer *out, uint64_t *count)
+{
+    struct cold_store *store = t->cold->store;
+    struct giving g = {.table = t, .shard = shard, .out = out};
+    bool is_good = store->scan(store->self, give_stored, &g);
+    for (size_t at = 0; at < g.keys.count && is_good; at += COLD_BATCH)
+        is_good = store->remove(store->self, g.keys.items + at, MIN(g.keys.count - at, (size_t)COLD_BATCH));
+    free(g.keys.items);
+    *count = g.count;
+    return is_good;
+}
+
+bool table_cold_take(struct table *t, const unsigned char *stored, uint64_t count)
+{
+    struct table_cold *c = t->cold;
+    size_t bytes = table_stored_bytes(t);
+    for (uint64_t at = 0, n; at < count; at += n) {
+        n = MIN(count - at, (uint64_t)COLD_BATCH);
+        for (uint64_t i = 0; i < n; i++) {
+            const unsigned char *row = stored + (at + i) * bytes;
+            memcpy(&c->keys[i], row, sizeof(c->keys[i]));
+            c->times[i] = (int64_t)stored_seen(row) * US_PER_SECOND;
+        }
+        if (!c->store->put(c->store->self, c->keys, c->times, stored + at * bytes, bytes, n))
+            return false;
+        c->rows += n;
+    }
+    return true;
 }
 
 void table_cold_barrier(struct table *t)

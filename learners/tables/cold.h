@@ -9,7 +9,8 @@
  *     hand that sweeps the rows. Their headers are stored with them.
  *   - Only expiry removes rows of a table with a store (one with rows_max is bounded and has no store). A
  *     row's last occurrence only rises, so when a row has expired, so have all older copies of it: an expired
- *     copy is never put back, and no removal has to reach the store.
+ *     copy is never put back, and no removal has to reach the store. A shard that is given away leaves it
+ *     (shard.h).
  *
  * Checkpoints. The store's own copy holds its rows as of the barrier. A key moved to the store since the last
  * published checkpoint is listed with the removed keys, which a restore applies before the rows: memory then
@@ -62,6 +63,12 @@ void table_share(struct table *table, size_t bytes);
 void table_keep(struct table *table, uint32_t step, bool is_spared);
 /* Moves up to `count` rows into the store; false if the store failed. */
 bool table_evict(struct table *table, uint64_t count, uint32_t step, bool is_spared);
+
+/* For shard.c; both return false if the store failed. table_cold_give moves the cold rows of a shard, and
+ * those in memory that are still equal to their copy in the store, from memory and store to the end of `out`,
+ * as stored rows by rising key; *count: how many. table_cold_take puts such rows into the store. */
+bool table_cold_give(struct table *table, uint32_t shard, struct byte_buffer *out, uint64_t *count);
+bool table_cold_take(struct table *table, const unsigned char *stored, uint64_t count);
 
 /* By the owner at the barrier, after table_snapshot_begin. */
 void table_cold_barrier(struct table *table);

@@ -27,6 +27,11 @@ static inline uint64_t table_hash(const struct table *t, uint64_t key)
     return num_mix(key ^ t->options.seed);
 }
 
+static inline uint32_t table_shard(const struct table *t, uint64_t key)
+{
+    return shard_of(table_hash(t, key), t->options.shards, t->buckets);
+}
+
 static inline uint32_t table_page_of(const struct table *t, uint64_t hash)
 {
     return t->directory[hash >> (64 - t->depth)];

@@ -188,6 +188,13 @@ void sketch_snapshot_end(struct sketch *sketch)
     sketch->snapshot = NULL;
 }
 
+void sketch_replace(struct sketch *sketch, const struct sketch_block *block, uint32_t epoch)
+{
+    mark_changed(sketch, block->number);
+    memcpy(sketch->counts + block->number * SKETCH_BLOCK, block->counts, SKETCH_BLOCK);
+    sketch->block_epochs[block->number] = epoch;
+}
+
 bool sketch_restore(struct sketch *sketch, const struct sketch_block *block)
 {
     if (sketch->counts == NULL || block->number >= sketch_blocks(sketch))

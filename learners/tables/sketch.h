@@ -84,6 +84,8 @@ void sketch_snapshot_begin(struct sketch *sketch, uint32_t since, uint32_t closi
 bool sketch_snapshot_write(const struct sketch *sketch, chunks_emit *emit, void *argument);
 void sketch_snapshot_end(struct sketch *sketch);
 
+/* Replaces a block's counts, and the epoch of their last change (0: all counts are 0). */
+void sketch_replace(struct sketch *sketch, const struct sketch_block *block, uint32_t epoch);
 /* Puts a stored block back; false if the sketch has no block of that number. */
 bool sketch_restore(struct sketch *sketch, const struct sketch_block *block);
 

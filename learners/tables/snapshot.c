@@ -1,6 +1,7 @@
 /* Snapshots of a table while its owner goes on: rows in chunks of 64, and the sketch's counts (chunks.h). */
 #include "learners/tables/chunks.h"
 
+#include "core/buffer.h"
 #include "core/mem.h"
 #include "learners/tables/inline.h"
 
@@ -11,7 +12,9 @@ struct table_snapshot {
     uint32_t since, closing;
     uint32_t rows_used; /* the table's rows_used at the barrier: rows from this number on came later */
     struct chunks *rows;
-    struct table_keys removed;
+    struct table_keys removed; /* as of the barrier; the writer reads it */
+    struct table_keys taken;   /* such keys of shards that were taken since */
+    uint64_t given;            /* bit s: shard s was given away since, and with it its keys of `removed` */
 };
 
 /* Copies the chunk's rows that belong to the snapshot; returns how many. */
@@ -67,6 +70,12 @@ bool table_snapshot_write_counts(struct table_snapshot *s, table_emit *emit, voi
     return sketch_snapshot_write(&s->table->sketch, emit, argument);
 }
 
+/* Whether the table still answers for a key of s->removed: its shard was not given away. */
+static bool is_kept(const struct table_snapshot *s, uint64_t key)
+{
+    return s->given == 0 || !(s->given >> table_shard(s->table, key) & 1);
+}
+
 void table_snapshot_end(struct table *t, bool is_published)
 {
     struct table_snapshot *s = t->snapshot;
@@ -74,16 +83,50 @@ void table_snapshot_end(struct table *t, bool is_published)
     t->snapshot = NULL;
     sketch_snapshot_end(&t->sketch);
     chunks_end(s->rows);
-    if (!is_published && s->removed.count > 0) { /* the next snapshot must list them */
-        size_t count = s->removed.count + t->removed.count;
-        s->removed.items = mem_realloc(s->removed.items, count * sizeof(*s->removed.items));
-        if (t->removed.count > 0)
-            memcpy(s->removed.items + s->removed.count, t->removed.items,
-                   t->removed.count * sizeof(*t->removed.items));
-        free(t->removed.items);
-        t->removed = (struct table_keys){.items = s->removed.items, .count = count, .capacity = count};
-    } else {
-        free(s->removed.items);
-    }
+    t->was_published = is_published;
+    for (size_t i = 0; i < s->removed.count && !is_published; i++) /* the next snapshot must list them */
+        if (is_kept(s, s->removed.items[i]))
+            table_keys_add(&t->removed, s->removed.items[i]);
+    for (size_t i = 0; i < s->taken.count && !is_published; i++)
+        table_keys_add(&t->removed, s->taken.items[i]);
+    free(s->removed.items);
+    free(s->taken.items);
     free(s);
+}
+
+uint64_t table_keys_give(const struct table *t, struct table_keys *keys, uint32_t shard,
+                         struct byte_buffer *out)
+{
+    size_t kept = 0, count = keys->count;
+    for (size_t i = 0; i < count; i++) {
+        if (table_shard(t, keys->items[i]) == shard)
+            buffer_append(out, &keys->items[i], sizeof(*keys->items));
+        else
+            keys->items[kept++] = keys->items[i];
+    }
+    keys->count = kept;
+    return count - kept;
+}
+
+uint64_t table_snapshot_give_removed(struct table *t, uint32_t shard, struct byte_buffer *out)
+{
+    struct table_snapshot *s = t->snapshot;
+    if (s == NULL)
+        return 0;
+    uint64_t count = table_keys_give(t, &s->taken, shard, out);
+    for (size_t i = 0; i < s->removed.count; i++)
+        if (table_shard(t, s->removed.items[i]) == shard && is_kept(s, s->removed.items[i])) {
+            buffer_append(out, &s->removed.items[i], sizeof(*s->removed.items));
+            count++;
+        }
+    s->given |= UINT64_C(1) << shard;
+    return count;
+}
+
+void table_snapshot_take_removed(struct table *t, uint64_t key)
+{
+    if (t->snapshot != NULL)
+        table_keys_add(&t->snapshot->taken, key);
+    else if (!t->was_published)
+        table_keys_add(&t->removed, key);
 }

@@ -552,7 +552,7 @@ void table_restored(struct table *t, uint32_t epoch)
     t->epoch = epoch + 1;
     t->sketch.epoch = epoch + 1;
     t->removed.count = 0;
-    t->lists_removed = true;
+    t->lists_removed = t->was_published = true;
 }
 
 size_t table_bytes(const struct table *t)

@@ -102,6 +102,7 @@ struct table_keys {
 };
 void table_keys_add(struct table_keys *keys, uint64_t key);
 
+struct byte_buffer;
 struct table_snapshot;
 struct table_cold;
 struct table_batch;
@@ -133,6 +134,7 @@ struct table {
     uint32_t epoch;          /* epoch that changes now belong to */
     /* after a snapshot or a restore: removed keys are listed for the next snapshot */
     bool lists_removed;
+    bool was_published;        /* the last snapshot that ended, or the one that the table was restored from */
     struct table_keys removed; /* keys gone from memory since the last snapshot */
     struct table_cold *cold;   /* cold.c; NULL: rows stay in memory */
     struct table_snapshot *snapshot;
@@ -271,7 +273,16 @@ void table_snapshot_end(struct table *table, bool is_published);
 /* Within the module: makes sure that the row's chunk was copied before the row changes. */
 void table_snapshot_protect(struct table *table, uint32_t row);
 
-/* Within the module: used by table.c, batch.c, cold.c, evict.c and possible.c. */
+/* Within the module, for shard.c. table_keys_give moves the keys of a shard from a list to the end of `out`;
+ * table_snapshot_give_removed likewise those keys that the next snapshot has to list if the open one is
+ * abandoned. Both return how many. table_snapshot_take_removed adds such a key, also where the table's own
+ * snapshot of that barrier has ended. */
+uint64_t table_keys_give(const struct table *table, struct table_keys *keys, uint32_t shard,
+                         struct byte_buffer *out);
+uint64_t table_snapshot_give_removed(struct table *table, uint32_t shard, struct byte_buffer *out);
+void table_snapshot_take_removed(struct table *table, uint64_t key);
+
+/* Within the module: used by table.c, batch.c, cold.c, evict.c, possible.c and shard.c. */
 void table_batch_free(struct table *table);
 struct table_row *table_insert(struct table *table, uint64_t key, uint64_t hash);
 void table_remove(struct table *table, uint64_t key, uint64_t hash);
