@@ -263,7 +263,7 @@ enum decode_result manifest_decode(struct str text, struct arena *arena, struct 
     *why = "its fields are not valid";
     uint32_t fields = read_array(&cursor);
     info->format = (uint32_t)read_uint(&cursor, UINT32_MAX);
-    if (!cursor.is_bad && info->format != CHECKPOINT_FORMAT)
+    if (!cursor.is_bad && (info->format < CHECKPOINT_FORMAT_FROM || info->format > CHECKPOINT_FORMAT))
         return DECODE_OTHER_FORMAT;
     if (cursor.is_bad || fields != MANIFEST_FIELDS)
         return DECODE_DAMAGED;
@@ -293,7 +293,7 @@ enum decode_result generation_decode(struct str text, struct generation *generat
     *why = "its fields are not valid";
     uint32_t fields = read_array(&cursor);
     uint64_t format = read_uint(&cursor, UINT32_MAX);
-    if (!cursor.is_bad && format != CHECKPOINT_FORMAT)
+    if (!cursor.is_bad && (format < CHECKPOINT_FORMAT_FROM || format > CHECKPOINT_FORMAT))
         return DECODE_OTHER_FORMAT;
     generation->generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
     generation->parent.generation = (uint32_t)read_uint(&cursor, UINT32_MAX);

@@ -192,19 +192,27 @@ bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *ma
 
 /* --- Opening --- */
 
-static bool refuse_format(const struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags)
+/* is_older: in a format that --from takes. */
+static void refuse_format(const struct checkpoint_dir *dir, struct checkpoint_id id, bool is_older,
+                          struct diag_list *diags)
 {
     char path[PATH_BYTES];
     path_checkpoint(dir, id, path);
     struct diag *diag =
         diag_error(diags, DIAG_OTHER_VERSION, (struct span){0, 0},
-                   "another version of leat wrote this checkpoint; this version reads only format %d",
+                   "another version of leat wrote this checkpoint; this version goes on only from format %d",
                    CHECKPOINT_FORMAT);
     diag_at(diags, diag, path, -1, -1);
-    diag_hint(diags, diag,
-              "run the version of leat that wrote the checkpoint, or start anew with `--fresh` "
-              "or another directory");
-    return false;
+    if (is_older)
+        diag_hint(
+            diags, diag,
+            "run the version of leat that wrote the checkpoint; or `--from %s` starts a new run with its "
+            "state, and says which rows may be emitted again",
+            dir->path);
+    else
+        diag_hint(diags, diag,
+                  "run the version of leat that wrote the checkpoint, or start anew with `--fresh` "
+                  "or another directory");
 }
 
 struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id id, bool is_warning,
@@ -216,6 +224,7 @@ struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id i
     struct manifest newest_first[CHECKPOINT_CHAIN_MAX];
     uint32_t count = 0;
     const char *why = NULL;
+    bool is_older = false;
     *result = DECODE_GOOD;
     struct checkpoint_id at = id;
     while (*result == DECODE_GOOD && at.generation != 0) {
@@ -225,6 +234,9 @@ struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id i
             break;
         }
         *result = manifest_read(dir, at, &checkpoint->arena, &newest_first[count], &why);
+        is_older = *result == DECODE_GOOD && newest_first[count].info.format != CHECKPOINT_FORMAT;
+        if (is_older && !dir->is_read_only)
+            *result = DECODE_OTHER_FORMAT;
         if (*result == DECODE_GOOD)
             at = newest_first[count++].info.previous;
     }
@@ -235,7 +247,7 @@ struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id i
         return checkpoint;
     }
     if (*result == DECODE_OTHER_FORMAT) {
-        refuse_format(dir, at, diags);
+        refuse_format(dir, at, is_older, diags);
     } else {
         char path[PATH_BYTES], message[256];
         path_checkpoint(dir, at, path);

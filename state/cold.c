@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { COLD_KIND = 'c', COLD_KEY_BYTES = STORE_PREFIX_BYTES + 8 };
+enum { COLD_KIND = 'c', COLD_KEY_BYTES = STORE_PREFIX_BYTES + 1 + 8, COLD_SHARDS_MAX = 255 };
 
 /* A slot of an open-addressing table. state: 0 unused, 1 a row, 2 removed. */
 struct waiting {
@@ -28,11 +28,22 @@ struct cold {
     rocksdb_writebatch_t *batch;
 };
 
-static void make_key(const struct cold *cold, char *out, uint64_t key)
+/* Bytes of a database key before the row's key: of a table with several shards the shard is one more. */
+static size_t begin_bytes(const struct cold *cold)
 {
+    return STORE_PREFIX_BYTES + (cold->store.shards > 1);
+}
+
+/* Writes a row's database key to `out`, which has COLD_KEY_BYTES; returns its length. */
+static size_t make_key(const struct cold *cold, char *out, uint64_t key)
+{
+    size_t at = begin_bytes(cold);
     store_prefix(out, cold->user.id, COLD_KIND, cold->table);
+    if (at > STORE_PREFIX_BYTES)
+        out[STORE_PREFIX_BYTES] = (char)cold->store.shard_of(cold->store.owner, key);
     for (int i = 0; i < 8; i++)
-        out[STORE_PREFIX_BYTES + i] = (char)(key >> (56 - 8 * i));
+        out[at + (size_t)i] = (char)(key >> (56 - 8 * i));
+    return at + 8;
 }
 
 static struct waiting *find_waiting(const struct cold *cold, uint64_t key)
@@ -71,8 +82,7 @@ static void wait_with(struct cold *cold, uint64_t key, int64_t time_us, const vo
 static void put_row(struct cold *cold, uint64_t key, int64_t time_us, const void *row)
 {
     char text[COLD_KEY_BYTES];
-    size_t key_bytes = sizeof(text);
-    make_key(cold, text, key);
+    size_t key_bytes = make_key(cold, text, key);
     if (row == NULL) {
         rocksdb_writebatch_delete(cold->batch, text, key_bytes);
         return;
@@ -155,9 +165,8 @@ static bool get_stored(struct cold *cold, const uint64_t *keys, const size_t *in
     size_t lengths[STORE_READ_MAX];
     rocksdb_pinnableslice_t *values[STORE_READ_MAX];
     for (size_t i = 0; i < count; i++) {
-        make_key(cold, text[i], keys[index[i]]);
+        lengths[i] = make_key(cold, text[i], keys[index[i]]);
         texts[i] = text[i];
-        lengths[i] = COLD_KEY_BYTES;
     }
     bool has_found = false, is_good = store_get(cold->user.store, (uint32_t)count, texts, lengths, values);
     for (size_t i = 0; i < count; i++) {
@@ -203,8 +212,8 @@ struct cold_scan {
     struct cold *cold;
     void (*visit)(void *argument, uint64_t key, const void *row);
     void *argument;
-    const struct waiting **sorted;
-    uint32_t next;
+    const struct waiting **sorted; /* [count] rows that wait, of the shards that are scanned */
+    uint32_t count, next;
 };
 
 static int by_key(const void *a, const void *b)
@@ -215,8 +224,7 @@ static int by_key(const void *a, const void *b)
 
 static void visit_waiting(struct cold_scan *scan, uint64_t below, bool is_end)
 {
-    for (; scan->next < scan->cold->count && (is_end || scan->sorted[scan->next]->key < below);
-         scan->next++) {
+    for (; scan->next < scan->count && (is_end || scan->sorted[scan->next]->key < below); scan->next++) {
         const struct waiting *slot = scan->sorted[scan->next];
         if (slot->state == 1)
             scan->visit(scan->argument, slot->key, scan->cold->rows.data + slot->row * scan->cold->row_bytes);
@@ -228,33 +236,81 @@ static bool visit_stored(void *argument, struct str key, struct str value)
     struct cold_scan *scan = argument;
     uint64_t number = 0;
     for (int i = 0; i < 8; i++)
-        number = number << 8 | (unsigned char)key.data[STORE_PREFIX_BYTES + i];
+        number = number << 8 | (unsigned char)key.data[key.length - 8 + (size_t)i];
     visit_waiting(scan, number, false);
-    bool is_replaced = scan->next < scan->cold->count && scan->sorted[scan->next]->key == number;
+    bool is_replaced = scan->next < scan->count && scan->sorted[scan->next]->key == number;
     if (!is_replaced && value.length == sizeof(struct stored_value) + scan->cold->row_bytes)
         scan->visit(scan->argument, number, value.data + sizeof(struct stored_value));
     return true;
 }
 
-static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, const void *row),
-                      void *argument)
+/* The range of database keys of a shard; of a table with one shard, the whole table's. */
+static struct store_range range_of(const struct cold *cold, uint32_t shard)
+{
+    struct store_range range = {.bytes = begin_bytes(cold)};
+    bool is_last = shard + 1 >= cold->store.shards;
+    store_prefix(range.first, cold->user.id, COLD_KIND, cold->table);
+    store_prefix(range.limit, cold->user.id, COLD_KIND, cold->table + is_last);
+    if (range.bytes > STORE_PREFIX_BYTES) {
+        range.first[STORE_PREFIX_BYTES] = (char)shard;
+        range.limit[STORE_PREFIX_BYTES] = (char)(is_last ? 0 : shard + 1);
+    }
+    return range;
+}
+
+static bool cold_scan(void *self, uint32_t shard,
+                      void (*visit)(void *argument, uint64_t key, const void *row), void *argument)
+{
+    struct cold *cold = self;
+    struct store_range ranges[COLD_SHARDS_MAX];
+    uint32_t shards = MAX(cold->store.shards, 1U), ranges_count = shard == COLD_ALL_SHARDS ? shards : 1,
+             count = 0;
+    leat_assert(shards <= COLD_SHARDS_MAX && (shard == COLD_ALL_SHARDS || shard < shards));
+    for (uint32_t i = 0; i < ranges_count; i++)
+        ranges[i] = range_of(cold, shard == COLD_ALL_SHARDS ? i : shard);
+    struct cold_scan scan = {.cold = cold, .visit = visit, .argument = argument};
+    scan.sorted = mem_alloc(MAX(cold->count, 1) * sizeof(void *));
+    for (uint32_t i = 0; i < cold->capacity; i++) {
+        const struct waiting *slot = &cold->waiting[i];
+        if (slot->state != 0 &&
+            (ranges_count == shards || cold->store.shard_of(cold->store.owner, slot->key) == shard))
+            scan.sorted[count++] = slot;
+    }
+    scan.count = count;
+    qsort(scan.sorted, count, sizeof(void *), by_key);
+    bool is_good = store_scan_ranges(cold->user.store, ranges, ranges_count, visit_stored, &scan);
+    visit_waiting(&scan, 0, true);
+    free(scan.sorted);
+    return is_good;
+}
+
+enum { RESHARD_ROWS = 4096 };
+
+static bool move_row(void *argument, struct str key, struct str value)
+{
+    struct cold *cold = argument;
+    char text[COLD_KEY_BYTES];
+    uint64_t number = 0;
+    if (key.length != STORE_PREFIX_BYTES + 8)
+        return true; /* the row was moved before */
+    for (int i = 0; i < 8; i++)
+        number = number << 8 | (unsigned char)key.data[STORE_PREFIX_BYTES + i];
+    rocksdb_writebatch_put(cold->batch, text, make_key(cold, text, number), value.data, value.length);
+    rocksdb_writebatch_delete(cold->batch, key.data, key.length);
+    return rocksdb_writebatch_count(cold->batch) < 2 * RESHARD_ROWS || commit(cold);
+}
+
+static bool cold_reshard(void *self)
 {
     struct cold *cold = self;
     char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
     store_prefix(first, cold->user.id, COLD_KIND, cold->table);
     store_prefix(limit, cold->user.id, COLD_KIND, cold->table + 1);
-    struct cold_scan scan = {.cold = cold, .visit = visit, .argument = argument};
-    scan.sorted = mem_alloc(MAX(cold->count, 1) * sizeof(void *));
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < cold->capacity; i++)
-        if (cold->waiting[i].state != 0)
-            scan.sorted[count++] = &cold->waiting[i];
-    qsort(scan.sorted, count, sizeof(void *), by_key);
+    if (cold->store.shards <= 1)
+        return true;
     bool is_good = store_scan(cold->user.store, (struct str){first, sizeof(first)},
-                              (struct str){limit, sizeof(limit)}, visit_stored, &scan);
-    visit_waiting(&scan, 0, true);
-    free(scan.sorted);
-    return is_good;
+                              (struct str){limit, sizeof(limit)}, move_row, cold);
+    return commit(cold) && is_good && state_store_error(cold->user.store) == NULL;
 }
 
 static void cold_barrier(void *self, int64_t expired_us)
@@ -287,6 +343,7 @@ struct cold_store *cold_store_new(struct state_store *store, uint16_t id, uint32
                                       .get = cold_get,
                                       .remove = cold_remove,
                                       .scan = cold_scan,
+                                      .reshard = cold_reshard,
                                       .barrier = cold_barrier,
                                       .free = cold_free};
     cold->user =

@@ -9,7 +9,7 @@
 
 #include <rocksdb/c.h>
 
-enum { STORE_PREFIX_BYTES = 5, STORE_KEY_MAX = 48, STORE_READ_MAX = BATCH_ROWS };
+enum { STORE_PREFIX_BYTES = 5, STORE_KEY_MAX = 48, STORE_RANGE_MAX = 8, STORE_READ_MAX = BATCH_ROWS };
 
 /* The head of each value, unaligned. */
 struct __attribute__((packed)) stored_value {
@@ -70,6 +70,14 @@ LEAT_CHECKED bool store_get(struct state_store *store, uint32_t count, const cha
 typedef bool store_visit(void *argument, struct str key, struct str value);
 LEAT_CHECKED bool store_scan(struct state_store *store, struct str first, struct str limit,
                              store_visit *visit, void *argument);
+/* Visits the pairs of several ranges, first <= key < limit in each, in the order of what follows the first `bytes`
+ * bytes of their keys. */
+struct store_range {
+    char first[STORE_RANGE_MAX], limit[STORE_RANGE_MAX];
+    size_t bytes; /* of both; the same in all ranges */
+};
+LEAT_CHECKED bool store_scan_ranges(struct state_store *store, const struct store_range *ranges,
+                                    uint32_t count, store_visit *visit, void *argument);
 /* About how many bytes the pairs with first <= key < limit have; recent writes are not counted. */
 uint64_t store_bytes(struct state_store *store, struct str first, struct str limit);
 

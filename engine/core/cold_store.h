@@ -7,8 +7,16 @@
 
 #include "core/base.h"
 
+/* For `scan`: all shards. */
+#define COLD_ALL_SHARDS UINT32_MAX
+
 struct cold_store {
     void *self;
+    /* Set by the table before its first row, and never changed: its number of shards (kernels/shards.h; 0 as 1),
+     * at most 255, and a key's shard. The rows of a shard lie together. */
+    uint32_t shards;
+    uint32_t (*shard_of)(const void *owner, uint64_t key);
+    const void *owner;
     /* Whether `put` writes rows to disk now. false between a barrier and the database's checkpoint, when put
      * rows would wait in memory, and after a failure. */
     bool (*takes_rows)(void *self);
@@ -21,8 +29,13 @@ struct cold_store {
     bool (*get)(void *self, const uint64_t *keys, void *rows, size_t row_bytes, size_t count, bool *found);
     /* false: as for put. */
     bool (*remove)(void *self, const uint64_t *keys, size_t count);
-    /* Visits every row by rising key; `row` is valid during the call of `visit`. false: as for put. */
-    bool (*scan)(void *self, void (*visit)(void *argument, uint64_t key, const void *row), void *argument);
+    /* Visits every row of a shard, or of all, by rising key; `row` is valid during the call of `visit`. false: as
+     * for put. */
+    bool (*scan)(void *self, uint32_t shard, void (*visit)(void *argument, uint64_t key, const void *row),
+                 void *argument);
+    /* Moves rows that a checkpoint of format 8 has, where a table had one shard, to where those of their shards lie.
+     * After a restore, before other calls. false: as for put. */
+    bool (*reshard)(void *self);
     /* Called at the owner's barrier. Rows with a time below expired_us have expired for good; compaction
      * removes them from disk later. TIME_MIN: none. */
     void (*barrier)(void *self, int64_t expired_us);

@@ -246,9 +246,9 @@ struct device_table_below device_table_below(const struct device_table *t, uint3
     return below;
 }
 
-bool device_table_has_store(const struct device_table *t, uint32_t table)
+struct cold_store *device_table_store(const struct device_table *t, uint32_t table)
 {
-    return t->stores[table] != NULL;
+    return t->stores[table];
 }
 
 /* --- Event time --- */

@@ -85,7 +85,8 @@ struct device_table_below {
     uint64_t pinned, cold;
 };
 struct device_table_below device_table_below(const struct device_table *t, uint32_t table);
-bool device_table_has_store(const struct device_table *t, uint32_t table);
+/* Where a table's rows go that do not fit in pinned memory; NULL: nowhere. */
+struct cold_store *device_table_store(const struct device_table *t, uint32_t table);
 
 /* Announces a batch, in the order of steps; its arrays must stay until its step is made. May wait for the
  * answers of batches announced earlier, not for its own. */

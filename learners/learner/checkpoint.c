@@ -3,37 +3,28 @@
  *   'F' the list of features (features.c), before all other records; `field` below: a place in this list
  *   'S' epoch, evaluation, counts, then what model_save writes; at the barrier, because it is small; stored
  *       in pieces of kind 's'
- *   'D' field, keys removed since the last published checkpoint
- *   'R' field, rows in the form of table_stored_bytes
- *   'C' field, blocks of the admission sketch that changed
+ *   'D' field, shard, keys removed since the last published checkpoint
+ *   'R' field, shard, rows in the form of table_stored_bytes
+ *   'C' field, shard, blocks of the admission sketch that changed
  *   'T' field, all rows of the table, in memory and cold; only of a table with cold rows (at the barrier)
  *   'W' the number of examples of weight 0; only if not 0 (at the barrier)
  *   'E' event time of the last example; only if there was one (at the barrier)
  *   'B' the sums of a bias that is the labels' mean; only of such a learner (at the barrier)
  *   'L' field, lists longer than list_max, and ids left out; only if not 0 (at the barrier)
- * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (tables/snapshot.c; on a GPU
+ * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (records.c, tables/snapshot.c; on a GPU
  * device/snapshot.c: there 'D' of all fields come first, and records of the fields alternate, as pieces
  * arrive). A restore applies records in order: base, then deltas; the last 'S' counts.
  */
 #include "learners/device/table.h"
 #include "learners/learner/internal.h"
+#include "learners/learner/records.h"
 #include "learners/tables/cold.h"
 
 #include "core/buffer.h"
 #include "core/mem.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-
-enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 5 };
-
-struct record_head {
-    uint8_t kind;
-    uint8_t version;
-    uint16_t field;      /* 's': 1 in the last piece, else 0 */
-    uint32_t item_bytes; /* bytes of an item: 'R': a stored row; 'D': a key; 'C': a block */
-};
 
 struct state_record {
     struct record_head head;
@@ -41,133 +32,6 @@ struct state_record {
     uint64_t seen, learned, sampled_out, frozen, rejected;
     uint64_t metrics_bytes;
 };
-
-/* A snapshot being written. Owned by the lane; the writer's thread reads it until it sets `outcome`. */
-struct learner_snapshot {
-    struct learner_state *state;
-    uint32_t fields, epoch;
-    struct table_snapshot *tables[MODEL_FIELDS_MAX];
-    const struct table_keys *removed[MODEL_FIELDS_MAX];
-    atomic_int outcome; /* 0: not known; 1: published; 2: abandoned */
-};
-
-struct rows_writer {
-    struct snapshot_writer *out;
-    struct byte_buffer buffer;
-    struct record_head head;
-};
-
-static bool flush_rows(struct rows_writer *w)
-{
-    bool is_ok = w->buffer.length <= sizeof(w->head) ||
-                 snapshot_put(w->out, SNAPSHOT_GLOBAL, w->buffer.data, w->buffer.length);
-    buffer_clear(&w->buffer);
-    buffer_append(&w->buffer, &w->head, sizeof(w->head));
-    return is_ok;
-}
-
-static bool put_rows(void *argument, const void *rows, size_t count)
-{
-    struct rows_writer *w = argument;
-    buffer_append(&w->buffer, rows, count * w->head.item_bytes);
-    return w->buffer.length < RECORD_BYTES || flush_rows(w);
-}
-
-static void begin_items(struct rows_writer *w, uint8_t kind, size_t item_bytes)
-{
-    w->head.kind = kind;
-    w->head.item_bytes = (uint32_t)item_bytes;
-    buffer_clear(&w->buffer);
-    buffer_append(&w->buffer, &w->head, sizeof(w->head));
-}
-
-static bool write_removed(struct rows_writer *w, const struct table_keys *removed)
-{
-    bool is_ok = true;
-    begin_items(w, 'D', sizeof(uint64_t));
-    for (size_t at = 0; at < removed->count && is_ok; at += 4096)
-        is_ok = put_rows(w, removed->items + at, MIN(removed->count - at, (size_t)4096));
-    return is_ok && flush_rows(w);
-}
-
-static bool write_table(struct learner_snapshot *s, uint32_t field, struct snapshot_writer *out)
-{
-    const struct table_keys *removed = s->removed[field];
-    struct rows_writer w = {.out = out, .head = {.version = STATE_VERSION, .field = (uint16_t)field}};
-    bool is_ok = write_removed(&w, removed);
-    begin_items(&w, 'R', table_stored_bytes(model_table(s->state->model, field)));
-    is_ok = is_ok && table_snapshot_write(s->tables[field], put_rows, &w) && flush_rows(&w);
-    begin_items(&w, 'C', sizeof(struct sketch_block));
-    is_ok = is_ok && table_snapshot_write_counts(s->tables[field], put_rows, &w) && flush_rows(&w);
-    buffer_free(&w.buffer);
-    return is_ok;
-}
-
-/* Writes the rows of a set of tables on a device, which arrive in pieces. */
-struct set_writer {
-    struct rows_writer w;
-    uint32_t first; /* field of the set's first table */
-    size_t row_bytes;
-};
-
-static bool put_of(struct set_writer *s, uint8_t kind, uint32_t table, const void *items, size_t item_bytes,
-                   size_t count)
-{
-    uint16_t field = (uint16_t)(s->first + table);
-    if (s->w.head.kind != kind || s->w.head.field != field) {
-        if (!flush_rows(&s->w))
-            return false;
-        s->w.head.field = field;
-        begin_items(&s->w, kind, item_bytes);
-    }
-    return put_rows(&s->w, items, count);
-}
-
-static bool put_set_rows(void *argument, uint32_t table, const void *rows, size_t count)
-{
-    struct set_writer *s = argument;
-    return put_of(s, 'R', table, rows, s->row_bytes, count);
-}
-
-static bool put_set_counts(void *argument, uint32_t table, const void *blocks, size_t count)
-{
-    return put_of(argument, 'C', table, blocks, sizeof(struct sketch_block), count);
-}
-
-static bool write_device(struct learner_snapshot *s, struct snapshot_writer *out)
-{
-    struct set_writer set = {.w = {.out = out, .head = {.version = STATE_VERSION}}};
-    uint32_t table;
-    bool is_ok = true;
-    for (uint32_t f = 0; f < s->fields && is_ok; f++) {
-        const struct device_table *t = model_device_table(s->state->model, f, &table);
-        set.w.head.field = (uint16_t)f;
-        is_ok = write_removed(&set.w, device_table_removed(t, table));
-    }
-    for (uint32_t f = 0; f < s->fields && is_ok; f++) {
-        struct device_table *t = model_device_table(s->state->model, f, &table);
-        struct gpu_error error; /* the lane sees the same error, which is sticky */
-        if (table != 0)
-            continue;
-        set.first = f;
-        set.row_bytes = device_table_stored_bytes(t);
-        is_ok = device_table_snapshot_write(t, put_set_rows, put_set_counts, &set, &error);
-    }
-    is_ok = is_ok && flush_rows(&set.w);
-    buffer_free(&set.w.buffer);
-    return is_ok;
-}
-
-static bool write_tables(void *argument, struct snapshot_writer *out)
-{
-    struct learner_snapshot *s = argument;
-    bool is_ok = true;
-    if (s->state->gpu_api)
-        return write_device(s, out);
-    for (uint32_t f = 0; f < s->fields && is_ok; f++)
-        is_ok = write_table(s, f, out);
-    return is_ok;
-}
 
 static void snapshot_outcome(void *argument, bool is_published)
 {
@@ -208,7 +72,7 @@ static bool put_state(const struct learner_state *state, uint32_t labels, uint32
                       struct snapshot_writer *out)
 {
     struct state_record record = {
-        .head = {'S', STATE_VERSION, 0, 0},
+        .head = {'S', STATE_VERSION, 0, 0, 0},
         .epoch = epoch,
         .seen = state->seen,
         .learned = state->learned,
@@ -225,7 +89,7 @@ static bool put_state(const struct learner_state *state, uint32_t labels, uint32
     bool is_ok = true; /* in pieces, because dense layers may be large */
     for (size_t at = 0; at < buffer.length && is_ok; at += 8 << 20) {
         struct byte_buffer piece = {0};
-        struct record_head head = {'s', STATE_VERSION, at + (8 << 20) >= buffer.length, 0};
+        struct record_head head = {'s', STATE_VERSION, at + (8 << 20) >= buffer.length, 0, 0};
         buffer_append(&piece, &head, sizeof(head));
         buffer_append(&piece, buffer.data + at, MIN(buffer.length - at, (size_t)8 << 20));
         is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, piece.data, piece.length);
@@ -238,7 +102,7 @@ static bool put_state(const struct learner_state *state, uint32_t labels, uint32
 static bool put_features(const struct learner_config *c, struct snapshot_writer *out)
 {
     struct byte_buffer record = {0};
-    struct record_head head = {'F', STATE_VERSION, 0, 0};
+    struct record_head head = {'F', STATE_VERSION, 0, 0, 0};
     buffer_append(&record, &head, sizeof(head));
     learner_features_save(c, &record);
     bool is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, record.data, record.length);
@@ -262,7 +126,7 @@ static bool put_totals(const struct learner_state *state, uint32_t fields, struc
         struct {
             struct record_head head;
             uint64_t rows;
-        } record = {{'T', STATE_VERSION, (uint16_t)f, sizeof(record.rows)}, total_of(state, f)};
+        } record = {{'T', STATE_VERSION, (uint8_t)f, 0, sizeof(record.rows)}, total_of(state, f)};
         if (record.rows > 0)
             is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
     }
@@ -277,7 +141,7 @@ struct single_record {
 
 static bool put_single(struct snapshot_writer *out, uint8_t kind, uint64_t value)
 {
-    struct single_record record = {{kind, STATE_VERSION, 0, sizeof(value)}, value};
+    struct single_record record = {{kind, STATE_VERSION, 0, 0, sizeof(value)}, value};
     return snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
 }
 
@@ -307,7 +171,8 @@ struct mean_record {
 
 static bool put_mean(const struct learner_config *c, struct snapshot_writer *out)
 {
-    struct mean_record record = {{'B', STATE_VERSION, 0, sizeof(record.mean)}, *model_mean(c->state->model)};
+    struct mean_record record = {{'B', STATE_VERSION, 0, 0, sizeof(record.mean)},
+                                 *model_mean(c->state->model)};
     return !c->model.is_centered || snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
 }
 
@@ -331,8 +196,9 @@ static bool put_lists(const struct learner_state *state, uint32_t fields, struct
 {
     bool is_ok = true;
     for (uint32_t f = 0; f < fields && is_ok; f++) {
-        struct list_record record = {
-            {'L', STATE_VERSION, (uint16_t)f, 2 * sizeof(uint64_t)}, state->lists_cut[f], state->ids_cut[f]};
+        struct list_record record = {{'L', STATE_VERSION, (uint8_t)f, 0, 2 * sizeof(uint64_t)},
+                                     state->lists_cut[f],
+                                     state->ids_cut[f]};
         if (record.lists_cut > 0)
             is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
     }
@@ -369,7 +235,7 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
             table_cold_barrier(table);
     }
     state->snapshot = s;
-    snapshot_defer(writer, write_tables, snapshot_outcome, s);
+    snapshot_defer(writer, learner_write_rows, snapshot_outcome, s);
     return true;
 }
 
@@ -422,13 +288,19 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     if (item_bytes == 0 || head->item_bytes != item_bytes || bytes % item_bytes != 0)
         return false;
     if (head->kind == 'T') {
-        bool has_store =
-            state->gpu_api != NULL ? learner_device_has_store(state, (uint32_t)field) : table->cold != NULL;
+        bool has_store = state->gpu_api != NULL ? learner_device_store(state, (uint32_t)field) != NULL
+                                                : table->cold != NULL;
         if (bytes != item_bytes || !has_store)
             return false;
         memcpy(&state->totals[field], items, item_bytes);
         return true;
     }
+    bool is_older = head->version != STATE_VERSION;
+    if (head->kind == 'C' && is_older && record_shards(table) > 1)
+        return true; /* counted by other cells: begin_from_older has said so */
+    for (size_t at = 0; at < bytes && !is_older; at += item_bytes)
+        if (record_shard(table, head->kind, items + at) != head->shard)
+            return false;
     bool is_ok = state->gpu_api == NULL ||
                  learner_device_restore(state, (uint32_t)field, head->kind, items, bytes / item_bytes);
     if (cpu_model(state) == NULL)
@@ -461,8 +333,7 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
     if (buffer->length < sizeof(record) + metrics_bytes)
         return false;
     memcpy(&record, buffer->data, sizeof(record));
-    if (record.head.kind != 'S' || record.head.version != STATE_VERSION ||
-        record.metrics_bytes != metrics_bytes)
+    if (record.head.kind != 'S' || record.metrics_bytes != metrics_bytes)
         return false;
     bool is_good = true;
     for (uint32_t l = 0; l < c->inputs.labels_count; l++) {
@@ -489,6 +360,27 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
            (shadow == NULL || model_load_saved(shadow, &state->saved, buffer->data + at, left));
 }
 
+/* Before the first row of a checkpoint whose tables had one shard each: moves cold rows to their shards, and says
+ * what cannot be taken. False: a store failed, which keeps the error. */
+static bool begin_from_older(struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    bool has_counts = false, is_ok = true;
+    for (uint32_t f = 0; f < c->inputs.sparse_count && is_ok; f++) {
+        const struct table *table = model_table(c->state->model, f);
+        struct cold_store *store = c->state->gpu_api != NULL ? learner_device_store(c->state, f)
+                                   : table->cold != NULL     ? table->cold->store
+                                                             : NULL;
+        has_counts |= table->options.admit_after > 1 && record_shards(table) > 1;
+        is_ok = store == NULL || store->reshard(store->self);
+    }
+    if (has_counts && !context->only_reads)
+        diag_warning(context->diags, DIAG_OTHER_VERSION, (struct span){0},
+                     "an older version of leat wrote this checkpoint, and counted the ids that wait for "
+                     "`admit_after` in another way: their counts begin at 0");
+    return is_ok;
+}
+
 bool learner_restore(struct operator_context *context, struct snapshot_reader *reader)
 {
     struct learner_config *c = context->config;
@@ -502,6 +394,7 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
         if (!is_ok)
             break;
         memcpy(&head, data.data, sizeof(head));
+        is_ok = head.version <= STATE_VERSION && head.version >= STATE_VERSION_FROM;
         const unsigned char *items = (const unsigned char *)data.data + sizeof(head);
         size_t bytes = data.length - sizeof(head);
         if (head.kind == 's') {
@@ -511,14 +404,15 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
             is_whole = head.field != 0;
         } else if (head.kind == 'F') { /* the same in all checkpoints of a chain */
             struct str list = {(const char *)items, bytes};
-            is_ok = has_features || learner_features_load(context, list);
+            is_ok = is_ok && (has_features || (learner_features_load(context, list) &&
+                                               (head.version == STATE_VERSION || begin_from_older(context))));
             has_features = true;
         } else if (head.kind == 'B') {
-            is_ok = has_mean = restore_mean(c, data);
+            is_ok = has_mean = is_ok && restore_mean(c, data);
         } else if (head.kind == 'W' || head.kind == 'E') {
-            is_ok = restore_single(c->state, data);
+            is_ok = is_ok && restore_single(c->state, data);
         } else {
-            is_ok = has_features && restore_items(c->state, &head, items, bytes);
+            is_ok = is_ok && has_features && restore_items(c->state, &head, items, bytes);
         }
     }
     is_ok = is_ok && is_whole && has_features && restore_state(c->state, c, &newest);

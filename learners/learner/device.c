@@ -4,6 +4,7 @@
  * as from a CPU.
  */
 #include "learners/learner/internal.h"
+#include "learners/tables/cold.h"
 
 #include "core/mem.h"
 #include "core/operator_history.h"
@@ -142,8 +143,11 @@ bool learner_attach(struct operator_context *context)
     struct learner_state *s = c->state;
     struct gpu_error error;
     struct cold_store *stores[MODEL_FIELDS_MAX] = {NULL};
-    for (uint32_t f = 0; f < c->inputs.sparse_count && learner_has_cold(context); f++)
-        stores[f] = context->cold_store(context, s->tables[f], table_stored_bytes(model_table(s->model, f)));
+    for (uint32_t f = 0; f < c->inputs.sparse_count && learner_has_cold(context); f++) {
+        const struct table *table = model_table(s->model, f);
+        stores[f] = context->cold_store(context, s->tables[f], table_stored_bytes(table));
+        table_cold_bind(table, stores[f]);
+    }
     struct model_device device = {.api = s->gpu_api,
                                   .gpu = s->gpu,
                                   .stream = s->gpu_stream,
@@ -219,11 +223,11 @@ void learner_device_begin(struct learner_state *s, uint32_t fields, uint32_t sin
     model_device_set_epoch(s->model, epoch + 1);
 }
 
-bool learner_device_has_store(const struct learner_state *s, uint32_t field)
+struct cold_store *learner_device_store(const struct learner_state *s, uint32_t field)
 {
     uint32_t table;
     const struct device_table *t = model_device_table(s->model, field, &table);
-    return device_table_has_store(t, table);
+    return device_table_store(t, table);
 }
 
 uint64_t learner_device_cold(const struct learner_state *s, uint32_t field, uint64_t *loaded)

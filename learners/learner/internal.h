@@ -198,7 +198,7 @@ uint64_t learner_device_total(const struct learner_state *state, uint32_t field)
  * tables, also adds to *loaded the rows loaded so far from the stores of the whole set. */
 uint64_t learner_device_cold(const struct learner_state *state, uint32_t field, uint64_t *loaded);
 
-bool learner_device_has_store(const struct learner_state *state, uint32_t field);
+struct cold_store *learner_device_store(const struct learner_state *state, uint32_t field);
 /* Restores `count` stored items of a field; kind: that of their record ('R', 'D' or 'C', checkpoint.c).
  * False: they cannot be of this table, or the device has failed. */
 bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t kind, const void *items,

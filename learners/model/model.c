@@ -2,6 +2,7 @@
 #include "learners/model/internal.h"
 #include "learners/networks/networks.h"
 #include "learners/tables/cold.h"
+#include "learners/tables/shard.h"
 
 #include "core/base.h"
 #include "core/mem.h"
@@ -166,6 +167,7 @@ static void tables_init(struct model *m)
             .sketch_bytes = o->sketch_bytes,
             .expire_after_us = o->expire_after_us,
             .rows_max = o->rows_max,
+            .shards = table_shards_of(o->admit_after > 1 ? o->sketch_bytes : 0, o->rows_max),
             .seed = num_mix(o->seed ^ (number + 1)),
             .init = init_payload,
             .init_argument = &m->inits[f],

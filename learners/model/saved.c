@@ -106,7 +106,7 @@ void model_save(struct model *m, struct byte_buffer *out)
     for (uint32_t f = 0; f < m->options.fields; f++) {
         const struct table *t = &m->tables[f];
         struct state_table s = {t->halved_at_us, t->watermark_us, t->expired_before, 0,
-                                SKETCH_DEPTH * t->sketch.width};
+                                sketch_blocks(&t->sketch) * SKETCH_BLOCK};
         if (m->device_rows != NULL)
             model_device_times(m, f, &s.halved_at_us, &s.watermark_us, &s.expired_before);
         buffer_append(out, &s, sizeof(s));
@@ -254,7 +254,7 @@ static void load_table(struct reading *r, struct model *m, int16_t field)
     if (field < 0 || r->is_bad)
         return;
     struct table *t = &m->tables[field];
-    if (s.sketch_bytes != SKETCH_DEPTH * t->sketch.width) {
+    if (s.sketch_bytes != sketch_blocks(&t->sketch) * SKETCH_BLOCK) {
         r->is_bad = true;
         return;
     }

@@ -15,9 +15,22 @@ enum {
     SAMPLE = 256,      /* rows whose ages are sampled to find out what is old */
 };
 
+static uint32_t shard_of_key(const void *owner, uint64_t key)
+{
+    return table_shard(owner, key);
+}
+
+void table_cold_bind(const struct table *t, struct cold_store *store)
+{
+    store->shards = t->options.shards;
+    store->shard_of = shard_of_key;
+    store->owner = t;
+}
+
 void table_cold_init(struct table *t, struct cold_store *store)
 {
     leat_assert(t->cold == NULL && t->stats.rows == 0 && t->options.rows_max == 0);
+    table_cold_bind(t, store);
     struct table_cold *c = mem_calloc(1, sizeof(*c));
     c->store = store;
     c->rows_cap = UINT64_MAX;
@@ -230,7 +243,6 @@ void table_keep(struct table *t, uint32_t step, bool is_spared)
 
 struct giving {
     struct table *table;
-    uint32_t shard;
     struct byte_buffer *out;
     struct table_keys keys; /* of the shard's copies in the store */
     uint64_t count;
@@ -241,8 +253,6 @@ static void give_stored(void *argument, uint64_t key, const void *stored)
     struct giving *g = argument;
     struct table *t = g->table;
     struct table_cold *c = t->cold;
-    if (table_shard(t, key) != g->shard)
-        return;
     table_keys_add(&g->keys, key);
     uint64_t hash = table_hash(t, key);
     const uint64_t *slot = table_slot_of(t, key, hash);
@@ -263,8 +273,8 @@ static void give_stored(void *argument, uint64_t key, const void *stored)
 bool table_cold_give(struct table *t, uint32_t shard, struct byte_buffer *out, uint64_t *count)
 {
     struct cold_store *store = t->cold->store;
-    struct giving g = {.table = t, .shard = shard, .out = out};
-    bool is_good = store->scan(store->self, give_stored, &g);
+    struct giving g = {.table = t, .out = out};
+    bool is_good = store->scan(store->self, shard, give_stored, &g);
     for (size_t at = 0; at < g.keys.count && is_good; at += COLD_BATCH)
         is_good = store->remove(store->self, g.keys.items + at, MIN(g.keys.count - at, (size_t)COLD_BATCH));
     free(g.keys.items);
@@ -356,8 +366,8 @@ bool table_visit(const struct table *t, table_visitor *visit, void *argument)
     struct visit v = {.table = t, .visit = visit, .argument = argument, .goes_on = true};
     v.rows = table_sorted(t, &v.count);
     v.cold = mem_aligned(64, (t->stride + 63) / 64 * 64);
-    bool is_good =
-        t->cold == NULL || t->cold->rows == 0 || t->cold->store->scan(t->cold->store->self, visit_cold, &v);
+    bool is_good = t->cold == NULL || t->cold->rows == 0 ||
+                   t->cold->store->scan(t->cold->store->self, COLD_ALL_SHARDS, visit_cold, &v);
     if (is_good)
         visit_below(&v, 0, true);
     free(v.cold);

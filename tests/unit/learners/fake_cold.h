@@ -89,13 +89,20 @@ static bool fake_remove(void *self, const uint64_t *keys, size_t count)
     return !f->has_failed;
 }
 
-static bool fake_scan(void *self, void (*visit)(void *argument, uint64_t key, const void *row),
-                      void *argument)
+static bool fake_scan(void *self, uint32_t shard,
+                      void (*visit)(void *argument, uint64_t key, const void *row), void *argument)
 {
     struct fake_cold *f = self;
     for (size_t k = 0; k < FAKE_KEYS; k++)
-        if (f->now.rows[k] != NULL)
+        if (f->now.rows[k] != NULL && (shard == COLD_ALL_SHARDS || f->store.shards <= 1 ||
+                                       f->store.shard_of(f->store.owner, k) == shard))
             visit(argument, k, f->now.rows[k]);
+    return true;
+}
+
+static bool fake_reshard(void *self)
+{
+    (void)self;
     return true;
 }
 
@@ -135,6 +142,7 @@ static inline struct fake_cold *fake_new(size_t row_bytes)
                                    .get = fake_get,
                                    .remove = fake_remove,
                                    .scan = fake_scan,
+                                   .reshard = fake_reshard,
                                    .barrier = fake_barrier,
                                    .free = fake_free};
     return f;

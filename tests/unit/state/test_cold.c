@@ -82,9 +82,9 @@ static void test_expiry(void **state)
         put_piece(cold, round % OTHERS, false);
         put_piece(other, round % OTHERS, false);
         seen = of_gone = of_other = (struct seen){0};
-        assert_true(cold->scan(cold->self, count_row, &seen));
-        assert_true(gone->scan(gone->self, count_row, &of_gone));
-        assert_true(other->scan(other->self, count_other, &of_other));
+        assert_true(cold->scan(cold->self, COLD_ALL_SHARDS, count_row, &seen));
+        assert_true(gone->scan(gone->self, COLD_ALL_SHARDS, count_row, &of_gone));
+        assert_true(other->scan(other->self, COLD_ALL_SHARDS, count_other, &of_other));
         assert_int_equal(seen.alive, ROWS - EXPIRED);
         assert_in_range(of_other.alive, PIECE, ROWS * OTHERS);
     }
@@ -98,8 +98,120 @@ static void test_expiry(void **state)
     arena_free(&arena);
 }
 
+/* --- Shards --- */
+
+enum { SHARDS = 5 };
+
+static uint32_t shard_of(const void *owner, uint64_t key)
+{
+    (void)owner;
+    return (uint32_t)(key * 7 / 3 % SHARDS);
+}
+
+static void bind(struct cold_store *cold)
+{
+    cold->shards = SHARDS;
+    cold->shard_of = shard_of;
+}
+
+/* Rows by rising key: those of one shard, or COLD_ALL_SHARDS. */
+struct met {
+    uint32_t shard;
+    uint64_t rows, last;
+};
+
+static void meet(void *argument, uint64_t key, const void *row)
+{
+    struct met *met = argument;
+    uint64_t first;
+    memcpy(&first, row, sizeof(first));
+    assert_true(first == key && (met->rows == 0 || key > met->last));
+    assert_true(met->shard == COLD_ALL_SHARDS || shard_of(NULL, key) == met->shard);
+    met->last = key;
+    met->rows++;
+}
+
+static uint64_t count_rows(struct cold_store *cold, uint32_t shard)
+{
+    struct met met = {.shard = shard};
+    assert_true(cold->scan(cold->self, shard, meet, &met));
+    return met.rows;
+}
+
+/* Removes every second of the first `count` keys, and checks which of them are found. */
+static void remove_half(struct cold_store *cold, uint64_t count)
+{
+    uint64_t keys[64];
+    unsigned char rows[64][ROW_BYTES];
+    bool found[64];
+    for (uint64_t at = 0; at < count; at += 64) {
+        for (uint64_t i = 0; i < 64; i++)
+            keys[i] = 2 * (at + i);
+        assert_true(cold->remove(cold->self, (uint64_t[]){keys[0], keys[2]}, 2));
+        assert_true(cold->get(cold->self, keys, rows, ROW_BYTES, 64, found));
+        for (uint64_t i = 0; i < 64; i++)
+            assert_true(found[i] == (i != 0 && i != 2) && (!found[i] || memcmp(rows[i], &keys[i], 8) == 0));
+    }
+}
+
+static void test_shards(void **state)
+{
+    (void)state;
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    char path[TEMPORARY_PATH_BYTES], database[TEMPORARY_PATH_BYTES + 16], copy[TEMPORARY_PATH_BYTES + 16];
+    temporary_make(path);
+    snprintf(database, sizeof(database), "%s/db", path);
+    snprintf(copy, sizeof(copy), "%s/copy", path);
+    struct state_store *store = state_store_open(database, 4 << 20, false, &diags);
+    /* As an older version wrote them: one shard. Its neighbours must not be touched. */
+    struct cold_store *below = cold_store_new(store, 7, 2, ROW_BYTES),
+                      *above = cold_store_new(store, 7, 4, ROW_BYTES);
+    struct cold_store *cold = cold_store_new(store, 7, 3, ROW_BYTES);
+    for (uint64_t at = 0; at < ROWS; at += PIECE)
+        put_piece(cold, at, true);
+    put_piece(below, 0, true);
+    put_piece(above, 0, true);
+    assert_int_equal(count_rows(cold, COLD_ALL_SHARDS), ROWS);
+    cold->free(cold->self);
+    cold = cold_store_new(store, 7, 3, ROW_BYTES);
+    bind(cold);
+    for (int again = 0; again < 2; again++) {
+        assert_true(cold->reshard(cold->self));
+        assert_int_equal(count_rows(cold, COLD_ALL_SHARDS), ROWS);
+    }
+    uint64_t rows = 0;
+    for (uint32_t shard = 0; shard < SHARDS; shard++)
+        rows += count_rows(cold, shard);
+    assert_int_equal(rows, ROWS);
+    remove_half(cold, PIECE);
+    rows = ROWS - 2 * ((PIECE + 63) / 64);
+    assert_int_equal(count_rows(cold, COLD_ALL_SHARDS), rows);
+    /* Rows that wait while the store is held are seen among those on disk. */
+    cold->barrier(cold->self, TIME_MIN);
+    put_piece(cold, 3, false);
+    for (uint32_t shard = 0, sum = 0; shard < SHARDS; shard++) {
+        sum += (uint32_t)count_rows(cold, shard);
+        assert_true(shard + 1 < SHARDS || sum == rows + PIECE);
+    }
+    assert_int_equal(count_rows(cold, COLD_ALL_SHARDS), rows + PIECE);
+    bool has_database;
+    assert_true(state_store_checkpoint(store, copy, &has_database, &diags) && has_database);
+    put_piece(cold, 4, false);
+    assert_int_equal(count_rows(cold, COLD_ALL_SHARDS), rows + 2 * PIECE);
+    assert_int_equal(count_rows(below, COLD_ALL_SHARDS), PIECE);
+    assert_int_equal(count_rows(above, COLD_ALL_SHARDS), PIECE);
+    below->free(below->self);
+    above->free(above->self);
+    cold->free(cold->self);
+    state_store_close(store);
+    temporary_remove(path);
+    arena_free(&arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_expiry)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_expiry), cmocka_unit_test(test_shards)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

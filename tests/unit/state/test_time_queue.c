@@ -278,7 +278,7 @@ static void test_random_life(void **state)
             }
         }
         scan_next = 0;
-        assert_true(f.cold->scan(f.cold->self, check_row, &f.model.cold));
+        assert_true(f.cold->scan(f.cold->self, COLD_ALL_SHARDS, check_row, &f.model.cold));
         f.model.before += 1000000;
         pop(&f);
         for (uint32_t i = 0; i < f.model.count; i++)
