@@ -3,6 +3,7 @@
 #include "learners/tables/inline.h"
 
 #include "core/base.h"
+#include "core/mem.h"
 
 #include <math.h>
 
@@ -14,6 +15,19 @@ void model_example_label(const struct model *m, struct example *e, const struct 
     e->weight = c->in->weights != NULL ? c->in->weights[i] : 1.0F;
     if (m->options.loss == LOSS_LOGISTIC)
         e->weight *= m->options.class_weights[e->label > 0.5F];
+}
+
+struct table_row *model_possible_row(struct model *m, struct example *e, uint32_t entry, uint32_t field,
+                                     uint64_t key)
+{
+    size_t bytes = 0;
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        bytes = MAX(bytes, (m->tables[f].stride + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES);
+    if (e->possible == NULL)
+        e->possible = mem_aligned(LINE_BYTES, bytes * m->entries_max);
+    struct table_row *row = (struct table_row *)(void *)(e->possible + entry * bytes);
+    table_make_possible(&m->tables[field], key, row);
+    return row;
 }
 
 void model_example_fill(struct model *m, struct example *e, const struct call *c, uint32_t i)
@@ -28,6 +42,8 @@ void model_example_fill(struct model *m, struct example *e, const struct call *c
         for (uint32_t k = 0; k < count; k++, n++) {
             e->keys[n] = ids[first + k];
             e->rows[n] = m->resolved[f][first + k];
+            if (unlikely(e->rows[n] == &table_possible))
+                e->rows[n] = model_possible_row(m, e, n, f, e->keys[n]);
             e->fields[n] = (uint16_t)f;
             e->scales[n] = 1.0F / (float)count;
         }

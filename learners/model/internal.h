@@ -40,7 +40,9 @@ struct example {
     /* [vectors][vector_floats] the gradient by each field's vector, for a gradient of 1 by the logit (with dense
      * layers multiplied by the event's own, and with theirs added); behind them [dim] the sum of the vectors */
     float *partners;
-    float *products;   /* [fields * FFM_ROUND(fields)] FFM with a head or pair weights */
+    float *products; /* [fields * FFM_ROUND(fields)] FFM with a head or pair weights */
+    unsigned char *
+        possible; /* [entries_max] rows that the event's ids would get (model_possible_row); NULL: none yet */
     void **places;     /* where the linear weights of entries, dense features and the bias lie */
     float *values;     /* the input that each linear weight is multiplied with */
     float *weights;    /* copies of the linear weights, their state behind them (linear_part.c) */
@@ -132,6 +134,9 @@ void model_example_forward(struct model *m, struct example *e);
 void model_example_judge(struct model *m, struct example *e);
 void model_output(const struct call *c, const struct example *e, int32_t event);
 void model_example_update(struct model *m, struct example *e);
+/* Makes the row of an entry for which the look-up gave table_possible; valid until the example gets another event. */
+struct table_row *model_possible_row(struct model *m, struct example *e, uint32_t entry, uint32_t field,
+                                     uint64_t key);
 /* Before each step: sets the optimizers' parameters that depend on the step's number (Adam's
  * bias correction). */
 void model_step_begin(struct model *m);

@@ -110,6 +110,7 @@ static void example_free(struct example *e)
 {
 #define FREE(array, length) free(e->array);
     EXAMPLE_ARRAYS(FREE)
+    free(e->possible);
     *e = (struct example){0};
 }
 

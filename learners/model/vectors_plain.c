@@ -26,6 +26,8 @@ static inline void gather(struct model *m, struct example *e, const struct call 
         float *place = m->absent;
         const float *vector = m->zero;
         if (likely(row != NULL)) {
+            if (unlikely(row == &table_possible))
+                row = model_possible_row(m, e, f, f, c->in->ids[f][i]);
             place = table_payload(row);
             vector = model_vector(m, row);
             lookahead_touch(m, c, f, i);

@@ -1,8 +1,8 @@
 /*
  * Possible rows: those that the keys of an event would get if they occurred now. An event that is predicted but
  * does not teach (sampled out, of a frozen learner, model_predict) sees them, so that a prediction does not depend
- * on whether its event teaches. A possible row has its initial weights, belongs to no table, and is valid until
- * the next table_begin.
+ * on whether its event teaches. A possible row has its initial weights and belongs to no table: a look-up gives
+ * table_possible in its place, and table_make_possible makes it where the event is predicted.
  *
  * Inline tables have none: the linear weights there begin at 0, which predicts as an absent key does.
  *
@@ -16,7 +16,9 @@
 
 #include <stdlib.h>
 
-enum { PIECE_ROWS = 64, NOTES_LEAST = 64 };
+enum { NOTES_LEAST = 64 };
+
+struct table_row table_possible;
 
 /* Open addressing, keys 0: free. */
 struct note {
@@ -37,13 +39,11 @@ struct room {
 struct table_possible {
     struct room *rooms;   /* [capacity] */
     uint32_t *steps;      /* [capacity] of the event's rows, while they have the event's step */
-    struct notes made;    /* by key: the place of its row in the event, + 1 */
+    struct notes made;    /* by key: 1 if it has a possible row */
     struct notes counts;  /* by cell of the sketch, + 1: its count */
     struct notes buckets; /* by bucket, + 1: its number in rooms, + 1 */
     uint32_t rooms_count;
     size_t capacity;
-    unsigned char **pieces; /* memory of PIECE_ROWS rows each */
-    size_t pieces_count, rows;
 };
 
 static void notes_init(struct notes *notes, size_t keys)
@@ -95,20 +95,11 @@ static struct table_possible *begin_event(struct table *t, size_t n)
     return p;
 }
 
-void table_possible_begin(struct table *t)
-{
-    if (t->possible != NULL)
-        t->possible->rows = 0;
-}
-
 void table_possible_free(struct table *t)
 {
     struct table_possible *p = t->possible;
     if (p == NULL)
         return;
-    for (size_t i = 0; i < p->pieces_count; i++)
-        free(p->pieces[i]);
-    free(p->pieces);
     free(p->rooms);
     free(p->steps);
     free(p->made.items);
@@ -169,19 +160,10 @@ static bool take_room(struct table *t, uint64_t hash, uint32_t step)
     return true;
 }
 
-static struct table_row *possible_row(struct table *t, uint64_t key, uint32_t step)
+void table_make_possible(const struct table *t, uint64_t key, struct table_row *row)
 {
-    struct table_possible *p = t->possible;
-    size_t piece = p->rows / PIECE_ROWS, place = p->rows % PIECE_ROWS;
-    if (piece == p->pieces_count) {
-        p->pieces = mem_realloc(p->pieces, ++p->pieces_count * sizeof(*p->pieces));
-        p->pieces[piece] = mem_aligned(64, (PIECE_ROWS * t->stride + 63) / 64 * 64);
-    }
-    struct table_row *row = (struct table_row *)(void *)(p->pieces[piece] + place * t->stride);
-    p->rows++;
-    *row = (struct table_row){.key = key, .epoch = t->epoch, .step = step};
+    *row = (struct table_row){.key = key};
     t->options.init(t->options.init_argument, key, table_payload(row));
-    return row;
 }
 
 /* Gives the event's rows its step (is_in), so that none of them counts as removable, or back what they had. */
@@ -190,10 +172,11 @@ static void spare(struct table *t, struct table_row **rows, size_t n, uint32_t s
     uint32_t *steps = t->possible->steps;
     for (size_t i = 0; i < n; i++) {
         size_t at = is_in ? i : n - 1 - i; /* back in reverse: a row may be there twice */
+        if (rows[at] == NULL || rows[at] == &table_possible)
+            continue;
         uint32_t own = is_in ? step : steps[at];
-        steps[at] = rows[at] != NULL ? rows[at]->step : step;
-        if (rows[at] != NULL)
-            rows[at]->step = own;
+        steps[at] = rows[at]->step;
+        rows[at]->step = own;
     }
 }
 
@@ -208,13 +191,10 @@ void table_possible_rows(struct table *t, const uint64_t *keys, size_t n, uint32
         if (out[i] != NULL || keys[i] == 0)
             continue;
         uint64_t hash = table_hash(t, keys[i]), *made = note_of(&p->made, keys[i]);
-        if (*made != 0)
-            out[i] = out[*made - 1];
-        else if ((wanted <= 1 || count_occurrence(p, &t->sketch, hash) >= wanted) &&
-                 (t->bucket_counts == NULL || take_room(t, hash, step)))
-            out[i] = possible_row(t, keys[i], step);
-        if (out[i] != NULL)
-            *made = i + 1;
+        if (*made == 0 && (wanted <= 1 || count_occurrence(p, &t->sketch, hash) >= wanted) &&
+            (t->bucket_counts == NULL || take_room(t, hash, step)))
+            *made = 1;
+        out[i] = *made != 0 ? &table_possible : NULL;
     }
     if (t->bucket_counts != NULL)
         spare(t, out, n, step, false);

@@ -466,7 +466,6 @@ void table_begin(struct table *t)
     for (size_t i = 0; i < t->limbo_count; i++)
         push_number(&t->free_rows, &t->free_count, &t->free_capacity, t->limbo_rows[i]);
     t->limbo_count = 0;
-    table_possible_begin(t);
 }
 
 void table_look(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,

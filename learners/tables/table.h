@@ -169,12 +169,17 @@ unsigned table_halvings(int64_t *halved_at_us, int64_t watermark_us, int64_t exp
 void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                    const uint8_t *learns, size_t n, struct table_row **out);
 
-/* Begins a call: memory of rows that were removed before it, and of possible rows, may be used again. */
+/* Stands for the row that an occurrence of a key would make (possible.c). table_make_possible makes the row, at an
+ * address aligned as the table's rows, with room for one. */
+extern struct table_row table_possible;
+void table_make_possible(const struct table *table, uint64_t key, struct table_row *row);
+
+/* Begins a call: memory of rows that were removed before it may be used again. */
 void table_begin(struct table *table);
 /*
  * The rows of n events with one key each, within a call that began with table_begin. As table_resolve, but where
  * learns[i] is false, out[i] is the row that an occurrence would have: if the key has none and an occurrence would
- * make one, a possible row (possible.c; not in an inline table). touches false: headers of existing rows are not written unless they decide
+ * make one, table_possible (not in an inline table). touches false: headers of existing rows are not written unless they decide
  * which rows are removed (table_is_eager); the caller has to table_touch the rows. Then one thread may look rows up
  * while another learns with, and touches, rows of earlier look-ups.
  */
@@ -296,7 +301,6 @@ struct table_removable table_removable(const struct table *table, uint64_t bucke
  * NULL. */
 void table_possible_rows(struct table *table, const uint64_t *keys, size_t n, uint32_t step,
                          struct table_row **out);
-void table_possible_begin(struct table *table);
 void table_possible_free(struct table *table);
 void table_sweep(struct table *table, uint32_t rows, uint32_t step_in_progress);
 
