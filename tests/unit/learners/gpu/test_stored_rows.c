@@ -84,6 +84,7 @@ static void device_init(struct twins *t, const struct layout *l)
         tables[i] = (struct gpu_table_options){.admit_after = of->admit_after,
                                                .sketch_bytes = of->sketch_bytes,
                                                .rows_max = of->rows_max,
+                                               .shards = of->shards,
                                                .seed = of->seed,
                                                .init_seed = num_mix(t->options.seed + t->first + i + 1),
                                                .init_bound = own > 0.0F ? own : t->options.init_bound};
