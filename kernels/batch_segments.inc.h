@@ -4,7 +4,12 @@
  * an index has parts, which are summed so, and are added by the tree of slices.h.
  */
 
-enum { SEGMENT_AHEAD = 12, SEGMENT_VECTORS = 4 }; /* vectors at a time: hides fma's latency */
+enum {
+    SEGMENT_AHEAD = 12,
+    SEGMENT_VECTORS = 4, /* vectors at a time: hides fma's latency */
+    SEGMENT_PLACES = 8,  /* of an index for each slice, for slot_sums */
+};
+_Static_assert(SEGMENT_PLACES *BATCH_SLICES_MAX <= BATCH_CHUNK, "slot_sums has one chunk");
 
 /* Floats between the gradients of two bags. */
 LANES_INLINE size_t segment_unit(const struct batch_segments *in)
@@ -99,13 +104,46 @@ LANES_INLINE void tree_sums(v16 *sums, const struct batch_segments *in, size_t f
     memcpy(sums, waiting[0], (size_t)vectors * sizeof(*sums));
 }
 
+/* Whether slot_sums serves an index: parts of one chunk, and few places for each slice. */
+LANES_INLINE bool segment_has_slots(const struct batch_segments *in, size_t places)
+{
+    return places <= SEGMENT_PLACES * in->slices.count && in->scales == NULL;
+}
+
+/* The same as tree_sums, of one vector, without branches that depend on the index: each slice has its sum, 0
+ * without a place. Adding 0 is skipping: sums that began at 0, without scales, are never -0. */
+LANES_INLINE v16 slot_sums(const struct batch_segments *in, size_t from, size_t to, size_t i, size_t n)
+{
+    static const float zeros[16];
+    v16 sums[BATCH_SLICES_MAX], one = v16_set1(1.0F);
+    const float *more[BATCH_SLICES_MAX];
+    uint32_t count = in->slices.count;
+    for (uint32_t s = 0; s < count; s++)
+        sums[s] = v16_set1(0.0F), more[s] = zeros;
+    for (size_t at = from; at < to; at++) {
+        size_t place = in->order[at], row = in->bag ? in->bag[place] : place;
+        uint32_t s = batch_slice_of(&in->slices, segment_event(in, place));
+        sums[s] = v16_fma(one, v16_load_n(in->grads + row * segment_unit(in) + i, n), sums[s]);
+        if (in->more != NULL)
+            more[s] = more[s] == zeros ? in->more + (size_t)in->more_at[place] * in->d + i : more[s];
+    }
+    for (uint32_t s = 0; in->more != NULL && s < count; s++)
+        sums[s] = v16_add(sums[s], v16_load_n(more[s], n));
+    for (uint32_t step = 1; step < count; step *= 2)
+        for (uint32_t s = 0; s < count; s += 2 * step)
+            sums[s] = v16_add(sums[s], sums[s + step]);
+    return sums[0];
+}
+
 /* Writes the same dims of the whole sum of index u to `out`. */
 LANES_INLINE void segment_vectors(float *out, const struct batch_segments *in, size_t u, size_t i,
                                   int vectors, size_t n)
 {
     size_t from = in->starts[u], to = in->starts[u + 1];
     v16 sums[SEGMENT_VECTORS];
-    if (segment_has_tree(in, to - from))
+    if (segment_has_tree(in, to - from) && vectors == 1 && segment_has_slots(in, to - from))
+        sums[0] = slot_sums(in, from, to, i, n);
+    else if (segment_has_tree(in, to - from))
         tree_sums(sums, in, from, to, i, vectors, n);
     else
         part_sums(sums, in, from, to, i, vectors, n);

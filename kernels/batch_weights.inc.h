@@ -219,12 +219,29 @@ static float window_tree(struct weights_window *w, size_t from, size_t to)
     return waiting[0];
 }
 
+/* The same of few places: like slot_sums. */
+static float window_slots(struct weights_window *w, size_t from, size_t to)
+{
+    float sums[BATCH_SLICES_MAX] = {0};
+    uint32_t count = w->in->slices.count;
+    if (to > w->to)
+        window_fill(w, from);
+    for (size_t at = from; at < to; at++)
+        sums[batch_slice_of(&w->in->slices, segment_event(w->in, w->in->order[at]))] +=
+            w->grads[at - w->from];
+    for (uint32_t step = 1; step < count; step *= 2)
+        for (uint32_t s = 0; s < count; s += 2 * step)
+            sums[s] += sums[s + step];
+    return sums[0];
+}
+
 /* The sum of index u, with the bits of segment_of. */
 LANES_INLINE float window_sum(struct weights_window *w, size_t u)
 {
     size_t from = w->in->starts[u], to = w->in->starts[u + 1];
-    return to - from > 1 && segment_has_tree(w->in, to - from) ? window_tree(w, from, to)
-                                                               : window_part(w, from, to);
+    if (to - from < 2 || !segment_has_tree(w->in, to - from))
+        return window_part(w, from, to);
+    return segment_has_slots(w->in, to - from) ? window_slots(w, from, to) : window_tree(w, from, to);
 }
 
 /* The weights of up to sixteen indices that make a step. */

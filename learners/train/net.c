@@ -10,6 +10,8 @@
 #include <stdlib.h>
 
 enum {
+    /* rows of the input are padded to whole cache lines of floats, so that a vector of 16 lies in one line */
+    INPUT_ROW = 16,
     PARAMS_ROW = 64,   /* parameters are padded to whole rows of this many floats, which `check` sums */
     BY_IDS_LEAST = 32, /* least outputs of a layer that goes back by ids: fewer are not worth their sums */
 };
@@ -40,7 +42,11 @@ struct net_matrix *net_add_input(struct net *net, uint32_t front)
 {
     const struct net_options *o = &net->options;
     net->vectors_from = front;
-    return net->input = net_add_matrix(net, MAX(front + o->fields * o->dim + o->dense, 1U));
+    uint32_t dense = o->network != NULL ? o->dense : 0, columns = front + o->fields * o->dim + dense;
+    net->input = net_add_matrix(net, MAX(columns, 1U));
+    if (columns > INPUT_ROW)
+        net->input->stride = (columns + INPUT_ROW - 1) / INPUT_ROW * INPUT_ROW;
+    return net->input;
 }
 
 struct net_matrix *net_add_output(struct net *net)
