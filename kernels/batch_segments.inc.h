@@ -78,7 +78,8 @@ LANES_INLINE void part_sums(v16 *sums, const struct batch_segments *in, size_t f
     }
 }
 
-/* Whether slices can change an index's sum. Two places without scales have the same sum in one slice and in two. */
+/* Whether slices can change an index's sum. Two places without scales have the same sum in one slice and in
+ * two. */
 LANES_INLINE bool segment_has_tree(const struct batch_segments *in, size_t places)
 {
     return in->slices.count > 1 && (places > 2 || in->scales != NULL || in->more != NULL);

@@ -70,8 +70,8 @@ LEAT_CHECKED bool store_get(struct state_store *store, uint32_t count, const cha
 typedef bool store_visit(void *argument, struct str key, struct str value);
 LEAT_CHECKED bool store_scan(struct state_store *store, struct str first, struct str limit,
                              store_visit *visit, void *argument);
-/* Visits the pairs of several ranges, first <= key < limit in each, in the order of what follows the first `bytes`
- * bytes of their keys. */
+/* Visits the pairs of several ranges, first <= key < limit in each, in the order of what follows the first
+ * `bytes` bytes of their keys. */
 struct store_range {
     char first[STORE_RANGE_MAX], limit[STORE_RANGE_MAX];
     size_t bytes; /* of both; the same in all ranges */

@@ -12,8 +12,8 @@
 
 struct cold_store {
     void *self;
-    /* Set by the table before its first row, and never changed: its number of shards (kernels/shards.h; 0 as 1),
-     * at most 255, and a key's shard. The rows of a shard lie together. */
+    /* Set by the table before its first row, and never changed: its number of shards (kernels/shards.h; 0 as
+     * 1), at most 255, and a key's shard. The rows of a shard lie together. */
     uint32_t shards;
     uint32_t (*shard_of)(const void *owner, uint64_t key);
     const void *owner;
@@ -29,12 +29,12 @@ struct cold_store {
     bool (*get)(void *self, const uint64_t *keys, void *rows, size_t row_bytes, size_t count, bool *found);
     /* false: as for put. */
     bool (*remove)(void *self, const uint64_t *keys, size_t count);
-    /* Visits every row of a shard, or of all, by rising key; `row` is valid during the call of `visit`. false: as
-     * for put. */
+    /* Visits every row of a shard, or of all, by rising key; `row` is valid during the call of `visit`.
+     * false: as for put. */
     bool (*scan)(void *self, uint32_t shard, void (*visit)(void *argument, uint64_t key, const void *row),
                  void *argument);
-    /* Moves rows that a checkpoint of format 8 has, where a table had one shard, to where those of their shards lie.
-     * After a restore, before other calls. false: as for put. */
+    /* Moves rows that a checkpoint of format 8 has, where a table had one shard, to where those of their
+     * shards lie. After a restore, before other calls. false: as for put. */
     bool (*reshard)(void *self);
     /* Called at the owner's barrier. Rows with a time below expired_us have expired for good; compaction
      * removes them from disk later. TIME_MIN: none. */

@@ -11,9 +11,9 @@
  *   'E' event time of the last example; only if there was one (at the barrier)
  *   'B' the sums of a bias that is the labels' mean; only of such a learner (at the barrier)
  *   'L' field, lists longer than list_max, and ids left out; only if not 0 (at the barrier)
- * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (records.c, tables/snapshot.c; on a GPU
- * device/snapshot.c: there 'D' of all fields come first, and records of the fields alternate, as pieces
- * arrive). A restore applies records in order: base, then deltas; the last 'S' counts.
+ * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (records.c, tables/snapshot.c;
+ * on a GPU device/snapshot.c: there 'D' of all fields come first, and records of the fields alternate, as
+ * pieces arrive). A restore applies records in order: base, then deltas; the last 'S' counts.
  */
 #include "learners/device/table.h"
 #include "learners/learner/internal.h"
@@ -360,8 +360,8 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
            (shadow == NULL || model_load_saved(shadow, &state->saved, buffer->data + at, left));
 }
 
-/* Before the first row of a checkpoint whose tables had one shard each: moves cold rows to their shards, and says
- * what cannot be taken. False: a store failed, which keeps the error. */
+/* Before the first row of a checkpoint whose tables had one shard each: moves cold rows to their shards, and
+ * says what cannot be taken. False after E0801: a store failed. */
 static bool begin_from_older(struct operator_context *context)
 {
     const struct learner_config *c = context->config;
@@ -374,6 +374,9 @@ static bool begin_from_older(struct operator_context *context)
         has_counts |= table->options.admit_after > 1 && record_shards(table) > 1;
         is_ok = store == NULL || store->reshard(store->self);
     }
+    if (!is_ok)
+        diag_error(context->diags, DIAG_STATE_FAILED, (struct span){0},
+                   "the cold rows of an older checkpoint could not be moved to their shards");
     if (has_counts && !context->only_reads)
         diag_warning(context->diags, DIAG_OTHER_VERSION, (struct span){0},
                      "an older version of leat wrote this checkpoint, and counted the ids that wait for "
@@ -386,6 +389,7 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
     struct learner_config *c = context->config;
     struct byte_buffer newest = {0};
     bool is_ok = true, is_whole = true, has_features = false, has_mean = false;
+    bool has_failed = false; /* a store; the error has been told */
     uint32_t group;
     struct str data;
     while (is_ok && snapshot_get(reader, &group, &data)) {
@@ -404,8 +408,9 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
             is_whole = head.field != 0;
         } else if (head.kind == 'F') { /* the same in all checkpoints of a chain */
             struct str list = {(const char *)items, bytes};
-            is_ok = is_ok && (has_features || (learner_features_load(context, list) &&
-                                               (head.version == STATE_VERSION || begin_from_older(context))));
+            is_ok = is_ok && (has_features || learner_features_load(context, list));
+            if (is_ok && !has_features && head.version != STATE_VERSION)
+                is_ok = !(has_failed = !begin_from_older(context));
             has_features = true;
         } else if (head.kind == 'B') {
             is_ok = has_mean = is_ok && restore_mean(c, data);
@@ -417,7 +422,7 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
     }
     is_ok = is_ok && is_whole && has_features && restore_state(c->state, c, &newest);
     bool is_other_bias = is_ok && c->model.is_centered && !has_mean;
-    if (learner_restore_failed(context))
+    if (has_failed || learner_restore_failed(context))
         is_ok = false;
     else if (!is_ok || is_other_bias)
         snapshot_corrupt(reader, context->diags,

@@ -1,5 +1,5 @@
-/* Writing the rows of a learner's tables, with removed keys and counts of admission, in records by shard: on the
- * checkpoint's thread, while the lane goes on. */
+/* Writing the rows of a learner's tables, with removed keys and counts of admission, in records by shard: on
+ * the checkpoint's thread, while the lane goes on. */
 #include "learners/learner/records.h"
 #include "learners/device/table.h"
 

@@ -45,8 +45,8 @@ static inline uint32_t record_shard(const struct table *table, uint8_t kind, con
     return kind == 'C' ? (uint32_t)(number / MAX(blocks, 1)) : table_shard(table, number);
 }
 
-/* records.c: writes the rows of a struct learner_snapshot, the keys removed and the counts, as snapshot_defer calls it:
- * on the checkpoint's thread. */
+/* records.c: writes the rows of a struct learner_snapshot, the keys removed and the counts, as snapshot_defer
+ * calls it: on the checkpoint's thread. */
 bool learner_write_rows(void *snapshot, struct snapshot_writer *out);
 
 #endif

@@ -20,12 +20,9 @@ void model_example_label(const struct model *m, struct example *e, const struct 
 struct table_row *model_possible_row(struct model *m, struct example *e, uint32_t entry, uint32_t field,
                                      uint64_t key)
 {
-    size_t bytes = 0;
-    for (uint32_t f = 0; f < m->options.fields; f++)
-        bytes = MAX(bytes, (m->tables[f].stride + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES);
     if (e->possible == NULL)
-        e->possible = mem_aligned(LINE_BYTES, bytes * m->entries_max);
-    struct table_row *row = (struct table_row *)(void *)(e->possible + entry * bytes);
+        e->possible = mem_aligned(LINE_BYTES, m->possible_bytes * m->entries_max);
+    struct table_row *row = (struct table_row *)(void *)(e->possible + entry * m->possible_bytes);
     table_make_possible(&m->tables[field], key, row);
     return row;
 }

@@ -72,6 +72,7 @@ struct model {
     float *zero;                /* a vector of zeros */
     float *absent;              /* the linear weight of an absent entry: its input is 0, so it never moves */
     struct table *tables;       /* [fields] */
+    size_t possible_bytes;      /* of a row of any table, in whole cache lines */
     struct model_init *inits;
     float *dense_weights; /* [dense + 1][LINEAR_FLOATS], laid out as in a row; the bias last */
     bool has_pairs;
@@ -134,7 +135,8 @@ void model_example_forward(struct model *m, struct example *e);
 void model_example_judge(struct model *m, struct example *e);
 void model_output(const struct call *c, const struct example *e, int32_t event);
 void model_example_update(struct model *m, struct example *e);
-/* Makes the row of an entry for which the look-up gave table_possible; valid until the example gets another event. */
+/* Makes the row of an entry for which the look-up gave table_possible; valid until the example gets another
+ * event. */
 struct table_row *model_possible_row(struct model *m, struct example *e, uint32_t entry, uint32_t field,
                                      uint64_t key);
 /* Before each step: sets the optimizers' parameters that depend on the step's number (Adam's

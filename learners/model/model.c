@@ -174,6 +174,8 @@ static void tables_init(struct model *m)
             .init_argument = &m->inits[f],
         };
         table_init(&m->tables[f], &table);
+        m->possible_bytes =
+            MAX(m->possible_bytes, (m->tables[f].stride + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES);
     }
 }
 

@@ -125,9 +125,9 @@ bool model_reads_ahead(const struct model *model);
 void model_learn(struct model *model, const struct model_input *input, struct model_output *output);
 
 /*
- * Predicts each event as if it came next, as model_learn would, bit for bit; labels are not read. A key without a
- * row counts as absent in a model that learns by batches. Else it has the row that its occurrence would make: a
- * prediction never depends on whether its event teaches.
+ * Predicts each event as if it came next, as model_learn would, bit for bit; labels are not read. A key
+ * without a row counts as absent in a model that learns by batches. Else it has the row that its occurrence
+ * would make: a prediction never depends on whether its event teaches.
  */
 void model_predict(struct model *model, const struct model_input *input, double *logits);
 

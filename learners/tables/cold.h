@@ -45,8 +45,8 @@ struct table_cold {
 void table_cold_init(struct table *table, struct cold_store *store);
 void table_cold_free(struct table *table);
 
-/* Tells a store the shards of the table whose rows it takes: this table's, or of a device table with the same options.
- * The table must outlive the store. table_cold_init does it for its own. */
+/* Tells a store the shards of the table whose rows it takes: this table's, or of a device table with the same
+ * options. The table must outlive the store. table_cold_init does it for its own. */
 void table_cold_bind(const struct table *table, struct cold_store *store);
 
 /* Puts cold rows of n keys back into memory; keys that are 0 or have a row in memory are skipped. step: that

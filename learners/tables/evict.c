@@ -68,16 +68,16 @@ static bool goes_before(const struct table_row *a, const struct table_row *b)
     return a->key < b->key;
 }
 
-/* What a step may remove from a bucket: the keys of its expired rows, as many as there is room for, and its victim
- * (NULL: none). */
+/* What a step may remove from a bucket: the keys of its expired rows, as many as there is room for, and its
+ * victim (NULL: none). */
 struct removable {
     struct table_removable counts;
     uint64_t expired[TABLE_BUCKET_ROWS];
     const struct table_row *victim;
 };
 
-/* A logical bucket is the range of hashes [b * 2^64 / buckets, (b + 1) * 2^64 / buckets): the pages of that range of
- * the directory. */
+/* A logical bucket is the range of hashes [b * 2^64 / buckets, (b + 1) * 2^64 / buckets): the pages of that
+ * range of the directory. */
 static void find_removable(const struct table *t, uint64_t bucket, uint32_t step, struct removable *found)
 {
     uint64_t first = (uint64_t)((((__uint128_t)bucket << 64) + t->buckets - 1) / t->buckets);
@@ -116,8 +116,8 @@ struct table_removable table_removable(const struct table *t, uint64_t bucket, u
     return found.counts;
 }
 
-/* Expired rows are removed first, so that the result does not depend on when the sweep came by. Returns false if the
- * bucket is full and all its rows are spared. */
+/* Expired rows are removed first, so that the result does not depend on when the sweep came by. Returns false
+ * if the bucket is full and all its rows are spared. */
 bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
 {
     uint64_t bucket = table_bucket(t, hash);

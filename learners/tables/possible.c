@@ -1,13 +1,14 @@
 /*
- * Possible rows: those that the keys of an event would get if they occurred now. An event that is predicted but
- * does not teach (sampled out, of a frozen learner, model_predict) sees them, so that a prediction does not depend
- * on whether its event teaches. A possible row has its initial weights and belongs to no table: a look-up gives
- * table_possible in its place, and table_make_possible makes it where the event is predicted.
+ * Possible rows: those that the keys of an event would get if they occurred now. An event that is predicted
+ * but does not teach (sampled out, of a frozen learner, model_predict) sees them, so that a prediction does
+ * not depend on whether its event teaches. A possible row has its initial weights and belongs to no table: a
+ * look-up gives table_possible in its place, and table_make_possible makes it where the event is predicted.
  *
  * Inline tables have none: the linear weights there begin at 0, which predicts as an absent key does.
  *
  * The keys go through admission in order, as occurrences do, but what they would change is noted beside the
- * table, for one event: counts of the sketch, rows already made, and rows that each logical bucket may still get.
+ * table, for one event: counts of the sketch, rows already made, and rows that each logical bucket may still
+ * get.
  */
 #include "learners/tables/inline.h"
 
@@ -131,8 +132,8 @@ static unsigned count_occurrence(struct table_possible *p, const struct sketch *
     return lowest + 1;
 }
 
-/* As table_make_room, and counts the new row. A key's own row that has expired counts as one of the bucket's expired
- * rows, although an occurrence would remove it first: the room for new rows is the same. */
+/* As table_make_room, and counts the new row. A key's own row that has expired counts as one of the bucket's
+ * expired rows, although an occurrence would remove it first: the room for new rows is the same. */
 static bool take_room(struct table *t, uint64_t hash, uint32_t step)
 {
     struct table_possible *p = t->possible;
@@ -166,7 +167,8 @@ void table_make_possible(const struct table *t, uint64_t key, struct table_row *
     t->options.init(t->options.init_argument, key, table_payload(row));
 }
 
-/* Gives the event's rows its step (is_in), so that none of them counts as removable, or back what they had. */
+/* Gives the event's rows its step (is_in), so that none of them counts as removable, or back what they
+ * had. */
 static void spare(struct table *t, struct table_row **rows, size_t n, uint32_t step, bool is_in)
 {
     uint32_t *steps = t->possible->steps;

@@ -424,8 +424,8 @@ struct table_row *table_find_or_admit_slow(struct table *t, uint64_t key, uint64
 /*
  * Three stages, so that nothing waits for a cache miss: the slot's line is prefetched LOOK_AHEAD keys ahead;
  * the row's line when its number is known; the header is written TOUCH_BEHIND keys later. Tables whose
- * headers decide which rows are removed (rows_max, expiry) write them at once and pay for the miss. is_possible:
- * keys that are only looked up get possible rows.
+ * headers decide which rows are removed (rows_max, expiry) write them at once and pay for the miss.
+ * is_possible: keys that are only looked up get possible rows.
  */
 static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                          const uint8_t *learns, size_t n, struct table_row **out, bool touches,

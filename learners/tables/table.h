@@ -169,26 +169,27 @@ unsigned table_halvings(int64_t *halved_at_us, int64_t watermark_us, int64_t exp
 void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                    const uint8_t *learns, size_t n, struct table_row **out);
 
-/* Stands for the row that an occurrence of a key would make (possible.c). table_make_possible makes the row, at an
- * address aligned as the table's rows, with room for one. */
+/* Stands for the row that an occurrence of a key would make (possible.c). table_make_possible makes the row,
+ * at an address aligned as the table's rows, with room for one. */
 extern struct table_row table_possible;
 void table_make_possible(const struct table *table, uint64_t key, struct table_row *row);
 
 /* Begins a call: memory of rows that were removed before it may be used again. */
 void table_begin(struct table *table);
 /*
- * The rows of n events with one key each, within a call that began with table_begin. As table_resolve, but where
- * learns[i] is false, out[i] is the row that an occurrence would have: if the key has none and an occurrence would
- * make one, table_possible (not in an inline table). touches false: headers of existing rows are not written unless they decide
- * which rows are removed (table_is_eager); the caller has to table_touch the rows. Then one thread may look rows up
- * while another learns with, and touches, rows of earlier look-ups.
+ * The rows of n events with one key each, within a call that began with table_begin. As table_resolve, but
+ * where learns[i] is false, out[i] is the row that an occurrence would have: if the key has none and an
+ * occurrence would make one, table_possible (not in an inline table). touches false: headers of existing rows
+ * are not written unless they decide which rows are removed (table_is_eager); the caller has to table_touch
+ * the rows. Then one thread may look rows up while another learns with, and touches, rows of earlier
+ * look-ups.
  */
 void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                 const uint8_t *learns, size_t n, bool touches, struct table_row **out);
 /*
- * Likewise the rows of one event with n keys, which occur in their order. Rows that the event names are not removed
- * to make room for its new keys. Headers of existing rows are written. Cold rows must be loaded (table_warm), and
- * rows lie apart.
+ * Likewise the rows of one event with n keys, which occur in their order. Rows that the event names are not
+ * removed to make room for its new keys. Headers of existing rows are written. Cold rows must be loaded
+ * (table_warm), and rows lie apart.
  */
 void table_look_list(struct table *table, const uint64_t *keys, size_t n, uint32_t seen, uint32_t step,
                      bool learns, struct table_row **out);
@@ -297,8 +298,8 @@ struct table_removable {
     uint32_t expired, others;
 };
 struct table_removable table_removable(const struct table *table, uint64_t bucket, uint32_t step);
-/* possible.c: for each of an event's n keys with out[i] NULL, in order: the possible row of an occurrence at `step`, or
- * NULL. */
+/* possible.c: for each of an event's n keys with out[i] NULL, in order: the possible row of an occurrence at
+ * `step`, or NULL. */
 void table_possible_rows(struct table *table, const uint64_t *keys, size_t n, uint32_t step,
                          struct table_row **out);
 void table_possible_free(struct table *table);

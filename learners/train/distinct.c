@@ -119,8 +119,8 @@ static struct parts find_parts(const struct train_distinct *d, const struct trai
     return (struct parts){.first = first, .end = end, .order = d->order, .starts = starts, .index = d->index};
 }
 
-/* Gathers the vectors of the forward pass of n parts, from number `from` on. A non-finite vector belongs to rejected events alone, whose
- * gradients are 0: it is zeroed. */
+/* Gathers the vectors of the forward pass of n parts, from number `from` on. A non-finite vector belongs to
+ * rejected events alone, whose gradients are 0: it is zeroed. */
 static void gather_vectors(const struct train *t, const struct train_group *g, const struct parts *parts,
                            uint32_t from, uint32_t n, const struct train_distinct *d)
 {

@@ -1,6 +1,6 @@
-/* model_predict gives the bits that model_learn then reports, whether the event teaches or not: ids that are new,
- * wait for admission, expire or find their bucket full, lists with repeated and colliding ids. And it changes
- * nothing: a model that only learns, in larger calls, has the same predictions and weights. */
+/* model_predict gives the bits that model_learn then reports, whether the event teaches or not: ids that are
+ * new, wait for admission, expire or find their bucket full, lists with repeated and colliding ids. And it
+ * changes nothing: a model that only learns, in larger calls, has the same predictions and weights. */
 #include "events.h"
 #include "learners/model/internal.h"
 
@@ -50,7 +50,8 @@ static struct {
     int64_t times[TOTAL];
     uint64_t identity[TOTAL];
 } all;
-/* Logits by model_learn in calls of PERIOD events; by model_predict, event by event; and by model_learn after it. */
+/* Logits by model_learn in calls of PERIOD events; by model_predict, event by event; and by model_learn after
+ * it. */
 static double learned[LABELS][TOTAL], predicted[LABELS][TOTAL], alone[LABELS][TOTAL];
 static uint8_t verdicts[TOTAL];
 
@@ -81,9 +82,9 @@ static void make_events(void)
     }
 }
 
-/* NORMAL: ids wait, rows are evicted. TIGHT: an event does not find room for all its new ids. WIDE: more rows than one
- * sweep looks at, so that look-ups meet expired rows. SHORT: rows of a block in progress expire, and are met, in full
- * tables, after its step. */
+/* NORMAL: ids wait, rows are evicted. TIGHT: an event does not find room for all its new ids. WIDE: more rows
+ * than one sweep looks at, so that look-ups meet expired rows. SHORT: rows of a block in progress expire, and
+ * are met, in full tables, after its step. */
 enum room { NORMAL, TIGHT, WIDE, SHORT };
 static const struct {
     uint32_t admit_after, rows_max, expire_s, watermark_every, events;

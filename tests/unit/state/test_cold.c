@@ -48,17 +48,45 @@ static void put_piece(struct cold_store *cold, uint64_t first, bool is_timed)
     assert_true(cold->put(cold->self, keys, is_timed ? times : NULL, rows, ROW_BYTES, PIECE));
 }
 
+/* A store in a folder of its own. */
+struct opened {
+    struct arena arena;
+    struct diag_list diags;
+    char path[TEMPORARY_PATH_BYTES];
+    struct state_store *store;
+};
+
+static struct state_store *open_store(struct opened *o)
+{
+    char database[TEMPORARY_PATH_BYTES + 16];
+    *o = (struct opened){0};
+    diag_list_init(&o->diags, &o->arena);
+    temporary_make(o->path);
+    snprintf(database, sizeof(database), "%s/db", o->path);
+    return o->store = state_store_open(database, 4 << 20, false, &o->diags);
+}
+
+/* As a checkpoint does. */
+static void copy_database(struct opened *o)
+{
+    char copy[TEMPORARY_PATH_BYTES + 16];
+    bool has_database;
+    snprintf(copy, sizeof(copy), "%s/copy", o->path);
+    assert_true(state_store_checkpoint(o->store, copy, &has_database, &o->diags) && has_database);
+}
+
+static void close_store(struct opened *o)
+{
+    state_store_close(o->store);
+    temporary_remove(o->path);
+    arena_free(&o->arena);
+}
+
 static void test_expiry(void **state)
 {
     (void)state;
-    struct arena arena = {0};
-    struct diag_list diags;
-    diag_list_init(&diags, &arena);
-    char path[TEMPORARY_PATH_BYTES], database[TEMPORARY_PATH_BYTES + 16], copy[TEMPORARY_PATH_BYTES + 16];
-    temporary_make(path);
-    snprintf(database, sizeof(database), "%s/db", path);
-    snprintf(copy, sizeof(copy), "%s/copy", path);
-    struct state_store *store = state_store_open(database, 4 << 20, false, &diags);
+    struct opened o;
+    struct state_store *store = open_store(&o);
     struct cold_store *cold = cold_store_new(store, 7, 3, ROW_BYTES);
     struct cold_store *gone = cold_store_new(store, 7, 4, ROW_BYTES);
     struct cold_store *other = cold_store_new(store, 7, 5, ROW_BYTES);
@@ -71,8 +99,7 @@ static void test_expiry(void **state)
     cold->barrier(cold->self, EXPIRED);
     other->barrier(other->self, TIME_MIN);
     assert_false(cold->takes_rows(cold->self));
-    bool has_database;
-    assert_true(state_store_checkpoint(store, copy, &has_database, &diags) && has_database);
+    copy_database(&o);
     assert_true(cold->takes_rows(cold->self));
     struct seen seen = {.expired = EXPIRED}, of_gone = {.alive = ROWS}, of_other = {0};
     gone = cold_store_new(store, 7, 4, ROW_BYTES); /* only to scan it: at the barrier nobody used it */
@@ -93,9 +120,7 @@ static void test_expiry(void **state)
     gone->free(gone->self);
     other->free(other->self);
     cold->free(cold->self);
-    state_store_close(store);
-    temporary_remove(path);
-    arena_free(&arena);
+    close_store(&o);
 }
 
 /* --- Shards --- */
@@ -138,8 +163,8 @@ static uint64_t count_rows(struct cold_store *cold, uint32_t shard)
     return met.rows;
 }
 
-/* Removes every second of the first `count` keys, and checks which of them are found. */
-static void remove_half(struct cold_store *cold, uint64_t count)
+/* Removes two of each 64 of the first `count` keys, and checks which of them are found. */
+static void remove_some(struct cold_store *cold, uint64_t count)
 {
     uint64_t keys[64];
     unsigned char rows[64][ROW_BYTES];
@@ -157,14 +182,8 @@ static void remove_half(struct cold_store *cold, uint64_t count)
 static void test_shards(void **state)
 {
     (void)state;
-    struct arena arena = {0};
-    struct diag_list diags;
-    diag_list_init(&diags, &arena);
-    char path[TEMPORARY_PATH_BYTES], database[TEMPORARY_PATH_BYTES + 16], copy[TEMPORARY_PATH_BYTES + 16];
-    temporary_make(path);
-    snprintf(database, sizeof(database), "%s/db", path);
-    snprintf(copy, sizeof(copy), "%s/copy", path);
-    struct state_store *store = state_store_open(database, 4 << 20, false, &diags);
+    struct opened o;
+    struct state_store *store = open_store(&o);
     /* As an older version wrote them: one shard. Its neighbours must not be touched. */
     struct cold_store *below = cold_store_new(store, 7, 2, ROW_BYTES),
                       *above = cold_store_new(store, 7, 4, ROW_BYTES);
@@ -185,7 +204,7 @@ static void test_shards(void **state)
     for (uint32_t shard = 0; shard < SHARDS; shard++)
         rows += count_rows(cold, shard);
     assert_int_equal(rows, ROWS);
-    remove_half(cold, PIECE);
+    remove_some(cold, PIECE);
     rows = ROWS - 2 * ((PIECE + 63) / 64);
     assert_int_equal(count_rows(cold, COLD_ALL_SHARDS), rows);
     /* Rows that wait while the store is held are seen among those on disk. */
@@ -196,8 +215,7 @@ static void test_shards(void **state)
         assert_true(shard + 1 < SHARDS || sum == rows + PIECE);
     }
     assert_int_equal(count_rows(cold, COLD_ALL_SHARDS), rows + PIECE);
-    bool has_database;
-    assert_true(state_store_checkpoint(store, copy, &has_database, &diags) && has_database);
+    copy_database(&o);
     put_piece(cold, 4, false);
     assert_int_equal(count_rows(cold, COLD_ALL_SHARDS), rows + 2 * PIECE);
     assert_int_equal(count_rows(below, COLD_ALL_SHARDS), PIECE);
@@ -205,9 +223,7 @@ static void test_shards(void **state)
     below->free(below->self);
     above->free(above->self);
     cold->free(cold->self);
-    state_store_close(store);
-    temporary_remove(path);
-    arena_free(&arena);
+    close_store(&o);
 }
 
 int main(void)
