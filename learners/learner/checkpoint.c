@@ -375,8 +375,11 @@ static bool begin_from_older(struct operator_context *context)
         is_ok = store == NULL || store->reshard(store->self);
     }
     if (!is_ok)
-        diag_error(context->diags, DIAG_STATE_FAILED, (struct span){0},
-                   "the cold rows of an older checkpoint could not be moved to their shards");
+        diag_hint(context->diags,
+                  diag_error(context->diags, DIAG_STATE_FAILED, (struct span){0},
+                             "the cold rows of an older checkpoint could not be moved to their shards"),
+                  "the database beside the checkpoints refused a write: make room on its disk, or raise the "
+                  "limit on the size of files, and start again");
     if (has_counts && !context->only_reads)
         diag_warning(context->diags, DIAG_OTHER_VERSION, (struct span){0},
                      "an older version of leat wrote this checkpoint, and counted the ids that wait for "

@@ -8,6 +8,7 @@ admission. A run without --from is refused, and told of --from.
 FOLDER: writes both files there instead, with a leat that writes that format.
 """
 
+import collections
 import hashlib
 import json
 import os
@@ -30,7 +31,7 @@ LEARNERS = {
     "bounded": "ffm from events { label: clicked, sparse: [user, item], embedding: { dim: 4, rows_max: 60 } }",
     "deep": "deepfm from events { label: clicked, sparse: [user, item], dense: [price], hidden: [8], embedding: { dim: 4 } }",
     "batches": "dcnv2 from events { label: clicked, sparse: [user, item], hidden: [8], batch: 64, embedding: { dim: 4 } }",
-    "waits": "fm from events { label: clicked, sparse: [user, cross(user, item)], embedding: { dim: 4, admit_after: 3, sketch: 64KiB } }",
+    "waits": "fm from events { label: clicked, sparse: [user, cross(user, item)], embedding: { dim: 4, admit_after: 3, sketch: 8KiB } }",
 }
 JOB = """job older {{ workers: 1, checkpoint: {{ every: 1h, dir: "{folder}/{state}" }} }}
 source events = file {{
@@ -72,6 +73,15 @@ def predictions(folder, events):
     return found
 
 
+def waiting_from_0():
+    """Occurrences of `waits` in the new run that come before the third, of ids without a row: counted from its begin."""
+    total = 0
+    for id_of in (lambda row: row["user"], lambda row: (row["user"], row["item"])):
+        before, after = (collections.Counter(map(id_of, rows_of(begin))) for begin in (0, ROWS))
+        total += sum(min(count, 2) for one, count in after.items() if before[one] < 3)
+    return total
+
+
 def go_on(folder):
     """A new run from folder/old: its summary, and what it says on stderr."""
     done = rig.call(LEAT, "run", job(folder, "new", "later", ROWS), "--json", "--from", folder + "/old", "--drop-state", "events")
@@ -89,7 +99,9 @@ def test_goes_on():
         expected, found = json.loads(rig.read(os.path.join(HERE, "older.json"))), predictions(folder, "later")
         assert [name for name in LEARNERS if found[name] != expected[name]] == ["waits"], (found, expected)
         (waits,) = [one for one in summary["nodes"] if (one["tag"], one["name"]) == ("learner", "waits")]
-        assert waits["report"]["run"]["occurrences_waiting"] > 100, waits
+        # From 0; a sketch of 8 KiB admits a few early. Old counts in new cells would admit 18 early.
+        early = waiting_from_0() - waits["report"]["run"]["occurrences_waiting"]
+        assert 0 <= early <= 5, (early, waits["report"]["run"])
         # The new run's own checkpoint is of the new format.
         rig.call(LEAT, "run", job(folder, "new", "later", ROWS))
         for name in ("plain", "waits"):
