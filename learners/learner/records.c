@@ -5,10 +5,7 @@
 
 #include "core/buffer.h"
 
-enum {
-    RECORD_BYTES = 1 << 20, /* of the records of all shards that are being filled */
-    SHARD_BYTES = 64 << 10, /* at least, of each */
-};
+enum { RECORD_BYTES = 1 << 20 }; /* of the records of all shards that are being filled, together */
 
 /* Writes items of a table, in records by shard. */
 struct rows_writer {
@@ -39,15 +36,16 @@ static bool put_rows(void *argument, const void *rows, size_t count)
     struct rows_writer *w = argument;
     const unsigned char *item = rows;
     uint32_t shards = record_shards(w->table);
-    size_t limit = MAX((size_t)RECORD_BYTES / shards, (size_t)SHARD_BYTES);
+    size_t limit = (size_t)RECORD_BYTES / shards;
     bool is_ok = true;
     for (size_t i = 0; i < count && is_ok; i++, item += w->head.item_bytes) {
         w->head.shard = (uint8_t)(shards > 1 ? record_shard(w->table, w->head.kind, item) : 0);
         struct byte_buffer *record = &w->shards[w->head.shard];
+        if (record->length + w->head.item_bytes > limit)
+            is_ok = flush_shard(w, w->head.shard);
         if (record->length == 0)
             buffer_append(record, &w->head, sizeof(w->head));
         buffer_append(record, item, w->head.item_bytes);
-        is_ok = record->length < limit || flush_shard(w, w->head.shard);
     }
     return is_ok;
 }
