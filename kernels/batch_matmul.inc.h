@@ -31,7 +31,7 @@ enum {
     BLOCK_ROWS = 192,  /* a multiple of all TILE_ROWS */
     BLOCK_LANES = 256, /* a multiple of TILE_PANELS * TILE_LANES */
     KEPT_DEPTH = 1024, /* up to this k, packed lanes are kept for all blocks of rows */
-    FAR_FLOATS = 512,  /* rows whose stride is a multiple of this share cache sets */
+    FAR_FLOATS = 1024, /* rows whose stride is a multiple of this share cache sets */
     PACK_SLACK = 16,   /* floats that packing may write behind a panel */
     THIN_COLUMNS = 2,  /* if c has at most this many columns, a is not packed */
     SUM_VECTORS = 4,   /* vectors of a's rows that are summed at a time */
@@ -133,9 +133,13 @@ LANES_INLINE void tile_of(const struct matmul_tile *t, size_t rows, size_t lanes
     else if (rows > 2)
         is_half ? tile_run(t, 4, 1, 1, in_pairs) : tile_run(t, 4, TILE_VECTORS, 1, in_pairs);
     else if (rows == 2)
-        panels == 2 ? tile_run(t, 2, TILE_VECTORS, 2, in_pairs) : tile_run(t, 2, TILE_VECTORS, 1, in_pairs);
+        is_half       ? tile_run(t, 2, 1, 1, in_pairs)
+        : panels == 2 ? tile_run(t, 2, TILE_VECTORS, 2, in_pairs)
+                      : tile_run(t, 2, TILE_VECTORS, 1, in_pairs);
     else
-        panels == 4 ? tile_run(t, 1, TILE_VECTORS, 4, in_pairs) : tile_run(t, 1, TILE_VECTORS, 1, in_pairs);
+        is_half       ? tile_run(t, 1, 1, 1, in_pairs)
+        : panels == 4 ? tile_run(t, 1, TILE_VECTORS, 4, in_pairs)
+                      : tile_run(t, 1, TILE_VECTORS, 1, in_pairs);
 }
 
 static void tile(const struct matmul_tile *t, size_t rows, size_t lanes, size_t panels)
@@ -307,8 +311,9 @@ struct matmul_block {
     size_t row, rows, lane, lanes, p, depth;
     size_t steps;        /* loop steps of a tile: depth, or half of it for pairs */
     const float *packed; /* the packed lanes */
-    bool is_direct;      /* lanes are read in place, except for those of a partial last panel */
+    size_t direct;       /* lanes read in place; the lanes behind (of the last panel, or all) are packed */
     size_t whole;        /* rows read in place; the rows behind (of the last tile, or all) are packed */
+    bool is_direct;      /* lanes are read in place, if they are whole vectors */
 };
 
 static size_t rounded_up(size_t n, size_t to)
@@ -339,7 +344,7 @@ LANES_INLINE void tile_lanes(struct matmul_tile *t, const struct matmul_job *job
     t->apart = TILE_LANES * b->steps;
     if (!b->is_direct)
         return;
-    if (b->lanes - l < TILE_LANES) {
+    if (l >= b->direct) {
         t->y = b->packed;
         return;
     }
@@ -400,9 +405,8 @@ static void run_depth(const struct matmul_job *job, struct matmul_block *b)
         b->depth = least_of(job->depth - b->p, most);
         b->steps = job->in_pairs ? (b->depth + 1) / 2 : b->depth;
         float *packed = job->packed_lanes + (keeps ? rounded_up(b->lanes, TILE_LANES) * b->p : 0);
-        size_t whole = b->is_direct ? b->lanes / TILE_LANES * TILE_LANES : 0;
         if (!keeps || b->row == 0) {
-            pack_lanes(packed, &job->y, b->lane + whole, b->lanes - whole, b->p, b->depth, precision);
+            pack_lanes(packed, &job->y, b->lane + b->direct, b->lanes - b->direct, b->p, b->depth, precision);
             if (job->in_pairs)
                 pair_lanes(packed, b->lanes, b->depth);
         }
@@ -420,9 +424,13 @@ static void run_depth(const struct matmul_job *job, struct matmul_block *b)
 static void run_blocks(const struct matmul_job *job)
 {
     struct matmul_block b = {0};
-    b.is_direct = job->rows <= TILE_ROWS && job->y.across == 1 && job->a->precision == ROW_FP32;
+    bool is_near =
+        job->lanes == 16 && job->y.deep % FAR_FLOATS != 0; /* one vector: panels would be half empty */
+    b.is_direct = (job->rows <= TILE_ROWS || is_near) && job->y.across == 1 && job->a->precision == ROW_FP32;
     for (b.lane = 0; b.lane < job->lanes; b.lane += BLOCK_LANES) {
         b.lanes = least_of(job->lanes - b.lane, BLOCK_LANES);
+        size_t partial = b.lanes % TILE_LANES;
+        b.direct = b.is_direct ? b.lanes - (partial == 16 ? 0 : partial) : 0;
         for (b.row = 0; b.row < job->rows; b.row += BLOCK_ROWS) {
             b.rows = least_of(job->rows - b.row, BLOCK_ROWS);
             run_depth(job, &b);
