@@ -188,12 +188,32 @@ LANES_INLINE float window_chunk(struct weights_window *w, size_t from, size_t to
     return sum;
 }
 
+/* Adds the sums of four whole chunks, from order[from] on, to `sum`. Side by side they hide an addition's
+ * latency. */
+static float window_chunks(struct weights_window *w, size_t from, float sum)
+{
+    float sums[4] = {0};
+    if (from + WEIGHTS_WINDOW > w->to)
+        window_fill(w, from);
+    const float *grads = w->grads + (from - w->from), *scales = w->scales + (from - w->from);
+    for (size_t i = 0; i < BATCH_CHUNK; i++)
+        for (size_t k = 0; k < 4; k++)
+            sums[k] = w->in->scales != NULL
+                          ? fmaf(scales[k * BATCH_CHUNK + i], grads[k * BATCH_CHUNK + i], sums[k])
+                          : sums[k] + grads[k * BATCH_CHUNK + i];
+    for (size_t k = 0; k < 4; k++)
+        sum += sums[k];
+    return sum;
+}
+
 /* The sum of a part: order[from] up to order[to], all of one slice. */
 LANES_INLINE float window_part(struct weights_window *w, size_t from, size_t to)
 {
     size_t end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
     float sum = window_chunk(w, from, end);
-    for (from = end; from < to; from = end) {
+    for (from = end; to - from >= WEIGHTS_WINDOW; from += WEIGHTS_WINDOW)
+        sum = window_chunks(w, from, sum);
+    for (; from < to; from = end) {
         end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
         sum += window_chunk(w, from, end);
     }
@@ -219,20 +239,26 @@ static float window_tree(struct weights_window *w, size_t from, size_t to)
     return waiting[0];
 }
 
-/* The same of few places: like slot_sums. */
+/* one_hots[s]: 1 in the lane of slice s, which has the bits of s in reverse order: so v16_sum, which adds lanes 8
+ * apart first, adds neighbours first, as the tree does. */
+#define ONE_HOT(s, lane) [s] = {[lane] = 1.0F}
+static const float one_hots[BATCH_SLICES_MAX][16] = {
+    ONE_HOT(0, 0),  ONE_HOT(1, 8),   ONE_HOT(2, 4),  ONE_HOT(3, 12), ONE_HOT(4, 2),  ONE_HOT(5, 10),
+    ONE_HOT(6, 6),  ONE_HOT(7, 14),  ONE_HOT(8, 1),  ONE_HOT(9, 9),  ONE_HOT(10, 5), ONE_HOT(11, 13),
+    ONE_HOT(12, 3), ONE_HOT(13, 11), ONE_HOT(14, 7), ONE_HOT(15, 15)};
+#undef ONE_HOT
+
+/* The same of few places: like slot_sums, with a lane for each slice. */
 static float window_slots(struct weights_window *w, size_t from, size_t to)
 {
-    float sums[BATCH_SLICES_MAX] = {0};
-    uint32_t count = w->in->slices.count;
+    v16 sums = v16_set1(0.0F);
     if (to > w->to)
         window_fill(w, from);
-    for (size_t at = from; at < to; at++)
-        sums[batch_slice_of(&w->in->slices, segment_event(w->in, w->in->order[at]))] +=
-            w->grads[at - w->from];
-    for (uint32_t step = 1; step < count; step *= 2)
-        for (uint32_t s = 0; s < count; s += 2 * step)
-            sums[s] += sums[s + step];
-    return sums[0];
+    for (size_t at = from; at < to; at++) {
+        uint32_t slice = batch_slice_of(&w->in->slices, segment_event(w->in, w->in->order[at]));
+        sums = v16_fma(v16_set1(w->grads[at - w->from]), v16_load(one_hots[slice]), sums);
+    }
+    return v16_sum(sums);
 }
 
 /* The sum of index u, with the bits of segment_of. */

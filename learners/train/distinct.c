@@ -104,10 +104,10 @@ static struct parts find_parts(const struct train_distinct *d, const struct trai
         uint32_t u = g->indices[place];
         if (u == BATCH_NONE)
             continue;
-        if (d->part_of[u] <= first) {
-            d->index[end] = u;
-            d->part_of[u] = ++end;
-        }
+        bool is_new = d->part_of[u] <= first; /* no branch: a coin's toss */
+        d->index[end] = u;
+        end += is_new;
+        d->part_of[u] = is_new ? end : d->part_of[u];
         d->part[place] = d->part_of[u] - 1;
         starts[d->part[place] - first + 2]++;
     }

@@ -217,7 +217,7 @@ static void test_borders(void **state)
 {
     (void)state;
     for (uint32_t least = SLICE; least <= 8 * SLICE; least *= 2) {
-        for (uint32_t n = 1; n < 40000; n += n < 3000 ? 1 : 997) {
+        for (uint32_t n = 1; n <= BATCH_SLICES_EVENTS; n += n < 3000 ? 1 : n < 40000 ? 997 : 1 + n / 1000) {
             struct batch_slices s = batch_slices_of(n, least);
             assert_true(s.count <= BATCH_SLICES_MAX && (s.count & (s.count - 1)) == 0);
             assert_true(s.count == 1 || n / s.count >= least);
@@ -227,6 +227,8 @@ static void test_borders(void **state)
                 assert_true(s.borders[i] < s.borders[i + 1] && s.borders[i] % BATCH_SLICE_UNIT == 0);
                 assert_int_equal(s.borders[i],
                                  (uint64_t)i * n / s.count / BATCH_SLICE_UNIT * BATCH_SLICE_UNIT);
+                assert_int_equal(batch_slice_of(&s, s.borders[i]), i);
+                assert_int_equal(batch_slice_of(&s, s.borders[i + 1] - 1), i);
             }
         }
     }

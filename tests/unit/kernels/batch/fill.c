@@ -125,19 +125,17 @@ uint32_t trial_segments(struct trial *t, uint32_t n, enum ids kind, struct batch
 
 const uint32_t *trial_slices(struct trial *t, uint32_t count, struct batch_segments *segments)
 {
-    uint32_t n = segments->n, each = count % 3 == 1 ? 1 : 3, events = n / each + 1;
+    uint32_t n = segments->n, events = count * BATCH_SLICE_UNIT * (1 + trial_below(t, 3)), at = 0;
+    bool are_places = count % 3 == 1 && n >= count * BATCH_SLICE_UNIT;
     uint32_t *event = trial_input(t, "event", n * sizeof(*event), sizeof(*event));
-    for (uint32_t i = 0; i < n; i++)
-        event[i] = i / each;
-    struct batch_slices *s = &segments->slices;
-    s->count = count;
-    for (uint32_t i = 1; i < count; i++) { /* any borders: some slices may be empty */
-        uint32_t least = s->borders[i - 1], most = (uint32_t)((uint64_t)events * (i + 1) / count);
-        s->borders[i] = least + (most > least ? trial_below(t, most - least) : 0);
+    for (uint32_t i = 0; i < n; i++) {
+        event[i] = are_places ? i : at;
+        at += trial_below(t, 2) * trial_below(t, 4 * events / n + 1); /* leaps: some slices may be empty */
+        at = at < events ? at : events - 1;
     }
-    for (uint32_t i = count; i <= BATCH_SLICES_MAX; i++)
-        s->borders[i] = events;
-    segments->event = each == 1 ? NULL : PLACE(t, event);
+    events = are_places ? n : events;
+    segments->slices = batch_slices_of(events, events / count);
+    segments->event = are_places ? NULL : PLACE(t, event);
     return event;
 }
 

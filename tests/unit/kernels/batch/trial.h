@@ -160,8 +160,8 @@ void trial_ids(struct trial *t, uint64_t *ids, size_t n, enum ids kind);
  * (grads, bag and scales are set by the case). Returns the number of distinct ids. host_order, host_starts:
  * get the host's copies; may be NULL.
  *
- * trial_slices: divides the segments by `count` slices (1: does nothing) with random borders; events have 3
- * places, or each is a place of its own; returns the host's copy of the events.
+ * trial_slices: divides the segments by `count` slices; events have any number of places, some slices may have
+ * none, or each event is a place of its own; returns the host's copy of the events.
  */
 uint32_t trial_segments(struct trial *t, uint32_t n, enum ids kind, struct batch_segments *segments,
                         const uint32_t **host_order, const uint32_t **host_starts);
