@@ -12,6 +12,7 @@
 enum {
     MODEL_ROWS_MAX = 1024, /* most events in one call */
     MODEL_FIELDS_MAX = 64,
+    MODEL_SLICE = 1024, /* least events of a slice of a learner's step (model_options.slice) */
     MODEL_DENSE_MAX = 256,
     MODEL_LAYERS_MAX = 6,
     MODEL_LABELS_MAX = 8,
@@ -116,8 +117,9 @@ struct model_options {
     /* events of a batch that go through the network together; 0: all. For models that learn by train/;
      * divides `batch`, and is a multiple of 4. */
     uint32_t micro;
-    uint32_t
-        slice;  /* least events of a slice of a step (kernels/slices.h), a multiple of 128; 0: one slice */
+    /* least events of a slice of a step (kernels/slices.h), a multiple of 128; 0: one slice. A learner's:
+     * MODEL_SLICE; another value moves the bits of steps of several slices */
+    uint32_t slice;
     float bias; /* initial value of the bias */
     /* Squared loss and one label: a prediction is the mean of the labels learned so far (bias_start
      * before the first one) plus the model's output, and the model learns each label minus that mean.

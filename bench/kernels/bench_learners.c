@@ -221,7 +221,7 @@ static struct model_options model_options(char **args, const struct columns_file
                  real(args, "ftrl2", 0.0)},
         .block = (uint32_t)real(args, "block", 16.0),
         .batch = (uint32_t)real(args, "batch", 1.0),
-        .slice = (uint32_t)real(args, "slice", 0.0),
+        .slice = (uint32_t)real(args, "slice", MODEL_SLICE),
         .precision = strcmp(option(args, "precision", "fp32"), "bf16") == 0 ? ROW_BF16 : ROW_FP32,
         .bias = (float)real(args, "bias", 0.0),
         .clip_norm = (float)real(args, "clip", 0.0),

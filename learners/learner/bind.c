@@ -77,6 +77,7 @@ static void common_options(const struct learner_config *c, struct model_options 
     o->dense = c->inputs.dense_count;
     o->list_max = (uint32_t)c->inputs.list_max;
     o->batch = (uint32_t)c->steps.batch;
+    o->slice = MODEL_SLICE;
     o->block = 1;
     o->is_centered = c->mean_bias && c->loss == LOSS_SQUARED;
     o->bias = o->is_centered ? 0.0F : (float)c->bias;

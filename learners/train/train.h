@@ -22,7 +22,7 @@
  *
  * Sums over events are made slice by slice of the step, and the slices' sums are added by a fixed tree
  * (kernels/slices.h), so that they do not depend on how many workers share the slices. model_options.slice is the
- * least size of a slice; with 0, which all learners have today, a step is one slice.
+ * least size of a slice; learners have MODEL_SLICE, and with 0 a step is one slice.
  *
  * A row that the step makes counts as absent in the forward pass, and makes its optimizer step like any
  * other: a step learns from the predictions. So, on a CPU, the values that an event's prediction left in the
