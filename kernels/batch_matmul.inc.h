@@ -1,8 +1,9 @@
 /*
  * matmul of batch_train.h, where p is the index over which the products are summed. A tile of c is kept in
  * registers while p rises. One operand, `rows` (x), gives single numbers, each broadcast to all lanes; the
- * other, `lanes` (y), gives whole vectors. Lanes are packed first, so that a tile reads them in order. Rows
- * are read in place, except for three kinds, which are packed: the last few of a block, rows that are rounded
+ * other, `lanes` (y), gives whole vectors. Lanes are packed first, so that a tile reads them in order, except for
+ * those of a single vector and those of a single tile of rows, which are read in place. Rows are read in place,
+ * too, except for three kinds, which are packed: the last few of a block, rows that are rounded
  * first, and rows so far apart that they share sets of the first-level cache. A block of each operand stays
  * in the second-level cache. Sums that continue in the next block of p are kept in scratch memory as floats,
  * so each element of c is one chain of fma, whatever the block sizes.
@@ -424,8 +425,8 @@ static void run_depth(const struct matmul_job *job, struct matmul_block *b)
 static void run_blocks(const struct matmul_job *job)
 {
     struct matmul_block b = {0};
-    bool is_near =
-        job->lanes == 16 && job->y.deep % FAR_FLOATS != 0; /* one vector: panels would be half empty */
+    /* one vector of lanes: each is read once for a tile, as from a panel, and packing costs more */
+    bool is_near = job->lanes == 16 && job->y.deep % FAR_FLOATS != 0;
     b.is_direct = (job->rows <= TILE_ROWS || is_near) && job->y.across == 1 && job->a->precision == ROW_FP32;
     for (b.lane = 0; b.lane < job->lanes; b.lane += BLOCK_LANES) {
         b.lanes = least_of(job->lanes - b.lane, BLOCK_LANES);

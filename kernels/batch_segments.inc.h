@@ -23,9 +23,9 @@ LANES_INLINE uint32_t segment_event(const struct batch_segments *in, size_t plac
     return in->event != NULL ? in->event[place] : (uint32_t)place;
 }
 
-/* The end of the positions from..to whose events are before `border`, the first one being so. Whole chunks are
- * skipped by their last event; in the chunk with the end all are compared: faster than halving, which waits for
- * each comparison. */
+/* The end of the positions from..to whose events are before `border`, the first one being so. Chunks
+ * whose last event is before the border are skipped; of the next chunk, all events are compared with the border.
+ * Halving would be slower: each comparison waits for the one before. */
 LANES_INLINE size_t slice_end(const struct batch_segments *in, size_t from, size_t to, uint32_t border)
 {
     size_t before = 0;

@@ -8,7 +8,12 @@
  * window. Sixteen rows are gathered into a vector for the step.
  */
 
-enum { WEIGHTS_AHEAD = 48, WEIGHTS_WINDOW = 4 * BATCH_CHUNK, WEIGHTS_TILE = 8 };
+enum {
+    WEIGHTS_AHEAD = 48,
+    WINDOW_CHUNKS = 4,
+    WEIGHTS_WINDOW = WINDOW_CHUNKS * BATCH_CHUNK,
+    WEIGHTS_TILE = 8
+};
 
 /* Where the weight of index u lies; NULL: u has no row. */
 LANES_INLINE void *weight_place(const struct batch_weights *of, size_t u)
@@ -171,51 +176,41 @@ static void window_fill(struct weights_window *w, size_t from)
         w->scales[i] = in->scales[order[i]];
 }
 
-/* The sum over a chunk of places, at most BATCH_CHUNK of them. */
-LANES_INLINE float window_chunk(struct weights_window *w, size_t from, size_t to)
+/* The sums of `chunks` chunks from order[from] on, n places each; chunks is a constant. Several chunks side by
+ * side hide an addition's latency; they are whole (n = BATCH_CHUNK). */
+LANES_INLINE void window_chunks(float *sums, struct weights_window *w, size_t from, size_t n, size_t chunks)
 {
-    if (to > w->to)
+    if (from + (chunks - 1) * BATCH_CHUNK + n > w->to)
         window_fill(w, from);
     const float *grads = w->grads + (from - w->from), *scales = w->scales + (from - w->from);
-    float sum = 0.0F;
+    for (size_t k = 0; k < chunks; k++)
+        sums[k] = 0.0F;
     if (w->in->scales != NULL) {
-        for (size_t i = 0; i < to - from; i++)
-            sum = fmaf(scales[i], grads[i], sum);
+        for (size_t i = 0; i < n; i++)
+            for (size_t k = 0; k < chunks; k++)
+                sums[k] = fmaf(scales[k * BATCH_CHUNK + i], grads[k * BATCH_CHUNK + i], sums[k]);
     } else {
-        for (size_t i = 0; i < to - from; i++)
-            sum += grads[i];
+        for (size_t i = 0; i < n; i++)
+            for (size_t k = 0; k < chunks; k++)
+                sums[k] += grads[k * BATCH_CHUNK + i];
     }
-    return sum;
-}
-
-/* Adds the sums of four whole chunks, from order[from] on, to `sum`. Side by side they hide an addition's
- * latency. */
-static float window_chunks(struct weights_window *w, size_t from, float sum)
-{
-    float sums[4] = {0};
-    if (from + WEIGHTS_WINDOW > w->to)
-        window_fill(w, from);
-    const float *grads = w->grads + (from - w->from), *scales = w->scales + (from - w->from);
-    for (size_t i = 0; i < BATCH_CHUNK; i++)
-        for (size_t k = 0; k < 4; k++)
-            sums[k] = w->in->scales != NULL
-                          ? fmaf(scales[k * BATCH_CHUNK + i], grads[k * BATCH_CHUNK + i], sums[k])
-                          : sums[k] + grads[k * BATCH_CHUNK + i];
-    for (size_t k = 0; k < 4; k++)
-        sum += sums[k];
-    return sum;
 }
 
 /* The sum of a part: order[from] up to order[to], all of one slice. */
 LANES_INLINE float window_part(struct weights_window *w, size_t from, size_t to)
 {
-    size_t end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
-    float sum = window_chunk(w, from, end);
-    for (from = end; to - from >= WEIGHTS_WINDOW; from += WEIGHTS_WINDOW)
-        sum = window_chunks(w, from, sum);
-    for (; from < to; from = end) {
-        end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
-        sum += window_chunk(w, from, end);
+    float sum, sums[WINDOW_CHUNKS];
+    size_t n = to - from < BATCH_CHUNK ? to - from : BATCH_CHUNK;
+    window_chunks(&sum, w, from, n, 1);
+    for (from += n; to - from >= WEIGHTS_WINDOW; from += WEIGHTS_WINDOW) {
+        window_chunks(sums, w, from, BATCH_CHUNK, WINDOW_CHUNKS);
+        for (size_t k = 0; k < WINDOW_CHUNKS; k++)
+            sum += sums[k];
+    }
+    for (; from < to; from += n) {
+        n = to - from < BATCH_CHUNK ? to - from : BATCH_CHUNK;
+        window_chunks(sums, w, from, n, 1);
+        sum += sums[0];
     }
     return sum;
 }
@@ -248,7 +243,8 @@ static const float one_hots[BATCH_SLICES_MAX][16] = {
     ONE_HOT(12, 3), ONE_HOT(13, 11), ONE_HOT(14, 7), ONE_HOT(15, 15)};
 #undef ONE_HOT
 
-/* The same of few places: like slot_sums, with a lane for each slice. */
+/* The same of few places: like slot_sums, with a lane for each slice. A gradient that is not finite makes the sum
+ * NaN, which is rejected as well. */
 static float window_slots(struct weights_window *w, size_t from, size_t to)
 {
     v16 sums = v16_set1(0.0F);

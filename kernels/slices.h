@@ -9,7 +9,8 @@
 #define LEAT_KERNELS_SLICES_H
 
 /* BATCH_SLICE_UNIT: borders are multiples of it, so that the chunks of sums are whole. BATCH_SLICE_LEVELS: most
- * sums that wait for their sibling in the tree, and the one in progress. */
+ * sums that wait for their sibling in the tree, and the one in progress. BATCH_SLICES_EVENTS: most events of a
+ * step of several slices. */
 enum {
     BATCH_SLICES_MAX = 16,
     BATCH_SLICE_LEVELS = 5,

@@ -104,7 +104,7 @@ static struct parts find_parts(const struct train_distinct *d, const struct trai
         uint32_t u = g->indices[place];
         if (u == BATCH_NONE)
             continue;
-        bool is_new = d->part_of[u] <= first; /* no branch: a coin's toss */
+        bool is_new = d->part_of[u] <= first; /* a branch would often be mispredicted */
         d->index[end] = u;
         end += is_new;
         d->part_of[u] = is_new ? end : d->part_of[u];

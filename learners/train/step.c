@@ -383,7 +383,7 @@ static void update_weights(struct train *t, const struct train_group *g, const s
                                      .scratch = t->scratch[who],
                                      .scratch_bytes = t->scratch_bytes};
     a.in.grads = t->out_gradients;
-    a.in.bag = a.in.event;
+    a.in.bag = a.in.event; /* NULL: a place's number is its event's */
     a.in.d = 1;
     t->device.kernels->weights_update(&a, t->device.stream);
 }

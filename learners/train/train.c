@@ -225,6 +225,7 @@ void train_plan(const struct train_setup *setup, struct train_plan *plan)
 
 struct train *train_new(const struct train_setup *setup, struct gpu_error *error)
 {
+    leat_assert(setup->options->batch <= BATCH_SLICES_EVENTS);
     struct train *t = new_shape(setup);
     bool is_good = train_input_make(&t->batch, error) && train_input_make(&t->call, error);
     if (is_good) {
