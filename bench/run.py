@@ -18,10 +18,12 @@ import time
 
 import kafka_broker
 import rows_engine
+import rows_follow
 import rows_kafka
 import rows_kernels
 import rows_learn
 import rows_nexmark
+import rows_serve
 import rows_state
 import rows_torch
 from harness import ROOT, Bench, Broken, Skip
@@ -33,8 +35,9 @@ TOOLS = {
     "bench_memory": ("the kernels of a batch over memory, on one core and all", ("kernels", "bench_memory")),
 }
 ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_torch.ROWS, **rows_kernels.ROWS,
-        **rows_nexmark.ROWS, **rows_kafka.ROWS}
-GROUPS = {"kafka": list(rows_kafka.ROWS), "nexmark": list(rows_nexmark.ROWS)}
+        **rows_nexmark.ROWS, **rows_kafka.ROWS, **rows_serve.ROWS, **rows_follow.ROWS}
+GROUPS = {"kafka": list(rows_kafka.ROWS), "nexmark": list(rows_nexmark.ROWS), "serve": list(rows_serve.ROWS),
+          "follow": list(rows_follow.ROWS)}
 
 
 def machine():

@@ -18,6 +18,12 @@ static inline bool csv_has_header(const void *config)
     return csv == NULL || !csv->has_no_header;
 }
 
+static inline bool csv_may_lack(const void *config)
+{
+    const struct format_config *csv = config;
+    return csv != NULL && csv->may_lack;
+}
+
 static inline bool csv_trims(const void *config)
 {
     const struct format_config *csv = config;

@@ -110,7 +110,7 @@ bool csv_header_check(const struct schema *schema, const void *config, struct st
         uint32_t found = 0;
         for (uint32_t j = 0; j < count; j++)
             found += str_equal(names[j], name);
-        if (found == 1)
+        if (found == 1 || (found == 0 && csv_may_lack(config) && !schema->fields[i].is_required))
             continue;
         is_good = false;
         struct diag *d = diag_error(diags, DIAG_FILE_COLUMNS, (struct span){0, 0},
@@ -156,7 +156,7 @@ static void use_header(struct csv_decoder *decoder, struct str header)
     for (uint32_t i = 0; i < decoder->columns_count; i++)
         decoder->columns[i] = rows_find(fields, names[i].data, names[i].length);
     arena_free(&arena);
-    /* csv_header_check refuses files that lack a column; a caller that did not call it gets nulls. */
+    /* What csv_header_check lets through, or a caller that did not call it: nulls. */
     decoder->absent_count = 0;
     for (uint32_t i = 0; i < fields->count; i++) {
         uint32_t j = 0;

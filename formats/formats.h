@@ -21,6 +21,7 @@ const struct format_kind *format_by_suffix(struct str path);
 struct format_config {
     char delimiter;          /* csv; 0: , */
     bool has_no_header;      /* csv: no header line, the columns are those of the schema in its order */
+    bool may_lack;           /* csv decoder: columns that are not required may be missing, and are null */
     bool trims;              /* csv decoder: ignores spaces and tabs around fields, and a number's `+` */
     bool has_bare_empty;     /* csv encoder: writes an empty text as an empty field, like null, not as "" */
     enum time_unit times;    /* encoders: how times are written (batches keeps microseconds) */

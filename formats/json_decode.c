@@ -427,6 +427,7 @@ void json_decode(void *self, struct raw_batch *raw, struct decode_output *output
     /* Zeros behind the last record end every scan. */
     memset(raw->data + raw->data_bytes, 0, RAW_PADDING);
     rows_begin(rows, raw, output, raw->data_bytes);
+    decoder->reader.arena = &output->batch->arena;
     for (uint32_t row = 0; row < raw->count;) {
         bool has_pair = rows->lists_count == 0 && row + 1 < raw->count && decoder->alone == 0;
         if (has_pair && likely(decode_pair(decoder, row, raw->records + row, raw->data))) {

@@ -1,4 +1,5 @@
-/* Reading one JSON value; private to json_*.c. README.md says what makes a record bad. */
+/* Reading one JSON value, for json_*.c. README.md says what makes a record bad. engine/serve reads requests
+ * with json_skip, json_text and json_fail, which use of `rows` the heap alone. */
 #ifndef LEAT_FORMATS_JSON_READ_H
 #define LEAT_FORMATS_JSON_READ_H
 
@@ -11,8 +12,9 @@ enum { JSON_DEPTH_MAX = 1000 };
 struct json_reader {
     struct rows *rows;
     const char *begin, *end;
-    const char *reason; /* set by a function that fails: why; in the batch's arena */
-    const char *at;     /* set with `reason`: the byte where the record goes wrong */
+    struct arena *arena; /* for reasons */
+    const char *reason;  /* set by a function that fails: why; in the arena */
+    const char *at;      /* set with `reason`: the byte where the record goes wrong */
 };
 
 /* Each function takes `at`, the first byte of what it reads, and returns the byte behind it, or NULL after
@@ -35,7 +37,7 @@ const char *json_members(struct json_reader *reader, struct row_fields *fields, 
 const char *json_name(struct json_reader *reader, struct row_fields *fields, uint32_t guess,
                       struct row_column **column, const char *at);
 
-/* Sets reason and at, and returns NULL. The text goes to the batch's arena. */
+/* Sets reason and at, and returns NULL. The text goes to the arena. */
 const char *json_fail(struct json_reader *reader, const char *at, const char *format, ...) LEAT_PRINTF(3, 4);
 
 static inline const char *json_space(const char *at, const char *end)

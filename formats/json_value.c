@@ -17,8 +17,8 @@ const char *json_fail(struct json_reader *reader, const char *at, const char *fo
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    reader->reason = arena_printf(&reader->rows->output->batch->arena, "%s%s", text,
-                                  at >= reader->end ? " (the record ends here)" : "");
+    reader->reason =
+        arena_printf(reader->arena, "%s%s", text, at >= reader->end ? " (the record ends here)" : "");
     reader->at = at < reader->end ? at : reader->end;
     return NULL;
 }

@@ -235,7 +235,9 @@ struct leat_writer {
 /* How rows are spread over instances, where the operator has no key. */
 enum leat_order {
     LEAT_ALL_ROWS, /* one instance sees all rows, in an order that does not depend on the number of lanes */
-    LEAT_BY_ROW,   /* a row's result depends on that row alone: no state, any instance */
+    /* A row's result depends on that row alone: no state, any instance. Without `on_watermark` and `snapshot` the
+     * operator answers requests, too (`leat score`): `process` is then given their rows. */
+    LEAT_BY_ROW,
 };
 
 struct leat_operator {

@@ -56,4 +56,5 @@ const struct operator_kind operator_bucketize = {
     .inputs_max = 1,
     .bind = bucketize_bind,
     .process = bucketize_process,
+    .read = bucketize_process,
 };

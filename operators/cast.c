@@ -100,4 +100,5 @@ const struct operator_kind operator_cast = {
     .inputs_max = 1,
     .bind = cast_bind,
     .process = cast_process,
+    .read = cast_process,
 };

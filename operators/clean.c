@@ -189,6 +189,13 @@ static void clean_process(struct operator_context *context, uint32_t input, stru
     compute_emit(context, out, &errors);
 }
 
+/* A request's values do not count as changed. */
+static void clean_read(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
+{
+    const struct clean *clean = context->config;
+    compute_process(context, &clean->compute, batch);
+}
+
 static bool clean_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
     const struct clean *clean = context->config;
@@ -246,6 +253,7 @@ const struct operator_kind operator_clean = {
     .inputs_max = 1,
     .bind = clean_bind,
     .process = clean_process,
+    .read = clean_read,
     .keeps_figures_alone = true,
     .snapshot = clean_snapshot,
     .restore = clean_restore,

@@ -53,4 +53,5 @@ const struct operator_kind operator_cross = {
     .inputs_max = 1,
     .bind = cross_bind,
     .process = cross_process,
+    .read = cross_process,
 };

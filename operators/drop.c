@@ -48,4 +48,5 @@ const struct operator_kind operator_drop = {
     .inputs_max = 1,
     .bind = drop_bind,
     .process = drop_process,
+    .read = drop_process,
 };

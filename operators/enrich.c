@@ -143,6 +143,18 @@ struct prepared {
     struct expr_errors errors;
 };
 
+/* Makes the output batch, without the values of the new columns. */
+static void begin_out(struct operator_context *context, struct batch *batch, struct prepared *prepared)
+{
+    const struct enrich *enrich = context->config;
+    uint32_t base = batch->schema->count;
+    prepared->out = batch_derive(batch, context->output);
+    for (uint32_t i = 0; i < enrich->columns.count; i++)
+        batch_column_init(prepared->out, &prepared->out->columns[base + i], enrich->columns.types[i],
+                          batch->rows);
+    prepared->builders = version_builders(&enrich->columns, prepared->out, base, context->scratch);
+}
+
 static struct prepared *prepare(struct operator_context *context, struct batch *batch, uint32_t input,
                                 struct row_keys *keys)
 {
@@ -158,12 +170,7 @@ static struct prepared *prepare(struct operator_context *context, struct batch *
         compute_reject(context, batch, &prepared->errors);
         return prepared;
     }
-    uint32_t base = batch->schema->count;
-    prepared->out = batch_derive(batch, context->output);
-    for (uint32_t i = 0; i < enrich->columns.count; i++)
-        batch_column_init(prepared->out, &prepared->out->columns[base + i], enrich->columns.types[i],
-                          batch->rows);
-    prepared->builders = version_builders(&enrich->columns, prepared->out, base, context->scratch);
+    begin_out(context, batch, prepared);
     return prepared;
 }
 
@@ -240,6 +247,25 @@ static void enrich_process_merged(struct operator_context *context, struct merge
     merged_run(context, merge, prepare, process_rows);
 }
 
+static void enrich_read(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
+{
+    struct enrich *enrich = context->config;
+    struct row_keys keys = keys_of(batch, enrich->keys, enrich->on.count, context->scratch);
+    struct keyed_slot *slots[BATCH_ROWS];
+    struct prepared prepared;
+    begin_out(context, batch, &prepared);
+    keyed_look(enrich->table, keys.keys, keys.hashes, batch->selected, slots);
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        const struct version *version = keys.has_null[i] || slots[i] == NULL
+                                            ? NULL
+                                            : version_for(context, enrich, slots[i], batch->event_time[row]);
+        version_read(&enrich->columns, prepared.builders, row, version);
+    }
+    keyed_end(enrich->table);
+    give_on(context, enrich, &prepared);
+}
+
 /* --- Facts, description, close --- */
 
 static void enrich_facts(struct operator_context *context, uint32_t input, const struct batch *batch,
@@ -277,6 +303,19 @@ static void enrich_close(struct operator_context *context)
     buffer_free(&((struct enrich *)context->config)->encoded);
 }
 
+/* The other stream's rows. */
+static bool enrich_absorbs(const void *config, uint32_t input, bool *columns)
+{
+    const struct enrich *enrich = config;
+    if (input == 0)
+        return false;
+    for (uint32_t i = 0; i < enrich->on.count; i++)
+        columns[enrich->update_keys[i]] = true;
+    for (uint32_t i = 0; i < enrich->columns.count; i++)
+        expr_mark_columns(enrich->columns.exprs[i], columns);
+    return true;
+}
+
 const struct operator_kind operator_enrich = {
     .name = "enrich",
     .summary = "adds columns of another stream's newest row as of the row's event time",
@@ -299,6 +338,9 @@ const struct operator_kind operator_enrich = {
     .bind = enrich_bind,
     .shape = enrich_shape,
     .process_merged = enrich_process_merged,
+    .read = enrich_read,
+    .reading = READING_STATE,
+    .absorbs = enrich_absorbs,
     .facts = enrich_facts,
     .describe = enrich_describe,
     .close = enrich_close,

@@ -63,4 +63,5 @@ const struct operator_kind operator_hash = {
     .inputs_max = 1,
     .bind = hash_bind,
     .process = hash_process,
+    .read = hash_process,
 };

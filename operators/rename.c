@@ -80,4 +80,5 @@ const struct operator_kind operator_rename = {
     .inputs_max = 1,
     .bind = rename_bind,
     .process = rename_process,
+    .read = rename_process,
 };

@@ -115,4 +115,6 @@ const struct operator_kind operator_route = {
     .inputs_max = 1,
     .bind = route_bind,
     .process = route_process,
+    .read = route_process,
+    .reading = READING_CHOICE,
 };

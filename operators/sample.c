@@ -90,4 +90,6 @@ const struct operator_kind operator_sample = {
     .inputs_max = 1,
     .bind = sample_bind,
     .process = sample_process,
+    .read = operator_pass,
+    .reading = READING_PASS,
 };

@@ -46,4 +46,5 @@ const struct operator_kind operator_select = {
     .inputs_max = 1,
     .bind = select_bind,
     .process = select_process,
+    .read = select_process,
 };

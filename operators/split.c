@@ -61,4 +61,6 @@ const struct operator_kind operator_split = {
     .inputs_max = 1,
     .bind = split_bind,
     .process = split_process,
+    .read = split_process,
+    .reading = READING_CHOICE,
 };

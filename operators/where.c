@@ -54,4 +54,6 @@ const struct operator_kind operator_where = {
     .inputs_max = 1,
     .bind = where_bind,
     .process = where_process,
+    .read = where_process,
+    .reading = READING_CHOICE,
 };

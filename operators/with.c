@@ -48,4 +48,5 @@ const struct operator_kind operator_with = {
     .inputs_max = 1,
     .bind = with_bind,
     .process = with_process,
+    .read = with_process,
 };

@@ -117,8 +117,10 @@ static bool file_bind(struct source_bind *bind)
     bind->is_bounded = bind->is_replayable = true;
     if (!format_delimiter_check(file->delimiter, bind->diags, bind->span))
         return false;
-    file->format_config = (struct format_config){
-        .delimiter = file->delimiter.data[0], .has_no_header = !file->has_header, .trims = file->trims};
+    file->format_config = (struct format_config){.delimiter = file->delimiter.data[0],
+                                                 .has_no_header = !file->has_header,
+                                                 .may_lack = bind->may_lack,
+                                                 .trims = file->trims};
     if (!choose_format(file, bind->diags, bind->span) ||
         (file->format_kind != NULL &&
          !format_schema_check(file->format_kind, bind->schema, bind->diags, bind->span)))

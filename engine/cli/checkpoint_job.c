@@ -75,17 +75,21 @@ static bool resolve_job(struct checkpoint_job *job)
     return directory.length > 0;
 }
 
+bool checkpoint_named(const char *name, const char *directory, struct checkpoint_id *id,
+                      struct diag_list *diags)
+{
+    if (checkpoint_id_parse(str_from(name), id))
+        return true;
+    struct diag *d =
+        diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "`%s` is not the name of a checkpoint", name);
+    diag_hint(diags, d, "`leat checkpoint list %s` shows their names, such as 3-17", directory);
+    return false;
+}
+
 static bool choose(struct checkpoint_job *job, struct checkpoint_id *id)
 {
-    if (job->which != NULL && checkpoint_id_parse(str_from(job->which), id))
-        return true;
-    if (job->which != NULL) {
-        struct diag *d = diag_error(&job->diags, DIAG_NO_COMMAND, (struct span){0},
-                                    "`%s` is not the name of a checkpoint", job->which);
-        diag_hint(&job->diags, d, "`leat checkpoint list %s` shows their names, such as 3-17",
-                  job->directory);
-        return false;
-    }
+    if (job->which != NULL)
+        return checkpoint_named(job->which, job->directory, id, &job->diags);
     struct checkpoint_list found;
     if (!checkpoint_list(job->dir, &job->arena, &found, &job->diags))
         return false;

@@ -24,4 +24,8 @@ void checkpoint_job_init(struct checkpoint_job *job);
 bool checkpoint_job_open(struct checkpoint_job *job);
 void checkpoint_job_close(struct checkpoint_job *job);
 
+/* Reads a checkpoint's name, "3-17". directory: for the hint. false after a diagnostic. */
+bool checkpoint_named(const char *name, const char *directory, struct checkpoint_id *id,
+                      struct diag_list *diags);
+
 #endif

@@ -5,12 +5,12 @@
 
 #include <stdio.h>
 
-enum { KEY_SET = 256, KEY_DOT, KEY_SVG, KEY_TIME, KEY_LINEAGE };
+enum { KEY_SET = 256, KEY_DOT, KEY_SVG, KEY_TIME, KEY_LINEAGE, KEY_SERVE };
 
 struct explain_arguments {
     struct job_load load;
     int form; /* KEY_DOT, KEY_SVG; 0: text */
-    bool is_time, is_lineage;
+    bool is_time, is_lineage, is_serve;
 };
 
 static const struct argp_option options_table[] = {
@@ -23,6 +23,7 @@ static const struct argp_option options_table[] = {
      0},
     {"lineage", KEY_LINEAGE, NULL, 0,
      "from which source columns and labels each column of each stream derives", 0},
+    {"serve", KEY_SERVE, NULL, 0, "the way of a request to its score, and the columns of both", 0},
     {0},
 };
 
@@ -38,11 +39,13 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_SVG: arguments->form = key; return 0;
     case KEY_TIME: arguments->is_time = true; return 0;
     case KEY_LINEAGE: arguments->is_lineage = true; return 0;
+    case KEY_SERVE: arguments->is_serve = true; return 0;
     case ARGP_KEY_END:
         if (arguments->is_time && arguments->form == KEY_DOT)
             argp_error(state, "--time prints text, or a picture with --svg");
-        if (arguments->is_lineage && (arguments->form != 0 || arguments->is_time))
-            argp_error(state, "--lineage prints text, and goes with no other form");
+        if ((arguments->is_lineage || arguments->is_serve) &&
+            (arguments->form != 0 || arguments->is_time || (arguments->is_lineage && arguments->is_serve)))
+            argp_error(state, "--lineage and --serve print text, and go with no other form");
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->load.path != NULL)
@@ -73,6 +76,8 @@ int cmd_explain(int argc, char **argv)
             {plan_explain, plan_svg}, {plan_explain_time, plan_time_svg}};
         if (arguments.is_lineage)
             plan_explain_lineage(arguments.load.plan, &out);
+        else if (arguments.is_serve)
+            plan_explain_serve(arguments.load.plan, &out);
         else if (arguments.form == KEY_DOT)
             plan_dot(arguments.load.plan, &out);
         else

@@ -2,6 +2,7 @@
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/job.h"
+#include "cli/serve_beside.h"
 #include "cli/supervise.h"
 #include "control/summary.h"
 #include "control/view.h"
@@ -34,6 +35,7 @@ enum {
     KEY_TAKE_OVER,
     KEY_QUIET,
     KEY_SUPERVISE,
+    KEY_SERVE,
     KEY_COMPARE,
     KEY_PROGRESS
 };
@@ -43,7 +45,7 @@ enum { DROPS_MAX = 256 };
 struct run_arguments {
     struct job_load load;
     struct run_options options;
-    bool is_quiet, is_supervised;
+    bool is_quiet, is_supervised, is_served;
     bool is_fresh, is_resume;
     struct progress progress;
     const char *drops[DROPS_MAX];
@@ -68,6 +70,10 @@ static const struct argp_option options_table[] = {
      "there, and ends as soon as it notices",
      3},
     {"supervise", KEY_SUPERVISE, NULL, 0, "restart after a crash, from the newest checkpoint", 3},
+    {"serve", KEY_SERVE, NULL, 0,
+     "answer requests in a process beside the run (`leat serve`), which goes on if the run dies, and ends when "
+     "the run ends in order; its messages go to DIR/serve.log, beside the checkpoints",
+     3},
     {"until", KEY_UNTIL, "TIME", 0,
      "checkpoint and stop when all unread rows are at or after this time (event time, or arrival time where "
      "rows are merged by arrival); the batch in progress is finished",
@@ -109,6 +115,24 @@ static void parse_progress(const char *argument, struct argp_state *state)
         argp_error(state, PROGRESS_WANTS, argument);
 }
 
+/* Arguments that exclude or need each other. */
+static void check_together(const struct run_arguments *arguments, struct argp_state *state)
+{
+    if (arguments->is_fresh && arguments->is_resume)
+        argp_error(state, "--fresh starts anew, --resume continues: give only one of them");
+    if (arguments->options.from != NULL && (arguments->is_fresh || arguments->is_resume))
+        argp_error(state, "--from starts from another run's checkpoint, %s: give only one of them",
+                   arguments->is_fresh ? "--fresh from no checkpoint" : "--resume from the job's own");
+    if (arguments->options.compares && arguments->is_supervised)
+        argp_error(
+            state,
+            "--compare ends a run where devices differ, --supervise restarts it: give only one of them");
+    if (arguments->is_served && (arguments->load.is_replay || arguments->load.replays.count > 0))
+        argp_error(state, "--serve answers from the job's own checkpoints, which --replay does not write");
+    if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
+        argp_error(state, "--drop-state needs --from");
+}
+
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct run_arguments *arguments = state->input;
@@ -144,6 +168,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_RECORD_ORDER: arguments->options.record_order = argument; return 0;
     case KEY_JSON: arguments->load.is_json = true; return 0;
     case KEY_SUPERVISE: arguments->is_supervised = true; return 0;
+    case KEY_SERVE: arguments->is_served = true; return 0;
     case KEY_COMPARE:
         if (strcmp(argument, "cpu") != 0)
             argp_error(state, "--compare takes `cpu`, not `%s`", argument);
@@ -158,17 +183,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which job? For example `leat run jobs/ctr.leat`"); return 0;
     case ARGP_KEY_END:
-        if (arguments->is_fresh && arguments->is_resume)
-            argp_error(state, "--fresh starts anew, --resume continues: give only one of them");
-        if (arguments->options.from != NULL && (arguments->is_fresh || arguments->is_resume))
-            argp_error(state, "--from starts from another run's checkpoint, %s: give only one of them",
-                       arguments->is_fresh ? "--fresh from no checkpoint" : "--resume from the job's own");
-        if (arguments->options.compares && arguments->is_supervised)
-            argp_error(
-                state,
-                "--compare ends a run where devices differ, --supervise restarts it: give only one of them");
-        if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
-            argp_error(state, "--drop-state needs --from");
+        check_together(arguments, state);
         arguments->options.drops = arguments->drops;
         arguments->options.may_repeat = arguments->is_fresh || arguments->options.from != NULL;
         arguments->options.mode = arguments->options.from != NULL ? RUN_FROM
@@ -352,6 +367,24 @@ static int run_job(struct run_arguments *arguments)
     return is_good ? EXIT_GOOD : has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
 }
 
+/* With --serve, a process answers requests beside the run. A run that failed leaves it, for the one that goes on. */
+static int run_served(struct run_arguments *arguments)
+{
+    struct job_load *load = &arguments->load;
+    bool is_new = false;
+    if (!arguments->is_served)
+        return run_job(arguments);
+    if (!serve_beside_start(load, &is_new, &load->diags))
+        return EXIT_FAILED;
+    int status = run_job(arguments);
+    if (status == EXIT_GOOD || (is_new && !has_begun))
+        serve_beside_stop(load);
+    else
+        fprintf(stderr,
+                "leat: scores are still served; `leat run --serve` goes on with them, and ends them\n");
+    return status;
+}
+
 int cmd_run(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -390,7 +423,7 @@ int cmd_run(int argc, char **argv)
     if (!is_good)
         job_print_diags(&arguments.load);
     if (is_good) {
-        status = run_job(&arguments);
+        status = run_served(&arguments);
         if (arguments.load.diags.count > 0 && status != EXIT_INTERRUPTED) {
             arguments.load.is_json = false; /* stdout has the summary */
             job_print_diags(&arguments.load);

@@ -106,8 +106,16 @@ static void add_operator(struct help *help, enum help_group group, const struct 
                           "and NAME.metrics.");
     else
         entry->usage = operator_usage(kind, &help->arena);
-    if (group != HELP_LEARNERS && kind->uses_time)
-        entry->note = "Needs event time: `event_time:` in the source.";
+    if (group == HELP_LEARNERS)
+        return;
+    const char *requests = kind->read == NULL              ? "No request (`serve`) passes this step."
+                           : kind->makes_label             ? "A request (`serve`) passes without a label."
+                           : kind->reading == READING_PASS ? "A request (`serve`) always passes."
+                                                           : NULL;
+    entry->note = requests;
+    if (kind->uses_time)
+        entry->note = arena_printf(&help->arena, "Needs event time: `event_time:` in the source.%s%s",
+                                   requests == NULL ? "" : " ", requests == NULL ? "" : requests);
 }
 
 static void add_function(struct help *help, enum help_group group, const struct function_help *function)
@@ -165,7 +173,7 @@ static uint32_t entries_max(const struct registry *r)
                      count_pointers((const void *const *)r->sinks) +
                      count_pointers((const void *const *)r->formats) +
                      2 * count_pointers((const void *const *)r->operators) +
-                     count_pointers((const void *const *)r->learners) + 2;
+                     count_pointers((const void *const *)r->learners) + 3;
     for (const struct function_help *f = r->functions; f->name != NULL; f++)
         count += 2;
     for (uint32_t i = 0; r->learners[i] != NULL; i++)
@@ -245,6 +253,15 @@ void help_collect(struct help *help, const struct registry *r)
     struct help_entry *job = add(help, HELP_JOB, "job", "the options of the whole job");
     job->options = job_options;
     job->example = "job ctr { workers: 2, memory: 2GiB, checkpoint: { every: 10s, dir: \"state/ctr\" } }";
+    struct help_entry *serve = add(help, HELP_JOB, "serve", "which stream answers requests, of which source");
+    serve->usage = "serve NAME { from: STREAM, request: SOURCE }";
+    serve->options = serve_options;
+    serve->example = "serve ctr { from: model.predictions, request: impressions }";
+    serve->details =
+        "`leat score` and `leat serve` answer requests: rows with the source's columns go through the steps up "
+        "to the stream, read the features and the model of a checkpoint, and change nothing. `leat explain "
+        "--serve` shows the way and the columns. For clients of `leat serve`, NAME is the model's name. Refused are steps that a request cannot pass, features behind a step that holds "
+        "rows back, and rows that exist because of the label.";
     add_dead_letters(help);
 }
 

@@ -151,6 +151,29 @@ bool job_load(struct job_load *load)
     return is_expanded && load->plan != NULL && load->diags.errors == 0;
 }
 
+const struct plan_serve *job_serve(struct job_load *load, const char *name)
+{
+    const struct plan *plan = load->plan;
+    struct diag_list *diags = &load->diags;
+    const char *all = "";
+    for (uint32_t i = 0; i < plan->serves_count; i++) {
+        if (name == NULL ? plan->serves_count == 1 : str_is(plan->serves[i].name, name))
+            return &plan->serves[i];
+        all = arena_printf(&load->arena, "%s%s%.*s", all, i > 0 ? ", " : "", STR_ARGS(plan->serves[i].name));
+    }
+    struct diag *d =
+        plan->serves_count == 0
+            ? diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the job serves nothing")
+        : name == NULL
+            ? diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the job has several `serve`")
+            : diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the job has no `serve %s`", name);
+    if (plan->serves_count == 0)
+        diag_hint(diags, d, "add `serve NAME { from: MODEL.predictions, request: SOURCE }` to the job");
+    else
+        diag_hint(diags, d, "name one with --serve: %s", all);
+    return NULL;
+}
+
 void job_print_diags(struct job_load *load)
 {
     if (load->diags.count == 0)

@@ -39,6 +39,8 @@ int job_read_text(const char *path, struct diag_list *diags, char **data, size_t
 /* Reads, parses, expands and plans the job. false: load->diags has errors. Prints nothing. Call job_free even
  * after an error. */
 bool job_load(struct job_load *load);
+/* The `serve` of that name; NULL: the job's only one. NULL after a diagnostic. */
+const struct plan_serve *job_serve(struct job_load *load, const char *name);
 /* Prints all diagnostics, warnings included: as text to stderr, or with is_json as JSON to stdout. */
 void job_print_diags(struct job_load *load);
 void job_free(struct job_load *load);

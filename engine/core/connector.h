@@ -139,6 +139,7 @@ struct source_bind {
     struct diag_list *diags;
     struct span span;
     const struct schema *declared; /* the job's `schema:`, or NULL */
+    bool may_lack;                 /* a header of names (csv) may lack columns that are not required */
     struct str recording;          /* only for source_kind.replay: the path that --replay names;
                                       else length 0 */
     /* Filled by `bind`. */

@@ -89,10 +89,22 @@ struct operator_bind {
 
 struct cold_store;
 struct team;
+struct operator_context;
+struct operator_history;
+
+/* Takes what an operator emits and rejects while it answers requests (operator_kind.read). */
+struct operator_reader {
+    void (*emit)(struct operator_context *context, uint32_t output, struct batch *batch);
+    void (*reject)(struct operator_context *context, const struct batch *batch, uint32_t row,
+                   const char *reason);
+};
 
 struct operator_context {
-    void *config;   /* this lane's copy of the option struct */
-    void *engine;   /* for operator_* functions */
+    void *config;                         /* this lane's copy of the option struct */
+    void *engine;                         /* for operator_* functions */
+    const struct operator_reader *reader; /* set in a context for `read`; else NULL */
+    /* Where `reader` is set: what operator_history answers (core/operator_history.h). */
+    const struct operator_history *history;
     uint32_t place; /* the operator's place in the plan, from 0 */
     uint16_t id;    /* id of the keyed state: stays the same at every start of the run, even
                        if `place` changes */
@@ -105,13 +117,15 @@ struct operator_context {
     struct batch_pool *pool;
     struct arena *scratch; /* reset after each call */
     struct counters counters;
-    struct diag_list *diags;         /* for open, restore */
-    bool only_reads;                 /* set for open: nothing will be processed, the restored state
+    struct diag_list *diags; /* for open, restore */
+    bool only_reads;         /* set for open: nothing will be processed, the restored state
                                 is only inspected */
-    bool compares;                   /* set for open: a learner on a GPU is compared with one on
+    bool compares;           /* set for open: a learner on a GPU is compared with one on
                                 the CPU (--compare) */
-    bool is_from;                    /* set for restore: the state comes from another run (--from) */
-    struct team *team;               /* idle lanes that may help within process (core/team.h); NULL: none */
+    bool only_absorbs;       /* set for process, in a follower: rows become part of the state, and what
+                                        they would read and emit is not needed */
+    bool is_from;            /* set for restore: the state comes from another run (--from) */
+    struct team *team;       /* idle lanes that may help within process (core/team.h); NULL: none */
     struct state_store *state_store; /* where keyed state lives; NULL in an operator without needs_memory */
     /* Learners with needs_memory: makes the cold store for the rows of one table that do not fit in memory
      * (core/cold_store.h); the learner frees it. NULL: all rows stay in memory. */
@@ -173,6 +187,22 @@ static inline void row_facts_add_time(struct row_facts *facts, const char *name,
     facts->items[facts->count++].time = time;
 }
 
+/* What operator_kind.read goes by. */
+enum operator_reading {
+    READING_ROW,    /* the row alone; a learner: its model */
+    READING_CHOICE, /* the row alone, which may be left out */
+    READING_STATE,  /* the rows before it, or a file */
+    READING_PASS,   /* nothing: every row passes, also one that `process` would leave out */
+};
+
+/* How a follower (`leat serve`) keeps an operator's state between checkpoints (run/delta). */
+enum operator_following {
+    FOLLOWING_NOTHING, /* the state stays as it is, or there is none */
+    FOLLOWING_ROWS,    /* the state depends on the rows processed alone: the follower processes them, too */
+    FOLLOWING_CUTS,    /* a learner: what it changed */
+    FOLLOWING_NOT,     /* not at all: its answers are those of the last checkpoint */
+};
+
 struct memory_plan;
 struct model_visitor;
 struct state_member;
@@ -212,6 +242,19 @@ struct operator_kind {
      * they have `process`, which gets the input's index. */
     void (*process)(struct operator_context *context, uint32_t input, struct batch *batch);
     void (*process_merged)(struct operator_context *context, struct merge *merge);
+    /* For requests (`leat score`): makes of rows of input 0 what `process` would make of them if they came
+     * next, and changes nothing: no state, of figures in reports only state_lookups, _misses and _loaded. Emits and rejects as
+     * `process` does. The context is a copy with counters and scratch of its own, whose `reader` takes what is
+     * emitted. Where a row's output depends on that row alone, `read` is `process` itself. NULL: the step
+     * cannot stand between a request and its answer. */
+    void (*read)(struct operator_context *context, uint32_t input, struct batch *batch);
+    enum operator_reading reading;
+    /* How a follower keeps the state of an operator with READING_STATE (enum operator_following), after bind. absorbs:
+     * the state depends on the rows processed alone; says whether rows of the input become part of it, and sets
+     * columns[i] of the columns that this takes. is_steady: whether the state stays as it is between checkpoints. Both
+     * NULL: FOLLOWING_NOT. */
+    bool (*absorbs)(const void *config, uint32_t input, bool *columns);
+    bool (*is_steady)(const void *config);
     void (*on_watermark)(struct operator_context *context, int64_t watermark);
     /* Whether the next micro-batch must wait for the writer of the last checkpoint; the lane does other work
      * meanwhile. It must depend on the writer alone, not on another operator: the writer waits for all
@@ -249,6 +292,25 @@ struct operator_kind {
     void (*memory)(void *config, struct memory_plan *plan);
     /* Learners: visits the model (core/learner.h). NULL: nothing to visit. */
     bool (*visit)(struct operator_context *context, struct model_visitor *visitor);
+    /*
+     * Learners, for followers: copies in other processes that are restored from a checkpoint, answer requests and
+     * never learn. Changes go to them as "cuts": bytes after which `read` of the follower gives, bit for bit, what
+     * `read` of the learner gives at the moment of the cut. NULL: not a learner. On the lane's thread, between
+     * micro-batches. A checkpoint may be in progress; whether it is published does not matter.
+     *   - cut_note: from now on changes are noted (is_on), or no longer; what was noted is forgotten. After open
+     *     and restore. The notes take memory until the next cut. false: this learner cannot have cuts: it is on a
+     *     GPU, or `cut` has returned false.
+     *   - cut: appends to `out` what changed since the last cut, or since cut_note. Notes are on. false: no more
+     *     cuts in this run, whose epochs (32 bits) run out after billions of them; `out` is unchanged.
+     *   - take_cut: applies a cut to a follower: restored, with lanes 1, from a checkpoint that began after cut_note
+     *     and no later than the cut. The follower takes all cuts since its checkpoint, in order, each at least once;
+     *     it may begin with any earlier one since cut_note. false: the bytes, which may be damaged or hostile,
+     *     are no such cut; then the follower cannot be used. From the first cut on it must not learn, get a
+     *     watermark or be part of a checkpoint.
+     */
+    bool (*cut_note)(struct operator_context *context, bool is_on);
+    bool (*cut)(struct operator_context *context, struct byte_buffer *out);
+    bool (*take_cut)(struct operator_context *context, struct str bytes);
     /* Learners, after bind, on the master copy: sets *column to the column of input 0 of the feature with the
      * table `number`, counted from 0; false: there are fewer tables. `key`: the table key of a row's value,
      * the same in every table. NULL: not a learner. */
@@ -259,6 +321,13 @@ struct operator_kind {
 
 /* Passes a batch on to the given output. Takes over the caller's reference. */
 void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch);
+
+/* A `read` that lets all rows pass as they are: of steps that only leave rows out, or remember them. */
+static inline void operator_pass(struct operator_context *context, uint32_t input LEAT_UNUSED,
+                                 struct batch *batch)
+{
+    operator_emit(context, 0, batch_derive(batch, context->output));
+}
 
 /* Sends one row of `batch` to dead letters with a reason ("integer overflow in `a * b`") and counts it. */
 void operator_reject(struct operator_context *context, const struct batch *batch, uint32_t row,

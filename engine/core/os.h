@@ -9,7 +9,7 @@
  * Two more variables are for tests only. LEAT_TEST_CUT=N, 1 to 1024, makes watermarks advance after each N
  * records of a partition (run/sequencer/sequencer.c) instead of after a batch, so that a stream of a few
  * records has several watermarks and late rows; it changes the results, so every life of a run must use the
- * same value. LEAT_TEST_STATE=N, 256 to 2^30, limits the bytes of memory that an operator instance gets for
+ * same value. With 1, changes of learners are published after each micro-batch. LEAT_TEST_STATE=N, 256 to 2^30, limits the bytes of memory that an operator instance gets for
  * its state and rows, so that even small state goes to disk. */
 #ifndef LEAT_CORE_OS_H
 #define LEAT_CORE_OS_H

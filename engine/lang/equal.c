@@ -67,12 +67,18 @@ static bool sink_equal(const struct sink_decl *a, const struct sink_decl *b)
            inputs_equal(&a->input, &b->input) && entries_equal(a->entries, a->count, b->entries, b->count);
 }
 
+static bool serve_equal(const struct serve_decl *a, const struct serve_decl *b)
+{
+    return names_equal(&a->name, &b->name) && entries_equal(a->entries, a->count, b->entries, b->count);
+}
+
 bool lang_job_equal(const struct job_file *a, const struct job_file *b)
 {
     bool is_equal = names_equal(&a->name, &b->name) && a->params_count == b->params_count &&
                     a->lets_count == b->lets_count && a->sources_count == b->sources_count &&
                     a->streams_count == b->streams_count && a->learners_count == b->learners_count &&
-                    a->sinks_count == b->sinks_count && a->uses_count == b->uses_count &&
+                    a->sinks_count == b->sinks_count && a->serves_count == b->serves_count &&
+                    a->uses_count == b->uses_count &&
                     entries_equal(a->job_entries, a->job_entries_count, b->job_entries, b->job_entries_count);
     for (uint32_t i = 0; is_equal && i < a->uses_count; i++)
         is_equal = str_equal(a->uses[i].path, b->uses[i].path);
@@ -88,5 +94,7 @@ bool lang_job_equal(const struct job_file *a, const struct job_file *b)
         is_equal = learner_equal(&a->learners[i], &b->learners[i]);
     for (uint32_t i = 0; is_equal && i < a->sinks_count; i++)
         is_equal = sink_equal(&a->sinks[i], &b->sinks[i]);
+    for (uint32_t i = 0; is_equal && i < a->serves_count; i++)
+        is_equal = serve_equal(&a->serves[i], &b->serves[i]);
     return is_equal;
 }

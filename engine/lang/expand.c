@@ -305,6 +305,9 @@ static void expand_declarations(struct expander *expander)
         if (!expand_entries(expander, table, sink->entries, sink->count))
             sink->is_broken = true;
     }
+    for (uint32_t i = 0; i < job->serves_count; i++)
+        if (!expand_entries(expander, NULL, job->serves[i].entries, job->serves[i].count))
+            job->serves[i].is_broken = true;
 }
 
 bool lang_expand(struct job_file *job, struct arena *arena, struct diag_list *diags,

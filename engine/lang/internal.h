@@ -137,7 +137,7 @@ void parser_skip_declaration(struct parser *parser);
 bool parser_enter(struct parser *parser);
 void parser_leave(struct parser *parser);
 extern const char *const lang_declaration_words[];
-enum { LANG_DECLARATION_WORDS = 8 };
+enum { LANG_DECLARATION_WORDS = 9 };
 
 /* expression.c: parses one expression; NULL after a diagnostic. */
 struct ast *parse_expression(struct parser *parser);

@@ -20,12 +20,13 @@
  *     stream NAME = STREAM (| KIND [value] (OPTION value[, value]...)* [{ entries }])*
  *     learner NAME = KIND from STREAM [{ entries }]
  *     sink NAME = KIND from STREAM [{ entries }]
+ *     serve NAME { entries }
  *
  *     STREAM: NAME or NAME.OUTPUT
  *     entry: NAME: value
  *     value: expression, [list], { entries }, KIND { entries }, type!
  *
- * A declaration begins on a line of its own. Sinks have a name space of their own; all other declarations
+ * A declaration begins on a line of its own. Sinks and serves have name spaces of their own; all other declarations
  * share one. Functions may be called from any thread, for one job from one thread at a time. */
 #ifndef LEAT_LANG_LANG_H
 #define LEAT_LANG_LANG_H
@@ -128,6 +129,15 @@ struct sink_decl {
     bool is_broken;
 };
 
+/* `serve NAME { from: STREAM, request: SOURCE }` */
+struct serve_decl {
+    struct lang_name name;
+    struct ast_entry *entries;
+    uint32_t count;
+    struct span span;
+    bool is_broken;
+};
+
 /* One use of a parameter or function that was replaced by its definition, for lang_label_expansions. */
 struct lang_expansion {
     struct span use, definition;
@@ -158,7 +168,9 @@ struct job_file {
     struct stream_decl *streams;
     struct learner_decl *learners;
     struct sink_decl *sinks;
-    uint32_t params_count, lets_count, sources_count, streams_count, learners_count, sinks_count;
+    struct serve_decl *serves;
+    uint32_t params_count, lets_count, sources_count, streams_count, learners_count, sinks_count,
+        serves_count;
     struct lang_expansion *expansions;
     uint32_t expansions_count;
 };

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum name_set { NAME_COMMON, NAME_SINK };
+enum name_set { NAME_COMMON, NAME_SINK, NAME_SERVE };
 
 struct declared {
     struct str text;
@@ -101,6 +101,8 @@ void lang_check_names(struct job_file *job, const struct registry *registry, str
         add(&list, &job->learners[i].name, NAME_COMMON, "learner");
     for (uint32_t i = 0; i < job->sinks_count; i++)
         add(&list, &job->sinks[i].name, NAME_SINK, "sink");
+    for (uint32_t i = 0; i < job->serves_count; i++)
+        add(&list, &job->serves[i].name, NAME_SERVE, "serve");
     report_repeated(&list, diags);
     report_taken(&list, diags);
     for (uint32_t i = 0; i < job->params_count; i++)

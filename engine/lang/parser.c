@@ -258,6 +258,21 @@ static bool parse_sink(struct parser *parser, struct job_file *job)
     return is_good;
 }
 
+static bool parse_serve(struct parser *parser, struct job_file *job)
+{
+    struct serve_decl serve = {0};
+    if (!parse_new_name(parser, "serve", &serve.name))
+        return false;
+    bool is_good = parser_token(parser)->tag == TOKEN_LEFT_BRACE;
+    if (is_good)
+        parse_block(parser, &serve.entries, &serve.count);
+    else
+        parser_expected(parser, "`{` and what is served: from, request");
+    job->serves = lang_grow(parser->arena, job->serves, job->serves_count, sizeof(serve));
+    job->serves[job->serves_count++] = serve;
+    return is_good;
+}
+
 /* Loads the library at once: its kinds are known in the declarations after it. */
 static bool parse_use(struct parser *parser, struct job_file *job)
 {
@@ -307,6 +322,9 @@ static void finish_declaration(struct job_file *job, const struct job_file *befo
     } else if (job->sinks_count > before->sinks_count) {
         job->sinks[before->sinks_count].span = span;
         job->sinks[before->sinks_count].is_broken = is_broken;
+    } else if (job->serves_count > before->serves_count) {
+        job->serves[before->serves_count].span = span;
+        job->serves[before->serves_count].is_broken = is_broken;
     } else if (job->name.text.length > before->name.text.length) {
         job->job_span = span;
         job->job_is_broken = is_broken;
@@ -316,8 +334,8 @@ static void finish_declaration(struct job_file *job, const struct job_file *befo
 static void unknown_declaration(struct parser *parser)
 {
     const struct token *token = parser_token(parser);
-    struct diag *d =
-        parser_expected_item(parser, "a declaration (param, let, job, source, stream, learner, sink or use)");
+    struct diag *d = parser_expected_item(
+        parser, "a declaration (param, let, job, source, stream, learner, sink, serve or use)");
     const char *near = token->tag == TOKEN_WORD
                            ? diag_nearest(token->text, lang_declaration_words, LANG_DECLARATION_WORDS)
                            : NULL;
@@ -328,7 +346,8 @@ static void unknown_declaration(struct parser *parser)
 static void parse_declaration(struct parser *parser, struct job_file *job)
 {
     static bool (*const parsers[])(struct parser *, struct job_file *) = {
-        parse_param, parse_let, parse_job, parse_source, parse_stream, parse_learner, parse_sink, parse_use};
+        parse_param,   parse_let,  parse_job,   parse_source, parse_stream,
+        parse_learner, parse_sink, parse_serve, parse_use};
     _Static_assert(ARRAY_COUNT(parsers) == LANG_DECLARATION_WORDS, "one parser per word");
     struct token *token = parser_token(parser);
     size_t which = 0;
@@ -357,7 +376,7 @@ static void parse_declaration(struct parser *parser, struct job_file *job)
 static uint32_t declarations(const struct job_file *job)
 {
     return job->params_count + job->lets_count + job->sources_count + job->streams_count +
-           job->learners_count + job->sinks_count + job->uses_count;
+           job->learners_count + job->sinks_count + job->serves_count + job->uses_count;
 }
 
 struct job_file *lang_parse_tokens(struct arena *arena, struct diag_list *diags,

@@ -3,8 +3,8 @@
 
 #include <stdarg.h>
 
-const char *const lang_declaration_words[] = {"param",  "let",     "job",  "source",
-                                              "stream", "learner", "sink", "use"};
+const char *const lang_declaration_words[] = {"param",   "let",  "job",   "source", "stream",
+                                              "learner", "sink", "serve", "use"};
 _Static_assert(ARRAY_COUNT(lang_declaration_words) == LANG_DECLARATION_WORDS, "one word per declaration");
 
 struct token *parser_token(struct parser *parser)

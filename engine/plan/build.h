@@ -40,6 +40,8 @@ enum { PLAN_NODE_DEAD = UINT32_MAX };
 /* Appends a node; NULL after a diagnostic, if there are too many. */
 struct plan_node *build_node(struct plan_build *b, enum plan_node_tag tag, struct str name, const char *kind,
                              struct span span);
+/* Parses `clicks` or `hourly.late`, as options keep it. */
+struct stream_ref build_stream_ref(struct str name, struct span span);
 /* The node and output to which a reference leads. false after a diagnostic (an earlier one, if the target
  * is broken). */
 bool build_resolve(struct plan_build *b, const struct stream_ref *ref, struct plan_edge *edge);
@@ -64,6 +66,8 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
 bool build_stream(struct plan_build *b, const struct stream_decl *decl, struct plan_edge *edge);
 bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32_t *node);
 bool build_sink(struct plan_build *b, const struct sink_decl *decl);
+/* Finds the way of a request through the nodes, which are all built; false after diagnostics. */
+bool build_serve(struct plan_build *b, const struct serve_decl *decl);
 
 /* claims.c: span of the value of the option that names where the node reads or writes (OPTION_READS,
  * OPTION_WRITES); `otherwise` if no such option is given. */

@@ -90,9 +90,10 @@ static int add_column(struct operator_bind *bind, const struct ast *expression)
     return schema_find(bind->inputs[0].schema, name);
 }
 
-/* Refuses each learner input that derives from the label (docs/design.md, section 1, promise 3). */
+/* Refuses each learner input that derives from the label (docs/design.md, section 1, promise 3). Adds to
+ * `labels` what the label derives from. */
 static bool check_label(struct plan_build *b, const struct learner_columns *columns, uint32_t number,
-                        const struct schema *schema)
+                        const struct schema *schema, struct lineage *labels)
 {
     const struct field *target = &schema->fields[columns->labels[number]];
     struct lineage label = target->lineage;
@@ -105,6 +106,7 @@ static bool check_label(struct plan_build *b, const struct learner_columns *colu
         for (size_t w = 0; w < LINEAGE_WORDS; w++)
             label.words[w] &= ~schema->fields[ref.index].lineage.words[w];
     }
+    lineage_merge(labels, &label);
     bool is_good = true;
     for (uint32_t i = 0; i < columns->count; i++) {
         const struct field *field = &schema->fields[columns->features[i]];
@@ -153,7 +155,7 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
         return false;
     leat_assert(learner.columns.labels_count > 0);
     for (uint32_t i = 0; i < learner.columns.labels_count; i++)
-        if (!check_label(b, &learner.columns, i, draft.bound[0].schema))
+        if (!check_label(b, &learner.columns, i, draft.bound[0].schema, &draft.labels))
             return false;
     struct plan_node *node = build_node(b, PLAN_LEARNER, decl->name.text, kind->name, decl->kind.span);
     if (node == NULL)

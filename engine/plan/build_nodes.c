@@ -255,8 +255,7 @@ bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bi
     return true;
 }
 
-/* Parses `clicks` or `hourly.late`, as options keep it. */
-static struct stream_ref option_stream(struct str name, struct span span)
+struct stream_ref build_stream_ref(struct str name, struct span span)
 {
     const char *point = memchr(name.data, '.', name.length);
     if (point == NULL)
@@ -294,7 +293,7 @@ static bool add_stream_inputs(struct plan_build *b, struct plan_node *node)
                           node->operator_kind->name);
                 return false;
             }
-            struct stream_ref ref = option_stream(refs.items[i].name, refs.items[i].span);
+            struct stream_ref ref = build_stream_ref(refs.items[i].name, refs.items[i].span);
             struct plan_edge *edge = &node->inputs[node->inputs_count];
             bool is_found = build_resolve(b, &ref, edge);
             if (is_found && edge->node == PLAN_NODE_DEAD) {

@@ -31,6 +31,19 @@ static void claim_node(struct plan_build *b, const struct plan_node *node)
                    arena_strndup(b->arena, node->owns.data, node->owns.length), who, node->path_span);
 }
 
+/* The log of a `serve`: PATH-000001.jsonl and so on. */
+static void claim_log(struct plan_build *b, const struct plan_serve *serve)
+{
+    struct str path = serve->serving.log.path;
+    if (path.length == 0)
+        return;
+    const char *glob =
+        arena_printf(b->arena, "%s-[0-9][0-9][0-9][0-9][0-9][0-9]*.jsonl", claims_literal(b->arena, path));
+    claims_add(b->options->claims, CLAIM_WRITES, glob,
+               arena_printf(b->arena, "%.*s-000001.jsonl", STR_ARGS(path)),
+               arena_printf(b->arena, "the log of `serve %.*s`", STR_ARGS(serve->name)), serve->span);
+}
+
 bool build_claims(struct plan_build *b)
 {
     struct claims *claims = b->options->claims;
@@ -48,5 +61,7 @@ bool build_claims(struct plan_build *b)
         const char *path = arena_strndup(b->arena, directory.data, directory.length);
         claims_add(claims, CLAIM_OWNS, path, path, "the checkpoint directory", span);
     }
+    for (uint32_t i = 0; i < b->plan->serves_count; i++)
+        claim_log(b, &b->plan->serves[i]);
     return claims_check(claims, b->diags);
 }

@@ -20,6 +20,10 @@ static const struct option checkpoint_options[] = {
                  "which checkpoints are kept"),
     OPTION_BYTES(struct job_checkpoint, free_bytes, "min_free", OPTION_RUNTIME, "64MiB", "0B", "1TiB",
                  "sources pause while the disk of `dir` has less free space than this"),
+    OPTION_BYTES(
+        struct job_checkpoint, log_bytes, "log", OPTION_RUNTIME, "256MiB", "64KiB", "1TiB",
+        "bytes in `dir` for what a job with a `serve` publishes while `leat serve` follows it; the oldest goes "
+        "first"),
     OPTIONS_END,
 };
 

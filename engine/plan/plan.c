@@ -179,14 +179,23 @@ const struct schema *build_schema(const struct plan_build *b, struct plan_edge e
     return edge.node == PLAN_NODE_DEAD ? &plan_dead_schema : b->plan->nodes[edge.node].outputs[edge.output];
 }
 
-/* Leaves out nodes that no learner and no sink needs; warns of names that nothing uses. */
+/* Whether the node gives the answers of a `serve`. */
+static bool is_answer(const struct plan *plan, uint32_t place)
+{
+    for (uint32_t i = 0; i < plan->serves_count; i++)
+        if (plan_answer(&plan->serves[i]).node == place)
+            return true;
+    return false;
+}
+
+/* Leaves out nodes that no learner, sink or `serve` needs; warns of names that nothing uses. */
 static void prune(struct plan_build *b)
 {
     struct plan *plan = b->plan;
     bool *is_needed = arena_array(b->arena, bool, plan->nodes_count);
     for (uint32_t i = plan->nodes_count; i-- > 0;) {
         struct plan_node *node = &plan->nodes[i];
-        is_needed[i] |= node->tag == PLAN_SINK || node->tag == PLAN_LEARNER;
+        is_needed[i] |= node->tag == PLAN_SINK || node->tag == PLAN_LEARNER || is_answer(plan, i);
         for (uint32_t k = 0; is_needed[i] && k < node->inputs_count; k++)
             if (node->inputs[k].node != PLAN_NODE_DEAD)
                 is_needed[node->inputs[k].node] = true;
@@ -211,10 +220,16 @@ static void prune(struct plan_build *b)
         kept++;
     }
     plan->nodes_count = kept;
+    for (uint32_t i = 0; i < plan->serves_count; i++) {
+        struct plan_serve *serve = &plan->serves[i];
+        serve->request = moved[serve->request];
+        for (uint32_t k = 0; k < serve->steps_count; k++)
+            serve->steps[k] = moved[serve->steps[k]];
+    }
     for (uint32_t i = 0; i < b->symbols_count; i++)
         if (!b->symbols[i].is_used && b->symbols[i].tag != SYMBOL_LEARNER)
             diag_warning(b->diags, DIAG_NO_SINK, b->symbols[i].span,
-                         "`%.*s` is not used by any sink or learner", STR_ARGS(b->symbols[i].name));
+                         "`%.*s` is not used by any sink, learner or `serve`", STR_ARGS(b->symbols[i].name));
 }
 
 static void check_sources(struct plan_build *b)
@@ -286,6 +301,10 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
             leat_assert(diags->errors > 0);
     for (uint32_t i = 0; i < job->sinks_count; i++)
         if (!job->sinks[i].is_broken && job->sinks[i].descriptor != NULL && !build_sink(&b, &job->sinks[i]))
+            leat_assert(diags->errors > 0);
+    plan->serves = arena_array(arena, struct plan_serve, MAX(job->serves_count, 1));
+    for (uint32_t i = 0; i < job->serves_count; i++)
+        if (!job->serves[i].is_broken && !build_serve(&b, &job->serves[i]))
             leat_assert(diags->errors > 0);
     bool is_told_why = errors_at_begin > 0 && job->sources_count == 0; /* a text that is no job at all */
     if (job->sinks_count + job->learners_count == 0 && !is_told_why) {

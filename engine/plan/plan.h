@@ -35,6 +35,7 @@ struct job_checkpoint {
     struct str directory; /* length 0: no checkpoints */
     struct job_keep keep;
     int64_t free_bytes; /* the sources pause when the disk has less free space */
+    int64_t log_bytes;  /* of the delta log (run/publish) */
 };
 struct job_config {
     int64_t workers; /* number of lanes; 0: one per core */
@@ -42,6 +43,7 @@ struct job_config {
     struct job_checkpoint checkpoint;
 };
 extern const struct option job_options[];
+extern const struct option serve_options[]; /* of `serve NAME { ... }` */
 
 /* How a source's watermark follows its rows: the choices of `watermark:`, in their order. */
 enum watermark_strategy { WATERMARK_BOUNDED, WATERMARK_PER_KEY, WATERMARK_PUNCTUATION };
@@ -128,6 +130,8 @@ struct plan_node {
      * that kind; the name of a source or learner; "sink/NAME" of a sink. Nodes put before it do not change
      * the name, except those of its own kind in the same stream. */
     const char *part;
+    /* PLAN_LEARNER: from what the labels derive, without the columns of `known_early`. */
+    struct lineage labels;
     struct str shape; /* what the node's state depends on (core/shape.h) */
     bool has_state;
 };
@@ -155,6 +159,35 @@ struct plan_exchange {
     uint32_t key_count;
 };
 
+struct plan_serve_log {
+    struct str path; /* empty: no log */
+    double sample;
+    int64_t rotate_bytes, keep;
+};
+
+/* How `leat serve` answers requests; `leat score` uses none of it. */
+struct plan_serving {
+    struct str listen;
+    int64_t deadline_us, queue_rows, body_bytes;
+    int64_t max_staleness_us; /* 0: none */
+    int64_t publish_us;       /* a running job publishes what its learners changed this often */
+    struct plan_serve_log log;
+};
+
+/* A `serve` of the job: the way of a request's row from a source to its answer (build_serve.c). */
+struct plan_serve {
+    struct str name;
+    struct span span; /* of its name */
+    struct plan_serving serving;
+    uint32_t request; /* place of the source whose columns a request has */
+    /* Places of the nodes on the way, each behind the one before; outputs[i]: the output of steps[i] that is
+     * the way. The last one gives the answers. */
+    uint32_t *steps, *outputs;
+    uint32_t steps_count;
+    bool *is_needed; /* by column of the source: by its lineage some step uses it; others may be missing */
+    bool *is_hidden; /* by column of the answer: it derives from a label, and has no value */
+};
+
 struct plan {
     struct arena *arena;
     struct str name;
@@ -168,6 +201,8 @@ struct plan {
     uint32_t stages_count;
     struct plan_exchange *exchanges;
     uint32_t exchanges_count;
+    struct plan_serve *serves;
+    uint32_t serves_count;
     /* Text of the job as it was read, and its `--set`s, one NAME=VALUE a line. Checkpoints keep both, so
      * that a model can be opened without its job file. */
     struct str job_text;
@@ -178,6 +213,25 @@ struct plan {
     bool follows_load;      /* some node's work depends on the load level of the micro-batch */
     bool has_alignment;     /* some source has `align:` */
 };
+
+/* The output that gives the answers of a `serve`, and its schema. */
+static inline struct plan_edge plan_answer(const struct plan_serve *serve)
+{
+    uint32_t last = serve->steps_count - 1;
+    return (struct plan_edge){serve->steps[last], serve->outputs[last]};
+}
+static inline const struct schema *plan_answer_schema(const struct plan *plan, const struct plan_serve *serve)
+{
+    struct plan_edge edge = plan_answer(serve);
+    return plan->nodes[edge.node].outputs[edge.output];
+}
+
+/* following.c. How a follower keeps a node's state between checkpoints; FOLLOWING_NOTHING of nodes that are on no
+ * `serve`'s way. */
+enum operator_following plan_following(const struct plan *plan, const struct plan_node *node);
+/* The first node that keeps the job's `serve`s from being followed between checkpoints; NULL: they can be, or there are
+ * none. */
+const struct plan_node *plan_not_followed(const struct plan *plan);
 
 struct plan_replace {
     struct str name;  /* name of a source or sink */
@@ -237,5 +291,7 @@ void plan_time_svg(const struct plan *plan, struct byte_buffer *out);
 /* Appends, for each column of each stream, the source columns and labels from which its values derive, as
  * text. */
 void plan_explain_lineage(const struct plan *plan, struct byte_buffer *out);
+/* Appends, for each `serve`, the way of a request to its answer, and the columns of both, as text. */
+void plan_explain_serve(const struct plan *plan, struct byte_buffer *out);
 
 #endif

@@ -1,5 +1,6 @@
 #include "run/inspect.h"
 
+#include "core/mem.h"
 #include "core/operator_state.h"
 #include "core/os.h"
 #include "core/temporary.h"
@@ -32,49 +33,80 @@ bool model_job(struct checkpoint *checkpoint, struct arena *arena, struct str *t
     return checkpoint_reader_close(reader) && records >= 2;
 }
 
-/* A copy of the checkpoint's database, its files linked or copied, in a temporary directory; opening a
- * database writes files beside them. */
-struct borrowed {
+struct inspection {
+    const struct plan *plan;
+    struct checkpoint *checkpoint;
+    struct diag_list *diags;
+    struct arena arena;
+    struct parts parts;
+    struct batch_pool *pool;
+    /* A copy of the checkpoint's database, its files linked or copied, in a temporary directory; opening a
+     * database writes files beside them. Made for the first node that needs it. */
     struct temporary_directory directory;
     struct state_store *store;
 };
 
-static bool borrow_database(struct checkpoint *checkpoint, struct borrowed *b, struct arena *arena,
-                            struct diag_list *diags)
+struct inspection *inspection_open(const struct plan *plan, struct checkpoint *checkpoint,
+                                   struct diag_list *diags)
 {
-    if (!checkpoint_info(checkpoint)->has_database)
-        return true;
-    if (!temporary_directory_make(&b->directory)) {
+    struct inspection *inspection = mem_calloc(1, sizeof(*inspection));
+    *inspection =
+        (struct inspection){.plan = plan, .checkpoint = checkpoint, .diags = diags, .pool = batch_pool_new()};
+    if (parts_read(checkpoint, &inspection->arena, &inspection->parts, diags))
+        return inspection;
+    inspection_close(inspection);
+    return NULL;
+}
+
+void inspection_close(struct inspection *inspection)
+{
+    if (inspection == NULL)
+        return;
+    if (inspection->store != NULL)
+        state_store_close(inspection->store);
+    temporary_directory_remove(&inspection->directory);
+    batch_pool_free(inspection->pool);
+    arena_free(&inspection->arena);
+    free(inspection);
+}
+
+struct batch_pool *inspection_pool(const struct inspection *inspection)
+{
+    return inspection->pool;
+}
+
+static bool borrow_database(struct inspection *inspection)
+{
+    struct diag_list *diags = inspection->diags;
+    if (!temporary_directory_make(&inspection->directory)) {
         diag_errno(diags,
                    diag_error(diags, DIAG_STATE_FAILED, (struct span){0},
                               "cannot create a temporary directory for the rows that lie on disk"),
                    errno);
         return false;
     }
-    const char *database = arena_printf(arena, "%s/db", b->directory.path);
-    if (checkpoint_restore_database(checkpoint, database, diags))
-        b->store = state_store_open(database, READ_MEMORY, true, diags);
-    return b->store != NULL;
+    const char *database = arena_printf(&inspection->arena, "%s/db", inspection->directory.path);
+    if (checkpoint_restore_database(inspection->checkpoint, database, diags))
+        inspection->store = state_store_open(database, READ_MEMORY, true, diags);
+    return inspection->store != NULL;
 }
 
-static void give_database_back(struct borrowed *b)
+static bool open_store(struct inspection *inspection)
 {
-    if (b->store != NULL)
-        state_store_close(b->store);
-    temporary_directory_remove(&b->directory);
+    if (inspection->store != NULL)
+        return true;
+    if (checkpoint_info(inspection->checkpoint)->has_database)
+        return borrow_database(inspection);
+    inspection->store = state_store_open(NULL, READ_MEMORY, false, inspection->diags); /* all is in deltas */
+    return inspection->store != NULL;
 }
 
-/* Finds the id under which the node's state is saved. */
-static bool find_id(const struct inspect_query *query, struct arena *arena, uint16_t *id,
-                    struct diag_list *diags)
+bool inspection_id(const struct inspection *inspection, const struct plan_node *node, uint16_t *id)
 {
-    struct parts parts;
-    if (!parts_read(query->checkpoint, arena, &parts, diags))
-        return false;
-    const struct part *part = parts_find(&parts, str_from(query->node->part));
+    const struct part *part = parts_find(&inspection->parts, str_from(node->part));
     if (part == NULL)
-        diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0}, "the checkpoint does not contain `%s`",
-                   query->node->part);
+        diag_error(inspection->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
+                   "the checkpoint does not contain `%s`", node->part);
     else
         *id = (uint16_t)part->id;
     return part != NULL;
@@ -82,72 +114,96 @@ static bool find_id(const struct inspect_query *query, struct arena *arena, uint
 
 /* The watermark of the node's input after the checkpoint's last micro-batch. State that has expired by then
  * is not shown. */
-static int64_t watermark_of(const struct inspect_query *query)
+static int64_t watermark_of(const struct inspection *inspection, const struct plan_node *node)
 {
-    const struct plan *plan = query->plan;
     int64_t sources[PLAN_SOURCES_MAX + 1], after[PLAN_NODES_MAX + 1];
-    positions_watermarks(checkpoint_info(query->checkpoint)->sources, plan, sources);
-    base_watermarks(plan, sources, after);
-    return base_input_watermark(plan, query->node, after);
+    positions_watermarks(checkpoint_info(inspection->checkpoint)->sources, inspection->plan, sources);
+    base_watermarks(inspection->plan, sources, after);
+    return base_input_watermark(inspection->plan, node, after);
 }
 
-static bool use_restored(const struct inspect_query *query, struct operator_context *context,
-                         inspect_use *use, void *argument)
+int64_t inspection_watermark(const struct inspection *inspection, const struct plan_node *source)
 {
-    const struct operator_kind *kind = query->node->operator_kind;
+    int64_t sources[PLAN_SOURCES_MAX + 1];
+    positions_watermarks(checkpoint_info(inspection->checkpoint)->sources, inspection->plan, sources);
+    return sources[source->source_index];
+}
+
+uint64_t inspection_micro_batch(const struct inspection *inspection)
+{
+    return positions_micro_batch(checkpoint_info(inspection->checkpoint)->sources);
+}
+
+bool inspection_is_final(const struct inspection *inspection)
+{
+    return positions_are_final(checkpoint_info(inspection->checkpoint)->sources);
+}
+
+static bool restore_node(struct inspection *inspection, const struct operator_kind *kind,
+                         struct operator_context *context)
+{
     char prefix[64];
     snprintf(prefix, sizeof(prefix), "op/%u/", context->id);
-    if (!operator_open(kind, context))
-        return false;
     struct snapshot_reader *reader =
-        checkpoint_reader(query->checkpoint, prefix, query->lane, query->lanes, context->diags);
+        checkpoint_reader(inspection->checkpoint, prefix, context->lane, context->lanes, context->diags);
     bool is_good = operator_restore(kind, context, reader);
-    is_good &= checkpoint_reader_close(reader);
-    is_good = is_good && use(argument, kind, context);
-    const char *error = context->state_store == NULL ? NULL : state_store_error(context->state_store);
+    return checkpoint_reader_close(reader) && is_good;
+}
+
+bool inspection_restore(struct inspection *inspection, const struct plan_node *node,
+                        struct operator_context *context)
+{
+    const struct operator_kind *kind = node->operator_kind;
+    context->config = arena_copy(&inspection->arena, node->config, kind->size);
+    context->scratch = arena_new(&inspection->arena, struct arena);
+    context->place = node->place;
+    context->only_reads = true;
+    context->watermark = watermark_of(inspection, node);
+    context->micro_batch = inspection_micro_batch(inspection);
+    context->memory_bytes = base_memory_share(inspection->plan, inspection->plan->config.memory_bytes / 2);
+    context->output = node->outputs[0];
+    context->pool = inspection->pool;
+    context->diags = inspection->diags;
+    bool has_state = operator_has_state(kind);
+    if ((has_state && !inspection_id(inspection, node, &context->id)) ||
+        (node->needs_memory && !open_store(inspection)))
+        return false;
+    context->state_store = node->needs_memory ? inspection->store : NULL;
+    context->cold_store = context->state_store != NULL && node->tag == PLAN_LEARNER ? base_cold_store : NULL;
+    return operator_open(kind, context) && (!has_state || restore_node(inspection, kind, context));
+}
+
+bool inspection_is_well(const struct inspection *inspection)
+{
+    const char *error = inspection->store == NULL ? NULL : state_store_error(inspection->store);
     if (error != NULL)
-        diag_cause(context->diags,
-                   diag_error(context->diags, DIAG_STATE_FAILED, (struct span){0}, "the state store failed"),
-                   "%s", error);
-    return is_good && error == NULL;
+        diag_cause(
+            inspection->diags,
+            diag_error(inspection->diags, DIAG_STATE_FAILED, (struct span){0}, "the state store failed"),
+            "%s", error);
+    return error == NULL;
+}
+
+void inspection_end(const struct plan_node *node, struct operator_context *context)
+{
+    if (context->config != NULL)
+        operator_close(node->operator_kind, context);
+    if (context->scratch != NULL)
+        arena_free(context->scratch);
 }
 
 bool inspect_call(const struct inspect_query *query, inspect_use *use, void *argument,
                   struct diag_list *diags)
 {
-    const struct operator_kind *kind = query->node->operator_kind;
-    struct arena arena = {0}, scratch = {0};
-    struct borrowed database = {0};
-    uint16_t id = 0;
-    if (!find_id(query, &arena, &id, diags)) {
-        arena_free(&arena);
+    struct inspection *inspection = inspection_open(query->plan, query->checkpoint, diags);
+    if (inspection == NULL)
         return false;
-    }
-    struct operator_context context = {
-        .config = arena_copy(&arena, query->node->config, kind->size),
-        .place = query->node->place,
-        .only_reads = true,
-        .id = id,
-        .lane = query->lane,
-        .lanes = query->lanes,
-        .watermark = watermark_of(query),
-        .memory_bytes = query->plan->config.memory_bytes / 2,
-        .output = query->node->outputs[0],
-        .pool = batch_pool_new(),
-        .scratch = &scratch,
-        .diags = diags,
-    };
-    bool is_good = !query->node->needs_memory || borrow_database(query->checkpoint, &database, &arena, diags);
-    if (is_good && database.store == NULL && query->node->needs_memory) /* all state is in the deltas */
-        is_good = (database.store = state_store_open(NULL, READ_MEMORY, false, diags)) != NULL;
-    context.state_store = database.store;
-    context.cold_store = database.store != NULL && query->node->tag == PLAN_LEARNER ? base_cold_store : NULL;
-    is_good = is_good && use_restored(query, &context, use, argument);
-    operator_close(kind, &context);
-    give_database_back(&database);
-    batch_pool_free(context.pool);
-    arena_free(&scratch);
-    arena_free(&arena);
+    struct operator_context context = {.lane = query->lane, .lanes = query->lanes};
+    bool is_good = inspection_restore(inspection, query->node, &context) &&
+                   use(argument, query->node->operator_kind, &context);
+    is_good = inspection_is_well(inspection) && is_good;
+    inspection_end(query->node, &context);
+    inspection_close(inspection);
     return is_good;
 }
 

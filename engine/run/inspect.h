@@ -17,6 +17,33 @@ LEAT_CHECKED bool model_visit(const struct plan *plan, const struct plan_node *l
                               struct checkpoint *checkpoint, struct model_visitor *visitor,
                               struct diag_list *diags);
 
+/*
+ * The state of a checkpoint, from which nodes are restored to be read. One thread.
+ *   - inspection_open: NULL after a diagnostic. The plan is that of the checkpoint's job; plan, checkpoint and
+ *     diags must outlive the inspection.
+ *   - inspection_restore: opens the node, and restores what the checkpoint has of it. The caller sets lane,
+ *     lanes, reader and history of *context, and zeroes all else; lane of lanes: whose key groups are
+ *     restored. Call inspection_end even if it failed.
+ *   - inspection_is_well: false after a diagnostic: the database failed, and what was read is wrong.
+ */
+struct inspection;
+struct inspection *inspection_open(const struct plan *plan, struct checkpoint *checkpoint,
+                                   struct diag_list *diags);
+LEAT_CHECKED bool inspection_restore(struct inspection *inspection, const struct plan_node *node,
+                                     struct operator_context *context);
+void inspection_end(const struct plan_node *node, struct operator_context *context);
+/* Finds the id under which the node's state is saved; false after E0702: the checkpoint has no such part. */
+LEAT_CHECKED bool inspection_id(const struct inspection *inspection, const struct plan_node *node,
+                                uint16_t *id);
+LEAT_CHECKED bool inspection_is_well(const struct inspection *inspection);
+/* The watermark of a source after the checkpoint's last micro-batch, microseconds; the number of the next one. */
+int64_t inspection_watermark(const struct inspection *inspection, const struct plan_node *source);
+uint64_t inspection_micro_batch(const struct inspection *inspection);
+/* Whether all sources had ended: then all windows were closed, and their state is gone. */
+bool inspection_is_final(const struct inspection *inspection);
+struct batch_pool *inspection_pool(const struct inspection *inspection);
+void inspection_close(struct inspection *inspection); /* NULL is allowed */
+
 /* One operator or learner of the checkpoint, restored. */
 struct inspect_query {
     const struct plan *plan; /* the plan of the checkpoint's job */

@@ -2,6 +2,7 @@
 #include "run/checkpoints/checkpoints.h"
 #include "run/lanes/lanes.h"
 #include "run/order/order.h"
+#include "run/publish/publish.h"
 #include "run/sequencer/sequencer.h"
 #include "run/trace.h"
 
@@ -46,6 +47,8 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     count_instances(run);
     refused_budget(plan->config.memory_bytes);
     bool is_good = checkpoints_init(run) && checkpoints_open_state(run);
+    if (is_good)
+        publish_init(run);
     is_good = is_good && sequencer_init(run) && order_init(run);
     if (is_good && !run->is_resumed && order_replay_log(run)->identity == 0)
         sequencer_add_partitions(run);
@@ -74,7 +77,8 @@ bool run_start(struct run *run)
     run->is_started = true;
     if (run->was_finished)
         return true;
-    if ((run->barrier == NULL || checkpoints_start(run)) && lanes_start(run))
+    if ((run->barrier == NULL || checkpoints_start(run)) && (run->publisher == NULL || publish_start(run)) &&
+        lanes_start(run))
         return true;
     struct diag *d = diag_error(run->diags, DIAG_MEMORY_BUDGET, (struct span){0},
                                 "the system refuses to start %u threads", run->lanes_count);
@@ -99,6 +103,8 @@ bool run_wait(struct run *run)
     if (!run->is_joined)
         lanes_join(run);
     run->is_joined = true;
+    if (run->publisher != NULL)
+        publish_end(run);
     if (takes_checkpoints)
         checkpoints_join(run);
     bool is_good = !atomic_load(&run->has_failed) && !run_is_fenced(run);
@@ -124,6 +130,7 @@ void run_free(struct run *run)
     lanes_free(run);
     sequencer_free(run);
     order_free(run);
+    publish_free(run);
     if (run->state_store != NULL)
         state_store_close(run->state_store);
     checkpoints_free(run);

@@ -49,7 +49,15 @@ struct run_options {
     /* Path of an order log to replay: a file or directory of --record-order, or a directory of checkpoints.
      * "none": not even a recording's; NULL: the recordings' log, if they have one. */
     const char *order;
+    /* For tests of requests, with one lane: called before a source lets rows go, when all stages have finished
+     * the micro-batch before, and before a node of one input is given rows. NULL: not called. */
+    void (*before)(void *argument, struct run *run, const struct plan_node *node, struct batch *rows);
+    void *before_argument;
 };
+
+struct operator_context;
+/* The context of a node's first instance. Call it from run_options.before. */
+const struct operator_context *run_context(struct run *run, const struct plan_node *node);
 
 /* Whether --record-order gets a directory: `path` is one, or ends in a slash. */
 bool order_is_directory(const char *path);

@@ -1,8 +1,8 @@
 /*
  * A learner's checkpoints. Records, all global (of no key group):
  *   'F' the list of features (features.c), before all other records; `field` below: a place in this list
- *   'S' epoch, evaluation, counts, then what model_save writes; at the barrier, because it is small; stored
- *       in pieces of kind 's'
+ *   'S' epoch (the learner's, which the checkpoint closes), evaluation, counts, then what model_save writes; at
+ *       the barrier, because it is small; stored in pieces of kind 's'
  *   'D' field, shard, keys removed since the last published checkpoint
  *   'R' field, shard, rows in the form of table_stored_bytes
  *   'C' field, shard, blocks of the admission sketch that changed
@@ -211,7 +211,8 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     struct learner_state *state = c->state;
     learner_snapshot_settle(state, false);
     leat_assert(state->snapshot == NULL); /* one checkpoint at a time */
-    uint32_t epoch = (uint32_t)snapshot_epoch(writer);
+    uint32_t epoch = state->epoch;
+    leat_assert(epoch < UINT32_MAX); /* it takes billions of cuts, which end before (cut.c) */
     if (!put_features(c, writer) || !put_state(state, c->inputs.labels_count, epoch, writer) ||
         !put_totals(state, c->inputs.sparse_count, writer) || !put_singles(state, writer) ||
         !put_mean(c, writer) || !put_lists(state, c->inputs.sparse_count, writer))
@@ -234,27 +235,9 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
         if (table->cold != NULL)
             table_cold_barrier(table);
     }
+    state->epoch = epoch + 1;
     state->snapshot = s;
     snapshot_defer(writer, learner_write_rows, snapshot_outcome, s);
-    return true;
-}
-
-/* Restores a row, a key or a sketch's block; false: it cannot belong to a table of this job. */
-static bool restore_item(struct table *table, uint8_t kind, const unsigned char *item)
-{
-    uint64_t key;
-    memcpy(&key, item, sizeof(key));
-    if (kind == 'C') {
-        struct sketch_block block;
-        memcpy(&block, item, sizeof(block));
-        return sketch_restore(&table->sketch, &block);
-    }
-    if (key == 0)
-        return false;
-    if (kind == 'R')
-        table_restore_row(table, item);
-    else
-        table_restore_remove(table, key);
     return true;
 }
 
@@ -281,10 +264,11 @@ static bool restore_items(struct learner_state *state, const struct record_head 
         return true;
     }
     struct table *table = model_table(state->model, (uint32_t)field);
-    size_t item_bytes = head->kind == 'R'                        ? table_stored_bytes(table)
-                        : head->kind == 'C'                      ? sizeof(struct sketch_block)
-                        : head->kind == 'D' || head->kind == 'T' ? sizeof(uint64_t)
-                                                                 : 0;
+    enum table_item kind = head->kind == 'R'   ? TABLE_ITEM_ROW
+                           : head->kind == 'C' ? TABLE_ITEM_BLOCK
+                                               : TABLE_ITEM_REMOVED;
+    bool is_known = head->kind == 'R' || head->kind == 'C' || head->kind == 'D' || head->kind == 'T';
+    size_t item_bytes = !is_known ? 0 : head->kind == 'T' ? sizeof(uint64_t) : table_item_bytes(table, kind);
     if (item_bytes == 0 || head->item_bytes != item_bytes || bytes % item_bytes != 0)
         return false;
     if (head->kind == 'T') {
@@ -307,9 +291,7 @@ static bool restore_items(struct learner_state *state, const struct record_head 
         return is_ok;
     table = model_table(cpu_model(state), (uint32_t)field);
     table_begin(table); /* memory of rows removed by a 'D' may be used again */
-    for (size_t at = 0; at < bytes && is_ok; at += item_bytes)
-        is_ok = restore_item(table, head->kind, items + at);
-    return is_ok;
+    return is_ok && table_restore_items(table, kind, items, bytes / item_bytes);
 }
 
 /* If the window's length differs, the window begins anew; the figures of the whole run go on. */
@@ -333,7 +315,7 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
     if (buffer->length < sizeof(record) + metrics_bytes)
         return false;
     memcpy(&record, buffer->data, sizeof(record));
-    if (record.head.kind != 'S' || record.metrics_bytes != metrics_bytes)
+    if (record.head.kind != 'S' || record.metrics_bytes != metrics_bytes || record.epoch == UINT32_MAX)
         return false;
     bool is_good = true;
     for (uint32_t l = 0; l < c->inputs.labels_count; l++) {
@@ -347,6 +329,7 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
     state->is_frozen = record.is_frozen != 0;
     state->rejected = record.rejected;
     state->published = record.epoch;
+    state->epoch = record.epoch + 1;
     if (state->gpu_api != NULL && !learner_device_restored(state, c->inputs.sparse_count, record.epoch))
         return false;
     struct model *cpu = cpu_model(state), *shadow = model_shadow(state->model);

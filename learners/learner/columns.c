@@ -122,18 +122,18 @@ static void read_ahead(void *argument, uint32_t begin, uint32_t end)
         read_ids(s, f, s->batch, &s->batch->columns[s->config->inputs.sparse_columns[f]], begin, end);
 }
 
+static uint32_t length_of(const struct column *lists, uint32_t row)
+{
+    return column_is_valid(lists, row) ? lists->lists[row].length : 0;
+}
+
 static void read_list(struct learner_columns_scratch *s, const struct learner_config *c, uint32_t f,
                       const struct batch *batch, const struct column *column)
 {
     uint32_t most = model_field_ids(&c->model, f);
     size_t total = 0;
-    for (uint32_t i = 0; i < batch->selected; i++) {
-        uint32_t row = batch_row(batch, i),
-                 length = column_is_valid(column, row) ? column->lists[row].length : 0;
-        total += MIN(length, most);
-        c->state->lists_cut[f] += length > most;
-        c->state->ids_cut[f] += length - MIN(length, most);
-    }
+    for (uint32_t i = 0; i < batch->selected; i++)
+        total += MIN(length_of(column, batch_row(batch, i)), most);
     if (s->ids_capacity[f] < total) {
         free(s->ids[f]);
         s->ids[f] = memory(total * sizeof(uint64_t));
@@ -179,11 +179,26 @@ static void read_identity(struct learner_columns_scratch *s, const struct learne
     }
 }
 
-void learner_columns_read(struct learner_columns_scratch *s, const struct learner_config *c,
-                          const struct batch *batch, struct model_input *in)
+/* Counts a batch's lists of which not all ids are read. */
+static void count_cut(const struct learner_config *c, const struct batch *batch)
 {
-    bool is_sampled = c->model.negatives_kept < 1.0;
-    bool is_ahead = !is_sampled && model_reads_ahead(c->state->model);
+    for (uint32_t f = 0; f < c->inputs.sparse_count; f++) {
+        const struct column *column = &batch->columns[c->inputs.sparse_columns[f]];
+        uint32_t most = model_field_ids(&c->model, f);
+        for (uint32_t i = 0; i < batch->selected && c->model.is_list[f]; i++) {
+            uint32_t length = length_of(column, batch_row(batch, i));
+            c->state->lists_cut[f] += length > most;
+            c->state->ids_cut[f] += length - MIN(length, most);
+        }
+    }
+}
+
+/* is_ahead: the model asks for the ids itself. */
+static void read_features(struct learner_columns_scratch *s, const struct learner_config *c,
+                          const struct batch *batch, bool is_ahead, struct model_input *in)
+{
+    s->config = c;
+    s->batch = batch;
     for (uint32_t f = 0; f < c->inputs.sparse_count && !is_ahead; f++) {
         const struct column *column = &batch->columns[c->inputs.sparse_columns[f]];
         if (c->model.is_list[f])
@@ -191,31 +206,43 @@ void learner_columns_read(struct learner_columns_scratch *s, const struct learne
         else
             read_ids(s, f, batch, column, 0, batch->selected);
     }
-    s->config = c;
-    s->batch = batch;
     for (uint32_t d = 0; d < c->inputs.dense_count; d++)
         read_numbers(s->dense[d], batch, &batch->columns[c->inputs.dense_columns[d]], 0.0F);
+    for (uint32_t i = 0; i < batch->selected; i++)
+        s->times[i] = batch->event_time[batch_row(batch, i)];
+    *in = (struct model_input){
+        .rows = batch->selected,
+        .ids = (const uint64_t *const *)s->ids,
+        .offsets = (const uint32_t *const *)s->offsets,
+        .dense = (const float *const *)s->dense,
+        .event_time_us = s->times,
+        .read_ids = is_ahead ? read_ahead : NULL,
+        .read_argument = s,
+    };
+}
+
+void learner_columns_request(struct learner_columns_scratch *s, const struct learner_config *c,
+                             const struct batch *batch, struct model_input *in)
+{
+    read_features(s, c, batch, false, in);
+}
+
+void learner_columns_read(struct learner_columns_scratch *s, const struct learner_config *c,
+                          const struct batch *batch, struct model_input *in)
+{
+    bool is_sampled = c->model.negatives_kept < 1.0;
+    read_features(s, c, batch, !is_sampled && model_reads_ahead(c->state->model), in);
+    count_cut(c, batch);
     for (uint32_t l = 0; l < c->inputs.labels_count; l++) {
         read_numbers(s->labels[l], batch, &batch->columns[c->inputs.label_columns[l]], (float)NAN);
         s->more_labels[l] = s->labels[l];
     }
     if (c->inputs.weight_column >= 0)
         read_numbers(s->weights, batch, &batch->columns[c->inputs.weight_column], 1.0F);
-    for (uint32_t i = 0; i < batch->selected; i++)
-        s->times[i] = batch->event_time[batch_row(batch, i)];
     if (is_sampled)
         read_identity(s, c, batch->selected);
-    *in = (struct model_input){
-        .rows = batch->selected,
-        .ids = (const uint64_t *const *)s->ids,
-        .offsets = (const uint32_t *const *)s->offsets,
-        .dense = (const float *const *)s->dense,
-        .labels = s->labels[0],
-        .more_labels = s->more_labels + 1,
-        .weights = c->inputs.weight_column >= 0 ? s->weights : NULL,
-        .event_time_us = s->times,
-        .identity = is_sampled ? s->identity : NULL,
-        .read_ids = is_ahead ? read_ahead : NULL,
-        .read_argument = s,
-    };
+    in->labels = s->labels[0];
+    in->more_labels = s->more_labels + 1;
+    in->weights = c->inputs.weight_column >= 0 ? s->weights : NULL;
+    in->identity = is_sampled ? s->identity : NULL;
 }

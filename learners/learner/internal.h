@@ -21,7 +21,11 @@ struct learner_state {
     uint32_t tables_next;
     struct model_saved saved;          /* of a restore: features and layers of the checkpoint */
     uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: all rows of a table with cold rows; else 0 */
-    uint32_t published;                /* newest epoch that a published checkpoint holds */
+    /* The epoch that changes of rows now belong to, from 1 on: the learner's own count, which rises with each
+     * checkpoint and each cut (cut.c); all its tables begin their epochs together. */
+    uint32_t epoch;
+    bool notes_changes; /* for cuts */
+    uint32_t published; /* newest epoch that a published checkpoint holds; 0: none */
     struct learner_snapshot *snapshot;
     uint64_t seen;        /* examples with weight: schedules, bands and rows of metrics count them */
     int64_t seen_last_us; /* event time of the last example with weight; TIME_MIN: not known */
@@ -137,9 +141,13 @@ void learner_schedule(struct learner_config *c);
 struct learner_columns_scratch;
 struct learner_columns_scratch *learner_columns_new(const struct learner_config *c);
 void learner_columns_free(struct learner_columns_scratch *scratch);
-/* Fills `in` with the batch's selected rows. `in` is valid until the next call, and as long as `batch`. */
+/* Fills `in` with the batch's selected rows, and counts lists that are cut. `in` is valid until the next call,
+ * and as long as `batch`. learner_columns_request: for model_predict; reads the features alone, counts
+ * nothing. */
 void learner_columns_read(struct learner_columns_scratch *scratch, const struct learner_config *c,
                           const struct batch *batch, struct model_input *in);
+void learner_columns_request(struct learner_columns_scratch *scratch, const struct learner_config *c,
+                             const struct batch *batch, struct model_input *in);
 
 /* --- features.c: the list of features in a checkpoint --- */
 

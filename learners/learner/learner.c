@@ -1,9 +1,10 @@
-/* Open, each batch, report, close: a learner from its first event to its last. */
+/* Open, each batch, each request, report, close: a learner from its first event to its last. */
 #include "learners/learner/internal.h"
 #include "learners/tables/cold.h"
 
 #include "core/mem.h"
 #include "core/os.h"
+#include "kernels/gpu.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -44,6 +45,7 @@ bool learner_open(struct operator_context *context)
     c->state = s;
     s->kernels = kernels;
     s->seen_last_us = TIME_MIN;
+    s->epoch = 1;
     s->tables_next = c->inputs.sparse_count;
     for (uint32_t f = 0; f < c->inputs.sparse_count; f++)
         s->tables[f] = (uint16_t)f;
@@ -150,6 +152,26 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
         learner_metrics_add(context, c, &in, s->logits + at);
     }
     emit(context, c, batch);
+}
+
+/* The model predicts each row as if it came next, with the weights of its last step, and stays as it is. What a
+ * request has as labels or weights does not matter. On a GPU rows of lower tiers are brought up, as for a frozen
+ * learner. */
+void learner_read(struct operator_context *context, uint32_t input, struct batch *batch)
+{
+    (void)input;
+    struct learner_config *c = context->config;
+    struct learner_state *s = c->state;
+    struct model_input in;
+    learner_columns_request(s->columns, c, batch, &in);
+    model_predict(s->model, &in, s->logits);
+    const struct gpu_error *error = model_error(s->model); /* the next `process` ends the run */
+    if (error == NULL) {
+        emit(context, c, batch);
+        return;
+    }
+    for (uint32_t i = 0; i < batch->selected; i++)
+        operator_reject(context, batch, batch_row(batch, i), error->text);
 }
 
 void learner_on_watermark(struct operator_context *context, int64_t watermark)

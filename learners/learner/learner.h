@@ -192,6 +192,7 @@ bool learner_widths(struct operator_bind *bind, const struct ints *from, uint32_
 /* The callbacks of a kind, besides its bind (core/operator.h, core/learner.h). */
 bool learner_open(struct operator_context *context);
 void learner_process(struct operator_context *context, uint32_t input, struct batch *batch);
+void learner_read(struct operator_context *context, uint32_t input, struct batch *batch);
 void learner_on_watermark(struct operator_context *context, int64_t watermark);
 bool learner_is_held(const struct operator_context *context);
 void learner_shape(const struct operator_bind *bind, struct byte_buffer *out);
@@ -208,15 +209,20 @@ uint64_t learner_id(const struct column *column, uint32_t row);
 void learner_memory(void *config, struct memory_plan *plan);
 /* Describes the row of a sparse feature's value; the query's words are FEATURE VALUE. */
 bool learner_describe(struct operator_context *context, struct state_query *query, struct describe *out);
+/* cut.c */
+bool learner_cut_note(struct operator_context *context, bool is_on);
+bool learner_cut(struct operator_context *context, struct byte_buffer *out);
+bool learner_take_cut(struct operator_context *context, struct str bytes);
 void learner_close(struct operator_context *context);
 
 /* rows: the kind's option table. */
 #define LEARNER_KIND(structure, rows, bind_)                                                                 \
     .options = rows, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,     \
-    .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process,                        \
+    .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process, .read = learner_read,  \
     .on_watermark = learner_on_watermark, .is_held = learner_is_held, .shape = learner_shape,                \
     .snapshot = learner_snapshot, .restore = learner_restore, .report = learner_report,                      \
     .visit = learner_visit, .table = learner_table, .key = learner_id, .memory = learner_memory,             \
-    .describe = learner_describe, .close = learner_close
+    .describe = learner_describe, .cut_note = learner_cut_note, .cut = learner_cut,                          \
+    .take_cut = learner_take_cut, .close = learner_close
 
 #endif

@@ -231,8 +231,8 @@ void model_train_write(struct model *m);
 
 /* Dense layers, wherever they lie: their number; outputs n and inputs d of a layer; its weights, biases and
  * state, in floats. MODEL_LAYERS_TRIAL: the fp32 layers of a trial beside the model's own (train/trial.h), of
- * the same shapes. */
-enum model_layers_of { MODEL_LAYERS_OWN, MODEL_LAYERS_TRIAL };
+ * the same shapes. MODEL_LAYERS_WEIGHTS: of the model's own, the n * d weights and n biases without state. */
+enum model_layers_of { MODEL_LAYERS_OWN, MODEL_LAYERS_TRIAL, MODEL_LAYERS_WEIGHTS };
 size_t model_layers(const struct model *m);
 void model_layer_shape(const struct model *m, size_t layer, size_t *n, size_t *d);
 size_t model_layer_floats(const struct model *m, size_t layer);

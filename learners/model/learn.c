@@ -118,22 +118,24 @@ static void predict(struct model *m, const struct model_input *input, double *lo
         c.steps[i] = (uint32_t)m->steps + 1; /* each event as if it came next */
     if (m->train != NULL) {
         model_train_predict(m, &c);
-        kernels_count(&m->calls, m->k);
-        return;
+    } else {
+        lookahead_resolve(m, &c);
+        (m->head.layers > 0 ? blocks_predict : predict_single)(m, &c);
     }
-    lookahead_resolve(m, &c);
-    (m->head.layers > 0 ? blocks_predict : predict_single)(m, &c);
-    kernels_count(&m->calls, m->k);
+    for (uint32_t i = 0; m->options.is_centered && i < in.rows; i++)
+        logits[i] += model_bias(m);
 }
 
 void model_predict(struct model *m, const struct model_input *input, double *logits)
 {
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        table_guests_begin(&m->tables[f]);
     predict(m, input, logits);
-    for (uint32_t i = 0; m->options.is_centered && i < input->rows; i++)
-        logits[i] += model_bias(m);
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        table_guests_end(&m->tables[f]);
 }
 
-/* Raises `seen` of the rows of events that learn (c->learns), in tables of the CPU. model_predict has already
+/* Raises `seen` of the rows of events that learn (c->learns), in tables of the CPU. Their prediction has already
  * loaded cold rows. */
 static void refresh_rows(struct model *m, const struct call *c)
 {
@@ -154,7 +156,8 @@ static void refresh_rows(struct model *m, const struct call *c)
 void model_serve(struct model *m, const struct model_input *input, struct model_output *out)
 {
     struct call c = {.in = input, .out = out};
-    model_predict(m, input, out->logits);
+    predict(m, input, out->logits);
+    kernels_count(&m->calls, m->k);
     judge(m, &c);
     for (uint32_t i = 0; i < input->rows; i++) {
         bool is_good = c.out->verdicts[i] != MODEL_REJECTED;

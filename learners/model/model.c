@@ -367,11 +367,16 @@ void model_set_rates(struct model *m, const struct model_rates *rates)
         model_set_rates(model_shadow(m), rates);
 }
 
+uint32_t model_step_in_progress(const struct model *m)
+{
+    return m->pending > 0 ? (uint32_t)m->steps + 1 : TABLE_STEP_NONE;
+}
+
 void model_set_watermark(struct model *m, int64_t watermark_us)
 {
     /* Remove expired rows at once, even in the middle of a block: results must not depend on where calls
      * end. Rows of the block in progress are spared. */
-    uint32_t step = m->pending > 0 ? (uint32_t)m->steps + 1 : TABLE_STEP_NONE;
+    uint32_t step = model_step_in_progress(m);
     m->watermark_us = MAX(m->watermark_us, watermark_us);
     if (m->device_rows != NULL) {
         model_device_watermark(m);

@@ -125,9 +125,10 @@ bool model_reads_ahead(const struct model *model);
 void model_learn(struct model *model, const struct model_input *input, struct model_output *output);
 
 /*
- * Predicts each event as if it came next, as model_learn would, bit for bit; labels are not read. A key
- * without a row counts as absent in a model that learns by batches. Else it has the row that its occurrence
- * would make: a prediction never depends on whether its event teaches.
+ * Predicts each event as if it came next, as model_learn would, bit for bit; labels and weights are not read. A
+ * key without a row counts as absent in a model that learns by batches. Else it has the row that its occurrence
+ * would make: a prediction never depends on whether its event teaches. On a CPU nothing changes: cold rows stay
+ * in their store, and the call is not counted. A GPU brings the rows of the call's keys up, and counts its time.
  */
 void model_predict(struct model *model, const struct model_input *input, double *logits);
 
@@ -159,6 +160,10 @@ uint32_t model_step_events(const struct model *model);
 double model_device_busy_ms(const struct model *model);
 void model_set_rates(struct model *model, const struct model_rates *rates);
 
+/* The step whose rows are spared from expiry, because events of its block wait; TABLE_STEP_NONE: no step is in
+ * progress. */
+uint32_t model_step_in_progress(const struct model *model);
+
 /* Call between events: expiry and admission follow the watermark. */
 void model_set_watermark(struct model *model, int64_t watermark_us);
 
@@ -174,6 +179,15 @@ double model_correction(const struct model_options *options);
 struct byte_buffer;
 void model_save(struct model *model, struct byte_buffer *out);
 bool model_load(struct model *model, const void *data, size_t bytes);
+
+/*
+ * What predictions depend on, of the same state, and the mean of the labels: no optimizer state of the dense layers,
+ * no batch in progress; a block in progress stays, for its rows are spared. model_load_reader puts it into a model of
+ * the same options that never learns; it may be called again and again, each time after the tables' rows. False: the
+ * bytes, which may be damaged or hostile, cannot be such a state; then the model cannot be used.
+ */
+void model_save_reader(struct model *model, struct byte_buffer *out);
+bool model_load_reader(struct model *model, const void *data, size_t bytes);
 
 /* The features and dense layers of a saved model, mapped to those of this model. */
 struct model_saved {
@@ -192,7 +206,7 @@ bool model_load_saved(struct model *model, const struct model_saved *saved, cons
 
 /* The field's table on the CPU, owned by the model; for a model on a GPU it has no rows. */
 struct table *model_table(struct model *model, uint32_t field);
-/* Number of calls of model_learn and model_predict so far, by the kernels' variant. */
+/* Number of calls of model_learn and model_serve so far, by the kernels' variant. */
 const struct kernels_calls *model_calls(const struct model *model);
 
 /* visit.c. Shows the weights that predict, dense ones first, then each field's table under names[field];

@@ -8,9 +8,10 @@
 #include "core/buffer.h"
 #include "core/mem.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-enum { STATE_MAGIC = 0x6c6d7331 };
+enum { STATE_MAGIC = 0x6c6d7331, READER_MAGIC = 0x6c6d7231 };
 
 struct state_head {
     uint32_t magic, pending;
@@ -63,16 +64,25 @@ static void save_example(const struct model *m, const struct example *e, struct 
         buffer_append(out, e->more_labels, (m->options.labels - 1) * sizeof(*e->more_labels));
 }
 
+/* Floats of a saved layer of n outputs and d inputs: weights, biases, and the optimizer's state for all of them. */
+static size_t layer_floats(const struct model *m, enum model_layers_of of, size_t n, size_t d)
+{
+    size_t weights = n * d + n, each = opt_state_floats(m->options.head.kind, weights);
+    return weights + (of == MODEL_LAYERS_WEIGHTS ? 0 : each);
+}
+
 static void save_layer(struct model *m, enum model_layers_of of, size_t layer, struct byte_buffer *out)
 {
-    size_t bytes = model_layer_floats(m, layer) * sizeof(float);
+    size_t n, d;
+    model_layer_shape(m, layer, &n, &d);
+    size_t bytes = layer_floats(m, of, n, d) * sizeof(float);
     float *floats = mem_alloc(bytes);
     model_layer_get(m, of, layer, floats);
     buffer_append(out, floats, bytes);
     free(floats);
 }
 
-static void save_precision(struct model *m, struct byte_buffer *out)
+static void save_precision(struct model *m, bool is_reader, struct byte_buffer *out)
 {
     if (m->options.precision == ROW_FP16) {
         const struct train_scale *s = &m->train->scale;
@@ -84,15 +94,16 @@ static void save_precision(struct model *m, struct byte_buffer *out)
     const struct trial_score *s = &m->train->trial->score;
     struct state_trial trial = {s->examples, s->bf16, s->fp32, s->is_over, s->keeps_bf16, {0}};
     buffer_append(out, &trial, sizeof(trial));
-    for (size_t l = 0; l < model_layers(m) && !s->is_over; l++)
+    for (size_t l = 0; l < model_layers(m) && !s->is_over && !is_reader; l++)
         save_layer(m, MODEL_LAYERS_TRIAL, l, out);
 }
 
-void model_save(struct model *m, struct byte_buffer *out)
+static void save(struct model *m, bool is_reader, struct byte_buffer *out)
 {
     if (m->train != NULL)
         model_train_read(m);
-    struct state_head head = {STATE_MAGIC, m->pending, m->steps, m->watermark_us, 0};
+    uint32_t pending = is_reader && m->train != NULL ? 0 : m->pending;
+    struct state_head head = {is_reader ? READER_MAGIC : STATE_MAGIC, pending, m->steps, m->watermark_us, 0};
     buffer_append(out, &head, sizeof(head));
     buffer_append(out, m->dense_weights, (m->options.dense + 1) * (size_t)LINEAR_BYTES);
     if (m->has_pairs) {
@@ -101,8 +112,8 @@ void model_save(struct model *m, struct byte_buffer *out)
                       (count + opt_state_floats(m->options.pairs.kind, count)) * sizeof(float));
     }
     for (size_t l = 0; l < model_layers(m); l++)
-        save_layer(m, MODEL_LAYERS_OWN, l, out);
-    save_precision(m, out);
+        save_layer(m, is_reader ? MODEL_LAYERS_WEIGHTS : MODEL_LAYERS_OWN, l, out);
+    save_precision(m, is_reader, out);
     for (uint32_t f = 0; f < m->options.fields; f++) {
         const struct table *t = &m->tables[f];
         struct state_table s = {t->halved_at_us, t->watermark_us, t->expired_before, 0,
@@ -111,11 +122,23 @@ void model_save(struct model *m, struct byte_buffer *out)
             model_device_times(m, f, &s.halved_at_us, &s.watermark_us, &s.expired_before);
         buffer_append(out, &s, sizeof(s));
     }
-    for (uint32_t i = 0; i < m->pending; i++) {
+    for (uint32_t i = 0; i < pending; i++) {
         if (m->train != NULL)
             model_train_get(m, i, &m->examples[0]);
         save_example(m, &m->examples[m->train ? 0 : i], out);
     }
+}
+
+void model_save(struct model *m, struct byte_buffer *out)
+{
+    save(m, false, out);
+}
+
+void model_save_reader(struct model *m, struct byte_buffer *out)
+{
+    struct model_mean mean = m->mean;
+    save(m, true, out);
+    buffer_append(out, &mean, sizeof(mean));
 }
 
 /* --- Loading --- */
@@ -136,6 +159,7 @@ struct reading {
     const unsigned char *at;
     size_t left;
     bool is_bad;
+    bool is_reader; /* the bytes are those of model_save_reader */
 };
 
 /* The next `bytes` bytes, or NULL. */
@@ -188,24 +212,17 @@ static bool has_same_inputs(const struct model *m, const struct model_saved *sav
     return is_same;
 }
 
-/* Floats of a layer in a checkpoint: weights, biases, and the optimizer's state for all of them. */
-static size_t layer_floats(const struct model *m, size_t n, size_t d)
-{
-    size_t weights = n * d + n, each = opt_state_floats(m->options.head.kind, weights);
-    return weights + each;
-}
-
 static void load_layer(struct reading *r, struct model *m, enum model_layers_of of, size_t layer, size_t n,
                        size_t d, bool is_same)
 {
-    const void *data = next_bytes(r, layer_floats(m, n, d) * sizeof(float));
+    const void *data = next_bytes(r, layer_floats(m, of, n, d) * sizeof(float));
     size_t own_n = 0, own_d = 0;
     if (layer < model_layers(m))
         model_layer_shape(m, layer, &own_n, &own_d);
     if (data == NULL || !is_same || own_n != n || own_d != d)
         return;
-    float *floats = mem_alloc(layer_floats(m, n, d) * sizeof(*floats)); /* malloc aligns the floats */
-    memcpy(floats, data, layer_floats(m, n, d) * sizeof(*floats));
+    float *floats = mem_alloc(layer_floats(m, of, n, d) * sizeof(*floats)); /* malloc aligns the floats */
+    memcpy(floats, data, layer_floats(m, of, n, d) * sizeof(*floats));
     model_layer_put(m, of, layer, floats);
     free(floats);
 }
@@ -242,7 +259,7 @@ static void load_precision(struct reading *r, struct model *m, const struct mode
         load_bytes(r, &s, sizeof(s));
         struct trial_score score = {s.examples, s.bf16, s.fp32, s.is_over != 0, s.keeps_bf16 != 0};
         r->is_bad = r->is_bad || !trial_set(m->train, score);
-        if (!r->is_bad && !score.is_over)
+        if (!r->is_bad && !score.is_over && !r->is_reader)
             load_layers(r, m, MODEL_LAYERS_TRIAL, saved);
     }
 }
@@ -356,13 +373,17 @@ static void load_model(struct reading *r, struct model *m, const struct model_sa
 {
     struct state_head head = {0};
     load_bytes(r, &head, sizeof(head));
-    if (r->is_bad || head.magic != STATE_MAGIC || head.pending > MAX(m->options.block, m->options.batch)) {
+    uint32_t magic = r->is_reader ? READER_MAGIC : STATE_MAGIC;
+    uint32_t pending_max = m->train == NULL ? m->options.block : r->is_reader ? 0 : m->options.batch;
+    if (r->is_bad || head.magic != magic || head.pending > pending_max) {
         r->is_bad = true;
         return;
     }
     m->pending = head.pending, m->steps = head.steps;
-    if (m->train)
+    if (m->train != NULL) {
         m->train->batch.n = 0;
+        m->train->is_forward = m->train->has_indices = false;
+    }
     m->watermark_us = head.watermark_us;
     load_dense(r, m, saved);
     if (m->has_pairs) {
@@ -370,7 +391,7 @@ static void load_model(struct reading *r, struct model *m, const struct model_sa
         load_bytes(r, m->pair_weights,
                    (count + opt_state_floats(m->options.pairs.kind, count)) * sizeof(float));
     }
-    load_layers(r, m, MODEL_LAYERS_OWN, saved);
+    load_layers(r, m, r->is_reader ? MODEL_LAYERS_WEIGHTS : MODEL_LAYERS_OWN, saved);
     load_precision(r, m, saved);
     for (uint32_t f = 0; f < saved->fields; f++)
         load_table(r, m, saved->field_of[f]);
@@ -396,14 +417,9 @@ bool model_load(struct model *m, const void *data, size_t bytes)
     return model_load_saved(m, &same, data, bytes);
 }
 
-bool model_load_saved(struct model *m, const struct model_saved *saved, const void *data, size_t bytes)
+/* Finds the rows of a block in progress, and predicts its events. */
+static void resume_block(struct model *m)
 {
-    struct reading r = {.at = data, .left = bytes};
-    load_model(&r, m, saved);
-    if (r.is_bad || r.left != 0)
-        return false;
-    if (m->train != NULL)
-        return true; /* a batch's step resolves the rows */
     for (uint32_t x = 0; x < m->pending; x++) {
         struct example *e = &m->examples[x];
         for (uint32_t i = 0; i < e->entries; i++) {
@@ -413,5 +429,29 @@ bool model_load_saved(struct model *m, const struct model_saved *saved, const vo
         }
         model_example_forward(m, e);
     }
+}
+
+bool model_load_saved(struct model *m, const struct model_saved *saved, const void *data, size_t bytes)
+{
+    struct reading r = {.at = data, .left = bytes};
+    load_model(&r, m, saved);
+    if (r.is_bad || r.left != 0)
+        return false;
+    if (m->train == NULL) /* else a batch's step resolves the rows */
+        resume_block(m);
+    return true;
+}
+
+bool model_load_reader(struct model *m, const void *data, size_t bytes)
+{
+    struct model_saved same = model_saved_as(m);
+    struct reading r = {.at = data, .left = bytes, .is_reader = true};
+    load_model(&r, m, &same);
+    load_bytes(&r, &m->mean, sizeof(m->mean));
+    if (r.is_bad || r.left != 0 || !isfinite(m->mean.labels) || !(m->mean.weights >= 0.0) ||
+        !isfinite(m->mean.weights))
+        return false;
+    if (m->train == NULL)
+        resume_block(m);
     return true;
 }

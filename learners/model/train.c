@@ -279,6 +279,13 @@ size_t model_layer_floats(const struct model *m, size_t layer)
     return m->train ? net_saved_floats(&m->train->net, (uint32_t)layer) : head_layer_floats(&m->head, layer);
 }
 
+/* Floats of a layer of a model that learns event by event. */
+static size_t layer_floats(const struct model *m, enum model_layers_of of, size_t layer)
+{
+    const struct head_layer *l = &m->head.items[layer];
+    return of == MODEL_LAYERS_WEIGHTS ? l->n * l->d + l->n : head_layer_floats(&m->head, layer);
+}
+
 static struct net *net_of(struct model *m, enum model_layers_of of)
 {
     return of == MODEL_LAYERS_TRIAL ? &m->train->trial->net : &m->train->net;
@@ -286,16 +293,20 @@ static struct net *net_of(struct model *m, enum model_layers_of of)
 
 void model_layer_get(struct model *m, enum model_layers_of of, size_t layer, float *floats)
 {
-    if (m->train != NULL)
-        (void)net_save(net_of(m, of), (uint32_t)layer, floats, &m->error);
+    if (m->train == NULL)
+        memcpy(floats, m->head.items[layer].weights, layer_floats(m, of, layer) * sizeof(*floats));
+    else if (of == MODEL_LAYERS_WEIGHTS)
+        (void)net_save_weights(&m->train->net, (uint32_t)layer, floats, &m->error);
     else
-        memcpy(floats, m->head.items[layer].weights, head_layer_floats(&m->head, layer) * sizeof(*floats));
+        (void)net_save(net_of(m, of), (uint32_t)layer, floats, &m->error);
 }
 
 void model_layer_put(struct model *m, enum model_layers_of of, size_t layer, const float *floats)
 {
-    if (m->train != NULL)
-        (void)net_load(net_of(m, of), (uint32_t)layer, floats, &m->error);
+    if (m->train == NULL)
+        memcpy(m->head.items[layer].weights, floats, layer_floats(m, of, layer) * sizeof(*floats));
+    else if (of == MODEL_LAYERS_WEIGHTS)
+        (void)net_load_weights(&m->train->net, (uint32_t)layer, floats, &m->error);
     else
-        memcpy(m->head.items[layer].weights, floats, head_layer_floats(&m->head, layer) * sizeof(*floats));
+        (void)net_load(net_of(m, of), (uint32_t)layer, floats, &m->error);
 }

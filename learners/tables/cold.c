@@ -1,5 +1,6 @@
 /* Moving rows between memory and the cold store; cold.h tells the rules. */
 #include "learners/tables/cold.h"
+#include "learners/tables/cut.h"
 #include "learners/tables/inline.h"
 
 #include "core/base.h"
@@ -51,6 +52,7 @@ void table_cold_free(struct table *t)
     free(c->times);
     free(c->found);
     free(c->rows_of);
+    table_guests_free(t);
     free(c);
     t->cold = NULL;
 }
@@ -76,6 +78,10 @@ static void load_batch(struct table *t, size_t count, uint32_t step)
         if (!c->found[i] || stored_seen(stored) < t->expired_before ||
             table_slot_of(t, c->keys[i], hash) != NULL)
             continue;
+        if (c->has_guests) {
+            table_guests_add(t, stored);
+            continue;
+        }
         table_restore_row(t, stored);
         /* The row counts as used by the step before, so that it is not spared as a row of this step. */
         table_slot_row(t, table_slot_of(t, c->keys[i], hash))->step = step - 1;
@@ -88,7 +94,8 @@ void table_cold_load(struct table *t, const uint64_t *keys, size_t n, uint32_t s
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
-        if (keys[i] == 0 || table_slot_of(t, keys[i], table_hash(t, keys[i])) != NULL)
+        if (keys[i] == 0 || table_slot_of(t, keys[i], table_hash(t, keys[i])) != NULL ||
+            table_guest(t, keys[i]) != NULL)
             continue;
         t->cold->keys[count++] = keys[i];
         if (count == COLD_BATCH) {
@@ -174,13 +181,17 @@ static bool evict_batch(struct table *t, size_t count)
             continue;
         }
         table_store_row(t, row, c->rows_of + used * bytes);
+        if (t->cut != NULL && row->epoch > t->cut->since)
+            buffer_append(&t->cut->moved, c->rows_of + used * bytes, bytes);
         c->times[used] = (int64_t)row->seen * US_PER_SECOND;
         c->keys[used++] = key;
     }
     if (used > 0 && !c->store->put(c->store->self, c->keys, c->times, c->rows_of, bytes, used))
         return false;
+    table_cut_move(t, true);
     for (size_t i = 0; i < used; i++)
         table_remove(t, c->keys[i], table_hash(t, c->keys[i]));
+    table_cut_move(t, false);
     c->rows += used;
     c->evicted += used;
     return true;

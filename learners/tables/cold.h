@@ -17,6 +17,10 @@
  * holds the same rows as at the barrier, except rows that were loaded from the store and have not changed
  * since, and the store still has those unchanged.
  *
+ * Calls that only read. Between table_guests_begin and table_guests_end table_warm leaves memory, store and figures
+ * as they are: the rows that the store has become guests (guests.c), copies that look-ups without an occurrence
+ * find as if they were in memory. No key may occur meanwhile.
+ *
  * A table does not give memory back: evicted rows leave room for other rows of the same table. So the
  * memory that each table holds when the learner's memory is nearly full, which shows its need, becomes
  * its share (table_share).
@@ -27,6 +31,7 @@
 #include "core/cold_store.h"
 #include "learners/tables/table.h"
 
+struct table_guests;
 struct table_cold {
     struct cold_store *store;
     uint64_t rows;                  /* rows in the store alone, expired ones included */
@@ -39,6 +44,8 @@ struct table_cold {
     int64_t *times;                 /* [COLD_BATCH] */
     bool *found;                    /* [COLD_BATCH] */
     unsigned char *rows_of;         /* [COLD_BATCH] stored rows */
+    struct table_guests *guests;    /* guests.c; NULL: none yet */
+    bool has_guests;                /* between table_guests_begin and table_guests_end */
 };
 
 /* Gives the table a store, which table_free frees. Before the table's first row; not with rows_max. */
@@ -57,6 +64,14 @@ static inline void table_warm(struct table *table, const uint64_t *keys, size_t 
     if (unlikely(table->cold != NULL && table->cold->rows > 0))
         table_cold_load(table, keys, n, step);
 }
+
+/* guests.c; on a table without a store they do nothing. table_guest: the guest of a key (not 0), valid until
+ * table_guests_end; NULL: it has none. table_guests_add: makes a guest, for table_cold_load. */
+void table_guests_begin(struct table *table);
+void table_guests_end(struct table *table);
+struct table_row *table_guest(const struct table *table, uint64_t key);
+void table_guests_add(struct table *table, const unsigned char *stored);
+void table_guests_free(struct table *table);
 
 /* Bytes of rows, pages and directory, without the sketch. */
 size_t table_row_bytes(const struct table *table);

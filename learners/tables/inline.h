@@ -11,6 +11,8 @@
 #include "learners/tables/table.h"
 
 void table_mark_changed(struct table *table, struct table_row *row);
+/* Splits pages until that of the hash has room; false: pages would be deeper than depth_max bits of hashes. */
+bool table_make_slot(struct table *table, uint64_t hash, unsigned depth_max);
 /* Adds a row for a key that has none, marked as changed, header zeroed, payload not set. */
 struct table_row *table_add_row(struct table *table, uint64_t key, uint64_t hash);
 struct table_row *table_find_or_admit_slow(struct table *table, uint64_t key, uint64_t hash, uint32_t step,

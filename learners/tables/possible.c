@@ -21,13 +21,15 @@ enum { NOTES_LEAST = 64 };
 
 struct table_row table_possible;
 
-/* Open addressing, keys 0: free. */
+/* Open addressing, keys 0: free. An event uses few of the places, and they alone are cleared behind it. */
 struct note {
     uint64_t key, value;
 };
 struct notes {
     struct note *items;
+    uint32_t *used; /* places with a key */
     size_t mask;
+    uint32_t used_count;
 };
 
 /* What the earlier new keys of the event have taken of a logical bucket. */
@@ -38,31 +40,54 @@ struct room {
 };
 
 struct table_possible {
-    struct room *rooms;   /* [capacity] */
-    uint32_t *steps;      /* [capacity] of the event's rows, while they have the event's step */
-    struct notes made;    /* by key: 1 if it has a possible row */
-    struct notes counts;  /* by cell of the sketch, + 1: its count */
-    struct notes buckets; /* by bucket, + 1: its number in rooms, + 1 */
+    struct room *rooms;    /* [capacity] */
+    const uint8_t **cells; /* [capacity * SKETCH_DEPTH] of the sketch, of the absent keys */
+    uint32_t *steps;       /* [capacity] of the event's rows, while they have the event's step */
+    struct notes made;     /* by key: 1 if it has a possible row */
+    struct notes counts;   /* by cell of the sketch, + 1: its count */
+    struct notes buckets;  /* by bucket, + 1: its number in rooms, + 1 */
     uint32_t rooms_count;
     size_t capacity;
 };
 
-static void notes_init(struct notes *notes, size_t keys)
+static size_t notes_size(size_t keys)
 {
     size_t size = NOTES_LEAST;
     while (size < 2 * keys)
         size *= 2;
+    return size;
+}
+
+static void notes_free(struct notes *notes)
+{
     free(notes->items);
-    *notes = (struct notes){mem_alloc(size * sizeof(*notes->items)), size - 1};
+    free(notes->used);
+}
+
+static void notes_init(struct notes *notes, size_t keys)
+{
+    size_t size = notes_size(keys);
+    notes_free(notes);
+    *notes = (struct notes){.items = mem_calloc(size, sizeof(*notes->items)),
+                            .used = mem_alloc(size * sizeof(*notes->used)),
+                            .mask = size - 1};
 }
 
 static void notes_clear(struct notes *notes, size_t keys)
 {
-    size_t size = NOTES_LEAST;
-    while (size < 2 * keys)
-        size *= 2;
-    notes->mask = size - 1;
-    memset(notes->items, 0, size * sizeof(*notes->items));
+    for (uint32_t i = 0; i < notes->used_count; i++)
+        notes->items[notes->used[i]] = (struct note){0};
+    notes->used_count = 0;
+    notes->mask = notes_size(keys) - 1;
+}
+
+/* The value of a key's note; 0: there is none. */
+static uint64_t note_find(const struct notes *notes, uint64_t key)
+{
+    size_t i = (size_t)num_mix(key) & notes->mask;
+    while (notes->items[i].key != 0 && notes->items[i].key != key)
+        i = (i + 1) & notes->mask;
+    return notes->items[i].value;
 }
 
 /* The note of a key, made with value 0 if there is none. */
@@ -71,7 +96,10 @@ static uint64_t *note_of(struct notes *notes, uint64_t key)
     size_t i = (size_t)num_mix(key) & notes->mask;
     while (notes->items[i].key != 0 && notes->items[i].key != key)
         i = (i + 1) & notes->mask;
-    notes->items[i].key = key;
+    if (notes->items[i].key == 0) {
+        notes->items[i].key = key;
+        notes->used[notes->used_count++] = (uint32_t)i;
+    }
     return &notes->items[i].value;
 }
 
@@ -84,6 +112,7 @@ static struct table_possible *begin_event(struct table *t, size_t n)
     if (p->capacity < n) {
         p->capacity = MAX(2 * p->capacity, n);
         p->rooms = mem_realloc(p->rooms, p->capacity * sizeof(*p->rooms));
+        p->cells = mem_realloc(p->cells, p->capacity * SKETCH_DEPTH * sizeof(*p->cells));
         p->steps = mem_realloc(p->steps, p->capacity * sizeof(*p->steps));
         notes_init(&p->made, p->capacity);
         notes_init(&p->counts, SKETCH_DEPTH * p->capacity);
@@ -102,33 +131,37 @@ void table_possible_free(struct table *t)
     if (p == NULL)
         return;
     free(p->rooms);
+    free(p->cells);
     free(p->steps);
-    free(p->made.items);
-    free(p->counts.items);
-    free(p->buckets.items);
+    notes_free(&p->made);
+    notes_free(&p->counts);
+    notes_free(&p->buckets);
     free(p);
     t->possible = NULL;
 }
 
 /* The count of a cell as the event's earlier occurrences would have left it. */
-static unsigned count_now(struct table_possible *p, const struct sketch *sketch, const uint8_t *cell)
+static unsigned count_now(const struct table_possible *p, const struct sketch *sketch, const uint8_t *cell)
 {
-    return MAX((unsigned)*note_of(&p->counts, (uint64_t)(cell - sketch->counts) + 1), (unsigned)*cell);
+    if (p->counts.used_count == 0)
+        return *cell;
+    return MAX((unsigned)note_find(&p->counts, (uint64_t)(cell - sketch->counts) + 1), (unsigned)*cell);
 }
 
-/* As sketch_add, beside the sketch. */
-static unsigned count_occurrence(struct table_possible *p, const struct sketch *sketch, uint64_t hash)
+/* As sketch_add, beside the sketch, for a key with these cells. */
+static unsigned count_occurrence(struct table_possible *p, const struct sketch *sketch,
+                                 const uint8_t *const *cells)
 {
-    unsigned lowest = SKETCH_COUNT_MAX;
-    for (unsigned d = 0; d < SKETCH_DEPTH; d++)
-        lowest = MIN(lowest, count_now(p, sketch, sketch_cell(sketch, hash, d)));
+    unsigned counts[SKETCH_DEPTH], lowest = SKETCH_COUNT_MAX;
+    for (unsigned d = 0; d < SKETCH_DEPTH; d++) {
+        counts[d] = count_now(p, sketch, cells[d]);
+        lowest = MIN(lowest, counts[d]);
+    }
     if (lowest == SKETCH_COUNT_MAX)
         return lowest;
-    for (unsigned d = 0; d < SKETCH_DEPTH; d++) {
-        const uint8_t *cell = sketch_cell(sketch, hash, d);
-        if (count_now(p, sketch, cell) == lowest)
-            *note_of(&p->counts, (uint64_t)(cell - sketch->counts) + 1) = lowest + 1;
-    }
+    for (unsigned d = 0; d < SKETCH_DEPTH; d++)
+        if (counts[d] == lowest)
+            *note_of(&p->counts, (uint64_t)(cells[d] - sketch->counts) + 1) = lowest + 1;
     return lowest + 1;
 }
 
@@ -182,6 +215,16 @@ static void spare(struct table *t, struct table_row **rows, size_t n, uint32_t s
     }
 }
 
+/* Finds the cells of the absent keys, in their order, so that the memory is there when they are counted. */
+static void find_cells(const struct table *t, const uint64_t *keys, size_t n, struct table_row *const *rows,
+                       uint32_t wanted)
+{
+    size_t absent = 0;
+    for (size_t i = 0; i < n && wanted > 1; i++)
+        if (rows[i] == NULL && keys[i] != 0)
+            sketch_cells(&t->sketch, table_hash(t, keys[i]), &t->possible->cells[SKETCH_DEPTH * absent++]);
+}
+
 void table_possible_rows(struct table *t, const uint64_t *keys, size_t n, uint32_t step,
                          struct table_row **out)
 {
@@ -189,11 +232,13 @@ void table_possible_rows(struct table *t, const uint64_t *keys, size_t n, uint32
     uint32_t wanted = MIN(t->options.admit_after, (uint32_t)SKETCH_COUNT_MAX);
     if (t->bucket_counts != NULL)
         spare(t, out, n, step, true);
-    for (size_t i = 0; i < n; i++) {
+    find_cells(t, keys, n, out, wanted);
+    for (size_t i = 0, absent = 0; i < n; i++) {
         if (out[i] != NULL || keys[i] == 0)
             continue;
+        const uint8_t **cells = &p->cells[SKETCH_DEPTH * absent++];
         uint64_t hash = table_hash(t, keys[i]), *made = note_of(&p->made, keys[i]);
-        if (*made == 0 && (wanted <= 1 || count_occurrence(p, &t->sketch, hash) >= wanted) &&
+        if (*made == 0 && (wanted <= 1 || count_occurrence(p, &t->sketch, cells) >= wanted) &&
             (t->bucket_counts == NULL || take_room(t, hash, step)))
             *made = 1;
         out[i] = *made != 0 ? &table_possible : NULL;

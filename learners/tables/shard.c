@@ -143,7 +143,7 @@ bool table_give_shard(struct table *t, uint32_t shard, struct byte_buffer *out)
 {
     struct shard_head head = head_of(t, shard);
     size_t at = out->length;
-    leat_assert(shard < head.shards && head.shards <= TABLE_SHARDS_MAX);
+    leat_assert(shard < head.shards && head.shards <= TABLE_SHARDS_MAX && t->cut == NULL);
     buffer_append(out, &head, sizeof(head));
     bool lists_removed = t->lists_removed;
     t->lists_removed = false; /* the rows live on in another table */

@@ -24,6 +24,7 @@ void sketch_free(struct sketch *sketch)
     sketch_snapshot_end(sketch);
     free(sketch->counts);
     free(sketch->block_epochs);
+    free(sketch->cells);
     *sketch = (struct sketch){0};
 }
 
@@ -50,6 +51,8 @@ static void change(struct sketch *sketch, const uint8_t *count)
     size_t block = (size_t)(count - sketch->counts) / SKETCH_BLOCK;
     if (unlikely(sketch->block_epochs[block] != sketch->epoch))
         mark_changed(sketch, block);
+    if (sketch->cells_count < sketch->cells_max)
+        sketch->cells[sketch->cells_count++] = (uint32_t)(count - sketch->counts);
 }
 
 /* The counts of a hash's shard. */
@@ -66,9 +69,13 @@ static uint8_t *place(const struct sketch *sketch, uint8_t *counts, uint64_t has
     return counts + d * sketch->width + ((low + d * step) & (sketch->width - 1));
 }
 
-const uint8_t *sketch_cell(const struct sketch *sketch, uint64_t hash, unsigned d)
+void sketch_cells(const struct sketch *sketch, uint64_t hash, const uint8_t *cells[SKETCH_DEPTH])
 {
-    return place(sketch, shard_counts(sketch, hash), hash, d);
+    uint8_t *counts = shard_counts(sketch, hash);
+    for (unsigned d = 0; d < SKETCH_DEPTH; d++) {
+        cells[d] = place(sketch, counts, hash, d);
+        __builtin_prefetch(cells[d]);
+    }
 }
 
 unsigned sketch_count(const struct sketch *sketch, uint64_t hash)
@@ -134,6 +141,7 @@ void sketch_halve(struct sketch *sketch)
             continue; /* all counts are zero */
         uint8_t *counts = sketch->counts + block * SKETCH_BLOCK;
         change(sketch, counts);
+        sketch->cells_count = sketch->cells_max; /* more than may be noted */
         for (size_t i = 0; i < SKETCH_BLOCK; i++)
             counts[i] /= 2;
     }
@@ -186,6 +194,33 @@ void sketch_snapshot_end(struct sketch *sketch)
 {
     chunks_end(sketch->snapshot);
     sketch->snapshot = NULL;
+}
+
+enum {
+    NOTED_SHARE = 32
+}; /* of the cells one in so many may be noted: noted ones take a quarter of the blocks' bytes */
+
+void sketch_note(struct sketch *sketch, bool is_on)
+{
+    size_t cells = sketch_blocks(sketch) * SKETCH_BLOCK;
+    sketch->cells_count = 0;
+    if (!is_on) {
+        free(sketch->cells);
+        sketch->cells = NULL;
+        sketch->cells_max = 0;
+    } else if (sketch->cells == NULL && sketch->counts != NULL && cells <= UINT32_MAX) {
+        sketch->cells_max = cells / NOTED_SHARE;
+        sketch->cells = mem_alloc(sketch->cells_max * sizeof(*sketch->cells));
+    }
+}
+
+bool sketch_set(struct sketch *sketch, uint64_t cell, uint8_t count)
+{
+    if (sketch->counts == NULL || cell >= sketch_blocks(sketch) * SKETCH_BLOCK)
+        return false;
+    sketch->counts[cell] = count;
+    sketch->block_epochs[cell / SKETCH_BLOCK] = 1; /* as in sketch_restore */
+    return true;
 }
 
 void sketch_replace(struct sketch *sketch, const struct sketch_block *block, uint32_t epoch)

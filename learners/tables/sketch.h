@@ -39,6 +39,10 @@ struct sketch {
     uint32_t epoch;          /* epoch that changes now belong to */
     uint32_t since, closing; /* of the snapshot in progress */
     struct chunks *snapshot;
+    /* For cuts (cut.h), [cells_max] cells that changed, also twice; NULL: they are not noted. cells_count is cells_max:
+     * there may be more of them. */
+    uint32_t *cells;
+    size_t cells_count, cells_max;
 };
 
 /* A block of counts as it is stored. */
@@ -57,8 +61,8 @@ void sketch_free(struct sketch *sketch);
 unsigned sketch_add(struct sketch *sketch, uint64_t hash);
 unsigned sketch_count(const struct sketch *sketch, uint64_t hash);
 
-/* The cell in row d of the counts of a hash. */
-const uint8_t *sketch_cell(const struct sketch *sketch, uint64_t hash, unsigned d);
+/* The cells of a hash, one in each row of the counts. They are prefetched. */
+void sketch_cells(const struct sketch *sketch, uint64_t hash, const uint8_t *cells[SKETCH_DEPTH]);
 
 /* Counts the occurrences of one batch. hashes: of n distinct keys; counts: occurrences of each; after[i]: the
  * estimate of key i with the whole batch. */
@@ -83,6 +87,16 @@ size_t sketch_bytes(const struct sketch *sketch);
 void sketch_snapshot_begin(struct sketch *sketch, uint32_t since, uint32_t closing);
 bool sketch_snapshot_write(const struct sketch *sketch, chunks_emit *emit, void *argument);
 void sketch_snapshot_end(struct sketch *sketch);
+
+/* From now on cells that change are noted (is_on), or no longer; those noted so far are forgotten. Too many are noted as
+ * such: then the blocks tell what changed. sketch_set: sets a noted cell's count in a copy; false: it has no such
+ * cell. */
+void sketch_note(struct sketch *sketch, bool is_on);
+static inline bool sketch_has_noted_all(const struct sketch *sketch)
+{
+    return sketch->cells_count < sketch->cells_max;
+}
+bool sketch_set(struct sketch *sketch, uint64_t cell, uint8_t count);
 
 /* Replaces a block's counts, and the epoch of their last change (0: all counts are 0). */
 void sketch_replace(struct sketch *sketch, const struct sketch_block *block, uint32_t epoch);

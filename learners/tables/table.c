@@ -1,5 +1,6 @@
 /* Finding, making and removing rows; table.h explains the layout. */
 #include "learners/tables/cold.h"
+#include "learners/tables/cut.h"
 #include "learners/tables/inline.h"
 
 #include "core/base.h"
@@ -7,6 +8,7 @@
 #include "core/refused.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -198,6 +200,7 @@ void table_free(struct table *t)
     free(t->limbo_rows);
     free(t->bucket_counts);
     free(t->removed.items);
+    table_cut_note(t, false, 0);
     table_cold_free(t);
     table_batch_free(t);
     table_possible_free(t);
@@ -306,7 +309,7 @@ static uint32_t row_new(struct table *t)
     return number;
 }
 
-void table_mark_changed(struct table *t, struct table_row *row)
+static void mark_changed(struct table *t, struct table_row *row)
 {
     uint32_t number = table_row_number(t, row);
     if (t->snapshot)
@@ -315,15 +318,40 @@ void table_mark_changed(struct table *t, struct table_row *row)
     set_chunk_epoch(t, number / TABLE_CHUNK_ROWS, t->epoch);
 }
 
+/* Notes a changed row for the next cut. */
+static void note(const struct table *t, struct table_keys *list, uint64_t key, const struct table_row *row)
+{
+    table_keys_add(list, t->options.is_inline ? key : table_row_number(t, row));
+}
+
+void table_mark_changed(struct table *t, struct table_row *row)
+{
+    if (t->cut != NULL && row->epoch <= t->cut->since)
+        note(t, &t->cut->changed, row->key, row);
+    mark_changed(t, row);
+}
+
+bool table_make_slot(struct table *t, uint64_t hash, unsigned depth_max)
+{
+    uint32_t page;
+    while (*page_count(t, page = table_page_of(t, hash)) >= TABLE_PAGE_SPLIT) {
+        if (*page_depth(t, page) >= depth_max)
+            return false;
+        page_split(t, hash);
+    }
+    return true;
+}
+
 struct table_row *table_add_row(struct table *t, uint64_t key, uint64_t hash)
 {
-    while (*page_count(t, table_page_of(t, hash)) >= TABLE_PAGE_SPLIT)
-        page_split(t, hash);
+    (void)table_make_slot(t, hash, UINT_MAX);
     uint64_t *slot = take_slot(t, table_page_of(t, hash), hash);
     if (!t->options.is_inline)
         *(struct table_slot *)(void *)slot = (struct table_slot){.key = key, .row = row_new(t)};
     struct table_row *row = table_slot_row(t, slot);
-    table_mark_changed(t, row);
+    mark_changed(t, row);
+    if (t->cut != NULL)
+        note(t, &t->cut->added, key, row);
     *row = (struct table_row){.key = key, .epoch = t->epoch};
     if (t->bucket_counts)
         t->bucket_counts[table_bucket(t, hash)]++;
@@ -378,7 +406,7 @@ void table_remove(struct table *t, uint64_t key, uint64_t hash)
     uint64_t *slot = table_slot_of(t, key, hash);
     leat_assert(slot);
     struct table_row *row = table_slot_row(t, slot);
-    table_mark_changed(t, row);
+    mark_changed(t, row);
     erase_slot(t, slot, hash);
     if (!t->options.is_inline) {
         row->key = 0;
@@ -386,6 +414,8 @@ void table_remove(struct table *t, uint64_t key, uint64_t hash)
     }
     if (t->lists_removed)
         table_keys_add(&t->removed, key);
+    if (t->cut != NULL && !t->cut->is_moving)
+        table_keys_add(&t->cut->removed, key);
     if (t->bucket_counts)
         t->bucket_counts[table_bucket(t, hash)]--;
     t->stats.rows--;
@@ -413,7 +443,7 @@ struct table_row *table_find_or_admit_slow(struct table *t, uint64_t key, uint64
                                            bool learns)
 {
     if (!learns)
-        return NULL;
+        return table_guest(t, key);
     if (t->expired_before > 0 && table_slot_of(t, key, hash) != NULL) {
         table_remove(t, key, hash);
         t->stats.expired++;
@@ -484,7 +514,7 @@ void table_look_list(struct table *t, const uint64_t *keys, size_t n, uint32_t s
     leat_assert(!t->options.is_inline);
     for (size_t i = 0; i < n; i++) {
         const uint64_t *slot = keys[i] != 0 ? table_slot_of(t, keys[i], table_hash(t, keys[i])) : NULL;
-        out[i] = slot != NULL ? table_slot_row(t, slot) : NULL;
+        out[i] = slot != NULL ? table_slot_row(t, slot) : keys[i] != 0 ? table_guest(t, keys[i]) : NULL;
         if (out[i] != NULL && table_is_expired(t, out[i]) && out[i]->step != step)
             out[i] = NULL;
         missing += out[i] == NULL && keys[i] != 0;

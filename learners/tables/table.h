@@ -55,7 +55,7 @@ struct table_row {
     uint64_t key;   /* 0: the row is free */
     uint32_t count; /* occurrences of the key, saturating */
     uint32_t seen;  /* event time of the newest occurrence, seconds */
-    uint32_t epoch; /* checkpoint epoch of the last change */
+    uint32_t epoch; /* epoch of the last change: epochs end at checkpoints and cuts */
     uint32_t step;  /* low bits of the last step that used the row; not stored */
 };
 
@@ -105,6 +105,7 @@ void table_keys_add(struct table_keys *keys, uint64_t key);
 struct byte_buffer;
 struct table_snapshot;
 struct table_cold;
+struct table_cut;
 struct table_batch;
 struct table_possible;
 
@@ -138,6 +139,7 @@ struct table {
     struct table_keys removed; /* keys gone from memory since the last snapshot */
     struct table_cold *cold;   /* cold.c; NULL: rows stay in memory */
     struct table_snapshot *snapshot;
+    struct table_cut *cut; /* cut.h; NULL: changes are not noted */
     struct table_stats stats;
     uint64_t changes; /* rows inserted or removed so far: while it does not change, no row moves */
 };
@@ -252,7 +254,15 @@ void table_store_row(const struct table *table, struct table_row *row, unsigned 
 void table_load_row(const struct table *table, struct table_row *row, const unsigned char *stored);
 void table_restore_row(struct table *table, const void *stored);
 void table_restore_remove(struct table *table, uint64_t key);
-/* After the last restored row: the table's content belongs to checkpoint `epoch`, with no change
+/*
+ * Restores `count` items, unaligned, of one kind: stored rows, keys whose rows are removed, or blocks of the sketch
+ * (struct sketch_block), cells of it (cell * 256 + count). table_item_bytes: bytes of an item. False: an item cannot be of this table; earlier items
+ * are restored. The bytes may come from a damaged file: memory is bounded by their length.
+ */
+enum table_item { TABLE_ITEM_ROW, TABLE_ITEM_REMOVED, TABLE_ITEM_BLOCK, TABLE_ITEM_CELL };
+size_t table_item_bytes(const struct table *table, enum table_item kind);
+bool table_restore_items(struct table *table, enum table_item kind, const void *items, size_t count);
+/* After the last restored row: the table's content belongs to `epoch`, which a checkpoint closed, with no change
  * or removal since. */
 void table_restored(struct table *table, uint32_t epoch);
 

@@ -234,12 +234,14 @@ static float *array_of(const struct net_params *p, size_t which)
     return which == 0 ? p->w : p->state + (which - 1) * p->floats;
 }
 
-bool net_save(const struct net *net, uint32_t number, float *floats, struct gpu_error *error)
+/* The first `count` of a parameter's arrays. */
+static bool save_arrays(const struct net *net, uint32_t number, size_t count, float *floats,
+                        struct gpu_error *error)
 {
     const struct net_params *p = &net->params[number];
     float *padded = train_host_new(net->device, p->floats * sizeof(*padded), error);
     bool is_good = padded != NULL;
-    for (size_t a = 0; a < arrays(net) && is_good; a++) {
+    for (size_t a = 0; a < count && is_good; a++) {
         train_copy(net->device, padded, array_of(p, a), p->floats * sizeof(*padded));
         is_good = train_wait(net->device, error);
         unpad(p, floats + a * saved_weights(p), padded);
@@ -248,12 +250,13 @@ bool net_save(const struct net *net, uint32_t number, float *floats, struct gpu_
     return is_good;
 }
 
-bool net_load(struct net *net, uint32_t number, const float *floats, struct gpu_error *error)
+static bool load_arrays(struct net *net, uint32_t number, size_t count, const float *floats,
+                        struct gpu_error *error)
 {
     const struct net_params *p = &net->params[number];
     float *padded = train_host_new(net->device, p->floats * sizeof(*padded), error);
     bool is_good = padded != NULL;
-    for (size_t a = 0; a < arrays(net) && is_good; a++) {
+    for (size_t a = 0; a < count && is_good; a++) {
         for (size_t i = 0; i < p->floats; i++) /* padding never has a gradient */
             padded[i] = a == 0 ? 0.0F : opt_state_init(net->options.optimizer, net->options.accumulator);
         pad(p, padded, floats + a * saved_weights(p));
@@ -264,6 +267,26 @@ bool net_load(struct net *net, uint32_t number, const float *floats, struct gpu_
     }
     train_host_free(net->device, padded);
     return is_good;
+}
+
+bool net_save(const struct net *net, uint32_t number, float *floats, struct gpu_error *error)
+{
+    return save_arrays(net, number, arrays(net), floats, error);
+}
+
+bool net_load(struct net *net, uint32_t number, const float *floats, struct gpu_error *error)
+{
+    return load_arrays(net, number, arrays(net), floats, error);
+}
+
+bool net_save_weights(const struct net *net, uint32_t number, float *floats, struct gpu_error *error)
+{
+    return save_arrays(net, number, 1, floats, error);
+}
+
+bool net_load_weights(struct net *net, uint32_t number, const float *floats, struct gpu_error *error)
+{
+    return load_arrays(net, number, 1, floats, error);
 }
 
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error)

@@ -202,6 +202,9 @@ size_t net_saved_floats(const struct net *net, uint32_t p);
 /* Convert to and from the saved form, in host memory. They wait for the device; false: it has failed. */
 bool net_save(const struct net *net, uint32_t p, float *floats, struct gpu_error *error);
 bool net_load(struct net *net, uint32_t p, const float *floats, struct gpu_error *error);
+/* Likewise the n * d weights and n biases alone. */
+bool net_save_weights(const struct net *net, uint32_t p, float *floats, struct gpu_error *error);
+bool net_load_weights(struct net *net, uint32_t p, const float *floats, struct gpu_error *error);
 
 /* For layers: the values of the events in progress. (Their gradients are those of these events alone.) */
 static inline float *net_values(const struct net *net, const struct net_matrix *matrix)

@@ -197,6 +197,16 @@ bool aggregates_bind(struct operator_bind *bind, const struct assignments *body,
     return is_good;
 }
 
+void aggregates_mark_columns(const struct aggregates *aggregates, bool *columns)
+{
+    for (uint32_t i = 0; i < aggregates->count; i++) {
+        if (aggregates->items[i].argument != NULL)
+            expr_mark_columns(aggregates->items[i].argument, columns);
+        if (aggregates->items[i].by != NULL)
+            expr_mark_columns(aggregates->items[i].by, columns);
+    }
+}
+
 struct column *aggregates_evaluate(const struct aggregates *aggregates, const struct batch *batch,
                                    struct arena *scratch, struct expr_errors *errors)
 {

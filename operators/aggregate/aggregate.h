@@ -102,6 +102,8 @@ struct aggregates {
 bool aggregates_bind(struct operator_bind *bind, const struct assignments *body, const struct schema *schema,
                      bool is_feature, struct aggregates *aggregates);
 
+/* Sets columns[i] of the columns that the arguments read. */
+void aggregates_mark_columns(const struct aggregates *aggregates, bool *columns);
 /* Evaluates the arguments for a batch. Returns an array of columns in `scratch`: column i belongs to
  * items[i]; the columns of `by` follow. Adds the rows that failed to `errors`. */
 struct column *aggregates_evaluate(const struct aggregates *aggregates, const struct batch *batch,

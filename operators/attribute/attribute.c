@@ -163,6 +163,21 @@ static void attribute_process_merged(struct operator_context *context, struct me
         attribute_hold(context, attribute, batch);
 }
 
+/* Nobody has answered a request yet: its row passes, with nulls as label and columns of the answer. */
+static void attribute_read(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
+{
+    struct batch *out = batch_derive(batch, context->output);
+    for (uint32_t i = batch->schema->count; i < out->schema->count; i++) {
+        struct column_builder builder;
+        batch_column_init(out, &out->columns[i], out->schema->fields[i].type, batch->rows);
+        builder_init(&builder, out, &out->columns[i], out->schema->fields[i].type);
+        for (uint32_t k = 0; k < batch->selected; k++)
+            builder_null(&builder, batch_row(batch, k));
+        builder_finish(&builder);
+    }
+    operator_emit(context, 0, out);
+}
+
 static void attribute_facts(struct operator_context *context, uint32_t input, const struct batch *batch,
                             struct row_facts *facts)
 {
@@ -285,6 +300,8 @@ const struct operator_kind operator_attribute = {
     .bind = attribute_bind,
     .shape = attribute_shape,
     .process_merged = attribute_process_merged,
+    .read = attribute_read,
+    .reading = READING_PASS,
     .facts = attribute_facts,
     .on_watermark = attribute_on_watermark,
     .describe = attribute_describe,

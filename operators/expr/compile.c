@@ -217,6 +217,7 @@ static struct expr_node *build_column(struct expr_compiler *c, const struct ast 
         return NULL;
     const struct field *field = &c->schema->fields[ref.index];
     lineage_merge(&c->lineage, &field->lineage);
+    bit_set(c->columns, (uint32_t)ref.index);
     struct expr_node *node = expr_node_new(c, ast, field->type, NULL, 0);
     node->column = ref.index;
     node->evaluate = expr_evaluate_column;
@@ -424,6 +425,7 @@ static struct expr *compile(const struct ast *ast, const char *condition, const 
     mark_result(as_bool);
     struct expr *expr = arena_new(arena, struct expr);
     *expr = (struct expr){.root = as_bool, .lineage = c.lineage, .schema = schema};
+    memcpy(expr->columns, c.columns, sizeof(expr->columns));
     return expr;
 }
 
@@ -442,6 +444,12 @@ struct expr *expr_compile_condition(const struct ast *ast, const char *what, con
 struct type expr_type(const struct expr *expr)
 {
     return expr->root->type;
+}
+
+void expr_mark_columns(const struct expr *expr, bool *columns)
+{
+    for (uint32_t i = 0; i < expr->schema->count; i++)
+        columns[i] |= bit_get(expr->columns, i);
 }
 
 const struct lineage *expr_lineage(const struct expr *expr)

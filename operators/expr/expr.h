@@ -41,6 +41,8 @@ struct expr *expr_compile_condition(const struct ast *ast, const char *what, con
 struct type expr_type(const struct expr *expr);
 /* The union of the lineages of the columns that the expression reads. */
 const struct lineage *expr_lineage(const struct expr *expr);
+/* Sets columns[i] of the columns of the schema that the expression reads. */
+void expr_mark_columns(const struct expr *expr, bool *columns);
 /* Whether the value is the same for all rows. */
 bool expr_is_constant(const struct expr *expr);
 

@@ -86,6 +86,7 @@ struct expr_node {
 struct expr {
     struct expr_node *root;
     struct lineage lineage;
+    uint64_t columns[SCHEMA_FIELDS_MAX / 64]; /* bit i: reads column i of the schema */
     const struct schema *schema;
 };
 
@@ -96,7 +97,8 @@ struct expr_compiler {
     struct arena *arena;
     struct diag_list *diags;
     struct lineage lineage;
-    const struct ast *root; /* of the whole expression */
+    uint64_t columns[SCHEMA_FIELDS_MAX / 64]; /* of struct expr */
+    const struct ast *root;                   /* of the whole expression */
     unsigned depth, nodes;
 };
 

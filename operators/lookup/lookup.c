@@ -261,23 +261,18 @@ static void keep_found(struct operator_context *context, const struct lookup_row
     out->selected = count;
 }
 
-static void lookup_process(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
+/* Adds the table's columns to the batch and emits the batch. Returns how many rows have no match. */
+static uint32_t look_up(struct operator_context *context, const struct lookup *lookup, struct batch *batch)
 {
-    struct lookup *lookup = context->config;
-    if (unlikely(lookup->shared->versions != NULL && context->micro_batch >= lookup->seat.until) &&
-        !versions_seat(lookup->shared->versions, context, context->micro_batch, &lookup->seat)) {
-        context->counters.filtered += batch->selected; /* the run has failed */
-        return;
-    }
     const struct lookup_table *table = table_of(lookup);
     struct row_keys keys = keys_of(batch, lookup->keys, lookup->on.count, context->scratch);
     const struct lookup_row *found[BATCH_ROWS];
-    uint32_t base = batch->schema->count;
+    uint32_t base = batch->schema->count, unmatched = 0;
     lookup_table_find(table, keys.keys, keys.hashes, batch->selected, found);
     for (uint32_t i = 0; i < batch->selected; i++) {
         context->counters.null_keys += keys.has_null[i];
         found[i] = keys.has_null[i] ? NULL : found[i];
-        lookup->tally.values[LOOKUP_UNMATCHED] += found[i] == NULL;
+        unmatched += found[i] == NULL;
     }
     struct batch *out = batch_derive(batch, context->output);
     for (uint32_t i = 0; i < lookup->columns->count; i++)
@@ -286,6 +281,23 @@ static void lookup_process(struct operator_context *context, uint32_t input LEAT
         keep_found(context, found, out);
     context->counters.passed += out->selected;
     operator_emit(context, 0, out);
+    return unmatched;
+}
+
+static void lookup_process(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
+{
+    struct lookup *lookup = context->config;
+    if (unlikely(lookup->shared->versions != NULL && context->micro_batch >= lookup->seat.until) &&
+        !versions_seat(lookup->shared->versions, context, context->micro_batch, &lookup->seat)) {
+        context->counters.filtered += batch->selected; /* the run has failed */
+        return;
+    }
+    lookup->tally.values[LOOKUP_UNMATCHED] += look_up(context, lookup, batch);
+}
+
+static void lookup_read(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
+{
+    (void)look_up(context, context->config, batch);
 }
 
 /* --- Checkpoints, close --- */
@@ -374,6 +386,12 @@ static void lookup_report(struct operator_context *context, struct report *repor
     memcpy(report->error, versions.error, sizeof(report->error));
 }
 
+/* A new table takes effect at a checkpoint. */
+static bool lookup_is_steady(const void *config)
+{
+    return ((const struct lookup *)config)->refresh_us == 0;
+}
+
 static void lookup_close(struct operator_context *context)
 {
     struct lookup *lookup = context->config;
@@ -421,6 +439,9 @@ const struct operator_kind operator_lookup = {
     .keeps_figures_alone = true,
     .open = lookup_open,
     .process = lookup_process,
+    .read = lookup_read,
+    .reading = READING_STATE,
+    .is_steady = lookup_is_steady,
     .report = lookup_report,
     .close = lookup_close,
 };

@@ -380,6 +380,8 @@ const struct operator_kind *user_operator_kind(const struct user_library *librar
     slots[slot].library = library;
     slots[slot].op = op;
     struct operator_kind *kind = arena_new(arena, struct operator_kind);
+    bool is_by_row_alone =
+        op->key == NULL && op->order == LEAT_BY_ROW && op->snapshot == NULL && op->on_watermark == NULL;
     *kind = (struct operator_kind){.name = op->name,
                                    .summary = op->summary,
                                    .example = op->example,
@@ -395,6 +397,7 @@ const struct operator_kind *user_operator_kind(const struct user_library *librar
                                    .bind = binds[slot],
                                    .open = user_open,
                                    .process = user_process,
+                                   .read = is_by_row_alone ? user_process : NULL,
                                    .on_watermark = op->on_watermark == NULL ? NULL : user_on_watermark,
                                    .snapshot = op->snapshot == NULL ? NULL : user_snapshot,
                                    .restore = op->restore == NULL ? NULL : user_restore,

@@ -127,6 +127,12 @@ void all_time_read(struct all_time *all, const struct keyed_slot *slot, int64_t 
     panes_finish(&all->panes, &all->sum, time, builders, row);
 }
 
+void all_time_forget(struct all_time *all)
+{
+    for (size_t i = 0; i < ALL_TIME_PREFIXES; i++)
+        all->prefixes[i].is_there = false;
+}
+
 struct edges {
     const struct all_time *all;
     int64_t closed;

@@ -46,6 +46,8 @@ bool all_time_update(struct all_time *all, struct keyed_slot *slot, int64_t wate
 /* Sets `row` of each aggregate's builder to the group's value. time: event time of the reading row. */
 void all_time_read(struct all_time *all, const struct keyed_slot *slot, int64_t watermark, int64_t time,
                    struct column_builder *const *builders, uint32_t row);
+/* Empties the cache: call it after an entry was changed in another way than by all_time_update. */
+void all_time_forget(struct all_time *all);
 /* `leat state get`: lists the entry's panes; a closed pane begins at TIME_MIN, an open one with its slice. */
 void all_time_describe(struct all_time *all, const struct keyed_slot *slot, struct operator_context *context,
                        struct describe *out);

@@ -8,35 +8,12 @@
  * windows of a group read the same panes. A row's result depends only on the rows before it, not on
  * evictions, checkpoints or the number of lanes. The window `forever` has no panes in this table:
  * all_time.h keeps it in a table of its own. */
+#include "operators/window/feature.h"
+
 #include "core/describe.h"
 #include "operators/expr/compute.h"
-#include "operators/limits.h"
-#include "operators/merged.h"
-#include "operators/window/all_time.h"
-#include "operators/window/panes.h"
 
 enum { PREFETCH_AHEAD = 6 };
-
-struct feature {
-    struct name_ref from;
-    struct columns by;
-    struct durations over;
-    int64_t every_us;
-    int including;
-    struct assignments values;
-    /* Set by feature_bind. */
-    int *keys, *update_keys; /* key columns of the reading stream, and of STREAM (`from`) */
-    struct aggregates aggregates;
-    int64_t window_panes[FEATURE_WINDOWS_MAX]; /* by window: over / every */
-    uint32_t by_length[FEATURE_WINDOWS_MAX];   /* windows by rising `over`; `forever` is last */
-    uint32_t ending;                           /* number of windows other than `forever` */
-    int64_t longest_us;                        /* the longest window other than `forever` */
-    /* Owned by the lane. */
-    struct keyed_table *table; /* panes by group; NULL: `forever` is the only window */
-    struct panes panes;
-    struct panes_sum sum;     /* scratch: the window being read */
-    struct all_time all_time; /* used with `forever` */
-};
 
 static const struct option feature_options[] = {
     OPTION_STREAM(struct feature, from, "from", 0,
@@ -57,11 +34,6 @@ static const struct option feature_options[] = {
                        "the new columns and their aggregates"),
     OPTIONS_END,
 };
-
-static bool has_all_time(const struct feature *feature)
-{
-    return feature->ending < feature->over.count;
-}
 
 /* Plans one of the two tables. If `over` has both `forever` and other windows, each table gets half of the
  * operator's memory. */
@@ -88,129 +60,6 @@ static const struct state_member feature_state[] = {
     STATE_TABLE(struct feature, all_time.table, 'f', plan_all_time),
     STATES_END,
 };
-
-/* --- Binding --- */
-
-static bool check_windows(struct operator_bind *bind, struct feature *feature)
-{
-    if (feature->over.count > FEATURE_WINDOWS_MAX) {
-        diag_error(bind->diags, DIAG_TOO_MANY, feature->over.spans[FEATURE_WINDOWS_MAX],
-                   "`over` takes at most %d windows", FEATURE_WINDOWS_MAX);
-        return false;
-    }
-    bool is_good = true;
-    for (uint32_t i = 0; i < feature->over.count; i++) {
-        int64_t over = feature->over.items[i];
-        bool is_ending = over != INT64_MAX;
-        feature->window_panes[i] = over / feature->every_us;
-        feature->ending += is_ending;
-        feature->longest_us = MAX(feature->longest_us, is_ending ? over : 0);
-        uint32_t at = i;
-        for (; at > 0 && feature->over.items[feature->by_length[at - 1]] > over; at--)
-            feature->by_length[at] = feature->by_length[at - 1];
-        feature->by_length[at] = i;
-        if (!is_ending || (over % feature->every_us == 0 && feature->window_panes[i] <= FEATURE_PANES_MAX))
-            continue;
-        struct diag *diag =
-            diag_error(bind->diags, DIAG_OPTIONS_CLASH, feature->over.spans[i],
-                       over % feature->every_us != 0 ? "the window is not a multiple of `every`"
-                                                     : "the window is longer than %d times `every`",
-                       FEATURE_PANES_MAX);
-        diag_hint(bind->diags, diag,
-                  "choose an `every` that divides each window into at most %d whole slices",
-                  FEATURE_PANES_MAX);
-        is_good = false;
-    }
-    if (feature->from.name.length > 0 && feature->including != 0) {
-        diag_error(bind->diags, DIAG_OPTIONS_CLASH, feature->from.span,
-                   "`including self` has no meaning with `from`: only rows of the other stream "
-                   "are aggregated");
-        is_good = false;
-    }
-    return is_good;
-}
-
-/* Resolves the key columns. With `from`, both streams must have the key columns, with equal types. */
-static bool bind_keys(struct operator_bind *bind, struct feature *feature)
-{
-    return bind->inputs_count == 1
-               ? keys_bind(bind, 0, &feature->by, &feature->keys)
-               : keys_bind_both(bind, &feature->by, &feature->keys, &feature->update_keys);
-}
-
-/* Returns the suffix of a window's columns, written as in the job ("24h", not "1d"): of the units that
- * divide the duration, the largest one with which the text is as long as the duration's text in the job;
- * if there is none, the largest unit. */
-static const char *suffix_of(struct arena *arena, const struct feature *feature, uint32_t window)
-{
-    static const struct {
-        const char *name;
-        int64_t us;
-    } units[] = {{"d", US_PER_DAY},    {"h", US_PER_HOUR}, {"m", US_PER_MINUTE},
-                 {"s", US_PER_SECOND}, {"ms", 1000},       {"us", 1}};
-    int64_t over = feature->over.items[window];
-    if (over == INT64_MAX)
-        return "forever";
-    struct span span = feature->over.spans[window];
-    const char *largest = NULL;
-    for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
-        if (over % units[i].us != 0)
-            continue;
-        const char *text = arena_printf(arena, "%lld%s", (long long)(over / units[i].us), units[i].name);
-        if (strlen(text) == span.end - span.begin)
-            return text;
-        if (largest == NULL)
-            largest = text;
-    }
-    return largest;
-}
-
-static bool add_columns(struct operator_bind *bind, struct feature *feature)
-{
-    uint32_t windows = feature->over.count, count = feature->aggregates.count * windows;
-    if (!operator_has_room(bind, count))
-        return false;
-    struct schema *output = operator_extend(bind, count);
-    /* Lineage: the aggregates of a row depend on that row only by its key columns, unless the aggregated
-     * rows may include the row itself (`including self`) or a copy of it (schema.repeats). */
-    const struct schema *updates = bind->inputs[bind->inputs_count - 1].schema;
-    bool sees_itself = feature->including != 0 || updates->repeats;
-    struct lineage group = {0};
-    keys_lineage(bind, 0, &group);
-    bool is_good = true;
-    for (uint32_t i = 0; i < feature->aggregates.count; i++)
-        for (uint32_t w = 0; w < windows; w++) {
-            struct aggregate *aggregate = &feature->aggregates.items[i];
-            struct str name = aggregate->name;
-            if (windows > 1)
-                name = str_from(
-                    arena_printf(bind->arena, "%.*s_%s", STR_ARGS(name), suffix_of(bind->arena, feature, w)));
-            struct field *field = operator_add_column(bind, output, name, aggregate->result, aggregate->span);
-            is_good &= field != NULL;
-            if (field == NULL)
-                continue;
-            field->lineage = group;
-            if (sees_itself) {
-                lineage_merge(&field->lineage, &aggregate->lineage);
-                lineage_merge(&field->lineage, &updates->rows_lineage);
-            }
-        }
-    bind->outputs[0] = output;
-    return is_good;
-}
-
-static bool feature_bind(struct operator_bind *bind)
-{
-    struct feature *feature = bind->config;
-    uint32_t updates = bind->inputs_count - 1;
-    bool is_good = check_windows(bind, feature);
-    is_good &= bind_keys(bind, feature);
-    is_good &=
-        aggregates_bind(bind, &feature->values, bind->inputs[updates].schema, true, &feature->aggregates);
-    bind->needs_memory = true;
-    return is_good && (!has_all_time(feature) || all_time_check(bind, &feature->aggregates)) &&
-           add_columns(bind, feature);
-}
 
 static bool feature_open(struct operator_context *context)
 {
@@ -375,7 +224,9 @@ static void feature_process(struct operator_context *context, uint32_t input, st
     struct column *arguments = aggregates_evaluate(&feature->aggregates, batch, context->scratch, &errors);
     struct places places;
     struct reading reading;
-    begin_reading(context, feature, batch, &reading);
+    bool reads = !context->only_absorbs;
+    if (reads)
+        begin_reading(context, feature, batch, &reading);
     begin_places(feature, keys.keys, keys.hashes, batch->selected, &places);
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
@@ -386,9 +237,119 @@ static void feature_process(struct operator_context *context, uint32_t input, st
             continue;
         if (feature->including != 0)
             update_row(context, feature, &places, i, arguments, batch, row);
-        read_row(context, feature, &places, i, &reading, row);
+        if (reads)
+            read_row(context, feature, &places, i, &reading, row);
         if (feature->including == 0)
             update_row(context, feature, &places, i, arguments, batch, row);
+    }
+    end_places(feature);
+    if (reads)
+        end_reading(context, feature, &reading, &errors);
+}
+
+/* Without `from` each row is added to its group, else the rows of input 1. */
+static bool feature_absorbs(const void *config, uint32_t input, bool *columns)
+{
+    const struct feature *feature = config;
+    bool has_from = feature->from.name.length > 0;
+    if (input != has_from)
+        return false;
+    for (uint32_t i = 0; i < feature->by.count; i++)
+        columns[has_from ? feature->update_keys[i] : feature->keys[i]] = true;
+    aggregates_mark_columns(&feature->aggregates, columns);
+    return true;
+}
+
+/* --- Requests --- */
+
+static void feature_close(struct operator_context *context);
+
+/* Sets the slots of the rows' groups; a group without an entry gets an empty one. */
+static void look_places(struct feature *feature, const struct row_keys *keys, uint32_t count,
+                        struct places *places)
+{
+    static struct keyed_slot empty; /* is never written */
+    if (feature->table != NULL)
+        keyed_look(feature->table, keys->keys, keys->hashes, count, places->ending);
+    if (has_all_time(feature))
+        keyed_look(feature->all_time.table, keys->keys, keys->hashes, count, places->all_time);
+    for (uint32_t i = 0; i < count; i++) {
+        places->ending[i] = feature->table == NULL || places->ending[i] == NULL ? &empty : places->ending[i];
+        places->all_time[i] =
+            !has_all_time(feature) || places->all_time[i] == NULL ? &empty : places->all_time[i];
+    }
+}
+
+static void copy_entry(struct keyed_table *table, struct keyed_slot *to, const struct keyed_slot *from)
+{
+    uint32_t bytes;
+    const char *value = keyed_read(from, &bytes);
+    char *copy = keyed_write(table, to, bytes, TIME_MIN);
+    if (bytes > 0)
+        memcpy(copy, value, bytes);
+}
+
+/* A table that lies in memory alone, for copies of entries. */
+static struct keyed_table *private_table(struct state_store *store, bool is_wanted)
+{
+    struct keyed_options options = {.store = store, .budget_bytes = SIZE_MAX / 4};
+    return is_wanted ? keyed_table_new(&options) : NULL;
+}
+
+/* `including self`: a row's aggregates include the row, which nobody else may see. So each row is added to
+ * copies of its group's entries, in tables of this call. */
+static void read_with_itself(struct operator_context *context, struct batch *batch,
+                             const struct row_keys *keys, const struct places *places,
+                             const struct column *arguments, const struct expr_errors *errors,
+                             const struct reading *reading)
+{
+    struct feature own = *(const struct feature *)context->config;
+    struct operator_context call = *context;
+    struct state_store *store = state_store_open(NULL, 0, false, context->diags); /* without a database */
+    leat_assert(store != NULL);
+    struct places copies;
+    call.config = &own;
+    own.table = private_table(store, own.ending > 0);
+    own.all_time = (struct all_time){.table = private_table(store, has_all_time(&own))};
+    (void)feature_open(&call);
+    begin_places(&own, keys->keys, keys->hashes, batch->selected, &copies);
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        if (errors->count > 0 && bit_get(errors->rows, row))
+            continue;
+        if (own.table != NULL)
+            copy_entry(own.table, copies.ending[i], places->ending[i]);
+        if (own.all_time.table != NULL)
+            copy_entry(own.all_time.table, copies.all_time[i], places->all_time[i]);
+        all_time_forget(&own.all_time);
+        update_row(&call, &own, &copies, i, arguments, batch, row);
+        read_row(&call, &own, &copies, i, reading, row);
+    }
+    end_places(&own);
+    feature_close(&call);
+    keyed_table_free(own.table);
+    keyed_table_free(own.all_time.table);
+    state_store_close(store);
+}
+
+static void feature_read(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
+{
+    struct feature *feature = context->config;
+    struct row_keys keys = keys_of(batch, feature->keys, feature->by.count, context->scratch);
+    struct expr_errors errors = {0};
+    bool reads_itself = feature->from.name.length == 0;
+    struct column *arguments =
+        reads_itself ? aggregates_evaluate(&feature->aggregates, batch, context->scratch, &errors) : NULL;
+    struct places places;
+    struct reading reading;
+    begin_reading(context, feature, batch, &reading);
+    look_places(feature, &keys, batch->selected, &places);
+    if (feature->including != 0)
+        read_with_itself(context, batch, &keys, &places, arguments, &errors, &reading);
+    for (uint32_t i = 0; i < batch->selected && feature->including == 0; i++) {
+        uint32_t row = batch_row(batch, i);
+        if (errors.count == 0 || !bit_get(errors.rows, row))
+            read_row(context, feature, &places, i, &reading, row);
     }
     end_places(feature);
     end_reading(context, feature, &reading, &errors);
@@ -536,6 +497,9 @@ const struct operator_kind operator_feature = {
     .open = feature_open,
     .process = feature_process,
     .process_merged = feature_process_merged,
+    .read = feature_read,
+    .reading = READING_STATE,
+    .absorbs = feature_absorbs,
     .facts = feature_facts,
     .describe = feature_describe,
     .close = feature_close,

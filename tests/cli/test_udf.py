@@ -363,6 +363,84 @@ def test_what_a_library_may_do():
     assert os.path.exists("forks.jsonl")
 
 
+BY_ROW = """
+#include "leat.h"
+
+static bool halves_bind(struct leat_bind *bind)
+{
+    bind->read(bind, 0);
+    bind->add(bind, "half", LEAT_INT);
+    return true;
+}
+
+static void halves_process(struct leat_context *context, const struct leat_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->rows; i++) {
+        int64_t user = batch->column[0].values.ints[i];
+        if (user % 5 == 0)
+            context->reject(context, i, "a multiple of five");
+        else if (user % 2 == 0) {
+            context->emit(context, i);
+            context->set_int(context, 0, user / 2);
+        }
+        if (user == 8) {
+            context->emit(context, i);
+            context->set_int(context, 0, 0);
+        }
+    }
+}
+
+WATERMARK
+
+static const struct leat_operator operators[] = {
+    {.name = "halves", .summary = "halves even users", .order = ORDER, .bind = halves_bind, .process = halves_process,
+     .on_watermark = CALLED},
+    {0},
+};
+LEAT_EXPORT = {.abi = LEAT_ABI, .name = "halves", .operators = operators};
+"""
+SERVED = """use "halves.so"
+job served { workers: 1, checkpoint: { every: 1h, dir: "served" } }
+source trips = file { path: "trips.jsonl", schema: { user: int!, ts: time(ms) }, event_time: ts }
+stream halved = trips | halves
+serve halved { from: halved, request: trips }
+sink o = file from halved { path: "halved.jsonl", overwrite: true }
+"""
+
+
+def build_halves(order="LEAT_BY_ROW", called="NULL"):
+    watermark = "static void ticks(struct leat_context *context, int64_t watermark) { (void)context; (void)watermark; }"
+    text = BY_ROW.replace("ORDER", order).replace("CALLED", called).replace("WATERMARK", watermark if called != "NULL" else "")
+    write("halves.c", text)
+    done = run("cc", "-shared", "-fPIC", "-I", os.path.join(ROOT, "include"), "-o", "halves.so", "halves.c")
+    assert done.returncode == 0, done.stderr
+    write("halves.leat", SERVED)
+
+
+def test_an_operator_by_the_row_answers_requests():
+    """By `process`, as in training; two rows of a request are no answer. An operator that sees all rows, or is called
+    at watermarks, is refused."""
+    write("trips.jsonl", "".join(json.dumps({"user": user, "ts": user * 1000}) + "\n" for user in range(40)))
+    build_halves()
+    done = run(LEAT, "run", "halves.leat", "--quiet")
+    assert done.returncode == GOOD, done.stderr
+    done = run(LEAT, "score", "halves.leat", "trips.jsonl")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == 40, done.stderr
+    trained = rows("halved.jsonl")
+    assert len([row for row in trained if row["user"] == 8]) == 2, trained
+    assert [a for a in answers if "_status" not in a] == [row for row in trained if row["user"] != 8], answers
+    for user, answer in enumerate(answers):
+        says = {"_status": "failed", "_reason": "a multiple of five"} if user % 5 == 0 else \
+               {"_status": "failed", "_reason": "the steps made several rows of the request"} if user == 8 else \
+               {"_status": "filtered"} if user % 2 == 1 else {"half": user // 2}
+        assert says.items() <= answer.items(), (user, answer)
+    for order, called in (("LEAT_ALL_ROWS", "NULL"), ("LEAT_BY_ROW", "ticks")):
+        build_halves(order, called)
+        done = run(LEAT, "check", "halves.leat")
+        assert done.returncode == BAD_JOB and "error[E0508]" in done.stderr and "`halves`" in done.stderr, (order, done.stderr)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="leat-udf-") as folder:
         build_example(folder)

@@ -77,9 +77,10 @@ class Sleeper:
         try:
             if not self.fall_asleep(sleeper):
                 return False
+            before = set(job.checkpoints())
             heir = job.start("--take-over")
             try:
-                self.wait_to_wake(heir)
+                self.wait_to_wake(heir, before)
                 self.stay_awake(sleeper, heir)
                 job.finish(process=heir)
             finally:
@@ -90,17 +91,20 @@ class Sleeper:
         job.close()
         return True
 
-    def wait_to_wake(self, heir):
-        """lock: as soon as the heir has it, before it has seen Kafka; checkpoint: when it is at work; end: when all is out."""
+    def wait_to_wake(self, heir, before):
+        """lock: as soon as the heir has it, before it has seen Kafka; checkpoint: when it is at work; end: when all is out.
+        The heir's checkpoint is a new name, for their number does not grow beyond `keep`; nothing left to read makes none."""
         begun = time.monotonic()
         if self.wake == "lock":
             rig.wait_for(lambda: heir.poll() is not None or self.lock_is_of(heir), "the heir's lock")
         elif self.wake == "checkpoint":
-            before = len(self.job.checkpoints())
-            rig.wait_for(lambda: heir.poll() is not None or len(self.job.checkpoints()) > before, "the heir's checkpoint")
+            rig.wait_for(lambda: heir.poll() is not None or set(self.job.checkpoints()) - before or self.all_is_out(), "the heir's checkpoint")
         else:
-            rig.wait_for(lambda: heir.poll() is not None or self.job.count_out() >= len(self.job.case.expected()), "all rows", 90)
+            rig.wait_for(lambda: heir.poll() is not None or self.all_is_out(), "all rows", 90)
         assert heir.poll() is None, (time.monotonic() - begun, self.job.end(heir))
+
+    def all_is_out(self):
+        return self.job.count_out() >= len(self.job.case.expected())
 
     def lock_is_of(self, process):
         try:

@@ -45,13 +45,13 @@ ARROWS = {
     "engine/control": {"engine/control", "engine/net", "engine/run", "engine/plan", "engine/lang", "engine/core"},
     # Planned (docs/design.md, section 13): connections; a follower that scores; a job on many workers.
     "engine/net": {"engine/net", "engine/core"},
-    "engine/serve": {"engine/serve", "engine/net", "engine/run", "engine/plan", "engine/lang", "state", "engine/core"},
+    "engine/serve": {"engine/serve", "engine/net", "engine/run", "engine/plan", "engine/lang", "state", "formats", "engine/core"},
     "engine/cluster": {"engine/cluster", "engine/net", "engine/run", "engine/plan", "engine/lang", "state", "engine/core"},
 }
 # The rooms of a folder, from below: a room may include those before it, never one behind it (engine/run/README.md,
 # learners/README.md). The headers of the folder itself are the interface, which every room may include; its .c files may
 # include every room.
-ROOMS = {"engine/run": ["base", "order", "sequencer", "lanes", "checkpoints"],
+ROOMS = {"engine/run": ["base", "publish", "order", "sequencer", "lanes", "checkpoints"],
          "learners": ["tables", "device", "train", "networks", "model", "learner"]}
 SEES_EVERYTHING = {"engine/cli", "tests", "bench"}
 # Where device code is compiled for the host, this stands in for the CUDA headers.

@@ -78,3 +78,11 @@ struct cold_store *base_cold_store(struct operator_context *context, uint32_t ta
 {
     return cold_store_new(context->state_store, context->id, table, row_bytes);
 }
+
+int64_t base_memory_share(const struct plan *plan, int64_t bytes)
+{
+    uint32_t nodes = 0;
+    for (uint32_t i = 0; i < plan->nodes_count; i++)
+        nodes += plan->nodes[i].needs_memory;
+    return bytes / MAX(nodes, 1);
+}

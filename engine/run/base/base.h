@@ -1,6 +1,6 @@
 /* struct run, which all subfolders ("rooms") of engine/run share.
  *
- * Rooms, from below: base, order, sequencer, lanes, checkpoints. A room includes the public headers of the
+ * Rooms, from below: base, publish, order, sequencer, lanes, checkpoints. A room includes the public headers of the
  * rooms below it, and nothing of the rooms above it (tests/tidy). The files in engine/run itself (run.c,
  * stats.c, ...) are above all rooms. Each room keeps its data in a struct that only its private header
  * defines.
@@ -95,7 +95,8 @@ struct run {
     _Atomic uint64_t progress;
 
     /* The data of each room. */
-    struct barrier *barrier; /* NULL: the run takes no checkpoints */
+    struct barrier *barrier;     /* NULL: the run takes no checkpoints */
+    struct publisher *publisher; /* NULL: nobody can follow the job */
     struct order *order;
     struct sequencer *sequencer;
     struct lanes *lanes;
@@ -141,6 +142,9 @@ static inline unsigned run_stage_pieces(const struct run *run, uint32_t stage)
  * `after`. */
 void base_watermarks(const struct plan *plan, const int64_t *sources, int64_t *after);
 int64_t base_input_watermark(const struct plan *plan, const struct plan_node *node, const int64_t *after);
+
+/* A node's share of `bytes` for keyed state: nodes that keep state get equal shares. */
+int64_t base_memory_share(const struct plan *plan, int64_t bytes);
 
 /* Implements operator_context.cold_store: cold_store_new with the context's state store and node id. */
 struct cold_store *base_cold_store(struct operator_context *context, uint32_t table, size_t row_bytes);

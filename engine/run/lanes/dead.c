@@ -104,6 +104,10 @@ void dead_add(struct node_instance *node, const struct row_origin *origin, const
 void operator_reject(struct operator_context *context, const struct batch *batch, uint32_t row,
                      const char *reason)
 {
+    if (unlikely(context->reader != NULL)) {
+        context->reader->reject(context, batch, row, reason);
+        return;
+    }
     struct row_origin origin = batch_origin(batch, row);
     struct row_order order = batch_order(batch, row);
     struct dead_letter letter = {.reason = str_from(reason), .time_us = dead_time(batch, row)};

@@ -110,10 +110,8 @@ static struct team *team_for(struct run *run, const struct plan_node *node)
  * of lanes; a node's share is split among its instances. */
 static int64_t memory_of(const struct run *run, const struct plan_node *node)
 {
-    uint32_t nodes = 0;
-    for (uint32_t i = 0; i < run->plan->nodes_count; i++)
-        nodes += run->plan->nodes[i].needs_memory;
-    return test_state(run->operator_memory_bytes / MAX(nodes, 1) / run->stage_instances[node->stage]);
+    return test_state(base_memory_share(run->plan, run->operator_memory_bytes) /
+                      run->stage_instances[node->stage]);
 }
 
 static void init_node(struct stage_instance *stage, struct node_instance *node,
@@ -201,6 +199,7 @@ static struct stage_instance *new_instance(struct run *run, uint32_t stage, uint
     made->nodes = arena_array(&run->arena, struct node_instance, made->stage->nodes_count);
     for (uint32_t i = 0; i < made->stage->nodes_count; i++)
         init_node(made, &made->nodes[i], &run->plan->nodes[made->stage->nodes[i]]);
+    stage_publish_init(made);
     return made;
 }
 
@@ -296,6 +295,7 @@ void lanes_free(struct run *run)
         free(stage->dead);
         arena_free(&stage->dead_arena);
         arena_free(&stage->number_arena);
+        buffer_free(&stage->publish_entry);
     }
     exchange_free(run);
     for (uint32_t i = 0; i < run->lanes_count; i++)
@@ -322,6 +322,11 @@ void stage_reports(struct stage_instance *stage)
     }
 }
 
+const struct operator_context *run_context(struct run *run, const struct plan_node *node)
+{
+    return &find_node(instance_at(run, node->stage, 0), node->place)->context;
+}
+
 /* --- For operators that read other data than their input (core/operator_history.h) --- */
 
 static const char *directory_of(struct run *run, const char *path, const struct operator_context *context)
@@ -337,6 +342,12 @@ static struct run *run_of(const struct operator_context *context)
 
 void operator_history_micro_batches(const struct operator_context *context, struct operator_history *history)
 {
+    if (context->reader != NULL) {
+        history->first = context->history->first;
+        history->until = context->history->until;
+        history->ahead = context->history->ahead;
+        return;
+    }
     const struct run *run = run_of(context);
     const struct replay_log *log = order_replay_log(run);
     bool is_replaying = log->identity != 0;
@@ -347,6 +358,10 @@ void operator_history_micro_batches(const struct operator_context *context, stru
 
 void operator_history(const struct operator_context *context, struct operator_history *history)
 {
+    if (context->reader != NULL) {
+        *history = *context->history;
+        return;
+    }
     struct run *run = run_of(context);
     bool is_saved = run->has_saved != NULL && run->has_saved[context->place];
     *history = (struct operator_history){.is_traced = run->trace != NULL,
@@ -390,6 +405,10 @@ int operator_check(const struct operator_context *context)
 void operator_fail(const struct operator_context *context, enum diag_code code, struct span span,
                    const char *what, const char *hint)
 {
+    if (context->reader != NULL) {
+        diag_hint(context->diags, diag_error(context->diags, code, span, "%s", what), "%s", hint);
+        return;
+    }
     struct run *run = run_of(context);
     pthread_mutex_lock(&run->diags_mutex);
     diag_hint(run->diags, diag_error(run->diags, code, span, "%s", what), "%s", hint);

@@ -2,8 +2,10 @@
 #ifndef LEAT_RUN_LANES_INTERNAL_H
 #define LEAT_RUN_LANES_INTERNAL_H
 
+#include "core/buffer.h"
 #include "core/team.h"
 #include "run/lanes/lanes.h"
+#include "run/lanes/merge.h"
 #include "run/sequencer/sequencer.h"
 #include "run/trace.h"
 
@@ -15,11 +17,6 @@ struct consumer {
     struct node_instance *node; /* a node of the same stage; NULL: the exchange leads to another stage */
     uint32_t input;             /* with `node`: index of its input */
     struct exchange *exchange;
-};
-
-struct batch_list {
-    struct batch *first, *last;
-    uint32_t count;
 };
 
 /* What a dead letter says about a bad row, besides the row's origin. A text with data NULL is unknown or
@@ -53,6 +50,13 @@ struct node_instance {
     int64_t watermark;       /* of a source: its watermark after the micro-batch in work, microseconds */
     uint64_t published_seen; /* of a sink: epoch of the last checkpoint that it was told of */
     bool has_failed;         /* of a sink: its error was reported; guarded by run.diags_mutex */
+    /* How followers keep the node's state; FOLLOWING_NOTHING in a run that publishes nothing. */
+    enum operator_following following;
+    struct {
+        bool is_noted, has_changed; /* has_changed: it got a micro-batch since its last cut */
+        bool has_cut;               /* a cut is in stage.publish_entry */
+        int64_t spent_us, due_us;   /* what the last cut took; monotonic: when the next may be made */
+    } publish;                      /* of a learner */
     /* dead_reason is set; it is written once, from the first dead letter of this life. */
     atomic_bool has_dead;
     char dead_reason[RUN_DEAD_REASON_BYTES];
@@ -72,7 +76,10 @@ struct stage_instance {
     struct arena number_arena; /* reset after each micro-batch */
     /* Per node of the plan: watermark after the micro-batch in work; behind them the arrival clock. */
     int64_t *slot_watermarks;
-    int report_epoch; /* lanes.report_epoch at the last reports */
+    int report_epoch;                 /* lanes.report_epoch at the last reports */
+    bool is_followed;                 /* a node is followed */
+    bool publishes;                   /* the micro-batch in work is published, too */
+    struct byte_buffer publish_entry; /* what is published of the micro-batch in work */
     /* Dead letters of the micro-batch in work. */
     struct arena dead_arena;
     struct dead_row *dead;
@@ -169,23 +176,8 @@ void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_
 /* Returns the next batch, which the caller owns. NULL: there are no more, and the packets are empty now. Rows
  * that cannot be read back from a spill file are left out; the run has failed then. */
 struct batch *fan_in_next(struct fan_in *fan_in);
-/* batch_list_add: takes over the caller's reference to the batch. batch_list_release: releases all batches
- * and empties the list. */
-void batch_list_add(struct batch_list *list, struct batch *batch);
-void batch_list_release(struct batch_list *list);
 
 /* merge.c */
-struct merge {
-    struct {
-        struct batch_list list;
-        struct batch *batch; /* the current row's */
-        uint32_t at;         /* selected index */
-        struct row_order order;
-    } inputs[OPERATOR_INPUTS_MAX];
-    uint32_t count;
-};
-/* Begins to merge the lists, which stay the caller's, row by row (merge_next of core/operator.h). */
-void merge_init(struct merge *merge, const struct batch_list *lists, uint32_t count);
 /* Merges several lists into `out` by row_order, whether or not each list is sorted. Takes the lists over:
  * their batches are moved to `out` or released. */
 void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t count, struct batch_list *out);
@@ -224,6 +216,19 @@ void stage_run(struct stage_instance *stage, struct slot *slot);
 /* Sets stage->slot_watermarks from the watermarks of the sources. */
 void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources);
 int64_t stage_input_watermark(const struct node_instance *node);
+
+/* publish.c; all but stage_publish_init where the stage is followed. */
+void stage_publish_init(struct stage_instance *stage);
+/* Call before the first node runs, when stage->slot is set. */
+void stage_publish_begin(struct stage_instance *stage);
+/* Where the micro-batch is published. stage_publish_rows: the node is about to get the batch's rows, and is of
+ * FOLLOWING_ROWS. stage_publish_node: the node has its rows and its watermark. stage_publish_end: all nodes have. */
+void stage_publish_rows(struct node_instance *node, uint32_t input, const struct batch *batch);
+void stage_publish_node(struct node_instance *node);
+void stage_publish_end(struct stage_instance *stage);
+/* Between micro-batches, when the lane has nothing to do: cuts learners that changed since their last cut. Returns in how
+ * many microseconds the next of them may be cut; INT64_MAX: none has changed. */
+int64_t stage_publish_rest(struct stage_instance *stage);
 
 static inline enum diag_code sink_error_code(const struct sink_context *sink)
 {

@@ -1,6 +1,7 @@
 /* A lane is a thread that looks for work, downstream stages first. */
 #include "run/lanes/internal.h"
 
+#include "core/os.h"
 #include "core/wait.h"
 
 enum {
@@ -50,13 +51,13 @@ static bool spin_until_progress(struct run *run, uint64_t seen)
     return false;
 }
 
-/* Sleeps until another lane makes progress after `seen`, or for SLEEP_US; then sources that had no records
+/* Sleeps until another lane makes progress after `seen`, or for sleep_us; then sources that had no records
  * are read again. */
-static void sleep_until_progress(struct run *run, uint64_t seen)
+static void sleep_until_progress(struct run *run, uint64_t seen, int64_t sleep_us)
 {
     if (spin_until_progress(run, seen))
         return;
-    struct timespec until = wait_until(SLEEP_US);
+    struct timespec until = wait_until(sleep_us);
     pthread_mutex_lock(&run->idle_mutex);
     atomic_fetch_add(&run->idle_sleepers, 1);
     while (atomic_load(&run->progress) == seen)
@@ -85,6 +86,7 @@ static bool run_sources(struct lane *lane)
     struct slot *slot = sequencer_claim(run);
     if (slot == NULL)
         return false;
+    failpoint("run.claimed"); /* lets tests run a job slowly */
     stage_run(lane->sources, slot);
     return true;
 }
@@ -114,6 +116,17 @@ static void look_at_sinks(struct lane *lane)
     }
 }
 
+/* Followers get what the learners of this lane changed last, also if no more rows come. Returns in how many microseconds
+ * it is to be called again, at most SLEEP_US. */
+static int64_t publish_rest(struct lane *lane)
+{
+    int64_t again_us = SLEEP_US;
+    for (uint32_t i = 0; i < lane->instances_count; i++)
+        if (lane->instances[i]->publishes)
+            again_us = MIN(again_us, stage_publish_rest(lane->instances[i]));
+    return again_us;
+}
+
 static void *lane_main(void *argument)
 {
     struct lane *lane = argument;
@@ -138,7 +151,7 @@ static void *lane_main(void *argument)
                 break; /* otherwise this lane may still help a learner */
         }
         look_at_sinks(lane);
-        sleep_until_progress(run, seen);
+        sleep_until_progress(run, seen, publish_rest(lane));
     }
     atomic_fetch_sub(&run->lanes->running, 1);
     run_wake(run);

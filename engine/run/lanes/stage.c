@@ -35,22 +35,37 @@ void stage_give(struct node_instance *node, uint32_t input, struct batch *batch)
         return;
     }
     node->context.counters.in += batch->selected;
+    if (unlikely(node->stage->publishes) && node->following == FOLLOWING_ROWS)
+        stage_publish_rows(node, input, batch);
     node->node->operator_kind->process(&node->context, input, batch);
     arena_reset(&node->scratch);
+}
+
+static void tell_before(const struct node_instance *node, struct batch *batch)
+{
+    struct run *run = node->stage->run;
+    if (unlikely(run->options.before != NULL))
+        run->options.before(run->options.before_argument, run, node->node, batch);
 }
 
 static void give(struct node_instance *node, uint32_t input, struct batch *batch)
 {
     if (node->node->inputs_count > 1 && node->node->tag != PLAN_SINK)
         batch_list_add(&node->queues[input], batch_derive(batch, batch->schema));
-    else if (likely(node->stage->run->trace == NULL) || !trace_give(node, input, batch))
+    else if (likely(node->stage->run->trace == NULL) || !trace_give(node, input, batch)) {
+        tell_before(node, batch);
         stage_give(node, input, batch);
+    }
 }
 
 void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
 {
-    struct node_instance *node = context->engine;
     leat_assert(output < OPERATOR_OUTPUTS_MAX);
+    if (unlikely(context->reader != NULL)) {
+        context->reader->emit(context, output, batch);
+        return;
+    }
+    struct node_instance *node = context->engine;
     if (unlikely(node->stage->run->trace != NULL))
         trace_emit(node, output, batch);
     if (batch->selected > 0)
@@ -115,6 +130,9 @@ static void run_merged(struct node_instance *node)
         merge_lists(node->stage->run->pool, &node->queues[i], node->queues[i].count > 0, &sorted);
         node->queues[i] = sorted;
         has_rows |= sorted.count > 0;
+        if (unlikely(node->stage->publishes) && node->following == FOLLOWING_ROWS)
+            for (const struct batch *batch = sorted.first; batch != NULL; batch = batch->next)
+                stage_publish_rows(node, i, batch);
     }
     if (has_rows && (likely(node->stage->run->trace == NULL) || !trace_merged(node)))
         stage_merge(node);
@@ -150,6 +168,7 @@ static void run_source(struct node_instance *node, struct slot *slot)
                                          .time_us = dead_time(slice->batch, bad->row)};
             dead_add(node, &origin, &order, &letter);
         }
+        tell_before(node, slice->batch);
         operator_emit(&node->context, 0, slice->batch);
         slice->batch = NULL;
     }
@@ -195,6 +214,8 @@ static void run_node(struct node_instance *node)
     operator_on_watermark(node->node->operator_kind, &node->context, watermark);
     arena_reset(&node->scratch);
     node->context.watermark = watermark;
+    if (unlikely(node->stage->publishes))
+        stage_publish_node(node);
 }
 
 void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources)
@@ -239,8 +260,12 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
         stage->nodes[i].context.load = slot->load;
     }
     stage_set_watermarks(stage, slot->watermarks);
+    if (stage->is_followed)
+        stage_publish_begin(stage);
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
         run_node(&stage->nodes[i]);
+    if (unlikely(stage->publishes))
+        stage_publish_end(stage);
     dead_flush(stage);
     arena_reset(&stage->number_arena);
     stage_reports(stage);

@@ -18,6 +18,7 @@
 
 #include "run/base/barrier.h"
 #include "run/order/order.h"
+#include "run/publish/publish.h"
 
 #include <stdlib.h>
 
@@ -431,6 +432,7 @@ static bool form_one(struct run *run)
     if (is_computed)
         live_follow_load(run, slot);
     slot->load = s->load;
+    slot->is_published = run->publisher != NULL && publish_is_on(run);
     log_micro_batch(run, slot, cut);
     s->is_finished = slot->is_final;
     slot->barrier = run->barrier == NULL ? 0 : barrier_attach(run, slot->is_end);

@@ -26,6 +26,7 @@ struct slot {
     bool is_end;         /* the last micro-batch of this life */
     bool is_final;       /* all sources have ended: watermarks are TIME_MAX */
     uint32_t load;       /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step (live.c) */
+    bool is_published;   /* followers get what it changes (run/publish) */
     uint64_t barrier;    /* epoch of the checkpoint after this micro-batch; 0: none */
     atomic_uint stage_done[PLAN_STAGES_MAX]; /* per stage: instances that have finished it */
 };

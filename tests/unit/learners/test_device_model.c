@@ -1,7 +1,8 @@
 /*
  * Models on a device (or the host's model of one) beside the same models on the CPU: the same predictions,
  * the same rows as they are stored, the same dense weights, for every kind of model; and each continues from
- * what the other has saved, also in the middle of a batch. A plain program that prints TAP lines.
+ * what the other has saved, also in the middle of a batch. model_predict gives what is then reported. A plain
+ * program that prints TAP lines.
  */
 #include "device_models.h"
 
@@ -80,6 +81,47 @@ static void test_steps(size_t k)
     model_free(small);
 }
 
+static void predict(struct model *m, uint32_t begin, uint32_t end, double *logits)
+{
+    const uint64_t *ids[EVENT_FIELDS];
+    const float *dense[EVENT_DENSE];
+    for (int f = 0; f < EVENT_FIELDS; f++)
+        ids[f] = events.ids[f] + begin;
+    for (int d = 0; d < EVENT_DENSE; d++)
+        dense[d] = events.dense[d] + begin;
+    struct model_input in = {
+        .rows = end - begin, .ids = ids, .dense = dense, .event_time_us = events.times + begin};
+    model_predict(m, &in, logits + begin);
+    if (model_error(m) != NULL)
+        must(false, model_error(m), "predicting");
+}
+
+/* Each call ends within a step: all its events are predicted with the same weights. */
+static void test_predicted(size_t k)
+{
+    static double ours[EVENTS_MAX], theirs[EVENTS_MAX], alone[EVENTS_MAX];
+    enum { PREDICTED = 700 };
+    char what[120];
+    struct model_options o = options_of(k);
+    struct model *m = device_model(&o), *silent = device_model(&o);
+    bool is_good = true;
+    for (uint32_t at = 0, n; at < PREDICTED; at += n) {
+        n = MIN(m->step_events - m->pending, 1 + (uint32_t)(num_mix(at) % 50));
+        predict(m, at, at + n, theirs);
+        learn(m, at, at + n, ours);
+        learn(silent, at, at + n, alone);
+        for (uint32_t l = 0; l < MAX(o.labels, 1U); l++)
+            is_good &= same_logits(theirs + at + (size_t)l * MODEL_ROWS_MAX,
+                                   ours + at + (size_t)l * MODEL_ROWS_MAX, n);
+    }
+    (void)snprintf(what, sizeof(what), "%s: predicts what it then reports", kinds[k].name);
+    report(is_good, what);
+    (void)snprintf(what, sizeof(what), "%s: predicting changes nothing", kinds[k].name);
+    report(same_models(m, silent), what);
+    model_free(m);
+    model_free(silent);
+}
+
 int main(void)
 {
     if (!models_open())
@@ -90,6 +132,6 @@ int main(void)
     enum { EACH = 1 };
 #endif
     for (size_t k = 0; k < ARRAY_COUNT(kinds); k += EACH)
-        test_kind(k), test_steps(k);
+        test_kind(k), test_steps(k), test_predicted(k);
     return device_close();
 }

@@ -1,6 +1,7 @@
 /* A model whose rows are found and made by another thread while it learns, and of which a third thread takes
- * a snapshot: the same bits as with one thread. Run under ThreadSanitizer as well. */
+ * a snapshot: the same bits as with one thread. Cuts note what both threads change. Run under ThreadSanitizer as well. */
 #include "events.h"
+#include "learners/tables/cut.h"
 
 #include "core/base.h"
 #include "core/buffer.h"
@@ -57,6 +58,7 @@ struct writer {
     struct table_snapshot *snapshots[EVENT_FIELDS];
     uint32_t field;
     bool is_good;
+    struct byte_buffer cuts[EVENT_FIELDS]; /* of the second half */
 };
 
 static bool restore_rows(void *argument, const void *rows, size_t count)
@@ -90,17 +92,34 @@ static void learn_during_snapshot(struct model *m, struct writer *w)
     for (uint32_t f = 0; f < EVENT_FIELDS; f++) {
         const struct table_keys *removed;
         w->snapshots[f] = table_snapshot_begin(model_table(m, f), 0, epoch, &removed);
+        table_cut_note(model_table(m, f), true, epoch + 1);
     }
     assert_int_equal(pthread_create(&thread, NULL, write_snapshots, w), 0);
     events_learn(&events, m, HALF, EVENTS_MAX, 750, other_logits, verdicts);
     pthread_join(thread, NULL);
     assert_true(w->is_good);
     for (uint32_t f = 0; f < EVENT_FIELDS; f++) {
+        table_cut(model_table(m, f), epoch + 2, &w->cuts[f]);
         table_snapshot_end(model_table(m, f), true);
         table_restored(model_table(w->copy, f), epoch);
     }
     assert_true(model_load(w->copy, small.data, small.length));
     buffer_free(&small);
+}
+
+/* The copy takes what the second half has changed. */
+static void take_cuts(struct model *m, struct writer *w)
+{
+    struct byte_buffer rest = {0};
+    for (uint32_t f = 0; f < EVENT_FIELDS; f++) {
+        assert_true(
+            table_take_cut(model_table(w->copy, f), w->cuts[f].data, w->cuts[f].length, TABLE_STEP_NONE));
+        buffer_free(&w->cuts[f]);
+    }
+    model_save_reader(m, &rest);
+    assert_true(model_load_reader(w->copy, rest.data, rest.length));
+    buffer_free(&rest);
+    assert_true(events_digest(m, EVENT_FIELDS) == events_digest(w->copy, EVENT_FIELDS));
 }
 
 static void same_with_help(const struct model_options *o)
@@ -120,6 +139,7 @@ static void same_with_help(const struct model_options *o)
     assert_memory_equal(logits, other_logits, sizeof(logits));
     assert_true(events_digest(alone, EVENT_FIELDS) == events_digest(helped, EVENT_FIELDS));
     assert_true(half == events_digest(w.copy, EVENT_FIELDS));
+    take_cuts(helped, &w);
     atomic_store(&h.is_over, true);
     pthread_join(thread, NULL);
     assert_true(atomic_load(&h.pieces) >= EVENTS_MAX / 750);

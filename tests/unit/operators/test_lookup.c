@@ -334,22 +334,33 @@ static void test_replayed(void **state)
     harness_free(&h);
 }
 
+enum { KEPT_BYTES = TEMPORARY_PATH_BYTES + 64, DIGEST_TEXT_BYTES = 256 };
+
+/* A checkpoint of a live job whose file is version "one"; "two" is kept, too. Then the file is "neither". kept,
+ * one, two: get the job's directory, and the versions' digests. */
+static void take_checkpoint(char kept[KEPT_BYTES], char one[DIGEST_TEXT_BYTES], char two[DIGEST_TEXT_BYTES],
+                            struct snapshot_writer *writer)
+{
+    struct harness h;
+    snprintf(kept, KEPT_BYTES, "%s/kept", directory);
+    history = (struct operator_history){.directory = kept, .is_live = true};
+    begin_live("two", two);
+    begin_live("one", one);
+    assert_true(bind(&h, refreshed));
+    assert_true(operator_snapshot(h.kind, &h.context, writer));
+    harness_free(&h);
+    version("neither");
+}
+
 /* A resume: uses the checkpoint's version, and the versions of the micro-batches that are executed again; the
  * rest of the log was in no checkpoint. */
 static void test_resumed(void **state)
 {
     (void)state;
-    char one[256], two[256], log[256], kept[TEMPORARY_PATH_BYTES + 64];
+    char one[DIGEST_TEXT_BYTES], two[DIGEST_TEXT_BYTES], log[256], kept[KEPT_BYTES];
     struct snapshot_writer writer = {0};
     struct harness h;
-    snprintf(kept, sizeof(kept), "%s/kept", directory);
-    history = (struct operator_history){.directory = kept, .is_live = true};
-    begin_live("two", two);
-    begin_live("one", one);
-    assert_true(bind(&h, refreshed));
-    assert_true(operator_snapshot(h.kind, &h.context, &writer));
-    harness_free(&h);
-    version("neither");
+    take_checkpoint(kept, one, two, &writer);
     for (int turn = 0; turn < 4; turn++) {
         static const uint64_t untils[] = {12, 0, 0, 0};
         change_log(one, two);
@@ -372,6 +383,44 @@ static void test_resumed(void **state)
         harness_free(&h);
         read_log(log);
         assert_int_equal(strlen(log), turn == 0 ? 108 : 54);
+    }
+    buffer_free(&writer.records);
+    history = (struct operator_history){0};
+}
+
+/* Requests to a checkpoint: they read the version of the micro-batch that comes next, whatever the file holds;
+ * no row counts as unmatched, and nothing is written. */
+static void test_asked(void **state)
+{
+    (void)state;
+    static const uint64_t nexts[] = {5, 10};
+    char one[DIGEST_TEXT_BYTES], two[DIGEST_TEXT_BYTES], before[256], after[256], kept[KEPT_BYTES];
+    struct snapshot_writer writer = {0};
+    struct harness h;
+    take_checkpoint(kept, one, two, &writer);
+    change_log(one, two);
+    read_log(before);
+    for (size_t i = 0; i < ARRAY_COUNT(nexts); i++) {
+        struct snapshot_reader reader = {.parts = &writer.records, .count = 1, .lanes = 1};
+        struct report report = {0};
+        history = (struct operator_history){.directory = kept,
+                                            .is_live = true,
+                                            .is_traced = true,
+                                            .will_restore = true,
+                                            .first = nexts[i],
+                                            .until = UINT64_MAX};
+        assert_true(bind(&h, refreshed));
+        assert_true(operator_restore(h.kind, &h.context, &reader));
+        struct batch *batch = harness_batch(&h, 8);
+        h.kind->read(&h.context, 0, batch);
+        arena_reset(&h.scratch);
+        batch_release(batch);
+        assert_non_null(strstr(harness_text(&h), i == 0 ? "|one\n" : "|two\n"));
+        operator_report(h.kind, &h.context, &report);
+        assert_true(report_find(&report, "unmatched")->value == 0.0);
+        harness_free(&h);
+        read_log(after);
+        assert_string_equal(after, before);
     }
     buffer_free(&writer.records);
     history = (struct operator_history){0};
@@ -452,9 +501,9 @@ static void test_torn_logs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),        cmocka_unit_test(test_keys),
-                                       cmocka_unit_test(test_inner),       cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_replayed),
-                                       cmocka_unit_test(test_resumed),     cmocka_unit_test(test_torn_logs)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows),    cmocka_unit_test(test_keys),        cmocka_unit_test(test_inner),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_replayed),
+        cmocka_unit_test(test_resumed), cmocka_unit_test(test_asked),       cmocka_unit_test(test_torn_logs)};
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -253,7 +253,7 @@ static void test_unused(void **state)
     assert_non_null(toy.plan);
     assert_int_equal(toy.diags.count, 1);
     assert_int_equal(toy.diags.items[0].severity, DIAG_WARNING);
-    assert_string_equal(toy.diags.items[0].message, "`b` is not used by any sink or learner");
+    assert_string_equal(toy.diags.items[0].message, "`b` is not used by any sink, learner or `serve`");
     toy_free(&toy);
 }
 

@@ -25,6 +25,10 @@ void operator_emit(struct operator_context *context, uint32_t output, struct bat
     struct fake_calls *calls = context->engine;
     assert_true(batch->rows <= BATCH_ROWS && batch->selected <= batch->rows && output < OPERATOR_OUTPUTS_MAX);
     assert_true(output > 0 || batch->schema == context->output);
+    if (context->reader != NULL) {
+        context->reader->emit(context, output, batch);
+        return;
+    }
     calls->emit(calls, output, batch);
     batch_release(batch);
 }
@@ -35,7 +39,10 @@ void operator_reject(struct operator_context *context, const struct batch *batch
     struct fake_calls *calls = context->engine;
     assert_true(row < batch->rows && reason != NULL);
     context->counters.dead++;
-    calls->reject(calls, row, reason);
+    if (context->reader != NULL)
+        context->reader->reject(context, batch, row, reason);
+    else
+        calls->reject(calls, row, reason);
 }
 
 void operator_fail(const struct operator_context *context, enum diag_code code, struct span span,

@@ -51,6 +51,14 @@ static void show_row(struct byte_buffer *out, const struct batch *batch, uint32_
     buffer_append(out, "\n", 1);
 }
 
+/* A row of a side output. */
+static void show_late(struct byte_buffer *out, uint32_t output, const struct batch *batch, uint32_t row)
+{
+    if (output > 1)
+        buffer_printf(out, "%u> ", output);
+    show_row(out, batch, row);
+}
+
 static void emit(struct fake_calls *calls, uint32_t output, struct batch *batch)
 {
     struct fake_engine *engine = (struct fake_engine *)calls;
@@ -59,9 +67,7 @@ static void emit(struct fake_calls *calls, uint32_t output, struct batch *batch)
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
         if (output >= 1) {
-            if (output > 1)
-                buffer_printf(&engine->late, "%u> ", output);
-            show_row(&engine->late, batch, row);
+            show_late(&engine->late, output, batch, row);
             continue;
         }
         uint32_t count = (uint32_t)(engine->pending.length / sizeof(struct fake_emitted));
@@ -77,9 +83,11 @@ static void emit(struct fake_calls *calls, uint32_t output, struct batch *batch)
     }
 }
 
-static void reject(struct fake_calls *calls, uint32_t row LEAT_UNUSED, const char *reason LEAT_UNUSED)
+static void reject(struct fake_calls *calls, uint32_t row LEAT_UNUSED, const char *reason)
 {
-    ((struct fake_engine *)calls)->rejects++;
+    struct fake_engine *engine = (struct fake_engine *)calls;
+    engine->rejects++;
+    buffer_printf(&engine->dead, "%s\n", reason);
 }
 
 /* --- Rows to batches --- */
@@ -268,6 +276,60 @@ void fake_micro_batch(struct fake_engine *engine, const struct fake_row *rows, u
         fail_msg("%s: %s", diag_code_name(engine->diags.items[i].code), engine->diags.items[i].message);
 }
 
+/* --- Requests --- */
+
+struct asking {
+    struct operator_context context; /* first: the operator's calls are given it */
+    struct fake_answers *answers;
+};
+
+static void take_answer(struct operator_context *context, uint32_t output, struct batch *batch)
+{
+    struct fake_answers *answers = ((struct asking *)(void *)context)->answers;
+    for (uint32_t i = 0; i < batch->selected; i++)
+        if (output == 0)
+            show_row(&answers->output, batch, batch_row(batch, i));
+        else
+            show_late(&answers->late, output, batch, batch_row(batch, i));
+    batch_release(batch);
+}
+
+static void take_reason(struct operator_context *context, const struct batch *batch LEAT_UNUSED,
+                        uint32_t row LEAT_UNUSED, const char *reason)
+{
+    buffer_printf(&((struct asking *)(void *)context)->answers->dead, "%s\n", reason);
+}
+
+void fake_ask(struct fake_engine *engine, const struct fake_row *rows, uint32_t count,
+              struct fake_answers *answers)
+{
+    static const struct operator_reader reader = {.emit = take_answer, .reject = take_reason};
+    const struct fake_row *chosen[BATCH_ROWS / 2];
+    uint64_t sequence[BATCH_ROWS / 2];
+    struct arena scratch = {0};
+    struct asking asking = {.context = engine->lanes[0], .answers = answers};
+    asking.context.reader = &reader;
+    asking.context.scratch = &scratch;
+    asking.context.counters = (struct counters){0};
+    assert_true(count > 0 && count <= ARRAY_COUNT(chosen));
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(rows[i].input, 0);
+        chosen[i] = &rows[i];
+        sequence[i] = engine->rows_given + i;
+    }
+    struct batch *batch = make_batch(engine, chosen, sequence, count, count % 2 == 0);
+    engine->kind->read(&asking.context, 0, batch);
+    batch_release(batch);
+    arena_free(&scratch);
+}
+
+void fake_answers_free(struct fake_answers *answers)
+{
+    buffer_free(&answers->output);
+    buffer_free(&answers->late);
+    buffer_free(&answers->dead);
+}
+
 /* --- Life --- */
 
 void fake_open(struct fake_engine *engine, const char *path, uint32_t inputs)
@@ -286,6 +348,7 @@ bool fake_bind(struct fake_engine *engine, const char *step, uint32_t inputs)
 {
     engine->bind = (struct operator_bind){.arena = &engine->arena,
                                           .diags = &engine->diags,
+                                          .registry = engine->registry,
                                           .inputs_count = inputs,
                                           .label_root = FAKE_LABEL_ROOT};
     for (uint32_t i = 0; i < inputs; i++)
@@ -381,6 +444,7 @@ void fake_close(struct fake_engine *engine)
     fake_stop(engine);
     buffer_free(&engine->output);
     buffer_free(&engine->late);
+    buffer_free(&engine->dead);
     buffer_free(&engine->pending);
     buffer_free(&texts);
     batch_pool_free(engine->pool);
@@ -428,6 +492,19 @@ void fake_publish(struct fake_engine *engine, bool is_abandoned)
         assert_true(checkpoint_prune(engine->dir, NULL, &removed, &engine->diags));
     }
     engine->writer = NULL;
+}
+
+void fake_saved(struct fake_engine *engine, struct byte_buffer *records)
+{
+    struct checkpoint *found = NULL;
+    uint32_t group;
+    struct str record;
+    assert_int_equal(checkpoint_find(engine->dir, &found, &engine->diags), CHECKPOINT_FOUND);
+    struct snapshot_reader *reader = checkpoint_reader(found, "op/7/", 0, 0, &engine->diags);
+    while (snapshot_get(reader, &group, &record))
+        buffer_append(records, record.data, record.length);
+    assert_true(checkpoint_reader_close(reader));
+    checkpoint_close(found);
 }
 
 struct counters fake_counters(const struct fake_engine *engine)

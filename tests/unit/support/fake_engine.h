@@ -41,6 +41,7 @@ struct fake_engine {
     struct arena scratch[FAKE_LANES_MAX];
     uint32_t lanes_count;
     int64_t memory_bytes;
+    const struct registry *registry; /* the sources that a step may open; NULL: none */
     struct state_store *store;
     const char *path; /* NULL: in memory */
     struct checkpoint_dir *dir;
@@ -53,6 +54,7 @@ struct fake_engine {
     /* Emitted rows as text, one a line, with `|` between columns. late: those of side outputs, with "2> "
      * before rows of output 2, and so on. */
     struct byte_buffer output, late;
+    struct byte_buffer dead;    /* the reasons of rejected rows, one a line */
     struct byte_buffer pending; /* struct fake_emitted of the micro-batch in progress */
     uint32_t rejects;
     uint32_t batch_rows_max; /* rows of the largest batch that was emitted */
@@ -73,9 +75,19 @@ void fake_stop(struct fake_engine *engine);
 /* Runs one micro-batch, then its watermark. */
 void fake_micro_batch(struct fake_engine *engine, const struct fake_row *rows, uint32_t count,
                       int64_t watermark);
+/* Asks lane 0 what rows of input 0 would become, each if it came next (operator_kind.read). Appends what it
+ * answers to `answers`, in the form of output, late and dead. */
+struct fake_answers {
+    struct byte_buffer output, late, dead;
+};
+void fake_ask(struct fake_engine *engine, const struct fake_row *rows, uint32_t count,
+              struct fake_answers *answers);
+void fake_answers_free(struct fake_answers *answers);
 /* Takes a barrier now; fake_publish writes the checkpoint later, also after further micro-batches. */
 void fake_barrier(struct fake_engine *engine);
 void fake_publish(struct fake_engine *engine, bool is_abandoned);
+/* Appends the bytes of the operator's records in the newest checkpoint. */
+void fake_saved(struct fake_engine *engine, struct byte_buffer *records);
 /* The sum of the lanes' counters. */
 struct counters fake_counters(const struct fake_engine *engine);
 /* The first diagnostic with the code, or NULL. */

@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""`leat serve` beside a job that runs: between checkpoints its answers follow what the job publishes, through kills of
+either; the job's output is that of a run that nobody follows.
+
+    tests/serve/test_follow.py PATH_OF_LEAT [--kills N] [--seed N]
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import jobs  # noqa: E402
+import tap  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
+from place import LEAT, Place  # noqa: E402
+from scores import compare  # noqa: E402
+from server import Server, rows_of, tensors  # noqa: E402
+
+COLUMNS = ["id", "ts", "user", "item", "price", "tags", "liked", "clicked"]
+ROWS = 3000
+FOLLOWED = r"is followed from checkpoint"
+ENDED = r"no longer followed: the job has ended"
+
+
+class Trainer:
+    """A job that runs slowly: some milliseconds for each micro-batch, of one row. cut: of so many rows a partition; then
+    learners publish by time."""
+
+    def __init__(self, place, *words, workers=2, pause_ms=2, failpoints="", cut=1, **names):
+        points = ",".join(filter(None, [failpoints, f"run.claimed=sleep:{pause_ms}" if pause_ms else ""]))
+        self.process = subprocess.Popen(
+            [LEAT, "run", "--quiet", "--workers", str(workers), *words, place.path("job.leat"), *place.settings(**names)],
+            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            env={**os.environ, "LEAT_TEST_CUT": str(cut), "LEAT_FAILPOINTS": points})
+
+    def ends(self):
+        """What it has said."""
+        _, said = self.process.communicate(timeout=PATIENCE_S)
+        assert self.process.returncode == 0, said[-900:]
+        return said.decode()
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
+        self.process.stderr.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.kill()
+
+
+def state_of(server, model, asked):
+    """The answers, and what the server says of the moment that they are of."""
+    status, answer = server.client().infer(model, tensors(asked, COLUMNS))
+    assert status == 200, answer
+    return rows_of(answer), answer["parameters"]
+
+
+def model_of(job):
+    return "steps" if job is jobs.FEATURES else "scores"
+
+
+def check_followed(job, workers, cut=1, count=ROWS, pause_ms=2, while_live=lambda server: None):
+    """Followed to its end, a job's answers are those of its last checkpoint. The server looks for checkpoints too rarely to
+    see the last one before it is asked."""
+    with Place(job, count) as place, Server(place, "--look-every", "1500") as server, \
+            Trainer(place, workers=workers, cut=cut, pause_ms=pause_ms) as trainer:
+        server.wait_for(FOLLOWED)
+        while_live(server)
+        asked = place.events[-60:]
+        trainer.ends()
+        server.wait_for(ENDED)
+        rows, moment = state_of(server, model_of(job), asked)
+        assert "+" in moment["cut"] or model_of(job) == "steps", moment
+        assert int(moment["features"]) > count // cut // 4, moment
+        assert "+" not in moment["cut"] or int(moment["cut"].split("+")[1]) + 1 == int(moment["features"]), moment
+        compare(rows, place.score(asked))
+
+
+def test_features():
+    check_followed(jobs.FEATURES, 2)
+
+
+def test_fm():
+    check_followed(jobs.learner("fm"), 1)
+
+
+def test_deepfm_batch():
+    check_followed(jobs.learner("deepfm-batch"), 3)
+
+
+def test_labelled():
+    check_followed(jobs.LABELLED, 2)
+
+
+def test_many_rows_at_once():
+    """Micro-batches of which each lane has rows."""
+    check_followed(jobs.FEATURES, 3, cut=8, count=8000, pause_ms=8)
+
+
+def test_rare_cuts():
+    """What is in no cut yet makes answers stale, also when features are fresh; the last cut comes at the job's end."""
+    def while_live(server):
+        asked, ages = [{"id": 1, "ts": 1, "user": 1, "item": "i1", "price": 1.0, "tags": [1], "liked": 0, "clicked": 0}], []
+        for _ in range(2):
+            time.sleep(0.5)
+            moment = state_of(server, "scores", asked)[1]
+            assert "+" not in moment["cut"] or moment["cut"].endswith("+0"), moment
+            ages.append(int(moment["staleness_ms"]))
+        assert ages[0] >= 300 and ages[1] >= ages[0] + 300, ages
+    job = jobs.learner("fm").replace("deadline: 1m", "deadline: 1m, publish: 1h")
+    check_followed(job, 2, cut=8, count=8000, pause_ms=6, while_live=while_live)
+
+
+def test_joins_late():
+    """The newest checkpoint is older than the log: the server waits for another."""
+    job = jobs.FEATURES.replace("every: 1h", "every: 500ms, keep: { last: 1 }")
+    with Place(job, ROWS) as place, Trainer(place, pause_ms=1) as trainer:
+        time.sleep(0.9)
+        with Server(place, "--look-every", "1500") as server:
+            server.wait_for(FOLLOWED)
+            trainer.ends()
+            server.wait_for(ENDED)
+            compare(state_of(server, "steps", place.events[-60:])[0], place.score(place.events[-60:]))
+
+
+def test_output_is_the_same():
+    """With two followers, of which one is killed, and without."""
+    with Place(jobs.learner("ffm"), ROWS) as place:
+        with Server(place) as server, Server(place) as other, Trainer(place) as trainer:
+            server.wait_for(FOLLOWED)
+            other.wait_for(FOLLOWED)
+            other.kill()
+            trainer.ends()
+            server.wait_for(ENDED)
+        with Trainer(place, pause_ms=0, state="alone", out="alone.jsonl") as trainer:
+            trainer.ends()
+        assert place.rows("out.jsonl") == place.rows("alone.jsonl")
+        assert not os.path.exists(place.path("alone/log")), "a log that nobody follows"
+
+
+def test_full_disk():
+    """The job goes on without the log; when there is room again it is followed again."""
+    with Place(jobs.FEATURES, ROWS) as place, Server(place) as server:
+        with Trainer(place, failpoints="log.write=error:ENOSPC@900") as trainer:
+            server.wait_for(FOLLOWED)
+            server.wait_for("no longer followed: what follows is no longer in the log")
+            said = trainer.ends()
+            assert said.count("No space left on device; the job goes on") == 1, said
+        with Trainer(place, pause_ms=0, state="alone", out="alone.jsonl") as trainer:
+            trainer.ends()
+        assert place.rows("out.jsonl") == place.rows("alone.jsonl")
+
+
+def test_no_log():
+    """Where no log can be, checkpoints are followed, and both say why."""
+    with Place(jobs.learner("fm"), 300) as place:
+        os.makedirs(place.path("state"))
+        place.write("state/log", "a file")
+        with Server(place) as server:
+            server.wait_for("job parity is not followed between checkpoints: no file that says who follows can be made in")
+            with Trainer(place, pause_ms=0) as trainer:
+                trainer.ends()
+            server.wait_for("answers from checkpoint")
+            assert sum("is not followed between" in (line or "") for line in server.said) == 1, server.said
+
+
+def test_two_learners():
+    """Learners behind each other are cut at different times; answers are no older than that."""
+    def while_live(server):
+        asked = [{"id": 1, "ts": 1, "user": 1, "item": "i1", "price": 1.0, "tags": [1], "liked": 0, "clicked": 0}]
+        ages = []
+        for _ in range(6):
+            time.sleep(0.2)
+            ages.append(int(state_of(server, "scores", asked)[1]["staleness_ms"]))
+        assert min(ages[2:]) < 500, ages
+    job = jobs.learner("fm").replace("stream scores = model.predictions", """
+stream scored = model.predictions | rename first = prediction
+learner second = deepfm from scored { label: clicked, sparse: [user, item], dense: [first], hidden: [8],
+                                      embedding: { dim: 4 } }
+stream scores = second.predictions""")
+    check_followed(job, 2, cut=8, count=8000, pause_ms=8, while_live=while_live)
+
+
+def test_log_too_small():
+    """A server that was stopped finds that what comes next has gone, begins again, and follows."""
+    job = jobs.FEATURES.replace("every: 1h", "every: 1h, log: 64KiB")
+    with Place(job, ROWS) as place, Server(place) as server, Trainer(place, pause_ms=3) as trainer:
+        server.wait_for(FOLLOWED)
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        server.process.send_signal(signal.SIGCONT)
+        server.wait_for("no longer followed: what follows is no longer in the log")
+        deadline = time.monotonic() + PATIENCE_S
+        while sum(FOLLOWED in (line or "") for line in server.said) < 2:
+            assert time.monotonic() < deadline and trainer.process.poll() is None, server.said
+            time.sleep(0.02)
+        segments = [os.path.getsize(os.path.join(place.path("state/log"), name))
+                    for name in os.listdir(place.path("state/log")) if name.startswith("gen-")]
+        assert sum(segments) <= 64 * 1024 + 16 * 1024, segments
+
+
+class Asking(threading.Thread):
+    """Asks without a pause; what it was answered, by the moment that the answer is of."""
+
+    def __init__(self, server, asked):
+        super().__init__()
+        self.client, self.request, self.is_over = server.client(), tensors(asked, COLUMNS), False
+        self.failures, self.moments = [], {}
+        self.start()
+
+    def run(self):
+        while not self.is_over:
+            try:
+                status, answer = self.client.infer("scores", self.request, ["prediction", "n"])
+            except OSError as failure:
+                self.failures.append(repr(failure))
+                return
+            if status == 200:
+                moment = answer["parameters"]
+                self.moments.setdefault((moment["cut"], moment["features"]), set()).add(str(answer["outputs"]))
+            elif "has no checkpoint yet" not in answer.get("error", ""):
+                self.failures.append((status, answer))
+
+    def stop(self):
+        self.is_over = True
+        self.join(PATIENCE_S)
+        assert not self.failures, (len(self.failures), self.failures[:3])
+
+
+def test_killed_trainer():
+    """Numbers beyond the last checkpoint are decided anew by the next life: the server begins again from a checkpoint. In
+    the end it has what `leat score` has."""
+    rng = random.Random(ARGUMENTS.seed)
+    with Place(jobs.learner("fm"), ROWS) as place, Server(place) as server:
+        asking = Asking(server, place.events[-20:])
+        followed = 0
+        for kill in range(ARGUMENTS.kills):
+            with Trainer(place, workers=rng.choice((1, 2, 3))) as trainer:
+                deadline = time.monotonic() + rng.choice((0.3, 0.8, 1.2))
+                while time.monotonic() < deadline and trainer.process.poll() is None:
+                    time.sleep(0.02)
+                followed += server.client().metrics()['leat_follow_live{job="parity"}'] == 1
+        with Trainer(place, pause_ms=0) as trainer:
+            trainer.ends()
+        final = place.score(place.events[-60:])
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            rows, moment = state_of(server, "scores", place.events[-60:])
+            try:
+                compare(rows, final)
+                break
+            except AssertionError as differs:
+                assert time.monotonic() < deadline, (differs, moment, server.said[-8:])
+                time.sleep(0.05)
+        asking.stop()
+        assert followed >= ARGUMENTS.kills // 3, (followed, server.said)
+        live = [moment for moment in asking.moments if "+" in moment[0]]
+        assert len(live) > 20, len(live)
+        assert all(len(outputs) == 1 for outputs in asking.moments.values()), "two answers of one moment differ"
+
+
+def test_killed_server():
+    """It joins a job that runs again and again."""
+    with Place(jobs.learner("linear"), ROWS) as place, Trainer(place, pause_ms=3) as trainer:
+        for _ in range(3):
+            with Server(place) as server:
+                server.wait_for(FOLLOWED)
+                server.kill()
+        assert trainer.process.poll() is None, "the job ended before the third server came"
+        trainer.kill()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("leat")
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    ARGUMENTS = parser.parse_args()
+    sys.exit(tap.run(globals()))
