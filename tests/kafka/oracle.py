@@ -304,6 +304,13 @@ def memory_bytes(process, name="VmRSS"):
         return int(re.search(rf"{name}:\s+(\d+) kB", file.read())[1]) * 1024
 
 
+def is_stopped(process):
+    """By SIGSTOP, all its threads."""
+    with contextlib.suppress(OSError), open(f"/proc/{process.pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0] == "T"
+    return False
+
+
 def records_read(job):
     """By the newest checkpoint."""
     shown = subprocess.run([LEAT, "checkpoint", "show", job.state], capture_output=True, text=True, check=False)

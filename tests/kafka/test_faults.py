@@ -171,11 +171,11 @@ def test_the_topic_is_deleted():
     """The job stops and names it; rows that were not out when it went go to the one that is made in its place."""
     kafka, case = rig.shared(), ended_case()
     job = case.job(rate=8000)
-    process = job.start()
-    job.wait_rows(process, 3000)
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(rig.stretched(0.5))  # a commit that brokers have begun is complete
+    process = job.start(failpoints="kafka.begin=stop@6")  # between two transactions
+    rig.wait_for(lambda: oracle.is_stopped(process) or process.poll() is not None, "the sixth transaction")
+    rig.wait_for(lambda: kafka.offsets(job.topic) == kafka.offsets(job.topic, read_committed=True), "the markers of the fifth")
     before = job.out()
+    assert before
     kafka.delete_topic(job.topic)
     process.send_signal(signal.SIGCONT)
     job.refused(f"`{job.topic}`", process=process)
