@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the pictures of docs/serving.md: docs/serving-request.svg, docs/serving-follow.svg, docs/serving-join.svg.
+"""Draws the pictures of docs/serving.md: docs/serving-request.svg, docs/serving-follow.svg, docs/serving-join.svg,
+docs/serving-link.svg.
 
     docs/serving_pictures.py [--check]
 
@@ -110,9 +111,29 @@ def join():
     return svg(900, 266, "Joining a running job, and beginning again after it was killed", body)
 
 
+def link():
+    """What a server on another machine has of the job's directory, and how it comes there."""
+    body = []
+    for x, width, name in ((20, 380, "machine A"), (520, 360, "machine B")):
+        body += [f'<rect class="room" x="{x}" y="24" width="{width}" height="246" rx="8"/>', text(x + 12, 42, name, "more", "start")]
+    body += box(36, 56, 96, 44, "leat run") + box(36, 190, 96, 60, "leat serve", "box", ["--link-listen"])
+    body += box(250, 56, 134, 44, "CHECKPOINTS", "state", ["checkpoints, tables"]) + box(250, 112, 134, 44, "CHECKPOINTS/log", "cut", ["segments"])
+    body += [arrow(134, 74, 247, 74, "data"), arrow(134, 86, 247, 128, "data"), text(190, 66, "writes", "more")]
+    body += [arrow(262, 158, 134, 206, "data"), text(236, 190, "reads", "more"), arrow(84, 188, 84, 103),
+             text(90, 150, "follows in the", "more", "start"), text(90, 164, "mirror's name", "more", "start")]
+    body += box(540, 190, 96, 60, "mirror", "box", ["threads of", "leat serve"])
+    body += [arrow(537, 210, 136, 214), text(460, 204, "GET: next bytes?", "more"), arrow(134, 238, 536, 234, "data"),
+             text(460, 256, "bytes, with a digest", "more")]
+    body += box(726, 56, 138, 44, "CHECKPOINTS.link", "state", ["the newest chain"]) + box(726, 112, 138, 44, "log", "cut", ["the same bytes"])
+    body += [arrow(620, 188, 722, 86, "data"), arrow(630, 188, 723, 140, "data")]
+    body += box(768, 190, 96, 60, "answers", "box", ["as beside", "the job"]) + [arrow(816, 158, 816, 187, "data"),
+             '<path class="data" d="M866 78H873V220H867" marker-end="url(#tip)"/>']
+    return svg(900, 290, "Serving on another machine: a mirror of the checkpoint directory", body)
+
+
 def main():
     is_good = True
-    for name, picture in (("request", request), ("follow", follow), ("join", join)):
+    for name, picture in (("request", request), ("follow", follow), ("join", join), ("link", link)):
         path = os.path.join(HERE, f"serving-{name}.svg")
         if "--check" in sys.argv:
             with open(path, encoding="utf-8") as file:

@@ -229,6 +229,31 @@ uint64_t checkpoint_written_bytes(const struct checkpoint_writer *writer);
 LEAT_CHECKED bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *keep,
                                    uint32_t *removed, struct diag_list *diags);
 
+/* --- For a mirror on another machine (serve/link.h) --- */
+
+/* A checkpoint with its chain and the operators' tables, as files by their names below the directory; all are open, so
+ * that a running job may remove them. Nothing is verified: who has the files verifies. */
+struct checkpoint_pack;
+struct checkpoint_pack_file {
+    const char *name; /* "gen-000007/ckpt-000000000042/state.bin" */
+    uint64_t bytes;
+};
+
+/* Opens the newest checkpoint whose manifests can be read. NULL with *is_none: there is none; else NULL after a diagnostic. */
+struct checkpoint_pack *checkpoint_pack_open(struct checkpoint_dir *dir, bool *is_none,
+                                             struct diag_list *diags);
+void checkpoint_pack_close(struct checkpoint_pack *pack); /* NULL is allowed */
+struct checkpoint_id checkpoint_pack_id(const struct checkpoint_pack *pack);
+struct run_id checkpoint_pack_run(const struct checkpoint_pack *pack);
+const struct checkpoint_pack_file *checkpoint_pack_files(const struct checkpoint_pack *pack, uint32_t *count);
+/* Reads bytes of file number `file`. 0 or an errno. Any thread. */
+int checkpoint_pack_read(const struct checkpoint_pack *pack, uint32_t file, uint64_t offset, void *data,
+                         size_t bytes, size_t *got);
+/* The chain of checkpoint `id` lies in the directory, with the names of a pack: makes it the newest checkpoint there, of a
+ * generation without a parent, and removes all other checkpoints. Nothing is verified. False after E0702 or E0708. */
+LEAT_CHECKED bool checkpoint_pack_adopt(const char *directory, struct checkpoint_id id,
+                                        struct diag_list *diags);
+
 /* --- For the command line --- */
 
 /* Copies a checkpoint, with its chain, into the directory `to`, which must be missing or empty: a checkpoint

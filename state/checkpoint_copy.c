@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -22,11 +21,10 @@
 enum { TRIES = 8 }; /* most tries to open the newest checkpoint while a running job removes checkpoints */
 
 struct copying {
-    struct checkpoint_dir *dir; /* the directory to copy from */
-    struct checkpoint *chain;   /* the checkpoint being copied; NULL: none is open */
-    int *files;                 /* descriptors of the files of all its manifests, base first; -1: not open */
-    uint32_t count;             /* of `files` */
-    char *chunk;                /* buffer of CHECKPOINT_CHUNK_BYTES */
+    struct checkpoint_dir *dir;     /* the directory to copy from */
+    struct checkpoint *chain;       /* the checkpoint being copied; NULL: none is open */
+    struct open_files files;        /* of all its manifests, base first */
+    char *chunk;                    /* buffer of CHECKPOINT_CHUNK_BYTES */
     char temporary[PATH_BYTES + 8]; /* "TO.tmp" */
     uint64_t bytes;                 /* copied from the files so far */
     struct diag_list *diags;
@@ -42,59 +40,9 @@ static bool is_gone(const struct checkpoint_dir *dir, struct checkpoint_id id)
     return access(path, F_OK) != 0 && errno == ENOENT;
 }
 
-static bool cannot_read(struct copying *c, const char *path, int error)
-{
-    struct diag *diag = diag_error(c->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
-                                   "a file of the checkpoint cannot be read");
-    diag_errno(c->diags, diag, error);
-    diag_at(c->diags, diag, path, -1, -1);
-    return false;
-}
-
-/* Raises this process's limit of open files as far as allowed: a checkpoint of a database has many files, and
- * all are open at once. */
-static void raise_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* Opens every file of the chain. Returns false after E0702; close_files closes the others. */
-static bool open_files(struct copying *c)
-{
-    char path[PATH_BYTES + 1024];
-    raise_limit();
-    for (uint32_t link = 0; link < c->chain->count; link++)
-        c->count += c->chain->chain[link].files_count;
-    c->files = mem_alloc(MAX(c->count, 1) * sizeof(*c->files));
-    for (uint32_t i = 0; i < c->count; i++)
-        c->files[i] = -1;
-    uint32_t at = 0;
-    for (uint32_t link = 0; link < c->chain->count; link++) {
-        const struct manifest *manifest = &c->chain->chain[link];
-        for (uint32_t i = 0; i < manifest->files_count; i++, at++) {
-            path_checkpoint(c->dir, manifest->info.id, path);
-            size_t length = strlen(path);
-            snprintf(path + length, sizeof(path) - length, "/%.*s", STR_ARGS(manifest->files[i].path));
-            c->files[at] = open(path, O_RDONLY | O_CLOEXEC);
-            if (c->files[at] < 0)
-                return cannot_read(c, path, errno);
-        }
-    }
-    return true;
-}
-
 static void close_files(struct copying *c)
 {
-    for (uint32_t i = 0; i < c->count; i++)
-        if (c->files[i] >= 0)
-            close(c->files[i]);
-    free(c->files);
-    c->files = NULL;
-    c->count = 0;
+    files_close(&c->files);
     checkpoint_close(c->chain);
     c->chain = NULL;
 }
@@ -128,7 +76,7 @@ static bool copy_bytes(struct copying *c, int in, int out, const struct manifest
         size_t want = (size_t)MIN(file->bytes - at, (uint64_t)CHECKPOINT_CHUNK_BYTES), got = 0;
         int error = os_pread_all(in, c->chunk, want, at, &got);
         if (error != 0)
-            return cannot_read(c, path, error);
+            return file_unreadable(path, error, c->diags);
         XXH128_canonical_t canonical;
         XXH128_canonicalFromHash(&canonical, XXH3_128bits(c->chunk, got));
         const uint8_t *digest = file->digests + at / CHECKPOINT_CHUNK_BYTES * DIGEST_BYTES;
@@ -221,7 +169,7 @@ static bool copy_chain(struct copying *c)
     generation_encode(&own, &text);
     bool is_good = write_text(c, generation, "GENERATION", &text);
     buffer_free(&text);
-    const int *files = c->files;
+    const int *files = c->files.fds;
     for (uint32_t link = 0; is_good && link < c->chain->count; link++) {
         is_good = copy_link(c, &c->chain->chain[link], files, generation);
         files += c->chain->chain[link].files_count;
@@ -339,7 +287,7 @@ static enum copied copy_id(struct copying *c, struct checkpoint_id id, struct di
     c->diags = said;
     c->bytes = 0;
     c->chain = chain_open(c->dir, id, false, &result, said);
-    bool is_open = c->chain != NULL && open_files(c);
+    bool is_open = c->chain != NULL && files_open(c->chain, &c->files, said);
     bool is_good = is_open && copy_chain(c);
     bool went = !is_open && is_gone(c->dir, id);
     close_files(c);

@@ -173,4 +173,17 @@ bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *ma
 struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id id, bool is_warning,
                               enum decode_result *result, struct diag_list *diags);
 
+/* checkpoint_pack.c. All files of a chain's manifests, open, so that a running job may remove the checkpoint; base first, in
+ * the manifests' order. */
+struct open_files {
+    int *fds;
+    uint32_t count;
+};
+/* False after E0702; files_close is needed all the same. */
+LEAT_CHECKED bool files_open(const struct checkpoint *chain, struct open_files *files,
+                             struct diag_list *diags);
+void files_close(struct open_files *files);
+/* E0702 with the reason. Returns false. */
+bool file_unreadable(const char *path, int error, struct diag_list *diags);
+
 #endif

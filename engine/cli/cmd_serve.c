@@ -6,6 +6,7 @@
 
 #include "core/mem.h"
 #include "core/os.h"
+#include "serve/link.h"
 #include "serve/server.h"
 
 #include <errno.h>
@@ -24,6 +25,12 @@ enum {
     KEY_LOOK,
     KEY_SLOW,
     KEY_QUIET,
+    KEY_LINK,
+    KEY_LINK_DIRECTORY,
+    KEY_LINK_AUTHORITY,
+    KEY_LINK_CERTIFICATE,
+    KEY_LINK_KEY,
+    KEY_LINK_LISTEN,
     TOKEN_BYTES_MAX = 4096,
     LOOK_MS_MIN = 10,
     MS_MAX = 3600 * 1000,
@@ -35,6 +42,10 @@ struct serve_arguments {
     uint32_t jobs_count;
     struct job_pairs settings;
     const char *listen, *checkpoint, *certificate, *key, *clients, *token_file;
+    const char *link, *link_directory, *link_authority, *link_certificate, *link_key, *link_listen;
+    struct link_job links[SERVE_JOBS_MAX]; /* of each job: what is offered, and mirrored with --link */
+    struct link_mirror *mirrors[SERVE_JOBS_MAX];
+    struct link_offer *offer; /* NULL: without --link-listen */
     uint32_t look_every_ms, slow_ms;
     bool is_quiet;
     char *token;
@@ -54,6 +65,19 @@ static const struct argp_option options_table[] = {
     {"clients", KEY_CLIENTS, "FILE", 0, "clients need a certificate that one of these signed (PEM)", 0},
     {"token-file", KEY_TOKEN, "FILE", 0,
      "clients must send `Authorization: Bearer TOKEN` with the token in this file", 0},
+    {NULL, 0, NULL, 0, "Serving on another machine than the job's:", 1},
+    {"link-listen", KEY_LINK_LISTEN, "HOST:PORT", 0,
+     "offer checkpoints and the log of changes to `leat serve --link`; off loopback needs --certificate, --key and "
+     "--clients",
+     1},
+    {"link", KEY_LINK, "HOST:PORT", 0, "mirror what a server offers there, and serve from the mirror", 1},
+    {"link-dir", KEY_LINK_DIRECTORY, "DIR", 0,
+     "the mirror's directory (default: the job's checkpoint directory with `.link` behind its name)", 1},
+    {"link-authority", KEY_LINK_AUTHORITY, "FILE", 0,
+     "the offering server's certificate must be signed by this one (PEM)", 1},
+    {"link-certificate", KEY_LINK_CERTIFICATE, "FILE", 0,
+     "certificate that is shown to the offering server (PEM)", 1},
+    {"link-key", KEY_LINK_KEY, "FILE", 0, "that certificate's private key (PEM)", 1},
     {0},
 };
 
@@ -83,6 +107,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_TOKEN: a->token_file = argument; return 0;
     case KEY_LOOK: a->look_every_ms = milliseconds(state, "--look-every", argument, LOOK_MS_MIN); return 0;
     case KEY_QUIET: a->is_quiet = true; return 0;
+    case KEY_LINK: a->link = argument; return 0;
+    case KEY_LINK_DIRECTORY: a->link_directory = argument; return 0;
+    case KEY_LINK_AUTHORITY: a->link_authority = argument; return 0;
+    case KEY_LINK_CERTIFICATE: a->link_certificate = argument; return 0;
+    case KEY_LINK_KEY: a->link_key = argument; return 0;
+    case KEY_LINK_LISTEN: a->link_listen = argument; return 0;
     case KEY_SLOW: a->slow_ms = milliseconds(state, "--slow", argument, 0); return 0;
     case ARGP_KEY_ARG:
         if (a->jobs_count == SERVE_JOBS_MAX)
@@ -96,6 +126,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--checkpoint goes with one job");
         if ((a->certificate == NULL) != (a->key == NULL) || (a->clients != NULL && a->certificate == NULL))
             argp_error(state, "--certificate and --key go together, and --clients needs both");
+        if ((a->link_certificate == NULL) != (a->link_key == NULL))
+            argp_error(state, "--link-certificate and --link-key go together");
+        if (a->link == NULL &&
+            (a->link_directory != NULL || a->link_authority != NULL || a->link_certificate != NULL))
+            argp_error(state,
+                       "--link-dir, --link-authority, --link-certificate and --link-key go with --link");
+        if (a->link != NULL && a->checkpoint != NULL)
+            argp_error(state, "--link follows the newest checkpoint, and --checkpoint stays with one");
+        if (a->link_directory != NULL && a->jobs_count > 1)
+            argp_error(state, "--link-dir goes with one job");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -141,8 +181,35 @@ static void on_signal(int number LEAT_UNUSED)
     server_stop(running);
 }
 
+/* From threads of their own. */
+static void say_link(void *user LEAT_UNUSED, const char *line)
+{
+    fprintf(stderr, "leat: %s\n", line);
+}
+
+static void write_link_metrics(void *user, struct byte_buffer *out)
+{
+    struct serve_arguments *a = user;
+    link_write_metrics(a->mirrors, a->links, a->jobs_count, a->offer, out);
+}
+
+/* With --link, the mirror takes the place of the job's directory. */
+static bool start_mirror(struct serve_arguments *a, uint32_t place, struct job_load *load)
+{
+    struct link_job *link = &a->links[place];
+    struct fetch_options from = {.address = str_from(a->link),
+                                 .authority = a->link_authority,
+                                 .certificate = a->link_certificate,
+                                 .key = a->link_key};
+    link->directory = a->link_directory != NULL ? a->link_directory
+                                                : arena_printf(&load->arena, "%s.link", link->directory);
+    a->mirrors[place] = link_mirror_start(&from, link, say_link, NULL, &load->diags);
+    return a->mirrors[place] != NULL;
+}
+
 static bool add_job(struct serve_arguments *a, struct server *server, struct job_load *load)
 {
+    uint32_t place = (uint32_t)(load - a->jobs);
     struct plan *plan = load->plan;
     struct str directory = plan->config.checkpoint.directory;
     struct checkpoint_id id = {0};
@@ -156,7 +223,13 @@ static bool add_job(struct serve_arguments *a, struct server *server, struct job
     const char *path = arena_strndup(&load->arena, directory.data, directory.length);
     if (a->checkpoint != NULL && !checkpoint_named(a->checkpoint, path, &id, &load->diags))
         return false;
-    return server_add(server, plan, path, id, &load->diags);
+    a->links[place] = (struct link_job){.name = plan->name,
+                                        .fingerprint = plan->fingerprint,
+                                        .directory = path,
+                                        .log_bytes = (uint64_t)plan->config.checkpoint.log_bytes};
+    if (a->link != NULL && !start_mirror(a, place, load))
+        return false;
+    return server_add(server, plan, a->links[place].directory, id, &load->diags);
 }
 
 /* Diagnostics that belong to no job go to those of the last one. */
@@ -169,7 +242,9 @@ static bool serve(struct serve_arguments *a)
         .memory_bytes = MEMORY_BYTES,
         .is_quiet = a->is_quiet,
         .slow_us = (int64_t)a->slow_ms * 1000,
-        .say = say};
+        .say = say,
+        .metrics = write_link_metrics,
+        .user = a};
     if (!read_token(a, diags))
         return false;
     options.listen.certificate = a->certificate;
@@ -180,6 +255,12 @@ static bool serve(struct serve_arguments *a)
     bool is_good = true;
     for (uint32_t i = 0; i < a->jobs_count && is_good; i++)
         is_good = add_job(a, server, &a->jobs[i]);
+    struct net_listen link_listen = options.listen;
+    if (is_good && a->link_listen != NULL) {
+        link_listen.address = str_from(a->link_listen);
+        a->offer = link_offer_start(&link_listen, a->links, a->jobs_count, say_link, NULL, diags);
+        is_good = a->offer != NULL;
+    }
     if (is_good && server_listen(server, diags)) {
         running = server;
         struct sigaction action = {.sa_handler = on_signal};
@@ -193,6 +274,9 @@ static bool serve(struct serve_arguments *a)
         is_good = false;
     }
     server_free(server);
+    link_offer_stop(a->offer);
+    for (uint32_t i = 0; i < a->jobs_count; i++)
+        link_mirror_stop(a->mirrors[i]);
     return is_good;
 }
 

@@ -10,6 +10,8 @@
  *     WRITER                    held by the process that writes (flock), with its generation as text
  *     followers/                a file for each follower, held by it (flock)
  *
+ * A server on another machine has a copy of the log (serve/link.h), byte for byte, with a WRITER of its own.
+ *
  * Each life of a trainer has a generation of its own, higher than all before. A writer that opens the log
  * removes the segments it finds. core/delta_log_format.h has the segments' bytes. */
 #ifndef LEAT_CORE_DELTA_LOG_H
@@ -107,5 +109,45 @@ void delta_follower_leave(struct delta_follower *follower);
 /* The trainer's look, a few times a second: the number of followers that live. Removes the files of dead
  * ones. *wanted: one that lives has asked for a checkpoint since the last look. */
 uint32_t delta_followers_look(const char *directory, bool *wanted);
+
+/* --- Copying: a log is read in pieces, as they are, and a copy of it is written elsewhere. One thread for a copy --- */
+
+/* Whether a process writes the log; *generation: of that process. */
+bool delta_log_writer(const char *directory, uint32_t *generation);
+/* The number of the oldest segment of the generation; 0: there is none. */
+uint64_t delta_log_oldest(const char *directory, uint32_t generation);
+
+struct delta_piece {
+    size_t got;       /* bytes read */
+    bool is_gone;     /* there is no such segment: it was dropped, or never was */
+    bool is_complete; /* nothing comes behind these bytes: what comes next is in the next segment */
+    bool has_next;    /* the next segment's file is there */
+};
+
+/* Reads at most `room` bytes of a segment, from `offset` on. 0 or an errno. */
+int delta_log_piece(const char *directory, uint32_t generation, uint64_t segment, uint64_t offset, char *data,
+                    size_t room, struct delta_piece *piece);
+
+struct delta_copy;
+
+/* Opens the directory of a copy, and makes it if it is missing; segments that lie there go. budget_bytes: as in struct
+ * delta_log_options. NULL + diagnostic: it cannot be written, or another process writes a log there. */
+struct delta_copy *delta_copy_open(const char *directory, uint64_t budget_bytes, struct diag_list *diags);
+/* Begins the copy anew, of a log of this generation; who reads the copy learns that what came next is gone. Until
+ * delta_copy_pause, readers see a writer that lives. 0 or an errno. */
+int delta_copy_begin(struct delta_copy *copy, uint32_t generation);
+/* The generation; 0: the copy was not begun. */
+uint32_t delta_copy_generation(const struct delta_copy *copy);
+/* Where the next piece goes; *segment 0: to any one. */
+void delta_copy_place(const struct delta_copy *copy, uint64_t *segment, uint64_t *offset);
+/* Appends a piece that was read at delta_copy_place. 0 or an errno: the copy must be begun anew. */
+int delta_copy_append(struct delta_copy *copy, uint64_t segment, const char *data,
+                      const struct delta_piece *piece);
+/* Removes all segments: the copy was not begun. */
+void delta_copy_forget(struct delta_copy *copy);
+/* The log's writer has ended, and all of it was copied. */
+void delta_copy_pause(struct delta_copy *copy);
+/* Removes the segments. NULL is allowed. */
+void delta_copy_close(struct delta_copy *copy);
 
 #endif

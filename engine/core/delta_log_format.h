@@ -87,4 +87,10 @@ static inline bool delta_segment_name(const char *name, uint32_t *generation, ui
     return true;
 }
 
+/* Takes WRITER of the directory and writes the generation into it; *fd: WRITER, or -1 to open it. 0 or an errno, and the
+ * caller closes *fd unless it is -1. */
+int delta_writer_hold(const char *directory, uint32_t generation, int *fd);
+/* Removes all segments in the directory. */
+void delta_segments_remove(const char *directory);
+
 #endif

@@ -88,22 +88,6 @@ static enum delta_tail_status damaged(struct delta_tail *tail, const char *why)
     return tail->verdict = DELTA_DAMAGED;
 }
 
-/* The number of the oldest segment of this generation; 0: there is none. */
-static uint64_t find_oldest(const struct delta_tail *tail)
-{
-    uint64_t oldest = 0, segment;
-    uint32_t generation;
-    DIR *dir = opendir(tail->directory);
-    if (dir == NULL)
-        return 0;
-    for (const struct dirent *one = readdir(dir); one != NULL; one = readdir(dir))
-        if (delta_segment_name(one->d_name, &generation, &segment) && generation == tail->generation &&
-            segment > 0 && (oldest == 0 || segment < oldest))
-            oldest = segment;
-    closedir(dir);
-    return oldest;
-}
-
 /* Goes on to the segment. false: there is no such file. */
 static bool open_segment(struct delta_tail *tail, uint64_t segment)
 {
@@ -128,7 +112,7 @@ static bool open_oldest(struct delta_tail *tail)
 {
     enum { TRIES = 16 };
     for (int i = 0; i < TRIES; i++) {
-        uint64_t oldest = find_oldest(tail);
+        uint64_t oldest = delta_log_oldest(tail->directory, tail->generation);
         if (oldest == 0)
             return false;
         if (open_segment(tail, oldest))
@@ -217,18 +201,12 @@ static enum delta_tail_status take_next(struct delta_tail *tail, struct delta_en
 /* Whether the writer of this generation lives; if not, *why says what is there instead. */
 static enum delta_tail_status look_at_writer(const struct delta_tail *tail, const char **why)
 {
-    char path[DELTA_PATH_BYTES], text[DELTA_WRITER_BYTES + 1] = "";
-    snprintf(path, sizeof(path), "%s/WRITER", tail->directory);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool is_held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0;
-    ssize_t got = is_held ? pread(fd, text, sizeof(text) - 1, 0) : 0;
-    if (fd >= 0)
-        close(fd);
-    if (!is_held) {
+    uint32_t generation;
+    if (!delta_log_writer(tail->directory, &generation)) {
         *why = "no process writes the log";
         return DELTA_ENDED;
     }
-    if (got > 0 && strtoull(text, NULL, 10) > tail->generation) {
+    if (generation > tail->generation) {
         *why = "the log is of a later generation";
         return DELTA_GONE;
     }

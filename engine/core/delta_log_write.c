@@ -39,12 +39,11 @@ static void remove_segments(const struct delta_log *log)
             (void)unlink(path);
 }
 
-/* Removes the segments that earlier lives have left. */
-static void remove_found(const struct delta_log *log)
+void delta_segments_remove(const char *directory)
 {
     uint32_t generation;
     uint64_t segment;
-    DIR *dir = opendir(log->directory);
+    DIR *dir = opendir(directory);
     if (dir == NULL)
         return;
     for (const struct dirent *one = readdir(dir); one != NULL; one = readdir(dir))
@@ -204,22 +203,22 @@ static void drop_segments(struct delta_log *log, uint64_t bytes)
 
 /* --- Opening and closing --- */
 
-/* Takes WRITER and writes the generation into it. 0 or an errno. */
-static int hold_writer(struct delta_log *log)
+int delta_writer_hold(const char *directory, uint32_t generation, int *fd)
 {
     char path[DELTA_PATH_BYTES], text[DELTA_WRITER_BYTES];
-    int length = snprintf(path, sizeof(path), "%s/WRITER", log->directory);
+    int length = snprintf(path, sizeof(path), "%s/WRITER", directory);
     if (length < 0 || length >= (int)sizeof(path))
         return ENAMETOOLONG;
-    log->writer_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (log->writer_fd < 0)
+    if (*fd < 0)
+        *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0)
         return errno;
-    if (!os_lock(log->writer_fd))
+    if (!os_lock(*fd))
         return EWOULDBLOCK;
-    length = snprintf(text, sizeof(text), "%u\n", log->generation);
-    if (ftruncate(log->writer_fd, 0) != 0)
+    length = snprintf(text, sizeof(text), "%u\n", generation);
+    if (ftruncate(*fd, 0) != 0)
         return errno;
-    return os_pwrite_all(log->writer_fd, text, (size_t)length, 0, NULL);
+    return os_pwrite_all(*fd, text, (size_t)length, 0, NULL);
 }
 
 static void free_log(struct delta_log *log)
@@ -252,9 +251,9 @@ struct delta_log *delta_log_open(const struct delta_log_options *options, struct
     pthread_mutex_init(&log->mutex, NULL);
     int error = os_mkdirs(log->directory);
     if (error == 0)
-        error = hold_writer(log);
+        error = delta_writer_hold(log->directory, log->generation, &log->writer_fd);
     if (error == 0) {
-        remove_found(log);
+        delta_segments_remove(log->directory); /* of earlier lives */
         int fd = make_file(log);
         error = fd < 0 ? errno : begin_segment(log, fd);
     }

@@ -97,4 +97,6 @@ void server_write_metrics(struct server *server, struct byte_buffer *out)
     put_followed(server, out);
     put_logs(server, out);
     put_net(server, out);
+    if (server->options.metrics != NULL)
+        server->options.metrics(server->options.user, out);
 }

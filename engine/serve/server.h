@@ -21,6 +21,8 @@ struct server_options {
     /* What the server does, for its user to read: a line, or diagnostics of several lines, without the last newline.
      * From the server's thread. */
     void (*say)(void *user, const char *line);
+    /* Appends more figures to those of GET /metrics. From the server's thread. NULL: there are none. */
+    void (*metrics)(void *user, struct byte_buffer *out);
     void *user;
 };
 
