@@ -12,6 +12,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -246,8 +247,116 @@ def row_grpc(bench):
                    note=f"One message of {os.path.getsize(body)} bytes, 17 columns.")]
 
 
+# --- Loading and unloading beside serving ---
+
+CONTROL_RPS, CONTROL_CLIENTS, CONTROL_SECONDS, LARGE_MIB = 10_000, 4, 5, 100
+
+
+def with_large(bench):
+    """The folder of trained(), with a checkpoint of the job of another model, which is large."""
+    folder, large = trained(bench), os.path.join(ROOT, "bench/jobs/serve_large.leat")
+    if not os.path.isdir(os.path.join(folder, "state/large")):
+        bench.run([bench.leat, "run", large, "--quiet"], cwd=folder)
+    files = [os.path.join(at, name) for at, _, names in os.walk(os.path.join(folder, "state/large")) for name in names]
+    mib = sum(os.path.getsize(path) for path in files) / (1 << 20)
+    if mib < LARGE_MIB:
+        raise Broken(f"the large checkpoint has only {mib:.0f} MiB")
+    return folder, large, mib
+
+
+class Cycles(threading.Thread):
+    """Loads and unloads the model `large` without a pause until stopped."""
+
+    def __init__(self, url):
+        super().__init__()
+        self.url, self.is_over, self.seconds, self.failure = url, False, [], None
+        self.start()
+
+    def run(self):
+        try:
+            while not self.is_over:
+                for what in ("unload", "load"):
+                    begin = time.monotonic()
+                    call = urllib.request.Request(f"{self.url}/v2/repository/models/large/{what}", b"{}", method="POST")
+                    with urllib.request.urlopen(call, timeout=60):
+                        pass
+                    if what == "load":
+                        self.seconds.append(time.monotonic() - begin)
+        except OSError as failure:
+            self.failure = failure
+
+    def stop(self):
+        self.is_over = True
+        self.join()
+        if self.failure is not None:
+            raise Broken(f"the model large: {self.failure}")
+
+
+def p99_ms(bench, server, body):
+    """Of the requests of some seconds, behind the first half second, and how many came in a second; each was answered with a
+    score."""
+    log, before = bench.path("serve-control.log"), server.rows()
+    remove(log)
+    result = subprocess.run(
+        ["taskset", "-c", GENERATOR_CORE, "h2load", "-p", "h2c", "-c", str(CONTROL_CLIENTS), "-m", "64", "-D",
+         str(CONTROL_SECONDS), f"--rps={CONTROL_RPS // CONTROL_CLIENTS}", f"--log-file={log}", "-d", body, "-H",
+         "content-type: application/grpc", "-H", "te: trailers", server.url + "/inference.GRPCInferenceService/ModelInfer"],
+        capture_output=True, text=True, check=True)
+    with open(log, encoding="ascii") as file:
+        rows = [line.split("\t") for line in file]
+    found = re.search(r"(\d+) failed, (\d+) errored", result.stdout)
+    answered = server.rows() - before
+    if found is None or found.groups() != ("0", "0") or {row[1] for row in rows} != {"200"} or answered < len(rows):
+        raise Broken(f"{answered} of {len(rows)} requests were answered with a score: {result.stdout[-600:]}")
+    if len(rows) < 0.5 * CONTROL_RPS * CONTROL_SECONDS:
+        raise Broken(f"{len(rows)} requests in {CONTROL_SECONDS} s: far from {CONTROL_RPS} a second")
+    begin = min(int(row[0]) for row in rows) + 500_000
+    times = sorted(int(row[2]) for row in rows if int(row[0]) >= begin)
+    return times[len(times) * 99 // 100] / 1e3, len(rows) / CONTROL_SECONDS
+
+
+def row_control(bench):
+    needs("h2load", "nghttp2-client")
+    folder, large, mib = with_large(bench)
+    body = bench.path("serve-control.body")
+    with open(body, "wb") as file:
+        file.write(grpc_body(later(folder, 1)))
+    # A request that waits is to be seen in p99, not shed.
+    with open(os.path.join(ROOT, "jobs/ctr.leat"), encoding="utf-8") as file:
+        text = file.read().replace("request: impressions }", "request: impressions, deadline: 10s }")
+    job = bench.path("serve-control.leat")
+    with open(job, "w", encoding="utf-8") as file:
+        file.write(text)
+    server = Server([bench.leat, "serve", job, large, "--quiet", "--listen", "127.0.0.1:0",
+                     "--control", "127.0.0.1:0"], folder, said_port, True)
+    url = re.search(r"http://\S+", server.process.stderr.readline())[0]
+    turns, loads = [], []
+    try:
+        p99_ms(bench, server, body)
+        for _ in range(bench.size(7, 3)):
+            alone = p99_ms(bench, server, body)
+            cycles = Cycles(url)
+            try:
+                beside = p99_ms(bench, server, body)
+            finally:
+                cycles.stop()
+            turns.append((alone, beside))
+            loads += cycles.seconds
+    finally:
+        server.stop()
+    alone, beside = median([one[0] for one, _ in turns]), median([one[0] for _, one in turns])
+    ratios = sorted(after[0] / before[0] for before, after in turns)
+    slowest = min(one[1] for turn in turns for one in turn)
+    return [Figure("p99 at 10,000 requests a second while a neighbour is loaded and unloaded, by p99 before", "times",
+                   median(ratios), 1.5, is_upper=True, checked="every request was answered with a score",
+                   note=f"p99 {alone:.2f} ms before and {beside:.2f} ms beside loads, medians of {len(turns)} turns of "
+                        f"{CONTROL_SECONDS} s, of at least {slowest:.0f} requests a second; ratios {ratios[0]:.2f} to {ratios[-1]:.2f}. The neighbour's checkpoint has {mib:.0f} "
+                        f"MiB; {len(loads)} loads, {median(loads):.2f} s each. Server and loader share one core.")]
+
+
 ROWS = {
     "serve-http": ("scores over HTTP, one row a request, beside an echo", row_http),
     "serve-items": ("scores over HTTP, 500 rows a request, beside an echo", row_items),
     "serve-grpc": ("scores over gRPC, one row a request, beside an echo", row_grpc),
+    "serve-control": ("p99 of a model while another is loaded and unloaded", row_control),
 }

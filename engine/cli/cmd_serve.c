@@ -22,6 +22,9 @@ enum {
     KEY_KEY,
     KEY_CLIENTS,
     KEY_TOKEN,
+    KEY_CONTROL,
+    KEY_CONTROL_TOKEN,
+    KEY_UNLOADED,
     KEY_LOOK,
     KEY_SLOW,
     KEY_QUIET,
@@ -41,14 +44,14 @@ struct serve_arguments {
     struct job_load jobs[SERVE_JOBS_MAX];
     uint32_t jobs_count;
     struct job_pairs settings;
-    const char *listen, *checkpoint, *certificate, *key, *clients, *token_file;
+    const char *listen, *checkpoint, *certificate, *key, *clients, *token_file, *control, *control_token_file;
     const char *link, *link_directory, *link_authority, *link_certificate, *link_key, *link_listen;
     struct link_job links[SERVE_JOBS_MAX]; /* of each job: what is offered, and mirrored with --link */
     struct link_mirror *mirrors[SERVE_JOBS_MAX];
     struct link_offer *offer; /* NULL: without --link-listen */
     uint32_t look_every_ms, slow_ms;
-    bool is_quiet;
-    char *token;
+    bool is_quiet, is_unloaded;
+    char *token, *control_token;
 };
 
 static const struct argp_option options_table[] = {
@@ -65,6 +68,11 @@ static const struct argp_option options_table[] = {
     {"clients", KEY_CLIENTS, "FILE", 0, "clients need a certificate that one of these signed (PEM)", 0},
     {"token-file", KEY_TOKEN, "FILE", 0,
      "clients must send `Authorization: Bearer TOKEN` with the token in this file", 0},
+    {"control", KEY_CONTROL, "HOST:PORT", 0,
+     "where models are loaded and unloaded while the server answers; with the same rules off loopback", 0},
+    {"control-token-file", KEY_CONTROL_TOKEN, "FILE", 0,
+     "the token of the clients of --control (default: that of --token-file)", 0},
+    {"unloaded", KEY_UNLOADED, NULL, 0, "begin with no model loaded; needs --control", 0},
     {NULL, 0, NULL, 0, "Serving on another machine than the job's:", 1},
     {"link-listen", KEY_LINK_LISTEN, "HOST:PORT", 0,
      "offer checkpoints and the log of changes to `leat serve --link`; off loopback needs --certificate, --key and "
@@ -105,6 +113,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_KEY: a->key = argument; return 0;
     case KEY_CLIENTS: a->clients = argument; return 0;
     case KEY_TOKEN: a->token_file = argument; return 0;
+    case KEY_CONTROL: a->control = argument; return 0;
+    case KEY_CONTROL_TOKEN: a->control_token_file = argument; return 0;
+    case KEY_UNLOADED: a->is_unloaded = true; return 0;
     case KEY_LOOK: a->look_every_ms = milliseconds(state, "--look-every", argument, LOOK_MS_MIN); return 0;
     case KEY_QUIET: a->is_quiet = true; return 0;
     case KEY_LINK: a->link = argument; return 0;
@@ -126,6 +137,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--checkpoint goes with one job");
         if ((a->certificate == NULL) != (a->key == NULL) || (a->clients != NULL && a->certificate == NULL))
             argp_error(state, "--certificate and --key go together, and --clients needs both");
+        if (a->control == NULL && (a->control_token_file != NULL || a->is_unloaded))
+            argp_error(state, "--control-token-file and --unloaded need --control");
         if ((a->link_certificate == NULL) != (a->link_key == NULL))
             argp_error(state, "--link-certificate and --link-key go together");
         if (a->link == NULL &&
@@ -141,30 +154,30 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* The file's first line, without white space around it. */
-static bool read_token(struct serve_arguments *a, struct diag_list *diags)
+/* The file's first line, without white space around it. path: NULL: there is no such option. */
+static bool read_token(const char *option, const char *path, char **token, struct diag_list *diags)
 {
     size_t bytes;
-    if (a->token_file == NULL)
+    if (path == NULL)
         return true;
-    int error = os_read_file(a->token_file, TOKEN_BYTES_MAX, &a->token, &bytes);
+    int error = os_read_file(path, TOKEN_BYTES_MAX, token, &bytes);
     if (error != 0) {
-        diag_errno(diags,
-                   diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "--token-file: `%s` cannot be read",
-                              a->token_file),
-                   error);
+        diag_errno(
+            diags,
+            diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "%s: `%s` cannot be read", option, path),
+            error);
         return false;
     }
-    while (bytes > 0 && (unsigned char)a->token[bytes - 1] <= ' ')
+    while (bytes > 0 && (unsigned char)(*token)[bytes - 1] <= ' ')
         bytes--;
-    a->token[bytes] = '\0';
+    (*token)[bytes] = '\0';
     for (size_t i = 0; i < bytes; i++)
-        if (a->token[i] <= ' ' || a->token[i] > '~')
+        if ((*token)[i] <= ' ' || (*token)[i] > '~')
             bytes = 0;
     if (bytes > 0)
         return true;
     struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0},
-                                "--token-file: `%s` holds no token, or several words", a->token_file);
+                                "%s: `%s` holds no token, or several words", option, path);
     diag_hint(diags, d, "a token is one word of printable ASCII; make one with `openssl rand -hex 32`");
     return false;
 }
@@ -242,15 +255,21 @@ static bool serve(struct serve_arguments *a)
         .memory_bytes = MEMORY_BYTES,
         .is_quiet = a->is_quiet,
         .slow_us = (int64_t)a->slow_ms * 1000,
+        .is_unloaded = a->is_unloaded,
         .say = say,
         .metrics = write_link_metrics,
         .user = a};
-    if (!read_token(a, diags))
+    if (!read_token("--token-file", a->token_file, &a->token, diags) ||
+        !read_token("--control-token-file", a->control_token_file, &a->control_token, diags))
         return false;
     options.listen.certificate = a->certificate;
     options.listen.key = a->key;
     options.listen.client_authority = a->clients;
     options.listen.token = a->token;
+    options.control = options.listen;
+    options.control.address = a->control == NULL ? (struct str){"", 0} : str_from(a->control);
+    if (a->control_token != NULL)
+        options.control.token = a->control_token;
     struct server *server = server_new(&options);
     bool is_good = true;
     for (uint32_t i = 0; i < a->jobs_count && is_good; i++)
@@ -292,7 +311,8 @@ int cmd_serve(int argc, char **argv)
         "/openapi.json describes all calls, and GET /metrics has the figures. A newer checkpoint is opened "
         "beside the one that answers, and takes its place between two batches. A job that runs on this machine is "
         "followed between its checkpoints: scores have what it learned within some hundredths of a second. "
-        "Ctrl-C answers what has been asked, and ends.",
+        "With --control, models are loaded and unloaded while the server answers: POST "
+        "/v2/repository/models/NAME/load and /unload at that address. Ctrl-C answers what has been asked, and ends.",
         0,
         0,
         0};
@@ -313,6 +333,7 @@ int cmd_serve(int argc, char **argv)
         job_free(&a->jobs[i]);
     }
     free(a->token);
+    free(a->control_token);
     free(a);
     return status;
 }

@@ -1,4 +1,4 @@
-#include "serve/call.h"
+#include "serve/control.h"
 
 #include "core/mem.h"
 #include "core/os.h"
@@ -164,7 +164,10 @@ static bool find_model(struct server *server, struct call *call)
         return true;
     call_refuse(
         server, call, REFUSAL_NOT_READY,
-        call->model->job->is_broken
+        call->model->state != MODEL_SERVED
+            ? arena_printf(&call->arena, "model `%.*s` is %s", STR_ARGS(request->model),
+                           control_reason(call->model))
+        : call->model->job->is_broken
             ? arena_printf(&call->arena, "the state of model `%.*s` cannot be read", STR_ARGS(request->model))
         : call->model->job->loaded == NULL
             ? arena_printf(&call->arena, "model `%.*s` has no checkpoint yet", STR_ARGS(request->model))

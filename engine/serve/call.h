@@ -15,7 +15,7 @@
 
 struct call;
 
-enum { ANSWER_BYTES_MAX = 16 << 20 };
+enum { ANSWER_BYTES_MAX = 16 << 20, WHY_BYTES_MAX = 1600 };
 
 enum refusal {
     REFUSAL_BAD,           /* 400, INVALID_ARGUMENT */
@@ -37,6 +37,26 @@ struct wire {
                    uint32_t tensors_count, const struct infer_facts *facts);
     void (*refuse)(struct server *server, struct net_exchange *exchange, enum refusal refusal,
                    const char *text);
+    /* A request to load or to unload a model has been done. */
+    void (*done)(struct server *server, struct net_exchange *exchange);
+};
+
+/* control.c tells how models go from one to the next. */
+enum model_state {
+    MODEL_SERVED,    /* takes requests, when its job has a checkpoint */
+    MODEL_LOADING,   /* its job is to open a checkpoint */
+    MODEL_UNLOADING, /* takes none; those in its queue are answered */
+    MODEL_UNLOADED,
+};
+
+/* What became of requests to load or to unload. Each that names a model has one outcome, so that these requests =
+ * loaded + unloaded + failed + refused + waiting. */
+enum control_outcome {
+    CONTROL_LOADED,
+    CONTROL_UNLOADED,
+    CONTROL_FAILED,  /* no checkpoint can be opened, or another request or the server's end came before */
+    CONTROL_REFUSED, /* the request is wrong, or too many wait */
+    CONTROL_OUTCOMES,
 };
 
 struct serve_model {
@@ -46,6 +66,7 @@ struct serve_model {
     const struct plan_serve *serve;
     uint32_t place; /* in plan->serves */
     struct infer_model *infer;
+    enum model_state state;
     struct call *first, **last; /* the queue */
     uint64_t waiting_rows, waiting_calls;
     double row_ns, call_ns; /* what a row and a call cost lately */
@@ -53,6 +74,7 @@ struct serve_model {
     struct answer_json *log_rows;
     uint64_t calls; /* queued so far; the log's sample goes by this number */
     struct figures figures;
+    uint64_t control[CONTROL_OUTCOMES];
 };
 
 struct serve_job {
@@ -72,6 +94,9 @@ struct serve_job {
     int64_t seen_us;     /* wall clock: what came before this moment is in the answers */
     bool is_broken;      /* the state of `loaded` cannot be read; it is opened again */
     bool has_looked;     /* the loader has looked for one */
+    bool is_resting;     /* all its models are unloaded (control.c) */
+    char why
+        [WHY_BYTES_MAX]; /* the newest complaint of the loader since it began or opened a checkpoint; "": none */
     struct serve_job *next;
 };
 
@@ -82,6 +107,8 @@ struct server {
     struct serve_job *jobs;
     struct serve_model **models;
     uint32_t models_count;
+    struct control_wait *waits; /* requests to load or to unload (control.c) */
+    uint32_t waits_count;
     struct call *spare; /* calls to use again */
     uint32_t spare_count;
     uint64_t unknown_models; /* requests that name no model */
@@ -111,7 +138,7 @@ struct call {
     char trace[56]; /* the client's `traceparent`, "" without one */
 };
 
-/* live.c. live_begin: a checkpoint was taken. live_step: brings the job up to what it published; returns whether there is
+/* live.c. live_begin: a checkpoint was taken. live_end: it is given back; the job is no longer followed. live_step: brings the job up to what it published; returns whether there is
  * more. Call it between two batches, when no call is computed in part. */
 void live_begin(struct serve_job *job);
 bool live_step(struct server *server, struct serve_job *job);
@@ -131,9 +158,10 @@ void call_settle(struct server *server, struct call *call, enum outcome outcome,
 struct serve_model *server_model(const struct server *server, struct str name);
 /* Of the checkpoint that answers, which must be there. */
 struct way *model_way(const struct serve_model *model);
-/* Whether its checkpoint is there, and not too old. */
+/* Whether it is loaded, and its checkpoint is there and not too old. */
 bool model_is_ready(const struct serve_model *model);
 int64_t model_staleness_ms(const struct serve_model *model);
+/* Whether all models are ready that are not unloaded, and not being loaded or unloaded. */
 bool server_is_ready(const struct server *server);
 void server_say(struct server *server, const char *line);
 
@@ -144,11 +172,15 @@ bool log_wants(const struct serve_model *model);
 void log_add(struct server *server, const struct call *call, uint32_t first, const struct way_result *results,
              uint32_t at, uint32_t count);
 
-/* Requests that are not inference, and inference up to call_submit. */
-void http_serve(struct server *server, struct net_exchange *exchange);
-void grpc_serve(struct server *server, struct net_exchange *exchange);
-/* Appends an OpenAPI document of the server's models. */
-void openapi_write(const struct server *server, struct byte_buffer *out);
+/* Requests that are not inference, and inference up to call_submit. is_control: they came to the control listener, where
+ * models are loaded and unloaded; elsewhere they are asked for scores. */
+void http_serve(struct server *server, struct net_exchange *exchange, bool is_control);
+void grpc_serve(struct server *server, struct net_exchange *exchange, bool is_control);
+#define REFUSED_CONTROL                                                                                      \
+    "models are not loaded or unloaded by those who ask for scores: ask the listener of --control"
+#define REFUSED_SCORES "here models are loaded and unloaded; scores are asked for at the other listener"
+/* Appends an OpenAPI document of the server's models: of the calls that one of the listeners answers. */
+void openapi_write(const struct server *server, bool is_control, struct byte_buffer *out);
 /* Appends the server's metrics, in the text format of Prometheus. */
 void server_write_metrics(struct server *server, struct byte_buffer *out);
 

@@ -1,5 +1,5 @@
 /* inference.GRPCInferenceService and grpc.health.v1.Health, unary calls over HTTP/2. */
-#include "serve/call.h"
+#include "serve/control.h"
 #include "serve/infer_grpc.h"
 
 /* --- Answers --- */
@@ -71,15 +71,25 @@ static bool answer(struct server *server, struct call *call, const struct infer_
     return true;
 }
 
-static const struct wire grpc = {.answer = answer, .refuse = refuse};
+/* RepositoryModelLoadResponse and RepositoryModelUnloadResponse have no fields. */
+static void done(struct server *server, struct net_exchange *exchange)
+{
+    begin_message(server);
+    send_message(server, exchange);
+}
+
+static const struct wire grpc = {.answer = answer, .refuse = refuse, .done = done};
 
 /* --- Methods --- */
+
+static const char not_of_method[] = "the message is not one of this method";
 
 /* What a method is given: the message's model and version, where it has them. */
 struct method_call {
     struct net_exchange *exchange;
     struct str message, name, version;
     struct serve_model *model; /* NULL: none of that name and version */
+    bool is_control;           /* it came to the control listener */
 };
 
 static void server_live(struct server *server, struct method_call *call)
@@ -133,21 +143,53 @@ static void model_statistics(struct server *server, struct method_call *call)
 static void repository_index(struct server *server, struct method_call *call)
 {
     struct str *names = arena_array(&server->scratch, struct str, MAX(server->models_count, 1));
-    bool *is_ready = arena_array(&server->scratch, bool, MAX(server->models_count, 1));
+    const char **reasons = arena_array(&server->scratch, const char *, MAX(server->models_count, 1));
+    uint32_t count = 0;
+    bool only_ready;
+    if (!grpc_read_index(call->message, &only_ready, &server->scratch)) {
+        refuse(server, call->exchange, REFUSAL_BAD, not_of_method);
+        return;
+    }
     for (uint32_t i = 0; i < server->models_count; i++) {
-        names[i] = server->models[i]->name;
-        is_ready[i] = model_is_ready(server->models[i]);
+        names[count] = server->models[i]->name;
+        reasons[count] = control_reason(server->models[i]);
+        if (!only_ready || reasons[count] == NULL)
+            count++;
     }
     begin_message(server);
-    grpc_write_index(names, is_ready, server->models_count, &server->out);
+    grpc_write_index(names, reasons, count, &server->out);
     send_message(server, call->exchange);
-    arena_reset(&server->scratch);
 }
 
-static void repository_change(struct server *server, struct method_call *call)
+static void repository_change(struct server *server, struct method_call *call, bool is_load)
 {
-    refuse(server, call->exchange, REFUSAL_FORBIDDEN,
-           "models are not loaded or unloaded by those who ask for scores");
+    struct control_ask ask = {.wire = &grpc, .exchange = call->exchange, .is_load = is_load};
+    struct grpc_change change;
+    if (!call->is_control) {
+        refuse(server, call->exchange, REFUSAL_FORBIDDEN, REFUSED_CONTROL);
+        return;
+    }
+    if (!grpc_read_change(call->message, &change, &server->scratch)) {
+        refuse(server, call->exchange, REFUSAL_BAD, not_of_method);
+        return;
+    }
+    ask.model = change.model;
+    if (change.repository.length > 0)
+        ask.refused = STR("repository_name");
+    for (uint32_t i = 0; i < change.parameters_count && ask.refused.data == NULL; i++)
+        if (!control_takes(is_load, change.parameters[i]))
+            ask.refused = change.parameters[i];
+    control_ask(server, &ask);
+}
+
+static void repository_load(struct server *server, struct method_call *call)
+{
+    repository_change(server, call, true);
+}
+
+static void repository_unload(struct server *server, struct method_call *call)
+{
+    repository_change(server, call, false);
 }
 
 static void health_check(struct server *server, struct method_call *call)
@@ -160,6 +202,10 @@ static void health_check(struct server *server, struct method_call *call)
 
 static void model_infer(struct server *server, struct method_call *method)
 {
+    if (method->is_control) {
+        refuse(server, method->exchange, REFUSAL_FORBIDDEN, REFUSED_SCORES);
+        return;
+    }
     struct call *call = call_new(server, &grpc, method->exchange);
     struct infer_problem problem = {0};
     struct str timeout = net_field(method->exchange, "grpc-timeout");
@@ -192,8 +238,8 @@ static const struct method {
     {"/inference.GRPCInferenceService/ModelMetadata", model_metadata, NEEDS_MODEL},
     {"/inference.GRPCInferenceService/ModelStatistics", model_statistics, NEEDS_MODEL_OR_SERVER},
     {"/inference.GRPCInferenceService/RepositoryIndex", repository_index, NEEDS_NOTHING},
-    {"/inference.GRPCInferenceService/RepositoryModelLoad", repository_change, NEEDS_NOTHING},
-    {"/inference.GRPCInferenceService/RepositoryModelUnload", repository_change, NEEDS_NOTHING},
+    {"/inference.GRPCInferenceService/RepositoryModelLoad", repository_load, NEEDS_NOTHING},
+    {"/inference.GRPCInferenceService/RepositoryModelUnload", repository_unload, NEEDS_NOTHING},
     {"/grpc.health.v1.Health/Check", health_check, NEEDS_MODEL_OR_SERVER},
 };
 
@@ -202,8 +248,7 @@ static bool find_model(struct server *server, const struct method *method, struc
     if (method->needs == NEEDS_NOTHING)
         return true;
     if (!grpc_read_name(call->message, &call->name, &call->version, &server->scratch)) {
-        respond(call->exchange, GRPC_INVALID_ARGUMENT, "the message is not one of this method",
-                (struct str){"", 0});
+        respond(call->exchange, GRPC_INVALID_ARGUMENT, not_of_method, (struct str){"", 0});
         return false;
     }
     bool is_version = call->version.length == 0 || str_is(call->version, INFER_VERSION);
@@ -217,9 +262,9 @@ static bool find_model(struct server *server, const struct method *method, struc
     return false;
 }
 
-void grpc_serve(struct server *server, struct net_exchange *exchange)
+void grpc_serve(struct server *server, struct net_exchange *exchange, bool is_control)
 {
-    struct method_call call = {.exchange = exchange};
+    struct method_call call = {.exchange = exchange, .is_control = is_control};
     const struct method *method = NULL;
     int status;
     const char *why;

@@ -1,11 +1,12 @@
-/* The Open Inference Protocol v2 over HTTP, with Triton's statistics and repository index:
+/* The Open Inference Protocol v2 over HTTP, with Triton's statistics and model repository:
  *
  *     GET  /v2   /v2/health/live   /v2/health/ready
  *     GET  /v2/models/NAME[/versions/V]   .../ready   .../stats      GET /v2/models/stats
- *     POST /v2/models/NAME[/versions/V]/infer
- *     POST /v2/repository/index   /v2/repository/models/NAME/load   .../unload
+ *     POST /v2/models/NAME[/versions/V]/infer                                at the listeners of scores alone
+ *     POST /v2/repository/index
+ *     POST /v2/repository/models/NAME/load   .../unload                      at the control listener alone
  *     GET  /metrics   /openapi.json */
-#include "serve/call.h"
+#include "serve/control.h"
 
 #include "core/os.h"
 #include "formats/json_escape.h"
@@ -112,7 +113,12 @@ static bool answer(struct server *server, struct call *call, const struct infer_
     return true;
 }
 
-static const struct wire http = {.answer = answer, .refuse = refuse};
+static void done(struct server *server LEAT_UNUSED, struct net_exchange *exchange)
+{
+    respond(exchange, 200, "application/json", NULL, (struct str){"", 0});
+}
+
+static const struct wire http = {.answer = answer, .refuse = refuse, .done = done};
 
 /* --- Inference --- */
 
@@ -232,19 +238,51 @@ static void statistics(struct server *server, struct net_exchange *exchange, con
     respond_json(server, exchange, 200);
 }
 
+/* --- The repository of models --- */
+
 static void repository_index(struct server *server, struct net_exchange *exchange)
 {
     struct byte_buffer *out = &server->out;
+    bool only_ready, is_first = true;
+    const char *wrong = control_read_index(exchange->body, &only_ready, &server->scratch);
+    if (wrong != NULL) {
+        refuse(server, exchange, REFUSAL_BAD, wrong);
+        return;
+    }
     buffer_printf(out, "[");
     for (uint32_t i = 0; i < server->models_count; i++) {
-        bool is_ready = model_is_ready(server->models[i]);
-        buffer_printf(out, "%s{", i == 0 ? "" : ",");
+        const char *reason = control_reason(server->models[i]);
+        if (only_ready && reason != NULL)
+            continue;
+        buffer_printf(out, "%s{", is_first ? "" : ",");
+        is_first = false;
         put_text(out, "name", server->models[i]->name);
         buffer_printf(out, ",\"version\":\"" INFER_VERSION "\",\"state\":\"%s\",\"reason\":\"%s\"}",
-                      is_ready ? "READY" : "UNAVAILABLE", is_ready ? "" : MODEL_UNAVAILABLE);
+                      reason == NULL ? "READY" : "UNAVAILABLE", reason == NULL ? "" : reason);
     }
     buffer_printf(out, "]");
     respond_json(server, exchange, 200);
+}
+
+/* /v2/repository/models/NAME/load, .../unload */
+static void change(struct server *server, struct net_exchange *exchange, const struct route *route,
+                   bool is_control)
+{
+    struct control_ask ask = {.wire = &http, .exchange = exchange, .is_load = is_segment(route, 4, "load")};
+    const char *wrong;
+    if (route->count != 5 || (!ask.is_load && !is_segment(route, 4, "unload"))) {
+        refuse(server, exchange, REFUSAL_NOT_FOUND, no_such_call);
+    } else if (!is_control) {
+        refuse(server, exchange, REFUSAL_FORBIDDEN, REFUSED_CONTROL);
+    } else if (!str_is(exchange->method, "POST")) {
+        infer_json_error("load and unload take POST", &server->out);
+        respond_json(server, exchange, 405);
+    } else if ((wrong = control_read_json(exchange->body, &ask, &server->scratch)) != NULL) {
+        refuse(server, exchange, REFUSAL_BAD, wrong);
+    } else {
+        ask.model = route->segments[3];
+        control_ask(server, &ask);
+    }
 }
 
 /* --- Routes --- */
@@ -255,7 +293,8 @@ static void health(struct net_exchange *exchange, bool is_good)
 }
 
 /* /v2/models/... */
-static void model_route(struct server *server, struct net_exchange *exchange, const struct route *route)
+static void model_route(struct server *server, struct net_exchange *exchange, const struct route *route,
+                        bool is_control)
 {
     if (is_segment(route, 2, "stats") && route->count == 3 && is_get(exchange)) {
         statistics(server, exchange, NULL);
@@ -266,6 +305,10 @@ static void model_route(struct server *server, struct net_exchange *exchange, co
     struct str version = has_version ? route->segments[4] : STR("");
     uint32_t at = has_version ? 5 : 3;
     bool is_post = str_is(exchange->method, "POST"), is_last = route->count == at + 1;
+    if (is_last && is_segment(route, at, "infer") && is_post && is_control) {
+        refuse(server, exchange, REFUSAL_FORBIDDEN, REFUSED_SCORES);
+        return;
+    }
     if (is_last && is_segment(route, at, "infer") && is_post) {
         infer(server, exchange, name, version);
         return;
@@ -297,16 +340,15 @@ static void metrics(struct server *server, struct net_exchange *exchange)
             (struct str){server->out.data, server->out.length});
 }
 
-void http_serve(struct server *server, struct net_exchange *exchange)
+static void find_route(struct server *server, struct net_exchange *exchange, bool is_control)
 {
     struct route route;
-    buffer_clear(&server->out);
     if (!split(exchange->path, &route) || route.count == 0) {
         refuse(server, exchange, REFUSAL_NOT_FOUND, no_such_call);
     } else if (is_segment(&route, 0, "metrics") && route.count == 1 && is_get(exchange)) {
         metrics(server, exchange);
     } else if (is_segment(&route, 0, "openapi.json") && route.count == 1 && is_get(exchange)) {
-        openapi_write(server, &server->out);
+        openapi_write(server, is_control, &server->out);
         respond_json(server, exchange, 200);
     } else if (!is_segment(&route, 0, "v2")) {
         refuse(server, exchange, REFUSAL_NOT_FOUND, no_such_call);
@@ -321,13 +363,19 @@ void http_serve(struct server *server, struct net_exchange *exchange)
     } else if (is_segment(&route, 1, "health") && is_segment(&route, 2, "ready") && route.count == 3) {
         health(exchange, server_is_ready(server));
     } else if (is_segment(&route, 1, "models") && route.count > 2) {
-        model_route(server, exchange, &route);
+        model_route(server, exchange, &route, is_control);
     } else if (is_segment(&route, 1, "repository") && is_segment(&route, 2, "index") && route.count == 3) {
         repository_index(server, exchange);
     } else if (is_segment(&route, 1, "repository") && is_segment(&route, 2, "models")) {
-        refuse(server, exchange, REFUSAL_FORBIDDEN,
-               "models are not loaded or unloaded by those who ask for scores");
+        change(server, exchange, &route, is_control);
     } else {
         refuse(server, exchange, REFUSAL_NOT_FOUND, no_such_call);
     }
+}
+
+void http_serve(struct server *server, struct net_exchange *exchange, bool is_control)
+{
+    buffer_clear(&server->out);
+    find_route(server, exchange, is_control);
+    arena_reset(&server->scratch);
 }

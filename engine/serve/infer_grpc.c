@@ -98,6 +98,38 @@ bool grpc_read_name(struct str message, struct str *name, struct str *version, s
     return utf8_is_valid(*name) && utf8_is_valid(*version);
 }
 
+bool grpc_read_index(struct str message, bool *only_ready, struct arena *arena)
+{
+    struct unpacking unpacking = {.arena = arena};
+    ProtobufCMessage *unpacked =
+        unpack(&inference__repository_index_request__descriptor, message, &unpacking);
+    if (unpacked == NULL)
+        return false;
+    *only_ready = ((const Inference__RepositoryIndexRequest *)(void *)unpacked)->ready;
+    return true;
+}
+
+bool grpc_read_change(struct str message, struct grpc_change *change, struct arena *arena)
+{
+    struct unpacking unpacking = {.arena = arena};
+    ProtobufCMessage *unpacked =
+        unpack(&inference__repository_model_load_request__descriptor, message, &unpacking);
+    if (unpacked == NULL)
+        return false;
+    const Inference__RepositoryModelLoadRequest *from =
+        (const Inference__RepositoryModelLoadRequest *)(void *)unpacked;
+    *change = (struct grpc_change){.repository = text_of(from->repository_name),
+                                   .model = text_of(from->model_name),
+                                   .parameters = arena_array(arena, struct str, MAX(from->n_parameters, 1)),
+                                   .parameters_count = (uint32_t)from->n_parameters};
+    bool is_good = utf8_is_valid(change->repository) && utf8_is_valid(change->model);
+    for (uint32_t i = 0; i < change->parameters_count; i++) {
+        change->parameters[i] = text_of(from->parameters[i]->key);
+        is_good &= utf8_is_valid(change->parameters[i]);
+    }
+    return is_good;
+}
+
 /* --- Tensors --- */
 
 struct reading {

@@ -66,7 +66,19 @@ void grpc_write_metadata(const struct infer_model *model, struct str name, struc
 /* Appends a ModelStatisticsResponse of one model; several, one behind the other, are one of these models. */
 void grpc_write_statistics(struct str name, const struct infer_statistics *statistics,
                            struct byte_buffer *out);
-/* RepositoryIndexResponse of `count` models: READY, or UNAVAILABLE with MODEL_UNAVAILABLE. */
-void grpc_write_index(const struct str *names, const bool *is_ready, uint32_t count, struct byte_buffer *out);
+/* RepositoryIndexRequest: whether models that are ready are wanted alone. False: it is no such message. */
+LEAT_CHECKED bool grpc_read_index(struct str message, bool *only_ready, struct arena *arena);
+/* RepositoryIndexResponse of `count` models: READY, or UNAVAILABLE with the reason. reasons: NULL: the model is ready. */
+void grpc_write_index(const struct str *names, const char *const *reasons, uint32_t count,
+                      struct byte_buffer *out);
+
+/* RepositoryModelLoadRequest or RepositoryModelUnloadRequest, which have the same fields. */
+struct grpc_change {
+    struct str repository, model;
+    struct str *parameters; /* their names */
+    uint32_t parameters_count;
+};
+/* False: it is no such message. The texts lie in the arena. */
+LEAT_CHECKED bool grpc_read_change(struct str message, struct grpc_change *change, struct arena *arena);
 
 #endif

@@ -236,7 +236,8 @@ void grpc_write_statistics(struct str name, const struct infer_statistics *stati
     arena_free(&arena);
 }
 
-void grpc_write_index(const struct str *names, const bool *is_ready, uint32_t count, struct byte_buffer *out)
+void grpc_write_index(const struct str *names, const char *const *reasons, uint32_t count,
+                      struct byte_buffer *out)
 {
     typedef Inference__RepositoryIndexResponse__ModelIndex model_index;
     struct arena arena = {0};
@@ -248,8 +249,8 @@ void grpc_write_index(const struct str *names, const bool *is_ready, uint32_t co
         inference__repository_index_response__model_index__init(model);
         model->name = terminated(&arena, names[i]);
         model->version = constant(INFER_VERSION);
-        model->state = constant(is_ready[i] ? "READY" : "UNAVAILABLE");
-        model->reason = constant(is_ready[i] ? "" : MODEL_UNAVAILABLE);
+        model->state = constant(reasons[i] == NULL ? "READY" : "UNAVAILABLE");
+        model->reason = constant(reasons[i] == NULL ? "" : reasons[i]);
     }
     append(&message.base, out);
     arena_free(&arena);

@@ -59,6 +59,10 @@ void live_end(struct serve_job *job)
     job->follow = NULL;
     delta_follower_leave(job->follower);
     job->follower = NULL;
+    job->was_live = job->has_said_apart = false;
+    job->asked_us = job->seen_us = 0;
+    job->features = 0;
+    job->cut[0] = '\0';
 }
 
 static void take_figures(struct serve_job *job)

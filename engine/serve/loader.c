@@ -1,6 +1,7 @@
 #include "serve/loader.h"
 
 #include "core/mem.h"
+#include "core/os.h"
 #include "core/refused.h"
 #include "core/wait.h"
 
@@ -36,6 +37,8 @@ struct loader {
     int64_t retry_us, pause_us;  /* monotonic: when opening is tried again; the pause before, which doubles */
     struct byte_buffer complaints, said;
     bool must_stop, is_held, has_looked, has_opened;
+    bool is_off, must_look; /* rests; looks without waiting */
+    uint64_t rests;         /* so far: what a look before the last one opened is not wanted any more */
 };
 
 static struct open *open_checkpoint(struct loader *loader, struct checkpoint_id id, bool *is_none)
@@ -44,6 +47,7 @@ static struct open *open_checkpoint(struct loader *loader, struct checkpoint_id 
     struct loaded_ask ask = loader->ask;
     ask.id = id;
     diag_list_init(&open->diags, &open->arena);
+    (void)failpoint("serve.open"); /* for tests: opening takes long */
     open->loaded = loaded_open(&ask, is_none, &open->diags);
     return open;
 }
@@ -83,8 +87,28 @@ static bool must_open(struct loader *loader, struct checkpoint_id id, bool *is_a
     return is_newer;
 }
 
-/* Looks for a newer checkpoint, and opens it. The mutex is not held. */
-static void look(struct loader *loader)
+/* Keeps what a look has found. Returns what is to be closed; NULL: nothing. The mutex is held. */
+static struct open *keep(struct loader *loader, struct checkpoint_id id, struct open *open)
+{
+    if (open == NULL)
+        return NULL;
+    if (open->loaded == NULL) {
+        loader->pause_us = MIN(MAX(loader->pause_us * 2, RETRY_US_MIN), RETRY_US_MAX);
+        loader->retry_us = os_monotonic_us() + loader->pause_us;
+        complain(loader, &open->diags);
+        return open;
+    }
+    struct open *before = loader->opened;
+    loader->newest = id;
+    loader->pause_us = 0;
+    loader->opened = open;
+    loader->has_opened = true;
+    buffer_clear(&loader->said);
+    return before;
+}
+
+/* Looks for a newer checkpoint, and opens it. rests: when it began. The mutex is not held. */
+static void look(struct loader *loader, uint64_t rests)
 {
     struct arena arena = {0};
     struct diag_list diags;
@@ -99,24 +123,11 @@ static void look(struct loader *loader)
         diag_error(&open->diags, DIAG_NO_CHECKPOINT, (struct span){0}, "there is no checkpoint in `%s`",
                    loader->ask.directory);
     pthread_mutex_lock(&loader->mutex);
-    if (open != NULL && open->loaded != NULL) {
-        loader->newest = id;
-        loader->pause_us = 0;
-    } else if (open != NULL) {
-        loader->pause_us = MIN(MAX(loader->pause_us * 2, RETRY_US_MIN), RETRY_US_MAX);
-        loader->retry_us = os_monotonic_us() + loader->pause_us;
-    }
-    if (!is_good || (open != NULL && open->loaded == NULL))
-        complain(loader, open == NULL ? &diags : &open->diags);
-    struct open *spare = open;
-    if (open != NULL && open->loaded != NULL) {
-        spare = loader->opened;
-        loader->opened = open;
-        loader->has_opened = true;
-        buffer_clear(&loader->said);
-    }
-    bool is_first = !loader->has_looked;
-    loader->has_looked = true;
+    bool is_wanted = rests == loader->rests, is_first = is_wanted && !loader->has_looked;
+    if (is_wanted && !is_good)
+        complain(loader, &diags);
+    struct open *spare = is_wanted ? keep(loader, id, open) : open;
+    loader->has_looked |= is_wanted;
     pthread_mutex_unlock(&loader->mutex);
     if (spare != NULL)
         close_opened(spare);
@@ -130,7 +141,7 @@ static void rest(struct loader *loader)
 {
     struct timespec until = wait_until((int64_t)loader->look_every_ms * 1000);
     bool has_time = true;
-    while (has_time && !loader->must_stop && loader->closing == NULL)
+    while (has_time && !loader->must_stop && !loader->must_look && loader->closing == NULL)
         has_time = wait_on(&loader->changed, &loader->mutex, &until);
 }
 
@@ -142,14 +153,18 @@ static void *follow(void *argument)
     while (!loader->must_stop) {
         struct open *closing = loader->closing;
         loader->closing = NULL;
-        bool is_held = loader->is_held;
+        loader->must_look = false;
         pthread_mutex_unlock(&loader->mutex);
         for (struct open *next; closing != NULL; closing = next) {
             next = closing->next;
             close_opened(closing);
         }
-        if (!is_held)
-            look(loader);
+        pthread_mutex_lock(&loader->mutex);
+        uint64_t rests = loader->rests;
+        bool must_look = !loader->is_held && !loader->is_off;
+        pthread_mutex_unlock(&loader->mutex);
+        if (must_look)
+            look(loader, rests);
         pthread_mutex_lock(&loader->mutex);
         rest(loader);
     }
@@ -158,10 +173,11 @@ static void *follow(void *argument)
 }
 
 struct loader *loader_start(const struct plan *plan, const char *directory, struct checkpoint_id id,
-                            uint32_t look_every_ms, void (*ready)(void *user), void *user)
+                            bool is_off, uint32_t look_every_ms, void (*ready)(void *user), void *user)
 {
     struct loader *loader = mem_calloc(1, sizeof(*loader));
     loader->ask = (struct loaded_ask){.plan = plan, .directory = directory, .id = id};
+    loader->is_off = is_off;
     loader->look_every_ms = look_every_ms;
     loader->ready = ready;
     loader->user = user;
@@ -192,11 +208,9 @@ void loader_hold(struct loader *loader, bool is_held)
     pthread_mutex_unlock(&loader->mutex);
 }
 
-void loader_give_back(struct loader *loader, struct loaded *loaded)
+/* Moves what was taken to what is closed. The mutex is held. */
+static void give_back(struct loader *loader, const struct loaded *loaded)
 {
-    if (loaded == NULL)
-        return;
-    pthread_mutex_lock(&loader->mutex);
     struct open **link = &loader->taken;
     while ((*link)->loaded != loaded)
         link = &(*link)->next;
@@ -204,6 +218,45 @@ void loader_give_back(struct loader *loader, struct loaded *loaded)
     *link = open->next;
     open->next = loader->closing;
     loader->closing = open;
+    pthread_cond_signal(&loader->changed);
+}
+
+void loader_give_back(struct loader *loader, struct loaded *loaded)
+{
+    if (loaded == NULL)
+        return;
+    pthread_mutex_lock(&loader->mutex);
+    give_back(loader, loaded);
+    pthread_mutex_unlock(&loader->mutex);
+}
+
+void loader_rest(struct loader *loader, struct loaded *loaded)
+{
+    pthread_mutex_lock(&loader->mutex);
+    if (loaded != NULL)
+        give_back(loader, loaded);
+    struct open *opened = loader->opened;
+    if (opened != NULL) {
+        opened->next = loader->closing;
+        loader->closing = opened;
+        loader->opened = NULL;
+    }
+    loader->rests++;
+    loader->is_off = true;
+    loader->is_held = loader->has_looked = loader->has_opened = loader->must_look = false;
+    loader->newest = (struct checkpoint_id){0};
+    loader->retry_us = loader->pause_us = 0;
+    buffer_clear(&loader->complaints);
+    buffer_clear(&loader->said);
+    pthread_cond_signal(&loader->changed);
+    pthread_mutex_unlock(&loader->mutex);
+}
+
+void loader_resume(struct loader *loader)
+{
+    pthread_mutex_lock(&loader->mutex);
+    loader->is_off = false;
+    loader->must_look = true;
     pthread_cond_signal(&loader->changed);
     pthread_mutex_unlock(&loader->mutex);
 }

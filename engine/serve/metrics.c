@@ -29,6 +29,25 @@ static void put_net(const struct server *server, struct byte_buffer *out)
                       rows[i].name, rows[i].type, rows[i].name, rows[i].value);
 }
 
+/* Which models are loaded, and what became of requests to load and to unload. */
+static void put_control(const struct server *server, struct byte_buffer *out)
+{
+    static const char *const outcomes[CONTROL_OUTCOMES] = {"loaded", "unloaded", "failed", "refused"};
+    buffer_printf(
+        out, "# HELP leat_serve_loaded 1: the model is loaded, or waits for its job's first checkpoint.\n"
+             "# TYPE leat_serve_loaded gauge\n");
+    for (uint32_t i = 0; i < server->models_count; i++)
+        buffer_printf(out, "leat_serve_loaded{model=\"%.*s\"} %d\n", STR_ARGS(server->models[i]->name),
+                      server->models[i]->state == MODEL_SERVED);
+    buffer_printf(out,
+                  "# HELP leat_serve_control_total Requests to load or to unload, by what became of them.\n"
+                  "# TYPE leat_serve_control_total counter\n");
+    for (uint32_t i = 0; i < server->models_count; i++)
+        for (uint32_t k = 0; k < CONTROL_OUTCOMES; k++)
+            buffer_printf(out, "leat_serve_control_total{model=\"%.*s\",outcome=\"%s\"} %" PRIu64 "\n",
+                          STR_ARGS(server->models[i]->name), outcomes[k], server->models[i]->control[k]);
+}
+
 /* How far jobs are followed. */
 static void put_followed(struct server *server, struct byte_buffer *out)
 {
@@ -94,6 +113,7 @@ void server_write_metrics(struct server *server, struct byte_buffer *out)
         buffer_printf(out, "leat_serve_waiting_rows{model=\"%.*s\"} %" PRIu64 "\n", STR_ARGS(names[i]),
                       server->models[i]->waiting_rows);
     arena_reset(&server->scratch);
+    put_control(server, out);
     put_followed(server, out);
     put_logs(server, out);
     put_net(server, out);

@@ -1,4 +1,4 @@
-/* An OpenAPI 3.0 document of the server's models: for each the path of its inference, with the names, types and
+/* An OpenAPI 3.0 document of the server's models: for each the paths of loading and unloading, or that of its inference, with the names, types and
  * meaning of its inputs. */
 #include "serve/call.h"
 
@@ -86,7 +86,20 @@ static void put_model(const struct serve_model *model, struct byte_buffer *out)
                   "\"504\":{\"description\":\"the request waited beyond its deadline\"}}}}");
 }
 
-void openapi_write(const struct server *server, struct byte_buffer *out)
+static void put_change(const struct serve_model *model, const char *path, const char *summary,
+                       struct byte_buffer *out)
+{
+    put_quoted(out, path, model->name);
+    buffer_printf(out, ":{\"post\":{\"summary\":");
+    put_quoted(out, summary, model->name);
+    buffer_printf(out, ",\"responses\":{\"200\":{\"description\":\"done\"},"
+                       "\"404\":{\"description\":\"the server has no such model\"},"
+                       "\"500\":{\"description\":\"the checkpoint cannot be opened; the text says why\"},"
+                       "\"501\":{\"description\":\"parameters are not taken\"},"
+                       "\"503\":{\"description\":\"there is no checkpoint yet\"}}}}");
+}
+
+void openapi_write(const struct server *server, bool is_control, struct byte_buffer *out)
 {
     buffer_printf(
         out,
@@ -94,11 +107,12 @@ void openapi_write(const struct server *server, struct byte_buffer *out)
         "\"description\":\"Open Inference Protocol v2. An input of shape [1] goes with every row.\"},"
         "\"paths\":{",
         LEAT_VERSION);
-    static const char *const plain[][2] = {{"/v2", "the server's name, version and extensions"},
-                                           {"/v2/health/live", "200 while the server runs"},
-                                           {"/v2/health/ready", "200 when every model has a checkpoint"},
-                                           {"/v2/models/stats", "figures of all models"},
-                                           {"/metrics", "figures in the text format of Prometheus"}};
+    static const char *const plain[][2] = {
+        {"/v2", "the server's name, version and extensions"},
+        {"/v2/health/live", "200 while the server runs"},
+        {"/v2/health/ready", "200 when every model that is loaded has a checkpoint"},
+        {"/v2/models/stats", "figures of all models"},
+        {"/metrics", "figures in the text format of Prometheus"}};
     for (size_t i = 0; i < ARRAY_COUNT(plain); i++) {
         buffer_printf(out, "%s", i == 0 ? "" : ",");
         put_get(out, plain[i][0], (struct str){"", 0}, "", plain[i][1]);
@@ -115,7 +129,15 @@ void openapi_write(const struct server *server, struct byte_buffer *out)
             put_get(out, "/v2/models/", name, of_model[k][0], of_model[k][1]);
         }
         buffer_printf(out, ",");
-        put_model(server->models[i], out);
+        if (is_control) {
+            put_change(server->models[i], "/v2/repository/models/%.*s/load",
+                       "opens the newest checkpoint of %.*s", out);
+            buffer_printf(out, ",");
+            put_change(server->models[i], "/v2/repository/models/%.*s/unload", "takes %.*s out of memory",
+                       out);
+        } else {
+            put_model(server->models[i], out);
+        }
     }
     buffer_printf(out, "}}");
 }

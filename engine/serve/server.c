@@ -1,4 +1,4 @@
-#include "serve/call.h"
+#include "serve/control.h"
 
 #include "core/mem.h"
 #include "core/os.h"
@@ -47,13 +47,14 @@ static bool is_stale(const struct serve_model *model)
 
 bool model_is_ready(const struct serve_model *model)
 {
-    return model->job->loaded != NULL && !model->job->is_broken && !is_stale(model);
+    return model->state == MODEL_SERVED && model->job->loaded != NULL && !model->job->is_broken &&
+           !is_stale(model);
 }
 
 bool server_is_ready(const struct server *server)
 {
     for (uint32_t i = 0; i < server->models_count; i++)
-        if (!model_is_ready(server->models[i]))
+        if (server->models[i]->state == MODEL_SERVED && !model_is_ready(server->models[i]))
             return false;
     return true;
 }
@@ -130,13 +131,16 @@ struct work {
     uint32_t parts_count, rows;
 };
 
-/* Takes rows from the head of the queue. Only the last call may have rows left, and it stays at the head. */
-static void gather(struct server *server, struct serve_model *model, struct work *work)
+/* Takes rows from the head of the queue. Only the last call may have rows left, and it stays at the head. only_begun: of a
+ * call whose rows are computed in part. */
+static void gather(struct server *server, struct serve_model *model, struct work *work, bool only_begun)
 {
     int64_t now_us = os_monotonic_us();
     work->parts_count = work->rows = 0;
     while (model->first != NULL && work->rows < BATCH_ROWS) {
         struct call *call = model->first;
+        if (call->begun == 0 && only_begun)
+            return;
         if (call->begun == 0 && (call->exchange->is_gone || now_us > call->deadline_us)) {
             call_refuse(server, unqueue(model), REFUSAL_EXPIRED, "the request waited beyond its deadline");
             continue;
@@ -184,11 +188,11 @@ static bool compute(struct server *server, struct serve_model *model, struct wor
     return is_well;
 }
 
-/* Computes one batch of the model. */
-static void run_batch(struct server *server, struct serve_model *model)
+/* Computes one batch of the model; only_begun: of a call that is computed in part. */
+static void run_batch(struct server *server, struct serve_model *model, bool only_begun)
 {
     struct work work;
-    gather(server, model, &work);
+    gather(server, model, &work, only_begun);
     if (work.rows == 0)
         return;
     bool is_well = compute(server, model, &work);
@@ -210,13 +214,14 @@ static void run_batch(struct server *server, struct serve_model *model)
 
 /* --- Checkpoints --- */
 
-/* A call whose rows are computed in part is finished with the checkpoint that it began with. */
+/* A call whose rows are computed in part is finished with the checkpoint that it began with. No other is begun: the queue
+ * would be computed to its end in one turn, and everybody else would wait. */
 static void finish_begun(struct server *server, const struct serve_job *job)
 {
     for (uint32_t i = 0; i < server->models_count; i++) {
         struct serve_model *model = server->models[i];
         while (model->job == job && model->first != NULL && model->first->begun > 0)
-            run_batch(server, model);
+            run_batch(server, model, true);
     }
 }
 
@@ -232,6 +237,7 @@ static void take_checkpoint(struct server *server, struct serve_job *job, struct
     bool is_first = job->loaded == NULL;
     job->loaded = loaded;
     job->is_broken = false;
+    job->why[0] = '\0';
     live_begin(job);
     snprintf(line, sizeof(line), "job %.*s answers from checkpoint %s", STR_ARGS(job->plan->name), job->cut);
     loader_give_back(job->loader, before);
@@ -256,24 +262,46 @@ static void say_waiting(struct server *server, const struct serve_job *job)
     server_say(server, line);
 }
 
+/* Whether a model of the job is loaded, or was to be from the start on. */
+static bool is_served(const struct server *server, const struct serve_job *job)
+{
+    for (uint32_t i = 0; i < server->models_count; i++)
+        if (server->models[i]->job == job && server->models[i]->state == MODEL_SERVED)
+            return true;
+    return false;
+}
+
+/* Says what the loader complains of, and keeps it for those who load; returns whether it does. */
+static bool say_complaints(struct server *server, struct serve_job *job)
+{
+    struct byte_buffer *out = &server->out;
+    buffer_clear(out);
+    if (!loader_complaints(job->loader, out))
+        return false;
+    out->data[--out->length] = '\0'; /* the last newline */
+    server->options.say(server->options.user, out->data);
+    size_t length = MIN(out->length, sizeof(job->why) - 1);
+    while (length < out->length && length > 0 && (out->data[length] & 0xC0) == 0x80)
+        length--; /* within a character */
+    memcpy(job->why, out->data, length);
+    job->why[length] = '\0';
+    return true;
+}
+
 static void look_at_loaders(struct server *server)
 {
     bool has_failed = false;
     for (struct serve_job *job = server->jobs; job != NULL; job = job->next) {
+        bool has_looked = loader_has_looked(job->loader); /* before what it found is taken */
         struct loaded *loaded = loader_take(job->loader);
         if (loaded != NULL)
             take_checkpoint(server, job, loaded);
-        if (!job->has_looked && loader_has_looked(job->loader)) {
+        if (!job->has_looked && has_looked) {
             job->has_looked = true;
-            if (job->loaded == NULL)
+            if (job->loaded == NULL && is_served(server, job))
                 say_waiting(server, job);
         }
-        buffer_clear(&server->out);
-        if (loader_complaints(job->loader, &server->out)) {
-            server->out.data[server->out.length - 1] = '\0'; /* the last newline */
-            server->options.say(server->options.user, server->out.data);
-            has_failed |= job->id.generation != 0;
-        }
+        has_failed |= say_complaints(server, job) && job->id.generation != 0 && is_served(server, job);
     }
     /* The only checkpoint that was asked for cannot be had. */
     if (has_failed) {
@@ -307,7 +335,10 @@ static bool follow_jobs(struct server *server)
 {
     bool is_more = false;
     for (struct serve_job *job = server->jobs; job != NULL; job = job->next) {
-        finish_begun(server, job);
+        if (job->is_resting)
+            continue;
+        if (job->follow != NULL)
+            finish_begun(server, job);
         is_more |= live_step(server, job);
     }
     return is_more;
@@ -323,9 +354,10 @@ static void turn(void *user)
     for (uint32_t i = 0; i < server->models_count; i++) {
         struct serve_model *model = server->models[i];
         if (model->first != NULL)
-            run_batch(server, model);
+            run_batch(server, model, false);
         is_left |= model->first != NULL;
     }
+    control_step(server);
     if (is_left)
         net_loop_wake(server->loop);
 }
@@ -342,12 +374,20 @@ static void wake(void *user)
 static void serve(void *user, struct net_exchange *exchange)
 {
     if (net_is_grpc(exchange))
-        grpc_serve(user, exchange);
+        grpc_serve(user, exchange, false);
     else
-        http_serve(user, exchange);
+        http_serve(user, exchange, false);
 }
 
-static const struct net_service service = {.serve = serve};
+static void control(void *user, struct net_exchange *exchange)
+{
+    if (net_is_grpc(exchange))
+        grpc_serve(user, exchange, true);
+    else
+        http_serve(user, exchange, true);
+}
+
+static const struct net_service service = {.serve = serve}, control_service = {.serve = control};
 
 struct server *server_new(const struct server_options *options)
 {
@@ -364,7 +404,8 @@ bool server_add(struct server *server, const struct plan *plan, const char *dire
     struct serve_job **last = &server->jobs;
     while (*last != NULL)
         last = &(*last)->next;
-    *job = (struct serve_job){.plan = plan, .directory = directory, .id = id};
+    *job = (struct serve_job){
+        .plan = plan, .directory = directory, .id = id, .is_resting = server->options.is_unloaded};
     *last = job;
     server->models = mem_realloc(server->models, (server->models_count + plan->serves_count + 1) *
                                                      sizeof(struct serve_model *));
@@ -382,10 +423,28 @@ bool server_add(struct server *server, const struct plan *plan, const char *dire
                                       .plan = plan,
                                       .serve = one,
                                       .place = i,
-                                      .infer = infer_model_new(plan, one)};
+                                      .infer = infer_model_new(plan, one),
+                                      .state = server->options.is_unloaded ? MODEL_UNLOADED : MODEL_SERVED};
         model->last = &model->first;
         server->models[server->models_count++] = model;
     }
+    return true;
+}
+
+/* Listens, and says where. */
+static bool listen_at(struct server *server, const struct net_listen *listen, const struct net_service *what,
+                      const char *said, struct diag_list *diags)
+{
+    uint16_t port = net_loop_listen(server->loop, listen, what, server, diags);
+    if (port == 0)
+        return false;
+    size_t host = listen->address.length;
+    while (host > 0 && listen->address.data[host - 1] != ':')
+        host--;
+    char line[320];
+    snprintf(line, sizeof(line), "%s %s://%.*s:%u", said, listen->certificate == NULL ? "http" : "https",
+             (int)host - 1, listen->address.data, port);
+    server_say(server, line);
     return true;
 }
 
@@ -406,17 +465,7 @@ static bool listen_for(struct server *server, uint32_t place, struct diag_list *
         if (is_common || str_equal(serving->listen, listen.address))
             listen.body_bytes_max = MAX(listen.body_bytes_max, (uint32_t)serving->body_bytes);
     }
-    uint16_t port = net_loop_listen(server->loop, &listen, &service, server, diags);
-    if (port == 0)
-        return false;
-    size_t host = listen.address.length;
-    while (host > 0 && listen.address.data[host - 1] != ':')
-        host--;
-    char line[320];
-    snprintf(line, sizeof(line), "listening on %s://%.*s:%u", listen.certificate == NULL ? "http" : "https",
-             (int)host - 1, listen.address.data, port);
-    server_say(server, line);
-    return true;
+    return listen_at(server, &listen, &service, "listening on", diags);
 }
 
 static bool open_log(struct serve_model *model, struct diag_list *diags)
@@ -439,9 +488,13 @@ bool server_listen(struct server *server, struct diag_list *diags)
     for (uint32_t i = 0; i < server->models_count; i++)
         if (!listen_for(server, i, diags))
             return false;
+    if (server->options.control.address.length > 0 &&
+        !listen_at(server, &server->options.control, &control_service, "models are loaded and unloaded at",
+                   diags))
+        return false;
     for (struct serve_job *job = server->jobs; job != NULL; job = job->next)
-        job->loader =
-            loader_start(job->plan, job->directory, job->id, server->options.look_every_ms, wake, server);
+        job->loader = loader_start(job->plan, job->directory, job->id, job->is_resting,
+                                   server->options.look_every_ms, wake, server);
     for (uint32_t i = 0; i < server->models_count; i++)
         if (plan_not_followed(server->models[i]->plan) == NULL) {
             net_loop_every(server->loop, FOLLOW_MS, wake, server);
@@ -465,6 +518,7 @@ void server_free(struct server *server)
 {
     if (server == NULL)
         return;
+    control_end(server);
     for (struct serve_job *job = server->jobs; job != NULL; job = job->next) {
         live_end(job);
         loader_stop(job->loader);

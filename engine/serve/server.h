@@ -1,6 +1,6 @@
 /* A server of scores: the `serve`s of one or several jobs as models of the Open Inference Protocol v2, over HTTP and
  * gRPC, from the newest checkpoints. One thread (that of net_loop_run) reads, computes and answers; each job has a
- * loader beside it. */
+ * loader beside it. At a listener of its own, models are loaded and unloaded meanwhile. */
 #ifndef LEAT_SERVE_SERVER_H
 #define LEAT_SERVE_SERVER_H
 
@@ -14,10 +14,12 @@ struct server_options {
     /* Template of the listeners: TLS, token, limits of time. Its address is used instead of those of the `serve`s
      * unless it is empty. */
     struct net_listen listen;
-    uint32_t look_every_ms; /* for newer checkpoints */
-    uint64_t memory_bytes;  /* of all requests and answers together */
-    bool is_quiet;          /* newer checkpoints are taken without a word */
-    int64_t slow_us;        /* requests that take longer are said, with their phases; 0: none */
+    struct net_listen control; /* where models are loaded and unloaded; an empty address: nowhere */
+    bool is_unloaded;          /* models begin unloaded */
+    uint32_t look_every_ms;    /* for newer checkpoints */
+    uint64_t memory_bytes;     /* of all requests and answers together */
+    bool is_quiet;             /* newer checkpoints are taken without a word */
+    int64_t slow_us;           /* requests that take longer are said, with their phases; 0: none */
     /* What the server does, for its user to read: a line, or diagnostics of several lines, without the last newline.
      * From the server's thread. */
     void (*say)(void *user, const char *line);

@@ -112,7 +112,7 @@ static void write_messages(struct byte_buffer *out)
         case 2: grpc_write_server("0.1", extensions, out); break;
         case 3: grpc_write_metadata(&model, serve.name, out); break;
         case 4: grpc_write_statistics(serve.name, &statistics, out); break;
-        default: grpc_write_index(names, (const bool[]){true, true}, 2, out); break;
+        default: grpc_write_index(names, (const char *const[]){NULL, "unloaded"}, 2, out); break;
         }
         grpc_frame_close(at, out);
     }

@@ -201,7 +201,8 @@ def test_messages():
     assert (stats.queue.ns, stats.compute_input.ns) == (7, 8)
     assert (stats.compute_infer.ns, stats.compute_output.ns) == (9, 10)
     models = service_pb2.RepositoryIndexResponse.FromString(index).models
-    assert [(one.name, one.version, one.state) for one in models] == [("a", "1", "READY"), ("b", "1", "READY")]
+    assert [(one.name, one.version, one.state, one.reason) for one in models] == \
+        [("a", "1", "READY", ""), ("b", "1", "UNAVAILABLE", "unloaded")]
 
 
 sys.exit(tap.run(globals()))

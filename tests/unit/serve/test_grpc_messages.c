@@ -280,7 +280,7 @@ static void test_index(void **state)
     const struct str names[] = {STR("a"), STR("b")};
     grpc_write_index(names, NULL, 0, &out);
     assert_int_equal(out.length, 0);
-    grpc_write_index(names, (const bool[]){true, false}, 2, &out);
+    grpc_write_index(names, (const char *const[]){NULL, "unloaded"}, 2, &out);
     Inference__RepositoryIndexResponse *answer = READ(inference__repository_index_response, out);
     assert_non_null(answer);
     assert_int_equal(answer->n_models, 2);
@@ -289,7 +289,7 @@ static void test_index(void **state)
     assert_string_equal(answer->models[0]->state, "READY");
     assert_string_equal(answer->models[0]->reason, "");
     assert_string_equal(answer->models[1]->state, "UNAVAILABLE");
-    assert_string_equal(answer->models[1]->reason, MODEL_UNAVAILABLE);
+    assert_string_equal(answer->models[1]->reason, "unloaded");
     inference__repository_index_response__free_unpacked(answer, NULL);
     buffer_free(&out);
 }
