@@ -37,8 +37,9 @@ struct kafka_client {
 
 extern const struct option kafka_security_options[];
 
-#define KAFKA_CLIENT_OPTIONS(structure, member)                                                              \
-    OPTION_TEXT(structure, member.brokers, "brokers", OPTION_REQUIRED | OPTION_RUNTIME, NULL,                \
+/* The rows of a struct kafka_client. flags, def: of `brokers`. */
+#define KAFKA_CLIENT_ROWS(structure, member, flags, def)                                                     \
+    OPTION_TEXT(structure, member.brokers, "brokers", (flags) | OPTION_RUNTIME, def,                         \
                 "addresses of the brokers: host:port, separated by commas"),                                 \
         OPTION_BLOCK(structure, member.security, struct kafka_security, "security", OPTION_RUNTIME,          \
                      kafka_security_options, "encryption and login"),                                        \
@@ -46,6 +47,7 @@ extern const struct option kafka_security_options[];
             structure, member.properties, "properties", OPTION_RUNTIME,                                      \
             "librdkafka's own settings, with _ or . between the words, as { "                                \
             "socket_timeout_ms: 30000 }; a refused setting is answered with the list of allowed ones")
+#define KAFKA_CLIENT_OPTIONS(structure, member) KAFKA_CLIENT_ROWS(structure, member, OPTION_REQUIRED, NULL)
 
 /* Checks in `bind` that the options go together; connects to nothing. Warns if a connection to another host
  * is not encrypted. Returns false after a diagnostic. */

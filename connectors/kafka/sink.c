@@ -20,7 +20,7 @@
 #include <stdio.h>
 
 enum delivery { EXACTLY_ONCE, AT_LEAST_ONCE };
-enum { TOPIC_NAME_MAX = 249, RECORD_NAMES = 'N' };
+enum { RECORD_NAMES = 'N' };
 
 struct kafka_sink {
     struct kafka_client client;
@@ -98,24 +98,6 @@ static const struct option kafka_options[] = {
 
 /* --- Binding --- */
 
-static bool check_topic(const struct sink_bind *bind, const char *option, struct str topic)
-{
-    bool is_good =
-        topic.length > 0 && topic.length <= TOPIC_NAME_MAX && !str_is(topic, ".") && !str_is(topic, "..");
-    for (size_t i = 0; i < topic.length && is_good; i++) {
-        char c = topic.data[i];
-        is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-                  c == '_' || c == '-';
-    }
-    if (is_good)
-        return true;
-    diag_hint(bind->diags,
-              diag_error(bind->diags, DIAG_OUT_OF_RANGE, bind->span, "`%s`: `%.*s` cannot be a topic", option,
-                         (int)MIN(topic.length, 300), topic.data),
-              "a topic's name has letters, digits, `.`, `_` and `-`, at most %d of them", TOPIC_NAME_MAX);
-    return false;
-}
-
 static bool bind_columns(struct kafka_sink *sink, struct sink_bind *bind)
 {
     bool is_good = columns_resolve(&sink->headers, bind->input, bind->arena, bind->diags);
@@ -173,9 +155,9 @@ static bool kafka_bind(struct sink_bind *bind)
 {
     struct kafka_sink *sink = bind->config;
     bool is_good = kafka_client_check(&sink->client, RD_KAFKA_PRODUCER, bind->span, bind->diags);
-    is_good &= check_topic(bind, "topic", sink->topic);
+    is_good &= kafka_topic_check("topic", sink->topic, bind->span, bind->diags);
     if (sink->progress_topic.length > 0)
-        is_good &= check_topic(bind, "progress_topic", sink->progress_topic);
+        is_good &= kafka_topic_check("progress_topic", sink->progress_topic, bind->span, bind->diags);
     if (sink->progress_topic.length > 0 && str_equal(sink->progress_topic, sink->topic)) {
         diag_error(bind->diags, DIAG_OPTIONS_CLASH, bind->span,
                    "`progress_topic` cannot be the `topic` itself");

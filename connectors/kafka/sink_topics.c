@@ -3,6 +3,24 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+bool kafka_topic_check(const char *option, struct str topic, struct span span, struct diag_list *diags)
+{
+    bool is_good =
+        topic.length > 0 && topic.length <= TOPIC_NAME_MAX && !str_is(topic, ".") && !str_is(topic, "..");
+    for (size_t i = 0; i < topic.length && is_good; i++) {
+        char c = topic.data[i];
+        is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+                  c == '_' || c == '-';
+    }
+    if (is_good)
+        return true;
+    diag_hint(diags,
+              diag_error(diags, DIAG_OUT_OF_RANGE, span, "`%s`: `%.*s` cannot be a topic", option,
+                         (int)MIN(topic.length, 300), topic.data),
+              "a topic's name has letters, digits, `.`, `_` and `-`, at most %d of them", TOPIC_NAME_MAX);
+    return false;
+}
+
 bool sink_cannot_open(struct sink_context *context, const char *why, const char *hint)
 {
     struct diag *d = diag_error(context->diags, DIAG_OUTPUT_FAILED, (struct span){0, 0}, "sink `%.*s`: %s",

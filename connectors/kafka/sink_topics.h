@@ -1,4 +1,4 @@
-/* Checks the two topics of a sink when it opens, and makes them if missing. Private to connectors/kafka. */
+/* Checks names of topics, and when a sink opens its two topics, which are made if missing. Private to connectors/kafka. */
 #ifndef LEAT_CONNECTORS_KAFKA_SINK_TOPICS_H
 #define LEAT_CONNECTORS_KAFKA_SINK_TOPICS_H
 
@@ -10,6 +10,11 @@ struct kafka_create {
     int64_t partitions, replication, retention_us;
 };
 
+enum { TOPIC_NAME_MAX = 249 };
+
+/* Checks that the option's text can be a topic's name. Returns false after a diagnostic. */
+LEAT_CHECKED bool kafka_topic_check(const char *option, struct str topic, struct span span,
+                                    struct diag_list *diags);
 /* Adds E0605: "sink `NAME`: why", with a hint. Returns false. */
 bool sink_cannot_open(struct sink_context *context, const char *why, const char *hint);
 /* Checks the topic that rows go to. If it is missing, a first start makes it if `create` says so, and prints

@@ -57,6 +57,8 @@ static const struct format_kind *const formats[] = {
     NULL,
 };
 
+extern const struct line_log_kind line_log_kafka;
+
 const struct registry builtin_registry = {
     .operators = operators,
     .learners = learners,
@@ -65,6 +67,7 @@ const struct registry builtin_registry = {
     .formats = formats,
     .functions = expr_functions,
     .conditions = &expr_conditions,
+    .line_log = &line_log_kafka,
     .use = user_use,
     .libraries = {"", 0},
 };

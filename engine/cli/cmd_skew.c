@@ -356,7 +356,7 @@ int cmd_skew(int argc, char **argv)
         "JOB SERVED TRAINED --on COLUMN",
         "Compares served rows with trained rows, column by column.\vSERVED is the log that a `serve` with `log:` "
         "writes, TRAINED what a sink wrote of the stream that the `serve` names as `from`; either may be a "
-        "pattern in quotes. Rows with the same value of COLUMN are compared; the first trained row counts. "
+        "pattern in quotes, or a recording of a topic (`leat record`). Rows with the same value of COLUMN are compared; the first trained row counts. "
         "Features differ where events came between the request and the row, scores where the model learned in "
         "between. The log lies in memory.",
         0,

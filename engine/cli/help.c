@@ -255,7 +255,7 @@ void help_collect(struct help *help, const struct registry *r)
     job->example = "job ctr { workers: 2, memory: 2GiB, checkpoint: { every: 10s, dir: \"state/ctr\" } }";
     struct help_entry *serve = add(help, HELP_JOB, "serve", "which stream answers requests, of which source");
     serve->usage = "serve NAME { from: STREAM, request: SOURCE }";
-    serve->options = serve_options;
+    serve->options = plan_serve_options(r, &help->arena);
     serve->example = "serve ctr { from: model.predictions, request: impressions }";
     serve->details =
         "`leat score` and `leat serve` answer requests: rows with the source's columns go through the steps up "

@@ -27,18 +27,42 @@ static struct ast *value_of(struct arena *arena, enum ast_tag tag, const char *t
     return value;
 }
 
-static bool bind(struct rows_file *file, const char *path, const char *what, const struct schema *schema)
+/* Chooses the kind of source for the path, and writes the entries of its options; returns their number. */
+static uint32_t choose(struct rows_file *file, const struct registry *registry, const char *path,
+                       struct ast_entry entries[2])
 {
-    bool is_stdin = strcmp(path, "-") == 0;
+    const struct source_kind *kafka = registry_source(registry, STR("kafka"));
+    if (strcmp(path, "-") == 0) {
+        file->kind = registry_source(registry, STR("console"));
+        entries[0] = (struct ast_entry){STR("format"), {0}, value_of(&file->arena, AST_NAME, "json")};
+        return 1;
+    }
+    if (kafka != NULL && kafka->replay != NULL && kafka->is_recording(str_from(path))) {
+        file->kind = kafka->replay; /* asks no brokers; all topics of the recording */
+        entries[0] =
+            (struct ast_entry){STR("brokers"), {0}, value_of(&file->arena, AST_TEXT, "localhost:9092")};
+        entries[1] = (struct ast_entry){STR("topic"), {0}, value_of(&file->arena, AST_TEXT, "^.*")};
+        return 2;
+    }
+    file->kind = registry_source(registry, STR("file"));
+    entries[0] = (struct ast_entry){STR("path"), {0}, value_of(&file->arena, AST_TEXT, path)};
+    return 1;
+}
+
+static bool bind(struct rows_file *file, const struct registry *registry, const char *path, const char *what,
+                 const struct schema *schema)
+{
     struct option_env env = {&file->arena, file->diags, lang_parse_value};
-    struct ast_entry entry = {
-        is_stdin ? STR("format") : STR("path"),
-        {0},
-        value_of(&file->arena, is_stdin ? AST_NAME : AST_TEXT, is_stdin ? "json" : path)};
+    struct ast_entry entries[2];
+    uint32_t count = choose(file, registry, path, entries);
     void *config = arena_calloc(&file->arena, 1, file->kind->size);
-    struct source_bind bind = {
-        .config = config, .arena = &file->arena, .diags = file->diags, .declared = schema, .may_lack = true};
-    if (!option_bind(file->kind->options, what, (struct span){0}, &entry, 1, config, &env) ||
+    struct source_bind bind = {.config = config,
+                               .arena = &file->arena,
+                               .diags = file->diags,
+                               .declared = schema,
+                               .recording = str_from(path),
+                               .may_lack = true};
+    if (!option_bind(file->kind->options, what, (struct span){0}, entries, count, config, &env) ||
         !file->kind->bind(&bind))
         return false;
     file->source = (struct source){.config = config,
@@ -56,10 +80,9 @@ struct rows_file *rows_file_open(const struct registry *registry, const char *pa
                                  struct diag_list *diags)
 {
     struct rows_file *file = mem_calloc(1, sizeof(*file));
-    file->kind = registry_source(registry, strcmp(path, "-") == 0 ? STR("console") : STR("file"));
     file->pool = pool;
     file->diags = diags;
-    if (bind(file, path, what, schema)) {
+    if (bind(file, registry, path, what, schema)) {
         if (file->kind->decoder_new != NULL)
             file->decoder = file->kind->decoder_new(&file->source);
         return file;

@@ -1,4 +1,5 @@
-/* Rows of a schema from a file in any format that the file source reads, or from standard input as JSON lines. */
+/* Rows of a schema from a file in any format that the file source reads, from a recording of topics (`leat record`), or
+ * from standard input as JSON lines. */
 #ifndef LEAT_CLI_ROWS_FILE_H
 #define LEAT_CLI_ROWS_FILE_H
 
@@ -7,7 +8,7 @@
 
 struct rows_file;
 
-/* path: "-" is standard input. what: "the requests", for messages. Columns of the schema that are not required may be
+/* path: "-" is standard input; the directory of a recording, whose records are JSON. what: "the requests", for messages. Columns of the schema that are not required may be
  * missing in a CSV file's header. All arguments must outlive the file. NULL after diagnostics. */
 struct rows_file *rows_file_open(const struct registry *registry, const char *path, const char *what,
                                  const struct schema *schema, struct batch_pool *pool,

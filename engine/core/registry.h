@@ -5,6 +5,7 @@
 #define LEAT_CORE_REGISTRY_H
 
 #include "core/connector.h"
+#include "core/line_log.h"
 #include "core/operator.h"
 
 /* A function of the expression language as the help shows it; its implementation is in operators/expr. */
@@ -34,6 +35,7 @@ struct registry {
     const struct format_kind *const *formats;
     const struct function_help *functions; /* ends with name NULL */
     const struct condition_kind *conditions;
+    const struct line_log_kind *line_log; /* what a `serve` can log to, beside files; NULL: nothing */
     /* `use "lib.so"`: returns the registry extended by the library's kinds; NULL after a diagnostic. The
      * pointer is NULL where the program loads no libraries. */
     const struct registry *(*use)(const struct registry *registry, struct str path, struct span span,

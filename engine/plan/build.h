@@ -69,6 +69,11 @@ bool build_sink(struct plan_build *b, const struct sink_decl *decl);
 /* Finds the way of a request through the nodes, which are all built; false after diagnostics. */
 bool build_serve(struct plan_build *b, const struct serve_decl *decl);
 
+/* serve_log.c: the rows of `log: { ... }`, for a struct plan_serve_log; they live in the arena. */
+const struct option *build_log_options(const struct registry *registry, struct arena *arena);
+/* Checks that the bound options name one place, and go together; sets log->kind. false after a diagnostic. */
+bool build_log(struct plan_build *b, const struct serve_decl *decl, struct plan_serve_log *log);
+
 /* claims.c: span of the value of the option that names where the node reads or writes (OPTION_READS,
  * OPTION_WRITES); `otherwise` if no such option is given. */
 struct span build_place(const struct option *table, const struct ast_entry *entries, uint32_t count,

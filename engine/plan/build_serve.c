@@ -15,21 +15,7 @@ struct serve_options {
     struct plan_serving serving;
 };
 
-static const struct option log_options[] = {
-    OPTION_TEXT(
-        struct plan_serve_log, path, "path", 0, "\"\"",
-        "the files' path without the number: `out/served` for out/served-000001.jsonl; without it there "
-        "is no log"),
-    OPTION_FLOAT(struct plan_serve_log, sample, "sample", 0, "1.0", "0.0", "1.0",
-                 "share of the requests that are logged"),
-    OPTION_BYTES(struct plan_serve_log, rotate_bytes, "rotate", 0, "64MiB", "4KiB", "64GiB",
-                 "a file that is longer is followed by a new one"),
-    OPTION_INT(struct plan_serve_log, keep, "keep", 0, "16", "0", "1000000",
-               "the newest files that are kept; 0: all"),
-    OPTIONS_END,
-};
-
-const struct option serve_options[] = {
+static const struct option serve_rows[] = {
     OPTION_STREAM(struct serve_options, from, "from", OPTION_REQUIRED,
                   "the stream whose rows are the answers: a stream, or NAME.predictions of a learner"),
     OPTION_STREAM(struct serve_options, request, "request", OPTION_REQUIRED,
@@ -50,12 +36,21 @@ const struct option serve_options[] = {
         struct serve_options, serving.publish_us, "publish", 0, "20ms", "1ms", "1h",
         "how often a running job publishes what its learner changed, for `leat serve` beside it; less "
         "often where that would take more than 2 % of the learner's time"),
-    OPTION_BLOCK(
-        struct serve_options, serving.log, struct plan_serve_log, "log", 0, log_options,
-        "logs each answered row with its features, for `leat skew`: at most once, and what cannot be "
-        "written in time is lost and counted"),
     OPTIONS_END,
 };
+
+const struct option *plan_serve_options(const struct registry *registry, struct arena *arena)
+{
+    const struct option table[] = {
+        OPTION_INCLUDE_ROWS(serve_rows),
+        OPTION_BLOCK(struct serve_options, serving.log, struct plan_serve_log, "log", 0,
+                     build_log_options(registry, arena),
+                     "logs each answered row with its features, for `leat skew`: at most once, and what "
+                     "cannot be written in time is lost and counted"),
+        OPTIONS_END,
+    };
+    return arena_copy(arena, table, sizeof(table));
+}
 
 /* One way while it is built. */
 struct way {
@@ -258,10 +253,11 @@ bool build_serve(struct plan_build *b, const struct serve_decl *decl)
 {
     struct serve_options options = {0};
     struct plan_edge from, request;
-    if (!option_bind(serve_options, "`serve`", decl->name.span, decl->entries, decl->count, &options,
-                     &b->env))
+    const struct option *table = plan_serve_options(b->options->registry, b->arena);
+    if (!option_bind(table, "`serve`", decl->name.span, decl->entries, decl->count, &options, &b->env))
         return false;
-    bool is_good = resolve(b, &options.from, &from);
+    bool is_good = build_log(b, decl, &options.serving.log);
+    is_good &= resolve(b, &options.from, &from);
     is_good &= resolve(b, &options.request, &request);
     if (is_good && b->plan->nodes[request.node].tag != PLAN_SOURCE) {
         diag_error(b->diags, DIAG_NOT_SERVED, options.request.span, "`%.*s` is not a source",
@@ -277,8 +273,10 @@ bool build_serve(struct plan_build *b, const struct serve_decl *decl)
     if (!is_good)
         return false;
     struct plan_serve *serve = &b->plan->serves[b->plan->serves_count++];
-    *serve =
-        (struct plan_serve){.name = decl->name.text, .request = request.node, .serving = options.serving};
+    *serve = (struct plan_serve){.name = decl->name.text,
+                                 .span = decl->name.span,
+                                 .request = request.node,
+                                 .serving = options.serving};
     struct way way = {.b = b, .serve = serve, .span = decl->name.span};
     if (!list_steps(&way, from))
         return false;

@@ -31,17 +31,20 @@ static void claim_node(struct plan_build *b, const struct plan_node *node)
                    arena_strndup(b->arena, node->owns.data, node->owns.length), who, node->path_span);
 }
 
-/* The log of a `serve`: PATH-000001.jsonl and so on. */
+/* The log of a `serve`: PATH-000001.jsonl and so on, or files that another kind of log reads. */
 static void claim_log(struct plan_build *b, const struct plan_serve *serve)
 {
-    struct str path = serve->serving.log.path;
+    const struct plan_serve_log *log = &serve->serving.log;
+    struct str path = log->path;
+    const char *who = arena_printf(b->arena, "the log of `serve %.*s`", STR_ARGS(serve->name));
+    if (log->kind != NULL)
+        claims_add_options(b->options->claims, log->kind->options, log->config, who, serve->span);
     if (path.length == 0)
         return;
     const char *glob =
         arena_printf(b->arena, "%s-[0-9][0-9][0-9][0-9][0-9][0-9]*.jsonl", claims_literal(b->arena, path));
     claims_add(b->options->claims, CLAIM_WRITES, glob,
-               arena_printf(b->arena, "%.*s-000001.jsonl", STR_ARGS(path)),
-               arena_printf(b->arena, "the log of `serve %.*s`", STR_ARGS(serve->name)), serve->span);
+               arena_printf(b->arena, "%.*s-000001.jsonl", STR_ARGS(path)), who, serve->span);
 }
 
 bool build_claims(struct plan_build *b)

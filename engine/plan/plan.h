@@ -43,7 +43,8 @@ struct job_config {
     struct job_checkpoint checkpoint;
 };
 extern const struct option job_options[];
-extern const struct option serve_options[]; /* of `serve NAME { ... }` */
+/* The options of `serve NAME { ... }`, with those of the registry's kind of log; lives in the arena. */
+const struct option *plan_serve_options(const struct registry *registry, struct arena *arena);
 
 /* How a source's watermark follows its rows: the choices of `watermark:`, in their order. */
 enum watermark_strategy { WATERMARK_BOUNDED, WATERMARK_PER_KEY, WATERMARK_PUNCTUATION };
@@ -159,10 +160,14 @@ struct plan_exchange {
     uint32_t key_count;
 };
 
+/* The log of what was served (serve_log.c). */
 struct plan_serve_log {
-    struct str path; /* empty: no log */
+    struct str path; /* of files; empty: no files */
     double sample;
     int64_t rotate_bytes, keep;
+    const struct line_log_kind *kind; /* NULL: files, or no log at all */
+    /* The kind's option struct. */
+    _Alignas(max_align_t) unsigned char config[LINE_LOG_CONFIG_BYTES];
 };
 
 /* How `leat serve` answers requests; `leat score` uses none of it. */

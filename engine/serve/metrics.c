@@ -72,22 +72,33 @@ static void put_followed(struct server *server, struct byte_buffer *out)
     }
 }
 
+static struct served_counts counts_of(const struct serve_model *model)
+{
+    static const struct served_counts none;
+    return model->log == NULL ? none : served_counts(model->log);
+}
+
 static void put_logs(const struct server *server, struct byte_buffer *out)
 {
-    static const char name[] = "leat_serve_log_lines_total";
+    static const char total[] = "leat_serve_log_lines_total", waiting[] = "leat_serve_log_lines_waiting";
     buffer_printf(
-        out, "# HELP %s Lines of the log of what was served; lost ones are in no file.\n# TYPE %s counter\n",
-        name, name);
+        out,
+        "# HELP %s Lines of the log of what was served; lost ones were not written, or nobody said that they "
+        "were.\n# TYPE %s counter\n",
+        total, total);
     for (uint32_t i = 0; i < server->models_count; i++) {
-        const struct serve_model *model = server->models[i];
-        struct served_counts counts = {0};
-        if (model->log != NULL)
-            counts = served_counts(model->log);
-        buffer_printf(out, "%s{model=\"%.*s\",outcome=\"written\"} %" PRIu64 "\n", name,
-                      STR_ARGS(model->name), counts.lines);
-        buffer_printf(out, "%s{model=\"%.*s\",outcome=\"lost\"} %" PRIu64 "\n", name, STR_ARGS(model->name),
+        struct str name = server->models[i]->name;
+        struct served_counts counts = counts_of(server->models[i]);
+        buffer_printf(out, "%s{model=\"%.*s\",outcome=\"written\"} %" PRIu64 "\n", total, STR_ARGS(name),
+                      counts.lines);
+        buffer_printf(out, "%s{model=\"%.*s\",outcome=\"lost\"} %" PRIu64 "\n", total, STR_ARGS(name),
                       counts.lost);
     }
+    buffer_printf(out, "# HELP %s Lines that are neither written nor lost yet.\n# TYPE %s gauge\n", waiting,
+                  waiting);
+    for (uint32_t i = 0; i < server->models_count; i++)
+        buffer_printf(out, "%s{model=\"%.*s\"} %" PRIu64 "\n", waiting, STR_ARGS(server->models[i]->name),
+                      counts_of(server->models[i]).waiting);
 }
 
 void server_write_metrics(struct server *server, struct byte_buffer *out)

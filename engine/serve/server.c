@@ -310,24 +310,26 @@ static void look_at_loaders(struct server *server)
     }
 }
 
-/* Says once a second at most that a log cannot be written. */
+/* Says why lines of the model's log were lost since it was last asked. */
+static void say_lost(struct server *server, const struct serve_model *model)
+{
+    char failure[LINE_LOG_FAILURE_BYTES], line[LINE_LOG_FAILURE_BYTES + 256];
+    if (model->log == NULL || !served_failure(model->log, failure))
+        return;
+    snprintf(line, sizeof(line), "the log of model %.*s: %" PRIu64 " lines are lost so far: %s",
+             (int)MIN(model->name.length, 100), model->name.data, served_counts(model->log).lost, failure);
+    server_say(server, line);
+}
+
+/* Once a second at most. */
 static void look_at_logs(struct server *server)
 {
     int64_t now_us = os_monotonic_us();
     if (now_us - server->logs_seen_us < US_PER_SECOND)
         return;
     server->logs_seen_us = now_us;
-    for (uint32_t i = 0; i < server->models_count; i++) {
-        struct serve_model *model = server->models[i];
-        int error = model->log == NULL ? 0 : served_error(model->log);
-        char line[256];
-        if (error == 0)
-            continue;
-        snprintf(line, sizeof(line),
-                 "the log of model %.*s cannot be written (%s); %" PRIu64 " lines are lost so far",
-                 STR_ARGS(model->name), strerror(error), served_counts(model->log).lost);
-        server_say(server, line);
-    }
+    for (uint32_t i = 0; i < server->models_count; i++)
+        say_lost(server, server->models[i]);
 }
 
 /* Brings jobs that run up to what they published; returns whether there is more. */
@@ -471,12 +473,30 @@ static bool listen_for(struct server *server, uint32_t place, struct diag_list *
 static bool open_log(struct serve_model *model, struct diag_list *diags)
 {
     const struct plan_serve_log *log = &model->serve->serving.log;
-    if (log->path.length == 0)
+    if (log->path.length == 0 && log->kind == NULL)
         return true;
-    struct served_options options = {.path = log->path, .rotate_bytes = log->rotate_bytes, .keep = log->keep};
+    struct served_options options = {.path = log->path,
+                                     .rotate_bytes = log->rotate_bytes,
+                                     .keep = log->keep,
+                                     .kind = log->kind,
+                                     .config = log->config,
+                                     .job = model->plan->name,
+                                     .name = model->name};
     model->log_rows = answer_json_new(model->plan, model->serve, NULL, diags);
     model->log = model->log_rows == NULL ? NULL : served_open(&options, diags);
     return model->log != NULL;
+}
+
+/* All logs at a time, so that those whose brokers are away share one wait. */
+static void close_logs(struct server *server)
+{
+    for (uint32_t i = 0; i < server->models_count; i++)
+        served_end(server->models[i]->log);
+    for (uint32_t i = 0; i < server->models_count; i++) {
+        served_finish(server->models[i]->log);
+        say_lost(server, server->models[i]);
+        served_close(server->models[i]->log);
+    }
 }
 
 bool server_listen(struct server *server, struct diag_list *diags)
@@ -527,9 +547,9 @@ void server_free(struct server *server)
         while (server->models[i]->first != NULL)
             call_refuse(server, unqueue(server->models[i]), REFUSAL_NOT_READY, "the server stops");
         infer_model_free(server->models[i]->infer);
-        served_close(server->models[i]->log);
         answer_json_free(server->models[i]->log_rows);
     }
+    close_logs(server);
     net_loop_free(server->loop);
     for (struct call *call = server->spare, *next; call != NULL; call = next) {
         next = call->next;

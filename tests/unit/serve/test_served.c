@@ -7,7 +7,6 @@
 #include "serve/served.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,6 +17,13 @@ static struct served *open_log(const char *folder, int64_t rotate, int64_t keep,
     snprintf(path, sizeof(path), "%s/deep/er/served", folder);
     struct served_options options = {.path = str_from(path), .rotate_bytes = rotate, .keep = keep};
     return served_open(&options, diags);
+}
+
+static void close_log(struct served *served)
+{
+    served_end(served);
+    served_finish(served);
+    served_close(served);
 }
 
 /* Names of the log's files, sorted, joined. */
@@ -46,7 +52,7 @@ static void wait_lines(struct served *served, uint64_t lines)
 static void test_files(void **state)
 {
     (void)state;
-    char folder[256], names[1024], text[64], path[512];
+    char folder[256], names[1024], text[64], path[512], failure[LINE_LOG_FAILURE_BYTES];
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
@@ -62,8 +68,8 @@ static void test_files(void **state)
         buffer_free(&lines);
     }
     assert_int_equal(served_counts(served).lines, 600);
-    assert_int_equal(served_error(served), 0);
-    served_close(served);
+    assert_false(served_failure(served, failure));
+    close_log(served);
     names_in(folder, names, sizeof(names));
     assert_string_equal(names, "served-000004.jsonl served-000005.jsonl served-000006.jsonl ");
     char *data;
@@ -77,7 +83,7 @@ static void test_files(void **state)
     /* The next process goes on behind the highest number, and writes what waits when it closes. */
     served = open_log(folder, 1 << 20, 0, &diags);
     assert_true(served_add(served, STR("{}\n"), 1));
-    served_close(served);
+    close_log(served);
     names_in(folder, names, sizeof(names));
     assert_string_equal(names,
                         "served-000004.jsonl served-000005.jsonl served-000006.jsonl served-000007.jsonl ");
@@ -91,7 +97,7 @@ static void test_files(void **state)
 static void test_failures(void **state)
 {
     (void)state;
-    char folder[256], path[512];
+    char folder[256], path[512], failure[LINE_LOG_FAILURE_BYTES];
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
@@ -105,9 +111,12 @@ static void test_failures(void **state)
     }
     assert_int_equal(served_counts(served).lines, 4);
     assert_int_equal(served_counts(served).lost, 2);
-    assert_int_equal(served_error(served), ENOSPC);
-    assert_int_equal(served_error(served), 0);
-    served_close(served);
+    assert_true(served_failure(served, failure));
+    snprintf(path, sizeof(path), "`%s/deep/er/served-....jsonl` cannot be written: No space left on device",
+             folder);
+    assert_string_equal(failure, path);
+    assert_false(served_failure(served, failure));
+    close_log(served);
     snprintf(path, sizeof(path), "%s/deep/er/served-000001.jsonl", folder);
     assert_int_equal(os_file_bytes(path), 32);
     unsetenv("LEAT_FAILPOINTS");
@@ -120,7 +129,7 @@ static void test_failures(void **state)
 static void test_full(void **state)
 {
     (void)state;
-    char folder[256];
+    char folder[256], failure[LINE_LOG_FAILURE_BYTES];
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
@@ -134,9 +143,12 @@ static void test_full(void **state)
         taken += served_add(served, (struct str){lines, sizeof(lines)}, 1);
     assert_true(taken < 3);
     assert_int_equal(served_counts(served).lost, 3 - taken);
+    assert_int_equal(served_counts(served).added, 3);
+    assert_true(served_failure(served, failure));
+    assert_non_null(strstr(failure, "buffer of 8 MiB is full"));
     wait_lines(served, 3);
     assert_int_equal(served_counts(served).lines, taken);
-    served_close(served);
+    served_close(served); /* which ends the thread */
     temporary_remove(folder);
     arena_free(&arena);
 }
