@@ -133,11 +133,12 @@ def finish(process, started, busy, output):
 class Bench:
     """The folders, and how often things are measured."""
 
-    def __init__(self, leat, is_quick):
+    def __init__(self, leat, is_quick, turns=None, turn_s=1.0):
+        """turns: how many turns of a latency must count; None: the row says. turn_s: how long each is."""
         self.leat = os.path.abspath(leat)
         self.programs = os.path.join(os.path.dirname(self.leat), "bench")
         self.folder = os.path.join(ROOT, "build", "bench")
-        self.is_quick = is_quick
+        self.is_quick, self.turns, self.turn_s = is_quick, turns, turn_s
         self.repeats = 3 if is_quick else 5
         os.makedirs(self.folder, exist_ok=True)
         if not os.access(self.leat, os.X_OK):

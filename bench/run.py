@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The speed table: each figure beside the machine's own limit or a peer, measured in the same run.
 
-    LEAT=build/release/leat bench/run.py [--quick] [--list] [ROW...]
+    LEAT=build/release/leat bench/run.py [--quick] [--turns N] [--turn SECONDS] [--list] [ROW...]
 
 Rows are measured `repeats` times (5; 3 with --quick), what is compared in turns; the figure is the median. Times are
 CPU seconds (user + system) of the whole process unless a row says otherwise: on a machine where others work too, wall
@@ -22,6 +22,7 @@ import rows_follow
 import rows_kafka
 import rows_kernels
 import rows_learn
+import rows_load
 import rows_nexmark
 import rows_serve
 import rows_state
@@ -35,8 +36,9 @@ TOOLS = {
     "bench_memory": ("the kernels of a batch over memory, on one core and all", ("kernels", "bench_memory")),
 }
 ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_torch.ROWS, **rows_kernels.ROWS,
-        **rows_nexmark.ROWS, **rows_kafka.ROWS, **rows_serve.ROWS, **rows_follow.ROWS}
-GROUPS = {"kafka": list(rows_kafka.ROWS), "nexmark": list(rows_nexmark.ROWS), "serve": list(rows_serve.ROWS),
+        **rows_nexmark.ROWS, **rows_kafka.ROWS, **rows_serve.ROWS, **rows_load.ROWS,
+        **rows_follow.ROWS}
+GROUPS = {"kafka": list(rows_kafka.ROWS), "nexmark": list(rows_nexmark.ROWS), "serve": [*rows_serve.ROWS, *rows_load.ROWS],
           "follow": list(rows_follow.ROWS)}
 
 
@@ -90,7 +92,8 @@ def measure(bench, name):
     try:
         figures = ROWS[name][1](bench)
     except Skip as why:
-        return {"row": name, "skipped": f"skipped: {why}"}, [[name, f"skipped: {why}"] + [""] * (len(HEAD) - 2)]
+        print(f"    {why}", file=sys.stderr, flush=True)
+        return {"row": name, "skipped": f"skipped: {why}"}, [[name, f"skipped: {why}"[:100]] + [""] * (len(HEAD) - 2)]
     except (Broken, OSError) as why:
         return {"row": name, "failed": f"FAILED: {why}"}, [[name, f"FAILED: {why}"[:100]] + [""] * (len(HEAD) - 2)]
     row = {"row": name, "seconds": time.monotonic() - began, "figures": [figure.as_json() for figure in figures]}
@@ -109,6 +112,8 @@ def run_tool(bench, name):
 def arguments_of_command_line():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 runs of each row, smaller inputs")
+    parser.add_argument("--turns", type=int, metavar="N", help="how many turns of a latency must count (60; 4 with --quick)")
+    parser.add_argument("--turn", type=float, default=1.0, metavar="SECONDS", help="how long such a turn is (1)")
     parser.add_argument("--list", action="store_true", help="names the rows")
     parser.add_argument("rows", nargs="*", metavar="ROW")
     arguments = parser.parse_args()
@@ -119,6 +124,8 @@ def arguments_of_command_line():
             print(f"{name:20} {', '.join(rows)}")
         sys.exit(0)
     arguments.rows = [one for name in arguments.rows for one in GROUPS.get(name, [name])]
+    if (arguments.turns is not None and not 1 <= arguments.turns <= 1000) or not 0.1 <= arguments.turn <= 60:
+        parser.error("expected --turns from 1 to 1000 and --turn from 0.1 to 60 seconds")
     unknown = [name for name in arguments.rows if name not in ROWS and name not in TOOLS]
     if unknown:
         parser.error(f"no row {', '.join(unknown)}; there are: {', '.join([*ROWS, *TOOLS, *GROUPS])}")
@@ -127,7 +134,8 @@ def arguments_of_command_line():
 
 def main():
     arguments = arguments_of_command_line()
-    bench = Bench(os.environ.get("LEAT", os.path.join(ROOT, "build/release/leat")), arguments.quick)
+    bench = Bench(os.environ.get("LEAT", os.path.join(ROOT, "build/release/leat")), arguments.quick,
+                  arguments.turns, arguments.turn)
     tools = [name for name in arguments.rows if name in TOOLS]
     failures = sum(run_tool(bench, name) for name in tools)
     rows = [name for name in arguments.rows if name in ROWS] or ([] if tools else list(ROWS))

@@ -14,7 +14,9 @@ enum {
     EVICT_MAX = 16384, /* most rows that one table_keep moves beyond those added since the last one */
     ROWS_LEAST = 1024, /* rows_cap is never lowered below this */
     SAMPLE = 256,      /* rows whose ages are sampled to find out what is old */
+    ASKED_SHIFT = 54,  /* a key's place in table_cold.asked is what is left of its hash */
 };
+_Static_assert((1 << (64 - ASKED_SHIFT)) == COLD_ASKED, "the places are the array's");
 
 static uint32_t shard_of_key(const void *owner, uint64_t key)
 {
@@ -39,6 +41,7 @@ void table_cold_init(struct table *t, struct cold_store *store)
     c->times = mem_calloc(COLD_BATCH, sizeof(*c->times));
     c->found = mem_calloc(COLD_BATCH, sizeof(*c->found));
     c->rows_of = mem_calloc(COLD_BATCH, table_stored_bytes(t));
+    c->asked = mem_calloc(COLD_ASKED, sizeof(*c->asked));
     t->cold = c;
 }
 
@@ -52,6 +55,7 @@ void table_cold_free(struct table *t)
     free(c->times);
     free(c->found);
     free(c->rows_of);
+    free(c->asked);
     table_guests_free(t);
     free(c);
     t->cold = NULL;
@@ -90,12 +94,25 @@ static void load_batch(struct table *t, size_t count, uint32_t step)
     }
 }
 
+/* Whether the store was asked for the key before in this call, which need not ask again: it has no such row, or puts
+ * the row back. Forgets a key when another one takes its place, and then asks again. */
+static bool was_asked(struct table_cold *c, uint64_t key, uint64_t hash)
+{
+    struct cold_asked *asked = &c->asked[hash >> ASKED_SHIFT];
+    if (asked->key == key && asked->call == c->call)
+        return true;
+    *asked = (struct cold_asked){.key = key, .call = c->call};
+    return false;
+}
+
 void table_cold_load(struct table *t, const uint64_t *keys, size_t n, uint32_t step)
 {
     size_t count = 0;
+    t->cold->call += !t->cold->has_guests; /* else the calls until table_guests_end count as one */
     for (size_t i = 0; i < n; i++) {
-        if (keys[i] == 0 || table_slot_of(t, keys[i], table_hash(t, keys[i])) != NULL ||
-            table_guest(t, keys[i]) != NULL)
+        uint64_t hash = table_hash(t, keys[i]);
+        if (keys[i] == 0 || table_slot_of(t, keys[i], hash) != NULL || table_guest(t, keys[i]) != NULL ||
+            was_asked(t->cold, keys[i], hash))
             continue;
         t->cold->keys[count++] = keys[i];
         if (count == COLD_BATCH) {

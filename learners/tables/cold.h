@@ -3,8 +3,8 @@
  * where it lies changes no result:
  *   - A row in memory is the truth; the store may hold an older copy of it, which nobody reads.
  *   - Before keys are looked up in their order, all keys without a row in memory are asked of the store in
- *     one call, and the rows it has are put back into memory (table_warm). The look-up then finds the same
- *     rows as without a store.
+ *     one call, each once, and the rows it has are put back into memory (table_warm). The look-up then finds
+ *     the same rows as without a store.
  *   - Rows are moved to the store between calls only (table_keep): rows not used for long, chosen by a clock
  *     hand that sweeps the rows. Their headers are stored with them.
  *   - Only expiry removes rows of a table with a store (one with rows_max is bounded and has no store). A
@@ -31,6 +31,12 @@
 #include "core/cold_store.h"
 #include "learners/tables/table.h"
 
+enum { COLD_ASKED = 1024 };
+/* A key that the store was asked for, and in which call. */
+struct cold_asked {
+    uint64_t key, call;
+};
+
 struct table_guests;
 struct table_cold {
     struct cold_store *store;
@@ -44,6 +50,8 @@ struct table_cold {
     int64_t *times;                 /* [COLD_BATCH] */
     bool *found;                    /* [COLD_BATCH] */
     unsigned char *rows_of;         /* [COLD_BATCH] stored rows */
+    struct cold_asked *asked;       /* [COLD_ASKED] by hash of the key; a call asks for a key once */
+    uint64_t call;                  /* number of the call that asks now */
     struct table_guests *guests;    /* guests.c; NULL: none yet */
     bool has_guests;                /* between table_guests_begin and table_guests_end */
 };

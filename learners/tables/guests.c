@@ -77,8 +77,10 @@ struct table_row *table_guest(const struct table *t, uint64_t key)
 
 void table_guests_begin(struct table *t)
 {
-    if (t->cold != NULL)
-        t->cold->has_guests = true;
+    if (t->cold == NULL)
+        return;
+    t->cold->has_guests = true;
+    t->cold->call++;
 }
 
 void table_guests_end(struct table *t)

@@ -169,8 +169,47 @@ static void builders_of(const struct feature *feature, const struct reading *rea
         builders[k] = &reading->builders[k * feature->over.count + window];
 }
 
+/* Requests often have many rows of one group and time, whose values are equal: nothing is added between them. They are
+ * linked, so that their panes are merged once. Physical rows. */
+enum { SAME_ROWS_END = BATCH_ROWS, SAME_ROWS_PLACES = 2 * BATCH_ROWS };
+struct same_rows {
+    uint16_t next[BATCH_ROWS]; /* an earlier row with the same values, or SAME_ROWS_END */
+    bool is_last[BATCH_ROWS];  /* no later row has the same values */
+};
+
+/* Links the rows without those in `errors`. slots: of the rows' groups. */
+static void link_same_rows(const struct batch *batch, const struct row_keys *keys,
+                           struct keyed_slot *const *slots, const struct expr_errors *errors,
+                           struct same_rows *same)
+{
+    uint16_t last[SAME_ROWS_PLACES]; /* by hash of group and time: 1 + index of the last such row; 0: free */
+    uint32_t mask = (batch->selected > 1 ? UINT32_C(4) << (31 - __builtin_clz(batch->selected - 1)) : 2) - 1;
+    leat_assert(mask < SAME_ROWS_PLACES);
+    memset(last, 0, (mask + 1) * sizeof(*last));
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        int64_t time = batch->event_time[row];
+        uint64_t mixed = (keys->hashes[i] ^ (uint64_t)time) * UINT64_C(0x9e3779b97f4a7c15);
+        same->is_last[row] = errors->count == 0 || !bit_get(errors->rows, row);
+        if (!same->is_last[row])
+            continue;
+        uint32_t place = (uint32_t)(mixed >> 32) & mask, before = 0;
+        for (; (before = last[place]) != 0; place = (place + 1) & mask)
+            if (slots[before - 1] == slots[i] && batch->event_time[batch_row(batch, before - 1)] == time)
+                break;
+        same->next[row] = SAME_ROWS_END;
+        if (before != 0) {
+            same->next[row] = (uint16_t)batch_row(batch, before - 1);
+            same->is_last[same->next[row]] = false;
+        }
+        last[place] = (uint16_t)(i + 1);
+    }
+}
+
+/* same: the rows linked to `row` get its values, too; NULL: the row alone. */
 static void read_ending(const struct operator_context *context, struct feature *feature,
-                        const struct keyed_slot *slot, const struct reading *reading, uint32_t row)
+                        const struct keyed_slot *slot, const struct reading *reading, uint32_t row,
+                        const struct same_rows *same)
 {
     int64_t time = reading->out->event_time[row], pane = pane_of(time, feature->every_us), last = pane;
     int64_t alive = first_alive(context, feature);
@@ -190,20 +229,26 @@ static void read_ending(const struct operator_context *context, struct feature *
             last = first - 1; /* the next, longer window adds only older panes */
         builders_of(feature, reading, w, builders);
         panes_finish(&feature->panes, &feature->sum, time, builders, row);
+        for (uint32_t at = row; same != NULL && (at = same->next[at]) != SAME_ROWS_END;)
+            panes_finish(&feature->panes, &feature->sum, time, builders, at);
     }
+}
+
+static void read_forever(const struct operator_context *context, struct feature *feature,
+                         const struct keyed_slot *slot, const struct reading *reading, uint32_t row)
+{
+    struct column_builder *builders[AGGREGATES_MAX];
+    builders_of(feature, reading, feature->by_length[feature->ending], builders);
+    all_time_read(&feature->all_time, slot, context->watermark, reading->out->event_time[row], builders, row);
 }
 
 static void read_row(const struct operator_context *context, struct feature *feature,
                      const struct places *places, uint32_t i, const struct reading *reading, uint32_t row)
 {
-    struct column_builder *builders[AGGREGATES_MAX];
     if (feature->table != NULL)
-        read_ending(context, feature, places->ending[i], reading, row);
-    if (!has_all_time(feature))
-        return;
-    builders_of(feature, reading, feature->by_length[feature->ending], builders);
-    all_time_read(&feature->all_time, places->all_time[i], context->watermark, reading->out->event_time[row],
-                  builders, row);
+        read_ending(context, feature, places->ending[i], reading, row, NULL);
+    if (has_all_time(feature))
+        read_forever(context, feature, places->all_time[i], reading, row);
 }
 
 /* Emits the batch without the rows in `errors`. */
@@ -332,6 +377,24 @@ static void read_with_itself(struct operator_context *context, struct batch *bat
     state_store_close(store);
 }
 
+/* Reads the batch's rows, each as if it came next. */
+static void read_without_itself(const struct operator_context *context, const struct batch *batch,
+                                const struct row_keys *keys, const struct places *places,
+                                const struct expr_errors *errors, const struct reading *reading)
+{
+    struct feature *feature = context->config;
+    struct same_rows same;
+    if (feature->table != NULL)
+        link_same_rows(batch, keys, places->ending, errors, &same);
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        if (feature->table != NULL && same.is_last[row])
+            read_ending(context, feature, places->ending[i], reading, row, &same);
+        if (has_all_time(feature) && (errors->count == 0 || !bit_get(errors->rows, row)))
+            read_forever(context, feature, places->all_time[i], reading, row);
+    }
+}
+
 static void feature_read(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
 {
     struct feature *feature = context->config;
@@ -346,11 +409,8 @@ static void feature_read(struct operator_context *context, uint32_t input LEAT_U
     look_places(feature, &keys, batch->selected, &places);
     if (feature->including != 0)
         read_with_itself(context, batch, &keys, &places, arguments, &errors, &reading);
-    for (uint32_t i = 0; i < batch->selected && feature->including == 0; i++) {
-        uint32_t row = batch_row(batch, i);
-        if (errors.count == 0 || !bit_get(errors.rows, row))
-            read_row(context, feature, &places, i, &reading, row);
-    }
+    else
+        read_without_itself(context, batch, &keys, &places, &errors, &reading);
     end_places(feature);
     end_reading(context, feature, &reading, &errors);
 }

@@ -29,14 +29,33 @@ void panes_sum_clear(const struct panes *panes, struct panes_sum *sum)
         buffer_clear(&sum->variable[k]);
 }
 
+/* The place in the list of stored runs of the next one that a reader may meet; runs are met by rising index. */
+struct run_cursor {
+    uint32_t at;
+    bool is_set;
+};
+
+/* The stored run with that index; NULL: there is none. */
+static const struct run_head *next_run(const struct panes *panes, char *data, int64_t run,
+                                       struct run_cursor *cursor)
+{
+    bool is_found;
+    if (!cursor->is_set)
+        cursor->at = panes_find_run(panes, data, run, &is_found);
+    cursor->is_set = true;
+    while (cursor->at < head_of(data)->runs && run_at(panes, data, cursor->at)->index < run)
+        cursor->at++;
+    if (cursor->at == head_of(data)->runs || run_at(panes, data, cursor->at)->index != run)
+        return NULL;
+    return run_at(panes, data, cursor->at);
+}
+
 /* Merges the whole run that begins with pane i; returns the first pane behind it. */
 static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int64_t run,
-                          struct panes_sum *sum)
+                          struct run_cursor *cursor, struct panes_sum *sum)
 {
-    bool found;
-    uint32_t at = panes_find_run(panes, data, run, &found);
-    if (found) {
-        const struct run_head *head = run_at(panes, data, at);
+    const struct run_head *head = next_run(panes, data, run, cursor);
+    if (head != NULL) {
         panes_merge_fixed(panes->aggregates, sum->fixed, (const char *)(head + 1));
         return i + head->panes;
     }
@@ -52,10 +71,11 @@ static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int
 static void read_fixed(const struct panes *panes, char *data, uint32_t i, int64_t first, int64_t last,
                        struct panes_sum *sum)
 {
+    struct run_cursor cursor = {0};
     while (i < head_of(data)->panes && index_at(panes, data, i) <= last) {
         int64_t run = index_at(panes, data, i) >> panes->shift;
         if (panes->shift > 0 && run_first(panes, run) >= first && run_last(panes, run) <= last)
-            i = merge_run(panes, data, i, run, sum);
+            i = merge_run(panes, data, i, run, &cursor, sum);
         else
             panes_merge_fixed(panes->aggregates, sum->fixed, pane_partials(panes, data, i++));
     }

@@ -126,6 +126,63 @@ static void test_same_rows(void **state)
     }
 }
 
+/* Looks the keys up without an occurrence; returns how many have a row. */
+static uint32_t look_up(struct table *t, const uint64_t *keys, uint32_t n)
+{
+    uint32_t seen[CALL_MAX] = {0}, steps[CALL_MAX], found = 0;
+    uint8_t learns[CALL_MAX] = {0};
+    struct table_row *rows[CALL_MAX];
+    for (uint32_t i = 0; i < n; i++)
+        steps[i] = TABLE_STEP_NONE;
+    table_look(t, keys, seen, steps, learns, n, false, rows);
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i] == NULL || rows[i] == &table_possible)
+            continue;
+        uint64_t payload[2];
+        memcpy(payload, table_payload(rows[i]), sizeof(payload));
+        assert_true(rows[i]->key == keys[i] && payload[0] == num_mix(keys[i]));
+        found++;
+    }
+    return found;
+}
+
+/* A call that only reads asks the store once for each key, whether the store has it or not; the next call asks again,
+ * and finds what has come to the store since. */
+static void test_asked_once(void **state)
+{
+    (void)state;
+    enum { STORED = 20, ABSENT = 20, TIMES = 30 };
+    struct table t;
+    struct table_options o = options(0);
+    uint64_t keys[CALL_MAX], stored[STORED];
+    uint32_t seen[STORED] = {0}, steps[STORED], found = 0;
+    struct table_row *rows[STORED];
+    table_init(&t, &o);
+    struct fake_cold *fake = make_cold(&t);
+    for (uint32_t i = 0; i < STORED; i++) {
+        stored[i] = 1 + i;
+        steps[i] = 1;
+    }
+    table_resolve(&t, stored, seen, steps, NULL, STORED, rows);
+    assert_true(table_evict(&t, STORED / 2, 2, false) && t.stats.rows == STORED / 2);
+    for (uint32_t round = 0; round < 2; round++) {
+        uint64_t before = fake->gets, cold = t.cold->rows;
+        table_guests_begin(&t);
+        for (uint32_t turn = 0; turn < TIMES; turn++) {
+            for (uint32_t i = 0; i < CALL_MAX; i++)
+                keys[i] = 1 + num_mix(turn * CALL_MAX + i) % (STORED + ABSENT);
+            found = 0;
+            for (uint32_t i = 0; i < CALL_MAX; i++)
+                found += keys[i] <= STORED;
+            assert_int_equal(look_up(&t, keys, CALL_MAX), found);
+        }
+        assert_int_equal(fake->gets - before, cold + ABSENT);
+        table_guests_end(&t);
+        assert_true(table_evict(&t, STORED, 3, false) && t.stats.rows == 0);
+    }
+    table_free(&t);
+}
+
 /* --- Checkpoints --- */
 
 struct disk {
@@ -464,7 +521,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_rows),    cmocka_unit_test(test_checkpoints),
         cmocka_unit_test(test_failed_store), cmocka_unit_test(test_models),
-        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_budget),       cmocka_unit_test(test_asked_once),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -1,5 +1,6 @@
 /* Panes of variable partials: a window's value is the merge that panes.h defines, for rows in any order; and
- * a row merges few pieces, however many panes there are. */
+ * a row merges few pieces, however many panes there are. Of fixed partials: the same for windows of stored runs, and
+ * of runs that are not stored. */
 #include "operators/window/panes_entry.h"
 
 #include "unit/support/random.h"
@@ -317,10 +318,117 @@ static void test_merges_of_a_row(void **state)
     }
 }
 
+/* --- Fixed partials --- */
+
+/* The function x -> scale * x + shift. Chaining such functions is associative but depends on the order, so a window's
+ * value shows that each of its panes was merged once, in its place. */
+struct chained {
+    uint64_t rows, scale, shift;
+};
+
+static void chain(char *into, const char *from)
+{
+    struct chained a, b;
+    memcpy(&a, into, sizeof(a));
+    memcpy(&b, from, sizeof(b));
+    if (b.rows == 0)
+        return;
+    if (a.rows == 0)
+        a = b;
+    else
+        a = (struct chained){a.rows + b.rows, a.scale * b.scale, a.shift * b.scale + b.shift};
+    memcpy(into, &a, sizeof(a));
+}
+
+static void chain_row(char *partial, const struct column *argument, uint32_t row, int64_t time)
+{
+    uint64_t value = (uint64_t)(argument->ints[row] + time);
+    struct chained one = {1, mix(value, 1) | 1, mix(value, 2)};
+    chain(partial, (const char *)&one);
+}
+
+static const struct aggregate_kind chained_kind = {
+    .name = "chained", .bytes = sizeof(struct chained), .update = chain_row, .merge = chain};
+
+static void setup_fixed(struct fixture *f, uint64_t window, struct chained *model)
+{
+    memset(model, 0, PANES_MOST * sizeof(*model));
+    setup(f, window, (int64_t[2]){8, 8}, 8);
+    panes_sum_free(&f->panes, &f->sum);
+    panes_free(&f->panes);
+    f->items[0] = (struct aggregate){.kind = &chained_kind, .argument = (struct expr *)(void *)&f->argument};
+    f->aggregates = (struct aggregates){.items = f->items, .count = 1, .bytes = sizeof(struct chained)};
+    panes_init(&f->panes, &f->aggregates, f->table, window);
+    panes_sum_init(&f->panes, &f->sum);
+}
+
+static void check_fixed(struct fixture *f, const struct keyed_slot *slot, const struct chained *model,
+                        int64_t first, int64_t last)
+{
+    struct chained expected = {0};
+    for (int64_t pane = first; pane <= last; pane++)
+        chain((char *)&expected, (const char *)&model[pane]);
+    panes_sum_clear(&f->panes, &f->sum);
+    panes_read(&f->panes, slot, first, last, &f->sum);
+    assert_memory_equal(f->sum.fixed, &expected, sizeof(expected));
+}
+
+/* Whether a run with panes is not stored, although a later one is. */
+static bool has_unstored_run(const struct fixture *f, char *data)
+{
+    bool is_found = true;
+    int64_t run = INT64_MAX;
+    for (uint32_t i = head_of(data)->panes; i-- > 0;) {
+        bool was_found = run < INT64_MAX && is_found;
+        if (index_at(&f->panes, data, i) >> f->panes.shift == run)
+            continue;
+        run = index_at(&f->panes, data, i) >> f->panes.shift;
+        (void)panes_find_run(&f->panes, data, run, &is_found);
+        if (was_found && !is_found)
+            return true;
+    }
+    return false;
+}
+
+/* A run is stored when a later pane comes; a late row whose run had no pane makes one that is never stored. */
+static void test_fixed_runs(void **state)
+{
+    (void)state;
+    static struct chained model[PANES_MOST];
+    enum { WINDOW = 700, ROWS = 3000 };
+    struct fixture f;
+    struct test_random random = {7};
+    setup_fixed(&f, WINDOW, model);
+    assert_true(f.panes.shift > 1);
+    uint32_t width = UINT32_C(1) << f.panes.shift, unstored = 0;
+    int64_t newest = WINDOW;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        struct keyed_slot *slot = begin(&f);
+        newest += random_chance(&random, 20) ? random_below(&random, 3 * width) : 0;
+        int64_t alive = newest - WINDOW, value = (int64_t)i;
+        int64_t pane = newest - (random_chance(&random, 30) ? random_below(&random, WINDOW) : 0);
+        struct column column = {.tag = TYPE_INT, .ints = &value};
+        struct panes_row row = {
+            .pane = pane, .first_alive = alive, .expire_us = TIME_MAX, .arguments = &column, .time = 3};
+        assert_true(panes_update(&f.panes, slot, &row));
+        chain_row((char *)&model[pane], &column, 0, 3);
+        uint32_t bytes;
+        char *data = keyed_read(slot, &bytes);
+        unstored += has_unstored_run(&f, data);
+        check_fixed(&f, slot, model, alive, newest);
+        int64_t first = alive + random_below(&random, WINDOW);
+        check_fixed(&f, slot, model, first, first + random_below(&random, (uint32_t)(newest - first) + 1));
+        keyed_end(f.table);
+    }
+    print_message("a run that is not stored lay before one that is in %u of %u entries\n", unstored, ROWS);
+    assert_true(unstored > ROWS / 10);
+    teardown(&f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_definition),
-                                       cmocka_unit_test(test_without_room),
-                                       cmocka_unit_test(test_merges_of_a_row)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_definition), cmocka_unit_test(test_without_room),
+        cmocka_unit_test(test_merges_of_a_row), cmocka_unit_test(test_fixed_runs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,7 +223,9 @@ static void ask(const struct read_case *one, struct fake_engine *engine, const s
     free(config);
 }
 
-/* Several rows asked at once, some of one key, get the answers that each gets alone. */
+enum { ALIKE_US = 4 * US_PER_SECOND };
+
+/* Several rows asked at once, some of one key, and some of these of one time, get the answers that each gets alone. */
 static void ask_together(const struct read_case *one, struct fake_engine *engine, const struct fake_row *rows,
                          uint32_t count)
 {
@@ -231,8 +233,10 @@ static void ask_together(const struct read_case *one, struct fake_engine *engine
     uint32_t readers_count = 0;
     struct fake_answers together = {0}, alone = {0};
     for (uint32_t i = 0; i < count; i++)
-        if (rows[i].input == 0)
-            readers[readers_count++] = rows[i];
+        if (rows[i].input == 0) {
+            readers[readers_count] = rows[i];
+            readers[readers_count++].ts -= i % 4 == 0 ? 0 : rows[i].ts % ALIKE_US;
+        }
     if (readers_count > 0)
         ask(one, engine, readers, readers_count, &together);
     for (uint32_t i = 0; i < readers_count; i++)
