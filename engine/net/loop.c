@@ -56,9 +56,15 @@ static bool is_quiet(const struct net_loop *loop)
     return loop->live == NULL && loop->unsent == 0 && loop->lingering == 0;
 }
 
+static uint64_t requests_of(const struct net_loop *loop)
+{
+    return loop->counters.requests_http1 + loop->counters.requests_http2;
+}
+
 static void settle(struct net_loop *loop)
 {
     do {
+        loop->requests_settled = requests_of(loop);
         if (loop->has_news) {
             loop->has_news = false;
             if (loop->turn != NULL)
@@ -70,6 +76,12 @@ static void settle(struct net_loop *loop)
     net_exchanges_recycle(loop);
     if (loop->is_stopping && is_quiet(loop))
         uv_stop(&loop->uv);
+}
+
+void loop_settle_early(struct net_loop *loop)
+{
+    if (requests_of(loop) - loop->requests_settled >= TURN_REQUESTS)
+        settle(loop);
 }
 
 static void prepared(uv_prepare_t *prepare)

@@ -17,6 +17,7 @@ enum {
     STOP_TURNS = 3,               /* accept, read, answer */
     WRITE_BYTES_LEAST = 64 << 10, /* that a client must take in each write_ms, or all that there is */
     LINGER_MS = 1000,             /* after the last byte sent, for the client to read it and close */
+    TURN_REQUESTS = 64,           /* after so many a turn comes, although more connections have bytes */
     DATE_BYTES = 29,              /* "Thu, 26 Nov 2026 16:51:13 GMT" */
 };
 
@@ -43,8 +44,9 @@ struct net_loop {
     struct exchange *freed;             /* likewise from the next turn on: their protocols may look at them */
     uint32_t spare_count, buffers_count;
     struct byte_buffer buffers[SPARE_BUFFERS_MAX];
-    uint64_t unsent;    /* bytes that connections have not sent yet */
-    uint64_t lingering; /* connections that have sent all and wait for the client's end */
+    uint64_t unsent;           /* bytes that connections have not sent yet */
+    uint64_t requests_settled; /* of the counters of requests: in turns before the one that comes next */
+    uint64_t lingering;        /* connections that have sent all and wait for the client's end */
     struct net_counters counters;
     uint64_t memory_max;
     void (*turn)(void *user);
@@ -82,6 +84,10 @@ static inline void loop_count(struct net_loop *loop, int64_t bytes)
     counters->memory_peak = MAX(counters->memory_peak, counters->memory_now);
 }
 
+/* Behind the last use of a connection in a call of libuv: has `turn` called and answers sent, if TURN_REQUESTS requests
+ * have come since. libuv reads from all connections that have bytes before it lets the loop go on: under overload that is
+ * thousands of requests, and those that came first would be beyond their deadline before `turn` sees them. */
+void loop_settle_early(struct net_loop *loop);
 /* Gives the memory of an empty buffer to the next that needs one. */
 void loop_give_buffer(struct net_loop *loop, struct byte_buffer *buffer);
 /* A buffer without memory gets some that was given. */

@@ -114,7 +114,9 @@ static void received(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
         receive_tls(connection, bytes->base, (size_t)count);
     else
         receive_plain(connection, bytes->base, (size_t)count);
+    struct net_loop *loop = connection->loop;
     connection_leave(connection);
+    loop_settle_early(loop);
 }
 
 void connection_read(struct net_connection *connection)

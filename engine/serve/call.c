@@ -130,7 +130,8 @@ enum refusal call_refusal(enum infer_fault fault)
     return REFUSAL_BAD;
 }
 
-/* Whether rows that wait already would make the call wait beyond its deadline, by what rows and calls cost lately. */
+/* Whether rows that wait already would make the call's answer come beyond its deadline, by what rows and calls cost lately.
+ * Where nothing waits the call is computed, whatever it may cost: how else would the estimates get better. */
 static bool is_too_much(const struct server *server, const struct call *call)
 {
     const struct serve_model *model = call->model;
@@ -141,7 +142,9 @@ static bool is_too_much(const struct server *server, const struct call *call)
             (double)other->waiting_rows * other->row_ns + (double)other->waiting_calls * other->call_ns;
     }
     double left_ns = (double)(call->deadline_us - os_monotonic_us()) * 1e3;
-    return model->waiting_rows >= (uint64_t)model->serve->serving.queue_rows || backlog_ns > left_ns;
+    double own_ns = model->call_rows * model->row_ns + model->call_ns;
+    return model->waiting_rows >= (uint64_t)model->serve->serving.queue_rows ||
+           (backlog_ns > 0.0 && backlog_ns * server->stretch + own_ns > left_ns);
 }
 
 static bool find_model(struct server *server, struct call *call)
@@ -178,19 +181,29 @@ static bool find_model(struct server *server, struct call *call)
     return false;
 }
 
-void call_submit(struct server *server, struct call *call)
+/* Sets the deadline; refuses the call if it would wait beyond that. */
+static bool is_shed(struct server *server, struct call *call)
 {
-    if (!find_model(server, call))
-        return;
-    struct serve_model *model = call->model;
-    int64_t patience_us = model->serve->serving.deadline_us;
+    int64_t patience_us = call->model->serve->serving.deadline_us;
     if (call->request.timeout_us > 0)
         patience_us = MIN(patience_us, call->request.timeout_us);
     call->deadline_us = call->come_us + patience_us;
-    if (is_too_much(server, call)) {
+    bool is_shed = is_too_much(server, call);
+    if (is_shed)
         call_refuse(server, call, REFUSAL_SHED, "too many requests are waiting");
+    return is_shed;
+}
+
+bool call_shed_unread(struct server *server, struct call *call)
+{
+    return call->model != NULL && model_is_ready(call->model) && is_shed(server, call);
+}
+
+void call_submit(struct server *server, struct call *call)
+{
+    if (!find_model(server, call) || is_shed(server, call))
         return;
-    }
+    struct serve_model *model = call->model;
     struct infer_problem problem = {0};
     const struct source_common *common = model->plan->nodes[model->serve->request].common;
     int64_t newest_us = time_add(way_watermark(model_way(model)), common->max_delay_us);
@@ -208,6 +221,7 @@ void call_submit(struct server *server, struct call *call)
     }
     call->is_logged = log_wants(model);
     model->calls++;
+    model->call_rows += ((double)call->rows - model->call_rows) * 0.05;
     call->queued_us = os_monotonic_us();
     call->phase_ns[PHASE_READ] = (call->queued_us - call->exchange->begun_us) * 1000;
     call->next = NULL;

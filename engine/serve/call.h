@@ -70,6 +70,7 @@ struct serve_model {
     struct call *first, **last; /* the queue */
     uint64_t waiting_rows, waiting_calls;
     double row_ns, call_ns; /* what a row and a call cost lately */
+    double call_rows;       /* rows of a call lately */
     struct served *log;     /* NULL: none */
     struct answer_json *log_rows;
     uint64_t calls; /* queued so far; the log's sample goes by this number */
@@ -118,7 +119,11 @@ struct server {
     int64_t slow_said_us;    /* monotonic: when a slow request was last said */
     uint64_t slow_unsaid;    /* slow requests since */
     int64_t logs_seen_us;    /* monotonic */
-    bool has_failed;         /* the checkpoint that was named cannot be read */
+    /* How many times longer than its batches a queue takes lately, for reading and refusing take time between them; from 1
+     * to STRETCH_MAX. left_ns: monotonic end of the last turn, if rows were left then; else 0. */
+    double stretch;
+    int64_t left_ns;
+    bool has_failed; /* the checkpoint that was named cannot be read */
 };
 
 struct call {
@@ -146,6 +151,9 @@ void live_end(struct serve_job *job);
 
 /* A call for an exchange whose body is there; the wire fills in call->request. */
 struct call *call_new(struct server *server, const struct wire *wire, struct net_exchange *exchange);
+/* Before the body is read, where the path has named call->model: refuses the call, and returns true, if too much is waiting. Most
+ * of what a refusal costs is the body. */
+bool call_shed_unread(struct server *server, struct call *call);
 /* Checks the request and queues it; or refuses it. */
 void call_submit(struct server *server, struct call *call);
 /* Answers with an error, and ends the call. */

@@ -144,6 +144,8 @@ static void infer(struct server *server, struct net_exchange *exchange, struct s
     size_t json_bytes = json_bytes_of(exchange);
     struct str encoding = net_field(exchange, "content-encoding");
     call->model = server_model(server, model);
+    if (call_shed_unread(server, call))
+        return;
     if (encoding.data != NULL && !str_is(encoding, "identity")) {
         call_refuse(server, call, REFUSAL_NOT_SUPPORTED, "compressed requests are not supported");
     } else if (json_bytes == SIZE_MAX) {

@@ -7,7 +7,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { SAID_BYTES_MAX = 4600, GRACE_MS = 5000, FOLLOW_MS = 5 };
+enum {
+    SAID_BYTES_MAX = 4600,
+    GRACE_MS = 5000,
+    FOLLOW_MS = 5,
+    TURN_NS = 400 * 1000,
+    TURN_ROWS_LEAST = 64,
+    STRETCH_MAX = 2
+};
 
 static int64_t now_ns(void)
 {
@@ -131,13 +138,21 @@ struct work {
     uint32_t parts_count, rows;
 };
 
+/* Rows of a batch at most: those of about TURN_NS, for what comes meanwhile waits for so long, also to be refused. */
+static uint32_t batch_most(const struct serve_model *model)
+{
+    double rows = model->row_ns > 0.0 ? TURN_NS / model->row_ns : BATCH_ROWS;
+    return (uint32_t)MIN(MAX(rows, (double)TURN_ROWS_LEAST), (double)BATCH_ROWS);
+}
+
 /* Takes rows from the head of the queue. Only the last call may have rows left, and it stays at the head. only_begun: of a
  * call whose rows are computed in part. */
 static void gather(struct server *server, struct serve_model *model, struct work *work, bool only_begun)
 {
     int64_t now_us = os_monotonic_us();
+    uint32_t most = batch_most(model);
     work->parts_count = work->rows = 0;
-    while (model->first != NULL && work->rows < BATCH_ROWS) {
+    while (model->first != NULL && work->rows < most) {
         struct call *call = model->first;
         if (call->begun == 0 && only_begun)
             return;
@@ -147,7 +162,7 @@ static void gather(struct server *server, struct serve_model *model, struct work
         }
         if (call->begun == 0)
             call->phase_ns[PHASE_QUEUE] = (now_us - call->queued_us) * 1000;
-        uint32_t count = MIN(call->rows - call->begun, BATCH_ROWS - work->rows);
+        uint32_t count = MIN(call->rows - call->begun, most - work->rows);
         work->parts[work->parts_count++] =
             (struct part){.call = call, .first = call->begun, .count = count, .at = work->rows};
         work->rows += count;
@@ -353,12 +368,18 @@ static void turn(void *user)
     look_at_loaders(server);
     is_left |= follow_jobs(server);
     look_at_logs(server);
+    int64_t begun_ns = now_ns();
     for (uint32_t i = 0; i < server->models_count; i++) {
         struct serve_model *model = server->models[i];
         if (model->first != NULL)
             run_batch(server, model, false);
         is_left |= model->first != NULL;
     }
+    int64_t ended_ns = now_ns();
+    if (server->left_ns != 0)
+        follow(&server->stretch,
+               MIN((double)(ended_ns - server->left_ns) / (double)(ended_ns - begun_ns + 1), STRETCH_MAX));
+    server->left_ns = is_left ? ended_ns : 0;
     control_step(server);
     if (is_left)
         net_loop_wake(server->loop);
@@ -395,6 +416,7 @@ struct server *server_new(const struct server_options *options)
 {
     struct server *server = mem_calloc(1, sizeof(*server));
     server->options = *options;
+    server->stretch = 1.0;
     server->loop = net_loop_new(options->memory_bytes, turn, server);
     return server;
 }
