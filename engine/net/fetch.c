@@ -75,8 +75,10 @@ static void make_curl(struct fetch *fetch, const struct fetch_options *options)
     curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(curl, CURLOPT_NOPROXY, "*"); /* whatever the environment says */
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, options->authority == NULL ? "http" : "https");
-    if (options->authority != NULL)
+    if (options->authority != NULL) {
         curl_easy_setopt(curl, CURLOPT_CAINFO, options->authority);
+        curl_easy_setopt(curl, CURLOPT_CAPATH, NULL); /* else the system's authorities are believed, too */
+    }
     if (options->certificate != NULL)
         curl_easy_setopt(curl, CURLOPT_SSLCERT, options->certificate);
     if (options->key != NULL)
