@@ -354,18 +354,23 @@ static bool put_in_place(struct link_mirror *m, const struct coming *coming, str
 static void take_checkpoint(struct link_mirror *m)
 {
     char text[TEXT_BYTES], run[LINK_RUN_DIGITS + 1] = "";
-    const struct link_head head = m->checkpoints.head;
+    struct link_head head = m->checkpoints.head;
     struct coming coming = {
         .id = {head.generation, head.place}, .pack = head.offset, .said_us = os_monotonic_us()};
     int64_t begun_us = coming.said_us;
     struct str files = m->checkpoints.bytes;
-    struct byte_buffer list =
-        m->checkpoints.body; /* has the files' names; the next answers go to another buffer */
+    struct byte_buffer list = m->checkpoints.body; /* has the names; the next answers go to another buffer */
     m->checkpoints.body = (struct byte_buffer){0};
     memcpy(run, head.run, LINK_RUN_DIGITS);
-    int error = strcmp(run, m->run) == 0 ? 0 : remove_generations(m);
-    memcpy(m->run, run, sizeof(run));
-    if (error != 0)
+    int error = 0;
+    if (strcmp(run, m->run) != 0) { /* another run numbers its checkpoints anew: the mirror has none of it */
+        m->have = (struct checkpoint_id){0};
+        m->run[0] = '\0';
+        error = remove_generations(m);
+    }
+    if (error == 0)
+        memcpy(m->run, run, sizeof(run));
+    else
         say_errno(m, "checkpoints of an earlier run cannot be removed", error);
     if (error == 0 && fetch_all(m, &coming, files) && put_in_place(m, &coming, files)) {
         m->have = coming.id;

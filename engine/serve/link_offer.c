@@ -286,7 +286,8 @@ static bool answer_log(struct link_offer *offer, const struct waiting *one, bool
         head.flags |= LINK_COMPLETE;
     if (piece.has_next)
         head.flags |= LINK_NEXT;
-    bool is_news = piece.got > 0 || piece.is_complete || piece.is_gone;
+    /* That a log without a writer lacks the segment is none: the next writer begins another one. */
+    bool is_news = piece.got > 0 || piece.is_complete || (piece.is_gone && is_written);
     if (is_news || is_last)
         send_answer(offer, one->exchange, &head);
     return is_news || is_last;

@@ -196,6 +196,57 @@ def test_killed_offer_and_mirror():
                 check_end(place, server, "scores")
 
 
+def test_another_run():
+    """A run that begins anew has checkpoints of the same numbers: the mirror takes them, also when the first try fails."""
+    with Place(jobs.learner("deepfm"), ROWS) as place:
+        place.run()
+        offer = Offer(place)
+        with Wire(offer.link_port) as wire, mirror(place, wire.port) as server:
+            server.wait_for("answers from checkpoint")
+            before = sorted(os.listdir(place.path("state/gen-000001")))
+            wire.cut(is_for_long=True)
+            shutil.rmtree(place.path("state"))
+            os.remove(place.path("out.jsonl"))
+            place.run()
+            assert sorted(os.listdir(place.path("state/gen-000001"))) == before, "the other run numbers differently"
+            wire.rate = 20000
+            wire.mend()
+            deadline = time.monotonic() + PATIENCE_S
+            while not os.path.exists(place.path("mirror/.incoming/gen-000001")):
+                assert time.monotonic() < deadline, server.said
+                time.sleep(0.01)
+            offer.kill()
+            wire.rate = 0
+            with Offer(place, link_port=offer.link_port):
+                server.wait_for("refuses .404.: there is no such pack")
+                while not os.path.exists(place.path("mirror/gen-000001")):
+                    assert time.monotonic() < deadline, (server.said, "it never takes the other run's checkpoint")
+                    time.sleep(0.05)
+
+
+def test_nobody_writes():
+    """A mirror of a mirror that began again asks a few times a second, not as fast as it can."""
+    with Place(jobs.FEATURES, ROWS) as place, Trainer(place, pause_ms=6) as trainer:
+        offer = Offer(place)
+        middle = mirror(place, offer.link_port, "--link-listen", "127.0.0.1:0")
+        port = int(middle.wait_for(r"offering the jobs to mirrors on 127\.0\.0\.1:(\d+)").group(1))
+        with mirror(place, port, name="second") as server:
+            server.wait_for(FOLLOWED)
+            trainer.kill()
+            offer.kill()
+            middle.kill()
+            with mirror(place, offer.link_port, "--link-listen", f"127.0.0.1:{port}"):
+                deadline, name = time.monotonic() + PATIENCE_S, 'leat_link_answers_total{job="parity"}'
+                first = server.client().metrics()[name]
+                while server.client().metrics()[name] < first + 4:
+                    assert time.monotonic() < deadline, server.said
+                    time.sleep(0.05)
+                first = server.client().metrics()[name]
+                time.sleep(2)
+                asked = server.client().metrics()[name] - first
+                assert asked < 120, f"{asked} answers in two seconds, with nothing to tell"
+
+
 def test_mirror_of_a_mirror():
     """A mirror is offered again."""
     with Place(jobs.FEATURES, ROWS) as place, Offer(place) as offer, \
