@@ -237,6 +237,8 @@ struct checkpoint_pack;
 struct checkpoint_pack_file {
     const char *name; /* "gen-000007/ckpt-000000000042/state.bin" */
     uint64_t bytes;
+    int64_t
+        changed_us; /* wall clock: of a table's last change; 0: of a checkpoint's file, which never changes */
 };
 
 /* Opens the newest checkpoint whose manifests can be read. NULL with *is_none: there is none; else NULL after a diagnostic. */
@@ -246,7 +248,7 @@ void checkpoint_pack_close(struct checkpoint_pack *pack); /* NULL is allowed */
 struct checkpoint_id checkpoint_pack_id(const struct checkpoint_pack *pack);
 struct run_id checkpoint_pack_run(const struct checkpoint_pack *pack);
 const struct checkpoint_pack_file *checkpoint_pack_files(const struct checkpoint_pack *pack, uint32_t *count);
-/* Reads bytes of file number `file`. 0 or an errno. Any thread. */
+/* Reads bytes of file number `file`, up to the length that it had. 0 or an errno. Any thread. */
 int checkpoint_pack_read(const struct checkpoint_pack *pack, uint32_t file, uint64_t offset, void *data,
                          size_t bytes, size_t *got);
 /* The chain of checkpoint `id` lies in the directory, with the names of a pack: makes it the newest checkpoint there, of a

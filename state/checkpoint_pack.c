@@ -79,19 +79,20 @@ struct checkpoint_pack {
 };
 
 /* Takes the descriptor. */
-static void add_file(struct checkpoint_pack *pack, const char *name, int fd, uint64_t bytes)
+static void add_file(struct checkpoint_pack *pack, int fd, const struct checkpoint_pack_file *file)
 {
     if (pack->count == pack->room) {
         pack->room = MAX(pack->room * 2, 64u);
         pack->files = mem_realloc(pack->files, pack->room * sizeof(*pack->files));
         pack->fds = mem_realloc(pack->fds, pack->room * sizeof(*pack->fds));
     }
-    pack->files[pack->count] = (struct checkpoint_pack_file){.name = name, .bytes = bytes};
+    pack->files[pack->count] = *file;
     pack->fds[pack->count++] = fd;
 }
 
 /* Adds a file by its path below the directory. 0 or an errno. */
-static int add_path(struct checkpoint_pack *pack, const struct checkpoint_dir *dir, const char *name)
+static int add_path(struct checkpoint_pack *pack, const struct checkpoint_dir *dir, const char *name,
+                    bool is_table)
 {
     char path[PATH_BYTES * 2];
     struct stat info;
@@ -103,7 +104,10 @@ static int add_path(struct checkpoint_pack *pack, const struct checkpoint_dir *d
         close(fd);
         return EINVAL;
     }
-    add_file(pack, name, fd, (uint64_t)info.st_size);
+    struct checkpoint_pack_file file = {.name = name, .bytes = (uint64_t)info.st_size};
+    if (is_table)
+        file.changed_us = MAX(info.st_mtim.tv_sec * US_PER_SECOND + info.st_mtim.tv_nsec / 1000, 0);
+    add_file(pack, fd, &file);
     return 0;
 }
 
@@ -118,11 +122,13 @@ static bool add_chain(struct checkpoint_pack *pack, const struct checkpoint *cha
                                           (unsigned long long)manifest->info.id.epoch);
         for (uint32_t i = 0; i < manifest->files_count; i++, at++) {
             const struct manifest_file *file = &manifest->files[i];
-            add_file(pack, arena_printf(&pack->arena, "%s/%.*s", folder, STR_ARGS(file->path)), files.fds[at],
-                     file->bytes);
+            struct checkpoint_pack_file own = {
+                .name = arena_printf(&pack->arena, "%s/%.*s", folder, STR_ARGS(file->path)),
+                .bytes = file->bytes};
+            add_file(pack, files.fds[at], &own);
         }
         const char *name = arena_printf(&pack->arena, "%s/MANIFEST", folder);
-        int error = add_path(pack, chain->dir, name);
+        int error = add_path(pack, chain->dir, name, false);
         is_good = error == 0 || file_unreadable(name, error, diags);
     }
     /* The pack has the first `at` descriptors now. */
@@ -146,7 +152,7 @@ static void add_folder(struct checkpoint_pack *pack, const struct checkpoint_dir
         if (one->d_name[0] == '.')
             continue;
         const char *name = arena_printf(&pack->arena, "%s/%s", folder, one->d_name);
-        if (add_path(pack, dir, name) == EINVAL && depth > 1)
+        if (add_path(pack, dir, name, true) == EINVAL && depth > 1)
             add_folder(pack, dir, name, depth - 1);
     }
     closedir(stream);
@@ -155,6 +161,7 @@ static void add_folder(struct checkpoint_pack *pack, const struct checkpoint_dir
 static struct checkpoint_pack *open_one(struct checkpoint_dir *dir, struct checkpoint_id id,
                                         struct diag_list *diags)
 {
+    char path[PATH_BYTES];
     enum decode_result result;
     struct checkpoint *chain = chain_open(dir, id, false, &result, diags);
     if (chain == NULL)
@@ -170,7 +177,13 @@ static struct checkpoint_pack *open_one(struct checkpoint_dir *dir, struct check
         return NULL;
     }
     add_folder(pack, dir, "tables", TABLES_DEPTH);
-    return pack;
+    /* As long as the checkpoint is there, the operators keep the tables that it needs. */
+    path_checkpoint(dir, id, path);
+    if (access(path, F_OK) == 0)
+        return pack;
+    file_unreadable(path, errno, diags);
+    checkpoint_pack_close(pack);
+    return NULL;
 }
 
 struct checkpoint_pack *checkpoint_pack_open(struct checkpoint_dir *dir, bool *is_none,
@@ -225,7 +238,11 @@ const struct checkpoint_pack_file *checkpoint_pack_files(const struct checkpoint
 int checkpoint_pack_read(const struct checkpoint_pack *pack, uint32_t file, uint64_t offset, void *data,
                          size_t bytes, size_t *got)
 {
-    return os_pread_all(pack->fds[file], data, bytes, offset, got);
+    uint64_t length = pack->files[file].bytes; /* a table's file may grow while it is copied */
+    *got = 0;
+    if (offset >= length)
+        return 0;
+    return os_pread_all(pack->fds[file], data, (size_t)MIN(bytes, length - offset), offset, got);
 }
 
 /* --- Adopting --- */

@@ -122,9 +122,21 @@ void link_ask_write(const struct link_ask *ask, struct byte_buffer *out)
 
 /* --- Lists of files --- */
 
-void link_list_add(struct byte_buffer *list, const char *name, uint64_t bytes)
+void link_list_add(struct byte_buffer *list, const struct link_file *file)
 {
-    buffer_printf(list, "%" PRIu64 " %s\n", bytes, name);
+    buffer_printf(list, "%" PRIu64 " %" PRIi64 " %.*s\n", file->bytes, file->changed_us,
+                  STR_ARGS(file->name));
+}
+
+/* Takes a number and the space behind it off the line. */
+static bool take_number(struct str *line, uint64_t *number)
+{
+    const char *space = memchr(line->data, ' ', line->length);
+    if (space == NULL ||
+        !number_parse((struct str){line->data, (size_t)(space - line->data)}, INT64_MAX, number))
+        return false;
+    *line = (struct str){space + 1, line->length - (size_t)(space + 1 - line->data)};
+    return true;
 }
 
 bool link_list_take(struct str *list, struct link_file *file, bool *is_good)
@@ -133,12 +145,12 @@ bool link_list_take(struct str *list, struct link_file *file, bool *is_good)
     if (list->length == 0)
         return false;
     const char *end = memchr(list->data, '\n', list->length);
-    const char *space = end == NULL ? NULL : memchr(list->data, ' ', (size_t)(end - list->data));
-    *is_good = space != NULL &&
-               number_parse((struct str){list->data, (size_t)(space - list->data)}, INT64_MAX, &file->bytes);
+    uint64_t changed_us = 0;
+    file->name = (struct str){list->data, end == NULL ? 0 : (size_t)(end - list->data)};
+    *is_good = end != NULL && take_number(&file->name, &file->bytes) && take_number(&file->name, &changed_us);
     if (!*is_good)
         return false;
-    file->name = (struct str){space + 1, (size_t)(end - space - 1)};
+    file->changed_us = (int64_t)changed_us;
     *is_good = link_name_is_good(file->name);
     size_t length = (size_t)(end + 1 - list->data);
     *list = (struct str){list->data + length, list->length - length};

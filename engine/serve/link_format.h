@@ -4,7 +4,7 @@
  *     GET /link/v1/file?job=NAME&fingerprint=F&pack=P&file=N&offset=X
  *     GET /link/v1/log?job=NAME&fingerprint=F&generation=G&segment=S&offset=X
  *
- * `checkpoint` answers the newest checkpoint as a list of files, a line "BYTES NAME" each, which are open under the number
+ * `checkpoint` answers the newest checkpoint as a list of files, a line "BYTES CHANGED NAME" each, which are open under the number
  * `pack` until nobody has asked for them for LINK_PACK_US; `want` asks the job for a new checkpoint. `file` answers bytes of
  * such a file, `log` bytes of a segment of the delta log, and waits for them for LINK_WAIT_MS. Answers have a struct
  * link_head before their bytes. Refusals are a status of 4xx or 5xx with a text. */
@@ -74,9 +74,11 @@ void link_ask_write(const struct link_ask *ask, struct byte_buffer *out);
 struct link_file {
     struct str name;
     uint64_t bytes;
+    int64_t
+        changed_us; /* wall clock: of the last change of its bytes; 0: of a checkpoint, which never changes */
 };
 
-void link_list_add(struct byte_buffer *list, const char *name, uint64_t bytes);
+void link_list_add(struct byte_buffer *list, const struct link_file *file);
 /* Takes the first file off the list; false: *list is empty, or is none: *is_good. */
 bool link_list_take(struct str *list, struct link_file *file, bool *is_good);
 /* Whether a name is one that a mirror may write: "gen-N/ckpt-N/FILE" or "tables/FILE", without dots at the beginning of a

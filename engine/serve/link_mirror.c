@@ -11,7 +11,7 @@
 #include "core/os.h"
 #include "core/refused.h"
 #include "core/wait.h"
-#include "serve/link_format.h"
+#include "serve/link_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -45,6 +45,7 @@ struct side {
 struct link_mirror {
     struct link_job job;
     char *from, *log, *incoming; /* the offer's address; directories */
+    struct link_place place;
     link_say *say;
     void *user;
     int lock_fd; /* DIRECTORY/.mirror */
@@ -193,35 +194,6 @@ static enum asked ask_offer(struct link_mirror *m, struct side *side, struct lin
 
 /* --- Checkpoints: files that come --- */
 
-static char *path_below(const char *folder, struct str name)
-{
-    return mem_printf("%s/%.*s", folder, STR_ARGS(name));
-}
-
-/* Whether the mirror has the file: of a checkpoint that is in place, or a version of a table, which never changes. */
-static bool is_in_place(const struct link_mirror *m, const struct link_file *file)
-{
-    size_t prefix = link_name_checkpoint(file->name);
-    char *path =
-        path_below(m->job.directory, prefix == 0 ? file->name : (struct str){file->name.data, prefix});
-    bool is_there = prefix == 0 ? os_file_bytes(path) == (int64_t)file->bytes : access(path, F_OK) == 0;
-    free(path);
-    return is_there;
-}
-
-/* Opens the file below .incoming for writing, empty; -1: *error. */
-static int open_incoming(const struct link_mirror *m, struct str name, int *error)
-{
-    char *path = path_below(m->incoming, name), *folder = os_directory(path);
-    *error = os_mkdirs(folder);
-    int fd = *error != 0 ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (*error == 0 && fd < 0)
-        *error = errno;
-    free(folder);
-    free(path);
-    return fd;
-}
-
 /* A checkpoint on its way. */
 struct coming {
     struct checkpoint_id id;
@@ -248,7 +220,7 @@ static void say_progress(struct link_mirror *m, struct coming *coming)
 static bool fetch_file(struct link_mirror *m, struct coming *coming, uint64_t number,
                        const struct link_file *file)
 {
-    int error, fd = open_incoming(m, file->name, &error);
+    int error, fd = link_file_open(&m->place, file->name, &error);
     struct link_ask ask = {.kind = LINK_FILE, .pack = coming->pack, .file = number};
     bool is_good = error == 0;
     while (is_good && ask.offset < file->bytes) {
@@ -264,8 +236,9 @@ static bool fetch_file(struct link_mirror *m, struct coming *coming, uint64_t nu
         coming->bytes += m->checkpoints.bytes.length;
         say_progress(m, coming);
     }
-    if (fd >= 0)
-        close(fd);
+    int closed = fd < 0 ? 0 : link_file_close(fd, file);
+    error = error != 0 ? error : closed;
+    is_good &= error == 0;
     if (error != 0)
         say_errno(m, "a checkpoint cannot be written", error);
     return is_good && ask.offset == file->bytes;
@@ -278,74 +251,34 @@ static bool fetch_all(struct link_mirror *m, struct coming *coming, struct str l
     bool is_good = true;
     uint64_t count = 0;
     for (struct str rest = list; link_list_take(&rest, &file, &is_good) && count <= LINK_FILES_MAX; count++)
-        coming->all += is_in_place(m, &file) ? 0 : file.bytes;
+        coming->all += link_file_is_in_place(&m->place, &file) ? 0 : file.bytes;
     if (!is_good || count > LINK_FILES_MAX) {
         say_trouble(m, "link: the list of a checkpoint's files has names or lengths that no checkpoint has");
         return false;
     }
     uint64_t number = 0;
     for (struct str rest = list; is_good && link_list_take(&rest, &file, &is_good); number++)
-        if (!is_in_place(m, &file))
+        if (!link_file_is_in_place(&m->place, &file))
             is_good = fetch_file(m, coming, number, &file);
     return is_good;
 }
 
 /* --- Checkpoints: putting them in place --- */
 
-/* Removes the generations; other files stay. 0 or an errno. */
-static int remove_generations(const struct link_mirror *m)
-{
-    int error = 0;
-    DIR *dir = opendir(m->job.directory);
-    if (dir == NULL)
-        return errno;
-    for (const struct dirent *one; error == 0 && (one = readdir(dir)) != NULL;)
-        if (strncmp(one->d_name, "gen-", 4) == 0) {
-            char *path = mem_printf("%s/%s", m->job.directory, one->d_name);
-            error = os_remove_tree(path);
-            free(path);
-        }
-    closedir(dir);
-    return error;
-}
-
-/* Moves a file or a checkpoint from .incoming to its place, unless it is there. 0 or an errno. */
-static int move(const struct link_mirror *m, struct str name)
-{
-    char *from = path_below(m->incoming, name), *to = path_below(m->job.directory, name),
-         *folder = os_directory(to);
-    int error = access(from, F_OK) != 0 ? 0 : os_mkdirs(folder);
-    if (error == 0 && access(from, F_OK) == 0)
-        error = os_rename(from, to, "ckpt.rename");
-    free(folder);
-    free(to);
-    free(from);
-    return error;
-}
-
-/* Checkpoints are listed base first: at each moment the chain of each is complete. */
 static bool put_in_place(struct link_mirror *m, const struct coming *coming, struct str list)
 {
     struct arena arena = {0};
     struct diag_list diags;
-    struct link_file file;
-    struct str before = {"", 0};
-    bool is_good;
-    int error = 0;
     diag_list_init(&diags, &arena);
-    while (error == 0 && link_list_take(&list, &file, &is_good)) {
-        size_t prefix = link_name_checkpoint(file.name);
-        struct str name = prefix == 0 ? file.name : (struct str){file.name.data, prefix};
-        if (!str_equal(name, before))
-            error = move(m, name);
-        before = name;
-    }
+    int error = link_files_move(&m->place, list);
     if (error != 0)
         say_errno(m, "a checkpoint cannot be put in place", error);
-    is_good = error == 0 && checkpoint_pack_adopt(m->job.directory, coming->id, &diags);
+    bool is_good = error == 0 && checkpoint_pack_adopt(m->job.directory, coming->id, &diags);
     if (error == 0 && !is_good)
         say_diags(m, &diags);
-    (void)os_remove_tree(m->incoming);
+    if (is_good)
+        link_files_sweep(&m->place, list);
+    (void)os_remove_tree(m->place.incoming);
     arena_free(&arena);
     return is_good;
 }
@@ -366,7 +299,7 @@ static void take_checkpoint(struct link_mirror *m)
     if (strcmp(run, m->run) != 0) { /* another run numbers its checkpoints anew: the mirror has none of it */
         m->have = (struct checkpoint_id){0};
         m->run[0] = '\0';
-        error = remove_generations(m);
+        error = link_files_forget(&m->place);
     }
     if (error == 0)
         memcpy(m->run, run, sizeof(run));
@@ -413,7 +346,7 @@ static void find_own(struct link_mirror *m)
         m->have = list.items[0].id;
         hex_text(run.bytes, sizeof(run.bytes), m->run);
     } else {
-        (void)remove_generations(m);
+        (void)link_files_forget(&m->place);
     }
     checkpoint_dir_close(dir);
     arena_free(&arena);
@@ -424,7 +357,7 @@ static void *mirror_checkpoints(void *argument)
     struct link_mirror *m = argument;
     int64_t asked_us = INT64_MIN, eager_us = 0;
     setpriority(PRIO_PROCESS, (id_t)gettid(), MIRROR_NICE);
-    (void)os_remove_tree(m->incoming);
+    (void)os_remove_tree(m->place.incoming);
     find_own(m);
     do {
         bool is_wanted;
@@ -559,6 +492,7 @@ struct link_mirror *link_mirror_start(const struct fetch_options *from, const st
                               .say = say,
                               .user = user,
                               .lock_fd = -1};
+    m->place = (struct link_place){.directory = job->directory, .incoming = m->incoming};
     snprintf(m->trouble, sizeof(m->trouble), "not linked yet");
     pthread_mutex_init(&m->mutex, NULL);
     pthread_cond_init(&m->changed, NULL);

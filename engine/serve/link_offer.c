@@ -212,7 +212,9 @@ static void answer_checkpoint(struct link_offer *offer, struct offered *of, cons
             uint32_t count;
             const struct checkpoint_pack_file *list = checkpoint_pack_files(pack->files, &count);
             for (uint32_t i = 0; i < count; i++)
-                link_list_add(&offer->body, list[i].name, list[i].bytes);
+                link_list_add(&offer->body, &(struct link_file){.name = str_from(list[i].name),
+                                                                .bytes = list[i].bytes,
+                                                                .changed_us = list[i].changed_us});
             pack->used_us = os_monotonic_us();
             head.offset = pack->number;
         }

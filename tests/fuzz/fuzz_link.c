@@ -53,7 +53,8 @@ static void check_list(struct str list)
     size_t before = list.length;
     while (link_list_take(&list, &file, &is_good)) {
         must(is_good && list.length < before, "a list gets shorter");
-        must(file.bytes <= INT64_MAX && file.name.length <= LINK_NAME_MAX, "a file is within bounds");
+        must(file.bytes <= INT64_MAX && file.changed_us >= 0 && file.name.length <= LINK_NAME_MAX,
+             "a file is within bounds");
         must(stays_below(file.name), "a name stays below the directory");
         must(link_name_checkpoint(file.name) < file.name.length, "a checkpoint has files");
         before = list.length;

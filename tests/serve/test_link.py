@@ -224,6 +224,42 @@ def test_another_run():
                     time.sleep(0.05)
 
 
+def test_tables():
+    """Of operators: a LOG that was replaced by one of the same length is taken, and what is no longer there goes."""
+    def tables(log, *versions):
+        shutil.rmtree(place.path("state/tables"), ignore_errors=True)
+        for version in versions:
+            os.makedirs(place.path(f"state/tables/9/{version}"))
+            place.write(f"state/tables/9/{version}/items.csv", f"{version}\n")
+        place.write("state/tables/9/LOG", log)
+
+    def mirrored():
+        files = {}
+        for folder, _, names in os.walk(place.path("mirror/tables")):
+            for name in names:
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    files[os.path.relpath(os.path.join(folder, name), place.path("mirror/tables/9"))] = file.read()
+        return files, sorted(os.listdir(place.path("mirror/tables/9")))
+
+    with Place(jobs.learner("fm"), 200) as place:
+        place.run()
+        tables("1 a\n2 b\n", "a", "b")
+        with Offer(place) as offer, Wire(offer.link_port) as wire, mirror(place, wire.port) as server:
+            server.wait_for("answers from checkpoint")
+            assert mirrored() == ({"LOG": "1 a\n2 b\n", "a/items.csv": "a\n", "b/items.csv": "b\n"}, ["LOG", "a", "b"])
+            wire.cut(is_for_long=True)
+            shutil.rmtree(place.path("state"))
+            os.remove(place.path("out.jsonl"))
+            place.run()
+            tables("2 b\n3 c\n", "b", "c")
+            wire.mend()
+            wanted = {"LOG": "2 b\n3 c\n", "b/items.csv": "b\n", "c/items.csv": "c\n"}, ["LOG", "b", "c"]
+            deadline = time.monotonic() + 30
+            while mirrored() != wanted:
+                assert time.monotonic() < deadline, (mirrored(), server.said)
+                time.sleep(0.05)
+
+
 def test_nobody_writes():
     """A mirror of a mirror that began again asks a few times a second, not as fast as it can."""
     with Place(jobs.FEATURES, ROWS) as place, Trainer(place, pause_ms=6) as trainer:

@@ -105,19 +105,29 @@ static void test_lists(void **state)
     struct byte_buffer text = {0};
     struct link_file file;
     bool is_good;
-    link_list_add(&text, "gen-1/ckpt-2/MANIFEST", 17);
-    link_list_add(&text, "tables/1/a", INT64_MAX);
+    link_list_add(&text, &(struct link_file){.name = str_from("gen-1/ckpt-2/MANIFEST"), .bytes = 17});
+    link_list_add(&text, &(struct link_file){
+                             .name = str_from("tables/1/a"), .bytes = INT64_MAX, .changed_us = INT64_MAX});
     struct str list = {text.data, text.length};
     assert_true(link_list_take(&list, &file, &is_good) && is_good);
-    assert_true(str_is(file.name, "gen-1/ckpt-2/MANIFEST") && file.bytes == 17);
+    assert_true(str_is(file.name, "gen-1/ckpt-2/MANIFEST") && file.bytes == 17 && file.changed_us == 0);
     assert_true(link_list_take(&list, &file, &is_good) && is_good);
-    assert_true(str_is(file.name, "tables/1/a") && file.bytes == INT64_MAX);
+    assert_true(str_is(file.name, "tables/1/a") && file.bytes == INT64_MAX && file.changed_us == INT64_MAX);
     assert_false(link_list_take(&list, &file, &is_good));
     assert_true(is_good);
     buffer_free(&text);
-    static const char *const bad[] = {
-        "17 tables/a",     "tables/a\n", " tables/a\n", "-1 tables/a\n",
-        "1 /etc/passwd\n", "\n",         "1 \n",        "99999999999999999999 tables/a\n"};
+    static const char *const bad[] = {"17 0 tables/a",
+                                      "tables/a\n",
+                                      " tables/a\n",
+                                      "17 tables/a\n",
+                                      "17 -1 tables/a\n",
+                                      "-1 0 tables/a\n",
+                                      "1 0 /etc/passwd\n",
+                                      "\n",
+                                      "1 \n",
+                                      "1 0 \n",
+                                      "1 99999999999999999999 tables/a\n",
+                                      "99999999999999999999 0 tables/a\n"};
     for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
         list = str_from(bad[i]);
         assert_false(link_list_take(&list, &file, &is_good));
