@@ -239,7 +239,8 @@ static bool add_job(struct serve_arguments *a, struct server *server, struct job
     a->links[place] = (struct link_job){.name = plan->name,
                                         .fingerprint = plan->fingerprint,
                                         .directory = path,
-                                        .log_bytes = (uint64_t)plan->config.checkpoint.log_bytes};
+                                        .log_bytes = (uint64_t)plan->config.checkpoint.log_bytes,
+                                        .can_be_followed = plan_not_followed(plan) == NULL};
     if (a->link != NULL && !start_mirror(a, place, load))
         return false;
     return server_add(server, plan, a->links[place].directory, id, &load->diags);

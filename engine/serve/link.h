@@ -15,6 +15,7 @@ struct link_job {
     const char *fingerprint; /* of the plan */
     const char *directory;   /* offered: of the checkpoints; mirrored: the mirror's */
     uint64_t log_bytes;      /* mirrored: budget of the delta log's copy */
+    bool can_be_followed;    /* mirrored: between checkpoints; false: each newer checkpoint is taken */
 };
 
 /* A line for people, without a newline; from the threads of offer and mirror. */

@@ -2,7 +2,8 @@
  * again. A checkpoint comes into `.incoming` and is put in place when it is complete.
  *
  * It takes a checkpoint when the server that reads the mirror asks for one (as it would ask the job), and each newer one as
- * long as nobody follows the mirror's log. */
+ * long as nobody follows the mirror's log. Who offers a mirror follows it in other mirrors' name, also where the job writes no
+ * log; therefore each newer checkpoint of a job that cannot be followed is taken, too. */
 #include "serve/link.h"
 
 #include "core/delta_log.h"
@@ -366,7 +367,7 @@ static void *mirror_checkpoints(void *argument)
         if (is_wanted)
             eager_us = now + EAGER_US;
         bool is_due = asked_us == INT64_MIN || is_wanted || now < eager_us ||
-                      (living == 0 && now - asked_us >= IDLE_US);
+                      ((living == 0 || !m->job.can_be_followed) && now - asked_us >= IDLE_US);
         uint64_t had = m->have.epoch;
         if (!is_due)
             continue;

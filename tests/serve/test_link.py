@@ -295,6 +295,23 @@ def test_mirror_of_a_mirror():
             check_end(place, server, "steps")
 
 
+def test_mirror_of_a_mirror_without_a_log():
+    """Of a job that cannot be followed: newer checkpoints come through both."""
+    job = jobs.FEATURES
+    for old, new in (('"TABLE" on item', '"TABLE" on item refresh 1h'), ("every: 1h, dir", "every: 200ms, dir"), ("100 / n_10m", "100 / (n_10m + 1)")):
+        assert old in job
+        job = job.replace(old, new)
+    with Place(job, 800) as place, Offer(place) as offer, \
+            mirror(place, offer.link_port, "--link-listen", "127.0.0.1:0") as middle:
+        port = int(middle.wait_for(r"offering the jobs to mirrors on 127\.0\.0\.1:(\d+)").group(1))
+        with mirror(place, port, name="second") as server, Trainer(place) as trainer:
+            server.wait_for("answers from checkpoint")
+            middle.wait_for("answers from checkpoint")
+            trainer.ends()
+            check_end(place, middle, "steps", seconds=30)
+            check_end(place, server, "steps", seconds=30)
+
+
 def test_pruned_while_it_comes():
     """Checkpoints every 50 ms, of which one is kept, over a slow network."""
     job = jobs.learner("deepfm").replace("every: 1h", "every: 50ms, keep: { last: 1 }")
