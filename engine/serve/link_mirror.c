@@ -35,12 +35,13 @@ enum {
     TEXT_BYTES = 400,
 };
 
-/* A connection and what it needs; of one thread. */
+/* A connection and what it needs; of one thread. stuck: what was said last of files that cannot be written; "": they can. */
 struct side {
     struct fetch *fetch;
     struct byte_buffer target, body;
     struct link_head head;
     struct str bytes; /* of the last answer; in `body` */
+    char stuck[TEXT_BYTES];
 };
 
 struct link_mirror {
@@ -91,12 +92,21 @@ static void say_well(struct link_mirror *m)
     m->say(m->user, text);
 }
 
-static void say_errno(struct link_mirror *m, const char *what, int error)
+/* Says what keeps the side's files from being written, unless it was said last. The link may be well meanwhile. */
+static void say_stuck(struct link_mirror *m, struct side *side, const char *text)
+{
+    if (strcmp(side->stuck, text) == 0)
+        return;
+    snprintf(side->stuck, sizeof(side->stuck), "%s", text);
+    m->say(m->user, text);
+}
+
+static void say_errno(struct link_mirror *m, struct side *side, const char *what, int error)
 {
     char text[TEXT_BYTES], reason[128];
     snprintf(text, sizeof(text), "link: %s in %s: %s; it is tried again", what, m->job.directory,
              strerror_r(error, reason, sizeof(reason)));
-    say_trouble(m, text);
+    say_stuck(m, side, text);
 }
 
 static void say_diags(struct link_mirror *m, const struct diag_list *diags)
@@ -105,7 +115,7 @@ static void say_diags(struct link_mirror *m, const struct diag_list *diags)
     const struct diag *d = &diags->items[0];
     snprintf(text, sizeof(text), "link: %s%s%s", d->message, d->cause == NULL ? "" : ": ",
              d->cause == NULL ? "" : d->cause);
-    say_trouble(m, text);
+    say_stuck(m, &m->checkpoints, text);
 }
 
 /* Waits. false: the mirror stops. */
@@ -241,7 +251,7 @@ static bool fetch_file(struct link_mirror *m, struct coming *coming, uint64_t nu
     error = error != 0 ? error : closed;
     is_good &= error == 0;
     if (error != 0)
-        say_errno(m, "a checkpoint cannot be written", error);
+        say_errno(m, &m->checkpoints, "a checkpoint cannot be written", error);
     return is_good && ask.offset == file->bytes;
 }
 
@@ -254,7 +264,8 @@ static bool fetch_all(struct link_mirror *m, struct coming *coming, struct str l
     for (struct str rest = list; link_list_take(&rest, &file, &is_good) && count <= LINK_FILES_MAX; count++)
         coming->all += link_file_is_in_place(&m->place, &file) ? 0 : file.bytes;
     if (!is_good || count > LINK_FILES_MAX) {
-        say_trouble(m, "link: the list of a checkpoint's files has names or lengths that no checkpoint has");
+        say_stuck(m, &m->checkpoints,
+                  "link: the list of a checkpoint's files has names or lengths that no checkpoint has");
         return false;
     }
     uint64_t number = 0;
@@ -273,7 +284,7 @@ static bool put_in_place(struct link_mirror *m, const struct coming *coming, str
     diag_list_init(&diags, &arena);
     int error = link_files_move(&m->place, list);
     if (error != 0)
-        say_errno(m, "a checkpoint cannot be put in place", error);
+        say_errno(m, &m->checkpoints, "a checkpoint cannot be put in place", error);
     bool is_good = error == 0 && checkpoint_pack_adopt(m->job.directory, coming->id, &diags);
     if (error == 0 && !is_good)
         say_diags(m, &diags);
@@ -305,9 +316,10 @@ static void take_checkpoint(struct link_mirror *m)
     if (error == 0)
         memcpy(m->run, run, sizeof(run));
     else
-        say_errno(m, "checkpoints of an earlier run cannot be removed", error);
+        say_errno(m, &m->checkpoints, "checkpoints of an earlier run cannot be removed", error);
     if (error == 0 && fetch_all(m, &coming, files) && put_in_place(m, &coming, files)) {
         m->have = coming.id;
+        m->checkpoints.stuck[0] = '\0';
         pthread_mutex_lock(&m->mutex);
         m->figures.checkpoints++;
         pthread_mutex_unlock(&m->mutex);
@@ -411,8 +423,10 @@ static void *mirror_log(void *argument)
         delta_copy_place(m->copy, &ask.segment, &ask.offset);
         bool is_good = ask_offer(m, &m->tail, &ask, LINK_BYTES_MAX) == ASKED_GOOD;
         int error = is_good ? take_log(m) : 0;
+        if (is_good && error == 0 && m->tail.bytes.length > 0)
+            m->tail.stuck[0] = '\0';
         if (error != 0) {
-            say_errno(m, "the log's copy cannot be written", error);
+            say_errno(m, &m->tail, "the log's copy cannot be written", error);
             delta_copy_forget(m->copy);
         } else if (is_good) {
             say_well(m);

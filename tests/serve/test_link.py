@@ -34,8 +34,8 @@ class Offer(Server):
         self.link_port = int(self.wait_for(r"offering the jobs to mirrors on 127\.0\.0\.1:(\d+)").group(1))
 
 
-def mirror(place, port, *words, name="mirror"):
-    return Server(place, "--link", f"127.0.0.1:{port}", "--link-dir", place.path(name), *words)
+def mirror(place, port, *words, name="mirror", env=None):
+    return Server(place, "--link", f"127.0.0.1:{port}", "--link-dir", place.path(name), *words, env=env)
 
 
 def check_end(place, server, model, seconds=PATIENCE_S):
@@ -310,6 +310,21 @@ def test_mirror_of_a_mirror_without_a_log():
             trainer.ends()
             check_end(place, middle, "steps", seconds=30)
             check_end(place, server, "steps", seconds=30)
+
+
+def test_full_disk():
+    """Of the mirror, while the link is well: it is said once, and the checkpoint comes when there is room."""
+    with Place(jobs.learner("fm"), 300) as place:
+        place.run()
+        with Offer(place) as offer:
+            with mirror(place, offer.link_port, env={"LEAT_FAILPOINTS": "ckpt.rename=error:ENOSPC"}) as server:
+                server.wait_for("a checkpoint cannot be put in place in .*: No space left on device; it is tried again")
+                time.sleep(2)
+                said = [line for line in server.said if line and ("put in place" in line or "is linked to" in line)]
+                assert len(said) <= 2, said
+            with mirror(place, offer.link_port) as server:
+                server.wait_for("answers from checkpoint")
+                check_end(place, server, "scores")
 
 
 def test_pruned_while_it_comes():
