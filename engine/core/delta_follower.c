@@ -63,6 +63,12 @@ struct delta_follower *delta_follower_enter(const char *directory, struct diag_l
     return follower;
 }
 
+bool delta_follower_is_seen(const struct delta_follower *follower)
+{
+    struct stat info;
+    return fstat(follower->fd, &info) == 0 && info.st_nlink > 0;
+}
+
 int delta_follower_ask(struct delta_follower *follower)
 {
     return os_write_all(follower->fd, "c", 1, NULL);

@@ -102,6 +102,9 @@ struct delta_follower;
 /* Makes a file under `directory`/followers that says that this process follows, and holds it; the directories
  * are made if they are missing. NULL + diagnostic: they cannot be written. */
 struct delta_follower *delta_follower_enter(const char *directory, struct diag_list *diags);
+/* Whether the trainer can see the file; false: it was removed with the job's directory, and a trainer that begins anew there
+ * sees nobody: leave, and enter again. */
+bool delta_follower_is_seen(const struct delta_follower *follower);
 /* Asks the trainer for a checkpoint. Returns 0 or an errno. */
 int delta_follower_ask(struct delta_follower *follower);
 /* NULL is allowed. */

@@ -30,6 +30,7 @@ enum {
     EAGER_US =
         10 * 1000 * 1000, /* after a wish, it asks whether the checkpoint is there, every EAGER_LOOK_US */
     EAGER_LOOK_US = 50 * 1000,
+    LOG_LOOK_US = 10 * 1000,
     PROGRESS_US = 5 * 1000 * 1000,
     MIRROR_NICE = 10, /* of the thread of checkpoints: scores go first */
     TEXT_BYTES = 400,
@@ -55,6 +56,7 @@ struct link_mirror {
     pthread_mutex_t mutex; /* guards what follows, up to the threads' own */
     pthread_cond_t changed;
     bool must_stop;
+    bool is_other_run;        /* the log's copy is of an earlier run, and has to go */
     char trouble[TEXT_BYTES]; /* what was said last; "": the link is well */
     struct link_mirror_figures figures;
     /* Of the thread of checkpoints. */
@@ -295,6 +297,21 @@ static bool put_in_place(struct link_mirror *m, const struct coming *coming, str
     return is_good;
 }
 
+/* A run that begins anew may have the generation of the one before: waits until the log's thread has forgotten its copy. */
+static void forget_log(struct link_mirror *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->is_other_run = true;
+    bool is_waiting = true;
+    while (is_waiting) {
+        pthread_mutex_unlock(&m->mutex);
+        bool goes_on = rest(m, LOG_LOOK_US);
+        pthread_mutex_lock(&m->mutex);
+        is_waiting = goes_on && m->is_other_run;
+    }
+    pthread_mutex_unlock(&m->mutex);
+}
+
 /* Takes the checkpoint that the answer names. */
 static void take_checkpoint(struct link_mirror *m)
 {
@@ -309,6 +326,8 @@ static void take_checkpoint(struct link_mirror *m)
     memcpy(run, head.run, LINK_RUN_DIGITS);
     int error = 0;
     if (strcmp(run, m->run) != 0) { /* another run numbers its checkpoints anew: the mirror has none of it */
+        if (m->run[0] != '\0')
+            forget_log(m);
         m->have = (struct checkpoint_id){0};
         m->run[0] = '\0';
         error = link_files_forget(&m->place);
@@ -414,6 +433,15 @@ static int take_log(struct link_mirror *m)
     return delta_copy_append(m->copy, head->place, m->tail.bytes.data, &piece);
 }
 
+static void forget_other_run(struct link_mirror *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    if (m->is_other_run)
+        delta_copy_forget(m->copy);
+    m->is_other_run = false;
+    pthread_mutex_unlock(&m->mutex);
+}
+
 static void *mirror_log(void *argument)
 {
     struct link_mirror *m = argument;
@@ -422,6 +450,7 @@ static void *mirror_log(void *argument)
         struct link_ask ask = {.kind = LINK_LOG, .generation = delta_copy_generation(m->copy)};
         delta_copy_place(m->copy, &ask.segment, &ask.offset);
         bool is_good = ask_offer(m, &m->tail, &ask, LINK_BYTES_MAX) == ASKED_GOOD;
+        forget_other_run(m);
         int error = is_good ? take_log(m) : 0;
         if (is_good && error == 0 && m->tail.bytes.length > 0)
             m->tail.stuck[0] = '\0';

@@ -7,6 +7,7 @@
 #include "core/os.h"
 #include "core/refused.h"
 #include "serve/link_format.h"
+#include "serve/server.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    PACKS_MAX = 8,
+    PACKS_MAX = 2 * SERVE_JOBS_MAX, /* one for each job while mirrors begin, and the one before */
     CONNECTIONS_MAX = 64,
     LOOK_MS = 5,                  /* between two looks for new bytes of a log */
     FOLLOW_US = 10 * 1000 * 1000, /* without a request for the log: nobody follows any more */
@@ -27,6 +28,7 @@ struct offered {
     struct link_job job;
     char *log;                       /* the log's directory */
     struct delta_follower *follower; /* the mirrors' sign of life for the job; NULL: none asks */
+    bool has_said_apart;             /* that it cannot be followed was said */
     int64_t asked_us;                /* monotonic: when the log was last asked for */
 };
 
@@ -96,15 +98,17 @@ static void send_answer(struct link_offer *offer, struct net_exchange *exchange,
 static void keep_following(struct link_offer *offer, struct offered *of)
 {
     of->asked_us = os_monotonic_us();
-    if (of->follower != NULL)
+    if (of->follower != NULL && delta_follower_is_seen(of->follower))
         return;
+    delta_follower_leave(of->follower);
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
     of->follower = delta_follower_enter(of->log, &diags);
-    if (of->follower == NULL)
+    if (of->follower == NULL && !of->has_said_apart)
         offer->say(offer->user, arena_printf(&arena, "link: job %.*s cannot be followed for others: %s",
                                              STR_ARGS(of->job.name), diags.items[0].message));
+    of->has_said_apart = of->follower == NULL;
     arena_free(&arena);
 }
 

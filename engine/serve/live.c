@@ -99,6 +99,10 @@ static void keep_in_touch(struct server *server, struct serve_job *job)
     if (job->asked_us != 0 && now - job->asked_us < ASK_US)
         return;
     job->asked_us = now;
+    if (job->follower != NULL && !delta_follower_is_seen(job->follower)) {
+        delta_follower_leave(job->follower);
+        job->follower = NULL;
+    }
     if (job->follower == NULL) {
         struct arena arena = {0};
         struct diag_list diags;

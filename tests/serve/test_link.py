@@ -260,6 +260,25 @@ def test_tables():
                 time.sleep(0.05)
 
 
+def test_directory_removed():
+    """A job that begins anew in a directory that was removed sees who follows it, on this machine and on another one."""
+    with Place(jobs.learner("fm"), ROWS) as place, Offer(place) as offer, mirror(place, offer.link_port) as server:
+        with Trainer(place) as trainer:
+            for one in (server, offer):
+                one.wait_for(FOLLOWED)
+            trainer.kill()
+        for one in (server, offer):
+            one.wait_for("no longer followed")
+            with one.has_said:
+                one.said.clear()
+        shutil.rmtree(place.path("state"))
+        with Trainer(place, pause_ms=4) as trainer:
+            for one in (server, offer):
+                one.wait_for(FOLLOWED)
+            trainer.ends()
+        check_end(place, server, "scores")
+
+
 def test_nobody_writes():
     """A mirror of a mirror that began again asks a few times a second, not as fast as it can."""
     with Place(jobs.FEATURES, ROWS) as place, Trainer(place, pause_ms=6) as trainer:
@@ -350,6 +369,7 @@ def test_nothing_to_follow():
         with Trainer(place) as trainer:
             trainer.ends()
         check_end(place, server, "scores")
+        assert sum("cannot be followed for others" in (line or "") for line in offer.said) == 1, offer.said
 
 
 def refused(place, *words, status=FAILED, settings=True):
