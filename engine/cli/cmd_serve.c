@@ -272,7 +272,11 @@ static bool serve(struct serve_arguments *a)
     if (a->control_token != NULL)
         options.control.token = a->control_token;
     struct server *server = server_new(&options);
+    struct sigaction action = {.sa_handler = on_signal};
     bool is_good = true;
+    running = server; /* a Ctrl-C from now on ends it in order, also before it listens */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
     for (uint32_t i = 0; i < a->jobs_count && is_good; i++)
         is_good = add_job(a, server, &a->jobs[i]);
     struct net_listen link_listen = options.listen;
@@ -281,18 +285,10 @@ static bool serve(struct serve_arguments *a)
         a->offer = link_offer_start(&link_listen, a->links, a->jobs_count, say_link, NULL, diags);
         is_good = a->offer != NULL;
     }
-    if (is_good && server_listen(server, diags)) {
-        running = server;
-        struct sigaction action = {.sa_handler = on_signal};
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
-        is_good = server_run(server);
-        action.sa_handler = SIG_IGN;
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
-    } else {
-        is_good = false;
-    }
+    is_good = is_good && server_listen(server, diags) && server_run(server);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
     server_free(server);
     link_offer_stop(a->offer);
     for (uint32_t i = 0; i < a->jobs_count; i++)
