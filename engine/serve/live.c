@@ -131,12 +131,11 @@ bool live_step(struct server *server, struct serve_job *job)
     }
     enum follow_state state = job->is_broken ? FOLLOW_BROKEN : follow_step(job->follow, STEP_US, &is_more);
     bool is_live = state == FOLLOW_LIVE;
-    if (is_live)
-        take_figures(job);
-    else
+    if (state != FOLLOW_APART)
+        take_figures(job); /* also of a step that has come to an end: it may have applied something before */
+    if (!is_live)
         keep_in_touch(server, job);
     if (is_live != job->was_live) {
-        take_figures(job);
         say_state(server, job, state);
         loader_hold(job->loader, is_live);
         job->was_live = is_live;

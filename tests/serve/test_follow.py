@@ -8,6 +8,7 @@ either; the job's output is that of a run that nobody follows.
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -267,6 +268,23 @@ def test_killed_trainer():
         live = [moment for moment in asking.moments if "+" in moment[0]]
         assert len(live) > 20, len(live)
         assert all(len(outputs) == 1 for outputs in asking.moments.values()), "two answers of one moment differ"
+
+
+def test_all_in_one_step():
+    """All that the job published, and its end, come at once: the answers say of which moment they are."""
+    with Place(jobs.learner("linear"), 48) as place, Server(place, "--look-every", "600") as server, \
+            Trainer(place, failpoints="ckpt.published=stop@1", cut=8, pause_ms=150) as trainer:
+        server.wait_for("answers from checkpoint 1-1")
+        server.process.send_signal(signal.SIGSTOP)
+        trainer.process.send_signal(signal.SIGCONT)
+        trainer.ends()
+        shutil.rmtree(place.path("state/gen-000001"))  # a newer checkpoint would hide what was followed
+        server.process.send_signal(signal.SIGCONT)
+        deadline = time.monotonic() + PATIENCE_S
+        while "+" not in (moment := state_of(server, "scores", place.events[-5:])[1])["cut"]:
+            assert time.monotonic() < deadline, (moment, server.said)
+            time.sleep(0.02)
+        assert int(moment["features"]) > 1, moment
 
 
 def test_killed_server():
