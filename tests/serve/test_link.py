@@ -110,9 +110,9 @@ def test_cuts():
             wire.cut()
             wire.wait_connected()
         assert trainer.process.poll() is None, "the job ended before the network was cut"
-    _, _, server = check_linked(jobs.learner("fm"), 1, pause_ms=6, trouble=trouble)
+    _, wire, server = check_linked(jobs.learner("fm"), 1, pause_ms=6, trouble=trouble)
     said = before_end(server)
-    assert "nothing comes from 127.0.0.1" in said and "job parity is linked to" in said, said
+    assert wire.cuts >= 5, wire.cuts
     assert said.count("is followed from checkpoint") == 1, "it began again, though nothing was missing"
 
 
@@ -367,14 +367,15 @@ def test_pruned_while_it_comes():
 def test_nothing_to_follow():
     """A job that a server cannot follow: each newer checkpoint is mirrored."""
     job = jobs.learner("fm").replace("every: 1h", "every: 100ms")
-    with Place(job, ROWS) as place, Offer(place) as offer, mirror(place, offer.link_port) as server:
-        os.makedirs(place.path("state"), exist_ok=True)
-        shutil.rmtree(place.path("state/log"), ignore_errors=True)
+    with Place(job, ROWS) as place:
+        os.makedirs(place.path("state"))
         place.write("state/log", "a file")  # nobody can follow
-        with Trainer(place) as trainer:
-            trainer.ends()
-        check_end(place, server, "scores")
-        assert sum("cannot be followed for others" in (line or "") for line in offer.said) == 1, offer.said
+        with Offer(place) as offer, mirror(place, offer.link_port) as server:
+            with Trainer(place) as trainer:
+                trainer.ends()
+            offer.wait_for("job parity cannot be followed for others")
+            check_end(place, server, "scores")
+            assert sum("cannot be followed for others" in (line or "") for line in offer.said) == 1, offer.said
 
 
 def refused(place, *words, status=FAILED, settings=True):
