@@ -3,6 +3,7 @@
 #include "cli/checkpoint_job.h"
 #include "cli/commands.h"
 #include "cli/job.h"
+#include "cli/serve_view.h"
 
 #include "core/mem.h"
 #include "core/os.h"
@@ -49,6 +50,7 @@ struct serve_arguments {
     struct link_job links[SERVE_JOBS_MAX]; /* of each job: what is offered, and mirrored with --link */
     struct link_mirror *mirrors[SERVE_JOBS_MAX];
     struct link_offer *offer; /* NULL: without --link-listen */
+    struct serve_view *view;  /* NULL: standard error is no terminal, or --quiet */
     uint32_t look_every_ms, slow_ms;
     bool is_quiet, is_unloaded;
     char *token, *control_token;
@@ -182,9 +184,17 @@ static bool read_token(const char *option, const char *path, char **token, struc
     return false;
 }
 
-static void say(void *user LEAT_UNUSED, const char *line)
+static void say(void *user, const char *line)
 {
+    struct serve_arguments *a = user;
     fprintf(stderr, "%s\n", line);
+    serve_view_leave(a->view);
+}
+
+static void show(void *user, const struct server_status *models, uint32_t count)
+{
+    struct serve_arguments *a = user;
+    serve_view_draw(a->view, models, count, os_monotonic_us());
 }
 
 static struct server *running;
@@ -195,9 +205,11 @@ static void on_signal(int number LEAT_UNUSED)
 }
 
 /* From threads of their own. */
-static void say_link(void *user LEAT_UNUSED, const char *line)
+static void say_link(void *user, const char *line)
 {
+    struct serve_arguments *a = user;
     fprintf(stderr, "leat: %s\n", line);
+    serve_view_leave(a->view);
 }
 
 static void write_link_metrics(void *user, struct byte_buffer *out)
@@ -216,7 +228,7 @@ static bool start_mirror(struct serve_arguments *a, uint32_t place, struct job_l
                                  .key = a->link_key};
     link->directory = a->link_directory != NULL ? a->link_directory
                                                 : arena_printf(&load->arena, "%s.link", link->directory);
-    a->mirrors[place] = link_mirror_start(&from, link, say_link, NULL, &load->diags);
+    a->mirrors[place] = link_mirror_start(&from, link, say_link, a, &load->diags);
     return a->mirrors[place] != NULL;
 }
 
@@ -259,6 +271,7 @@ static bool serve(struct serve_arguments *a)
         .is_unloaded = a->is_unloaded,
         .say = say,
         .metrics = write_link_metrics,
+        .status = a->view == NULL ? NULL : show,
         .user = a};
     if (!read_token("--token-file", a->token_file, &a->token, diags) ||
         !read_token("--control-token-file", a->control_token_file, &a->control_token, diags))
@@ -282,7 +295,7 @@ static bool serve(struct serve_arguments *a)
     struct net_listen link_listen = options.listen;
     if (is_good && a->link_listen != NULL) {
         link_listen.address = str_from(a->link_listen);
-        a->offer = link_offer_start(&link_listen, a->links, a->jobs_count, say_link, NULL, diags);
+        a->offer = link_offer_start(&link_listen, a->links, a->jobs_count, say_link, a, diags);
         is_good = a->offer != NULL;
     }
     is_good = is_good && server_listen(server, diags) && server_run(server);
@@ -323,12 +336,14 @@ int cmd_serve(int argc, char **argv)
         if (!job_load(&a->jobs[i]))
             status = EXIT_BAD_JOB;
     }
+    a->view = a->is_quiet ? NULL : serve_view_new(stderr);
     if (status == EXIT_GOOD && !serve(a))
         status = EXIT_FAILED;
     for (uint32_t i = 0; i < a->jobs_count; i++) {
         job_print_diags(&a->jobs[i]);
         job_free(&a->jobs[i]);
     }
+    serve_view_free(a->view);
     free(a->token);
     free(a->control_token);
     free(a);

@@ -171,6 +171,8 @@ bool model_is_ready(const struct serve_model *model);
 int64_t model_staleness_ms(const struct serve_model *model);
 /* Whether all models are ready that are not unloaded, and not being loaded or unloaded. */
 bool server_is_ready(const struct server *server);
+/* Calls options.status. user: the server. */
+void server_tell_status(void *user);
 void server_say(struct server *server, const char *line);
 
 /* Whether a call is in the model's log, by the model's number of calls. */

@@ -1,5 +1,5 @@
-/* GET /metrics: the figures of models and connections in the text format of Prometheus. */
-#include "serve/call.h"
+/* GET /metrics: the figures of models and connections in the text format of Prometheus; and those of models for a view. */
+#include "serve/control.h"
 
 #include <inttypes.h>
 
@@ -130,4 +130,21 @@ void server_write_metrics(struct server *server, struct byte_buffer *out)
     put_net(server, out);
     if (server->options.metrics != NULL)
         server->options.metrics(server->options.user, out);
+}
+
+void server_tell_status(void *user)
+{
+    struct server *server = user;
+    struct server_status *models =
+        arena_array(&server->scratch, struct server_status, MAX(server->models_count, 1));
+    for (uint32_t i = 0; i < server->models_count; i++) {
+        const struct serve_model *model = server->models[i];
+        models[i] = (struct server_status){.name = model->name,
+                                           .figures = &model->figures,
+                                           .reason = control_reason(model),
+                                           .staleness_ms = model_staleness_ms(model),
+                                           .waiting_rows = model->waiting_rows};
+    }
+    server->options.status(server->options.user, models, server->models_count);
+    arena_reset(&server->scratch);
 }

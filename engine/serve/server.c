@@ -547,6 +547,8 @@ bool server_listen(struct server *server, struct diag_list *diags)
 
 bool server_run(struct server *server)
 {
+    if (server->options.status != NULL)
+        net_loop_every(server->loop, 1000, server_tell_status, server);
     net_loop_run(server->loop, GRACE_MS);
     return !server->has_failed;
 }

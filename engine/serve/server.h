@@ -6,9 +6,19 @@
 
 #include "net/net.h"
 #include "plan/plan.h"
+#include "serve/figures.h"
 #include "state/checkpoint.h"
 
 enum { SERVE_JOBS_MAX = 16 }; /* of one server */
+
+/* What a model does, for a view. */
+struct server_status {
+    struct str name;
+    const struct figures *figures;
+    const char *reason;   /* why it takes no requests; NULL: it does */
+    int64_t staleness_ms; /* -1: it has no checkpoint */
+    uint64_t waiting_rows;
+};
 
 struct server_options {
     /* Template of the listeners: TLS, token, limits of time. Its address is used instead of those of the `serve`s
@@ -25,6 +35,8 @@ struct server_options {
     void (*say)(void *user, const char *line);
     /* Appends more figures to those of GET /metrics. From the server's thread. NULL: there are none. */
     void (*metrics)(void *user, struct byte_buffer *out);
+    /* Once a second, from the server's thread. NULL: nobody looks. */
+    void (*status)(void *user, const struct server_status *models, uint32_t count);
     void *user;
 };
 

@@ -7,16 +7,22 @@ clients ask; requests that are wrong, too many or too late are answered as such,
 
 import collections
 import concurrent.futures
+import fcntl
 import glob
 import json
 import os
+import pty
 import random
+import re
+import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -249,6 +255,35 @@ def test_too_late():
     """Likewise requests that would wait beyond their deadline."""
     seen = flood("queue: 1000000, deadline: 4ms, body: 4MiB }")
     assert seen.get(503, 0) > 0, seen
+
+
+def test_view():
+    """On a terminal: what each model did in the last second, by phases, on a line that is drawn again."""
+    with Place(jobs.learner("linear")) as place:
+        half(place)
+        theirs, ours = pty.openpty()
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+        process = subprocess.Popen([LEAT, "serve", place.path("job.leat"), "--listen", "127.0.0.1:0", *place.settings()], stderr=ours)
+        os.close(ours)
+        try:
+            seen, deadline, client = "", time.monotonic() + PATIENCE_S, None
+            wanted = (r"scores +requests \d+ /s  rows \d+ /s  p50 [\d.]+ ms  p99 [\d.]+ \(read [\d.]+, queue [\d.]+, compute [\d.]+, "
+                      r"write [\d.]+\)  refused \d+  [\d.]+ s old\x1b\[K\r\n\x1b\[1A\r")
+            while not re.search(wanted, seen):
+                assert time.monotonic() < deadline and process.poll() is None, seen[-900:]
+                if select.select([theirs], [], [], 0.05)[0]:
+                    seen += os.read(theirs, 65536).decode()
+                if client is None and "answers from checkpoint" in seen:
+                    client = Client(int(re.search(r"listening on http://127\.0\.0\.1:(\d+)", seen)[1]))
+                if client is not None:
+                    assert client.infer("scores", [tensor("user", [7])])[0] == 200
+                    assert client.ask("POST", "/v2/models/scores/infer", "{")[0] == 400
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+            process.wait()
+            os.close(theirs)
 
 
 def test_shed_unread():
