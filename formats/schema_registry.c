@@ -153,8 +153,10 @@ static void set_up(struct schema_registry *registry)
         curl_easy_setopt(curl, CURLOPT_USERNAME, registry->user);
         curl_easy_setopt(curl, CURLOPT_PASSWORD, registry->password);
     }
-    if (registry->ca[0] != '\0')
+    if (registry->ca[0] != '\0') { /* these authorities, and not the system's folder as well */
         curl_easy_setopt(curl, CURLOPT_CAINFO, registry->ca);
+        curl_easy_setopt(curl, CURLOPT_CAPATH, NULL);
+    }
 }
 
 struct schema_registry *schema_registry_open(const struct schema_registry_options *options)

@@ -251,9 +251,11 @@ const struct checkpoint_pack_file *checkpoint_pack_files(const struct checkpoint
 /* Reads bytes of file number `file`, up to the length that it had. 0 or an errno. Any thread. */
 int checkpoint_pack_read(const struct checkpoint_pack *pack, uint32_t file, uint64_t offset, void *data,
                          size_t bytes, size_t *got);
-/* The chain of checkpoint `id` lies in the directory, with the names of a pack: makes it the newest checkpoint there, of a
- * generation without a parent, and removes all other checkpoints. Nothing is verified. False after E0702 or E0708. */
-LEAT_CHECKED bool checkpoint_pack_adopt(const char *directory, struct checkpoint_id id,
+/* The chain of checkpoint `id` lies in the directory, with the names of a pack: verifies all of it, makes it the newest
+ * checkpoint there, of a generation without a parent, and removes all other checkpoints. False after E0702 or E0708;
+ * *is_damaged: after E0702: a byte of it is wrong, as it was where the pack comes from; what is damaged is removed, and the
+ * other checkpoints stay. */
+LEAT_CHECKED bool checkpoint_pack_adopt(const char *directory, struct checkpoint_id id, bool *is_damaged,
                                         struct diag_list *diags);
 
 /* --- For the command line --- */

@@ -298,14 +298,33 @@ static int write_generation(const struct checkpoint_dir *dir, const struct check
     return error;
 }
 
-bool checkpoint_pack_adopt(const char *directory, struct checkpoint_id id, struct diag_list *diags)
+/* Reads every byte of the chain, and removes the checkpoints of it that are damaged. False after E0702. */
+static bool verify_chain(const struct checkpoint_dir *dir, const struct checkpoint *chain,
+                         struct diag_list *diags)
+{
+    char path[PATH_BYTES];
+    bool is_whole = true;
+    for (uint32_t i = 0; i < chain->count; i++) {
+        if (manifest_verify(dir, &chain->chain[i], false, diags))
+            continue;
+        is_whole = false;
+        path_checkpoint(dir, chain->chain[i].info.id, path);
+        (void)os_remove_tree(path);
+    }
+    return is_whole;
+}
+
+bool checkpoint_pack_adopt(const char *directory, struct checkpoint_id id, bool *is_damaged,
+                           struct diag_list *diags)
 {
     enum decode_result result;
     struct checkpoint_dir_options options = {.path = directory, .read_only = true};
     struct checkpoint_dir *dir = checkpoint_dir_open(&options, diags);
     struct checkpoint *chain = dir == NULL ? NULL : chain_open(dir, id, false, &result, diags);
     int error = 0;
-    if (chain != NULL) {
+    *is_damaged = dir != NULL && (chain == NULL || !verify_chain(dir, chain, diags));
+    bool is_good = chain != NULL && !*is_damaged;
+    if (is_good) {
         error = write_generation(dir, chain);
         if (error == 0)
             error = remove_others(dir, chain);
@@ -316,8 +335,7 @@ bool checkpoint_pack_adopt(const char *directory, struct checkpoint_id id, struc
         diag_errno(diags, diag, error);
         diag_hint(diags, diag, "free some disk space, and check that this user may write there");
     }
-    bool is_good = chain != NULL && error == 0;
     checkpoint_close(chain);
     checkpoint_dir_close(dir);
-    return is_good;
+    return is_good && error == 0;
 }

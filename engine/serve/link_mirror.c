@@ -279,22 +279,25 @@ static bool fetch_all(struct link_mirror *m, struct coming *coming, struct str l
 
 /* --- Checkpoints: putting them in place --- */
 
-static bool put_in_place(struct link_mirror *m, const struct coming *coming, struct str list)
+enum placed { PLACED, PLACED_DAMAGED /* as it is at the other side */, PLACED_NOT };
+
+static enum placed put_in_place(struct link_mirror *m, const struct coming *coming, struct str list)
 {
+    bool is_damaged = false;
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
     int error = link_files_move(&m->place, list);
     if (error != 0)
         say_errno(m, &m->checkpoints, "a checkpoint cannot be put in place", error);
-    bool is_good = error == 0 && checkpoint_pack_adopt(m->job.directory, coming->id, &diags);
+    bool is_good = error == 0 && checkpoint_pack_adopt(m->job.directory, coming->id, &is_damaged, &diags);
     if (error == 0 && !is_good)
         say_diags(m, &diags);
     if (is_good)
         link_files_sweep(&m->place, list);
     (void)os_remove_tree(m->place.incoming);
     arena_free(&arena);
-    return is_good;
+    return is_good ? PLACED : is_damaged ? PLACED_DAMAGED : PLACED_NOT;
 }
 
 /* A run that begins anew may have the generation of the one before: waits until the log's thread has forgotten its copy. */
@@ -336,8 +339,12 @@ static void take_checkpoint(struct link_mirror *m)
         memcpy(m->run, run, sizeof(run));
     else
         say_errno(m, &m->checkpoints, "checkpoints of an earlier run cannot be removed", error);
-    if (error == 0 && fetch_all(m, &coming, files) && put_in_place(m, &coming, files)) {
-        m->have = coming.id;
+    enum placed placed = PLACED_NOT;
+    if (error == 0 && fetch_all(m, &coming, files))
+        placed = put_in_place(m, &coming, files);
+    if (placed != PLACED_NOT)
+        m->have = coming.id; /* a damaged one is not asked for again: a newer one may be whole */
+    if (placed == PLACED) {
         m->checkpoints.stuck[0] = '\0';
         pthread_mutex_lock(&m->mutex);
         m->figures.checkpoints++;

@@ -5,6 +5,7 @@ job, and of the server that offers; in the end its answers are those of the job'
     tests/serve/test_link.py PATH_OF_LEAT
 """
 
+import glob
 import os
 import random
 import re
@@ -17,9 +18,10 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import jobs  # noqa: E402
+import stream  # noqa: E402
 import tap  # noqa: E402
 from patience import PATIENCE_S  # noqa: E402
-from place import BAD_JOB, FAILED, LEAT, USAGE, Place  # noqa: E402
+from place import FAILED, LEAT, USAGE, Place, time_text  # noqa: E402
 from scores import compare  # noqa: E402
 from server import Server, tensors  # noqa: E402
 from test_follow import COLUMNS, ENDED, FOLLOWED, Asking, Trainer, state_of  # noqa: E402
@@ -162,6 +164,32 @@ def test_damaged_checkpoint_on_the_way():
                 server.wait_for("answers from checkpoint")
                 check_end(place, server, "scores")
                 assert wire.flipped >= 6, wire.flipped
+
+
+def until(place, part):
+    place.run("--until", time_text(stream.START_MS + int(1500 * stream.STEP_MS * part)))
+
+
+def test_damaged_at_the_job():
+    """The job's newest checkpoint is damaged on its disk: the mirror says so, keeps the one before, and takes the next."""
+    with Place(jobs.learner("fm"), 1500) as place:
+        until(place, 0.4)
+        with Offer(place) as offer, mirror(place, offer.link_port) as server:
+            server.wait_for("link: checkpoint 1-")
+            before = state_of(server.ready(), "scores", place.events[-5:])
+            offer.kill()
+            until(place, 0.6)
+            newest = sorted(glob.glob(place.path("state/gen-*/ckpt-*/state.bin")))[-1]
+            with open(newest, "r+b") as file:
+                file.seek(os.path.getsize(newest) // 2)
+                byte = file.read(1)[0]
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([byte ^ 255]))
+            with Offer(place, link_port=offer.link_port):
+                server.wait_for("link: .*does not match its digest")
+                assert state_of(server, "scores", place.events[-5:])[0] == before[0]
+                place.run()
+                check_end(place, server, "scores")
 
 
 def test_killed_trainer():
