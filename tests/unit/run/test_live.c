@@ -333,7 +333,7 @@ static void test_resume_idle(void **state)
     (void)state;
     struct kept kept;
     char log[64];
-    keep(&kept, 2, "30ms", JOB_WATERMARKS(", idle_after: 40ms"));
+    keep(&kept, 2, "30ms", JOB_WATERMARKS(", idle_after: 400ms"));
     new_path(log);
     struct run_options options = on(2);
     options.record_order = log;
