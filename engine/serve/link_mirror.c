@@ -74,7 +74,8 @@ struct link_mirror {
 static void say_trouble(struct link_mirror *m, const char *text)
 {
     pthread_mutex_lock(&m->mutex);
-    bool is_new = strcmp(m->trouble, text) != 0;
+    bool is_new =
+        strcmp(m->trouble, text) != 0 && !m->must_stop; /* requests that a stop ends are no trouble */
     snprintf(m->trouble, sizeof(m->trouble), "%s", text);
     pthread_mutex_unlock(&m->mutex);
     if (is_new)

@@ -498,6 +498,7 @@ def test_stopped_while_it_waits():
                 server.process.send_signal(signal.SIGINT)
                 server.process.wait(PATIENCE_S)
                 assert time.monotonic() - begin < 6
+            assert "nothing comes from" not in "".join(filter(None, server.said)), server.said
             wire.rate = 0
             with mirror(place, wire.port) as server:
                 server.wait_for("answers from checkpoint")
