@@ -16,7 +16,7 @@ import urllib.request
 
 from harness import JOBS, ROOT, Broken, Figure, Peer, Skip, busy_cores, median, remove
 from rows_follow import LEARNERS, SERVE
-from rows_serve import BODIES, GENERATOR_CORE, Server, items_body, json_body, later, needs, said_port, trained
+from rows_serve import BODIES, GENERATOR_CORE, Server, echo_server, items_body, json_body, later, needs, said_port, trained
 
 QUIET_ECHO_MS = 0.5
 TURNS, QUICK_TURNS = 60, 4  # turns that count; half as many more are tried at most
@@ -59,22 +59,6 @@ def ask(bench, server, requests, rate, connections):
     if figures["others"] > 0:
         raise Broken(f"{figures['others']} answers had a status other than 200, 503 and 504")
     return figures
-
-
-def echo_server(bench):
-    port_file = bench.path("echo.port")
-    echo = os.path.join(os.path.dirname(bench.leat), "tests/net/leat_echo")
-    if not os.access(echo, os.X_OK):
-        raise Skip(f"{echo} is not built")
-    remove(port_file)
-
-    def written_port(_):
-        time.sleep(0.05)
-        if not os.path.exists(port_file):
-            return None
-        with open(port_file, encoding="ascii") as file:
-            return int(file.read())
-    return Server([echo, "--port-file", port_file], bench.folder, written_port, False)
 
 
 class Pair:

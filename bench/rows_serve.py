@@ -153,9 +153,8 @@ def said_port(process):
     return found and found[1]
 
 
-def servers(bench):
-    folder, port_file = trained(bench), bench.path("echo.port")
-    job = os.path.join(ROOT, "jobs/ctr.leat")
+def echo_server(bench):
+    port_file = bench.path("echo.port")
     echo = os.path.join(os.path.dirname(bench.leat), "tests/net/leat_echo")
     if not os.access(echo, os.X_OK):
         raise Skip(f"{echo} is not built")
@@ -167,9 +166,14 @@ def servers(bench):
             return None
         with open(port_file, encoding="ascii") as file:
             return int(file.read())
+    return Server([echo, "--port-file", port_file], bench.folder, written_port, False)
+
+
+def servers(bench):
+    folder, job = trained(bench), os.path.join(ROOT, "jobs/ctr.leat")
     scores = Server([bench.leat, "serve", job, "--listen", "127.0.0.1:0"], folder, said_port, True)
     try:
-        return scores, Server([echo, "--port-file", port_file], folder, written_port, False)
+        return scores, echo_server(bench)
     except BaseException:
         scores.stop()
         raise

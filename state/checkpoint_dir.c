@@ -331,7 +331,7 @@ struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count
 
 /* --- Starting a generation --- */
 
-static int write_generation_file(const char *directory, const struct generation *generation)
+int generation_write(const char *directory, const struct generation *generation)
 {
     char path[PATH_BYTES + 96];
     struct byte_buffer text = {0};
@@ -388,7 +388,7 @@ static int make_generation(struct checkpoint_dir *dir, const struct generation *
         error = os_mkdirs(temporary);
     if (error == 0)
         error = redo_link(dir, temporary, path);
-    return error == 0 ? write_generation_file(temporary, generation) : error;
+    return error == 0 ? generation_write(temporary, generation) : error;
 }
 
 /* Starts `generation`, of which all but its number is set. False after E0708. */

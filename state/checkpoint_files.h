@@ -71,6 +71,8 @@ enum decode_result manifest_decode(struct str text, struct arena *arena, struct 
                                    const char **why);
 void generation_encode(const struct generation *generation, struct byte_buffer *out);
 enum decode_result generation_decode(struct str text, struct generation *generation, const char **why);
+/* Writes the GENERATION of a generation's directory, in place of another one, and syncs both. 0 or an errno. */
+int generation_write(const char *directory, const struct generation *generation);
 /* Sets the digest at the end of an encoded text, for tests and fuzzing. */
 void manifest_seal(char *text, size_t bytes);
 

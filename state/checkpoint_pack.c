@@ -281,21 +281,12 @@ static int remove_others(const struct checkpoint_dir *dir, const struct checkpoi
 /* Writes the GENERATION of the chain unless it is there. 0 or an errno. */
 static int write_generation(const struct checkpoint_dir *dir, const struct checkpoint *chain)
 {
-    char path[PATH_BYTES + 16];
+    char directory[PATH_BYTES], path[PATH_BYTES + 16];
     const struct checkpoint_info *info = checkpoint_info(chain);
     struct generation own = {.generation = info->id.generation, .run = info->run};
-    struct byte_buffer text = {0};
-    path_generation(dir, own.generation, path);
-    strcat(path, "/GENERATION");
-    if (access(path, F_OK) == 0)
-        return 0;
-    generation_encode(&own, &text);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    int error = fd < 0 ? errno : os_write_all(fd, text.data, text.length, "ckpt.manifest");
-    if (fd >= 0)
-        close(fd);
-    buffer_free(&text);
-    return error;
+    path_generation(dir, own.generation, directory);
+    snprintf(path, sizeof(path), "%s/GENERATION", directory);
+    return access(path, F_OK) == 0 ? 0 : generation_write(directory, &own);
 }
 
 /* Reads every byte of the chain, and removes the checkpoints of it that are damaged. False after E0702. */

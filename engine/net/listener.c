@@ -75,13 +75,14 @@ static bool check_safety(const struct net_listen *listen, const struct address *
                   "give a certificate and its key (--certificate, --key), or listen on 127.0.0.1");
         return false;
     }
-    if (listen->token == NULL && listen->client_authority == NULL) {
+    bool has_token = listen->token != NULL && !listen->needs_certificates;
+    if (!has_token && listen->client_authority == NULL) {
         struct diag *diag = diag_error(diags, DIAG_OPTION_MISSING, nowhere,
                                        "`%.*s` can be reached by others, and anybody could send requests",
                                        STR_ARGS(listen->address));
-        diag_hint(
-            diags, diag,
-            "give a token (--token-file) or an authority for clients' certificates (--clients), or listen on 127.0.0.1");
+        diag_hint(diags, diag,
+                  "give %san authority for clients' certificates (--clients), or listen on 127.0.0.1",
+                  listen->needs_certificates ? "" : "a token (--token-file) or ");
         return false;
     }
     return true;

@@ -103,6 +103,7 @@ struct net_listen {
     /* Clients must send `authorization: Bearer TOKEN`; NULL: none. Required off loopback, unless clients have
      * certificates. */
     const char *token;
+    bool needs_certificates; /* off loopback clients must have certificates: a token is not enough */
     uint32_t connections_max;
     uint32_t body_bytes_max;
     uint32_t head_ms;  /* from the first byte of a head to its end, and of a TLS handshake */

@@ -114,10 +114,13 @@ static void say_errno(struct link_mirror *m, struct side *side, const char *what
 
 static void say_diags(struct link_mirror *m, const struct diag_list *diags)
 {
-    char text[TEXT_BYTES];
+    char text[TEXT_BYTES], place[80] = "";
     const struct diag *d = &diags->items[0];
-    snprintf(text, sizeof(text), "link: %s%s%s", d->message, d->cause == NULL ? "" : ": ",
-             d->cause == NULL ? "" : d->cause);
+    if (d->path != NULL && d->offset >= 0)
+        snprintf(place, sizeof(place), ", offset %" PRId64, d->offset);
+    snprintf(text, sizeof(text), "link: %s%s%s (%s%s); answers stay as they are until the next checkpoint",
+             d->message, d->cause == NULL ? "" : ": ", d->cause == NULL ? "" : d->cause,
+             d->path == NULL ? m->job.directory : d->path, place);
     say_stuck(m, &m->checkpoints, text);
 }
 
@@ -240,6 +243,10 @@ static bool fetch_file(struct link_mirror *m, struct coming *coming, uint64_t nu
     while (is_good && ask.offset < file->bytes) {
         enum asked asked = ask_offer(m, &m->checkpoints, &ask, LINK_BYTES_MAX);
         bool is_short = asked == ASKED_GOOD && m->checkpoints.bytes.length == 0;
+        if (is_short)
+            say_stuck(
+                m, &m->checkpoints,
+                "link: a file of the checkpoint is shorter than the list says; the checkpoint is asked for again");
         if (asked == ASKED_REFUSED || is_short || (asked == ASKED_AGAIN && !rest(m, RETRY_US)))
             is_good = false;
         if (asked != ASKED_GOOD || is_short)

@@ -244,7 +244,7 @@ static void answer_file(struct link_offer *offer, const struct offered *of, cons
     char *room = buffer_reserve(&offer->body, LINK_BYTES_MAX);
     if (checkpoint_pack_read(pack->files, (uint32_t)ask->file, ask->offset, room, LINK_BYTES_MAX, &got) !=
         0) {
-        refuse(offer, exchange, 500, "the file cannot be read");
+        refuse(offer, exchange, 410, "a file of the checkpoint cannot be read: ask for the checkpoint again");
         return;
     }
     offer->body.length += got;
@@ -418,7 +418,8 @@ struct link_offer *link_offer_start(const struct net_listen *listen, const struc
 {
     struct link_offer *offer = mem_calloc(1, sizeof(*offer));
     struct net_listen own = *listen;
-    own.token = NULL; /* mirrors have certificates */
+    own.token = NULL;
+    own.needs_certificates = true;
     own.connections_max = CONNECTIONS_MAX;
     offer->say = say;
     offer->user = user;

@@ -186,7 +186,7 @@ def test_damaged_at_the_job():
                 file.seek(-1, os.SEEK_CUR)
                 file.write(bytes([byte ^ 255]))
             with Offer(place, link_port=offer.link_port):
-                server.wait_for("link: .*does not match its digest")
+                server.wait_for(r"link: .*does not match its digest \(.*state.bin, offset \d+\); answers stay as they are")
                 assert state_of(server, "scores", place.events[-5:])[0] == before[0]
                 place.run()
                 check_end(place, server, "scores")
@@ -464,6 +464,10 @@ def test_certificates():
 
         def words(*names):
             return [word if word.startswith("-") else os.path.join(folder, word) for word in names]
+        place.write("token", "0123456789")
+        said = refused(place, "--link-listen", "0.0.0.0:0", "--token-file", place.path("token"),
+                       *words("--certificate", "server.pem", "--key", "server.key"))
+        assert "anybody could send requests" in said and "hint: give an authority for clients' certificates (--clients)" in said, said
         with Offer(place, *words("--certificate", "server.pem", "--key", "server.key", "--clients", "authority.pem")) as offer:
             own = ["--link-authority", "authority.pem", "--link-certificate"]
             for number, (bad, said) in enumerate(((own[:2], "nothing comes from"), ([*own, "foreign.pem", "--link-key", "foreign.key"], "nothing comes from"),
