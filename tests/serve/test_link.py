@@ -200,7 +200,12 @@ def test_killed_trainer():
             with Trainer(place, workers=workers) as trainer:
                 server.wait_for(FOLLOWED)
                 time.sleep(0.7)
+                ends = "".join(filter(None, server.said)).count("is no longer followed")
                 trainer.kill()
+                deadline = time.monotonic() + PATIENCE_S
+                while "".join(filter(None, server.said)).count("is no longer followed") == ends:
+                    assert time.monotonic() < deadline, server.said  # the job is dead, and nobody has started it again
+                    time.sleep(0.02)
         with Trainer(place, pause_ms=0) as trainer:
             trainer.ends()
         check_end(place, server, "scores")
