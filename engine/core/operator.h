@@ -298,10 +298,11 @@ struct operator_kind {
      * `read` of the learner gives at the moment of the cut. NULL: not a learner. On the lane's thread, between
      * micro-batches. A checkpoint may be in progress; whether it is published does not matter.
      *   - cut_note: from now on changes are noted (is_on), or no longer; what was noted is forgotten. After open
-     *     and restore. The notes take memory until the next cut. false: this learner cannot have cuts: it is on a
-     *     GPU, or `cut` has returned false.
-     *   - cut: appends to `out` what changed since the last cut, or since cut_note. Notes are on. false: no more
-     *     cuts in this run, whose epochs (32 bits) run out after billions of them; `out` is unchanged.
+     *     and restore. The notes take memory until the next cut. false: this learner cannot have cuts: its GPU
+     *     has no memory for them, or `cut` has returned false.
+     *   - cut: appends to `out` what changed since the last cut, or since cut_note. Notes are on, and is_held is
+     *     false. false: no more cuts in this run: its epochs (32 bits) run out after billions of them, or its GPU has
+     *     failed; `out` is unchanged.
      *   - take_cut: applies a cut to a follower: restored, with lanes 1, from a checkpoint that began after cut_note
      *     and no later than the cut. The follower takes all cuts since its checkpoint, in order, each at least once;
      *     it may begin with any earlier one since cut_note. false: the bytes, which may be damaged or hostile,

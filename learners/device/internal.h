@@ -7,6 +7,7 @@
 #include "learners/device/table.h"
 
 #include "core/base.h"
+#include "core/buffer.h"
 
 enum {
     DEVICE_STORE_BATCH = 4096, /* rows in one call of a cold store */
@@ -26,6 +27,21 @@ struct device_batch {
     bool is_asked;    /* the question which keys are missing is queued, or already answered */
     bool is_raised;   /* its rows in the cold store were loaded, and lie in `raised` */
     uint64_t spilled; /* stats.spilled when the rows were raised */
+};
+
+/* What a cut has of one table. rows: stored rows that moved to the store since the last cut, then those that the cut
+ * gathered; blocks: of the sketch. */
+struct device_cut_part {
+    struct table_keys removed;
+    struct byte_buffer rows, blocks;
+    uint64_t rows_all; /* as in table_cut_put */
+};
+
+/* Changes since the last cut (cut.c). */
+struct device_cut {
+    uint32_t since;                 /* the epoch that the last cut closed */
+    struct device_cut_part *parts;  /* [tables] */
+    struct device_snapshot changed; /* rows and blocks on their way */
 };
 
 struct device_table {
@@ -52,6 +68,7 @@ struct device_table {
     uint32_t *blocks_count;          /* pinned */
     struct device_pool pool;
     struct device_snapshot snapshot;
+    struct device_cut *cut;     /* NULL: changes are not noted for cuts */
     uint32_t stage;             /* most rows moved at a time */
     uint32_t *at;               /* pinned, [stage]: pool slots */
     uint32_t *at_waiting;       /* [stage] a copy of `at` while other rows are sent down */
@@ -77,11 +94,21 @@ static inline bool device_table_is_expired(const struct device_table *t, const s
     return head->seen < t->expired_before[head->table];
 }
 
-/* Adds a key to the table's list of removed keys: `removed`, during a snapshot `removed_since`. */
+/* Adds a key to the table's list of keys that its next snapshot has to remove: `removed`, during a snapshot
+ * `removed_since`. device_list_removed: its row is gone, for cuts, too; device_list_moved: it went to the store. */
+void device_list_moved(struct device_table *t, uint32_t table, uint64_t key);
 void device_list_removed(struct device_table *t, uint32_t table, uint64_t key);
-/* Adds the removed keys that the GPU has listed to the lists, which are sorted then. Call it before
- * is_in_snapshot is set, since a snapshot's lists are those of device_table_removed. */
+/* Adds the removed keys that the GPU has listed to the lists (device_list_removed). */
+bool device_collect_removed(struct device_table *t, struct gpu_error *error);
+/* The same, and sorts `removed`. Call it before is_in_snapshot is set, since a snapshot's lists are those of
+ * device_table_removed. */
 bool device_take_removed(struct device_table *t, struct gpu_error *error);
+
+/* --- cut.c --- */
+
+void device_cut_free(struct device_table *t);
+/* Of a row that goes to the store, in its stored form. */
+void device_cut_moved(struct device_table *t, const struct gpu_row_head *head, const unsigned char *stored);
 
 /* Convert a row between a pool slot (head and payload) and its stored form. */
 void device_pack(const struct device_table *t, const struct gpu_row_head *head, const float *payload,

@@ -11,9 +11,16 @@ enum { REMOVED_PIECE = 4096, RESTORED_LEAST = 16 };
 
 /* --- Removed keys --- */
 
-void device_list_removed(struct device_table *t, uint32_t table, uint64_t key)
+void device_list_moved(struct device_table *t, uint32_t table, uint64_t key)
 {
     table_keys_add(t->is_in_snapshot ? &t->removed_since[table] : &t->removed[table], key);
+}
+
+void device_list_removed(struct device_table *t, uint32_t table, uint64_t key)
+{
+    device_list_moved(t, table, key);
+    if (t->cut != NULL)
+        table_keys_add(&t->cut->parts[table].removed, key);
 }
 
 static int by_number(const void *a, const void *b)
@@ -34,8 +41,7 @@ static void sort_keys(struct table_keys *keys)
     keys->count = count;
 }
 
-/* Adds the removed keys that the GPU listed to the lists. */
-static bool collect_removed(struct device_table *t, struct gpu_error *error)
+bool device_collect_removed(struct device_table *t, struct gpu_error *error)
 {
     struct gpu_row_head *heads = mem_calloc(REMOVED_PIECE, sizeof(*heads));
     uint64_t count = REMOVED_PIECE;
@@ -51,7 +57,7 @@ static bool collect_removed(struct device_table *t, struct gpu_error *error)
 
 bool device_take_removed(struct device_table *t, struct gpu_error *error)
 {
-    bool is_good = collect_removed(t, error);
+    bool is_good = device_collect_removed(t, error);
     for (uint32_t i = 0; i < t->options.tables; i++)
         sort_keys(&t->removed[i]);
     return is_good;
@@ -178,7 +184,7 @@ bool device_table_restore_counts(struct device_table *t, uint32_t table, const s
 bool device_table_restored(struct device_table *t, struct gpu_error *error)
 {
     leat_assert(!t->is_in_snapshot);
-    bool is_good = collect_removed(t, error);
+    bool is_good = device_collect_removed(t, error);
     t->is_in_restore = false;
     for (uint32_t i = 0; i < t->options.tables; i++) {
         t->removed[i].count = 0;

@@ -1,7 +1,7 @@
 /*
- * How a checkpoint's data gets from a device_table to the writer: in pieces of rows, or of sketches' blocks.
- * At the barrier rows and blocks are copied (gathered) into staging, a part of the device's memory that is
- * taken once and that steps do not write to. The writer's thread copies one piece after the other from
+ * How a checkpoint's data, and a cut's (cut.c), get from a device_table to the writer: in pieces of rows, or of
+ * sketches' blocks. At the barrier rows and blocks are copied (gathered) into staging, a part of the device's
+ * memory that is taken once and that steps do not write to. The writer's thread copies one piece after the other from
  * staging to pinned memory, on a stream of its own, and emits a piece while the next one is copied. Rows that
  * staging has no room for are gathered as pieces leave it; until all are gathered, nothing in the tables may
  * change: the tables are held. So a snapshot takes a bounded part of the GPU's memory, and three pieces of
@@ -11,6 +11,7 @@
 #define LEAT_LEARNERS_DEVICE_SNAPSHOT_H
 
 #include "kernels/gpu_table.h"
+#include "learners/device/table.h"
 
 #include <stdatomic.h>
 
@@ -28,7 +29,10 @@ struct device_landing {
     struct gpu_event *copied;
 };
 
+struct device_table;
+
 struct device_snapshot {
+    struct device_table *of;
     struct gpu_stream *copies;
     size_t piece_bytes, payloads_at;
     uint32_t piece_rows, piece_blocks, pieces_count;
@@ -47,10 +51,18 @@ struct device_snapshot {
     atomic_bool is_held;     /* the tables are held; any thread may read it */
 };
 
-struct device_table;
+/* bytes: size of staging, which has at least two pieces. False: error; free it then, too. */
+bool device_snapshot_init(struct device_snapshot *s, struct device_table *of, uint64_t bytes,
+                          struct gpu_error *error);
+/* s: zeros, or what init left. */
+void device_snapshot_free(struct device_snapshot *s);
 
-/* bytes: size of staging, which has at least two pieces. False: error. */
-bool device_snapshot_init(struct device_table *t, uint64_t bytes, struct gpu_error *error);
-void device_snapshot_free(struct device_table *t);
+/* Selects rows and blocks of the epochs since + 1 .. closing (since 0: all), and gathers what staging has room
+ * for. The owner's thread, between steps. False: error. */
+bool device_snapshot_select(struct device_snapshot *s, uint32_t since, uint32_t closing,
+                            struct gpu_error *error);
+/* Emits what was selected; see device_table_snapshot_write. */
+bool device_snapshot_write(struct device_snapshot *s, device_table_emit *rows, device_table_emit *counts,
+                           void *argument, struct gpu_error *error);
 
 #endif

@@ -147,7 +147,7 @@ static bool init(struct device_table *t, const struct device_table_options *opti
     t->tables = t->api->tables->create(t->gpu, &t->options, error);
     if (t->tables == NULL ||
         !device_pool_init(&t->pool, t->api, t->gpu, t->floats, options->pinned_bytes, t->stage, error) ||
-        !device_snapshot_init(t, options->snapshot_bytes, error) ||
+        !device_snapshot_init(&t->snapshot, t, options->snapshot_bytes, error) ||
         (t->at = t->api->alloc_pinned(t->gpu, t->stage * sizeof(*t->at), error)) == NULL)
         return false;
     for (uint32_t i = 0; i < t->ahead_count; i++)
@@ -189,7 +189,8 @@ void device_table_free(struct device_table *t)
         return;
     t->api->tables->destroy(t->tables);
     device_pool_free(&t->pool);
-    device_snapshot_free(t);
+    device_snapshot_free(&t->snapshot);
+    device_cut_free(t);
     t->api->free_pinned(t->gpu, t->at);
     t->api->free_pinned(t->gpu, t->blocks);
     t->api->free_pinned(t->gpu, t->blocks_count);

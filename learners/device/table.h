@@ -29,6 +29,7 @@
 #ifndef LEAT_LEARNERS_DEVICE_TABLE_H
 #define LEAT_LEARNERS_DEVICE_TABLE_H
 
+#include "core/buffer.h"
 #include "core/cold_store.h"
 #include "kernels/gpu_table.h"
 #include "learners/tables/table.h"
@@ -156,6 +157,18 @@ bool device_table_snapshot_write(struct device_table *t, device_table_emit *rows
                                  void *argument, struct gpu_error *error);
 const struct table_keys *device_table_removed(const struct device_table *t, uint32_t table);
 void device_table_snapshot_end(struct device_table *t, bool is_published);
+
+/* --- Cuts (tables/cut.h), for followers. Between steps, not while a snapshot holds the tables --- */
+
+/* From now on changes are noted (is_on), or no longer; what was noted is forgotten. closing: the epoch in progress,
+ * which ends: later changes must belong to later ones. Takes a few MiB of the GPU's memory beside the tables'.
+ * False: an error. */
+bool device_table_cut_note(struct device_table *t, bool is_on, uint32_t closing, struct gpu_error *error);
+/* Gathers what changed since the last cut, up to and with the epoch `closing`, which ends. Waits for the GPU's queued
+ * work. False: an error. */
+bool device_table_cut(struct device_table *t, uint32_t closing, struct gpu_error *error);
+/* Appends what device_table_cut gathered of one table, once, as bytes for table_take_cut. */
+void device_table_cut_write(struct device_table *t, uint32_t table, struct byte_buffer *out);
 
 /* device_table_restore puts rows back, replacing existing ones; device_table_restore_remove removes rows of
  * keys (from GPU and pinned memory). After the last of them call device_table_restored: from then on no key

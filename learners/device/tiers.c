@@ -65,8 +65,9 @@ static bool put_rows(struct device_table *t, const struct spill *rows, size_t co
             continue;
         t->store_keys[n] = head->key;
         t->store_times[n] = (int64_t)head->seen * US_PER_SECOND;
-        device_pack(t, head, device_pool_payload(&t->pool, rows[i].slot),
-                    t->store_rows + n++ * t->stored_bytes);
+        unsigned char *stored = t->store_rows + n++ * t->stored_bytes;
+        device_pack(t, head, device_pool_payload(&t->pool, rows[i].slot), stored);
+        device_cut_moved(t, head, stored);
     }
     if (n > 0 && !store->put(store->self, t->store_keys, t->store_times, t->store_rows, t->stored_bytes, n))
         return no_store(error, "write");
@@ -74,7 +75,7 @@ static bool put_rows(struct device_table *t, const struct spill *rows, size_t co
     t->rows_stored[table] += count;
     t->stats.spilled += n;
     for (size_t i = 0; i < count; i++) {
-        device_list_removed(t, table, rows[i].key);
+        device_list_moved(t, table, rows[i].key);
         device_pool_drop(&t->pool, rows[i].slot);
     }
     return true;

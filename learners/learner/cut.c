@@ -28,7 +28,10 @@ bool learner_cut_note(struct operator_context *context, bool is_on)
 {
     struct learner_config *c = context->config;
     struct learner_state *s = c->state;
-    if (is_on && (s->gpu_api != NULL || s->epoch >= EPOCH_LAST))
+    s->notes_changes = false;
+    if (is_on && s->epoch >= EPOCH_LAST)
+        return false;
+    if (s->gpu_api != NULL && !learner_device_cut_note(s, c->inputs.sparse_count, is_on))
         return false;
     for (uint32_t f = 0; f < c->inputs.sparse_count && s->gpu_api == NULL; f++)
         table_cut_note(model_table(s->model, f), is_on, s->epoch);
@@ -59,12 +62,15 @@ bool learner_cut(struct operator_context *context, struct byte_buffer *out)
     struct learner_state *s = c->state;
     struct cut_head head = {.magic = CUT_MAGIC, .version = CUT_VERSION, .fields = c->inputs.sparse_count};
     leat_assert(s->notes_changes);
-    if (s->epoch >= EPOCH_LAST)
+    if (s->epoch >= EPOCH_LAST || (s->gpu_api != NULL && !learner_device_cut(s, head.fields)))
         return false;
     buffer_append(out, &head, sizeof(head));
     for (uint32_t f = 0; f < head.fields; f++) {
         size_t begin = begin_section(out, s->tables[f]);
-        table_cut(model_table(s->model, f), s->epoch, out);
+        if (s->gpu_api != NULL)
+            learner_device_cut_write(s, f, out);
+        else
+            table_cut(model_table(s->model, f), s->epoch, out);
         end_section(out, begin);
     }
     s->epoch++;

@@ -311,3 +311,41 @@ bool learner_device_restored(struct learner_state *s, uint32_t fields, uint32_t 
     model_device_set_epoch(s->model, epoch + 1);
     return true;
 }
+
+/* --- Cuts --- */
+
+bool learner_device_cut_note(struct learner_state *s, uint32_t fields, bool is_on)
+{
+    struct gpu_error error; /* not the model's: without cuts it learns on */
+    bool is_good = true;
+    for (uint32_t f = 0; f < fields; f++) {
+        uint32_t table;
+        struct device_table *t = model_device_table(s->model, f, &table);
+        if (table == 0)
+            is_good = device_table_cut_note(t, is_on && is_good, s->epoch, &error) && is_good;
+    }
+    if (!is_good)
+        return learner_device_cut_note(s, fields, false) && false;
+    if (is_on)
+        model_device_set_epoch(s->model, s->epoch + 1);
+    return true;
+}
+
+bool learner_device_cut(struct learner_state *s, uint32_t fields)
+{
+    for (uint32_t f = 0; f < fields; f++) {
+        uint32_t table;
+        struct device_table *t = model_device_table(s->model, f, &table);
+        if (table == 0 && !device_table_cut(t, s->epoch, model_error_place(s->model)))
+            return false;
+    }
+    model_device_set_epoch(s->model, s->epoch + 1);
+    return true;
+}
+
+void learner_device_cut_write(const struct learner_state *s, uint32_t field, struct byte_buffer *out)
+{
+    uint32_t table;
+    struct device_table *t = model_device_table(s->model, field, &table);
+    device_table_cut_write(t, table, out);
+}

@@ -213,6 +213,11 @@ bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t
                             size_t count);
 /* Call after the last item; epoch: the checkpoint's. False: the device has failed. */
 bool learner_device_restored(struct learner_state *state, uint32_t fields, uint32_t epoch);
+/* Cuts of all tables on the device (device_table_cut_note, _cut, _cut_write). The state's epoch is the one that ends;
+ * later changes belong to the next one. False: the device has failed, or (note) has too little memory. */
+bool learner_device_cut_note(struct learner_state *state, uint32_t fields, bool is_on);
+bool learner_device_cut(struct learner_state *state, uint32_t fields);
+void learner_device_cut_write(const struct learner_state *state, uint32_t field, struct byte_buffer *out);
 /* During a restore: whether the device has failed; if so, emits a diagnostic. */
 bool learner_restore_failed(struct operator_context *context);
 

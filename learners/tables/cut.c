@@ -221,6 +221,21 @@ void table_cut(struct table *t, uint32_t closing, struct byte_buffer *out)
     sketch_note(&t->sketch, true);
 }
 
+void table_cut_put(const struct table_keys *removed, const struct byte_buffer *rows, size_t row_bytes,
+                   const struct byte_buffer *blocks, uint64_t rows_all, struct byte_buffer *out)
+{
+    struct cut_head head = {.magic = CUT_MAGIC,
+                            .row_bytes = row_bytes,
+                            .rows = rows_all,
+                            .counts = {[SECTION_REMOVED] = removed->count,
+                                       [SECTION_ROWS] = rows->length / row_bytes,
+                                       [SECTION_BLOCKS] = blocks->length / sizeof(struct sketch_block)}};
+    buffer_append(out, &head, sizeof(head));
+    buffer_append(out, removed->items, removed->count * sizeof(uint64_t));
+    buffer_append(out, rows->data, rows->length);
+    buffer_append(out, blocks->data, blocks->length);
+}
+
 /* A follower has rows that its trainer has moved to the cold store, where they expire without notice. Where no row
  * is removed by rows_max, whether an expired row is there changes no prediction. */
 static void sweep(struct table *t, uint32_t step)

@@ -36,6 +36,13 @@ void table_cut_note(struct table *table, bool is_on, uint32_t closing);
 /* Appends the cut to `out`, and closes the epoch `closing`, at least the one in progress. */
 void table_cut(struct table *table, uint32_t closing, struct byte_buffer *out);
 /*
+ * Appends a cut whose parts were gathered elsewhere (device/cut.c). removed: keys; rows: stored rows of row_bytes each,
+ * a row that has moved to the cold store before the row of its key that came back; blocks: struct sketch_block [].
+ * rows_all: all rows of the table, in memory and in its cold store; it counts only where there is such a store.
+ */
+void table_cut_put(const struct table_keys *removed, const struct byte_buffer *rows, size_t row_bytes,
+                   const struct byte_buffer *blocks, uint64_t rows_all, struct byte_buffer *out);
+/*
  * Applies a cut to a table of the same options, restored from a snapshot taken after table_cut_note and no later
  * than this cut, that has taken all cuts between the two. Times (expiry) are not part of the cut: set them
  * afterwards. step: rows used by that step are not removed by expiry (TABLE_STEP_NONE: no step is in progress).

@@ -2,7 +2,7 @@
 """`leat serve` beside a job that runs: between checkpoints its answers follow what the job publishes, through kills of
 either; the job's output is that of a run that nobody follows.
 
-    tests/serve/test_follow.py PATH_OF_LEAT [--kills N] [--seed N]
+    tests/serve/test_follow.py PATH_OF_LEAT [--cuda PATH_OF_DEVICE_LIBRARY] [--kills N] [--seed N]
 """
 
 import argparse
@@ -97,6 +97,18 @@ def test_fm():
 
 def test_deepfm_batch():
     check_followed(jobs.learner("deepfm-batch"), 3)
+
+
+def test_on_a_gpu():
+    """Rows of a GPU's tables, restored into the server's: its scores are those of the last checkpoint, bit for bit."""
+    if ARGUMENTS.cuda is None:
+        return "no model of a GPU was built"
+    os.environ["LEAT_CUDA_LIBRARY"] = ARGUMENTS.cuda
+    job = jobs.learner("deepfm-batch").replace("batch: 64,", "batch: 64, device: cuda(0),")
+    assert "cuda" in job
+    check_followed(job, 2, cut=8, count=1500)
+    del os.environ["LEAT_CUDA_LIBRARY"]
+    return None
 
 
 def test_labelled():
@@ -301,6 +313,7 @@ def test_killed_server():
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("leat")
+    parser.add_argument("--cuda", type=os.path.abspath)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     ARGUMENTS = parser.parse_args()

@@ -213,6 +213,8 @@ void stage_merge(struct node_instance *node);
 bool stage_is_ready(const struct stage_instance *stage);
 /* Runs the slot's micro-batch through the nodes, with the snapshot if it has a barrier. */
 void stage_run(struct stage_instance *stage, struct slot *slot);
+/* Whether the node must not get the next micro-batch yet (operator_kind.is_held). */
+bool stage_node_is_held(const struct node_instance *node);
 /* Sets stage->slot_watermarks from the watermarks of the sources. */
 void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources);
 int64_t stage_input_watermark(const struct node_instance *node);

@@ -10,6 +10,8 @@
 /* The share of its time that a learner may spend on cuts: a cut that took t, with writing it, is followed by 50 t without
  * one. What notes of changes cost comes to these 2 %. */
 enum { CUT_SHARE = 50 };
+/* A learner that a checkpoint's writer holds is asked again after so long. */
+enum { HELD_US = 1000 };
 
 static bool has_followed(const struct stage_instance *stage)
 {
@@ -140,6 +142,8 @@ int64_t stage_publish_rest(struct stage_instance *stage)
         if (!node->publish.has_changed || !node->publish.is_noted)
             continue;
         int64_t left_us = node->publish.due_us - os_monotonic_us();
+        if (left_us <= 0 && stage_node_is_held(node))
+            left_us = HELD_US;
         if (left_us > 0) {
             again_us = MIN(again_us, left_us);
             continue;

@@ -223,15 +223,17 @@ void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources)
     base_watermarks(stage->run->plan, sources, stage->slot_watermarks);
 }
 
-/* Whether a node of the stage must not get the next micro-batch yet (operator_kind.is_held). */
+bool stage_node_is_held(const struct node_instance *node)
+{
+    const struct operator_kind *kind = node->node->operator_kind;
+    return kind != NULL && kind->is_held != NULL && kind->is_held(&node->context);
+}
+
 static bool is_held(const struct stage_instance *stage)
 {
-    for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
-        const struct node_instance *node = &stage->nodes[i];
-        const struct operator_kind *kind = node->node->operator_kind;
-        if (kind != NULL && kind->is_held != NULL && kind->is_held(&node->context))
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
+        if (stage_node_is_held(&stage->nodes[i]))
             return true;
-    }
     return false;
 }
 

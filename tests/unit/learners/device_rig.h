@@ -79,6 +79,7 @@ static inline void put(void *to, const void *from, size_t bytes)
 
 static uint32_t window = 45;    /* how far the keys move on in a step */
 static uint32_t rows_start = 0; /* rows that a table has room for from the start */
+static uint64_t rows_max = 0;   /* of each table; 0: no limit */
 static uint64_t staging = 0;    /* snapshot_bytes; 0: as little as possible */
 
 /* Fills the batch of a step: some keys often, most seldom, drawn from a window that moves on. Follows from
@@ -151,6 +152,7 @@ static inline void rig_init(struct rig *w, enum memory memory, bool has_stores, 
         {.seed = 5, .init_seed = 7, .init_bound = 0.1F},
         {.seed = 6, .init_seed = 8, .init_bound = 0.2F, .admit_after = 2, .sketch_bytes = 4096}};
     tables[0].rows_start = tables[1].rows_start = rows_start;
+    tables[0].rows_max = tables[1].rows_max = rows_max;
     struct device_table_options o = {.api = api, .gpu = gpu, .stream = stream, .ahead = ahead};
     struct cold_store *stores[TABLES] = {NULL};
     struct gpu_tables_plan plan;
