@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 #define UNSUITABLE "the log does not suit the job at micro-batch %" PRIu64
-enum { LANES_MAX = 256, WAITING_BYTES_KEPT = 256 << 10 };
+enum { LANES_MAX = 256, WAITING_BYTES_KEPT = 256 << 10, WEIGH_US = 100 * 1000 };
 
 /* What one instance of a stage has published. */
 struct follow_instance {
@@ -49,6 +49,8 @@ struct follow {
     const bool *columns[PLAN_NODES_MAX][OPERATOR_INPUTS_MAX]; /* of publish_columns_of */
     /* Of learners, wall clock: what they did since is in no cut yet; 0: all is. */
     int64_t uncut_since_us[PLAN_NODES_MAX];
+    uint64_t tables_bytes; /* of tables_bytes, before the first cut; 0: not known yet */
+    int64_t weighed_us;    /* monotonic: when they were last looked at */
     const struct plan_node *filled; /* the node whose rows are in `lists`; NULL: they are empty */
     struct batch_list lists[OPERATOR_INPUTS_MAX]; /* by input */
 };
@@ -197,6 +199,41 @@ static bool end_node(struct follow *f, const struct publish_record *record, stru
     }
     release_lists(f);
     return true;
+}
+
+/* Memory of the learners' tables, in all copies together. */
+static uint64_t tables_bytes(const struct follow *f)
+{
+    double bytes = 0;
+    for (uint32_t copy = 0; copy < f->ask.copies; copy++) {
+        for (uint32_t i = 0; i < f->ask.plan->nodes_count; i++) {
+            const struct plan_node *node = &f->ask.plan->nodes[i];
+            struct operator_context *context =
+                f->following[i] == FOLLOWING_CUTS ? f->ask.context(f->ask.argument, copy, i) : NULL;
+            struct report report = {0};
+            if (context == NULL || node->operator_kind->report == NULL)
+                continue;
+            node->operator_kind->report(context, &report);
+            const struct report_item *item = report_find(&report, "table_bytes");
+            bytes += item != NULL ? item->value : 0;
+        }
+    }
+    return (uint64_t)bytes;
+}
+
+/* Rows that the job has moved to disk stay in memory here, until a newer checkpoint has them on disk. */
+static void weigh(struct follow *f)
+{
+    int64_t now = os_monotonic_us();
+    if (f->weighed_us != 0 && now - f->weighed_us < WEIGH_US)
+        return;
+    f->weighed_us = now;
+    uint64_t bytes = tables_bytes(f), most = (uint64_t)f->ask.plan->config.memory_bytes * f->ask.copies;
+    if (f->tables_bytes == 0)
+        f->tables_bytes = bytes;
+    if (bytes > f->tables_bytes && bytes - f->tables_bytes > most)
+        lose(f, FOLLOW_LOST, "rows that are new since the checkpoint take %" PRIu64 " MiB, more than the job's `memory`",
+             (bytes - f->tables_bytes) >> 20);
 }
 
 static bool take_cut(struct follow *f, const struct publish_record *record, struct str bytes,
@@ -402,6 +439,8 @@ static void take_entry(struct follow *f, const struct delta_entry *entry)
         lose(f, FOLLOW_LOST, "the log has an entry of an unknown kind");
     if (f->state == FOLLOW_APART && entry->kind == PUBLISH_BATCH && reaches_back(f))
         f->state = FOLLOW_LIVE;
+    if (f->state == FOLLOW_LIVE)
+        weigh(f);
     apply_all(f);
     if (f->state == FOLLOW_LIVE) {
         f->figures.next = f->next;

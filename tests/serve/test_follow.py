@@ -222,6 +222,22 @@ def test_log_too_small():
         assert sum(segments) <= 64 * 1024 + 16 * 1024, segments
 
 
+def test_cold_rows():
+    """Rows that the job moves to disk stay in the server's memory, so it begins again, from a checkpoint that has them on disk."""
+    crosses = ", ".join(f"cross(id, {name})" for name in ("user", "item", "price", "liked"))
+    job = jobs.learner("fm").replace("memory: 128MiB", "memory: 32MiB").replace(
+        "sparse: [user, item, tags], dense: [price, n], embedding: { dim: 4, admit_after: 3 }",
+        f"sparse: [id, user, item, {crosses}], embedding: {{ dim: 256 }}")
+    with Place(job, 8000) as place, Server(place) as server, Trainer(place, cut=8, pause_ms=10) as trainer:
+        server.wait_for(FOLLOWED)
+        server.wait_for(r"no longer followed: rows that are new since the checkpoint take \d+ MiB, more than the job's `memory`")
+        deadline = time.monotonic() + PATIENCE_S
+        while sum(FOLLOWED in (line or "") for line in server.said) < 2:
+            assert time.monotonic() < deadline and trainer.process.poll() is None, server.said
+            time.sleep(0.02)
+        trainer.kill()
+
+
 class Asking(threading.Thread):
     """Asks without a pause; what it was answered, by the moment that the answer is of."""
 

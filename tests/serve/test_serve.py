@@ -463,6 +463,9 @@ def test_log():
         place.write("odd.jsonl", '{"id":"x"}\n{"id":null}\n')
         odd = place.leat("skew", place.path("odd.jsonl"), place.path("all.jsonl"), "--on", "id", "--json")
         assert json.loads(odd.stdout)["served_left_out"] == 2 and "odd.jsonl: a line cannot be compared" in odd.stderr, odd.stderr
+        place.write("strange.jsonl", '{"id":987654321}\n')
+        strange = place.leat("skew", place.path("log/served-*.jsonl"), place.path("strange.jsonl"), "--on", "id")
+        assert strange.returncode == FAILED and "no two have the same `id`" in strange.stderr, strange.stderr
         missing = place.leat("skew", place.path("none.jsonl"), place.path("all.jsonl"), "--on", "id")
         assert missing.returncode == FAILED and "none.jsonl" in missing.stderr, missing.stderr
 
