@@ -344,8 +344,9 @@ static int run_job(struct run_arguments *arguments)
         fprintf(stderr, "leat: replaying the order log %s\n", stats->order);
     struct dead_watch *dead = mem_alloc(sizeof(*dead));
     dead_watch_begin(dead, stats);
+    struct bottleneck *bottleneck = bottleneck_new(load->plan, run);
     struct view *view =
-        view_new(load->plan, dead, arguments->is_quiet || load->is_json, &arguments->progress);
+        view_new(load->plan, dead, bottleneck, arguments->is_quiet || load->is_json, &arguments->progress);
     bool is_good = run_start(run);
     has_begun = 1;
     if (is_good)
@@ -357,10 +358,15 @@ static int run_job(struct run_arguments *arguments)
     tell_order_end(run, stats);
     if (arguments->options.compares)
         tell_compared(stats, is_good);
+    struct bottleneck_found *found = mem_alloc(sizeof(*found));
+    bottleneck_whole(bottleneck, stats, found);
+    struct summary summary = {load->plan, stats, dead, found, is_good};
     if (load->is_json)
-        summary_json(load->plan, stats, dead, is_good, stdout);
+        summary_json(&summary, stdout);
     else
-        summary_text(load->plan, stats, dead, is_good, stdout);
+        summary_text(&summary, stdout);
+    bottleneck_free(bottleneck);
+    free(found);
     free(dead);
     free(stats);
     run_free(run);

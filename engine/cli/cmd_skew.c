@@ -342,7 +342,8 @@ static bool skew_files(struct skew_arguments *a)
         print_text(&skew);
     if (is_good && skew.matched == 0) {
         fprintf(stderr,
-                "leat: nothing was compared: of %u served and %" PRIu64 " trained rows no two have the same `%s`; "
+                "leat: nothing was compared: of %u served and %" PRIu64
+                " trained rows no two have the same `%s`; "
                 "are both files of the same events, and does `--on` name what tells events apart?\n",
                 skew.served.count, skew.trained, a->on);
         is_good = false;

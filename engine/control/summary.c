@@ -1,10 +1,13 @@
 #include "control/summary.h"
 
+#include "core/buffer.h"
 #include "core/civil.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+
+enum { SHORT_US = 1000 * 1000 };
 
 /* --- Text --- */
 
@@ -53,9 +56,22 @@ static void print_node(FILE *out, const struct run_node_stats *node, bool is_goo
         fprintf(out, "    THE COUNTS DO NOT ADD UP: this is a bug in leat\n");
 }
 
-void summary_text(const struct plan *plan, const struct run_stats *stats, const struct dead_watch *watch,
-                  bool is_good, FILE *out)
+/* What the lanes did, and the bottleneck, which nobody asks of a short run. */
+static void print_lanes(const struct summary *summary, FILE *out)
 {
+    struct byte_buffer text = {0};
+    if (summary->stats->elapsed_us < SHORT_US)
+        return;
+    bottleneck_describe(summary->bottleneck, &text);
+    fprintf(out, "%.*s\n", (int)text.length, text.data);
+    buffer_free(&text);
+}
+
+void summary_text(const struct summary *summary, FILE *out)
+{
+    const struct plan *plan = summary->plan;
+    const struct run_stats *stats = summary->stats;
+    bool is_good = summary->is_good;
     char rate[32], duration[32], bytes[32];
     if (stats->was_finished) {
         fprintf(out, "%.*s: this run has finished already; --fresh begins a new run\n", STR_ARGS(plan->name));
@@ -73,6 +89,7 @@ void summary_text(const struct plan *plan, const struct run_stats *stats, const 
         fprintf(out, "resumed; %" PRIu64 " records over all lives\n", stats->records);
     for (uint32_t i = 0; i < stats->nodes_count; i++)
         print_node(out, &stats->nodes[i], is_good);
+    print_lanes(summary, out);
     if (stats->checkpoints > 0)
         fprintf(out,
                 "%" PRIu64
@@ -85,8 +102,8 @@ void summary_text(const struct plan *plan, const struct run_stats *stats, const 
     for (uint32_t i = 0; i < stats->dead_count; i++)
         fprintf(out, "  %s\n", stats->dead[i].text);
     for (uint32_t i = 0; i < stats->nodes_count; i++)
-        if (watch->nodes[i].is_bad)
-            fprintf(out, "WARNING: %s\n", watch->nodes[i].text);
+        if (summary->watch->nodes[i].is_bad)
+            fprintf(out, "WARNING: %s\n", summary->watch->nodes[i].text);
 }
 
 /* --- JSON --- */
@@ -153,17 +170,38 @@ static json_t *holder_json(const struct run_stats *stats)
                      node->time.held_by[0] == '\0' ? json_null() : json_string(node->time.held_by));
 }
 
-static json_t *node_json(const struct run_stats *stats, const struct run_node_stats *node)
+static json_t *lanes_json(const struct bottleneck_found *found)
 {
+    static const char *const names[RUN_LANE_TIMES] = {
+        [RUN_LANE_DECODES] = "decode",
+        [RUN_LANE_PROCESSES] = "process",
+        [RUN_LANE_WAITS] = "wait_for_records",
+        [RUN_LANE_BEHIND_NODES] = "behind_nodes",
+        [RUN_LANE_BEHIND_CHECKPOINT] = "behind_checkpoint",
+        [RUN_LANE_BEHIND_ORDER] = "behind_order_log",
+        [RUN_LANE_BEHIND_SINKS] = "behind_sinks",
+        [RUN_LANE_BEHIND_DISK] = "behind_disk",
+    };
+    json_t *json = json_object();
+    for (uint32_t t = 0; t < RUN_LANE_TIMES; t++)
+        json_object_set_new(json, names[t], json_real(found->shares[t]));
+    return json;
+}
+
+static json_t *node_json(const struct summary *summary, uint32_t place)
+{
+    const struct run_stats *stats = summary->stats;
+    const struct run_node_stats *node = &stats->nodes[place];
     static const char *const tags[] = {"source", "operator", "learner", "sink"};
     const struct plan_node *n = node->node;
     const char *kind = n->tag == PLAN_SOURCE ? n->source_kind->name
                        : n->tag == PLAN_SINK ? n->sink_kind->name
                                              : n->operator_kind->name;
     json_t *error = node->report.error[0] == '\0' ? NULL : json_string(node->report.error);
-    return json_pack("{s:s%, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "name", n->name.data, n->name.length, "tag",
-                     tags[n->tag], "kind", kind, "note", node->note, "counts", counters_json(&node->counters),
-                     "report", report_json(&node->report), "time", time_json(stats, node), "error",
+    return json_pack("{s:s%, s:s, s:s, s:s, s:o, s:o, s:o, s:f, s:o}", "name", n->name.data, n->name.length,
+                     "tag", tags[n->tag], "kind", kind, "note", node->note, "counts",
+                     counters_json(&node->counters), "report", report_json(&node->report), "time",
+                     time_json(stats, node), "lane_share", summary->bottleneck->node_shares[place], "error",
                      error != NULL ? error : json_null());
 }
 
@@ -173,28 +211,32 @@ static json_t *text_json(const char *text)
     return json != NULL ? json : json_string("(not UTF-8)");
 }
 
-void summary_json(const struct plan *plan, const struct run_stats *stats, const struct dead_watch *watch,
-                  bool is_good, FILE *out)
+void summary_json(const struct summary *summary, FILE *out)
 {
+    const struct plan *plan = summary->plan;
+    const struct run_stats *stats = summary->stats;
+    const struct dead_watch *watch = summary->watch;
     json_t *nodes = json_array(), *dead = json_array(), *warnings = json_array();
     for (uint32_t i = 0; i < stats->nodes_count; i++) {
-        json_array_append_new(nodes, node_json(stats, &stats->nodes[i]));
+        json_array_append_new(nodes, node_json(summary, i));
         if (watch->nodes[i].is_bad)
             json_array_append_new(warnings, text_json(watch->nodes[i].text));
     }
     for (uint32_t i = 0; i < stats->dead_count; i++)
         json_array_append_new(dead, text_json(stats->dead[i].text));
     json_t *root = json_pack(
-        "{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:o}", "job",
-        plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good", is_good, "finished",
-        stats->is_finished, "records", (json_int_t)stats->records, "records_life",
+        "{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "job", plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good", summary->is_good,
+        "finished", stats->is_finished, "records", (json_int_t)stats->records, "records_life",
         (json_int_t)stats->records_life, "seconds", (double)stats->elapsed_us / 1e6, "lanes",
         (json_int_t)stats->lanes, "micro_batches", (json_int_t)stats->micro_batches, "checkpoints",
         (json_int_t)stats->checkpoints, "checkpoint_epoch", (json_int_t)stats->checkpoint_epoch,
         "checkpoint_bytes", (json_int_t)stats->checkpoint_bytes, "checkpoint_stop_ms",
         (double)stats->checkpoint_stop_us / 1e3, "checkpoint_stop_max_ms",
-        (double)stats->checkpoint_stop_max_us / 1e3, "watermark", holder_json(stats), "nodes", nodes,
-        "dead_examples", dead, "warnings", warnings);
+        (double)stats->checkpoint_stop_max_us / 1e3, "lane_time", lanes_json(summary->bottleneck),
+        "bottleneck",
+        summary->bottleneck->text[0] == '\0' ? json_null() : text_json(summary->bottleneck->text),
+        "watermark", holder_json(stats), "nodes", nodes, "dead_examples", dead, "warnings", warnings);
     leat_assert(root != NULL);
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     fputc('\n', out);

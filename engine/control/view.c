@@ -17,6 +17,7 @@ enum { VIEW_REDRAW_US = 250 * 1000, VIEW_LOOK_US = 500 * 1000, BAR_WIDTH = 24, N
 struct view {
     const struct plan *plan;
     struct dead_watch *watch;
+    struct bottleneck *bottleneck;
     bool is_quiet, is_terminal;
     struct progress progress; /* used where stderr is no terminal */
     int64_t looked_us;        /* when run_stats was called last */
@@ -32,12 +33,13 @@ struct view {
     struct byte_buffer out;
 };
 
-struct view *view_new(const struct plan *plan, struct dead_watch *watch, bool is_quiet,
-                      const struct progress *progress)
+struct view *view_new(const struct plan *plan, struct dead_watch *watch, struct bottleneck *bottleneck,
+                      bool is_quiet, const struct progress *progress)
 {
     struct view *view = mem_calloc(1, sizeof(*view));
     view->plan = plan;
     view->watch = watch;
+    view->bottleneck = bottleneck;
     view->is_quiet = is_quiet;
     view->is_terminal = isatty(STDERR_FILENO) != 0;
     view->progress = *progress;
@@ -146,6 +148,16 @@ static void add_time(struct view *view)
         buffer_printf(&view->out, "   checkpoint %" PRIu64 ": %s ago, took %s, %s", s->checkpoint_epoch,
                       format_duration(s->checkpoint_age_us, age), format_duration(s->checkpoint_us, duration),
                       format_bytes((double)s->checkpoint_bytes, bytes));
+}
+
+/* What the lanes did lately, and what keeps them from more; false: it is not known yet. */
+static bool add_lanes(struct view *view)
+{
+    struct bottleneck_found found;
+    if (!bottleneck_recent(view->bottleneck, &found))
+        return false;
+    bottleneck_describe(&found, &view->out);
+    return true;
 }
 
 static void add_node_line(struct view *view, const struct run_node_stats *node)
@@ -310,6 +322,9 @@ static void draw_screen(struct view *view)
     begin = view->out.length;
     add_time(view);
     end_line(view, begin, width);
+    begin = view->out.length;
+    if (add_lanes(view))
+        end_line(view, begin, width);
     for (uint32_t i = 0; i < view->stats.nodes_count; i++) {
         begin = view->out.length;
         add_node_line(view, &view->stats.nodes[i]);
@@ -344,6 +359,8 @@ static void print_line(struct view *view)
                   "  dead %" PRIu64 "  ",
                   written, sum.filtered, sum.duplicate, sum.late, sum.dead);
     add_time(view);
+    buffer_printf(&view->out, "  ");
+    add_lanes(view);
     for (uint32_t i = 0; i < view->stats.nodes_count; i++) {
         add_dead(view, i);
         add_report(view, &view->stats.nodes[i].report, false);
@@ -417,6 +434,7 @@ void view_update(struct view *view, struct run *run)
         return;
     view->looked_us = now;
     run_stats(run, &view->stats);
+    bottleneck_look(view->bottleneck, &view->stats);
     warn(view);
     if (view->is_quiet)
         return;

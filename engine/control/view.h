@@ -3,14 +3,15 @@
 #ifndef LEAT_CONTROL_VIEW_H
 #define LEAT_CONTROL_VIEW_H
 
+#include "control/bottleneck.h"
 #include "control/dead_watch.h"
 #include "control/progress.h"
 
 struct view;
-/* plan, watch: the caller's, used until view_free. watch: after dead_watch_begin. is_quiet: only warnings are
- * shown. progress: is copied. */
-struct view *view_new(const struct plan *plan, struct dead_watch *watch, bool is_quiet,
-                      const struct progress *progress);
+/* plan, watch, bottleneck: the caller's, used until view_free. watch: after dead_watch_begin. is_quiet: only
+ * warnings are shown. progress: is copied. */
+struct view *view_new(const struct plan *plan, struct dead_watch *watch, struct bottleneck *bottleneck,
+                      bool is_quiet, const struct progress *progress);
 /* Draws the view, or writes a line of progress, if it is due; writes new warnings. Call often. */
 void view_update(struct view *view, struct run *run);
 /* Writes a line that stays on the screen; nothing if is_quiet. */

@@ -317,6 +317,13 @@ int64_t os_monotonic_us(void)
     return clock_us(CLOCK_MONOTONIC);
 }
 
+uint64_t os_monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
 int64_t os_wall_us(void)
 {
     return clock_us(CLOCK_REALTIME);

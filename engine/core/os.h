@@ -68,6 +68,7 @@ bool os_lock(int fd);
 
 /* Monotonic clock in microseconds; for durations and display, never on the data path. */
 int64_t os_monotonic_us(void);
+uint64_t os_monotonic_ns(void); /* the same, in nanoseconds */
 /* Wall clock in microseconds since 1970; for logs and file names, never on the data path. */
 int64_t os_wall_us(void);
 

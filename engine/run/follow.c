@@ -49,8 +49,8 @@ struct follow {
     const bool *columns[PLAN_NODES_MAX][OPERATOR_INPUTS_MAX]; /* of publish_columns_of */
     /* Of learners, wall clock: what they did since is in no cut yet; 0: all is. */
     int64_t uncut_since_us[PLAN_NODES_MAX];
-    uint64_t tables_bytes; /* of tables_bytes, before the first cut; 0: not known yet */
-    int64_t weighed_us;    /* monotonic: when they were last looked at */
+    uint64_t tables_bytes;          /* of tables_bytes, before the first cut; 0: not known yet */
+    int64_t weighed_us;             /* monotonic: when they were last looked at */
     const struct plan_node *filled; /* the node whose rows are in `lists`; NULL: they are empty */
     struct batch_list lists[OPERATOR_INPUTS_MAX]; /* by input */
 };
@@ -232,7 +232,8 @@ static void weigh(struct follow *f)
     if (f->tables_bytes == 0)
         f->tables_bytes = bytes;
     if (bytes > f->tables_bytes && bytes - f->tables_bytes > most)
-        lose(f, FOLLOW_LOST, "rows that are new since the checkpoint take %" PRIu64 " MiB, more than the job's `memory`",
+        lose(f, FOLLOW_LOST,
+             "rows that are new since the checkpoint take %" PRIu64 " MiB, more than the job's `memory`",
              (bytes - f->tables_bytes) >> 20);
 }
 

@@ -96,6 +96,7 @@ struct run_node_stats {
     struct counters counters;
     struct report report;
     struct run_time time;
+    bool is_full; /* of a sink: it takes no more rows now */
     /* Reason of one of the first dead letters of this life; valid as long as the run; "": none. */
     const char *dead_reason;
     char note[160]; /* what a sink reports about itself after the end */
@@ -139,6 +140,37 @@ struct run_stats {
 };
 /* Fills *stats; texts that it points to belong to the run. */
 void run_stats(struct run *run, struct run_stats *stats);
+
+/* What a lane's time goes to. The last ones: it has no work, because of what comes behind the sources. */
+enum run_lane_time {
+    RUN_LANE_DECODES,   /* reads and decodes records */
+    RUN_LANE_PROCESSES, /* runs nodes, takes its part of a checkpoint, helps a learner of another lane */
+    RUN_LANE_WAITS,     /* for records, or for another lane that decodes them */
+    RUN_LANE_BEHIND_NODES,
+    RUN_LANE_BEHIND_CHECKPOINT, /* its writer holds a node, or the state store takes no more until it is through */
+    RUN_LANE_BEHIND_ORDER,      /* the order log has not reached the disk */
+    RUN_LANE_BEHIND_SINKS,      /* a sink is full */
+    RUN_LANE_BEHIND_DISK,       /* the disk of the checkpoints is nearly full */
+    RUN_LANE_TIMES
+};
+
+/* Where the time of this life went, in nanoseconds since its start. Times of nodes are their own: those of nodes that
+ * they call are not in them. */
+struct run_times {
+    uint64_t at_ns; /* monotonic */
+    uint32_t lanes_count, instances_count;
+    struct run_lane_times {
+        uint64_t ns[RUN_LANE_TIMES];
+    } * lanes;
+    struct run_instance_time {
+        uint32_t node, lane; /* node: place in the plan */
+        uint64_t ns;
+    } * instances; /* of every node, one for each lane that may run it; in the order of lanes, then of nodes */
+};
+struct run_times *run_times_new(const struct run *run);
+void run_times_free(struct run_times *times); /* NULL is allowed */
+/* Fills *times, which is of this run. */
+void run_times(const struct run *run, struct run_times *times);
 
 /* Call after run_wait, if has_order_run_out: appends, in words, how far each partition was read. */
 void run_describe_order_end(const struct run *run, struct byte_buffer *out);

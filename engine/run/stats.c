@@ -4,7 +4,10 @@
 #include "run/order/order.h"
 #include "run/sequencer/sequencer.h"
 
+#include "core/mem.h"
 #include "core/os.h"
+
+#include <stdlib.h>
 
 void run_stats(struct run *run, struct run_stats *stats)
 {
@@ -25,4 +28,29 @@ void run_stats(struct run *run, struct run_stats *stats)
     stats->is_finished |= run->was_finished;
     checkpoints_stats(run, stats);
     stats->elapsed_us = (run->is_joined ? run->ended_us : os_monotonic_us()) - run->started_us;
+}
+
+struct run_times *run_times_new(const struct run *run)
+{
+    struct run_times *times = mem_calloc(1, sizeof(*times));
+    times->lanes_count = run->lanes_count;
+    times->instances_count = lanes_count_instances(run);
+    times->lanes = mem_calloc(times->lanes_count, sizeof(*times->lanes));
+    times->instances = mem_calloc(MAX(times->instances_count, 1U), sizeof(*times->instances));
+    return times;
+}
+
+void run_times_free(struct run_times *times)
+{
+    if (times == NULL)
+        return;
+    free(times->lanes);
+    free(times->instances);
+    free(times);
+}
+
+void run_times(const struct run *run, struct run_times *times)
+{
+    times->at_ns = os_monotonic_ns();
+    lanes_times(run, times);
 }

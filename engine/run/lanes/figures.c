@@ -29,6 +29,8 @@ static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
             counters_add(&node->counters, &instance->context.counters);
             if (node->dead_reason[0] == '\0' && atomic_load(&instance->has_dead))
                 node->dead_reason = instance->dead_reason;
+            node->is_full |= plan_node->tag == PLAN_SINK &&
+                             atomic_load_explicit(&instance->sink.is_full, memory_order_relaxed);
             if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->report != NULL && run->trace == NULL)
                 plan_node->sink_kind->report((struct sink_context *)(uintptr_t)&instance->sink,
                                              &node->report);

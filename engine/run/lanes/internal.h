@@ -60,7 +60,8 @@ struct node_instance {
     /* dead_reason is set; it is written once, from the first dead letter of this life. */
     atomic_bool has_dead;
     char dead_reason[RUN_DEAD_REASON_BYTES];
-    struct report report; /* guarded by lanes.reports_mutex */
+    struct report report;    /* guarded by lanes.reports_mutex */
+    _Atomic uint64_t own_ns; /* time.c; the lane's thread writes it */
 };
 
 struct stage_instance {
@@ -73,7 +74,9 @@ struct stage_instance {
     struct slot *slot;                 /* the micro-batch in work */
     uint32_t feeders[PLAN_STAGES_MAX]; /* stages that must finish a micro-batch before this one may run it */
     uint32_t feeders_count;
-    struct arena number_arena; /* reset after each micro-batch */
+    struct arena number_arena;     /* reset after each micro-batch */
+    struct node_instance *at_work; /* time.c: the node at work, and since when; NULL: none */
+    uint64_t at_work_ns;
     /* Per node of the plan: watermark after the micro-batch in work; behind them the arrival clock. */
     int64_t *slot_watermarks;
     int report_epoch;                 /* lanes.report_epoch at the last reports */
@@ -143,6 +146,8 @@ struct lane {
     uint32_t instances_count;
     struct stage_instance *sources; /* this lane's copy of stage 0 */
     struct decoding decoding;
+    _Atomic uint64_t times[RUN_LANE_TIMES]; /* time.c; the lane's thread writes it */
+    uint64_t since_ns;                      /* until when the lane's time is counted */
 };
 
 struct lanes {
@@ -218,6 +223,13 @@ bool stage_node_is_held(const struct node_instance *node);
 /* Sets stage->slot_watermarks from the watermarks of the sources. */
 void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources);
 int64_t stage_input_watermark(const struct node_instance *node);
+
+/* time.c; the lane's thread. time_switch: from now on the time is the node's (NULL: no node's); returns the node whose
+ * it was. time_spent: what the lane did since the last call. */
+struct node_instance *time_switch(struct stage_instance *stage, struct node_instance *node);
+void time_spent(struct lane *lane, enum run_lane_time what);
+/* Whether a node of the stage is held (stage_node_is_held). */
+bool stage_is_held(const struct stage_instance *stage);
 
 /* publish.c; all but stage_publish_init where the stage is followed. */
 void stage_publish_init(struct stage_instance *stage);

@@ -127,21 +127,45 @@ static int64_t publish_rest(struct lane *lane)
     return again_us;
 }
 
+/* Does a piece of work, the most urgent there is; false: there is none. */
+static bool do_work(struct lane *lane)
+{
+    struct run *run = lane->run;
+    bool has_worked = run_one_stage(lane), has_helped = false, has_decoded = false;
+    if (!has_worked && is_far_ahead(run))
+        has_helped = help_teams(run);
+    if (!has_worked && !has_helped)
+        has_worked = run_sources(lane);
+    if (!has_worked && !has_helped)
+        has_decoded = sequencer_work(run, &lane->decoding);
+    if (has_worked || has_decoded)
+        run_wake(run);
+    else if (!has_helped)
+        has_helped = help_teams(run);
+    if (!has_worked && !has_helped && !has_decoded)
+        return false;
+    time_spent(lane, has_decoded ? RUN_LANE_DECODES : RUN_LANE_PROCESSES);
+    return true;
+}
+
+/* Why a lane has no work. */
+static enum run_lane_time reason(const struct lane *lane)
+{
+    for (uint32_t i = 0; i < lane->instances_count; i++)
+        if (stage_is_held(lane->instances[i]))
+            return RUN_LANE_BEHIND_CHECKPOINT;
+    return sequencer_held(lane->run);
+}
+
 static void *lane_main(void *argument)
 {
     struct lane *lane = argument;
     struct run *run = lane->run;
     bool is_at_work = true;
+    lane->since_ns = os_monotonic_ns();
     while (!run_has_failed(run)) {
         uint64_t seen = atomic_load(&run->progress);
-        bool has_worked = run_one_stage(lane);
-        if (!has_worked && is_far_ahead(run) && help_teams(run))
-            continue;
-        if (has_worked || run_sources(lane) || sequencer_work(run, &lane->decoding)) {
-            run_wake(run);
-            continue;
-        }
-        if (help_teams(run))
+        if (do_work(lane))
             continue;
         if (is_finished(lane)) {
             if (is_at_work && atomic_fetch_sub(&run->lanes->at_work, 1) == 1)
@@ -151,7 +175,10 @@ static void *lane_main(void *argument)
                 break; /* otherwise this lane may still help a learner */
         }
         look_at_sinks(lane);
-        sleep_until_progress(run, seen, publish_rest(lane));
+        int64_t sleep_us = publish_rest(lane);
+        time_spent(lane, RUN_LANE_PROCESSES);
+        sleep_until_progress(run, seen, sleep_us);
+        time_spent(lane, reason(lane));
     }
     atomic_fetch_sub(&run->lanes->running, 1);
     run_wake(run);

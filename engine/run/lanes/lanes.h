@@ -24,6 +24,9 @@ bool lanes_finish_sinks(struct run *run);
 /* Call when a checkpoint was published: sinks that send the checkpoint's rows begin to send at once. segment:
  * the checkpoint's order log. Coordinator thread. */
 void lanes_committed(struct run *run, uint64_t epoch, struct str segment);
+/* Fills in what run_times says of lanes and instances; lanes_count_instances: how many of them there are. Any thread. */
+uint32_t lanes_count_instances(const struct run *run);
+void lanes_times(const struct run *run, struct run_times *times);
 /* Adds the figures of all nodes and queues, and once the run is joined, examples of dead letters. */
 void lanes_stats(struct run *run, struct run_stats *stats);
 

@@ -41,6 +41,14 @@ void stage_give(struct node_instance *node, uint32_t input, struct batch *batch)
     arena_reset(&node->scratch);
 }
 
+/* Gives rows to a node that another one calls: the time is this node's meanwhile. */
+static void give_in_time(struct node_instance *node, uint32_t input, struct batch *batch)
+{
+    struct node_instance *caller = time_switch(node->stage, node);
+    stage_give(node, input, batch);
+    time_switch(node->stage, caller);
+}
+
 static void tell_before(const struct node_instance *node, struct batch *batch)
 {
     struct run *run = node->stage->run;
@@ -54,7 +62,7 @@ static void give(struct node_instance *node, uint32_t input, struct batch *batch
         batch_list_add(&node->queues[input], batch_derive(batch, batch->schema));
     else if (likely(node->stage->run->trace == NULL) || !trace_give(node, input, batch)) {
         tell_before(node, batch);
-        stage_give(node, input, batch);
+        give_in_time(node, input, batch);
     }
 }
 
@@ -229,7 +237,7 @@ bool stage_node_is_held(const struct node_instance *node)
     return kind != NULL && kind->is_held != NULL && kind->is_held(&node->context);
 }
 
-static bool is_held(const struct stage_instance *stage)
+bool stage_is_held(const struct stage_instance *stage)
 {
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
         if (stage_node_is_held(&stage->nodes[i]))
@@ -249,7 +257,7 @@ bool stage_is_ready(const struct stage_instance *stage)
             run_stage_pieces(run, feeder))
             return false;
     }
-    return !is_held(stage);
+    return !stage_is_held(stage);
 }
 
 void stage_run(struct stage_instance *stage, struct slot *slot)
@@ -264,8 +272,11 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     stage_set_watermarks(stage, slot->watermarks);
     if (stage->is_followed)
         stage_publish_begin(stage);
-    for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
+        time_switch(stage, &stage->nodes[i]);
         run_node(&stage->nodes[i]);
+    }
+    time_switch(stage, NULL);
     if (unlikely(stage->publishes))
         stage_publish_end(stage);
     dead_flush(stage);

@@ -115,6 +115,7 @@ struct sequencer {
     struct slot slots[SLOTS];
     _Atomic uint64_t formed;  /* micro-batches below this number exist */
     _Atomic uint64_t claimed; /* micro-batches below this number were taken for stage 0 */
+    atomic_int held;          /* sequencer_held */
     uint64_t first;           /* number of the first micro-batch of this life */
     bool has_ended;           /* the last micro-batch was formed */
     bool is_finished;         /* the last micro-batch was final: all sources have ended */
@@ -226,6 +227,12 @@ struct partition *live_take_idle(struct run *run);
 
 /* hold.c: what holds the sources back */
 /* Whether a sink holds so many rows that the sources must wait (sink_context.is_full). */
+/* Notes why no micro-batch can be formed; returns false. */
+static inline bool hold_because(struct run *run, enum run_lane_time why)
+{
+    atomic_store_explicit(&run->sequencer->held, (int)why, memory_order_relaxed);
+    return false;
+}
 bool hold_sinks_are_full(const struct run *run);
 /* While sinks are full: whether a micro-batch may be formed to carry the barrier after which they send. */
 bool hold_may_form(struct run *run, uint64_t micro_batch);

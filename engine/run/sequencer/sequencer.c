@@ -379,6 +379,27 @@ static bool has_read_all(const struct sequencer *s)
     return true;
 }
 
+/* Whether nothing that comes behind the sources keeps a micro-batch from being formed. *is_held: it may have no rows. */
+static bool may_form(struct run *run, const struct slot *slot, uint64_t micro_batch, bool is_stop,
+                     bool *is_held)
+{
+    if (slot == NULL)
+        return hold_because(run, RUN_LANE_BEHIND_NODES);
+    if (hold_state_is_pressed(run))
+        return hold_because(run, RUN_LANE_BEHIND_CHECKPOINT);
+    if (order_is_full(run))
+        return hold_because(run, RUN_LANE_BEHIND_ORDER);
+    if (!live_discover(run))
+        return false;
+    *is_held = !is_stop && hold_sinks_are_full(run);
+    if (*is_held && !hold_may_form(run, micro_batch))
+        return hold_because(run, RUN_LANE_BEHIND_SINKS);
+    if (!is_stop && run->barrier != NULL && hold_disk_is_low(run))
+        return hold_because(run, RUN_LANE_BEHIND_DISK);
+    (void)hold_because(run, RUN_LANE_WAITS);
+    return true;
+}
+
 /* Forms one micro-batch; false: not possible now. */
 static bool form_one(struct run *run)
 {
@@ -387,13 +408,8 @@ static bool form_one(struct run *run)
     if (s->has_ended)
         return false;
     struct slot *slot = free_slot(run, micro_batch);
-    if (slot == NULL || hold_state_is_pressed(run) || order_is_full(run) || !live_discover(run))
-        return false;
-    bool is_stop = atomic_load_explicit(&s->stop_requested, memory_order_relaxed);
-    bool is_held = !is_stop && hold_sinks_are_full(run);
-    if (is_held && !hold_may_form(run, micro_batch))
-        return false;
-    if (!is_stop && run->barrier != NULL && hold_disk_is_low(run))
+    bool is_stop = atomic_load_explicit(&s->stop_requested, memory_order_relaxed), is_held;
+    if (!may_form(run, slot, micro_batch, is_stop, &is_held))
         return false;
     enum heads heads = choose_heads(run, is_stop, is_held);
     if (heads == HEADS_WAIT)

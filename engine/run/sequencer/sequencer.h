@@ -63,6 +63,9 @@ bool sequencer_form(struct run *run);
 /* Returns the next micro-batch for stage 0, which the caller must run. NULL: there is none, or stage 0 must
  * first finish earlier ones because of a barrier. */
 struct slot *sequencer_claim(struct run *run);
+/* Why no micro-batch was formed when one was last tried: RUN_LANE_WAITS (there were no rows), or one of those that
+ * follow it. Any thread. */
+enum run_lane_time sequencer_held(const struct run *run);
 /* Call after a lane has slept for lack of work: partitions of live sources that had no records are read
  * again. */
 void sequencer_look_again(struct run *run);

@@ -57,6 +57,11 @@ uint64_t sequencer_first(const struct run *run)
     return run->sequencer->first;
 }
 
+enum run_lane_time sequencer_held(const struct run *run)
+{
+    return (enum run_lane_time)atomic_load_explicit(&run->sequencer->held, memory_order_relaxed);
+}
+
 bool sequencer_has_ended(struct run *run, uint64_t *formed)
 {
     struct sequencer *s = run->sequencer;
