@@ -4,6 +4,8 @@
 #include "cli/job.h"
 #include "cli/serve_beside.h"
 #include "cli/supervise.h"
+#include "cli/token.h"
+#include "control/api.h"
 #include "control/summary.h"
 #include "control/view.h"
 #include "core/civil.h"
@@ -37,7 +39,12 @@ enum {
     KEY_SUPERVISE,
     KEY_SERVE,
     KEY_COMPARE,
-    KEY_PROGRESS
+    KEY_PROGRESS,
+    KEY_CONTROL,
+    KEY_CONTROL_TOKEN,
+    KEY_CONTROL_CERTIFICATE,
+    KEY_CONTROL_KEY,
+    CONTROL_CONNECTIONS_MAX = 256
 };
 
 enum { DROPS_MAX = 256 };
@@ -49,6 +56,9 @@ struct run_arguments {
     bool is_fresh, is_resume;
     struct progress progress;
     const char *drops[DROPS_MAX];
+    const char *control, *control_token, *control_certificate,
+        *control_key; /* control NULL: no control API */
+    struct api *api;  /* NULL: none */
 };
 
 static const struct argp_option options_table[] = {
@@ -96,6 +106,15 @@ static const struct argp_option options_table[] = {
     {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 5},
     {"progress", KEY_PROGRESS, "TIME", 0, PROGRESS_HELP, 5},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
+    {"control", KEY_CONTROL, "HOST:PORT", 0,
+     "figures of the run over HTTP: /metrics for Prometheus, /api/v1/figures, /healthz, /readyz; port 0: any free one",
+     6},
+    {"control-token-file", KEY_CONTROL_TOKEN, "FILE", 0,
+     "its clients must send `Authorization: Bearer TOKEN` with the token in this file; needed off loopback",
+     6},
+    {"control-certificate", KEY_CONTROL_CERTIFICATE, "FILE", 0,
+     "TLS with this certificate chain (PEM); needed off loopback", 6},
+    {"control-key", KEY_CONTROL_KEY, "FILE", 0, "the certificate's private key (PEM)", 6},
     {0},
 };
 
@@ -129,6 +148,11 @@ static void check_together(const struct run_arguments *arguments, struct argp_st
             "--compare ends a run where devices differ, --supervise restarts it: give only one of them");
     if (arguments->is_served && (arguments->load.is_replay || arguments->load.replays.count > 0))
         argp_error(state, "--serve answers from the job's own checkpoints, which --replay does not write");
+    if (arguments->control == NULL &&
+        (arguments->control_token != NULL || arguments->control_certificate != NULL))
+        argp_error(state, "--control-token-file and --control-certificate need --control");
+    if ((arguments->control_certificate == NULL) != (arguments->control_key == NULL))
+        argp_error(state, "--control-certificate and --control-key go together");
     if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
         argp_error(state, "--drop-state needs --from");
 }
@@ -176,6 +200,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_PROGRESS: parse_progress(argument, state); return 0;
     case KEY_QUIET: arguments->is_quiet = true; return 0;
+    case KEY_CONTROL: arguments->control = argument; return 0;
+    case KEY_CONTROL_TOKEN: arguments->control_token = argument; return 0;
+    case KEY_CONTROL_CERTIFICATE: arguments->control_certificate = argument; return 0;
+    case KEY_CONTROL_KEY: arguments->control_key = argument; return 0;
     case ARGP_KEY_ARG:
         if (arguments->load.path != NULL)
             argp_error(state, "give one job only");
@@ -214,6 +242,24 @@ static void catch_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+}
+
+/* The control API, where one is wanted. False after a diagnostic. */
+static bool start_api(struct run_arguments *arguments, struct diag_list *diags)
+{
+    char *token = NULL;
+    if (arguments->control == NULL)
+        return true;
+    if (!token_read("--control-token-file", arguments->control_token, &token, diags))
+        return false;
+    struct net_listen listen = net_listen_defaults(str_from(arguments->control));
+    listen.connections_max = CONTROL_CONNECTIONS_MAX;
+    listen.certificate = arguments->control_certificate;
+    listen.key = arguments->control_key;
+    listen.token = token;
+    arguments->api = api_start(arguments->load.plan, &listen, diags);
+    free(token);
+    return arguments->api != NULL;
 }
 
 /* Shows the run until it ends. Looks at it every 40 ms, which is smooth for the eye and costs nothing. */
@@ -316,11 +362,29 @@ static void claim_options(const struct run_arguments *arguments)
                    nowhere);
 }
 
+static void summarize(const struct job_load *load, const struct run_stats *stats,
+                      const struct dead_watch *dead, struct bottleneck *bottleneck, bool is_good)
+{
+    struct bottleneck_found *found = mem_alloc(sizeof(*found));
+    bottleneck_whole(bottleneck, stats, found);
+    struct summary summary = {load->plan, stats, dead, found, is_good};
+    struct byte_buffer out = {0};
+    if (load->is_json)
+        summary_put_json(&summary, &out);
+    else
+        summary_text(&summary, stdout);
+    fwrite(out.data, 1, out.length, stdout);
+    buffer_free(&out);
+    free(found);
+}
+
 static int run_job(struct run_arguments *arguments)
 {
     struct job_load *load = &arguments->load;
     claim_options(arguments);
     if (!claims_check(load->plan->claims, &load->diags))
+        return EXIT_FAILED;
+    if (!start_api(arguments, &load->diags))
         return EXIT_FAILED;
     struct run *run = run_new(load->plan, &arguments->options, &load->diags);
     if (run == NULL && interrupts > 0)
@@ -345,32 +409,39 @@ static int run_job(struct run_arguments *arguments)
     struct dead_watch *dead = mem_alloc(sizeof(*dead));
     dead_watch_begin(dead, stats);
     struct bottleneck *bottleneck = bottleneck_new(load->plan, run);
-    struct view *view =
-        view_new(load->plan, dead, bottleneck, arguments->is_quiet || load->is_json, &arguments->progress);
+    struct view *view = view_new(&(struct view_options){.plan = load->plan,
+                                                        .watch = dead,
+                                                        .bottleneck = bottleneck,
+                                                        .api = arguments->api,
+                                                        .is_quiet = arguments->is_quiet || load->is_json,
+                                                        .progress = arguments->progress});
     bool is_good = run_start(run);
     has_begun = 1;
     if (is_good)
         watch(run, view);
     view_free(view);
+    api_stop(arguments->api);
+    arguments->api = NULL;
     is_good &= run_wait(run);
     run_stats(run, stats);
     dead_watch_end(dead, stats);
     tell_order_end(run, stats);
     if (arguments->options.compares)
         tell_compared(stats, is_good);
-    struct bottleneck_found *found = mem_alloc(sizeof(*found));
-    bottleneck_whole(bottleneck, stats, found);
-    struct summary summary = {load->plan, stats, dead, found, is_good};
-    if (load->is_json)
-        summary_json(&summary, stdout);
-    else
-        summary_text(&summary, stdout);
+    summarize(load, stats, dead, bottleneck, is_good);
     bottleneck_free(bottleneck);
-    free(found);
     free(dead);
     free(stats);
     run_free(run);
     return is_good ? EXIT_GOOD : has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
+}
+
+/* Ends the control API that run_job has begun, and left when it failed early. */
+static int run_told(struct run_arguments *arguments)
+{
+    int status = run_job(arguments);
+    api_stop(arguments->api);
+    return status;
 }
 
 /* With --serve, a process answers requests beside the run. A run that failed leaves it, for the one that goes on. */
@@ -379,10 +450,10 @@ static int run_served(struct run_arguments *arguments)
     struct job_load *load = &arguments->load;
     bool is_new = false;
     if (!arguments->is_served)
-        return run_job(arguments);
+        return run_told(arguments);
     if (!serve_beside_start(load, &is_new, &load->diags))
         return EXIT_FAILED;
-    int status = run_job(arguments);
+    int status = run_told(arguments);
     if (status == EXIT_GOOD || (is_new && !has_begun))
         serve_beside_stop(load);
     else

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/job.h"
 #include "cli/serve_view.h"
+#include "cli/token.h"
 
 #include "core/mem.h"
 #include "core/os.h"
@@ -35,7 +36,6 @@ enum {
     KEY_LINK_CERTIFICATE,
     KEY_LINK_KEY,
     KEY_LINK_LISTEN,
-    TOKEN_BYTES_MAX = 4096,
     LOOK_MS_MIN = 10,
     MS_MAX = 3600 * 1000,
 };
@@ -156,34 +156,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* The file's first line, without white space around it. path: NULL: there is no such option. */
-static bool read_token(const char *option, const char *path, char **token, struct diag_list *diags)
-{
-    size_t bytes;
-    if (path == NULL)
-        return true;
-    int error = os_read_file(path, TOKEN_BYTES_MAX, token, &bytes);
-    if (error != 0) {
-        diag_errno(
-            diags,
-            diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "%s: `%s` cannot be read", option, path),
-            error);
-        return false;
-    }
-    while (bytes > 0 && (unsigned char)(*token)[bytes - 1] <= ' ')
-        bytes--;
-    (*token)[bytes] = '\0';
-    for (size_t i = 0; i < bytes; i++)
-        if ((*token)[i] <= ' ' || (*token)[i] > '~')
-            bytes = 0;
-    if (bytes > 0)
-        return true;
-    struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0},
-                                "%s: `%s` holds no token, or several words", option, path);
-    diag_hint(diags, d, "a token is one word of printable ASCII; make one with `openssl rand -hex 32`");
-    return false;
-}
-
 static void say(void *user, const char *line)
 {
     struct serve_arguments *a = user;
@@ -273,8 +245,8 @@ static bool serve(struct serve_arguments *a)
         .metrics = write_link_metrics,
         .status = a->view == NULL ? NULL : show,
         .user = a};
-    if (!read_token("--token-file", a->token_file, &a->token, diags) ||
-        !read_token("--control-token-file", a->control_token_file, &a->control_token, diags))
+    if (!token_read("--token-file", a->token_file, &a->token, diags) ||
+        !token_read("--control-token-file", a->control_token_file, &a->control_token, diags))
         return false;
     options.listen.certificate = a->certificate;
     options.listen.key = a->key;

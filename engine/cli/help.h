@@ -75,7 +75,7 @@ void help_put_item(struct byte_buffer *out, const char *name, const char *summar
 extern const char help_device_summary[];
 bool help_device(const char *name, struct byte_buffer *out);
 
-/* Pages beside the groups ("types", "limits"), made from the program's own tables and constants. */
+/* Pages beside the groups ("types", "limits", "metrics"), made from the program's own tables and constants. */
 struct help_fact {
     const char *name, *text;
     const char *example; /* a job-language expression that is true; NULL: none */
@@ -91,13 +91,14 @@ struct help_page {
     struct help_section sections[HELP_SECTIONS_MAX];
     uint32_t count;
 };
-enum { HELP_PAGES_COUNT = 2 };
+enum { HELP_PAGES_COUNT = 3 };
 extern const char *const help_page_names[HELP_PAGES_COUNT];
 /* The page's texts live in the help's arena. */
 struct help_page help_page(struct help *help, uint32_t index);
 void help_text_page(const struct help_page *page, struct byte_buffer *out);
 struct help_page help_types(struct help *help);
 struct help_page help_limits(struct help *help);
+struct help_page help_metrics(struct help *help);
 
 /* Writes all pages as files into the directory; returns 0 or an errno. */
 int help_html(struct help *help, const char *directory);

@@ -45,11 +45,11 @@ void help_text_overview(struct help *help, struct byte_buffer *out)
 
 /* --- Pages --- */
 
-const char *const help_page_names[HELP_PAGES_COUNT] = {"types", "limits"};
+const char *const help_page_names[HELP_PAGES_COUNT] = {"types", "limits", "metrics"};
 
 struct help_page help_page(struct help *help, uint32_t index)
 {
-    return index == 0 ? help_types(help) : help_limits(help);
+    return index == 0 ? help_types(help) : index == 1 ? help_limits(help) : help_metrics(help);
 }
 
 void help_text_page(const struct help_page *page, struct byte_buffer *out)

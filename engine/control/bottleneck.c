@@ -159,7 +159,7 @@ static bool say_wait(const struct bottleneck *b, struct bottleneck_found *found)
             if (!b->is_full[i])
                 continue;
             found->node = (int32_t)i;
-            snprintf(found->text + at, sizeof(found->text) - at, ": `%s`", b->plan->nodes[i].label);
+            snprintf(found->text + at, sizeof(found->text) - at, ": `%s`", b->plan->nodes[i].part);
             break;
         }
         return true;
@@ -187,9 +187,9 @@ static void judge(const struct bottleneck *b, const struct sample *from, const s
     if (is_node) {
         bool is_anywhere = b->plan->nodes[node].stage == 0 && lanes > 1;
         found->node = (int32_t)node;
-        size_t at = is_anywhere ? say(found, "`%s` takes %.0f %% of all lanes", b->plan->nodes[node].label,
+        size_t at = is_anywhere ? say(found, "`%s` takes %.0f %% of all lanes", b->plan->nodes[node].part,
                                       most.share * 100)
-                                : say(found, "`%s` takes %.0f %% of lane %u", b->plan->nodes[node].label,
+                                : say(found, "`%s` takes %.0f %% of lane %u", b->plan->nodes[node].part,
                                       most.share * 100, most.lane + 1);
         add_cause(b, &s, node, found->text, at);
     } else if (say_wait(b, found)) {

@@ -172,19 +172,9 @@ static json_t *holder_json(const struct run_stats *stats)
 
 static json_t *lanes_json(const struct bottleneck_found *found)
 {
-    static const char *const names[RUN_LANE_TIMES] = {
-        [RUN_LANE_DECODES] = "decode",
-        [RUN_LANE_PROCESSES] = "process",
-        [RUN_LANE_WAITS] = "wait_for_records",
-        [RUN_LANE_BEHIND_NODES] = "behind_nodes",
-        [RUN_LANE_BEHIND_CHECKPOINT] = "behind_checkpoint",
-        [RUN_LANE_BEHIND_ORDER] = "behind_order_log",
-        [RUN_LANE_BEHIND_SINKS] = "behind_sinks",
-        [RUN_LANE_BEHIND_DISK] = "behind_disk",
-    };
     json_t *json = json_object();
     for (uint32_t t = 0; t < RUN_LANE_TIMES; t++)
-        json_object_set_new(json, names[t], json_real(found->shares[t]));
+        json_object_set_new(json, run_lane_time_names[t], json_real(found->shares[t]));
     return json;
 }
 
@@ -198,9 +188,9 @@ static json_t *node_json(const struct summary *summary, uint32_t place)
                        : n->tag == PLAN_SINK ? n->sink_kind->name
                                              : n->operator_kind->name;
     json_t *error = node->report.error[0] == '\0' ? NULL : json_string(node->report.error);
-    return json_pack("{s:s%, s:s, s:s, s:s, s:o, s:o, s:o, s:f, s:o}", "name", n->name.data, n->name.length,
-                     "tag", tags[n->tag], "kind", kind, "note", node->note, "counts",
-                     counters_json(&node->counters), "report", report_json(&node->report), "time",
+    return json_pack("{s:s%, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:f, s:o}", "name", n->name.data,
+                     n->name.length, "part", n->part, "tag", tags[n->tag], "kind", kind, "note", node->note,
+                     "counts", counters_json(&node->counters), "report", report_json(&node->report), "time",
                      time_json(stats, node), "lane_share", summary->bottleneck->node_shares[place], "error",
                      error != NULL ? error : json_null());
 }
@@ -211,7 +201,13 @@ static json_t *text_json(const char *text)
     return json != NULL ? json : json_string("(not UTF-8)");
 }
 
-void summary_json(const struct summary *summary, FILE *out)
+static int append(const char *bytes, size_t count, void *out)
+{
+    buffer_append(out, bytes, count);
+    return 0;
+}
+
+void summary_put_json(const struct summary *summary, struct byte_buffer *out)
 {
     const struct plan *plan = summary->plan;
     const struct run_stats *stats = summary->stats;
@@ -238,7 +234,7 @@ void summary_json(const struct summary *summary, FILE *out)
         summary->bottleneck->text[0] == '\0' ? json_null() : text_json(summary->bottleneck->text),
         "watermark", holder_json(stats), "nodes", nodes, "dead_examples", dead, "warnings", warnings);
     leat_assert(root != NULL);
-    json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    fputc('\n', out);
+    (void)json_dump_callback(root, append, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    buffer_append(out, "\n", 1);
     json_decref(root);
 }

@@ -1,5 +1,6 @@
 #include "control/view.h"
 
+#include "control/api.h"
 #include "control/progress.h"
 #include "control/summary.h"
 #include "core/civil.h"
@@ -18,6 +19,7 @@ struct view {
     const struct plan *plan;
     struct dead_watch *watch;
     struct bottleneck *bottleneck;
+    struct api *api;
     bool is_quiet, is_terminal;
     struct progress progress; /* used where stderr is no terminal */
     int64_t looked_us;        /* when run_stats was called last */
@@ -33,16 +35,16 @@ struct view {
     struct byte_buffer out;
 };
 
-struct view *view_new(const struct plan *plan, struct dead_watch *watch, struct bottleneck *bottleneck,
-                      bool is_quiet, const struct progress *progress)
+struct view *view_new(const struct view_options *options)
 {
     struct view *view = mem_calloc(1, sizeof(*view));
-    view->plan = plan;
-    view->watch = watch;
-    view->bottleneck = bottleneck;
-    view->is_quiet = is_quiet;
+    view->plan = options->plan;
+    view->watch = options->watch;
+    view->bottleneck = options->bottleneck;
+    view->api = options->api;
+    view->is_quiet = options->is_quiet;
+    view->progress = options->progress;
     view->is_terminal = isatty(STDERR_FILENO) != 0;
-    view->progress = *progress;
     view->looked_us = view->last_us = view->moved_us = os_monotonic_us();
     view->watermark = TIME_MIN;
     return view;
@@ -426,6 +428,13 @@ static void look_at_rate(struct view *view, int64_t now)
     view->last_us = now;
 }
 
+static void publish(struct view *view, const struct run *run)
+{
+    struct bottleneck_found recent;
+    bool is_known = bottleneck_recent(view->bottleneck, &recent);
+    api_publish(view->api, run, &view->stats, view->watch, is_known ? &recent : NULL);
+}
+
 void view_update(struct view *view, struct run *run)
 {
     int64_t now = os_monotonic_us();
@@ -436,6 +445,8 @@ void view_update(struct view *view, struct run *run)
     run_stats(run, &view->stats);
     bottleneck_look(view->bottleneck, &view->stats);
     warn(view);
+    if (view->api != NULL)
+        publish(view, run);
     if (view->is_quiet)
         return;
     look_at_watermark(view, now);

@@ -7,11 +7,20 @@
 #include "control/dead_watch.h"
 #include "control/progress.h"
 
+struct api;
+
+/* What the pointers name is the caller's, used until view_free. */
+struct view_options {
+    const struct plan *plan;
+    struct dead_watch *watch;      /* after dead_watch_begin */
+    struct bottleneck *bottleneck; /* looks whenever the view does */
+    struct api *api;               /* gets the figures whenever the view looks; NULL: there is none */
+    bool is_quiet;                 /* only warnings are shown */
+    struct progress progress;
+};
+
 struct view;
-/* plan, watch, bottleneck: the caller's, used until view_free. watch: after dead_watch_begin. is_quiet: only
- * warnings are shown. progress: is copied. */
-struct view *view_new(const struct plan *plan, struct dead_watch *watch, struct bottleneck *bottleneck,
-                      bool is_quiet, const struct progress *progress);
+struct view *view_new(const struct view_options *options);
 /* Draws the view, or writes a line of progress, if it is due; writes new warnings. Call often. */
 void view_update(struct view *view, struct run *run);
 /* Writes a line that stays on the screen; nothing if is_quiet. */

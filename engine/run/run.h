@@ -154,6 +154,9 @@ enum run_lane_time {
     RUN_LANE_TIMES
 };
 
+extern const char
+    *const run_lane_time_names[RUN_LANE_TIMES]; /* "decode", "behind_sinks": for JSON and metrics */
+
 /* Where the time of this life went, in nanoseconds since its start. Times of nodes are their own: those of nodes that
  * they call are not in them. */
 struct run_times {

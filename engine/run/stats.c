@@ -9,6 +9,17 @@
 
 #include <stdlib.h>
 
+const char *const run_lane_time_names[RUN_LANE_TIMES] = {
+    [RUN_LANE_DECODES] = "decode",
+    [RUN_LANE_PROCESSES] = "process",
+    [RUN_LANE_WAITS] = "wait_for_records",
+    [RUN_LANE_BEHIND_NODES] = "behind_nodes",
+    [RUN_LANE_BEHIND_CHECKPOINT] = "behind_checkpoint",
+    [RUN_LANE_BEHIND_ORDER] = "behind_order_log",
+    [RUN_LANE_BEHIND_SINKS] = "behind_sinks",
+    [RUN_LANE_BEHIND_DISK] = "behind_disk",
+};
+
 void run_stats(struct run *run, struct run_stats *stats)
 {
     const struct replay_log *log = order_replay_log(run);

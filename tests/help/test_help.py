@@ -30,9 +30,9 @@ def overview():
     status, text, _ = leat()
     assert status == 0
     groups = {}
-    *parts, device, types, limits = text.split("\n\n")
+    *parts, device, types, limits, metrics = text.split("\n\n")
     assert device == "device: what kernels run on, as found on this machine\n  cpu, cuda", device
-    assert types.startswith("types: ") and limits.startswith("limits: "), (types, limits)
+    assert types.startswith("types: ") and limits.startswith("limits: ") and metrics.startswith("metrics: "), text
     for part in parts[1:]:
         head, _, names = part.partition("\n")
         groups[head.split(":")[0]] = re.split(r",\s+", names.strip())
@@ -146,7 +146,7 @@ def test_pages():
         status, _, errors = leat("--html", folder)
         assert status == 0, errors
         pages = read_pages(folder)
-        assert set(pages) == {group + ".html" for group in GROUPS} | {"index.html", "types.html", "limits.html"}
+        assert set(pages) == {group + ".html" for group in GROUPS} | {"index.html", "types.html", "limits.html", "metrics.html"}
         for name, page in pages.items():
             for link in page.links:
                 target, _, anchor = link.partition("#")

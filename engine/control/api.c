@@ -1,0 +1,179 @@
+#include "control/api.h"
+
+#include "control/metrics.h"
+#include "control/summary.h"
+
+#include "core/mem.h"
+#include "core/os.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { PUBLISH_US = 500 * 1000, GRACE_MS = 1000 };
+static const uint64_t MEMORY_BYTES = 16 << 20;
+
+struct api {
+    const struct plan *plan;
+    struct net_loop *loop;
+    pthread_t thread;
+    int64_t published_us; /* the control thread's */
+    /* The figures; guarded by the mutex. */
+    pthread_mutex_t mutex;
+    bool is_there;
+    struct run_stats stats;
+    struct run_times *times;
+    struct dead_watch watch;
+    struct bottleneck_found recent;
+};
+
+/* --- Answers --- */
+
+static void answer(struct net_exchange *exchange, int status, const char *type,
+                   const struct byte_buffer *body)
+{
+    const struct net_field fields[] = {{STR("content-type"), str_from(type)},
+                                       {STR("cache-control"), STR("no-store")},
+                                       {STR("x-content-type-options"), STR("nosniff")}};
+    struct net_response response = {.status = status,
+                                    .fields = fields,
+                                    .fields_count = ARRAY_COUNT(fields),
+                                    .body = {body->data, body->length}};
+    net_respond(exchange, &response);
+}
+
+static void serve_health(struct api *api LEAT_UNUSED, struct net_exchange *exchange)
+{
+    net_respond_text(exchange, 200, "ok\n");
+}
+
+static void serve_ready(struct api *api, struct net_exchange *exchange)
+{
+    pthread_mutex_lock(&api->mutex);
+    bool is_there = api->is_there;
+    pthread_mutex_unlock(&api->mutex);
+    net_respond_text(exchange, is_there ? 200 : 503, is_there ? "ok\n" : "the run is being restored\n");
+}
+
+static void serve_metrics(struct api *api, struct net_exchange *exchange)
+{
+    struct byte_buffer out = {0};
+    pthread_mutex_lock(&api->mutex);
+    struct metrics_source source = {api->plan, &api->stats, api->times};
+    if (api->is_there)
+        metrics_write(&source, &out);
+    pthread_mutex_unlock(&api->mutex);
+    answer(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+    buffer_free(&out);
+}
+
+static void serve_figures(struct api *api, struct net_exchange *exchange)
+{
+    struct byte_buffer out = {0};
+    pthread_mutex_lock(&api->mutex);
+    bool is_there = api->is_there;
+    struct summary summary = {api->plan, &api->stats, &api->watch, &api->recent, true};
+    if (is_there)
+        summary_put_json(&summary, &out);
+    pthread_mutex_unlock(&api->mutex);
+    if (is_there)
+        answer(exchange, 200, "application/json", &out);
+    else
+        net_respond_text(exchange, 503, "the run is being restored: ask again\n");
+    buffer_free(&out);
+}
+
+static const struct route {
+    const char *path;
+    void (*serve)(struct api *api, struct net_exchange *exchange);
+} routes[] = {
+    {"/healthz", serve_health},
+    {"/readyz", serve_ready},
+    {"/metrics", serve_metrics},
+    {"/api/v1/figures", serve_figures},
+};
+
+static void serve(void *user, struct net_exchange *exchange)
+{
+    const struct route *route = NULL;
+    for (size_t i = 0; i < ARRAY_COUNT(routes) && route == NULL; i++)
+        if (str_is(exchange->path, routes[i].path))
+            route = &routes[i];
+    if (route == NULL)
+        net_respond_text(exchange, 404, "there are /healthz, /readyz, /metrics and /api/v1/figures\n");
+    else if (!str_equal(exchange->method, STR("GET")))
+        net_respond_text(exchange, 405, "figures are read with GET\n");
+    else
+        route->serve(user, exchange);
+}
+
+static const struct net_service service = {.serve = serve};
+
+/* --- The thread --- */
+
+static void *run_loop(void *argument)
+{
+    struct api *api = argument;
+    net_loop_run(api->loop, GRACE_MS);
+    return NULL;
+}
+
+static void api_free(struct api *api)
+{
+    net_loop_free(api->loop);
+    pthread_mutex_destroy(&api->mutex);
+    run_times_free(api->times);
+    free(api);
+}
+
+struct api *api_start(const struct plan *plan, const struct net_listen *listen, struct diag_list *diags)
+{
+    struct api *api = mem_calloc(1, sizeof(*api));
+    api->plan = plan;
+    pthread_mutex_init(&api->mutex, NULL);
+    api->loop = net_loop_new(MEMORY_BYTES, NULL, NULL);
+    uint16_t port = net_loop_listen(api->loop, listen, &service, api, diags);
+    if (port != 0 && pthread_create(&api->thread, NULL, run_loop, api) != 0) {
+        diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the system has no thread for the control API");
+        port = 0;
+    }
+    if (port == 0) {
+        api_free(api);
+        return NULL;
+    }
+    size_t host = listen->address.length;
+    while (host > 0 && listen->address.data[host - 1] != ':')
+        host--;
+    fprintf(stderr, "leat: figures at %s://%.*s:%u/api/v1/figures and /metrics\n",
+            listen->certificate == NULL ? "http" : "https", (int)host - 1, listen->address.data, port);
+    return api;
+}
+
+void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,
+                 const struct dead_watch *watch, const struct bottleneck_found *recent)
+{
+    int64_t now = os_monotonic_us();
+    if (api->is_there && now - api->published_us < PUBLISH_US) /* the control thread alone sets is_there */
+        return;
+    api->published_us = now;
+    pthread_mutex_lock(&api->mutex);
+    if (api->times == NULL)
+        api->times = run_times_new(run);
+    run_times(run, api->times);
+    api->stats = *stats;
+    /* held_by points into stats */
+    if (stats->held_by != NULL)
+        api->stats.held_by = &api->stats.nodes[stats->held_by - stats->nodes];
+    api->watch = *watch;
+    api->recent = recent != NULL ? *recent : (struct bottleneck_found){.node = -1};
+    api->is_there = true;
+    pthread_mutex_unlock(&api->mutex);
+}
+
+void api_stop(struct api *api)
+{
+    if (api == NULL)
+        return;
+    net_loop_stop(api->loop);
+    pthread_join(api->thread, NULL);
+    api_free(api);
+}

@@ -1,0 +1,26 @@
+/* The control API of a run: what it does now, over HTTP, on a listener and a thread of its own. It reads copies of the
+ * run's figures, which the control thread gives it now and then, and changes nothing.
+ *
+ *   GET /healthz        the process is there
+ *   GET /readyz         200: the run has been restored and goes on; else 503, with what it does instead
+ *   GET /metrics        figures for Prometheus (metrics.h)
+ *   GET /api/v1/figures the summary as of now, as JSON (summary.h)
+ */
+#ifndef LEAT_CONTROL_API_H
+#define LEAT_CONTROL_API_H
+
+#include "control/bottleneck.h"
+#include "control/dead_watch.h"
+#include "net/net.h"
+
+struct api;
+
+/* Listens, and starts the thread. plan: must outlive the API. Says on stderr where it listens. NULL after a diagnostic. */
+struct api *api_start(const struct plan *plan, const struct net_listen *listen, struct diag_list *diags);
+/* Control thread: copies the figures, at most twice a second. recent: of the last seconds, NULL: not known yet. */
+void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,
+                 const struct dead_watch *watch, const struct bottleneck_found *recent);
+/* Ends the thread; before run_free, because the figures point into the run. NULL is allowed. */
+void api_stop(struct api *api);
+
+#endif
