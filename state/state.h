@@ -132,7 +132,8 @@ struct keyed_stats {
     uint64_t resident, lookups, misses, loaded, evicted, dropped, saved_copies;
     size_t memory_bytes;
 };
-void keyed_table_stats(const struct keyed_table *table, struct keyed_stats *stats);
+/* The thread that opens the table's brackets, outside of them. */
+void keyed_table_stats(struct keyed_table *table, struct keyed_stats *stats);
 
 /* At the barrier: starts a new generation of changes and hands the old one to the writer thread. The table
  * must outlive the end of the checkpoint (snapshot_done). */

@@ -496,8 +496,11 @@ bool keyed_may_be_stored(const struct keyed_table *table)
     return table->may_be_stored;
 }
 
-void keyed_table_stats(const struct keyed_table *table, struct keyed_stats *stats)
+void keyed_table_stats(struct keyed_table *table, struct keyed_stats *stats)
 {
+    leat_assert(!table->is_open);
+    pthread_mutex_lock(&table->mutex); /* a checkpoint's writer may take copies of entries away */
     *stats = table->stats;
     stats->memory_bytes = keyed_bytes(table);
+    pthread_mutex_unlock(&table->mutex);
 }

@@ -1,6 +1,7 @@
 /* Counters of one operator instance. They add up (docs/design.md, section 1, promise 5): in = passed +
  * filtered + late + duplicate + dead + absorbed + held; `emitted` counts rows the operator made. `held` is
- * a level: rows waiting now. One thread writes; other threads may read stale but never torn values. */
+ * a level: rows waiting now. They are of the thread that runs the operator; the view reads copies
+ * (run/lanes/figures.c). */
 #ifndef LEAT_CORE_COUNTERS_H
 #define LEAT_CORE_COUNTERS_H
 

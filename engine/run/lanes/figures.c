@@ -1,5 +1,22 @@
-/* Figures of nodes and queues. Counters are read while lanes write them: they may be stale, never torn. */
+/* Figures of nodes and queues, read while lanes work: they may be as old as the last micro-batch, never torn. */
 #include "run/lanes/internal.h"
+
+void stage_show_counters(struct stage_instance *stage)
+{
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
+        struct node_instance *node = &stage->nodes[i];
+        const uint64_t *counters = (const uint64_t *)&node->context.counters;
+        for (size_t k = 0; k < COUNTERS_COUNT; k++)
+            atomic_store_explicit(&node->shown[k], counters[k], memory_order_relaxed);
+    }
+}
+
+static void add_shown(struct counters *into, const struct node_instance *node)
+{
+    uint64_t *counters = (uint64_t *)into;
+    for (size_t k = 0; k < COUNTERS_COUNT; k++)
+        counters[k] += atomic_load_explicit(&node->shown[k], memory_order_relaxed);
+}
 
 static void describe_sink(const struct node_instance *instance, struct run_node_stats *node)
 {
@@ -26,7 +43,7 @@ static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
             const struct node_instance *instance = &stage->nodes[k];
             if (instance->node != plan_node)
                 continue;
-            counters_add(&node->counters, &instance->context.counters);
+            add_shown(&node->counters, instance);
             if (node->dead_reason[0] == '\0' && atomic_load(&instance->has_dead))
                 node->dead_reason = instance->dead_reason;
             node->is_full |= plan_node->tag == PLAN_SINK &&
@@ -51,8 +68,8 @@ static uint64_t stage_progress(struct run *run, uint32_t stage)
         return sequencer_claimed(run);
     uint64_t next = UINT64_MAX;
     for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
-        next = MIN(next, __atomic_load_n(&run->lanes->stages[run->lanes->stage_first[stage] + i]->next,
-                                         __ATOMIC_RELAXED));
+        next = MIN(next, atomic_load_explicit(&run->lanes->stages[run->lanes->stage_first[stage] + i]->next,
+                                              memory_order_relaxed));
     return next;
 }
 
@@ -85,9 +102,10 @@ static void add_dead_examples(struct run *run, struct run_stats *stats)
 void lanes_stats(struct run *run, struct run_stats *stats)
 {
     atomic_fetch_add(&run->lanes->report_epoch, 1);
-    if (run->is_joined)
-        for (uint32_t i = 0; i < run->lanes->stages_total; i++)
-            stage_reports(run->lanes->stages[i]);
+    for (uint32_t i = 0; run->is_joined && i < run->lanes->stages_total; i++) {
+        stage_reports(run->lanes->stages[i]);
+        stage_show_counters(run->lanes->stages[i]);
+    }
     for (uint32_t place = 0; place < run->plan->nodes_count; place++)
         add_node(run, stats, place);
     add_queues(run, stats);

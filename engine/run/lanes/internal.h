@@ -60,7 +60,9 @@ struct node_instance {
     /* dead_reason is set; it is written once, from the first dead letter of this life. */
     atomic_bool has_dead;
     char dead_reason[RUN_DEAD_REASON_BYTES];
-    struct report report;    /* guarded by lanes.reports_mutex */
+    struct report report; /* guarded by lanes.reports_mutex */
+    /* context.counters as they were after the last micro-batch, for other threads. */
+    atomic_uint_fast64_t shown[COUNTERS_COUNT];
     _Atomic uint64_t own_ns; /* time.c; the lane's thread writes it */
 };
 
@@ -69,7 +71,7 @@ struct stage_instance {
     const struct plan_stage *stage;
     uint32_t index; /* index of the stage in the plan */
     uint32_t lane, instance;
-    uint64_t next; /* micro-batch to run next; not used by stage 0 */
+    atomic_uint_fast64_t next; /* micro-batch to run next; its lane writes it; not used by stage 0 */
     struct node_instance *nodes;
     struct slot *slot;                 /* the micro-batch in work */
     uint32_t feeders[PLAN_STAGES_MAX]; /* stages that must finish a micro-batch before this one may run it */
@@ -190,6 +192,11 @@ void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t cou
 /* instances.c */
 /* Refreshes the reports of a stage's nodes if lanes_stats asked for it. */
 void stage_reports(struct stage_instance *stage);
+
+/* figures.c */
+/* Copies the counters of the stage's nodes to where lanes_stats reads them. The stage's lane; any thread
+ * while no lane works. */
+void stage_show_counters(struct stage_instance *stage);
 
 /* snapshot.c */
 /* At the end of a micro-batch with a barrier: snapshots the nodes of the stage instance that has just run

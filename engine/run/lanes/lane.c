@@ -71,11 +71,14 @@ static void sleep_until_progress(struct run *run, uint64_t seen, int64_t sleep_u
 /* Runs one micro-batch on the most downstream stage that is ready. */
 static bool run_one_stage(struct lane *lane)
 {
-    for (uint32_t i = 0; i < lane->instances_count; i++)
-        if (stage_is_ready(lane->instances[i])) {
-            stage_run(lane->instances[i], sequencer_slot(lane->run, lane->instances[i]->next));
-            return true;
-        }
+    for (uint32_t i = 0; i < lane->instances_count; i++) {
+        struct stage_instance *stage = lane->instances[i];
+        if (!stage_is_ready(stage))
+            continue;
+        uint64_t next = atomic_load_explicit(&stage->next, memory_order_relaxed);
+        stage_run(stage, sequencer_slot(lane->run, next));
+        return true;
+    }
     return false;
 }
 

@@ -316,5 +316,8 @@ bool lanes_restore(struct run *run, struct checkpoint *from)
         stage->next = sequencer_first(run);
         restore_watermarks(run, stage);
     }
-    return restore_all(run, from);
+    bool is_good = restore_all(run, from);
+    for (uint32_t i = 0; i < run->lanes->stages_total; i++)
+        stage_show_counters(run->lanes->stages[i]);
+    return is_good;
 }

@@ -248,9 +248,10 @@ bool stage_is_held(const struct stage_instance *stage)
 bool stage_is_ready(const struct stage_instance *stage)
 {
     struct run *run = stage->run;
-    if (stage->next >= sequencer_formed(run))
+    uint64_t next = atomic_load_explicit(&stage->next, memory_order_relaxed);
+    if (next >= sequencer_formed(run))
         return false;
-    struct slot *slot = sequencer_slot(run, stage->next);
+    struct slot *slot = sequencer_slot(run, next);
     for (uint32_t i = 0; i < stage->feeders_count; i++) {
         uint32_t feeder = stage->feeders[i];
         if (atomic_load_explicit(&slot->stage_done[feeder], memory_order_acquire) !=
@@ -284,7 +285,8 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     stage_reports(stage);
     if (slot->barrier != 0 && !run_has_failed(stage->run))
         stage_snapshot(stage);
-    stage->next = slot->micro_batch + 1;
+    stage_show_counters(stage);
+    atomic_store_explicit(&stage->next, slot->micro_batch + 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&slot->stage_done[stage->index], 1, memory_order_acq_rel);
     if (unlikely(stage->run->trace != NULL))
         trace_stage(stage->run);
