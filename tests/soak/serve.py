@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Long proofs of `leat serve` beside a running job: each answer is of one cut, which it names.
+"""Long proofs of `leat serve` beside a running job: answers of one cut, and no races.
 
-    LEAT=build/release/leat tests/soak/serve.py [PART...] [--requests 1e7]
+    LEAT=build/release/leat tests/soak/serve.py [PART...] [--requests 1e7] [--seconds 60]
 
 cuts: four threads ask while cuts come, and each answer is checked (tests/serve/test_cuts.py; about 6 minutes).
+races: jobs, their server and a mirror under ThreadSanitizer, with all that changes (tests/serve/races.py; 2 minutes).
 Without a PART all run. Prints TAP.
 """
 
@@ -18,9 +19,10 @@ ASK = os.path.join(os.path.dirname(LEAT), "tests/serve/leat_ask_cuts")
 EVENTS_EACH_REQUEST = 0.06  # of the job that is asked: plenty where the server has a core
 
 
-def test(name, *words):
+def test(name, *words, around=()):
+    """around: a command that it runs under."""
     print(f"# {name} {' '.join(words)}", flush=True)
-    return subprocess.run([sys.executable, os.path.join(TESTS, name), *words], check=False).returncode == 0
+    return subprocess.run([*around, sys.executable, os.path.join(TESTS, name), *words], check=False).returncode == 0
 
 
 def cuts(arguments):
@@ -28,13 +30,21 @@ def cuts(arguments):
                 str(max(100_000, int(arguments.requests * EVENTS_EACH_REQUEST))))
 
 
-PARTS = {"cuts": cuts}
+def races(arguments):
+    around = ["setarch", "-R"] if subprocess.run(["setarch", "-R", "true"], check=False).returncode == 0 else []
+    folder = os.path.join(os.path.dirname(os.path.dirname(LEAT)), "tsan")
+    return test("races.py", os.path.join(folder, "leat"), ASK, "--seconds", str(arguments.seconds), "--out",
+                os.path.join(folder, "races.txt"), around=around)
+
+
+PARTS = {"cuts": cuts, "races": races}
 
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev soak serve", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help="of " + ", ".join(PARTS))
     parser.add_argument("--requests", type=lambda text: int(float(text)), default=10_000_000)
+    parser.add_argument("--seconds", type=int, default=60, help="of races")
     arguments = parser.parse_args()
     if not set(arguments.parts) <= set(PARTS):
         parser.error("the parts are " + ", ".join(PARTS))
