@@ -2,7 +2,7 @@
 """`leat serve` beside a job that runs: between checkpoints its answers follow what the job publishes, through kills of
 either; the job's output is that of a run that nobody follows.
 
-    tests/serve/test_follow.py PATH_OF_LEAT [--cuda PATH_OF_DEVICE_LIBRARY] [--kills N] [--seed N]
+    tests/serve/test_follow.py PATH_OF_LEAT [--cuda PATH_OF_DEVICE_LIBRARY] [--kills N] [--seed N] [--only TEST]
 """
 
 import argparse
@@ -270,7 +270,7 @@ def test_killed_trainer():
     """Numbers beyond the last checkpoint are decided anew by the next life: the server begins again from a checkpoint. In
     the end it has what `leat score` has."""
     rng = random.Random(ARGUMENTS.seed)
-    with Place(jobs.learner("fm"), ROWS) as place, Server(place) as server:
+    with Place(jobs.learner("fm"), max(ROWS, ROWS * ARGUMENTS.kills // 10)) as place, Server(place) as server:
         asking = Asking(server, place.events[-20:])
         followed = 0
         for kill in range(ARGUMENTS.kills):
@@ -332,5 +332,6 @@ if __name__ == "__main__":
     parser.add_argument("--cuda", type=os.path.abspath)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="test_")
     ARGUMENTS = parser.parse_args()
-    sys.exit(tap.run(globals()))
+    sys.exit(tap.run({name: test for name, test in globals().items() if name.startswith(ARGUMENTS.only)}))

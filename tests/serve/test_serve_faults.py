@@ -2,7 +2,7 @@
 """`leat serve` beside a trainer that is killed, whose checkpoints come every moment and are pruned, or are damaged: clients
 see no failed request, and in the end scores are those of `leat score`.
 
-    tests/serve/test_serve_faults.py PATH_OF_LEAT [--kills N] [--seed N]
+    tests/serve/test_serve_faults.py PATH_OF_LEAT [--kills N] [--seed N] [--only TEST]
 """
 
 import argparse
@@ -99,7 +99,7 @@ def check_scores(server, place, asked):
 def test_killed_trainer():
     """The trainer is killed while it publishes, and started again with other lanes."""
     rng, killed = random.Random(ARGUMENTS.seed), 0
-    with Place(OFTEN, rows=2000 * ARGUMENTS.kills) as place:
+    with Place(OFTEN, rows=5000 * ARGUMENTS.kills) as place:
         asked = place.events[-20:]
         with Server(place) as server:
             clients = Clients(server, asked)
@@ -285,5 +285,6 @@ if __name__ == "__main__":
     parser.add_argument("leat")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="test_")
     ARGUMENTS = parser.parse_args()
-    sys.exit(tap.run(globals()))
+    sys.exit(tap.run({name: test for name, test in globals().items() if name.startswith(ARGUMENTS.only)}))
