@@ -8,6 +8,7 @@ such turns is not judged (`machine busy`)."""
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import time
@@ -26,6 +27,12 @@ TRAINER_PAUSE_MS, MICRO_BATCH = 48, 1024  # a pause before each micro-batch: a t
 TRAINER_RATE = 20_000
 LABEL = "clicked"
 START_EVENTS, START_EVENTS_EACH_S = 12_300_000, 100_000  # a second of event time (jobs/serve_start.leat)
+MEMORY_ROWS, MEMORY_ROWS_FEW, MEMORY_LEARNERS = 1_000_000, 1_000, {  # learners, and bytes of a row's weights
+    "linear": ("linear from examples { label: label, sparse: [key] }", 4),
+    "deepfm": ("deepfm from examples { label: label, sparse: [key], embedding: { dim: 16 }, hidden: [128, 64], batch: 256 }", 17 * 4),
+}
+MEMORY_BESIDE = 48  # bytes that a row may take beside its weights
+MEMORY_PAUSE_MS = 3  # of the job before each micro-batch, or it has no time to publish
 START_ID, START_TIME_US, START_PATIENCE_S = 4242, 124_000_000, 120
 
 
@@ -368,7 +375,86 @@ def row_start(bench):
                         "keys.")]
 
 
+# --- Memory ---
+
+def is_stopped(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rpartition(")")[2].split()[0] == "T"
+
+
+def predictions_of(port, keys):
+    """The answer's texts."""
+    body = json.dumps({"inputs": [{"name": "key", "shape": [len(keys)], "datatype": "INT64", "data": keys}],
+                       "outputs": [{"name": "prediction"}]}).encode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/models/scores/infer", body, timeout=60) as answer:
+        return json.load(answer, parse_float=str)["outputs"][0]["data"]
+
+
+def scored(bench, job, settings, keys):
+    """What the job's last checkpoint predicts."""
+    requests = bench.path("load-memory.jsonl")
+    with open(requests, "w", encoding="ascii") as file:
+        file.writelines(json.dumps({"key": key}) + "\n" for key in keys)
+    output = bench.run([bench.leat, "score", job, requests, "--columns", "prediction", *settings]).output
+    return [json.loads(line, parse_float=str)["prediction"] for line in output.splitlines()]
+
+
+def followed_memory(bench, job, rows):
+    """Bytes that a server has resident, and had at the most, when it has followed a job to its last row: (now, most). The
+    job stops itself before its last checkpoint, so that none takes the place of what was followed."""
+    state = bench.path("load-memory")
+    remove(state)
+    settings = ["--set", f"state={state}", "--set", f"keys={rows}", "--set", f"count={MEMORY_ROWS}"]
+    server = subprocess.Popen([bench.leat, "serve", job, *settings], stderr=subprocess.PIPE, text=True)
+    trainer = None
+    try:
+        port = int(re.search(r":(\d+)$", server.stderr.readline().strip())[1])
+        points = f"run.claimed=sleep:{MEMORY_PAUSE_MS},ckpt.pre_rename=stop@2"
+        trainer = subprocess.Popen([bench.leat, "run", "--quiet", job, *settings], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, env={**os.environ, "LEAT_FAILPOINTS": points})
+        deadline = time.monotonic() + START_PATIENCE_S
+        while not is_stopped(trainer.pid):
+            if time.monotonic() > deadline or trainer.poll() is not None:
+                raise Broken("the job did not come to its last checkpoint")
+            time.sleep(0.05)
+        time.sleep(2)  # for what it published last
+        keys = list(range(0, rows, rows // 50))
+        answers = predictions_of(port, keys)
+        with open(f"/proc/{server.pid}/status", encoding="ascii") as file:
+            text = file.read()
+        trainer.send_signal(signal.SIGCONT)
+        trainer.wait(START_PATIENCE_S)
+        if answers != scored(bench, job, settings, keys):
+            raise Broken("the server's answers are not those of the job's last checkpoint")
+        return [int(re.search(rf"^{name}:\s+(\d+)", text, re.M)[1]) * 1024 for name in ("VmRSS", "VmHWM")]
+    finally:
+        for process in filter(None, (trainer, server)):
+            process.kill()
+            process.communicate()
+        remove(state)
+
+
+def row_memory(bench):
+    figures = []
+    for name, (learner, weights) in MEMORY_LEARNERS.items():
+        job = bench.path(f"load-memory-{name}.leat")
+        with open(os.path.join(JOBS, "serve_memory.leat"), encoding="utf-8") as file:
+            text = file.read()
+        with open(job, "w", encoding="utf-8") as file:
+            file.write(text.replace("# LEARNER\n", f"learner model = {learner}\n"))
+        taken = [(followed_memory(bench, job, MEMORY_ROWS), followed_memory(bench, job, MEMORY_ROWS_FEW))
+                 for _ in range(bench.repeats)]
+        now, most = (median([(many[i] - few[i]) / (MEMORY_ROWS - MEMORY_ROWS_FEW) for many, few in taken]) for i in (0, 1))
+        figures.append(Figure(f"{name}: memory a row of a server that follows", "B", now, weights + MEMORY_BESIDE, is_upper=True,
+                              peers=[Peer("the row's weights alone", weights, "float32")],
+                              checked="answers as of the job's last checkpoint",
+                              note=f"Resident with {MEMORY_ROWS} rows less with {MEMORY_ROWS_FEW}; at the most, while cuts came, "
+                                   f"{most:.0f} B a row."))
+    return figures
+
+
 ROWS = {
+    "serve-memory": ("leat serve beside a job: memory a row of its model", row_memory),
     "serve-start": ("leat serve with 1 GiB of checkpoint: start to the first answer", row_start),
     "serve-rate": ("p99 at 20 k requests/s, one row each", row_rate),
     "serve-rate-items": ("p99 at 500 requests/s, 500 rows each", row_rate_items),
