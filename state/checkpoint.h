@@ -8,6 +8,7 @@
  *     DIR/gen-000007/redo-000001          order log of micro-batches that this generation executes again
  *     DIR/tables/                         versions of operators' table files (core/operator_history.h)
  *     DIR/SERVE, DIR/serve.log            lock and messages of the process that `leat run --serve` started
+ *     DIR/serve.figures                   what it does, anew each second (cli/serve_figures.h)
  *
  * Each start of a process (a life) makes one generation. A checkpoint is written into `ckpt-N.tmp`: the data
  * with a digest (xxh3-128) of each MiB; the MANIFEST, with the files, their digests and struct

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/job.h"
 #include "cli/serve_beside.h"
+#include "cli/serve_watch.h"
 #include "cli/supervise.h"
 #include "cli/token.h"
 #include "control/api.h"
@@ -82,7 +83,7 @@ static const struct argp_option options_table[] = {
     {"supervise", KEY_SUPERVISE, NULL, 0, "restart after a crash, from the newest checkpoint", 3},
     {"serve", KEY_SERVE, NULL, 0,
      "answer requests in a process beside the run (`leat serve`), which goes on if the run dies, and ends when "
-     "the run ends in order; its messages go to DIR/serve.log, beside the checkpoints",
+     "the run ends in order; its messages go to DIR/serve.log, beside the checkpoints, and the live view shows what it does",
      3},
     {"until", KEY_UNTIL, "TIME", 0,
      "checkpoint and stop when all unread rows are at or after this time (event time, or arrival time where "
@@ -362,13 +363,21 @@ static void claim_options(const struct run_arguments *arguments)
                    nowhere);
 }
 
-static void summarize(const struct job_load *load, const struct run_stats *stats,
-                      const struct dead_watch *dead, struct bottleneck *bottleneck, bool is_good)
+/* Prints the summary. With --serve, the server of a run that is good ends first, so that all requests are counted. */
+static void summarize(struct run_arguments *arguments, const struct run_stats *stats,
+                      const struct dead_watch *dead, struct bottleneck *bottleneck,
+                      struct serve_watch *serving, bool is_good)
 {
+    struct job_load *load = &arguments->load;
     struct bottleneck_found *found = mem_alloc(sizeof(*found));
-    bottleneck_whole(bottleneck, stats, found);
-    struct summary summary = {load->plan, stats, dead, found, is_good};
     struct byte_buffer out = {0};
+    bottleneck_whole(bottleneck, stats, found);
+    struct summary summary = {
+        .plan = load->plan, .stats = stats, .watch = dead, .bottleneck = found, .is_good = is_good};
+    if (serving != NULL && is_good)
+        serve_beside_stop(load);
+    if (serving != NULL)
+        summary.served = serve_watch_totals(serving, &summary.served_count);
     if (load->is_json)
         summary_put_json(&summary, &out);
     else
@@ -409,12 +418,15 @@ static int run_job(struct run_arguments *arguments)
     struct dead_watch *dead = mem_alloc(sizeof(*dead));
     dead_watch_begin(dead, stats);
     struct bottleneck *bottleneck = bottleneck_new(load->plan, run);
-    struct view *view = view_new(&(struct view_options){.plan = load->plan,
-                                                        .watch = dead,
-                                                        .bottleneck = bottleneck,
-                                                        .api = arguments->api,
-                                                        .is_quiet = arguments->is_quiet || load->is_json,
-                                                        .progress = arguments->progress});
+    struct serve_watch *serving = arguments->is_served ? serve_watch_new(load) : NULL;
+    struct view *view = view_new(
+        &(struct view_options){.plan = load->plan,
+                               .watch = dead,
+                               .bottleneck = bottleneck,
+                               .api = arguments->api,
+                               .is_quiet = arguments->is_quiet || load->is_json,
+                               .progress = arguments->progress,
+                               .more = serving == NULL ? (struct view_more){0} : serve_watch_more(serving)});
     bool is_good = run_start(run);
     has_begun = 1;
     if (is_good)
@@ -428,7 +440,8 @@ static int run_job(struct run_arguments *arguments)
     tell_order_end(run, stats);
     if (arguments->options.compares)
         tell_compared(stats, is_good);
-    summarize(load, stats, dead, bottleneck, is_good);
+    summarize(arguments, stats, dead, bottleneck, serving, is_good);
+    serve_watch_free(serving);
     bottleneck_free(bottleneck);
     free(dead);
     free(stats);
@@ -451,7 +464,7 @@ static int run_served(struct run_arguments *arguments)
     bool is_new = false;
     if (!arguments->is_served)
         return run_told(arguments);
-    if (!serve_beside_start(load, &is_new, &load->diags))
+    if (!serve_beside_start(load, arguments->options.take_over, &is_new, &load->diags))
         return EXIT_FAILED;
     int status = run_told(arguments);
     if (status == EXIT_GOOD || (is_new && !has_begun))

@@ -3,6 +3,7 @@
 #include "cli/checkpoint_job.h"
 #include "cli/commands.h"
 #include "cli/job.h"
+#include "cli/serve_figures.h"
 #include "cli/serve_view.h"
 #include "cli/token.h"
 
@@ -30,6 +31,7 @@ enum {
     KEY_LOOK,
     KEY_SLOW,
     KEY_QUIET,
+    KEY_FIGURES,
     KEY_LINK,
     KEY_LINK_DIRECTORY,
     KEY_LINK_AUTHORITY,
@@ -51,6 +53,8 @@ struct serve_arguments {
     struct link_mirror *mirrors[SERVE_JOBS_MAX];
     struct link_offer *offer; /* NULL: without --link-listen */
     struct serve_view *view;  /* NULL: standard error is no terminal, or --quiet */
+    const char *figures_path;
+    struct serve_figures *figures; /* NULL: without --figures */
     uint32_t look_every_ms, slow_ms;
     bool is_quiet, is_unloaded;
     char *token, *control_token;
@@ -65,6 +69,9 @@ static const struct argp_option options_table[] = {
     {"slow", KEY_SLOW, "MS", 0,
      "requests that take longer are printed, with the time of each phase; 0: none (default: 1000)", 0},
     {"quiet", KEY_QUIET, NULL, 0, "take newer checkpoints without a word", 0},
+    {"figures", KEY_FIGURES, "FILE", 0,
+     "write what each model does to FILE, anew each second; `leat run --serve` shows it in the run's live view",
+     0},
     {"certificate", KEY_CERTIFICATE, "FILE", 0, "TLS with this certificate chain (PEM); needs --key", 0},
     {"key", KEY_KEY, "FILE", 0, "the certificate's private key (PEM)", 0},
     {"clients", KEY_CLIENTS, "FILE", 0, "clients need a certificate that one of these signed (PEM)", 0},
@@ -120,6 +127,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_UNLOADED: a->is_unloaded = true; return 0;
     case KEY_LOOK: a->look_every_ms = milliseconds(state, "--look-every", argument, LOOK_MS_MIN); return 0;
     case KEY_QUIET: a->is_quiet = true; return 0;
+    case KEY_FIGURES: a->figures_path = argument; return 0;
     case KEY_LINK: a->link = argument; return 0;
     case KEY_LINK_DIRECTORY: a->link_directory = argument; return 0;
     case KEY_LINK_AUTHORITY: a->link_authority = argument; return 0;
@@ -166,7 +174,11 @@ static void say(void *user, const char *line)
 static void show(void *user, const struct server_status *models, uint32_t count)
 {
     struct serve_arguments *a = user;
-    serve_view_draw(a->view, models, count, os_monotonic_us());
+    int64_t now_us = os_monotonic_us();
+    if (a->view != NULL)
+        serve_view_draw(a->view, models, count, now_us);
+    if (a->figures != NULL)
+        serve_figures_put(a->figures, models, count, now_us);
 }
 
 static struct server *running;
@@ -243,7 +255,7 @@ static bool serve(struct serve_arguments *a)
         .is_unloaded = a->is_unloaded,
         .say = say,
         .metrics = write_link_metrics,
-        .status = a->view == NULL ? NULL : show,
+        .status = a->view == NULL && a->figures_path == NULL ? NULL : show,
         .user = a};
     if (!token_read("--token-file", a->token_file, &a->token, diags) ||
         !token_read("--control-token-file", a->control_token_file, &a->control_token, diags))
@@ -270,10 +282,14 @@ static bool serve(struct serve_arguments *a)
         a->offer = link_offer_start(&link_listen, a->links, a->jobs_count, say_link, a, diags);
         is_good = a->offer != NULL;
     }
-    is_good = is_good && server_listen(server, diags) && server_run(server);
+    is_good = is_good && server_listen(server, diags);
+    if (is_good && a->figures_path != NULL)
+        a->figures = serve_figures_start(a->figures_path, say_link, a);
+    is_good = is_good && server_run(server);
     action.sa_handler = SIG_IGN;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    serve_figures_stop(a->figures);
     server_free(server);
     link_offer_stop(a->offer);
     for (uint32_t i = 0; i < a->jobs_count; i++)

@@ -23,6 +23,11 @@ static char *path_of(const struct job_load *load, const char *name)
     return mem_printf("%.*s/%s", STR_ARGS(directory), name);
 }
 
+char *serve_beside_figures(const struct job_load *load)
+{
+    return path_of(load, "serve.figures");
+}
+
 static void rest(void)
 {
     struct timespec time = {0, LOOK_MS * 1000000L};
@@ -41,18 +46,34 @@ static bool is_held(int fd)
 /* The words of `leat serve JOB --set ...`, in the arena. */
 static char **words_of(const struct job_load *load, struct arena *arena)
 {
-    char **words = arena_array(arena, char *, load->settings.count * 2 + 5);
+    char **words = arena_array(arena, char *, load->settings.count * 2 + 7);
     uint32_t count = 0;
     words[count++] = arena_strdup(arena, "leat");
     words[count++] = arena_strdup(arena, "serve");
     words[count++] = arena_strdup(arena, load->path);
     words[count++] = arena_strdup(arena, "--quiet");
+    char *figures = serve_beside_figures(load);
+    words[count++] = arena_strdup(arena, "--figures");
+    words[count++] = arena_strdup(arena, figures);
+    free(figures);
     for (uint32_t i = 0; i < load->settings.count; i++) {
         words[count++] = arena_strdup(arena, "--set");
         words[count++] = arena_printf(arena, "%.*s=%.*s", STR_ARGS(load->settings.names[i]),
                                       STR_ARGS(load->settings.values[i]));
     }
     return words;
+}
+
+/* Whether another run has the lock on the checkpoint directory. A killed run's lock is waited for (core/os.h). */
+static bool is_run_there(const struct job_load *load)
+{
+    char *path = path_of(load, "LOCK");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool is_there = fd >= 0 && !os_lock(fd);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return is_there;
 }
 
 /* What is served: the job file's text and settings. */
@@ -103,6 +124,24 @@ static void become(int lock, int log, uint64_t digest, char **words)
     _exit(EXIT_FAILURE);
 }
 
+/* Makes one line of the text: a `;` in place of each end of a line, and of blanks behind it. */
+static void join_lines(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0';) {
+        if (*from != '\n') {
+            *to++ = *from++;
+            continue;
+        }
+        from += strspn(from, "\n ");
+        if (*from != '\0') {
+            *to++ = ';';
+            *to++ = ' ';
+        }
+    }
+    *to = '\0';
+}
+
 /* What the log has from `from` on, at most TELL_BYTES_MAX of it; the caller frees the text. */
 static char *log_since(const char *path, int64_t from)
 {
@@ -127,6 +166,9 @@ static bool wait_listening(pid_t pid, const char *log_path, int64_t from, struct
         if (!is_there && waitpid(pid, &status, WNOHANG) == pid) {
             struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0},
                                         "--serve: `leat serve` ended before it listened");
+            free(text);
+            text = log_since(log_path, from); /* also what it wrote last */
+            join_lines(text);
             diag_cause(diags, d, "%s", text);
             diag_hint(diags, d, "its messages are in `%s`", log_path);
             free(text);
@@ -149,6 +191,9 @@ static bool start(const struct job_load *load, int lock, int log, const char *lo
 {
     struct arena arena = {0};
     int64_t from = os_file_bytes(log_path);
+    char *figures = serve_beside_figures(load);
+    unlink(figures); /* of a server that has ended */
+    free(figures);
     char **words = words_of(load, &arena);
     pid_t pid = fork();
     if (pid == 0)
@@ -160,7 +205,7 @@ static bool start(const struct job_load *load, int lock, int log, const char *lo
     return is_good;
 }
 
-bool serve_beside_start(const struct job_load *load, bool *is_new, struct diag_list *diags)
+bool serve_beside_start(const struct job_load *load, bool takes_over, bool *is_new, struct diag_list *diags)
 {
     if (load->plan->serves_count == 0) {
         struct diag *d =
@@ -182,6 +227,8 @@ bool serve_beside_start(const struct job_load *load, bool *is_new, struct diag_l
                    error != 0 ? error : errno);
     } else if (is_held(lock) && read_holder(lock, &holder) && holder.digest == digest_of(load)) {
         fprintf(stderr, "leat: a process that an earlier run started serves already\n");
+    } else if (is_held(lock) && !takes_over && is_run_there(load)) {
+        *is_new = false; /* the server is another run's; this run is going to be refused, and says why */
     } else {
         if (is_held(lock)) {
             fprintf(stderr, "leat: the process that serves another version of the job ends\n");
@@ -198,6 +245,17 @@ bool serve_beside_start(const struct job_load *load, bool *is_new, struct diag_l
     free(lock_path);
     free(log_path);
     return is_good;
+}
+
+bool serve_beside_is_there(const struct job_load *load)
+{
+    char *lock_path = path_of(load, "SERVE");
+    int lock = open(lock_path, O_RDONLY | O_CLOEXEC);
+    bool is_there = lock >= 0 && is_held(lock);
+    if (lock >= 0)
+        close(lock);
+    free(lock_path);
+    return is_there;
 }
 
 void serve_beside_stop(const struct job_load *load)

@@ -5,9 +5,15 @@
 
 #include "cli/job.h"
 
-/* Starts the process unless one serves already (*is_new), and says so on stderr. Makes the checkpoint directory. False
- * after a diagnostic: the job serves nothing, or the process ended before it listened. */
-LEAT_CHECKED bool serve_beside_start(const struct job_load *load, bool *is_new, struct diag_list *diags);
+/* Starts the process unless one serves already (*is_new), and says so on stderr. One that serves another version of the job
+ * is replaced, unless it is that of a run that is still there and that this run does not take over from. Makes the
+ * checkpoint directory. False after a diagnostic: the job serves nothing, or the process ended before it listened. */
+LEAT_CHECKED bool serve_beside_start(const struct job_load *load, bool takes_over, bool *is_new,
+                                     struct diag_list *diags);
+/* Whether a process serves beside the run. */
+bool serve_beside_is_there(const struct job_load *load);
+/* The path of the file in which the process writes what it does (cli/serve_figures.h); the caller frees it. */
+char *serve_beside_figures(const struct job_load *load);
 /* Stops the process that serves, if there is one, and waits some seconds for its end. */
 void serve_beside_stop(const struct job_load *load);
 

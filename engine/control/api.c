@@ -71,7 +71,11 @@ static void serve_figures(struct api *api, struct net_exchange *exchange)
     struct byte_buffer out = {0};
     pthread_mutex_lock(&api->mutex);
     bool is_there = api->is_there;
-    struct summary summary = {api->plan, &api->stats, &api->watch, &api->recent, true};
+    struct summary summary = {.plan = api->plan,
+                              .stats = &api->stats,
+                              .watch = &api->watch,
+                              .bottleneck = &api->recent,
+                              .is_good = true};
     if (is_there)
         summary_put_json(&summary, &out);
     pthread_mutex_unlock(&api->mutex);

@@ -56,6 +56,16 @@ static void print_node(FILE *out, const struct run_node_stats *node, bool is_goo
         fprintf(out, "    THE COUNTS DO NOT ADD UP: this is a bug in leat\n");
 }
 
+static void print_served(FILE *out, const struct summary_served *served)
+{
+    bool is_first = true;
+    fprintf(out, "serve %s: %" PRIu64 " requests since its server began%s", served->name, served->requests,
+            served->requests == 0 ? "" : ": ");
+    for (uint32_t i = 0; i < served->kinds; i++)
+        print_count(out, served->kind_names[i], served->counts[i], &is_first);
+    fprintf(out, "\n");
+}
+
 /* What the lanes did, and the bottleneck, which nobody asks of a short run. */
 static void print_lanes(const struct summary *summary, FILE *out)
 {
@@ -97,6 +107,8 @@ void summary_text(const struct summary *summary, FILE *out)
                 stats->checkpoints, stats->checkpoints == 1 ? "" : "s",
                 format_bytes((double)stats->checkpoint_bytes, bytes),
                 format_duration(stats->checkpoint_us, duration), (double)stats->checkpoint_stop_max_us / 1e3);
+    for (uint32_t i = 0; i < summary->served_count; i++)
+        print_served(out, &summary->served[i]);
     if (stats->dead_count > 0)
         fprintf(out, "dead letters, for example:\n");
     for (uint32_t i = 0; i < stats->dead_count; i++)
@@ -201,6 +213,14 @@ static json_t *text_json(const char *text)
     return json != NULL ? json : json_string("(not UTF-8)");
 }
 
+static json_t *served_json(const struct summary_served *served)
+{
+    json_t *json = json_pack("{s:s, s:I}", "name", served->name, "requests", (json_int_t)served->requests);
+    for (uint32_t i = 0; i < served->kinds; i++)
+        json_object_set_new(json, served->kind_names[i], json_integer((json_int_t)served->counts[i]));
+    return json;
+}
+
 static int append(const char *bytes, size_t count, void *out)
 {
     buffer_append(out, bytes, count);
@@ -212,7 +232,9 @@ void summary_put_json(const struct summary *summary, struct byte_buffer *out)
     const struct plan *plan = summary->plan;
     const struct run_stats *stats = summary->stats;
     const struct dead_watch *watch = summary->watch;
-    json_t *nodes = json_array(), *dead = json_array(), *warnings = json_array();
+    json_t *nodes = json_array(), *dead = json_array(), *warnings = json_array(), *serves = json_array();
+    for (uint32_t i = 0; i < summary->served_count; i++)
+        json_array_append_new(serves, served_json(&summary->served[i]));
     for (uint32_t i = 0; i < stats->nodes_count; i++) {
         json_array_append_new(nodes, node_json(summary, i));
         if (watch->nodes[i].is_bad)
@@ -221,7 +243,7 @@ void summary_put_json(const struct summary *summary, struct byte_buffer *out)
     for (uint32_t i = 0; i < stats->dead_count; i++)
         json_array_append_new(dead, text_json(stats->dead[i].text));
     json_t *root = json_pack(
-        "{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "job", plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good", summary->is_good,
         "finished", stats->is_finished, "records", (json_int_t)stats->records, "records_life",
         (json_int_t)stats->records_life, "seconds", (double)stats->elapsed_us / 1e6, "lanes",
@@ -232,7 +254,8 @@ void summary_put_json(const struct summary *summary, struct byte_buffer *out)
         (double)stats->checkpoint_stop_max_us / 1e3, "lane_time", lanes_json(summary->bottleneck),
         "bottleneck",
         summary->bottleneck->text[0] == '\0' ? json_null() : text_json(summary->bottleneck->text),
-        "watermark", holder_json(stats), "nodes", nodes, "dead_examples", dead, "warnings", warnings);
+        "watermark", holder_json(stats), "nodes", nodes, "dead_examples", dead, "warnings", warnings,
+        "serves", serves);
     leat_assert(root != NULL);
     (void)json_dump_callback(root, append, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     buffer_append(out, "\n", 1);

@@ -6,12 +6,24 @@
 #include "control/dead_watch.h"
 #include "core/buffer.h"
 
+/* What became of the requests to a `serve` beside the run, since its server began. */
+struct summary_served {
+    const char *name;
+    uint64_t requests; /* the sum of the counts */
+    uint32_t kinds;
+    const char *kind_names[8];
+    uint64_t counts[8];
+};
+
 struct summary {
     const struct plan *plan;
     /* At the end: taken after run_wait, dead_watch_end, bottleneck_whole. */
     const struct run_stats *stats;
     const struct dead_watch *watch;
     const struct bottleneck_found *bottleneck;
+    /* Of each `serve` beside the run; of a run that goes on: none. */
+    const struct summary_served *served;
+    uint32_t served_count;
     bool is_good; /* run_wait's result; true while the run goes on */
 };
 

@@ -13,7 +13,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { VIEW_REDRAW_US = 250 * 1000, VIEW_LOOK_US = 500 * 1000, BAR_WIDTH = 24, NAME_WIDTH = 28 };
+enum {
+    VIEW_REDRAW_US = 250 * 1000,
+    VIEW_LOOK_US = 500 * 1000,
+    BAR_WIDTH = 24,
+    NAME_WIDTH = 28,
+    BESIDE_WIDTH = 200
+};
 
 struct view {
     const struct plan *plan;
@@ -33,6 +39,8 @@ struct view {
     unsigned lines;   /* number of lines of the last picture, over which the next one is drawn */
     struct run_stats stats;
     struct byte_buffer out;
+    struct view_more more;
+    struct byte_buffer beside; /* its lines, of the last look */
 };
 
 struct view *view_new(const struct view_options *options)
@@ -45,6 +53,7 @@ struct view *view_new(const struct view_options *options)
     view->is_quiet = options->is_quiet;
     view->progress = options->progress;
     view->is_terminal = isatty(STDERR_FILENO) != 0;
+    view->more = options->more;
     view->looked_us = view->last_us = view->moved_us = os_monotonic_us();
     view->watermark = TIME_MIN;
     return view;
@@ -345,6 +354,13 @@ static void draw_screen(struct view *view)
                 end_line(view, begin, width);
         }
     }
+    for (const char *line = view->beside.data, *end; view->beside.length > 0 && *line != '\0';
+         line = end + 1) {
+        end = strchr(line, '\n');
+        begin = view->out.length;
+        buffer_printf(&view->out, "  %.*s", (int)(end - line), line);
+        end_line(view, begin, width);
+    }
     buffer_printf(&view->out, "\x1b[J");
     fwrite(view->out.data, 1, view->out.length, stderr);
 }
@@ -370,6 +386,10 @@ static void print_line(struct view *view)
         for (size_t k = 0; k < ARRAY_COUNT(live_lines); k++)
             live_lines[k](&view->out, &view->stats.nodes[i].report);
     }
+    for (size_t i = 0; i < view->beside.length; i++)
+        if (i == 0 || view->beside.data[i - 1] == '\n')
+            buffer_printf(&view->out, "    %.*s", (int)strcspn(view->beside.data + i, "\n"),
+                          view->beside.data + i);
     fprintf(stderr, "%.*s\n", (int)view->out.length, view->out.data);
 }
 
@@ -419,6 +439,22 @@ static void warn(struct view *view)
     view->lines = 0;
 }
 
+/* Looks at what is beside the run; writes its warning, as a line that stays. */
+static void look_beside(struct view *view)
+{
+    buffer_clear(&view->beside);
+    if (view->more.show == NULL)
+        return;
+    unsigned width = view->is_terminal ? terminal_width() - 3 : BESIDE_WIDTH;
+    const char *warning = view->more.show(view->more.user, width, &view->beside);
+    buffer_append(&view->beside, "", 1); /* a NUL behind the lines */
+    view->beside.length--;
+    if (warning == NULL)
+        return;
+    fprintf(stderr, "leat: WARNING: %s\n", warning);
+    view->lines = 0;
+}
+
 static void look_at_rate(struct view *view, int64_t now)
 {
     uint64_t records = view->stats.records_life; /* without the records of earlier lives */
@@ -445,6 +481,7 @@ void view_update(struct view *view, struct run *run)
     run_stats(run, &view->stats);
     bottleneck_look(view->bottleneck, &view->stats);
     warn(view);
+    look_beside(view);
     if (view->api != NULL)
         publish(view, run);
     if (view->is_quiet)
@@ -469,5 +506,6 @@ void view_message(struct view *view, const char *text)
 void view_free(struct view *view)
 {
     buffer_free(&view->out);
+    buffer_free(&view->beside);
     free(view);
 }

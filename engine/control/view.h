@@ -7,6 +7,14 @@
 #include "control/dead_watch.h"
 #include "control/progress.h"
 
+/* Lines of something beside the run. */
+struct view_more {
+    /* Appends lines of at most `width` columns, each with its newline. Returns a warning that is to be said once; NULL:
+     * none. NULL: there is nothing beside the run. */
+    const char *(*show)(void *user, unsigned width, struct byte_buffer *out);
+    void *user;
+};
+
 struct api;
 
 /* What the pointers name is the caller's, used until view_free. */
@@ -17,6 +25,7 @@ struct view_options {
     struct api *api;               /* gets the figures whenever the view looks; NULL: there is none */
     bool is_quiet;                 /* only warnings are shown */
     struct progress progress;
+    struct view_more more; /* shown below the run; all zeros: nothing */
 };
 
 struct view;

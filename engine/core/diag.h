@@ -90,7 +90,7 @@ struct diag_source {
 };
 
 /* Prints `path:line:col: error[E0302]: message`, the source line with `^~~~`, labels, cause and hint. color:
- * use ANSI escapes. */
+ * use ANSI escapes, unless the environment has a NO_COLOR that is not empty (no-color.org). */
 void diag_print(FILE *out, const struct diag_list *list, const struct diag_source *source, bool color);
 /* Prints a JSON array of objects {severity, code, message, file, line, column, end_line, end_column,
  * hint, cause, labels}. */

@@ -349,7 +349,8 @@ static unsigned in_order(const struct diag_list *list, const struct diag *sorted
 void diag_print(FILE *out, const struct diag_list *list, const struct diag_source *source, bool color)
 {
     struct painter painter;
-    painter_init(&painter, out, source, color);
+    const char *no_color = getenv("NO_COLOR");
+    painter_init(&painter, out, source, color && (no_color == NULL || no_color[0] == '\0'));
     const struct diag *sorted[DIAG_MAX];
     unsigned count = in_order(list, sorted);
     for (unsigned i = 0; i < count; i++)

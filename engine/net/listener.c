@@ -201,6 +201,13 @@ uint16_t net_loop_listen(struct net_loop *loop, const struct net_listen *listen,
         struct diag *diag = diag_error(diags, DIAG_LISTEN_FAILED, nowhere, "cannot listen on `%.*s`",
                                        STR_ARGS(listen->address));
         diag_errno(diags, diag, -error);
+        diag_hint(
+            diags, diag,
+            error == UV_EADDRINUSE
+                ? "another process listens there, perhaps another `leat serve`: stop it, or choose another port "
+                  "(`listen` of the `serve`, or --listen)"
+                : "choose an address of this machine, and a port that this user may listen on (`listen` of the "
+                  "`serve`, or --listen)");
     }
     return port;
 }

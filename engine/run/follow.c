@@ -524,6 +524,11 @@ const char *follow_why(const struct follow *f)
     return f->why;
 }
 
+bool follow_has_log(const struct follow *f)
+{
+    return f->tail != NULL;
+}
+
 /* The log has begun, but behind the checkpoint; or it is of another life. */
 bool follow_wants_checkpoint(const struct follow *f)
 {

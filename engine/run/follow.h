@@ -47,6 +47,8 @@ enum follow_state follow_step(struct follow *follow, int64_t budget_us, bool *is
 struct follow_figures follow_figures(const struct follow *follow);
 /* What keeps it from going on, in words; "" if nothing does. */
 const char *follow_why(const struct follow *follow);
+/* Whether a process publishes, or has published, in the checkpoint's life. */
+bool follow_has_log(const struct follow *follow);
 /* Whether a checkpoint of the job that is taken from now on could be followed, where this one cannot. */
 bool follow_wants_checkpoint(const struct follow *follow);
 

@@ -88,6 +88,7 @@ struct serve_job {
     struct follow *follow;
     struct delta_follower *follower;
     bool was_live;       /* it was followed at the last step */
+    bool is_behind;      /* the last step had no time for all that was published */
     bool has_said_apart; /* the user knows that the directory cannot be written */
     int64_t asked_us;    /* monotonic: when a checkpoint was last asked for */
     char cut[72];        /* the name of what answers (live.c) */
@@ -143,11 +144,14 @@ struct call {
     char trace[56]; /* the client's `traceparent`, "" without one */
 };
 
-/* live.c. live_begin: a checkpoint was taken. live_end: it is given back; the job is no longer followed. live_step: brings the job up to what it published; returns whether there is
- * more. Call it between two batches, when no call is computed in part. */
+/* live.c. live_begin: a checkpoint was taken. live_end: it is given back; the job is no longer followed. live_step: brings
+ * the job up to what it published; returns whether there is more. Call it between two batches, when no call is computed in
+ * part. live_doing: that the server joins or catches up with the job, or why it no longer follows it; NULL: nothing to say.
+ * All on the server's thread. */
 void live_begin(struct serve_job *job);
 bool live_step(struct server *server, struct serve_job *job);
 void live_end(struct serve_job *job);
+const char *live_doing(const struct serve_job *job);
 
 /* A call for an exchange whose body is there; the wire fills in call->request. */
 struct call *call_new(struct server *server, const struct wire *wire, struct net_exchange *exchange);

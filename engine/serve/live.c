@@ -9,6 +9,7 @@
 enum {
     STEP_US = 1000, /* of applying in one turn: requests that come meanwhile wait for so long */
     ASK_US = 1000 * 1000,
+    BEHIND_US = 1000 * 1000, /* a job that is followed with so much delay is said to be caught up with */
 };
 
 static struct operator_context *context_of(void *argument, uint32_t copy, uint32_t node)
@@ -124,6 +125,7 @@ static void keep_in_touch(struct server *server, struct serve_job *job)
 bool live_step(struct server *server, struct serve_job *job)
 {
     bool is_more = false;
+    job->is_behind = false;
     if (job->follow == NULL) {
         if (job->loaded == NULL && can_follow(job))
             keep_in_touch(server, job); /* it may run, and have no checkpoint yet */
@@ -144,5 +146,17 @@ bool live_step(struct server *server, struct serve_job *job)
         job->is_broken = true;
         loader_broken(job->loader, job->loaded);
     }
+    job->is_behind = is_more;
     return is_more;
+}
+
+const char *live_doing(const struct serve_job *job)
+{
+    if (job->follow == NULL)
+        return NULL;
+    if (job->was_live)
+        return job->is_behind && os_wall_us() - job->seen_us > BEHIND_US ? "catching up" : NULL;
+    if (follow_why(job->follow)[0] != '\0')
+        return follow_why(job->follow);
+    return follow_has_log(job->follow) ? "joining" : NULL;
 }

@@ -132,6 +132,16 @@ void server_write_metrics(struct server *server, struct byte_buffer *out)
         server->options.metrics(server->options.user, out);
 }
 
+/* Why the model takes no requests; NULL: it does. */
+static const char *reason_of(const struct serve_model *model)
+{
+    if (model_is_ready(model) || model->state != MODEL_SERVED)
+        return control_reason(model);
+    return model->job->loaded == NULL ? "no checkpoint yet"
+           : model->job->is_broken    ? "its state cannot be read"
+                                      : "too old to answer";
+}
+
 void server_tell_status(void *user)
 {
     struct server *server = user;
@@ -141,7 +151,8 @@ void server_tell_status(void *user)
         const struct serve_model *model = server->models[i];
         models[i] = (struct server_status){.name = model->name,
                                            .figures = &model->figures,
-                                           .reason = control_reason(model),
+                                           .reason = reason_of(model),
+                                           .doing = live_doing(model->job),
                                            .staleness_ms = model_staleness_ms(model),
                                            .waiting_rows = model->waiting_rows};
     }

@@ -550,6 +550,8 @@ bool server_run(struct server *server)
     if (server->options.status != NULL)
         net_loop_every(server->loop, 1000, server_tell_status, server);
     net_loop_run(server->loop, GRACE_MS);
+    if (server->options.status != NULL)
+        server_tell_status(server);
     return !server->has_failed;
 }
 

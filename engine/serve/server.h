@@ -16,6 +16,7 @@ struct server_status {
     struct str name;
     const struct figures *figures;
     const char *reason;   /* why it takes no requests; NULL: it does */
+    const char *doing;    /* what it does besides, or why it does not follow its job; NULL: nothing to say */
     int64_t staleness_ms; /* -1: it has no checkpoint */
     uint64_t waiting_rows;
 };
@@ -35,7 +36,7 @@ struct server_options {
     void (*say)(void *user, const char *line);
     /* Appends more figures to those of GET /metrics. From the server's thread. NULL: there are none. */
     void (*metrics)(void *user, struct byte_buffer *out);
-    /* Once a second, from the server's thread. NULL: nobody looks. */
+    /* Once a second and at the end, from the server's thread. NULL: nobody looks. */
     void (*status)(void *user, const struct server_status *models, uint32_t count);
     void *user;
 };
