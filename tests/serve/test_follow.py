@@ -6,6 +6,8 @@ either; the job's output is that of a run that nobody follows.
 """
 
 import argparse
+import contextlib
+import json
 import os
 import random
 import shutil
@@ -19,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import jobs  # noqa: E402
 import tap  # noqa: E402
 from patience import PATIENCE_S  # noqa: E402
-from place import LEAT, Place  # noqa: E402
+from place import FAILED, LEAT, Place  # noqa: E402
 from scores import compare  # noqa: E402
 from server import Server, rows_of, tensors  # noqa: E402
 
@@ -87,6 +89,20 @@ def check_followed(job, workers, cut=1, count=ROWS, pause_ms=2, while_live=lambd
         compare(rows, place.score(asked))
 
 
+def check_final(server, place):
+    """The job has ended: in the end its last checkpoint answers."""
+    final = place.score(place.events[-60:])
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        rows, moment = state_of(server, "scores", place.events[-60:])
+        try:
+            compare(rows, final)
+            return
+        except AssertionError as differs:
+            assert time.monotonic() < deadline, (differs, moment, server.said[-8:])
+            time.sleep(0.05)
+
+
 def test_features():
     check_followed(jobs.FEATURES, 2)
 
@@ -99,16 +115,64 @@ def test_deepfm_batch():
     check_followed(jobs.learner("deepfm-batch"), 3)
 
 
+GPU = jobs.learner("deepfm-batch").replace("batch: 64,", "batch: 64, device: cuda(0),")
+
+
+@contextlib.contextmanager
+def gpu(**more):
+    """Jobs that begin meanwhile find the model of a GPU."""
+    names = {"LEAT_CUDA_LIBRARY": ARGUMENTS.cuda, **more}
+    os.environ.update(names)
+    try:
+        yield
+    finally:
+        for name in names:
+            del os.environ[name]
+
+
 def test_on_a_gpu():
-    """Rows of a GPU's tables, restored into the server's: its scores are those of the last checkpoint, bit for bit."""
+    """Rows of a GPU's tables, put into the server's: its scores are those of the last checkpoint, bit for bit."""
     if ARGUMENTS.cuda is None:
         return "no model of a GPU was built"
-    os.environ["LEAT_CUDA_LIBRARY"] = ARGUMENTS.cuda
-    job = jobs.learner("deepfm-batch").replace("batch: 64,", "batch: 64, device: cuda(0),")
-    assert "cuda" in job
-    check_followed(job, 2, cut=8, count=1500)
-    del os.environ["LEAT_CUDA_LIBRARY"]
+    with gpu():
+        check_followed(GPU, 2, cut=8, count=1500)
     return None
+
+
+def test_a_gpu_that_fails():
+    """The server goes on with what it has, and says how old it is; it follows the job's next life."""
+    if ARGUMENTS.cuda is None:
+        return "no model of a GPU was built"
+    asked = [{"id": 1, "ts": 1, "user": 1, "item": "i1", "price": 1.0, "tags": [1], "liked": 0, "clicked": 0}]
+    with Place(GPU.replace("every: 1h", "every: 200ms"), 1500) as place, Server(place) as server:
+        with gpu(LEAT_CUDA_FAULT="700@2500"), Trainer(place, cut=8) as trainer:
+            server.wait_for(FOLLOWED)
+            _, said = trainer.process.communicate(timeout=PATIENCE_S)
+            assert trainer.process.returncode == FAILED and b"cudaErrorIllegalAddress" in said, said[-900:]
+        server.wait_for("no longer followed: ")
+        before, moment = state_of(server, "scores", asked)
+        time.sleep(0.3)
+        after, later = state_of(server, "scores", asked)
+        assert before == after and int(later["staleness_ms"]) >= int(moment["staleness_ms"]) + 300, (moment, later)
+        with gpu(), Trainer(place, cut=8) as trainer:
+            trainer.ends()
+        check_final(server, place)
+    return None
+
+
+def test_frozen_and_rejected():
+    """A learner that stops learning, and examples whose numbers are not finite: the server goes on."""
+    job = jobs.learner("linear-frozen").replace("dense: [price]", "dense: [price / (n - 2)]")
+    assert "n - 2" in job
+    rejected = []
+
+    def while_live(server):
+        rejected.append(server.client().metrics()['leat_follow_live{job="parity"}'])
+    check_followed(job, 2, while_live=while_live)
+    with Place(job, ROWS) as place:
+        learner = [node for node in json.loads(place.leat("run", "--quiet", "--json").stdout)["nodes"] if node["tag"] == "learner"][0]
+        assert learner["report"]["run"]["is_frozen"] == 1 and learner["report"]["run"]["rejected"] > 0, learner["report"]
+    assert rejected == [1]
 
 
 def test_labelled():
@@ -281,16 +345,7 @@ def test_killed_trainer():
                 followed += server.client().metrics()['leat_follow_live{job="parity"}'] == 1
         with Trainer(place, pause_ms=0) as trainer:
             trainer.ends()
-        final = place.score(place.events[-60:])
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            rows, moment = state_of(server, "scores", place.events[-60:])
-            try:
-                compare(rows, final)
-                break
-            except AssertionError as differs:
-                assert time.monotonic() < deadline, (differs, moment, server.said[-8:])
-                time.sleep(0.05)
+        check_final(server, place)
         asking.stop()
         assert followed >= ARGUMENTS.kills // 3, (followed, server.said)
         live = [moment for moment in asking.moments if "+" in moment[0]]
