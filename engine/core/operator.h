@@ -303,6 +303,7 @@ struct operator_kind {
      *   - cut: appends to `out` what changed since the last cut, or since cut_note. Notes are on, and is_held is
      *     false. false: no more cuts in this run: its epochs (32 bits) run out after billions of them, or its GPU has
      *     failed; `out` is unchanged.
+     *   - cut_bytes: about how many bytes a cut would have now. Notes are on.
      *   - take_cut: applies a cut to a follower: restored, with lanes 1, from a checkpoint that began after cut_note
      *     and no later than the cut. The follower takes all cuts since its checkpoint, in order, each at least once;
      *     it may begin with any earlier one since cut_note. false: the bytes, which may be damaged or hostile,
@@ -311,6 +312,7 @@ struct operator_kind {
      */
     bool (*cut_note)(struct operator_context *context, bool is_on);
     bool (*cut)(struct operator_context *context, struct byte_buffer *out);
+    size_t (*cut_bytes)(const struct operator_context *context);
     bool (*take_cut)(struct operator_context *context, struct str bytes);
     /* Learners, after bind, on the master copy: sets *column to the column of input 0 of the feature with the
      * table `number`, counted from 0; false: there are fewer tables. `key`: the table key of a row's value,

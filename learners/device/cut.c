@@ -90,10 +90,12 @@ bool device_table_cut(struct device_table *t, uint32_t closing, struct gpu_error
     return is_good;
 }
 
-void device_table_cut_write(struct device_table *t, uint32_t table, struct byte_buffer *out)
+void device_table_cut_write(struct device_table *t, uint32_t table, const struct table *shape,
+                            struct byte_buffer *out)
 {
     struct device_cut_part *part = &t->cut->parts[table];
-    table_cut_put(&part->removed, &part->rows, t->stored_bytes, &part->blocks, part->rows_all, out);
+    leat_assert(table_stored_bytes(shape) == t->stored_bytes);
+    table_cut_put(shape, &part->removed, &part->rows, &part->blocks, part->rows_all, out);
     part->removed.count = 0;
     buffer_clear(&part->rows);
     buffer_clear(&part->blocks);

@@ -167,8 +167,9 @@ bool device_table_cut_note(struct device_table *t, bool is_on, uint32_t closing,
 /* Gathers what changed since the last cut, up to and with the epoch `closing`, which ends. Waits for the GPU's queued
  * work. False: an error. */
 bool device_table_cut(struct device_table *t, uint32_t closing, struct gpu_error *error);
-/* Appends what device_table_cut gathered of one table, once, as bytes for table_take_cut. */
-void device_table_cut_write(struct device_table *t, uint32_t table, struct byte_buffer *out);
+/* Appends what device_table_cut gathered of one table, once, as bytes for table_take_cut of tables like `shape`. */
+void device_table_cut_write(struct device_table *t, uint32_t table, const struct table *shape,
+                            struct byte_buffer *out);
 
 /* device_table_restore puts rows back, replacing existing ones; device_table_restore_remove removes rows of
  * keys (from GPU and pinned memory). After the last of them call device_table_restored: from then on no key

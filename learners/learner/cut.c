@@ -8,7 +8,7 @@
 
 #include "core/buffer.h"
 
-enum { CUT_VERSION = 1 };
+enum { CUT_VERSION = 2 };
 static const uint32_t CUT_MAGIC = 0x7475636c; /* "lcut" */
 /* Cuts end here, and leave the epochs that follow to checkpoints. */
 static const uint32_t EPOCH_LAST = UINT32_MAX - (1U << 24);
@@ -64,6 +64,7 @@ bool learner_cut(struct operator_context *context, struct byte_buffer *out)
     leat_assert(s->notes_changes);
     if (s->epoch >= EPOCH_LAST || (s->gpu_api != NULL && !learner_device_cut(s, head.fields)))
         return false;
+    size_t cut_begin = out->length;
     buffer_append(out, &head, sizeof(head));
     for (uint32_t f = 0; f < head.fields; f++) {
         size_t begin = begin_section(out, s->tables[f]);
@@ -77,7 +78,22 @@ bool learner_cut(struct operator_context *context, struct byte_buffer *out)
     size_t begin = begin_section(out, CUT_MODEL);
     model_save_reader(s->model, out);
     end_section(out, begin);
+    s->cut_model_bytes = out->length - begin;
+    s->cut_bytes = out->length - cut_begin;
     return true;
+}
+
+size_t learner_cut_bytes(const struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    const struct learner_state *s = c->state;
+    size_t bytes = s->cut_model_bytes;
+    leat_assert(s->notes_changes);
+    if (s->gpu_api != NULL) /* what has changed is known there alone */
+        return s->cut_bytes;
+    for (uint32_t f = 0; f < c->inputs.sparse_count; f++)
+        bytes += table_cut_bytes(model_table(s->model, f));
+    return bytes;
 }
 
 /* Takes the next section, which must be of that table, off the front of `left`; false: it is not there. */

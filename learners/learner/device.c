@@ -347,5 +347,5 @@ void learner_device_cut_write(const struct learner_state *s, uint32_t field, str
 {
     uint32_t table;
     struct device_table *t = model_device_table(s->model, field, &table);
-    device_table_cut_write(t, table, out);
+    device_table_cut_write(t, table, model_table(s->model, field), out);
 }

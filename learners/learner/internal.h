@@ -24,8 +24,10 @@ struct learner_state {
     /* The epoch that changes of rows now belong to, from 1 on: the learner's own count, which rises with each
      * checkpoint and each cut (cut.c); all its tables begin their epochs together. */
     uint32_t epoch;
-    bool notes_changes; /* for cuts */
-    uint32_t published; /* newest epoch that a published checkpoint holds; 0: none */
+    bool notes_changes;     /* for cuts */
+    size_t cut_bytes;       /* of the last cut; 0: there was none yet */
+    size_t cut_model_bytes; /* of what it had beside the tables */
+    uint32_t published;     /* newest epoch that a published checkpoint holds; 0: none */
     struct learner_snapshot *snapshot;
     uint64_t seen;        /* examples with weight: schedules, bands and rows of metrics count them */
     int64_t seen_last_us; /* event time of the last example with weight; TIME_MIN: not known */

@@ -212,6 +212,7 @@ bool learner_describe(struct operator_context *context, struct state_query *quer
 /* cut.c */
 bool learner_cut_note(struct operator_context *context, bool is_on);
 bool learner_cut(struct operator_context *context, struct byte_buffer *out);
+size_t learner_cut_bytes(const struct operator_context *context);
 bool learner_take_cut(struct operator_context *context, struct str bytes);
 void learner_close(struct operator_context *context);
 
@@ -223,6 +224,6 @@ void learner_close(struct operator_context *context);
     .snapshot = learner_snapshot, .restore = learner_restore, .report = learner_report,                      \
     .visit = learner_visit, .table = learner_table, .key = learner_id, .memory = learner_memory,             \
     .describe = learner_describe, .cut_note = learner_cut_note, .cut = learner_cut,                          \
-    .take_cut = learner_take_cut, .close = learner_close
+    .cut_bytes = learner_cut_bytes, .take_cut = learner_take_cut, .close = learner_close
 
 #endif

@@ -59,6 +59,12 @@ static void place_vector(struct model *m)
     }
 }
 
+/* Bytes of a row's linear weight that predictions read: without its optimizer's state, if the weight is stored. */
+static size_t linear_read(const struct model *m)
+{
+    return MIN(model_linear_bytes(m), m->options.linear_is_double ? (size_t)LINEAR_BYTES : sizeof(float));
+}
+
 static void init_payload(void *argument, uint64_t key, void *payload)
 {
     const struct model_init *init = argument;
@@ -162,6 +168,9 @@ static void tables_init(struct model *m)
         };
         struct table_options table = {
             .payload_bytes = payload_bytes(m, f),
+            .read_first = linear_read(m),
+            .read_at = has_vector ? m->vector_at : 0,
+            .read_bytes = has_vector ? m->vector_floats * sizeof(float) : 0,
             .align = has_vector ? 64 : 8,
             .is_inline = is_plain,
             .admit_after = o->admit_after,

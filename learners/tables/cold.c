@@ -199,7 +199,7 @@ static bool evict_batch(struct table *t, size_t count)
         }
         table_store_row(t, row, c->rows_of + used * bytes);
         if (t->cut != NULL && row->epoch > t->cut->since)
-            buffer_append(&t->cut->moved, c->rows_of + used * bytes, bytes);
+            table_cut_keep(t, row);
         c->times[used] = (int64_t)row->seen * US_PER_SECOND;
         c->keys[used++] = key;
     }

@@ -14,7 +14,7 @@ enum {
     RESTORE_AHEAD = 16,  /* items between a slot's prefetch and its probe */
     DIRECTORY_MIN = 4096 /* entries that a directory may have whatever its rows */
 };
-static const uint64_t CUT_MAGIC = UINT64_C(0x31747563626174); /* "tabcut1" */
+static const uint64_t CUT_MAGIC = UINT64_C(0x32747563626174); /* "tabcut2" */
 
 /* A cut: this head, then the items of each kind: keys, rows, blocks, cells. */
 enum section { SECTION_REMOVED, SECTION_ROWS, SECTION_BLOCKS, SECTION_CELLS, SECTIONS };
@@ -25,6 +25,44 @@ struct cut_head {
 };
 static const enum table_item kind_of[SECTIONS] = {TABLE_ITEM_REMOVED, TABLE_ITEM_ROW, TABLE_ITEM_BLOCK,
                                                   TABLE_ITEM_CELL};
+
+/* --- Rows as they are in a cut: key, count, seen, then what predictions read of the payload --- */
+
+enum { ROW_HEAD = offsetof(struct table_row, epoch), STORED_HEAD = offsetof(struct table_row, step) };
+
+/* Bytes that predictions read at the payload's begin. */
+static size_t read_first(const struct table *t)
+{
+    return t->options.read_first + t->options.read_bytes > 0 ? t->options.read_first
+                                                             : t->options.payload_bytes;
+}
+
+static size_t row_bytes(const struct table *t)
+{
+    return ROW_HEAD + read_first(t) + t->options.read_bytes;
+}
+
+static void store_parts(const struct table *t, const void *head, const void *payload, unsigned char *to)
+{
+    size_t first = read_first(t);
+    memcpy(to, head, ROW_HEAD);
+    memcpy(to + ROW_HEAD, payload, first);
+    memcpy(to + ROW_HEAD + first, (const char *)payload + t->options.read_at, t->options.read_bytes);
+}
+
+static void store_row(const struct table *t, const struct table_row *row, unsigned char *to)
+{
+    store_parts(t, row, (const char *)row + TABLE_ROW_HEADER, to);
+}
+
+static void load_row(const struct table *t, struct table_row *row, const unsigned char *from)
+{
+    size_t first = read_first(t);
+    unsigned char *payload = (unsigned char *)row + TABLE_ROW_HEADER;
+    memcpy(row, from, ROW_HEAD);
+    memcpy(payload, from + ROW_HEAD, first);
+    memcpy(payload + t->options.read_at, from + ROW_HEAD + first, t->options.read_bytes);
+}
 
 /* --- Restoring items --- */
 
@@ -85,6 +123,53 @@ bool table_restore_items(struct table *t, enum table_item kind, const void *item
     return true;
 }
 
+/* Lines of a row up to the end of what predictions read. */
+static void prefetch_row(const struct table *t, const struct table_row *row)
+{
+    const unsigned char *at = (const unsigned char *)row;
+    size_t end = TABLE_ROW_HEADER + MAX(read_first(t), t->options.read_at + t->options.read_bytes);
+    for (size_t line = 0; line < MIN(end, (size_t)LINES_MAX * 64); line += 64)
+        prefetch_line(at + line);
+}
+
+static void prefetch_slot(const struct table *t, uint64_t key)
+{
+    table_prefetch(t, table_hash(t, key), t->options.is_inline, t->slot_bytes);
+}
+
+/* Where a follower's row is to be found soon: its slot is there already. */
+static void prefetch_found(const struct table *t, uint64_t key)
+{
+    const uint64_t *slot = table_slot_of(t, key, table_hash(t, key));
+    if (slot != NULL && !t->options.is_inline)
+        prefetch_row(t, table_slot_row(t, slot));
+}
+
+/* Puts the rows of a cut into a follower's table. First slots are prefetched, then the rows that they name. */
+static bool take_rows(struct table *t, const unsigned char *rows, size_t count)
+{
+    size_t bytes = row_bytes(t);
+    for (size_t i = 0; i < MIN(count, (size_t)2 * AHEAD); i++)
+        prefetch_slot(t, key_of(rows + i * bytes));
+    for (size_t i = 0; i < MIN(count, (size_t)AHEAD); i++)
+        prefetch_found(t, key_of(rows + i * bytes));
+    for (size_t i = 0; i < count; i++) {
+        const unsigned char *from = rows + i * bytes;
+        uint64_t key = key_of(from), hash = table_hash(t, key);
+        if (i + 2 * AHEAD < count)
+            prefetch_slot(t, key_of(from + 2 * AHEAD * bytes));
+        if (i + AHEAD < count)
+            prefetch_found(t, key_of(from + AHEAD * bytes));
+        if (key == 0)
+            return false;
+        const uint64_t *slot = table_slot_of(t, key, hash);
+        if (slot == NULL && !make_room(t, key))
+            return false;
+        load_row(t, slot != NULL ? table_slot_row(t, slot) : table_add_row(t, key, hash), from);
+    }
+    return true;
+}
+
 /* --- Noting changes --- */
 
 static void begin_epoch(struct table *t, uint32_t closing)
@@ -122,14 +207,14 @@ void table_cut_note(struct table *t, bool is_on, uint32_t closing)
     sketch_note(&t->sketch, true);
 }
 
-/* --- The cut --- */
-
-static void prefetch_row(const struct table *t, const struct table_row *row)
+void table_cut_keep(struct table *t, const struct table_row *row)
 {
-    const unsigned char *at = (const unsigned char *)row;
-    for (size_t line = 0; line < MIN(t->stride, (size_t)LINES_MAX * 64); line += 64)
-        prefetch_line(at + line);
+    struct byte_buffer *moved = &t->cut->moved;
+    store_row(t, row, (unsigned char *)buffer_reserve(moved, row_bytes(t)));
+    moved->length += row_bytes(t);
 }
+
+/* --- The cut --- */
 
 /* Where a noted row is now: of an inline table its slot, NULL if the key has none. */
 static struct table_row *noted_row(const struct table *t, uint64_t note)
@@ -143,7 +228,7 @@ static struct table_row *noted_row(const struct table *t, uint64_t note)
 static void prefetch_note(const struct table *t, uint64_t note)
 {
     if (t->options.is_inline)
-        table_prefetch(t, table_hash(t, note), true, t->slot_bytes);
+        prefetch_slot(t, note);
     else
         prefetch_row(t, table_row_at(t, (uint32_t)note));
 }
@@ -151,17 +236,17 @@ static void prefetch_note(const struct table *t, uint64_t note)
 /* Appends the noted rows that are there; returns how many. */
 static uint64_t append_rows(const struct table *t, const struct table_keys *notes, struct byte_buffer *out)
 {
-    size_t bytes = table_stored_bytes(t), n = notes->count;
+    size_t bytes = row_bytes(t), n = notes->count;
     unsigned char *begin = (unsigned char *)buffer_reserve(out, n * bytes), *to = begin;
     for (size_t i = 0; i < MIN(n, (size_t)AHEAD); i++)
         prefetch_note(t, notes->items[i]);
     for (size_t i = 0; i < n; i++) {
         if (i + AHEAD < n)
             prefetch_note(t, notes->items[i + AHEAD]);
-        struct table_row *row = noted_row(t, notes->items[i]);
+        const struct table_row *row = noted_row(t, notes->items[i]);
         if (row == NULL || row->key == 0)
             continue;
-        table_store_row(t, row, to);
+        store_row(t, row, to);
         to += bytes;
     }
     out->length += (size_t)(to - begin);
@@ -199,11 +284,24 @@ static uint64_t append_blocks(const struct table *t, struct byte_buffer *out)
     return count;
 }
 
+size_t table_cut_bytes(const struct table *t)
+{
+    const struct table_cut *cut = t->cut;
+    const struct sketch *s = &t->sketch;
+    leat_assert(cut != NULL);
+    size_t rows = (cut->added.count + cut->changed.count) * row_bytes(t);
+    size_t counts = s->counts == NULL         ? 0
+                    : sketch_has_noted_all(s) ? s->cells_count * sizeof(uint64_t)
+                                              : sketch_blocks(s) * sizeof(struct sketch_block);
+    return sizeof(struct cut_head) + cut->removed.count * sizeof(uint64_t) + cut->moved.length + rows +
+           counts;
+}
+
 void table_cut(struct table *t, uint32_t closing, struct byte_buffer *out)
 {
     struct table_cut *cut = t->cut;
     leat_assert(cut != NULL);
-    struct cut_head head = {.magic = CUT_MAGIC, .row_bytes = table_stored_bytes(t), .rows = table_rows(t)};
+    struct cut_head head = {.magic = CUT_MAGIC, .row_bytes = row_bytes(t), .rows = table_rows(t)};
     size_t at = out->length;
     buffer_append(out, &head, sizeof(head));
     buffer_append(out, cut->removed.items, cut->removed.count * sizeof(uint64_t));
@@ -221,18 +319,24 @@ void table_cut(struct table *t, uint32_t closing, struct byte_buffer *out)
     sketch_note(&t->sketch, true);
 }
 
-void table_cut_put(const struct table_keys *removed, const struct byte_buffer *rows, size_t row_bytes,
-                   const struct byte_buffer *blocks, uint64_t rows_all, struct byte_buffer *out)
+void table_cut_put(const struct table *shape, const struct table_keys *removed,
+                   const struct byte_buffer *rows, const struct byte_buffer *blocks, uint64_t rows_all,
+                   struct byte_buffer *out)
 {
+    size_t stored = table_stored_bytes(shape), bytes = row_bytes(shape), count = rows->length / stored;
     struct cut_head head = {.magic = CUT_MAGIC,
-                            .row_bytes = row_bytes,
+                            .row_bytes = bytes,
                             .rows = rows_all,
                             .counts = {[SECTION_REMOVED] = removed->count,
-                                       [SECTION_ROWS] = rows->length / row_bytes,
+                                       [SECTION_ROWS] = count,
                                        [SECTION_BLOCKS] = blocks->length / sizeof(struct sketch_block)}};
     buffer_append(out, &head, sizeof(head));
     buffer_append(out, removed->items, removed->count * sizeof(uint64_t));
-    buffer_append(out, rows->data, rows->length);
+    unsigned char *to = (unsigned char *)buffer_reserve(out, count * bytes);
+    const char *from = rows->data;
+    for (size_t i = 0; i < count; i++, from += stored, to += bytes)
+        store_parts(shape, from, from + STORED_HEAD, to);
+    out->length += count * bytes;
     buffer_append(out, blocks->data, blocks->length);
 }
 
@@ -252,12 +356,12 @@ bool table_take_cut(struct table *t, const void *bytes, size_t length, uint32_t 
     if (length < sizeof(head))
         return false;
     memcpy(&head, bytes, sizeof(head));
-    if (head.magic != CUT_MAGIC || head.row_bytes != table_stored_bytes(t))
+    if (head.magic != CUT_MAGIC || head.row_bytes != row_bytes(t))
         return false;
     const unsigned char *at = (const unsigned char *)bytes + sizeof(head);
     length -= sizeof(head);
     for (enum section s = 0; s < SECTIONS; s++) {
-        size_t each = table_item_bytes(t, kind_of[s]);
+        size_t each = s == SECTION_ROWS ? row_bytes(t) : table_item_bytes(t, kind_of[s]);
         if (head.counts[s] > length / each)
             return false;
         sections[s] = at;
@@ -270,7 +374,8 @@ bool table_take_cut(struct table *t, const void *bytes, size_t length, uint32_t 
     bool is_good = length == 0;
     for (enum section s = 0; s < SECTIONS && is_good; s++) {
         table_begin(t); /* memory of rows that were removed may be used again */
-        is_good = table_restore_items(t, kind_of[s], sections[s], head.counts[s]);
+        is_good = s == SECTION_ROWS ? take_rows(t, sections[s], head.counts[s])
+                                    : table_restore_items(t, kind_of[s], sections[s], head.counts[s]);
     }
     if (t->cold != NULL)
         table_cold_restored(t, head.rows);

@@ -64,6 +64,9 @@ typedef void table_init_row(void *argument, uint64_t key, void *payload);
 
 struct table_options {
     size_t payload_bytes;
+    /* Of a payload, predictions read its first read_first bytes and the read_bytes from read_at on; the rest is for
+     * learning alone, and is no part of cuts (cut.h). All 0: they read all of it. */
+    size_t read_first, read_at, read_bytes;
     size_t align;            /* of rows, in bytes: a multiple of 8; 64 for payloads with vectors */
     bool is_inline;          /* rows lie in the slots */
     uint32_t admit_after;    /* the key's n-th occurrence makes its row; 0 and 1: the first */

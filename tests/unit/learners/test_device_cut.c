@@ -76,11 +76,18 @@ static void follow(struct table *tables, struct rig *w, uint32_t closing)
     must(device_table_cut(w->table, closing, &error), &error, "cut");
     for (uint32_t t = 0; t < TABLES; t++) {
         struct byte_buffer bytes = {0};
-        device_table_cut_write(w->table, t, &bytes);
+        device_table_cut_write(w->table, t, &tables[t], &bytes);
         leat_assert(table_take_cut(&tables[t], bytes.data, bytes.length, TABLE_STEP_NONE));
         tables[t].expired_before = w->expired_before;
         buffer_free(&bytes);
     }
+}
+
+/* Whether a stored row of the follower is the device's; a cut does not have the epoch. */
+static bool is_row(const unsigned char *a, const unsigned char *b)
+{
+    size_t epoch = offsetof(struct table_row, epoch), payload = offsetof(struct table_row, step);
+    return memcmp(a, b, epoch) == 0 && memcmp(a + payload, b + payload, stored_bytes() - payload) == 0;
 }
 
 /* Whether the follower has the device's rows, and beside them expired ones alone, and its counts. */
@@ -101,9 +108,8 @@ static bool is_followed(const struct table *tables, struct rig *w)
             struct table_row *row = table_find(&tables[t], key);
             if (row != NULL)
                 table_store_row(&tables[t], row, stored);
-            is_same = image->has[t][key]
-                          ? row != NULL && memcmp(stored, image->rows[t][key], stored_bytes()) == 0
-                          : row == NULL || row->seen < w->expired_before;
+            is_same = image->has[t][key] ? row != NULL && is_row(stored, image->rows[t][key])
+                                         : row == NULL || row->seen < w->expired_before;
             if (!is_same)
                 printf("# key %llu of table %u: %s\n", (unsigned long long)key, t,
                        !image->has[t][key] ? "only the follower has it"

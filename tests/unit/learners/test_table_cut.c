@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-enum { KEYS = 3000, ROUNDS = 400, MOST = 200, PAYLOAD = 16, EXPIRE_S = 900 };
+enum { KEYS = 3000, ROUNDS = 400, MOST = 200, PAYLOAD = 32, EXPIRE_S = 900 };
 
 static uint64_t seed = 7;
 static uint64_t draw(uint64_t below)
@@ -23,14 +23,18 @@ static uint64_t draw(uint64_t below)
 static void init_row(void *argument, uint64_t key, void *payload)
 {
     (void)argument;
-    uint64_t first[2] = {num_mix(key), 0};
+    uint64_t first[PAYLOAD / 8] = {num_mix(key), 0};
     memcpy(payload, first, sizeof(first));
 }
+
+/* Predictions read the first and the third word of a payload, learning changes the third and the fourth. */
+enum { READ_FIRST = 8, READ_AT = 16, READ_BYTES = 8 };
 
 /* --- What a table has: live rows without epochs, by rising key --- */
 
 struct dump {
     const struct table *table;
+    bool is_read; /* of payloads only what predictions read */
     struct byte_buffer rows;
 };
 
@@ -39,13 +43,17 @@ static bool dump_row(void *argument, struct table_row *row)
     struct dump *d = argument;
     uint64_t head[3] = {row->key, row->count, row->seen};
     buffer_append(&d->rows, head, sizeof(head));
-    buffer_append(&d->rows, table_payload(row), d->table->options.payload_bytes);
+    const char *payload = (const char *)table_payload(row);
+    bool has_state = d->is_read && d->table->options.read_bytes > 0;
+    buffer_append(&d->rows, payload, has_state ? (size_t)READ_FIRST : d->table->options.payload_bytes);
+    if (has_state)
+        buffer_append(&d->rows, payload + READ_AT, READ_BYTES);
     return true;
 }
 
-static struct byte_buffer dump(const struct table *t)
+static struct byte_buffer dump(const struct table *t, bool is_read)
 {
-    struct dump d = {.table = t};
+    struct dump d = {.table = t, .is_read = is_read};
     assert_true(table_visit(t, dump_row, &d));
     return d.rows;
 }
@@ -99,9 +107,10 @@ static void learn(struct world *w)
             uint64_t value;
             if (rows[i] == NULL || !learns[i] || rows[i]->key != keys[i])
                 continue;
-            memcpy(&value, (char *)table_payload(rows[i]) + 8, sizeof(value));
+            memcpy(&value, (char *)table_payload(rows[i]) + READ_AT, sizeof(value));
             value += num_mix(w->step + i);
-            memcpy((char *)table_payload(rows[i]) + 8, &value, sizeof(value));
+            memcpy((char *)table_payload(rows[i]) + READ_AT, &value, sizeof(value));
+            memcpy((char *)table_payload(rows[i]) + READ_AT + READ_BYTES, &value, sizeof(value));
         }
     }
     if (draw(3) == 0)
@@ -112,7 +121,7 @@ static void learn(struct world *w)
 
 static void begin_snapshot(struct world *w)
 {
-    w->expected = dump(&w->table);
+    w->expected = dump(&w->table, false);
     w->snapshot = table_snapshot_begin(&w->table, w->published, w->epoch, &w->removed);
     set_times(&w->restored, &w->table);
     w->published = w->epoch++;
@@ -128,7 +137,7 @@ static void end_snapshot(struct world *w)
     table_begin(&w->restored);
     assert_true(table_restore_items(&w->restored, TABLE_ITEM_REMOVED, w->removed->items, w->removed->count));
     assert_true(table_snapshot_write(w->snapshot, restore_rows, &w->restored));
-    assert_dumps_equal(dump(&w->restored), w->expected);
+    assert_dumps_equal(dump(&w->restored, false), w->expected);
     w->expected = (struct byte_buffer){0};
     table_snapshot_end(&w->table, true);
     w->snapshot = NULL;
@@ -139,12 +148,14 @@ static size_t most_bytes;
 static void cut(struct world *w)
 {
     struct byte_buffer bytes = {0};
+    size_t expected = table_cut_bytes(&w->table);
     table_cut(&w->table, w->epoch++, &bytes);
+    assert_true(bytes.length <= expected);
     assert_int_equal(w->table.epoch, w->epoch);
     for (uint64_t times = draw(6) == 0 ? 2 : 1; times > 0; times--)
         assert_true(table_take_cut(&w->follower, bytes.data, bytes.length, TABLE_STEP_NONE));
     set_times(&w->follower, &w->table);
-    assert_dumps_equal(dump(&w->table), dump(&w->follower));
+    assert_dumps_equal(dump(&w->table, true), dump(&w->follower, true));
     const struct sketch *a = &w->table.sketch, *b = &w->follower.sketch;
     if (a->counts != NULL)
         assert_memory_equal(a->counts, b->counts, sketch_blocks(a) * SKETCH_BLOCK);
@@ -203,7 +214,7 @@ static struct table_options options(bool is_inline)
 static void test_cuts(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < 16; kind++) {
+    for (int kind = 0; kind < 32; kind++) {
         struct table_options o = options(kind & 1);
         if (kind & 2)
             o.admit_after = 3, o.sketch_bytes = 1 << 16;
@@ -211,6 +222,8 @@ static void test_cuts(void **state)
             o.expire_after_us = EXPIRE_S * US_PER_SECOND;
         if (kind & 8)
             o.rows_max = 700;
+        if (kind & 16)
+            o.read_first = READ_FIRST, o.read_at = READ_AT, o.read_bytes = READ_BYTES;
         check(&o, false);
     }
     assert_true(most_bytes > 1 << 14);
@@ -219,12 +232,14 @@ static void test_cuts(void **state)
 static void test_cold(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < 8; kind++) {
+    for (int kind = 0; kind < 16; kind++) {
         struct table_options o = options(kind & 1);
         if (kind & 2)
             o.admit_after = 2, o.sketch_bytes = 1 << 14;
         if (kind & 4)
             o.expire_after_us = EXPIRE_S * US_PER_SECOND;
+        if (kind & 8)
+            o.read_first = READ_FIRST, o.read_at = READ_AT, o.read_bytes = READ_BYTES;
         check(&o, true);
     }
 }
@@ -279,7 +294,7 @@ static struct byte_buffer cut_of(struct table *t, uint32_t *epoch, const uint64_
 
 static void append_row(struct byte_buffer *out, uint64_t key)
 {
-    unsigned char row[20 + PAYLOAD] = {0};
+    unsigned char row[16 + PAYLOAD] = {0};
     memcpy(row, &key, sizeof(key));
     buffer_append(out, row, sizeof(row));
 }
