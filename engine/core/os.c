@@ -324,6 +324,11 @@ uint64_t os_monotonic_ns(void)
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
+int64_t os_thread_cpu_us(void)
+{
+    return clock_us(CLOCK_THREAD_CPUTIME_ID);
+}
+
 int64_t os_wall_us(void)
 {
     return clock_us(CLOCK_REALTIME);

@@ -69,6 +69,8 @@ bool os_lock(int fd);
 /* Monotonic clock in microseconds; for durations and display, never on the data path. */
 int64_t os_monotonic_us(void);
 uint64_t os_monotonic_ns(void); /* the same, in nanoseconds */
+/* CPU time of this thread, user and system, in microseconds. A system call. */
+int64_t os_thread_cpu_us(void);
 /* Wall clock in microseconds since 1970; for logs and file names, never on the data path. */
 int64_t os_wall_us(void);
 

@@ -198,6 +198,24 @@ def test_rare_cuts():
     check_followed(job, 2, cut=8, count=8000, pause_ms=6, while_live=while_live)
 
 
+def test_dear_cuts():
+    """Where a cut takes long, learners are cut seldom: here 20 ms and more, so every 2 s at most."""
+    with Place(jobs.learner("fm"), 8000) as place, Server(place) as server, \
+            Trainer(place, workers=1, cut=8, pause_ms=0, failpoints="log.write=sleep:20"):
+        def figures():
+            figures = server.client().metrics().items()
+            return [sum(value for key, value in figures if key.startswith(f"leat_follow_{name}")) for name in ("cuts", "features")]
+        server.wait_for(FOLLOWED)
+        started, (cuts, features) = time.monotonic(), figures()
+        time.sleep(2.5)
+        later, passed = figures(), time.monotonic() - started
+        assert later[1] > features + 10, (features, later)
+        assert later[0] - cuts <= 2 + passed / 2, (cuts, later)
+        while figures()[0] == cuts:
+            assert time.monotonic() - started < PATIENCE_S, (cuts, features, server.said)
+            time.sleep(0.05)
+
+
 def test_joins_late():
     """The newest checkpoint is older than the log: the server waits for another."""
     job = jobs.FEATURES.replace("every: 1h", "every: 500ms, keep: { last: 1 }")
