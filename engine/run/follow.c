@@ -25,6 +25,7 @@ struct follow_instance {
     bool has_come;
     uint64_t from, next; /* micro-batches from..next - 1 have come */
     struct byte_buffer waiting[SLOTS];
+    struct str now; /* instead of `waiting`: the entry that is read now, which nothing has to wait for */
     int64_t times[SLOTS]; /* wall clock: when they were published */
 };
 
@@ -348,10 +349,13 @@ static void apply_stage(struct follow *f, uint32_t number)
 {
     struct follow_stage *stage = &f->stages[number];
     for (uint32_t i = 0; i < stage->instances && f->state == FOLLOW_LIVE; i++) {
-        struct byte_buffer *waiting = &stage->of[i].waiting[f->next % SLOTS];
-        note_uncut(f, number, stage->of[i].times[f->next % SLOTS]);
-        if (!apply(f, (struct str){waiting->data, waiting->length}, f->next, i + 1 == stage->instances))
+        struct follow_instance *of = &stage->of[i];
+        struct byte_buffer *waiting = &of->waiting[f->next % SLOTS];
+        struct str bytes = of->now.length > 0 ? of->now : (struct str){waiting->data, waiting->length};
+        note_uncut(f, number, of->times[f->next % SLOTS]);
+        if (!apply(f, bytes, f->next, i + 1 == stage->instances))
             lose(f, FOLLOW_BROKEN, UNSUITABLE, f->next);
+        of->now = (struct str){NULL, 0};
         if (waiting->capacity > WAITING_BYTES_KEPT)
             buffer_free(waiting);
         else
@@ -403,9 +407,12 @@ static void take_batch(struct follow *f, const struct delta_entry *entry)
         return;
     }
     struct byte_buffer *waiting = &of->waiting[entry->number % SLOTS];
-    buffer_clear(waiting);
-    buffer_append(waiting, entry->bytes.data, entry->bytes.length);
     of->times[entry->number % SLOTS] = entry->time_us;
+    buffer_clear(waiting);
+    if (f->state == FOLLOW_LIVE && entry->number == f->next && has_next(f))
+        of->now = entry->bytes; /* applied at once (take_entry) */
+    else
+        buffer_append(waiting, entry->bytes.data, entry->bytes.length);
 }
 
 /* A cut between two micro-batches, of a stage with one instance: applied now, or when the micro-batch before it is. */
