@@ -94,9 +94,62 @@ void batch_write(const struct batch *batch, struct byte_buffer *out)
     write_batch(batch, true, out);
 }
 
+/* --- Chosen columns of fixed width without nulls: each value is copied once, and nothing is allocated --- */
+
+static bool are_plain(const struct batch *batch, const bool *columns)
+{
+    for (uint32_t i = 0; i < batch->schema->count; i++) {
+        const struct column *column = &batch->columns[i];
+        if (columns[i] && (column->valid != NULL || is_text(column->tag) || column->tag == TYPE_LIST))
+            return false;
+    }
+    return true;
+}
+
+/* Appends the values of the selected rows, padded. */
+static void put_values(struct byte_buffer *out, const struct batch *batch, const void *values, size_t width)
+{
+    size_t bytes = batch->selected * width, padded = (bytes + 7) / 8 * 8;
+    char *to = buffer_reserve(out, padded);
+    memset(to + bytes, 0, padded - bytes);
+    if (batch->sel == NULL) {
+        memcpy(to, values, bytes);
+    } else if (width == 1) {
+        for (uint32_t i = 0; i < batch->selected; i++)
+            to[i] = ((const char *)values)[batch->sel[i]];
+    } else {
+        for (uint32_t i = 0; i < batch->selected; i++)
+            memcpy(to + i * sizeof(int64_t), (const int64_t *)values + batch->sel[i], sizeof(int64_t));
+    }
+    out->length += padded;
+}
+
+static void write_plain(const struct batch *batch, const bool *columns, struct byte_buffer *out)
+{
+    struct codec_head head = {.rows = batch->selected, .has_arrival = batch->arrival_time != NULL};
+    for (uint32_t i = 0; i < batch->schema->count; i++)
+        head.columns += columns[i];
+    buffer_append(out, &head, sizeof(head));
+    put_values(out, batch, batch->event_time, sizeof(int64_t));
+    if (head.has_arrival)
+        put_values(out, batch, batch->arrival_time, sizeof(int64_t));
+    for (uint32_t i = 0; i < batch->schema->count; i++) {
+        const struct column *column = &batch->columns[i];
+        struct column_head column_head = {.tag = (uint16_t)column->tag};
+        if (!columns[i])
+            continue;
+        buffer_append(out, &column_head, sizeof(column_head));
+        put_values(out, batch, column->data, column_rows_bytes(column->tag, 1));
+    }
+}
+
 void batch_write_columns(const struct batch *batch, const bool *columns, struct byte_buffer *out)
 {
     const struct schema *schema = batch->schema;
+    if (batch->selected > 0 && are_plain(batch, columns)) {
+        write_plain(batch, columns, out);
+        return;
+    }
     struct schema chosen = {.fields = mem_alloc(schema->count * sizeof(struct field))};
     for (uint32_t i = 0; i < schema->count; i++)
         if (columns[i])

@@ -143,6 +143,13 @@ static void test_round_trip(void **state)
             columns[i] = random_chance(&random, 50);
         uint32_t rows = run < 3 ? (uint32_t)run : 1 + random_below(&random, run < 20 ? BATCH_ROWS : 40);
         struct batch *batch = make(pool, rows, &random);
+        for (uint32_t i = 0; i < COLUMNS && run % 4 == 0; i++) { /* these are written another way */
+            enum type_tag tag = fields[i].type.tag;
+            if (tag == TYPE_TEXT || tag == TYPE_BYTES || tag == TYPE_LIST)
+                columns[i] = false;
+            else
+                batch->columns[i].valid = NULL;
+        }
         buffer_clear(&bytes);
         buffer_append(&bytes, "before", 6); /* what is in the buffer stays */
         bool is_whole = run % 2;
