@@ -70,14 +70,29 @@ uint64_t barrier_attach(struct run *run, bool is_last)
     return epoch;
 }
 
+/* Called with the mutex held. */
+static void want(struct barrier *b)
+{
+    if (b->is_wanted || b->has_lately_failed || b->state != BARRIER_IDLE)
+        return;
+    b->is_wanted = true;
+    pthread_cond_broadcast(&b->condition);
+}
+
 void barrier_ask(struct run *run)
 {
     struct barrier *b = run->barrier;
     pthread_mutex_lock(&b->mutex);
-    if (!b->is_wanted && !b->has_lately_failed && b->state == BARRIER_IDLE) {
-        b->is_wanted = true;
-        pthread_cond_broadcast(&b->condition);
-    }
+    want(b);
+    pthread_mutex_unlock(&b->mutex);
+}
+
+void barrier_ask_seldom(struct run *run)
+{
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    if (os_monotonic_us() - b->barrier_us >= BARRIER_SHARE * b->work_us)
+        want(b);
     pthread_mutex_unlock(&b->mutex);
 }
 

@@ -123,6 +123,7 @@ static void finish_checkpoint(struct checkpoints *c)
 {
     struct barrier *b = c->run->barrier;
     struct str segment = {NULL, 0};
+    int64_t begun_us = os_thread_cpu_us();
     bool is_published = write_and_publish(c, &segment);
     if (is_published && !run_is_fenced(c->run)) {
         lanes_committed(c->run, b->epoch, segment);
@@ -141,6 +142,7 @@ static void finish_checkpoint(struct checkpoints *c)
     b->writer = NULL;
     b->state = BARRIER_IDLE;
     b->has_lately_failed = !is_published;
+    b->work_us = os_thread_cpu_us() - begun_us + b->stop_us;
     if (is_published) {
         c->count++;
         c->published_us = os_monotonic_us();

@@ -131,7 +131,7 @@ static void look(struct publisher *p)
     if (atomic_load(&p->is_on))
         publish_append(p->run, PUBLISH_BEAT, 0, 0, (struct str){"", 0});
     if (is_wanted)
-        barrier_ask(p->run);
+        barrier_ask_seldom(p->run);
 }
 
 static void *look_out(void *argument)
