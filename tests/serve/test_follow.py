@@ -310,7 +310,7 @@ def test_cold_rows():
     job = jobs.learner("fm").replace("memory: 128MiB", "memory: 32MiB").replace(
         "sparse: [user, item, tags], dense: [price, n], embedding: { dim: 4, admit_after: 3 }",
         f"sparse: [id, user, item, {crosses}], embedding: {{ dim: 256 }}")
-    with Place(job, 8000) as place, Server(place) as server, Trainer(place, cut=8, pause_ms=10) as trainer:
+    with Place(job, 8000) as place, Server(place) as server, Trainer(place, pause_ms=1) as trainer:
         server.wait_for(FOLLOWED)
         server.wait_for(r"no longer followed: rows that are new since the checkpoint take \d+ MiB, more than the job's `memory`")
         deadline = time.monotonic() + PATIENCE_S

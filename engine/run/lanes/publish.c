@@ -13,7 +13,7 @@
  *
  * A cut is expected to take what large ones took lately for a byte, as CPU time. What it took is time that passed, as the
  * waiting is: beside other processes both are longer, and the share stays. */
-enum { CUT_SHARE = 100, MIB = 1 << 20, CUT_US_PER_MIB = 1000 };
+enum { CUT_SHARE = 100, MIB = 1 << 20, CUT_US_PER_MIB = 2000 };
 
 /* A learner that a checkpoint's writer holds is asked again after so long. */
 enum { HELD_US = 1000 };
