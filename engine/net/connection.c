@@ -67,6 +67,7 @@ static void destroy(struct net_connection *connection)
     connection->is_closed = true;
     connection_close_protocol(connection);
     unlink_dirty(connection);
+    park_forget(connection);
     deadline_clear(&connection->wait);
     deadline_clear(&connection->stall);
     count(connection, 0);
@@ -353,6 +354,11 @@ void connection_stop(struct net_connection *connection)
 struct net_connection *connection_next(const struct net_connection *connection)
 {
     return connection->next;
+}
+
+int64_t connection_waits_since(const struct net_connection *connection)
+{
+    return connection->parked_us;
 }
 
 struct net_loop *connection_loop(const struct net_connection *connection)

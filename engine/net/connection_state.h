@@ -13,7 +13,9 @@ struct net_connection {
     struct net_listener *listener;
     struct net_connection *next, *before; /* of the loop's connections */
     struct net_connection *next_dirty;
-    const struct net_protocol *protocol; /* NULL: not known yet, or closed */
+    struct net_connection *newer, *older; /* of those that are parked */
+    int64_t parked_us;                    /* monotonic: since when bytes are known to wait; 0: none are */
+    const struct net_protocol *protocol;  /* NULL: not known yet, or closed */
     void *self;
     struct tls *tls;            /* NULL: plaintext */
     struct byte_buffer out;     /* what the protocol wrote */
@@ -24,7 +26,7 @@ struct net_connection {
     uint32_t depth;
     uint8_t first_count;
     char first[PREFACE_BYTES]; /* bytes that may become HTTP/2's preface */
-    bool is_paused, is_writing, was_writing, is_dirty, is_known;
+    bool is_parked, is_paused, is_writing, was_writing, is_dirty, is_known;
     bool is_finishing, is_ended /* TLS is */, is_lingering, is_eof, is_aborted, is_closed;
 };
 

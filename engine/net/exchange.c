@@ -199,6 +199,8 @@ void net_exchange_begin(struct exchange *exchange, int64_t content_length)
     const struct net_listener *listener = exchange->listener;
     place_head(exchange);
     exchange->public.begun_us = os_monotonic_us();
+    int64_t since_us = connection_waits_since(exchange->connection);
+    exchange->public.waited_us = since_us == 0 ? 0 : exchange->public.begun_us - since_us;
     struct broken_rule broken = rules_check(exchange, content_length);
     if (broken.status != 0) {
         net_exchange_refuse(exchange, broken.status, broken.text);

@@ -80,13 +80,16 @@ static void settle(struct net_loop *loop)
 
 void loop_settle_early(struct net_loop *loop)
 {
-    if (requests_of(loop) - loop->requests_settled >= TURN_REQUESTS)
+    if (requests_of(loop) - loop->requests_settled >= TURN_REQUESTS) {
         settle(loop);
+        park_look(loop);
+    }
 }
 
 static void prepared(uv_prepare_t *prepare)
 {
     settle(prepare->data);
+    park_resume(prepare->data);
 }
 
 static void checked(uv_check_t *check)

@@ -17,6 +17,7 @@ enum {
     STOP_TURNS = 3,               /* accept, read, answer */
     WRITE_BYTES_LEAST = 64 << 10, /* that a client must take in each write_ms, or all that there is */
     LINGER_MS = 1000,             /* after the last byte sent, for the client to read it and close */
+    PARKED_US_MAX = 1000 * 1000,  /* park.c */
     TURN_REQUESTS = 64,           /* after so many a turn comes, although more connections have bytes */
     DATE_BYTES = 29,              /* "Thu, 26 Nov 2026 16:51:13 GMT" */
 };
@@ -46,7 +47,11 @@ struct net_loop {
     struct byte_buffer buffers[SPARE_BUFFERS_MAX];
     uint64_t unsent;           /* bytes that connections have not sent yet */
     uint64_t requests_settled; /* of the counters of requests: in turns before the one that comes next */
-    uint64_t lingering;        /* connections that have sent all and wait for the client's end */
+    struct net_connection *newest_parked, *oldest_parked; /* by newer and older */
+    int64_t pass_us;     /* monotonic: when the first bytes of this pass were read; 0: none were */
+    int64_t pass_us_max; /* what a pass may take before connections are parked; 0: any time */
+    bool is_late;        /* this pass has taken pass_us_max */
+    uint64_t lingering;  /* connections that have sent all and wait for the client's end */
     struct net_counters counters;
     uint64_t memory_max;
     void (*turn)(void *user);
@@ -102,6 +107,13 @@ const char *loop_date(struct net_loop *loop);
 /* A request or connection broke a rule or limit. */
 void loop_refused(struct net_loop *loop, const struct net_listener *listener, int status);
 
+/* park.c. park_look: the pass may have become late; behind each TURN_REQUESTS. park_resume: between two passes. park_forget:
+ * the connection is destroyed. */
+void park_look(struct net_loop *loop);
+void park_resume(struct net_loop *loop);
+void park(struct net_connection *connection);
+void park_forget(struct net_connection *connection);
+
 /* connection.c */
 void connections_deadlines(struct net_listener *listener);
 /* Gives an answer to the exchange's protocol. */
@@ -112,6 +124,8 @@ void connection_settle(struct net_connection *connection);
 /* The server stops. */
 void connection_stop(struct net_connection *connection);
 struct net_connection *connection_next(const struct net_connection *connection);
+/* Since when, monotonic, bytes of the connection are known to wait unread; 0: they do not. */
+int64_t connection_waits_since(const struct net_connection *connection);
 struct net_loop *connection_loop(const struct net_connection *connection);
 const struct net_listener *connection_listener(const struct net_connection *connection);
 

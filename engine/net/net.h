@@ -34,8 +34,9 @@ struct net_exchange {
     /* The client has reset the request or is gone: an answer is thrown away, and work for it can be spared. It
      * must still be given. */
     bool is_gone;
-    int64_t begun_us; /* os_monotonic_us() when the head was there */
-    void *user;       /* the service's, NULL at first */
+    int64_t begun_us;  /* os_monotonic_us() when the head was there */
+    int64_t waited_us; /* for how long it is known to have waited before, unread */
+    void *user;        /* the service's, NULL at first */
 };
 
 /* The value of the first header field of that name (lower case); data == NULL: there is none. */
@@ -92,6 +93,9 @@ void net_loop_run(struct net_loop *loop, uint32_t grace_ms);
 void net_loop_stop(struct net_loop *loop);
 /* Has `turn` called soon. Any thread, and signal handlers. */
 void net_loop_wake(struct net_loop *loop);
+/* Under overload, what came last is read first: once a pass over the connections that have bytes has taken pass_us, the
+ * others wait unread, for about a second at most (engine/net/park.c). 0: never. Before net_loop_run. */
+void net_loop_park(struct net_loop *loop, int64_t pass_us);
 /* Calls `call` every `every_ms` while the loop runs. */
 void net_loop_every(struct net_loop *loop, uint32_t every_ms, void (*call)(void *user), void *user);
 
@@ -125,6 +129,7 @@ LEAT_CHECKED uint16_t net_loop_listen(struct net_loop *loop, const struct net_li
 /* Since the loop began; `now` figures are of this moment. */
 struct net_counters {
     uint64_t connections, connections_refused, connections_now;
+    uint64_t connections_parked; /* now: they have sent something that is not read yet (net_loop_park) */
     uint64_t requests_http1, requests_http2; /* that reached `begin` */
     uint64_t refused;                        /* requests and connections that broke a rule or a limit */
     uint64_t bytes_in, bytes_out;

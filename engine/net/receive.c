@@ -1,6 +1,8 @@
 /* What a connection receives: which protocol it speaks, TLS, its end. */
 #include "net/connection_state.h"
 
+#include "core/os.h"
+
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 _Static_assert(sizeof(preface) - 1 == PREFACE_BYTES, "the preface of HTTP/2");
 
@@ -90,7 +92,13 @@ static void lend_bytes(uv_handle_t *handle, size_t suggested, uv_buf_t *bytes)
 {
     (void)suggested;
     struct net_connection *connection = (struct net_connection *)handle;
-    *bytes = uv_buf_init(connection->loop->bytes, READ_BYTES);
+    struct net_loop *loop = connection->loop;
+    if (loop->pass_us == 0)
+        loop->pass_us = os_monotonic_us();
+    if (loop->is_late && !connection->is_lingering)
+        *bytes = uv_buf_init(NULL, 0); /* nothing is read, and `received` gets UV_ENOBUFS */
+    else
+        *bytes = uv_buf_init(loop->bytes, READ_BYTES);
 }
 
 static void received(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
@@ -99,6 +107,10 @@ static void received(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
     connection->loop->has_news = true;
     if (count == 0 || connection->is_closed)
         return;
+    if (count == UV_ENOBUFS) {
+        park(connection);
+        return;
+    }
     if (count < 0) {
         if (count == UV_EOF)
             ended(connection);
@@ -115,13 +127,15 @@ static void received(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
     else
         receive_plain(connection, bytes->base, (size_t)count);
     struct net_loop *loop = connection->loop;
+    connection->parked_us = 0;
     connection_leave(connection);
     loop_settle_early(loop);
 }
 
 void connection_read(struct net_connection *connection)
 {
-    uv_read_start(connection_stream(connection), lend_bytes, received);
+    if (!connection->is_parked)
+        uv_read_start(connection_stream(connection), lend_bytes, received);
 }
 
 void connection_go_on(struct net_connection *connection)

@@ -35,7 +35,7 @@ struct call *call_new(struct server *server, const struct wire *wire, struct net
     call->wire = wire;
     call->exchange = exchange;
     call->now_us = os_wall_us();
-    call->come_us = os_monotonic_us();
+    call->come_us = os_monotonic_us() - exchange->waited_us;
     struct str trace = trace_of(exchange);
     memcpy(call->trace, trace.data, trace.length);
     exchange->user = call;
@@ -188,10 +188,12 @@ static bool is_shed(struct server *server, struct call *call)
     if (call->request.timeout_us > 0)
         patience_us = MIN(patience_us, call->request.timeout_us);
     call->deadline_us = call->come_us + patience_us;
-    bool is_shed = is_too_much(server, call);
-    if (is_shed)
+    bool has_expired = call->exchange->waited_us > patience_us, is_shed = is_too_much(server, call);
+    if (has_expired)
+        call_refuse(server, call, REFUSAL_EXPIRED, "the request waited beyond its deadline");
+    else if (is_shed)
         call_refuse(server, call, REFUSAL_SHED, "too many requests are waiting");
-    return is_shed;
+    return has_expired || is_shed;
 }
 
 bool call_shed_unread(struct server *server, struct call *call)

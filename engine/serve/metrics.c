@@ -16,6 +16,8 @@ static void put_net(const struct server *server, struct byte_buffer *out)
         {"leat_net_connections_refused_total", "counter", "Connections beyond the limit.",
          net.connections_refused},
         {"leat_net_connections", "gauge", "Open connections.", net.connections_now},
+        {"leat_net_connections_parked", "gauge", "Connections that wait unread under overload.",
+         net.connections_parked},
         {"leat_net_requests_http1_total", "counter", "Requests over HTTP/1.1.", net.requests_http1},
         {"leat_net_requests_http2_total", "counter", "Requests over HTTP/2.", net.requests_http2},
         {"leat_net_refused_total", "counter", "Requests and connections that broke a rule or a limit.",

@@ -13,7 +13,8 @@ enum {
     FOLLOW_MS = 5,
     TURN_NS = 400 * 1000,
     TURN_ROWS_LEAST = 64,
-    STRETCH_MAX = 2
+    STRETCH_MAX = 2,
+    PASSES_IN_DEADLINE = 4, /* in two or three, a request is noticed, read and answered */
 };
 
 static int64_t now_ns(void)
@@ -523,10 +524,14 @@ static void close_logs(struct server *server)
 
 bool server_listen(struct server *server, struct diag_list *diags)
 {
+    int64_t deadline_us = INT64_MAX; /* the shortest */
     server->options.listen.body_bytes_max = 0;
-    for (uint32_t i = 0; i < server->models_count; i++)
+    for (uint32_t i = 0; i < server->models_count; i++) {
+        deadline_us = MIN(deadline_us, server->models[i]->serve->serving.deadline_us);
         if (!open_log(server->models[i], diags))
             return false;
+    }
+    net_loop_park(server->loop, deadline_us / PASSES_IN_DEADLINE);
     for (uint32_t i = 0; i < server->models_count; i++)
         if (!listen_for(server, i, diags))
             return false;

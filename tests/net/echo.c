@@ -2,12 +2,14 @@
  *
  *     leat_echo --port-file PATH [--address A] [--token T] [--certificate P --key P [--authority P]]
  *               [--connections N] [--body N] [--memory N] [--head-ms N] [--body-ms N] [--idle-ms N] [--write-ms N]
- *               [--grace-ms N]
+ *               [--grace-ms N] [--pass-us N]
  *
- * /echo answers with the request's body, /trailers likewise with trailers behind it, /large?N with N bytes, /slow after
+ * /echo answers with the request's body, /spin after a millisecond of work with how long the
+ * request had waited unread, in microseconds, /trailers likewise with trailers behind it, /large?N with N bytes, /slow after
  * some time, /turn when the loop calls `turn`, /early in `begin`, /see with what it saw of the request, /counters with
  * the loop's figures. SIGTERM stops it; it prints the figures as it ends. */
 #include "core/mem.h"
+#include "core/os.h"
 #include "net/net.h"
 
 #include <inttypes.h>
@@ -58,10 +60,11 @@ static void respond_counters(struct net_exchange *exchange)
                   "connections %" PRIu64 "\nconnections_refused %" PRIu64 "\nconnections_now %" PRIu64
                   "\nrequests_http1 %" PRIu64 "\nrequests_http2 %" PRIu64 "\nrefused %" PRIu64
                   "\nbytes_in %" PRIu64 "\nbytes_out %" PRIu64 "\nmemory_now %" PRIu64
-                  "\nmemory_peak %" PRIu64 "\ntold_refused %" PRIu64 "\ngone %" PRIu64 "\nwaiting %zu\n",
+                  "\nmemory_peak %" PRIu64 "\ntold_refused %" PRIu64 "\ngone %" PRIu64
+                  "\nwaiting %zu\nparked %" PRIu64 "\n",
                   now.connections, now.connections_refused, now.connections_now, now.requests_http1,
                   now.requests_http2, now.refused, now.bytes_in, now.bytes_out, now.memory_now,
-                  now.memory_peak, echo.refused, echo.gone, echo.waiting_count);
+                  now.memory_peak, echo.refused, echo.gone, echo.waiting_count, now.connections_parked);
     if (exchange != NULL)
         respond(exchange, (struct str){echo.text.data, echo.text.length});
 }
@@ -128,6 +131,17 @@ static void tick(void *user)
     answer_waiting(1);
 }
 
+/* Works for SPIN_US, and answers with how long the request is known to have waited. */
+static void spin(struct net_exchange *exchange)
+{
+    enum { SPIN_US = 1000 };
+    char text[32];
+    for (int64_t end = os_monotonic_us() + SPIN_US; os_monotonic_us() < end;)
+        continue;
+    int length = snprintf(text, sizeof(text), "%" PRId64, exchange->waited_us);
+    respond(exchange, (struct str){text, (size_t)length});
+}
+
 static void begin(void *user, struct net_exchange *exchange)
 {
     (void)user;
@@ -140,6 +154,8 @@ static void serve(void *user, struct net_exchange *exchange)
     (void)user;
     if (str_is(exchange->path, "/echo"))
         respond(exchange, exchange->body);
+    else if (str_is(exchange->path, "/spin"))
+        spin(exchange);
     else if (str_is(exchange->path, "/trailers"))
         respond_with_trailers(exchange);
     else if (str_is(exchange->path, "/turn"))
@@ -182,7 +198,7 @@ static void write_port(const char *path, uint16_t port)
 
 static struct net_listen listen_options;
 static uint64_t memory_max = 64 << 20;
-static uint32_t grace_ms = 2000;
+static uint32_t grace_ms = 2000, pass_us;
 static const char *port_file;
 
 static void read_words(int count, char **words)
@@ -206,6 +222,7 @@ static void read_words(int count, char **words)
         {"--idle-ms", NULL, &listen->idle_ms},
         {"--write-ms", NULL, &listen->write_ms},
         {"--grace-ms", NULL, &grace_ms},
+        {"--pass-us", NULL, &pass_us},
     };
     for (int i = 1; i + 1 < count; i += 2) {
         if (strcmp(words[i], "--address") == 0)
@@ -224,6 +241,7 @@ static void read_words(int count, char **words)
 static void run(uint16_t port)
 {
     net_loop_every(echo.loop, SLOW_MS, tick, NULL);
+    net_loop_park(echo.loop, pass_us);
     signal(SIGTERM, stop);
     if (port_file != NULL)
         write_port(port_file, port);

@@ -36,7 +36,7 @@ class Server:
         if kind is None:
             figures = self.figures
             assert figures["memory_now"] == 0, f"{figures['memory_now']} bytes are still held"
-            assert figures["connections_now"] == 0 and figures["waiting"] == 0, figures
+            assert figures["connections_now"] == 0 and figures["waiting"] == figures["parked"] == 0, figures
             assert figures["refused"] == figures["told_refused"], figures
 
     def stop(self):

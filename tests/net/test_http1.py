@@ -7,6 +7,8 @@
 import os
 import re
 import resource
+import select
+import signal
 import socket
 import ssl
 import subprocess
@@ -485,6 +487,77 @@ def test_memory():
             assert len(connection.ask(b"x").body) == 100000
             connection.socket.close()
         assert server.counters()["memory_now"] < 100
+
+
+def crowd(server, many):
+    """Connections that have all asked for a millisecond of work."""
+    connections = [server.connect() for _ in range(many)]
+    for connection in connections:
+        connection.send(get("/spin"))
+    return connections
+
+
+def in_order(connections):
+    """Connections in the order in which they get answers."""
+    poll = select.poll()
+    by_number = {connection.socket.fileno(): connection for connection in connections}
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    while by_number:
+        for number, _ in poll.poll():
+            poll.unregister(number)
+            yield by_number.pop(number)
+
+
+def test_parked():
+    """Under overload who asks last is answered before those that wait already; they wait unread, and are answered, too."""
+    many, answered_first = 600, 100
+    with serve("--pass-us", "10000") as server:
+        connections, order, late = crowd(server, many), [], server.connect()
+        for connection in in_order([*connections, late]):
+            order.append(connection)
+            if len(order) == answered_first:
+                late.send(get("/spin"))
+        assert len(order) == many + 1
+        waited = [int(connection.answer().text) for connection in order]
+        rank = order.index(late)
+        assert rank < answered_first + 300, f"who asked last was answered after {rank} of {many}"
+        assert waited[0] == 0 and sum(wait > 50000 for wait in waited) > 100, waited
+        place = {connection: number for number, connection in enumerate(order)}
+        first, last = (sum(map(place.get, some)) for some in (connections[100:200], connections[-100:]))
+        assert last < first, f"who was parked last was not read first: {last / 100}, {first / 100}"
+        # Connections are read as ever when there are no more than can be.
+        for connection in connections[::2]:
+            assert int(connection.ask(get("/spin")).text) == 0
+        for connection in order:
+            connection.socket.close()
+
+
+def test_parked_and_gone():
+    """Clients that leave while nobody reads what they sent; and a stop meanwhile, before which all that came is read."""
+    with serve("--pass-us", "10000", "--grace-ms", "20000") as server:
+        connections = crowd(server, 600)
+        gone = set(connections[1::3])
+        stay = [connection for connection in connections if connection not in gone]
+        for _ in zip(range(50), in_order(stay)):
+            pass
+        for connection in gone:
+            connection.socket.close()
+        server.process.send_signal(signal.SIGTERM)
+        for connection in stay:
+            assert connection.answer().status == 200
+            connection.socket.close()
+
+
+def test_parked_too_long():
+    """Connections that are closed while they are parked, because their time has passed."""
+    with serve("--pass-us", "10000", "--idle-ms", "100") as server:
+        connections, closed = crowd(server, 600), 0
+        for connection in connections:
+            closed += not connection.more()
+            connection.socket.close()
+        assert 0 < closed < 600, closed
+        check_neighbour(server)
 
 
 def test_many_connections():
