@@ -230,6 +230,14 @@ void loader_give_back(struct loader *loader, struct loaded *loaded)
     pthread_mutex_unlock(&loader->mutex);
 }
 
+void loader_decline(struct loader *loader, struct loaded *loaded)
+{
+    pthread_mutex_lock(&loader->mutex);
+    give_back(loader, loaded);
+    loader->newest = (struct checkpoint_id){0};
+    pthread_mutex_unlock(&loader->mutex);
+}
+
 void loader_rest(struct loader *loader, struct loaded *loaded)
 {
     pthread_mutex_lock(&loader->mutex);

@@ -18,6 +18,9 @@ struct loaded *loader_take(struct loader *loader);
 void loader_hold(struct loader *loader, bool is_held);
 /* Closes what loader_take gave, in the loader's thread. NULL is allowed. */
 void loader_give_back(struct loader *loader, struct loaded *loaded);
+/* The same, of a checkpoint that is not needed while the loader is held: afterwards the newest one is opened, be it this
+ * one. */
+void loader_decline(struct loader *loader, struct loaded *loaded);
 /* Closes all that is open, `loaded` with it (of loader_take; NULL: none was taken), in the loader's thread. What is being
  * opened is closed as soon as it is open. From then on the loader looks for nothing. Returns at once. */
 void loader_rest(struct loader *loader, struct loaded *loaded);

@@ -245,7 +245,7 @@ static void take_checkpoint(struct server *server, struct serve_job *job, struct
 {
     char line[160];
     if (job->was_live && !job->is_broken) { /* what was published since is newer */
-        loader_give_back(job->loader, loaded);
+        loader_decline(job->loader, loaded);
         return;
     }
     finish_begun(server, job);
