@@ -9,6 +9,7 @@
  *     DIR/tables/                         versions of operators' table files (core/operator_history.h)
  *     DIR/SERVE, DIR/serve.log            lock and messages of the process that `leat run --serve` started
  *     DIR/serve.figures                   what it does, anew each second (cli/serve_figures.h)
+ *     DIR/history                         what the run did over time (control/history.h)
  *
  * Each start of a process (a life) makes one generation. A checkpoint is written into `ckpt-N.tmp`: the data
  * with a digest (xxh3-128) of each MiB; the MANIFEST, with the files, their digests and struct

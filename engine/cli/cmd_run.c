@@ -108,7 +108,7 @@ static const struct argp_option options_table[] = {
     {"progress", KEY_PROGRESS, "TIME", 0, PROGRESS_HELP, 5},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
     {"control", KEY_CONTROL, "HOST:PORT", 0,
-     "figures of the run over HTTP: /metrics for Prometheus, /api/v1/figures, /healthz, /readyz; port 0: any free one",
+     "figures of the run over HTTP: /metrics for Prometheus, /api/v1/figures, /api/v1/history, /healthz, /readyz; port 0: any free one",
      6},
     {"control-token-file", KEY_CONTROL_TOKEN, "FILE", 0,
      "its clients must send `Authorization: Bearer TOKEN` with the token in this file; needed off loopback",
@@ -418,6 +418,8 @@ static int run_job(struct run_arguments *arguments)
     struct dead_watch *dead = mem_alloc(sizeof(*dead));
     dead_watch_begin(dead, stats);
     struct bottleneck *bottleneck = bottleneck_new(load->plan, run);
+    if (arguments->api != NULL)
+        api_begin_history(arguments->api);
     struct serve_watch *serving = arguments->is_served ? serve_watch_new(load) : NULL;
     struct view *view = view_new(
         &(struct view_options){.plan = load->plan,

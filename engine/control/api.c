@@ -1,5 +1,6 @@
 #include "control/api.h"
 
+#include "control/history_api.h"
 #include "control/metrics.h"
 #include "control/summary.h"
 
@@ -7,6 +8,7 @@
 #include "core/os.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 enum { PUBLISH_US = 500 * 1000, GRACE_MS = 1000 };
@@ -16,7 +18,8 @@ struct api {
     const struct plan *plan;
     struct net_loop *loop;
     pthread_t thread;
-    int64_t published_us; /* the control thread's */
+    int64_t published_us;                    /* the control thread's */
+    _Atomic(struct history_watch *) history; /* NULL: not yet, or no memory */
     /* The figures; guarded by the mutex. */
     pthread_mutex_t mutex;
     bool is_there;
@@ -86,14 +89,17 @@ static void serve_figures(struct api *api, struct net_exchange *exchange)
     buffer_free(&out);
 }
 
+static void serve_history(struct api *api, struct net_exchange *exchange)
+{
+    history_serve(atomic_load(&api->history), api->plan, exchange);
+}
+
 static const struct route {
     const char *path;
     void (*serve)(struct api *api, struct net_exchange *exchange);
 } routes[] = {
-    {"/healthz", serve_health},
-    {"/readyz", serve_ready},
-    {"/metrics", serve_metrics},
-    {"/api/v1/figures", serve_figures},
+    {"/healthz", serve_health},         {"/readyz", serve_ready},           {"/metrics", serve_metrics},
+    {"/api/v1/figures", serve_figures}, {"/api/v1/history", serve_history},
 };
 
 static void serve(void *user, struct net_exchange *exchange)
@@ -103,7 +109,8 @@ static void serve(void *user, struct net_exchange *exchange)
         if (str_is(exchange->path, routes[i].path))
             route = &routes[i];
     if (route == NULL)
-        net_respond_text(exchange, 404, "there are /healthz, /readyz, /metrics and /api/v1/figures\n");
+        net_respond_text(exchange, 404,
+                         "there are /healthz, /readyz, /metrics, /api/v1/figures and /api/v1/history\n");
     else if (!str_equal(exchange->method, STR("GET")))
         net_respond_text(exchange, 405, "figures are read with GET\n");
     else
@@ -124,6 +131,7 @@ static void *run_loop(void *argument)
 static void api_free(struct api *api)
 {
     net_loop_free(api->loop);
+    history_watch_free(atomic_load(&api->history));
     pthread_mutex_destroy(&api->mutex);
     run_times_free(api->times);
     free(api);
@@ -152,10 +160,19 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     return api;
 }
 
+void api_begin_history(struct api *api)
+{
+    leat_assert(atomic_load(&api->history) == NULL);
+    atomic_store(&api->history, history_watch_new(api->plan));
+}
+
 void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,
                  const struct dead_watch *watch, const struct bottleneck_found *recent)
 {
     int64_t now = os_monotonic_us();
+    struct history_watch *history = atomic_load(&api->history);
+    if (history != NULL)
+        history_watch_look(history, stats, recent);
     if (api->is_there && now - api->published_us < PUBLISH_US) /* the control thread alone sets is_there */
         return;
     api->published_us = now;

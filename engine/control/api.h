@@ -5,6 +5,7 @@
  *   GET /readyz         200: the run has been restored and goes on; else 503, with what it does instead
  *   GET /metrics        figures for Prometheus (metrics.h)
  *   GET /api/v1/figures the summary as of now, as JSON (summary.h)
+ *   GET /api/v1/history figures of the run or of a node over time (history_api.h)
  */
 #ifndef LEAT_CONTROL_API_H
 #define LEAT_CONTROL_API_H
@@ -17,7 +18,9 @@ struct api;
 
 /* Listens, and starts the thread. plan: must outlive the API. Says on stderr where it listens. NULL after a diagnostic. */
 struct api *api_start(const struct plan *plan, const struct net_listen *listen, struct diag_list *diags);
-/* Control thread: copies the figures, at most twice a second. recent: of the last seconds, NULL: not known yet. */
+/* Control thread, once the run has its checkpoint directory: opens the history, which api_publish keeps from then on. */
+void api_begin_history(struct api *api);
+/* Control thread: copies the figures, at most twice a second, and adds them to the history. recent: of the last seconds, NULL: not known yet. */
 void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,
                  const struct dead_watch *watch, const struct bottleneck_found *recent);
 /* Ends the thread; before run_free, because the figures point into the run. NULL is allowed. */
