@@ -1,6 +1,7 @@
 /* The rings of a run's history: roll-up, going round, gaps, lives, and files that are damaged, foreign or cannot be
  * written. */
-#include "control/history_api.h"
+#include "control/history.h"
+#include "control/history_query.h"
 
 #include "core/mem.h"
 #include "core/os.h"
@@ -337,7 +338,7 @@ static void test_a_changed_plan(void **state)
 {
     struct place *place = *state;
     static const struct history_column changed[] = {
-        columns[0], {"new", 1, {0}}, {"features/dedup", 1, {0}}, {"s", 3, {0}}};
+        {"", 4, {0}}, {"new", 1, {0}}, {"features/dedup", 1, {0}}, {"s", 3, {0}}};
     begin(place, 0);
     for (uint64_t tick = 1; tick <= 30; tick++)
         add(place, tick, (int64_t)tick, 5);
