@@ -7,19 +7,20 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { KEY_HTML = 256, KEY_OPTIONS, KEY_USE, WORDS_MAX = 2 };
+enum { KEY_HTML = 256, KEY_OPTIONS, KEY_USE, KEY_MARKDOWN, WORDS_MAX = 2 };
 
 struct help_arguments {
     const char *words[WORDS_MAX];
     uint32_t count;
     const char *html;
-    bool is_dictionary;
+    bool is_dictionary, is_markdown;
     const char *library;
 };
 
 static const struct argp_option options_table[] = {
     {"html", KEY_HTML, "DIR", 0, "write the whole reference as HTML pages", 0},
     {"options", KEY_OPTIONS, NULL, 0, "one line for each name and option, as a dictionary for fuzzing", 0},
+    {"markdown", KEY_MARKDOWN, NULL, 0, "`leat help metrics` as the tables of docs/metrics.md", 0},
     {"use", KEY_USE, "LIB.so", 0,
      "show what a library adds that a job can `use`; with a GROUP or NAME, together with the built-in "
      "entries",
@@ -33,11 +34,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_HTML: arguments->html = argument; return 0;
     case KEY_OPTIONS: arguments->is_dictionary = true; return 0;
+    case KEY_MARKDOWN: arguments->is_markdown = true; return 0;
     case KEY_USE: arguments->library = argument; return 0;
     case ARGP_KEY_ARG:
         if (arguments->count == WORDS_MAX)
             argp_error(state, "give at most a group and a name, for example `leat help operator dedup`");
         arguments->words[arguments->count++] = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (arguments->is_markdown && (arguments->count != 1 || strcmp(arguments->words[0], "metrics") != 0))
+            argp_error(state, "--markdown is for one page: `leat help metrics --markdown`");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -134,6 +140,10 @@ static int answer(struct help *help, const struct help_arguments *arguments, str
         help_dictionary(help, out);
         return EXIT_GOOD;
     }
+    if (arguments->is_markdown) {
+        help_metrics_markdown(out);
+        return EXIT_GOOD;
+    }
     if (arguments->count == 0 && arguments->library != NULL) {
         put_library(help, out);
         return EXIT_GOOD;
@@ -191,7 +201,7 @@ int cmd_help(int argc, char **argv)
         "[GROUP] [NAME]",
         "Describes all that a job can be built from.\vGroups: sources, formats, operators, functions, "
         "windows, learners, optimizers, sinks, job; device: what kernels run on, as found on this machine; "
-        "types: values, nulls, times, literals; limits: of everything; metrics: figures of a run.",
+        "types: values, nulls, times, literals; limits: of everything; metrics: figures of a run and of a server.",
         0,
         0,
         0};

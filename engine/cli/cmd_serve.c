@@ -196,10 +196,10 @@ static void say_link(void *user, const char *line)
     serve_view_leave(a->view);
 }
 
-static void write_link_metrics(void *user, struct byte_buffer *out)
+static void write_link_metrics(void *user, struct metrics_text *text)
 {
     struct serve_arguments *a = user;
-    link_write_metrics(a->mirrors, a->links, a->jobs_count, a->offer, out);
+    link_write_metrics(a->mirrors, a->links, a->jobs_count, a->offer, text);
 }
 
 /* With --link, the mirror takes the place of the job's directory. */

@@ -99,6 +99,8 @@ void help_text_page(const struct help_page *page, struct byte_buffer *out);
 struct help_page help_types(struct help *help);
 struct help_page help_limits(struct help *help);
 struct help_page help_metrics(struct help *help);
+/* Appends the tables of docs/metrics.md. */
+void help_metrics_markdown(struct byte_buffer *out);
 
 /* Writes all pages as files into the directory; returns 0 or an errno. */
 int help_html(struct help *help, const char *directory);

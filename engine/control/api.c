@@ -31,10 +31,9 @@ struct api {
 
 /* --- Answers --- */
 
-static void answer(struct net_exchange *exchange, int status, const char *type,
-                   const struct byte_buffer *body)
+static void answer(struct net_exchange *exchange, int status, struct str type, const struct byte_buffer *body)
 {
-    const struct net_field fields[] = {{STR("content-type"), str_from(type)},
+    const struct net_field fields[] = {{STR("content-type"), type},
                                        {STR("cache-control"), STR("no-store")},
                                        {STR("x-content-type-options"), STR("nosniff")}};
     struct net_response response = {.status = status,
@@ -60,12 +59,15 @@ static void serve_ready(struct api *api, struct net_exchange *exchange)
 static void serve_metrics(struct api *api, struct net_exchange *exchange)
 {
     struct byte_buffer out = {0};
+    struct metrics_text text = {.out = &out, .is_openmetrics = metrics_wants_open(exchange)};
+    metrics_common(&text, api->loop);
     pthread_mutex_lock(&api->mutex);
     struct metrics_source source = {api->plan, &api->stats, api->times};
     if (api->is_there)
-        metrics_write(&source, &out);
+        metrics_write(&source, &text);
     pthread_mutex_unlock(&api->mutex);
-    answer(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+    metrics_end(&text);
+    answer(exchange, 200, metrics_content_type(text.is_openmetrics), &out);
     buffer_free(&out);
 }
 
@@ -83,7 +85,7 @@ static void serve_figures(struct api *api, struct net_exchange *exchange)
         summary_put_json(&summary, &out);
     pthread_mutex_unlock(&api->mutex);
     if (is_there)
-        answer(exchange, 200, "application/json", &out);
+        answer(exchange, 200, STR("application/json"), &out);
     else
         net_respond_text(exchange, 503, "the run is being restored: ask again\n");
     buffer_free(&out);

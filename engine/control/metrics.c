@@ -4,17 +4,20 @@
 #include <math.h>
 
 enum metric_of {
+    OF_PLAN,   /* one series, of the plan */
     OF_RUN,    /* one series */
     OF_NODE,   /* a series for each node that has the value */
     OF_ROWS,   /* for each node, by what became of its rows */
+    OF_HELD,   /* for each node: rows that wait in it */
     OF_LANE,   /* for each lane, by what its time goes to */
     OF_OWN,    /* for each node and lane: the node's own time */
     OF_FIGURE, /* for each node whose report has the figure, over the run and over the last window of metrics */
 };
 
 struct metric {
-    const char *name, *type, *help;
+    struct metric_meaning meaning;
     enum metric_of of;
+    double (*plan)(const struct plan *plan);      /* OF_PLAN; NaN: not known */
     double (*run)(const struct run_stats *stats); /* OF_RUN; NaN: not known */
     double (*node)(const struct run_stats *stats,
                    const struct run_node_stats *node); /* OF_NODE; NaN: not known */
@@ -59,6 +62,11 @@ static double run_checkpoints(const struct run_stats *s)
 {
     return (double)s->checkpoints;
 }
+static double plan_checkpoint_interval(const struct plan *plan)
+{
+    const struct job_checkpoint *checkpoint = &plan->config.checkpoint;
+    return checkpoint->directory.length == 0 ? (double)NAN : seconds_of(checkpoint->every_us);
+}
 static double run_checkpoint_age(const struct run_stats *s)
 {
     return seconds_of(s->checkpoint_age_us);
@@ -97,15 +105,19 @@ static double node_trouble(const struct run_stats *s LEAT_UNUSED, const struct r
 
 #define RUN(name_, type_, get, help_)                                                                        \
     {                                                                                                        \
-        .name = name_, .type = type_, .help = help_, .of = OF_RUN, .run = get                                \
+        .meaning = {name_, type_, "", help_}, .of = OF_RUN, .run = get                                       \
     }
 #define NODE(name_, type_, get, help_)                                                                       \
     {                                                                                                        \
-        .name = name_, .type = type_, .help = help_, .of = OF_NODE, .node = get                              \
+        .meaning = {name_, type_, "node, kind", help_}, .of = OF_NODE, .node = get                           \
     }
 #define FIGURE(name_, type_, figure_, unit_, help_)                                                          \
     {                                                                                                        \
-        .name = name_, .type = type_, .help = help_, .of = OF_FIGURE, .figure = figure_, .unit = unit_       \
+        .meaning = {name_, type_, "node, kind", help_}, .of = OF_FIGURE, .figure = figure_, .unit = unit_    \
+    }
+#define LEARNER(name_, type_, figure_, help_)                                                                \
+    {                                                                                                        \
+        .meaning = {name_, type_, "node, kind, over", help_}, .of = OF_FIGURE, .figure = figure_             \
     }
 
 static const struct metric table[] = {
@@ -116,6 +128,10 @@ static const struct metric table[] = {
     RUN("leat_run_watermark_timestamp_seconds", "gauge", run_watermark, "Lowest watermark of the sources."),
     RUN("leat_run_newest_event_timestamp_seconds", "gauge", run_newest, "Newest event time of all sources."),
     RUN("leat_checkpoints_total", "counter", run_checkpoints, "Checkpoints published by this process."),
+    {.meaning = {"leat_checkpoint_interval_seconds", "gauge", "",
+                 "Time between checkpoints that the job asks for; of a job with checkpoints."},
+     .of = OF_PLAN,
+     .plan = plan_checkpoint_interval},
     RUN("leat_checkpoint_age_seconds", "gauge", run_checkpoint_age,
         "Time since the last checkpoint was published."),
     RUN("leat_checkpoint_duration_seconds", "gauge", run_checkpoint_time,
@@ -123,21 +139,18 @@ static const struct metric table[] = {
     RUN("leat_checkpoint_bytes", "gauge", run_checkpoint_bytes, "The last checkpoint: bytes written."),
     RUN("leat_checkpoint_stop_seconds", "gauge", run_checkpoint_stop,
         "The last checkpoint: longest time that a lane stood still."),
-    {.name = "leat_lane_seconds_total",
-     .type = "counter",
-     .of = OF_LANE,
-     .help =
-         "Time of each lane, by what it went to: `decode`, `process`, `wait_for_records`, or blocked `behind_...`."},
-    {.name = "leat_node_seconds_total",
-     .type = "counter",
-     .of = OF_OWN,
-     .help = "A node's own time on each lane."},
-    {.name = "leat_node_rows_total",
-     .type = "counter",
-     .of = OF_ROWS,
-     .help =
-         "Rows of each node, by what became of them. in = passed + filtered + late + duplicate + dead + absorbed + leat_node_held_rows. `absorbed` by a learner: learned."},
-    {.name = "leat_node_held_rows", .type = "gauge", .of = OF_ROWS, .help = "Rows that wait in the node."},
+    {.meaning = {"leat_lane_seconds_total", "counter", "lane, on",
+                 "Time of each lane, by what it went to: `decode`, `process`, `wait_for_records`, or blocked "
+                 "`behind_...`."},
+     .of = OF_LANE},
+    {.meaning = {"leat_node_seconds_total", "counter", "node, kind, lane", "A node's own time on each lane."},
+     .of = OF_OWN},
+    {.meaning =
+         {"leat_node_rows_total", "counter", "node, kind, rows",
+          "Rows of each node, by what became of them. in = passed + filtered + late + duplicate + dead + "
+          "absorbed + leat_node_held_rows. `absorbed` by a learner: learned."},
+     .of = OF_ROWS},
+    {.meaning = {"leat_node_held_rows", "gauge", "node, kind", "Rows that wait in the node."}, .of = OF_HELD},
     NODE("leat_node_watermark_timestamp_seconds", "gauge", node_watermark, "Watermark of the node's output."),
     NODE("leat_node_queue_ratio", "gauge", node_queue,
          "Micro-batches that wait for the node's stage, as a share of those allowed."),
@@ -157,86 +170,68 @@ static const struct metric table[] = {
     FIGURE("leat_state_lookups_total", "counter", "state_lookups", 0, "Look-ups in keyed state."),
     FIGURE("leat_state_loaded_total", "counter", "state_loaded", 0,
            "Entries of keyed state that were loaded from disk."),
-    FIGURE("leat_learner_examples", "gauge", "examples", 0, "Examples that the learner's figures are of."),
-    FIGURE("leat_learner_logloss", "gauge", "logloss", 0,
-           "Progressive logloss: each example is predicted before it is learned."),
-    FIGURE("leat_learner_auc", "gauge", "auc", 0, "Area under the ROC curve, progressive."),
-    FIGURE("leat_learner_calibration", "gauge", "calibration", 0, "Mean prediction divided by mean label."),
-    FIGURE("leat_learner_rmse", "gauge", "rmse", 0, "Root mean square error, progressive."),
-    FIGURE("leat_learner_rows", "gauge", "rows", 0, "Rows of the learner's tables, in memory and on disk."),
-    FIGURE("leat_learner_rows_cold", "gauge", "rows_cold", 0,
-           "Rows of the learner's tables that are on disk alone."),
-    FIGURE("leat_learner_rows_expired_total", "counter", "rows_expired", 0,
-           "Rows of the learner's tables that expired."),
-    FIGURE("leat_learner_frozen", "gauge", "is_frozen", 0, "1: the learner has stopped learning (`freeze`)."),
+    LEARNER("leat_learner_examples", "gauge", "examples", "Examples that the learner's figures are of."),
+    LEARNER("leat_learner_logloss", "gauge", "logloss",
+            "Progressive logloss: each example is predicted before it is learned."),
+    LEARNER("leat_learner_auc", "gauge", "auc", "Area under the ROC curve, progressive."),
+    LEARNER("leat_learner_calibration", "gauge", "calibration", "Mean prediction divided by mean label."),
+    LEARNER("leat_learner_rmse", "gauge", "rmse", "Root mean square error, progressive."),
+    LEARNER("leat_learner_rows", "gauge", "rows", "Rows of the learner's tables, in memory and on disk."),
+    LEARNER("leat_learner_rows_cold", "gauge", "rows_cold",
+            "Rows of the learner's tables that are on disk alone."),
+    LEARNER("leat_learner_rows_expired_total", "counter", "rows_expired",
+            "Rows of the learner's tables that expired."),
+    LEARNER(
+        "leat_learner_rejected_total", "counter", "rejected",
+        "Examples that became dead letters: a value, the prediction or the gradient is not finite, or the label is out of range."),
+    LEARNER("leat_learner_frozen", "gauge", "is_frozen", "1: the learner has stopped learning (`freeze`)."),
 };
 
 /* --- Text --- */
 
-static void put_value(struct byte_buffer *out, double value)
-{
-    if (isnan(value))
-        buffer_printf(out, " NaN\n");
-    else if (isinf(value))
-        buffer_printf(out, " %cInf\n", value > 0 ? '+' : '-');
-    else if (value == floor(value) && fabs(value) < 1e15)
-        buffer_printf(out, " %.0f\n", value);
-    else if (fabs(value) >= 1e6)
-        buffer_printf(out, " %.3f\n", value);
-    else
-        buffer_printf(out, " %.9g\n", value);
-}
-
-/* A label's value: quotes, backslashes and newlines are escaped. */
-static void put_label(struct byte_buffer *out, const char *name, struct str value, bool is_first)
-{
-    buffer_printf(out, "%s%s=\"", is_first ? "{" : ",", name);
-    for (size_t i = 0; i < value.length; i++) {
-        char c = value.data[i];
-        if (c == '\\' || c == '"')
-            buffer_printf(out, "\\%c", c);
-        else if (c == '\n')
-            buffer_printf(out, "\\n");
-        else
-            buffer_append(out, &c, 1);
-    }
-    buffer_printf(out, "\"");
-}
-
-static void put_node(struct byte_buffer *out, const struct metric *metric, const struct plan_node *node)
+static void begin_node(struct metrics_text *text, const struct metric *metric, const struct plan_node *node)
 {
     const char *kind = node->tag == PLAN_SOURCE ? node->source_kind->name
                        : node->tag == PLAN_SINK ? node->sink_kind->name
                                                 : node->operator_kind->name;
-    buffer_printf(out, "%s", metric->name);
-    put_label(out, "node", str_from(node->part), true);
-    put_label(out, "kind", str_from(kind), false);
+    metrics_begin(text, metric->meaning.name);
+    metrics_label(text, "node", str_from(node->part));
+    metrics_label(text, "kind", str_from(kind));
+}
+
+static void label_lane(struct metrics_text *text, uint32_t lane)
+{
+    char number[16];
+    int length = snprintf(number, sizeof(number), "%" PRIu32, lane + 1);
+    metrics_label(text, "lane", (struct str){number, (size_t)length});
 }
 
 static void put_lanes(const struct metrics_source *source, const struct metric *metric,
-                      struct byte_buffer *out)
+                      struct metrics_text *text)
 {
     for (uint32_t lane = 0; lane < source->times->lanes_count; lane++)
         for (uint32_t t = 0; t < RUN_LANE_TIMES; t++) {
-            buffer_printf(out, "%s{lane=\"%u\",on=\"%s\"}", metric->name, lane + 1, run_lane_time_names[t]);
-            put_value(out, (double)source->times->lanes[lane].ns[t] / 1e9);
+            metrics_begin(text, metric->meaning.name);
+            label_lane(text, lane);
+            metrics_label(text, "on", str_from(run_lane_time_names[t]));
+            metrics_value(text, (double)source->times->lanes[lane].ns[t] / 1e9);
         }
 }
 
-static void put_own(const struct metrics_source *source, const struct metric *metric, struct byte_buffer *out)
+static void put_own(const struct metrics_source *source, const struct metric *metric,
+                    struct metrics_text *text)
 {
     for (uint32_t i = 0; i < source->times->instances_count; i++) {
         const struct run_instance_time *instance = &source->times->instances[i];
-        put_node(out, metric, &source->plan->nodes[instance->node]);
-        buffer_printf(out, ",lane=\"%u\"}", instance->lane + 1);
-        put_value(out, (double)instance->ns / 1e9);
+        begin_node(text, metric, &source->plan->nodes[instance->node]);
+        label_lane(text, instance->lane);
+        metrics_value(text, (double)instance->ns / 1e9);
     }
 }
 
 static void put_rows(const struct metrics_source *source, const struct metric *metric,
-                     struct byte_buffer *out)
+                     struct metrics_text *text)
 {
-    bool is_held = strcmp(metric->type, "gauge") == 0;
     for (uint32_t i = 0; i < source->stats->nodes_count; i++) {
         const struct counters *c = &source->stats->nodes[i].counters;
         const struct {
@@ -250,32 +245,38 @@ static void put_rows(const struct metrics_source *source, const struct metric *m
                     {"dead", c->dead},
                     {"absorbed", c->absorbed},
                     {"emitted", c->emitted}};
-        for (size_t k = 0; k < (is_held ? 1 : ARRAY_COUNT(rows)); k++) {
-            put_node(out, metric, source->stats->nodes[i].node);
-            if (!is_held)
-                put_label(out, "rows", str_from(rows[k].name), false);
-            buffer_printf(out, "}");
-            put_value(out, (double)(is_held ? c->held : rows[k].value));
+        for (size_t k = 0; k < ARRAY_COUNT(rows); k++) {
+            begin_node(text, metric, source->stats->nodes[i].node);
+            metrics_label(text, "rows", str_from(rows[k].name));
+            metrics_count(text, rows[k].value);
         }
     }
 }
 
+static void put_held(const struct metrics_source *source, const struct metric *metric,
+                     struct metrics_text *text)
+{
+    for (uint32_t i = 0; i < source->stats->nodes_count; i++) {
+        begin_node(text, metric, source->stats->nodes[i].node);
+        metrics_count(text, source->stats->nodes[i].counters.held);
+    }
+}
+
 static void put_nodes(const struct metrics_source *source, const struct metric *metric,
-                      struct byte_buffer *out)
+                      struct metrics_text *text)
 {
     for (uint32_t i = 0; i < source->stats->nodes_count; i++) {
         double value = metric->node(source->stats, &source->stats->nodes[i]);
         if (isnan(value))
             continue;
-        put_node(out, metric, source->stats->nodes[i].node);
-        buffer_printf(out, "}");
-        put_value(out, value);
+        begin_node(text, metric, source->stats->nodes[i].node);
+        metrics_value(text, value);
     }
 }
 
 /* Figures of learners are of the run, and of the last window of metrics; those of others of the run alone. */
 static void put_figures(const struct metrics_source *source, const struct metric *metric,
-                        struct byte_buffer *out)
+                        struct metrics_text *text)
 {
     for (uint32_t i = 0; i < source->stats->nodes_count; i++) {
         const struct run_node_stats *node = &source->stats->nodes[i];
@@ -283,56 +284,43 @@ static void put_figures(const struct metrics_source *source, const struct metric
             const struct report_item *item = &node->report.items[r];
             if (item->text != NULL || isnan(item->value) || strcmp(item->name, metric->figure) != 0)
                 continue;
-            put_node(out, metric, node->node);
+            begin_node(text, metric, node->node);
             if (node->node->tag == PLAN_LEARNER)
-                put_label(out, "over", item->is_window ? STR("window") : STR("run"), false);
-            buffer_printf(out, "}");
-            put_value(out, metric->unit == 0 ? item->value : item->value * metric->unit);
+                metrics_label(text, "over", item->is_window ? STR("window") : STR("run"));
+            metrics_value(text, metric->unit == 0 ? item->value : item->value * metric->unit);
         }
     }
 }
 
-void metrics_write(const struct metrics_source *source, struct byte_buffer *out)
+static void put_run(const struct metrics_source *source, const struct metric *metric,
+                    struct metrics_text *text)
+{
+    double value = metric->of == OF_PLAN ? metric->plan(source->plan) : metric->run(source->stats);
+    if (isnan(value))
+        return;
+    metrics_begin(text, metric->meaning.name);
+    metrics_value(text, value);
+}
+
+void metrics_write(const struct metrics_source *source, struct metrics_text *text)
 {
     for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
         const struct metric *metric = &table[i];
-        buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help, metric->name,
-                      metric->type);
+        metrics_head(text, &metric->meaning);
         switch (metric->of) {
-        case OF_RUN:
-            if (isnan(metric->run(source->stats)))
-                break;
-            buffer_printf(out, "%s", metric->name);
-            put_value(out, metric->run(source->stats));
-            break;
-        case OF_NODE: put_nodes(source, metric, out); break;
-        case OF_ROWS: put_rows(source, metric, out); break;
-        case OF_LANE: put_lanes(source, metric, out); break;
-        case OF_OWN: put_own(source, metric, out); break;
-        case OF_FIGURE: put_figures(source, metric, out); break;
+        case OF_PLAN:
+        case OF_RUN: put_run(source, metric, text); break;
+        case OF_NODE: put_nodes(source, metric, text); break;
+        case OF_ROWS: put_rows(source, metric, text); break;
+        case OF_HELD: put_held(source, metric, text); break;
+        case OF_LANE: put_lanes(source, metric, text); break;
+        case OF_OWN: put_own(source, metric, text); break;
+        case OF_FIGURE: put_figures(source, metric, text); break;
         }
     }
 }
 
-static const char *labels_of(const struct metric *metric)
+const struct metric_meaning *metrics_meaning(uint32_t index)
 {
-    switch (metric->of) {
-    case OF_RUN: return "";
-    case OF_LANE: return "lane, on";
-    case OF_OWN: return "node, kind, lane";
-    case OF_ROWS: return strcmp(metric->type, "gauge") == 0 ? "node, kind" : "node, kind, rows";
-    case OF_FIGURE:
-        return strncmp(metric->name, "leat_learner_", 13) == 0 ? "node, kind, over" : "node, kind";
-    case OF_NODE: break;
-    }
-    return "node, kind";
-}
-
-bool metrics_meaning(uint32_t index, struct metrics_meaning *meaning)
-{
-    if (index >= ARRAY_COUNT(table))
-        return false;
-    const struct metric *metric = &table[index];
-    *meaning = (struct metrics_meaning){metric->name, metric->type, labels_of(metric), metric->help};
-    return true;
+    return index < ARRAY_COUNT(table) ? &table[index].meaning : NULL;
 }

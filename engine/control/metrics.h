@@ -1,9 +1,9 @@
-/* The figures of a run in the text format of Prometheus, and what they mean (`leat help metrics`): both from one table. Any
- * thread, on figures that nobody changes meanwhile. */
+/* The metrics of a run, and what they mean (`leat help metrics`): both from one table. Any thread, on figures that nobody
+ * changes meanwhile. */
 #ifndef LEAT_CONTROL_METRICS_H
 #define LEAT_CONTROL_METRICS_H
 
-#include "core/buffer.h"
+#include "net/metrics.h"
 #include "run/run.h"
 
 struct metrics_source {
@@ -12,12 +12,9 @@ struct metrics_source {
     const struct run_times *times; /* of the same moment */
 };
 
-void metrics_write(const struct metrics_source *source, struct byte_buffer *out);
+void metrics_write(const struct metrics_source *source, struct metrics_text *text);
 
-/* What the `index`-th metric is, counted from 0; false: there are fewer. labels: "node, kind"; "": none. */
-struct metrics_meaning {
-    const char *name, *type, *labels, *help;
-};
-bool metrics_meaning(uint32_t index, struct metrics_meaning *meaning);
+/* What the `index`-th metric is, counted from 0; NULL: there are fewer. */
+const struct metric_meaning *metrics_meaning(uint32_t index);
 
 #endif

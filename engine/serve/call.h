@@ -86,6 +86,7 @@ struct serve_job {
     struct loaded *loaded; /* NULL: no checkpoint yet */
     /* What the job published since the checkpoint; NULL: the job cannot be followed. follower: the sign of life for it. */
     struct follow *follow;
+    uint64_t past_rows, past_cuts, past_bytes; /* that were applied to earlier checkpoints */
     struct delta_follower *follower;
     bool was_live;       /* it was followed at the last step */
     bool is_behind;      /* the last step had no time for all that was published */
@@ -195,7 +196,7 @@ void grpc_serve(struct server *server, struct net_exchange *exchange, bool is_co
 #define REFUSED_SCORES "here models are loaded and unloaded; scores are asked for at the other listener"
 /* Appends an OpenAPI document of the server's models: of the calls that one of the listeners answers. */
 void openapi_write(const struct server *server, bool is_control, struct byte_buffer *out);
-/* Appends the server's metrics, in the text format of Prometheus. */
-void server_write_metrics(struct server *server, struct byte_buffer *out);
+/* Writes all metrics of the server. */
+void server_write_metrics(struct server *server, struct metrics_text *text);
 
 #endif

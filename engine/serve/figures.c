@@ -1,6 +1,5 @@
 #include "serve/figures.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 const char *outcome_name(enum outcome outcome)
@@ -64,63 +63,74 @@ struct infer_statistics figures_statistics(const struct figures *figures)
 
 /* --- Prometheus --- */
 
-static void head(struct byte_buffer *out, const char *name, const char *type, const char *help)
-{
-    buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
 /* One bucket for each power of two from 1 us to 17 s. */
-static void put_histogram(struct byte_buffer *out, struct str model, const char *phase,
+static void put_histogram(struct metrics_text *text, struct str model, const char *phase,
                           const struct histogram *histogram)
 {
-    enum { FIRST_POWER = 10, LAST_POWER = 34 };
+    enum { FIRST_POWER = 10, LAST_POWER = 34, NAME_BYTES = 64 };
+    const char *const ends[] = {"_bucket", "_sum", "_count"};
+    char names[ARRAY_COUNT(ends)][NAME_BYTES];
+    for (size_t i = 0; i < ARRAY_COUNT(ends); i++)
+        snprintf(names[i], NAME_BYTES, "%s%s", serve_metrics[METRIC_SERVE_SECONDS].name, ends[i]);
     uint64_t seen = 0;
     uint32_t at = 0;
-    for (uint32_t power = FIRST_POWER; power <= LAST_POWER; power++) {
-        for (; at < power * 4; at++)
+    for (uint32_t power = FIRST_POWER; power <= LAST_POWER + 1; power++) {
+        char end[NAME_BYTES] = "+Inf";
+        if (power <= LAST_POWER)
+            snprintf(end, sizeof(end), "%.9g", exp2((double)power) * 1e-9);
+        for (; power <= LAST_POWER && at < power * 4; at++)
             seen += histogram->counts[at];
-        buffer_printf(out, "leat_serve_seconds_bucket{model=\"%.*s\",phase=\"%s\",le=\"%.9g\"} %" PRIu64 "\n",
-                      STR_ARGS(model), phase, exp2((double)power) * 1e-9, seen);
+        metrics_begin(text, names[0]);
+        metrics_label(text, "model", model);
+        metrics_label(text, "phase", str_from(phase));
+        metrics_label(text, "le", str_from(end));
+        metrics_count(text, power <= LAST_POWER ? seen : histogram->count);
     }
-    buffer_printf(out, "leat_serve_seconds_bucket{model=\"%.*s\",phase=\"%s\",le=\"+Inf\"} %" PRIu64 "\n",
-                  STR_ARGS(model), phase, histogram->count);
-    buffer_printf(out, "leat_serve_seconds_sum{model=\"%.*s\",phase=\"%s\"} %.9g\n", STR_ARGS(model), phase,
-                  histogram->sum_s);
-    buffer_printf(out, "leat_serve_seconds_count{model=\"%.*s\",phase=\"%s\"} %" PRIu64 "\n", STR_ARGS(model),
-                  phase, histogram->count);
+    for (size_t i = 1; i < ARRAY_COUNT(ends); i++) {
+        metrics_begin(text, names[i]);
+        metrics_label(text, "model", model);
+        metrics_label(text, "phase", str_from(phase));
+        if (i == 1)
+            metrics_value(text, histogram->sum_s);
+        else
+            metrics_count(text, histogram->count);
+    }
 }
 
-static void put_count(struct byte_buffer *out, const char *metric, struct str model, const char *label,
-                      const char *value, uint64_t count)
+static void put_outcome(struct metrics_text *text, enum serve_metric metric, struct str model,
+                        const char *outcome, uint64_t count)
 {
-    buffer_printf(out, "%s{model=\"%.*s\",%s=\"%s\"} %" PRIu64 "\n", metric, STR_ARGS(model), label, value,
-                  count);
+    serve_metric_begin(text, metric, model);
+    metrics_label(text, "outcome", str_from(outcome));
+    metrics_count(text, count);
 }
 
 void figures_write(const struct str *names, const struct figures *const *figures, uint32_t count,
-                   struct byte_buffer *out)
+                   struct metrics_text *text)
 {
-    head(out, "leat_serve_requests_total", "counter", "Requests by what became of them.");
+    metrics_head(text, &serve_metrics[METRIC_SERVE_REQUESTS]);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < OUTCOMES; k++)
-            put_count(out, "leat_serve_requests_total", names[i], "outcome", outcome_name((enum outcome)k),
-                      figures[i]->outcomes[k]);
-    head(out, "leat_serve_rows_total", "counter", "Rows of requests by what became of them.");
+            put_outcome(text, METRIC_SERVE_REQUESTS, names[i], outcome_name((enum outcome)k),
+                        figures[i]->outcomes[k]);
+    metrics_head(text, &serve_metrics[METRIC_SERVE_ROWS]);
     for (uint32_t i = 0; i < count; i++) {
-        put_count(out, "leat_serve_rows_total", names[i], "outcome", "answered", figures[i]->rows_answered);
-        put_count(out, "leat_serve_rows_total", names[i], "outcome", "filtered", figures[i]->rows_filtered);
-        put_count(out, "leat_serve_rows_total", names[i], "outcome", "failed", figures[i]->rows_failed);
+        put_outcome(text, METRIC_SERVE_ROWS, names[i], "answered", figures[i]->rows_answered);
+        put_outcome(text, METRIC_SERVE_ROWS, names[i], "filtered", figures[i]->rows_filtered);
+        put_outcome(text, METRIC_SERVE_ROWS, names[i], "failed", figures[i]->rows_failed);
     }
-    head(out, "leat_serve_rows_late_total", "counter", "Answered rows whose time is behind the watermark.");
-    for (uint32_t i = 0; i < count; i++)
-        buffer_printf(out, "leat_serve_rows_late_total{model=\"%.*s\"} %" PRIu64 "\n", STR_ARGS(names[i]),
-                      figures[i]->rows_late);
-    head(out, "leat_serve_batches_total", "counter", "Batches that were computed.");
-    for (uint32_t i = 0; i < count; i++)
-        buffer_printf(out, "leat_serve_batches_total{model=\"%.*s\"} %" PRIu64 "\n", STR_ARGS(names[i]),
-                      figures[i]->batches);
-    head(out, "leat_serve_seconds", "histogram", "Time of a request by phase.");
+    metrics_head(text, &serve_metrics[METRIC_SERVE_ROWS_LATE]);
+    for (uint32_t i = 0; i < count; i++) {
+        serve_metric_begin(text, METRIC_SERVE_ROWS_LATE, names[i]);
+        metrics_count(text, figures[i]->rows_late);
+    }
+    metrics_head(text, &serve_metrics[METRIC_SERVE_BATCHES]);
+    for (uint32_t i = 0; i < count; i++) {
+        serve_metric_begin(text, METRIC_SERVE_BATCHES, names[i]);
+        metrics_count(text, figures[i]->batches);
+    }
+    metrics_head(text, &serve_metrics[METRIC_SERVE_SECONDS]);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < PHASES; k++)
-            put_histogram(out, names[i], phase_name((enum phase)k), &figures[i]->phases[k]);
+            put_histogram(text, names[i], phase_name((enum phase)k), &figures[i]->phases[k]);
 }

@@ -3,7 +3,7 @@
 #ifndef LEAT_SERVE_FIGURES_H
 #define LEAT_SERVE_FIGURES_H
 
-#include "core/buffer.h"
+#include "serve/metrics_table.h"
 
 /* What became of a request. Each request that names a model has one outcome, so that
  * requests = answered + filtered + failed + refused + shed + expired + waiting. */
@@ -61,8 +61,8 @@ struct infer_statistics figures_statistics(const struct figures *figures);
 /* Why a model of the repository index is not ready. */
 #define MODEL_UNAVAILABLE "no checkpoint that can be read, or one that is too old"
 
-/* Appends the metrics of `count` models in the text format of Prometheus. names: theirs. */
+/* Writes the metrics of `count` models. names: theirs. */
 void figures_write(const struct str *names, const struct figures *const *figures, uint32_t count,
-                   struct byte_buffer *out);
+                   struct metrics_text *text);
 
 #endif

@@ -337,8 +337,9 @@ static void model_route(struct server *server, struct net_exchange *exchange, co
 
 static void metrics(struct server *server, struct net_exchange *exchange)
 {
-    server_write_metrics(server, &server->out);
-    respond(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", NULL,
+    struct metrics_text text = {.out = &server->out, .is_openmetrics = metrics_wants_open(exchange)};
+    server_write_metrics(server, &text);
+    respond(exchange, 200, metrics_content_type(text.is_openmetrics).data, NULL,
             (struct str){server->out.data, server->out.length});
 }
 

@@ -8,6 +8,7 @@
 #define LEAT_SERVE_LINK_H
 
 #include "net/fetch.h"
+#include "net/metrics.h"
 #include "net/net.h"
 
 struct link_job {
@@ -53,8 +54,8 @@ struct link_mirror_figures link_mirror_figures(struct link_mirror *mirror); /* a
 /* Ends the threads, which takes a second at most. NULL is allowed. */
 void link_mirror_stop(struct link_mirror *mirror);
 
-/* Appends the figures in the text format of Prometheus. mirrors: of the jobs; NULL among them: none. offer: NULL: none. */
+/* Writes the figures as metrics. mirrors: of the jobs; NULL among them: none. offer: NULL: none. */
 void link_write_metrics(struct link_mirror *const *mirrors, const struct link_job *jobs, uint32_t count,
-                        struct link_offer *offer, struct byte_buffer *out);
+                        struct link_offer *offer, struct metrics_text *text);
 
 #endif

@@ -1,36 +1,24 @@
 /* The figures of mirrors and of the offer for GET /metrics. */
 #include "serve/link.h"
-
-#include <inttypes.h>
-
-static void put_head(struct byte_buffer *out, const char *name, const char *type, const char *help)
-{
-    buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
+#include "serve/metrics_table.h"
 
 static void put_mirrors(struct link_mirror *const *mirrors, const struct link_job *jobs, uint32_t count,
-                        struct byte_buffer *out)
+                        struct metrics_text *text)
 {
     static const struct {
-        const char *name, *type, *help;
-        size_t at; /* in struct link_mirror_figures; SIZE_MAX: is_linked */
+        enum serve_metric metric;
+        size_t at; /* of the uint64_t in struct link_mirror_figures; SIZE_MAX: is_linked */
     } rows[] = {
-        {"leat_link_up", "gauge", "1: the last request to the offering server had a good answer.", SIZE_MAX},
-        {"leat_link_answers_total", "counter", "Good answers.",
-         offsetof(struct link_mirror_figures, answers)},
-        {"leat_link_unanswered_total", "counter", "Requests without an answer.",
-         offsetof(struct link_mirror_figures, unanswered)},
-        {"leat_link_refused_total", "counter", "Requests that were refused.",
-         offsetof(struct link_mirror_figures, refusals)},
-        {"leat_link_damaged_total", "counter", "Answers that were damaged on the way, and asked for again.",
-         offsetof(struct link_mirror_figures, damaged)},
-        {"leat_link_received_bytes_total", "counter", "Bytes of good answers.",
-         offsetof(struct link_mirror_figures, bytes)},
-        {"leat_link_checkpoints_total", "counter", "Checkpoints put in place.",
-         offsetof(struct link_mirror_figures, checkpoints)},
+        {METRIC_LINK_UP, SIZE_MAX},
+        {METRIC_LINK_ANSWERS, offsetof(struct link_mirror_figures, answers)},
+        {METRIC_LINK_UNANSWERED, offsetof(struct link_mirror_figures, unanswered)},
+        {METRIC_LINK_REFUSED, offsetof(struct link_mirror_figures, refusals)},
+        {METRIC_LINK_DAMAGED, offsetof(struct link_mirror_figures, damaged)},
+        {METRIC_LINK_BYTES, offsetof(struct link_mirror_figures, bytes)},
+        {METRIC_LINK_CHECKPOINTS, offsetof(struct link_mirror_figures, checkpoints)},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
-        put_head(out, rows[i].name, rows[i].type, rows[i].help);
+        metrics_head(text, &serve_metrics[rows[i].metric]);
         for (uint32_t j = 0; j < count; j++) {
             if (mirrors[j] == NULL)
                 continue;
@@ -38,30 +26,24 @@ static void put_mirrors(struct link_mirror *const *mirrors, const struct link_jo
             uint64_t value = figures.is_linked;
             if (rows[i].at != SIZE_MAX)
                 memcpy(&value, (const char *)&figures + rows[i].at, sizeof(value));
-            buffer_printf(out, "%s{job=\"%.*s\"} %" PRIu64 "\n", rows[i].name, STR_ARGS(jobs[j].name), value);
+            serve_metric_begin(text, rows[i].metric, jobs[j].name);
+            metrics_count(text, value);
         }
     }
 }
 
-static void put_offer(struct link_offer *offer, struct byte_buffer *out)
-{
-    struct link_offer_figures figures = link_offer_figures(offer);
-    put_head(out, "leat_link_offered_answers_total", "counter", "Answers to mirrors.");
-    buffer_printf(out, "leat_link_offered_answers_total %" PRIu64 "\n", figures.answers);
-    put_head(out, "leat_link_offered_refusals_total", "counter", "Requests of mirrors that were refused.");
-    buffer_printf(out, "leat_link_offered_refusals_total %" PRIu64 "\n", figures.refusals);
-    put_head(out, "leat_link_offered_bytes_total", "counter", "Bytes of answers to mirrors.");
-    buffer_printf(out, "leat_link_offered_bytes_total %" PRIu64 "\n", figures.bytes);
-}
-
 void link_write_metrics(struct link_mirror *const *mirrors, const struct link_job *jobs, uint32_t count,
-                        struct link_offer *offer, struct byte_buffer *out)
+                        struct link_offer *offer, struct metrics_text *text)
 {
     bool has_mirrors = false;
     for (uint32_t i = 0; i < count; i++)
         has_mirrors |= mirrors[i] != NULL;
     if (has_mirrors)
-        put_mirrors(mirrors, jobs, count, out);
-    if (offer != NULL)
-        put_offer(offer, out);
+        put_mirrors(mirrors, jobs, count, text);
+    if (offer == NULL)
+        return;
+    struct link_offer_figures figures = link_offer_figures(offer);
+    metrics_single(text, &serve_metrics[METRIC_LINK_OFFERED_ANSWERS], figures.answers);
+    metrics_single(text, &serve_metrics[METRIC_LINK_OFFERED_REFUSALS], figures.refusals);
+    metrics_single(text, &serve_metrics[METRIC_LINK_OFFERED_BYTES], figures.bytes);
 }

@@ -33,10 +33,22 @@ static bool can_follow(const struct serve_job *job)
            job->plan->serves_count <= FOLLOW_COPIES_MAX;
 }
 
-void live_begin(struct serve_job *job)
+/* The counters go on: the next one begins at 0 again. */
+static void end_follow(struct serve_job *job)
 {
+    if (job->follow == NULL)
+        return;
+    struct follow_figures figures = follow_figures(job->follow);
+    job->past_rows += figures.rows;
+    job->past_cuts += figures.cuts;
+    job->past_bytes += figures.bytes;
     follow_free(job->follow);
     job->follow = NULL;
+}
+
+void live_begin(struct serve_job *job)
+{
+    end_follow(job);
     job->was_live = false;
     name_cut(job, 0);
     job->features = way_micro_batch(job->loaded->ways[0]);
@@ -56,8 +68,7 @@ void live_begin(struct serve_job *job)
 
 void live_end(struct serve_job *job)
 {
-    follow_free(job->follow);
-    job->follow = NULL;
+    end_follow(job);
     delta_follower_leave(job->follower);
     job->follower = NULL;
     job->was_live = job->has_said_apart = false;

@@ -112,7 +112,7 @@ void openapi_write(const struct server *server, bool is_control, struct byte_buf
         {"/v2/health/live", "200 while the server runs"},
         {"/v2/health/ready", "200 when every model that is loaded has a checkpoint"},
         {"/v2/models/stats", "figures of all models"},
-        {"/metrics", "figures in the text format of Prometheus"}};
+        {"/metrics", "figures in the text format of Prometheus, or as OpenMetrics to who prefers that"}};
     for (size_t i = 0; i < ARRAY_COUNT(plain); i++) {
         buffer_printf(out, "%s", i == 0 ? "" : ",");
         put_get(out, plain[i][0], (struct str){"", 0}, "", plain[i][1]);

@@ -34,8 +34,8 @@ struct server_options {
     /* What the server does, for its user to read: a line, or diagnostics of several lines, without the last newline.
      * From the server's thread. */
     void (*say)(void *user, const char *line);
-    /* Appends more figures to those of GET /metrics. From the server's thread. NULL: there are none. */
-    void (*metrics)(void *user, struct byte_buffer *out);
+    /* Writes more metrics, behind those of the server. From the server's thread. NULL: there are none. */
+    void (*metrics)(void *user, struct metrics_text *text);
     /* Once a second and at the end, from the server's thread. NULL: nobody looks. */
     void (*status)(void *user, const struct server_status *models, uint32_t count);
     void *user;

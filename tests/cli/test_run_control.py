@@ -26,7 +26,7 @@ from patience import PATIENCE_S  # noqa: E402
 LEAT = os.path.abspath(sys.argv[1])
 FAILED = 1
 AT = re.compile(r"leat: figures at http://127\.0\.0\.1:(\d+)/api/v1/figures and /metrics")
-SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (NaN|[+-]Inf|-?[0-9.]+(?:e[+-]?[0-9]+)?)$')
+SAMPLE = re.compile(r'([a-z0-9_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (NaN|[+-]Inf|-?[0-9.]+(?:e[+-]?[0-9]+)?)$')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
 SLOW = "run.claimed=sleep:25"
 RECORDS = 120_000
@@ -193,7 +193,10 @@ def test_ready_after_the_restore():
             assert run.ask("/healthz") == (200, "ok\n")
             status, said = run.ask("/readyz")
             assert (status, said) == (503, "the run is being restored\n"), said
-            assert run.ask("/api/v1/figures")[0] == 503 and run.ask("/metrics") == (200, "")
+            assert run.ask("/api/v1/figures")[0] == 503
+            samples, _ = parse(run.ask("/metrics")[1])
+            names = {name for name, _ in samples}
+            assert names and all(name.startswith(("leat_net_", "leat_build_info")) for name in names), names
             run.wait_until("/readyz")
             run.process.kill()
             run.reader.join(PATIENCE_S)

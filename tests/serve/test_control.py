@@ -352,16 +352,20 @@ def test_followed():
         env = {**os.environ, "LEAT_TEST_CUT": "1", "LEAT_FAILPOINTS": "run.claimed=sleep:3"}
         with subprocess.Popen([LEAT, "run", "--quiet", "--workers", "2", place.path("job.leat"), *place.settings()],
                               env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as trainer:
+            counters = [f'leat_follow_{of}_total{{job="parity"}}' for of in ("rows", "cuts", "bytes")]
             for count in (1, 2, 3):
                 deadline = time.monotonic() + PATIENCE_S
                 while sum("is followed from checkpoint" in (line or "") for line in server.said) < count:
                     assert time.monotonic() < deadline and trainer.poll() is None, server.said
                     time.sleep(0.01)
                 if count < 3:
-                    assert server.client().metrics()['leat_follow_live{job="parity"}'] == 1
+                    while (before := server.client().metrics())[counters[0]] == 0:
+                        assert time.monotonic() < deadline and trainer.poll() is None, before
+                    assert before['leat_follow_live{job="parity"}'] == 1
                     assert control.ask("POST", "/v2/repository/models/scores/unload", UNLOAD)[0] == 200
                     figures = server.client().metrics()
                     assert figures['leat_follow_live{job="parity"}'] == 0 == figures['leat_follow_features{job="parity"}']
+                    assert all(figures[name] >= before[name] for name in counters), (before, figures)
                     assert control.ask("POST", "/v2/repository/models/scores/load", "")[0] == 200
             assert trainer.wait(PATIENCE_S) == 0
         server.wait_for("no longer followed: the job has ended")

@@ -80,7 +80,8 @@ static void test_prometheus(void **state)
     struct str names[] = {STR("ctr"), STR("cvr")};
     const struct figures *figures[] = {&a, &b};
     struct byte_buffer out = {0};
-    figures_write(names, figures, 2, &out);
+    struct metrics_text text = {.out = &out};
+    figures_write(names, figures, 2, &text);
     buffer_append(&out, "", 1);
     assert_int_equal(value_of(&out, "leat_serve_requests_total{model=\"ctr\",outcome=\"answered\"} "), 5);
     assert_int_equal(value_of(&out, "leat_serve_requests_total{model=\"ctr\",outcome=\"shed\"} "), 2);
