@@ -37,6 +37,9 @@ scrape_configs:
   `run` or `window`: all examples, or those of the last window of metrics.
 - While a run is being restored, `/metrics` has only the metrics of both, and `/readyz` answers 503.
 - In OpenMetrics, a counter's family is named without `_total`.
+
+[dist](../dist/README.md) has a board for Grafana and rules for alerts; they expect scrape jobs whose names begin with
+`leat`.
 """
 
 
