@@ -5,7 +5,6 @@
 """
 
 import json
-import math
 import os
 import re
 import subprocess
@@ -17,32 +16,11 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import live  # noqa: E402
 import prometheus  # noqa: E402
 import tap  # noqa: E402
+from board import DIST, KAFKA, empty_of, panels, read  # noqa: E402
 from patience import PATIENCE_S  # noqa: E402
 
-DIST = os.path.join(prometheus.ROOT, "dist")
 ALERTS = os.path.join(DIST, "alerts.yml")
 METRIC = re.compile(r"\b(leat_\w+)\b")
-KAFKA = "Kafka"
-RANGE = "10s"
-
-
-def read(name):
-    with open(os.path.join(DIST, name), encoding="utf-8") as file:
-        return file.read()
-
-
-def panels():
-    """[(row, title, description, [query])], with the board's variables filled in."""
-    found, row = [], None
-    for panel in json.loads(read("grafana.json"))["panels"]:
-        if panel["type"] == "row":
-            row = panel["title"]
-            continue
-        queries = [target["expr"].replace("$__rate_interval", RANGE).replace("$job", ".*").replace("$instance", ".*")
-                   for target in panel["targets"]]
-        assert queries and not any("$" in query for query in queries), queries
-        found.append((row, panel["title"], panel["description"], queries))
-    return found
 
 
 def meant():
@@ -101,11 +79,6 @@ class Asking:
     def __exit__(self, *_):
         self.is_over = True
         self.thread.join(PATIENCE_S)
-
-
-def empty_of(prom, queries):
-    """Those that give no finite number now."""
-    return [query for query in queries if not any(math.isfinite(value) for _, value in prom.query(query))]
 
 
 def test_every_query():
