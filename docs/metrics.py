@@ -29,8 +29,9 @@ scrape_configs:
     static_configs: [{targets: ["127.0.0.1:8000"]}]
 ```
 
-- A counter falls only when the process begins anew. Counters of rows go on from the checkpoint then; those of the process
-  (`leat_run_records_total`, `leat_lane_seconds_total`, `leat_net_*`) begin at 0.
+- A counter falls only when the process begins anew. Those of the process (`leat_run_records_total`,
+  `leat_lane_seconds_total`, `leat_net_*`) begin at 0 then. Those of nodes go on from the checkpoint: behind a crash they
+  fall to its numbers, which `rate` takes for a beginning at 0, so that it shows one peak.
 - A series whose value is not known is left out: the watermark before the first event, the AUC of a learner without
   labels of both kinds.
 - `node` is the node's name in checkpoints (`features/dedup`); `kind` is what the job calls it. Of learners, `over` is
