@@ -40,7 +40,7 @@ def wide(steps):
 
 
 @contextlib.contextmanager
-def place(job=JOB, records=120_000):
+def place(job=JOB, records=400_000):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "job.leat"), "w", encoding="ascii") as file:
             file.write(job)
