@@ -186,6 +186,8 @@ static const struct {
      offsetof(struct net_counters, connections_refused)},
     {{"leat_net_connections_open", "gauge", "", "Open connections."},
      offsetof(struct net_counters, connections_now)},
+    {{"leat_net_connections_parked", "gauge", "", "Connections that wait unread under overload."},
+     offsetof(struct net_counters, connections_parked)},
     {{"leat_net_requests_http1_total", "counter", "", "Requests over HTTP/1.1."},
      offsetof(struct net_counters, requests_http1)},
     {{"leat_net_requests_http2_total", "counter", "", "Requests over HTTP/2."},
