@@ -253,6 +253,28 @@ static uint64_t append_rows(const struct table *t, const struct table_keys *note
     return (size_t)(to - begin) / bytes;
 }
 
+/* Whether rows have come and gone until there are more notes than rows. Then all rows are looked through instead of the
+ * notes, and each that changed is appended once: the cut of a table of rows_max is never larger than the table. */
+static bool has_more_notes_than_rows(const struct table *t)
+{
+    return t->cold == NULL && t->cut->added.count + t->cut->changed.count > t->stats.rows;
+}
+
+static uint64_t append_changed(const struct table *t, struct byte_buffer *out)
+{
+    size_t bytes = row_bytes(t);
+    unsigned char *begin = (unsigned char *)buffer_reserve(out, t->stats.rows * bytes), *to = begin;
+    for (uint32_t i = 0; i < t->rows_used; i++) {
+        const struct table_row *row = table_row_at(t, i);
+        if (row->key == 0 || row->epoch <= t->cut->since)
+            continue;
+        store_row(t, row, to);
+        to += bytes;
+    }
+    out->length += (size_t)(to - begin);
+    return (size_t)(to - begin) / bytes;
+}
+
 /* Appends the cells that changed, with their counts now, if all were noted. */
 static uint64_t append_cells(const struct table *t, struct byte_buffer *out)
 {
@@ -289,7 +311,8 @@ size_t table_cut_bytes(const struct table *t)
     const struct table_cut *cut = t->cut;
     const struct sketch *s = &t->sketch;
     leat_assert(cut != NULL);
-    size_t rows = (cut->added.count + cut->changed.count) * row_bytes(t);
+    size_t notes = cut->added.count + cut->changed.count,
+           rows = (has_more_notes_than_rows(t) ? (size_t)t->stats.rows : notes) * row_bytes(t);
     size_t counts = s->counts == NULL         ? 0
                     : sketch_has_noted_all(s) ? s->cells_count * sizeof(uint64_t)
                                               : sketch_blocks(s) * sizeof(struct sketch_block);
@@ -308,8 +331,9 @@ void table_cut(struct table *t, uint32_t closing, struct byte_buffer *out)
     head.counts[SECTION_REMOVED] = cut->removed.count;
     buffer_append(out, cut->moved.data, cut->moved.length);
     head.counts[SECTION_ROWS] = cut->moved.length / head.row_bytes;
-    head.counts[SECTION_ROWS] += append_rows(t, &cut->added, out);
-    head.counts[SECTION_ROWS] += append_rows(t, &cut->changed, out);
+    head.counts[SECTION_ROWS] += has_more_notes_than_rows(t)
+                                     ? append_changed(t, out)
+                                     : append_rows(t, &cut->added, out) + append_rows(t, &cut->changed, out);
     head.counts[SECTION_BLOCKS] = append_blocks(t, out);
     head.counts[SECTION_CELLS] = append_cells(t, out);
     memcpy(out->data + at, &head, sizeof(head));

@@ -277,6 +277,37 @@ static void test_sweep(void **state)
     table_free(&follower);
 }
 
+/* Keys that come once push each other out of a table of rows_max: a cut has each row once, however many came. */
+static void test_churn(void **state)
+{
+    enum { ROWS = 700, CAME = 20 * ROWS };
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        struct table t, follower;
+        struct table_options o = options(kind == 1);
+        struct byte_buffer bytes = {0};
+        struct table_row *row;
+        o.rows_max = ROWS;
+        table_init(&t, &o);
+        table_init(&follower, &o);
+        table_cut_note(&t, true, 1);
+        for (uint64_t key = 1; key <= CAME; key++)
+            table_resolve(&t, &(uint64_t){1 + key % (CAME / 2)}, &(uint32_t){(uint32_t)key},
+                          &(uint32_t){(uint32_t)key}, NULL, 1, &row);
+        assert_in_range(t.cut->removed.count, CAME / 2, CAME);
+        size_t expected = table_cut_bytes(&t),
+               most = 100 + t.cut->removed.count * sizeof(uint64_t) + t.stats.rows * (16 + PAYLOAD);
+        assert_in_range(expected, 1, most);
+        table_cut(&t, 2, &bytes);
+        assert_in_range(bytes.length, 1, expected);
+        assert_true(table_take_cut(&follower, bytes.data, bytes.length, TABLE_STEP_NONE));
+        assert_dumps_equal(dump(&t, true), dump(&follower, true));
+        buffer_free(&bytes);
+        table_free(&t);
+        table_free(&follower);
+    }
+}
+
 /* --- Hostile bytes --- */
 
 enum { HEAD_WORDS = 7 }; /* magic, bytes of a row, rows, then the counts of keys, rows, blocks and cells */
@@ -367,8 +398,8 @@ static void test_chosen_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts),    cmocka_unit_test(test_cold),        cmocka_unit_test(test_sweep),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_chosen_keys),
+        cmocka_unit_test(test_cuts),  cmocka_unit_test(test_cold),    cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_churn), cmocka_unit_test(test_refused), cmocka_unit_test(test_chosen_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
