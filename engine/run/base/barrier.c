@@ -70,20 +70,21 @@ uint64_t barrier_attach(struct run *run, bool is_last)
     return epoch;
 }
 
-/* Called with the mutex held. */
-static void want(struct barrier *b)
+/* Called with the mutex held. False: one is on its way, or cannot be now. */
+static bool want(struct barrier *b)
 {
     if (b->is_wanted || b->has_lately_failed || b->state != BARRIER_IDLE)
-        return;
+        return false;
     b->is_wanted = true;
     pthread_cond_broadcast(&b->condition);
+    return true;
 }
 
 void barrier_ask(struct run *run)
 {
     struct barrier *b = run->barrier;
     pthread_mutex_lock(&b->mutex);
-    want(b);
+    (void)want(b);
     pthread_mutex_unlock(&b->mutex);
 }
 
@@ -91,8 +92,10 @@ void barrier_ask_seldom(struct run *run)
 {
     struct barrier *b = run->barrier;
     pthread_mutex_lock(&b->mutex);
-    if (os_monotonic_us() - b->barrier_us >= BARRIER_SHARE * b->work_us)
-        want(b);
+    int64_t now_us = os_monotonic_us();
+    bool is_soon = b->asked_us != 0 && now_us - b->asked_us < BARRIER_SHARE * b->work_us;
+    if (!is_soon && want(b))
+        b->asked_us = now_us;
     pthread_mutex_unlock(&b->mutex);
 }
 

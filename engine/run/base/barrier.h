@@ -44,6 +44,7 @@ struct barrier {
     bool must_end;              /* the coordinator's thread must end */
     int64_t work_us;            /* CPU time that the last checkpoint took, of lanes and of its writing */
     int64_t barrier_us;         /* when the barrier was attached, on the monotonic clock */
+    int64_t asked_us;           /* when a follower last got its wish for a checkpoint; 0: none did */
     int64_t stop_us;            /* longest time that a lane stood still for the checkpoint */
     int64_t stop_max_us;        /* longest stop_us of all checkpoints of this life */
     _Atomic uint64_t published; /* epoch of the newest published checkpoint */
@@ -68,8 +69,9 @@ bool barrier_takes_last(struct run *run);
 uint64_t barrier_attach(struct run *run, bool is_last);
 /* Asks for a checkpoint soon: the epoch's order log is long, or a full sink waits for one. */
 void barrier_ask(struct run *run);
-/* Likewise, for a follower, which asks again and again until it has one: no sooner after the last checkpoint than
- * BARRIER_SHARE times what that one took, so that followers that begin anew do not stop the job. */
+/* Likewise, for a follower, which asks again and again until it has one: no sooner after the last one that a follower got
+ * than BARRIER_SHARE times what a checkpoint takes, so that followers that begin anew do not stop the job. Who comes first
+ * gets one at once, however long the job's own ones take. */
 enum { BARRIER_SHARE = 50 };
 void barrier_ask_seldom(struct run *run);
 
