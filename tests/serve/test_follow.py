@@ -388,6 +388,30 @@ def test_all_in_one_step():
         assert int(moment["features"]) > 1, moment
 
 
+# New rows in each micro-batch, faster than cuts may be written in a hundredth of the time.
+GROWING = """param data: text
+param out: text
+param state: text
+job growing { workers: 1, memory: 512MiB, checkpoint: { every: 1h, dir: state, log: 32MiB } }
+source events = ctr { events: 400000, seed: 7, stream: labelled, event_time: ts }
+stream examples = events | with a = hash(epoch_ms(ts)), b = epoch_ms(ts)
+learner model = fm from examples { label: clicked, sparse: [a, b], embedding: { dim: 64 } }
+serve scores { from: model.predictions, request: events, deadline: 1m }
+sink all = null from model.predictions {}
+"""
+
+
+def test_cuts_of_much():
+    """What has changed grows faster than the wait for it passes: cuts come before the log has no room for them."""
+    with Place(GROWING, 1) as place, Server(place) as server, Trainer(place, workers=1, pause_ms=30, cut=1024) as trainer:
+        server.wait_for(FOLLOWED)
+        deadline = time.monotonic() + PATIENCE_S
+        while server.client().metrics()['leat_follow_cuts_total{job="growing"}'] < 2:
+            assert time.monotonic() < deadline and trainer.process.poll() is None, server.said
+            time.sleep(0.02)
+        trainer.kill()
+
+
 def test_killed_server():
     """It joins a job that runs again and again."""
     with Place(jobs.learner("linear"), ROWS) as place, Trainer(place, pause_ms=3) as trainer:

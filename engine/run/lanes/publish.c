@@ -5,6 +5,7 @@
 #include "run/publish/publish.h"
 
 #include "core/batch_codec.h"
+#include "core/delta_log.h"
 #include "core/os.h"
 
 /* The share of its time that a learner may spend on cuts: before a cut that is expected to take t, with writing it, lie
@@ -14,6 +15,10 @@
  * A cut is expected to take what large ones took lately for a byte, as CPU time. What it took is time that passed, as the
  * waiting is: beside other processes both are longer, and the share stays. */
 enum { CUT_SHARE = 100, MIB = 1 << 20, CUT_US_PER_MIB = 2000 };
+
+/* A cut that the log has no room for is of no use. So one comes before it has CUT_PARTS of 4 of that room, whatever it
+ * costs: of a learner whose rows come and go fast enough, what has changed grows faster than the wait for it can pass. */
+enum { CUT_PARTS = 3 };
 
 /* A learner that a checkpoint's writer holds is asked again after so long. */
 enum { HELD_US = 1000 };
@@ -114,12 +119,19 @@ static int64_t expect_us(const struct node_instance *node)
     return (int64_t)(bytes * (uint64_t)node->publish.us_per_mib / MIB);
 }
 
+/* Whether the log would soon have no room for the cut. */
+static bool is_large(const struct node_instance *node)
+{
+    size_t room = MIN(DELTA_ENTRY_MAX, (size_t)node->stage->run->plan->config.checkpoint.log_bytes);
+    return node->node->operator_kind->cut_bytes(&node->context) >= room / 4 * CUT_PARTS;
+}
+
 /* When the learner may be cut, as much as has changed now, on the monotonic clock. Under LEAT_TEST_CUT=1: at once. */
 static int64_t due_us(const struct node_instance *node)
 {
     if (test_cut(BATCH_ROWS) == 1)
         return node->publish.since_us;
-    int64_t wait_us = CUT_SHARE * (expect_us(node) + node->publish.over_us);
+    int64_t wait_us = is_large(node) ? 0 : CUT_SHARE * (expect_us(node) + node->publish.over_us);
     return node->publish.since_us + MAX(publish_every_us(node->stage->run), wait_us);
 }
 
