@@ -216,6 +216,18 @@ def test_dear_cuts():
             time.sleep(0.05)
 
 
+def test_a_stall():
+    """A single write of the log took 1.5 s: learners are not cut a hundred times as seldom from then on."""
+    job = jobs.learner("fm").replace("deadline: 1m", "deadline: 1m, publish: 1ms")
+    with Place(job, 2400) as place, Server(place) as server, \
+            Trainer(place, workers=1, cut=8, pause_ms=40, failpoints="log.write=sleep:1500@30") as trainer:
+        server.wait_for(FOLLOWED)
+        while server.client().metrics()['leat_follow_cuts_total{job="parity"}'] < 60:
+            assert trainer.process.poll() is None, server.said
+            time.sleep(0.05)
+        trainer.kill()
+
+
 def test_joins_late():
     """The newest checkpoint is older than the log: the server waits for another."""
     job = jobs.FEATURES.replace("every: 1h", "every: 500ms, keep: { last: 1 }")

@@ -59,9 +59,10 @@ struct node_instance {
         int64_t noted_us,
             since_us; /* monotonic: when notes began; when the last cut was written, or notes began */
         int64_t expected_us, spent_us, cpu_us; /* what it was to take, and took, of it on a CPU */
-        int64_t over_us;                       /* what the last cut took more than it was to take */
-        int64_t us_per_mib;                    /* CPU time of large cuts lately; at least 1 */
-    } publish;                                 /* of a learner */
+        int64_t over_us,
+            over_both_us;   /* what the last cut took more than it was to take; the last two, at least */
+        int64_t us_per_mib; /* CPU time of large cuts lately; at least 1 */
+    } publish;              /* of a learner */
     /* dead_reason is set; it is written once, from the first dead letter of this life. */
     atomic_bool has_dead;
     char dead_reason[RUN_DEAD_REASON_BYTES];

@@ -9,8 +9,9 @@
 #include "core/os.h"
 
 /* The share of its time that a learner may spend on cuts: before a cut that is expected to take t, with writing it, lie
- * 100 t without one, and what it took beyond t is waited for before the next. The more has changed, the longer a cut takes,
- * and waits: so the share holds from the first cut on, also while cuts grow. Notes of changes cost about as much again.
+ * 100 t without one, and what the last two both took beyond t is waited for before the next: a disk that stalls once says
+ * nothing about the next cut. The more has changed, the longer a cut takes, and waits: so the share holds from the first
+ * cut on, also while cuts grow. Notes of changes cost about as much again.
  *
  * A cut is expected to take what large ones took lately for a byte, as CPU time. What it took is time that passed, as the
  * waiting is: beside other processes both are longer, and the share stays. */
@@ -59,7 +60,7 @@ static void note_changes(struct node_instance *node, bool is_on)
     }
     node->publish.is_noted = is_on;
     node->publish.noted_us = node->publish.since_us = os_monotonic_us();
-    node->publish.over_us = 0;
+    node->publish.over_us = node->publish.over_both_us = 0;
     node->publish.us_per_mib = CUT_US_PER_MIB;
     if (!is_on)
         buffer_free(&node->stage->publish_entry);
@@ -131,7 +132,7 @@ static int64_t due_us(const struct node_instance *node)
 {
     if (test_cut(BATCH_ROWS) == 1)
         return node->publish.since_us;
-    int64_t wait_us = is_large(node) ? 0 : CUT_SHARE * (expect_us(node) + node->publish.over_us);
+    int64_t wait_us = is_large(node) ? 0 : CUT_SHARE * (expect_us(node) + node->publish.over_both_us);
     return node->publish.since_us + MAX(publish_every_us(node->stage->run), wait_us);
 }
 
@@ -183,7 +184,9 @@ static void settle(struct node_instance *node, struct moment spent)
 {
     node->publish.spent_us += spent.us;
     node->publish.cpu_us += spent.cpu_us;
-    node->publish.over_us = MAX(node->publish.spent_us - node->publish.expected_us, 0);
+    int64_t over_us = MAX(node->publish.spent_us - node->publish.expected_us, 0);
+    node->publish.over_both_us = MIN(over_us, node->publish.over_us);
+    node->publish.over_us = over_us;
     node->publish.since_us = os_monotonic_us();
     node->publish.has_cut = false;
     if (node->publish.bytes >= MIB)
