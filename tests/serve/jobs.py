@@ -83,6 +83,25 @@ sink all = file from scores {{ path: out, overwrite: true }}
 """
 
 
+OPTIMIZERS = ("sgd", "momentum", "adagrad", "adagrad_row", "adagrad_block", "adam", "ftrl", "newton")
+
+
+def every_learner():
+    """A job in which all learners learn from the same examples, also with each optimizer of ids' weights and vectors; and the
+    names of its serves, one for each."""
+    learners = {name.replace("-", "_"): (name.split("-")[0], options) for name, options in LEARNERS.items()}
+    inputs = "label: clicked, sparse: [user, item], dense: [price, n], "
+    for name in OPTIMIZERS:
+        learners[f"linear_of_{name}"] = "linear", f"{inputs} optimizer: {name} {{}}"
+        learners[f"ffm_of_{name}"] = "ffm", f"{inputs} linear: {name} {{}}, embedding: {{ dim: 4, optimizer: {name} {{}} }}"
+    text = HEAD.replace("128MiB", "1GiB") + "stream examples = events | where user >= 0 | feature by user over 1h every 1m { n: count() }\n"
+    for name, (kind, options) in learners.items():
+        text += f"""learner {name} = {kind} from examples {{ {options} }}
+serve of_{name} {{ from: {name}.predictions, request: events, deadline: 1m }}
+"""
+    return text + "sink all = null from linear.predictions {}\n", [f"of_{name}" for name in learners]
+
+
 # A label join between features and model.
 LABELLED = HEAD + """
 stream features =

@@ -111,6 +111,23 @@ def test_fm():
     check_followed(jobs.learner("fm"), 1)
 
 
+def test_every_learner():
+    """Cuts have all that predictions read, whatever the learner and its optimizers keep of a row."""
+    job, names = jobs.every_learner()
+    for _ in range(4):  # the server may see the last checkpoint before it is asked
+        with Place(job, 1000) as place, Server(place, "--look-every", "1500") as server, Trainer(place, pause_ms=5) as trainer:
+            server.wait_for(FOLLOWED)
+            asked = place.events[-60:]
+            trainer.ends()
+            server.wait_for(ENDED)
+            answers = [state_of(server, name, asked) for name in names]
+            if all("+" in moment["cut"] for _, moment in answers):
+                for name, (rows, _) in zip(names, answers):
+                    compare(rows, place.score(asked, "--serve", name))
+                return
+    raise AssertionError("no answer came from what was followed")
+
+
 def test_deepfm_batch():
     check_followed(jobs.learner("deepfm-batch"), 3)
 
