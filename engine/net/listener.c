@@ -204,10 +204,10 @@ uint16_t net_loop_listen(struct net_loop *loop, const struct net_listen *listen,
         diag_hint(
             diags, diag,
             error == UV_EADDRINUSE
-                ? "another process listens there, perhaps another `leat serve`: stop it, or choose another port "
-                  "(`listen` of the `serve`, or --listen)"
+                ? "another process listens there, perhaps another `leat serve` or `leat run`: stop it, or choose another "
+                  "port (`listen` of the `serve`, --listen or --control)"
                 : "choose an address of this machine, and a port that this user may listen on (`listen` of the "
-                  "`serve`, or --listen)");
+                  "`serve`, --listen or --control)");
     }
     return port;
 }

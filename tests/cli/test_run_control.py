@@ -233,6 +233,7 @@ def test_addresses_and_tokens():
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         refuse(folder, "--control", f"127.0.0.1:{busy.getsockname()[1]}", says="Address already in use")
+        refuse(folder, "--control", f"127.0.0.1:{busy.getsockname()[1]}", says="--listen or --control")
         refuse(folder, "--control", "0.0.0.0:0", says="certificate|TLS|plaintext")
         refuse(folder, "--control", "nonsense", says="HOST:PORT|address")
         refuse(folder, "--control-token-file", "x", says="need --control")
