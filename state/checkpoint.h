@@ -8,6 +8,7 @@
  *     DIR/gen-000007/redo-000001          order log of micro-batches that this generation executes again
  *     DIR/tables/                         versions of operators' table files (core/operator_history.h)
  *     DIR/SERVE, DIR/serve.log            lock and messages of the process that `leat run --serve` started
+ *     DIR/CONTROL                         where a run's control API is, with its token (control/api_key.h)
  *     DIR/serve.figures                   what it does, anew each second (cli/serve_figures.h)
  *     DIR/history                         what the run did over time (control/history.h)
  *

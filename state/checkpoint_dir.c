@@ -40,7 +40,7 @@ bool checkpoint_id_parse(struct str text, struct checkpoint_id *id)
 /* --- The directory --- */
 
 /* Only LOCK, generations, the operators' `tables`, what `leat run --serve` writes (SERVE, serve.log, serve.figures) and the
- * run's `history` may be in the directory: a mistyped path must not be filled or pruned. */
+ * run's `history` and CONTROL may be in the directory: a mistyped path must not be filled or pruned. */
 static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *diags)
 {
     DIR *stream = opendir(dir->path);
@@ -53,9 +53,9 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
     }
     bool is_good = true;
     for (struct dirent *entry; is_good && (entry = readdir(stream)) != NULL;) {
-        static const char *const own[] = {"LOCK",      "tables",        "SERVE",
-                                          "serve.log", "serve.figures", "serve.figures.tmp",
-                                          "log",       "history",       "history.tmp"};
+        static const char *const own[] = {
+            "LOCK",    "tables",      "SERVE", "serve.log", "serve.figures", "serve.figures.tmp",
+            "CONTROL", "CONTROL.tmp", "log",   "history",   "history.tmp"};
         bool is_own = entry->d_name[0] == '.' || strncmp(entry->d_name, "gen-", 4) == 0;
         for (size_t i = 0; i < ARRAY_COUNT(own); i++)
             is_own |= strcmp(entry->d_name, own[i]) == 0;

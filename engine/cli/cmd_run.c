@@ -108,7 +108,8 @@ static const struct argp_option options_table[] = {
     {"progress", KEY_PROGRESS, "TIME", 0, PROGRESS_HELP, 5},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
     {"control", KEY_CONTROL, "HOST:PORT", 0,
-     "figures of the run over HTTP: /metrics for Prometheus, /api/v1/figures, /api/v1/history, /healthz, /readyz; port 0: any free one",
+     "figures of the run over HTTP: /metrics for Prometheus, /api/v1/figures, /api/v1/history, /healthz, /readyz; "
+     "`leat ctl` tells it there what to do; port 0: any free one",
      6},
     {"control-token-file", KEY_CONTROL_TOKEN, "FILE", 0,
      "its clients must send `Authorization: Bearer TOKEN` with the token in this file; needed off loopback",
@@ -264,17 +265,22 @@ static bool start_api(struct run_arguments *arguments, struct diag_list *diags)
 }
 
 /* Shows the run until it ends. Looks at it every 40 ms, which is smooth for the eye and costs nothing. */
-static void watch(struct run *run, struct view *view)
+static void watch(struct run *run, struct view *view, struct api *api)
 {
     bool is_stopping = false;
     while (!run_has_ended(run)) {
         struct timespec rest = {0, 40 * 1000 * 1000};
         nanosleep(&rest, NULL);
-        if (interrupts > 0 && !is_stopping) {
+        enum api_want want = api == NULL ? API_WANTS_NOTHING : api_wants(api);
+        if ((interrupts > 0 || want == API_WANTS_STOP) && !is_stopping) {
             is_stopping = true;
-            view_message(view, "stopping after a checkpoint; a second Ctrl-C stops at once");
+            view_message(view, interrupts > 0
+                                   ? "stopping after a checkpoint; a second Ctrl-C stops at once"
+                                   : "stopping after a checkpoint, as the control API was asked to");
             run_stop(run);
         }
+        if (want == API_WANTS_CHECKPOINT)
+            run_checkpoint(run);
         view_update(view, run);
     }
 }
@@ -419,7 +425,7 @@ static int run_job(struct run_arguments *arguments)
     dead_watch_begin(dead, stats);
     struct bottleneck *bottleneck = bottleneck_new(load->plan, run);
     if (arguments->api != NULL)
-        api_begin_history(arguments->api);
+        api_begin(arguments->api);
     struct serve_watch *serving = arguments->is_served ? serve_watch_new(load) : NULL;
     struct view *view = view_new(
         &(struct view_options){.plan = load->plan,
@@ -432,7 +438,7 @@ static int run_job(struct run_arguments *arguments)
     bool is_good = run_start(run);
     has_begun = 1;
     if (is_good)
-        watch(run, view);
+        watch(run, view, arguments->api);
     view_free(view);
     api_stop(arguments->api);
     arguments->api = NULL;

@@ -1,5 +1,6 @@
 #include "control/api.h"
 
+#include "control/api_key.h"
 #include "control/history_api.h"
 #include "control/metrics.h"
 #include "control/summary.h"
@@ -20,6 +21,9 @@ struct api {
     pthread_t thread;
     int64_t published_us;                    /* the control thread's */
     _Atomic(struct history_watch *) history; /* NULL: not yet, or no memory */
+    struct api_key key;
+    atomic_bool can_act; /* the key was written */
+    atomic_int wanted;   /* enum api_want */
     /* The figures; guarded by the mutex. */
     pthread_mutex_t mutex;
     bool is_there;
@@ -96,12 +100,45 @@ static void serve_history(struct api *api, struct net_exchange *exchange)
     history_serve(atomic_load(&api->history), api->plan, exchange);
 }
 
+/* A call that acts on the run: checks its token; the control thread does the rest. */
+static void act(struct api *api, struct net_exchange *exchange, enum api_want want, const char *said)
+{
+    if (!atomic_load(&api->can_act)) {
+        net_respond_text(exchange, 403,
+                         "the run cannot be told what to do: its job has no checkpoints, or it is "
+                         "being restored\n");
+        return;
+    }
+    if (!net_sends_token(exchange, api->key.token)) {
+        net_respond_text(exchange, 401,
+                         "expected the field `authorization: Bearer TOKEN` with the token of the file "
+                         "CONTROL, beside the checkpoints; `leat ctl` sends it\n");
+        return;
+    }
+    int before = API_WANTS_NOTHING;
+    while (before < (int)want && !atomic_compare_exchange_weak(&api->wanted, &before, (int)want))
+        continue; /* a stop is not forgotten for a checkpoint */
+    net_respond_text(exchange, 202, said);
+}
+
+static void serve_checkpoint(struct api *api, struct net_exchange *exchange)
+{
+    act(api, exchange, API_WANTS_CHECKPOINT, "a checkpoint is taken\n");
+}
+
+static void serve_stop(struct api *api, struct net_exchange *exchange)
+{
+    act(api, exchange, API_WANTS_STOP, "the run stops after a checkpoint\n");
+}
+
 static const struct route {
-    const char *path;
+    const char *method, *path;
     void (*serve)(struct api *api, struct net_exchange *exchange);
 } routes[] = {
-    {"/healthz", serve_health},         {"/readyz", serve_ready},           {"/metrics", serve_metrics},
-    {"/api/v1/figures", serve_figures}, {"/api/v1/history", serve_history},
+    {"GET", "/healthz", serve_health},         {"GET", "/readyz", serve_ready},
+    {"GET", "/metrics", serve_metrics},        {"GET", "/api/v1/figures", serve_figures},
+    {"GET", "/api/v1/history", serve_history}, {"POST", "/api/v1/checkpoint", serve_checkpoint},
+    {"POST", "/api/v1/stop", serve_stop},
 };
 
 static void serve(void *user, struct net_exchange *exchange)
@@ -112,9 +149,11 @@ static void serve(void *user, struct net_exchange *exchange)
             route = &routes[i];
     if (route == NULL)
         net_respond_text(exchange, 404,
-                         "there are /healthz, /readyz, /metrics, /api/v1/figures and /api/v1/history\n");
-    else if (!str_equal(exchange->method, STR("GET")))
-        net_respond_text(exchange, 405, "figures are read with GET\n");
+                         "there are /healthz, /readyz, /metrics, /api/v1/figures, /api/v1/history, "
+                         "/api/v1/checkpoint and /api/v1/stop\n");
+    else if (!str_is(exchange->method, route->method))
+        net_respond_text(exchange, 405,
+                         "figures are read with GET; a checkpoint and a stop are asked for with POST\n");
     else
         route->serve(user, exchange);
 }
@@ -136,7 +175,18 @@ static void api_free(struct api *api)
     history_watch_free(atomic_load(&api->history));
     pthread_mutex_destroy(&api->mutex);
     run_times_free(api->times);
+    api_key_free(&api->key);
     free(api);
+}
+
+/* Where this machine's programs find a listener of that host; for 0.0.0.0 and [::], of all addresses: on loopback. */
+static char *address_here(struct str host, uint16_t port)
+{
+    if (str_is(host, "0.0.0.0"))
+        host = STR("127.0.0.1");
+    else if (str_is(host, "[::]"))
+        host = STR("[::1]");
+    return mem_printf("%.*s:%u", STR_ARGS(host), port);
 }
 
 struct api *api_start(const struct plan *plan, const struct net_listen *listen, struct diag_list *diags)
@@ -145,7 +195,14 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     api->plan = plan;
     pthread_mutex_init(&api->mutex, NULL);
     api->loop = net_loop_new(MEMORY_BYTES, NULL, NULL);
-    uint16_t port = net_loop_listen(api->loop, listen, &service, api, diags);
+    struct net_listen both = *listen;
+    uint16_t port = 0;
+    if (!api_token_make(api->key.token))
+        diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the system has no random bytes");
+    else {
+        both.second_token = listen->token == NULL ? NULL : api->key.token;
+        port = net_loop_listen(api->loop, &both, &service, api, diags);
+    }
     if (port != 0 && pthread_create(&api->thread, NULL, run_loop, api) != 0) {
         diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the system has no thread for the control API");
         port = 0;
@@ -157,15 +214,28 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     size_t host = listen->address.length;
     while (host > 0 && listen->address.data[host - 1] != ':')
         host--;
+    api->key.address = address_here((struct str){listen->address.data, host - 1}, port);
+    api->key.certificate = listen->certificate == NULL ? NULL : mem_strdup(listen->certificate);
     fprintf(stderr, "leat: figures at %s://%.*s:%u/api/v1/figures and /metrics\n",
             listen->certificate == NULL ? "http" : "https", (int)host - 1, listen->address.data, port);
     return api;
 }
 
-void api_begin_history(struct api *api)
+void api_begin(struct api *api)
 {
+    struct str directory = api->plan->config.checkpoint.directory;
     leat_assert(atomic_load(&api->history) == NULL);
     atomic_store(&api->history, history_watch_new(api->plan));
+    int error = directory.length == 0 ? 0 : api_key_write(directory, &api->key);
+    if (error != 0)
+        fprintf(stderr, "leat: `leat ctl` cannot find this run: %.*s/CONTROL cannot be written: %s\n",
+                STR_ARGS(directory), strerror(error));
+    atomic_store(&api->can_act, directory.length > 0 && error == 0);
+}
+
+enum api_want api_wants(struct api *api)
+{
+    return (enum api_want)atomic_exchange(&api->wanted, API_WANTS_NOTHING);
 }
 
 void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,
@@ -198,5 +268,7 @@ void api_stop(struct api *api)
         return;
     net_loop_stop(api->loop);
     pthread_join(api->thread, NULL);
+    if (atomic_load(&api->can_act))
+        api_key_remove(api->plan->config.checkpoint.directory, &api->key);
     api_free(api);
 }

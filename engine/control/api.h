@@ -1,11 +1,16 @@
 /* The control API of a run: what it does now, over HTTP, on a listener and a thread of its own. It reads copies of the
- * run's figures, which the control thread gives it now and then, and changes nothing.
+ * run's figures, which the control thread gives it now and then. What acts on the run is only noted here: the control
+ * thread asks for it (api_wants), and does it.
  *
  *   GET /healthz        the process is there
  *   GET /readyz         200: the run has been restored and goes on; else 503, with what it does instead
  *   GET /metrics        figures for Prometheus (metrics.h)
  *   GET /api/v1/figures the summary as of now, as JSON (summary.h)
  *   GET /api/v1/history figures of the run or of a node over time (history_api.h)
+ *   POST /api/v1/checkpoint  takes a checkpoint now
+ *   POST /api/v1/stop        takes a last checkpoint and stops the run
+ *
+ * The last two need the token of DIR/CONTROL (api_key.h), also on loopback; a job without checkpoints has none.
  */
 #ifndef LEAT_CONTROL_API_H
 #define LEAT_CONTROL_API_H
@@ -18,9 +23,14 @@ struct api;
 
 /* Listens, and starts the thread. plan: must outlive the API. Says on stderr where it listens. NULL after a diagnostic. */
 struct api *api_start(const struct plan *plan, const struct net_listen *listen, struct diag_list *diags);
-/* Control thread, once the run has its checkpoint directory: opens the history, which api_publish keeps from then on. */
-void api_begin_history(struct api *api);
-/* Control thread: copies the figures, at most twice a second, and adds them to the history. recent: of the last seconds, NULL: not known yet. */
+/* Control thread, once the run has its checkpoint directory: opens the history, which api_publish keeps from then on, and
+ * writes DIR/CONTROL. */
+void api_begin(struct api *api);
+/* Control thread: what was asked for since the last call. */
+enum api_want { API_WANTS_NOTHING, API_WANTS_CHECKPOINT, API_WANTS_STOP };
+enum api_want api_wants(struct api *api);
+/* Control thread: copies the figures, at most twice a second, and adds them to the history. recent: of the last seconds;
+ * NULL: not known yet. */
 void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,
                  const struct dead_watch *watch, const struct bottleneck_found *recent);
 /* Ends the thread; before run_free, because the figures point into the run. NULL is allowed. */

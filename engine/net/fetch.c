@@ -13,6 +13,7 @@ enum { CONNECT_MS = 5000 };
 struct fetch {
     CURL *curl;
     char *base; /* "http://HOST:PORT" */
+    struct curl_slist *fields;
     atomic_bool must_stop;
     struct byte_buffer *body; /* of the request in work */
     size_t body_max;
@@ -79,6 +80,12 @@ static void make_curl(struct fetch *fetch, const struct fetch_options *options)
         curl_easy_setopt(curl, CURLOPT_CAINFO, options->authority);
         curl_easy_setopt(curl, CURLOPT_CAPATH, NULL); /* else the system's authorities are believed, too */
     }
+    if (options->token != NULL) {
+        char *field = mem_printf("authorization: Bearer %s", options->token);
+        fetch->fields = curl_slist_append(NULL, field);
+        curl_easy_setopt(curl, CURLOPT_HTTPHEADER, fetch->fields);
+        free(field);
+    }
     if (options->certificate != NULL)
         curl_easy_setopt(curl, CURLOPT_SSLCERT, options->certificate);
     if (options->key != NULL)
@@ -110,12 +117,13 @@ void fetch_free(struct fetch *fetch)
     if (fetch == NULL)
         return;
     curl_easy_cleanup(fetch->curl);
+    curl_slist_free_all(fetch->fields);
     free(fetch->base);
     free(fetch);
 }
 
-int fetch_get(struct fetch *fetch, const char *target, uint32_t stall_s, size_t body_max,
-              struct byte_buffer *body)
+static int perform(struct fetch *fetch, const char *target, uint32_t stall_s, size_t body_max,
+                   struct byte_buffer *body)
 {
     char *url = mem_printf("%s%s", fetch->base, target);
     long status = 0;
@@ -134,6 +142,22 @@ int fetch_get(struct fetch *fetch, const char *target, uint32_t stall_s, size_t 
         snprintf(fetch->why, sizeof(fetch->why), "%s", curl_easy_strerror(code));
     free(url);
     return (int)status;
+}
+
+int fetch_get(struct fetch *fetch, const char *target, uint32_t stall_s, size_t body_max,
+              struct byte_buffer *body)
+{
+    curl_easy_setopt(fetch->curl, CURLOPT_HTTPGET, 1L);
+    return perform(fetch, target, stall_s, body_max, body);
+}
+
+int fetch_post(struct fetch *fetch, const char *target, uint32_t stall_s, size_t body_max,
+               struct byte_buffer *body)
+{
+    curl_easy_setopt(fetch->curl, CURLOPT_POSTFIELDS, "");
+    curl_easy_setopt(fetch->curl, CURLOPT_POSTFIELDSIZE, 0L);
+    curl_easy_setopt(fetch->curl, CURLOPT_POST, 1L);
+    return perform(fetch, target, stall_s, body_max, body);
 }
 
 const char *fetch_why(const struct fetch *fetch)

@@ -1,4 +1,4 @@
-/* An HTTP client: GET requests to one server, one after the other, over a connection that stays open (libcurl). One thread,
+/* An HTTP client: requests to one server, one after the other, over a connection that stays open (libcurl). One thread,
  * but for fetch_stop. */
 #ifndef LEAT_NET_FETCH_H
 #define LEAT_NET_FETCH_H
@@ -11,6 +11,7 @@ struct fetch_options {
     /* Paths of PEM files. authority: TLS, and the server's certificate must be signed by it; NULL: plaintext, which is
      * refused unless HOST is a loopback name. certificate, key: this client's; NULL: none. */
     const char *authority, *certificate, *key;
+    const char *token; /* sent with each request as `authorization: Bearer TOKEN`; NULL: none */
 };
 
 struct fetch;
@@ -23,6 +24,9 @@ void fetch_free(struct fetch *fetch); /* NULL is allowed */
  * says why. */
 int fetch_get(struct fetch *fetch, const char *target, uint32_t stall_s, size_t body_max,
               struct byte_buffer *body);
+/* The same with POST and an empty body. */
+int fetch_post(struct fetch *fetch, const char *target, uint32_t stall_s, size_t body_max,
+               struct byte_buffer *body);
 /* Why the last request got no answer: "", or words; valid until the next request. */
 const char *fetch_why(const struct fetch *fetch);
 /* The request in work, and all later ones, end without an answer within a second. Any thread. */

@@ -130,8 +130,11 @@ static struct net_listener *listener_new(struct net_loop *loop, const struct net
     listener->listen.key = copy(listen->key);
     listener->listen.client_authority = copy(listen->client_authority);
     listener->listen.token = copy(listen->token);
+    listener->listen.second_token = copy(listen->second_token);
     if (listen->token != NULL)
         token_digest(str_from(listen->token), listener->token_digest);
+    if (listen->second_token != NULL)
+        token_digest(str_from(listen->second_token), listener->second_digest);
     return listener;
 }
 
@@ -143,6 +146,7 @@ void listener_free(struct net_listener *listener)
     free((char *)listener->listen.key);
     free((char *)listener->listen.client_authority);
     free((char *)listener->listen.token);
+    free((char *)listener->listen.second_token);
     free(listener);
 }
 

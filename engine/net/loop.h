@@ -75,7 +75,7 @@ struct net_listener {
     struct tls_context *tls; /* NULL: plaintext */
     struct str host;         /* of the address, without brackets */
     bool is_loopback;
-    uint8_t token_digest[32];
+    uint8_t token_digest[32], second_digest[32]; /* of listen.token, and of second_token */
     uint32_t connections_now;
     struct deadline_queue head, body, idle, window, write, linger;
 };

@@ -42,6 +42,9 @@ struct net_exchange {
 /* The value of the first header field of that name (lower case); data == NULL: there is none. */
 struct str net_field(const struct net_exchange *exchange, const char *name);
 
+/* Whether the request has one field `authorization: Bearer TOKEN` with that token; takes as long for each wrong one. */
+bool net_sends_token(const struct net_exchange *exchange, const char *token);
+
 /* Whether the content-type is one of gRPC, whose refusals are 200 with a grpc-status. */
 bool net_is_grpc(const struct net_exchange *exchange);
 
@@ -105,8 +108,9 @@ struct net_listen {
      * need a certificate that it signed; NULL: they need none. */
     const char *certificate, *key, *client_authority;
     /* Clients must send `authorization: Bearer TOKEN`; NULL: none. Required off loopback, unless clients have
-     * certificates. */
-    const char *token;
+     * certificates. second_token: is as good, for a service that tells them apart (net_sends_token); only with a
+     * token. */
+    const char *token, *second_token;
     bool needs_certificates; /* off loopback clients must have certificates: a token is not enough */
     uint32_t connections_max;
     uint32_t body_bytes_max;

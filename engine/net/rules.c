@@ -234,17 +234,32 @@ bool authorization_is_good(struct str value, const uint8_t digest[32])
     return CRYPTO_memcmp(given, digest, sizeof(given)) == 0;
 }
 
-static bool has_token(const struct exchange *exchange)
+/* Whether there is one field `authorization`, with the token of that digest. */
+static bool sends(const struct net_exchange *exchange, const uint8_t digest[32])
 {
     uint32_t found = 0, good = 0;
-    for (uint32_t i = 0; i < exchange->public.fields_count; i++) {
-        const struct net_field *field = &exchange->public.fields[i];
-        if (str_is(field->name, "authorization")) {
+    for (uint32_t i = 0; i < exchange->fields_count; i++)
+        if (str_is(exchange->fields[i].name, "authorization")) {
             found++;
-            good += authorization_is_good(field->value, exchange->listener->token_digest);
+            good += authorization_is_good(exchange->fields[i].value, digest);
         }
-    }
     return found == 1 && good == 1;
+}
+
+bool net_sends_token(const struct net_exchange *exchange, const char *token)
+{
+    uint8_t digest[32];
+    token_digest(str_from(token), digest);
+    return sends(exchange, digest);
+}
+
+static bool has_token(const struct exchange *exchange)
+{
+    const struct net_listener *listener = exchange->listener;
+    bool is_first = sends(&exchange->public, listener->token_digest);
+    bool is_second =
+        listener->listen.second_token != NULL && sends(&exchange->public, listener->second_digest);
+    return is_first || is_second;
 }
 
 /* --- All --- */

@@ -1,4 +1,5 @@
 /* The public functions: build, start, wait, free. */
+#include "run/base/barrier.h"
 #include "run/checkpoints/checkpoints.h"
 #include "run/lanes/lanes.h"
 #include "run/order/order.h"
@@ -90,6 +91,12 @@ bool run_start(struct run *run)
 void run_stop(struct run *run)
 {
     sequencer_stop(run);
+}
+
+void run_checkpoint(struct run *run)
+{
+    if (run->barrier != NULL)
+        barrier_ask(run);
 }
 
 bool run_has_ended(const struct run *run)

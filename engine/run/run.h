@@ -69,6 +69,8 @@ bool run_start(struct run *run);
 /* Takes a last checkpoint and stops the run; further calls change nothing. Any thread, but not from a
  * signal handler. */
 void run_stop(struct run *run);
+/* Asks for a checkpoint now, if the run takes any, unless one is in work. Control thread. */
+void run_checkpoint(struct run *run);
 /* Whether all lanes have ended. */
 bool run_has_ended(const struct run *run);
 /* Joins the lanes and finishes the sinks; false if the run failed (diags say why). */

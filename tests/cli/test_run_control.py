@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The control API of `leat run --control`: figures of a run that goes on, which equal those of its summary, and change
-nothing. Prints TAP.
+nothing; and `leat ctl`, which tells it to take a checkpoint, or to stop. Prints TAP.
 
     tests/cli/test_run_control.py PATH_OF_LEAT
 """
@@ -28,7 +28,7 @@ FAILED = 1
 AT = re.compile(r"leat: figures at http://127\.0\.0\.1:(\d+)/api/v1/figures and /metrics")
 SAMPLE = re.compile(r'([a-z0-9_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (NaN|[+-]Inf|-?[0-9.]+(?:e[+-]?[0-9]+)?)$')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
-SLOW = "run.claimed=sleep:25"
+SLOW, SLOWER = "run.claimed=sleep:25", "run.claimed=sleep:300"
 RECORDS = 120_000
 
 JOB = """job controlled { workers: 2, checkpoint: { every: 500ms, dir: "state" } }
@@ -220,6 +220,87 @@ def test_what_is_refused():
         assert taken.returncode != 0, taken
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(PATIENCE_S) == 0, run.said
+
+
+def ctl(folder, *words, expected=0, says=""):
+    done = subprocess.run([LEAT, "ctl", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.returncode == expected and re.search(says, done.stdout + done.stderr), done
+    return done
+
+
+def test_ctl():
+    """A run is told to take a checkpoint, and to stop; it goes on from there, as if it had never stopped."""
+    with place() as folder, place() as alone:
+        text = JOB.replace("every: 500ms", "every: 1h")
+        assert text != JOB
+        for where in (folder, alone):
+            with open(os.path.join(where, "job.leat"), "w", encoding="ascii") as file:
+                file.write(text)
+        with Run(folder, points=SLOWER) as run:
+            run.wait_until("/readyz")
+            key = os.path.join(folder, "state", "CONTROL")
+            assert os.stat(key).st_mode & 0o777 == 0o600
+            ctl(folder, "checkpoint", "job.leat", says=r"^checkpoint 1 is written$")
+            ctl(folder, "checkpoint", "job.leat", says=r"^checkpoint 2 is written$")
+            ctl(folder, "stop", "job.leat", says="the run has stopped, after ")
+            summary = run.ends()
+            assert not summary["finished"] and summary["checkpoints"] == 3, summary
+            assert "as the control API was asked to" not in "".join(run.said), "--json says no progress"
+            assert not os.path.exists(key)
+        ctl(folder, "stop", "job.leat", expected=FAILED, says="no run with a control API uses `state`")
+        for where in (folder, alone):
+            subprocess.run([LEAT, "run", "job.leat", "--quiet"], cwd=where, check=True, stdout=subprocess.DEVNULL)
+        assert digest(folder) == digest(alone)
+
+
+def test_who_may_act():
+    """The token of CONTROL alone, also on loopback; that of readers is not enough."""
+    for words, reader in (((), {}), (("--control-token-file", "token"), {"Authorization": "Bearer readers-token"})):
+        with place() as folder:
+            with open(os.path.join(folder, "token"), "w", encoding="ascii") as file:
+                file.write("readers-token\n")
+            with Run(folder, *words, points=SLOWER) as run:
+                deadline = time.monotonic() + PATIENCE_S
+                while run.ask("/readyz", **reader)[0] != 200:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+                with open(os.path.join(folder, "state", "CONTROL"), encoding="ascii") as file:
+                    first, address, token, certificate = file.read().split("\n")[:4]
+                assert (first, address, certificate) == ("leat control 1", f"127.0.0.1:{run.port}", ""), (first, address)
+                wrong = {"Authorization": "Bearer " + token[:-1] + ("0" if token[-1] != "0" else "1")}
+                for path in ("/api/v1/stop", "/api/v1/checkpoint"):
+                    assert run.ask(path, "POST")[0] == 401 and run.ask(path, "POST", **wrong)[0] == 401
+                    assert run.ask(path, "POST", **reader)[0] == 401, "readers may not act"
+                    assert run.ask(path, **{"Authorization": f"Bearer {token}"})[0] == 405
+                assert run.ask("/api/v1/stop", "POST", Origin="http://leat.example", Authorization=f"Bearer {token}")[0] == 403
+                assert run.process.poll() is None
+                assert run.ask("/metrics", Authorization=f"Bearer {token}")[0] == 200
+                assert token not in run.ask("/api/v1/figures", Authorization=f"Bearer {token}")[1]
+                ctl(folder, "stop", "job.leat", "--no-wait", says="the run stops after a checkpoint")
+                assert not run.ends()["finished"]
+
+
+def test_ctl_finds_no_run():
+    with place() as folder:
+        ctl(folder, "stop", expected=2, says="tell which job")
+        ctl(folder, "dance", "job.leat", expected=2, says="`checkpoint` or `stop`, not `dance`")
+        ctl(folder, "stop", "job.leat", expected=FAILED, says="start the job with `leat run JOB --control")
+        with Run(folder, points=SLOWER) as run:
+            run.wait_until("/readyz")
+            run.process.kill()
+        ctl(folder, "stop", "job.leat", expected=FAILED, says="the run does not answer: .*\n.*run the job again")
+        with open(os.path.join(folder, "state", "CONTROL"), "w", encoding="ascii") as file:
+            file.write("leat control 1\n127.0.0.1:1\nshort\n\n")
+        ctl(folder, "stop", "job.leat", expected=FAILED, says="is damaged, or of another version")
+        subprocess.run([LEAT, "run", "job.leat", "--quiet"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        with open(os.path.join(folder, "job.leat"), "w", encoding="ascii") as file:
+            file.write(JOB.replace(', checkpoint: { every: 500ms, dir: "state" }', ""))
+        ctl(folder, "stop", "job.leat", expected=FAILED, says="the job has no `checkpoint`")
+        os.remove(os.path.join(folder, "out.jsonl"))
+        os.remove(os.path.join(folder, "dead.jsonl"))
+        with Run(folder, points=SLOWER) as run:
+            run.wait_until("/readyz")
+            assert run.ask("/api/v1/stop", "POST", Authorization="Bearer x")[0] == 403
 
 
 def refuse(folder, *words, says):
