@@ -388,7 +388,8 @@ static void summarize(struct run_arguments *arguments, const struct run_stats *s
         summary_put_json(&summary, &out);
     else
         summary_text(&summary, stdout);
-    fwrite(out.data, 1, out.length, stdout);
+    if (out.length > 0)
+        fwrite(out.data, 1, out.length, stdout);
     buffer_free(&out);
     free(found);
 }
