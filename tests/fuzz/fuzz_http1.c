@@ -29,6 +29,11 @@ size_t connection_pending(const struct net_connection *one)
     return one->out.length;
 }
 
+int64_t connection_waits_since(const struct net_connection *one LEAT_UNUSED)
+{
+    return 0;
+}
+
 void connection_finish(struct net_connection *one)
 {
     one->is_finishing = true;

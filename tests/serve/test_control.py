@@ -281,6 +281,7 @@ def test_while_loading():
         assert [one.result(PATIENCE_S) for one in together] == [(200, "")] * 3
         assert pair.server.client().infer("other", [tensor("user", [7])])[0] == 200
         pair.good("load", "other")
+        pair.server.wait_for("model other is loaded")
         assert sum("job other answers from" in line for line in pair.server.said) == 1, pair.server.said
         pair.good("unload", "other")
         pair.good("unload", "other")

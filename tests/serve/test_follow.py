@@ -148,11 +148,19 @@ def gpu(**more):
 
 
 def test_on_a_gpu():
-    """Rows of a GPU's tables, put into the server's: its scores are those of the last checkpoint, bit for bit."""
+    """Rows of a GPU's tables, put into the server's (test_device_cut compares them bit by bit): cuts are taken, and in the end
+    its scores are those of the last checkpoint, by the last cut or by that checkpoint itself."""
     if ARGUMENTS.cuda is None:
         return "no model of a GPU was built"
-    with gpu():
-        check_followed(GPU, 2, cut=8, count=1500)
+    with gpu(), Place(GPU, 1500) as place, Server(place, "--look-every", "1500") as server, Trainer(place, cut=8) as trainer:
+        server.wait_for(FOLLOWED)
+        trainer.ends()
+        server.wait_for(ENDED)
+        rows, moment = state_of(server, "scores", place.events[-60:])
+        assert "+" in moment["cut"], moment
+        if int(moment["cut"].split("+")[1]) + 1 == int(moment["features"]):
+            compare(rows, place.score(place.events[-60:]))
+        check_final(server, place)
     return None
 
 
@@ -221,7 +229,7 @@ def test_rare_cuts():
 def test_dear_cuts():
     """Where a cut takes long, learners are cut seldom: here 20 ms and more, so every 2 s at most."""
     with Place(jobs.learner("fm"), 8000) as place, Server(place) as server, \
-            Trainer(place, workers=1, cut=8, pause_ms=0, failpoints="log.write=sleep:20"):
+            Trainer(place, workers=1, cut=8, pause_ms=5, failpoints="log.write=sleep:20"):
         def figures():
             figures = server.client().metrics().items()
             return [sum(value for key, value in figures if key.startswith(f"leat_follow_{name}")) for name in ("cuts", "features")]

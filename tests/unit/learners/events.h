@@ -119,7 +119,16 @@ static inline bool events_restore_counts(void *argument, const void *items, size
 
 /* A digest of all rows sorted by key, of the sketches and of the dense weights: equal models
  * have equal digests. */
-static inline uint64_t events_digest(struct model *model, uint32_t fields)
+static inline uint64_t events_mix(uint64_t digest, const void *bytes, size_t count)
+{
+    const uint32_t *words = bytes;
+    for (size_t w = 0; w < count / 4; w++)
+        digest = num_mix(digest ^ words[w]);
+    return digest;
+}
+
+/* only_read: of payloads what predictions read, which cuts have. */
+static inline uint64_t events_digest_of(struct model *model, uint32_t fields, bool only_read)
 {
     uint64_t digest = 0;
     for (uint32_t f = 0; f < fields; f++) {
@@ -127,10 +136,11 @@ static inline uint64_t events_digest(struct model *model, uint32_t fields)
         size_t count;
         struct table_row **rows = table_sorted(t, &count);
         for (size_t i = 0; i < count; i++) {
-            const uint32_t *words = (const uint32_t *)(const void *)table_payload(rows[i]);
+            const char *payload = (const char *)table_payload(rows[i]);
             digest = num_mix(digest ^ rows[i]->key) + rows[i]->count * 31 + rows[i]->seen;
-            for (size_t w = 0; w < t->options.payload_bytes / 4; w++)
-                digest = num_mix(digest ^ words[w]);
+            digest =
+                events_mix(digest, payload, only_read ? t->options.read_first : t->options.payload_bytes);
+            digest = events_mix(digest, payload + t->options.read_at, only_read ? t->options.read_bytes : 0);
         }
         free(rows);
         for (size_t i = 0; t->sketch.counts != NULL && i < sketch_blocks(&t->sketch) * SKETCH_BLOCK; i++)
@@ -144,6 +154,11 @@ static inline uint64_t events_digest(struct model *model, uint32_t fields)
         digest = num_mix(digest ^ bits);
     }
     return digest;
+}
+
+static inline uint64_t events_digest(struct model *model, uint32_t fields)
+{
+    return events_digest_of(model, fields, false);
 }
 
 #endif
