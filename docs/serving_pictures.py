@@ -77,7 +77,7 @@ def follow():
     body += box(262, 84, 74, 40, "learner", "cut") + [arrow(238, 80, 260, 100), arrow(238, 128, 260, 108)]
     body += box(380, 60, 230, 34, "rows that the features got, n", "state")
     body += box(380, 100, 230, 34, "watermarks behind n", "box")
-    body += box(380, 140, 230, 34, "cut: what the learner changed", "cut", ["every 20 ms, or 1 % of its time"])
+    body += box(380, 140, 230, 34, "cut: what the learner changed", "cut", ["every 20 ms, or 2 % of its time"])
     body += [text(495, 48, "CHECKPOINTS/log: one entry a stage and lane", "more"), arrow(338, 104, 376, 104, "data"), arrow(612, 104, 656, 104, "data")]
     body += box(660, 84, 100, 40, "same steps", "state", ["one instance"]) + box(776, 84, 100, 40, "rows, weights", "cut", ["as they are"])
     body += box(660, 160, 216, 40, "requests read both", "box", ["between two entries"])

@@ -35,7 +35,7 @@ static const struct option serve_rows[] = {
     OPTION_DURATION(
         struct serve_options, serving.publish_us, "publish", 0, "20ms", "1ms", "1h",
         "how often a running job publishes what its learner changed, for `leat serve` beside it; less "
-        "often where that would take more than 1 % of the learner's time"),
+        "often where that would take more than 2 % of the learner's time"),
     OPTIONS_END,
 };
 

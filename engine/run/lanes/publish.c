@@ -9,13 +9,13 @@
 #include "core/os.h"
 
 /* The share of its time that a learner may spend on cuts: before a cut that is expected to take t, with writing it, lie
- * 100 t without one, and what the last two both took beyond t is waited for before the next: a disk that stalls once says
+ * 50 t without one, and what the last two both took beyond t is waited for before the next: a disk that stalls once says
  * nothing about the next cut. The more has changed, the longer a cut takes, and waits: so the share holds from the first
  * cut on, also while cuts grow. Notes of changes cost about as much again.
  *
  * A cut is expected to take what large ones took lately for a byte, as CPU time. What it took is time that passed, as the
  * waiting is: beside other processes both are longer, and the share stays. */
-enum { CUT_SHARE = 100, MIB = 1 << 20, CUT_US_PER_MIB = 2000 };
+enum { CUT_SHARE = 50, MIB = 1 << 20, CUT_US_PER_MIB = 2000 };
 
 /* A cut that the log has no room for is of no use. So one comes before it has CUT_PARTS of 4 of that room, whatever it
  * costs: of a learner whose rows come and go fast enough, what has changed grows faster than the wait for it can pass. */
