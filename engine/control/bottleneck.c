@@ -86,28 +86,28 @@ struct span_of_time {
     double ns; /* of a lane */
 };
 
-/* What a node takes: of the time of its fullest lane, and of all lanes' (stage 0, which any lane may run). */
+/* The node that takes most, and the lane that it is on. */
 struct taken {
     double share;
-    uint32_t lane;
+    uint32_t node, lane;
 };
 
-static struct taken taken_by(const struct bottleneck *b, const struct span_of_time *s, uint32_t node)
+/* Sets the shares of the nodes; returns the largest. A node's share is that of its fullest lane; in stage 0, which any lane
+ * may run, that of all lanes. */
+static struct taken set_node_shares(const struct bottleneck *b, const struct span_of_time *s,
+                                    struct bottleneck_found *found)
 {
-    struct taken taken = {0};
-    double all = 0;
+    struct taken most = {0};
     for (uint32_t i = 0; i < s->to->times->instances_count; i++) {
         const struct run_instance_time *instance = &s->to->times->instances[i];
         double share = (double)(instance->ns - s->from->times->instances[i].ns) / s->ns;
-        if (instance->node != node)
-            continue;
-        all += share;
-        if (share > taken.share)
-            taken = (struct taken){share, instance->lane};
+        double *of = &found->node_shares[instance->node];
+        *of = b->plan->nodes[instance->node].stage == 0 ? *of + share / s->to->times->lanes_count
+                                                        : MAX(*of, share);
+        if (*of > most.share)
+            most = (struct taken){*of, instance->node, instance->lane};
     }
-    if (b->plan->nodes[node].stage == 0)
-        taken.share = all / s->to->times->lanes_count;
-    return taken;
+    return most;
 }
 
 static void set_shares(const struct span_of_time *s, struct bottleneck_found *found)
@@ -171,18 +171,12 @@ static void judge(const struct bottleneck *b, const struct sample *from, const s
                   struct bottleneck_found *found)
 {
     struct span_of_time s = {from, to, (double)(to->times->at_ns - from->times->at_ns)};
-    struct taken most = {0};
     *found = (struct bottleneck_found){.node = -1};
     if (to->times->at_ns == from->times->at_ns)
         return;
     set_shares(&s, found);
-    uint32_t node = 0, lanes = to->times->lanes_count;
-    for (uint32_t i = 0; i < b->plan->nodes_count; i++) {
-        struct taken taken = taken_by(b, &s, i);
-        found->node_shares[i] = taken.share;
-        if (taken.share > most.share)
-            most = taken, node = i;
-    }
+    struct taken most = set_node_shares(b, &s, found);
+    uint32_t node = most.node, lanes = to->times->lanes_count;
     bool is_node = most.share >= NAMED && most.share > found->shares[RUN_LANE_DECODES];
     if (is_node) {
         bool is_anywhere = b->plan->nodes[node].stage == 0 && lanes > 1;

@@ -15,11 +15,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [TESTS, os.path.join(TESTS, "metrics")]
+import live  # noqa: E402
 import tap  # noqa: E402
 from patience import PATIENCE_S  # noqa: E402
 
@@ -41,18 +42,8 @@ sink dead = file from dead_letters { path: "dead.jsonl" }
 """
 
 
-@contextlib.contextmanager
 def place():
-    with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "job.leat"), "w", encoding="ascii") as file:
-            file.write(JOB)
-        with open(os.path.join(folder, "data.jsonl"), "w", encoding="ascii") as file:
-            for i in range(RECORDS):
-                file.write('{"id":%d,"ts":%d,"a":%d,"b":%d,"clicked":%d}\n' %
-                           (i - (i % 50 == 1), 1700000000000 + i, i * 7 % 1000, i * 11 % 300, i % 3 == 0))
-                if i % 1000 == 0:
-                    file.write("nonsense\n")
-        yield folder
+    return live.place(JOB, RECORDS)
 
 
 class Run:
