@@ -441,9 +441,10 @@ static int run_job(struct run_arguments *arguments)
     if (is_good)
         watch(run, view, arguments->api);
     view_free(view);
-    api_stop(arguments->api);
-    arguments->api = NULL;
     is_good &= run_wait(run);
+    api_stop(
+        arguments->api); /* who waits for the run's end waits for its last checkpoint and its sinks, too */
+    arguments->api = NULL;
     run_stats(run, stats);
     dead_watch_end(dead, stats);
     tell_order_end(run, stats);
