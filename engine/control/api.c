@@ -1,41 +1,19 @@
-#include "control/api.h"
+#include "control/api_internal.h"
 
-#include "control/api_key.h"
-#include "control/history_api.h"
 #include "control/metrics.h"
 #include "control/summary.h"
 
 #include "core/mem.h"
 #include "core/os.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 enum { PUBLISH_US = 500 * 1000, GRACE_MS = 1000 };
 static const uint64_t MEMORY_BYTES = 16 << 20;
 
-struct api {
-    const struct plan *plan;
-    struct net_loop *loop;
-    pthread_t thread;
-    int64_t published_us;                    /* the control thread's */
-    _Atomic(struct history_watch *) history; /* NULL: not yet, or no memory */
-    struct api_key key;
-    atomic_bool can_act; /* the key was written */
-    atomic_int wanted;   /* enum api_want */
-    /* The figures; guarded by the mutex. */
-    pthread_mutex_t mutex;
-    bool is_there;
-    struct run_stats stats;
-    struct run_times *times;
-    struct dead_watch watch;
-    struct bottleneck_found recent;
-};
-
 /* --- Answers --- */
 
-static void answer(struct net_exchange *exchange, int status, struct str type, const struct byte_buffer *body)
+void api_answer(struct net_exchange *exchange, int status, struct str type, const struct byte_buffer *body)
 {
     const struct net_field fields[] = {{STR("content-type"), type},
                                        {STR("cache-control"), STR("no-store")},
@@ -71,7 +49,7 @@ static void serve_metrics(struct api *api, struct net_exchange *exchange)
         metrics_write(&source, &text);
     pthread_mutex_unlock(&api->mutex);
     metrics_end(&text);
-    answer(exchange, 200, metrics_content_type(text.is_openmetrics), &out);
+    api_answer(exchange, 200, metrics_content_type(text.is_openmetrics), &out);
     buffer_free(&out);
 }
 
@@ -89,7 +67,7 @@ static void serve_figures(struct api *api, struct net_exchange *exchange)
         summary_put_json(&summary, &out);
     pthread_mutex_unlock(&api->mutex);
     if (is_there)
-        answer(exchange, 200, STR("application/json"), &out);
+        api_answer(exchange, 200, STR("application/json"), &out);
     else
         net_respond_text(exchange, 503, "the run is being restored: ask again\n");
     buffer_free(&out);
@@ -131,21 +109,28 @@ static void serve_stop(struct api *api, struct net_exchange *exchange)
     act(api, exchange, API_WANTS_STOP, "the run stops after a checkpoint\n");
 }
 
-static const struct route {
-    const char *method, *path;
-    void (*serve)(struct api *api, struct net_exchange *exchange);
-} routes[] = {
+/* The first route whose path matches is taken. */
+static const struct api_route routes[] = {
     {"GET", "/healthz", serve_health},         {"GET", "/readyz", serve_ready},
     {"GET", "/metrics", serve_metrics},        {"GET", "/api/v1/figures", serve_figures},
     {"GET", "/api/v1/history", serve_history}, {"POST", "/api/v1/checkpoint", serve_checkpoint},
     {"POST", "/api/v1/stop", serve_stop},
 };
 
+/* route: a path, or what paths begin with and a `*`. */
+static bool matches(struct str path, const char *route)
+{
+    size_t length = strlen(route);
+    if (route[length - 1] != '*')
+        return str_is(path, route);
+    return path.length >= length - 1 && memcmp(path.data, route, length - 1) == 0;
+}
+
 static void serve(void *user, struct net_exchange *exchange)
 {
-    const struct route *route = NULL;
+    const struct api_route *route = NULL;
     for (size_t i = 0; i < ARRAY_COUNT(routes) && route == NULL; i++)
-        if (str_is(exchange->path, routes[i].path))
+        if (matches(exchange->path, routes[i].path))
             route = &routes[i];
     if (route == NULL)
         net_respond_text(exchange, 404,
