@@ -110,19 +110,29 @@ static double node_held(const struct look *look)
     return (double)look->node->counters.held;
 }
 
-/* The logloss of the learner's last window, else the rmse; of several labels: the first one's. */
+/* The value of that name of the learner's last window of metrics; of several labels: the first one's. */
+static double of_window(const struct look *look, const char *wanted)
+{
+    const struct report *report = &look->node->report;
+    for (uint32_t i = 0; i < report->count; i++) {
+        const char *dot = strrchr(report->items[i].name, '.');
+        if (report->items[i].is_window && strcmp(dot != NULL ? dot + 1 : report->items[i].name, wanted) == 0)
+            return report->items[i].value;
+    }
+    return (double)NAN;
+}
 static double learner_loss(const struct look *look)
 {
-    static const char *const names[] = {"logloss", "rmse"};
-    const struct report *report = &look->node->report;
-    for (size_t n = 0; n < ARRAY_COUNT(names); n++)
-        for (uint32_t i = 0; i < report->count; i++) {
-            const char *dot = strrchr(report->items[i].name, '.');
-            const char *name = dot != NULL ? dot + 1 : report->items[i].name;
-            if (report->items[i].is_window && strcmp(name, names[n]) == 0)
-                return report->items[i].value;
-        }
-    return (double)NAN;
+    double logloss = of_window(look, "logloss");
+    return isnan(logloss) ? of_window(look, "rmse") : logloss;
+}
+static double learner_auc(const struct look *look)
+{
+    return of_window(look, "auc");
+}
+static double learner_calibration(const struct look *look)
+{
+    return of_window(look, "calibration");
 }
 
 /* --- The tables --- */
@@ -161,11 +171,14 @@ static const struct figure figures[MEANINGS][HISTORY_FIGURES] = {
                      RATE("rows_bad", "dead and late rows/s", node_bad), NODE_SHARE, NODE_BEHIND, NODE_QUEUE,
                      GAUGE("rows_held", "rows", HISTORY_LAST, node_held),
                      REPORT("state_entries", "entries in memory", HISTORY_LAST, "state_entries")},
-    [OF_LEARNER] = {RATE("rows_in", "rows/s", node_in), RATE("rows_learned", "rows/s", node_absorbed),
-                    RATE("rows_bad", "rejected and late rows/s", node_bad), NODE_SHARE, NODE_BEHIND,
-                    NODE_QUEUE, REPORT("table_rows", "rows in memory and on disk", HISTORY_LAST, "rows"),
+    [OF_LEARNER] = {RATE("rows_learned", "rows/s", node_absorbed),
+                    RATE("rows_bad", "rejected and late rows/s", node_bad), NODE_SHARE, NODE_QUEUE,
+                    REPORT("table_rows", "rows in memory and on disk", HISTORY_LAST, "rows"),
                     GAUGE("loss", "logloss, else rmse, of the last window of metrics", HISTORY_LAST,
-                          learner_loss)},
+                          learner_loss),
+                    GAUGE("auc", "of the last window of metrics", HISTORY_LAST, learner_auc),
+                    GAUGE("calibration", "predicted / observed, of the last window of metrics", HISTORY_LAST,
+                          learner_calibration)},
     [OF_SINK] = {RATE("rows_in", "rows/s", node_in),
                  {.is = {"records_sent", "records/s", HISTORY_MEAN},
                   .report = "records_sent",

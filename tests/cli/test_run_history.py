@@ -77,12 +77,15 @@ def test_figures_of_nodes_and_run():
             for part, node in nodes.items():
                 of = history(run, node=part)
                 assert of["node"] == part and of["ticks"][0] == found["ticks"][0], of
-                rows = [rate for rate in of["by_name"]["rows_in"] if rate is not None]
-                assert all(rate >= 0 for rate in rows) and of["by_name"]["rows_in"].count(None) == 0, of
-                assert node["counts"]["in"] == 0 or 0.2 < sum(rows) / node["counts"]["in"] < 1.8, (part, rows, node["counts"])
+                rows = of["by_name"]["rows_learned" if node["tag"] == "learner" else "rows_in"]
+                assert rows.count(None) == 0 and all(rate >= 0 for rate in rows), of
+                count = node["counts"]["absorbed" if node["tag"] == "learner" else "in"]
+                assert count == 0 or 0.2 < sum(rows) / count < 1.8, (part, rows, node["counts"])
             assert sum(history(run, node="kept/dedup")["by_name"]["rows_out"]) > 100
-            loss = [loss for loss in history(run, node="model")["by_name"]["loss"] if loss is not None]
-            assert loss and 0 < loss[-1] < 2, loss
+            learner = history(run, node="model")["by_name"]
+            for name, low, high in (("loss", 0, 2), ("auc", 0.2, 1), ("calibration", 0, 10)):
+                known = [value for value in learner[name] if value is not None]
+                assert known and low < known[-1] < high, (name, known)
             ends = found["times"][2]
             assert history(run, to=ends)["ticks"] == found["ticks"][:2] and history(run, **{"from": ends})["ticks"][0] == found["ticks"][2]
         finally:
