@@ -60,6 +60,30 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(self.found(tidy.check_function_sizes),
                          [("state/f.c", 72), ("state/g.cpp", 3), ("state/h.c", 257)])
 
+    def test_scripts(self):
+        def function(head, lines, tail="}"):
+            return f"{head}\n" + "    x();\n" * (lines - 2) + f"{tail}\n"
+
+        self.plant("page/README.md", "page\n")
+        self.plant("page/src/long.ts", "x();\n" * 601)
+        self.plant("page/dev/a.mjs", function("export async function fits(a) {", 70) + function("const big = (a) => {", 71, "};"))
+        self.plant("page/src/b.tsx", function("function Wide({", 71, "}").replace("    x();\n", "    a,\n}: {\n    a: number;\n}): A {\n", 1)
+                   + "class C {\n" + "".join("    " + line + "\n" for line in function("private m(): void {", 71).split("\n")[:-1]) + "}\n"
+                   + "const table = {\n" + "    a: 1,\n" * 90 + "};\n")
+        self.assertEqual(self.found(tidy.check_file_sizes), [("page/src/long.ts", 601)])
+        self.assertEqual(self.found(tidy.check_function_sizes),
+                         [("page/dev/a.mjs", 71), ("page/src/b.tsx", 1), ("page/src/b.tsx", 76)])
+
+    def test_page_borders(self):
+        self.plant("page/src/main.tsx", 'import { a } from "./views/a";\n')
+        self.plant("page/src/views/a.tsx", 'import type { T } from "../api/types";\nimport { b } from "../live/b";\n// fetch (this)\n')
+        self.plant("page/src/views/b.tsx", 'import {\n    get,\n} from "../api/client";\nconst a = fetch("x");\n')
+        self.plant("page/src/live/b.ts", 'import { get } from "../api/client";\nexport { c } from "../parts/c";\n')
+        self.plant("page/src/other/c.ts", "x();\n")
+        self.assertEqual(self.found(tidy.check_page_borders),
+                         [("page/src/live/b.ts", 2), ("page/src/other/c.ts", 1), ("page/src/views/b.tsx", 1), ("page/src/views/b.tsx", 4)])
+        self.assertEqual(self.found(tidy.check_readmes), [("page", 1)])
+
     def test_function_reader_copes_with_noise(self):
         text = ('#define X(a) \\\n    { a; \\\n    }\nint f(void) // {\n{\n    char c = \'{\'; /* } */\n'
                 '    const char *s = "}\\"{";\n    if (c) {\n        for (;;) {\n        }\n    }\n    return 0;\n}\n'

@@ -16,13 +16,15 @@ from collections import namedtuple
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ctext  # noqa: E402
+import tstext  # noqa: E402
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 CLANG_FORMAT_MAJOR = 14  # other versions format a few places differently
 
 C_SUFFIXES = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh")
-TEXT_SUFFIXES = C_SUFFIXES + (".def", ".py", ".sh", ".cmake", ".leat", ".ts", "CMakeLists.txt", "/dev", ".ci/run")
+SCRIPT_SUFFIXES = (".ts", ".tsx", ".mjs")
+TEXT_SUFFIXES = C_SUFFIXES + SCRIPT_SUFFIXES + (".def", ".py", ".sh", ".cmake", ".leat", ".css", "CMakeLists.txt", "/dev", ".ci/run")
 SKIPPED_FOLDERS = {".git", ".cache", "build", "node_modules", "__pycache__"}
 INCLUDE_ROOTS = ("engine", "")
 
@@ -58,6 +60,17 @@ SEES_EVERYTHING = {"engine/cli", "tests", "bench"}
 STANDS_IN = ("kernels/cuda/cuda.cuh", "tests/cuda_on_host/model.h")
 REGISTRIES = ("learners", "connectors", "formats")  # operators are found by operators/CMakeLists.txt
 HOUSE = ("engine", "operators", "state", "learners", "kernels", "connectors", "formats")
+# The parts of the web page, and which of them each may import (page/README.md). Of `api` all may import its types; what
+# talks to the server is for `live` alone.
+PAGE = "page/src"
+PAGE_ARROWS = {
+    "api": {"api"},
+    "live": {"live", "api"},
+    "parts": {"parts", "live"},
+    "charts": {"charts", "parts", "live"},
+    "views": {"views", "charts", "parts", "live"},
+    "style": set(),
+}
 
 
 class Tree:
@@ -79,6 +92,9 @@ class Tree:
     def code(self):
         return [path for path in self.paths if path.endswith(C_SUFFIXES)]
 
+    def scripts(self):
+        return [path for path in self.paths if path.endswith(SCRIPT_SUFFIXES)]
+
 
 def layer_of(path):
     """"engine/core" for engine/core/batch.h, "operators" for operators/expr/expr.c."""
@@ -88,7 +104,7 @@ def layer_of(path):
 
 def check_file_sizes(tree):
     found = []
-    for path in tree.code():
+    for path in tree.code() + tree.scripts():
         lines = tree.read(path).count("\n")
         if lines > FILE_LINES_MAX:
             found.append(Finding(path, lines, f"{lines} lines; at most {FILE_LINES_MAX}: this is two ideas"))
@@ -97,8 +113,9 @@ def check_file_sizes(tree):
 
 def check_function_sizes(tree):
     found = []
-    for path in tree.code():
-        for name, first, last in ctext.functions(tree.read(path)):
+    for path in tree.code() + tree.scripts():
+        reader = tstext if path.endswith(SCRIPT_SUFFIXES) else ctext
+        for name, first, last in reader.functions(tree.read(path)):
             length = last - first + 1
             if length > FUNCTION_LINES_MAX:
                 found.append(Finding(path, first, f"{name} has {length} lines; at most {FUNCTION_LINES_MAX}"))
@@ -254,8 +271,37 @@ def check_dialect(tree):
 
 def check_readmes(tree):
     folders = {os.path.dirname(path) for path in tree.code() if path.split("/")[0] in HOUSE}
+    folders |= {path.split("/")[0] for path in tree.scripts() if path.startswith("page/")}
     return [Finding(folder, 1, "has code, and no README.md that says what it is for")
             for folder in sorted(folders) if folder + "/README.md" not in tree.known]
+
+
+IMPORT = re.compile(r"""^(?:import|export)\b[^;]*?["'](\.[^"']*)["'];""", re.M)
+ASKS_THE_SERVER = re.compile(r"\b(?:fetch|XMLHttpRequest|EventSource|WebSocket|sendBeacon)\b ?\(?")
+
+
+def check_page_borders(tree):
+    """The parts of the page import along their arrows, and only `api` talks to the server."""
+    found = []
+    for path in tree.scripts():
+        inside = path.removeprefix(PAGE + "/").split("/")
+        if not path.startswith(PAGE + "/") or len(inside) == 1:  # main.tsx and app.tsx put all together
+            continue
+        part, text = inside[0], tree.read(path)
+
+        def add(match, message, path=path, text=text):
+            found.append(Finding(path, text.count("\n", 0, match.start()) + 1, message))
+
+        if part not in PAGE_ARROWS:
+            found.append(Finding(path, 1, f"no part {part} of the page is known: add it to tidy.py"))
+            continue
+        for match in IMPORT.finditer(text):
+            target = os.path.relpath(os.path.normpath(os.path.join(os.path.dirname(path), match.group(1))), PAGE)
+            if target.split("/")[0] not in PAGE_ARROWS[part] and target != "api/types":
+                add(match, f"{part} imports {target}; it may import {', '.join(sorted(PAGE_ARROWS[part] - {part})) or 'nothing'}")
+        for match in ASKS_THE_SERVER.finditer(ctext.without_noise(text)) if part != "api" else ():
+            add(match, f"{part} asks the server (`{match.group().rstrip(' (')}`): only api does")
+    return found
 
 
 # A file of the house, named in a text; without `engine/`, as an #include has it, too. DATE and NAME stand for something.
@@ -377,6 +423,7 @@ RULES = [
     ("rooms include what lies below them", check_rooms),
     ("code is formatted", check_formatting),
     ("each folder of code has a README.md", check_readmes),
+    ("the parts of the page keep their borders", check_page_borders),
     ("files that texts name are there", check_named_files),
     ("waits go by the monotonic clock", check_waits),
     ("code is written in one dialect", check_dialect),

@@ -1,0 +1,237 @@
+// How the learners do: loss of all together, each one's metrics over time or over events, and its table.
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import { useHistory, type Kept } from "../live/history";
+import { METRICS, learnerRings, learnersOf, metricOf, type Metric } from "../live/learners";
+import { live } from "../live/live";
+import { changed, href, route } from "../live/route";
+import { useStore } from "../live/store";
+import type { FiguresNode, Span } from "../api/types";
+import { Chart } from "../charts/chart";
+import { merge, overEvents, type Curve } from "../charts/merge";
+import { bytes, digits, share, short, words } from "../parts/format";
+import { Icon } from "../parts/icon";
+import { Notice } from "../parts/notice";
+import { Choice, Section } from "../parts/section";
+import { Fact, Value } from "../parts/value";
+
+const TOGETHER_MAX = 8;
+const TABLE = [
+    "rows",
+    "rows_cold",
+    "rows_loaded",
+    "rows_evicted",
+    "rows_expired",
+    "occurrences_waiting",
+    "table_bytes",
+];
+
+type X = "time" | "events";
+
+/* logloss, else rmse: what the server's history has as `loss`. */
+function lossName(node: FiguresNode): "logloss" | "rmse" {
+    return metricOf(node.report.window, "logloss") === null && metricOf(node.report.run, "logloss") === null
+        ? "rmse"
+        : "logloss";
+}
+
+function lossCurve(kept: Kept, node: FiguresNode, x: X): Curve {
+    const [times, loss = [], learned = []] = kept.ring.read(["loss", "rows_learned"]);
+    return x === "time" ? [times, loss] : [overEvents(times, learned, node.counts.absorbed), loss];
+}
+
+/* Always as many hooks as there may be lines, because their number may not change. */
+function Losses({ nodes, span, x, metric }: { nodes: FiguresNode[]; span: Span; x: X; metric: string }): JSX.Element {
+    const all = Array.from({ length: TOGETHER_MAX }, (_, i) =>
+        useHistory(nodes[i]?.part ?? null, span, nodes[i] !== undefined),
+    );
+    const versions = all.map((one) => one.version).join();
+    const data = useMemo(
+        () => merge(nodes.slice(0, TOGETHER_MAX).map((node, i) => lossCurve(all[i] as Kept, node, x))),
+        [versions, x, nodes.map((node) => node.part).join("\n")],
+    );
+    const lines = nodes
+        .slice(0, TOGETHER_MAX)
+        .map((node) => ({ name: node.part, key: `history[${node.part}].loss` }));
+    return (
+        <Chart
+            title={metric}
+            unit={`of the last window, ${x === "time" ? "by time" : "by events learned"}`}
+            lines={lines}
+            data={data}
+            x={x}
+            height={220}
+            as={digits}
+        />
+    );
+}
+
+function Live({ node, metric, x }: { node: FiguresNode; metric: Metric; x: X }): JSX.Element {
+    const ring = learnerRings.get(node.part);
+    const data = useMemo(() => ring?.read(x, metric) ?? ([[], []] as Curve), [ring, ring?.count, x, metric]);
+    const from = metric === "auc" ? 0.5 : 0;
+    return (
+        <Chart
+            title={metric === "auc" ? "AUC" : metric}
+            unit="since this page was opened"
+            x={x}
+            as={digits}
+            from={from}
+            data={data}
+            lines={[{ name: metric, key: `figures.nodes[${node.part}].report.window.${metric}` }]}
+        />
+    );
+}
+
+function Flow({ node }: { node: FiguresNode }): JSX.Element {
+    const { run } = node.report;
+    const at = `figures.nodes[${node.part}].report.run`;
+    const isFrozen = run["is_frozen"] === 1;
+    const learned = typeof run["learned"] === "number" ? run["learned"] : node.counts.absorbed;
+    return (
+        <>
+            {isFrozen ? <Notice tone="warning">Frozen: it does not learn from what it sees.</Notice> : null}
+            <dl class="facts">
+                <Fact name="learned" k={`${at}.learned`} v={learned} as={short} />
+                {["sampled_out", "weightless", "frozen", "rejected"]
+                    .filter((name) => name in run)
+                    .map((name) => (
+                        <Fact key={name} name={words(name)} k={`${at}.${name}`} v={run[name]} as={short} />
+                    ))}
+                {TABLE.filter((name) => name in run).map((name) => (
+                    <Fact
+                        key={name}
+                        name={TABLE_NAMES[name] ?? words(name)}
+                        k={`${at}.${name}`}
+                        v={run[name]}
+                        as={name === "table_bytes" ? bytes : short}
+                    />
+                ))}
+                <Fact
+                    name="share of the fullest lane"
+                    k={`figures.nodes[${node.part}].lane_share`}
+                    v={node.lane_share}
+                    as={share}
+                />
+            </dl>
+        </>
+    );
+}
+
+const TABLE_NAMES: Record<string, string> = {
+    rows: "table rows in memory",
+    occurrences_waiting: "waiting for admission",
+    rows_expired: "rows expired",
+};
+
+function MetricTable({ node }: { node: FiguresNode }): JSX.Element {
+    const { run, window } = node.report;
+    const names = [...new Set([...Object.keys(window), ...Object.keys(run).filter((name) => name in window)])];
+    const at = `figures.nodes[${node.part}].report`;
+    return (
+        <table class="metrics">
+            <thead>
+                <tr>
+                    <th scope="col">metric</th>
+                    <th scope="col">last window</th>
+                    <th scope="col">whole run</th>
+                </tr>
+            </thead>
+            <tbody>
+                {names.map((name) => (
+                    <tr key={name}>
+                        <th scope="row">
+                            <bdi>{words(name)}</bdi>
+                        </th>
+                        <td>
+                            <Value
+                                k={`${at}.window.${name}`}
+                                v={window[name]}
+                                as={name === "examples" ? short : digits}
+                            />
+                        </td>
+                        <td>
+                            <Value k={`${at}.run.${name}`} v={run[name]} as={name === "examples" ? short : digits} />
+                        </td>
+                    </tr>
+                ))}
+            </tbody>
+        </table>
+    );
+}
+
+function Learner({ node, x, span }: { node: FiguresNode; x: X; span: Span }): JSX.Element {
+    const kept = useHistory(node.part, span);
+    const rows = useMemo(() => kept.ring.read(["table_rows"]), [kept.version, kept]);
+    const metrics = METRICS.filter(
+        (name) => metricOf(node.report.run, name) !== null || metricOf(node.report.window, name) !== null,
+    );
+    const aside = <a href={href({ view: "job", part: node.part })}>in the graph</a>;
+    return (
+        <Section title={`${node.part} (${node.kind})`} aside={aside}>
+            <div class="learner" data-part={node.part}>
+                <div>
+                    <MetricTable node={node} />
+                </div>
+                <div>
+                    <Flow node={node} />
+                </div>
+                <div class="charts">
+                    {metrics.map((name) => (
+                        <Live key={name} node={node} metric={name} x={x} />
+                    ))}
+                    <Chart
+                        title="table rows"
+                        unit={`last ${span}`}
+                        lines={[{ name: "table rows", key: `history[${node.part}].table_rows` }]}
+                        data={rows}
+                        as={short}
+                    />
+                </div>
+            </div>
+        </Section>
+    );
+}
+
+export function Learning(): JSX.Element {
+    const figures = useStore(live, (now) => now.figures);
+    const { span, query } = useStore(route, (now) => now);
+    const x: X = query.get("x") === "events" ? "events" : "time";
+    if (figures === null) return <Notice icon="waiting">The figures of the run are awaited …</Notice>;
+    const learners = learnersOf(figures);
+    if (learners.length === 0) return <Notice>This job has no learner.</Notice>;
+    const aside = (
+        <Choice
+            label="What the charts run over"
+            chosen={x}
+            options={[
+                { key: "time", name: "by time", href: changed({ query: { x: "" } }) },
+                { key: "events", name: "by events", href: changed({ query: { x: "events" } }) },
+            ]}
+        />
+    );
+    const kinds = (["logloss", "rmse"] as const).map((metric) => ({
+        metric,
+        nodes: learners.filter((n) => lossName(n) === metric),
+    }));
+    const all = learners.length > TOGETHER_MAX;
+    return (
+        <>
+            <Section title="All learners" aside={aside}>
+                {kinds
+                    .filter(({ nodes }) => nodes.length > 0)
+                    .map(({ metric, nodes }) => (
+                        <Losses key={metric + span} nodes={nodes} span={span} x={x} metric={metric} />
+                    ))}
+                {all ? (
+                    <p class="muted">
+                        <Icon name="warning" /> The charts have the first {TOGETHER_MAX} learners of a loss.
+                    </p>
+                ) : null}
+            </Section>
+            {learners.map((node) => (
+                <Learner key={node.part} node={node} x={x} span={span} />
+            ))}
+        </>
+    );
+}
