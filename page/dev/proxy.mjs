@@ -96,8 +96,13 @@ async function plan(response) {
 }
 
 /* What leat itself answers; null: it has no such route. */
-async function forwarded(url) {
-    const answer = await fetch(given.leat + url.pathname + url.search);
+async function forwarded(request, url) {
+    const control = new AbortController();
+    request.on("close", () => control.abort());
+    const authorization = request.headers.authorization;
+    const headers = authorization === undefined ? {} : { authorization };
+    const answer = await fetch(given.leat + url.pathname + url.search, { headers, signal: control.signal });
+    if (answer.headers.get("content-type") === "text/event-stream") return { stream: answer.body };
     const body = await answer.text();
     if (answer.status === 404 && body.includes("/healthz")) return null;
     return { status: answer.status, type: answer.headers.get("content-type") ?? "text/plain", body };
@@ -128,8 +133,13 @@ async function serve(request, response) {
     const url = new URL(request.url, "http://localhost");
     const file = FILES[url.pathname];
     if (file !== undefined) return send(response, 200, file[1], await readFile(join(BUNDLE, file[0])));
-    if (url.pathname === "/api/v1/figures") return sendJson(response, await lookAtFigures());
-    const answer = await forwarded(url);
+    if (url.pathname === "/api/v1/figures" && given.trouble) return sendJson(response, await lookAtFigures());
+    const answer = await forwarded(request, url);
+    if (answer?.stream !== undefined) {
+        response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
+        for await (const piece of answer.stream) response.write(piece);
+        return response.end();
+    }
     if (answer !== null) return send(response, answer.status, answer.type, answer.body);
     if (given.bare) return send(response, 404, "text/plain", "there are /healthz, /readyz\n");
     return makeUp(request, response, url);

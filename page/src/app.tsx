@@ -4,6 +4,7 @@ import { live } from "./live/live";
 import { route, type View } from "./live/route";
 import { useStore } from "./live/store";
 import { Header } from "./parts/header";
+import { moment } from "./parts/format";
 import { Notice } from "./parts/notice";
 import { TokenForm } from "./parts/token";
 import { Checkpoints } from "./views/checkpoints";
@@ -41,6 +42,18 @@ class Guard extends Component<{ children: ComponentChildren }, { said: string }>
     }
 }
 
+/* While the process is not reached the views stand still, and it is said of when they are. */
+function Stale(): JSX.Element | null {
+    const since = useStore(live, (now) => (now.phase === "reconnecting" && now.figures !== null ? now.since : 0));
+    const why = useStore(live, (now) => now.why);
+    if (since === 0 || live.value.figures?.finished) return null;
+    return (
+        <Notice tone="bad">
+            The process is not reached ({why}). What is shown is what was known at {moment(since)}.
+        </Notice>
+    );
+}
+
 export function App(): JSX.Element {
     const { view } = useStore(route, (now) => now);
     const isLocked = useStore(live, (now) => now.phase === "locked");
@@ -58,6 +71,7 @@ export function App(): JSX.Element {
             </a>
             <Header />
             <main id="main" tabIndex={-1} aria-label={view}>
+                <Stale />
                 {isLocked ? (
                     <TokenForm />
                 ) : (

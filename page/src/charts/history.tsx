@@ -5,7 +5,7 @@ import { useHistory } from "../live/history";
 import { live } from "../live/live";
 import { useStore } from "../live/store";
 import type { History, Span } from "../api/types";
-import { Notice } from "../parts/notice";
+import { Missing, Notice } from "../parts/notice";
 import { bytes, digits, moment, seconds, share, short, words, type Format } from "../parts/format";
 import { Chart } from "./chart";
 
@@ -80,7 +80,7 @@ export function HistoryCharts({
     const gapAt = ring.gaps > 0 ? lastGap(read[0]) : null;
     return (
         <div class="charts">
-            {kept.trouble ? <Notice tone="warning">{kept.trouble}</Notice> : null}
+            {kept.answer.is === "awaited" ? null : <Missing answer={kept.answer} what="The history" />}
             {gapAt !== null ? (
                 <Notice icon="waiting">
                     The process was away or stood still until {moment(gapAt * 1000)}: the gap in the charts.

@@ -3,6 +3,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { get, urlOf } from "../api/client";
 import type { History, Span } from "../api/types";
+import { live } from "./live";
+import type { Polled } from "./polled";
 
 const KEPT_MAX = 48; // nodes and spans
 const CAPACITY: Record<Span, number> = { "1h": 3600, "12h": 4320, "30d": 4320 };
@@ -72,9 +74,10 @@ export class HistoryRing {
 
 export interface Kept {
     ring: HistoryRing;
-    trouble: string; // "": none
+    answer: Polled<History>; // the newest one
     version: number;
     isThere: boolean;
+    life: string; // of the process that answered: another one may have begun its history anew
     askedMs: number; // when it was asked for last: several may show it
 }
 
@@ -83,7 +86,15 @@ const kept = new Map<string, Kept>();
 function keep(part: string | null, span: Span): Kept {
     const key = `${span} ${part ?? ""}`;
     let own = kept.get(key);
-    if (own === undefined) own = { ring: new HistoryRing(span), trouble: "", version: 0, isThere: false, askedMs: 0 };
+    if (own === undefined)
+        own = {
+            ring: new HistoryRing(span),
+            answer: { is: "awaited" },
+            version: 0,
+            isThere: false,
+            life: "",
+            askedMs: 0,
+        };
     kept.delete(key);
     kept.set(key, own); // the map is ordered: the one that was used longest ago is first
     if (kept.size > KEPT_MAX) kept.delete(kept.keys().next().value as string);
@@ -94,20 +105,14 @@ async function renew(own: Kept, part: string | null, span: Span, signal: AbortSi
     const { ring } = own;
     if (performance.now() - own.askedMs < EVERY_MS[span] * 0.7 && own.askedMs > 0) return;
     own.askedMs = performance.now();
-    if (own.version % RENEW_AFTER === 0) own.isThere = false;
+    if (own.version % RENEW_AFTER === 0 || own.life !== live.value.life) own.isThere = false;
+    own.life = live.value.life;
     const last = own.isThere && ring.count > 0 ? ring.times[(ring.count - 1) % ring.times.length] : undefined;
     const from = last === undefined ? undefined : String(Math.round(last * 1000) + 1);
     const answer = await get<History>(urlOf("history", { node: part ?? undefined, span, from }), signal);
     if (signal.aborted) return;
     own.version++;
-    own.trouble =
-        answer.is === "here"
-            ? ""
-            : answer.is === "absent"
-              ? "This version of leat keeps no history."
-              : answer.is === "locked"
-                ? "A token is wanted."
-                : answer.text;
+    own.answer = answer;
     if (answer.is !== "here") return;
     if (from === undefined) ring.clear();
     ring.add(answer.value);

@@ -31,6 +31,7 @@ function usePolledUrl<T>(url: string, everyMs: number, turn: unknown = 0): Polle
                 keep(url, answer);
                 draw((n) => n + 1);
                 if (answer.is === "absent") wait = RETRY_MS;
+                if (answer.is === "locked") wait = PASSING_MS;
                 if (answer.is === "failed" && PASSING.includes(answer.status)) wait = PASSING_MS;
             }
             if (wait > 0) timer = setTimeout(() => void look(), wait);

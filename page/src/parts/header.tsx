@@ -56,7 +56,7 @@ function State({ now }: { now: Live }): JSX.Element {
             data-value={shown.key}
             title={now.why || shown.text}>
             <Icon name={shown.icon} />
-            {shown.text}
+            <span>{shown.text}</span>
         </span>
     );
 }
@@ -99,7 +99,7 @@ export function Header(): JSX.Element {
                 {restart !== undefined ? (
                     <span class="state plain" data-key="restarted" data-value={restart}>
                         <Icon name="waiting" />
-                        the process was restarted, met at {moment(restart)}
+                        <span>restarted, reached again at {moment(restart)}</span>
                     </span>
                 ) : null}
                 <span class="spring" />

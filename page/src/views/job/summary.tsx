@@ -106,13 +106,14 @@ function Cause({ figures }: { figures: Figures }): JSX.Element {
 }
 
 function Back({ figures }: { figures: Figures }): JSX.Element {
+    const waits = bottleneckPart(figures) === null && /wait for records$/.test(figures.bottleneck ?? ""); // it keeps up
     const busy = (figures.lane_time["process"] ?? 0) + (figures.lane_time["decode"] ?? 0);
     const blocked = Object.entries(figures.lane_time).reduce(
         (sum, [name, v]) => sum + (name.startsWith("behind") ? v : 0),
         0,
     );
     return (
-        <div class={"answer wide" + (figures.bottleneck === null ? "" : " slow")}>
+        <div class={"answer wide" + (figures.bottleneck === null || waits ? "" : " slow")}>
             <h2>Held back by</h2>
             <p class="sentence" data-key="figures.bottleneck" data-value={figures.bottleneck ?? "null"}>
                 <Cause figures={figures} />
