@@ -137,6 +137,14 @@ static size_t untaken(struct net_connection *connection)
     return uv_stream_get_write_queue_size(connection_stream(connection)) + (size_t)kernel;
 }
 
+/* Sets the deadline in which the client takes WRITE_BYTES_LEAST of what is untaken now, or all of it. */
+static void expect_taking(struct net_connection *connection)
+{
+    connection->stalled_at = untaken(connection);
+    connection->taken_at = connection->given - connection->stalled_at;
+    deadline_set(&connection->loop->deadlines, &connection->listener->write, &connection->stall);
+}
+
 static void send_rest(struct net_connection *connection, size_t sent)
 {
     struct net_loop *loop = connection->loop;
@@ -148,9 +156,9 @@ static void send_rest(struct net_connection *connection, size_t sent)
         return;
     }
     loop->counters.bytes_out += rest.len;
+    connection->given += rest.len;
     connection->is_writing = true;
-    connection->stalled_at = untaken(connection);
-    deadline_set(&loop->deadlines, &connection->listener->write, &connection->stall);
+    expect_taking(connection);
 }
 
 /* Sends what is in `out`, if nothing is being sent. */
@@ -179,6 +187,7 @@ void connection_send(struct net_connection *connection)
     }
     sent = MAX(sent, 0);
     connection->loop->counters.bytes_out += (uint64_t)sent;
+    connection->given += (uint64_t)sent;
     if ((size_t)sent == from->length) {
         loop_give_buffer(connection->loop, from);
         return;
@@ -224,6 +233,8 @@ static void settle(struct net_connection *connection)
         return;
     }
     count(connection, connection->out.length + (connection->is_writing ? connection->sending.length : 0));
+    if (connection->streams > 0 && connection->stall.next == NULL && untaken(connection) > 0)
+        expect_taking(connection);
     if (connection->is_finishing && !connection->is_writing)
         end(connection);
 }
@@ -274,12 +285,10 @@ static void write_passed(struct deadline *deadline)
     struct net_connection *connection =
         (struct net_connection *)(void *)((char *)deadline - offsetof(struct net_connection, stall));
     size_t left = untaken(connection), least = MIN(connection->stalled_at, (size_t)WRITE_BYTES_LEAST);
-    if (left + least > connection->stalled_at) {
+    if (connection->given - left - connection->taken_at < least)
         connection_abort(connection, 0);
-        return;
-    }
-    connection->stalled_at = left;
-    deadline_set(&connection->loop->deadlines, &connection->listener->write, &connection->stall);
+    else if (left > 0)
+        expect_taking(connection);
 }
 
 void connections_deadlines(struct net_listener *listener)
@@ -381,7 +390,49 @@ void connection_respond(struct exchange *exchange, const struct net_response *re
         connection_mark(connection);
 }
 
+/* A call of the protocol about a stream is over. What is unsent counts at once: many streams may be sent to before their
+ * connections are settled. */
+static void leave_stream(struct net_connection *connection)
+{
+    count(connection, connection->out.length + (connection->is_writing ? connection->sending.length : 0));
+    if (--connection->depth == 0)
+        connection_mark(connection);
+}
+
+bool connection_begin_stream(struct exchange *exchange, const struct net_response *response)
+{
+    struct net_connection *connection = exchange->connection;
+    connection->depth++;
+    bool is_begun = connection->protocol->begin_stream(connection->self, exchange, response);
+    leave_stream(connection);
+    return is_begun;
+}
+
+bool connection_send_stream(struct exchange *exchange, struct str part)
+{
+    struct net_connection *connection = exchange->connection;
+    connection->depth++;
+    bool is_sent = connection->protocol->send_stream(connection->self, exchange, part);
+    leave_stream(connection);
+    return is_sent;
+}
+
+void connection_end_stream(struct exchange *exchange)
+{
+    struct net_connection *connection = exchange->connection;
+    connection->depth++;
+    connection->protocol->end_stream(connection->self, exchange);
+    leave_stream(connection);
+}
+
 /* --- From protocols --- */
+
+void connection_streams(struct net_connection *connection, int more)
+{
+    connection->streams += (uint32_t)more;
+    if (connection->streams == 0 && !connection->is_writing)
+        deadline_clear(&connection->stall);
+}
 
 struct byte_buffer *connection_out(struct net_connection *connection)
 {

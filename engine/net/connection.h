@@ -15,6 +15,13 @@ struct net_protocol {
     void (*receive)(void *self, const char *bytes, size_t count);
     /* The answer to an exchange of this connection. Frees the exchange (net_exchange_free). */
     void (*respond)(void *self, struct exchange *exchange, const struct net_response *response);
+    /* The exchange's answer becomes a stream. False: a HEAD request, or no requests are taken any more: the exchange was
+     * answered by the response alone, and is freed. */
+    bool (*begin_stream)(void *self, struct exchange *exchange, const struct net_response *response);
+    /* False: the client has too much to take, and the part is left out. */
+    bool (*send_stream)(void *self, struct exchange *exchange, struct str part);
+    /* Ends the stream. Frees the exchange. */
+    void (*end_stream)(void *self, struct exchange *exchange);
     /* All that was to be sent has been sent: the protocol may go on with what it held back. */
     void (*drained)(void *self);
     /* The server stops: no new requests. HTTP/2 sends GOAWAY. */
@@ -50,6 +57,10 @@ void connection_refused(struct net_connection *connection);
 void connection_take_buffer(struct net_connection *connection, struct byte_buffer *buffer);
 void connection_give_buffer(struct net_connection *connection, struct byte_buffer *buffer);
 
+/* A stream of the connection begins (1) or ends (-1). While there are streams, the client must also take what the kernel
+ * holds for it, within write_ms. */
+void connection_streams(struct net_connection *connection, int more);
+
 /* What the connection waits for: sets its only deadline. */
 enum net_wait {
     WAIT_HEAD,
@@ -71,6 +82,7 @@ struct exchange {
     struct str authority;              /* the field `host`, unless it is set before net_exchange_begin */
     bool is_head_request;
     bool is_begun, is_served, is_answered;
+    void (*gone)(struct net_exchange *exchange); /* of a stream (stream.c); NULL: it is none */
     /* Of exchange.c. */
     struct net_loop *loop;
     const struct net_listener *listener;
@@ -85,8 +97,8 @@ struct exchange {
 struct exchange *net_exchange_new(struct net_connection *connection);
 void net_exchange_free(
     struct exchange *exchange); /* its members may be looked at until the next turn of the loop */
-/* The client is gone: is_gone rises; the service's later answer frees the exchange. One that was not served yet is
- * freed now. */
+/* The client is gone: is_gone rises; the service's later answer frees the exchange. One that was not served yet, and a
+ * stream, whose service is told, is freed now. */
 void net_exchange_orphan(struct exchange *exchange);
 /* Appends to the head's texts and returns the offset; fields are made of offsets by net_exchange_begin. False: above
  * NET_HEAD_BYTES_MAX, NET_FIELDS_MAX (the caller answers 431). */
@@ -100,6 +112,10 @@ void net_exchange_begin(struct exchange *exchange, int64_t content_length);
 LEAT_CHECKED bool net_exchange_body(struct exchange *exchange, const char *bytes, size_t count);
 /* The request is whole: calls the service's `serve`. */
 void net_exchange_serve(struct exchange *exchange);
+/* The server stops, or the protocol ends the stream for another reason: tells the service (`gone`), and ends it. */
+void net_exchange_end_stream(struct exchange *exchange);
+/* Asserts that fields of an answer break no rule of HTTP. */
+void net_fields_check(const struct net_field *fields, uint32_t fields_count);
 /* Answers for net/ itself: an error in plain text; counted as refused. */
 void net_exchange_refuse(struct exchange *exchange, int status, const char *text);
 

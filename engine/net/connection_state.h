@@ -22,7 +22,11 @@ struct net_connection {
     struct byte_buffer sending; /* what the socket has not taken yet, while is_writing */
     size_t counted;             /* bytes of both in the loop's figures */
     struct deadline wait, stall;
-    size_t stalled_at; /* what was untaken when `stall` was set */
+    /* Since `stall` was set: what was untaken then, and the bytes of `given` that were taken then. */
+    size_t stalled_at;
+    uint64_t taken_at;
+    uint64_t given; /* bytes that were given to the socket */
+    uint32_t streams;
     uint32_t depth;
     uint8_t first_count;
     char first[PREFACE_BYTES]; /* bytes that may become HTTP/2's preface */

@@ -111,7 +111,9 @@ void net_exchange_orphan(struct exchange *exchange)
     exchange->connection = NULL;
     exchange->stream = NULL;
     exchange->public.is_gone = true;
-    if (!exchange->is_served)
+    if (exchange->gone != NULL)
+        exchange->gone(&exchange->public);
+    if (exchange->gone != NULL || !exchange->is_served)
         net_exchange_free(exchange);
 }
 
@@ -249,7 +251,7 @@ static bool is_clean(struct str text)
     return true;
 }
 
-static void check_fields(const struct net_field *fields, uint32_t fields_count)
+void net_fields_check(const struct net_field *fields, uint32_t fields_count)
 {
     for (uint32_t i = 0; i < fields_count; i++) {
         leat_assert(fields[i].name.length > 0 && is_clean(fields[i].name));
@@ -263,8 +265,8 @@ void net_respond(struct net_exchange *public, const struct net_response *respons
     leat_assert(!exchange->is_freed && !exchange->is_answered);
     leat_assert(response->status >= 200 && response->status <= 599);
     leat_assert(response->body.length <= NET_ANSWER_BYTES_MAX);
-    check_fields(response->fields, response->fields_count);
-    check_fields(response->trailers, response->trailers_count);
+    net_fields_check(response->fields, response->fields_count);
+    net_fields_check(response->trailers, response->trailers_count);
     exchange->is_answered = true;
     if (exchange->connection == NULL)
         net_exchange_free(exchange);

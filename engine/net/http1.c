@@ -14,6 +14,7 @@ enum http1_state {
     AT_BODY,    /* of body_left bytes */
     AT_CHUNKS,  /* a chunked body */
     AT_SERVICE, /* the request is whole; its answer is awaited */
+    AT_STREAM,  /* its answer goes on */
     AT_END,     /* nothing more is read */
 };
 
@@ -112,8 +113,14 @@ static char *put_number(char *at, uint64_t number)
 
 enum { HEAD_ROOM = 256 }; /* for all of an answer's head but the service's fields */
 
-static void write_answer(struct http1 *http1, const struct net_response *response, bool is_head,
-                         bool must_close)
+enum framing {
+    FRAMING_LENGTH, /* the body follows the head */
+    FRAMING_CHUNKS, /* a stream */
+    FRAMING_CLOSE,  /* a stream to an HTTP/1.0 client */
+};
+
+static void write_answer(struct http1 *http1, const struct net_response *response, enum framing framing,
+                         bool is_head, bool must_close)
 {
     struct byte_buffer *out = connection_out(http1->connection);
     bool has_body = response->status != 204 && response->status != 304;
@@ -124,7 +131,9 @@ static void write_answer(struct http1 *http1, const struct net_response *respons
     at = put_number(put(at, STR("HTTP/1.1 ")), (uint64_t)response->status);
     *at++ = ' ';
     at = put(at, str_from(phrase(response->status)));
-    if (has_body)
+    if (framing == FRAMING_CHUNKS)
+        at = put(at, STR("\r\ntransfer-encoding: chunked"));
+    else if (has_body && framing == FRAMING_LENGTH)
         at = put_number(put(at, STR("\r\ncontent-length: ")), response->body.length);
     at = put(put(at, STR("\r\ndate: ")), connection_date(http1->connection));
     if (must_close)
@@ -148,6 +157,17 @@ static void finish(struct http1 *http1)
     connection_finish(http1->connection);
 }
 
+/* The answer is whole. */
+static void end_exchange(struct http1 *http1, bool must_close)
+{
+    net_exchange_free(http1->exchange);
+    http1->exchange = NULL;
+    if (must_close)
+        finish(http1);
+    else
+        http1->state = AT_HEAD;
+}
+
 static void http1_respond(void *self, struct exchange *exchange, const struct net_response *response)
 {
     struct http1 *http1 = self;
@@ -155,13 +175,58 @@ static void http1_respond(void *self, struct exchange *exchange, const struct ne
     /* An answer before the end of the request leaves bytes that nobody reads. */
     bool must_close =
         http1->state != AT_SERVICE || !http1->keeps_alive || http1->is_stopping || response->must_close;
-    write_answer(http1, response, exchange->is_head_request, must_close);
-    http1->exchange = NULL;
-    net_exchange_free(exchange);
-    if (must_close)
-        finish(http1);
-    else
-        http1->state = AT_HEAD;
+    write_answer(http1, response, FRAMING_LENGTH, exchange->is_head_request, must_close);
+    end_exchange(http1, must_close);
+}
+
+/* --- Streams --- */
+
+static bool must_close_stream(const struct http1 *http1)
+{
+    return !http1->keeps_alive || http1->is_stopping || http1->is_http10;
+}
+
+static bool http1_begin_stream(void *self, struct exchange *exchange, const struct net_response *response)
+{
+    struct http1 *http1 = self;
+    leat_assert(exchange == http1->exchange && http1->state == AT_SERVICE);
+    bool is_empty = exchange->is_head_request || http1->is_stopping, must_close = must_close_stream(http1);
+    enum framing framing = http1->is_http10 ? FRAMING_CLOSE : FRAMING_CHUNKS;
+    write_answer(http1, response, framing, exchange->is_head_request, must_close);
+    if (!is_empty) {
+        http1->state = AT_STREAM;
+        connection_streams(http1->connection, 1);
+        return true;
+    }
+    if (!exchange->is_head_request && !http1->is_http10)
+        buffer_append(connection_out(http1->connection), "0\r\n\r\n", 5);
+    end_exchange(http1, must_close);
+    return false;
+}
+
+static bool http1_send_stream(void *self, struct exchange *exchange, struct str part)
+{
+    struct http1 *http1 = self;
+    leat_assert(exchange == http1->exchange && http1->state == AT_STREAM);
+    if (connection_pending(http1->connection) > NET_STREAM_UNSENT_MAX)
+        return false;
+    struct byte_buffer *out = connection_out(http1->connection);
+    if (!http1->is_http10)
+        buffer_printf(out, "%zx\r\n", part.length);
+    buffer_append(out, part.data, part.length);
+    if (!http1->is_http10)
+        buffer_append(out, "\r\n", 2);
+    return true;
+}
+
+static void http1_end_stream(void *self, struct exchange *exchange)
+{
+    struct http1 *http1 = self;
+    leat_assert(exchange == http1->exchange && http1->state == AT_STREAM);
+    if (!http1->is_http10)
+        buffer_append(connection_out(http1->connection), "0\r\n\r\n", 5);
+    connection_streams(http1->connection, -1);
+    end_exchange(http1, must_close_stream(http1));
 }
 
 /* Answers what is no request of the service's, and closes. */
@@ -338,7 +403,7 @@ static size_t take_chunks(struct http1 *http1, const char *bytes, size_t count)
 /* Whether bytes can be taken now. */
 static bool is_ready(const struct http1 *http1)
 {
-    return http1->state != AT_SERVICE && http1->state != AT_END &&
+    return http1->state != AT_SERVICE && http1->state != AT_STREAM && http1->state != AT_END &&
            !(http1->state == AT_HEAD && connection_pending(http1->connection) > CONNECTION_OUT_MAX);
 }
 
@@ -436,6 +501,8 @@ static void http1_stop(void *self)
         connection_abort(http1->connection, -1);
     else if (http1->state == AT_HEAD)
         finish(http1);
+    else if (http1->state == AT_STREAM)
+        net_exchange_end_stream(http1->exchange);
 }
 
 static void http1_expired(void *self)
@@ -452,6 +519,8 @@ static void http1_expired(void *self)
 static void http1_close(void *self)
 {
     struct http1 *http1 = self;
+    if (http1->state == AT_STREAM)
+        connection_streams(http1->connection, -1);
     if (http1->exchange != NULL)
         net_exchange_orphan(http1->exchange);
     buffer_clear(&http1->held);
@@ -463,6 +532,9 @@ static void http1_close(void *self)
 const struct net_protocol http1_protocol = {.open = http1_open,
                                             .receive = http1_receive,
                                             .respond = http1_respond,
+                                            .begin_stream = http1_begin_stream,
+                                            .send_stream = http1_send_stream,
+                                            .end_stream = http1_end_stream,
                                             .drained = http1_drained,
                                             .stop = http1_stop,
                                             .expired = http1_expired,

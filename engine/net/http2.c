@@ -212,6 +212,47 @@ static void http2_respond(void *self, struct exchange *exchange, const struct ne
     connection_flush(http2->connection);
 }
 
+/* A call about a stream, which may come within another call of the protocol. Whether it is the outermost. */
+static bool enter_stream(struct http2 *http2)
+{
+    bool is_outermost = http2->depth == 0;
+    if (is_outermost)
+        enter(http2);
+    return is_outermost;
+}
+
+static void leave_stream(struct http2 *http2, bool is_outermost)
+{
+    if (!is_outermost)
+        return;
+    leave(http2);
+    connection_flush(http2->connection);
+}
+
+static bool http2_begin_stream(void *self, struct exchange *exchange, const struct net_response *response)
+{
+    struct http2 *http2 = self;
+    bool is_outermost = enter_stream(http2), is_begun = http2_answer_begin(http2, exchange, response);
+    leave_stream(http2, is_outermost);
+    return is_begun;
+}
+
+static bool http2_send_stream(void *self, struct exchange *exchange, struct str part)
+{
+    struct http2 *http2 = self;
+    bool is_outermost = enter_stream(http2), is_sent = http2_answer_more(http2, exchange->stream, part);
+    leave_stream(http2, is_outermost);
+    return is_sent;
+}
+
+static void http2_end_stream(void *self, struct exchange *exchange)
+{
+    struct http2 *http2 = self;
+    bool is_outermost = enter_stream(http2);
+    http2_answer_end(http2, exchange->stream);
+    leave_stream(http2, is_outermost);
+}
+
 static void http2_drained(void *self)
 {
     struct http2 *http2 = self;
@@ -231,6 +272,9 @@ static void http2_stop(void *self)
     http2->is_stopping = true;
     nghttp2_submit_goaway(http2->session, NGHTTP2_FLAG_NONE,
                           nghttp2_session_get_last_proc_stream_id(http2->session), NGHTTP2_NO_ERROR, NULL, 0);
+    for (struct http2_stream *stream = http2->oldest; stream != NULL; stream = stream->newer)
+        if (stream->is_open)
+            net_exchange_end_stream(stream->exchange);
     leave(http2);
 }
 
@@ -339,6 +383,9 @@ const struct net_protocol http2_protocol = {
     .open = http2_open,
     .receive = http2_receive,
     .respond = http2_respond,
+    .begin_stream = http2_begin_stream,
+    .send_stream = http2_send_stream,
+    .end_stream = http2_end_stream,
     .drained = http2_drained,
     .stop = http2_stop,
     .expired = http2_expired,

@@ -48,6 +48,7 @@ struct http2_stream {
     int64_t content_length;
     struct byte_buffer answer; /* the body, behind it the trailers: lengths of name and value, name, value */
     size_t body_bytes, sent_bytes;
+    bool is_open; /* the answer is a stream that goes on: `answer` is what is to be sent of it now */
 };
 
 struct http2 {
@@ -96,6 +97,11 @@ void http2_stream_free(struct http2 *http2, struct http2_stream *stream);
 
 /* http2_answer.c: submits the answer and gives the exchange back. */
 void http2_answer(struct http2 *http2, struct exchange *exchange, const struct net_response *response);
+/* As in struct net_protocol. */
+LEAT_CHECKED bool http2_answer_begin(struct http2 *http2, struct exchange *exchange,
+                                     const struct net_response *response);
+LEAT_CHECKED bool http2_answer_more(struct http2 *http2, struct http2_stream *stream, struct str part);
+void http2_answer_end(struct http2 *http2, struct http2_stream *stream);
 /* A whole frame went out: what the answer's end demands. */
 void http2_answer_sent(struct http2 *http2, const nghttp2_frame *frame);
 

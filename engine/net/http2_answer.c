@@ -59,6 +59,18 @@ static void keep(struct http2 *http2, struct http2_stream *stream, const struct 
     connection_count(http2->connection, (int64_t)answer->length);
 }
 
+/* The client has opened its windows for all that a stream has said so far: it is not waited for. */
+static void all_is_sent(struct http2 *http2, struct http2_stream *stream)
+{
+    http2->sending -= stream->is_sending;
+    stream->is_sending = false;
+    http2->held_bytes -= stream->answer.length;
+    connection_count(http2->connection, -(int64_t)stream->answer.length);
+    buffer_clear(&stream->answer);
+    connection_give_buffer(http2->connection, &stream->answer);
+    stream->body_bytes = stream->sent_bytes = 0;
+}
+
 static bool submit_trailers(struct http2 *http2, struct http2_stream *stream)
 {
     nghttp2_nv pairs[HTTP2_ANSWER_FIELDS_MAX];
@@ -81,10 +93,15 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *into, si
     (void)session, (void)id;
     struct http2_stream *stream = source->ptr;
     size_t count = MIN(bytes, stream->body_bytes - stream->sent_bytes);
-    memcpy(into, stream->answer.data + stream->sent_bytes, count);
+    if (count > 0)
+        memcpy(into, stream->answer.data + stream->sent_bytes, count);
     stream->sent_bytes += count;
     if (stream->sent_bytes < stream->body_bytes)
         return (ssize_t)count;
+    if (stream->is_open) {
+        all_is_sent(user, stream);
+        return count > 0 ? (ssize_t)count : NGHTTP2_ERR_DEFERRED;
+    }
     *flags |= NGHTTP2_DATA_FLAG_EOF;
     if (stream->answer.length > stream->body_bytes) {
         *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
@@ -105,9 +122,9 @@ static bool submit(struct http2 *http2, struct http2_stream *stream, const struc
     nghttp2_nv pairs[3 + 2 * HTTP2_ANSWER_FIELDS_MAX];
     size_t count = 0;
     bool may_have_body = response->status != 204 && response->status != 304;
-    bool has_body = may_have_body && !is_head_request && response->body.length > 0;
+    bool has_body = may_have_body && !is_head_request && (stream->is_open || response->body.length > 0);
     pairs[count++] = pair_of_ours(status_name, decimal(status + sizeof(status), (uint64_t)response->status));
-    if (may_have_body && response->trailers_count == 0)
+    if (may_have_body && response->trailers_count == 0 && !stream->is_open)
         pairs[count++] = pair_of_ours(length_name, decimal(length + sizeof(length), response->body.length));
     pairs[count++] = pair_of_ours(date_name, connection_date(http2->connection));
     count = add_fields(pairs, count, response->fields, response->fields_count);
@@ -137,6 +154,59 @@ void http2_answer(struct http2 *http2, struct exchange *exchange, const struct n
     }
     stream->exchange = NULL;
     net_exchange_free(exchange);
+}
+
+/* --- Answers that go on --- */
+
+bool http2_answer_begin(struct http2 *http2, struct exchange *exchange, const struct net_response *response)
+{
+    struct http2_stream *stream = exchange->stream;
+    leat_assert(stream != NULL && stream->exchange == exchange && !stream->is_reading);
+    leat_assert(response->fields_count <= HTTP2_ANSWER_FIELDS_MAX);
+    stream->is_open = true;
+    if (!exchange->is_head_request && !http2->is_finished && !http2->is_stopping &&
+        submit(http2, stream, response, false)) {
+        connection_streams(http2->connection, 1);
+        return true;
+    }
+    stream->is_open = false;
+    http2_answer(http2, exchange, response);
+    return false;
+}
+
+bool http2_answer_more(struct http2 *http2, struct http2_stream *stream, struct str part)
+{
+    if (http2->is_finished || stream->body_bytes - stream->sent_bytes > NET_STREAM_UNSENT_MAX)
+        return false;
+    struct byte_buffer *answer = &stream->answer;
+    size_t before = answer->length;
+    if (stream->sent_bytes > 0) {
+        memmove(answer->data, answer->data + stream->sent_bytes, answer->length - stream->sent_bytes);
+        answer->length -= stream->sent_bytes;
+        stream->sent_bytes = 0;
+    }
+    if (answer->length == 0)
+        connection_take_buffer(http2->connection, answer);
+    keep_text(answer, part);
+    stream->body_bytes = answer->length;
+    http2->held_bytes += answer->length - before;
+    connection_count(http2->connection, (int64_t)answer->length - (int64_t)before);
+    http2->sending += !stream->is_sending;
+    stream->is_sending = true;
+    nghttp2_session_resume_data(http2->session, stream->id);
+    return true;
+}
+
+void http2_answer_end(struct http2 *http2, struct http2_stream *stream)
+{
+    net_exchange_free(stream->exchange);
+    stream->exchange = NULL;
+    stream->is_open = false;
+    connection_streams(http2->connection, -1);
+    http2->sending += !stream->is_sending;
+    stream->is_sending = true;
+    if (!http2->is_finished)
+        nghttp2_session_resume_data(http2->session, stream->id);
 }
 
 void http2_answer_sent(struct http2 *http2, const nghttp2_frame *frame)

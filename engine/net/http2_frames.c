@@ -54,6 +54,8 @@ void http2_stream_free(struct http2 *http2, struct http2_stream *stream)
         http2->idle_us = http2->now_us;
     if (http2->heading == stream)
         http2->heading = NULL;
+    if (stream->is_open)
+        connection_streams(http2->connection, -1);
     if (stream->exchange != NULL && stream->exchange->is_begun)
         net_exchange_orphan(stream->exchange);
     else if (stream->exchange != NULL)

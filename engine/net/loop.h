@@ -118,6 +118,10 @@ void park_forget(struct net_connection *connection);
 void connections_deadlines(struct net_listener *listener);
 /* Gives an answer to the exchange's protocol. */
 void connection_respond(struct exchange *exchange, const struct net_response *response);
+/* Likewise for streams: as in struct net_protocol. */
+LEAT_CHECKED bool connection_begin_stream(struct exchange *exchange, const struct net_response *response);
+LEAT_CHECKED bool connection_send_stream(struct exchange *exchange, struct str part);
+void connection_end_stream(struct exchange *exchange);
 void connection_accept(struct net_listener *listener);
 /* Sends what is due, and goes on with what was held back. */
 void connection_settle(struct net_connection *connection);

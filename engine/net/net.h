@@ -65,6 +65,24 @@ void net_respond(struct net_exchange *exchange, const struct net_response *respo
 /* A short answer in plain text, for errors and health: `text` is the body. */
 void net_respond_text(struct net_exchange *exchange, int status, const char *text);
 
+/* --- Answers that go on: streams --- */
+
+enum { NET_STREAM_UNSENT_MAX = 256 << 10 };
+
+/* Begins an answer whose body comes in parts, until net_stream_end: HTTP/1.1 sends it in chunks, HTTP/1.0 until the
+ * connection's end, HTTP/2 as DATA. response: without body and trailers; copied. The exchange is the stream from now on.
+ * gone: called once when the client is gone, or does not take what it is sent within write_ms, or the loop stops or is
+ * freed; the exchange must not be touched afterwards. It may be called inside any call of this file, of this and of other
+ * streams. Between parts there is no deadline: a stream may be quiet. False: there is nothing to stream, because the
+ * client is gone already, the loop stops or this is a HEAD request; the exchange has its answer, and gone is not called. */
+LEAT_CHECKED bool net_stream_begin(struct net_exchange *exchange, const struct net_response *response,
+                                   void (*gone)(struct net_exchange *exchange));
+/* Sends a part; copied. What is not sent yet counts in the loop's memory. False: nothing of the part is sent, because the
+ * client has more than NET_STREAM_UNSENT_MAX to take, or the loop has no memory left: a later part may have room. */
+LEAT_CHECKED bool net_stream_send(struct net_exchange *exchange, struct str part);
+/* Ends the answer behind what was sent; the exchange must not be touched afterwards, and gone is not called. */
+void net_stream_end(struct net_exchange *exchange);
+
 struct net_service {
     /* The head is there, the body is not. May answer now, which refuses the body unread. Keeps no pointer to an
      * exchange that it does not answer: if the body does not come whole, the exchange is gone without a word. NULL:
@@ -112,6 +130,8 @@ struct net_listen {
      * token. */
     const char *token, *second_token;
     bool needs_certificates; /* off loopback clients must have certificates: a token is not enough */
+    /* Paths that GET and HEAD may ask for without the token, up to a NULL; must outlive the loop. NULL: none. */
+    const char *const *open_paths;
     uint32_t connections_max;
     uint32_t body_bytes_max;
     uint32_t head_ms;  /* from the first byte of a head to its end, and of a TLS handshake */

@@ -262,6 +262,18 @@ static bool has_token(const struct exchange *exchange)
     return is_first || is_second;
 }
 
+/* Whether the request may come without the token: GET or HEAD of one of the listener's open paths. */
+static bool is_open(const struct exchange *exchange)
+{
+    const struct net_exchange *public = &exchange->public;
+    const char *const *path = exchange->listener->listen.open_paths;
+    if (path == NULL || !(str_is(public->method, "GET") || str_is(public->method, "HEAD")))
+        return false;
+    while (*path != NULL && !str_is(public->path, *path))
+        path++;
+    return *path != NULL;
+}
+
 /* --- All --- */
 
 struct broken_rule rules_check(struct exchange *exchange, int64_t content_length)
@@ -280,7 +292,7 @@ struct broken_rule rules_check(struct exchange *exchange, int64_t content_length
     broken = check_names(exchange);
     if (broken.status != 0)
         return broken;
-    if (listen->token != NULL && !has_token(exchange))
+    if (listen->token != NULL && !has_token(exchange) && !is_open(exchange))
         return (struct broken_rule){
             401, "expected the field `authorization: Bearer TOKEN` with this server's token"};
     if (content_length > (int64_t)listen->body_bytes_max)

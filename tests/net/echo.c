@@ -7,7 +7,8 @@
  * /echo answers with the request's body, /spin after a millisecond of work with how long the
  * request had waited unread, in microseconds, /trailers likewise with trailers behind it, /large?N with N bytes, /slow after
  * some time, /turn when the loop calls `turn`, /early in `begin`, /see with what it saw of the request, /counters with
- * the loop's figures. SIGTERM stops it; it prints the figures as it ends. */
+ * the loop's figures. /stream?N,BYTES answers with a stream of N parts, one a tick (0: without end), each `part I` and a
+ * newline behind BYTES dots. /open and /counters need no token. SIGTERM stops it; it prints the figures as it ends. */
 #include "core/mem.h"
 #include "core/os.h"
 #include "net/net.h"
@@ -24,8 +25,18 @@ struct waiting {
     int ticks; /* 0: answered by the next turn */
 };
 
+/* A stream; the exchange's `user`. */
+struct stream {
+    struct net_exchange *exchange;
+    unsigned long parts, bytes, sent; /* parts 0: without end */
+    uint64_t tick;                    /* the last one in which it was sent to */
+    struct stream *next;
+};
+
 static struct {
     struct net_loop *loop;
+    struct stream *streams;
+    uint64_t tick, streams_gone, parts_left_out;
     struct waiting *waiting;
     size_t waiting_count, waiting_capacity;
     uint64_t refused, gone;
@@ -61,10 +72,11 @@ static void respond_counters(struct net_exchange *exchange)
                   "\nrequests_http1 %" PRIu64 "\nrequests_http2 %" PRIu64 "\nrefused %" PRIu64
                   "\nbytes_in %" PRIu64 "\nbytes_out %" PRIu64 "\nmemory_now %" PRIu64
                   "\nmemory_peak %" PRIu64 "\ntold_refused %" PRIu64 "\ngone %" PRIu64
-                  "\nwaiting %zu\nparked %" PRIu64 "\n",
+                  "\nwaiting %zu\nparked %" PRIu64 "\nstreams_gone %" PRIu64 "\nparts_left_out %" PRIu64 "\n",
                   now.connections, now.connections_refused, now.connections_now, now.requests_http1,
                   now.requests_http2, now.refused, now.bytes_in, now.bytes_out, now.memory_now,
-                  now.memory_peak, echo.refused, echo.gone, echo.waiting_count, now.connections_parked);
+                  now.memory_peak, echo.refused, echo.gone, echo.waiting_count, now.connections_parked,
+                  echo.streams_gone, echo.parts_left_out);
     if (exchange != NULL)
         respond(exchange, (struct str){echo.text.data, echo.text.length});
 }
@@ -119,6 +131,71 @@ static void answer_waiting(int passed)
     echo.waiting_count = kept;
 }
 
+static void forget_stream(struct net_exchange *exchange)
+{
+    struct stream **at = &echo.streams, *stream = exchange->user;
+    while (*at != stream)
+        at = &(*at)->next;
+    *at = stream->next;
+    free(stream);
+}
+
+static void stream_gone(struct net_exchange *exchange)
+{
+    leat_assert(exchange->is_gone);
+    echo.streams_gone++;
+    forget_stream(exchange);
+}
+
+static void begin_stream(struct net_exchange *exchange)
+{
+    char numbers[48] = "", *end = NULL;
+    memcpy(numbers, exchange->query.data, MIN(exchange->query.length, sizeof(numbers) - 1));
+    struct stream *stream = mem_calloc(1, sizeof(*stream));
+    *stream = (struct stream){.exchange = exchange, .parts = strtoul(numbers, &end, 10)};
+    if (*end == ',')
+        stream->bytes = strtoul(end + 1, NULL, 10);
+    struct net_response response = {.status = 200, .fields = &plain, .fields_count = 1};
+    if (!net_stream_begin(exchange, &response, stream_gone)) {
+        free(stream);
+        return;
+    }
+    exchange->user = stream;
+    stream->next = echo.streams;
+    echo.streams = stream;
+}
+
+static void send_part(struct stream *stream)
+{
+    struct byte_buffer part = {0};
+    stream->sent++;
+    stream->tick = echo.tick;
+    memset(buffer_reserve(&part, stream->bytes + 1), '.', stream->bytes);
+    part.length = stream->bytes;
+    buffer_printf(&part, "part %lu\n", stream->sent);
+    bool is_last = stream->sent == stream->parts;
+    struct net_exchange *exchange = stream->exchange;
+    if (!net_stream_send(exchange, (struct str){part.data, part.length}))
+        echo.parts_left_out++;
+    buffer_free(&part);
+    struct stream *same = echo.streams; /* it may be gone */
+    while (same != NULL && same != stream)
+        same = same->next;
+    if (same == NULL || !is_last)
+        return;
+    forget_stream(exchange);
+    net_stream_end(exchange);
+}
+
+/* A stream that was not sent to in this tick. */
+static struct stream *due_stream(void)
+{
+    struct stream *stream = echo.streams;
+    while (stream != NULL && stream->tick == echo.tick)
+        stream = stream->next;
+    return stream;
+}
+
 static void turn(void *user)
 {
     (void)user;
@@ -129,6 +206,9 @@ static void tick(void *user)
 {
     (void)user;
     answer_waiting(1);
+    echo.tick++;
+    for (struct stream *stream; (stream = due_stream()) != NULL;)
+        send_part(stream);
 }
 
 /* Works for SPIN_US, and answers with how long the request is known to have waited. */
@@ -164,6 +244,8 @@ static void serve(void *user, struct net_exchange *exchange)
         wait_for(exchange, SLOW_TICKS);
     else if (str_is(exchange->path, "/large"))
         respond_large(exchange);
+    else if (str_is(exchange->path, "/stream"))
+        begin_stream(exchange);
     else if (str_is(exchange->path, "/counters"))
         respond_counters(exchange);
     else if (str_is(exchange->path, "/close"))
@@ -204,7 +286,9 @@ static const char *port_file;
 static void read_words(int count, char **words)
 {
     struct net_listen *listen = &listen_options;
+    static const char *const open_paths[] = {"/open", "/counters", NULL};
     *listen = net_listen_defaults(STR("127.0.0.1:0"));
+    listen->open_paths = open_paths;
     const struct {
         const char *name;
         const char **text;

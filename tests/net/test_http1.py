@@ -328,6 +328,175 @@ def test_names():
         check_refused(server, get("/echo", "origin: http://localhost", "origin: http://evil"), 403, closes=False)
 
 
+# --- Streams ---
+
+
+def parts_of(connection, until=None):
+    """The parts of a chunked stream: until its end, or until one ends so."""
+    parts = []
+    while True:
+        length = int(connection.until(b"\r\n"), 16)
+        part = connection.take(length)
+        assert connection.take(2) == b"\r\n"
+        if length == 0:
+            return parts
+        parts.append(part.decode())
+        if until is not None and parts[-1].endswith(until):
+            return parts
+
+
+def streaming(connection, target, *fields):
+    connection.send(get(target, *fields))
+    head = connection.answer(has_body=False)
+    assert head.status == 200 and head.fields["transfer-encoding"] == "chunked" and "content-length" not in head.fields, head
+    return head
+
+
+def test_streams():
+    with serve() as server:
+        with server.connect() as connection:
+            for count in (1, 3):
+                streaming(connection, f"/stream?{count}")
+                assert parts_of(connection) == [f"part {i + 1}\n" for i in range(count)]
+            assert connection.ask(post("/echo", b"behind it")).text == "behind it"
+            # A request that comes while a stream goes on waits for its end.
+            connection.send(get("/stream?4") + post("/echo", b"waited"))
+            assert connection.answer(has_body=False).status == 200
+            assert len(parts_of(connection)) == 4 and connection.answer().text == "waited"
+            answer = connection.ask(get("/stream?2", method="HEAD"), has_body=False)
+            assert answer.fields["transfer-encoding"] == "chunked", answer
+            assert connection.ask(post("/echo", b"alive")).text == "alive"
+            streaming(connection, "/stream?2", "connection: close")
+            assert len(parts_of(connection)) == 2 and connection.is_closed()
+        with server.connect() as connection:
+            connection.send(get("/stream?3", "connection: keep-alive", version="1.0"))
+            head = connection.answer(has_body=False)
+            assert "transfer-encoding" not in head.fields and head.fields["connection"] == "close", head
+            assert connection.until(b"part 3\n") == b"part 1\npart 2\npart 3\n" and connection.is_closed()
+        assert server.counters()["streams_gone"] == 0
+
+
+def wait_for(server, name, count):
+    deadline = time.monotonic() + stretched(30)
+    while (figures := server.counters())[name] != count:
+        assert time.monotonic() < deadline, (name, count, figures)
+        time.sleep(0.02)
+    return figures
+
+
+def test_streams_of_clients_that_go():
+    with serve() as server:
+        ways = (lambda connection: connection.socket.close(), lambda connection: connection.socket.shutdown(socket.SHUT_WR),
+                lambda connection: (connection.send(b"x" * 100000), connection.socket.close()))
+        for count, way in enumerate(ways, 1):
+            with server.connect() as connection:
+                streaming(connection, "/stream?0")
+                parts_of(connection, until="part 2\n")
+                way(connection)
+                wait_for(server, "streams_gone", count)
+        check_neighbour(server)
+
+
+def test_quiet_streams():
+    """No deadline ends a stream that is quiet, nor one whose client takes each part late but takes it."""
+    with serve("--idle-ms", "100", "--head-ms", "100", "--body-ms", "100", "--write-ms", "100") as server:
+        with server.connect() as connection:
+            streaming(connection, "/stream?30")
+            assert len(parts_of(connection)) == 30
+
+
+def test_slow_reader_of_a_stream():
+    """It is closed; what it has not taken is bounded and counted, parts are left out; its neighbours get all."""
+    with serve("--write-ms", "2000") as server:
+        with server.connect() as good, Connection(server.port, receive_bytes=4096) as slow:
+            streaming(good, "/stream?0,200000")
+            slow.send(get("/stream?0,200000"))
+            peak, seen = 0, 0
+            while (now := server.counters())["streams_gone"] == 0:
+                peak, seen = max(peak, now["memory_now"]), seen + 1
+                parts_of(good, until="\n")
+            assert now["parts_left_out"] > 0 and 250000 < peak < 1000000 and seen > 10, (now, peak)
+            assert now["refused"] == 1, now
+            assert len(parts_of(good, until="\n")) == 1 and server.counters()["streams_gone"] == 1
+
+
+def test_late_reader_of_a_stream():
+    """It always has something to take, and takes it as fast as it comes: it stays."""
+    with serve("--write-ms", "300") as server, Connection(server.port, receive_bytes=4096) as late:
+        late.send(get("/stream?0,20000"))
+        time.sleep(0.25)
+        until, begun, taken = time.monotonic() + 3, time.monotonic(), 0
+        while time.monotonic() < until:
+            if taken < (time.monotonic() - begun) * 380000:
+                assert late.more(20000), server.counters()
+                taken += len(late.take(len(late.bytes)))
+            else:
+                time.sleep(0.005)
+        assert server.counters()["streams_gone"] == 0 and taken > 300000, taken
+
+
+def test_reader_that_leaves_all_to_the_kernel():
+    """Parts that fit into the kernel's buffers are not taken either."""
+    with serve("--write-ms", "500") as server, Connection(server.port, receive_bytes=4096) as slow:
+        slow.send(get("/stream?0,3000"))
+        began = time.monotonic()
+        figures = wait_for(server, "streams_gone", 1)
+        assert figures["parts_left_out"] == 0 and figures["memory_peak"] < 20000, figures
+        assert 0.4 < time.monotonic() - began < stretched(10)
+
+
+def test_many_streams():
+    with serve("--memory", str(4 * MIB)) as server:
+        clients = [server.connect() for _ in range(300)]
+        try:
+            for client in clients:
+                client.send(get("/stream?0"))
+            for client in clients:
+                assert client.answer(has_body=False).status == 200
+                parts_of(client, until="part 3\n")
+        finally:
+            for client in clients:
+                client.socket.close()
+        wait_for(server, "streams_gone", 300)
+
+
+def test_streams_end_with_the_loop():
+    with serve() as server, server.connect() as first, Connection(server.port, receive_bytes=4096) as stuck:
+        streaming(first, "/stream?0")
+        stuck.send(get("/stream?0,200000"))
+        parts_of(first, until="part 20\n")
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        parts_of(first)  # to its end, in order
+        assert first.is_closed()
+        stuck.socket.close()
+        figures = server.stop()
+        assert figures["streams_gone"] == 2 and time.monotonic() - began < stretched(5), figures
+
+
+def test_memory_of_streams():
+    """Parts are left out while the loop has no memory for them."""
+    with serve("--memory", "100000") as server, server.connect() as connection:
+        streaming(connection, "/stream?3,90000")
+        assert len(parts_of(connection)) == 3
+        streaming(connection, "/stream?3,120000")
+        assert not parts_of(connection) and server.counters()["parts_left_out"] == 3
+
+
+# --- Tokens ---
+
+
+def test_open_paths():
+    with serve("--token", "s3cret") as server, server.connect() as connection:
+        for request in (get("/open"), get("/op%65n?x"), get("/open", "authorization: Bearer wrong")):
+            assert connection.ask(request).status == 200
+        for request in (get("/open/"), get("/open2"), get("/"), post("/open", b""), get("//open"), get("/see?/open")):
+            with server.connect() as other:
+                assert other.ask(request).status == 401, request
+        assert connection.ask(get("/open", "origin: http://evil.example")).status == 403
+        assert connection.ask(get("/open", host="evil.example")).status == 421
+
+
 def test_token():
     with serve("--token", "s3cret") as server:
         with server.connect() as connection:

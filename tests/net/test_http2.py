@@ -107,6 +107,55 @@ def test_trailers():
         assert client.take(5).body == b"hello"
 
 
+def test_streams():
+    with serve() as server, Client(server.port) as client:
+        for stream, count in ((1, 1), (3, 4)):
+            client.send(client.get(stream, f"/stream?{count}"))
+        assert client.take(1).body == b"part 1\n" and client.take(3).body == b"part 1\npart 2\npart 3\npart 4\n"
+        assert client.answers[3].field("content-length") is None
+        client.send(client.head(5, "/stream?2", "HEAD", True))
+        assert client.take(5).status == 200 and not client.answers[5].body
+        client.send(client.get(7, "/stream?0"), client.get(9, "/stream?3"))
+        assert client.take(9).body.count(b"part") == 3
+        client.send(frame(h2.RST_STREAM, 0, 7, h2.u32(h2.CANCEL)))
+        until(server, lambda now: now["streams_gone"] == 1)
+        assert client.ask(11).body == b"hello"
+    with serve() as server:
+        with Client(server.port) as client:
+            client.send(*(client.get(stream, "/stream?0") for stream in range(1, 201, 2)))
+            while any(client.answers[stream].body.count(b"part") < 3 for stream in range(1, 201, 2)):
+                assert client.read_frame()
+        until(server, lambda now: now["streams_gone"] == 100)
+
+
+def test_slow_reader_of_a_stream():
+    """A client that opens its window no more is closed; a quiet stream, and one whose window is open, are not."""
+    with serve("--write-ms", "1500", "--idle-ms", "300", "--head-ms", "300", "--body-ms", "300") as server:
+        with Client(server.port) as quiet, Client(server.port) as slow:
+            quiet.send(quiet.get(1, "/stream?60"))
+            slow.send(slow.get(1, "/stream?0,20000"))
+            peak = 0
+            while (now := server.counters())["streams_gone"] == 0:
+                peak = max(peak, now["memory_now"])
+                time.sleep(0.02)
+            assert now["parts_left_out"] > 0 and 250000 < peak < 400000, (now, peak)
+            assert quiet.take(1).body.count(b"part") == 60
+            slow.take()
+            assert len(slow.answers[1].body) == 65535
+
+
+def test_streams_end_with_the_loop():
+    with serve() as server, Client(server.port) as client:
+        client.send(client.get(1, "/stream?0"), client.get(3, "/stream?0"))
+        while client.answers[3].body.count(b"part") < 2:
+            assert client.read_frame()
+        server.process.send_signal(signal.SIGTERM)
+        client.take(1, 3)
+        client.take()
+        assert client.goaway[1] == h2.NO_ERROR and client.answers[1].is_ended and client.answers[3].reset is None
+        assert server.stop()["streams_gone"] == 2
+
+
 def test_large_answer():
     with serve() as server, Client(server.port) as client:
         client.send(client.get(1, "/large?3000000"))

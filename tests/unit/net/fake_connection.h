@@ -16,6 +16,7 @@ struct net_connection {
     bool is_paused, is_finished, is_aborted;
     uint32_t flushes, refused;
     int64_t deadline_us, held;
+    int streams;
 
     enum fake_service service;
     const struct net_field *trailers; /* of echoes */
