@@ -41,6 +41,7 @@ enum {
     KEY_SERVE,
     KEY_COMPARE,
     KEY_PROGRESS,
+    KEY_UI,
     KEY_CONTROL,
     KEY_CONTROL_TOKEN,
     KEY_CONTROL_CERTIFICATE,
@@ -50,6 +51,8 @@ enum {
 
 enum { DROPS_MAX = 256 };
 
+#define UI_ADDRESS "127.0.0.1:8081"
+
 struct run_arguments {
     struct job_load load;
     struct run_options options;
@@ -57,9 +60,10 @@ struct run_arguments {
     bool is_fresh, is_resume;
     struct progress progress;
     const char *drops[DROPS_MAX];
-    const char *control, *control_token, *control_certificate,
-        *control_key; /* control NULL: no control API */
-    struct api *api;  /* NULL: none */
+    bool has_ui; /* --ui or --control was given */
+    /* NULL: not given; the job's `ui` holds. */
+    const char *control, *control_token, *control_certificate, *control_key;
+    struct api *api; /* NULL: none */
 };
 
 static const struct argp_option options_table[] = {
@@ -107,12 +111,14 @@ static const struct argp_option options_table[] = {
     {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 5},
     {"progress", KEY_PROGRESS, "TIME", 0, PROGRESS_HELP, 5},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
-    {"control", KEY_CONTROL, "HOST:PORT", 0,
-     "figures of the run over HTTP: /metrics for Prometheus, /api/v1/figures, /api/v1/history, /healthz, /readyz; "
-     "`leat ctl` tells it there what to do; port 0: any free one",
+    {"ui", KEY_UI, "HOST:PORT", OPTION_ARG_OPTIONAL,
+     "a page that shows the run, and the control API behind it: /metrics for Prometheus, /api/v1/figures, "
+     "/api/v1/history and more (/api/v1/openapi.json), /healthz, /readyz; `leat ctl` tells it there what to do. "
+     "Without HOST:PORT: that of `ui` of the job, or " UI_ADDRESS "; port 0: any free one",
      6},
+    {"control", KEY_CONTROL, "HOST:PORT", 0, "the same as --ui=HOST:PORT", 6},
     {"control-token-file", KEY_CONTROL_TOKEN, "FILE", 0,
-     "its clients must send `Authorization: Bearer TOKEN` with the token in this file; needed off loopback",
+     "clients of --ui must send `Authorization: Bearer TOKEN` with the token in this file; needed off loopback",
      6},
     {"control-certificate", KEY_CONTROL_CERTIFICATE, "FILE", 0,
      "TLS with this certificate chain (PEM); needed off loopback", 6},
@@ -150,9 +156,6 @@ static void check_together(const struct run_arguments *arguments, struct argp_st
             "--compare ends a run where devices differ, --supervise restarts it: give only one of them");
     if (arguments->is_served && (arguments->load.is_replay || arguments->load.replays.count > 0))
         argp_error(state, "--serve answers from the job's own checkpoints, which --replay does not write");
-    if (arguments->control == NULL &&
-        (arguments->control_token != NULL || arguments->control_certificate != NULL))
-        argp_error(state, "--control-token-file and --control-certificate need --control");
     if ((arguments->control_certificate == NULL) != (arguments->control_key == NULL))
         argp_error(state, "--control-certificate and --control-key go together");
     if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
@@ -202,7 +205,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_PROGRESS: parse_progress(argument, state); return 0;
     case KEY_QUIET: arguments->is_quiet = true; return 0;
-    case KEY_CONTROL: arguments->control = argument; return 0;
+    case KEY_UI:
+    case KEY_CONTROL:
+        arguments->has_ui = true;
+        if (argument != NULL)
+            arguments->control = argument;
+        return 0;
     case KEY_CONTROL_TOKEN: arguments->control_token = argument; return 0;
     case KEY_CONTROL_CERTIFICATE: arguments->control_certificate = argument; return 0;
     case KEY_CONTROL_KEY: arguments->control_key = argument; return 0;
@@ -246,18 +254,43 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* The control API, where one is wanted. False after a diagnostic. */
+/* A flag's text, else that of the job's `ui`; NULL: neither. */
+static const char *or_of_job(const char *flag, struct str option, struct arena *arena)
+{
+    if (flag != NULL || option.length == 0)
+        return flag;
+    return arena_strndup(arena, option.data, option.length);
+}
+
+/* The page and the control API, where they are wanted. False after a diagnostic. */
 static bool start_api(struct run_arguments *arguments, struct diag_list *diags)
 {
-    char *token = NULL;
-    if (arguments->control == NULL)
-        return true;
-    if (!token_read("--control-token-file", arguments->control_token, &token, diags))
+    /* A replay of a job that runs here must not take its place. */
+    bool is_replay = arguments->load.is_replay || arguments->load.replays.count > 0;
+    const struct job_ui *ui = &arguments->load.plan->config.ui;
+    struct arena *arena = arguments->load.plan->arena;
+    struct str listens = is_replay ? (struct str){"", 0} : ui->listen;
+    const char *address = or_of_job(arguments->control, listens, arena);
+    if (address == NULL && arguments->has_ui)
+        address = UI_ADDRESS;
+    if (address == NULL && (arguments->control_token != NULL || arguments->control_certificate != NULL)) {
+        struct diag *d = diag_error(
+            diags, DIAG_NO_COMMAND, (struct span){0},
+            "--control-token-file and --control-certificate need --ui, --control or `ui` of the job");
+        diag_hint(diags, d, "add --ui, which listens at " UI_ADDRESS);
         return false;
-    struct net_listen listen = net_listen_defaults(str_from(arguments->control));
+    }
+    if (address == NULL)
+        return true;
+    char *token = NULL;
+    const char *option = arguments->control_token != NULL ? "--control-token-file" : "`token_file` of `ui`";
+    if (!token_read(option, or_of_job(arguments->control_token, ui->token_file, arena), &token, diags))
+        return false;
+    bool has_own = arguments->control_certificate != NULL; /* then both files are of the flags */
+    struct net_listen listen = net_listen_defaults(str_from(address));
     listen.connections_max = CONTROL_CONNECTIONS_MAX;
-    listen.certificate = arguments->control_certificate;
-    listen.key = arguments->control_key;
+    listen.certificate = or_of_job(arguments->control_certificate, ui->certificate, arena);
+    listen.key = has_own ? arguments->control_key : or_of_job(NULL, ui->key, arena);
     listen.token = token;
     arguments->api = api_start(arguments->load.plan, &listen, diags);
     free(token);
@@ -502,7 +535,7 @@ int cmd_run(int argc, char **argv)
         0,
         0};
     struct run_arguments arguments = {.options = {.until_us = TIME_MAX, .stop = &interrupts}};
-    argv = job_join_replays(&argc, argv);
+    argv = job_join_values(&argc, argv);
     argp_command(&argp, argc, argv, &arguments);
     if (arguments.is_supervised) {
         bool is_restart;

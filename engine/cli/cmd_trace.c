@@ -169,7 +169,7 @@ int cmd_trace(int argc, char **argv)
         0,
         0};
     struct trace_arguments arguments = {0};
-    argv = job_join_replays(&argc, argv);
+    argv = job_join_values(&argc, argv);
     argp_command(&argp, argc, argv, &arguments);
     struct trace trace = {.source = str_from(arguments.source), .place = str_from(arguments.place)};
     struct sigaction action = {.sa_handler = on_signal};

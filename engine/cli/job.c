@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "core/mem.h"
 #include "core/os.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,15 +22,22 @@ bool job_pair_add(struct job_pairs *pairs, const char *text)
     return true;
 }
 
-char **job_join_replays(int *argc, char **argv)
+/* Whether a word is HOST:PORT, and not the path of a job. */
+static bool is_address(const char *word)
+{
+    const char *colon = strrchr(word, ':');
+    return colon != NULL && colon[1] != '\0' && strspn(colon + 1, "0123456789") == strlen(colon + 1);
+}
+
+char **job_join_values(int *argc, char **argv)
 {
     static char *joined[ARGUMENTS_MAX + 1];
     int count = 0;
     for (int i = 0; i < *argc && count < ARGUMENTS_MAX; i++) {
-        const char *next = argv[i + 1];
-        bool has_value =
-            strcmp(argv[i], "--replay") == 0 && next != NULL && next[0] != '-' && strchr(next, '=') != NULL;
-        joined[count] = has_value ? mem_printf("--replay=%s", next) : argv[i];
+        const char *next = argv[i + 1] == NULL || argv[i + 1][0] == '-' ? "" : argv[i + 1];
+        bool has_value = (strcmp(argv[i], "--replay") == 0 && strchr(next, '=') != NULL) ||
+                         (strcmp(argv[i], "--ui") == 0 && is_address(next));
+        joined[count] = has_value ? mem_printf("%s=%s", argv[i], next) : argv[i];
         i += has_value;
         count++;
     }
@@ -122,6 +130,23 @@ static int read_secret(void *argument, const char *path, size_t max_bytes, char 
     return os_read_file(path, max_bytes, data, bytes);
 }
 
+/* What `ui` of the job says is good: an address, and both files of TLS or none. */
+static void check_ui(struct job_load *load)
+{
+    const struct job_ui *ui = &load->plan->config.ui;
+    struct span span = load->job->job_span;
+    for (uint32_t i = 0; i < load->job->job_entries_count; i++)
+        if (str_is(load->job->job_entries[i].name, "ui"))
+            span = load->job->job_entries[i].value->span;
+    if (ui->listen.length > 0)
+        (void)!net_address_check(ui->listen, span, &load->diags);
+    if ((ui->certificate.length > 0) == (ui->key.length > 0))
+        return;
+    struct diag *d =
+        diag_error(&load->diags, DIAG_OPTIONS_CLASH, span, "`ui` has only one of `certificate` and `key`");
+    diag_hint(&load->diags, d, "TLS needs both: the certificate chain, and its private key");
+}
+
 bool job_load(struct job_load *load)
 {
     diag_list_init(&load->diags, &load->arena);
@@ -147,6 +172,8 @@ bool job_load(struct job_load *load)
         .claims = claims,
     };
     load->plan = plan_make(load->job, &options, &load->arena, &load->diags);
+    if (load->plan != NULL)
+        check_ui(load);
     lang_label_expansions(load->job, &load->diags);
     return is_expanded && load->plan != NULL && load->diags.errors == 0;
 }

@@ -31,9 +31,9 @@ struct job_load {
 /* Splits "NAME=VALUE" and adds the pair, which points into `text`. false: `=` or the name is missing, or
  * there are JOB_PAIRS_MAX pairs already. */
 bool job_pair_add(struct job_pairs *pairs, const char *text);
-/* Returns the arguments with `--replay SOURCE=GLOB` joined to `--replay=SOURCE=GLOB`: argp requires the `=`
- * for optional values, but people write a space. Updates *argc. The array is static; call once. */
-char **job_join_replays(int *argc, char **argv);
+/* Returns the arguments with `--replay SOURCE=GLOB` joined to `--replay=SOURCE=GLOB`, and `--ui HOST:PORT` likewise: argp
+ * requires the `=` for optional values, but people write a space. Updates *argc. The array is static; call once. */
+char **job_join_values(int *argc, char **argv);
 /* Reads a job file's text into malloc'd memory. Returns 0, or an errno after a diagnostic. */
 int job_read_text(const char *path, struct diag_list *diags, char **data, size_t *bytes);
 /* Reads, parses, expands and plans the job. false: load->diags has errors. Prints nothing. Call job_free even

@@ -53,9 +53,8 @@ static void serve_metrics(struct api *api, struct net_exchange *exchange)
     buffer_free(&out);
 }
 
-static void serve_figures(struct api *api, struct net_exchange *exchange)
+bool api_put_figures(struct api *api, bool is_line, struct byte_buffer *out)
 {
-    struct byte_buffer out = {0};
     pthread_mutex_lock(&api->mutex);
     bool is_there = api->is_there;
     struct summary summary = {.plan = api->plan,
@@ -63,10 +62,18 @@ static void serve_figures(struct api *api, struct net_exchange *exchange)
                               .watch = &api->watch,
                               .bottleneck = &api->recent,
                               .is_good = true};
-    if (is_there)
-        summary_put_json(&summary, &out);
+    if (is_there && is_line)
+        summary_put_line(&summary, os_wall_us() / 1000, out);
+    else if (is_there)
+        summary_put_json(&summary, out);
     pthread_mutex_unlock(&api->mutex);
-    if (is_there)
+    return is_there;
+}
+
+static void serve_figures(struct api *api, struct net_exchange *exchange)
+{
+    struct byte_buffer out = {0};
+    if (api_put_figures(api, false, &out))
         api_answer(exchange, 200, STR("application/json"), &out);
     else
         net_respond_text(exchange, 503, "the run is being restored: ask again\n");
@@ -109,13 +116,36 @@ static void serve_stop(struct api *api, struct net_exchange *exchange)
     act(api, exchange, API_WANTS_STOP, "the run stops after a checkpoint\n");
 }
 
-/* The first route whose path matches is taken. */
-static const struct api_route routes[] = {
-    {"GET", "/healthz", serve_health},         {"GET", "/readyz", serve_ready},
-    {"GET", "/metrics", serve_metrics},        {"GET", "/api/v1/figures", serve_figures},
-    {"GET", "/api/v1/history", serve_history}, {"POST", "/api/v1/checkpoint", serve_checkpoint},
-    {"POST", "/api/v1/stop", serve_stop},
+static const struct api_parameter history_parameters[] = {
+    {"node", "the node's `part`, as in the figures; without it: the run"},
+    {"span", "1h, 12h or 30d; without it: 1h"},
+    {"from", "Unix time in milliseconds: what the ring of that span has from then on"},
+    {"to", "Unix time in milliseconds: what it has before"},
+    {0},
 };
+
+const struct api_route api_routes[] = {
+    {"GET", "/", api_page_serve, .summary = "the page", .statuses = "200 304", .type = "text/html"},
+    {"GET", "/app.js", api_page_serve, .summary = "its program", .statuses = "200 304",
+     .type = "text/javascript"},
+    {"GET", "/app.css", api_page_serve, .summary = "its style", .statuses = "200 304", .type = "text/css"},
+    {"GET", "/favicon.ico", api_icon_serve, .summary = "no icon", .statuses = "204"},
+    {"GET", "/healthz", serve_health, .summary = "the process is there", .type = "text/plain"},
+    {"GET", "/readyz", serve_ready, .summary = "the run has been restored", .type = "text/plain"},
+    {"GET", "/metrics", serve_metrics, .summary = "figures for Prometheus", .type = "text/plain"},
+    {"GET", "/api/v1/figures", serve_figures, .summary = "the run's figures now"},
+    {"GET", "/api/v1/events", api_events_serve, .summary = "the figures once a second, as server-sent events",
+     .type = "text/event-stream"},
+    {"GET", "/api/v1/plan", api_plan_serve, .summary = "the plan, with the places of its picture"},
+    {"GET", "/api/v1/history", serve_history, .summary = "figures of the run or of a node over time",
+     .parameters = history_parameters},
+    {"GET", "/api/v1/openapi.json", api_openapi_serve, .summary = "this document"},
+    {"POST", "/api/v1/checkpoint", serve_checkpoint, .summary = "takes a checkpoint now", .statuses = "202",
+     .type = "text/plain"},
+    {"POST", "/api/v1/stop", serve_stop, .summary = "takes a last checkpoint and stops the run",
+     .statuses = "202", .type = "text/plain"},
+};
+const size_t api_routes_count = ARRAY_COUNT(api_routes);
 
 /* route: a path, or what paths begin with and a `*`. */
 static bool matches(struct str path, const char *route)
@@ -126,16 +156,25 @@ static bool matches(struct str path, const char *route)
     return path.length >= length - 1 && memcmp(path.data, route, length - 1) == 0;
 }
 
+static void refuse_path(struct net_exchange *exchange)
+{
+    struct byte_buffer out = {0};
+    buffer_printf(&out, "there is no such path; there are:\n");
+    for (size_t i = 0; i < api_routes_count; i++)
+        buffer_printf(&out, "%s %s\n", api_routes[i].method, api_routes[i].path);
+    buffer_append(&out, "", 1);
+    net_respond_text(exchange, 404, out.data);
+    buffer_free(&out);
+}
+
 static void serve(void *user, struct net_exchange *exchange)
 {
     const struct api_route *route = NULL;
-    for (size_t i = 0; i < ARRAY_COUNT(routes) && route == NULL; i++)
-        if (matches(exchange->path, routes[i].path))
-            route = &routes[i];
+    for (size_t i = 0; i < api_routes_count && route == NULL; i++)
+        if (matches(exchange->path, api_routes[i].path))
+            route = &api_routes[i];
     if (route == NULL)
-        net_respond_text(exchange, 404,
-                         "there are /healthz, /readyz, /metrics, /api/v1/figures, /api/v1/history, "
-                         "/api/v1/checkpoint and /api/v1/stop\n");
+        refuse_path(exchange);
     else if (!str_is(exchange->method, route->method))
         net_respond_text(exchange, 405,
                          "figures are read with GET; a checkpoint and a stop are asked for with POST\n");
@@ -157,6 +196,8 @@ static void *run_loop(void *argument)
 static void api_free(struct api *api)
 {
     net_loop_free(api->loop);
+    api_events_free(api->events);
+    api_page_free(api->page);
     history_watch_free(atomic_load(&api->history));
     pthread_mutex_destroy(&api->mutex);
     run_times_free(api->times);
@@ -180,7 +221,10 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     api->plan = plan;
     pthread_mutex_init(&api->mutex, NULL);
     api->loop = net_loop_new(MEMORY_BYTES, NULL, NULL);
+    api->page = api_page_new();
+    api->events = api_events_new(api);
     struct net_listen both = *listen;
+    both.open_paths = api_page_paths;
     uint16_t port = 0;
     if (!api_token_make(api->key.token))
         diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the system has no random bytes");
@@ -201,8 +245,10 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
         host--;
     api->key.address = address_here((struct str){listen->address.data, host - 1}, port);
     api->key.certificate = listen->certificate == NULL ? NULL : mem_strdup(listen->certificate);
-    fprintf(stderr, "leat: figures at %s://%.*s:%u/api/v1/figures and /metrics\n",
-            listen->certificate == NULL ? "http" : "https", (int)host - 1, listen->address.data, port);
+    const char *scheme = listen->certificate == NULL ? "http" : "https";
+    fprintf(stderr, "leat: the run's page at %s://%s/\n", scheme, api->key.address);
+    fprintf(stderr, "leat: figures at %s://%.*s:%u/api/v1/figures and /metrics\n", scheme, (int)host - 1,
+            listen->address.data, port);
     return api;
 }
 

@@ -7,6 +7,10 @@
  *   GET /metrics        figures for Prometheus (metrics.h)
  *   GET /api/v1/figures the summary as of now, as JSON (summary.h)
  *   GET /api/v1/history figures of the run or of a node over time (history_api.h)
+ *   GET /api/v1/events  the figures once a second, as server-sent events (api_events.c)
+ *   GET /api/v1/plan    the plan, with the places of its picture (api_plan.c)
+ *   GET /api/v1/openapi.json  the API as an OpenAPI document (api_openapi.c)
+ *   GET /               the page, from the files of page/bundle (api_page.c)
  *   POST /api/v1/checkpoint  takes a checkpoint now
  *   POST /api/v1/stop        takes a last checkpoint and stops the run
  *
@@ -21,7 +25,7 @@
 
 struct api;
 
-/* Listens, and starts the thread. plan: must outlive the API. Says on stderr where it listens. NULL after a diagnostic. */
+/* Listens, and starts the thread. plan: must outlive the API. Says on stderr where the page and the figures are. NULL after a diagnostic. */
 struct api *api_start(const struct plan *plan, const struct net_listen *listen, struct diag_list *diags);
 /* Control thread, once the run has its checkpoint directory: opens the history, which api_publish keeps from then on, and
  * writes DIR/CONTROL. */

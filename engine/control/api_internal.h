@@ -18,6 +18,9 @@ struct api {
     struct api_key key;
     atomic_bool can_act; /* the key was written */
     atomic_int wanted;   /* enum api_want */
+    /* The API's thread's. */
+    struct api_page *page;
+    struct api_events *events;
     /* The figures; guarded by the mutex. */
     pthread_mutex_t mutex;
     bool is_there;
@@ -27,15 +30,50 @@ struct api {
     struct bottleneck_found recent;
 };
 
+/* A parameter of a query, for the OpenAPI document. */
+struct api_parameter {
+    const char *name, *about;
+};
+
 /* A row of the table of what the API answers (api.c). */
 struct api_route {
     const char *method;
     const char *path; /* one that ends in `*` stands for all that begin so */
     /* The API's thread. Gives the exchange its answer, now or later. */
     void (*serve)(struct api *api, struct net_exchange *exchange);
+    const char *summary;                    /* what it answers */
+    const struct api_parameter *parameters; /* up to one without a name; NULL: none */
+    const char *statuses; /* "200 404 503", without those of every route (api_openapi.c); NULL: "200" */
+    const char *type;     /* content-type of the first status; NULL: "application/json" */
 };
+
+/* All routes; the first whose path matches is taken. */
+extern const struct api_route api_routes[];
+extern const size_t api_routes_count;
 
 /* Answers with a body of that content-type, which no cache keeps. */
 void api_answer(struct net_exchange *exchange, int status, struct str type, const struct byte_buffer *body);
+
+/* Appends the figures as JSON, as of now, on one line with "now" (is_line) or as /api/v1/figures has them. False, and
+ * nothing is appended: the run is being restored. The API's thread. */
+bool api_put_figures(struct api *api, bool is_line, struct byte_buffer *out);
+
+/* api_page.c: the page, from the binary. api_page_paths: for net_listen.open_paths. */
+struct api_page *api_page_new(void);
+void api_page_free(struct api_page *page);
+extern const char *const api_page_paths[];
+void api_page_serve(struct api *api, struct net_exchange *exchange);
+void api_icon_serve(struct api *api, struct net_exchange *exchange);
+
+/* api_events.c: GET /api/v1/events. api_events_new: before the loop runs. api_events_free: behind net_loop_free. */
+struct api_events *api_events_new(struct api *api);
+void api_events_free(struct api_events *events);
+void api_events_serve(struct api *api, struct net_exchange *exchange);
+
+/* api_plan.c: GET /api/v1/plan. */
+void api_plan_serve(struct api *api, struct net_exchange *exchange);
+
+/* api_openapi.c: GET /api/v1/openapi.json, made from the routes. */
+void api_openapi_serve(struct api *api, struct net_exchange *exchange);
 
 #endif

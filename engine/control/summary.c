@@ -227,7 +227,7 @@ static int append(const char *bytes, size_t count, void *out)
     return 0;
 }
 
-void summary_put_json(const struct summary *summary, struct byte_buffer *out)
+static json_t *summary_json(const struct summary *summary)
 {
     const struct plan *plan = summary->plan;
     const struct run_stats *stats = summary->stats;
@@ -257,7 +257,24 @@ void summary_put_json(const struct summary *summary, struct byte_buffer *out)
         "watermark", holder_json(stats), "nodes", nodes, "dead_examples", dead, "warnings", warnings,
         "serves", serves);
     leat_assert(root != NULL);
-    (void)json_dump_callback(root, append, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    return root;
+}
+
+static void put_json(json_t *root, size_t flags, struct byte_buffer *out)
+{
+    (void)json_dump_callback(root, append, out, flags | JSON_REAL_PRECISION(17));
     buffer_append(out, "\n", 1);
     json_decref(root);
+}
+
+void summary_put_json(const struct summary *summary, struct byte_buffer *out)
+{
+    put_json(summary_json(summary), JSON_INDENT(2), out);
+}
+
+void summary_put_line(const struct summary *summary, int64_t now_ms, struct byte_buffer *out)
+{
+    json_t *root = summary_json(summary);
+    json_object_set_new(root, "now", json_integer((json_int_t)now_ms));
+    put_json(root, JSON_COMPACT, out);
 }

@@ -28,8 +28,9 @@ struct summary {
 };
 
 void summary_text(const struct summary *summary, FILE *out);
-/* Appends the report as JSON. */
+/* Append the report as JSON: in lines, or on one line with "now", Unix milliseconds. Any thread. */
 void summary_put_json(const struct summary *summary, struct byte_buffer *out);
+void summary_put_line(const struct summary *summary, int64_t now_ms, struct byte_buffer *out);
 
 /* "12.30 M/s", "4.5 GiB", "1:02:03". They write into `out` and return it. Any thread. */
 const char *format_rate(double per_second, char out[32]);

@@ -209,9 +209,9 @@ uint16_t net_loop_listen(struct net_loop *loop, const struct net_listen *listen,
             diags, diag,
             error == UV_EADDRINUSE
                 ? "another process listens there, perhaps another `leat serve` or `leat run`: stop it, or choose another "
-                  "port (`listen` of the `serve`, --listen or --control)"
+                  "port (`listen` of the `serve` or `ui`, --ui, --listen or --control)"
                 : "choose an address of this machine, and a port that this user may listen on (`listen` of the "
-                  "`serve`, --listen or --control)");
+                  "`serve` or `ui`, --ui, --listen or --control)");
     }
     return port;
 }

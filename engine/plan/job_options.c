@@ -27,6 +27,20 @@ static const struct option checkpoint_options[] = {
     OPTIONS_END,
 };
 
+static const struct option ui_options[] = {
+    OPTION_TEXT(
+        struct job_ui, listen, "listen", OPTION_RUNTIME, "\"\"",
+        "where `leat run` listens for the page and the control API, for example \"127.0.0.1:8081\"; port 0: any "
+        "free one; without it: only with --ui. A replay does not listen"),
+    OPTION_TEXT(struct job_ui, token_file, "token_file", OPTION_RUNTIME, "\"\"",
+                "a file with a token that clients must send; needed off loopback"),
+    OPTION_TEXT(struct job_ui, certificate, "certificate", OPTION_RUNTIME, "\"\"",
+                "a file with the certificate chain for TLS (PEM); needed off loopback"),
+    OPTION_TEXT(struct job_ui, key, "key", OPTION_RUNTIME, "\"\"",
+                "a file with the certificate's private key (PEM)"),
+    OPTIONS_END,
+};
+
 const struct option job_options[] = {
     OPTION_INT(struct job_config, workers, "workers", OPTION_RUNTIME, "0", "0", "256",
                "lanes, each a thread; 0: one per core"),
@@ -36,6 +50,8 @@ const struct option job_options[] = {
         "except those of a model with `rows_max`, which limits its rows"),
     OPTION_BLOCK(struct job_config, checkpoint, struct job_checkpoint, "checkpoint", OPTION_RUNTIME,
                  checkpoint_options, "checkpoints"),
+    OPTION_BLOCK(struct job_config, ui, struct job_ui, "ui", OPTION_RUNTIME, ui_options,
+                 "the page that shows the run, and the control API behind it"),
     OPTIONS_END,
 };
 

@@ -37,10 +37,16 @@ struct job_checkpoint {
     int64_t free_bytes; /* the sources pause when the disk has less free space */
     int64_t log_bytes;  /* of the delta log (run/publish) */
 };
+/* The control API with the page, while `leat run` goes on; not of replays. */
+struct job_ui {
+    struct str listen;                       /* length 0: none */
+    struct str token_file, certificate, key; /* paths; length 0: none */
+};
 struct job_config {
     int64_t workers; /* number of lanes; 0: one per core */
     int64_t memory_bytes;
     struct job_checkpoint checkpoint;
+    struct job_ui ui;
 };
 extern const struct option job_options[];
 /* The options of `serve NAME { ... }`, with those of the registry's kind of log; lives in the arena. */

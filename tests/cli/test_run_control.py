@@ -197,7 +197,7 @@ def test_ready_after_the_restore():
 def test_what_is_refused():
     with place() as folder, Run(folder) as run:
         run.wait_until("/readyz")
-        assert run.ask("/")[0] == 404 and run.ask("/metrics/")[0] == 404 and run.ask("/api/v1/../figures")[0] in (400, 404)
+        assert run.ask("/nothing")[0] == 404 and run.ask("/metrics/")[0] == 404 and run.ask("/api/v1/../figures")[0] in (400, 404)
         assert run.ask("/metrics", "POST")[0] == 405
         assert run.ask("/metrics", Host="leat.example")[0] >= 400, "a name that an attacker's DNS gives"
         assert run.ask("/metrics", Origin="http://leat.example")[0] >= 400
@@ -308,7 +308,7 @@ def test_addresses_and_tokens():
         refuse(folder, "--control", f"127.0.0.1:{busy.getsockname()[1]}", says="--listen or --control")
         refuse(folder, "--control", "0.0.0.0:0", says="certificate|TLS|plaintext")
         refuse(folder, "--control", "nonsense", says="HOST:PORT|address")
-        refuse(folder, "--control-token-file", "x", says="need --control")
+        refuse(folder, "--control-token-file", "x", says="need --ui, --control or `ui`")
         refuse(folder, "--control", "127.0.0.1:0", "--control-token-file", "none", says="`none` cannot be read")
         with open(os.path.join(folder, "token"), "w", encoding="ascii") as file:
             file.write("a-token-of-mine\n")
