@@ -1,5 +1,6 @@
 #include "connectors/kafka/backfill.h"
 
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 
@@ -107,9 +108,9 @@ static bool begin_place(const struct recording *recording, const struct kafka_pl
         return false;
     range->first = of->first;
     if ((*told)++ < TOLD_MAX)
-        fprintf(stderr,
-                "leat: source `%.*s`: `%s`: offsets %lld to %lld of the recording, then the topic, which has "
-                "%lld to %lld\n",
+        log_say(LOG_LEVEL_INFO,
+                "source `%.*s`: `%s`: offsets %lld to %lld of the recording, then the topic, which has "
+                "%lld to %lld",
                 STR_ARGS(source->name), name, (long long)of->first, (long long)of->next - 1,
                 (long long)range->low, (long long)range->high - 1);
     return true;
@@ -128,7 +129,7 @@ bool kafka_backfill_open(struct recording *recording, struct texts paths, const 
     for (uint32_t i = 0; i < count && !source->is_resumed; i++)
         is_good &= begin_place(recording, &places[i], &ranges[i], &told, source);
     if (is_good && told > TOLD_MAX)
-        fprintf(stderr, "leat: source `%.*s`: %u more partitions likewise\n", STR_ARGS(source->name),
+        log_say(LOG_LEVEL_INFO, "source `%.*s`: %u more partitions likewise", STR_ARGS(source->name),
                 told - TOLD_MAX);
     return is_good;
 }

@@ -1,6 +1,7 @@
 #include "connectors/kafka/direct.h"
 
 #include "connectors/kafka/admin.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 #include "core/refused.h"
@@ -92,14 +93,14 @@ static void say_waiting(struct direct *direct, bool is_end)
     if (kafka_errors_why(direct->errors, why, sizeof(why)) == 0)
         snprintf(why, sizeof(why), "no broker answers");
     if (is_end)
-        fprintf(stderr,
-                "leat: sink `%.*s`: %" PRIu64
-                " records are not delivered yet: waiting for brokers, %lld s (`patience`) at most; %s\n",
+        log_say(LOG_LEVEL_WARNING,
+                "sink `%.*s`: %" PRIu64
+                " records are not delivered yet: waiting for brokers, %lld s (`patience`) at most; %s",
                 STR_ARGS(direct->options.sink), records,
                 (long long)(direct->options.patience_us / US_PER_SECOND), why);
     else
-        fprintf(stderr,
-                "leat: sink `%.*s`: a checkpoint waits for brokers to acknowledge %" PRIu64 " records; %s\n",
+        log_say(LOG_LEVEL_WARNING,
+                "sink `%.*s`: a checkpoint waits for brokers to acknowledge %" PRIu64 " records; %s",
                 STR_ARGS(direct->options.sink), records, why);
 }
 
@@ -122,7 +123,7 @@ static void *poll_main(void *argument)
             continue;
         if (kafka_errors_why(direct->errors, why, sizeof(why)) == 0)
             snprintf(why, sizeof(why), "no broker answers");
-        fprintf(stderr, "leat: sink `%.*s`: %s; trying again\n", STR_ARGS(direct->options.sink), why);
+        log_say(LOG_LEVEL_WARNING, "sink `%.*s`: %s; trying again", STR_ARGS(direct->options.sink), why);
     }
     return NULL;
 }

@@ -2,6 +2,7 @@
 
 #include "core/civil.h"
 #include "core/hex.h"
+#include "core/log.h"
 #include "core/os.h"
 
 #include <inttypes.h>
@@ -204,7 +205,7 @@ bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer)
     if (exact->has_differed || (exact->remake.is_on && !remake_barrier(&exact->remake, next))) {
         differs(exact);
         /* printed here, because nobody else says why the checkpoint failed */
-        fprintf(stderr, "leat: sink `%.*s`: %s\n", STR_ARGS(exact->options.sink), exact->context->error);
+        log_say(LOG_LEVEL_ERROR, "sink `%.*s`: %s", STR_ARGS(exact->options.sink), exact->context->error);
         return false;
     }
     struct state_record state = {.type = RECORD_STATE,

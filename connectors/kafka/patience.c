@@ -2,6 +2,7 @@
 
 #include "connectors/kafka/client.h"
 
+#include "core/log.h"
 #include "core/os.h"
 
 #include <stdio.h>
@@ -37,7 +38,7 @@ static void say(const struct kafka_patience *patience, struct kafka_errors *erro
         snprintf(why, sizeof(why), "no broker has answered yet");
     if (patience->what != NULL)
         snprintf(who, sizeof(who), "%s `%.*s`: ", patience->what, STR_ARGS(patience->name));
-    fprintf(stderr, "leat: %s%s; waiting for brokers, %lld s more at most (`patience`)\n", who, why,
+    log_say(LOG_LEVEL_WARNING, "%s%s; waiting for brokers, %lld s more at most (`patience`)", who, why,
             (long long)((left_us + US_PER_SECOND - 1) / US_PER_SECOND));
 }
 

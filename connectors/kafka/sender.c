@@ -1,6 +1,7 @@
 #include "connectors/kafka/sender.h"
 
 #include "core/hex.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 #include "core/refused.h"
@@ -49,7 +50,7 @@ static void tell(struct sender *sender)
     if (sender->said_us != 0 && now - sender->said_us < TOLD_EVERY_US)
         return;
     sender->said_us = now;
-    fprintf(stderr, "leat: sink `%.*s`: %s; trying again\n", STR_ARGS(sender->options.sink), sender->why);
+    log_say(LOG_LEVEL_WARNING, "sink `%.*s`: %s; trying again", STR_ARGS(sender->options.sink), sender->why);
 }
 
 static void wait_a_while(struct sender *sender, int64_t *backoff_us)
@@ -430,9 +431,9 @@ static void say_drain(struct sender *sender)
     char trouble[REPORT_ERROR_BYTES];
     struct outbox_figures left = outbox_figures(sender->outbox);
     copy_trouble(sender, trouble);
-    fprintf(stderr,
-            "leat: sink `%.*s`: %" PRIu64
-            " records are not delivered yet: waiting for brokers, %lld s (`patience`) at most%s%s\n",
+    log_say(LOG_LEVEL_WARNING,
+            "sink `%.*s`: %" PRIu64
+            " records are not delivered yet: waiting for brokers, %lld s (`patience`) at most%s%s",
             STR_ARGS(sender->options.sink), left.records,
             (long long)(sender->options.patience_us / US_PER_SECOND), trouble[0] == '\0' ? "" : "; ",
             trouble);

@@ -1,5 +1,7 @@
 #include "connectors/kafka/sink_topics.h"
 
+#include "core/log.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -43,8 +45,8 @@ bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, co
         int32_t replication = create->replication > 0 ? (int32_t)create->replication : -1;
         answer = admin_create(call, topic, (int32_t)create->partitions, replication, config);
         if (answer == ADMIN_GOOD)
-            fprintf(stderr,
-                    "leat: sink `%.*s`: topic `%s` did not exist, and is created with %d partitions\n",
+            log_say(LOG_LEVEL_INFO,
+                    "sink `%.*s`: topic `%s` did not exist, and is created with %d partitions",
                     STR_ARGS(context->name), topic, (int)create->partitions);
         if (answer == ADMIN_GOOD) /* brokers that do not know the topic yet tell no limit */
             admin_partitions(call, topic, &partitions, batch_bytes);

@@ -3,6 +3,7 @@
 
 #include "connectors/kafka/backfill.h"
 
+#include "core/log.h"
 #include "core/os.h"
 
 #include <math.h>
@@ -146,12 +147,11 @@ static void find_open(struct kafka_source *kafka, struct source *source, const s
     kafka_client_free(client, errors);
     for (uint32_t i = 0; i < count; i++)
         if (ranges[i].open_end > ranges[i].high)
-            fprintf(
-                stderr,
-                "leat: source `%.*s`: `%s/%d` ends at offset %lld for this job (`until: latest`): up to %lld "
-                "records behind this offset wait for an open transaction of another producer\n",
-                STR_ARGS(source->name), places[i].topic, (int)places[i].id, (long long)ranges[i].high,
-                (long long)(ranges[i].open_end - ranges[i].high));
+            log_say(LOG_LEVEL_INFO,
+                    "source `%.*s`: `%s/%d` ends at offset %lld for this job (`until: latest`): up to %lld "
+                    "records behind this offset wait for an open transaction of another producer",
+                    STR_ARGS(source->name), places[i].topic, (int)places[i].id, (long long)ranges[i].high,
+                    (long long)(ranges[i].open_end - ranges[i].high));
 }
 
 /* Finds the partitions and their ranges with a client of its own: how much a partition may fetch ahead is a

@@ -1,6 +1,7 @@
 /* The sender's producer, and one transaction with it. */
 #include "connectors/kafka/sender.h"
 
+#include "core/log.h"
 #include "core/os.h"
 
 #include <inttypes.h>
@@ -102,8 +103,8 @@ static bool make_smaller(struct sender *sender)
     if (!is_too_large(sender->refused) || is_alone)
         return false;
     if (!sender->has_said_smaller)
-        fprintf(stderr,
-                "leat: sink `%.*s`: topic `%s` refuses batches of this size: smaller batches are tried\n",
+        log_say(LOG_LEVEL_WARNING,
+                "sink `%.*s`: topic `%s` refuses batches of this size: smaller batches are tried",
                 STR_ARGS(sender->options.sink), sender->options.topic);
     sender->has_said_smaller = true;
     sender->batch_bytes = MAX(sender->batch_bytes / SMALLER, 1);

@@ -11,6 +11,7 @@
 #include "control/view.h"
 #include "core/civil.h"
 #include "core/learner.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 #include "run/run.h"
@@ -46,6 +47,7 @@ enum {
     KEY_CONTROL_TOKEN,
     KEY_CONTROL_CERTIFICATE,
     KEY_CONTROL_KEY,
+    KEY_LOG,
     CONTROL_CONNECTIONS_MAX = 256
 };
 
@@ -111,6 +113,7 @@ static const struct argp_option options_table[] = {
     {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 5},
     {"progress", KEY_PROGRESS, "TIME", 0, PROGRESS_HELP, 5},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
+    {"log", KEY_LOG, "FORM", 0, JOB_LOG_HELP, 5},
     {"ui", KEY_UI, "HOST:PORT", OPTION_ARG_OPTIONAL,
      "a page that shows the run, and the control API behind it: /metrics for Prometheus, /api/v1/figures, "
      "/api/v1/history and more (/api/v1/openapi.json), /healthz, /readyz; `leat ctl` tells it there what to do. "
@@ -205,6 +208,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_PROGRESS: parse_progress(argument, state); return 0;
     case KEY_QUIET: arguments->is_quiet = true; return 0;
+    case KEY_LOG: job_log_form(argument, state); return 0;
     case KEY_UI:
     case KEY_CONTROL:
         arguments->has_ui = true;
@@ -242,8 +246,8 @@ static void on_signal(int number)
     (void)number;
     if (++interrupts >= 2)
         _exit(EXIT_INTERRUPTED);
-    if (!has_begun && write(STDERR_FILENO, starting, sizeof(starting) - 1) < 0)
-        return; /* stderr is closed */
+    if (!has_begun)
+        log_last(LOG_LEVEL_INFO, STR(starting));
 }
 
 static void catch_signals(void)
@@ -325,9 +329,9 @@ static void tell_order_end(const struct run *run, const struct run_stats *stats)
     if (!stats->has_order_run_out)
         return;
     run_describe_order_end(run, &where);
-    fprintf(stderr,
-            "leat: the order log ends before micro-batch %" PRIu64
-            ", and the run ends there: %.*s; the order of later rows is not known\n",
+    log_say(LOG_LEVEL_INFO,
+            "the order log ends before micro-batch %" PRIu64
+            ", and the run ends there: %.*s; the order of later rows is not known",
             stats->order_next, (int)where.length, where.data);
     buffer_free(&where);
 }
@@ -342,11 +346,11 @@ static void tell_compared(const struct run_stats *stats, bool is_good)
         if (steps == NULL)
             continue;
         has_any = true;
-        fprintf(stderr, "leat: %.*s: no difference to the CPU in %.0f steps\n", STR_ARGS(node->node->name),
+        log_say(LOG_LEVEL_INFO, "%.*s: no difference to the CPU in %.0f steps", STR_ARGS(node->node->name),
                 steps->value);
     }
     if (is_good && !has_any)
-        fprintf(stderr, "leat: --compare: the job has no learner\n");
+        log_say(LOG_LEVEL_INFO, "--compare: the job has no learner");
 }
 
 static bool has_code(const struct diag_list *diags, enum diag_code code)
@@ -372,7 +376,7 @@ static void say_warnings(struct job_load *load)
 static void say_notes(const char *notes)
 {
     for (const char *end; (end = strchr(notes, '\n')) != NULL; notes = end + 1)
-        fprintf(stderr, "leat: %.*s\n", (int)(end - notes), notes);
+        log_say(LOG_LEVEL_INFO, "%.*s", (int)(end - notes), notes);
 }
 
 /* Claims the files that command-line options read and write, in addition to those of the job. */
@@ -445,16 +449,16 @@ static int run_job(struct run_arguments *arguments)
     say_warnings(load);
     say_notes(stats->notes);
     if (stats->is_from)
-        fprintf(stderr, "leat: %" PRIu64 " records are done\n", stats->records);
+        log_say(LOG_LEVEL_INFO, "%" PRIu64 " records are done", stats->records);
     else if (stats->is_resumed)
-        fprintf(stderr, "leat: resuming from checkpoint %u-%" PRIu64 ": %" PRIu64 " records are done\n",
+        log_say(LOG_LEVEL_INFO, "resuming from checkpoint %u-%" PRIu64 ": %" PRIu64 " records are done",
                 stats->resumed_generation, stats->resumed_epoch, stats->records);
     if (stats->redo_next > 0)
-        fprintf(stderr,
-                "leat: micro-batches %" PRIu64 " to %" PRIu64 " are executed again by the order log\n",
+        log_say(LOG_LEVEL_INFO,
+                "micro-batches %" PRIu64 " to %" PRIu64 " are executed again by the order log",
                 stats->micro_batches, stats->redo_next - 1);
     if (stats->order != NULL)
-        fprintf(stderr, "leat: replaying the order log %s\n", stats->order);
+        log_say(LOG_LEVEL_INFO, "replaying the order log %s", stats->order);
     struct dead_watch *dead = mem_alloc(sizeof(*dead));
     dead_watch_begin(dead, stats);
     struct bottleneck *bottleneck = bottleneck_new(load->plan, run);
@@ -513,8 +517,8 @@ static int run_served(struct run_arguments *arguments)
     if (status == EXIT_GOOD || (is_new && !has_begun))
         serve_beside_stop(load);
     else
-        fprintf(stderr,
-                "leat: scores are still served; `leat run --serve` goes on with them, and ends them\n");
+        log_say(LOG_LEVEL_INFO,
+                "scores are still served; `leat run --serve` goes on with them, and ends them");
     return status;
 }
 
@@ -553,7 +557,9 @@ int cmd_run(int argc, char **argv)
     catch_signals();
     int status = EXIT_BAD_JOB;
     bool is_good = job_load(&arguments.load);
-    if (!is_good)
+    if (is_good)
+        log_set_job(arguments.load.plan->name);
+    else
         job_print_diags(&arguments.load);
     if (is_good) {
         status = run_served(&arguments);

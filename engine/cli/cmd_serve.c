@@ -7,6 +7,7 @@
 #include "cli/serve_view.h"
 #include "cli/token.h"
 
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 #include "serve/link.h"
@@ -31,6 +32,7 @@ enum {
     KEY_LOOK,
     KEY_SLOW,
     KEY_QUIET,
+    KEY_LOG,
     KEY_FIGURES,
     KEY_LINK,
     KEY_LINK_DIRECTORY,
@@ -69,6 +71,7 @@ static const struct argp_option options_table[] = {
     {"slow", KEY_SLOW, "MS", 0,
      "requests that take longer are printed, with the time of each phase; 0: none (default: 1000)", 0},
     {"quiet", KEY_QUIET, NULL, 0, "take newer checkpoints without a word", 0},
+    {"log", KEY_LOG, "FORM", 0, JOB_LOG_HELP, 0},
     {"figures", KEY_FIGURES, "FILE", 0,
      "write what each model does to FILE, anew each second; `leat run --serve` shows it in the run's live view",
      0},
@@ -127,6 +130,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_UNLOADED: a->is_unloaded = true; return 0;
     case KEY_LOOK: a->look_every_ms = milliseconds(state, "--look-every", argument, LOOK_MS_MIN); return 0;
     case KEY_QUIET: a->is_quiet = true; return 0;
+    case KEY_LOG: job_log_form(argument, state); return 0;
     case KEY_FIGURES: a->figures_path = argument; return 0;
     case KEY_LINK: a->link = argument; return 0;
     case KEY_LINK_DIRECTORY: a->link_directory = argument; return 0;
@@ -164,10 +168,14 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
+/* line: of the server, or diagnostics as they are printed. */
 static void say(void *user, const char *line)
 {
     struct serve_arguments *a = user;
-    fprintf(stderr, "%s\n", line);
+    enum log_level level = strstr(line, "error[") != NULL     ? LOG_LEVEL_ERROR
+                           : strstr(line, "warning[") != NULL ? LOG_LEVEL_WARNING
+                                                              : LOG_LEVEL_INFO;
+    log_put(level, str_from(line));
     serve_view_leave(a->view);
 }
 
@@ -175,6 +183,7 @@ static void show(void *user, const struct server_status *models, uint32_t count)
 {
     struct serve_arguments *a = user;
     int64_t now_us = os_monotonic_us();
+    log_look();
     if (a->view != NULL)
         serve_view_draw(a->view, models, count, now_us);
     if (a->figures != NULL)
@@ -192,7 +201,7 @@ static void on_signal(int number LEAT_UNUSED)
 static void say_link(void *user, const char *line)
 {
     struct serve_arguments *a = user;
-    fprintf(stderr, "leat: %s\n", line);
+    log_say(LOG_LEVEL_INFO, "%s", line);
     serve_view_leave(a->view);
 }
 
@@ -255,7 +264,7 @@ static bool serve(struct serve_arguments *a)
         .is_unloaded = a->is_unloaded,
         .say = say,
         .metrics = write_link_metrics,
-        .status = a->view == NULL && a->figures_path == NULL ? NULL : show,
+        .status = show,
         .user = a};
     if (!token_read("--token-file", a->token_file, &a->token, diags) ||
         !token_read("--control-token-file", a->control_token_file, &a->control_token, diags))
@@ -324,7 +333,9 @@ int cmd_serve(int argc, char **argv)
         if (!job_load(&a->jobs[i]))
             status = EXIT_BAD_JOB;
     }
-    a->view = a->is_quiet ? NULL : serve_view_new(stderr);
+    if (status == EXIT_GOOD && a->jobs_count == 1)
+        log_set_job(a->jobs[0].plan->name);
+    a->view = a->is_quiet || log_form() == LOG_FORM_JSON ? NULL : serve_view_new(stderr);
     if (status == EXIT_GOOD && !serve(a))
         status = EXIT_FAILED;
     for (uint32_t i = 0; i < a->jobs_count; i++) {

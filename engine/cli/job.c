@@ -1,6 +1,8 @@
 #include "cli/job.h"
 
+#include "cli/argp.h"
 #include "cli/commands.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 #include "net/net.h"
@@ -201,6 +203,13 @@ const struct plan_serve *job_serve(struct job_load *load, const char *name)
     return NULL;
 }
 
+void job_log_form(const char *argument, struct argp_state *state)
+{
+    if (strcmp(argument, "json") != 0 && strcmp(argument, "text") != 0)
+        argp_error(state, "--log takes `json` or `text`, not `%s`", argument);
+    log_set_form(strcmp(argument, "json") == 0 ? LOG_FORM_JSON : LOG_FORM_TEXT);
+}
+
 void job_print_diags(struct job_load *load)
 {
     if (load->diags.count == 0)
@@ -209,7 +218,7 @@ void job_print_diags(struct job_load *load)
     if (load->is_json)
         diag_print_json(stdout, &load->diags, source);
     else
-        diag_print(stderr, &load->diags, source, isatty(STDERR_FILENO) != 0);
+        log_diags(&load->diags, source, isatty(STDERR_FILENO) != 0);
 }
 
 void job_free(struct job_load *load)

@@ -41,6 +41,13 @@ int job_read_text(const char *path, struct diag_list *diags, char **data, size_t
 bool job_load(struct job_load *load);
 /* The `serve` of that name; NULL: the job's only one. NULL after a diagnostic. */
 const struct plan_serve *job_serve(struct job_load *load, const char *name);
+/* The option --log of commands that go on for long: the form of what they say on stderr. */
+#define JOB_LOG_HELP                                                                                                 \
+    "`json`: each line on stderr as an object with time, level, job, text, and how often it was said; no live view " \
+    "(default: text)"
+struct argp_state;
+void job_log_form(const char *argument, struct argp_state *state);
+
 /* Prints all diagnostics, warnings included: as text to stderr, or with is_json as JSON to stdout. */
 void job_print_diags(struct job_load *load);
 void job_free(struct job_load *load);

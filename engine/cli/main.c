@@ -1,5 +1,6 @@
 /* leat: the table of sub-commands. */
 #include "cli/commands.h"
+#include "core/log.h"
 #include "core/os.h"
 #include "core/refused.h"
 #include "kernels/kernels.h"
@@ -98,6 +99,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0) {
             int status = commands[i].run(argc - 1, argv + 1);
             user_ended();
+            log_end();
             return status;
         }
     return unknown_command(argv[1]);

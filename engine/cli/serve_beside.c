@@ -1,5 +1,6 @@
 #include "cli/serve_beside.h"
 
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 
@@ -143,7 +144,7 @@ static void join_lines(char *text)
 }
 
 /* What the log has from `from` on, at most TELL_BYTES_MAX of it; the caller frees the text. */
-static char *log_since(const char *path, int64_t from)
+static char *text_since(const char *path, int64_t from)
 {
     char text[TELL_BYTES_MAX + 1];
     size_t got = 0;
@@ -161,13 +162,13 @@ static bool wait_listening(pid_t pid, const char *log_path, int64_t from, struct
 {
     for (int waited_ms = 0; waited_ms < LISTEN_MS_MAX; waited_ms += LOOK_MS) {
         int status;
-        char *text = log_since(log_path, from);
+        char *text = text_since(log_path, from);
         bool is_there = strstr(text, "listening on ") != NULL;
         if (!is_there && waitpid(pid, &status, WNOHANG) == pid) {
             struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0},
                                         "--serve: `leat serve` ended before it listened");
             free(text);
-            text = log_since(log_path, from); /* also what it wrote last */
+            text = text_since(log_path, from); /* also what it wrote last */
             join_lines(text);
             diag_cause(diags, d, "%s", text);
             diag_hint(diags, d, "its messages are in `%s`", log_path);
@@ -176,12 +177,12 @@ static bool wait_listening(pid_t pid, const char *log_path, int64_t from, struct
         }
         free(text);
         if (is_there) {
-            fprintf(stderr, "leat: process %d serves; its messages are in %s\n", (int)pid, log_path);
+            log_say(LOG_LEVEL_INFO, "process %d serves; its messages are in %s", (int)pid, log_path);
             return true;
         }
         rest();
     }
-    fprintf(stderr, "leat: process %d does not listen yet; its messages are in %s\n", (int)pid, log_path);
+    log_say(LOG_LEVEL_INFO, "process %d does not listen yet; its messages are in %s", (int)pid, log_path);
     return true;
 }
 
@@ -226,12 +227,12 @@ bool serve_beside_start(const struct job_load *load, bool takes_over, bool *is_n
                               lock < 0 ? lock_path : log_path),
                    error != 0 ? error : errno);
     } else if (is_held(lock) && read_holder(lock, &holder) && holder.digest == digest_of(load)) {
-        fprintf(stderr, "leat: a process that an earlier run started serves already\n");
+        log_say(LOG_LEVEL_INFO, "a process that an earlier run started serves already");
     } else if (is_held(lock) && !takes_over && is_run_there(load)) {
         *is_new = false; /* the server is another run's; this run is going to be refused, and says why */
     } else {
         if (is_held(lock)) {
-            fprintf(stderr, "leat: the process that serves another version of the job ends\n");
+            log_say(LOG_LEVEL_INFO, "the process that serves another version of the job ends");
             serve_beside_stop(load);
         }
         is_good = start(load, lock, log, log_path, diags);

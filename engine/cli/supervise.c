@@ -1,6 +1,7 @@
 #include "cli/supervise.h"
 
 #include "cli/commands.h"
+#include "core/log.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -45,11 +46,13 @@ static bool is_worth_another(int status)
 static void describe(int status, int pause)
 {
     if (WIFSIGNALED(status))
-        fprintf(stderr, "leat: the run was ended by signal %d (%s)", WTERMSIG(status),
-                strsignal(WTERMSIG(status)));
+        log_say(LOG_LEVEL_ERROR,
+                "the run was ended by signal %d (%s); restarting from the newest checkpoint in %d ms",
+                WTERMSIG(status), strsignal(WTERMSIG(status)), pause);
     else
-        fprintf(stderr, "leat: the run failed with status %d", WEXITSTATUS(status));
-    fprintf(stderr, "; restarting from the newest checkpoint in %d ms\n", pause);
+        log_say(LOG_LEVEL_ERROR,
+                "the run failed with status %d; restarting from the newest checkpoint in %d ms",
+                WEXITSTATUS(status), pause);
 }
 
 static int wait_for(pid_t pid)
@@ -95,7 +98,7 @@ int supervise(bool *is_restart, bool *had_begun)
     begun_before =
         mmap(NULL, sizeof(*begun_before), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (begun_before == MAP_FAILED) {
-        perror("leat: mmap");
+        log_say(LOG_LEVEL_ERROR, "mmap: %s", strerror(errno));
         return EXIT_FAILED;
     }
     struct sigaction action = {.sa_handler = pass_on};
@@ -109,7 +112,7 @@ int supervise(bool *is_restart, bool *had_begun)
         if (pid < 0 && passed_on > 0)
             return EXIT_INTERRUPTED;
         if (pid < 0) {
-            perror("leat: fork");
+            log_say(LOG_LEVEL_ERROR, "fork: %s", strerror(errno));
             return EXIT_FAILED;
         }
         if (pid == 0) {
@@ -127,11 +130,10 @@ int supervise(bool *is_restart, bool *had_begun)
         short_lives = is_short ? short_lives + 1 : 0;
         pause = is_short ? MIN(pause * 2, PAUSE_MS_MAX) : PAUSE_MS_MIN;
         if (short_lives == SHORT_LIVES_MAX) {
-            fprintf(
-                stderr,
-                "leat: giving up: %d lives in a row ended within %d s of their start; the last messages show "
-                "why\n",
-                SHORT_LIVES_MAX, SHORT_LIFE_US / 1000000);
+            log_say(LOG_LEVEL_ERROR,
+                    "giving up: %d lives in a row ended within %d s of their start; the last messages show "
+                    "why",
+                    SHORT_LIVES_MAX, SHORT_LIFE_US / 1000000);
             return EXIT_FAILED;
         }
         describe(status, pause);

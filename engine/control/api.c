@@ -3,6 +3,7 @@
 #include "control/metrics.h"
 #include "control/summary.h"
 
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 
@@ -246,8 +247,8 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     api->key.address = address_here((struct str){listen->address.data, host - 1}, port);
     api->key.certificate = listen->certificate == NULL ? NULL : mem_strdup(listen->certificate);
     const char *scheme = listen->certificate == NULL ? "http" : "https";
-    fprintf(stderr, "leat: the run's page at %s://%s/\n", scheme, api->key.address);
-    fprintf(stderr, "leat: figures at %s://%.*s:%u/api/v1/figures and /metrics\n", scheme, (int)host - 1,
+    log_say(LOG_LEVEL_INFO, "the run's page at %s://%s/", scheme, api->key.address);
+    log_say(LOG_LEVEL_INFO, "figures at %s://%.*s:%u/api/v1/figures and /metrics", scheme, (int)host - 1,
             listen->address.data, port);
     return api;
 }
@@ -259,7 +260,7 @@ void api_begin(struct api *api)
     atomic_store(&api->history, history_watch_new(api->plan));
     int error = directory.length == 0 ? 0 : api_key_write(directory, &api->key);
     if (error != 0)
-        fprintf(stderr, "leat: `leat ctl` cannot find this run: %.*s/CONTROL cannot be written: %s\n",
+        log_say(LOG_LEVEL_WARNING, "`leat ctl` cannot find this run: %.*s/CONTROL cannot be written: %s",
                 STR_ARGS(directory), strerror(error));
     atomic_store(&api->can_act, directory.length > 0 && error == 0);
 }

@@ -1,5 +1,6 @@
 #include "control/history_figures.h"
 
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 
@@ -231,13 +232,13 @@ struct history_watch {
     float *values;  /* of the row that is made */
 };
 
-/* Says each line on stderr. */
+/* Says each line. */
 static void say(const struct byte_buffer *lines)
 {
     for (size_t i = 0; i < lines->length;) {
         const char *end = memchr(lines->data + i, '\n', lines->length - i);
         size_t length = end == NULL ? lines->length - i : (size_t)(end - lines->data) - i;
-        fprintf(stderr, "leat: WARNING: %.*s\n", (int)length, lines->data + i);
+        log_say(LOG_LEVEL_WARNING, "WARNING: %.*s", (int)length, lines->data + i);
         i += length + 1;
     }
 }

@@ -4,6 +4,7 @@
 #include "control/progress.h"
 #include "control/summary.h"
 #include "core/civil.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 
@@ -52,7 +53,7 @@ struct view *view_new(const struct view_options *options)
     view->api = options->api;
     view->is_quiet = options->is_quiet;
     view->progress = options->progress;
-    view->is_terminal = isatty(STDERR_FILENO) != 0;
+    view->is_terminal = isatty(STDERR_FILENO) != 0 && log_form() == LOG_FORM_TEXT;
     view->more = options->more;
     view->looked_us = view->last_us = view->moved_us = os_monotonic_us();
     view->watermark = TIME_MIN;
@@ -390,7 +391,7 @@ static void print_line(struct view *view)
         if (i == 0 || view->beside.data[i - 1] == '\n')
             buffer_printf(&view->out, "    %.*s", (int)strcspn(view->beside.data + i, "\n"),
                           view->beside.data + i);
-    fprintf(stderr, "%.*s\n", (int)view->out.length, view->out.data);
+    log_progress((struct str){view->out.data, view->out.length});
 }
 
 /* A watermark that does not move although records come holds rows back. Reports this after half the time
@@ -435,7 +436,7 @@ static void warn(struct view *view)
         return;
     for (uint32_t i = 0; i < view->stats.nodes_count; i++)
         if (is_new[i])
-            fprintf(stderr, "leat: WARNING: %s\n", view->watch->nodes[i].text);
+            log_say(LOG_LEVEL_WARNING, "WARNING: %s", view->watch->nodes[i].text);
     view->lines = 0;
 }
 
@@ -451,7 +452,7 @@ static void look_beside(struct view *view)
     view->beside.length--;
     if (warning == NULL)
         return;
-    fprintf(stderr, "leat: WARNING: %s\n", warning);
+    log_say(LOG_LEVEL_WARNING, "WARNING: %s", warning);
     view->lines = 0;
 }
 
@@ -478,6 +479,7 @@ void view_update(struct view *view, struct run *run)
     if (now - view->looked_us < (is_drawn ? VIEW_REDRAW_US : VIEW_LOOK_US))
         return;
     view->looked_us = now;
+    log_look();
     run_stats(run, &view->stats);
     bottleneck_look(view->bottleneck, &view->stats);
     warn(view);
@@ -498,8 +500,10 @@ void view_update(struct view *view, struct run *run)
 
 void view_message(struct view *view, const char *text)
 {
+    if (!view->is_quiet && log_form() == LOG_FORM_TEXT)
+        fprintf(stderr, "\n"); /* behind the view, or what the terminal shows of Ctrl-C */
     if (!view->is_quiet)
-        fprintf(stderr, "\nleat: %s\n", text);
+        log_say(LOG_LEVEL_INFO, "%s", text);
     view->lines = 0;
 }
 

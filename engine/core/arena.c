@@ -1,5 +1,6 @@
 #include "core/arena.h"
 
+#include "core/log_line.h"
 #include "core/mem.h"
 #include "core/refused.h"
 
@@ -33,8 +34,11 @@ static char *payload(struct arena_block *block)
 
 void leat_assert_failed(const char *condition, const char *file, int line, const char *function)
 {
-    fprintf(stderr, "%s:%d: %s: assertion failed: %s\nThis is a bug in leat; please report it.\n", file, line,
-            function, condition);
+    char text[1024];
+    int length = snprintf(text, sizeof(text),
+                          "%s:%d: %s: assertion failed: %s\nThis is a bug in leat; please report it.\n", file,
+                          line, function, condition);
+    log_last(LOG_LEVEL_ERROR, (struct str){text, MIN((size_t)MAX(length, 0), sizeof(text) - 1)});
     abort();
 }
 

@@ -92,6 +92,9 @@ struct diag_source {
 /* Prints `path:line:col: error[E0302]: message`, the source line with `^~~~`, labels, cause and hint. color:
  * use ANSI escapes, unless the environment has a NO_COLOR that is not empty (no-color.org). */
 void diag_print(FILE *out, const struct diag_list *list, const struct diag_source *source, bool color);
+/* Fills `sorted` with the list's entries as they are printed: by place in the job, entries without a place first, entries of
+ * one place in the order of reporting. Returns their number. */
+unsigned diag_in_order(const struct diag_list *list, const struct diag *sorted[DIAG_MAX]);
 /* Prints a JSON array of objects {severity, code, message, file, line, column, end_line, end_column,
  * hint, cause, labels}. */
 void diag_print_json(FILE *out, const struct diag_list *list, const struct diag_source *source);

@@ -38,13 +38,6 @@ static bool decode(const char *data, size_t left, uint32_t *code, uint32_t *leng
     return bytes > 0;
 }
 
-static bool is_control(uint32_t code)
-{
-    /* Control characters C0, DEL and C1, and marks that change the direction of text. */
-    return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x202A && code <= 0x202E) ||
-           (code >= 0x2066 && code <= 0x2069);
-}
-
 /* Columns that the character takes on a terminal: East Asian wide characters take two,
  * combining marks none. */
 static uint32_t code_columns(uint32_t code)
@@ -70,7 +63,7 @@ static uint32_t shown_columns(const char *data, size_t left, uint32_t column, ui
         return 4;
     if (code == '\t')
         return TAB_COLUMNS - column % TAB_COLUMNS;
-    if (is_control(code))
+    if (utf8_is_control(code))
         return code < 0x100 ? 4 : 8;
     return code_columns(code);
 }
@@ -81,7 +74,7 @@ static void print_char(FILE *out, const char *data, size_t left, uint32_t column
     bool is_valid = decode(data, left, &code, &length);
     if (is_valid && code == '\t')
         fprintf(out, "%*s", (int)columns, "");
-    else if (is_valid && is_control(code))
+    else if (is_valid && utf8_is_control(code))
         fprintf(out, code < 0x100 ? "\\x%02X" : "\\u{%04X}", code);
     else if (is_valid)
         fwrite(data, 1, length, out);
@@ -334,9 +327,7 @@ static int compare_places(const void *left, const void *right)
     return first != second ? (first < second ? -1 : 1) : *a < *b ? -1 : *a > *b;
 }
 
-/* Fills `sorted` with the list's entries by place in the job, entries without a place first; entries of one
- * place in the order of reporting. Returns their number. */
-static unsigned in_order(const struct diag_list *list, const struct diag *sorted[DIAG_MAX])
+unsigned diag_in_order(const struct diag_list *list, const struct diag *sorted[DIAG_MAX])
 {
     leat_assert(list->count <= DIAG_MAX);
     for (unsigned i = 0; i < list->count; i++)
@@ -352,7 +343,7 @@ void diag_print(FILE *out, const struct diag_list *list, const struct diag_sourc
     const char *no_color = getenv("NO_COLOR");
     painter_init(&painter, out, source, color && (no_color == NULL || no_color[0] == '\0'));
     const struct diag *sorted[DIAG_MAX];
-    unsigned count = in_order(list, sorted);
+    unsigned count = diag_in_order(list, sorted);
     for (unsigned i = 0; i < count; i++)
         print_diag(&painter, sorted[i]);
     if (list->dropped > 0)
@@ -441,7 +432,7 @@ void diag_print_json(FILE *out, const struct diag_list *list, const struct diag_
     struct painter painter;
     painter_init(&painter, out, source, false);
     const struct diag *sorted[DIAG_MAX];
-    unsigned count = in_order(list, sorted);
+    unsigned count = diag_in_order(list, sorted);
     fputc('[', out);
     for (unsigned i = 0; i < count; i++) {
         fputs(i > 0 ? ",\n" : "", out);

@@ -1,6 +1,7 @@
 #include "core/refused.h"
 
 #include "core/diag.h"
+#include "core/log_line.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,8 +84,7 @@ static size_t limit_of(int resource)
 
 static _Noreturn void end(const struct message *message)
 {
-    ssize_t wrote = write(STDERR_FILENO, message->text, message->length);
-    (void)wrote;
+    log_last(LOG_LEVEL_ERROR, (struct str){message->text, message->length});
     _exit(EXIT_REFUSED);
 }
 

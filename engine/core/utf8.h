@@ -21,4 +21,12 @@ static inline bool utf8_is_valid(struct str text)
     return utf8_error(text.data, text.length) == text.length;
 }
 
+/* Control characters C0, DEL and C1, and marks that change the direction of text: what can control a terminal, or make a
+ * text look like another one. */
+static inline bool utf8_is_control(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x202A && code <= 0x202E) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
 #endif

@@ -1,5 +1,6 @@
 #include "operators/lookup/lookup_versions.h"
 
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/wait.h"
 #include "operators/lookup/lookup_kept.h"
@@ -248,7 +249,7 @@ static void say(struct versions *v, const struct diag_list *diags)
     memcpy(v->error, text, sizeof(text));
     pthread_mutex_unlock(&v->mutex);
     if (is_new && text[0] != '\0')
-        fprintf(stderr, "leat: %s; the job goes on with its current table\n", text);
+        log_say(LOG_LEVEL_WARNING, "%s; the job goes on with its current table", text);
 }
 
 /* Whether another table may be read: there is no candidate, and only one version is in memory. */
@@ -366,7 +367,7 @@ static void *looking(void *argument)
 static void take_back(struct versions *v, int error)
 {
     if (log_write(v) == 0) {
-        fprintf(stderr, "leat: E0605: the log of `%s` cannot be written: %s; its table does not change\n",
+        log_say(LOG_LEVEL_WARNING, "E0605: the log of `%s` cannot be written: %s; its table does not change",
                 v->source.path, strerror(error));
         return;
     }

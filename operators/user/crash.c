@@ -3,6 +3,8 @@
  * declares async-signal-safe. */
 #include "operators/user/user.h"
 
+#include "core/log_line.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -52,8 +54,7 @@ void user_say(const char *what, const struct user_call *call, const char *hint)
         "` of the library ",      call->library, "\nhint: ", hint,       "\n"};
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++)
         add(&message, texts[i]);
-    ssize_t wrote = write(STDERR_FILENO, message.text, message.length);
-    (void)wrote;
+    log_last(LOG_LEVEL_ERROR, (struct str){message.text, message.length});
 }
 
 /* The address of the code that the signal interrupted. */

@@ -6,6 +6,7 @@
  * next turn; the job goes on. */
 #include "run/checkpoints/internal.h"
 
+#include "core/log.h"
 #include "core/os.h"
 #include "core/wait.h"
 #include "run/lanes/lanes.h"
@@ -22,8 +23,9 @@ static void say(struct checkpoints *c)
     bool is_fenced = c->diags.count > 0 && run_is_fenced(c->run);
     for (unsigned i = 0; i < c->diags.count && !is_fenced; i++) {
         const struct diag *d = &c->diags.items[i];
-        fprintf(stderr, "leat: %s: %s%s%s%s%s\n", diag_code_name(d->code), d->message,
-                d->cause != NULL ? ": " : "", d->cause != NULL ? d->cause : "", d->hint != NULL ? "; " : "",
+        log_say(d->severity == DIAG_ERROR ? LOG_LEVEL_ERROR : LOG_LEVEL_WARNING, "%s: %s%s%s%s%s",
+                diag_code_name(d->code), d->message, d->cause != NULL ? ": " : "",
+                d->cause != NULL ? d->cause : "", d->hint != NULL ? "; " : "",
                 d->hint != NULL ? d->hint : "");
         c->failures += d->severity == DIAG_ERROR;
         if (d->severity == DIAG_ERROR)

@@ -5,6 +5,7 @@
 #include "run/base/barrier.h"
 
 #include "core/delta_log.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 #include "core/wait.h"
@@ -71,10 +72,9 @@ void publish_init(struct run *run)
 /* cause: may be NULL. */
 static void say_broken(const char *message, const char *cause)
 {
-    fprintf(
-        stderr,
-        "leat: %s%s%s; the job goes on, and `leat serve` follows its checkpoints until the log is there again\n",
-        message, cause != NULL ? ": " : "", cause != NULL ? cause : "");
+    log_say(LOG_LEVEL_WARNING,
+            "%s%s%s; the job goes on, and `leat serve` follows its checkpoints until the log is there again",
+            message, cause != NULL ? ": " : "", cause != NULL ? cause : "");
 }
 
 static bool open_log(struct publisher *p)

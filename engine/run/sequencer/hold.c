@@ -2,6 +2,7 @@
  * or because the disk is nearly full. Under the sequencer's mutex. */
 #include "run/sequencer/internal.h"
 
+#include "core/log.h"
 #include "core/os.h"
 #include "run/base/barrier.h"
 #include "state/state.h"
@@ -55,13 +56,12 @@ bool hold_disk_is_low(struct run *run)
     int64_t left = os_free_bytes(run->path);
     bool is_low = left >= 0 && left < config->free_bytes;
     if (is_low && !s->disk_is_low)
-        fprintf(
-            stderr,
-            "leat: the disk of `%.*s` has %lld MiB left, less than `min_free` (%lld MiB): the sources pause "
-            "until there is more space\n",
-            STR_ARGS(config->directory), (long long)(left >> 20), (long long)(config->free_bytes >> 20));
+        log_say(LOG_LEVEL_WARNING,
+                "the disk of `%.*s` has %lld MiB left, less than `min_free` (%lld MiB): the sources pause "
+                "until there is more space",
+                STR_ARGS(config->directory), (long long)(left >> 20), (long long)(config->free_bytes >> 20));
     if (!is_low && s->disk_is_low)
-        fprintf(stderr, "leat: the disk of `%.*s` has %lld MiB left: the sources continue\n",
+        log_say(LOG_LEVEL_INFO, "the disk of `%.*s` has %lld MiB left: the sources continue",
                 STR_ARGS(config->directory), (long long)(left >> 20));
     s->disk_is_low = is_low;
     return is_low;
