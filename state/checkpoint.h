@@ -284,6 +284,13 @@ bool checkpoint_list(struct checkpoint_dir *dir, struct arena *arena, struct che
  * generations that it descends from. */
 bool checkpoint_walk(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
                      struct diag_list *diags);
+/* For who looks while a job runs; no file is opened but MANIFESTs. Any thread.
+ * checkpoint_ids: the checkpoints in the directory, newest generation and epoch first; the caller frees them.
+ * checkpoint_look: *info of one; its texts lie in the arena. *written_bytes: of files that the checkpoint before it does not
+ * have. False: its MANIFEST is damaged, or the checkpoint was removed meanwhile. */
+struct checkpoint_id *checkpoint_ids(const struct checkpoint_dir *dir, uint32_t *count);
+bool checkpoint_look(const struct checkpoint_dir *dir, struct checkpoint_id id, struct arena *arena,
+                     struct checkpoint_info *info, uint64_t *written_bytes);
 /* Reads every byte of the checkpoint, of its chain and of the directory's loose segments. False after a
  * diagnostic: E0702 names file and offset. */
 bool checkpoint_verify(struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags);

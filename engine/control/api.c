@@ -117,6 +117,10 @@ static void serve_stop(struct api *api, struct net_exchange *exchange)
     act(api, exchange, API_WANTS_STOP, "the run stops after a checkpoint\n");
 }
 
+static const struct api_parameter after_parameters[] = {
+    {"after", "a number `n`: only what came behind it"},
+    {0},
+};
 static const struct api_parameter history_parameters[] = {
     {"node", "the node's `part`, as in the figures; without it: the run"},
     {"span", "1h, 12h or 30d; without it: 1h"},
@@ -140,6 +144,12 @@ const struct api_route api_routes[] = {
     {"GET", "/api/v1/plan", api_plan_serve, .summary = "the plan, with the places of its picture"},
     {"GET", "/api/v1/history", serve_history, .summary = "figures of the run or of a node over time",
      .parameters = history_parameters},
+    {"GET", "/api/v1/log", api_log_serve, .summary = "the newest lines that the process said",
+     .parameters = after_parameters},
+    {"GET", "/api/v1/dead-letters", api_dead_letters_serve,
+     .summary = "the newest rows that became dead letters", .parameters = after_parameters},
+    {"GET", "/api/v1/checkpoints", api_checkpoints_serve,
+     .summary = "the checkpoints there are, those that failed, and the position of the order log"},
     {"GET", "/api/v1/openapi.json", api_openapi_serve, .summary = "this document"},
     {"POST", "/api/v1/checkpoint", serve_checkpoint, .summary = "takes a checkpoint now", .statuses = "202",
      .type = "text/plain"},
@@ -202,6 +212,7 @@ static void api_free(struct api *api)
     history_watch_free(atomic_load(&api->history));
     pthread_mutex_destroy(&api->mutex);
     run_times_free(api->times);
+    run_checkpoint_list_free(api->checkpoints);
     api_key_free(&api->key);
     free(api);
 }
@@ -284,6 +295,7 @@ void api_publish(struct api *api, const struct run *run, const struct run_stats 
     if (api->times == NULL)
         api->times = run_times_new(run);
     run_times(run, api->times);
+    api->run = run;
     api->stats = *stats;
     /* held_by points into stats */
     if (stats->held_by != NULL)

@@ -11,6 +11,9 @@
  *   GET /api/v1/plan    the plan, with the places of its picture (api_plan.c)
  *   GET /api/v1/openapi.json  the API as an OpenAPI document (api_openapi.c)
  *   GET /               the page, from the files of page/bundle (api_page.c)
+ *   GET /api/v1/log     the newest lines that the process said (core/log.h)
+ *   GET /api/v1/dead-letters  the newest rows that became dead letters, with place and reason
+ *   GET /api/v1/checkpoints  the checkpoints in the directory, those that failed, and the position of the order log
  *   POST /api/v1/checkpoint  takes a checkpoint now
  *   POST /api/v1/stop        takes a last checkpoint and stops the run
  *

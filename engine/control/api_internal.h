@@ -5,6 +5,7 @@
 #include "control/api.h"
 #include "control/api_key.h"
 #include "control/history_api.h"
+#include "run/checkpoint_list.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,9 +22,11 @@ struct api {
     /* The API's thread's. */
     struct api_page *page;
     struct api_events *events;
+    struct run_checkpoint_list *checkpoints; /* NULL: nobody has asked yet */
     /* The figures; guarded by the mutex. */
     pthread_mutex_t mutex;
     bool is_there;
+    const struct run *run; /* set once is_there */
     struct run_stats stats;
     struct run_times *times;
     struct dead_watch watch;
@@ -75,5 +78,15 @@ void api_plan_serve(struct api *api, struct net_exchange *exchange);
 
 /* api_openapi.c: GET /api/v1/openapi.json, made from the routes. */
 void api_openapi_serve(struct api *api, struct net_exchange *exchange);
+/* api_log.c. Reads the query `after=N`; without it, 0. False: the exchange has its answer, 400. */
+bool api_after(struct net_exchange *exchange, uint64_t *after);
+/* Appends a line as an object on one line: n, time in milliseconds, level, text, repeated. Any thread. */
+struct log_line;
+void api_put_log_line(struct byte_buffer *out, const struct log_line *line);
+
+/* GET /api/v1/log, /api/v1/dead-letters, /api/v1/checkpoints. */
+void api_log_serve(struct api *api, struct net_exchange *exchange);
+void api_dead_letters_serve(struct api *api, struct net_exchange *exchange);
+void api_checkpoints_serve(struct api *api, struct net_exchange *exchange);
 
 #endif

@@ -115,6 +115,9 @@ struct run_stats {
     uint64_t order_next; /* number, in that log, of the next micro-batch */
     /* The log has ended, and the order behind it cannot be computed: the run stopped there. */
     bool has_order_run_out;
+    /* Of the order log that is written: number behind its last micro-batch; bytes of entries of this life. */
+    bool has_order_log;
+    uint64_t order_log_next, order_log_bytes;
     uint64_t redo_next;     /* micro-batches below this number are replayed after a fallback; 0: none */
     uint64_t micro_batches; /* formed over all lives of the run */
     uint64_t records;       /* records sequenced over all lives of the run */
@@ -142,6 +145,23 @@ struct run_stats {
 };
 /* Fills *stats; texts that it points to belong to the run. */
 void run_stats(struct run *run, struct run_stats *stats);
+
+/* One of the newest dead letters. There may be far more (counters.dead): of many that come at once, some are kept. Texts have
+ * no NUL behind them, may have any bytes, and are cut. */
+enum { RUN_DEAD_KEPT = 200, RUN_DEAD_RECORD_BYTES = 1024 };
+struct run_dead_letter {
+    uint64_t n;                   /* from 1, rising */
+    int64_t time_us;              /* wall clock: when it was kept */
+    const struct plan_node *node; /* that rejected the row */
+    uint64_t record_bytes;        /* of the whole record; 0: not known, because a step rejected the row */
+    uint32_t place_bytes, reason_bytes, record_kept;
+    char place[256]; /* "orders-3 offset 42"; "data.jsonl record 16", counted from 0 */
+    char reason[RUN_DEAD_REASON_BYTES];
+    char record[RUN_DEAD_RECORD_BYTES]; /* the record's first bytes; with record_bytes 0, the row as JSON */
+};
+/* Copies the letters kept whose number is above `after`, oldest first, and returns how many; an `after` that no letter has had
+ * is of another process: then all of them. letters: room for RUN_DEAD_KEPT. Any thread, until run_free. */
+uint32_t run_dead_letters(const struct run *run, uint64_t after, struct run_dead_letter *letters);
 
 /* What a lane's time goes to. The last ones: it has no work, because of what comes behind the sources. */
 enum run_lane_time {

@@ -41,6 +41,11 @@ void run_stats(struct run *run, struct run_stats *stats)
     stats->elapsed_us = (run->is_joined ? run->ended_us : os_monotonic_us()) - run->started_us;
 }
 
+uint32_t run_dead_letters(const struct run *run, uint64_t after, struct run_dead_letter *letters)
+{
+    return lanes_dead_letters(run, after, letters);
+}
+
 struct run_times *run_times_new(const struct run *run)
 {
     struct run_times *times = mem_calloc(1, sizeof(*times));

@@ -36,6 +36,17 @@ static void say(struct checkpoints *c)
     diag_list_init(&c->diags, &c->arena);
 }
 
+/* Says what went wrong with a checkpoint, and keeps it for people who look; under the barrier's mutex. */
+static void say_failed(struct checkpoints *c)
+{
+    uint64_t failures = c->failures;
+    say(c);
+    if (!run_is_fenced(c->run))
+        past_add_failure(c, c->failures > failures
+                                ? c->why
+                                : "a part of the state could not be written; the log says why");
+}
+
 /* Makes the next checkpoint's directory, and writes the job's text and list of parts. false after a
  * diagnostic. */
 static bool make_writer(struct checkpoints *c)
@@ -64,9 +75,9 @@ static void begin_checkpoint(struct checkpoints *c)
     c->begun_us = os_monotonic_us();
     pthread_mutex_unlock(&b->mutex);
     bool is_good = make_writer(c);
-    if (!is_good)
-        say(c);
     pthread_mutex_lock(&b->mutex);
+    if (!is_good)
+        say_failed(c);
     b->state = is_good ? BARRIER_REQUESTED : BARRIER_IDLE;
     b->last_is_refused = !is_good && b->last_is_wanted;
     b->last_is_wanted = b->is_wanted = false;
@@ -151,8 +162,11 @@ static void finish_checkpoint(struct checkpoints *c)
         c->duration_us = c->published_us - b->barrier_us;
         atomic_store_explicit(&b->published, b->epoch, memory_order_release);
         c->last_is_published |= b->is_last;
+        past_add(c, &(struct past_checkpoint){b->epoch, c->bytes, c->duration_us, b->stop_us});
+        say(c);
+    } else {
+        say_failed(c);
     }
-    say(c);
     pthread_cond_broadcast(&b->condition);
     pthread_mutex_unlock(&b->mutex);
     run_wake(c->run);

@@ -3,9 +3,22 @@
 #define LEAT_RUN_CHECKPOINTS_INTERNAL_H
 
 #include "run/base/barrier.h"
+#include "run/checkpoint_list.h"
 #include "run/checkpoints/checkpoints.h"
 
 enum { PARTS_ID_MAX = UINT16_MAX };
+
+struct past_checkpoint {
+    uint64_t epoch, bytes; /* bytes: written for it */
+    int64_t duration_us, stop_us;
+};
+
+/* The checkpoints that this process published, and those that failed, in rings; the counts go on. */
+struct past {
+    struct past_checkpoint taken[RUN_CHECKPOINTS_MAX];
+    struct run_checkpoint_failure failed[RUN_CHECKPOINTS_FAILED_MAX];
+    uint64_t taken_count, failed_count;
+};
 
 struct checkpoints {
     struct run *run;
@@ -27,7 +40,12 @@ struct checkpoints {
     /* When the last checkpoint was published, on the monotonic clock; and the time from its barrier until
      * then. */
     int64_t published_us, duration_us;
+    struct past past;
 };
+
+/* past.c; under the barrier's mutex. */
+void past_add(struct checkpoints *c, const struct past_checkpoint *taken);
+void past_add_failure(struct checkpoints *c, const char *reason);
 
 /* parts.c */
 /* Call when run->resumed is chosen: sets run->ids and run->has_saved. For a run that begins with another

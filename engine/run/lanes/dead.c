@@ -87,6 +87,9 @@ void dead_add(struct node_instance *node, const struct row_origin *origin, const
     struct dead_row row = {.origin = *origin, .order = *order, .node = node->node, .letter = *letter};
     keep_example(stage, &row);
     keep_first(node, &row);
+    if (dead_kept_has_turn(node))
+        dead_kept_add(node, origin, letter);
+    row.letter.batch = NULL;
     if (stage->dead_exchange == NULL)
         return;
     if (stage->dead_count == stage->dead_capacity) {
@@ -110,7 +113,8 @@ void operator_reject(struct operator_context *context, const struct batch *batch
     }
     struct row_origin origin = batch_origin(batch, row);
     struct row_order order = batch_order(batch, row);
-    struct dead_letter letter = {.reason = str_from(reason), .time_us = dead_time(batch, row)};
+    struct dead_letter letter = {
+        .reason = str_from(reason), .time_us = dead_time(batch, row), .batch = batch, .row = row};
     dead_add(context->engine, &origin, &order, &letter);
 }
 

@@ -221,6 +221,7 @@ static void make_lanes(struct run *run)
     const struct plan *plan = run->plan;
     struct lanes *lanes = run->lanes = arena_new(&run->arena, struct lanes);
     pthread_mutex_init(&lanes->reports_mutex, NULL);
+    lanes->dead_kept = dead_kept_new();
     lanes->lanes = arena_array(&run->arena, struct lane, run->lanes_count);
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         lanes->lanes[i].run = run;
@@ -301,6 +302,7 @@ void lanes_free(struct run *run)
     for (uint32_t i = 0; i < run->lanes_count; i++)
         decoding_free(run, &lanes->lanes[i].decoding);
     pthread_mutex_destroy(&lanes->reports_mutex);
+    dead_kept_free(lanes->dead_kept);
     run->lanes = NULL;
 }
 

@@ -25,6 +25,9 @@ struct dead_letter {
     struct str reason, raw, key;
     struct str headers; /* JSON */
     int64_t time_us;    /* arrival time; 0: unknown */
+    /* The row, where `raw` is unknown because a step rejected it; valid within dead_add. NULL: there is none. */
+    const struct batch *batch;
+    uint32_t row;
 };
 
 struct dead_row {
@@ -66,6 +69,8 @@ struct node_instance {
     /* dead_reason is set; it is written once, from the first dead letter of this life. */
     atomic_bool has_dead;
     char dead_reason[RUN_DEAD_REASON_BYTES];
+    uint64_t kept_since_ns; /* dead_kept.c: since when kept_count letters were kept */
+    uint32_t kept_count;
     struct report report; /* guarded by lanes.reports_mutex */
     /* context.counters as they were after the last micro-batch, for other threads. */
     atomic_uint_fast64_t shown[COUNTERS_COUNT];
@@ -173,6 +178,7 @@ struct lanes {
     _Atomic uint64_t learning; /* number of the newest micro-batch that a learner with a team has begun */
     /* at_work: lanes whose own stages have not run the last micro-batch yet. */
     atomic_uint running, at_work;
+    struct dead_kept *dead_kept;
     pthread_mutex_t reports_mutex;
     atomic_int report_epoch; /* raised by lanes_stats, to ask for fresh reports */
 };
@@ -277,6 +283,15 @@ static inline int64_t dead_time(const struct batch *batch, uint32_t row)
 }
 /* Sends the dead letters of the micro-batch in work to the sink that takes them. */
 void dead_flush(struct stage_instance *stage);
+
+/* dead_kept.c */
+struct dead_kept *dead_kept_new(void);
+void dead_kept_free(struct dead_kept *kept); /* NULL is allowed */
+/* Whether the node may keep another letter now; counts it. */
+bool dead_kept_has_turn(struct node_instance *node);
+/* Keeps a letter; where it has no bytes of the record, the row as JSON. */
+void dead_kept_add(struct node_instance *node, const struct row_origin *origin,
+                   const struct dead_letter *letter);
 
 /* trace.c: call these functions only where run->trace is set; such a run has one lane. */
 /* Returns false if the batch has no row of the record; else gives the batch to the node, rows of the record

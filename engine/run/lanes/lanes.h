@@ -29,5 +29,7 @@ uint32_t lanes_count_instances(const struct run *run);
 void lanes_times(const struct run *run, struct run_times *times);
 /* Adds the figures of all nodes and queues, and once the run is joined, examples of dead letters. */
 void lanes_stats(struct run *run, struct run_stats *stats);
+/* Implements run_dead_letters. */
+uint32_t lanes_dead_letters(const struct run *run, uint64_t after, struct run_dead_letter *letters);
 
 #endif

@@ -41,6 +41,7 @@ struct order {
     /* From a barrier until its checkpoint is published, `sealed` has the decisions before the barrier, and
      * belongs to the coordinator. */
     struct order_piece open, sealed;
+    uint64_t sealed_bytes;      /* bytes of entries that this life has sealed */
     struct byte_buffer segment; /* the coordinator's: bytes of the segment for the checkpoint */
     /* The file of --record-order. */
     const char *file_path; /* NULL: none */

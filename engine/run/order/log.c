@@ -77,6 +77,7 @@ void order_end(struct run *run, uint64_t micro_batch, enum order_tag tag, uint32
 void order_seal_piece(struct run *run)
 {
     struct order_piece *open = &run->order->open, *sealed = &run->order->sealed;
+    run->order->sealed_bytes += open->entries.length;
     if (sealed->entries.length == 0) {
         struct order_piece empty = *sealed;
         *sealed = *open;
@@ -87,6 +88,14 @@ void order_seal_piece(struct run *run)
         sealed->slices += open->slices;
         sealed->records += open->records;
     }
+}
+
+bool order_place_now(const struct run *run, uint64_t *micro_batch, uint64_t *bytes)
+{
+    const struct order *order = run->order;
+    *micro_batch = order->open.next;
+    *bytes = order->sealed_bytes + order->open.entries.length;
+    return order->is_written;
 }
 
 bool order_wants_barrier(const struct run *run)

@@ -64,6 +64,9 @@ void order_end(struct run *run, uint64_t micro_batch, enum order_tag tag, uint32
 /* Seals the open piece: at a barrier, or if order_wants_segment. The caller then begins a new piece. */
 void order_seal_piece(struct run *run);
 
+/* Where the log is: the number behind its last micro-batch, and the bytes of entries of this life. False: none is written. */
+bool order_place_now(const struct run *run, uint64_t *micro_batch, uint64_t *bytes);
+
 /* Whether the open piece is so long that a checkpoint must be asked for. */
 bool order_wants_barrier(const struct run *run);
 /* Whether the open piece is so long that the sources must wait for a checkpoint. */

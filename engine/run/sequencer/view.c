@@ -155,6 +155,7 @@ void sequencer_stats(struct run *run, struct run_stats *stats)
     for (uint32_t i = 0; i < s->partitions_count; i++)
         stats->records += s->partitions[i].records;
     add_times(run, stats);
+    stats->has_order_log = order_place_now(run, &stats->order_log_next, &stats->order_log_bytes);
     stats->is_finished = s->has_ended && s->is_finished;
     pthread_mutex_unlock(&s->mutex);
     stats->records_life = stats->records - s->records_before;
