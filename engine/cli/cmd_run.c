@@ -297,6 +297,7 @@ static bool start_api(struct run_arguments *arguments, struct diag_list *diags)
     listen.key = has_own ? arguments->control_key : or_of_job(NULL, ui->key, arena);
     listen.token = token;
     arguments->api = api_start(arguments->load.plan, &listen, diags);
+    arguments->options.looks_at_columns = true;
     free(token);
     return arguments->api != NULL;
 }

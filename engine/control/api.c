@@ -150,6 +150,7 @@ const struct api_route api_routes[] = {
      .summary = "the newest rows that became dead letters", .parameters = after_parameters},
     {"GET", "/api/v1/checkpoints", api_checkpoints_serve,
      .summary = "the checkpoints there are, those that failed, and the position of the order log"},
+    {"GET", "/api/v1/columns", api_columns_serve, .summary = "what the columns hold, by samples of the rows"},
     {"GET", "/api/v1/openapi.json", api_openapi_serve, .summary = "this document"},
     {"POST", "/api/v1/checkpoint", serve_checkpoint, .summary = "takes a checkpoint now", .statuses = "202",
      .type = "text/plain"},
@@ -295,7 +296,6 @@ void api_publish(struct api *api, const struct run *run, const struct run_stats 
     if (api->times == NULL)
         api->times = run_times_new(run);
     run_times(run, api->times);
-    api->run = run;
     api->stats = *stats;
     /* held_by points into stats */
     if (stats->held_by != NULL)
@@ -303,6 +303,7 @@ void api_publish(struct api *api, const struct run *run, const struct run_stats 
     api->watch = *watch;
     api->recent = recent != NULL ? *recent : (struct bottleneck_found){.node = -1};
     api->is_there = true;
+    atomic_store(&api->run, run);
     pthread_mutex_unlock(&api->mutex);
 }
 

@@ -2,22 +2,8 @@
  * run's figures, which the control thread gives it now and then. What acts on the run is only noted here: the control
  * thread asks for it (api_wants), and does it.
  *
- *   GET /healthz        the process is there
- *   GET /readyz         200: the run has been restored and goes on; else 503, with what it does instead
- *   GET /metrics        figures for Prometheus (metrics.h)
- *   GET /api/v1/figures the summary as of now, as JSON (summary.h)
- *   GET /api/v1/history figures of the run or of a node over time (history_api.h)
- *   GET /api/v1/events  the figures once a second, as server-sent events (api_events.c)
- *   GET /api/v1/plan    the plan, with the places of its picture (api_plan.c)
- *   GET /api/v1/openapi.json  the API as an OpenAPI document (api_openapi.c)
- *   GET /               the page, from the files of page/bundle (api_page.c)
- *   GET /api/v1/log     the newest lines that the process said (core/log.h)
- *   GET /api/v1/dead-letters  the newest rows that became dead letters, with place and reason
- *   GET /api/v1/checkpoints  the checkpoints in the directory, those that failed, and the position of the order log
- *   POST /api/v1/checkpoint  takes a checkpoint now
- *   POST /api/v1/stop        takes a last checkpoint and stops the run
- *
- * The last two need the token of DIR/CONTROL (api_key.h), also on loopback; a job without checkpoints has none.
+ * What it answers is the table of api.c, which is also the document at /api/v1/openapi.json. Calls that act (POST) need the
+ * token of DIR/CONTROL (api_key.h), also on loopback; a job without checkpoints has none.
  */
 #ifndef LEAT_CONTROL_API_H
 #define LEAT_CONTROL_API_H
@@ -40,7 +26,7 @@ enum api_want api_wants(struct api *api);
  * NULL: not known yet. */
 void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,
                  const struct dead_watch *watch, const struct bottleneck_found *recent);
-/* Ends the thread; before run_free, because the figures point into the run. NULL is allowed. */
+/* Ends the thread; before run_free, because it reads the run. NULL is allowed. */
 void api_stop(struct api *api);
 
 #endif

@@ -66,7 +66,7 @@ void api_checkpoints_serve(struct api *api, struct net_exchange *exchange)
 {
     struct byte_buffer out = {0};
     pthread_mutex_lock(&api->mutex);
-    const struct run *run = api->is_there ? api->run : NULL;
+    const struct run *run = api->is_there ? atomic_load(&api->run) : NULL;
     struct order_now order = {api->stats.has_order_log, api->stats.order_log_next,
                               api->stats.order_log_bytes};
     pthread_mutex_unlock(&api->mutex);

@@ -34,7 +34,7 @@ void api_dead_letters_serve(struct api *api, struct net_exchange *exchange)
     if (is_there) {
         for (uint32_t i = 0; i < api->stats.nodes_count; i++)
             total += api->stats.nodes[i].counters.dead;
-        count = run_dead_letters(api->run, after, letters);
+        count = run_dead_letters(atomic_load(&api->run), after, letters);
     }
     pthread_mutex_unlock(&api->mutex);
     buffer_printf(&out, "{\"total\": %" PRIu64 ",\n \"letters\": [", total);

@@ -15,6 +15,7 @@ struct api {
     struct net_loop *loop;
     pthread_t thread;
     int64_t published_us;                    /* the control thread's */
+    _Atomic(const struct run *) run;         /* NULL: it is being restored; valid until api_stop */
     _Atomic(struct history_watch *) history; /* NULL: not yet, or no memory */
     struct api_key key;
     atomic_bool can_act; /* the key was written */
@@ -26,7 +27,6 @@ struct api {
     /* The figures; guarded by the mutex. */
     pthread_mutex_t mutex;
     bool is_there;
-    const struct run *run; /* set once is_there */
     struct run_stats stats;
     struct run_times *times;
     struct dead_watch watch;
@@ -84,9 +84,10 @@ bool api_after(struct net_exchange *exchange, uint64_t *after);
 struct log_line;
 void api_put_log_line(struct byte_buffer *out, const struct log_line *line);
 
-/* GET /api/v1/log, /api/v1/dead-letters, /api/v1/checkpoints. */
+/* GET /api/v1/log, /api/v1/dead-letters, /api/v1/checkpoints, /api/v1/columns. */
 void api_log_serve(struct api *api, struct net_exchange *exchange);
 void api_dead_letters_serve(struct api *api, struct net_exchange *exchange);
 void api_checkpoints_serve(struct api *api, struct net_exchange *exchange);
+void api_columns_serve(struct api *api, struct net_exchange *exchange);
 
 #endif

@@ -1,5 +1,7 @@
 #include "core/utf8.h"
 
+#include "core/buffer.h"
+
 size_t utf8_decode(const char *at, size_t left, uint32_t *code)
 {
     static const uint32_t least[] = {
@@ -50,4 +52,16 @@ size_t utf8_error(const char *data, size_t length)
             return at;
     }
     return length;
+}
+
+void utf8_repair(struct str text, struct byte_buffer *out)
+{
+    while (text.length > 0) {
+        size_t good = utf8_error(text.data, text.length);
+        buffer_append(out, text.data, good);
+        if (good < text.length)
+            buffer_append(out, "\xef\xbf\xbd", 3);
+        good += good < text.length;
+        text = (struct str){text.data + good, text.length - good};
+    }
 }

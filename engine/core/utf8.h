@@ -16,6 +16,10 @@ size_t utf8_encode(uint32_t code, char *out);
 /* Index of the first byte that is not part of a well-formed sequence; `length` if there is none. */
 size_t utf8_error(const char *data, size_t length);
 
+struct byte_buffer;
+/* Appends the text with U+FFFD in place of each byte that is not part of a well-formed sequence. */
+void utf8_repair(struct str text, struct byte_buffer *out);
+
 static inline bool utf8_is_valid(struct str text)
 {
     return utf8_error(text.data, text.length) == text.length;

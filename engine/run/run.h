@@ -9,6 +9,8 @@
 
 #include "plan/plan.h"
 
+#include "core/sketch.h"
+
 #include <signal.h>
 
 struct run;
@@ -43,6 +45,7 @@ struct run_options {
     bool had_begun; /* with is_restart: an earlier life has called has_begun, and wrote the output there is */
     /* Called by run_new before the sinks begin: files written from then on are this run's. May be NULL. */
     void (*has_begun)(void);
+    bool looks_at_columns;    /* look at samples of rows for run_column_read */
     bool compares;            /* compare learners on a GPU with the CPU, step by step */
     const char *record_order; /* file or directory to write the order log to; NULL: none */
     struct trace *trace;      /* follow one record and change nothing (run/trace.h); NULL: none */
@@ -196,6 +199,44 @@ struct run_times *run_times_new(const struct run *run);
 void run_times_free(struct run_times *times); /* NULL is allowed */
 /* Fills *times, which is of this run. */
 void run_times(const struct run *run, struct run_times *times);
+
+/* What the columns of sources, and those that learners and sinks read, hold: by samples of the rows of this life, which
+ * lanes look at (lanes/look.c). Without run_options.looks_at_columns there are none. Any thread, from run_new to run_free. */
+struct run_columns {
+    const struct plan_node *node;
+    const struct schema *schema; /* of its rows */
+    uint64_t rows;               /* looked at since the start */
+};
+uint32_t run_columns_count(const struct run *run);
+/* index: below that number; the nodes are in the order of the plan. */
+void run_columns(const struct run *run, uint32_t index, struct run_columns *columns);
+
+/* Rows looked at in some time; sum: of what run_column.numbers are. */
+struct run_column_span {
+    uint64_t rows, nulls;
+    double sum;
+};
+struct run_column {
+    const struct field *field;
+    uint64_t rows, nulls;
+    struct run_column_span recent, before; /* the last minute; the ten minutes before */
+    bool is_sketched;                      /* what follows is known: at most 256 columns of a job have it */
+    double distinct;                       /* of a list: of its elements */
+    struct sketch_numbers
+        numbers;             /* ints, floats, times in microseconds; lengths of texts, bytes and lists */
+    uint64_t values;         /* what `frequent` is of: values, or elements */
+    uint32_t frequent_count; /* texts, bytes, bools, elements of lists */
+    struct {
+        uint64_t at_least; /* a lower bound of its number */
+        /* A text or bytes: its first bytes; is_cut: there are more. Other elements: 8 bytes of a double or an int64, as in
+         * the column. A bool: one byte. */
+        char bytes[SKETCH_TEXT_BYTES];
+        uint32_t length;
+        bool is_cut;
+    } frequent[SKETCH_ANSWER_TOPS];
+};
+/* Fills *out from what all lanes have seen; column: index in the schema. Allocates for the call. */
+void run_column_read(const struct run *run, uint32_t index, uint32_t column, struct run_column *out);
 
 /* Call after run_wait, if has_order_run_out: appends, in words, how far each partition was read. */
 void run_describe_order_end(const struct run *run, struct byte_buffer *out);

@@ -265,6 +265,7 @@ bool lanes_init(struct run *run)
     for (uint32_t i = 0; i < lanes->stages_total; i++)
         wire(run, lanes->stages[i]);
     assign_to_lanes(run);
+    looks_init(run);
     bool is_good = true;
     for (uint32_t i = 0; i < lanes->stages_total; i++)
         for (uint32_t k = 0; k < lanes->stages[i]->stage->nodes_count; k++)
@@ -298,6 +299,7 @@ void lanes_free(struct run *run)
         arena_free(&stage->number_arena);
         buffer_free(&stage->publish_entry);
     }
+    looks_free(run);
     exchange_free(run);
     for (uint32_t i = 0; i < run->lanes_count; i++)
         decoding_free(run, &lanes->lanes[i].decoding);

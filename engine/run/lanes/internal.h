@@ -75,6 +75,7 @@ struct node_instance {
     /* context.counters as they were after the last micro-batch, for other threads. */
     atomic_uint_fast64_t shown[COUNTERS_COUNT];
     _Atomic uint64_t own_ns; /* time.c; the lane's thread writes it */
+    struct look *look;       /* look.c; NULL: nobody asks what its rows hold */
 };
 
 struct stage_instance {
@@ -175,6 +176,8 @@ struct lanes {
     /* One per learner, where there are several lanes: other lanes help through it (core/team.h). */
     struct team *teams;
     uint32_t teams_count;
+    struct look_place *looks; /* look.c; looks_count of them */
+    uint32_t looks_count;
     _Atomic uint64_t learning; /* number of the newest micro-batch that a learner with a team has begun */
     /* at_work: lanes whose own stages have not run the last micro-batch yet. */
     atomic_uint running, at_work;
@@ -249,6 +252,20 @@ struct node_instance *time_switch(struct stage_instance *stage, struct node_inst
 void time_spent(struct lane *lane, enum run_lane_time what);
 /* Whether a node of the stage is held (stage_node_is_held). */
 bool stage_is_held(const struct stage_instance *stage);
+
+/* look.c. looks_init: call when all instances are made; the control thread. */
+void looks_init(struct run *run);
+void looks_free(struct run *run);
+/* Looks at some of the batch's selected rows. look_is_due: whether it is time to, by a reading of the clock in
+ * nanoseconds. The lane's thread. */
+bool look_is_due(const struct look *look, uint64_t now_ns);
+void look_at(struct look *look, const struct batch *batch);
+/* Call where the node gets rows, or of a source, lets them go; costs one branch where nobody asks. */
+static inline void stage_look(const struct node_instance *node, const struct batch *batch)
+{
+    if (unlikely(node->look != NULL) && look_is_due(node->look, node->stage->at_work_ns))
+        look_at(node->look, batch);
+}
 
 /* publish.c; all but stage_publish_init where the stage is followed. */
 void stage_publish_init(struct stage_instance *stage);

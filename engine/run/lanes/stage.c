@@ -58,6 +58,7 @@ static void tell_before(const struct node_instance *node, struct batch *batch)
 
 static void give(struct node_instance *node, uint32_t input, struct batch *batch)
 {
+    stage_look(node, batch);
     if (node->node->inputs_count > 1 && node->node->tag != PLAN_SINK)
         batch_list_add(&node->queues[input], batch_derive(batch, batch->schema));
     else if (likely(node->stage->run->trace == NULL) || !trace_give(node, input, batch)) {
@@ -177,6 +178,7 @@ static void run_source(struct node_instance *node, struct slot *slot)
             dead_add(node, &origin, &order, &letter);
         }
         tell_before(node, slice->batch);
+        stage_look(node, slice->batch);
         operator_emit(&node->context, 0, slice->batch);
         slice->batch = NULL;
     }

@@ -1,5 +1,6 @@
 /* utf8.h, hex.h, varint.h, base64.h. */
 #include "core/base64.h"
+#include "core/buffer.h"
 #include "core/hex.h"
 #include "core/utf8.h"
 #include "core/varint.h"
@@ -10,6 +11,23 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+
+static bool is_repaired(const char *text, const char *expected)
+{
+    struct byte_buffer out = {0};
+    utf8_repair(str_from(text), &out);
+    bool is_equal = str_is((struct str){out.data, out.length}, expected);
+    buffer_free(&out);
+    return is_equal;
+}
+
+static void test_utf8_repair(void **state)
+{
+    (void)state;
+    assert_true(is_repaired("", "") && is_repaired("a\xc3\xa4\xe2\x82\xac", "a\xc3\xa4\xe2\x82\xac"));
+    assert_true(is_repaired("\xff", "\xef\xbf\xbd"));
+    assert_true(is_repaired("a\xe2\x82z\x80", "a\xef\xbf\xbd\xef\xbf\xbdz\xef\xbf\xbd"));
+}
 
 static bool is_surrogate(uint32_t code)
 {
@@ -164,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_utf8_of_each_code_point),
+        cmocka_unit_test(test_utf8_repair),
         cmocka_unit_test(test_utf8_takes_nothing_else),
         cmocka_unit_test(test_utf8_error),
         cmocka_unit_test(test_hex),
