@@ -362,7 +362,8 @@ static int64_t end_of(const void *within_us, int64_t first)
 static bool dedup_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     struct dedup *dedup = context->config;
-    struct keyed_slot *slot = keys_look(context, query, dedup->kept.table, dedup->columns, dedup->by.count);
+    const struct keyed_slot *slot =
+        keys_peek(context, query, dedup->kept.table, dedup->columns, dedup->by.count);
     bool is_there = slot != NULL && slot->expire_us != TIME_MIN;
     const struct kept_windows windows = {&dedup->within_us, start_of, end_of};
     if (is_there && dedup->keep == KEEP_LAST) {
@@ -373,7 +374,7 @@ static bool dedup_describe(struct operator_context *context, struct state_query 
         describe_time(out, "seen", is_forever ? TIME_MIN : slot->expire_us - dedup->within_us + 1);
         describe_time(out, "until", slot->expire_us);
     }
-    keyed_end(dedup->kept.table);
+    keyed_peek_end(dedup->kept.table);
     return is_there;
 }
 

@@ -290,11 +290,11 @@ static void enrich_facts(struct operator_context *context, uint32_t input, const
 static bool enrich_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     struct enrich *enrich = context->config;
-    struct keyed_slot *slot = keys_look(context, query, enrich->table, enrich->keys, enrich->on.count);
+    const struct keyed_slot *slot = keys_peek(context, query, enrich->table, enrich->keys, enrich->on.count);
     bool is_there = versions_last(slot) != NULL;
     if (is_there)
         versions_describe(&enrich->columns, slot, "versions", context, out);
-    keyed_end(enrich->table);
+    keyed_peek_end(enrich->table);
     return is_there;
 }
 

@@ -254,11 +254,11 @@ static bool fill_forward_describe(struct operator_context *context, struct state
                                   struct describe *out)
 {
     struct fill_forward *fill = context->config;
-    struct keyed_slot *slot = keys_look(context, query, fill->table, fill->keys, fill->by.count);
+    const struct keyed_slot *slot = keys_peek(context, query, fill->table, fill->keys, fill->by.count);
     struct kept_value values[FILL_COLUMNS_MAX];
     uint32_t bytes = 0, shown = 0;
     if (slot == NULL || keyed_read(slot, &bytes) == NULL) {
-        keyed_end(fill->table);
+        keyed_peek_end(fill->table);
         return false;
     }
     read_entry(fill, slot, values);
@@ -280,7 +280,7 @@ static bool fill_forward_describe(struct operator_context *context, struct state
         shown++;
     }
     batch_release(batch);
-    keyed_end(fill->table);
+    keyed_peek_end(fill->table);
     return shown > 0;
 }
 

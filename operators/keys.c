@@ -61,13 +61,11 @@ void keys_lineage(const struct operator_bind *bind, uint32_t input, struct linea
         lineage_merge(lineage, &in->schema->fields[in->key_columns[i]].lineage);
 }
 
-struct keyed_slot *keys_look(struct operator_context *context, struct state_query *query,
-                             struct keyed_table *table, const int *columns, uint32_t columns_count)
+const struct keyed_slot *keys_peek(struct operator_context *context, struct state_query *query,
+                                   struct keyed_table *table, const int *columns, uint32_t columns_count)
 {
     struct row_keys keys = keys_of(query->row, columns, columns_count, context->scratch);
-    struct keyed_slot *slot = NULL;
     query->looked_for = arena_printf(context->scratch, "key group %u, hash %016llx",
                                      key_group(keys.hashes[0]), (unsigned long long)keys.hashes[0]);
-    keyed_look(table, keys.keys, keys.hashes, 1, &slot);
-    return slot;
+    return keyed_peek(table, keys.keys[0], keys.hashes[0]);
 }

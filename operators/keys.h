@@ -26,9 +26,9 @@ bool keys_bind_both(struct operator_bind *bind, struct columns *by, int **left, 
 /* Adds the lineage of an input's key columns: what a group's value tells about the row that reads it. */
 void keys_lineage(const struct operator_bind *bind, uint32_t input, struct lineage *lineage);
 
-/* For `describe`: opens a bracket for the query's key and sets query->looked_for. Returns the key's slot, or
- * NULL. The caller must call keyed_end. */
-struct keyed_slot *keys_look(struct operator_context *context, struct state_query *query,
-                             struct keyed_table *table, const int *columns, uint32_t columns_count);
+/* For `describe`: peeks at the entry of the query's key (keyed_peek), and sets query->looked_for. Returns the entry, or
+ * NULL. The caller must call keyed_peek_end. */
+const struct keyed_slot *keys_peek(struct operator_context *context, struct state_query *query,
+                                   struct keyed_table *table, const int *columns, uint32_t columns_count);
 
 #endif

@@ -149,15 +149,15 @@ static bool rate_limit_describe(struct operator_context *context, struct state_q
                                 struct describe *out)
 {
     struct rate_limit *limit = context->config;
-    struct keyed_slot *slot = keys_look(context, query, limit->table, limit->keys, limit->by.count);
+    const struct keyed_slot *slot = keys_peek(context, query, limit->table, limit->keys, limit->by.count);
     uint32_t bytes = 0;
     const int64_t *times = slot == NULL ? NULL : keyed_read(slot, &bytes);
     uint32_t count = bytes / (uint32_t)sizeof(*times);
     describe_list(out, "went_on");
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count && !describe_is_full(out); i++)
         describe_time(out, NULL, times[i]);
     describe_close(out);
-    keyed_end(limit->table);
+    keyed_peek_end(limit->table);
     return count > 0;
 }
 

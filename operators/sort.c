@@ -171,6 +171,12 @@ static bool sort_describe(struct operator_context *context, struct state_query *
 {
     struct sort *sort = context->config;
     struct row_keys keys = {0};
+    if (query->is_live) {
+        query->refused =
+            "its rows wait in the order of their times, not by key: `leat state get` on a checkpoint shows "
+            "those of a key";
+        return false;
+    }
     if (sort->by.count > 0)
         keys = keys_of(query->row, sort->keys, sort->by.count, context->scratch);
     struct time_record record;

@@ -336,11 +336,11 @@ static int64_t end_of(const void *windows, int64_t window)
 static bool top_n_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     struct top_n *top = context->config;
-    struct keyed_slot *slot = keys_look(context, query, top->kept.table, top->keys, top->by.count);
+    const struct keyed_slot *slot = keys_peek(context, query, top->kept.table, top->keys, top->by.count);
     const struct kept_windows windows = {&top->windows, start_of, end_of};
     bool is_there =
         kept_describe(&top->kept, context, slot, top->windows.tag == WINDOWS_FOREVER ? NULL : &windows, out);
-    keyed_end(top->kept.table);
+    keyed_peek_end(top->kept.table);
     return is_there;
 }
 

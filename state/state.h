@@ -91,6 +91,14 @@ void keyed_look(struct keyed_table *table, const struct key *keys, const uint64_
 /* Closes the bracket and brings the table back below its budget. */
 void keyed_end(struct keyed_table *table);
 
+/* Reads the entry of one key and changes nothing: no entry is made, loaded or marked as used, and nothing is counted,
+ * so the table goes on as it would have without the peek (RocksDB's own cache of blocks aside). Returns the live
+ * entry, in memory or a copy of one that is in the database alone, valid until keyed_peek_end; NULL: there is none,
+ * or it has expired. No bracket of this table may be open. Call keyed_peek_end in any case; until then only
+ * keyed_read may be called for the entry. */
+const struct keyed_slot *keyed_peek(struct keyed_table *table, struct key key, uint64_t hash);
+void keyed_peek_end(struct keyed_table *table);
+
 enum { KEYED_POINTER_BITS = 48, KEYED_VALUE_HEADER = 8 };
 
 /* Returns the value, aligned to 8 bytes, with its length in *bytes; NULL and 0 where there is none. */

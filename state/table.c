@@ -233,11 +233,6 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
         (void)failpoint("state.load"); /* for tests: entries were read back; a failure here is ignored */
 }
 
-static bool is_perhaps_stored(const struct keyed_table *table, uint64_t hash)
-{
-    return key_group(hash) >= table->next_unknown || filter_has(&table->filter, hash);
-}
-
 /* Gives the filter up if it rejects hardly any key, because most keys looked up are in the database. */
 static void weigh_filter(struct keyed_table *table, uint32_t asked, uint32_t rejected)
 {
@@ -279,7 +274,7 @@ static void insert_missing(struct keyed_table *table, const struct key *keys, co
     for (uint32_t i = 0; i < fresh_count; i++) {
         if (i + PREFETCH_AHEAD < fresh_count)
             filter_prefetch(&table->filter, hashes[missing[i + PREFETCH_AHEAD]]);
-        if (is_perhaps_stored(table, hashes[missing[i]]))
+        if (keyed_is_perhaps_stored(table, hashes[missing[i]]))
             fresh[wanted++] = slots[missing[i]];
     }
     weigh_filter(table, fresh_count, fresh_count - wanted);
@@ -300,7 +295,7 @@ static uint32_t leave_out_absent(struct keyed_table *table, const uint64_t *hash
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count && table->may_be_stored; i++)
-        if (is_perhaps_stored(table, hashes[missing[i]]))
+        if (keyed_is_perhaps_stored(table, hashes[missing[i]]))
             missing[kept++] = missing[i];
     if (table->may_be_stored)
         weigh_filter(table, count - kept, count - kept);

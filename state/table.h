@@ -85,6 +85,7 @@ struct keyed_table {
     struct keyed_slot **victims; /* of the group being swept */
     uint32_t victims_count, victims_capacity;
     struct keyed_stats stats;
+    struct keyed_slot peeked;         /* table_peek.c: a copy from the database, whose value is of the heap */
     char (*key_space)[STORE_KEY_MAX]; /* STORE_READ_MAX database keys, for reads */
 };
 
@@ -112,6 +113,12 @@ static inline size_t keyed_bytes(const struct keyed_table *table)
 {
     return table->slot_bytes + table->slab.used_bytes + table->filter.bytes + table->snapshot.saved.capacity +
            table->snapshot.chunk_bytes;
+}
+
+/* Whether the database may hold an entry of a key with that hash; asked where it may hold entries at all. */
+static inline bool keyed_is_perhaps_stored(const struct keyed_table *table, uint64_t hash)
+{
+    return key_group(hash) >= table->next_unknown || filter_has(&table->filter, hash);
 }
 
 /* The slot of the key, or NULL. */

@@ -464,7 +464,7 @@ static int run_job(struct run_arguments *arguments)
     dead_watch_begin(dead, stats);
     struct bottleneck *bottleneck = bottleneck_new(load->plan, run);
     if (arguments->api != NULL)
-        api_begin(arguments->api);
+        api_begin(arguments->api, run);
     struct serve_watch *serving = arguments->is_served ? serve_watch_new(load) : NULL;
     struct view *view = view_new(
         &(struct view_options){.plan = load->plan,

@@ -121,6 +121,15 @@ static const struct api_parameter after_parameters[] = {
     {"after", "a number `n`: only what came behind it"},
     {0},
 };
+static const struct api_parameter state_parameters[] = {
+    {"key", "a key, if the path has none; of several columns: a JSON array; up to 100 times"},
+    {0},
+};
+static const struct api_parameter row_parameters[] = {
+    {"field", "a feature of `sparse`"},
+    {"value", "a value of it"},
+    {0},
+};
 static const struct api_parameter history_parameters[] = {
     {"node", "the node's `part`, as in the figures; without it: the run"},
     {"span", "1h, 12h or 30d; without it: 1h"},
@@ -151,6 +160,10 @@ const struct api_route api_routes[] = {
     {"GET", "/api/v1/checkpoints", api_checkpoints_serve,
      .summary = "the checkpoints there are, those that failed, and the position of the order log"},
     {"GET", "/api/v1/columns", api_columns_serve, .summary = "what the columns hold, by samples of the rows"},
+    {"GET", "/api/v1/state/*", api_state_serve, .summary = "what a node stores for keys now",
+     .parameters = state_parameters, .statuses = "200 429 501"},
+    {"GET", "/api/v1/model/*", api_state_row_serve, .summary = "a learner's row for a value of a feature now",
+     .parameters = row_parameters, .statuses = "200 429 501"},
     {"GET", "/api/v1/openapi.json", api_openapi_serve, .summary = "this document"},
     {"POST", "/api/v1/checkpoint", serve_checkpoint, .summary = "takes a checkpoint now", .statuses = "202",
      .type = "text/plain"},
@@ -198,6 +211,11 @@ static const struct net_service service = {.serve = serve};
 
 /* --- The thread --- */
 
+static void turn(void *user)
+{
+    api_state_turn(user);
+}
+
 static void *run_loop(void *argument)
 {
     struct api *api = argument;
@@ -210,6 +228,8 @@ static void api_free(struct api *api)
     net_loop_free(api->loop);
     api_events_free(api->events);
     api_page_free(api->page);
+    api_state_drop(api);
+    pthread_mutex_destroy(&api->ready_mutex);
     history_watch_free(atomic_load(&api->history));
     pthread_mutex_destroy(&api->mutex);
     run_times_free(api->times);
@@ -233,7 +253,8 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     struct api *api = mem_calloc(1, sizeof(*api));
     api->plan = plan;
     pthread_mutex_init(&api->mutex, NULL);
-    api->loop = net_loop_new(MEMORY_BYTES, NULL, NULL);
+    pthread_mutex_init(&api->ready_mutex, NULL);
+    api->loop = net_loop_new(MEMORY_BYTES, turn, api);
     api->page = api_page_new();
     api->events = api_events_new(api);
     struct net_listen both = *listen;
@@ -265,8 +286,9 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     return api;
 }
 
-void api_begin(struct api *api)
+void api_begin(struct api *api, struct run *run)
 {
+    atomic_store(&api->run, run);
     struct str directory = api->plan->config.checkpoint.directory;
     leat_assert(atomic_load(&api->history) == NULL);
     atomic_store(&api->history, history_watch_new(api->plan));
@@ -303,7 +325,6 @@ void api_publish(struct api *api, const struct run *run, const struct run_stats 
     api->watch = *watch;
     api->recent = recent != NULL ? *recent : (struct bottleneck_found){.node = -1};
     api->is_there = true;
-    atomic_store(&api->run, run);
     pthread_mutex_unlock(&api->mutex);
 }
 

@@ -17,8 +17,8 @@ struct api;
 /* Listens, and starts the thread. plan: must outlive the API. Says on stderr where the page and the figures are. NULL after a diagnostic. */
 struct api *api_start(const struct plan *plan, const struct net_listen *listen, struct diag_list *diags);
 /* Control thread, once the run has its checkpoint directory: opens the history, which api_publish keeps from then on, and
- * writes DIR/CONTROL. */
-void api_begin(struct api *api);
+ * writes DIR/CONTROL. run: asked for its state (run/peek.h) until api_stop. */
+void api_begin(struct api *api, struct run *run);
 /* Control thread: what was asked for since the last call. */
 enum api_want { API_WANTS_NOTHING, API_WANTS_CHECKPOINT, API_WANTS_STOP };
 enum api_want api_wants(struct api *api);

@@ -6,6 +6,7 @@
 #include "control/api_key.h"
 #include "control/history_api.h"
 #include "run/checkpoint_list.h"
+#include "run/peek.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,15 +16,18 @@ struct api {
     struct net_loop *loop;
     pthread_t thread;
     int64_t published_us;                    /* the control thread's */
-    _Atomic(const struct run *) run;         /* NULL: it is being restored; valid until api_stop */
     _Atomic(struct history_watch *) history; /* NULL: not yet, or no memory */
     struct api_key key;
-    atomic_bool can_act; /* the key was written */
-    atomic_int wanted;   /* enum api_want */
+    atomic_bool can_act;       /* the key was written */
+    atomic_int wanted;         /* enum api_want */
+    _Atomic(struct run *) run; /* NULL: not yet; valid until api_stop */
     /* The API's thread's. */
     struct api_page *page;
     struct api_events *events;
     struct run_checkpoint_list *checkpoints; /* NULL: nobody has asked yet */
+    /* api_state.c: exchanges whose peeks are done, and wait for the API's thread; guarded by ready_mutex. */
+    pthread_mutex_t ready_mutex;
+    struct state_asked *ready;
     /* The figures; guarded by the mutex. */
     pthread_mutex_t mutex;
     bool is_there;
@@ -89,5 +93,12 @@ void api_log_serve(struct api *api, struct net_exchange *exchange);
 void api_dead_letters_serve(struct api *api, struct net_exchange *exchange);
 void api_checkpoints_serve(struct api *api, struct net_exchange *exchange);
 void api_columns_serve(struct api *api, struct net_exchange *exchange);
+
+/* api_state.c; the API's thread. api_state_turn: answers the exchanges whose peeks are done. api_state_drop: forgets them, when the
+ * loop has ended. */
+void api_state_serve(struct api *api, struct net_exchange *exchange);
+void api_state_row_serve(struct api *api, struct net_exchange *exchange);
+void api_state_turn(struct api *api);
+void api_state_drop(struct api *api);
 
 #endif

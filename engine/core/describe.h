@@ -6,8 +6,7 @@
  *     for (...) { describe_record(out, NULL); describe_time(out, "start", t); ... describe_close(out); }
  *     describe_close(out);
  *
- * Names are static or live until describe_end. Items of a list have name NULL. Called on the control
- * thread. */
+ * Names are static or live until describe_end. Items of a list have name NULL. One thread at a time. */
 #ifndef LEAT_CORE_DESCRIBE_H
 #define LEAT_CORE_DESCRIBE_H
 
@@ -19,6 +18,7 @@ enum { DESCRIBE_DEPTH_MAX = 16 };
 struct describe {
     struct byte_buffer *out;
     bool is_json;
+    size_t bytes_max; /* set by the caller, behind describe_begin; 0: no limit */
     uint32_t depth;
     bool is_list[DESCRIBE_DEPTH_MAX], has_item[DESCRIBE_DEPTH_MAX];
 };
@@ -27,6 +27,12 @@ struct describe {
 void describe_begin(struct describe *d, struct byte_buffer *out, bool is_json);
 /* Ends the output. Every record and list must be closed. */
 void describe_end(struct describe *d);
+
+/* Whether `out` has more than bytes_max bytes: more need not be written, it will not be shown. */
+static inline bool describe_is_full(const struct describe *d)
+{
+    return d->bytes_max > 0 && d->out->length > d->bytes_max;
+}
 
 void describe_int(struct describe *d, const char *name, int64_t value);
 void describe_float(struct describe *d, const char *name, double value);

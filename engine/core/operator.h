@@ -208,11 +208,16 @@ struct model_visitor;
 struct state_member;
 struct describe;
 
-/* The key that `leat state get` asks for. */
+/* The key that `leat state get`, or a peek at a run (run/peek.h), asks for. */
 struct state_query {
     const struct batch *row; /* one row of input 0 with the key columns set; NULL for a learner */
     const struct str *words; /* the key as the user typed it */
     uint32_t count;
+    /* The instance is at work, between two micro-batches; false: it was restored to be described, and is closed then. */
+    bool is_live;
+    /* Set by `describe` where it cannot tell without changing what it reads, if is_live: why, and what to do instead;
+     * static. It returns false then. */
+    const char *refused;
     /* Set by `describe` if nothing is stored: the key as `describe` understood it, for the message; in the
      * scratch arena. NULL: the message does not name it. */
     const char *looked_for;
@@ -279,9 +284,11 @@ struct operator_kind {
     void (*shape)(const struct operator_bind *bind, struct byte_buffer *out);
     bool keeps_figures_alone; /* its snapshot has only metrics for people; if the operator changed, it
                                  starts without them */
-    /* Writes the state stored for a key into `out` (core/describe.h); false: none is stored. Called after a
-     * restore with lanes = KEY_GROUPS and lane = the key's group, or with 1 lane for state that is not keyed.
-     * NULL: not supported. */
+    /* Writes the state stored for a key into `out` (core/describe.h); false: none is stored, or a diagnostic was added.
+     * Called after a restore with lanes = KEY_GROUPS and lane = the key's group, or with 1 lane for state that is not
+     * keyed. If query->is_live, also on the lane's thread between two micro-batches of a run: then it changes nothing,
+     * no state, mark or figure (keyed_peek), the context is a copy with diags, counters and scratch of its own, and a loop
+     * over rows ends when describe_is_full. NULL: not supported. */
     bool (*describe)(struct operator_context *context, struct state_query *query, struct describe *out);
     /* For `leat trace`: called before a batch with this single row is processed; adds the times in the state
      * that the operator will judge the row by. NULL: only the row and the options count. */

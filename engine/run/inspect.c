@@ -241,18 +241,25 @@ static bool refuse_words(const struct plan_node *node, struct arena *arena, stru
     return false;
 }
 
-/* Sets the key columns of the first row to the values of `words`. False after a diagnostic. */
-static bool parse_key(const struct plan_node *node, const struct str *words, uint32_t count,
-                      struct batch *row, struct arena *arena, struct diag_list *diags)
+bool state_key_parse(const struct plan_node *node, const struct str *words, uint32_t count, struct batch *row,
+                     struct key *key, struct arena *arena, struct diag_list *diags)
 {
     const struct operator_input *input = &node->bound[0];
     bool is_good = count == input->key_count;
     for (uint32_t i = 0; is_good && i < count; i++) {
-        int column = input->key_columns[i];
-        is_good =
-            describe_parse(row, &row->columns[column], &input->schema->fields[column].type, 0, words[i]);
+        int at = input->key_columns[i];
+        struct column *column = &row->columns[at];
+        if (words[i].data == NULL)
+            batch_set_null(row, column, 0);
+        else
+            is_good = describe_parse(row, column, &input->schema->fields[at].type, 0, words[i]);
     }
-    return is_good || refuse_words(node, arena, diags);
+    if (!is_good)
+        return refuse_words(node, arena, diags);
+    *key = (struct key){0};
+    if (count > 0)
+        key_encode(row, input->key_columns, count, key, NULL);
+    return true;
 }
 
 bool state_describe(const struct plan *plan, const struct plan_node *node, struct checkpoint *checkpoint,
@@ -266,10 +273,8 @@ bool state_describe(const struct plan *plan, const struct plan_node *node, struc
     bool is_good = true;
     if (node->bound[0].key_count > 0) {
         row = batch_new(pool, node->bound[0].schema, 1);
-        is_good = parse_key(node, words, count, row, arena, diags);
         struct key key = {0};
-        if (is_good)
-            key_encode(row, node->bound[0].key_columns, count, &key, NULL);
+        is_good = state_key_parse(node, words, count, row, &key, arena, diags);
         query.lanes = KEY_GROUPS;
         query.lane = key_group(key_hash(key));
         describing.query.row = row;

@@ -57,6 +57,11 @@ typedef bool inspect_use(void *argument, const struct operator_kind *kind, struc
 LEAT_CHECKED bool inspect_call(const struct inspect_query *query, inspect_use *use, void *argument,
                                struct diag_list *diags);
 
+/* Sets the key columns of a row of the node's input 0 to the values of `words`, a text for each column; data NULL: null.
+ * *key: what the row's key is; 0 in a node without key columns. False after a diagnostic, in the arena. Any thread. */
+LEAT_CHECKED bool state_key_parse(const struct plan_node *node, const struct str *words, uint32_t count,
+                                  struct batch *row, struct key *key, struct arena *arena,
+                                  struct diag_list *diags);
 /* Describes the node's state for a key. words, count: values of the key's columns. *is_found: the node has
  * state for the key. *looked_for: what was looked for, in words, in the arena; NULL: the node's kind does not
  * say. */

@@ -66,7 +66,9 @@ static uint64_t query_key(struct operator_context *context, const struct learner
     struct schema *schema = schema_copy(context->scratch, &(struct schema){0}, 1);
     (void)schema_add(schema, STR("value"), *single);
     struct batch *batch = batch_new(context->pool, schema, 1);
-    bool is_value = describe_parse(batch, &batch->columns[0], single, 0, word);
+    bool is_value = word.data == NULL || describe_parse(batch, &batch->columns[0], single, 0, word);
+    if (word.data == NULL)
+        batch_set_null(batch, &batch->columns[0], 0);
     uint64_t key = is_value ? learner_id(&batch->columns[0], 0) : 0;
     batch_release(batch);
     if (!is_value)
@@ -78,6 +80,10 @@ static uint64_t query_key(struct operator_context *context, const struct learner
 bool learner_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     struct learner_config *c = context->config;
+    if (query->is_live && c->model.is_on_device) {
+        query->refused = "its rows lie on a GPU while it learns: `leat state get` on a checkpoint shows them";
+        return false;
+    }
     int field = query_field(context, c, query);
     uint64_t key = field < 0 ? 0 : query_key(context, c, (uint32_t)field, query->words[1]);
     if (key == 0)

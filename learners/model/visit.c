@@ -131,12 +131,16 @@ static void describe_row(const struct model *m, uint32_t field, struct table_row
 bool model_describe(struct model *m, uint32_t field, uint64_t key, struct describe *out)
 {
     struct table *t = &m->tables[field];
+    table_guests_begin(t); /* a row that is cold stays so */
     table_warm(t, &key, 1, (uint32_t)m->steps + 1);
     struct table_row *row = table_find(t, key);
-    if (row != NULL) {
+    if (row == NULL)
+        row = table_guest(t, key);
+    if (row != NULL)
         describe_row(m, field, row, out);
+    table_guests_end(t);
+    if (row != NULL)
         return true;
-    }
     unsigned occurrences = t->sketch.counts == NULL ? 0 : sketch_count(&t->sketch, table_hash(t, key));
     if (occurrences == 0)
         return false;

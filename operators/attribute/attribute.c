@@ -210,7 +210,7 @@ static void describe_row(struct operator_context *context, struct attribute *att
     describe_close(out);
 }
 
-/* Describes all rows that wait for the query's key; this empties the queue. */
+/* Describes all rows that wait for the query's key; with at_deadline this empties the queue. */
 static bool describe_held(struct operator_context *context, struct attribute *attribute,
                           struct state_query *query, struct describe *out)
 {
@@ -218,21 +218,21 @@ static bool describe_held(struct operator_context *context, struct attribute *at
     struct time_record record;
     bool is_there = false;
     describe_list(out, "held");
-    while (attribute->queue != NULL && time_queue_pop(attribute->queue, TIME_MAX, &record)) {
-        if (!key_equal(record.key, keys.keys[0]) || record.data.length < sizeof(struct held_head))
+    while (attribute->emit == ATTRIBUTE_AT_DEADLINE && time_queue_pop(attribute->queue, TIME_MAX, &record)) {
+        if (!key_equal(record.key, keys.keys[0]))
             continue;
         describe_row(context, attribute, record.data, out);
         is_there = true;
     }
     if (attribute->waiting != NULL) {
-        struct keyed_slot *slot =
-            keys_look(context, query, attribute->waiting, attribute->keys, attribute->on.count);
+        const struct keyed_slot *slot =
+            keys_peek(context, query, attribute->waiting, attribute->keys, attribute->on.count);
         const struct version *row = versions_first(slot), *last = versions_last(slot);
-        for (; row != NULL; row = row == last ? NULL : version_after(row)) {
+        for (; row != NULL && !describe_is_full(out); row = row == last ? NULL : version_after(row)) {
             describe_row(context, attribute, (struct str){row->data, row->bytes}, out);
             is_there = true;
         }
-        keyed_end(attribute->waiting);
+        keyed_peek_end(attribute->waiting);
     }
     describe_close(out);
     return is_there;
@@ -242,8 +242,14 @@ static bool attribute_describe(struct operator_context *context, struct state_qu
                                struct describe *out)
 {
     struct attribute *attribute = context->config;
-    struct keyed_slot *slot =
-        keys_look(context, query, attribute->table, attribute->keys, attribute->on.count);
+    if (query->is_live && attribute->emit == ATTRIBUTE_AT_DEADLINE) {
+        query->refused =
+            "its rows wait in the order of their deadlines, not by key: `leat state get` on a checkpoint shows "
+            "those of a key";
+        return false;
+    }
+    const struct keyed_slot *slot =
+        keys_peek(context, query, attribute->table, attribute->keys, attribute->on.count);
     uint32_t bytes = 0;
     const int64_t *times = slot == NULL ? NULL : keyed_read(slot, &bytes);
     bool is_there = bytes > 0;
@@ -251,11 +257,11 @@ static bool attribute_describe(struct operator_context *context, struct state_qu
         versions_describe(&attribute->columns, slot, "answers", context, out);
     } else {
         describe_list(out, "answers");
-        for (uint32_t i = 0; i < bytes / sizeof(int64_t); i++)
+        for (uint32_t i = 0; i < bytes / sizeof(int64_t) && !describe_is_full(out); i++)
             describe_time(out, NULL, times[i]);
         describe_close(out);
     }
-    keyed_end(attribute->table);
+    keyed_peek_end(attribute->table);
     return describe_held(context, attribute, query, out) || is_there;
 }
 

@@ -156,13 +156,14 @@ static unsigned describe_row(void *argument, const struct key_row *kept)
     else
         held_describe(d->join->layouts[d->side], key_row_packed(kept), d->context, d->out);
     describe_close(d->out);
-    return KEY_ROW_STAY;
+    return describe_is_full(d->out) ? KEY_ROW_STOP : KEY_ROW_STAY;
 }
 
 static bool join_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     struct join *join = context->config;
-    struct keyed_slot *slot = keys_look(context, query, join->rows.heads, join->keys[0], join->on.count);
+    const struct keyed_slot *slot =
+        keys_peek(context, query, join->rows.heads, join->keys[0], join->on.count);
     static const char *const names[] = {"left", "right"};
     struct describing d = {.context = context, .join = join, .out = out};
     for (d.side = 0; d.side < 2; d.side++) {
@@ -170,10 +171,10 @@ static bool join_describe(struct operator_context *context, struct state_query *
             key_rows_query_of(d.side == 0 ? KEY_ROW_LEFT : KEY_ROW_RIGHT, INT64_MIN, INT64_MAX);
         describe_list(out, names[d.side]);
         if (slot != NULL)
-            (void)key_rows_visit(&join->rows, slot, &all, describe_row, &d);
+            key_rows_peek(&join->rows, slot, &all, describe_row, &d);
         describe_close(out);
     }
-    keyed_end(join->rows.heads);
+    keyed_peek_end(join->rows.heads);
     return d.is_there;
 }
 

@@ -59,6 +59,13 @@ static struct keyed_slot *begin_piece(struct key_rows *rows, struct key owner, u
     return slot;
 }
 
+static const struct keyed_slot *peek_piece(struct key_rows *rows, struct key owner, uint32_t number,
+                                           uint32_t salt)
+{
+    struct key key = piece_key(owner, number, salt);
+    return keyed_peek(rows->chunks, key, key_hash(key));
+}
+
 /* The piece in the slot; NULL: there is none, or the slot's key is used by another owner's piece. */
 static const char *piece_of(const struct keyed_slot *slot, struct key owner, uint32_t number, uint32_t *bytes)
 {
@@ -201,20 +208,19 @@ static bool may_have(const struct chunk_info *info, const struct key_rows_query 
     return false;
 }
 
-/* Sets rows->wanted to the items of the chunks that may have rows for the query. */
-static void want_chunks(struct key_rows *rows, struct key owner, uint32_t salt,
+/* Sets rows->wanted to the items of the chunks that may have rows for the query. directory: its entry; NULL: none. */
+static void want_chunks(struct key_rows *rows, struct key owner, const struct keyed_slot *directory,
                         const struct key_rows_query *query)
 {
     buffer_clear(&rows->wanted);
-    uint32_t bytes;
-    const char *value = piece_of(begin_piece(rows, owner, 0, salt), owner, 0, &bytes);
+    uint32_t bytes = 0;
+    const char *value = directory == NULL ? NULL : piece_of(directory, owner, 0, &bytes);
     const struct piece_head *head = (const struct piece_head *)(const void *)value;
     const struct chunk_info *items = (const struct chunk_info *)(const void *)(head + 1);
     leat_assert(head == NULL || bytes == sizeof(*head) + head->count * sizeof(*items));
     for (uint32_t i = 0; head != NULL && i < head->count; i++)
         if (may_have(&items[i], query, keyed_watermark(rows->heads)))
             buffer_append(&rows->wanted, &items[i], sizeof(items[i]));
-    keyed_end(rows->chunks);
 }
 
 /* After rows of a chunk were dropped: corrects the counts of the key and of the directory's item. */
@@ -238,7 +244,8 @@ static bool visit_chunks(struct key_rows *rows, struct keyed_slot *slot, uint32_
                          struct key_rows_query *query, key_row_visitor *visit, void *argument)
 {
     struct key owner = slot->key;
-    want_chunks(rows, owner, salt, query);
+    want_chunks(rows, owner, begin_piece(rows, owner, 0, salt), query);
+    keyed_end(rows->chunks);
     bool goes_on = true;
     for (size_t at = 0; goes_on && at < rows->wanted.length; at += sizeof(struct chunk_info)) {
         const struct chunk_info *info = (const struct chunk_info *)(const void *)(rows->wanted.data + at);
@@ -276,6 +283,38 @@ bool key_rows_visit(struct key_rows *rows, struct keyed_slot *slot, struct key_r
     bool goes_on = visit_value(rows, value, sizeof(*head), bytes, query, visit, argument);
     note_dropped(rows, slot, apply_changes(rows, rows->heads, slot));
     return goes_on;
+}
+
+static bool peek_chunks(struct key_rows *rows, struct key owner, uint32_t salt, struct key_rows_query *query,
+                        key_row_visitor *visit, void *argument)
+{
+    want_chunks(rows, owner, peek_piece(rows, owner, 0, salt), query);
+    keyed_peek_end(rows->chunks);
+    bool goes_on = true;
+    for (size_t at = 0; goes_on && at < rows->wanted.length; at += sizeof(struct chunk_info)) {
+        const struct chunk_info *info = (const struct chunk_info *)(const void *)(rows->wanted.data + at);
+        const struct keyed_slot *chunk = peek_piece(rows, owner, info->number, info->salt);
+        uint32_t bytes = 0;
+        const char *value = chunk == NULL ? NULL : piece_of(chunk, owner, info->number, &bytes);
+        if (value != NULL)
+            goes_on = visit_value(rows, value, sizeof(struct piece_head), bytes, query, visit, argument);
+        keyed_peek_end(rows->chunks);
+    }
+    return goes_on;
+}
+
+void key_rows_peek(struct key_rows *rows, const struct keyed_slot *slot, struct key_rows_query *query,
+                   key_row_visitor *visit, void *argument)
+{
+    uint32_t bytes;
+    const char *value = keyed_read(slot, &bytes);
+    const struct list_head *head = (const struct list_head *)(const void *)value;
+    leat_assert(bytes == 0 || bytes >= sizeof(*head));
+    if (bytes == 0 || ((head->chunk_sides & query->sides) != 0 &&
+                       !peek_chunks(rows, slot->key, head->salt, query, visit, argument)))
+        return;
+    (void)visit_value(rows, value, sizeof(*head), bytes, query, visit, argument);
+    leat_assert(rows->changes.length == 0);
 }
 
 /* --- Adding --- */

@@ -81,6 +81,10 @@ static inline struct key_rows_query key_rows_query_of(enum key_row_side side, in
  * goes on behind that row. The visitor must not change rows. */
 bool key_rows_visit(struct key_rows *rows, struct keyed_slot *slot, struct key_rows_query *query,
                     key_row_visitor *visit, void *argument);
+/* Shows the same rows, and changes nothing (keyed_peek). slot: the key's entry, of a peek at `heads`. The visitor returns
+ * KEY_ROW_STAY, or KEY_ROW_STOP, which ends the visit. */
+void key_rows_peek(struct key_rows *rows, const struct keyed_slot *slot, struct key_rows_query *query,
+                   key_row_visitor *visit, void *argument);
 /* Adds a row. slot: as in key_rows_visit. head: all fields but bytes, run and id are set. order, packed:
  * copied, of head->order_bytes and head->row_bytes bytes. Returns the row's id; UINT64_MAX if the row has
  * more than KEY_ROW_BYTES_MAX bytes, and was not added. */

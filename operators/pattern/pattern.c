@@ -458,7 +458,8 @@ static bool pattern_describe(struct operator_context *context, struct state_quer
                              struct describe *out)
 {
     struct pattern *pattern = context->config;
-    struct keyed_slot *slot = keys_look(context, query, pattern->table, pattern->keys, pattern->by.count);
+    const struct keyed_slot *slot =
+        keys_peek(context, query, pattern->table, pattern->keys, pattern->by.count);
     struct sequence_state state;
     sequence_load(&pattern->sequence, slot, &state);
     const char *names[STEPS_MAX];
@@ -466,7 +467,7 @@ static bool pattern_describe(struct operator_context *context, struct state_quer
         names[i] = arena_strndup(context->scratch, pattern->steps.items[i].name.data,
                                  pattern->steps.items[i].name.length);
     bool is_there = sequence_describe(&pattern->sequence, &state, context->watermark, names, out);
-    keyed_end(pattern->table);
+    keyed_peek_end(pattern->table);
     return is_there;
 }
 

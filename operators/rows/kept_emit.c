@@ -287,7 +287,7 @@ bool kept_describe(struct kept *kept, struct operator_context *context, const st
     uint32_t bytes = 0;
     const char *value = slot == NULL ? NULL : keyed_read(slot, &bytes);
     describe_list(out, windows == NULL ? "kept" : "windows");
-    for (size_t at = 0; at < bytes;) {
+    for (size_t at = 0; at < bytes && !describe_is_full(out);) {
         const struct kept_head *list = (const struct kept_head *)(const void *)(value + at);
         if (windows != NULL) {
             describe_record(out, NULL);
@@ -295,7 +295,7 @@ bool kept_describe(struct kept *kept, struct operator_context *context, const st
             describe_time(out, "end", windows->end(windows->argument, list->window));
             describe_list(out, "kept");
         }
-        for (uint32_t i = 0, rank = 0; i < list->count; i++) {
+        for (uint32_t i = 0, rank = 0; i < list->count && !describe_is_full(out); i++) {
             rank = rank_of(kept, list, i, rank);
             describe_row(kept, context, kept_bytes(kept, list, i), rank, out);
         }

@@ -327,7 +327,8 @@ void versions_describe(const struct version_columns *columns, const struct keyed
     while (version != NULL && version->before > 0)
         version = version_before(version);
     describe_list(out, name);
-    for (; version != NULL; version = version == last ? NULL : version_after(version))
+    for (; version != NULL && !describe_is_full(out);
+         version = version == last ? NULL : version_after(version))
         describe_version(columns, schema, version, context, out);
     describe_close(out);
 }

@@ -498,25 +498,25 @@ static bool feature_describe(struct operator_context *context, struct state_quer
                              struct describe *out)
 {
     struct feature *feature = context->config;
-    struct keyed_slot *slot;
+    const struct keyed_slot *slot;
     bool is_there = false;
     if (feature->table != NULL) {
-        slot = keys_look(context, query, feature->table, feature->keys, feature->by.count);
+        slot = keys_peek(context, query, feature->table, feature->keys, feature->by.count);
         is_there = slot != NULL && panes_count(slot) > 0;
         if (is_there)
             panes_describe(&feature->panes, &feature->sum, slot, 0, pane_edges, feature, context, out);
-        keyed_end(feature->table);
+        keyed_peek_end(feature->table);
     }
     if (!has_all_time(feature))
         return is_there;
-    slot = keys_look(context, query, feature->all_time.table, feature->keys, feature->by.count);
+    slot = keys_peek(context, query, feature->all_time.table, feature->keys, feature->by.count);
     bool has_all = slot != NULL && panes_count(slot) > 0;
     if (has_all) {
         describe_record(out, "forever");
         all_time_describe(&feature->all_time, slot, context, out);
         describe_close(out);
     }
-    keyed_end(feature->all_time.table);
+    keyed_peek_end(feature->all_time.table);
     return is_there || has_all;
 }
 

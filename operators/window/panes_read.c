@@ -152,7 +152,7 @@ void panes_describe(const struct panes *panes, struct panes_sum *sum, const stru
                     struct operator_context *context, struct describe *out)
 {
     describe_list(out, "panes");
-    for (uint32_t i = first; i < panes_count(slot); i++) {
+    for (uint32_t i = first; i < panes_count(slot) && !describe_is_full(out); i++) {
         int64_t pane = panes_index(panes, slot, i), start, end;
         panes_sum_clear(panes, sum);
         panes_read(panes, slot, pane, pane, sum);

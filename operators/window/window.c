@@ -509,14 +509,14 @@ static void pane_edges(const void *argument, int64_t pane, char *partials, int64
 static bool window_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     struct window *window = context->config;
-    struct keyed_slot *slot = keys_look(context, query, window->table, window->keys, window->by.count);
+    const struct keyed_slot *slot = keys_peek(context, query, window->table, window->keys, window->by.count);
     uint32_t first = slot != NULL && window->shape.tag == WINDOWS_SESSION
                          ? window_sessions_closed(window, slot, context->watermark)
                          : 0;
     bool is_there = slot != NULL && panes_count(slot) > first;
     if (is_there)
         panes_describe(&window->panes, &window->sum, slot, first, pane_edges, window, context, out);
-    keyed_end(window->table);
+    keyed_peek_end(window->table);
     return is_there;
 }
 

@@ -220,6 +220,7 @@ static void make_lanes(struct run *run)
 {
     const struct plan *plan = run->plan;
     struct lanes *lanes = run->lanes = arena_new(&run->arena, struct lanes);
+    pthread_mutex_init(&lanes->peeks_mutex, NULL);
     pthread_mutex_init(&lanes->reports_mutex, NULL);
     lanes->dead_kept = dead_kept_new();
     lanes->lanes = arena_array(&run->arena, struct lane, run->lanes_count);
@@ -301,8 +302,11 @@ void lanes_free(struct run *run)
     }
     looks_free(run);
     exchange_free(run);
-    for (uint32_t i = 0; i < run->lanes_count; i++)
+    for (uint32_t i = 0; i < run->lanes_count; i++) {
         decoding_free(run, &lanes->lanes[i].decoding);
+        arena_free(&lanes->lanes[i].peeks_scratch);
+    }
+    pthread_mutex_destroy(&lanes->peeks_mutex);
     pthread_mutex_destroy(&lanes->reports_mutex);
     dead_kept_free(lanes->dead_kept);
     run->lanes = NULL;

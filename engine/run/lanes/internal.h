@@ -162,6 +162,12 @@ struct lane {
     struct decoding decoding;
     _Atomic uint64_t times[RUN_LANE_TIMES]; /* time.c; the lane's thread writes it */
     uint64_t since_ns;                      /* until when the lane's time is counted */
+    /* peek.c. peeks, the newest first, and takes_peeks: guarded by lanes.peeks_mutex. has_peeks: `peeks` is not empty. */
+    struct run_peek_key *peeks;
+    bool takes_peeks;
+    atomic_bool has_peeks;
+    _Atomic uint64_t peeks_paid_at; /* monotonic nanoseconds; the lane's thread writes it */
+    struct arena peeks_scratch;
 };
 
 struct lanes {
@@ -182,6 +188,8 @@ struct lanes {
     /* at_work: lanes whose own stages have not run the last micro-batch yet. */
     atomic_uint running, at_work;
     struct dead_kept *dead_kept;
+    pthread_mutex_t peeks_mutex;
+    uint32_t peeks_waiting; /* peeks that are not done; guarded by peeks_mutex */
     pthread_mutex_t reports_mutex;
     atomic_int report_epoch; /* raised by lanes_stats, to ask for fresh reports */
 };
@@ -266,6 +274,11 @@ static inline void stage_look(const struct node_instance *node, const struct bat
     if (unlikely(node->look != NULL) && look_is_due(node->look, node->stage->at_work_ns))
         look_at(node->look, batch);
 }
+/* peek.c; the lane's thread. peek_begin: from now on the lane is asked; peek_end: no longer, and who waits is told so.
+ * peek_serve: reads the keys that the lane is asked for; between micro-batches, if has_peeks. */
+void peek_begin(struct lane *lane);
+void peek_serve(struct lane *lane);
+void peek_end(struct lane *lane);
 
 /* publish.c; all but stage_publish_init where the stage is followed. */
 void stage_publish_init(struct stage_instance *stage);

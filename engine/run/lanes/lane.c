@@ -166,8 +166,13 @@ static void *lane_main(void *argument)
     struct run *run = lane->run;
     bool is_at_work = true;
     lane->since_ns = os_monotonic_ns();
+    peek_begin(lane);
     while (!run_has_failed(run)) {
         uint64_t seen = atomic_load(&run->progress);
+        if (unlikely(atomic_load_explicit(&lane->has_peeks, memory_order_relaxed))) {
+            peek_serve(lane);
+            time_spent(lane, RUN_LANE_PROCESSES);
+        }
         if (do_work(lane))
             continue;
         if (is_finished(lane)) {
@@ -183,6 +188,7 @@ static void *lane_main(void *argument)
         sleep_until_progress(run, seen, sleep_us);
         time_spent(lane, reason(lane));
     }
+    peek_end(lane);
     atomic_fetch_sub(&run->lanes->running, 1);
     run_wake(run);
     return NULL;

@@ -4,6 +4,7 @@
 #define LEAT_RUN_LANES_LANES_H
 
 #include "run/base/base.h"
+#include "run/peek.h"
 
 /* Makes and wires the instances of all stages, and opens their nodes. false after diagnostics. */
 bool lanes_init(struct run *run);
@@ -24,6 +25,8 @@ bool lanes_finish_sinks(struct run *run);
 /* Call when a checkpoint was published: sinks that send the checkpoint's rows begin to send at once. segment:
  * the checkpoint's order log. Coordinator thread. */
 void lanes_committed(struct run *run, uint64_t epoch, struct str segment);
+/* run_peek_ask. Any thread. */
+enum run_peek_end lanes_peek(struct run *run, struct run_peek *peek);
 /* Fills in what run_times says of lanes and instances; lanes_count_instances: how many of them there are. Any thread. */
 uint32_t lanes_count_instances(const struct run *run);
 void lanes_times(const struct run *run, struct run_times *times);
