@@ -15,7 +15,8 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a job"},
     {"check", cmd_check, "find all errors of a job"},
-    {"ctl", cmd_ctl, "tell a run to take a checkpoint, or to stop"},
+    {"top", cmd_top, "watch a run that goes on elsewhere"},
+    {"ctl", cmd_ctl, "tell a run to take a checkpoint or a savepoint, or to stop"},
     {"explain", cmd_explain, "show how a job will run, as text or as a picture"},
     {"fmt", cmd_fmt, "put a job into its usual form"},
     {"score", cmd_score, "answer requests with the features and the model of a checkpoint"},

@@ -36,3 +36,12 @@ const char *format_duration(int64_t microseconds, char out[32])
         snprintf(out, 32, "%.1f s", (double)microseconds / 1e6);
     return out;
 }
+
+double summary_share_done(const struct run_stats *stats)
+{
+    if (stats->progress.bytes_total > 0)
+        return (double)stats->progress.bytes_done / (double)stats->progress.bytes_total;
+    if (stats->progress.records_total > 0)
+        return (double)stats->records / (double)stats->progress.records_total;
+    return -1;
+}

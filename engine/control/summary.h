@@ -32,6 +32,9 @@ void summary_text(const struct summary *summary, FILE *out);
 void summary_put_json(const struct summary *summary, struct byte_buffer *out);
 void summary_put_line(const struct summary *summary, int64_t now_ms, struct byte_buffer *out);
 
+/* The share of the sources' input that is done, from 0; -1: it is not known how much there is. Any thread. */
+double summary_share_done(const struct run_stats *stats);
+
 /* "12.30 M/s", "4.5 GiB", "1:02:03". They write into `out` and return it. Any thread. */
 const char *format_rate(double per_second, char out[32]);
 const char *format_bytes(double bytes, char out[32]);
