@@ -263,8 +263,10 @@ LEAT_CHECKED bool checkpoint_pack_adopt(const char *directory, struct checkpoint
 
 /* --- For the command line --- */
 
-/* Copies a checkpoint, with its chain, into the directory `to`, which must be missing or empty: a checkpoint
- * directory that holds nothing else and shares no inode. Every byte is checked on the way; `to` appears when
+/* The folder of a checkpoint directory in which savepoints of its job lie that the run itself made (`leat ctl savepoint`). */
+#define CHECKPOINT_SAVEPOINTS "savepoints"
+/* Copies a checkpoint, with its chain, into the directory `to`, which must be missing or empty, and not within `dir`, but
+ * for its folder CHECKPOINT_SAVEPOINTS. The copy is a checkpoint directory that holds nothing else and shares no inode. Every byte is checked on the way; `to` appears when
  * all of it is on the disk. id: generation 0 for the newest checkpoint that is whole; *id is then set to that
  * checkpoint's id. *bytes: of all files copied.
  * Needs no lock: a job may run at the same time. False after E0701, E0702, E0705, E0706 or E0708. */

@@ -251,14 +251,16 @@ static bool check_target(struct copying *c, const char *to)
     char *parent = parent_of(to, &error), *own = realpath(c->dir->path, NULL);
     size_t length = own == NULL ? 0 : strlen(own);
     bool is_inside = parent != NULL && own != NULL && strncmp(parent, own, length) == 0 &&
-                     (parent[length] == '/' || parent[length] == '\0');
+                     (parent[length] == '/' || parent[length] == '\0') &&
+                     strcmp(parent + length, "/" CHECKPOINT_SAVEPOINTS) != 0;
     free(parent);
     free(own);
     if (error != 0)
         return cannot_write(c, to, error);
     if (is_inside)
         return refuse_target(c, to, "lies within the directory that is copied",
-                             "name a directory outside of it");
+                             "name a directory outside of it, or one in its folder `" CHECKPOINT_SAVEPOINTS
+                             "`");
     return is_free_target(c, to);
 }
 

@@ -40,7 +40,7 @@ bool checkpoint_id_parse(struct str text, struct checkpoint_id *id)
 /* --- The directory --- */
 
 /* Only LOCK, generations, the operators' `tables`, what `leat run --serve` writes (SERVE, serve.log, serve.figures) and the
- * run's `history` and CONTROL may be in the directory: a mistyped path must not be filled or pruned. */
+ * run's `history`, `savepoints` and CONTROL may be in the directory: a mistyped path must not be filled or pruned. */
 static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *diags)
 {
     DIR *stream = opendir(dir->path);
@@ -55,7 +55,7 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
     for (struct dirent *entry; is_good && (entry = readdir(stream)) != NULL;) {
         static const char *const own[] = {
             "LOCK",    "tables",      "SERVE", "serve.log", "serve.figures", "serve.figures.tmp",
-            "CONTROL", "CONTROL.tmp", "log",   "history",   "history.tmp"};
+            "CONTROL", "CONTROL.tmp", "log",   "history",   "history.tmp",   CHECKPOINT_SAVEPOINTS};
         bool is_own = entry->d_name[0] == '.' || strncmp(entry->d_name, "gen-", 4) == 0;
         for (size_t i = 0; i < ARRAY_COUNT(own); i++)
             is_own |= strcmp(entry->d_name, own[i]) == 0;

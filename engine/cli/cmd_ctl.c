@@ -1,11 +1,11 @@
-/* leat ctl checkpoint|stop JOB: tells a run that has a control API what to do, and waits until it is done. */
+/* leat ctl checkpoint|savepoint|stop JOB: tells a run that has a control API what to do, and waits until it is done. */
 #include "cli/argp.h"
 #include "cli/commands.h"
-#include "cli/job.h"
-#include "control/api_key.h"
+#include "cli/control_at.h"
 #include "control/summary.h"
+#include "core/mem.h"
 #include "core/os.h"
-#include "net/fetch.h"
+#include "run/run.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -13,49 +13,73 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { KEY_SET = 256, KEY_AUTHORITY, KEY_NO_WAIT, STALL_S = 10, BODY_MAX = 64 << 20, LOOK_MS = 100 };
+enum {
+    KEY_SET = 256,
+    KEY_AUTHORITY,
+    KEY_TOKEN_FILE,
+    KEY_NO_WAIT,
+    STALL_S = 10,
+    COPY_STALL_S = 24 * 3600, /* a savepoint is answered when all of it is written */
+    BODY_MAX = 64 << 20,
+    LOOK_MS = 100
+};
 
-enum task { TASK_NONE, TASK_CHECKPOINT, TASK_STOP };
+enum task { TASK_NONE, TASK_CHECKPOINT, TASK_SAVEPOINT, TASK_STOP };
 
 struct ctl_arguments {
-    struct job_load load;
+    struct control_at at;
     enum task task;
-    const char *authority;
+    const char *name; /* of the savepoint; NULL: the checkpoint's */
     bool waits_not;
 };
 
 static const struct argp_option options_table[] = {
-    {"set", KEY_SET, "NAME=VALUE", 0, "as given to the run", 0},
-    {"authority", KEY_AUTHORITY, "FILE", 0,
-     "the run's certificate must be signed by this one (PEM; default: it is the run's own certificate)", 0},
-    {"no-wait", KEY_NO_WAIT, NULL, 0, "do not wait until it is done", 0},
+    {"set", KEY_SET, "NAME=VALUE", 0, "with JOB: as given to the run", 0},
+    {"authority", KEY_AUTHORITY, "FILE", 0, CONTROL_AT_AUTHORITY_HELP, 0},
+    {"token-file", KEY_TOKEN_FILE, "FILE", 0, CONTROL_AT_TOKEN_HELP ": that of the file CONTROL", 0},
+    {"no-wait", KEY_NO_WAIT, NULL, 0, "do not wait until the checkpoint is written, or the run has stopped",
+     0},
     {0},
 };
+
+static void parse_word(struct ctl_arguments *a, const char *argument, struct argp_state *state)
+{
+    static const char *const tasks[] = {
+        [TASK_CHECKPOINT] = "checkpoint", [TASK_SAVEPOINT] = "savepoint", [TASK_STOP] = "stop"};
+    if (a->task == TASK_NONE) {
+        for (size_t i = TASK_CHECKPOINT; i < ARRAY_COUNT(tasks); i++)
+            if (strcmp(argument, tasks[i]) == 0)
+                a->task = (enum task)i;
+        if (a->task == TASK_NONE)
+            argp_error(state, "a run can be told `checkpoint`, `savepoint` or `stop`, not `%s`", argument);
+    } else if (a->at.word == NULL)
+        a->at.word = argument;
+    else if (a->task != TASK_SAVEPOINT || a->name != NULL)
+        argp_error(state, "give one job only");
+    else if (!run_savepoint_name_is_good(str_from(argument)))
+        argp_error(state, "a savepoint's name is 1 to %d of a-z, 0-9, `_` and `-`, not `%s`",
+                   RUN_SAVEPOINT_NAME_MAX, argument);
+    else
+        a->name = argument;
+}
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct ctl_arguments *a = state->input;
     switch (key) {
     case KEY_SET:
-        if (!job_pair_add(&a->load.settings, argument))
+        if (!job_pair_add(&a->at.load.settings, argument))
             argp_error(state, "--set takes NAME=VALUE, not `%s`", argument);
         return 0;
-    case KEY_AUTHORITY: a->authority = argument; return 0;
+    case KEY_AUTHORITY: a->at.authority = argument; return 0;
+    case KEY_TOKEN_FILE: a->at.token_file = argument; return 0;
     case KEY_NO_WAIT: a->waits_not = true; return 0;
-    case ARGP_KEY_ARG:
-        if (a->task == TASK_NONE && strcmp(argument, "checkpoint") == 0)
-            a->task = TASK_CHECKPOINT;
-        else if (a->task == TASK_NONE && strcmp(argument, "stop") == 0)
-            a->task = TASK_STOP;
-        else if (a->task == TASK_NONE)
-            argp_error(state, "a run can be told `checkpoint` or `stop`, not `%s`", argument);
-        else if (a->load.path == NULL)
-            a->load.path = argument;
-        else
-            argp_error(state, "give one job only");
-        return 0;
+    case ARGP_KEY_ARG: parse_word(a, argument, state); return 0;
     case ARGP_KEY_END:
-        if (a->load.path == NULL)
+        if (a->waits_not && a->task == TASK_SAVEPOINT)
+            argp_error(state,
+                       "--no-wait goes with checkpoint and stop: a savepoint is answered when it is written");
+        if (a->at.word == NULL)
             argp_error(state, "tell which job what to do, for example `leat ctl stop jobs/ctr.leat`");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -110,23 +134,51 @@ static void wait_for_end(struct fetch *fetch, struct byte_buffer *body)
         printf("the run has stopped, after %s\n", format_duration(os_monotonic_us() - begun_us, time));
 }
 
-static bool tell(const struct ctl_arguments *a, struct fetch *fetch, struct diag_list *diags)
+/* Says why the run does not do what it is told; false. */
+static bool refused(struct fetch *fetch, int status, struct byte_buffer *body, struct diag_list *diags)
 {
-    struct byte_buffer body = {0};
-    bool is_stop = a->task == TASK_STOP, is_good = true;
-    int64_t before = is_stop ? 0 : newest_epoch(fetch, &body);
-    int status = fetch_post(fetch, is_stop ? "/api/v1/stop" : "/api/v1/checkpoint", STALL_S, BODY_MAX, &body);
     if (status == 0) {
         struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the run does not answer: %s",
                                     fetch_why(fetch));
         diag_hint(diags, d, "if it was killed, there is nothing to stop: run the job again, and it goes on");
-    } else if (status != 202) {
-        while (body.length > 0 && (unsigned char)body.data[body.length - 1] <= ' ')
-            body.length--;
+    } else {
+        while (body->length > 0 && (unsigned char)body->data[body->length - 1] <= ' ')
+            body->length--;
         diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the run refuses (%d): %.*s", status,
-                   (int)MIN(body.length, (size_t)400), body.data);
+                   (int)MIN(body->length, (size_t)1000), body->data);
     }
-    is_good = status == 202;
+    return false;
+}
+
+static bool tell_to_save(const struct ctl_arguments *a, struct fetch *fetch, struct diag_list *diags)
+{
+    struct byte_buffer body = {0};
+    char *target =
+        mem_printf("/api/v1/savepoint%s%s", a->name == NULL ? "" : "?name=", a->name == NULL ? "" : a->name);
+    int status = fetch_post(fetch, target, COPY_STALL_S, BODY_MAX, &body);
+    bool is_good = status == 200 || refused(fetch, status, &body, diags);
+    if (is_good) {
+        json_t *json = json_loadb(body.data, body.length, 0, NULL);
+        const char *path = json_string_value(json_object_get(json, "savepoint")),
+                   *id = json_string_value(json_object_get(json, "checkpoint"));
+        char bytes[32];
+        format_bytes((double)json_integer_value(json_object_get(json, "bytes")), bytes);
+        printf("savepoint %s: checkpoint %s, %s, every byte checked\n", path == NULL ? "?" : path,
+               id == NULL ? "?" : id, bytes);
+        json_decref(json);
+    }
+    free(target);
+    buffer_free(&body);
+    return is_good;
+}
+
+static bool tell(const struct ctl_arguments *a, struct fetch *fetch, struct diag_list *diags)
+{
+    struct byte_buffer body = {0};
+    bool is_stop = a->task == TASK_STOP;
+    int64_t before = is_stop ? 0 : newest_epoch(fetch, &body);
+    int status = fetch_post(fetch, is_stop ? "/api/v1/stop" : "/api/v1/checkpoint", STALL_S, BODY_MAX, &body);
+    bool is_good = status == 202 || refused(fetch, status, &body, diags);
     if (is_good && a->waits_not)
         printf("%.*s", (int)body.length, body.data);
     else if (is_good && is_stop)
@@ -142,26 +194,18 @@ static bool tell(const struct ctl_arguments *a, struct fetch *fetch, struct diag
 
 static bool run_ctl(struct ctl_arguments *a)
 {
-    struct job_load *load = &a->load;
-    struct str directory = load->plan->config.checkpoint.directory;
-    struct api_key key = {0};
-    if (directory.length == 0) {
-        struct diag *d = diag_error(&load->diags, DIAG_NO_COMMAND, (struct span){0},
-                                    "the job has no `checkpoint`, beside which a run says where it is");
-        diag_hint(&load->diags, d, "a run without checkpoints is stopped with Ctrl-C");
-        return false;
+    struct diag_list *diags = &a->at.load.diags;
+    struct fetch *fetch = control_at_connect(&a->at, diags);
+    bool is_good = false;
+    if (fetch != NULL &&
+        a->task == TASK_SAVEPOINT) /* Ctrl-C ends this process; the savepoint is still written */
+        is_good = tell_to_save(a, fetch, diags);
+    else if (fetch != NULL) {
+        struct sigaction action = {.sa_handler = on_interrupt};
+        sigaction(SIGINT, &action, NULL);
+        is_good = tell(a, fetch, diags);
     }
-    if (!api_key_read(directory, &key, &load->diags))
-        return false;
-    struct fetch_options options = {.address = str_from(key.address),
-                                    .authority = a->authority != NULL ? a->authority : key.certificate,
-                                    .token = key.token};
-    struct fetch *fetch = fetch_new(&options, &load->diags);
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    bool is_good = fetch != NULL && tell(a, fetch, &load->diags);
     fetch_free(fetch);
-    api_key_free(&key);
     return is_good;
 }
 
@@ -170,20 +214,26 @@ int cmd_ctl(int argc, char **argv)
     static const struct argp argp = {
         options_table,
         parse,
-        "checkpoint|stop JOB",
-        "Tells a run of the job what to do: take a checkpoint now, or take a last one and stop.\vThe run must have been "
-        "started with --control, on this machine or where its checkpoint directory is shared; the file CONTROL there says "
-        "where it listens, and has the token, so that only who may read that file can tell it anything. Waits until it is "
-        "done; Ctrl-C ends the waiting alone. `leat checkpoint save` copies the newest checkpoint to a savepoint.",
+        "checkpoint JOB|DIR|URL\nsavepoint JOB|DIR|URL [NAME]\nstop JOB|DIR|URL",
+        "Tells a run of the job what to do: take a checkpoint now; take one and copy it to a savepoint; or take a last one "
+        "and stop.\vThe run must have been started with --control, on this machine or where its checkpoint directory is "
+        "shared; the file CONTROL there says where it listens, and has the token, so that only who may read that file can "
+        "tell it anything. Waits until it is done; Ctrl-C ends the waiting alone.\n\n"
+        "A savepoint lies in the folder `savepoints` of the checkpoint directory DIR, by its NAME or that of its checkpoint, "
+        "until it is removed by hand; `leat run JOB --from DIR/savepoints/NAME` starts a new run from it. "
+        "`leat checkpoint save` copies a checkpoint to any place.",
         0,
         0,
         0};
     struct ctl_arguments arguments = {0};
     argp_command(&argp, argc, argv, &arguments);
     int status = EXIT_BAD_JOB;
-    if (job_load(&arguments.load))
+    bool is_bad_job;
+    if (control_at_find(&arguments.at, &is_bad_job))
         status = !run_ctl(&arguments) ? EXIT_FAILED : has_interrupt ? EXIT_INTERRUPTED : EXIT_GOOD;
-    job_print_diags(&arguments.load);
-    job_free(&arguments.load);
+    else if (!is_bad_job)
+        status = EXIT_FAILED;
+    job_print_diags(&arguments.at.load);
+    control_at_free(&arguments.at);
     return status;
 }

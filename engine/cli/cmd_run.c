@@ -319,6 +319,8 @@ static void watch(struct run *run, struct view *view, struct api *api)
         }
         if (want == API_WANTS_CHECKPOINT)
             run_checkpoint(run);
+        if (api != NULL)
+            api_tend(api, run);
         view_update(view, run);
     }
 }

@@ -86,21 +86,28 @@ static void serve_history(struct api *api, struct net_exchange *exchange)
     history_serve(atomic_load(&api->history), api->plan, exchange);
 }
 
-/* A call that acts on the run: checks its token; the control thread does the rest. */
-static void act(struct api *api, struct net_exchange *exchange, enum api_want want, const char *said)
+bool api_may_act(struct api *api, struct net_exchange *exchange)
 {
     if (!atomic_load(&api->can_act)) {
         net_respond_text(exchange, 403,
                          "the run cannot be told what to do: its job has no checkpoints, or it is "
                          "being restored\n");
-        return;
+        return false;
     }
     if (!net_sends_token(exchange, api->key.token)) {
         net_respond_text(exchange, 401,
                          "expected the field `authorization: Bearer TOKEN` with the token of the file "
                          "CONTROL, beside the checkpoints; `leat ctl` sends it\n");
-        return;
+        return false;
     }
+    return true;
+}
+
+/* A call that acts on the run: the control thread does it. */
+static void act(struct api *api, struct net_exchange *exchange, enum api_want want, const char *said)
+{
+    if (!api_may_act(api, exchange))
+        return;
     int before = API_WANTS_NOTHING;
     while (before < (int)want && !atomic_compare_exchange_weak(&api->wanted, &before, (int)want))
         continue; /* a stop is not forgotten for a checkpoint */
@@ -128,6 +135,10 @@ static const struct api_parameter state_parameters[] = {
 static const struct api_parameter row_parameters[] = {
     {"field", "a feature of `sparse`"},
     {"value", "a value of it"},
+    {0},
+};
+static const struct api_parameter savepoint_parameters[] = {
+    {"name", "of the savepoint: 1 to 64 of a-z, 0-9, `_` and `-`; without it: that of the checkpoint"},
     {0},
 };
 static const struct api_parameter history_parameters[] = {
@@ -167,6 +178,9 @@ const struct api_route api_routes[] = {
     {"GET", "/api/v1/openapi.json", api_openapi_serve, .summary = "this document"},
     {"POST", "/api/v1/checkpoint", serve_checkpoint, .summary = "takes a checkpoint now", .statuses = "202",
      .type = "text/plain"},
+    {"POST", "/api/v1/savepoint", savepoint_serve,
+     .summary = "takes a checkpoint now, and answers when its copy in `savepoints` is whole",
+     .parameters = savepoint_parameters, .statuses = "200 409 429"},
     {"POST", "/api/v1/stop", serve_stop, .summary = "takes a last checkpoint and stops the run",
      .statuses = "202", .type = "text/plain"},
 };
@@ -201,8 +215,9 @@ static void serve(void *user, struct net_exchange *exchange)
     if (route == NULL)
         refuse_path(exchange);
     else if (!str_is(exchange->method, route->method))
-        net_respond_text(exchange, 405,
-                         "figures are read with GET; a checkpoint and a stop are asked for with POST\n");
+        net_respond_text(
+            exchange, 405,
+            "figures are read with GET; a checkpoint, a savepoint and a stop are asked for with POST\n");
     else
         route->serve(user, exchange);
 }
@@ -214,6 +229,7 @@ static const struct net_service service = {.serve = serve};
 static void turn(void *user)
 {
     api_state_turn(user);
+    savepoint_turn(user);
 }
 
 static void *run_loop(void *argument)
@@ -230,6 +246,7 @@ static void api_free(struct api *api)
     api_page_free(api->page);
     api_state_drop(api);
     pthread_mutex_destroy(&api->ready_mutex);
+    savepoint_free(api->savepoint);
     history_watch_free(atomic_load(&api->history));
     pthread_mutex_destroy(&api->mutex);
     run_times_free(api->times);
@@ -257,6 +274,7 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     api->loop = net_loop_new(MEMORY_BYTES, turn, api);
     api->page = api_page_new();
     api->events = api_events_new(api);
+    api->savepoint = savepoint_new();
     struct net_listen both = *listen;
     both.open_paths = api_page_paths;
     uint16_t port = 0;
@@ -304,6 +322,11 @@ enum api_want api_wants(struct api *api)
     return (enum api_want)atomic_exchange(&api->wanted, API_WANTS_NOTHING);
 }
 
+void api_tend(struct api *api, struct run *run)
+{
+    savepoint_tend(api, run);
+}
+
 void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,
                  const struct dead_watch *watch, const struct bottleneck_found *recent)
 {
@@ -332,6 +355,7 @@ void api_stop(struct api *api)
 {
     if (api == NULL)
         return;
+    savepoint_end(api);
     net_loop_stop(api->loop);
     pthread_join(api->thread, NULL);
     if (atomic_load(&api->can_act))

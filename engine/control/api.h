@@ -22,6 +22,8 @@ void api_begin(struct api *api, struct run *run);
 /* Control thread: what was asked for since the last call. */
 enum api_want { API_WANTS_NOTHING, API_WANTS_CHECKPOINT, API_WANTS_STOP };
 enum api_want api_wants(struct api *api);
+/* Control thread, some ten times a second: what of it takes longer, savepoints. */
+void api_tend(struct api *api, struct run *run);
 /* Control thread: copies the figures, at most twice a second, and adds them to the history. recent: of the last seconds;
  * NULL: not known yet. */
 void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,

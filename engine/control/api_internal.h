@@ -5,6 +5,7 @@
 #include "control/api.h"
 #include "control/api_key.h"
 #include "control/history_api.h"
+#include "control/savepoint.h"
 #include "run/checkpoint_list.h"
 #include "run/peek.h"
 
@@ -24,6 +25,7 @@ struct api {
     /* The API's thread's. */
     struct api_page *page;
     struct api_events *events;
+    struct savepoint *savepoint;
     struct run_checkpoint_list *checkpoints; /* NULL: nobody has asked yet */
     /* api_state.c: exchanges whose peeks are done, and wait for the API's thread; guarded by ready_mutex. */
     pthread_mutex_t ready_mutex;
@@ -57,6 +59,9 @@ struct api_route {
 /* All routes; the first whose path matches is taken. */
 extern const struct api_route api_routes[];
 extern const size_t api_routes_count;
+
+/* Whether the exchange may act on the run; if not, it has got its answer. The API's thread. */
+bool api_may_act(struct api *api, struct net_exchange *exchange);
 
 /* Answers with a body of that content-type, which no cache keeps. */
 void api_answer(struct net_exchange *exchange, int status, struct str type, const struct byte_buffer *body);

@@ -20,6 +20,7 @@ static const struct {
     {404, "There is no such thing; the text says which there are.", true},
     {405, "The route has another method.", true},
     {408, "The request did not come in time.", true},
+    {409, "There is such a thing already.", false},
     {413, "The body is too long.", true},
     {414, "The path is too long.", true},
     {417, "What the client expects cannot be met.", true},

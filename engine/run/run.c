@@ -99,6 +99,14 @@ void run_checkpoint(struct run *run)
         barrier_ask(run);
 }
 
+bool run_checkpoint_turn(struct run *run, struct run_checkpoint_turn *turn)
+{
+    *turn = (struct run_checkpoint_turn){0};
+    if (run->barrier != NULL)
+        checkpoints_turn(run, turn);
+    return run->barrier != NULL;
+}
+
 bool run_has_ended(const struct run *run)
 {
     return lanes_have_ended(run);

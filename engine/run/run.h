@@ -74,6 +74,35 @@ bool run_start(struct run *run);
 void run_stop(struct run *run);
 /* Asks for a checkpoint now, if the run takes any, unless one is in work. Control thread. */
 void run_checkpoint(struct run *run);
+/* Where checkpoints stand, for who waits for one that was taken after a certain moment. */
+enum { RUN_WHY_BYTES = 512 };
+struct run_checkpoint_turn {
+    uint64_t next;           /* epoch of the first checkpoint whose barrier comes after the call */
+    uint64_t published;      /* epoch of the newest one that this process has published; 0: none */
+    bool has_failed;         /* the last one that began has failed; the next one is tried within seconds */
+    char why[RUN_WHY_BYTES]; /* why the last one that failed did; "": none has */
+};
+/* Control thread. False: the run takes no checkpoints. */
+bool run_checkpoint_turn(struct run *run, struct run_checkpoint_turn *turn);
+
+/* A savepoint: a copy of a checkpoint that stands alone. */
+enum { RUN_SAVEPOINT_NAME_MAX = 64 };
+struct run_savepoint {
+    uint32_t generation; /* of the checkpoint */
+    uint64_t epoch, bytes;
+    char *path; /* absolute; malloc'd, the caller's */
+};
+/* Whether a savepoint can have that name: 1 to RUN_SAVEPOINT_NAME_MAX of a-z, 0-9, `_` and `-`. Any thread. */
+bool run_savepoint_name_is_good(struct str name);
+/* Whether the run has a savepoint of that name, or anything else is in its place. Any thread. */
+bool run_has_savepoint(const struct run *run, const char *name);
+/* Copies the newest checkpoint, which must have that epoch or a later one, to DIR/savepoints/NAME, beside the checkpoints;
+ * when it returns, all of the copy is on the disk, and every byte was checked. name: good; "": the checkpoint's own name,
+ * "3-17". Takes as long as reading and writing all of the checkpoint. Any thread, while nobody frees the run; false after
+ * diagnostics. */
+LEAT_CHECKED bool run_save(const struct run *run, uint64_t epoch, const char *name,
+                           struct run_savepoint *saved, struct diag_list *diags);
+
 /* Whether all lanes have ended. */
 bool run_has_ended(const struct run *run);
 /* Joins the lanes and finishes the sinks; false if the run failed (diags say why). */

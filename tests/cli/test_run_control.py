@@ -259,7 +259,7 @@ def test_who_may_act():
                     first, address, token, certificate = file.read().split("\n")[:4]
                 assert (first, address, certificate) == ("leat control 1", f"127.0.0.1:{run.port}", ""), (first, address)
                 wrong = {"Authorization": "Bearer " + token[:-1] + ("0" if token[-1] != "0" else "1")}
-                for path in ("/api/v1/stop", "/api/v1/checkpoint"):
+                for path in ("/api/v1/stop", "/api/v1/checkpoint", "/api/v1/savepoint"):
                     assert run.ask(path, "POST")[0] == 401 and run.ask(path, "POST", **wrong)[0] == 401
                     assert run.ask(path, "POST", **reader)[0] == 401, "readers may not act"
                     assert run.ask(path, **{"Authorization": f"Bearer {token}"})[0] == 405
@@ -274,7 +274,7 @@ def test_who_may_act():
 def test_ctl_finds_no_run():
     with place() as folder:
         ctl(folder, "stop", expected=2, says="tell which job")
-        ctl(folder, "dance", "job.leat", expected=2, says="`checkpoint` or `stop`, not `dance`")
+        ctl(folder, "dance", "job.leat", expected=2, says="`checkpoint`, `savepoint` or `stop`, not `dance`")
         ctl(folder, "stop", "job.leat", expected=FAILED, says="start the job with `leat run JOB --control")
         with Run(folder, points=SLOWER) as run:
             run.wait_until("/readyz")

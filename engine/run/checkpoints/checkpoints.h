@@ -26,6 +26,8 @@ bool checkpoints_start(struct run *run);
 void checkpoints_join(struct run *run);
 /* Call after the join: whether the last micro-batch's checkpoint was published; else adds a diagnostic. */
 bool checkpoints_have_last(struct run *run);
+/* Fills *turn; only where run->barrier is not NULL. */
+void checkpoints_turn(struct run *run, struct run_checkpoint_turn *turn);
 /* Adds the figures of checkpoints. */
 void checkpoints_stats(struct run *run, struct run_stats *stats);
 

@@ -18,6 +18,7 @@
 
 enum { RETRY_US = 5000000, LOCK_LOOK_US = 1000000 };
 
+/* Called with the barrier's mutex held. */
 static void say(struct checkpoints *c)
 {
     bool is_fenced = c->diags.count > 0 && run_is_fenced(c->run);
@@ -260,6 +261,18 @@ bool checkpoints_have_last(struct run *run)
     diag_hint(run->diags, d,
               "correct the cause and start the job again: the run resumes from the previous checkpoint");
     return false;
+}
+
+void checkpoints_turn(struct run *run, struct run_checkpoint_turn *turn)
+{
+    const struct checkpoints *c = run->checkpoints;
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    turn->next = b->state == BARRIER_REQUESTED ? b->epoch : c->next_epoch;
+    turn->published = atomic_load(&b->published);
+    turn->has_failed = b->has_lately_failed;
+    snprintf(turn->why, sizeof(turn->why), "%s", c->why);
+    pthread_mutex_unlock(&b->mutex);
 }
 
 void checkpoints_stats(struct run *run, struct run_stats *stats)

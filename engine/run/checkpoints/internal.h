@@ -34,7 +34,7 @@ struct checkpoints {
     /* Under the barrier's mutex. */
     uint64_t next_epoch;
     bool last_is_published;
-    char why[512]; /* why the last failed checkpoint failed; "": none has failed. Read after the join */
+    char why[RUN_WHY_BYTES]; /* why the last failed checkpoint failed; "": none has failed */
     /* Checkpoints published; errors; bytes written for the last checkpoint. */
     uint64_t count, failures, bytes;
     /* When the last checkpoint was published, on the monotonic clock; and the time from its barrier until
