@@ -3,9 +3,9 @@
  * reads them. Rows are chosen one of each stretch of the batch, at random within it, so that a pattern that repeats in the
  * data does not choose for us.
  *
- * Cost: each instance of a node measures what a look takes, and then rests for so long that all those of a lane together
- * take one part in SHARE of its time. A batch for which it is not time costs a comparison with the clock that the lane has
- * read anyway; a run that nobody asks costs a branch.
+ * Cost: each instance of a node measures the CPU time of a look, and then rests for so long that all those of a lane
+ * together take one part in SHARE of its time. A batch for which it is not time costs a comparison with the clock that the
+ * lane has read anyway; a run that nobody asks costs a branch.
  *
  * Each instance has sketches of its own and a mutex, which its lane takes once a look, and never waits for: who reads
  * holds it while it copies a column, and a look that comes then is left out. At most SKETCHED columns of a job have
@@ -32,10 +32,6 @@ enum {
     RECENT = 6,        /* slots: the last minute, of which the newest is not full yet */
     BEFORE = 60,       /* slots: the ten minutes before */
     SLOTS_KEPT = RECENT + BEFORE,
-    /* Nanoseconds that a look counts as: measured, but at most twice those of the one before, lest a lane that lost its
-     * core in the middle rests long. */
-    COST_FIRST = 50000,
-    COST_LEAST = 1000,
 };
 
 struct look_sketch {
@@ -57,7 +53,8 @@ struct look_column {
 struct look {
     const struct schema *schema;
     /* The lane's. */
-    uint64_t next_ns, cost_ns, rest_of_cost, random;
+    uint64_t next_ns, random;
+    int64_t rests; /* so many times what a look costs is until the next */
     uint32_t rows_max;
     /* Guarded by the mutex. */
     pthread_mutex_t mutex;
@@ -234,12 +231,11 @@ void look_at(struct look *look, const struct batch *batch)
 {
     if (batch->selected == 0 || pthread_mutex_trylock(&look->mutex) != 0)
         return;
-    uint64_t begin = os_monotonic_ns();
-    look_now(look, batch, begin);
+    int64_t begin_us = os_thread_cpu_us();
+    look_now(look, batch, os_monotonic_ns());
     pthread_mutex_unlock(&look->mutex);
-    uint64_t end = os_monotonic_ns();
-    look->cost_ns = MAX(MIN(end - begin, 2 * look->cost_ns), (uint64_t)COST_LEAST);
-    look->next_ns = end + MIN(look->cost_ns * look->rest_of_cost, REST_MAX_S * UINT64_C(1000000000));
+    int64_t cost_us = MAX(os_thread_cpu_us() - begin_us, 1) * look->rests;
+    look->next_ns = os_monotonic_ns() + (uint64_t)MIN(cost_us, REST_MAX_S * US_PER_SECOND) * 1000;
 }
 
 /* --- The looks of a run --- */
@@ -250,7 +246,6 @@ static struct look *look_new(const struct look_place *place, uint32_t seed)
     struct look *look = mem_calloc(1, sizeof(*look) + columns * sizeof(look->columns[0]));
     look->schema = place->schema;
     look->random = mix(seed + 1);
-    look->cost_ns = COST_FIRST;
     look->rows_max = MIN(MAX(VALUES_MAX / MAX(columns, 1U), (uint32_t)ROWS_LEAST), (uint32_t)ROWS_MAX);
     pthread_mutex_init(&look->mutex, NULL);
     look->sketches = mem_calloc(MAX(place->sketched, 1U), sizeof(*look->sketches));
@@ -312,7 +307,7 @@ static void share_time(struct run *run)
                     if (look == NULL || run->lanes->stages[s]->lane != lane)
                         continue;
                     looks += pass == 0;
-                    look->rest_of_cost = (uint64_t)SHARE * looks;
+                    look->rests = (int64_t)SHARE * looks;
                 }
     }
 }
