@@ -27,6 +27,7 @@ interface ChartProps {
     marks?: number[]; // x at which the process was another one
 }
 
+const EDGE = 26; // pixels: nearer to the left end a name would lie over those of y
 const FONT = "11px system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif";
 const newest = (ys: (number | null)[] | undefined): number | null => ys?.[ys.length - 1] ?? null;
 
@@ -60,7 +61,10 @@ function axes(props: ChartProps, format: Format): uPlot.Axis[] {
     const look = { stroke: colour("--muted"), font: FONT, ticks: { show: false } };
     const grid = { stroke: colour("--rule"), width: 1 };
     const clocks = (splits: number[]) => splits.map((value) => clock(value, (splits.at(-1) ?? 0) - (splits[0] ?? 0)));
-    const names = (_: uPlot, splits: number[]) => (props.x === "events" ? splits.map(short) : clocks(splits));
+    const names = (u: uPlot, splits: number[]) =>
+        (props.x === "events" ? splits.map(short) : clocks(splits)).map((name, i) =>
+            u.valToPos(splits[i] ?? 0, "x") < EDGE ? "" : name,
+        );
     const bottom: uPlot.Axis = { ...look, grid: { show: false }, size: 20, gap: 3, space: 70, values: names };
     return [bottom, { ...look, grid, size: 52, gap: 4, space: 26, values: (_, splits) => splits.map(format) }];
 }

@@ -99,7 +99,9 @@ function take(message: Message): void {
     else if (message.is === "hello") {
         const isOther = now.life !== "" && now.life !== message.hello.life;
         const restarts = isOther ? [...now.restarts, message.hello.now].slice(-RESTARTS_MAX) : now.restarts;
-        live.set({ ...now, life: message.hello.life, restarts, figures: isOther ? null : now.figures });
+        if (isOther) streamedLog.length = 0; // its lines are numbered anew
+        const known = isOther ? { figures: null, facts: new Map<string, Facts>(), rate: null } : {};
+        live.set({ ...now, life: message.hello.life, restarts, ...known });
     } else {
         streamedLog.push(message.line);
         if (streamedLog.length > LOG_MAX) streamedLog.splice(0, streamedLog.length - LOG_MAX);

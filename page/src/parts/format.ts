@@ -14,6 +14,11 @@ export function digits(value: number): string {
     return String(Number(value.toPrecision(3)));
 }
 
+/* Of AUC and calibration the fourth decimal counts. */
+export function fine(value: number): string {
+    return value.toFixed(4);
+}
+
 export function whole(value: number): string {
     return Number.isInteger(value) ? grouped.format(value) : digits(value);
 }

@@ -9,7 +9,7 @@ import { useStore } from "../live/store";
 import type { FiguresNode, Span } from "../api/types";
 import { Chart } from "../charts/chart";
 import { merge, overEvents, type Curve } from "../charts/merge";
-import { bytes, digits, share, short, words } from "../parts/format";
+import { bytes, digits, fine, share, short, words, type Format } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { Notice } from "../parts/notice";
 import { Choice, Section } from "../parts/section";
@@ -28,6 +28,11 @@ const TABLE = [
 
 type X = "time" | "events";
 
+function formatOfMetric(name: string): Format {
+    if (name.endsWith("examples")) return short;
+    return /(^|\.)(auc|calibration)$/.test(name) ? fine : digits;
+}
+
 /* logloss, else rmse: what the server's history has as `loss`. */
 function lossName(node: FiguresNode): "logloss" | "rmse" {
     return metricOf(node.report.window, "logloss") === null && metricOf(node.report.run, "logloss") === null
@@ -42,12 +47,13 @@ function lossCurve(kept: Kept, node: FiguresNode, x: X): Curve {
 
 /* Always as many hooks as there may be lines, because their number may not change. */
 function Losses({ nodes, span, x, metric }: { nodes: FiguresNode[]; span: Span; x: X; metric: string }): JSX.Element {
+    const drawn = nodes.slice(0, TOGETHER_MAX);
     const all = Array.from({ length: TOGETHER_MAX }, (_, i) =>
         useHistory(nodes[i]?.part ?? null, span, nodes[i] !== undefined),
     );
     const versions = all.map((one) => one.version).join();
     const data = useMemo(
-        () => merge(nodes.slice(0, TOGETHER_MAX).map((node, i) => lossCurve(all[i] as Kept, node, x))),
+        () => merge(drawn.map((node, i) => lossCurve(all[i] as Kept, node, x))),
         [versions, x, nodes.map((node) => node.part).join("\n")],
     );
     const lines = nodes
@@ -55,7 +61,7 @@ function Losses({ nodes, span, x, metric }: { nodes: FiguresNode[]; span: Span; 
         .map((node) => ({ name: node.part, key: `history[${node.part}].loss` }));
     return (
         <Chart
-            title={metric}
+            title={drawn.length === 1 ? `${metric} of ${drawn[0]?.part}` : metric}
             unit={`of the last window, ${x === "time" ? "by time" : "by events learned"}`}
             lines={lines}
             data={data}
@@ -69,13 +75,13 @@ function Losses({ nodes, span, x, metric }: { nodes: FiguresNode[]; span: Span; 
 function Live({ node, metric, x }: { node: FiguresNode; metric: Metric; x: X }): JSX.Element {
     const ring = learnerRings.get(node.part);
     const data = useMemo(() => ring?.read(x, metric) ?? ([[], []] as Curve), [ring, ring?.count, x, metric]);
-    const from = metric === "auc" ? 0.5 : 0;
+    const from = metric === "auc" || metric === "calibration" ? 0.5 : 0;
     return (
         <Chart
             title={metric === "auc" ? "AUC" : metric}
             unit="since this page was opened"
             x={x}
-            as={digits}
+            as={formatOfMetric(metric)}
             from={from}
             data={data}
             lines={[{ name: metric, key: `figures.nodes[${node.part}].report.window.${metric}` }]}
@@ -144,14 +150,10 @@ function MetricTable({ node }: { node: FiguresNode }): JSX.Element {
                             <bdi>{words(name)}</bdi>
                         </th>
                         <td>
-                            <Value
-                                k={`${at}.window.${name}`}
-                                v={window[name]}
-                                as={name === "examples" ? short : digits}
-                            />
+                            <Value k={`${at}.window.${name}`} v={window[name]} as={formatOfMetric(name)} />
                         </td>
                         <td>
-                            <Value k={`${at}.run.${name}`} v={run[name]} as={name === "examples" ? short : digits} />
+                            <Value k={`${at}.run.${name}`} v={run[name]} as={formatOfMetric(name)} />
                         </td>
                     </tr>
                 ))}

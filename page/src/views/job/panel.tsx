@@ -1,5 +1,6 @@
 // Beside the graph: the chosen node with its counts, which add up, its report and its history; the run's if none is chosen.
 import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { live } from "../../live/live";
 import { changed } from "../../live/route";
 import { useStore } from "../../live/store";
@@ -143,6 +144,8 @@ function NodePanel({
     );
 }
 
+const below = matchMedia("(max-width: 1100px)"); // as in style/job.css: the panel stands under the graph
+
 export function Panel({
     part,
     planned,
@@ -153,10 +156,14 @@ export function Panel({
     span: Span;
 }): JSX.Element {
     const node = useStore(live, (now) => now.figures?.nodes.find((one) => one.part === part));
+    const place = useRef<HTMLElement>(null);
+    useEffect(() => {
+        if (part !== "" && below.matches) place.current?.scrollIntoView({ block: "start" });
+    }, [part]);
     const known = useStore(live, (now) => now.figures !== null);
     if (part !== "" && node !== undefined)
         return (
-            <aside class="panel" aria-label={`Node ${part}`}>
+            <aside class="panel" aria-label={`Node ${part}`} ref={place}>
                 <NodePanel node={node} planned={planned} span={span} />
             </aside>
         );
