@@ -407,7 +407,7 @@ def test_quiet_streams():
 
 def test_slow_reader_of_a_stream():
     """It is closed; what it has not taken is bounded and counted, parts are left out; its neighbours get all."""
-    with serve("--write-ms", "2000") as server:
+    with serve("--write-ms", "3000") as server:
         with server.connect() as good, Connection(server.port, receive_bytes=4096) as slow:
             streaming(good, "/stream?0,200000")
             slow.send(get("/stream?0,200000"))
@@ -422,10 +422,10 @@ def test_slow_reader_of_a_stream():
 
 def test_late_reader_of_a_stream():
     """It always has something to take, and takes it as fast as it comes: it stays."""
-    with serve("--write-ms", "300") as server, Connection(server.port, receive_bytes=4096) as late:
+    with serve("--write-ms", "1500") as server, Connection(server.port, receive_bytes=4096) as late:
         late.send(get("/stream?0,20000"))
         time.sleep(0.25)
-        until, begun, taken = time.monotonic() + 3, time.monotonic(), 0
+        until, begun, taken = time.monotonic() + 4, time.monotonic(), 0
         while time.monotonic() < until:
             if taken < (time.monotonic() - begun) * 380000:
                 assert late.more(20000), server.counters()

@@ -130,7 +130,7 @@ def test_streams():
 
 def test_slow_reader_of_a_stream():
     """A client that opens its window no more is closed; a quiet stream, and one whose window is open, are not."""
-    with serve("--write-ms", "1500", "--idle-ms", "300", "--head-ms", "300", "--body-ms", "300") as server:
+    with serve("--write-ms", "3000", "--idle-ms", "300", "--head-ms", "300", "--body-ms", "300") as server:
         with Client(server.port) as quiet, Client(server.port) as slow:
             quiet.send(quiet.get(1, "/stream?60"))
             slow.send(slow.get(1, "/stream?0,20000"))
