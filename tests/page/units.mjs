@@ -92,7 +92,11 @@ const tests = {
     },
 
     async curves_share_one_x() {
-        const { merge, overEvents } = await load("charts/merge.ts");
+        const { merge, newestOf, overEvents } = await load("charts/merge.ts");
+        assert.deepEqual(
+            [newestOf([1, undefined]), newestOf([1, null]), newestOf([]), newestOf([undefined, 2], 0)],
+            [1, null, null, null],
+        );
         assert.deepEqual(
             merge([
                 [

@@ -62,7 +62,8 @@ function isUnknownRoute(status: number, text: string): boolean {
 export async function get<T>(url: string, signal?: AbortSignal): Promise<Answer<T>> {
     const own = new AbortController();
     const timer = setTimeout(() => own.abort(), PATIENCE_MS);
-    signal?.addEventListener("abort", () => own.abort(), { once: true });
+    const abort = () => own.abort();
+    signal?.addEventListener("abort", abort);
     try {
         const response = await ask(url, own.signal);
         const text = await textOf(response, ANSWER_BYTES_MAX);
@@ -75,5 +76,6 @@ export async function get<T>(url: string, signal?: AbortSignal): Promise<Answer<
         return { is: "failed", status: 0, text: own.signal.aborted ? "no answer in time" : said };
     } finally {
         clearTimeout(timer);
+        signal?.removeEventListener("abort", abort); // the caller's signal lives on for many answers
     }
 }

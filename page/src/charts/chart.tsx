@@ -8,6 +8,7 @@ import { useStore } from "../live/store";
 import { UNKNOWN, digits, iso, short, type Format } from "../parts/format";
 import { colours } from "../parts/theme";
 import { useVisible } from "../parts/visible";
+import { newestOf } from "./merge";
 import { colour, lineClass, lineColour, lineDash } from "./palette";
 
 export interface Line {
@@ -29,7 +30,6 @@ interface ChartProps {
 
 const EDGE = 26; // pixels: nearer to the left end a name would lie over those of y
 const FONT = "11px system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif";
-const newest = (ys: (number | null)[] | undefined): number | null => ys?.[ys.length - 1] ?? null;
 
 /* The browser's local time; of a span of days their dates. */
 function clock(seconds: number, span: number): string {
@@ -120,9 +120,8 @@ function usePlot(props: ChartProps, isVisible: boolean) {
     const readout = (index: number | null) => {
         const { data, as = digits } = latest.current;
         legend.current?.querySelectorAll(".under").forEach((element, i) => {
-            const value = index === null ? null : data[i + 1]?.[index];
-            element.textContent =
-                index === null ? "" : " · here " + (value === null || value === undefined ? UNKNOWN : as(value));
+            const value = index === null ? null : newestOf(data[i + 1] ?? [], index);
+            element.textContent = index === null ? "" : " · here " + (value === null ? UNKNOWN : as(value));
         });
     };
     useEffect(() => {
@@ -157,9 +156,9 @@ export function Chart(props: ChartProps): JSX.Element {
     const { place, legend } = usePlot(props, isVisible);
     const [xs, ...columns] = props.data;
     const format = props.as ?? digits;
-    const isEmpty = columns.every((ys) => ys.every((y) => y === null));
+    const isEmpty = columns.every((ys) => ys.every((y) => y === null || y === undefined));
     const spoken = props.lines.map((line, i) => {
-        const value = newest(columns[i]);
+        const value = newestOf(columns[i] ?? []);
         return `${line.name} ${value === null ? "not known" : format(value)}`;
     });
     const last = xs[xs.length - 1];
@@ -172,7 +171,7 @@ export function Chart(props: ChartProps): JSX.Element {
                 </figcaption>
                 <ul class={"legend" + (props.lines.length === 1 ? " one" : "")} ref={legend}>
                     {props.lines.map((line, i) => {
-                        const value = newest(columns[i]);
+                        const value = newestOf(columns[i] ?? []);
                         return (
                             <li key={line.name}>
                                 {props.lines.length > 1 ? (

@@ -27,3 +27,12 @@ export function overEvents(times: number[], rates: (number | null)[], now: numbe
     for (let i = 1; i < events.length; i++) events[i] = Math.max(events[i] ?? 0, (events[i - 1] ?? 0) + 1e-6);
     return events;
 }
+
+/* The value at an index, or at the end. Where a merged curve has no point, it is that of its point before; null: not known. */
+export function newestOf(ys: (number | null | undefined)[], index = ys.length - 1): number | null {
+    for (let i = index; i >= 0; i--) {
+        const value = ys[i];
+        if (value !== undefined) return value;
+    }
+    return null;
+}

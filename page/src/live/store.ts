@@ -34,12 +34,14 @@ export function useStore<T, U>(store: Store<T>, of: (value: T) => U, isOn = true
     useEffect(() => {
         if (!isOn) return undefined;
         let shown = value;
-        return store.follow(() => {
+        const look = () => {
             const next = of(store.value);
             if (Object.is(next, shown)) return;
             shown = next;
             draw((n) => n + 1);
-        });
+        };
+        look(); // it may have changed since the component was drawn
+        return store.follow(look);
     }, [store, isOn, value]);
     return value;
 }
