@@ -88,6 +88,14 @@ def test_nothing_from_elsewhere():
     assert re.findall(r'\b(?:src|href)="([^"]*)"', page) == ["data:,", "./app.js", "./app.css"], page
 
 
+def test_licences():
+    """The licences of the packages in the bundle stand in it."""
+    head = bundled("app.js").decode()[:6000]
+    for name in read_json("package.json")["dependencies"]:
+        assert f"/*! {name}\n" in head, name
+    assert head.count("Permission is hereby granted") == 2 and head.count("Copyright (c)") == 2, head[:300]
+
+
 def test_texts_stay_texts():
     """Nothing of the sources makes HTML of a text; uPlot and Preact do it only with what the sources hand them."""
     for folder, _, names in os.walk(os.path.join(PAGE, "src")):
