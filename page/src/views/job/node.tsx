@@ -12,6 +12,7 @@ import { Value } from "../../parts/value";
 import { useVisible } from "../../parts/visible";
 
 const THREE_LINES = 54; // pixels
+const ONE_LINE_OF_FIGURES = 340; // pixels: in a narrower node they take the line of the detail, too
 
 interface NodeProps {
     node: PlanNode;
@@ -115,6 +116,7 @@ export function GraphNode({ node, box, isChosen, isStop, showsName, onKey, onFoc
         facts?.node.error ? "bad" : "",
     ];
     const hasRoom = box.height >= THREE_LINES;
+    const isTight = box.width < ONE_LINE_OF_FIGURES;
     return (
         <a
             ref={ref}
@@ -139,12 +141,14 @@ export function GraphNode({ node, box, isChosen, isStop, showsName, onKey, onFoc
                 </span>
                 {facts ? <Flags facts={facts} /> : null}
             </span>
-            {hasRoom && node.detail ? (
+            {hasRoom && !isTight && node.detail ? (
                 <span class="node-line detail code">
                     <bdi>{node.detail}</bdi>
                 </span>
             ) : null}
-            <span class="node-line figures">{facts ? <NodeFigures node={node} facts={facts} /> : null}</span>
+            <span class={"node-line figures" + (hasRoom && isTight ? " two" : "")}>
+                {facts ? <NodeFigures node={node} facts={facts} /> : null}
+            </span>
             <span class="node-bar" aria-hidden="true">
                 <span style={{ transform: `scaleX(${Math.min(facts?.share ?? 0, 1)})` }} />
             </span>
