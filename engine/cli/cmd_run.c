@@ -165,6 +165,17 @@ static void check_together(const struct run_arguments *arguments, struct argp_st
         argp_error(state, "--drop-state needs --from");
 }
 
+static void set_mode(struct run_arguments *arguments)
+{
+    struct run_options *options = &arguments->options;
+    options->drops = arguments->drops;
+    options->may_repeat = arguments->is_fresh || options->from != NULL;
+    options->mode = options->from != NULL  ? RUN_FROM
+                    : arguments->is_fresh  ? RUN_FRESH
+                    : arguments->is_resume ? RUN_RESUME
+                                           : RUN_AUTO;
+}
+
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct run_arguments *arguments = state->input;
@@ -226,12 +237,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_NO_ARGS: argp_error(state, "which job? For example `leat run jobs/ctr.leat`"); return 0;
     case ARGP_KEY_END:
         check_together(arguments, state);
-        arguments->options.drops = arguments->drops;
-        arguments->options.may_repeat = arguments->is_fresh || arguments->options.from != NULL;
-        arguments->options.mode = arguments->options.from != NULL ? RUN_FROM
-                                  : arguments->is_fresh           ? RUN_FRESH
-                                  : arguments->is_resume          ? RUN_RESUME
-                                                                  : RUN_AUTO;
+        set_mode(arguments);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }

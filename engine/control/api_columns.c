@@ -1,6 +1,7 @@
 /* GET /api/v1/columns: what the columns of sources, and those that learners and sinks read, hold, as JSON: by samples of
  * the rows (run_columns of run/run.h). README.md tells the members. */
 #include "control/api_internal.h"
+#include "control/json_text.h"
 
 #include "core/civil.h"
 #include "core/mem.h"
@@ -19,15 +20,6 @@ static json_t *number_json(double value)
 static json_t *share_json(uint64_t part, uint64_t whole)
 {
     return whole == 0 ? json_null() : json_real((double)part / (double)whole);
-}
-
-static json_t *text_json(struct str text)
-{
-    struct byte_buffer good = {0};
-    utf8_repair(text, &good);
-    json_t *json = json_stringn(good.data == NULL ? "" : good.data, good.length);
-    buffer_free(&good);
-    return json;
 }
 
 /* Drops a code point of which only the first bytes were kept. */
@@ -73,7 +65,7 @@ static json_t *value_json(enum type_tag tag, const struct run_column *column, ui
     case TYPE_LIST:
     case TYPE_RECORD: break;
     }
-    return text_json(shown);
+    return json_any_text(shown);
 }
 
 static json_t *top_json(const struct run_column *column)
@@ -142,12 +134,12 @@ static void put_no_sketches(json_t *json)
 static json_t *column_json(const struct run_column *column)
 {
     struct arena arena = {0};
-    json_t *json = json_pack("{s:o, s:o, s:I, s:I, s:o, s:o, s:b}", "name", text_json(column->field->name),
-                             "type", text_json(str_from(type_name(&arena, &column->field->type))), "rows",
-                             (json_int_t)column->rows, "nulls", (json_int_t)column->nulls,
-                             "null_share_recent", share_json(column->recent.nulls, column->recent.rows),
-                             "null_share_before", share_json(column->before.nulls, column->before.rows),
-                             "is_sketched", (int)column->is_sketched);
+    json_t *json = json_pack(
+        "{s:o, s:o, s:I, s:I, s:o, s:o, s:b}", "name", json_any_text(column->field->name), "type",
+        json_any_text(str_from(type_name(&arena, &column->field->type))), "rows", (json_int_t)column->rows,
+        "nulls", (json_int_t)column->nulls, "null_share_recent",
+        share_json(column->recent.nulls, column->recent.rows), "null_share_before",
+        share_json(column->before.nulls, column->before.rows), "is_sketched", (int)column->is_sketched);
     if (column->is_sketched)
         put_sketches(json, column);
     else
@@ -165,7 +157,7 @@ static json_t *node_json(const struct run *run, uint32_t index, struct run_colum
         run_column_read(run, index, c, column);
         json_array_append_new(columns, column_json(column));
     }
-    return json_pack("{s:o, s:I, s:o}", "part", text_json(str_from(node.node->part)), "rows",
+    return json_pack("{s:o, s:I, s:o}", "part", json_any_text(str_from(node.node->part)), "rows",
                      (json_int_t)node.rows, "columns", columns);
 }
 

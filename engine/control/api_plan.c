@@ -3,26 +3,11 @@
  * Places are pixels from the upper left corner of the picture without the margins and the heading that the SVG file has
  * around it. Nodes are in the order of /api/v1/figures; inputs leave out dead letters, which come from every stage. */
 #include "control/api_internal.h"
+#include "control/json_text.h"
 
-#include "core/utf8.h"
 #include "plan/explain_picture.h"
 
 #include <jansson.h>
-
-/* A text as JSON; bytes that are no UTF-8 become U+FFFD. */
-static json_t *text_json(struct str text)
-{
-    struct byte_buffer clean = {0};
-    for (size_t at = 0; at < text.length;) {
-        uint32_t code;
-        size_t bytes = utf8_decode(text.data + at, text.length - at, &code);
-        buffer_append(&clean, bytes == 0 ? "\xEF\xBF\xBD" : text.data + at, bytes == 0 ? 3 : bytes);
-        at += MAX(bytes, 1);
-    }
-    json_t *json = json_stringn(clean.length == 0 ? "" : clean.data, clean.length);
-    buffer_free(&clean);
-    return json;
-}
 
 static json_t *place_json(const struct picture_place *place)
 {
@@ -35,8 +20,8 @@ static json_t *stage_json(const struct picture_stage *stage, enum plan_stage_tag
     static const char *const sorts[] = {
         [STAGE_SOURCES] = "sources", [STAGE_KEYED] = "keyed", [STAGE_SINGLE] = "single"};
     json_t *json = place_json(&stage->place);
-    json_object_set_new(json, "title", text_json(str_from(stage->title)));
-    json_object_set_new(json, "instances", text_json(str_from(stage->instances)));
+    json_object_set_new(json, "title", json_any_text(str_from(stage->title)));
+    json_object_set_new(json, "instances", json_any_text(str_from(stage->instances)));
     json_object_set_new(json, "sort", json_string(sorts[tag]));
     return json;
 }
@@ -61,13 +46,13 @@ static json_t *node_json(const struct picture_node *drawn)
                        : node->tag == PLAN_SINK ? node->sink_kind->name
                                                 : node->operator_kind->name;
     json_t *json = place_json(&drawn->place);
-    json_object_set_new(json, "part", text_json(str_from(node->part)));
-    json_object_set_new(json, "name", text_json(node->name));
+    json_object_set_new(json, "part", json_any_text(str_from(node->part)));
+    json_object_set_new(json, "name", json_any_text(node->name));
     json_object_set_new(json, "tag", json_string(tags[node->tag]));
-    json_object_set_new(json, "kind", text_json(str_from(kind)));
-    json_object_set_new(json, "label", text_json(str_from(node->label)));
-    json_object_set_new(json, "settings", text_json(str_from(drawn->settings)));
-    json_object_set_new(json, "detail", text_json(str_from(drawn->detail)));
+    json_object_set_new(json, "kind", json_any_text(str_from(kind)));
+    json_object_set_new(json, "label", json_any_text(str_from(node->label)));
+    json_object_set_new(json, "settings", json_any_text(str_from(drawn->settings)));
+    json_object_set_new(json, "detail", json_any_text(str_from(drawn->detail)));
     json_object_set_new(json, "stage", json_integer(node->stage));
     json_object_set_new(json, "inputs", inputs_json(node));
     json_object_set_new(json, "has_state", json_boolean(node->has_state));
@@ -79,8 +64,8 @@ static json_t *arrow_json(const struct picture_arrow *arrow)
     json_t *json = json_object();
     json_object_set_new(json, "from", json_integer(arrow->from));
     json_object_set_new(json, "to", json_integer(arrow->to));
-    json_object_set_new(json, "stream", text_json(str_from(arrow->stream)));
-    json_object_set_new(json, "mode", text_json(str_from(arrow->mode)));
+    json_object_set_new(json, "stream", json_any_text(str_from(arrow->stream)));
+    json_object_set_new(json, "mode", json_any_text(str_from(arrow->mode)));
     json_object_set_new(json, "path", json_string(arrow->path));
     json_object_set_new(json, "label", place_json(&arrow->label));
     return json;
@@ -115,7 +100,7 @@ static void put_plan(const struct plan *plan, uint32_t lanes, struct byte_buffer
         json_array_append_new(stages, stage_json(&picture->stages[i], plan->stages[i].tag));
     for (uint32_t i = 0; i < picture->arrows_count; i++)
         json_array_append_new(arrows, arrow_json(&picture->arrows[i]));
-    json_t *root = json_pack("{s:o, s:s, s:I, s:f, s:f, s:o, s:o, s:o}", "job", text_json(plan->name),
+    json_t *root = json_pack("{s:o, s:s, s:I, s:f, s:f, s:o, s:o, s:o}", "job", json_any_text(plan->name),
                              "fingerprint", plan->fingerprint, "lanes", (json_int_t)lanes, "width",
                              picture->width, "height", picture->height, "stages", stages, "nodes",
                              nodes_json(plan, picture, &arena), "arrows", arrows);

@@ -3,22 +3,11 @@
 #include "core/buffer.h"
 #include "core/utf8.h"
 
-json_t *json_any_text(const char *text)
+json_t *json_any_text(struct str text)
 {
-    json_t *json = json_string(text);
-    struct byte_buffer out = {0};
-    size_t left = strlen(text);
-    while (json == NULL && left > 0) {
-        size_t good = utf8_error(text, left);
-        buffer_append(&out, text, good);
-        if (good < left)
-            buffer_printf(&out, "\xef\xbf\xbd");
-        good = MIN(good + 1, left);
-        text += good;
-        left -= good;
-    }
-    if (json == NULL)
-        json = json_stringn(out.data, out.length);
-    buffer_free(&out);
+    struct byte_buffer good = {0};
+    utf8_repair(text, &good);
+    json_t *json = json_stringn(good.length == 0 ? "" : good.data, good.length);
+    buffer_free(&good);
     return json;
 }

@@ -124,8 +124,8 @@ static void put_saved(const struct run_savepoint *saved, struct byte_buffer *out
 {
     char id[48];
     snprintf(id, sizeof(id), "%u-%" PRIu64, saved->generation, saved->epoch);
-    json_t *json = json_pack("{s:o, s:s, s:I}", "savepoint", json_any_text(saved->path), "checkpoint", id,
-                             "bytes", (json_int_t)saved->bytes);
+    json_t *json = json_pack("{s:o, s:s, s:I}", "savepoint", json_any_text(str_from(saved->path)),
+                             "checkpoint", id, "bytes", (json_int_t)saved->bytes);
     char *text = json_dumps(json, 0);
     leat_assert(text != NULL);
     buffer_printf(out, "%s\n", text);

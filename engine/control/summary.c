@@ -137,7 +137,7 @@ static json_t *report_json(const struct report *report)
     for (uint32_t i = 0; i < report->count; i++) {
         const struct report_item *item = &report->items[i];
         /* JSON has no NaN and no infinity. */
-        json_t *value = item->text != NULL                ? json_any_text(item->text)
+        json_t *value = item->text != NULL                ? json_any_text(str_from(item->text))
                         : __builtin_isfinite(item->value) ? json_real(item->value)
                                                           : json_null();
         json_object_set_new(item->is_window ? window : whole, item->name, value);
@@ -168,7 +168,7 @@ static json_t *time_json(const struct run_stats *stats, const struct run_node_st
         return json;
     json_object_set_new(json, "newest", moment_json(time->newest));
     json_object_set_new(json, "held_by",
-                        time->held_by[0] == '\0' ? json_null() : json_any_text(time->held_by));
+                        time->held_by[0] == '\0' ? json_null() : json_any_text(str_from(time->held_by)));
     return json;
 }
 
@@ -181,7 +181,8 @@ static json_t *holder_json(const struct run_stats *stats)
     return json_pack("{s:o, s:o, s:s%, s:o}", "time", moment_json(stats->watermark), "behind_ms",
                      behind_json(stats, stats->watermark), "source", node->node->name.data,
                      node->node->name.length, "partition",
-                     node->time.held_by[0] == '\0' ? json_null() : json_any_text(node->time.held_by));
+                     node->time.held_by[0] == '\0' ? json_null()
+                                                   : json_any_text(str_from(node->time.held_by)));
 }
 
 static json_t *lanes_json(const struct bottleneck_found *found)
@@ -202,12 +203,12 @@ static json_t *node_json(const struct summary *summary, uint32_t place)
                        : n->tag == PLAN_SINK ? n->sink_kind->name
                                              : n->operator_kind->name;
     const struct dead_watch_node *watch = &summary->watch->nodes[place];
-    json_t *error = node->report.error[0] == '\0' ? json_null() : json_any_text(node->report.error);
-    json_t *warning = watch->is_bad ? json_any_text(watch->text) : json_null();
+    json_t *error = node->report.error[0] == '\0' ? json_null() : json_any_text(str_from(node->report.error));
+    json_t *warning = watch->is_bad ? json_any_text(str_from(watch->text)) : json_null();
     return json_pack("{s:s%, s:s, s:s, s:s, s:o, s:o, s:i, s:f, s:o, s:o, s:o, s:f, s:o, s:o}", "name",
                      n->name.data, n->name.length, "part", n->part, "tag", tags[n->tag], "kind", kind,
-                     "label", json_any_text(n->label), "note", json_any_text(node->note), "stage",
-                     (int)n->stage, "queue", stats->queue_fill[n->stage], "counts",
+                     "label", json_any_text(str_from(n->label)), "note", json_any_text(str_from(node->note)),
+                     "stage", (int)n->stage, "queue", stats->queue_fill[n->stage], "counts",
                      counters_json(&node->counters), "report", report_json(&node->report), "time",
                      time_json(stats, node), "lane_share", summary->bottleneck->node_shares[place], "error",
                      error, "warning", warning);
@@ -249,10 +250,10 @@ static json_t *summary_json(const struct summary *summary)
     for (uint32_t i = 0; i < stats->nodes_count; i++) {
         json_array_append_new(nodes, node_json(summary, i));
         if (watch->nodes[i].is_bad)
-            json_array_append_new(warnings, json_any_text(watch->nodes[i].text));
+            json_array_append_new(warnings, json_any_text(str_from(watch->nodes[i].text)));
     }
     for (uint32_t i = 0; i < stats->dead_count; i++)
-        json_array_append_new(dead, json_any_text(stats->dead[i].text));
+        json_array_append_new(dead, json_any_text(str_from(stats->dead[i].text)));
     json_t *root = json_pack(
         "{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "job", plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good", summary->is_good,
@@ -266,7 +267,8 @@ static json_t *summary_json(const struct summary *summary)
         "checkpoint_duration_ms", ms_json(stats->checkpoint_us), "share_done", done_json(stats),
         "input_ended", stats->watermark == TIME_MAX, "lane_time", lanes_json(summary->bottleneck),
         "bottleneck",
-        summary->bottleneck->text[0] == '\0' ? json_null() : json_any_text(summary->bottleneck->text),
+        summary->bottleneck->text[0] == '\0' ? json_null()
+                                             : json_any_text(str_from(summary->bottleneck->text)),
         "watermark", holder_json(stats), "nodes", nodes, "dead_examples", dead, "warnings", warnings,
         "serves", serves);
     leat_assert(root != NULL);
