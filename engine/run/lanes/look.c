@@ -3,9 +3,11 @@
  * reads them. Rows are chosen one of each stretch of the batch, at random within it, so that a pattern that repeats in the
  * data does not choose for us.
  *
- * Cost: each instance of a node measures the CPU time of a look, and then rests for so long that all those of a lane
- * together take one part in SHARE of its time. A batch for which it is not time costs a comparison with the clock that the
- * lane has read anyway; a run that nobody asks costs a branch.
+ * Cost: each instance of a node measures what looks take by the clock, as the lane's time is measured, so that a lane that
+ * waits for a core pays for it in both; and rests for so long that all those of a lane together take one part in SHARE of
+ * its time. It goes by the mean of some looks: one that lost its core in the middle makes many rests longer, not one very
+ * long. A batch for which it is not time costs a comparison with the clock that the lane has read anyway; a run that
+ * nobody asks costs a branch.
  *
  * Each instance has sketches of its own and a mutex, which its lane takes once a look, and never waits for: who reads
  * holds it while it copies a column, and a look that comes then is left out. At most SKETCHED columns of a job have
@@ -28,9 +30,11 @@ enum {
     TEXT_HASHED = 256, /* first bytes of a value that tell it from others, with its length */
     SHARE = 333,       /* 0.3 % */
     REST_MAX_S = 10,   /* between two looks, so that both spans have some */
-    SPAN_S = 10,       /* of a slot */
-    RECENT = 6,        /* slots: the last minute, of which the newest is not full yet */
-    BEFORE = 60,       /* slots: the ten minutes before */
+    COST_LEAST_NS = 1000,
+    COSTS_KEPT = 8, /* a look has this part in the mean of their costs */
+    SPAN_S = 10,    /* of a slot */
+    RECENT = 6,     /* slots: the last minute, of which the newest is not full yet */
+    BEFORE = 60,    /* slots: the ten minutes before */
     SLOTS_KEPT = RECENT + BEFORE,
 };
 
@@ -54,7 +58,8 @@ struct look {
     const struct schema *schema;
     /* The lane's. */
     uint64_t next_ns, random;
-    int64_t rests; /* so many times what a look costs is until the next */
+    int64_t cost_ns; /* of a look, by the last ones; 0: there was none */
+    int64_t rests;   /* so many times what a look costs is until the next */
     uint32_t rows_max;
     /* Guarded by the mutex. */
     pthread_mutex_t mutex;
@@ -231,11 +236,13 @@ void look_at(struct look *look, const struct batch *batch)
 {
     if (batch->selected == 0 || pthread_mutex_trylock(&look->mutex) != 0)
         return;
-    int64_t begin_us = os_thread_cpu_us();
-    look_now(look, batch, os_monotonic_ns());
+    uint64_t begin = os_monotonic_ns();
+    look_now(look, batch, begin);
     pthread_mutex_unlock(&look->mutex);
-    int64_t cost_us = MAX(os_thread_cpu_us() - begin_us, 1) * look->rests;
-    look->next_ns = os_monotonic_ns() + (uint64_t)MIN(cost_us, REST_MAX_S * US_PER_SECOND) * 1000;
+    uint64_t end = os_monotonic_ns();
+    int64_t cost = MAX((int64_t)(end - begin), COST_LEAST_NS);
+    look->cost_ns = look->cost_ns == 0 ? cost : look->cost_ns + (cost - look->cost_ns) / COSTS_KEPT;
+    look->next_ns = end + (uint64_t)MIN(look->cost_ns * look->rests, REST_MAX_S * INT64_C(1000000000));
 }
 
 /* --- The looks of a run --- */
