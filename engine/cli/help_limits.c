@@ -4,6 +4,7 @@
 #include "connectors/kafka/meta.h"
 #include "connectors/kafka/record.h"
 #include "connectors/kafka/watch.h"
+#include "control/metrics.h"
 #include "core/ast.h"
 #include "core/learner.h"
 #include "formats/avro.h"

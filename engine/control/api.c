@@ -45,7 +45,7 @@ static void serve_metrics(struct api *api, struct net_exchange *exchange)
     struct metrics_text text = {.out = &out, .is_openmetrics = metrics_wants_open(exchange)};
     metrics_common(&text, api->loop);
     pthread_mutex_lock(&api->mutex);
-    struct metrics_source source = {api->plan, &api->stats, api->times};
+    struct metrics_source source = {api->plan, &api->stats, api->times, api->partitions};
     if (api->is_there)
         metrics_write(&source, &text);
     pthread_mutex_unlock(&api->mutex);
@@ -247,6 +247,7 @@ static void api_free(struct api *api)
     api_state_drop(api);
     pthread_mutex_destroy(&api->ready_mutex);
     savepoint_free(api->savepoint);
+    partition_watch_free(api->partitions);
     history_watch_free(atomic_load(&api->history));
     pthread_mutex_destroy(&api->mutex);
     run_times_free(api->times);
@@ -275,6 +276,7 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     api->page = api_page_new();
     api->events = api_events_new(api);
     api->savepoint = savepoint_new();
+    api->partitions = partition_watch_new();
     struct net_listen both = *listen;
     both.open_paths = api_page_paths;
     uint16_t port = 0;
@@ -327,7 +329,7 @@ void api_tend(struct api *api, struct run *run)
     savepoint_tend(api, run);
 }
 
-void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,
+void api_publish(struct api *api, struct run *run, const struct run_stats *stats,
                  const struct dead_watch *watch, const struct bottleneck_found *recent)
 {
     int64_t now = os_monotonic_us();
@@ -341,6 +343,7 @@ void api_publish(struct api *api, const struct run *run, const struct run_stats 
     if (api->times == NULL)
         api->times = run_times_new(run);
     run_times(run, api->times);
+    partition_watch_look(api->partitions, run);
     api->stats = *stats;
     /* held_by points into stats */
     if (stats->held_by != NULL)

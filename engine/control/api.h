@@ -26,7 +26,7 @@ enum api_want api_wants(struct api *api);
 void api_tend(struct api *api, struct run *run);
 /* Control thread: copies the figures, at most twice a second, and adds them to the history. recent: of the last seconds;
  * NULL: not known yet. */
-void api_publish(struct api *api, const struct run *run, const struct run_stats *stats,
+void api_publish(struct api *api, struct run *run, const struct run_stats *stats,
                  const struct dead_watch *watch, const struct bottleneck_found *recent);
 /* Ends the thread; before run_free, because it reads the run. NULL is allowed. */
 void api_stop(struct api *api);

@@ -5,6 +5,7 @@
 #include "control/api.h"
 #include "control/api_key.h"
 #include "control/history_api.h"
+#include "control/partition_series.h"
 #include "control/savepoint.h"
 #include "run/checkpoint_list.h"
 #include "run/peek.h"
@@ -35,6 +36,7 @@ struct api {
     bool is_there;
     struct run_stats stats;
     struct run_times *times;
+    struct partition_watch *partitions;
     struct dead_watch watch;
     struct bottleneck_found recent;
 };

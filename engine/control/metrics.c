@@ -4,13 +4,15 @@
 #include <math.h>
 
 enum metric_of {
-    OF_PLAN,   /* one series, of the plan */
-    OF_RUN,    /* one series */
-    OF_NODE,   /* a series for each node that has the value */
-    OF_ROWS,   /* for each node, by what became of its rows */
-    OF_HELD,   /* for each node: rows that wait in it */
-    OF_LANE,   /* for each lane, by what its time goes to */
-    OF_OWN,    /* for each node and lane: the node's own time */
+    OF_PLAN,      /* one series, of the plan */
+    OF_RUN,       /* one series */
+    OF_NODE,      /* a series for each node that has the value */
+    OF_ROWS,      /* for each node, by what became of its rows */
+    OF_HELD,      /* for each node: rows that wait in it */
+    OF_LANE,      /* for each lane, by what its time goes to */
+    OF_OWN,       /* for each node and lane: the node's own time */
+    OF_PARTITION, /* for each partition that has a series (partition_series.h) */
+    OF_LEFT_OUT,  /* one series: how many were left out */
     OF_FIGURE, /* for each node whose report has the figure, over the run and over the last window of metrics */
 };
 
@@ -143,8 +145,6 @@ static const struct metric table[] = {
                  "Time of each lane, by what it went to: `decode`, `process`, `wait_for_records`, or blocked "
                  "`behind_...`."},
      .of = OF_LANE},
-    {.meaning = {"leat_node_seconds_total", "counter", "node, kind, lane", "A node's own time on each lane."},
-     .of = OF_OWN},
     {.meaning =
          {"leat_node_rows_total", "counter", "node, kind, rows",
           "Rows of each node, by what became of them. in = passed + filtered + late + duplicate + dead + "
@@ -185,6 +185,19 @@ static const struct metric table[] = {
         "leat_learner_rejected_total", "counter", "rejected",
         "Examples that became dead letters: a value, the prediction or the gradient is not finite, or the label is out of range."),
     LEARNER("leat_learner_frozen", "gauge", "is_frozen", "1: the learner has stopped learning (`freeze`)."),
+    /* Last, because there may be very many of them. */
+    {.meaning = {"leat_node_seconds_total", "counter", "node, kind, lane", "A node's own time on each lane."},
+     .of = OF_OWN},
+    {.meaning =
+         {"leat_source_partition_records_total", "counter", "node, kind, partition",
+          "Records read of each partition, over all lives of the run. Of more than 200 partitions of a source, "
+          "the others are summed as `other`."},
+     .of = OF_PARTITION},
+    {.meaning =
+         {"leat_metrics_series_left_out", "gauge", "",
+          "Series that are not in this answer, because it has 10,000 others; those of the last metrics are left "
+          "out."},
+     .of = OF_LEFT_OUT},
 };
 
 /* --- Text --- */
@@ -227,6 +240,27 @@ static void put_own(const struct metrics_source *source, const struct metric *me
         label_lane(text, instance->lane);
         metrics_value(text, (double)instance->ns / 1e9);
     }
+}
+
+static void put_partitions(const struct metrics_source *source, const struct metric *metric,
+                           struct metrics_text *text)
+{
+    uint32_t count;
+    const struct partition_series *series = partition_watch_series(source->partitions, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        begin_node(text, metric, &source->plan->nodes[series[i].node]);
+        metrics_label(text, "partition", str_from(series[i].name));
+        metrics_count(text, series[i].records);
+    }
+}
+
+/* Itself it is never left out. */
+static void put_left_out(const struct metric *metric, struct metrics_text *text)
+{
+    uint64_t left_out = text->left_out;
+    text->series_max = 0;
+    metrics_begin(text, metric->meaning.name);
+    metrics_count(text, left_out);
 }
 
 static void put_rows(const struct metrics_source *source, const struct metric *metric,
@@ -304,6 +338,8 @@ static void put_run(const struct metrics_source *source, const struct metric *me
 
 void metrics_write(const struct metrics_source *source, struct metrics_text *text)
 {
+    text->series_max = METRICS_SERIES_MAX;
+    text->series = text->left_out = 0;
     for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
         const struct metric *metric = &table[i];
         metrics_head(text, &metric->meaning);
@@ -315,6 +351,8 @@ void metrics_write(const struct metrics_source *source, struct metrics_text *tex
         case OF_HELD: put_held(source, metric, text); break;
         case OF_LANE: put_lanes(source, metric, text); break;
         case OF_OWN: put_own(source, metric, text); break;
+        case OF_PARTITION: put_partitions(source, metric, text); break;
+        case OF_LEFT_OUT: put_left_out(metric, text); break;
         case OF_FIGURE: put_figures(source, metric, text); break;
         }
     }

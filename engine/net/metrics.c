@@ -109,6 +109,11 @@ void metrics_head(struct metrics_text *text, const struct metric_meaning *meanin
 
 void metrics_begin(struct metrics_text *text, const char *name)
 {
+    text->is_left_out = text->series_max > 0 && text->series >= text->series_max;
+    text->series += !text->is_left_out;
+    text->left_out += text->is_left_out;
+    if (text->is_left_out)
+        return;
     buffer_append(text->out, name, strlen(name));
     text->has_labels = false;
 }
@@ -116,16 +121,22 @@ void metrics_begin(struct metrics_text *text, const char *name)
 void metrics_label(struct metrics_text *text, const char *name, struct str value)
 {
     struct byte_buffer *out = text->out;
+    if (text->is_left_out)
+        return;
     buffer_append(out, text->has_labels ? "," : "{", 1);
     text->has_labels = true;
     buffer_append(out, name, strlen(name));
     buffer_append(out, "=\"", 2);
+    size_t begin = 0; /* of what is not written yet */
     for (size_t i = 0; i < value.length; i++) {
         char c = value.data[i];
-        if (c == '\\' || c == '"')
-            buffer_append(out, "\\", 1);
-        buffer_append(out, c == '\n' ? "\\n" : &c, c == '\n' ? 2 : 1);
+        if (c != '\\' && c != '"' && c != '\n')
+            continue;
+        buffer_append(out, value.data + begin, i - begin);
+        buffer_append(out, c == '\n' ? "\\n" : c == '"' ? "\\\"" : "\\\\", 2);
+        begin = i + 1;
     }
+    buffer_append(out, value.data + begin, value.length - begin);
     buffer_append(out, "\"", 1);
 }
 
@@ -139,6 +150,8 @@ static void end_labels(struct metrics_text *text)
 void metrics_value(struct metrics_text *text, double value)
 {
     struct byte_buffer *out = text->out;
+    if (text->is_left_out)
+        return;
     end_labels(text);
     if (isnan(value))
         buffer_printf(out, "NaN\n");
@@ -154,6 +167,8 @@ void metrics_value(struct metrics_text *text, double value)
 
 void metrics_count(struct metrics_text *text, uint64_t value)
 {
+    if (text->is_left_out)
+        return;
     end_labels(text);
     buffer_printf(text->out, "%" PRIu64 "\n", value);
 }

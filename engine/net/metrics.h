@@ -18,7 +18,10 @@ struct metric_meaning {
 struct metrics_text {
     struct byte_buffer *out; /* the caller's */
     bool is_openmetrics;
-    bool has_labels; /* of the sample that is being written */
+    bool has_labels;           /* of the sample that is being written */
+    bool is_left_out;          /* the sample is: it is counted, and nothing of it is written */
+    uint64_t series_max;       /* samples beyond it are left out; 0: none is */
+    uint64_t series, left_out; /* samples so far */
 };
 
 /* Whether the request prefers OpenMetrics 1.0 to the text format (header field `accept`). */

@@ -267,6 +267,19 @@ struct run_column {
 /* Fills *out from what all lanes have seen; column: index in the schema. Allocates for the call. */
 void run_column_read(const struct run *run, uint32_t index, uint32_t column, struct run_column *out);
 
+/* How many records were read of each partition. */
+struct run_partitions {
+    uint32_t count, room;
+    struct run_partition {
+        uint32_t node;    /* the source's place in the plan */
+        char *name;       /* "": it has none */
+        uint64_t records; /* over all lives of the run */
+    } * items;            /* a partition keeps its place as long as the run */
+};
+/* Fills *partitions, which is all zeros or was filled from this run before. Control thread. */
+void run_partitions(struct run *run, struct run_partitions *partitions);
+void run_partitions_free(struct run_partitions *partitions);
+
 /* Call after run_wait, if has_order_run_out: appends, in words, how far each partition was read. */
 void run_describe_order_end(const struct run *run, struct byte_buffer *out);
 

@@ -18,9 +18,10 @@ RUN_AT = re.compile(r"leat: figures at http://127\.0\.0\.1:(\d+)/")
 SERVE_AT = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
 OPEN = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
-SOURCE = 'source s = file { path: "data.jsonl", schema: { id: int!, ts: time(ms), a: int, b: int, clicked: int }, event_time: ts }'
+SOURCE = 'source s = file { path: PATH, schema: { id: int!, ts: time(ms), a: int, b: int, clicked: int }, event_time: ts }'
+DATA = '"data.jsonl"'
 JOB = f"""job live {{ workers: 2, checkpoint: {{ every: 500ms, dir: "state" }} }}
-{SOURCE}
+{SOURCE.replace("PATH", DATA)}
 stream kept = s | where a < 900 | dedup by id within 1h
 stream features = kept | feature by a over 1h every 1m {{ n: count() }}
 learner model = fm from features {{ label: clicked, sparse: [a, b], dense: [log1p(n)], embedding: {{ dim: 4 }}, window: 1000 }}
@@ -33,10 +34,19 @@ sink dead = file from dead_letters {{ path: "dead.jsonl" }}
 """
 
 
-def wide(steps):
-    """A job of many nodes."""
+def wide(steps, partitions=1, workers=4):
+    """A job of many nodes, which reads many partitions: of the first comes data.jsonl, of the others one record each."""
     filters = "".join(f" | where a != {1_000 + i}" for i in range(steps))
-    return f'job wide {{ workers: 4 }}\n{SOURCE}\nstream kept = s{filters}\nsink out = null from kept\n'
+    paths = ", ".join([DATA] + [f'"part-{i:04}.jsonl"' for i in range(1, partitions)])
+    source = SOURCE.replace("PATH", f"[{paths}]" if partitions > 1 else DATA)
+    return f'job wide {{ workers: {workers} }}\n{source}\nstream kept = s{filters}\nsink out = null from kept\n'
+
+
+def write_partitions(folder, partitions):
+    """The files of `wide`, but the first."""
+    for i in range(1, partitions):
+        with open(os.path.join(folder, f"part-{i:04}.jsonl"), "w", encoding="ascii") as file:
+            file.write('{"id":%d,"ts":1700000000000,"a":1,"b":1,"clicked":0}\n' % -i)
 
 
 @contextlib.contextmanager

@@ -14,12 +14,15 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import live  # noqa: E402
 import prometheus  # noqa: E402
 import tap  # noqa: E402
-from patience import stretched  # noqa: E402
+from patience import PATIENCE_S, stretched  # noqa: E402
 
 SAMPLE = re.compile(r'([a-z0-9_]+)(?:\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? (NaN|[+-]Inf|-?[0-9.]+(?:e[+-]?[0-9]+)?)$')
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "info": ("_info",), "histogram": ("_bucket", "_sum", "_count")}
 UNITS = ("seconds", "bytes", "ratio")
-STEPS, SCRAPE_S, SCRAPE_BYTES = 200, 0.010, 1_000_000
+STEPS, PARTITIONS, SCRAPE_S, SCRAPE_BYTES, SERIES_MAX = 200, 1_000, 0.010, 1_000_000, 10_000
+# Each partition was read, or their series are left out.
+ALL_READ = re.compile(r'^leat_source_partition_records_total\{[^}]*partition="other"\} %d$|^leat_metrics_series_left_out [1-9]'
+                      % (PARTITIONS - 200), re.M)
 
 
 def families_of_open(text):
@@ -106,22 +109,56 @@ def test_scraped():
     return None
 
 
-def test_many_nodes():
-    """A scrape of a job of many nodes is small and soon there."""
-    with live.place(live.wide(STEPS), 20_000) as folder, live.run(folder, 300) as run:
+def wide_run(folder, workers, scrapes):
+    """A scrape of a job of many nodes and partitions: its text, and seconds that it took."""
+    with live.run(folder, 300) as run:
         run.wait_until_ready("/readyz")
-        took, size = [], 0
-        for _ in range(15):
+        took = []
+        deadline = time.monotonic() + PATIENCE_S
+        while len(took) < scrapes or not ALL_READ.search(text):
             begin = time.perf_counter()
-            text = run.ask("/metrics")[2]
+            text = run.ask("/metrics", Accept=live.OPEN)[2]
             took.append(time.perf_counter() - begin)
-            size = max(size, len(text.encode()))
-        assert run.is_alive()
+            assert run.is_alive() and time.monotonic() < deadline, run.said[-3:]
+        plain = run.ask("/metrics")[2]
+        families_of_open(text)
+    size = len(text.encode())
+    print(f"# {STEPS} steps, {PARTITIONS} partitions, {workers} lanes: {1e3 * statistics.median(took):.1f} ms, {size:,} bytes")
+    assert size <= SCRAPE_BYTES and len(plain.encode()) <= SCRAPE_BYTES, (size, len(plain))
+    return plain, statistics.median(took)
+
+
+def test_many_nodes_and_partitions():
+    """A scrape of them is small and soon there; partitions beyond the first 200 are one series, which is their sum."""
+    with live.place(live.wide(STEPS, PARTITIONS), 20_000) as folder:
+        live.write_partitions(folder, PARTITIONS)
+        text, seconds = wide_run(folder, 4, 15)
+        assert seconds <= stretched(SCRAPE_S), seconds
         nodes = set(re.findall(r'^leat_node_held_rows\{node="([^"]*)"', text, re.M))
         assert len(nodes) >= STEPS, len(nodes)
-        print(f"# {len(nodes)} nodes: {1e3 * statistics.median(took):.1f} ms, {size:,} bytes")
-        assert size <= SCRAPE_BYTES, size
-        assert statistics.median(took) <= stretched(SCRAPE_S), took
+        found = dict(re.findall(r'^leat_source_partition_records_total\{node="s",kind="file",partition="([^"]*)"\} (\d+)$',
+                                text, re.M))
+        assert len(found) == 201 and found["part-0199.jsonl"] == "1" and found["other"] == str(PARTITIONS - 200), found
+        assert sum(map(int, found.values())) >= PARTITIONS and left_out(text) == 0, found
+
+
+def left_out(text):
+    return int(re.search(r"^leat_metrics_series_left_out (\d+)$", text, re.M)[1])
+
+
+def test_too_many_series():
+    """Nodes times lanes are more than are written: the last ones are left out, counted, and nothing else."""
+    workers = 64
+    with live.place(live.wide(STEPS, PARTITIONS, workers), 20_000) as folder:
+        live.write_partitions(folder, PARTITIONS)
+        text, _ = wide_run(folder, workers, 1)
+        common = re.compile(r"^(leat_(?:net_|build_info)|leat_metrics_series_left_out)")
+        series = [line for line in text.split("\n") if line and line[0] != "#" and not common.match(line)]
+        assert len(series) == SERIES_MAX and left_out(text) > 0, (len(series), left_out(text))
+        rows = re.findall(r'^leat_node_rows_total\{', text, re.M)
+        own = re.findall(r'^leat_node_seconds_total\{', text, re.M)
+        assert len(rows) == 8 * len(set(re.findall(r'^leat_node_held_rows\{node="([^"]*)"', text, re.M))), len(rows)
+        assert own and "leat_source_partition_records_total{" not in text
 
 
 if __name__ == "__main__":

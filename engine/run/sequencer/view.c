@@ -2,9 +2,11 @@
  * figures. */
 #include "run/sequencer/internal.h"
 
+#include "core/mem.h"
 #include "run/order/order.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 bool sequencer_begin(struct run *run)
 {
@@ -173,4 +175,32 @@ void sequencer_stats(struct run *run, struct run_stats *stats)
         stats->progress.records_total =
             is_known ? stats->progress.records_total + progress.records_total : -1;
     }
+}
+
+void run_partitions(struct run *run, struct run_partitions *partitions)
+{
+    struct sequencer *s = run->sequencer;
+    pthread_mutex_lock(&s->mutex);
+    if (s->partitions_count > partitions->room) {
+        partitions->room = MAX(s->partitions_count, partitions->room * 2);
+        partitions->items = mem_realloc(partitions->items, partitions->room * sizeof(*partitions->items));
+    }
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        const struct partition *p = &s->partitions[i];
+        struct run_partition *item = &partitions->items[i];
+        if (i >= partitions->count)
+            *item = (struct run_partition){.node = run->plan->sources[p->source],
+                                           .name = mem_str(sequencer_partition_name(run, p))};
+        item->records = p->records;
+    }
+    partitions->count = s->partitions_count;
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void run_partitions_free(struct run_partitions *partitions)
+{
+    for (uint32_t i = 0; i < partitions->count; i++)
+        free(partitions->items[i].name);
+    free(partitions->items);
+    *partitions = (struct run_partitions){0};
 }

@@ -114,12 +114,28 @@ static void test_common(void **state)
     net_loop_free(loop);
 }
 
+/* Samples beyond the limit are counted, and nothing of them is written. */
+static void test_series_max(void **state)
+{
+    (void)state;
+    struct byte_buffer out = {0};
+    struct metrics_text text = {.out = &out, .series_max = 3};
+    write_all(&text);
+    buffer_append(&out, "", 1);
+    assert_int_equal(text.series, 3);
+    assert_int_equal(text.left_out, 5);
+    assert_non_null(strstr(out.data, SAMPLES));
+    assert_non_null(strstr(out.data, "leat_x_seconds 7\nleat_x_seconds NaN\n# HELP leat_x_info"));
+    buffer_free(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_which_format),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_common),
+        cmocka_unit_test(test_series_max),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
