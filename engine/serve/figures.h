@@ -28,7 +28,8 @@ enum phase {
 };
 const char *phase_name(enum phase phase);
 
-/* Times in buckets of 2^(1/4): a quantile is right to 10 %. */
+/* Times in buckets of 2^(1/4): a quantile is at most 19 % too high. What /metrics says of it, counts up to powers of two,
+ * their sum and number, is exact. */
 enum { HISTOGRAM_BUCKETS = 160 };
 struct histogram {
     uint64_t counts[HISTOGRAM_BUCKETS];
