@@ -21,12 +21,6 @@
 
 enum { CHUNK = 1024 };
 
-_Noreturn void leat_assert_failed(const char *condition, const char *file, int line, const char *function)
-{
-    fprintf(stderr, "%s:%d: %s: `%s`\n", file, line, function, condition);
-    abort();
-}
-
 struct columns_file {
     uint64_t events;
     uint32_t fields, dense;

@@ -278,7 +278,8 @@ void log_progress(struct str text)
 
 void log_look(void)
 {
-    pthread_mutex_lock(&kept.order);
+    if (pthread_mutex_trylock(&kept.order) != 0) /* somebody is saying something, and looks, too */
+        return;
     look(os_monotonic_us());
     pthread_mutex_unlock(&kept.order);
 }

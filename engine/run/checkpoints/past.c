@@ -89,10 +89,15 @@ void run_checkpoint_list_look(struct run_checkpoint_list *list)
     uint32_t ids_count, count = 0;
     if (run->dir == NULL || run->barrier == NULL)
         return;
+    /* One that is in the directory and not told of yet: the coordinator is about to tell what it took, or takes it back. */
+    uint64_t told = barrier_published(run);
+    uint32_t generation = checkpoint_generation(run->dir);
     struct checkpoint_id *ids = checkpoint_ids(run->dir, &ids_count);
     struct run_checkpoint *items = mem_alloc(sizeof(list->items));
     for (uint32_t i = 0; i < ids_count && count < RUN_CHECKPOINTS_MAX; i++) {
         const struct run_checkpoint *known = NULL;
+        if (ids[i].generation == generation && ids[i].epoch > told)
+            continue;
         for (uint32_t k = 0; k < list->count && known == NULL; k++)
             known = is_item(&list->items[k], ids[i]) ? &list->items[k] : NULL;
         if (known != NULL)

@@ -40,30 +40,31 @@ struct run_dead_example *dead_example_room(struct run_dead_example *examples, ui
     return &examples[at];
 }
 
-static void describe(struct stage_instance *stage, const struct dead_row *row, const char *step, char *text,
-                     size_t room)
+static void describe(struct stage_instance *stage, const struct row_origin *origin, struct str reason,
+                     const char *step, char *text, size_t room)
 {
     struct partition_place place;
-    (void)sequencer_place(stage->run, row->origin.partition, &place);
-    snprintf(text, room, "%s: record %llu: %s%s%.*s", place.name, (unsigned long long)row->origin.record,
-             step, step[0] == '\0' ? "" : ": ", STR_ARGS(row->letter.reason));
+    (void)sequencer_place(stage->run, origin->partition, &place);
+    snprintf(text, room, "%s: record %llu: %s%s%.*s", place.name, (unsigned long long)origin->record, step,
+             step[0] == '\0' ? "" : ": ", STR_ARGS(reason));
     mend_utf8(text, strlen(text));
 }
 
-static void keep_example(struct stage_instance *stage, const struct dead_row *row)
+static void keep_example(struct node_instance *node, const struct row_origin *origin,
+                         const struct row_order *order, struct str reason)
 {
-    struct run_dead_example *example =
-        dead_example_room(stage->examples, &stage->examples_count, &row->order);
+    struct stage_instance *stage = node->stage;
+    struct run_dead_example *example = dead_example_room(stage->examples, &stage->examples_count, order);
     if (example != NULL)
-        describe(stage, row, row->node->label, example->text, sizeof(example->text));
+        describe(stage, origin, reason, node->node->label, example->text, sizeof(example->text));
 }
 
 /* Keeps the reason of the node's first dead letter, for run_stats while the run goes on. */
-static void keep_first(struct node_instance *node, const struct dead_row *row)
+static void keep_first(struct node_instance *node, const struct row_origin *origin, struct str reason)
 {
     if (likely(atomic_load_explicit(&node->has_dead, memory_order_relaxed)))
         return;
-    describe(node->stage, row, "", node->dead_reason, sizeof(node->dead_reason));
+    describe(node->stage, origin, reason, "", node->dead_reason, sizeof(node->dead_reason));
     atomic_store(&node->has_dead, true);
 }
 
@@ -78,24 +79,23 @@ static void keep(struct stage_instance *stage, struct str *text, struct str *byt
 }
 
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
-              const struct dead_letter *letter)
+              const struct dead_letter *letter, const struct batch *batch, uint32_t batch_row)
 {
     struct stage_instance *stage = node->stage;
     node->context.counters.dead++;
     if (unlikely(stage->run->trace != NULL))
         trace_dead(node, origin, letter);
-    struct dead_row row = {.origin = *origin, .order = *order, .node = node->node, .letter = *letter};
-    keep_example(stage, &row);
-    keep_first(node, &row);
+    keep_example(node, origin, order, letter->reason);
+    keep_first(node, origin, letter->reason);
     if (dead_kept_has_turn(node))
-        dead_kept_add(node, origin, letter);
-    row.letter.batch = NULL;
+        dead_kept_add(node, origin, letter, batch, batch_row);
     if (stage->dead_exchange == NULL)
         return;
     if (stage->dead_count == stage->dead_capacity) {
         stage->dead_capacity = MAX(64, stage->dead_capacity * 2);
         stage->dead = mem_realloc(stage->dead, stage->dead_capacity * sizeof(*stage->dead));
     }
+    struct dead_row row = {.origin = *origin, .order = *order, .node = node->node, .letter = *letter};
     row.letter.reason = mended(&stage->dead_arena, letter->reason);
     keep(stage, &row.letter.raw, &row.raw_bytes);
     keep(stage, &row.letter.key, &row.key_bytes);
@@ -113,9 +113,8 @@ void operator_reject(struct operator_context *context, const struct batch *batch
     }
     struct row_origin origin = batch_origin(batch, row);
     struct row_order order = batch_order(batch, row);
-    struct dead_letter letter = {
-        .reason = str_from(reason), .time_us = dead_time(batch, row), .batch = batch, .row = row};
-    dead_add(context->engine, &origin, &order, &letter);
+    struct dead_letter letter = {.reason = str_from(reason), .time_us = dead_time(batch, row)};
+    dead_add(context->engine, &origin, &order, &letter, batch, row);
 }
 
 /* By the row's order, then by the place of the node that rejected it. */

@@ -1,5 +1,5 @@
-/* The newest dead letters of a run, for people who look while it goes on. An instance of a node keeps KEPT_TURN of them in
- * KEPT_NS: more nobody reads, a node that rejects few rows is seen beside one that rejects all, and a row that is not kept costs
+/* The newest dead letters of a run, for people who look while it goes on. An instance of a node keeps DEAD_KEPT_TURN of them in
+ * DEAD_KEPT_NS: more nobody reads, a node that rejects few rows is seen beside one that rejects all, and a row that is not kept costs
  * a comparison. All instances put theirs into one ring, under a mutex that each takes that seldom. */
 #include "run/lanes/internal.h"
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { KEPT_TURN = 10, KEPT_NS = 1000 * 1000 * 1000, LIST_SHOWN_MAX = 32 };
+enum { LIST_SHOWN_MAX = 32 };
 
 struct dead_kept {
     pthread_mutex_t mutex;
@@ -32,20 +32,6 @@ void dead_kept_free(struct dead_kept *kept)
         return;
     pthread_mutex_destroy(&kept->mutex);
     free(kept);
-}
-
-bool dead_kept_has_turn(struct node_instance *node)
-{
-    uint64_t now =
-        node->stage->at_work_ns; /* when a node got rows last: near enough, without a reading of the clock */
-    if (now - node->kept_since_ns >= KEPT_NS) {
-        node->kept_since_ns = now;
-        node->kept_count = 0;
-    }
-    if (node->kept_count >= KEPT_TURN)
-        return false;
-    node->kept_count++;
-    return true;
 }
 
 /* Copies what fits. A character that is cut stays cut. */
@@ -111,7 +97,7 @@ static uint32_t fill_place(char *to, size_t room, const struct run *run, const s
 }
 
 void dead_kept_add(struct node_instance *node, const struct row_origin *origin,
-                   const struct dead_letter *letter)
+                   const struct dead_letter *letter, const struct batch *batch, uint32_t row)
 {
     struct run *run = node->stage->run;
     struct dead_kept *kept = run->lanes->dead_kept;
@@ -121,8 +107,8 @@ void dead_kept_add(struct node_instance *node, const struct row_origin *origin,
     made->place_bytes = fill_place(made->place, sizeof(made->place), run, origin);
     made->reason_bytes = fill(made->reason, sizeof(made->reason), letter->reason);
     made->record_bytes = letter->raw.data == NULL ? 0 : letter->raw.length;
-    made->record_kept = letter->raw.data == NULL && letter->batch != NULL
-                            ? fill_row(made->record, sizeof(made->record), letter->batch, letter->row)
+    made->record_kept = letter->raw.data == NULL && batch != NULL
+                            ? fill_row(made->record, sizeof(made->record), batch, row)
                             : fill(made->record, sizeof(made->record), letter->raw);
     pthread_mutex_lock(&kept->mutex);
     made->n = ++kept->count;

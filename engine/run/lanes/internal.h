@@ -25,9 +25,6 @@ struct dead_letter {
     struct str reason, raw, key;
     struct str headers; /* JSON */
     int64_t time_us;    /* arrival time; 0: unknown */
-    /* The row, where `raw` is unknown because a step rejected it; valid within dead_add. NULL: there is none. */
-    const struct batch *batch;
-    uint32_t row;
 };
 
 struct dead_row {
@@ -303,9 +300,10 @@ static inline enum diag_code sink_error_code(const struct sink_context *sink)
  * are RUN_DEAD_EXAMPLES examples of earlier rows already. */
 struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
                                            const struct row_order *order);
-/* Counts a bad row of the node. If a sink takes dead letters, adds one for the row; its texts are copied. */
+/* Counts a bad row of the node. If a sink takes dead letters, adds one for the row; its texts are copied. batch: that has the
+ * row, where the letter has no bytes of its record because a step rejected it; else NULL. */
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
-              const struct dead_letter *letter);
+              const struct dead_letter *letter, const struct batch *batch, uint32_t row);
 /* Arrival time of the row; 0: unknown. */
 static inline int64_t dead_time(const struct batch *batch, uint32_t row)
 {
@@ -317,11 +315,24 @@ void dead_flush(struct stage_instance *stage);
 /* dead_kept.c */
 struct dead_kept *dead_kept_new(void);
 void dead_kept_free(struct dead_kept *kept); /* NULL is allowed */
+enum { DEAD_KEPT_TURN = 10, DEAD_KEPT_NS = 1000 * 1000 * 1000 };
 /* Whether the node may keep another letter now; counts it. */
-bool dead_kept_has_turn(struct node_instance *node);
-/* Keeps a letter; where it has no bytes of the record, the row as JSON. */
+static inline bool dead_kept_has_turn(struct node_instance *node)
+{
+    uint64_t now =
+        node->stage->at_work_ns; /* when a node got rows last: near enough, without a reading of the clock */
+    if (unlikely(now - node->kept_since_ns >= DEAD_KEPT_NS)) {
+        node->kept_since_ns = now;
+        node->kept_count = 0;
+    }
+    if (likely(node->kept_count >= DEAD_KEPT_TURN))
+        return false;
+    node->kept_count++;
+    return true;
+}
+/* Keeps a letter; where it has no bytes of the record, the row as JSON. batch: as of dead_add. */
 void dead_kept_add(struct node_instance *node, const struct row_origin *origin,
-                   const struct dead_letter *letter);
+                   const struct dead_letter *letter, const struct batch *batch, uint32_t row);
 
 /* trace.c: call these functions only where run->trace is set; such a run has one lane. */
 /* Returns false if the batch has no row of the record; else gives the batch to the node, rows of the record

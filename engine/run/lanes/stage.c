@@ -175,7 +175,7 @@ static void run_source(struct node_instance *node, struct slot *slot)
                                          .key = bad->key,
                                          .headers = bad->headers,
                                          .time_us = dead_time(slice->batch, bad->row)};
-            dead_add(node, &origin, &order, &letter);
+            dead_add(node, &origin, &order, &letter, NULL, 0);
         }
         tell_before(node, slice->batch);
         stage_look(node, slice->batch);
