@@ -10,17 +10,32 @@
 
 static void put_string(struct byte_buffer *out, struct str text)
 {
+    size_t plain = 0; /* where the bytes begin that stand for themselves */
     buffer_append(out, "\"", 1);
     for (size_t i = 0; i < text.length; i++) {
         unsigned char c = (unsigned char)text.data[i];
-        if (c == '"' || c == '\\')
-            buffer_printf(out, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
-            buffer_printf(out, "\\u%04x", c);
-        else
-            buffer_append(out, &text.data[i], 1);
+        bool is_special = c == '"' || c == '\\' || c < 0x20 || c == 0x7f;
+        if (!is_special)
+            continue;
+        buffer_append(out, text.data + plain, i - plain);
+        buffer_printf(out, c == '"' || c == '\\' ? "\\%c" : "\\u%04x", c);
+        plain = i + 1;
     }
+    buffer_append(out, text.data + plain, text.length - plain);
     buffer_append(out, "\"", 1);
+}
+
+static void put_int(struct byte_buffer *out, int64_t value)
+{
+    char digits[24];
+    size_t at = sizeof(digits);
+    uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    do
+        digits[--at] = (char)('0' + rest % 10);
+    while ((rest /= 10) > 0);
+    if (value < 0)
+        digits[--at] = '-';
+    buffer_append(out, digits + at, sizeof(digits) - at);
 }
 
 /* Whether the current item lies inside an element of a list; such an element stands on one line. */
@@ -40,10 +55,10 @@ static void begin_item(struct describe *d, const char *name, bool is_record)
     d->has_item[d->depth] = true;
     if (d->is_json) {
         if (!is_first)
-            buffer_printf(out, ", ");
+            buffer_append(out, ", ", 2);
         if (name != NULL) {
             put_string(out, str_from(name));
-            buffer_printf(out, ": ");
+            buffer_append(out, ": ", 2);
         }
         return;
     }
@@ -108,24 +123,40 @@ void describe_close(struct describe *d)
 void describe_int(struct describe *d, const char *name, int64_t value)
 {
     begin_item(d, name, false);
-    buffer_printf(d->out, "%lld", (long long)value);
+    put_int(d->out, value);
+}
+
+enum { FLOAT_BYTES = 320 };
+
+/* Writes so many digits of the number; whether they read back as the same number. */
+static bool is_enough(char text[FLOAT_BYTES], int digits, double value, bool is_single)
+{
+    snprintf(text, FLOAT_BYTES, "%.*g", digits, value);
+    double read = strtod(text, NULL);
+    return is_single ? (float)read == (float)value : read == value;
 }
 
 static void put_float(struct describe *d, double value, bool is_single)
 {
-    char text[32];
+    char text[FLOAT_BYTES];
+    int low = 6, high = is_single ? 9 : 17; /* `high` digits are always enough */
     if (!isfinite(value)) {
         buffer_printf(d->out, d->is_json ? "null" : isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
         return;
     }
-    /* The fewest digits that read back as the same number. */
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, value);
-        double read = strtod(text, NULL);
-        if (is_single ? (float)read == (float)value : read == value)
-            break;
+    if (fabs(value) < 1e6 && (double)(int64_t)value == value && !(value == 0.0 && signbit(value))) {
+        put_int(d->out, (int64_t)value); /* as %g writes it */
+        return;
     }
-    buffer_printf(d->out, "%s", text);
+    /* The fewest digits that read back as the same number. */
+    if (!is_enough(text, low, value, is_single)) {
+        while (low + 1 < high) {
+            int middle = (low + high) / 2;
+            *(is_enough(text, middle, value, is_single) ? &high : &low) = middle;
+        }
+        (void)is_enough(text, high, value, is_single);
+    }
+    buffer_append(d->out, text, strlen(text));
 }
 
 void describe_float(struct describe *d, const char *name, double value)
@@ -160,13 +191,14 @@ void describe_text(struct describe *d, const char *name, struct str value)
 
 static void put_time(struct describe *d, int64_t value)
 {
-    char text[32];
+    char text[34];
     if (value == TIME_MIN || value == TIME_MAX) {
         buffer_printf(d->out, "null");
         return;
     }
-    int length = (int)civil_format(value, text);
-    buffer_printf(d->out, d->is_json ? "\"%.*s\"" : "%.*s", length, text);
+    size_t length = civil_format(value, text + 1);
+    text[0] = text[length + 1] = '"';
+    buffer_append(d->out, d->is_json ? text : text + 1, d->is_json ? length + 2 : length);
 }
 
 void describe_time(struct describe *d, const char *name, int64_t value)
@@ -223,7 +255,7 @@ void describe_value(struct describe *d, const char *name, const struct column *c
     }
     switch (type->tag) {
     case TYPE_BOOL: buffer_printf(d->out, column->bools[row] != 0 ? "true" : "false"); break;
-    case TYPE_INT: buffer_printf(d->out, "%lld", (long long)column->ints[row]); break;
+    case TYPE_INT: put_int(d->out, column->ints[row]); break;
     case TYPE_FLOAT: put_float(d, column->floats[row], false); break;
     case TYPE_TEXT: put_text(d, column_text(column, row)); break;
     case TYPE_BYTES: put_bytes(d, column_text(column, row)); break;

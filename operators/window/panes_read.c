@@ -126,49 +126,65 @@ void panes_finish(const struct panes *panes, const struct panes_sum *sum, int64_
 
 /* --- Description --- */
 
-/* The aggregates' values, as a batch of one row, which the caller releases. */
-static struct batch *finish(const struct panes *panes, const struct panes_sum *sum, int64_t time,
-                            struct operator_context *context)
+enum { DESCRIBED_ROWS = 64 };
+
+/* Panes to be described: a row of the batch for each. */
+struct described {
+    struct batch *batch;
+    struct column_builder builders[AGGREGATES_MAX + 1], *places[AGGREGATES_MAX + 1];
+    int64_t starts[DESCRIBED_ROWS], ends[DESCRIBED_ROWS];
+};
+
+static const struct schema *described_schema(const struct aggregates *aggregates, struct arena *arena)
 {
-    const struct aggregates *aggregates = panes->aggregates;
-    struct schema empty = {0};
-    struct schema *schema = schema_copy(context->scratch, &empty, aggregates->count);
+    struct schema *schema = schema_copy(arena, &(struct schema){0}, aggregates->count);
     for (uint32_t i = 0; i < aggregates->count; i++)
         (void)schema_add(schema, aggregates->items[i].name, aggregates->items[i].result);
-    struct batch *batch = batch_new(context->pool, schema, 1);
-    struct column_builder builders[AGGREGATES_MAX + 1], *places[AGGREGATES_MAX + 1];
-    for (uint32_t i = 0; i < aggregates->count; i++) {
-        places[i] = &builders[i];
-        builder_init(&builders[i], batch, &batch->columns[i], schema->fields[i].type);
+    return schema;
+}
+
+static void describe_rows(const struct described *rows, struct arena *arena, struct describe *out)
+{
+    const struct schema *schema = rows->batch->schema;
+    const char **names = arena_array(arena, const char *, schema->count + 1);
+    for (uint32_t k = 0; k < schema->count; k++)
+        names[k] = arena_strndup(arena, schema->fields[k].name.data, schema->fields[k].name.length);
+    for (uint32_t row = 0; row < rows->batch->rows; row++) {
+        describe_record(out, NULL);
+        describe_time(out, "start", rows->starts[row]);
+        describe_time(out, "end", rows->ends[row]);
+        for (uint32_t k = 0; k < schema->count; k++)
+            if (names[k][0] != '\0')
+                describe_value(out, names[k], &rows->batch->columns[k], &schema->fields[k].type, row);
+        describe_close(out);
     }
-    panes_finish(panes, sum, time, places, 0);
-    for (uint32_t i = 0; i < aggregates->count; i++)
-        builder_finish(&builders[i]);
-    return batch;
 }
 
 void panes_describe(const struct panes *panes, struct panes_sum *sum, const struct keyed_slot *slot,
                     uint32_t first, panes_edges *edges, const void *argument,
                     struct operator_context *context, struct describe *out)
 {
+    const struct schema *schema = described_schema(panes->aggregates, context->scratch);
+    struct described *rows = arena_new(context->scratch, struct described);
     describe_list(out, "panes");
-    for (uint32_t i = first; i < panes_count(slot) && !describe_is_full(out); i++) {
-        int64_t pane = panes_index(panes, slot, i), start, end;
-        panes_sum_clear(panes, sum);
-        panes_read(panes, slot, pane, pane, sum);
-        edges(argument, pane, sum->fixed, &start, &end);
-        struct batch *batch = finish(panes, sum, end - 1, context);
-        describe_record(out, NULL);
-        describe_time(out, "start", start);
-        describe_time(out, "end", end);
-        for (uint32_t k = 0; k < batch->schema->count; k++) {
-            const struct field *field = &batch->schema->fields[k];
-            if (field->name.length > 0)
-                describe_value(out, arena_strndup(context->scratch, field->name.data, field->name.length),
-                               &batch->columns[k], &field->type, 0);
+    for (uint32_t at = first, count; at < panes_count(slot) && !describe_is_full(out); at += count) {
+        count = MIN(panes_count(slot) - at, (uint32_t)DESCRIBED_ROWS);
+        rows->batch = batch_new(context->pool, schema, count);
+        for (uint32_t k = 0; k < schema->count; k++) {
+            rows->places[k] = &rows->builders[k];
+            builder_init(&rows->builders[k], rows->batch, &rows->batch->columns[k], schema->fields[k].type);
         }
-        describe_close(out);
-        batch_release(batch);
+        for (uint32_t row = 0; row < count; row++) {
+            int64_t pane = panes_index(panes, slot, at + row);
+            panes_sum_clear(panes, sum);
+            panes_read(panes, slot, pane, pane, sum);
+            edges(argument, pane, sum->fixed, &rows->starts[row], &rows->ends[row]);
+            panes_finish(panes, sum, rows->ends[row] - 1, rows->places, row);
+        }
+        for (uint32_t k = 0; k < schema->count; k++)
+            builder_finish(&rows->builders[k]);
+        describe_rows(rows, context->scratch, out);
+        batch_release(rows->batch);
     }
     describe_close(out);
 }
