@@ -45,10 +45,14 @@ static bool is_listed(const char *words, int status)
     return false;
 }
 
+/* Of server-sent events a document of version 3.0 cannot say what each has: the schema is empty. */
 static json_t *content_json(const char *type)
 {
-    bool is_json = strcmp(type, "application/json") == 0;
-    return json_pack("{s:{s:{s:s}}}", type, "schema", "type", is_json ? "object" : "string");
+    json_t *schema =
+        strcmp(type, "text/event-stream") == 0
+            ? json_object()
+            : json_pack("{s:s}", "type", strcmp(type, "application/json") == 0 ? "object" : "string");
+    return json_pack("{s:{s:o}}", type, "schema", schema);
 }
 
 static json_t *responses_json(const struct api_route *route)

@@ -83,7 +83,7 @@ def test_lines_are_objects():
     with control.place() as folder:
         lines = said_in_json(["run", "job.leat", "--control", "127.0.0.1:0", "--progress", "1s"], folder, stop_at="controlled  ", points=SLOW)
         assert {line["job"] for line in lines} == {"controlled"}, lines
-        assert lines[0]["text"].startswith("figures at http://127.0.0.1:") and lines[0]["level"] == "info", lines[0]
+        assert lines[0]["text"].startswith("the run's page at http://127.0.0.1:") and lines[0]["level"] == "info", lines[0]
         assert any(line["text"].startswith("stopping") for line in lines), lines
         assert any(line["text"].startswith("controlled  ") for line in lines), lines  # progress
         with open(os.path.join(folder, "bad.leat"), "wb") as file:
