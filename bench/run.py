@@ -24,6 +24,7 @@ import rows_kernels
 import rows_learn
 import rows_load
 import rows_nexmark
+import rows_see
 import rows_serve
 import rows_state
 import rows_torch
@@ -37,7 +38,7 @@ TOOLS = {
 }
 ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_torch.ROWS, **rows_kernels.ROWS,
         **rows_nexmark.ROWS, **rows_kafka.ROWS, **rows_serve.ROWS, **rows_load.ROWS,
-        **rows_follow.ROWS}
+        **rows_follow.ROWS, **rows_see.ROWS}
 GROUPS = {"kafka": list(rows_kafka.ROWS), "nexmark": list(rows_nexmark.ROWS), "serve": [*rows_serve.ROWS, *rows_load.ROWS],
           "follow": list(rows_follow.ROWS)}
 
