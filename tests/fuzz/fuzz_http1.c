@@ -12,6 +12,8 @@ struct net_connection {
     struct byte_buffer out, sent;
     void *self;
     struct net_exchange *waiting;
+    struct net_exchange *stream; /* an answer that goes on */
+    int streams;                 /* that http1.c has told of */
     bool is_finishing, is_aborted, is_paused;
 };
 
@@ -95,6 +97,27 @@ void connection_respond(struct exchange *exchange, const struct net_response *re
     http1_protocol.respond(exchange->connection->self, exchange, response);
 }
 
+bool connection_begin_stream(struct exchange *exchange, const struct net_response *response)
+{
+    return http1_protocol.begin_stream(exchange->connection->self, exchange, response);
+}
+
+bool connection_send_stream(struct exchange *exchange, struct str part)
+{
+    return http1_protocol.send_stream(exchange->connection->self, exchange, part);
+}
+
+void connection_end_stream(struct exchange *exchange)
+{
+    http1_protocol.end_stream(exchange->connection->self, exchange);
+}
+
+void connection_streams(struct net_connection *one, int more)
+{
+    one->streams += more;
+    must(one->streams == 0 || one->streams == 1, "a connection has one stream at a time");
+}
+
 void loop_refused(struct net_loop *loop, const struct net_listener *listener, int status)
 {
     (void)listener;
@@ -122,12 +145,28 @@ static void begin(void *user, struct net_exchange *exchange)
         net_respond_text(exchange, 404, "not here");
 }
 
+static void gone(struct net_exchange *exchange)
+{
+    must(connection.stream == exchange, "the stream that is gone is the one there is");
+    connection.stream = NULL;
+}
+
+static void stream(struct net_exchange *exchange)
+{
+    struct net_field field = {STR("content-type"), STR("text/event-stream")};
+    if (net_stream_begin(exchange, &(struct net_response){.status = 200, .fields = &field, .fields_count = 1},
+                         gone))
+        connection.stream = exchange;
+}
+
 static void serve(void *user, struct net_exchange *exchange)
 {
     (void)user;
-    must(connection.waiting == NULL, "a connection has one request at a time");
+    must(connection.waiting == NULL && connection.stream == NULL, "a connection has one request at a time");
     if (str_is(exchange->path, "/later"))
         connection.waiting = exchange;
+    else if (str_is(exchange->path, "/stream") || str_is(exchange->path, "/stream/on"))
+        stream(exchange);
     else
         echo(exchange);
 }
@@ -153,6 +192,12 @@ static void settle(struct net_loop *loop)
             struct net_exchange *exchange = connection.waiting;
             connection.waiting = NULL;
             echo(exchange);
+        } else if (connection.stream != NULL && str_is(connection.stream->path, "/stream")) {
+            struct net_exchange *exchange = connection.stream;
+            connection.stream = NULL;
+            must(net_stream_send(exchange, STR("a part")) && net_stream_send(exchange, exchange->body),
+                 "there is room");
+            net_stream_end(exchange);
         } else {
             net_exchanges_recycle(loop);
             return;
@@ -182,6 +227,7 @@ static void feed(const char *bytes, size_t count, size_t part, struct byte_buffe
     http1_protocol.close(connection.self);
     net_exchanges_free(loop);
     must(loop->counters.memory_now == 0, "all memory is given back");
+    must(connection.streams == 0 && connection.stream == NULL, "a stream ends with its connection");
     free(loop);
     buffer_free(&connection.out);
     struct str all = {connection.sent.data, connection.sent.length};
