@@ -93,7 +93,7 @@ static json_t *bucket_json(const struct sketch_numbers *numbers, uint32_t index,
 
 static json_t *mean_json(const struct run_column_span *span, double unit)
 {
-    uint64_t values = span->rows - span->nulls;
+    uint64_t values = span->rows - span->nulls - span->not_finite;
     return values == 0 ? json_null() : number_json(span->sum / (double)values / unit);
 }
 

@@ -240,9 +240,9 @@ uint32_t run_columns_count(const struct run *run);
 /* index: below that number; the nodes are in the order of the plan. */
 void run_columns(const struct run *run, uint32_t index, struct run_columns *columns);
 
-/* Rows looked at in some time; sum: of what run_column.numbers are. */
+/* Rows looked at in some time; sum: of what run_column.numbers are, without the not_finite of them. */
 struct run_column_span {
-    uint64_t rows, nulls;
+    uint64_t rows, nulls, not_finite;
     double sum;
 };
 struct run_column {

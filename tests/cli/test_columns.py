@@ -117,6 +117,15 @@ def test_equal_to_the_rows():
         assert found["sink/out"]["f"]["rows"] == 40 and found["sink/out"]["f"]["max"] == 39 / 8, found["sink/out"]["f"]
 
 
+def test_values_that_are_not_finite():
+    """They are counted, and in no mean."""
+    rows = [{"f": 1e300 if i % 4 else float(i)} for i in range(ROWS_ALL)]
+    with place(job("f: float", " | with g = f * 1e10"), rows) as folder, control.Run(folder, points=AT_ITS_END) as run:
+        here = wait_for(run, lambda found: found.get("sink/out", {}).get("g", {}).get("rows") == ROWS_ALL)["sink/out"]["g"]
+        assert here["not_finite"] == 75 and here["max"] == 96e10 and here["mean"] == 48e10, here
+        assert here["mean_recent"] == here["mean"] and here["mean_before"] is None, here
+
+
 def test_hostile_names_and_values():
     names = [evil.replace("`", "") for evil in EVIL]
     schema = ", ".join(f"`{name}`: text" for name in names) + ", b: bytes, long: text, cut: text, n: float"

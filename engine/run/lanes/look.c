@@ -43,6 +43,7 @@ struct look_sketch {
     struct sketch_numbers numbers;
     struct sketch_top top;
     double sums[SLOTS_KEPT];
+    uint32_t slot_not_finite[SLOTS_KEPT]; /* values that are not in the sums */
 };
 
 _Static_assert(sizeof(struct look_sketch) + SLOTS_KEPT * sizeof(uint32_t) <= 8192,
@@ -180,6 +181,7 @@ static void add_column(struct look_column *to, const struct type *type, const st
         double number = number_of(column, rows[i]);
         sketch_numbers_add(&sketch->numbers, number);
         sketch->sums[slot] += isfinite(number) ? number : 0;
+        sketch->slot_not_finite[slot] += isfinite(number) ? 0 : 1;
         if (column->tag == TYPE_LIST && type->element->tag != TYPE_RECORD)
             add_elements(sketch, column, rows[i]);
         else if (column->tag != TYPE_LIST) /* of records only the number is known */
@@ -198,8 +200,10 @@ static uint32_t slot_of(struct look *look, uint64_t now_ns)
     look->slot_rows[slot] = 0;
     for (uint32_t c = 0; c < look->schema->count; c++) {
         look->columns[c].slot_nulls[slot] = 0;
-        if (look->columns[c].sketch != NULL)
-            look->columns[c].sketch->sums[slot] = 0;
+        if (look->columns[c].sketch == NULL)
+            continue;
+        look->columns[c].sketch->sums[slot] = 0;
+        look->columns[c].sketch->slot_not_finite[slot] = 0;
     }
     return slot;
 }
@@ -373,6 +377,7 @@ static void add_spans(const struct look *look, const struct look_column *column,
         struct run_column_span *span = age < RECENT ? &out->recent : &out->before;
         span->rows += look->slot_rows[s];
         span->nulls += column->slot_nulls[s];
+        span->not_finite += column->sketch == NULL ? 0 : column->sketch->slot_not_finite[s];
         span->sum += column->sketch == NULL ? 0 : column->sketch->sums[s];
     }
 }
