@@ -206,6 +206,26 @@ static void refuse_path(struct net_exchange *exchange)
     buffer_free(&out);
 }
 
+static void refuse_method(const struct api_route *route, struct net_exchange *exchange)
+{
+    bool is_get = strcmp(route->method, "GET") == 0;
+    const struct net_field fields[] = {{STR("content-type"), STR("text/plain; charset=utf-8")},
+                                       {STR("allow"), is_get ? STR("GET, HEAD") : str_from(route->method)}};
+    struct net_response response = {
+        .status = 405,
+        .fields = fields,
+        .fields_count = ARRAY_COUNT(fields),
+        .body =
+            STR("figures are read with GET; a checkpoint, a savepoint and a stop are asked for with POST\n")};
+    net_respond(exchange, &response);
+}
+
+/* HEAD is answered as GET is; the connection leaves the body out. */
+static bool has_method(const struct api_route *route, struct str method)
+{
+    return str_is(method, route->method) || (str_is(method, "HEAD") && strcmp(route->method, "GET") == 0);
+}
+
 static void serve(void *user, struct net_exchange *exchange)
 {
     const struct api_route *route = NULL;
@@ -214,10 +234,8 @@ static void serve(void *user, struct net_exchange *exchange)
             route = &api_routes[i];
     if (route == NULL)
         refuse_path(exchange);
-    else if (!str_is(exchange->method, route->method))
-        net_respond_text(
-            exchange, 405,
-            "figures are read with GET; a checkpoint, a savepoint and a stop are asked for with POST\n");
+    else if (!has_method(route, exchange->method))
+        refuse_method(route, exchange);
     else
         route->serve(user, exchange);
 }

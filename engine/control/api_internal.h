@@ -46,7 +46,7 @@ struct api_parameter {
     const char *name, *about;
 };
 
-/* A row of the table of what the API answers (api.c). */
+/* A row of the table of what the API answers (api.c). Where the method is GET, HEAD is answered, too. */
 struct api_route {
     const char *method;
     const char *path; /* one that ends in `*` stands for all that begin so */

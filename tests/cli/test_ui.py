@@ -77,6 +77,25 @@ class Events:
         self.connection.close()
 
 
+def test_methods():
+    """Monitors ask with HEAD whether a server is there; who asks with a wrong method is told which are right."""
+    with place() as folder, Run(folder, points=SLOWER) as run:
+        run.wait_until("/readyz")
+        paths = json.loads(ask(run, "/api/v1/openapi.json")[2])["paths"]
+        assert len(paths) >= 20, paths
+        for path, methods in paths.items():
+            path = {"/api/v1/state/{rest}": "/api/v1/state/kept/dedup/1",
+                    "/api/v1/model/{rest}": "/api/v1/model/model?field=a&value=1"}.get(path, path)
+            for method in ("HEAD", "POST" if "get" in methods else "OPTIONS"):
+                status, fields, body = ask(run, path, method)
+                if method == "HEAD" and "get" in methods:
+                    assert status == (204 if path == "/favicon.ico" else 200) and body == b"", (path, status, body)
+                    assert ("content-length" in fields) == (path not in ("/api/v1/events", "/favicon.ico")), (path, fields)
+                else:
+                    assert status == 405 and fields["allow"] == ("GET, HEAD" if "get" in methods else "POST"), (path, fields)
+        assert run.ask("/healthz")[0] == 200 and run.process.poll() is None
+
+
 # --- The page's files ---
 
 
