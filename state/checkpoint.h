@@ -269,7 +269,8 @@ LEAT_CHECKED bool checkpoint_pack_adopt(const char *directory, struct checkpoint
  * for its folder CHECKPOINT_SAVEPOINTS. The copy is a checkpoint directory that holds nothing else and shares no inode. Every byte is checked on the way; `to` appears when
  * all of it is on the disk. id: generation 0 for the newest checkpoint that is whole; *id is then set to that
  * checkpoint's id. *bytes: of all files copied.
- * Needs no lock: a job may run at the same time. False after E0701, E0702, E0705, E0706 or E0708. */
+ * Needs no lock: a job may run at the same time. A copy in that folder that is not whole is gone when a run of the job begins
+ * there. False after E0701, E0702, E0705, E0706 or E0708. */
 LEAT_CHECKED bool checkpoint_copy(struct checkpoint_dir *dir, struct checkpoint_id *id, const char *to,
                                   uint64_t *bytes, struct diag_list *diags);
 

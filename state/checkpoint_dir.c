@@ -380,6 +380,24 @@ static int sweep_beginnings(const struct checkpoint_dir *dir)
     return error;
 }
 
+/* Removes what a process that was killed has copied of a savepoint, NAME.tmp: it may be as large as all of the state. */
+static int sweep_savepoints(const struct checkpoint_dir *dir)
+{
+    char path[PATH_BYTES + sizeof(CHECKPOINT_SAVEPOINTS) + 1], child[sizeof(path) + NAME_MAX + 1];
+    snprintf(path, sizeof(path), "%s/" CHECKPOINT_SAVEPOINTS, dir->path);
+    DIR *stream = opendir(path);
+    int error = stream == NULL && errno != ENOENT ? errno : 0;
+    for (struct dirent *entry; stream != NULL && error == 0 && (entry = readdir(stream)) != NULL;) {
+        const char *suffix = strchr(entry->d_name, '.');
+        snprintf(child, sizeof(child), "%s/%s", path, entry->d_name);
+        if (suffix != NULL && suffix != entry->d_name && strcmp(suffix, ".tmp") == 0)
+            error = os_remove_tree(child);
+    }
+    if (stream != NULL)
+        closedir(stream);
+    return error;
+}
+
 /* Makes the generation's directory, under a temporary name of this process, with its files. 0 or an errno. */
 static int make_generation(struct checkpoint_dir *dir, const struct generation *generation, const char *path,
                            char temporary[PATH_BYTES + 64])
@@ -405,6 +423,8 @@ static bool start_generation(struct checkpoint_dir *dir, struct generation gener
     free(generations);
     path_generation(dir, generation.generation, path);
     int error = sweep_beginnings(dir);
+    if (error == 0)
+        error = sweep_savepoints(dir);
     if (error == 0)
         error = make_generation(dir, &generation, path, temporary);
     if (error == 0)

@@ -216,5 +216,26 @@ def test_the_run_ends_meanwhile():
         leat(folder, "checkpoint", "verify", "state/savepoints/a")
 
 
+def test_killed_meanwhile():
+    """Of a copy that was not whole nothing is left when the next run has begun; whole ones stay."""
+    with place() as folder:
+        savepoints = os.path.join(folder, "state", "savepoints")
+        with Run(folder, points=SLOWER + ",ckpt.rename=sleep:60000@5") as run:
+            key = run.key(folder)
+            assert run.ask("/api/v1/savepoint?name=whole", "", **key)[0] == 200
+            asking = Asking(run, key, "half")
+            deadline = time.monotonic() + PATIENCE_S
+            while not os.path.exists(os.path.join(savepoints, "half.tmp")):
+                assert time.monotonic() < deadline and run.is_alive(), asking.ends()
+                time.sleep(0.01)
+            run.kills()
+        asking.ends()
+        assert sorted(os.listdir(savepoints)) == ["half.tmp", "whole"]
+        with Run(folder) as run:
+            run.wait_until_ready("/readyz")
+            assert os.listdir(savepoints) == ["whole"], os.listdir(savepoints)
+            leat(folder, "ctl", "savepoint", "job.leat", "half", says="savepoints/half: checkpoint")
+
+
 if __name__ == "__main__":
     sys.exit(tap.run(globals()))
