@@ -2,6 +2,7 @@
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/control_at.h"
+#include "control/picture.h"
 #include "control/summary.h"
 #include "core/mem.h"
 #include "core/os.h"
@@ -150,23 +151,48 @@ static bool refused(struct fetch *fetch, int status, struct byte_buffer *body, s
     return false;
 }
 
+/* Prints a line that has texts of the answer, none of which may act on the terminal. */
+static void print_line(struct byte_buffer *line)
+{
+    while (line->length > 0 && (unsigned char)line->data[line->length - 1] <= ' ')
+        line->length--;
+    picture_clean(line, 0);
+    printf("%.*s\n", (int)line->length, line->data);
+}
+
+/* Prints what the answer says of the savepoint. False after a diagnostic: what answers is no run. */
+static bool print_saved(const struct byte_buffer *body, struct diag_list *diags)
+{
+    struct byte_buffer line = {0};
+    char bytes[32];
+    json_t *json = json_loadb(body->data, body->length, 0, NULL);
+    const char *path = json_string_value(json_object_get(json, "savepoint")),
+               *id = json_string_value(json_object_get(json, "checkpoint"));
+    const json_t *count = json_object_get(json, "bytes");
+    bool is_good = path != NULL && id != NULL && json_is_integer(count) && json_integer_value(count) >= 0;
+    if (is_good) {
+        buffer_printf(&line, "savepoint %s: checkpoint %s, %s, every byte checked", path, id,
+                      format_bytes((double)json_integer_value(count), bytes));
+        print_line(&line);
+    } else {
+        struct diag *d =
+            diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "what answers is no run of this leat");
+        diag_cause(diags, d, "an object with `savepoint`, `checkpoint` and `bytes` is expected");
+        diag_hint(diags, d,
+                  "see whether there is a savepoint in the folder `savepoints` of the run's checkpoints");
+    }
+    json_decref(json);
+    buffer_free(&line);
+    return is_good;
+}
+
 static bool tell_to_save(const struct ctl_arguments *a, struct fetch *fetch, struct diag_list *diags)
 {
     struct byte_buffer body = {0};
     char *target =
         mem_printf("/api/v1/savepoint%s%s", a->name == NULL ? "" : "?name=", a->name == NULL ? "" : a->name);
     int status = fetch_post(fetch, target, COPY_STALL_S, BODY_MAX, &body);
-    bool is_good = status == 200 || refused(fetch, status, &body, diags);
-    if (is_good) {
-        json_t *json = json_loadb(body.data, body.length, 0, NULL);
-        const char *path = json_string_value(json_object_get(json, "savepoint")),
-                   *id = json_string_value(json_object_get(json, "checkpoint"));
-        char bytes[32];
-        format_bytes((double)json_integer_value(json_object_get(json, "bytes")), bytes);
-        printf("savepoint %s: checkpoint %s, %s, every byte checked\n", path == NULL ? "?" : path,
-               id == NULL ? "?" : id, bytes);
-        json_decref(json);
-    }
+    bool is_good = status == 200 ? print_saved(&body, diags) : refused(fetch, status, &body, diags);
     free(target);
     buffer_free(&body);
     return is_good;
@@ -180,7 +206,7 @@ static bool tell(const struct ctl_arguments *a, struct fetch *fetch, struct diag
     int status = fetch_post(fetch, is_stop ? "/api/v1/stop" : "/api/v1/checkpoint", STALL_S, BODY_MAX, &body);
     bool is_good = status == 202 || refused(fetch, status, &body, diags);
     if (is_good && a->waits_not)
-        printf("%.*s", (int)body.length, body.data);
+        print_line(&body);
     else if (is_good && is_stop)
         wait_for_end(fetch, &body);
     else if (is_good && !wait_for_checkpoint(fetch, before, &body) && !has_interrupt) {

@@ -239,13 +239,15 @@ def test_found_or_not():
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """Answers each request with what the server's `body` is."""
+    """Answers each request with what the server's `status` and `body` are."""
 
     def do_GET(self):
-        self.send_response(200)
+        self.send_response(self.server.status)
         self.send_header("content-length", str(len(self.server.body)))
         self.end_headers()
         self.wfile.write(self.server.body)
+
+    do_POST = do_GET
 
     def log_message(self, *_):
         pass
@@ -254,6 +256,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def answers():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        server.status = 200
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -299,6 +302,24 @@ def test_hostile_texts():
             assert watch.ends() == 0
             left = SEQUENCE.sub(lambda found: "" if KNOWN.match(found[0]) else found[0], watch.shown)
             assert not re.search("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e\u2066]", left), left[:500]
+
+
+def test_answers_to_leat_ctl():
+    """As above; and only a savepoint is said to be one."""
+    with answers() as server:
+        at = f"http://127.0.0.1:{server.server_port}"
+        saved = {"savepoint": f"/{HOSTILE}", "checkpoint": HOSTILE, "bytes": 3000}
+        for words, status, body, expected, says in [
+                (("savepoint", at), 200, json.dumps(saved), 0, r"savepoint /.*<img>.*: checkpoint .*<img>.*, 2\.9 KiB, every byte checked\n"),
+                (("savepoint", at), 200, "[]", FAILED, "what answers is no run of this leat"),
+                (("savepoint", at), 200, json.dumps({**saved, "bytes": -1}), FAILED, "what answers is no run of this leat"),
+                (("savepoint", at), 503, HOSTILE, FAILED, r"the run refuses \(503\): .*<img>"),
+                (("stop", at, "--no-wait"), 202, HOSTILE + "\n", 0, "<img>.*\n")]:
+            server.status, server.body = status, body.encode("utf-8", "replace")
+            done = subprocess.run([LEAT, "ctl", *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+            said = done.stdout + done.stderr
+            assert done.returncode == expected and re.search(says, said), (words, body, done)
+            assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\u2066]", said), (words, body, done)
 
 
 def changed(value, rng):
