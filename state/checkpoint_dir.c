@@ -380,8 +380,9 @@ static int sweep_beginnings(const struct checkpoint_dir *dir)
     return error;
 }
 
-/* Removes what a process that was killed has copied of a savepoint, NAME.tmp: it may be as large as all of the state. */
-static int sweep_savepoints(const struct checkpoint_dir *dir)
+/* Removes what a process that was killed has copied of a savepoint, NAME.tmp: it may be as large as all of the state. What
+ * cannot be removed is a warning, because it costs room alone. */
+static void sweep_savepoints(const struct checkpoint_dir *dir, struct diag_list *diags)
 {
     char path[PATH_BYTES + sizeof(CHECKPOINT_SAVEPOINTS) + 1], child[sizeof(path) + NAME_MAX + 1];
     snprintf(path, sizeof(path), "%s/" CHECKPOINT_SAVEPOINTS, dir->path);
@@ -395,7 +396,12 @@ static int sweep_savepoints(const struct checkpoint_dir *dir)
     }
     if (stream != NULL)
         closedir(stream);
-    return error;
+    if (error == 0)
+        return;
+    struct diag *diag = diag_warning(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0},
+                                     "copies in `%s` that are not whole cannot be removed", path);
+    diag_errno(diags, diag, error);
+    diag_hint(diags, diag, "remove `%s/*.tmp`, and see that this user may write there", path);
 }
 
 /* Makes the generation's directory, under a temporary name of this process, with its files. 0 or an errno. */
@@ -422,9 +428,8 @@ static bool start_generation(struct checkpoint_dir *dir, struct generation gener
     generation.generation = count == 0 ? 1 : generations[0] + 1;
     free(generations);
     path_generation(dir, generation.generation, path);
+    sweep_savepoints(dir, diags);
     int error = sweep_beginnings(dir);
-    if (error == 0)
-        error = sweep_savepoints(dir);
     if (error == 0)
         error = make_generation(dir, &generation, path, temporary);
     if (error == 0)

@@ -235,6 +235,14 @@ def test_killed_meanwhile():
             run.wait_until_ready("/readyz")
             assert os.listdir(savepoints) == ["whole"], os.listdir(savepoints)
             leat(folder, "ctl", "savepoint", "job.leat", "half", says="savepoints/half: checkpoint")
+            run.kills()
+        subprocess.run(["rm", "-r", savepoints], check=True)
+        with open(savepoints, "w", encoding="ascii"):
+            pass  # a run that cannot look for copies says so, and begins
+        with Run(folder) as run:
+            key = run.key(folder)
+            assert run.ask("/api/v1/savepoint?name=a", "", **key)[0] == 503
+            assert any("that are not whole cannot be removed" in line for line in run.said), run.said
 
 
 if __name__ == "__main__":
