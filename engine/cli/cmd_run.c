@@ -417,13 +417,11 @@ static void claim_options(const struct run_arguments *arguments)
 
 /* Prints the summary. With --serve, the server of a run that is good ends first, so that all requests are counted. */
 static void summarize(struct run_arguments *arguments, const struct run_stats *stats,
-                      const struct dead_watch *dead, struct bottleneck *bottleneck,
+                      const struct dead_watch *dead, const struct bottleneck_found *found,
                       struct serve_watch *serving, bool is_good)
 {
     struct job_load *load = &arguments->load;
-    struct bottleneck_found *found = mem_alloc(sizeof(*found));
     struct byte_buffer out = {0};
-    bottleneck_whole(bottleneck, stats, found);
     struct summary summary = {
         .plan = load->plan, .stats = stats, .watch = dead, .bottleneck = found, .is_good = is_good};
     if (serving != NULL && is_good)
@@ -437,7 +435,21 @@ static void summarize(struct run_arguments *arguments, const struct run_stats *s
     if (out.length > 0)
         fwrite(out.data, 1, out.length, stdout);
     buffer_free(&out);
-    free(found);
+}
+
+/* What is known of the run at its end; also for those who read its events. */
+static void end_figures(struct run_arguments *arguments, struct run *run, struct run_stats *stats,
+                        struct dead_watch *dead, struct bottleneck *bottleneck,
+                        struct bottleneck_found *found, bool is_good)
+{
+    run_stats(run, stats);
+    dead_watch_end(dead, stats);
+    bottleneck_whole(bottleneck, stats, found);
+    if (arguments->api != NULL)
+        api_end(arguments->api, stats, dead, found, is_good);
+    api_stop(
+        arguments->api); /* who waits for the run's end waits for its last checkpoint and its sinks, too */
+    arguments->api = NULL;
 }
 
 static int run_job(struct run_arguments *arguments)
@@ -488,15 +500,13 @@ static int run_job(struct run_arguments *arguments)
         watch(run, view, arguments->api);
     view_free(view);
     is_good &= run_wait(run);
-    api_stop(
-        arguments->api); /* who waits for the run's end waits for its last checkpoint and its sinks, too */
-    arguments->api = NULL;
-    run_stats(run, stats);
-    dead_watch_end(dead, stats);
+    struct bottleneck_found *found = mem_alloc(sizeof(*found));
+    end_figures(arguments, run, stats, dead, bottleneck, found, is_good);
     tell_order_end(run, stats);
     if (arguments->options.compares)
         tell_compared(stats, is_good);
-    summarize(arguments, stats, dead, bottleneck, serving, is_good);
+    summarize(arguments, stats, dead, found, serving, is_good);
+    free(found);
     serve_watch_free(serving);
     bottleneck_free(bottleneck);
     free(dead);

@@ -111,14 +111,10 @@ static const char *show(void *user, unsigned width, struct byte_buffer *out)
     return warning_of(watch);
 }
 
-struct view_more serve_watch_more(struct serve_watch *watch)
+/* Of what was read last. */
+static const struct summary_served *totals(void *user, uint32_t *count)
 {
-    return (struct view_more){.show = show, .user = watch};
-}
-
-const struct summary_served *serve_watch_totals(struct serve_watch *watch, uint32_t *count)
-{
-    look(watch, os_monotonic_us());
+    struct serve_watch *watch = user;
     *count = watch->has_read ? watch->report.count : 0;
     for (uint32_t i = 0; i < *count; i++) {
         const struct serve_moment *moment = &watch->report.models[i];
@@ -132,4 +128,15 @@ const struct summary_served *serve_watch_totals(struct serve_watch *watch, uint3
         }
     }
     return watch->totals;
+}
+
+struct view_more serve_watch_more(struct serve_watch *watch)
+{
+    return (struct view_more){.show = show, .totals = totals, .user = watch};
+}
+
+const struct summary_served *serve_watch_totals(struct serve_watch *watch, uint32_t *count)
+{
+    look(watch, os_monotonic_us());
+    return totals(watch, count);
 }

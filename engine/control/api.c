@@ -62,7 +62,10 @@ bool api_put_figures(struct api *api, bool is_line, struct byte_buffer *out)
                               .stats = &api->stats,
                               .watch = &api->watch,
                               .bottleneck = &api->recent,
-                              .is_good = true};
+                              .served = api->served,
+                              .served_count = api->served_count,
+                              .is_good = api->is_good,
+                              .is_going_on = !atomic_load(&api->has_ended)};
     if (is_there && is_line)
         summary_put_line(&summary, os_wall_us() / 1000, out);
     else if (is_there)
@@ -159,7 +162,8 @@ const struct api_route api_routes[] = {
     {"GET", "/readyz", serve_ready, .summary = "the run has been restored", .type = "text/plain"},
     {"GET", "/metrics", serve_metrics, .summary = "figures for Prometheus", .type = "text/plain"},
     {"GET", "/api/v1/figures", serve_figures, .summary = "the run's figures now"},
-    {"GET", "/api/v1/events", api_events_serve, .summary = "the figures once a second, as server-sent events",
+    {"GET", "/api/v1/events", api_events_serve,
+     .summary = "the figures once a second, and lines of the log, as server-sent events",
      .type = "text/event-stream"},
     {"GET", "/api/v1/plan", api_plan_serve, .summary = "the plan, with the places of its picture"},
     {"GET", "/api/v1/history", serve_history, .summary = "figures of the run or of a node over time",
@@ -246,8 +250,10 @@ static const struct net_service service = {.serve = serve};
 
 static void turn(void *user)
 {
-    api_state_turn(user);
-    savepoint_turn(user);
+    struct api *api = user;
+    api_state_turn(api);
+    savepoint_turn(api);
+    api_events_turn(api->events);
 }
 
 static void *run_loop(void *argument)
@@ -255,6 +261,17 @@ static void *run_loop(void *argument)
     struct api *api = argument;
     net_loop_run(api->loop, GRACE_MS);
     return NULL;
+}
+
+static void served_free(struct api *api)
+{
+    for (uint32_t i = 0; i < api->served_count; i++)
+        free(api->served_names[i]);
+    free(api->served_names);
+    free(api->served);
+    api->served_names = NULL;
+    api->served = NULL;
+    api->served_count = 0;
 }
 
 static void api_free(struct api *api)
@@ -270,6 +287,7 @@ static void api_free(struct api *api)
     pthread_mutex_destroy(&api->mutex);
     run_times_free(api->times);
     run_checkpoint_list_free(api->checkpoints);
+    served_free(api);
     api_key_free(&api->key);
     free(api);
 }
@@ -288,6 +306,7 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
 {
     struct api *api = mem_calloc(1, sizeof(*api));
     api->plan = plan;
+    api->is_good = true;
     pthread_mutex_init(&api->mutex, NULL);
     pthread_mutex_init(&api->ready_mutex, NULL);
     api->loop = net_loop_new(MEMORY_BYTES, turn, api);
@@ -347,6 +366,33 @@ void api_tend(struct api *api, struct run *run)
     savepoint_tend(api, run);
 }
 
+void api_served(struct api *api, const struct summary_served *served, uint32_t count)
+{
+    pthread_mutex_lock(&api->mutex);
+    served_free(api);
+    api->served = mem_calloc(count, sizeof(*served));
+    api->served_names = mem_calloc(count, sizeof(*api->served_names));
+    api->served_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        api->served[i] = served[i];
+        api->served[i].name = api->served_names[i] = mem_strdup(served[i].name);
+    }
+    pthread_mutex_unlock(&api->mutex);
+}
+
+/* The figures; with the mutex. */
+static void take(struct api *api, const struct run_stats *stats, const struct dead_watch *watch,
+                 const struct bottleneck_found *found)
+{
+    api->stats = *stats;
+    /* held_by points into stats */
+    if (stats->held_by != NULL)
+        api->stats.held_by = &api->stats.nodes[stats->held_by - stats->nodes];
+    api->watch = *watch;
+    api->recent = found != NULL ? *found : (struct bottleneck_found){.node = -1};
+    api->is_there = true;
+}
+
 void api_publish(struct api *api, struct run *run, const struct run_stats *stats,
                  const struct dead_watch *watch, const struct bottleneck_found *recent)
 {
@@ -362,14 +408,19 @@ void api_publish(struct api *api, struct run *run, const struct run_stats *stats
         api->times = run_times_new(run);
     run_times(run, api->times);
     partition_watch_look(api->partitions, run);
-    api->stats = *stats;
-    /* held_by points into stats */
-    if (stats->held_by != NULL)
-        api->stats.held_by = &api->stats.nodes[stats->held_by - stats->nodes];
-    api->watch = *watch;
-    api->recent = recent != NULL ? *recent : (struct bottleneck_found){.node = -1};
-    api->is_there = true;
+    take(api, stats, watch, recent);
     pthread_mutex_unlock(&api->mutex);
+}
+
+void api_end(struct api *api, const struct run_stats *stats, const struct dead_watch *watch,
+             const struct bottleneck_found *whole, bool is_good)
+{
+    pthread_mutex_lock(&api->mutex);
+    take(api, stats, watch, whole);
+    api->is_good = is_good;
+    atomic_store(&api->has_ended, true);
+    pthread_mutex_unlock(&api->mutex);
+    net_loop_wake(api->loop);
 }
 
 void api_stop(struct api *api)

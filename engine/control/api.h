@@ -10,6 +10,7 @@
 
 #include "control/bottleneck.h"
 #include "control/dead_watch.h"
+#include "control/summary.h"
 #include "net/net.h"
 
 struct api;
@@ -28,6 +29,12 @@ void api_tend(struct api *api, struct run *run);
  * NULL: not known yet. */
 void api_publish(struct api *api, struct run *run, const struct run_stats *stats,
                  const struct dead_watch *watch, const struct bottleneck_found *recent);
+/* Control thread: what became of the requests to the `serve`s beside the run; copied. */
+void api_served(struct api *api, const struct summary_served *served, uint32_t count);
+/* Control thread, after run_wait: the last figures, those of `summary`; who reads the events gets them before the streams
+ * end. is_good: run_wait's result. */
+void api_end(struct api *api, const struct run_stats *stats, const struct dead_watch *watch,
+             const struct bottleneck_found *whole, bool is_good);
 /* Ends the thread; before run_free, because it reads the run. NULL is allowed. */
 void api_stop(struct api *api);
 

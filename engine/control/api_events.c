@@ -1,14 +1,17 @@
 /* GET /api/v1/events: what happens in the run, as server-sent events (text/event-stream) for as long as the client reads.
  *
  *   event: hello     at the beginning: the job, and `life`, which is another in another process
+ *   event: log       a line that the process said, as /api/v1/log has it; at most LINES_MAX a second
  *   event: figures   once a second: those of /api/v1/figures, on one line
  *   : quiet          a comment, where nothing was sent for QUIET_SECONDS
  *
  * `id` is the number of the second since the API began. The figures of a second are made once, for all streams, and only
  * if there are streams. A client that has not taken those of earlier seconds does not get the next ones: what it reads
- * later is then newer. */
+ * later is then newer. Lines that have no room are counted, and a line with `left_out` says how many: /api/v1/log has them.
+ * When the run has ended, its last figures are sent, and the streams end. */
 #include "control/api_internal.h"
 
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 
@@ -17,17 +20,26 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STREAMS_MAX = 32, QUIET_SECONDS = 15, TICK_MS = 1000 };
+enum { STREAMS_MAX = 32, QUIET_SECONDS = 15, TICK_MS = 1000, LINES_MAX = 50, LINES_BYTES_MAX = 64 << 10 };
 
 struct api_stream {
     struct net_exchange *exchange; /* NULL: the place is free */
     uint32_t quiet_s;
+    uint64_t left_out; /* lines of the log that it was not sent, and was not told of */
+};
+
+/* The lines of the log that were said since the last second. */
+struct news {
+    const struct api_events *events;
+    struct byte_buffer body;
+    uint64_t sent, left_out;
 };
 
 struct api_events {
     struct api *api;
     int64_t begun_us; /* monotonic */
     char life[48];
+    uint64_t log_at; /* the number of the newest line that was sent */
     uint32_t count;
     struct api_stream streams[STREAMS_MAX];
 };
@@ -60,32 +72,101 @@ static void put_hello(const struct api_events *events, struct byte_buffer *out)
     json_decref(data);
 }
 
+static void take_line(void *user, const struct log_line *line)
+{
+    struct news *news = user;
+    if (news->sent == LINES_MAX || news->body.length + line->text.length > LINES_BYTES_MAX) {
+        news->left_out++;
+        return;
+    }
+    news->sent++;
+    put_event(news->events, "log", &news->body);
+    api_put_log_line(&news->body, line);
+    buffer_printf(&news->body, "\n\n");
+}
+
+static bool send_left_out(const struct api_events *events, struct api_stream *stream)
+{
+    struct byte_buffer body = {0};
+    put_event(events, "log", &body);
+    buffer_printf(&body,
+                  "{\"n\": %" PRIu64 ", \"time\": %" PRIi64 ", \"level\": \"info\", \"text\": \"%" PRIu64
+                  " lines are left out here: /api/v1/log has them\", \"repeated\": 1, \"left_out\": %" PRIu64
+                  "}\n\n",
+                  events->log_at, os_wall_us() / 1000, stream->left_out, stream->left_out);
+    bool is_sent = net_stream_send(stream->exchange, (struct str){body.data, body.length});
+    if (is_sent && stream->exchange != NULL)
+        stream->left_out = 0;
+    buffer_free(&body);
+    return is_sent;
+}
+
+/* Sends one stream what there is to say. False: nothing was sent. The stream may be gone afterwards. */
+static bool send_to(const struct api_events *events, struct api_stream *stream, const struct news *news,
+                    const struct byte_buffer *figures)
+{
+    bool is_sent = false;
+    if (news->body.length > 0) {
+        is_sent = net_stream_send(stream->exchange, (struct str){news->body.data, news->body.length});
+        stream->left_out += is_sent ? 0 : news->sent;
+    }
+    stream->left_out += news->left_out;
+    if (stream->exchange != NULL && stream->left_out > 0)
+        is_sent |= send_left_out(events, stream);
+    if (stream->exchange != NULL && figures->length > 0)
+        is_sent |= net_stream_send(stream->exchange, (struct str){figures->data, figures->length});
+    return is_sent;
+}
+
+static void send_all(struct api_events *events)
+{
+    struct news news = {.events = events};
+    struct byte_buffer figures = {0};
+    events->log_at = log_since(events->log_at, take_line, &news);
+    put_event(events, "figures", &figures);
+    if (api_put_figures(events->api, true, &figures))
+        buffer_printf(&figures, "\n");
+    else
+        buffer_clear(&figures);
+    for (uint32_t i = 0; i < STREAMS_MAX; i++) {
+        struct api_stream *stream = &events->streams[i];
+        if (stream->exchange == NULL)
+            continue;
+        /* What has no room is left out; a client that takes nothing more is closed by the connection. */
+        stream->quiet_s = send_to(events, stream, &news, &figures) ? 0 : stream->quiet_s + 1;
+        if (stream->quiet_s >= QUIET_SECONDS && stream->exchange != NULL &&
+            net_stream_send(stream->exchange, STR(": quiet\n\n")))
+            stream->quiet_s = 0;
+    }
+    buffer_free(&news.body);
+    buffer_free(&figures);
+}
+
 /* Each second. */
 static void tick(void *user)
 {
     struct api_events *events = user;
-    struct byte_buffer body = {0};
-    if (events->count == 0)
+    if (events->count > 0)
+        send_all(events);
+}
+
+void api_events_turn(struct api_events *events)
+{
+    if (events->count == 0 || !atomic_load(&events->api->has_ended))
         return;
-    put_event(events, "figures", &body);
-    bool has_figures = api_put_figures(events->api, true, &body);
-    buffer_printf(&body, "\n");
+    send_all(events);
     for (uint32_t i = 0; i < STREAMS_MAX; i++) {
-        struct api_stream *stream = &events->streams[i];
-        struct str part = {body.data, body.length};
-        if (stream->exchange == NULL)
+        struct net_exchange *exchange = events->streams[i].exchange;
+        if (exchange == NULL)
             continue;
-        if (!has_figures) {
-            if (stream->quiet_s + 1 < QUIET_SECONDS) {
-                stream->quiet_s++;
-                continue;
-            }
-            part = STR(": quiet\n\n");
-        }
-        /* What has no room is left out; a client that takes nothing more is closed by the connection. */
-        stream->quiet_s = net_stream_send(stream->exchange, part) ? 0 : stream->quiet_s + 1;
+        events->streams[i].exchange = NULL;
+        events->count--;
+        net_stream_end(exchange);
     }
-    buffer_free(&body);
+}
+
+static void ignore(void *user LEAT_UNUSED, const struct log_line *line LEAT_UNUSED)
+{
 }
 
 void api_events_serve(struct api *api, struct net_exchange *exchange)
@@ -106,6 +187,8 @@ void api_events_serve(struct api *api, struct net_exchange *exchange)
     exchange->user = events;
     if (!net_stream_begin(exchange, &response, gone))
         return;
+    if (events->count == 0)
+        events->log_at = log_since(0, ignore, NULL); /* /api/v1/log has what was said before */
     events->streams[place] = (struct api_stream){.exchange = exchange};
     events->count++;
     put_hello(events, &out);

@@ -23,6 +23,7 @@ struct api {
     atomic_bool can_act;       /* the key was written */
     atomic_int wanted;         /* enum api_want */
     _Atomic(struct run *) run; /* NULL: not yet; valid until api_stop */
+    atomic_bool has_ended;     /* the run; the figures are its last ones */
     /* The API's thread's. */
     struct api_page *page;
     struct api_events *events;
@@ -33,12 +34,15 @@ struct api {
     struct state_asked *ready;
     /* The figures; guarded by the mutex. */
     pthread_mutex_t mutex;
-    bool is_there;
+    bool is_there, is_good;
     struct run_stats stats;
     struct run_times *times;
     struct partition_watch *partitions;
     struct dead_watch watch;
     struct bottleneck_found recent;
+    struct summary_served *served;
+    char **served_names;
+    uint32_t served_count;
 };
 
 /* A parameter of a query, for the OpenAPI document. */
@@ -79,9 +83,11 @@ extern const char *const api_page_paths[];
 void api_page_serve(struct api *api, struct net_exchange *exchange);
 void api_icon_serve(struct api *api, struct net_exchange *exchange);
 
-/* api_events.c: GET /api/v1/events. api_events_new: before the loop runs. api_events_free: behind net_loop_free. */
+/* api_events.c: GET /api/v1/events. api_events_new: before the loop runs. api_events_free: behind net_loop_free.
+ * api_events_turn: when the run has ended, sends its last figures and ends the streams; in each turn of the loop. */
 struct api_events *api_events_new(struct api *api);
 void api_events_free(struct api_events *events);
+void api_events_turn(struct api_events *events);
 void api_events_serve(struct api *api, struct net_exchange *exchange);
 
 /* api_plan.c: GET /api/v1/plan. */

@@ -214,6 +214,21 @@ static json_t *node_json(const struct summary *summary, uint32_t place)
                      error, "warning", warning);
 }
 
+/* The part of the node that is the cause of the sentence. */
+static json_t *cause_json(const struct summary *summary)
+{
+    int32_t place = summary->bottleneck->node;
+    return place < 0 ? json_null() : json_string(summary->plan->nodes[place].part);
+}
+
+static const char *state_of(const struct summary *summary)
+{
+    return summary->is_going_on          ? "running"
+           : !summary->is_good           ? "failed"
+           : summary->stats->is_finished ? "finished"
+                                         : "stopped";
+}
+
 static json_t *ms_json(int64_t us)
 {
     return us < 0 ? json_null() : json_real((double)us / 1e3);
@@ -255,22 +270,22 @@ static json_t *summary_json(const struct summary *summary)
     for (uint32_t i = 0; i < stats->dead_count; i++)
         json_array_append_new(dead, json_any_text(str_from(stats->dead[i].text)));
     json_t *root = json_pack(
-        "{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-        "job", plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good", summary->is_good,
-        "finished", stats->is_finished, "records", (json_int_t)stats->records, "records_life",
-        (json_int_t)stats->records_life, "seconds", (double)stats->elapsed_us / 1e6, "lanes",
-        (json_int_t)stats->lanes, "micro_batches", (json_int_t)stats->micro_batches, "checkpoints",
-        (json_int_t)stats->checkpoints, "checkpoint_epoch", (json_int_t)stats->checkpoint_epoch,
-        "checkpoint_bytes", (json_int_t)stats->checkpoint_bytes, "checkpoint_stop_ms",
-        (double)stats->checkpoint_stop_us / 1e3, "checkpoint_stop_max_ms",
+        "{s:s%, s:s, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "job", plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "state",
+        state_of(summary), "good", summary->is_good, "finished", stats->is_finished, "records",
+        (json_int_t)stats->records, "records_life", (json_int_t)stats->records_life, "seconds",
+        (double)stats->elapsed_us / 1e6, "lanes", (json_int_t)stats->lanes, "micro_batches",
+        (json_int_t)stats->micro_batches, "checkpoints", (json_int_t)stats->checkpoints, "checkpoint_epoch",
+        (json_int_t)stats->checkpoint_epoch, "checkpoint_bytes", (json_int_t)stats->checkpoint_bytes,
+        "checkpoint_stop_ms", (double)stats->checkpoint_stop_us / 1e3, "checkpoint_stop_max_ms",
         (double)stats->checkpoint_stop_max_us / 1e3, "checkpoint_age_ms", ms_json(stats->checkpoint_age_us),
         "checkpoint_duration_ms", ms_json(stats->checkpoint_us), "share_done", done_json(stats),
         "input_ended", stats->watermark == TIME_MAX, "lane_time", lanes_json(summary->bottleneck),
         "bottleneck",
         summary->bottleneck->text[0] == '\0' ? json_null()
                                              : json_any_text(str_from(summary->bottleneck->text)),
-        "watermark", holder_json(stats), "nodes", nodes, "dead_examples", dead, "warnings", warnings,
-        "serves", serves);
+        "bottleneck_node", cause_json(summary), "watermark", holder_json(stats), "nodes", nodes,
+        "dead_examples", dead, "warnings", warnings, "serves", serves);
     leat_assert(root != NULL);
     return root;
 }

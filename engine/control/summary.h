@@ -21,10 +21,11 @@ struct summary {
     const struct run_stats *stats;
     const struct dead_watch *watch;
     const struct bottleneck_found *bottleneck;
-    /* Of each `serve` beside the run; of a run that goes on: none. */
+    /* Of each `serve` beside the run. */
     const struct summary_served *served;
     uint32_t served_count;
-    bool is_good; /* run_wait's result; true while the run goes on */
+    bool is_good;     /* run_wait's result; true while the run goes on */
+    bool is_going_on; /* run_wait has not returned */
 };
 
 void summary_text(const struct summary *summary, FILE *out);

@@ -110,6 +110,11 @@ static void look_beside(struct view *view)
         return;
     unsigned width = view->is_terminal ? terminal_width() - 3 : BESIDE_WIDTH;
     const char *warning = view->more.show(view->more.user, width, &view->beside);
+    if (view->api != NULL) {
+        uint32_t count;
+        const struct summary_served *served = view->more.totals(view->more.user, &count);
+        api_served(view->api, served, count);
+    }
     if (warning == NULL)
         return;
     log_say(LOG_LEVEL_WARNING, "WARNING: %s", warning);

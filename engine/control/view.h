@@ -6,12 +6,16 @@
 #include "control/bottleneck.h"
 #include "control/dead_watch.h"
 #include "control/progress.h"
+#include "control/summary.h"
 
 /* Lines of something beside the run. */
 struct view_more {
     /* Appends lines of at most `width` columns, each with its newline. Returns a warning that is to be said once; NULL:
      * none. NULL: there is nothing beside the run. */
     const char *(*show)(void *user, unsigned width, struct byte_buffer *out);
+    /* What became of requests so far, for the control API. The caller owns it until the next call. Not NULL where `show` is
+     * not. */
+    const struct summary_served *(*totals)(void *user, uint32_t *count);
     void *user;
 };
 

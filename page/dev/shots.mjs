@@ -8,7 +8,8 @@ import { chromium } from "playwright-core";
 
 const [, , base = "http://127.0.0.1:8090/", folder = "shots", ...only] = process.argv;
 const figures = await (await fetch(base + "api/v1/figures")).json();
-const node = encodeURIComponent(figures.nodes[Math.min(3, figures.nodes.length - 1)].part);
+const chosen = process.env.NODE ?? figures.nodes[Math.min(3, figures.nodes.length - 1)].part;
+const node = encodeURIComponent(chosen);
 const learner = encodeURIComponent(figures.nodes.find((one) => one.tag === "learner")?.part ?? "");
 const VIEWS = {
     job: "#/job",

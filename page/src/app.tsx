@@ -1,6 +1,6 @@
 // The page: header, and the view that the URL names. A view that fails says so, and the others go on.
 import { Component, type ComponentChildren, type JSX } from "preact";
-import { live } from "./live/live";
+import { hasEnded, live } from "./live/live";
 import { route, type View } from "./live/route";
 import { useStore } from "./live/store";
 import { Header } from "./parts/header";
@@ -46,7 +46,7 @@ class Guard extends Component<{ children: ComponentChildren }, { said: string }>
 function Stale(): JSX.Element | null {
     const since = useStore(live, (now) => (now.phase === "reconnecting" && now.figures !== null ? now.since : 0));
     const why = useStore(live, (now) => now.why);
-    if (since === 0 || live.value.figures?.finished) return null;
+    if (since === 0 || hasEnded(live.value.figures)) return null;
     return (
         <Notice tone="bad">
             The process is not reached ({why}). What is shown is what was known at {moment(since)}.

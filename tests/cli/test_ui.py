@@ -179,12 +179,81 @@ def test_events():
                 figures = json.loads(ask(run, "/api/v1/figures")[2])
                 assert figures.keys() == data.keys() and figures["records_life"] >= data["records_life"]
                 assert hello["data"]["fingerprint"] == figures["fingerprint"]
+                assert figures["state"] == "running" and figures["good"], figures
                 if is_first:
                     run.process.send_signal(signal.SIGINT)
-                    while events.next() is not None:
-                        pass
-                    assert run.ends()["good"]
+                    check_last(run, events, "stopped")
         assert lives[0] != lives[1], lives
+
+
+def check_last(run, events, state):
+    """The last figures of the stream are those of the summary."""
+    last = None
+    while (found := events.next()) is not None:
+        last = found if found.get("event") == "figures" else last
+    summary = run.ends()
+    assert last is not None and last["data"].pop("now") > 0
+    assert last["data"] == summary and summary["state"] == state, (last, summary)
+
+
+def test_end_of_a_run():
+    with place() as folder, Run(folder) as run, Events(run) as events, Events(run) as others:
+        threads = [threading.Thread(target=others.until, args=("hello",))]
+        threads[0].start()
+        check_last(run, events, "finished")
+        threads[0].join(PATIENCE_S)
+
+
+def test_bottleneck_node():
+    """The node that the sentence is about, or none."""
+    with place() as folder, Run(folder, points="sink.write=sleep:400") as run, Events(run) as events:
+        while (found := events.until("figures")["data"])["bottleneck_node"] is None:
+            assert found["bottleneck"] is None or "`" not in found["bottleneck"], found
+        assert f"`{found['bottleneck_node']}`" in found["bottleneck"], found
+        assert found["bottleneck_node"] in [node["part"] for node in found["nodes"]], found
+
+
+# --- Lines of the log ---
+
+
+STEPS, LINES_MAX = 60, 50
+
+
+def write_bad_steps(folder):
+    """A job that says a warning for each of its steps, because they reject all rows."""
+    steps = [f"""stream s{i} = s | with y{i} = a / (a - a) + {i}
+sink k{i} = null from s{i}
+""" for i in range(STEPS)]
+    source = next(line for line in JOB.split("\n") if line.startswith("source"))
+    with open(os.path.join(folder, "job.leat"), "w", encoding="ascii") as file:
+        file.write("job controlled { workers: 1 }\n" + source + "\n" + "".join(steps))
+
+
+def test_lines_of_the_log():
+    """What is said while somebody reads comes as /api/v1/log has it; of very many lines the number alone."""
+    with place() as folder:
+        write_bad_steps(folder)
+        with Run(folder, points="run.claimed=sleep:1500") as run, Events(run) as events:
+            came, left_out, of_second = [], 0, [0]
+            while left_out + len(came) < STEPS:
+                found = events.next()
+                assert found is not None, (came, run.said)
+                if found.get("event") != "log":
+                    of_second.append(0)
+                    continue
+                line = found["data"]
+                if "left_out" in line:
+                    assert line["left_out"] > 0 and f"{line['left_out']} lines are left out here" in line["text"], line
+                    left_out += line["left_out"]
+                    continue
+                came.append(line)
+                of_second[-1] += 1
+            assert max(of_second) <= LINES_MAX, of_second
+            kept = {line["n"]: line for line in json.loads(ask(run, "/api/v1/log")[2])["lines"]}
+            assert len({line["n"] for line in came}) == len(came)
+            for line in came:
+                assert kept[line["n"]] == line, (kept[line["n"]], line)
+            assert sum("records are dead letters" in line["text"] for line in came) > 0, came
 
 
 def test_many_events():

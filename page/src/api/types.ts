@@ -24,13 +24,16 @@ export interface FiguresNode {
     part: string;
     tag: Tag;
     kind: string;
+    label: string;
     note: string;
+    stage: number;
+    queue: number; // the micro-batches that wait for its stage, as a share of those allowed
     counts: Counts;
     report: { run: Report; window: Report };
     time: { watermark: string | null; behind_ms: number | null; newest?: string | null; held_by?: string | null };
     lane_share: number;
     error: string | null;
-    queue?: number | null;
+    warning: string | null; // that nearly all of its rows became dead letters
 }
 
 /* A `serve` beside the run: name, requests, and a count for each outcome. */
@@ -39,6 +42,7 @@ export type Served = { name: string; requests: number } & Record<string, number 
 export interface Figures {
     job: string;
     fingerprint: string;
+    state: "running" | "finished" | "stopped" | "failed";
     good: boolean;
     finished: boolean;
     records: number;
@@ -51,8 +55,13 @@ export interface Figures {
     checkpoint_bytes: number;
     checkpoint_stop_ms: number;
     checkpoint_stop_max_ms: number;
+    checkpoint_age_ms: number | null;
+    checkpoint_duration_ms: number | null;
+    share_done: number | null;
+    input_ended: boolean;
     lane_time: Record<string, number>;
     bottleneck: string | null;
+    bottleneck_node: string | null; // the part that the sentence is about
     watermark: { time: string | null; behind_ms: number | null; source: string; partition: string | null } | null;
     nodes: FiguresNode[];
     dead_examples: string[];
@@ -120,6 +129,7 @@ export interface LogLine {
     level: "info" | "warning" | "error";
     text: string;
     repeated: number;
+    left_out?: number; // it stands for so many lines, which /api/v1/log has
 }
 
 export interface LogTail {
@@ -150,12 +160,12 @@ export interface Checkpoint {
     stop_ms: number | null;
     parents: string[];
     kind: "full" | "delta" | "savepoint";
-    micro_batch: number;
+    micro_batch: number | null;
 }
 
 export interface Checkpoints {
     directory: string;
-    newest: string;
+    newest: string | null;
     checkpoints: Checkpoint[];
     failed: { time: number; reason: string }[];
     order_log: { micro_batch: number; position: number } | null;
@@ -184,10 +194,15 @@ export interface Column {
     nulls: number;
     null_share_recent: number | null;
     null_share_before: number | null;
-    distinct: number;
+    is_sketched: boolean; // false: only its nulls are counted
+    distinct: number | null;
+    measure: "value" | "length" | null; // what min, max, mean and histogram are of
     min: number | null;
     max: number | null;
     mean: number | null;
+    mean_recent: number | null;
+    mean_before: number | null;
+    not_finite: number | null;
     histogram: { from: number; to: number; count: number }[];
     top: { value: string; share: number }[];
 }

@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useStore } from "../live/store";
-import { UNKNOWN, digits, iso, short, type Format } from "../parts/format";
+import { UNKNOWN, bytes, digits, iso, short, type Format } from "../parts/format";
 import { colours } from "../parts/theme";
 import { useVisible } from "../parts/visible";
 import { newestOf } from "./merge";
@@ -24,10 +24,11 @@ interface ChartProps {
     x?: "time" | "events";
     as?: Format;
     height?: number;
-    from?: number; // the least that the y axis shows; without it: 0
+    isTight?: boolean; // the y axis begins where the values do, not at 0
     marks?: number[]; // x at which the process was another one
 }
 
+const BYTE_STEPS = Array.from({ length: 50 }, (_, i) => 2 ** i);
 const EDGE = 26; // pixels: nearer to the left end a name would lie over those of y
 const FONT = "11px system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif";
 
@@ -66,12 +67,24 @@ function axes(props: ChartProps, format: Format): uPlot.Axis[] {
             u.valToPos(splits[i] ?? 0, "x") < EDGE ? "" : name,
         );
     const bottom: uPlot.Axis = { ...look, grid: { show: false }, size: 20, gap: 3, space: 70, values: names };
-    return [bottom, { ...look, grid, size: 52, gap: 4, space: 26, values: (_, splits) => splits.map(format) }];
+    const incrs = format === bytes ? BYTE_STEPS : undefined;
+    const left = { ...look, grid, size: 52, gap: 4, space: 26, values: (_: uPlot, at: number[]) => at.map(format) };
+    return [bottom, incrs ? { ...left, incrs } : left];
+}
+
+function above(high: number | null): number {
+    return (high ?? 0) > 0 ? (high ?? 0) * 1.08 : 1;
+}
+
+/* The values with a little room, so that small changes are seen. */
+function around(low: number | null, high: number | null): [number, number] {
+    if (low === null || high === null) return [0, 1];
+    const room = Math.max((high - low) * 0.12, Math.abs(high) * 0.002, 1e-9);
+    return [low - room, high + room];
 }
 
 function options(props: ChartProps, width: number, readout: (index: number | null) => void): uPlot.Options {
     const format = props.as ?? digits;
-    const least = props.from ?? 0;
     return {
         width,
         height: props.height ?? 92,
@@ -81,10 +94,7 @@ function options(props: ChartProps, width: number, readout: (index: number | nul
         scales: {
             x: { time: props.x !== "events" },
             y: {
-                range: (_, low, high) => [
-                    Math.min(least, low ?? least),
-                    (high ?? least) > least ? high * 1.08 : least + 1,
-                ],
+                range: (_, low, high) => (props.isTight ? around(low, high) : [Math.min(0, low ?? 0), above(high)]),
             },
         },
         axes: axes(props, format),

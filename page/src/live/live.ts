@@ -3,7 +3,6 @@
 import { startStream, unlockStream, type Message, type Phase } from "../api/stream";
 import { setToken } from "../api/client";
 import type { Figures, FiguresNode, LogLine } from "../api/types";
-import { keepLearners } from "./learners";
 import { Store } from "./store";
 
 export interface Live {
@@ -16,6 +15,7 @@ export interface Live {
     life: string;
     restarts: number[]; // server's times at which another process was met
     logNews: number; // how many lines of the log came with the stream
+    logGaps: number; // how often lines may have been said that did not come
 }
 
 /* A node at this moment. null: not known. */
@@ -44,6 +44,7 @@ export const live = new Store<Live>({
     life: "",
     restarts: [],
     logNews: 0,
+    logGaps: 0,
 });
 
 /* Lines that came with the stream, oldest first. */
@@ -51,16 +52,14 @@ export const streamedLog: LogLine[] = [];
 
 const numberOf = (value: unknown): number | null => (typeof value === "number" ? value : null);
 
-/* The part that the sentence of the bottleneck names. */
-export function bottleneckPart(figures: Figures): string | null {
-    const named = figures.bottleneck?.match(/`([^`]+)`/)?.[1];
-    return named !== undefined && figures.nodes.some((node) => node.part === named) ? named : null;
+/* The run goes on no longer. */
+export function hasEnded(figures: Figures | null): boolean {
+    return figures !== null && figures.state !== "running";
 }
 
 function factsOf(figures: Figures, before: Figures | null): Map<string, Facts> {
     const seconds = before === null ? 0 : figures.seconds - before.seconds;
     const earlier = new Map(before?.nodes.map((node) => [node.part, node]));
-    const slow = bottleneckPart(figures);
     const facts = new Map<string, Facts>();
     for (const node of figures.nodes) {
         const was = seconds > 0 ? earlier.get(node.part)?.counts : undefined;
@@ -73,7 +72,7 @@ function factsOf(figures: Figures, before: Figures | null): Map<string, Facts> {
             behindMs: node.time.behind_ms,
             lagSeconds: numberOf(node.report.run["lag_seconds"]),
             lagRecords: numberOf(node.report.run["lag_records"]),
-            isBottleneck: node.part === slow,
+            isBottleneck: node.part === figures.bottleneck_node,
             isHolder: node.tag === "source" && figures.watermark?.source === node.name,
         });
     }
@@ -84,10 +83,9 @@ function takeFigures(figures: Figures): void {
     const was = live.value.figures;
     const before =
         was !== null && was.seconds <= figures.seconds && was.fingerprint === figures.fingerprint ? was : null;
-    if (before !== null && before.seconds === figures.seconds) return;
+    if (before !== null && before.seconds === figures.seconds && before.state === figures.state) return;
     const seconds = before === null ? 0 : figures.seconds - before.seconds;
     const rate = before === null ? null : Math.max(0, figures.records_life - before.records_life) / seconds;
-    keepLearners(figures);
     live.set({ ...live.value, figures, facts: factsOf(figures, before), rate });
 }
 
@@ -100,9 +98,11 @@ function take(message: Message): void {
         const isOther = now.life !== "" && now.life !== message.hello.life;
         const restarts = isOther ? [...now.restarts, message.hello.now].slice(-RESTARTS_MAX) : now.restarts;
         if (isOther) streamedLog.length = 0; // its lines are numbered anew
+        const logGaps = now.logGaps + 1; // what was said while the stream was away
         const known = isOther ? { figures: null, facts: new Map<string, Facts>(), rate: null } : {};
-        live.set({ ...now, life: message.hello.life, restarts, ...known });
-    } else {
+        live.set({ ...now, life: message.hello.life, restarts, logGaps, ...known });
+    } else if (message.line.left_out !== undefined) live.set({ ...now, logGaps: now.logGaps + 1 });
+    else {
         streamedLog.push(message.line);
         if (streamedLog.length > LOG_MAX) streamedLog.splice(0, streamedLog.length - LOG_MAX);
         live.set({ ...now, logNews: now.logNews + 1 });

@@ -7,7 +7,7 @@ export type Polled<T> = Answer<T> | { is: "awaited" };
 
 const KEPT_MAX = 64;
 const RETRY_MS = 30_000; // of a route that this leat does not have
-const PASSING = [0, 429, 503]; // no answer, busy, being restored: asked again
+export const PASSING = [0, 429, 503]; // no answer, busy, being restored: asked again
 const PASSING_MS = 3000;
 const kept = new Map<string, Answer<unknown>>();
 

@@ -19,9 +19,13 @@ interface Shown {
     text: string;
 }
 
+const ENDS = { finished: "all input is done", stopped: "it was stopped" };
+
 function stateOf(now: Live, time: number, heard: number): Shown {
     const since = `since ${moment(now.since)}, ${seconds(Math.max(0, Math.round((time - now.since) / 1000)))}`;
-    if (now.figures?.finished) return { key: "ended", tone: "plain", icon: "ended", text: "ended" };
+    const ended = now.figures?.state ?? "running";
+    if (ended === "failed") return { key: "failed", tone: "bad", icon: "warning", text: "ended: the run failed" };
+    if (ended !== "running") return { key: ended, tone: "plain", icon: "ended", text: `ended: ${ENDS[ended]}` };
     if (now.phase === "locked") return { key: "locked", tone: "warning", icon: "warning", text: "a token is wanted" };
     if (now.phase === "connecting") return { key: "connecting", tone: "plain", icon: "waiting", text: "connecting" };
     if (now.phase === "reconnecting")

@@ -1,6 +1,6 @@
 // What stands where something else would be: it is awaited, this leat does not have it, or it failed.
 import type { ComponentChildren, JSX } from "preact";
-import type { Polled } from "../live/polled";
+import { PASSING, type Polled } from "../live/polled";
 import { Icon, type IconName } from "./icon";
 import { TokenForm } from "./token";
 
@@ -44,6 +44,7 @@ export function Missing({ answer, what }: { answer: Polled<unknown>; what: strin
     return (
         <Notice tone="warning">
             {what}: {answer.text} (status {answer.status})
+            {PASSING.includes(answer.status) ? "; it is asked for again" : ""}
         </Notice>
     );
 }

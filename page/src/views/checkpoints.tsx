@@ -13,7 +13,7 @@ import { Missing, Notice } from "../parts/notice";
 import { Section } from "../parts/section";
 import { Fact, Value } from "../parts/value";
 
-function Row({ one, newest }: { one: Checkpoint; newest: string }): JSX.Element {
+function Row({ one, newest }: { one: Checkpoint; newest: string | null }): JSX.Element {
     const at = `checkpoints[${one.id}]`;
     return (
         <tr data-id={one.id}>

@@ -6,7 +6,7 @@ import { changed, route } from "../live/route";
 import { useStore } from "../live/store";
 import type { Column, Columns, DeadLetter, DeadLetters } from "../api/types";
 import { Distribution } from "../charts/distribution";
-import { bytes, cut, digits, iso, moment, share, short } from "../parts/format";
+import { bytes, cut, digits, iso, moment, share, short, type Format } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { Missing, Notice } from "../parts/notice";
 import { Section } from "../parts/section";
@@ -38,9 +38,49 @@ function Nulls({ column, at }: { column: Column; at: string }): JSX.Element {
     );
 }
 
+/* The time of a column of times, in UTC; other values by their digits. */
+function formatOfColumn(column: Column): Format {
+    if (!column.type.startsWith("time")) return digits;
+    return (value) =>
+        iso(value)
+            .replace("T", " ")
+            .replace(/\.000Z$|Z$/, "");
+}
+
+const SHIFT_MIN = 0.25; // of the mean before
+
+/* The mean now where it differs from that before. */
+function shifted(column: Column): boolean {
+    const { mean_recent: now, mean_before: before } = column;
+    if (now === null || before === null || column.type.startsWith("time")) return false;
+    return Math.abs(now - before) >= SHIFT_MIN * Math.abs(before);
+}
+
+function Means({ column, at }: { column: Column; at: string }): JSX.Element {
+    const as = formatOfColumn(column);
+    const isShifted = shifted(column);
+    return (
+        <>
+            <td>
+                <Value k={`${at}.mean_recent`} v={column.mean_recent} as={as} what="mean of the last minute" />
+                {isShifted ? (
+                    <span class="flag warning">
+                        <Icon name="warning" />
+                        moved
+                    </span>
+                ) : null}
+            </td>
+            <td>
+                <Value k={`${at}.mean_before`} v={column.mean_before} as={as} what="mean of the ten minutes before" />
+            </td>
+        </>
+    );
+}
+
 function Row({ column, part }: { column: Column; part: string }): JSX.Element {
     const at = `columns[${part}].${column.name}`;
     const isWarned = turnedNull(column);
+    const as = formatOfColumn(column);
     return (
         <tr class={isWarned ? "warned" : ""} data-column={column.name}>
             <th scope="row">
@@ -49,6 +89,8 @@ function Row({ column, part }: { column: Column; part: string }): JSX.Element {
                 </span>{" "}
                 <span class="muted">
                     <bdi>{column.type}</bdi>
+                    {column.measure === "length" ? ", by length" : ""}
+                    {column.is_sketched ? "" : ", only nulls are counted"}
                 </span>
                 {isWarned ? (
                     <span class="flag warning">
@@ -62,22 +104,31 @@ function Row({ column, part }: { column: Column; part: string }): JSX.Element {
                 <Value k={`${at}.distinct`} v={column.distinct} as={short} what="estimate" />
             </td>
             <td>
-                <Value k={`${at}.min`} v={column.min} as={digits} />
+                <Value k={`${at}.min`} v={column.min} as={as} />
             </td>
             <td>
-                <Value k={`${at}.mean`} v={column.mean} as={digits} />
+                <Value k={`${at}.max`} v={column.max} as={as} />
             </td>
-            <td>
-                <Value k={`${at}.max`} v={column.max} as={digits} />
-            </td>
+            <Means column={column} at={at} />
             <td class="distribution">
-                <Distribution column={column} />
+                <Distribution column={column} as={as} />
             </td>
         </tr>
     );
 }
 
-const HEADS = ["column", "nulls now", "before", "nulls, all", "distinct", "min", "mean", "max", "distribution"];
+const HEADS = [
+    "column",
+    "nulls now",
+    "before",
+    "nulls, all",
+    "distinct",
+    "min",
+    "max",
+    "mean now",
+    "before",
+    "distribution",
+];
 
 function ColumnsTable({ node }: { node: Columns["nodes"][number] }): JSX.Element {
     const aside = <Value k={`columns[${node.part}].rows`} v={node.rows} unit="rows sampled" />;
@@ -87,8 +138,8 @@ function ColumnsTable({ node }: { node: Columns["nodes"][number] }): JSX.Element
                 <table class="columns">
                     <thead>
                         <tr>
-                            {HEADS.map((head) => (
-                                <th key={head} scope="col">
+                            {HEADS.map((head, i) => (
+                                <th key={i} scope="col">
                                     {head}
                                 </th>
                             ))}
@@ -105,6 +156,8 @@ function ColumnsTable({ node }: { node: Columns["nodes"][number] }): JSX.Element
     );
 }
 
+const SHOWN_FIRST = 20;
+
 function Letter({ letter }: { letter: DeadLetter }): JSX.Element {
     const at = `dead-letters[${letter.n}]`;
     return (
@@ -119,7 +172,12 @@ function Letter({ letter }: { letter: DeadLetter }): JSX.Element {
                 <span data-key={`${at}.place`} data-value={letter.place}>
                     <bdi>{cut(letter.place, 300)}</bdi>
                 </span>
-                <Value k={`${at}.record_bytes`} v={letter.record_bytes} as={bytes} what="bytes of the record" />
+                <Value
+                    k={`${at}.record_bytes`}
+                    v={letter.record_bytes}
+                    as={bytes}
+                    what="bytes of the record; 0: a step rejected the row"
+                />
             </div>
             <p class="reason" data-key={`${at}.reason`} data-value={letter.reason}>
                 <bdi>{cut(letter.reason, 1000)}</bdi>
@@ -152,9 +210,10 @@ function Letters(): JSX.Element {
         );
     const chosen = query.get("node") ?? "";
     const parts = [...new Set(answer.value.letters.map((letter) => letter.part))].sort();
-    const shown = answer.value.letters
+    const all = answer.value.letters
         .filter((letter) => chosen === "" || letter.part === chosen)
         .sort((a, b) => b.n - a.n);
+    const shown = query.get("letters") === "all" ? all : all.slice(0, SHOWN_FIRST);
     return (
         <>
             <nav class="choice" aria-label="Dead letters of one node">
@@ -180,6 +239,11 @@ function Letters(): JSX.Element {
                     <Letter key={letter.n} letter={letter} />
                 ))}
             </ol>
+            {shown.length < all.length ? (
+                <p>
+                    <a href={changed({ query: { letters: "all" } })}>Show all {all.length}</a>
+                </p>
+            ) : null}
         </>
     );
 }

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { useHistory, type Kept } from "../live/history";
-import { METRICS, learnerRings, learnersOf, metricOf, type Metric } from "../live/learners";
+import { learnersOf, metricOf } from "../live/learners";
 import { live } from "../live/live";
 import { changed, href, route } from "../live/route";
 import { useStore } from "../live/store";
@@ -40,9 +40,10 @@ function lossName(node: FiguresNode): "logloss" | "rmse" {
         : "logloss";
 }
 
-function lossCurve(kept: Kept, node: FiguresNode, x: X): Curve {
-    const [times, loss = [], learned = []] = kept.ring.read(["loss", "rows_learned"]);
-    return x === "time" ? [times, loss] : [overEvents(times, learned, node.counts.absorbed), loss];
+/* A figure of the learner's history, over time or over the events that it had learned then. */
+function curveOf(kept: Kept, figure: string, node: FiguresNode, x: X): Curve {
+    const [times, values = [], learned = []] = kept.ring.read([figure, "rows_learned"]);
+    return x === "time" ? [times, values] : [overEvents(times, learned, node.counts.absorbed), values];
 }
 
 /* Always as many hooks as there may be lines, because their number may not change. */
@@ -53,7 +54,7 @@ function Losses({ nodes, span, x, metric }: { nodes: FiguresNode[]; span: Span; 
     );
     const versions = all.map((one) => one.version).join();
     const data = useMemo(
-        () => merge(drawn.map((node, i) => lossCurve(all[i] as Kept, node, x))),
+        () => merge(drawn.map((node, i) => curveOf(all[i] as Kept, "loss", node, x))),
         [versions, x, nodes.map((node) => node.part).join("\n")],
     );
     const lines = nodes
@@ -67,25 +68,38 @@ function Losses({ nodes, span, x, metric }: { nodes: FiguresNode[]; span: Span; 
             data={data}
             x={x}
             height={220}
+            isTight
             as={digits}
         />
     );
 }
 
-function Live({ node, metric, x }: { node: FiguresNode; metric: Metric; x: X }): JSX.Element {
-    const ring = learnerRings.get(node.part);
-    const data = useMemo(() => ring?.read(x, metric) ?? ([[], []] as Curve), [ring, ring?.count, x, metric]);
-    const from = metric === "auc" || metric === "calibration" ? 0.5 : 0;
+const OF_WINDOW = ["loss", "auc", "calibration"];
+
+/* The metrics of the learner's windows; those that it has never had are left out. */
+function Metrics({ node, kept, x, span }: { node: FiguresNode; kept: Kept; x: X; span: Span }): JSX.Element {
+    const curves = useMemo(() => OF_WINDOW.map((figure) => curveOf(kept, figure, node, x)), [kept.version, kept, x]);
+    const names: Record<string, string> = { loss: lossName(node), auc: "AUC" };
     return (
-        <Chart
-            title={metric === "auc" ? "AUC" : metric}
-            unit="since this page was opened"
-            x={x}
-            as={formatOfMetric(metric)}
-            from={from}
-            data={data}
-            lines={[{ name: metric, key: `figures.nodes[${node.part}].report.window.${metric}` }]}
-        />
+        <>
+            {OF_WINDOW.map((figure, i) => {
+                const [xs, ys] = curves[i] ?? [[], []];
+                if (ys.every((y) => y === null)) return null;
+                const title = names[figure] ?? figure;
+                return (
+                    <Chart
+                        key={figure}
+                        title={title}
+                        unit={x === "time" ? `last ${span}` : `last ${span}, by events learned`}
+                        x={x}
+                        as={figure === "loss" ? digits : fine}
+                        isTight
+                        data={[xs, ys]}
+                        lines={[{ name: title, key: `history[${node.part}].${figure}` }]}
+                    />
+                );
+            })}
+        </>
     );
 }
 
@@ -165,9 +179,6 @@ function MetricTable({ node }: { node: FiguresNode }): JSX.Element {
 function Learner({ node, x, span }: { node: FiguresNode; x: X; span: Span }): JSX.Element {
     const kept = useHistory(node.part, span);
     const rows = useMemo(() => kept.ring.read(["table_rows"]), [kept.version, kept]);
-    const metrics = METRICS.filter(
-        (name) => metricOf(node.report.run, name) !== null || metricOf(node.report.window, name) !== null,
-    );
     const aside = <a href={href({ view: "job", part: node.part })}>in the graph</a>;
     return (
         <Section title={`${node.part} (${node.kind})`} aside={aside}>
@@ -179,12 +190,10 @@ function Learner({ node, x, span }: { node: FiguresNode; x: X; span: Span }): JS
                     <Flow node={node} />
                 </div>
                 <div class="charts">
-                    {metrics.map((name) => (
-                        <Live key={name} node={node} metric={name} x={x} />
-                    ))}
+                    <Metrics node={node} kept={kept} x={x} span={span} />
                     <Chart
                         title="table rows"
-                        unit={`last ${span}`}
+                        unit={`in memory and on disk, last ${span}`}
                         lines={[{ name: "table rows", key: `history[${node.part}].table_rows` }]}
                         data={rows}
                         as={short}

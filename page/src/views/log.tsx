@@ -65,7 +65,8 @@ export function Log(): JSX.Element {
     const { query } = useStore(route, (now) => now);
     const life = useStore(live, (now) => now.life);
     const news = useStore(live, (now) => now.logNews);
-    const answer = usePolled<LogTail>("log", news > 0 ? 30_000 : 2000, life);
+    const gaps = useStore(live, (now) => now.logGaps);
+    const answer = usePolled<LogTail>("log", 30_000, `${life} ${gaps}`); // the stream has what comes
     const level = query.get("level") ?? "all";
     const asked = answer.is === "here" ? answer.value.lines : [];
     const lines = useMemo(() => together(asked, streamedLog), [asked, news]);

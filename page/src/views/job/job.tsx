@@ -3,7 +3,6 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { live } from "../../live/live";
 import { usePlan } from "../../live/plan";
-import { useQueues } from "../../live/queues";
 import { changed, route } from "../../live/route";
 import { useStore } from "../../live/store";
 import { Missing, Notice } from "../../parts/notice";
@@ -32,7 +31,6 @@ export function Job(): JSX.Element {
     const plan = usePlan();
     const isNarrow = useIsNarrow();
     const value = plan.is === "here" ? plan.value : null;
-    useQueues(value);
     const planned = useMemo(() => new Map(value?.nodes.map((node) => [node.part, node])), [value]);
     const as = query.get("as") ?? (isNarrow || value === null ? "list" : "graph");
     const { figures } = now;

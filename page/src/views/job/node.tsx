@@ -2,7 +2,6 @@
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import { live, type Facts } from "../../live/live";
-import { queues } from "../../live/queues";
 import { changed } from "../../live/route";
 import { useStore } from "../../live/store";
 import type { Box, PlanNode } from "../../api/types";
@@ -24,13 +23,8 @@ interface NodeProps {
     onFocus: () => void;
 }
 
-export function queueOf(facts: Facts, node: PlanNode, byStage: Map<number, number>): number | null {
-    return facts.node.queue ?? byStage.get(node.stage) ?? null;
-}
-
 /* Rate, share of lane time, queue, lag, watermark behind. */
 export function NodeFigures({ node, facts }: { node: PlanNode; facts: Facts }): JSX.Element {
-    const queue = useStore(queues, (map) => queueOf(facts, node, map));
     const at = `figures.nodes[${node.part}]`;
     return (
         <>
@@ -39,12 +33,12 @@ export function NodeFigures({ node, facts }: { node: PlanNode; facts: Facts }): 
                 <span class="muted">lane </span>
                 <Value k={`${at}.lane_share`} v={facts.share} as={share} what="share of the fullest lane's time" />
             </span>
-            {queue !== null && node.tag !== "source" ? (
+            {facts.node.stage > 0 ? (
                 <span class="figure">
                     <span class="muted">queue </span>
                     <Value
-                        k={`history[${node.part}].queue`}
-                        v={queue}
+                        k={`${at}.queue`}
+                        v={facts.node.queue}
                         as={share}
                         what="share of the micro-batches that may wait"
                     />
@@ -86,6 +80,12 @@ export function Flags({ facts }: { facts: Facts }): JSX.Element {
                 <span class="flag bad" title={facts.node.error}>
                     <Icon name="warning" />
                     error
+                </span>
+            ) : null}
+            {facts.node.warning !== null ? (
+                <span class="flag warning" title={facts.node.warning}>
+                    <Icon name="warning" />
+                    nearly all dead
                 </span>
             ) : null}
             {facts.isHolder ? (

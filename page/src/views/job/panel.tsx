@@ -74,6 +74,29 @@ function ReportFacts({ title, report, at }: { title: string; report: Report; at:
     );
 }
 
+/* What is wrong with the node, in the server's words. */
+function Troubles({ node, isBottleneck }: { node: FiguresNode; isBottleneck: boolean }): JSX.Element {
+    return (
+        <>
+            {isBottleneck ? (
+                <Notice tone="warning" icon="slow">
+                    <bdi>{live.value.figures?.bottleneck}</bdi>
+                </Notice>
+            ) : null}
+            {node.error !== null ? (
+                <Notice tone="bad">
+                    <bdi>{node.error}</bdi>
+                </Notice>
+            ) : null}
+            {node.warning !== null ? (
+                <Notice tone="warning">
+                    <bdi>{node.warning}</bdi>
+                </Notice>
+            ) : null}
+        </>
+    );
+}
+
 function NodePanel({
     node,
     planned,
@@ -102,16 +125,7 @@ function NodePanel({
                     <Icon name="close" />
                 </a>
             </header>
-            {facts?.isBottleneck ? (
-                <Notice tone="warning" icon="slow">
-                    <bdi>{live.value.figures?.bottleneck}</bdi>
-                </Notice>
-            ) : null}
-            {node.error !== null ? (
-                <Notice tone="bad">
-                    <bdi>{node.error}</bdi>
-                </Notice>
-            ) : null}
+            <Troubles node={node} isBottleneck={facts?.isBottleneck ?? false} />
             {planned?.settings ? (
                 <p class="code settings-all">
                     <bdi>{planned.settings}</bdi>
@@ -120,6 +134,7 @@ function NodePanel({
             <dl class="facts">
                 <Fact name="rows in, a second" k={`derived.rate[${node.part}]`} v={facts?.rate} as={short} />
                 <Fact name="share of the fullest lane" k={`${at}.lane_share`} v={node.lane_share} as={share} />
+                {node.stage > 0 ? <Fact name="queue" k={`${at}.queue`} v={node.queue} as={share} /> : null}
                 <Fact name="watermark" k={`${at}.time.watermark`} v={node.time.watermark} />
                 <Fact name="watermark behind" k={`${at}.time.behind_ms`} v={node.time.behind_ms} as={milliseconds} />
                 {node.time.held_by ? <Fact name="held by" k={`${at}.time.held_by`} v={node.time.held_by} /> : null}

@@ -1,6 +1,6 @@
 // The first five seconds at night: is it going, how far behind is it, what holds it back.
 import type { JSX } from "preact";
-import { bottleneckPart, type Live } from "../../live/live";
+import { hasEnded, type Live } from "../../live/live";
 import { changed, href } from "../../live/route";
 import type { Figures } from "../../api/types";
 import { bytes, milliseconds, seconds, share, short, whole } from "../../parts/format";
@@ -8,7 +8,7 @@ import { Icon } from "../../parts/icon";
 import { Value } from "../../parts/value";
 
 function Going({ now, figures }: { now: Live; figures: Figures }): JSX.Element {
-    const isStill = now.rate === 0 && !figures.finished;
+    const isStill = now.rate === 0 && !hasEnded(figures);
     return (
         <div class={"answer" + (isStill ? " warning" : "")}>
             <h2>Going</h2>
@@ -23,6 +23,11 @@ function Going({ now, figures }: { now: Live; figures: Figures }): JSX.Element {
                 ) : null}
                 <Value k="figures.records_life" v={figures.records_life} as={whole} unit="records" /> in{" "}
                 <Value k="figures.seconds" v={figures.seconds} as={seconds} />
+                {figures.share_done !== null ? (
+                    <>
+                        ; <Value k="figures.share_done" v={figures.share_done} as={share} /> of the input is done
+                    </>
+                ) : null}
             </p>
         </div>
     );
@@ -75,7 +80,7 @@ function Behind({ now, figures }: { now: Live; figures: Figures }): JSX.Element 
 
 /* The sentence of the server, with the node that it names as a link. */
 function Cause({ figures }: { figures: Figures }): JSX.Element {
-    const part = bottleneckPart(figures);
+    const part = figures.bottleneck_node;
     const text = figures.bottleneck;
     if (text === null)
         return (
@@ -106,7 +111,7 @@ function Cause({ figures }: { figures: Figures }): JSX.Element {
 }
 
 function Back({ figures }: { figures: Figures }): JSX.Element {
-    const waits = bottleneckPart(figures) === null && /wait for records$/.test(figures.bottleneck ?? ""); // it keeps up
+    const waits = figures.bottleneck_node === null && /wait for records$/.test(figures.bottleneck ?? ""); // it keeps up
     const busy = (figures.lane_time["process"] ?? 0) + (figures.lane_time["decode"] ?? 0);
     const blocked = Object.entries(figures.lane_time).reduce(
         (sum, [name, v]) => sum + (name.startsWith("behind") ? v : 0),
