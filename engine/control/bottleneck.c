@@ -100,7 +100,8 @@ static struct taken set_node_shares(const struct bottleneck *b, const struct spa
     struct taken most = {0};
     for (uint32_t i = 0; i < s->to->times->instances_count; i++) {
         const struct run_instance_time *instance = &s->to->times->instances[i];
-        double share = (double)(instance->ns - s->from->times->instances[i].ns) / s->ns;
+        /* What begins before the span counts in it as a whole when it ends. */
+        double share = MIN((double)(instance->ns - s->from->times->instances[i].ns) / s->ns, 1.0);
         double *of = &found->node_shares[instance->node];
         *of = b->plan->nodes[instance->node].stage == 0 ? *of + share / s->to->times->lanes_count
                                                         : MAX(*of, share);

@@ -18,6 +18,8 @@ import sys
 import termios
 import threading
 import time
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import jobs  # noqa: E402
@@ -154,6 +156,16 @@ def test_narrow():
             assert len(shown) > 10 and max(map(len, shown)) < columns, max(shown, key=len)
 
 
+def answered_by_now(run):
+    """What the control API of a run knows of its server."""
+    port = int(re.search(r"the run's page at http://127\.0\.0\.1:(\d+)/", run.text)[1])
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/figures", timeout=PATIENCE_S) as answer:
+            return sum(served["answered"] for served in json.load(answer)["serves"] if served["name"] == "scores")
+    except urllib.error.HTTPError:  # the run is being restored
+        return 0
+
+
 def test_an_earlier_server():
     """A run that is killed leaves its server; the next run shows that one's figures, and counts all that it answered."""
     with Place(JOB, rows=30000) as place:
@@ -165,10 +177,11 @@ def test_an_earlier_server():
                 first.wait(r"parity  [^\n]*    serve scores +requests [\d.]+ k?/s  rows [\d.]+ k?/s  p50")
                 assert "\x1b" not in first.text, first.text
                 first.end(signal.SIGKILL)
-                second = stack.enter_context(beside(place, "--json", "--progress", "1s"))
+                second = stack.enter_context(beside(place, "--json", "--progress", "1s", "--ui", "127.0.0.1:0"))
                 assert second.holder() == server and "serves already" in second.text, second.text
                 some_more = len(asker.statuses) + 100
                 wait_for(lambda: len(asker.statuses) > some_more, "nobody is answered")
+                wait_for(lambda: answered_by_now(second) > 100, "the control API does not count what is answered")
             finally:
                 answered = asker.stop()
             [served] = json.loads(second.end())["serves"]

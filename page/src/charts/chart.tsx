@@ -29,7 +29,7 @@ interface ChartProps {
 }
 
 const BYTE_STEPS = Array.from({ length: 50 }, (_, i) => 2 ** i);
-const EDGE = 26; // pixels: nearer to the left end a name would lie over those of y
+const EDGE = 26; // pixels: half of a name
 const FONT = "11px system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif";
 
 /* The browser's local time; of a span of days their dates. */
@@ -58,13 +58,19 @@ function drawMarks(u: uPlot, marks: number[]): void {
     u.ctx.restore();
 }
 
+/* A name there would lie over those of y, or be cut. */
+function isAtEdge(u: uPlot, x: number): boolean {
+    const at = u.valToPos(x, "x");
+    return at < EDGE || at > u.over.clientWidth - EDGE + 8; // of the padding
+}
+
 function axes(props: ChartProps, format: Format): uPlot.Axis[] {
     const look = { stroke: colour("--muted"), font: FONT, ticks: { show: false } };
     const grid = { stroke: colour("--rule"), width: 1 };
     const clocks = (splits: number[]) => splits.map((value) => clock(value, (splits.at(-1) ?? 0) - (splits[0] ?? 0)));
     const names = (u: uPlot, splits: number[]) =>
         (props.x === "events" ? splits.map(short) : clocks(splits)).map((name, i) =>
-            u.valToPos(splits[i] ?? 0, "x") < EDGE ? "" : name,
+            isAtEdge(u, splits[i] ?? 0) ? "" : name,
         );
     const bottom: uPlot.Axis = { ...look, grid: { show: false }, size: 20, gap: 3, space: 70, values: names };
     const incrs = format === bytes ? BYTE_STEPS : undefined;

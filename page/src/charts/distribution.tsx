@@ -7,7 +7,7 @@ const WIDTH = 132;
 const HEIGHT = 28;
 const TOP_MAX = 3;
 
-const WIDE = 500; // of so many of the narrowest bins the axis is logarithmic
+const CROWDED = 0.04; // of the axis; where half of the values lie within that, it is logarithmic
 
 /* Where the bins are between 0 and 1, and how dense the values are in them, of the densest. */
 export function placesOf(bins: Column["histogram"]): { isLog: boolean; at: [number, number, number][] } {
@@ -15,7 +15,9 @@ export function placesOf(bins: Column["histogram"]): { isLog: boolean; at: [numb
     const last = bins[bins.length - 1]?.to ?? 0;
     const narrowest = Math.min(...bins.map((bin) => bin.to - bin.from).filter((width) => width > 0));
     if (!(last > first) || !Number.isFinite(narrowest)) return { isLog: false, at: bins.map(() => [0, 1, 1]) };
-    const isLog = (last - first) / narrowest > WIDE;
+    const all = bins.reduce((sum, bin) => sum + bin.count, 0);
+    const near = bins.filter((bin) => (bin.from + bin.to) / 2 - first <= CROWDED * (last - first));
+    const isLog = near.reduce((sum, bin) => sum + bin.count, 0) >= all / 2;
     const scale = (x: number) => (isLog ? Math.log1p((x - first) / narrowest) : x - first);
     const at = bins.map((bin): [number, number, number] => {
         const from = scale(bin.from) / scale(last);

@@ -58,7 +58,7 @@ export function hasEnded(figures: Figures | null): boolean {
 }
 
 function factsOf(figures: Figures, before: Figures | null): Map<string, Facts> {
-    const seconds = before === null ? 0 : figures.seconds - before.seconds;
+    const seconds = before === null || hasEnded(figures) ? 0 : figures.seconds - before.seconds;
     const earlier = new Map(before?.nodes.map((node) => [node.part, node]));
     const facts = new Map<string, Facts>();
     for (const node of figures.nodes) {
@@ -85,7 +85,10 @@ function takeFigures(figures: Figures): void {
         was !== null && was.seconds <= figures.seconds && was.fingerprint === figures.fingerprint ? was : null;
     if (before !== null && before.seconds === figures.seconds && before.state === figures.state) return;
     const seconds = before === null ? 0 : figures.seconds - before.seconds;
-    const rate = before === null ? null : Math.max(0, figures.records_life - before.records_life) / seconds;
+    const rate =
+        before === null || hasEnded(figures)
+            ? null
+            : Math.max(0, figures.records_life - before.records_life) / seconds;
     live.set({ ...live.value, figures, facts: factsOf(figures, before), rate });
 }
 

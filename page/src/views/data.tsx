@@ -38,22 +38,24 @@ function Nulls({ column, at }: { column: Column; at: string }): JSX.Element {
     );
 }
 
-/* The time of a column of times, in UTC; other values by their digits. */
+/* The minute of a column of times, in UTC; other values by their digits. */
 function formatOfColumn(column: Column): Format {
     if (!column.type.startsWith("time")) return digits;
-    return (value) =>
-        iso(value)
-            .replace("T", " ")
-            .replace(/\.000Z$|Z$/, "");
+    return (value) => iso(value).slice(0, 16).replace("T", " ");
 }
 
+const NUMBERED = 0.5; // of the rows have values of their own
 const SHIFT_MIN = 0.25; // of the mean before
+const OF_RANGE_MIN = 0.02; // a mean near 0 differs by much of itself
 
 /* The mean now where it differs from that before. */
 function shifted(column: Column): boolean {
     const { mean_recent: now, mean_before: before } = column;
     if (now === null || before === null || column.type.startsWith("time")) return false;
-    return Math.abs(now - before) >= SHIFT_MIN * Math.abs(before);
+    if ((column.distinct ?? 0) > NUMBERED * column.rows) return false; // ids that rise
+    const change = Math.abs(now - before);
+    const range = (column.max ?? 0) - (column.min ?? 0);
+    return change >= SHIFT_MIN * Math.abs(before) && change >= OF_RANGE_MIN * range;
 }
 
 function Means({ column, at }: { column: Column; at: string }): JSX.Element {
@@ -248,28 +250,44 @@ function Letters(): JSX.Element {
     );
 }
 
+/* Each column once, as the first node has it that is nearest to the sources. */
+function TurnedNull({ nodes }: { nodes: Columns["nodes"] }): JSX.Element | null {
+    const found = new Map<string, { part: string; column: Column; also: string[] }>();
+    for (const { part, columns } of nodes)
+        for (const column of columns.filter(turnedNull)) {
+            const before = found.get(column.name);
+            if (before === undefined) found.set(column.name, { part, column, also: [] });
+            else before.also.push(part);
+        }
+    if (found.size === 0) return null;
+    return (
+        <div>
+            {[...found.values()].map(({ part, column, also }) => (
+                <Notice key={column.name} tone="warning">
+                    Column{" "}
+                    <span class="code">
+                        <bdi>{cut(column.name, 60)}</bdi>
+                    </span>{" "}
+                    of <bdi>{part}</bdi> turned null: {share(column.null_share_recent ?? 0)} of its rows lately,{" "}
+                    {share(column.null_share_before ?? 0)} before.
+                    {also.length > 0 ? (
+                        <>
+                            {" "}
+                            It goes on to <bdi>{also.join(", ")}</bdi>.
+                        </>
+                    ) : null}
+                </Notice>
+            ))}
+        </div>
+    );
+}
+
 export function Data(): JSX.Element {
     const columns = usePolled<Columns>("columns", 2000);
     const nodes = columns.is === "here" ? columns.value.nodes : [];
-    const warned = nodes.flatMap((node) =>
-        node.columns.filter(turnedNull).map((column) => ({ part: node.part, column })),
-    );
     return (
         <>
-            {warned.length > 0 ? (
-                <div>
-                    {warned.map(({ part, column }) => (
-                        <Notice key={part + "\n" + column.name} tone="warning">
-                            Column{" "}
-                            <span class="code">
-                                <bdi>{cut(column.name, 60)}</bdi>
-                            </span>{" "}
-                            of <bdi>{part}</bdi> turned null: {share(column.null_share_recent ?? 0)} of its rows
-                            lately, {share(column.null_share_before ?? 0)} before.
-                        </Notice>
-                    ))}
-                </div>
-            ) : null}
+            <TurnedNull nodes={nodes} />
             <Missing answer={columns} what="The columns" />
             {nodes.map((node) => (
                 <ColumnsTable key={node.part} node={node} />

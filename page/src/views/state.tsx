@@ -35,6 +35,10 @@ function useStates(): string[] {
     return figures?.nodes.filter((node) => "state_entries" in node.report.run).map((node) => node.part) ?? [];
 }
 
+function written(value: unknown): string {
+    return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 function StateResult({ part, keys, turn }: { part: string; keys: string[]; turn: string }): JSX.Element {
     const answer = usePolled<StateAnswer>(`state/${encodeURIComponent(part)}`, 0, turn, { key: keys });
     if (answer.is !== "here") return <Missing answer={answer} what="The state" />;
@@ -52,7 +56,9 @@ function StateResult({ part, keys, turn }: { part: string; keys: string[]; turn:
                     data-key={`state.keys[${i}].state`}
                     data-value={JSON.stringify(one.state)}>
                     <h3 class="code">
-                        <bdi>{one.key.map((value) => JSON.stringify(value)).join(", ")}</bdi>
+                        <bdi>
+                            {one.key.map((value, k) => `${columns[k] ?? "key"} = ${written(value)}`).join(", ")}
+                        </bdi>
                     </h3>
                     {one.state === null ? (
                         <p class="muted">Nothing is stored for this key.</p>
