@@ -1,6 +1,6 @@
 // Above every view: which job, whether it goes, the views, the span of charts, light or dark.
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { live, type Live } from "../live/live";
 import { VIEWS, changed, href, route } from "../live/route";
 import { useStore } from "../live/store";
@@ -89,6 +89,10 @@ export function Header(): JSX.Element {
     useEffect(() => {
         document.title = job === undefined ? "leat" : `${job} · leat`;
     }, [job]);
+    const nav = useRef<HTMLElement>(null);
+    useEffect(() => {
+        nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    }, [at.view]);
     const restart = now.restarts.at(-1);
     return (
         <header class="page-head">
@@ -114,7 +118,7 @@ export function Header(): JSX.Element {
                 />
                 <ThemeSwitch />
             </div>
-            <nav class="views" aria-label="Views">
+            <nav class="views" aria-label="Views" ref={nav}>
                 {VIEWS.map((view) => (
                     <a key={view} href={href({ view })} aria-current={view === at.view ? "page" : undefined}>
                         {view}
