@@ -72,6 +72,8 @@ def test_figures_of_nodes_and_run():
             shares = [found["by_name"][name] for name in ("decode", "process", "wait_for_records", "blocked")]
             known = [sum(of[i] for of in shares) for i in range(len(shares[0])) if shares[0][i] is not None]
             assert known and all(0.5 < share < 1.2 for share in known), known
+            stops = [stop for stop in found["by_name"]["checkpoint_stop"] if stop is not None]
+            assert stops and min(stops) > 0, stops  # of the last one, also while the next one is taken
             assert max(age for age in found["by_name"]["checkpoint_age"] if age is not None) < 30
             nodes = {node["part"]: node for node in json.loads(run.ask("/api/v1/figures")[1])["nodes"]}
             for part, node in nodes.items():

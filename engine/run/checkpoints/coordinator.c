@@ -161,6 +161,7 @@ static void finish_checkpoint(struct checkpoints *c)
         c->count++;
         c->published_us = os_monotonic_us();
         c->duration_us = c->published_us - b->barrier_us;
+        c->stop_us = b->stop_us;
         atomic_store_explicit(&b->published, b->epoch, memory_order_release);
         c->last_is_published |= b->is_last;
         past_add(c, &(struct past_checkpoint){b->epoch, c->bytes, c->duration_us, b->stop_us});
@@ -289,7 +290,7 @@ void checkpoints_stats(struct run *run, struct run_stats *stats)
         stats->checkpoint_age_us = os_monotonic_us() - c->published_us;
         stats->checkpoint_us = c->duration_us;
         stats->checkpoint_bytes = c->bytes;
-        stats->checkpoint_stop_us = b->stop_us;
+        stats->checkpoint_stop_us = c->stop_us;
         stats->checkpoint_stop_max_us = b->stop_max_us;
     }
     pthread_mutex_unlock(&b->mutex);

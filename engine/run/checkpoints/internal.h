@@ -37,9 +37,9 @@ struct checkpoints {
     char why[RUN_WHY_BYTES]; /* why the last failed checkpoint failed; "": none has failed */
     /* Checkpoints published; errors; bytes written for the last checkpoint. */
     uint64_t count, failures, bytes;
-    /* When the last checkpoint was published, on the monotonic clock; and the time from its barrier until
-     * then. */
-    int64_t published_us, duration_us;
+    /* When the last checkpoint was published, on the monotonic clock; the time from its barrier until then; and the longest
+     * that a lane stood still for it. */
+    int64_t published_us, duration_us, stop_us;
     struct past past;
 };
 
