@@ -5,6 +5,7 @@ all of them. Prints TAP.
     tests/cli/test_run_log.py PATH_OF_LEAT
 """
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
@@ -226,6 +229,38 @@ def test_a_job_without_checkpoints_has_none():
             run.wait_until("/readyz")
             found = ask(run, "/api/v1/checkpoints")
             assert found["checkpoints"] == [] and found["newest"] is None and found["order_log"] is None, found
+
+
+def test_a_stderr_that_takes_nothing():
+    """Who says something waits, here that a checkpoint failed; the run goes on."""
+    read, write = os.pipe()
+    with control.place() as folder:
+        process = subprocess.Popen([LEAT, "run", "job.leat", "--control", "127.0.0.1:0", "--quiet"], cwd=folder, stderr=write,
+                                   stdout=subprocess.DEVNULL,
+                                   env={**os.environ, "LEAT_FAILPOINTS": "run.claimed=sleep:200,ckpt.write=error:ENOSPC"})
+        full = os.open(f"/proc/self/fd/{write}", os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            said = ""
+            while not (at := re.search(control.AT.pattern, said)):
+                said += os.read(read, 4096).decode()
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(full, bytes(4096))
+            url, records = f"http://127.0.0.1:{at[1]}/api/v1", []
+            deadline = time.monotonic() + PATIENCE_S
+            while len(records) < 3 or records[-1] <= records[0]:
+                assert time.monotonic() < deadline and process.poll() is None, records
+                with contextlib.suppress(urllib.error.HTTPError):  # 503 at the beginning
+                    with urllib.request.urlopen(f"{url}/checkpoints", timeout=PATIENCE_S) as answer:
+                        has_failed = json.load(answer)["failed"] != []
+                    with urllib.request.urlopen(f"{url}/figures", timeout=PATIENCE_S) as answer:
+                        records += [json.load(answer)["records"]] if has_failed else []
+                time.sleep(0.2)
+        finally:
+            process.kill()
+            process.wait(PATIENCE_S)
+            for fd in (read, write, full):
+                os.close(fd)
 
 
 def test_secrets_are_in_no_line():

@@ -18,7 +18,32 @@
 
 enum { RETRY_US = 5000000, LOCK_LOOK_US = 1000000 };
 
-/* Called with the barrier's mutex held. */
+/* Notes the errors of a checkpoint. Called with the barrier's mutex held; say() follows without it. */
+static void note(struct checkpoints *c)
+{
+    bool is_fenced = c->diags.count > 0 && run_is_fenced(c->run);
+    for (unsigned i = 0; i < c->diags.count && !is_fenced; i++) {
+        const struct diag *d = &c->diags.items[i];
+        c->failures += d->severity == DIAG_ERROR;
+        if (d->severity == DIAG_ERROR)
+            snprintf(c->why, sizeof(c->why), "%.400s%s%.100s", d->message, d->cause != NULL ? ": " : "",
+                     d->cause != NULL ? d->cause : "");
+    }
+}
+
+/* The same of a checkpoint that failed, and keeps it for people who look. */
+static void note_failed(struct checkpoints *c)
+{
+    uint64_t failures = c->failures;
+    note(c);
+    if (!run_is_fenced(c->run))
+        past_add_failure(c, c->failures > failures
+                                ? c->why
+                                : "a part of the state could not be written; the log says why");
+}
+
+/* Says what was noted, and forgets it. Not with the barrier's mutex held: lanes wait for that, and a stderr that takes nothing
+ * must not stop the run. */
 static void say(struct checkpoints *c)
 {
     bool is_fenced = c->diags.count > 0 && run_is_fenced(c->run);
@@ -28,24 +53,9 @@ static void say(struct checkpoints *c)
                 diag_code_name(d->code), d->message, d->cause != NULL ? ": " : "",
                 d->cause != NULL ? d->cause : "", d->hint != NULL ? "; " : "",
                 d->hint != NULL ? d->hint : "");
-        c->failures += d->severity == DIAG_ERROR;
-        if (d->severity == DIAG_ERROR)
-            snprintf(c->why, sizeof(c->why), "%.400s%s%.100s", d->message, d->cause != NULL ? ": " : "",
-                     d->cause != NULL ? d->cause : "");
     }
     arena_reset(&c->arena);
     diag_list_init(&c->diags, &c->arena);
-}
-
-/* Says what went wrong with a checkpoint, and keeps it for people who look; under the barrier's mutex. */
-static void say_failed(struct checkpoints *c)
-{
-    uint64_t failures = c->failures;
-    say(c);
-    if (!run_is_fenced(c->run))
-        past_add_failure(c, c->failures > failures
-                                ? c->why
-                                : "a part of the state could not be written; the log says why");
 }
 
 /* Makes the next checkpoint's directory, and writes the job's text and list of parts. false after a
@@ -77,8 +87,12 @@ static void begin_checkpoint(struct checkpoints *c)
     pthread_mutex_unlock(&b->mutex);
     bool is_good = make_writer(c);
     pthread_mutex_lock(&b->mutex);
-    if (!is_good)
-        say_failed(c);
+    if (!is_good) {
+        note_failed(c);
+        pthread_mutex_unlock(&b->mutex);
+        say(c);
+        pthread_mutex_lock(&b->mutex);
+    }
     b->state = is_good ? BARRIER_REQUESTED : BARRIER_IDLE;
     b->last_is_refused = !is_good && b->last_is_wanted;
     b->last_is_wanted = b->is_wanted = false;
@@ -165,13 +179,14 @@ static void finish_checkpoint(struct checkpoints *c)
         atomic_store_explicit(&b->published, b->epoch, memory_order_release);
         c->last_is_published |= b->is_last;
         past_add(c, &(struct past_checkpoint){b->epoch, c->bytes, c->duration_us, b->stop_us});
-        say(c);
+        note(c);
     } else {
-        say_failed(c);
+        note_failed(c);
     }
     pthread_cond_broadcast(&b->condition);
     pthread_mutex_unlock(&b->mutex);
     run_wake(c->run);
+    say(c);
 }
 
 /* Waits for the next turn, a request for a checkpoint, or the end. A checkpoint begins `every` after the
