@@ -1,29 +1,22 @@
 #include "control/history_query.h"
 
-#include "core/hex.h"
 #include "core/option.h"
-#include "core/utf8.h"
+#include "net/query.h"
 
 static const int64_t MS_MAX = INT64_C(253402300799999); /* the end of the year 9999 */
 
-/* Decodes `%` and two digits. False: it is malformed, too long, no UTF-8, or has a NUL. */
-static bool decode(struct str text, char out[HISTORY_NODE_BYTES_MAX + 1])
+/* false: it is malformed, empty or too long. */
+static bool take_node(struct str text, char out[HISTORY_NODE_BYTES_MAX + 1])
 {
-    size_t length = 0;
-    for (size_t i = 0; i < text.length; i++) {
-        char c = text.data[i];
-        if (c == '%') {
-            if (text.length - i < 3 || hex_value(text.data[i + 1]) < 0 || hex_value(text.data[i + 2]) < 0)
-                return false;
-            c = (char)(hex_value(text.data[i + 1]) * 16 + hex_value(text.data[i + 2]));
-            i += 2;
-        }
-        if (c == '\0' || length == HISTORY_NODE_BYTES_MAX)
-            return false;
-        out[length++] = c;
-    }
-    out[length] = '\0';
-    return length > 0 && utf8_is_valid((struct str){out, length});
+    struct str node = {out, 0};
+    char whole[3 * HISTORY_NODE_BYTES_MAX];
+    if (text.length > sizeof(whole) || !query_decode(text, whole, &node))
+        return false;
+    if (node.length == 0 || node.length > HISTORY_NODE_BYTES_MAX)
+        return false;
+    memcpy(out, node.data, node.length);
+    out[node.length] = '\0';
+    return true;
 }
 
 static bool parse_time(struct str text, int64_t *us)
@@ -54,8 +47,8 @@ static const char *take_field(struct str name, struct str value, struct history_
         return "a parameter is given twice\n";
     *has |= bit;
     if (bit == HAS_NODE)
-        return decode(value, parsed->node) ? NULL
-                                           : "node: expected the part of a node, percent-encoded UTF-8\n";
+        return take_node(value, parsed->node) ? NULL
+                                              : "node: expected the part of a node, percent-encoded UTF-8\n";
     if (bit == HAS_FROM || bit == HAS_TO) {
         parsed->ask.has_from |= bit == HAS_FROM;
         parsed->ask.has_to |= bit == HAS_TO;
@@ -75,14 +68,8 @@ const char *history_query_parse(struct str query, struct history_query *parsed)
 {
     uint32_t has = 0;
     *parsed = (struct history_query){0};
-    for (size_t begin = 0, end = 0; query.length > 0 && begin <= query.length; begin = end + 1) {
-        struct str name = {query.data + begin, 0}, value;
-        for (end = begin; end < query.length && query.data[end] != '&';)
-            end++;
-        while (begin + name.length < end && name.data[name.length] != '=')
-            name.length++;
-        size_t value_begin = MIN(begin + name.length + 1, end);
-        value = (struct str){query.data + value_begin, end - value_begin};
+    struct query_walk walk = query_walk(query);
+    for (struct str name, value; query_next(&walk, &name, &value);) {
         const char *wrong = take_field(name, value, parsed, &has);
         if (wrong != NULL)
             return wrong;

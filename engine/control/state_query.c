@@ -1,8 +1,7 @@
 #include "control/state_query.h"
 
-#include "core/hex.h"
 #include "core/mem.h"
-#include "core/utf8.h"
+#include "net/query.h"
 
 #include <stdlib.h>
 
@@ -135,27 +134,6 @@ void state_question_free(struct state_question *question)
 
 /* --- The query --- */
 
-/* Decodes `%` and two digits, in the arena. False: it is malformed, no UTF-8, or has a NUL. */
-static bool decode(struct str text, struct arena *arena, struct str *decoded)
-{
-    char *out = arena_alloc(arena, text.length + 1);
-    size_t length = 0;
-    for (size_t i = 0; i < text.length; i++) {
-        char c = text.data[i];
-        if (c == '%') {
-            if (text.length - i < 3 || hex_value(text.data[i + 1]) < 0 || hex_value(text.data[i + 2]) < 0)
-                return false;
-            c = (char)(hex_value(text.data[i + 1]) * 16 + hex_value(text.data[i + 2]));
-            i += 2;
-        }
-        if (c == '\0')
-            return false;
-        out[length++] = c;
-    }
-    *decoded = (struct str){out, length};
-    return utf8_is_valid(*decoded);
-}
-
 struct fields {
     struct str field, value; /* of /api/v1/model; data NULL: not given */
 };
@@ -179,15 +157,9 @@ static int take_query(struct state_question *question, struct str query, struct 
                       struct fields *fields, struct byte_buffer *wrong)
 {
     int status = 200;
-    for (size_t begin = 0, end = 0; query.length > 0 && begin <= query.length && status == 200;
-         begin = end + 1) {
-        struct str name = {query.data + begin, 0}, value;
-        for (end = begin; end < query.length && query.data[end] != '&';)
-            end++;
-        while (begin + name.length < end && name.data[name.length] != '=')
-            name.length++;
-        size_t value_begin = MIN(begin + name.length + 1, end);
-        if (!decode((struct str){query.data + value_begin, end - value_begin}, arena, &value)) {
+    struct query_walk walk = query_walk(query);
+    for (struct str name, text, value; status == 200 && query_next(&walk, &name, &text);) {
+        if (!query_decode(text, arena_alloc(arena, text.length + 1), &value)) {
             buffer_printf(wrong, "expected values in percent-encoded UTF-8, without a NUL\n");
             return 400;
         }

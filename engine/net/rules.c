@@ -1,7 +1,7 @@
 #include "net/rules.h"
 
-#include "core/hex.h"
 #include "core/utf8.h"
+#include "net/query.h"
 
 #include <arpa/inet.h>
 #include <openssl/crypto.h>
@@ -25,24 +25,6 @@ struct broken_rule rules_method(struct str method)
             return (struct broken_rule){405, "expected the method GET, HEAD, POST or OPTIONS"};
     }
     return (struct broken_rule){501, "the method is not known; expected GET, HEAD, POST or OPTIONS"};
-}
-
-/* Decodes `%` and two digits in place. false: a `%` without two digits. */
-static bool decode(char *text, size_t *length)
-{
-    size_t out = 0;
-    for (size_t i = 0; i < *length; i++) {
-        char c = text[i];
-        if (c == '%') {
-            if (*length - i < 3 || hex_value(text[i + 1]) < 0 || hex_value(text[i + 2]) < 0)
-                return false;
-            c = (char)(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2]));
-            i += 2;
-        }
-        text[out++] = c;
-    }
-    *length = out;
-    return true;
 }
 
 static bool has_dots(struct str path)
@@ -103,7 +85,7 @@ struct broken_rule rules_target(char *target, size_t length, struct str authorit
     size_t path_length = mark == NULL ? length : (size_t)(mark - target);
     if (path_length > NET_PATH_BYTES_MAX)
         return (struct broken_rule){414, "the path is longer than 2048 bytes"};
-    if (!decode(target, &path_length))
+    if (!query_unescape(target, &path_length))
         return (struct broken_rule){400,
                                     "a percent sign in the path is not followed by two hexadecimal digits"};
     *path = (struct str){target, path_length};

@@ -10,6 +10,7 @@ import hashlib
 import http.client
 import json
 import os
+import select
 import re
 import subprocess
 import sys
@@ -401,9 +402,18 @@ def test_too_much_is_refused():
     """While the only lane sleeps, 64 requests wait and the next are refused; when it wakes, each has its answer."""
     with place(1) as folder, Run(folder, slow=4000) as run:
         run.wait_until_ready()
-        run.is_asked("/api/v1/state/features/feature/4", 200, "features")
-        asked, statuses = [run.connect() for _ in range(2 * WAITING_MAX)], []
-        for connection in asked:
+        deadline, has_answered, is_asleep = time.monotonic() + PATIENCE_S, False, False
+        while not (has_answered and is_asleep):  # until the lane has begun to sleep since it answered last
+            assert time.monotonic() < deadline
+            asked, statuses = [run.connect()], []
+            asked[0].request("GET", "/api/v1/state/features/feature/4")
+            is_asleep = not select.select([asked[0].sock], [], [], 0.5)[0]
+            if not (has_answered and is_asleep):
+                has_answered, is_asleep = bool(asked[0].getresponse().read()), False
+                asked[0].close()
+                time.sleep(0.1)
+        asked += [run.connect() for _ in range(2 * WAITING_MAX)]
+        for connection in asked[1:]:
             connection.request("GET", "/api/v1/state/features/feature/4")
         for connection in asked:
             answer = connection.getresponse()
