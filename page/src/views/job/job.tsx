@@ -3,8 +3,9 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { live } from "../../live/live";
 import { usePlan } from "../../live/plan";
-import { changed, route } from "../../live/route";
+import { changed, route, type Route } from "../../live/route";
 import { useStore } from "../../live/store";
+import type { Plan, PlanNode } from "../../api/types";
 import { Missing, Notice } from "../../parts/notice";
 import { Choice, Section } from "../../parts/section";
 import { Graph } from "./graph";
@@ -25,14 +26,25 @@ function useIsNarrow(): boolean {
     return isNarrow;
 }
 
+/* The graph, or without a plan the list. The same element until something but figures changes: each node follows those by
+ * itself, while it is on the screen. */
+function useNodes(plan: Plan | null, planned: Map<string, PlanNode>, part: string, at: Route): JSX.Element {
+    return useMemo(
+        () => (plan === null ? <NodeList planned={planned} chosen={part} /> : <Graph plan={plan} chosen={part} />),
+        [plan, planned, part, at],
+    );
+}
+
 export function Job(): JSX.Element {
     const now = useStore(live, (value) => value);
-    const { part, span, query } = useStore(route, (value) => value);
+    const at = useStore(route, (value) => value);
+    const { part, span, query } = at;
     const plan = usePlan();
     const isNarrow = useIsNarrow();
     const value = plan.is === "here" ? plan.value : null;
     const planned = useMemo(() => new Map(value?.nodes.map((node) => [node.part, node])), [value]);
     const as = query.get("as") ?? (isNarrow || value === null ? "list" : "graph");
+    const nodes = useNodes(as === "graph" ? value : null, planned, part, at);
     const { figures } = now;
     const chosen = now.facts.get(part)?.node.part;
     if (figures === null) return <Notice icon="waiting">The figures of the run are awaited …</Notice>;
@@ -61,11 +73,7 @@ export function Job(): JSX.Element {
                     </Section>
                     <Section title="Nodes" aside={choice}>
                         {as === "graph" && value === null ? <Missing answer={plan} what="The graph" /> : null}
-                        {as === "graph" && value !== null ? (
-                            <Graph plan={value} chosen={part} />
-                        ) : (
-                            <NodeList planned={planned} chosen={part} />
-                        )}
+                        {nodes}
                     </Section>
                 </div>
                 <Panel part={part} planned={planned.get(part)} span={span} />
