@@ -64,11 +64,12 @@ def place(job=JOB, records=400_000):
 
 
 class Process:
-    """`leat` with these words, which says at which port it listens."""
+    """`leat` with these words, which says at which port it listens. fed: its stdin is `process.stdin`."""
 
-    def __init__(self, folder, at, *words, points=""):
+    def __init__(self, folder, at, *words, points="", fed=False):
         self.said, self.port = [], None
         self.process = subprocess.Popen([LEAT, *words], cwd=folder, text=True, stdout=subprocess.DEVNULL,
+                                        stdin=subprocess.PIPE if fed else None,
                                         stderr=subprocess.PIPE, env={**os.environ, "LEAT_FAILPOINTS": points})
         for line in self.process.stderr:
             self.said.append(line)
