@@ -4,7 +4,7 @@ by what the document does not know. Prints TAP.
 
     tests/metrics/test_openapi.py PATH_OF_LEAT [--seconds N] [--document URL]
 
---seconds: for each document (20). --document: of a server that is there already, and of no other.
+--seconds: for each document (10). --document: of a server that is there already, and of no other.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from patience import PATIENCE_S  # noqa: E402
 
 PARSER = argparse.ArgumentParser()
 PARSER.add_argument("leat")
-PARSER.add_argument("--seconds", type=int, default=20)
+PARSER.add_argument("--seconds", type=int, default=10)
 PARSER.add_argument("--document")
 ARGUMENTS = PARSER.parse_args()
 CHECKS = ("status_code_conformance", "content_type_conformance", "response_headers_conformance",
