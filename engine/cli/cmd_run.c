@@ -302,6 +302,7 @@ static bool start_api(struct run_arguments *arguments, struct diag_list *diags)
     listen.certificate = or_of_job(arguments->control_certificate, ui->certificate, arena);
     listen.key = has_own ? arguments->control_key : or_of_job(NULL, ui->key, arena);
     listen.token = token;
+    listen.flags = "control-";
     arguments->api = api_start(arguments->load.plan, &listen, diags);
     arguments->options.looks_at_columns = true;
     free(token);

@@ -57,11 +57,12 @@ static bool check_safety(const struct net_listen *listen, const struct address *
                          struct diag_list *diags)
 {
     struct span nowhere = {0, 0};
+    const char *flags = listen->flags == NULL ? "" : listen->flags;
     bool has_tls = listen->certificate != NULL;
     if (has_tls != (listen->key != NULL) || (listen->client_authority != NULL && !has_tls)) {
         struct diag *diag = diag_error(diags, DIAG_OPTION_MISSING, nowhere,
                                        "TLS needs both a certificate and its key, also to check clients");
-        diag_hint(diags, diag, "--certificate and --key go together");
+        diag_hint(diags, diag, "--%scertificate and --%skey go together", flags, flags);
         return false;
     }
     if (address->is_loopback)
@@ -72,7 +73,8 @@ static bool check_safety(const struct net_listen *listen, const struct address *
                        "`%.*s` can be reached by others, and the connection would not be encrypted",
                        STR_ARGS(listen->address));
         diag_hint(diags, diag,
-                  "give a certificate and its key (--certificate, --key), or listen on 127.0.0.1");
+                  "give a certificate and its key (--%scertificate, --%skey), or listen on 127.0.0.1", flags,
+                  flags);
         return false;
     }
     bool has_token = listen->token != NULL && !listen->needs_certificates;
@@ -80,9 +82,12 @@ static bool check_safety(const struct net_listen *listen, const struct address *
         struct diag *diag = diag_error(diags, DIAG_OPTION_MISSING, nowhere,
                                        "`%.*s` can be reached by others, and anybody could send requests",
                                        STR_ARGS(listen->address));
-        diag_hint(diags, diag,
-                  "give %san authority for clients' certificates (--clients), or listen on 127.0.0.1",
-                  listen->needs_certificates ? "" : "a token (--token-file) or ");
+        if (listen->flags != NULL)
+            diag_hint(diags, diag, "give a token (--%stoken-file), or listen on 127.0.0.1", flags);
+        else
+            diag_hint(diags, diag,
+                      "give %san authority for clients' certificates (--clients), or listen on 127.0.0.1",
+                      listen->needs_certificates ? "" : "a token (--token-file) or ");
         return false;
     }
     return true;

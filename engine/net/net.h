@@ -130,6 +130,9 @@ struct net_listen {
      * token. */
     const char *token, *second_token;
     bool needs_certificates; /* off loopback clients must have certificates: a token is not enough */
+    /* For hints: what the names of the command's flags for all these begin with, "control-", if clients cannot have
+     * certificates there; NULL: they are --certificate, --key, --token-file and --clients. */
+    const char *flags;
     /* Paths that GET and HEAD may ask for without the token, up to a NULL; must outlive the loop. NULL: none. */
     const char *const *open_paths;
     uint32_t connections_max;

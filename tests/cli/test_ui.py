@@ -424,7 +424,7 @@ def test_flags_and_options():
                 assert ask(run, "/")[0] == 200
         refuse(folder, "--ui", taken, says=r"Address already in use")
         refuse(folder, "--ui", taken, says=r"choose another\s+port .*--ui")
-        refuse(folder, "--ui", "0.0.0.0:0", says="not be encrypted")
+        refuse(folder, "--ui", "0.0.0.0:0", says="--control-certificate, --control-key")
         with open(os.path.join(folder, "token"), "w", encoding="ascii") as file:
             file.write("a-token-of-mine\n")
         write_job(folder, '{ listen: "127.0.0.1:0", token_file: "token" }')
