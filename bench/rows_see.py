@@ -20,8 +20,10 @@ from rows_follow import LEARNERS, events_of
 
 ALONE, SEEN, ASKED = range(3)  # nobody looks; pages and a scraper; keys are asked for, too
 FIGURES = re.compile(r"figures at http://127\.0\.0\.1:(\d+)/")
-PAGES, KEYS, REQUESTS_A_SECOND = 3, 10, 100
-POLLS = ("/api/v1/history?span=1h", "/api/v1/columns", "/api/v1/dead-letters", "/api/v1/checkpoints")
+KEYS, REQUESTS_A_SECOND = 10, 100
+# What a page asks for beside its stream, and how often in seconds: its views of the job, of data and of checkpoints.
+PAGES = ((("/api/v1/history?span=1h&from=NOW",), 1), (("/api/v1/columns", "/api/v1/dead-letters"), 2),
+         (("/api/v1/checkpoints",), 2))
 
 
 def job_of(bench):
@@ -38,9 +40,8 @@ class Watchers:
 
     def __init__(self, port, does_ask):
         self.port, self.is_over, self.latencies, self.statuses = port, False, [], {}
-        self.threads = [threading.Thread(target=self.follow) for _ in range(PAGES)]
-        self.threads += [threading.Thread(target=self.poll, args=(("/metrics",), 1))]
-        self.threads += [threading.Thread(target=self.poll, args=(POLLS, 1)) for _ in range(PAGES)]
+        self.threads = [threading.Thread(target=self.follow) for _ in PAGES]
+        self.threads += [threading.Thread(target=self.poll, args=one) for one in ((("/metrics",), 1), *PAGES)]
         self.threads += [threading.Thread(target=self.ask)] * does_ask
         for thread in self.threads:
             thread.start()
@@ -72,7 +73,7 @@ class Watchers:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
             while not self.is_over:
                 for path in paths:
-                    self.get(connection, path)
+                    self.get(connection, path.replace("NOW", str(int((time.time() - 2) * 1000))))
                 time.sleep(every_s)
         self.guarded(work)
 
