@@ -11,7 +11,7 @@ const [, , modules, executablePath] = process.argv;
 const require = createRequire(join(resolve(modules), "package.json"));
 const { chromium } = require("playwright-core");
 const axe = await readFile(require.resolve("axe-core/axe.min.js"), "utf8");
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--js-flags=--expose-gc"] });
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage", "--js-flags=--expose-gc"] });
 const tabs = new Map();
 
 // In a page that is listened to: keeps the newest answer of each route and the newest
