@@ -10,8 +10,8 @@ import hashlib
 import http.client
 import json
 import os
-import select
 import re
+import select
 import subprocess
 import sys
 import threading
@@ -22,6 +22,7 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [TESTS, os.path.join(TESTS, "metrics")]
 import live  # noqa: E402
 import tap  # noqa: E402
+import test_run_control as control  # noqa: E402
 from patience import PATIENCE_S  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
@@ -77,26 +78,13 @@ def place(workers=2, records=RECORDS, text=None):
         yield folder
 
 
-class Run:
-    """A run with a control API; slow: milliseconds before each micro-batch; state: bytes of memory for the state of an
-    operator on a lane, so that most of it is on disk."""
-
-    AT = re.compile(r"leat: figures at http://127\.0\.0\.1:(\d+)/")
+class Run(control.Run):
+    """slow: milliseconds before each micro-batch; state: bytes of memory for the state of an operator on a lane, so that most
+    of it is on disk."""
 
     def __init__(self, folder, slow=0, words=(), state=0, points=""):
-        self.said, self.port = [], None
-        points = {"LEAT_FAILPOINTS": points or (f"run.claimed=sleep:{slow}" if slow else "")}
-        if state:
-            points["LEAT_TEST_STATE"] = str(state)
-        self.process = subprocess.Popen([LEAT, "run", "job.leat", "--control", "127.0.0.1:0", "--json", *words], cwd=folder,
-                                        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **points})
-        for line in self.process.stderr:
-            self.said.append(line)
-            if self.AT.match(line):
-                self.port = int(self.AT.match(line)[1])
-                break
-        self.reader = threading.Thread(target=lambda: self.said.extend(self.process.stderr))
-        self.reader.start()
+        super().__init__(folder, *words, points=points or (f"run.claimed=sleep:{slow}" if slow else ""),
+                         **({"LEAT_TEST_STATE": str(state)} if state else {}))
 
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
@@ -120,30 +108,6 @@ class Run:
             time.sleep(0.02)
         assert found == status and re.search(says, body), (path, found, body)
         return answer, body
-
-    def wait_until_ready(self):
-        deadline = time.monotonic() + PATIENCE_S
-        while self.ask("/readyz")[0] != 200:
-            assert time.monotonic() < deadline and self.process.poll() is None, self.said
-            time.sleep(0.02)
-
-    def ends(self):
-        out = self.process.stdout.read()
-        assert self.process.wait(PATIENCE_S) == 0, self.said
-        self.reader.join(PATIENCE_S)
-        return json.loads(out)
-
-    def __enter__(self):
-        assert self.port is not None, self.said
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(PATIENCE_S)
-        self.reader.join(PATIENCE_S)
-        self.process.stdout.close()
-        self.process.stderr.close()
 
 
 def leat(folder, *words, expected=0):
@@ -256,7 +220,7 @@ def check_equal(workers, state=0):
     global REFUSED  # pylint: disable=global-statement
     with place(workers, 3 * RECORDS) as folder:
         with Run(folder, slow=PAUSE_MS, state=state) as run:
-            run.wait_until_ready()
+            run.wait_until("/readyz")
             leat(folder, "ctl", "checkpoint", "job.leat")
             known = parts(folder)
             REFUSED = {name for name in known if name.startswith(("later", "sorted"))}
@@ -334,7 +298,7 @@ def test_changes_nothing():
     with place(2) as asked, place(2) as alone:
         count = {"keys": 0, "busy": 0}
         with Run(asked, state=1024, slow=5) as run:
-            run.wait_until_ready()
+            run.wait_until("/readyz")
             ask_much(run, count)
             summary = run.ends()
         with Run(alone, state=1024, slow=5) as run:
@@ -350,7 +314,7 @@ def test_changes_nothing():
 
 def test_what_is_refused():
     with place(2) as folder, Run(folder, slow=100) as run:
-        run.wait_until_ready()
+        run.wait_until("/readyz")
         lists = r"features/feature\n(.*\n)*model\n"
         for path in ("/api/v1/state/", "/api/v1/state/none", "/api/v1/state/features", "/api/v1/state/s/1"):
             run.is_asked(path, 404, lists)
@@ -379,7 +343,7 @@ def test_what_is_refused():
 
 def test_answers():
     with place(2) as folder, Run(folder, slow=100) as run:
-        run.wait_until_ready()
+        run.wait_until("/readyz")
         time.sleep(1)
         answer, body = run.is_asked("/api/v1/state/features/feature/4", 200, "panes")
         shown = json.loads(body)
@@ -401,7 +365,7 @@ def test_answers():
 def test_too_much_is_refused():
     """While the only lane sleeps, 64 requests wait and the next are refused; when it wakes, each has its answer."""
     with place(1) as folder, Run(folder, slow=4000) as run:
-        run.wait_until_ready()
+        run.wait_until("/readyz")
         deadline, has_answered, is_asleep = time.monotonic() + PATIENCE_S, False, False
         while not (has_answered and is_asleep):  # until the lane has begun to sleep since it answered last
             assert time.monotonic() < deadline
@@ -429,7 +393,7 @@ def test_restored_and_ended():
     """503 while the run is restored; and who waits when it ends has an answer, too."""
     with place(1) as folder:
         with Run(folder, slow=100) as run:
-            run.wait_until_ready()
+            run.wait_until("/readyz")
             leat(folder, "ctl", "checkpoint", "job.leat")
             run.process.kill()
         with Run(folder, points="restore.begin=sleep:1500,run.claimed=sleep:400") as run:

@@ -49,11 +49,11 @@ def place():
 class Run:
     """A run with a control API at a port of its own; `said`: its lines on stderr."""
 
-    def __init__(self, folder, *words, points=SLOW):
+    def __init__(self, folder, *words, points=SLOW, **environment):
         self.said, self.port = [], None
         self.process = subprocess.Popen([LEAT, "run", "job.leat", "--control", "127.0.0.1:0", "--json", *words], cwd=folder,
                                         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        env={**os.environ, "LEAT_FAILPOINTS": points})
+                                        env={**os.environ, "LEAT_FAILPOINTS": points, **environment})
         for line in self.process.stderr:
             self.said.append(line)
             if AT.match(line):
