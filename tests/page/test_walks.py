@@ -77,7 +77,7 @@ def test_a_poison_record(browser):
         feeder.texts.append(POISON)
         walk.tab.wait_for_value("derived.dead", "1")
         walk.click("dead rows")
-        walk.ends_at("s", POISON, "id", "seventeen")
+        walk.ends_at("s", POISON, "`id`: an int was expected, not a text")
 
 
 if __name__ == "__main__":
