@@ -23,7 +23,8 @@ def run_one(name, test):
         place = error.__traceback__
         while place.tb_next:
             place = place.tb_next
-        print(f"not ok - {name}\n#   line {place.tb_lineno}: {what[:600]}", flush=True)
+        what = what if len(what) < 3000 else f"{what[:600]} ... {what[-2400:]}"  # what was said last is at its end
+        print(f"not ok - {name}\n#   line {place.tb_lineno}: {what}", flush=True)
         return False
 
 

@@ -141,12 +141,13 @@ def test_away():
 
 def test_flipped_bits():
     """Are found, and asked for again."""
-    def trouble(_, wire, _trainer):
+    def trouble(_, wire, trainer):
         wire.flips = 0.3
-        time.sleep(3)
+        while wire.flipped <= 10:
+            assert trainer.process.poll() is None, f"the job ended when {wire.flipped} were flipped"
+            time.sleep(0.01)
         wire.flips = 0
-    _, wire, server = check_linked(jobs.learner("fm"), 2, pause_ms=3, trouble=trouble)
-    assert wire.flipped > 10, wire.flipped
+    _, _, server = check_linked(jobs.learner("fm"), 2, pause_ms=6, trouble=trouble)
     assert not any("no longer followed: the log is damaged" in (line or "") for line in server.said), server.said
 
 
@@ -212,9 +213,10 @@ def test_killed_trainer():
     with Place(jobs.learner("fm"), ROWS) as place, Offer(place) as offer, mirror(place, offer.link_port) as server:
         asking = Asking(server, place.events[-20:])
         for life, workers in enumerate((1, 3, 2), 1):
-            with Trainer(place, workers=workers) as trainer:
+            with Trainer(place, workers=workers, pause_ms=12) as trainer:
                 wait_for_times(server, FOLLOWED, life)
                 time.sleep(0.7)
+                assert trainer.process.poll() is None, "the job ended before it was killed"
                 trainer.kill()
                 wait_for_times(server, "is no longer followed", life)  # the job is dead, and nobody has started it again
         with Trainer(place, pause_ms=0) as trainer:
