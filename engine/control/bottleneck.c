@@ -168,12 +168,12 @@ static bool say_wait(const struct bottleneck *b, struct bottleneck_found *found)
     return false;
 }
 
-static void judge(const struct bottleneck *b, const struct sample *from, const struct sample *to,
+static void judge(const struct bottleneck *b, const struct sample *from, const struct sample *to, double ns,
                   struct bottleneck_found *found)
 {
-    struct span_of_time s = {from, to, (double)(to->times->at_ns - from->times->at_ns)};
+    struct span_of_time s = {from, to, ns};
     *found = (struct bottleneck_found){.node = -1};
-    if (to->times->at_ns == from->times->at_ns)
+    if (ns <= 0)
         return;
     set_shares(&s, found);
     struct taken most = set_node_shares(b, &s, found);
@@ -215,8 +215,20 @@ bool bottleneck_recent(const struct bottleneck *b, struct bottleneck_found *foun
     if (b->taken == 0)
         return false;
     const struct sample *from = b->taken < SAMPLES ? &b->first : &b->ring[b->taken % SAMPLES];
-    judge(b, from, &b->ring[(b->taken - 1) % SAMPLES], found);
+    const struct sample *to = &b->ring[(b->taken - 1) % SAMPLES];
+    judge(b, from, to, (double)(to->times->at_ns - from->times->at_ns), found);
     return true;
+}
+
+/* How long a lane was there, of lanes that have ended: all that they did adds up to it. They begin behind the run, and end
+ * before its last checkpoint is written and its sinks are closed. */
+static double lanes_ns(const struct run_times *times)
+{
+    double sum = 0;
+    for (uint32_t lane = 0; lane < times->lanes_count; lane++)
+        for (uint32_t t = 0; t < RUN_LANE_TIMES; t++)
+            sum += (double)times->lanes[lane].ns[t];
+    return sum / MAX(times->lanes_count, 1);
 }
 
 void bottleneck_whole(struct bottleneck *b, const struct run_stats *stats, struct bottleneck_found *found)
@@ -224,5 +236,5 @@ void bottleneck_whole(struct bottleneck *b, const struct run_stats *stats, struc
     struct sample *last = &b->ring[b->taken++ % SAMPLES];
     note_queues(b, stats);
     take(b, stats, last);
-    judge(b, &b->first, last, found);
+    judge(b, &b->first, last, lanes_ns(last->times), found);
 }
