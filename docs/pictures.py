@@ -49,7 +49,7 @@ def run_in_terminal(command, folder):
 def frames(output):
     """The pictures that the view drew, each a list of lines."""
     drawn = re.split(r"\x1b\[\d+A\r", output)
-    clean = [re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", frame).replace("\r", "").rstrip("\n").split("\n") for frame in drawn]
+    clean = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", frame).replace("\r", "").rstrip("\n").split("\n") for frame in drawn]
     return [frame for frame in clean if len(frame) > 3]
 
 

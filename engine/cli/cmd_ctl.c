@@ -37,7 +37,8 @@ struct ctl_arguments {
 static const struct argp_option options_table[] = {
     {"set", KEY_SET, "NAME=VALUE", 0, "with JOB: as given to the run", 0},
     {"authority", KEY_AUTHORITY, "FILE", 0, CONTROL_AT_AUTHORITY_HELP, 0},
-    {"token-file", KEY_TOKEN_FILE, "FILE", 0, CONTROL_AT_TOKEN_HELP ": that of the file CONTROL", 0},
+    {"token-file", KEY_TOKEN_FILE, "FILE", 0, CONTROL_AT_TOKEN_HELP ": the third line of the file CONTROL",
+     0},
     {"no-wait", KEY_NO_WAIT, NULL, 0, "do not wait until the checkpoint is written, or the run has stopped",
      0},
     {0},
@@ -136,12 +137,21 @@ static void wait_for_end(struct fetch *fetch, struct byte_buffer *body)
 }
 
 /* Says why the run does not do what it is told; false. */
-static bool refused(struct fetch *fetch, int status, struct byte_buffer *body, struct diag_list *diags)
+static bool refused(const struct ctl_arguments *a, struct fetch *fetch, int status, struct byte_buffer *body,
+                    struct diag_list *diags)
 {
     if (status == 0) {
         struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the run does not answer: %s",
                                     fetch_why(fetch));
         diag_hint(diags, d, "if it was killed, there is nothing to stop: run the job again, and it goes on");
+    } else if (status == 401 && a->at.is_url) {
+        struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "the run refuses (401): %s",
+                                    a->at.token_file == NULL ? "it wants a token"
+                                                             : "--token-file has another token than the run");
+        diag_hint(
+            diags, d,
+            "name the run by its job or its checkpoint directory: the file CONTROL there has the token; or give "
+            "--token-file with a file that has the third line of CONTROL alone");
     } else {
         while (body->length > 0 && (unsigned char)body->data[body->length - 1] <= ' ')
             body->length--;
@@ -192,7 +202,7 @@ static bool tell_to_save(const struct ctl_arguments *a, struct fetch *fetch, str
     char *target =
         mem_printf("/api/v1/savepoint%s%s", a->name == NULL ? "" : "?name=", a->name == NULL ? "" : a->name);
     int status = fetch_post(fetch, target, COPY_STALL_S, BODY_MAX, &body);
-    bool is_good = status == 200 ? print_saved(&body, diags) : refused(fetch, status, &body, diags);
+    bool is_good = status == 200 ? print_saved(&body, diags) : refused(a, fetch, status, &body, diags);
     free(target);
     buffer_free(&body);
     return is_good;
@@ -204,7 +214,7 @@ static bool tell(const struct ctl_arguments *a, struct fetch *fetch, struct diag
     bool is_stop = a->task == TASK_STOP;
     int64_t before = is_stop ? 0 : newest_epoch(fetch, &body);
     int status = fetch_post(fetch, is_stop ? "/api/v1/stop" : "/api/v1/checkpoint", STALL_S, BODY_MAX, &body);
-    bool is_good = status == 202 || refused(fetch, status, &body, diags);
+    bool is_good = status == 202 || refused(a, fetch, status, &body, diags);
     if (is_good && a->waits_not)
         print_line(&body);
     else if (is_good && is_stop)

@@ -110,7 +110,10 @@ static const struct argp_option options_table[] = {
      "dense weight or a value of a row, a on the GPU and b on the CPU, with |a - b| > 1e-5 (|b| + root mean "
      "square of its tensor). Slow, and the CPU needs memory for all rows",
      5},
-    {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 5},
+    {"json", KEY_JSON, NULL, 0,
+     "as JSON on stdout: the diagnostics of the job file, or the summary; what goes wrong in the run stays on stderr (as "
+     "JSON: --log=json)",
+     5},
     {"progress", KEY_PROGRESS, "TIME", 0, PROGRESS_HELP, 5},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
     {"log", KEY_LOG, "FORM", 0, JOB_LOG_HELP, 5},

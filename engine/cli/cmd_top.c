@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,7 +35,7 @@ struct top {
     struct pace pace;          /* its clock is the run's own time */
     char why[SAID_BYTES];      /* why the last look got no figures; "": it did */
     time_t answered;           /* when the last figures came */
-    struct byte_buffer out, lines;
+    struct byte_buffer out;
     struct termios before; /* of the terminal */
     bool has_keys;         /* keys are read one by one */
 };
@@ -187,42 +186,24 @@ static void end_screen(struct top *top)
         tcsetattr(STDIN_FILENO, TCSANOW, &top->before);
 }
 
-/* Adds the lines that fit into `rows`. */
-static void add_lines(struct top *top, uint32_t count, uint32_t rows)
-{
-    const char *at = top->lines.data;
-    for (uint32_t i = 0; i < MIN(count, count <= rows ? rows : rows - 1); i++) {
-        const char *end = strchr(at, '\n') + 1;
-        buffer_append(&top->out, at, (size_t)(end - at));
-        at = end;
-    }
-    if (count > rows)
-        buffer_printf(&top->out, "%u more lines: make the terminal higher, or use --once\x1b[K\n",
-                      count - rows + 1);
-}
-
 static void draw(struct top *top)
 {
-    struct winsize size = {.ws_row = 24, .ws_col = 80};
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 40 || size.ws_row < 4)
-        size = (struct winsize){.ws_row = MAX(size.ws_row, 4), .ws_col = MAX(size.ws_col, 40)};
+    struct picture_size size = picture_terminal(STDOUT_FILENO);
+    int columns = (int)size.columns;
     struct picture picture = picture_of(top);
     buffer_clear(&top->out);
-    buffer_clear(&top->lines);
     buffer_printf(&top->out, "\x1b[H");
     if (top->why[0] == '\0')
-        buffer_printf(&top->out, "%.*s", size.ws_col - 1, "leat top: q leaves");
+        buffer_printf(&top->out, "%.*s", columns - 1, "leat top: q leaves");
     else if (top->has_figures)
         buffer_printf(&top->out, "\x1b[7mfigures of %lld s ago: %.*s\x1b[0m",
-                      (long long)(time(NULL) - top->answered), (int)size.ws_col - 30, top->why);
+                      (long long)(time(NULL) - top->answered), MAX(columns - 30, 0), top->why);
     else
-        buffer_printf(&top->out, "\x1b[7m%.*s\x1b[0m", (int)size.ws_col - 1, top->why);
+        buffer_printf(&top->out, "\x1b[7m%.*s\x1b[0m", columns - 1, top->why);
     buffer_printf(&top->out, "\x1b[K\n");
-    if (top->has_figures) {
-        uint32_t count = picture_draw(&picture, size.ws_col, "\x1b[K\n", &top->lines);
-        buffer_append(&top->lines, "", 1);
-        add_lines(top, count, (uint32_t)size.ws_row - 2);
-    }
+    if (top->has_figures) /* a line is above, and the cursor's row below */
+        picture_fit(&picture, size, MAX(size.rows, 3) - 2, "make the terminal higher, or use --once",
+                    &top->out);
     buffer_printf(&top->out, "\x1b[J");
     fwrite(top->out.data, 1, top->out.length, stdout);
     if (fflush(stdout) != 0)
@@ -312,7 +293,6 @@ int cmd_top(int argc, char **argv)
     figures_read_free(top.read);
     buffer_free(&top.body);
     buffer_free(&top.out);
-    buffer_free(&top.lines);
     control_at_free(&top.at);
     return is_good ? EXIT_GOOD : is_bad_job ? EXIT_BAD_JOB : EXIT_FAILED;
 }

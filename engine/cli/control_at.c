@@ -5,12 +5,22 @@
 
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char HTTP[] = "http://", HTTPS[] = "https://";
 
 static bool begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* HOST:PORT, which is often given in place of a URL, and is no file. */
+static bool is_address(const char *word)
+{
+    const char *colon = strrchr(word, ':');
+    return colon != NULL && colon != word && colon[1] != '\0' &&
+           strspn(colon + 1, "0123456789") == strlen(colon + 1) && strchr(word, '/') == NULL &&
+           access(word, F_OK) != 0;
 }
 
 bool control_at_find(struct control_at *at, bool *is_bad_job)
@@ -24,6 +34,14 @@ bool control_at_find(struct control_at *at, bool *is_bad_job)
         diag_list_init(diags, &at->load.arena);
         at->directory = str_from(at->word);
         return true;
+    }
+    if (is_address(at->word)) {
+        diag_list_init(diags, &at->load.arena);
+        struct diag *d =
+            diag_error(diags, DIAG_NO_COMMAND, (struct span){0},
+                       "expected a URL, a job file or a checkpoint directory, found `%s`", at->word);
+        diag_hint(diags, d, "a URL begins with its scheme: http://%s", at->word);
+        return false;
     }
     at->load.path = at->word;
     if (!job_load(&at->load)) {

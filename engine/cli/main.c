@@ -38,7 +38,10 @@ static void print_usage(FILE *out)
     fprintf(out, "leat carries events from the stream to the model.\n\nusage: leat COMMAND [ARGUMENTS]\n\n");
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "\n`leat COMMAND --help` shows more; `leat run jobs/ctr.leat` is a good start.\n");
+    fprintf(
+        out,
+        "\n`leat COMMAND --help` shows more. A good start: `leat generate ctr --out data/ctr`, then `leat run "
+        "jobs/ctr.leat`.\n");
 }
 
 static int unknown_command(const char *name)

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <sys/ioctl.h>
 
 enum { BAR_WIDTH = 24, NAME_WIDTH = 28 };
 
@@ -357,6 +358,42 @@ uint32_t picture_draw(const struct picture *p, uint32_t width, const char *end, 
         left = (struct str){newline + 1, left.length - length - 1};
     }
     return d.lines;
+}
+
+struct picture_size picture_terminal(int fd)
+{
+    struct winsize size = {0};
+    if (ioctl(fd, TIOCGWINSZ, &size) != 0)
+        size = (struct winsize){0};
+    return (struct picture_size){.columns = size.ws_col > 0 ? size.ws_col : 80,
+                                 .rows = size.ws_row > 0 ? size.ws_row : 24};
+}
+
+/* Where line `count` ends behind byte `at`. */
+static size_t end_of_lines(const struct byte_buffer *out, size_t at, uint32_t count)
+{
+    for (; count > 0; count--)
+        at = (size_t)((const char *)memchr(out->data + at, '\n', out->length - at) - out->data) + 1;
+    return at;
+}
+
+/* "\x1b[?7l" and "\x1b[?7h": without and with lines that wrap. Lines are cut by their characters, of which some take two
+ * columns. */
+uint32_t picture_fit(const struct picture *picture, struct picture_size size, uint32_t lines,
+                     const char *advice, struct byte_buffer *out)
+{
+    static const char end[] = "\x1b[K\n";
+    buffer_printf(out, "\x1b[?7l");
+    size_t begin = out->length;
+    uint32_t count = picture_draw(picture, size.columns, end, out);
+    if (count > lines) {
+        out->length = end_of_lines(out, begin, lines - 1);
+        struct drawing last = {.out = out, .width = size.columns, .end = end, .begin = out->length};
+        buffer_printf(out, "%u more lines: %s", count - lines + 1, advice);
+        end_line(&last);
+    }
+    buffer_printf(out, "\x1b[?7h");
+    return MIN(count, lines);
 }
 
 void picture_line(const struct picture *p, struct byte_buffer *out)

@@ -38,6 +38,15 @@ struct picture {
  * number. */
 uint32_t picture_draw(const struct picture *picture, uint32_t width, const char *end,
                       struct byte_buffer *out);
+/* The columns and rows of the terminal that `fd` is; 80 and 24 where the terminal does not say. */
+struct picture_size {
+    uint32_t columns, rows;
+};
+struct picture_size picture_terminal(int fd);
+/* As picture_draw, for a terminal: draws at most `lines` lines (at least 1), of which the last one then says how many are left
+ * out, and what to do (`advice`). No line wraps, on a terminal of any width. */
+uint32_t picture_fit(const struct picture *picture, struct picture_size size, uint32_t lines,
+                     const char *advice, struct byte_buffer *out);
 /* Appends the picture as one line of progress, with its newline. */
 void picture_line(const struct picture *picture, struct byte_buffer *out);
 /* Replaces, from byte `from` on, all that could act on a terminal, by `?`: control characters, marks that turn the direction

@@ -8,10 +8,9 @@
 #include "core/os.h"
 
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { VIEW_REDRAW_US = 250 * 1000, VIEW_LOOK_US = 500 * 1000, BESIDE_WIDTH = 200 };
+enum { VIEW_REDRAW_US = 250 * 1000, VIEW_LOOK_US = 500 * 1000, BESIDE_WIDTH = 200, BESIDE_LEAST = 40 };
 
 struct view {
     const struct plan *plan;
@@ -45,20 +44,14 @@ struct view *view_new(const struct view_options *options)
     return view;
 }
 
-static unsigned terminal_width(void)
-{
-    struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
-        return size.ws_col;
-    return 100;
-}
-
 static void draw_screen(struct view *view, const struct picture *picture)
 {
+    struct picture_size size = picture_terminal(STDERR_FILENO);
+    uint32_t lines = MAX(size.rows, 2) - 1; /* the cursor's row is below */
     buffer_clear(&view->out);
     if (view->lines > 0)
-        buffer_printf(&view->out, "\x1b[%uA\r", view->lines);
-    view->lines = picture_draw(picture, terminal_width(), "\x1b[K\n", &view->out);
+        buffer_printf(&view->out, "\x1b[%uA\r", MIN(view->lines, lines));
+    view->lines = picture_fit(picture, size, lines, "make the terminal higher", &view->out);
     buffer_printf(&view->out, "\x1b[J");
     fwrite(view->out.data, 1, view->out.length, stderr);
 }
@@ -108,7 +101,8 @@ static void look_beside(struct view *view)
     buffer_clear(&view->beside);
     if (view->more.show == NULL)
         return;
-    unsigned width = view->is_terminal ? terminal_width() - 3 : BESIDE_WIDTH;
+    uint32_t width =
+        view->is_terminal ? MAX(picture_terminal(STDERR_FILENO).columns, BESIDE_LEAST) - 3 : BESIDE_WIDTH;
     const char *warning = view->more.show(view->more.user, width, &view->beside);
     if (view->api != NULL) {
         uint32_t count;

@@ -139,8 +139,11 @@ def test_who_may():
         assert run.ask("/api/v1/savepoint", "", Authorization="Bearer " + "0" * 64)[0] == 401
         assert run.ask("/api/v1/savepoint", **key)[0] == 405
         assert run.ask("/api/v1/savepoint", "", Origin="http://leat.example", **key)[0] == 403
-        leat(folder, "ctl", "savepoint", at, expected=FAILED, says=r"refuses \(401\)")
+        leat(folder, "ctl", "savepoint", at, expected=FAILED, says=r"refuses \(401\): it wants a token\n.*third line of CONTROL")
         assert not os.path.exists(os.path.join(folder, "state", "savepoints"))
+        with open(os.path.join(folder, "token"), "w", encoding="ascii") as file:
+            file.write("another-token\n")
+        leat(folder, "ctl", "savepoint", at, "--token-file", "token", expected=FAILED, says="token-file has another token than the run")
         with open(os.path.join(folder, "token"), "w", encoding="ascii") as file:
             file.write(key["Authorization"].split()[1] + "\n")
         leat(folder, "ctl", "savepoint", at, "by-url", "--token-file", "token", says="savepoints/by-url: checkpoint")

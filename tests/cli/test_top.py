@@ -35,7 +35,7 @@ FAILED = 1
 COLUMNS, ROWS = 110, 40
 AT = re.compile(r"leat: figures at http://127\.0\.0\.1:(\d+)/")
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-KNOWN = re.compile(r"\x1b\[(H|K|J|7m|0m|\?1049h|\?1049l|\?25l|\?25h|\d+A)$")
+KNOWN = re.compile(r"\x1b\[(H|K|J|7m|0m|\?1049h|\?1049l|\?25l|\?25h|\?7l|\?7h|\d+A)$")
 JOB = """job watched { workers: 2 }
 source s = console { schema: { id: int!, ts: time(ms), a: int, clicked: int }, event_time: ts }
 stream kept = s | where a < 900 | dedup by id within 1h
@@ -70,9 +70,9 @@ def place(job=JOB):
 class Terminal:
     """A program on a terminal of its own; `shown`: all that it wrote there."""
 
-    def __init__(self, folder, *words, stdin=None):
+    def __init__(self, folder, *words, stdin=None, size=(ROWS, COLUMNS)):
         self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         self.before, self.slave, self.shown = termios.tcgetattr(slave), slave, ""
         self.process = subprocess.Popen([LEAT, *words], cwd=folder, stdin=slave if stdin is None else stdin, stdout=slave,
                                         stderr=slave, preexec_fn=self.own_terminal if stdin is None else None,
@@ -119,9 +119,9 @@ class Terminal:
 class Run(Terminal):
     """The job of the folder on a terminal, with a control API, fed through a pipe."""
 
-    def __init__(self, folder, *words, port=0):
+    def __init__(self, folder, *words, port=0, size=(ROWS, COLUMNS)):
         read, self.feed = os.pipe()
-        super().__init__(folder, "run", "job.leat", "--control", f"127.0.0.1:{port}", *words, stdin=read)
+        super().__init__(folder, "run", "job.leat", "--control", f"127.0.0.1:{port}", *words, stdin=read, size=size)
         os.close(read)
         self.port = int(self.wait_for(AT.pattern)[1])
 
@@ -207,6 +207,41 @@ def test_on_a_terminal():
             assert not strange, strange
 
 
+def check_size(picture, size):
+    """Each line of the picture takes one row of the terminal, and the cursor stays on it."""
+    rows, columns = size
+    assert picture.count("\n") <= rows - 1, (size, picture)
+    # What a terminal that does not wrap cuts by itself is cut before: only signs of two columns may be too wide.
+    lines = SEQUENCE.sub("", picture).replace("\r", "").split("\n")
+    assert all(len(line) <= columns for line in lines), (size, lines)
+    assert lines[-1] == "", lines
+    return lines
+
+
+def test_small_terminals():
+    """A terminal that is too narrow or too low shows what fits, and does not scroll."""
+    for size, is_cut in (((ROWS, 20), False), ((6, 110), True), ((3, 12), True), ((2, 1), False), ((1, 1), False)):
+        with place() as folder, Run(folder, size=size) as run:
+            run.give()
+            if size[1] > 12:
+                run.wait_for(r"watched  ")
+            deadline = time.monotonic() + PATIENCE_S
+            while len(pictures := re.split(r"\x1b\[\d+A\r", run.shown)) < 6:
+                assert time.monotonic() < deadline, run.shown
+                run.read()
+            lines = check_size(pictures[-2].replace("\x1b[?7l", "").replace("\x1b[?7h", ""), (max(size[0], 2), size[1]))
+            assert re.match(r"\d+ more lin", lines[-2]) if is_cut else "more lines" not in lines[-2], (size, lines)
+            moves = re.findall(r"\x1b\[(\d+)A", run.shown)
+            assert max(map(int, moves)) <= max(size[0] - 1, 1), (size, moves)
+            with Terminal(folder, "top", f"http://127.0.0.1:{run.port}", size=size) as watch:
+                while len(pictures := watch.shown.split("\x1b[H")) < 4:
+                    assert time.monotonic() < deadline, watch.shown
+                    watch.read()
+                check_size(pictures[-2], (max(size[0], 3), size[1]))
+                watch.press("q")
+                assert watch.ends() == 0, watch.shown[-500:]
+
+
 def test_interrupted():
     with place(KEPT) as folder, Run(folder, "--quiet") as run:
         run.wait_until_ready()
@@ -221,6 +256,7 @@ def test_found_or_not():
     with place(KEPT) as folder:
         top(folder, "job.leat", expected=FAILED, says="start the job with `leat run JOB --control")
         top(folder, "none.leat", expected=3, says="none.leat")
+        top(folder, "127.0.0.1:8081", expected=FAILED, says="expected a URL.* found `127.0.0.1:8081`\n.*http://127.0.0.1:8081")
         top(folder, "http://127.0.0.1:1", expected=FAILED, says="no answer: .*\n.*`leat run JOB --control")
         top(folder, "http://127.0.0.1:8081/page", expected=FAILED, says="without path and user")
         top(folder, "http://leat.example:8081", expected=FAILED, says="would not be encrypted")

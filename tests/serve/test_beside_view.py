@@ -124,7 +124,7 @@ def test_on_a_terminal():
         server, asker = run.holder(), None
         try:
             asker = Asker(place)
-            run.wait(LINE + r"[^\n]*  [\d.]+ s old\x1b\[K\r\n\x1b\[J\x1b\[\d+A\r")
+            run.wait(LINE + r"[^\n]*  [\d.]+ s old\x1b\[K\r\n\x1b\[\?7h\x1b\[J\x1b\[\d+A\r")
             os.kill(server, signal.SIGSTOP)
             run.wait(r"  serve  the server has not answered for [4-9]\.\d s\x1b\[K")
             os.kill(server, signal.SIGCONT)
@@ -152,7 +152,7 @@ def test_narrow():
                 asker.stop()
             run.end()
             pictures = [line for line in run.text.replace("\r", "").split("\n") if line.endswith("\x1b[K")]
-            shown = [re.sub(r"\x1b\[\d*[A-Z]", "", line) for line in pictures]
+            shown = [re.sub(r"\x1b\[[?\d]*[A-Za-z]", "", line) for line in pictures]
             assert len(shown) > 10 and max(map(len, shown)) < columns, max(shown, key=len)
 
 
