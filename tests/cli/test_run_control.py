@@ -122,6 +122,20 @@ def value(samples, name, **labels):
     return samples[(name, frozenset(labels.items()))]
 
 
+def test_figures_of_a_checkpoint_belong_together():
+    """Those of the last one stay as they are while the next one is written."""
+    with place() as folder, Run(folder, points=SLOWER + ",ckpt.manifest=sleep:1000") as run:
+        run.wait_until("/readyz")
+        found, deadline = {}, time.monotonic() + PATIENCE_S
+        while len(found) < 4:
+            figures = json.loads(run.ask("/api/v1/figures")[1])
+            told = (figures["checkpoint_bytes"], figures["checkpoint_stop_ms"], figures["checkpoint_duration_ms"])
+            found.setdefault(figures["checkpoint_epoch"], set()).add(told)
+            assert time.monotonic() < deadline and run.process.poll() is None, (found, run.said)
+            time.sleep(0.05)
+        assert all(len(told) == 1 for told in found.values()), found
+
+
 def test_figures():
     """Counters rise alone, and rows add up in each answer; figures and summary say the same in the end."""
     with place() as folder, Run(folder) as run:

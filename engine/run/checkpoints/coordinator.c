@@ -115,7 +115,8 @@ static bool write_order(struct checkpoints *c, struct str *segment)
     return segment->data != NULL && checkpoint_write_order(b->writer, *segment, &c->diags);
 }
 
-static bool write_and_publish(struct checkpoints *c, struct str *segment)
+/* *bytes: gets how many were written. */
+static bool write_and_publish(struct checkpoints *c, struct str *segment, uint64_t *bytes)
 {
     struct run *run = c->run;
     struct barrier *b = run->barrier;
@@ -137,9 +138,7 @@ static bool write_and_publish(struct checkpoints *c, struct str *segment)
         checkpoint_abandon(b->writer);
         return false;
     }
-    pthread_mutex_lock(&b->mutex); /* protects the figures */
-    c->bytes = checkpoint_written_bytes(b->writer);
-    pthread_mutex_unlock(&b->mutex);
+    *bytes = checkpoint_written_bytes(b->writer);
     struct checkpoint_info info = {
         .sources = {b->positions.data, b->positions.length},
         .notes = run->plan->name,
@@ -152,7 +151,8 @@ static void finish_checkpoint(struct checkpoints *c)
     struct barrier *b = c->run->barrier;
     struct str segment = {NULL, 0};
     int64_t begun_us = os_thread_cpu_us();
-    bool is_published = write_and_publish(c, &segment);
+    uint64_t bytes = 0;
+    bool is_published = write_and_publish(c, &segment, &bytes);
     if (is_published && !run_is_fenced(c->run)) {
         lanes_committed(c->run, b->epoch, segment);
         checkpoint_redo_passed(c->run->dir, order_published(c->run));
@@ -176,6 +176,7 @@ static void finish_checkpoint(struct checkpoints *c)
         c->published_us = os_monotonic_us();
         c->duration_us = c->published_us - b->barrier_us;
         c->stop_us = b->stop_us;
+        c->bytes = bytes;
         atomic_store_explicit(&b->published, b->epoch, memory_order_release);
         c->last_is_published |= b->is_last;
         past_add(c, &(struct past_checkpoint){b->epoch, c->bytes, c->duration_us, b->stop_us});
