@@ -152,6 +152,11 @@ static bool refused(const struct ctl_arguments *a, struct fetch *fetch, int stat
             diags, d,
             "name the run by its job or its checkpoint directory: the file CONTROL there has the token; or give "
             "--token-file with a file that has the third line of CONTROL alone");
+    } else if (control_at_is_other(status)) {
+        struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, CONTROL_AT_OTHER, status);
+        diag_hint(
+            diags, d,
+            "a run is told at the address that it was started with: `leat run JOB --control HOST:PORT`");
     } else {
         while (body->length > 0 && (unsigned char)body->data[body->length - 1] <= ' ')
             body->length--;

@@ -144,7 +144,10 @@ static bool look(struct top *top, bool *is_restored)
         say(top, "no answer: ", str_from(fetch_why(top->fetch)));
     else if (status == 401)
         say(top, "it wants a token: ", STR("give --token-file"));
-    else
+    else if (control_at_is_other(status)) {
+        snprintf(top->why, sizeof(top->why), CONTROL_AT_OTHER, status);
+        buffer_clear(&top->body); /* a page, perhaps */
+    } else
         say(top, "", (struct str){top->body.data, top->body.length});
     *is_restored = status == 503;
     fetch_free(top->fetch); /* the next run may listen elsewhere */

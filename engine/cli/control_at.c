@@ -106,6 +106,11 @@ struct fetch *control_at_connect(const struct control_at *at, struct diag_list *
     return fetch;
 }
 
+bool control_at_is_other(int status)
+{
+    return status == 404 || status == 405 || status == 501;
+}
+
 void control_at_free(struct control_at *at)
 {
     job_free(&at->load);

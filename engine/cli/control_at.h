@@ -27,6 +27,9 @@ struct control_at {
 LEAT_CHECKED bool control_at_find(struct control_at *at, bool *is_bad_job);
 /* After control_at_find, any number of times: a client of the run that is there now. NULL after a diagnostic. */
 struct fetch *control_at_connect(const struct control_at *at, struct diag_list *diags);
+/* Whether a control API of this leat gives no such status to `leat ctl` and `leat top`: something else listens there. */
+bool control_at_is_other(int status);
+#define CONTROL_AT_OTHER "what answers is no run of this leat: it answers with status %d"
 void control_at_free(struct control_at *at);
 
 #endif

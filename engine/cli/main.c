@@ -6,7 +6,11 @@
 #include "kernels/kernels.h"
 #include "operators/user/user.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -75,6 +79,22 @@ static bool read_environment(void)
     return is_good;
 }
 
+/* What was printed must have arrived: half a picture in a file of a full disk is no success. Returns the exit status. Whoever
+ * closes a pipe has seen enough (`leat help | head`). */
+static int end_output(int status)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    bool is_good = fflush(stdout) == 0, has_failed = !is_good || ferror(stdout) != 0;
+    int error = is_good ? 0 : errno;
+    if (!has_failed || status != EXIT_GOOD || (poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0))
+        return status;
+    fprintf(stderr, "leat: error[E0608]: standard output could not be written\n");
+    if (error != 0)
+        fprintf(stderr, "      cause: %s\n", strerror(error));
+    fprintf(stderr, "      hint: what was written there is not whole: send it to a place that has room\n");
+    return EXIT_FAILED;
+}
+
 /* Configures jemalloc. Batches and tables are allocated and freed in large pieces: keep those, too, for
  * a second before they go back to the system. The default of ten seconds would double the memory of a
  * job on Kafka. */
@@ -101,7 +121,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0) {
-            int status = commands[i].run(argc - 1, argv + 1);
+            int status = end_output(commands[i].run(argc - 1, argv + 1));
             user_ended();
             log_end();
             return status;

@@ -240,6 +240,20 @@ def test_interrupted_twice_it_stops_at_once():
         assert process.returncode == INTERRUPTED, process.returncode
 
 
+def test_output_that_does_not_arrive():
+    """A full disk is an error of any command; a reader that has seen enough is none."""
+    with place():
+        for words in (["help"], ["check", "job.leat"], ["explain", "--svg", "job.leat"], ["run", "job.leat", "--set", "count=10", "--quiet"]):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([LEAT, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
+            assert done.returncode == FAILED and "error[E0608]: standard output could not be written" in done.stderr, done
+            read, write = os.pipe()
+            os.close(read)
+            done = subprocess.run([LEAT, *words], stdout=write, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
+            os.close(write)
+            assert "standard output" not in done.stderr and done.returncode in (GOOD, -signal.SIGPIPE), done
+
+
 def test_the_supervisor_starts_it_again():
     expected = undisturbed()
     with place():

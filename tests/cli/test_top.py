@@ -349,6 +349,7 @@ def test_answers_to_leat_ctl():
                 (("savepoint", at), 200, json.dumps(saved), 0, r"savepoint /.*<img>.*: checkpoint .*<img>.*, 2\.9 KiB, every byte checked\n"),
                 (("savepoint", at), 200, "[]", FAILED, "what answers is no run of this leat"),
                 (("savepoint", at), 200, json.dumps({**saved, "bytes": -1}), FAILED, "what answers is no run of this leat"),
+                (("stop", at), 501, "<html>", FAILED, r"what answers is no run of this leat: it answers with status 501\n"),
                 (("savepoint", at), 503, HOSTILE, FAILED, r"the run refuses \(503\): .*<img>"),
                 (("stop", at, "--no-wait"), 202, HOSTILE + "\n", 0, "<img>.*\n")]:
             server.status, server.body = status, body.encode("utf-8", "replace")
@@ -378,7 +379,9 @@ def test_wrong_answers():
                      b"[" * 100_000):
             server.body = body
             top(folder, at, "--once", expected=FAILED, says="what answers is no run of this leat: ")
-        processes = []
+        server.status, server.body = 404, b"<html>"
+        top(folder, at, expected=FAILED, says="no run of this leat: it answers with status 404\n.*was started with `leat run")
+        server.status, processes = 200, []
         for _ in range(40):
             server.body = json.dumps(changed(copy.deepcopy(figures), rng)).encode()
             processes.append(subprocess.Popen([LEAT, "top", "--once", at], stdout=subprocess.PIPE, stderr=subprocess.PIPE))
