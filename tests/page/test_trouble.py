@@ -79,6 +79,7 @@ def test_late_rows(browser):
 def test_a_failed_checkpoint(browser):
     """A checkpoint that the disk does not take is told, with the reason, and the job goes on."""
     with page_of(browser, state="#/checkpoints", points=SLOWLY + ",ckpt.manifest=error:ENOSPC@3") as (_, tab, _):
+        tab.wait("what takes one", lambda: "leat ctl checkpoint state\n" in tab.text("main") + "\n")
         tab.wait("the reason", lambda: "Failed at" in tab.text("main") and "No space left on device" in tab.text("main"))
         taken = int(tab.values()["figures.checkpoints"])
         tab.wait_for_value("figures.checkpoints", lambda value: int(value) > taken)

@@ -142,6 +142,18 @@ function Known({ answer }: { answer: Answer }): JSX.Element {
     );
 }
 
+/** What tells the run to take a checkpoint; nothing of a job without them. A directory that a shell would split or read is not shown. */
+function HowToTake({ directory }: { directory: string }): JSX.Element | null {
+    if (directory === "") {
+        return null;
+    }
+    return (
+        <span class="muted">
+            take one: <code>leat ctl checkpoint {/^[\w./][\w./-]*$/.test(directory) ? directory : "JOB"}</code>
+        </span>
+    );
+}
+
 export function Checkpoints(): JSX.Element {
     const answer = usePolled<Answer>("checkpoints", 2000);
     const figures = useStore(live, (now) => now.figures);
@@ -174,11 +186,7 @@ export function Checkpoints(): JSX.Element {
             </Section>
             <Section
                 title="On disk"
-                aside={
-                    <span class="muted">
-                        take one: <code>leat ctl checkpoint</code>
-                    </span>
-                }>
+                aside={answer.is === "here" ? <HowToTake directory={answer.value.directory} /> : null}>
                 <Missing answer={answer} what="The list of checkpoints" />
                 {answer.is === "here" ? <Known answer={answer.value} /> : null}
             </Section>
