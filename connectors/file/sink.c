@@ -310,8 +310,8 @@ static bool file_finish(struct sink_context *context)
 static void file_describe(struct sink_context *context, struct byte_buffer *out)
 {
     const struct file_sink *sink = context->config;
-    buffer_printf(out, "%" PRId64 " rows in %" PRId64 " file%s", sink->rows, sink->files,
-                  sink->files == 1 ? "" : "s");
+    buffer_printf(out, "%" PRId64 " row%s in %" PRId64 " file%s", sink->rows, sink->rows == 1 ? "" : "s",
+                  sink->files, sink->files == 1 ? "" : "s");
 }
 
 static void file_close(struct sink_context *context)

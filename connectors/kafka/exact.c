@@ -380,12 +380,12 @@ void exact_describe(struct exact *exact, struct byte_buffer *out)
 {
     struct sender_figures *figures = &exact->sender.figures;
     struct outbox_figures outbox = outbox_figures(&exact->outbox);
-    uint64_t aborted = atomic_load(&figures->aborted);
-    buffer_printf(out, "%" PRIu64 " rows", exact->rows);
+    uint64_t aborted = atomic_load(&figures->aborted), transactions = atomic_load(&figures->transactions);
+    buffer_printf(out, "%" PRIu64 " row%s", exact->rows, exact->rows == 1 ? "" : "s");
     if (exact->redone > 0)
         buffer_printf(out, ", %" PRIu64 " computed again and not sent", exact->redone);
-    buffer_printf(out, "; sent %" PRIu64 " records, %" PRIu64 " bytes in %" PRIu64 " transactions",
-                  outbox.out_records, outbox.out_bytes, atomic_load(&figures->transactions));
+    buffer_printf(out, "; sent %" PRIu64 " records, %" PRIu64 " bytes in %" PRIu64 " transaction%s",
+                  outbox.out_records, outbox.out_bytes, transactions, transactions == 1 ? "" : "s");
     if (aborted > 0)
         buffer_printf(out, ", %" PRIu64 " aborted", aborted);
 }

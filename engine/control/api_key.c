@@ -120,9 +120,15 @@ bool api_key_read(struct str directory, struct api_key *key, struct diag_list *d
                   diag_error(diags, DIAG_NO_COMMAND, (struct span){0},
                              "`%s` is damaged, or of another version of leat", path),
                   "start the job again with --control: that writes the file anew");
-    else if (error != 0)
-        diag_errno(diags, diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "`%s` cannot be read", path),
-                   error);
+    else if (error != 0) {
+        struct diag *d = diag_error(diags, DIAG_NO_COMMAND, (struct span){0}, "`%s` cannot be read", path);
+        diag_errno(diags, d, error);
+        if (error == EACCES)
+            diag_hint(
+                diags, d,
+                "only the user who started the run may read this file, because it has the token: be that user; "
+                "`leat top` may also be given the run's URL");
+    }
     free(path);
     return error == 0;
 }

@@ -180,6 +180,12 @@ def test_job_file():
 def test_other_commands():
     with place():
         goes_well()
+        with open("state/CONTROL", "w", encoding="ascii") as file:
+            file.write("leat control 1\n127.0.0.1:1\n" + "0" * 64 + "\n\n")
+        close("state/CONTROL", 0)
+        refused("E1001", "state/CONTROL", "only the user who started the run", arguments=("ctl", "stop", "j.leat"))
+        found = leat("top", "--once", "j.leat")
+        assert found.returncode == 1 and "Permission denied; only the user who started the run" in found.stderr, found.stderr
         closed("shut")
         refused("E0708", "shut/copy", arguments=("checkpoint", "save", "state", "--to", "shut/copy"))
         found = leat("generate", "ctr", "--events", "100", "--out", "shut")
