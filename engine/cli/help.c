@@ -102,8 +102,9 @@ static void add_operator(struct help *help, enum help_group group, const struct 
     entry->is_copy = group == HELP_WINDOWS;
     if (group == HELP_LEARNERS)
         entry->note = arena_printf(
-            &help->arena, "Its outputs for sinks: NAME.predictions (the input's columns and `prediction`) "
-                          "and NAME.metrics.");
+            &help->arena,
+            "Its outputs: NAME.predictions (the input's columns and `prediction`), NAME.scores (the "
+            "same of the stream of `score`), and NAME.metrics, for sinks alone.");
     else
         entry->usage = operator_usage(kind, &help->arena);
     if (group == HELP_LEARNERS)

@@ -2,6 +2,7 @@
 
 #include "core/buffer.h"
 #include "core/civil.h"
+#include "core/learner.h"
 #include "formats/formats.h"
 
 #include <inttypes.h>
@@ -38,7 +39,8 @@ static struct fate fate_of(const struct trace_step *step)
     add_word(&fate, "read", step->tag == TRACE_READ && c->dead == 0);
     add_word(&fate, "given on", step->tag == TRACE_LATER && c->dead == 0);
     add_word(&fate, "passed", c->passed);
-    add_word(&fate, learns ? "not learned" : "filtered", c->filtered);
+    const char *unlearned = step->input == LEARNER_SCORED ? "scored" : "not learned";
+    add_word(&fate, learns ? unlearned : "filtered", c->filtered);
     add_word(&fate, "late", c->late);
     add_word(&fate, "duplicate", c->duplicate);
     add_word(&fate, learns ? "rejected" : "dead", c->dead);
@@ -69,25 +71,25 @@ static bool is_named(const struct plan_node *node, struct str name)
 
 enum shown { COLUMNS_ALL, COLUMNS_NAMED, COLUMNS_NEW };
 
-static bool is_wanted(const struct plan_node *node, const struct field *field, enum shown which)
+static bool is_wanted(const struct trace_step *step, const struct field *field, enum shown which)
 {
     switch (which) {
-    case COLUMNS_NAMED: return is_named(node, field->name);
-    case COLUMNS_NEW: return schema_find(node->bound[0].schema, field->name) < 0;
+    case COLUMNS_NAMED: return is_named(step->node, field->name);
+    case COLUMNS_NEW: return schema_find(step->node->bound[step->input].schema, field->name) < 0;
     case COLUMNS_ALL: break;
     }
     return true;
 }
 
 /* Appends the view's one row as `a = 1, b = 2` or as JSON. Returns the number of columns. */
-static uint32_t add_row(struct byte_buffer *out, const struct plan_node *node, const struct batch *view,
+static uint32_t add_row(struct byte_buffer *out, const struct trace_step *step, const struct batch *view,
                         enum shown which, bool is_json)
 {
     uint32_t row = batch_row(view, 0), count = 0;
     buffer_printf(out, "%s", is_json ? "{" : "");
     for (uint32_t i = 0; i < view->schema->count; i++) {
         const struct field *field = &view->schema->fields[i];
-        if (!is_wanted(node, field, which))
+        if (!is_wanted(step, field, which))
             continue;
         buffer_printf(out, is_json ? "%s\"%.*s\":" : "%s%.*s = ",
                       count == 0 ? ""
@@ -138,9 +140,9 @@ static void print_rows(FILE *out, const struct trace_step *step)
         const char *side = is_learner(step->node) ? NULL : step->node->output_names[step->rows[i].output];
         buffer_clear(&text);
         if (is_read || side != NULL || step->rows_count > 1)
-            add_row(&text, step->node, view, COLUMNS_ALL, true);
+            add_row(&text, step, view, COLUMNS_ALL, true);
         else
-            add_row(&text, step->node, view, COLUMNS_NEW, false);
+            add_row(&text, step, view, COLUMNS_NEW, false);
         snprintf(head, sizeof(head), "%s%s", side != NULL ? side : "->", side != NULL ? " rows: " : " ");
         print_detail(out, head, &text);
     }
@@ -157,11 +159,11 @@ static void print_step(FILE *out, const struct trace_step *step)
     fprintf(out, "  %-32s ", step->node->label);
     for (uint32_t i = 0; i < fate.count; i++)
         fprintf(out, "%s%s", i > 0 ? ", " : "", fate.words[i]);
-    fprintf(out, "%s\n", step->input > 0 ? " (from another input)" : "");
+    fprintf(out, "%s\n", step->input > 0 && !is_learner(step->node) ? " (from another input)" : "");
     if (step->node->tag == PLAN_OPERATOR && step->tag == TRACE_GIVEN)
         fprintf(out, "      %.*s\n", STR_ARGS(step->node->settings_text));
     if (step->row != NULL && step->node->tag != PLAN_SINK)
-        add_row(&text, step->node, step->row, COLUMNS_NAMED, false);
+        add_row(&text, step, step->row, COLUMNS_NAMED, false);
     print_detail(out, "", &text);
     for (uint32_t i = 0; i < step->facts.count; i++)
         fprintf(out, "      %s %s\n", step->facts.items[i].name, time_text(step->facts.items[i].time, time));
@@ -176,7 +178,7 @@ static void print_step(FILE *out, const struct trace_step *step)
         fprintf(out, "      record: %s\n", step->raw);
     if (step->node->tag == PLAN_SINK) {
         buffer_clear(&text);
-        add_row(&text, step->node, step->row, COLUMNS_ALL, true);
+        add_row(&text, step, step->row, COLUMNS_ALL, true);
         print_detail(out, "", &text);
     }
     print_rows(out, step);
@@ -207,12 +209,12 @@ void trace_text(const struct plan *plan, const struct trace *trace, uint64_t rec
 
 /* --- JSON --- */
 
-static json_t *row_json(const struct plan_node *node, const struct batch *view, enum shown which)
+static json_t *row_json(const struct trace_step *step, const struct batch *view, enum shown which)
 {
     struct byte_buffer text = {0};
     if (view == NULL)
         return json_null();
-    add_row(&text, node, view, which, true);
+    add_row(&text, step, view, which, true);
     json_t *row = json_loadb(text.data, text.length, JSON_ALLOW_NUL, NULL);
     buffer_free(&text);
     return row != NULL ? row : json_null();
@@ -242,7 +244,7 @@ static json_t *step_json(const struct trace_step *step)
         json_object_set_new(facts, step->facts.items[i].name, time_json(step->facts.items[i].time));
     for (uint32_t i = 0; i < step->rows_count; i++)
         json_array_append_new(rows, json_pack("{s:i, s:o}", "output", (int)step->rows[i].output, "row",
-                                              row_json(node, step->rows[i].batch, COLUMNS_ALL)));
+                                              row_json(step, step->rows[i].batch, COLUMNS_ALL)));
     const char *kind = node->tag == PLAN_SOURCE ? node->source_kind->name
                        : node->tag == PLAN_SINK ? node->sink_kind->name
                                                 : node->operator_kind->name;
@@ -252,7 +254,7 @@ static json_t *step_json(const struct trace_step *step)
     return json_pack("{s:s, s:s, s:s, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:I}",
                      "step", node->label, "kind", kind, "tag", tags[step->tag], "input", (int)step->input,
                      "micro_batch", (json_int_t)step->micro_batch, "fate", words, "settings", settings, "row",
-                     row_json(node, step->row, COLUMNS_ALL), "facts", facts, "watermark",
+                     row_json(step, step->row, COLUMNS_ALL), "facts", facts, "watermark",
                      time_json(step->watermark), "late_update", step->counts.late_updates > 0, "null_key",
                      step->counts.null_keys > 0, "reason", text_json(step->reason), "record",
                      text_json(step->raw), "rows", rows, "rows_more", (json_int_t)step->rows_left);

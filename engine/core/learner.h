@@ -1,17 +1,19 @@
-/* Learners are operators (core/operator.h) with one input, whose single instance sees all rows in order of
- * row_order (DETERMINISM_BY_ALL_ROWS).
+/* Learners are operators (core/operator.h) whose single instance sees all rows in order of row_order
+ * (DETERMINISM_BY_ALL_ROWS). Input 0 has the examples. Input 1, if the option `score` names a stream, has rows
+ * without a label, which are predicted by the weights that all rows before them have left, and not learned.
  *
  * outputs[0], `NAME.predictions`: the input's own columns (without columns added for expressions) and
  * `prediction: float` (with several labels: `prediction_LABEL` for each); one row per example, predicted by
- * the weights before they learn the example. outputs[1]: `NAME.metrics`.
+ * the weights before they learn the example. outputs[1]: `NAME.metrics`. outputs[2], `NAME.scores`: likewise of
+ * the rows of input 1.
  *
- * Counters: in = learned + sampled_out + weightless + frozen + rejected. Learned rows count as `absorbed`;
- * rows sampled out, without weight or frozen (predicted, not learned) as `filtered`; rejected rows as `dead`
- * (they do not go to dead letters); predictions as `emitted`.
+ * Counters: in = learned + sampled_out + weightless + frozen + rejected + scored. Learned rows count as
+ * `absorbed`; rows sampled out, without weight, frozen or scored (predicted, not learned) as `filtered`; rejected
+ * rows, of both inputs, as `dead` (they do not go to dead letters); predictions and scores as `emitted`.
  *
  * A learner's option table has expressions (`label`, `sparse`, `dense` ...). Its `bind` makes each
- * expression a column of the input with bind->add_column, which returns the column's index, or -1 after a
- * diagnostic; for an existing column it returns that column's index. bind->inputs[0].schema then has all
+ * expression a column of an input with bind->add_column, which returns the column's index, or -1 after a
+ * diagnostic; for an existing column it returns that column's index. bind->inputs[input].schema then has all
  * these columns. `bind` fills bind->learner, and the plan refuses features that derive from a label
  * (docs/design.md, section 1, promise 3). */
 #ifndef LEAT_CORE_LEARNER_H
@@ -20,6 +22,8 @@
 #include "core/operator.h"
 
 enum { LEARNER_FEATURES_MAX = 256, LEARNER_LABELS_MAX = 8 };
+enum { LEARNER_EXAMPLES, LEARNER_SCORED, LEARNER_INPUTS };     /* inputs */
+enum { LEARNER_PREDICTIONS, LEARNER_METRICS, LEARNER_SCORES }; /* outputs */
 
 /* Report item of a learner under `leat run --compare cpu`: the number of steps after which GPU
  * and CPU agreed. */
@@ -31,6 +35,8 @@ struct learner_columns {
     uint32_t labels_count;
     uint32_t count;                          /* of features */
     int features[LEARNER_FEATURES_MAX];      /* column indices of input 0 */
+    int scored[LEARNER_FEATURES_MAX];        /* likewise of input 1, if there is one */
+    struct span scored_span;                 /* of the name of the stream that is input 1 */
     struct span spans[LEARNER_FEATURES_MAX]; /* of each feature in the job, for messages */
     /* `known_early: [...]`: columns that the label is computed from and that are known when serving. */
     struct columns known;

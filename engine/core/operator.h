@@ -78,7 +78,7 @@ struct operator_bind {
 
     /* Learners only (core/learner.h). base_columns: number of columns of input 0 before add_column. */
     uint32_t base_columns;
-    int (*add_column)(struct operator_bind *bind, const struct ast *expression);
+    int (*add_column)(struct operator_bind *bind, uint32_t input, const struct ast *expression);
     struct learner_columns *learner;
 
     /* For steps that read a file of their own: the known kinds, and the environment for

@@ -60,6 +60,9 @@ bool build_source_time(struct plan_build *b, struct plan_node *node, const struc
 bool build_check_time(struct plan_build *b, const struct plan_node *node);
 bool build_check_arrival(struct plan_build *b, const struct plan_node *node);
 
+/* build_nodes.c: adds the streams named in the options of a step or a learner as its inputs 1, 2 ... of a draft,
+ * whose kind and config are set; may add nodes before it. false after a diagnostic. */
+bool build_stream_inputs(struct plan_build *b, struct plan_node *node);
 /* Build the nodes of a declaration. false after diagnostics. *node: place of the source's or learner's node;
  * *edge: the output that the stream's name stands for. */
 bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t *node);

@@ -1,5 +1,6 @@
-/* Learners: their expressions become columns of a `with` step before them, and no feature may derive from
- * the label. */
+/* Learners: their expressions become columns of a `with` step before each of their inputs, and no feature may
+ * derive from the label. */
+#include "core/learner.h"
 #include "plan/build.h"
 
 /* What add_column needs besides the bind. bind.learner points to `columns` and is cast back, so `columns`
@@ -7,9 +8,11 @@
 struct learner_build {
     struct learner_columns columns;
     struct plan_build *b;
-    struct plan_edge input;  /* the learner's input stream */
-    struct plan_node *with;  /* the `with` step; NULL: no expression so far */
-    struct ast *assignments; /* AST_LIST of AST_ASSIGN */
+    struct learner_input {
+        struct plan_edge edge;   /* the stream of the job */
+        struct plan_node *with;  /* the `with` step; NULL: no expression so far */
+        struct ast *assignments; /* AST_LIST of AST_ASSIGN */
+    } inputs[LEARNER_INPUTS];
     const struct learner_decl *decl;
 };
 
@@ -27,24 +30,24 @@ static const char *expression_name(struct plan_build *b, const struct ast *expre
     return name;
 }
 
-/* Binds the `with` step again, with all expressions so far. */
-static bool bind_with(struct learner_build *l)
+/* Binds the `with` step of an input again, with all expressions so far. */
+static bool bind_with(struct learner_build *build, struct learner_input *l)
 {
-    struct plan_build *b = l->b;
+    struct plan_build *b = build->b;
     const struct operator_kind *kind = registry_operator(b->options->registry, STR("with"));
     leat_assert(kind != NULL);
     if (l->with == NULL) {
-        l->with = build_node(b, PLAN_OPERATOR, l->decl->name.text, "with", l->decl->kind.span);
+        l->with = build_node(b, PLAN_OPERATOR, build->decl->name.text, "with", build->decl->kind.span);
         if (l->with == NULL)
             return false;
     }
     struct plan_node *node = l->with;
-    struct ast_entry entry = {STR(""), l->decl->kind.span, l->assignments};
+    struct ast_entry entry = {STR(""), build->decl->kind.span, l->assignments};
     node->operator_kind = kind;
     node->config = arena_calloc(b->arena, 1, kind->size);
-    node->inputs[0] = l->input;
+    node->inputs[0] = l->edge;
     node->inputs_count = 1;
-    if (!option_bind(kind->options, "the learner's columns", l->decl->kind.span, &entry, 1, node->config,
+    if (!option_bind(kind->options, "the learner's columns", build->decl->kind.span, &entry, 1, node->config,
                      &b->env))
         return false;
     node->settings_text = build_settings(b, kind->options, &entry, 1, true);
@@ -52,16 +55,17 @@ static bool bind_with(struct learner_build *l)
     return build_bind(b, node, &bind);
 }
 
-static int add_column(struct operator_bind *bind, const struct ast *expression)
+static int add_column(struct operator_bind *bind, uint32_t input, const struct ast *expression)
 {
-    struct learner_build *l = learner_build_of(bind);
-    struct plan_build *b = l->b;
+    struct learner_build *build = learner_build_of(bind);
+    struct plan_build *b = build->b;
+    struct learner_input *l = &build->inputs[input];
     if (expression->tag == AST_NAME) {
         struct column_ref ref = {expression->text, expression->span, -1};
-        return column_resolve(&ref, bind->inputs[0].schema, b->arena, b->diags) ? ref.index : -1;
+        return column_resolve(&ref, bind->inputs[input].schema, b->arena, b->diags) ? ref.index : -1;
     }
     struct str name = str_from(expression_name(b, expression));
-    int index = schema_find(bind->inputs[0].schema, name);
+    int index = schema_find(bind->inputs[input].schema, name);
     if (index >= 0)
         return index;
     struct ast *assign = arena_new(b->arena, struct ast);
@@ -82,19 +86,44 @@ static int add_column(struct operator_bind *bind, const struct ast *expression)
         .tag = AST_LIST, .span = expression->span, .children = children, .count = l->assignments->count + 1};
     struct ast *before = l->assignments;
     l->assignments = list;
-    if (!bind_with(l)) {
+    if (!bind_with(build, l)) {
         l->assignments = before;
         return -1;
     }
-    bind->inputs[0].schema = l->with->outputs[0];
-    return schema_find(bind->inputs[0].schema, name);
+    bind->inputs[input].schema = l->with->outputs[0];
+    return schema_find(bind->inputs[input].schema, name);
 }
 
-/* Refuses each learner input that derives from the label (docs/design.md, section 1, promise 3). Adds to
- * `labels` what the label derives from. */
-static bool check_label(struct plan_build *b, const struct learner_columns *columns, uint32_t number,
-                        const struct schema *schema, struct lineage *labels)
+/* Refuses the features of one input that derive from the label: columns[count] of its schema. */
+static bool check_features(struct plan_build *b, const struct learner_columns *of, uint32_t number,
+                           const int *columns, const struct schema *schema, const struct lineage *label)
 {
+    bool is_good = true;
+    for (uint32_t i = 0; i < of->count; i++) {
+        const struct field *field = &schema->fields[columns[i]];
+        if (!lineage_intersects(&field->lineage, label))
+            continue;
+        struct diag *d =
+            diag_error(b->diags, DIAG_LABEL_LEAK, of->spans[i],
+                       "this input derives from the label, which is not known when the model predicts");
+        diag_label(b->diags, d, of->label_spans[number], "the label");
+        if (columns == of->scored)
+            diag_label(b->diags, d, of->scored_span, "so it does in the stream whose rows are scored");
+        diag_hint(
+            b->diags, d,
+            "use data that arrived before the event (`feature ... { }`), or list columns that are known "
+            "when the model predicts in `known_early: [...]`");
+        is_good = false;
+    }
+    return is_good;
+}
+
+/* Refuses each feature that derives from the label (docs/design.md, section 1, promise 3). Adds to `labels` what
+ * the label derives from. */
+static bool check_label(struct plan_build *b, const struct learner_columns *columns, uint32_t number,
+                        const struct plan_node *node, struct lineage *labels)
+{
+    const struct schema *schema = node->bound[LEARNER_EXAMPLES].schema;
     const struct field *target = &schema->fields[columns->labels[number]];
     struct lineage label = target->lineage;
     for (size_t w = 0; w < LINEAGE_WORDS; w++)
@@ -107,21 +136,10 @@ static bool check_label(struct plan_build *b, const struct learner_columns *colu
             label.words[w] &= ~schema->fields[ref.index].lineage.words[w];
     }
     lineage_merge(labels, &label);
-    bool is_good = true;
-    for (uint32_t i = 0; i < columns->count; i++) {
-        const struct field *field = &schema->fields[columns->features[i]];
-        if (!lineage_intersects(&field->lineage, &label))
-            continue;
-        struct diag *d =
-            diag_error(b->diags, DIAG_LABEL_LEAK, columns->spans[i],
-                       "this input derives from the label, which is not known when the model predicts");
-        diag_label(b->diags, d, columns->label_spans[number], "the label");
-        diag_hint(
-            b->diags, d,
-            "use data that arrived before the event (`feature ... { }`), or list columns that are known "
-            "when the model predicts in `known_early: [...]`");
-        is_good = false;
-    }
+    bool is_good = check_features(b, columns, number, columns->features, schema, &label);
+    if (is_good && node->inputs_count > LEARNER_SCORED)
+        is_good =
+            check_features(b, columns, number, columns->scored, node->bound[LEARNER_SCORED].schema, &label);
     return is_good;
 }
 
@@ -139,23 +157,25 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
                      decl->entries, decl->count, config, &b->env) ||
         !is_resolved)
         return false;
-    struct learner_build learner = {.b = b, .input = input, .decl = decl};
-    struct ast none = {.tag = AST_LIST};
-    learner.assignments = &none;
-    const struct plan_node *from = &b->plan->nodes[input.node];
     struct plan_node draft = {.operator_kind = kind,
                               .config = config,
                               .span = decl->kind.span,
                               .name = decl->name.text,
                               .inputs = {input},
-                              .inputs_count = 1,
-                              .has_time = from->has_time};
+                              .inputs_count = 1};
+    if (!build_stream_inputs(b, &draft))
+        return false;
+    leat_assert(draft.inputs_count <= LEARNER_INPUTS);
+    struct learner_build learner = {.b = b, .decl = decl};
+    struct ast none = {.tag = AST_LIST};
+    for (uint32_t i = 0; i < draft.inputs_count; i++)
+        learner.inputs[i] = (struct learner_input){.edge = draft.inputs[i], .assignments = &none};
     struct operator_bind bind = {.add_column = add_column, .learner = &learner.columns};
     if (!build_bind(b, &draft, &bind))
         return false;
     leat_assert(learner.columns.labels_count > 0);
     for (uint32_t i = 0; i < learner.columns.labels_count; i++)
-        if (!check_label(b, &learner.columns, i, draft.bound[0].schema, &draft.labels))
+        if (!check_label(b, &learner.columns, i, &draft, &draft.labels))
             return false;
     struct plan_node *node = build_node(b, PLAN_LEARNER, decl->name.text, kind->name, decl->kind.span);
     if (node == NULL)
@@ -164,12 +184,14 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
     uint32_t place = node->place;
     *node = draft;
     node->tag = PLAN_LEARNER;
-    node->output_names[0] = "predictions";
-    node->output_names[1] = node->outputs[1] != NULL ? "metrics" : NULL;
+    static const char *const names[] = {"predictions", "metrics", "scores"};
+    for (uint32_t i = 0; i < ARRAY_COUNT(names); i++)
+        node->output_names[i] = node->outputs[i] != NULL ? names[i] : NULL;
     node->label = label;
     node->place = place;
-    if (learner.with != NULL)
-        node->inputs[0] = (struct plan_edge){learner.with->place, 0};
+    for (uint32_t i = 0; i < node->inputs_count; i++)
+        if (learner.inputs[i].with != NULL)
+            node->inputs[i] = (struct plan_edge){learner.inputs[i].with->place, 0};
     node->settings_text = build_settings(b, kind->options, decl->entries, decl->count, true);
     build_shape(b, node, &bind);
     *index = node->place;

@@ -2,6 +2,7 @@
 #include "plan/build.h"
 
 #include "core/change.h"
+#include "core/learner.h"
 
 enum { OPTIONS_LISTED = 128 };
 
@@ -267,8 +268,7 @@ struct stream_ref build_stream_ref(struct str name, struct span span)
                                .output_span = span};
 }
 
-/* Adds the streams named in a step's options as its inputs 1, 2 ... */
-static bool add_stream_inputs(struct plan_build *b, struct plan_node *node)
+bool build_stream_inputs(struct plan_build *b, struct plan_node *node)
 {
     bool is_good = true;
     for (struct option_walk w = option_walk(node->operator_kind->options); option_next(&w);) {
@@ -317,7 +317,7 @@ static bool build_step(struct plan_build *b, const struct stream_decl *stream, c
         return false;
     /* Inputs are resolved into a draft first, because resolving them may add nodes before this one. */
     struct plan_node draft = {.operator_kind = kind, .config = config, .inputs = {*edge}, .inputs_count = 1};
-    if (!add_stream_inputs(b, &draft))
+    if (!build_stream_inputs(b, &draft))
         return false;
     struct plan_node *node = build_node(b, PLAN_OPERATOR, stream->name.text, kind->name, step->span);
     if (node == NULL)
@@ -351,8 +351,9 @@ static void check_step(struct plan_build *b, const struct step_decl *step)
 bool build_stream(struct plan_build *b, const struct stream_decl *decl, struct plan_edge *edge)
 {
     bool is_good = build_resolve(b, &decl->input, edge);
-    bool is_for_sinks = is_good && (edge->node == PLAN_NODE_DEAD ||
-                                    (edge->output != 0 && b->plan->nodes[edge->node].tag == PLAN_LEARNER));
+    bool is_for_sinks =
+        is_good && (edge->node == PLAN_NODE_DEAD ||
+                    (edge->output == LEARNER_METRICS && b->plan->nodes[edge->node].tag == PLAN_LEARNER));
     if (is_for_sinks) {
         struct diag *d =
             diag_error(b->diags, DIAG_NO_STREAM, decl->input.span, "only a sink can take this output");

@@ -8,6 +8,7 @@
 const struct option learner_run_options[] = {
     OPTION_FLOAT(struct learner_config, bias, "bias", 0, "0.0", "-1000.0", "1000.0",
                  "initial value of the bias"),
+    OPTION_INCLUDE(struct learner_config, score, learner_score_options),
     OPTION_INCLUDE(struct learner_config, evaluation, learner_evaluation_options),
     OPTION_INCLUDE(struct learner_config, device, learner_device_options),
     OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "seed of initial values"),
@@ -21,8 +22,8 @@ const struct option learner_training_options[] = {
     OPTIONS_END,
 };
 
-/* The input's own columns and the predictions, whose lineage is that of the features. */
-static const struct schema *output_schema(struct operator_bind *bind, const struct schema *own)
+const struct schema *learner_output_schema(struct operator_bind *bind, uint32_t input,
+                                           const struct schema *own, const int *features)
 {
     const struct learner_config *c = bind->config;
     struct schema *out = schema_copy(bind->arena, own, c->inputs.labels_count);
@@ -30,8 +31,7 @@ static const struct schema *output_schema(struct operator_bind *bind, const stru
         struct field *field =
             schema_add(out, str_from(c->inputs.label_names[l].prediction), type_of(TYPE_FLOAT));
         for (uint32_t i = 0; i < bind->learner->count; i++)
-            lineage_merge(&field->lineage,
-                          &bind->inputs[0].schema->fields[bind->learner->features[i]].lineage);
+            lineage_merge(&field->lineage, &bind->inputs[input].schema->fields[features[i]].lineage);
     }
     return out;
 }
@@ -129,12 +129,14 @@ static bool bind_model(struct operator_bind *bind)
         return false;
     learner_name_labels(bind, c);
     bind->learner->known = c->inputs.known_early;
-    bind->outputs[0] = output_schema(bind, own);
-    bind->outputs[1] = c->evaluation.schema = learner_metrics_schema(bind->arena, c->inputs.labels_count);
+    bind->outputs[LEARNER_PREDICTIONS] =
+        learner_output_schema(bind, LEARNER_EXAMPLES, own, bind->learner->features);
+    bind->outputs[LEARNER_METRICS] = c->evaluation.schema =
+        learner_metrics_schema(bind->arena, c->inputs.labels_count);
     c->inputs.schema = bind->inputs[0].schema;
     common_options(c, &c->model);
     bind->needs_memory = c->inputs.sparse_count > 0 && c->model.rows_max == 0;
-    return true;
+    return learner_bind_score(bind, c);
 }
 
 /* The rest of a bind, once c->model says which interaction or network it has. */

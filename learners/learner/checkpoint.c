@@ -8,6 +8,7 @@
  *   'C' field, shard, blocks of the admission sketch that changed
  *   'T' field, all rows of the table, in memory and cold; only of a table with cold rows (at the barrier)
  *   'W' the number of examples of weight 0; only if not 0 (at the barrier)
+ *   'P' the number of rows of input 1 with a score; only if not 0 (at the barrier)
  *   'E' event time of the last example; only if there was one (at the barrier)
  *   'B' the sums of a bias that is the labels' mean; only of such a learner (at the barrier)
  *   'L' field, lists longer than list_max, and ids left out; only if not 0 (at the barrier)
@@ -133,7 +134,7 @@ static bool put_totals(const struct learner_state *state, uint32_t fields, struc
     return is_ok;
 }
 
-/* A record 'W' or 'E'. */
+/* A record 'W', 'P' or 'E'. */
 struct single_record {
     struct record_head head;
     uint64_t value;
@@ -148,6 +149,7 @@ static bool put_single(struct snapshot_writer *out, uint8_t kind, uint64_t value
 static bool put_singles(const struct learner_state *state, struct snapshot_writer *out)
 {
     return (state->weightless == 0 || put_single(out, 'W', state->weightless)) &&
+           (state->scored == 0 || put_single(out, 'P', state->scored)) &&
            (state->seen_last_us == TIME_MIN || put_single(out, 'E', (uint64_t)state->seen_last_us));
 }
 
@@ -159,6 +161,8 @@ static bool restore_single(struct learner_state *state, struct str data)
     memcpy(&record, data.data, sizeof(record));
     if (record.head.kind == 'W')
         state->weightless = record.value;
+    else if (record.head.kind == 'P')
+        state->scored = record.value;
     else
         state->seen_last_us = (int64_t)record.value;
     return record.head.item_bytes == sizeof(record.value);
@@ -400,7 +404,7 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
             has_features = true;
         } else if (head.kind == 'B') {
             is_ok = has_mean = is_ok && restore_mean(c, data);
-        } else if (head.kind == 'W' || head.kind == 'E') {
+        } else if (head.kind == 'W' || head.kind == 'P' || head.kind == 'E') {
             is_ok = is_ok && restore_single(c->state, data);
         } else {
             is_ok = is_ok && has_features && restore_items(c->state, &head, items, bytes);

@@ -47,7 +47,7 @@ static bool is_id_type(const struct type *type)
 
 int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number)
 {
-    int column = bind->add_column(bind, ast);
+    int column = bind->add_column(bind, 0, ast);
     if (column < 0)
         return -1;
     const struct type *type = &bind->inputs[0].schema->fields[column].type;
@@ -141,7 +141,7 @@ bool learner_bind_dense(struct operator_bind *bind, struct learner_config *c)
 
 int learner_vector_field(struct operator_bind *bind, const struct learner_config *c, const struct ast *ast)
 {
-    int column = bind->add_column(bind, ast);
+    int column = bind->add_column(bind, 0, ast);
     if (column < 0)
         return -1;
     for (uint32_t f = 0; f < c->inputs.vectors_count; f++)

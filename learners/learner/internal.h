@@ -33,10 +33,12 @@ struct learner_state {
     int64_t seen_last_us; /* event time of the last example with weight; TIME_MIN: not known */
     bool has_ended;       /* the input has ended and the last row of metrics was emitted */
     uint64_t learned, sampled_out, weightless, frozen, rejected; /* examples, by what became of them */
+    uint64_t scored;                                             /* rows of input 1 with a score */
+    struct column *request;                                      /* [columns of input 0] scratch of score.c */
     uint64_t lists_cut[MODEL_FIELDS_MAX], ids_cut[MODEL_FIELDS_MAX];
     bool is_frozen;
-    double *logits; /* [labels][BATCH_ROWS] */
-    double *scored; /* [BATCH_ROWS] scratch of labels.c */
+    double *logits;  /* [labels][BATCH_ROWS] */
+    double *weighed; /* [BATCH_ROWS] scratch of labels.c */
     uint8_t verdicts[BATCH_ROWS];
 };
 
@@ -137,6 +139,26 @@ void learner_metrics_end(struct operator_context *context, struct learner_config
 bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c);
 uint32_t learner_piece(const struct learner_config *c, uint32_t rows);
 void learner_schedule(struct learner_config *c);
+
+/* --- bind.c --- */
+
+/* The schema of predictions for an input: its own columns, and the predictions, whose lineage is that of the
+ * columns `features` [bind->learner->count]. */
+const struct schema *learner_output_schema(struct operator_bind *bind, uint32_t input,
+                                           const struct schema *own, const int *features);
+
+/* --- learner.c --- */
+
+/* Emits the batch's own columns and the predictions of state->logits (NaN: null). */
+void learner_emit(struct operator_context *context, const struct learner_config *c, struct batch *batch,
+                  uint32_t output, const struct schema *schema, uint32_t own_columns);
+
+/* --- score.c: rows without a label --- */
+
+/* After the features of input 0 are bound: finds or adds the columns of input 1. False after a diagnostic. */
+bool learner_bind_score(struct operator_bind *bind, struct learner_config *c);
+/* Predicts rows of input 1 and emits them. */
+void learner_score(struct operator_context *context, struct learner_config *c, struct batch *batch);
 
 /* --- columns.c: a batch's columns as the model reads them --- */
 

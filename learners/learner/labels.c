@@ -206,8 +206,8 @@ static void score(struct learner_state *s, const struct model_input *in, uint32_
     const double *own = logits + (size_t)label * BATCH_ROWS + at;
     if (in->weights != NULL) {
         for (uint32_t i = at; i < end; i++)
-            s->scored[i - at] = learner_has_weight(in, i) ? own[i - at] : (double)NAN;
-        own = s->scored;
+            s->weighed[i - at] = learner_has_weight(in, i) ? own[i - at] : (double)NAN;
+        own = s->weighed;
     }
     metrics_add(&s->metrics[label], s->kernels, own, labels + at, end - at);
 }

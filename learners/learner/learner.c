@@ -54,7 +54,7 @@ bool learner_open(struct operator_context *context)
     s->columns = learner_columns_new(c);
     s->metrics = mem_calloc(c->inputs.labels_count, sizeof(*s->metrics));
     s->logits = mem_calloc((size_t)c->inputs.labels_count * BATCH_ROWS, sizeof(*s->logits));
-    s->scored = mem_calloc(BATCH_ROWS, sizeof(*s->scored));
+    s->weighed = mem_calloc(BATCH_ROWS, sizeof(*s->weighed));
     for (uint32_t l = 0; l < c->inputs.labels_count; l++)
         metrics_init(&s->metrics[l], c->model.loss, (uint64_t)c->evaluation.window);
     return true;
@@ -78,14 +78,21 @@ static void put_predictions(const struct learner_config *c, const double *logits
     }
 }
 
-static void emit(struct operator_context *context, const struct learner_config *c, struct batch *batch)
+void learner_emit(struct operator_context *context, const struct learner_config *c, struct batch *batch,
+                  uint32_t output, const struct schema *schema, uint32_t own_columns)
 {
-    struct batch *out = batch_derive(batch, context->output);
+    struct batch *out = batch_derive(batch, schema);
     for (uint32_t l = 0; l < c->inputs.labels_count; l++)
         put_predictions(c, c->state->logits + (size_t)l * BATCH_ROWS, batch, out,
-                        &out->columns[c->inputs.own_columns + l]);
+                        &out->columns[own_columns + l]);
     context->counters.emitted += batch->selected;
-    operator_emit(context, 0, out);
+    operator_emit(context, output, out);
+}
+
+static void emit_predictions(struct operator_context *context, const struct learner_config *c,
+                             struct batch *batch)
+{
+    learner_emit(context, c, batch, LEARNER_PREDICTIONS, context->output, c->inputs.own_columns);
 }
 
 /* Predicts, and learns unless frozen; counts the verdicts. */
@@ -122,15 +129,11 @@ static void follow_load(const struct operator_context *context, const struct lea
                                                              (uint64_t)c->steps.batch));
 }
 
-void learner_process(struct operator_context *context, uint32_t input, struct batch *batch)
+/* Predicts and learns the examples. */
+static void learn_all(struct operator_context *context, struct learner_config *c, struct batch *batch)
 {
-    (void)input;
-    struct learner_config *c = context->config;
     struct learner_state *s = c->state;
     uint16_t selection[BATCH_ROWS];
-    learner_snapshot_settle(s, false);
-    model_keep_memory(s->model, context->memory_bytes);
-    follow_load(context, c);
     for (uint32_t at = 0, count; at < batch->selected; at += count) {
         struct model_input in;
         /* a copy of the batch, reduced to its rows from `at` on up to the next decision */
@@ -151,7 +154,16 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
             return;
         learner_metrics_add(context, c, &in, s->logits + at);
     }
-    emit(context, c, batch);
+    emit_predictions(context, c, batch);
+}
+
+void learner_process(struct operator_context *context, uint32_t input, struct batch *batch)
+{
+    struct learner_config *c = context->config;
+    learner_snapshot_settle(c->state, false);
+    model_keep_memory(c->state->model, context->memory_bytes);
+    follow_load(context, c);
+    (input == LEARNER_SCORED ? learner_score : learn_all)(context, c, batch);
 }
 
 /* The model predicts each row as if it came next, with the weights of its last step, and stays as it is. What a
@@ -167,7 +179,7 @@ void learner_read(struct operator_context *context, uint32_t input, struct batch
     model_predict(s->model, &in, s->logits);
     const struct gpu_error *error = model_error(s->model); /* the next `process` ends the run */
     if (error == NULL) {
-        emit(context, c, batch);
+        emit_predictions(context, c, batch);
         return;
     }
     for (uint32_t i = 0; i < batch->selected; i++)
@@ -224,6 +236,8 @@ void learner_report(struct operator_context *context, struct report *report)
     report_add(report, "frozen", (double)s->frozen, false);
     report_add(report, "is_frozen", s->is_frozen ? 1.0 : 0.0, false);
     report_add(report, "rejected", (double)s->rejected, false);
+    if (c->score.schema != NULL)
+        report_add(report, "scored", (double)s->scored, false);
     report_lists(c, report);
     if (learner_follows_load(c))
         report_add(report, "step_examples", (double)model_step_events(s->model), false);
@@ -279,7 +293,8 @@ void learner_close(struct operator_context *context)
     learner_columns_free(c->state->columns);
     free(c->state->metrics);
     free(c->state->logits);
-    free(c->state->scored);
+    free(c->state->weighed);
+    free(c->state->request);
     free(c->state);
     c->state = NULL;
 }

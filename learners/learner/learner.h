@@ -113,6 +113,16 @@ struct device_config {
 };
 extern const struct option learner_device_options[];
 
+/* score.c: rows without a label, which are predicted and not learned. */
+struct score_config {
+    struct name_ref stream;
+    /* The following members are set by bind. */
+    const struct schema *schema; /* of the output `scores`; NULL: no stream is given */
+    uint32_t own_columns;        /* of the stream, without those added for expressions */
+    int sparse_columns[MODEL_FIELDS_MAX], dense_columns[MODEL_DENSE_MAX]; /* of input 1 */
+};
+extern const struct option learner_score_options[];
+
 struct learner_state;
 
 struct learner_config {
@@ -126,6 +136,7 @@ struct learner_config {
     struct balance_config balance;
     struct evaluation_config evaluation;
     struct device_config device;
+    struct score_config score;
     int64_t seed;
     /* Parts that not every kind has: members of the kind's own struct, set before learner_bind. NULL: the kind
      * does not have the part. */
@@ -219,11 +230,11 @@ void learner_close(struct operator_context *context);
 /* rows: the kind's option table. */
 #define LEARNER_KIND(structure, rows, bind_)                                                                 \
     .options = rows, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,     \
-    .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process, .read = learner_read,  \
-    .on_watermark = learner_on_watermark, .is_held = learner_is_held, .shape = learner_shape,                \
-    .snapshot = learner_snapshot, .restore = learner_restore, .report = learner_report,                      \
-    .visit = learner_visit, .table = learner_table, .key = learner_id, .memory = learner_memory,             \
-    .describe = learner_describe, .cut_note = learner_cut_note, .cut = learner_cut,                          \
-    .cut_bytes = learner_cut_bytes, .take_cut = learner_take_cut, .close = learner_close
+    .inputs_max = LEARNER_INPUTS, .bind = bind_, .open = learner_open, .process = learner_process,           \
+    .read = learner_read, .on_watermark = learner_on_watermark, .is_held = learner_is_held,                  \
+    .shape = learner_shape, .snapshot = learner_snapshot, .restore = learner_restore,                        \
+    .report = learner_report, .visit = learner_visit, .table = learner_table, .key = learner_id,             \
+    .memory = learner_memory, .describe = learner_describe, .cut_note = learner_cut_note,                    \
+    .cut = learner_cut, .cut_bytes = learner_cut_bytes, .take_cut = learner_take_cut, .close = learner_close
 
 #endif

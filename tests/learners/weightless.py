@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Rows of weight 0 teach nothing: a learner that is given any number of them, anywhere between the others, has the model,
-the rows of `metrics` and the predictions of the others that it has where they are filtered before it, byte for byte.
+the rows of `metrics` and the predictions of the others that it has where they are filtered before it, byte for byte. So
+has a learner that is given them as the stream of `score`, without labels; its scores are their predictions, byte for byte.
 
     tests/learners/weightless.py PATH_OF_LEAT [PATH_OF_LEAT_CUDA_ON_HOST_SO]
 """
@@ -8,6 +9,7 @@ the rows of `metrics` and the predictions of the others that it has where they a
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 
@@ -25,12 +27,18 @@ source events = file {{
   schema: {{ ts: time(ms), number: int, user: int, item: text, tags: list(int), age: float, clicked: bool, liked: bool, w: float }}
   event_time: ts
 }}
-stream examples = events{filtered}
+stream examples = events{filtered}{others}
 learner model = {kind} from examples {{
-  {body}, weight: w, window: 400, metrics_every: 300
+  {body}, weight: w, window: 400, metrics_every: 300{score}
 }}
 sink predictions = file from model.predictions {{ path: "{place}.out" }}
 sink figures = file from model.metrics {{ path: "{place}.metrics" }}
+"""
+TEACH = " | where w != 0.0"
+# Without the columns that only learning reads, and with the features' columns at other places.
+OTHERS = """
+stream others = events | where w = 0.0 | select ts, tags, more = 1, age, item, number, user"""
+SCORES = """sink scores = file from model.scores {{ path: "{place}.scores" }}
 """
 
 IDS = "label: clicked, sparse: [user, item, tags], dense: [age]"
@@ -44,7 +52,7 @@ KINDS = {
     "linear, adam": ("linear", f"{PLAIN}, optimizer: adam {{ l2: 0.1, warmup: 1100 }}, ids: {{ admit_after: 2 }}", False),
     "linear, adagrad": ("linear", f"{PLAIN}, optimizer: adagrad {{ l2: 0.1, decay: 0.99 }}, ids: {{ rows_max: 60 }}", False),
     "linear, batch": ("linear", f"{IDS}, batch: 32, {BANDS}, optimizer: momentum {{ l2: 0.1 }}", True),
-    "fm": ("fm", f"{PLAIN}, {BY_ADAM}", False),
+    "fm": ("fm", f"label: clicked, sparse: [cross(user, item), user, item], dense: [log1p(age), age], {BY_ADAM}", False),
     "fm, frozen at times": ("fm", f"{IDS}, {BY_MOMENTUM}, {BANDS}, keep_negatives: 0.7", False),
     "ffm": ("ffm", f"{PLAIN}, {BY_MOMENTUM}, linear: adam {{ rate: 0.01 }}", False),
     "ffm, hidden": ("ffm", f"{IDS}, {BY_ADAM}, hidden: [8]", False),
@@ -77,29 +85,46 @@ def rows_of():
         yield row
 
 
-def outcome(folder, kind, body, with_others, workers, device):
-    """What the model, its figures and its predictions are, and what the summary says."""
-    place = os.path.join(folder, "with" if with_others else "without")
+def outcome(folder, kind, body, what, workers, device):
+    """What the model, its figures and its predictions are, and what the summary says. what: of the rows of weight 0,
+    "without" them, "with" them, or "scored" them."""
+    place = os.path.join(folder, what)
     rig.write_rows(place + ".jsonl", rows_of())
     body += f", device: {device}"
-    filtered = "" if with_others else " | where w != 0.0"
-    rig.write(place + ".leat", JOB.format(kind=kind, body=body, place=place, workers=workers, filtered=filtered))
+    score = {"score": "", "others": ""} if what != "scored" else {"score": ", score: others", "others": OTHERS}
+    text = JOB + (SCORES if what == "scored" else "")
+    rig.write(place + ".leat", text.format(kind=kind, body=body, place=place, workers=workers,
+                                           filtered="" if what == "with" else TEACH, **score))
     environment = {"LEAT_CUDA_LIBRARY": LIBRARY} if device != "cpu" else {}
     summary = json.loads(rig.call(LEAT, "run", place + ".leat", "--json", "--fresh", **environment).stdout)
     rig.call(LEAT, "model", "export", place + ".state", "--out", place + ".safetensors")
-    predictions = [row for row in rig.read_rows(place + ".out") if row["number"] >= 0]
+    predictions = rig.read_rows(place + ".out")
+    others = rig.read_rows(place + ".scores") if what == "scored" else [row for row in predictions if row["number"] < 0]
+    for row in others:
+        assert what != "scored" or ("clicked" not in row and row.pop("more") == 1), row
     return {"model": rig.read(place + ".safetensors"), "metrics": rig.read(place + ".metrics"),
-            "predictions": predictions}, rig.node(summary, kind)
+            "predictions": [row for row in predictions if row["number"] >= 0]}, rig.node(summary, kind), others
+
+
+def check_scores(name, predicted, scores, figures):
+    """The scores are the predictions of the rows of weight 0, and are counted."""
+    assert len(scores) == len(predicted) > 1500, (name, len(scores), len(predicted))
+    for place, (one, other) in enumerate(zip(scores, predicted)):
+        assert one == {key: other[key] for key in one} and any("prediction" in key for key in one), (name, place, one, other)
+    assert figures["report"]["run"]["scored"] == len(scores), (name, figures["report"])
 
 
 def check(name, workers=1, device="cpu"):
     kind, body, _ = KINDS[name]
     with tempfile.TemporaryDirectory() as folder:
-        expected, before = outcome(folder, kind, body, False, workers, device)
-        found, after = outcome(folder, kind, body, True, workers, device)
+        expected, before, _ = outcome(folder, kind, body, "without", workers, device)
+        found, after, others_predicted = outcome(folder, kind, body, "with", workers, device)
+        scored, figures, scores = outcome(folder, kind, body, "scored", workers, device)
     assert len(expected["predictions"]) == ROWS and expected["metrics"].count(b"\n") >= ROWS // 300, name
     for what, value in expected.items():
         assert found[what] == value, f"{name}, {workers} workers, {device}: rows of weight 0 change the {what}"
+        assert scored[what] == value, f"{name}, {workers} workers, {device}: rows to score change the {what}"
+    check_scores(name, others_predicted, scores, figures)
     run, plain = after["report"]["run"], before["report"]["run"]
     others = after["counts"]["in"] - ROWS
     assert others > 1500 and run["weightless"] == others and plain["weightless"] == 0, (name, others, run)
@@ -123,13 +148,29 @@ def test_counts_go_on():
     """Through a checkpoint, whose job reads the same rows again."""
     kind, body, _ = KINDS["fm"]
     with tempfile.TemporaryDirectory() as folder:
-        _, before = outcome(folder, kind, body, True, 1, "cpu")
+        _, before, _ = outcome(folder, kind, body, "with", 1, "cpu")
         place, state = os.path.join(folder, "again"), os.path.join(folder, "with.state")
-        text = JOB.format(kind=kind, body=body, place=place, workers=1, filtered="").replace(place + ".jsonl", f"{folder}/with.jsonl")
+        text = JOB.format(kind=kind, body=body, place=place, workers=1, filtered="", others="", score="").replace(place + ".jsonl", f"{folder}/with.jsonl")
         text = text.replace("sink ", "sink other_")
         summary = rig.call(LEAT, "run", rig.write(place + ".leat", text), "--json", "--from", state, "--drop-state", "events").stdout
     after = rig.node(json.loads(summary), kind)
     assert after["report"]["run"]["weightless"] == 2 * before["report"]["run"]["weightless"] > 3000, after
+
+
+def test_scored_go_on():
+    """Rows to score, too, are counted through a checkpoint; and `leat trace` follows one to its score."""
+    kind, body, _ = KINDS["fm"]
+    with tempfile.TemporaryDirectory() as folder:
+        _, before, _ = outcome(folder, kind, body, "scored", 2, "cpu")
+        job, state = os.path.join(folder, "scored.leat"), os.path.join(folder, "scored.state")
+        line = next(number for number, row in enumerate(rows_of(), 1) if row["w"] == 0.0 and number > 40)
+        said = rig.call(LEAT, "trace", job, "events", f"{folder}/scored.jsonl:{line}").stdout
+        assert re.search(r"model: fm +scored\n(.*\n)*? +-> prediction = 0\.[0-9]+\n +scores: file +written\n", said), said
+        text = rig.read(job).decode().replace("scored.out", "again.out").replace("scored.metrics", "again.metrics")
+        text = text.replace("scored.scores", "again.scores").replace("scored.state", "again.state").replace("sink ", "sink other_")
+        summary = rig.call(LEAT, "run", rig.write(job, text), "--json", "--from", state, "--drop-state", "events").stdout
+    after = rig.node(json.loads(summary), kind)["report"]["run"]
+    assert after["scored"] == 2 * before["report"]["run"]["scored"] > 3000, after
 
 
 def test_device():

@@ -50,7 +50,7 @@ sink all = file from tidy { path: out, overwrite: true }
 LEARNERS = {
     "linear": "label: clicked, sparse: [user, item, cross(user, item), tags], dense: [price, n]",
     "linear-ftrl": "label: clicked, sparse: [user, item], dense: [price], optimizer: ftrl {}, keep_negatives: 0.4",
-    "fm": "label: clicked, sparse: [user, item, tags], dense: [price, n], embedding: { dim: 4, admit_after: 3 }",
+    "fm": "label: clicked, sparse: [user, item, tags], dense: [price, n], embedding: { dim: 4, admit_after: 3 }, score: examples",
     "ffm": "label: clicked, sparse: [user, item], dense: [price], embedding: { dim: 4, expire_after: 20m }",
     "mf": "label: coalesce(price, 1.0), user: user, item: item",
     "deepfm": "label: clicked, sparse: [user, item, tags], dense: [price, n], hidden: [16, 8], "

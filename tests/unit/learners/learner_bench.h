@@ -103,9 +103,9 @@ void operator_fail(const struct operator_context *context, enum diag_code code, 
 }
 
 /* Expressions in this test are column names. */
-static inline int add_column(struct operator_bind *bind, const struct ast *expression)
+static inline int add_column(struct operator_bind *bind, uint32_t input, const struct ast *expression)
 {
-    return schema_find(bind->inputs[0].schema, expression->text);
+    return schema_find(bind->inputs[input].schema, expression->text);
 }
 
 static inline struct ast *name_ast(struct arena *arena, const char *name)

@@ -134,11 +134,11 @@ static bool aggregate_bind(struct operator_bind *bind)
 static bool guess_bind(struct operator_bind *bind)
 {
     struct toy *toy = bind->config;
-    bind->learner->labels[0] = bind->add_column(bind, toy->label.ast);
+    bind->learner->labels[0] = bind->add_column(bind, 0, toy->label.ast);
     bind->learner->labels_count = 1;
     bind->learner->label_spans[0] = toy->label.ast->span;
     for (uint32_t i = 0; i < toy->inputs.count; i++) {
-        bind->learner->features[i] = bind->add_column(bind, toy->inputs.items[i]);
+        bind->learner->features[i] = bind->add_column(bind, 0, toy->inputs.items[i]);
         if (bind->learner->features[i] < 0)
             return false;
         bind->learner->spans[i] = toy->inputs.items[i]->span;
