@@ -8,7 +8,12 @@
 
 #include "tests/cuda_on_host/sanitizers.h"
 
-enum { STACK_BYTES = 128 << 10 }; /* pages are used only as far as touched; ASan's frames are large */
+enum {
+    STACK_BYTES = 128 << 10, /* pages are used only as far as touched; ASan's frames are large */
+    /* Stacks begin at different places of their pages: at the same one, few of them would be in the CPU's cache. */
+    STACK_TOPS = 32,
+    STACK_TOP_BYTES = 128,
+};
 
 static void (*fiber_entry)(model_fiber *self);
 static model_fiber *fiber_from, *fiber_to; /* of the switch in progress */
@@ -113,7 +118,8 @@ model_fiber *fiber_new(void (*entry)(model_fiber *self))
     fiber_entry = entry;
     fiber->stack = memory + page;
     fiber->bytes = STACK_BYTES;
-    void **top = (void **)(void *)(fiber->stack + STACK_BYTES);
+    static unsigned fibers;
+    void **top = (void **)(void *)(fiber->stack + STACK_BYTES - fibers++ % STACK_TOPS * STACK_TOP_BYTES);
     top[RETURN_WORD - FRAME_WORDS] = (void *)fiber_begin;
     fiber->place = top - FRAME_WORDS;
 #ifdef MODEL_TSAN

@@ -54,6 +54,9 @@ struct model_thread : model_thread_place {
      * and the number of its collectives */
     char warp_sync, whole_sync[2];
     unsigned whole_phase;
+    /* in a warp's first lane, bits of lanes: that wait in a collective; that wait in the same one as the first of them;
+     * that have returned */
+    unsigned waiting, together, returned;
     /* asynchronous copies under way, and the number of committed groups */
     model_copy *copy;
     unsigned copies, copies_landed, copies_room, groups;
@@ -73,6 +76,7 @@ struct model_block : model_block_place {
     uint64_t serial; /* number of the block among all that ever ran */
     unsigned size, returned, arrived;
     model_thread *threads;
+    const model_thread *first_arrived; /* at the barrier, if arrived > 0 */
     model_shared_piece *shared;
     int vote;
     unsigned phase; /* the number of barriers so far */

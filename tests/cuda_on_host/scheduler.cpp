@@ -112,6 +112,7 @@ static void place_block(model_block *block)
         model_thread *thread = &block->threads[number];
         thread->index = {number % size.x, number / size.x % size.y, number / size.x / size.y};
         thread->fiber = NULL;
+        thread->waiting = thread->together = thread->returned = 0;
         scheduler_ready(thread);
     }
 }

@@ -2,6 +2,7 @@
  * separate heap blocks, so that ASan sees their ends. Under TSan they are pages that are mapped anew for the
  * next block, so that accesses of different blocks are unrelated. */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "tests/cuda_on_host/machine.h"
@@ -9,6 +10,9 @@
 
 void model_poison(void *memory, size_t bytes)
 {
+#ifndef MODEL_TSAN
+    memset(memory, run.poison, bytes);
+#else
     volatile uint64_t *words = (volatile uint64_t *)memory; /* volatile: no memset, which TSan would see */
     for (size_t i = 0; i < bytes / 8; i++) {
         words[i] = run.poison * 0x0101010101010101U;
@@ -16,6 +20,7 @@ void model_poison(void *memory, size_t bytes)
     for (size_t i = bytes / 8 * 8; i < bytes; i++) {
         ((volatile uint8_t *)memory)[i] = run.poison;
     }
+#endif
 }
 
 #ifdef MODEL_TSAN

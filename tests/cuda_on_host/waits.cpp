@@ -49,7 +49,7 @@ static void check_barrier(model_thread *self)
     if (returned != NULL) {
         report_returned(self, returned);
     }
-    const model_thread *other = block->arrived > 0 ? thread_with(block, MODEL_AT_BARRIER, self) : NULL;
+    const model_thread *other = block->arrived > 0 ? block->first_arrived : NULL;
     if (other != NULL && (other->kind != self->kind || !same_site(other->site, self->site))) {
         model_report(self,
                      "barrier not reached by all: waits in %s at %s:%d, but thread (%u,%u,%u) in %s at %s:%d",
@@ -83,6 +83,9 @@ int model_barrier(model_barrier_kind kind, int predicate, model_site site)
     check_barrier(self);
     tsan_release(sync);
     vote(block, kind, predicate);
+    if (block->arrived == 0) {
+        block->first_arrived = self;
+    }
     if (++block->arrived == block->size) {
         block->arrived = 0;
         block->phase++;
@@ -100,6 +103,12 @@ int model_barrier(model_barrier_kind kind, int predicate, model_site site)
 static unsigned lane_of(const model_thread *thread)
 {
     return thread->number % LANES;
+}
+
+/* The mask of all lanes of a warp of so many. */
+static unsigned whole_warp(unsigned lane_count)
+{
+    return lane_count == LANES ? ~0U : (1U << lane_count) - 1U;
 }
 
 static uint64_t shuffle(const model_thread *lanes, model_thread *self)
@@ -174,6 +183,11 @@ static uint64_t collective(const model_thread *lanes, model_thread *self)
     }
 }
 
+static bool same_call(const model_thread *a, const model_thread *b)
+{
+    return a->kind == b->kind && a->mask == b->mask && same_site(a->site, b->site);
+}
+
 /* Whether all lanes of self's mask have arrived; reports lanes that never will. */
 static bool all_came(const model_thread *lanes, unsigned lane_count, const model_thread *self)
 {
@@ -196,8 +210,7 @@ static bool all_came(const model_thread *lanes, unsigned lane_count, const model
                 i >= lane_count ? "does not exist" : "has returned");
         }
         const bool is_here = other->state == MODEL_AT_WARP;
-        const bool is_same =
-            is_here && other->kind == self->kind && other->mask == self->mask && same_site(other->site, site);
+        const bool is_same = is_here && same_call(other, self);
         if (is_here && !is_same && other->mask >> lane_of(self) & 1) {
             model_report(
                 self,
@@ -209,6 +222,46 @@ static bool all_came(const model_thread *lanes, unsigned lane_count, const model
         all = all && is_same;
     }
     return all;
+}
+
+/* As all_came, by what the warp's first lane keeps of those that wait: mostly all of the mask wait in one call,
+ * and one comparison tells; where not, all_came looks at each. */
+static bool arrive(model_thread *lanes, unsigned lane_count, const model_thread *self)
+{
+    const unsigned bit = 1U << lane_of(self), others = self->mask & lanes->waiting & ~bit;
+    const bool is_alone = lanes->together == 0;
+    const bool is_same = is_alone || same_call(&lanes[__builtin_ctz(lanes->together)], self);
+    const bool is_plain = self->mask & bit &&
+                          (self->mask & ~(whole_warp(lane_count) & ~lanes->returned)) == 0 &&
+                          (others & ~lanes->together) == 0 && (others == 0 || is_same);
+    const bool all = is_plain ? (others | bit) == self->mask : all_came(lanes, lane_count, self);
+    lanes->waiting |= bit;
+    lanes->together |= is_same ? bit : 0;
+    return all;
+}
+
+static void give_results(model_thread *lanes, model_thread *self)
+{
+    const bool is_one_for_all =
+        (self->kind < MODEL_SHFL || self->kind > MODEL_SHFL_XOR) && self->kind != MODEL_MATCH_ANY;
+    const uint64_t of_all = is_one_for_all ? collective(lanes, self) : 0;
+    for (unsigned i = 0; i < LANES; i++) {
+        if (self->mask >> i & 1) {
+            lanes[i].result = is_one_for_all ? of_all : collective(lanes, &lanes[i]);
+        }
+    }
+}
+
+/* Lanes of the mask go on. */
+static void leave(model_thread *lanes, unsigned mask)
+{
+    for (unsigned i = 0; i < LANES; i++) {
+        if (mask >> i & 1) {
+            scheduler_ready(&lanes[i]);
+        }
+    }
+    lanes->waiting &= ~mask;
+    lanes->together &= ~mask;
 }
 
 /* __syncwarp for a part of a warp, for TSan: orders what each lane of the mask did before against all of
@@ -246,8 +299,8 @@ uint64_t model_warp(model_warp_kind kind, unsigned mask, uint64_t value, unsigne
         model_report(self, "%s at %s:%d: width %d is no power of two up to 32", waits_name(self), site.file,
                      site.line, width);
     }
-    const bool is_complete = all_came(lanes, lane_count, self);
-    const bool is_whole = mask == (lane_count == LANES ? ~0U : (1U << lane_count) - 1U);
+    const bool is_complete = arrive(lanes, lane_count, self);
+    const bool is_whole = mask == whole_warp(lane_count);
     /* A whole warp uses two by turns, as barriers do: half the work for TSan. */
     char *sync = is_whole ? &lanes->whole_sync[lanes->whole_phase % 2] : &self->warp_sync;
     if (kind == MODEL_SYNCWARP) {
@@ -259,16 +312,8 @@ uint64_t model_warp(model_warp_kind kind, unsigned mask, uint64_t value, unsigne
         } else if (kind == MODEL_SYNCWARP) {
             order_lanes(lanes, mask);
         }
-        for (unsigned i = 0; i < LANES; i++) {
-            if (mask >> i & 1) {
-                lanes[i].result = collective(lanes, &lanes[i]);
-            }
-        }
-        for (unsigned i = 0; i < LANES; i++) {
-            if (mask >> i & 1) {
-                scheduler_ready(&lanes[i]);
-            }
-        }
+        give_results(lanes, self);
+        leave(lanes, mask);
     }
     scheduler_give_way();
     if (kind == MODEL_SYNCWARP) {
@@ -283,10 +328,12 @@ void waits_returned(model_thread *thread)
     const model_block *block = thread->in;
     const unsigned first = thread->number - lane_of(thread);
     thread->state = MODEL_RETURNED;
+    block->threads[first].returned |= 1U << lane_of(thread);
     if (block->arrived > 0) {
         report_returned(thread_with(block, MODEL_AT_BARRIER, thread), thread);
     }
-    for (unsigned n = first; n < first + LANES && n < block->size; n++) {
+    for (unsigned n = first; block->threads[first].waiting != 0 && n < first + LANES && n < block->size;
+         n++) {
         const model_thread *other = &block->threads[n];
         if (other->state == MODEL_AT_WARP && other->mask >> lane_of(thread) & 1) {
             model_report(
