@@ -1,5 +1,6 @@
 #include "keyed_script.h"
 
+#include "unit/support/scan.h"
 #include "unit/support/temporary.h"
 
 #include <setjmp.h>
@@ -249,8 +250,8 @@ void script_show_row(struct byte_buffer *out, const struct fake_row *row)
 
 void script_ids(const struct byte_buffer *rows, struct byte_buffer *ids)
 {
-    for (size_t i = 0; i < rows->length; i += strcspn(rows->data + i, "\n") + 1)
-        buffer_printf(ids, "%.*s\n", (int)strcspn(rows->data + i, "|"), rows->data + i);
+    for (size_t i = 0; i < rows->length; i += scan_until(rows->data + i, "\n") + 1)
+        buffer_printf(ids, "%.*s\n", (int)scan_until(rows->data + i, "|"), rows->data + i);
     fake_text(ids);
 }
 

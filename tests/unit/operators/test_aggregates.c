@@ -3,6 +3,7 @@
 #include "keyed_script.h"
 
 #include "operators/aggregate/aggregate.h"
+#include "unit/support/scan.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -223,11 +224,11 @@ static void test_over_panes(void **state)
         struct script_options options = {.seed = seed, .inputs = 1};
         struct script_result plain;
         script_check_variants("feature by k over 30s every 5s " BODY, &script, &options, &plain);
-        for (size_t i = 0; i < plain.output.length; i += strcspn(plain.output.data + i, "\n") + 1) {
+        for (size_t i = 0; i < plain.output.length; i += scan_until(plain.output.data + i, "\n") + 1) {
             const char *at = plain.output.data + i;
             for (int c = 0; c < 8; c++)
-                at = strchr(at, '|') + 1;
-            buffer_printf(&got, "%.*s\n", (int)strcspn(at, "\n"), at);
+                at = scan_after(at, '|');
+            buffer_printf(&got, "%.*s\n", (int)scan_until(at, "\n"), at);
         }
         script_compare("feature", fake_text(&got), fake_text(&expected));
         buffer_free(&expected);
@@ -318,9 +319,9 @@ static void test_variance_of_a_sample(void **state)
                                         .ts = i * step_us};
         fake_micro_batch(&engine, rows, ROWS, 0);
         const char *cell = fake_text(&engine.output);
-        for (int n = 1; n <= ROWS; n++, cell = strchr(cell, '\n') + 1) {
+        for (int n = 1; n <= ROWS; n++, cell = scan_after(cell, '\n')) {
             for (int column = 0; column < 8; column++)
-                cell = strchr(cell, '|') + 1;
+                cell = scan_after(cell, '|');
             if (n == 1) {
                 assert_memory_equal(cell, "null|null\n", 10);
                 continue;

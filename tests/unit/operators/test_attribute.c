@@ -1,6 +1,8 @@
 /* attribute against a quadratic model. */
 #include "keyed_script.h"
 
+#include "unit/support/scan.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -125,7 +127,7 @@ static void test_edges(void **state)
     uint64_t found = 0;
     const char *text = fake_text(&engine.output);
     for (size_t i = 0; i < ARRAY_COUNT(labels); i += 2)
-        for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1)
+        for (const char *line = text; *line != '\0'; line += scan_until(line, "\n") + 1)
             if (strncmp(line, labels[i], strlen(labels[i])) == 0) {
                 if (line[strcspn(line, "\n") - 1] != labels[i + 1][0])
                     fail_msg("%s: %.*s", labels[i], (int)strcspn(line, "\n"), line);
@@ -153,12 +155,12 @@ static void test_many_answers(void **state)
             .input = i < 2000, .id = i, .k = 1, .has_k = true, .ts = random_below(&random, 400000)};
     fake_micro_batch(&engine, rows, 4000, TIME_MAX);
     const char *text = fake_text(&engine.output);
-    for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
-        int64_t ts = rows[strtoll(line, NULL, 10)].ts;
+    for (const char *line = text; *line != '\0'; line += scan_until(line, "\n") + 1) {
+        int64_t ts = rows[scan_number(line, NULL)].ts;
         bool label = false;
         for (uint32_t i = 0; i < 2000; i++)
             label |= rows[i].ts >= ts && rows[i].ts <= ts + 1000;
-        assert_int_equal(line[strcspn(line, "\n") - 1], label ? '1' : '0');
+        assert_int_equal(line[scan_until(line, "\n") - 1], label ? '1' : '0');
     }
     fake_close(&engine);
 }

@@ -1,6 +1,8 @@
 /* dedup against a model that keeps plain lists of occurrences. */
 #include "keyed_script.h"
 
+#include "unit/support/scan.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -155,14 +157,14 @@ static void settle(const struct byte_buffer *changes, struct byte_buffer *out, s
 {
     static struct identity_line lines[SCRIPT_ROWS_MAX];
     uint32_t count = 0;
-    for (size_t i = 0; i < changes->length; i += strcspn(changes->data + i, "\n") + 1) {
+    for (size_t i = 0; i < changes->length; i += scan_until(changes->data + i, "\n") + 1) {
         const char *line = changes->data + i;
         struct identity_line *l = &lines[count++];
-        char *at;
-        l->number = (uint32_t)strtoul(line, &at, 10);
-        l->id = strtoll(at, &at, 10);
+        const char *at;
+        l->number = (uint32_t)scan_number(line, &at);
+        l->id = scan_number(at, &at);
         l->is_new = at[1] == 'n' || at[1] == 'i';
-        l->first = at[1] == 'i' ? -1 : strtoll(strchr(at + 1, ' '), NULL, 10);
+        l->first = at[1] == 'i' ? -1 : scan_number(scan_after(at + 1, ' '), NULL);
     }
     for (uint32_t i = 0; i < count; i++) {
         bool is_last = true, is_new = lines[i].is_new;
@@ -185,11 +187,11 @@ static void settle(const struct byte_buffer *changes, struct byte_buffer *out, s
 /* Writes "ID|OP" of each row. */
 static void ids_and_changes(const struct byte_buffer *rows, struct byte_buffer *out)
 {
-    for (size_t i = 0; i < rows->length; i += strcspn(rows->data + i, "\n") + 1) {
-        const char *line = rows->data + i, *end = line + strcspn(line, "\n"), *op = end;
+    for (size_t i = 0; i < rows->length; i += scan_until(rows->data + i, "\n") + 1) {
+        const char *line = rows->data + i, *end = line + scan_until(line, "\n"), *op = end;
         while (op[-1] != '|')
             op--;
-        buffer_printf(out, "%.*s|%.*s\n", (int)strcspn(line, "|"), line, (int)(end - op), op);
+        buffer_printf(out, "%.*s|%.*s\n", (int)scan_until(line, "|"), line, (int)(end - op), op);
     }
     fake_text(out);
 }

@@ -4,6 +4,7 @@
 #include "core/describe.h"
 #include "operators/window/panes.h"
 #include "unit/support/random.h"
+#include "unit/support/scan.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -165,9 +166,9 @@ static void cut_columns(struct byte_buffer *rows, struct byte_buffer *out)
 {
     fake_text(rows);
     for (size_t i = 0; i < rows->length;) {
-        size_t end = i + strcspn(rows->data + i, "\n"), id = strcspn(rows->data + i, "|"), at = i;
+        size_t end = i + scan_until(rows->data + i, "\n"), id = scan_until(rows->data + i, "|"), at = i;
         for (int column = 0; column < 8; column++)
-            at += strcspn(rows->data + at, "|\n") + 1;
+            at += scan_until(rows->data + at, "|\n") + 1;
         buffer_printf(out, "%.*s|%.*s\n", (int)id, rows->data + i, (int)(end - at), rows->data + at);
         i = end + 1;
     }
@@ -290,10 +291,10 @@ static void test_forever_is_bounded(void **state)
             fail_msg("%g bytes at row %lld, %g before", bytes, (long long)at, bytes_before);
     }
     const char *cell = fake_text(&engine.output);
-    for (const char *next = strchr(cell, '\n') + 1; *next != '\0'; next = strchr(cell, '\n') + 1)
+    for (const char *next = scan_after(cell, '\n'); *next != '\0'; next = scan_after(cell, '\n'))
         cell = next;
     for (int column = 0; column < 8; column++)
-        cell = strchr(cell, '|') + 1;
+        cell = scan_after(cell, '|');
     long long n, kinds;
     double spread, median;
     if (sscanf(cell, "%lld|%lf|%lld|%lf|[7]|[%*d %*d 99998]|word", &n, &spread, &kinds, &median) != 4)
@@ -430,7 +431,7 @@ static void test_sketches_of_long_windows(void **state)
     for (int64_t at = 0; at < ROWS; at += STEP)
         fake_micro_batch(&engine, rows + at, STEP, 0);
     const char *line = fake_text(&engine.output);
-    for (int64_t i = 0; i < ROWS; i++, line = strchr(line, '\n') + 1) {
+    for (int64_t i = 0; i < ROWS; i++, line = scan_after(line, '\n')) {
         int64_t counts[VALUES] = {0}, distinct = 0, most = 0, pane = pane_of(rows[i].ts, US_PER_MINUTE);
         for (int64_t k = 0; k < i; k++) {
             int64_t p = pane_of(rows[k].ts, US_PER_MINUTE);
@@ -441,12 +442,12 @@ static void test_sketches_of_long_windows(void **state)
             distinct += counts[v] > 0, most = MAX(most, counts[v]);
         const char *cell = line;
         for (int column = 0; column < 8; column++)
-            cell = strchr(cell, '|') + 1;
-        char *next;
-        assert_int_equal(strtoll(cell, &next, 10), distinct);
+            cell = scan_after(cell, '|');
+        const char *next;
+        assert_int_equal(scan_number(cell, &next), distinct);
         assert_true(next[0] == '|' && next[1] == '[');
         if (distinct > 0)
-            assert_int_equal(counts[strtoll(next + 2, NULL, 10)], most);
+            assert_int_equal(counts[scan_number(next + 2, NULL)], most);
     }
     fake_close(&engine);
 }

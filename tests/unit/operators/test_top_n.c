@@ -1,6 +1,7 @@
 /* top_n against a model that sorts all rows of a group, for every kind of output. */
 #include "keyed_script.h"
 
+#include "unit/support/scan.h"
 #include "unit/support/temporary.h"
 
 #include "core/describe.h"
@@ -150,11 +151,11 @@ static void make(struct script *script, struct script_options *options, uint64_t
 static void check_ranks(const struct byte_buffer *rows)
 {
     int64_t last = 0, k = INT64_MIN;
-    for (size_t i = 0; i < rows->length; i += strcspn(rows->data + i, "\n") + 1) {
-        const char *line = rows->data + i, *end = line + strcspn(line, "\n"), *key = strchr(line, '|') + 1;
+    for (size_t i = 0; i < rows->length; i += scan_until(rows->data + i, "\n") + 1) {
+        const char *line = rows->data + i, *end = line + scan_until(line, "\n"), *key = scan_after(line, '|');
         while (end[-1] != '|')
             end--;
-        int64_t rank = atoll(end), own = *key == 'n' ? INT64_MIN + 1 : atoll(key);
+        int64_t rank = scan_number(end, NULL), own = *key == 'n' ? INT64_MIN + 1 : scan_number(key, NULL);
         assert_true(rank == 1 || (own == k && rank >= last));
         last = rank;
         k = own;
@@ -313,9 +314,9 @@ static uint64_t rows_given(struct fake_engine *engine, uint32_t count)
     uint64_t rows = 0;
     assert_non_null(is_given);
     const char *line = fake_text(&engine->output);
-    for (; *line != '\0'; line = strchr(line, '\n') + 1) {
-        long id = strtol(line, NULL, 10);
-        assert_true(id >= 0 && id < (long)count);
+    for (; *line != '\0'; line = scan_after(line, '\n')) {
+        long long id = scan_number(line, NULL);
+        assert_true(id >= 0 && id < (long long)count);
         rows += !is_given[id];
         is_given[id] = true;
     }
