@@ -100,6 +100,20 @@ static void masks_that_differ(planted_run *run)
     LAUNCH(two_masks, 1, 32, 0, run->stream, run->device, run->has_bug);
 }
 
+static __global__ void two_ballots(uint32_t *out, bool has_bug)
+{
+    const unsigned t = threadIdx.x;
+    if (has_bug && t == 3)
+        out[t] = __ballot_sync(WARP_ALL, t & 1);
+    else
+        out[t] = __ballot_sync(WARP_ALL, t & 1);
+}
+
+static void collective_in_two_branches(planted_run *run)
+{
+    LAUNCH(two_ballots, 1, 32, 0, run->stream, run->device, run->has_bug);
+}
+
 static __global__ void from_outside(uint32_t *out, bool has_bug)
 {
     const unsigned t = threadIdx.x, mask = t < 16 ? 0xffffU : 0xffff0000U;
@@ -140,6 +154,8 @@ const planted planted_waits[] = {
     {"mask of lanes that do not come", mask_of_absent_lanes, "warp collective not reached by all",
      "warp collective not reached by all"},
     {"masks that differ", masks_that_differ, "warp collective not reached by all",
+     "warp collective not reached by all"},
+    {"warp collective in two branches", collective_in_two_branches, "warp collective not reached by all",
      "warp collective not reached by all"},
     {"shuffle from outside its mask", shuffle_from_outside_the_mask, "which is not in the mask",
      "which is not in the mask"},
