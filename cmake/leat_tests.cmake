@@ -13,7 +13,8 @@
 # a loaded machine keeps none of them long.
 # TIMEOUT: seconds that are plenty where nothing else runs; LEAT_TEST_LOAD times as many are let pass. That is for what hangs: a
 # test ends by what it counts, not by a clock.
-# COST: about how many seconds it takes, where these are many; the longest begin first, so that none is waited for.
+# COST: about how many seconds it takes in `./dev test`, where these are many, under ASan if it runs there; the longest begin
+# first, so that none is waited for. (It counts, too, where ctest knows how long the test took before.)
 # Labels decide where `./dev test` runs a test:
 #   unit (the default), property   under ASan + UBSan
 #   lanes                          under ASan + UBSan, and again under TSan
