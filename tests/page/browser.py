@@ -5,7 +5,6 @@ import glob
 import http.client
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -89,12 +88,18 @@ class Tab:
     def goto(self, port, state=""):
         self.call("goto", url=f"http://127.0.0.1:{port}/{state}")
 
-    def values(self, is_seen=False):
-        """data-key: data-value of all that is shown; is_seen: without nodes that are off the screen, which stand still."""
-        return self.call("values", isSeen=is_seen)
+    def shown(self, is_seen=False):
+        """(data-key, data-value, text without its unit) of all that is shown; is_seen: without nodes that are off the screen,
+        which stand still."""
+        return self.call("shown", isSeen=is_seen)
+
+    def values(self):
+        """data-key: data-value of all that is shown."""
+        return {key: value for key, value, _ in self.shown()}
 
     def answers(self):
-        """The newest answer of each route that a tab with `listens` got; `figures`: the newest three of the stream."""
+        """The newest answer of each route that a tab with `listens` got; `figures`: the newest three of the stream;
+        `histories`: of each node and span (`1h kept/dedup`) `figures`, and the newest two of their `values`."""
         return self.call("answers")
 
     def close(self):
@@ -184,62 +189,6 @@ class Stream(threading.Thread):
                 self.connection.sock.shutdown(2)
         self.join(PATIENCE_S)
         self.connection.close()
-
-
-def one_of(items, name):
-    """The element of a list that `[name]` of a data-key means."""
-    for member in ("part", "id", "n", "name"):
-        for one in items:
-            if member in one and str(one[member]) == name:
-                return one
-    return items[int(name)]
-
-
-def value_at(answer, rest):
-    """What `nodes[a/b].counts.in` is in an answer; KeyError, IndexError, ValueError: nothing."""
-    at = answer
-    while rest:
-        if rest.startswith("["):
-            name, _, rest = rest[1:].partition("]")
-            at = one_of(at, name)
-        else:
-            end = min((i for i in (rest.find("."), rest.find("[")) if i >= 0), default=len(rest))
-            at, rest = at[rest[:end]], rest[end:]
-        rest = rest.removeprefix(".")
-    return at
-
-
-LISTS = {"checkpoints": "checkpoints", "dead-letters": "letters", "columns": "nodes", "log": "lines"}
-
-
-def told(key, answers):
-    """What the newest answers that the page had say of a data-key that is not of the figures; KeyError: they do not say."""
-    root = re.match(r"[a-z-]+", key)[0]
-    rest = key[len(root):].removeprefix(".")
-    if root in ("state", "model"):
-        answer = next(value for route, value in answers.items() if route.startswith(root + "/"))
-    else:
-        answer = answers[root]
-    if rest.startswith("["):
-        answer = answer[LISTS[root]]
-    if root == "columns" and "]." in rest:  # columns[NODE].COLUMN.MEMBER, columns[NODE].rows
-        node, _, member = rest.partition("].")
-        node, (name, _, member) = one_of(answer, node[1:]), member.rpartition(".")
-        return one_of(node["columns"], name)[member] if name else node[member]
-    return value_at(answer, rest)
-
-
-def is_shown(shown, value):
-    """Whether data-value says what JSON has."""
-    if value is None or isinstance(value, bool):
-        return shown == {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, (int, float)):
-        with contextlib.suppress(ValueError):
-            return float(shown) == float(value)
-        return False
-    if isinstance(value, (dict, list)):
-        return json.loads(shown) == value
-    return shown == value
 
 
 def main(module):

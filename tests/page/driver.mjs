@@ -14,11 +14,19 @@ const axe = await readFile(require.resolve("axe-core/axe.min.js"), "utf8");
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage", "--js-flags=--expose-gc"] });
 const tabs = new Map();
 
-// In a page that is listened to: keeps the newest answer of each route and the newest
-// figures of the stream, for comparing what is shown with what it was told.
+// In a page that is listened to: keeps the newest answer of each route, the newest figures of the stream, and of the history
+// of each node and span (`1h kept/dedup`) the newest two rows, for comparing what is shown with what it was told.
 function listen() {
     const plain = window.fetch;
-    window.answers = { figures: [] };
+    window.answers = { figures: [], histories: {} };
+    function keep(route, query, value) {
+        window.answers[route] = value;
+        if (route !== "history") return;
+        const name = `${query.get("span")} ${query.get("node") ?? ""}`;
+        const before = query.has("from") ? window.answers.histories[name] : undefined; // without: all of it, read again
+        const values = value.values.map((row, f) => [...(before?.values[f] ?? []), ...row].slice(-2));
+        window.answers.histories[name] = { figures: value.figures, values };
+    }
     async function follow(stream) {
         let text = "";
         for (const reader = stream.pipeThrough(new TextDecoderStream()).getReader(); ; ) {
@@ -33,10 +41,11 @@ function listen() {
     }
     window.fetch = async (...words) => {
         const answer = await plain(...words);
-        const route = decodeURIComponent(new URL(answer.url).pathname).replace("/api/v1/", "");
+        const url = new URL(answer.url);
+        const route = decodeURIComponent(url.pathname).replace("/api/v1/", "");
         if (route === "events") follow(answer.clone().body).catch(() => {});
-        else if (answer.status === 200)
-            void answer.clone().json().then((value) => (window.answers[route] = value), () => {});
+        else if (answer.status === 200) // kept before the page has it: what the page shows is never newer than what is kept
+            await answer.clone().json().then((value) => keep(route, url.searchParams, value), () => {});
         return answer;
     };
 }
@@ -57,16 +66,18 @@ async function open({ tab, of, width = 1440, height = 900, scheme = "light", mot
     tabs.set(tab, seen);
 }
 
-// data-key -> data-value of all that is shown; isSeen: without nodes that are off the screen, which stand still.
-const values = ({ tab, isSeen = false }) =>
+// [data-key, data-value, text without its unit] of all that is shown; isSeen: without nodes that are off the screen, which
+// stand still.
+const shown = ({ tab, isSeen = false }) =>
     tabs.get(tab).page.evaluate((isSeen) => {
-        const found = {};
+        const found = [];
         for (const one of document.querySelectorAll("[data-key]")) {
             const box = one.closest("[data-part]")?.getBoundingClientRect();
             const graph = one.closest(".graph")?.getBoundingClientRect();
             const [left, right] = [Math.max(0, graph?.left ?? 0), Math.min(innerWidth, graph?.right ?? innerWidth)];
             if (isSeen && box && (box.bottom < 0 || box.top > innerHeight || box.right < left || box.left > right)) continue;
-            found[one.dataset.key] = one.dataset.value;
+            const texts = [...one.childNodes].filter((part) => !part.classList?.contains("unit")).map((part) => part.textContent);
+            found.push([one.dataset.key, one.dataset.value, texts.join("").slice(0, 200)]);
         }
         return found;
     }, isSeen);
@@ -103,7 +114,7 @@ async function heap({ tab }) {
 
 const calls = {
     open,
-    values,
+    shown,
     audit,
     busy,
     heap,

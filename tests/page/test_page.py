@@ -6,64 +6,35 @@ Prints TAP.
     tests/page/test_page.py PATH_OF_LEAT [--only TEST]
 """
 
+import contextlib
+import http.client
 import json
 import os
 import re
+import signal
 import sys
 import time
 
-from browser import is_shown, main, told, value_at
+from browser import main
 from jobs import begin, live, page_of
-from patience import stretched
+from patience import PATIENCE_S, stretched
+from shown import check_shown
 
-OTHERS = re.compile(r"(checkpoints(?!\.newest\.)|dead-letters|columns|log|state|model)[.\[]")
 GAP_S = 6  # a silence of the history that is more than five seconds
 VIEWS = ("job", "learning", "data", "state", "checkpoints", "serving", "log")
 
 
-def wrong(figures, shown):
-    """The values shown that are not those of these figures."""
-    return [key for key, value in shown.items() if differs(value, lambda key=key: value_at(figures, key.removeprefix("figures.")))]
-
-
-def differs(shown, said):
-    try:
-        return not is_shown(shown, said())
-    except (LookupError, StopIteration, TypeError, ValueError):
-        return True
-
-
-def check_shown(tab, state, least):
-    """All that the view shows of the figures is of one and the same second; all else is in the newest answers. least: so many
-    values by the first word of their key."""
-    def judge():
-        shown, answers = tab.values(is_seen=True), tab.answers()
-        of_figures = {key: value for key, value in shown.items() if key.startswith("figures.")}
-        others = {key: value for key, value in shown.items() if OTHERS.match(key)}
-        bad = min((wrong(figures, of_figures) for figures in answers["figures"]), key=len, default=["no figures"])
-        bad += [key for key, value in others.items() if differs(value, lambda key=key: told(key, answers))]
-        counts = {word: sum(key.startswith(word) for key in tab.values()) for word in least}
-        return bad, counts
-    def is_right():
-        bad, counts = judge()
-        return not bad and all(counts[word] >= count for word, count in least.items())
-    try:
-        tab.wait(f"{state}: values of the API", is_right)
-    except AssertionError as error:
-        raise AssertionError(state, judge(), least) from error
-
-
 STATES = {  # and how many values of the API each shows at least
-    "#/job": {"figures.": 30, "history[": 8},
-    "#/job/kept%2Fdedup": {"figures.nodes[kept/dedup].": 15, "history[kept/dedup]": 5},
+    "#/job": {"figures.": 30, "history[": 8, "derived.rate": 10, "derived.lanes.": 2, "derived.dead": 1, "derived.late": 1},
+    "#/job/kept%2Fdedup": {"figures.nodes[kept/dedup].": 15, "history[kept/dedup]": 5, "derived.share[kept/dedup]": 2},
     "#/job/kept%2Fdedup?span=12h": {"figures.nodes[kept/dedup].": 15},
-    "#/job?as=list": {"figures.": 30},
-    "#/learning": {"figures.nodes[model].": 15, "figures.nodes[amount].": 10, "history[": 2},
-    "#/learning?x=events": {"figures.nodes[model].": 15},
+    "#/job?as=list": {"figures.": 30, "derived.rate": 10},
+    "#/learning": {"figures.nodes[model].": 15, "figures.nodes[amount].": 10, "history[model]": 5, "history[amount]": 3},
+    "#/learning?x=events": {"figures.nodes[model].": 15, "history[model]": 5},
     "#/data": {"columns[": 60, "dead-letters": 4},
     "#/state?of=kept%2Fdedup&key=5%2C7": {"state.": 3},
     "#/state?learner=model&field=a&value=7": {"model.": 2},
-    "#/checkpoints": {"figures.": 4, "checkpoints": 10},
+    "#/checkpoints": {"figures.": 4, "checkpoints": 10, "checkpoints.newest.": 3, "history[": 2},
     "#/serving": {"figures.job": 1},
     "#/log": {"log[": 1},
 }
@@ -104,6 +75,47 @@ def test_views(browser):
                 check_look(tab, run.port, state, scheme, width)
         for tab in tabs:
             tab.close()
+
+
+@contextlib.contextmanager
+def served():
+    """A live job, and the port of the server beside it."""
+    with live.place(live.JOB.replace("deadline: 1m }", 'deadline: 1m, listen: "127.0.0.1:0" }')) as folder:
+        state = os.path.join(folder, "state")
+        try:
+            with begin(folder, "run.claimed=sleep:1000", words=("--serve",)) as run:
+                run.wait_until_ready("/readyz")
+                with open(os.path.join(state, "serve.log"), encoding="utf-8") as file:
+                    yield run, int(re.findall(r"listening on http://127\.0\.0\.1:(\d+)", file.read())[-1])
+        finally:  # the run that was killed leaves its server
+            with contextlib.suppress(OSError), open(os.path.join(state, "SERVE"), encoding="ascii") as file:
+                os.kill(int(file.read().split()[0]), signal.SIGKILL)
+
+
+def ask_server(port, path, names=()):
+    """The status of an answer; names: asks for scores, with these columns."""
+    body = json.dumps({"inputs": [{"name": name, "shape": [1], "datatype": "INT64", "data": [5]} for name in names]})
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    connection.request(*(("POST", path, body) if names else ("GET", path)))
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_serving(browser):
+    """The requests of the server beside the run by what became of them, and their shares."""
+    with served() as (run, port):
+        tab = browser.tab(listens=True)
+        tab.goto(run.port, "#/serving")
+        tab.wait("the server has a model", lambda: ask_server(port, "/v2/health/ready") == 200)
+        for names, status in [(("id", "ts", "a", "b", "clicked"), 200)] * 5 + [(("none",), 400)] * 2:
+            assert ask_server(port, "/v2/models/scores/infer", names) == status, (names, status)
+        tab.wait_for_value("figures.serves[scores].requests", "7")
+        check_shown(tab, "#/serving", {"figures.serves[scores].": 4, "derived.share[scores]": 3})
+        shares = [float(value) for key, value in tab.values().items() if key.startswith("derived.share[scores]")]
+        assert sorted(shares)[-2:] == [2 / 7, 5 / 7], shares
+        tab.shot("serving")
+        tab.close()
 
 
 def test_the_process_comes_back(browser):

@@ -11,6 +11,7 @@ import time
 from browser import Tab, main  # noqa: F401
 from jobs import KEPT, SLOWLY, fed, page_of, record
 from patience import stretched
+from shown import check_shown
 
 HEIGHT = 1800  # all nodes are on the screen: only those are kept up to date
 SLOW_SINK = "sink.write=sleep:200"
@@ -62,7 +63,7 @@ def test_a_slow_node_busy_before(browser):
 def test_late_rows(browser):
     """Rows behind the watermark are counted and flagged."""
     with fed(KEPT + "\nstream n = kept | window by a over tumbling(1s) { n: count() }\nsink counts = null from n") as (run, feeder):
-        tab = browser.tab(height=HEIGHT)
+        tab = browser.tab(height=HEIGHT, listens=True)
         tab.goto(run.port)
         tab.wait_for_value("state", "running")
         feeder.rows = 50
@@ -72,6 +73,7 @@ def test_late_rows(browser):
         tab.wait_for_value("derived.late", lambda value: int(value) > 100)
         tab.wait("the node is flagged", lambda: "/s bad" in tab.evaluate(
             "document.querySelector('[data-part=\"n/window\"]')?.innerText ?? ''"))
+        check_shown(tab, "#/job", {"derived.bad[n/window]": 1})
         tab.shot("late-rows", whole=True)
         tab.close()
 

@@ -209,9 +209,14 @@ const tests = {
     async texts_of_figures() {
         const format = await load("parts/format.ts");
         assert.equal(format.bytes(1047552), "1023\u202fKiB");
+        assert.equal(format.bytes(999.7 * 1024), "1000\u202fKiB"); // not 1.00e+3
         assert.equal(format.short(999_960), "1.00\u202fM");
+        assert.equal(format.short(999_600), "1.00\u202fM");
+        assert.equal(format.short(999_400), "999\u202fk");
         assert.equal(format.share(0.0004), "<\u202f0.1\u202f%");
         assert.equal(format.seconds(192.3), "3\u202fmin 12\u202fs");
+        assert.equal(format.seconds(10.46), "10\u202fs"); // rounded once
+        assert.equal(format.seconds(9.97), "10.0\u202fs");
         assert.equal(format.milliseconds(0.41), "410\u202fµs");
         assert.equal(format.moment(NaN), format.UNKNOWN);
     },

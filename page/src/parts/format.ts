@@ -32,7 +32,7 @@ export function short(value: number): string {
         [1e6, "M"],
         [1e3, "k"],
     ] as const)
-        if (size >= unit * 0.99995) return `${(value / unit).toPrecision(3)}\u202f${name}`;
+        if (size >= unit * 0.9995) return `${(value / unit).toPrecision(3)}\u202f${name}`;
     return Number.isInteger(value) ? String(value) : digits(value);
 }
 
@@ -49,7 +49,7 @@ export function bytes(value: number): string {
         rest /= 1024;
         unit++;
     }
-    return `${unit === 0 ? rest : rest >= 1000 ? Math.round(rest) : rest.toPrecision(3)}\u202f${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
+    return `${unit === 0 ? rest : rest >= 999.5 ? Math.round(rest) : rest.toPrecision(3)}\u202f${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
 }
 
 export function seconds(value: number): string {
@@ -57,7 +57,7 @@ export function seconds(value: number): string {
     if (s === 0) return "0\u202fs";
     if (s < 0.001) return `${Math.round(s * 1e6)}\u202fµs`;
     if (s < 1) return `${Number((s * 1000).toPrecision(3))}\u202fms`;
-    if (s < 60) return `${Number(s.toPrecision(s < 10 ? 2 : 3)).toFixed(s < 10 ? 1 : 0)}\u202fs`;
+    if (s < 60) return `${s.toFixed(s < 10 ? 1 : 0)}\u202fs`;
     if (s < 3600) return `${Math.floor(s / 60)}\u202fmin ${Math.floor(s % 60)}\u202fs`;
     if (s < 86400) return `${Math.floor(s / 3600)}\u202fh ${Math.floor((s % 3600) / 60)}\u202fmin`;
     return `${Math.floor(s / 86400)}\u202fd ${Math.floor((s % 86400) / 3600)}\u202fh`;

@@ -37,7 +37,9 @@ function Server({ served }: { served: Served }): JSX.Element {
                                 <td>
                                     <Value k={`${at}.${name}`} v={value} as={whole} />
                                 </td>
-                                <td>{share(part)}</td>
+                                <td>
+                                    <Value k={`derived.share[${served.name}].${name}`} v={part} as={share} />
+                                </td>
                                 <td class="bar-cell" aria-hidden="true">
                                     <span class="bar-of" style={{ transform: `scaleX(${Math.min(part, 1)})` }} />
                                 </td>

@@ -97,7 +97,10 @@ export function Flags({ facts }: { facts: Facts }): JSX.Element {
             {facts.deadRate !== null && facts.deadRate > 0 ? (
                 <span class="flag dead" title="dead and late rows, a second">
                     <Icon name="warning" />
-                    {short(facts.deadRate)}/s bad
+                    <span>
+                        <Value k={`derived.bad[${facts.node.part}]`} v={facts.deadRate} as={short} />
+                        /s bad
+                    </span>
                 </span>
             ) : null}
         </>

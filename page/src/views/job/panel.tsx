@@ -37,9 +37,14 @@ function CountsTable({ node }: { node: FiguresNode }): JSX.Element {
                             <Value k={key(name)} v={node.counts[name]} />
                         </td>
                         <td class="muted">
-                            {node.counts.in > 0 && node.counts[name] > 0
-                                ? share(node.counts[name] / node.counts.in)
-                                : ""}
+                            {node.counts.in > 0 && node.counts[name] > 0 ? (
+                                <Value
+                                    k={`derived.share[${node.part}].${name}`}
+                                    v={node.counts[name] / node.counts.in}
+                                    as={share}
+                                    what="of the rows in"
+                                />
+                            ) : null}
                         </td>
                     </tr>
                 ))}
