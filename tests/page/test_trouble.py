@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What goes wrong in a live job shows on its page, in words and by signs: a slow node, what waits for it, late rows, a source
-that lags, a failed checkpoint, a frozen learner. Prints TAP.
+"""What goes wrong in a live job shows on its page, in words and by signs: a slow node, what waits for it, late rows,
+a failed checkpoint, a frozen learner. A source that lags: tests/kafka/test_lag.py. Prints TAP.
 
     tests/page/test_trouble.py PATH_OF_LEAT [--only TEST]
 """
