@@ -16,6 +16,14 @@ enum metric_of {
     OF_FIGURE, /* for each node whose report has the figure, over the run and over the last window of metrics */
 };
 
+/* Nodes stand in most samples: what is written of each is made once for an answer. */
+struct answer {
+    const struct metrics_source *source;
+    struct metrics_text *text;
+    struct byte_buffer node_labels; /* of all nodes, in the order of the plan */
+    size_t ends[PLAN_NODES_MAX];    /* where those of each node end */
+};
+
 struct metric {
     struct metric_meaning meaning;
     enum metric_of of;
@@ -202,14 +210,28 @@ static const struct metric table[] = {
 
 /* --- Text --- */
 
-static void begin_node(struct metrics_text *text, const struct metric *metric, const struct plan_node *node)
+static void make_node_labels(struct answer *answer)
 {
-    const char *kind = node->tag == PLAN_SOURCE ? node->source_kind->name
-                       : node->tag == PLAN_SINK ? node->sink_kind->name
-                                                : node->operator_kind->name;
-    metrics_begin(text, metric->meaning.name);
-    metrics_label(text, "node", str_from(node->part));
-    metrics_label(text, "kind", str_from(kind));
+    struct byte_buffer one = {0};
+    for (uint32_t i = 0; i < answer->source->plan->nodes_count; i++) {
+        const struct plan_node *node = &answer->source->plan->nodes[i];
+        const char *kind = node->tag == PLAN_SOURCE ? node->source_kind->name
+                           : node->tag == PLAN_SINK ? node->sink_kind->name
+                                                    : node->operator_kind->name;
+        buffer_clear(&one);
+        metrics_label_text(&one, "node", str_from(node->part));
+        metrics_label_text(&one, "kind", str_from(kind));
+        buffer_append(&answer->node_labels, one.data, one.length);
+        answer->ends[i] = answer->node_labels.length;
+    }
+    buffer_free(&one);
+}
+
+static void begin_node(struct answer *answer, const struct metric *metric, uint32_t place)
+{
+    size_t begin = place == 0 ? 0 : answer->ends[place - 1];
+    metrics_begin(answer->text, metric->meaning.name);
+    metrics_labels(answer->text, (struct str){answer->node_labels.data + begin, answer->ends[place] - begin});
 }
 
 static void label_lane(struct metrics_text *text, uint32_t lane)
@@ -219,38 +241,35 @@ static void label_lane(struct metrics_text *text, uint32_t lane)
     metrics_label(text, "lane", (struct str){number, (size_t)length});
 }
 
-static void put_lanes(const struct metrics_source *source, const struct metric *metric,
-                      struct metrics_text *text)
+static void put_lanes(struct answer *answer, const struct metric *metric)
 {
-    for (uint32_t lane = 0; lane < source->times->lanes_count; lane++)
+    for (uint32_t lane = 0; lane < answer->source->times->lanes_count; lane++)
         for (uint32_t t = 0; t < RUN_LANE_TIMES; t++) {
-            metrics_begin(text, metric->meaning.name);
-            label_lane(text, lane);
-            metrics_label(text, "on", str_from(run_lane_time_names[t]));
-            metrics_value(text, (double)source->times->lanes[lane].ns[t] / 1e9);
+            metrics_begin(answer->text, metric->meaning.name);
+            label_lane(answer->text, lane);
+            metrics_label(answer->text, "on", str_from(run_lane_time_names[t]));
+            metrics_time(answer->text, answer->source->times->lanes[lane].ns[t]);
         }
 }
 
-static void put_own(const struct metrics_source *source, const struct metric *metric,
-                    struct metrics_text *text)
+static void put_own(struct answer *answer, const struct metric *metric)
 {
-    for (uint32_t i = 0; i < source->times->instances_count; i++) {
-        const struct run_instance_time *instance = &source->times->instances[i];
-        begin_node(text, metric, &source->plan->nodes[instance->node]);
-        label_lane(text, instance->lane);
-        metrics_value(text, (double)instance->ns / 1e9);
+    for (uint32_t i = 0; i < answer->source->times->instances_count; i++) {
+        const struct run_instance_time *instance = &answer->source->times->instances[i];
+        begin_node(answer, metric, instance->node);
+        label_lane(answer->text, instance->lane);
+        metrics_time(answer->text, instance->ns);
     }
 }
 
-static void put_partitions(const struct metrics_source *source, const struct metric *metric,
-                           struct metrics_text *text)
+static void put_partitions(struct answer *answer, const struct metric *metric)
 {
     uint32_t count;
-    const struct partition_series *series = partition_watch_series(source->partitions, &count);
+    const struct partition_series *series = partition_watch_series(answer->source->partitions, &count);
     for (uint32_t i = 0; i < count; i++) {
-        begin_node(text, metric, &source->plan->nodes[series[i].node]);
-        metrics_label(text, "partition", str_from(series[i].name));
-        metrics_count(text, series[i].records);
+        begin_node(answer, metric, series[i].node);
+        metrics_label(answer->text, "partition", str_from(series[i].name));
+        metrics_count(answer->text, series[i].records);
     }
 }
 
@@ -263,11 +282,10 @@ static void put_left_out(const struct metric *metric, struct metrics_text *text)
     metrics_count(text, left_out);
 }
 
-static void put_rows(const struct metrics_source *source, const struct metric *metric,
-                     struct metrics_text *text)
+static void put_rows(struct answer *answer, const struct metric *metric)
 {
-    for (uint32_t i = 0; i < source->stats->nodes_count; i++) {
-        const struct counters *c = &source->stats->nodes[i].counters;
+    for (uint32_t i = 0; i < answer->source->stats->nodes_count; i++) {
+        const struct counters *c = &answer->source->stats->nodes[i].counters;
         const struct {
             const char *name;
             uint64_t value;
@@ -280,64 +298,63 @@ static void put_rows(const struct metrics_source *source, const struct metric *m
                     {"absorbed", c->absorbed},
                     {"emitted", c->emitted}};
         for (size_t k = 0; k < ARRAY_COUNT(rows); k++) {
-            begin_node(text, metric, source->stats->nodes[i].node);
-            metrics_label(text, "rows", str_from(rows[k].name));
-            metrics_count(text, rows[k].value);
+            begin_node(answer, metric, answer->source->stats->nodes[i].node->place);
+            metrics_label(answer->text, "rows", str_from(rows[k].name));
+            metrics_count(answer->text, rows[k].value);
         }
     }
 }
 
-static void put_held(const struct metrics_source *source, const struct metric *metric,
-                     struct metrics_text *text)
+static void put_held(struct answer *answer, const struct metric *metric)
 {
-    for (uint32_t i = 0; i < source->stats->nodes_count; i++) {
-        begin_node(text, metric, source->stats->nodes[i].node);
-        metrics_count(text, source->stats->nodes[i].counters.held);
+    for (uint32_t i = 0; i < answer->source->stats->nodes_count; i++) {
+        begin_node(answer, metric, answer->source->stats->nodes[i].node->place);
+        metrics_count(answer->text, answer->source->stats->nodes[i].counters.held);
     }
 }
 
-static void put_nodes(const struct metrics_source *source, const struct metric *metric,
-                      struct metrics_text *text)
+static void put_nodes(struct answer *answer, const struct metric *metric)
 {
-    for (uint32_t i = 0; i < source->stats->nodes_count; i++) {
-        double value = metric->node(source->stats, &source->stats->nodes[i]);
+    for (uint32_t i = 0; i < answer->source->stats->nodes_count; i++) {
+        double value = metric->node(answer->source->stats, &answer->source->stats->nodes[i]);
         if (isnan(value))
             continue;
-        begin_node(text, metric, source->stats->nodes[i].node);
-        metrics_value(text, value);
+        begin_node(answer, metric, answer->source->stats->nodes[i].node->place);
+        metrics_value(answer->text, value);
     }
 }
 
 /* Figures of learners are of the run, and of the last window of metrics; those of others of the run alone. */
-static void put_figures(const struct metrics_source *source, const struct metric *metric,
-                        struct metrics_text *text)
+static void put_figures(struct answer *answer, const struct metric *metric)
 {
-    for (uint32_t i = 0; i < source->stats->nodes_count; i++) {
-        const struct run_node_stats *node = &source->stats->nodes[i];
+    for (uint32_t i = 0; i < answer->source->stats->nodes_count; i++) {
+        const struct run_node_stats *node = &answer->source->stats->nodes[i];
         for (uint32_t r = 0; r < node->report.count; r++) {
             const struct report_item *item = &node->report.items[r];
             if (item->text != NULL || isnan(item->value) || strcmp(item->name, metric->figure) != 0)
                 continue;
-            begin_node(text, metric, node->node);
+            begin_node(answer, metric, node->node->place);
             if (node->node->tag == PLAN_LEARNER)
-                metrics_label(text, "over", item->is_window ? STR("window") : STR("run"));
-            metrics_value(text, metric->unit == 0 ? item->value : item->value * metric->unit);
+                metrics_label(answer->text, "over", item->is_window ? STR("window") : STR("run"));
+            metrics_value(answer->text, metric->unit == 0 ? item->value : item->value * metric->unit);
         }
     }
 }
 
-static void put_run(const struct metrics_source *source, const struct metric *metric,
-                    struct metrics_text *text)
+static void put_run(struct answer *answer, const struct metric *metric)
 {
-    double value = metric->of == OF_PLAN ? metric->plan(source->plan) : metric->run(source->stats);
+    double value =
+        metric->of == OF_PLAN ? metric->plan(answer->source->plan) : metric->run(answer->source->stats);
     if (isnan(value))
         return;
-    metrics_begin(text, metric->meaning.name);
-    metrics_value(text, value);
+    metrics_begin(answer->text, metric->meaning.name);
+    metrics_value(answer->text, value);
 }
 
 void metrics_write(const struct metrics_source *source, struct metrics_text *text)
 {
+    struct answer answer = {.source = source, .text = text};
+    make_node_labels(&answer);
     text->series_max = METRICS_SERIES_MAX;
     text->series = text->left_out = 0;
     for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
@@ -345,17 +362,18 @@ void metrics_write(const struct metrics_source *source, struct metrics_text *tex
         metrics_head(text, &metric->meaning);
         switch (metric->of) {
         case OF_PLAN:
-        case OF_RUN: put_run(source, metric, text); break;
-        case OF_NODE: put_nodes(source, metric, text); break;
-        case OF_ROWS: put_rows(source, metric, text); break;
-        case OF_HELD: put_held(source, metric, text); break;
-        case OF_LANE: put_lanes(source, metric, text); break;
-        case OF_OWN: put_own(source, metric, text); break;
-        case OF_PARTITION: put_partitions(source, metric, text); break;
+        case OF_RUN: put_run(&answer, metric); break;
+        case OF_NODE: put_nodes(&answer, metric); break;
+        case OF_ROWS: put_rows(&answer, metric); break;
+        case OF_HELD: put_held(&answer, metric); break;
+        case OF_LANE: put_lanes(&answer, metric); break;
+        case OF_OWN: put_own(&answer, metric); break;
+        case OF_PARTITION: put_partitions(&answer, metric); break;
         case OF_LEFT_OUT: put_left_out(metric, text); break;
-        case OF_FIGURE: put_figures(source, metric, text); break;
+        case OF_FIGURE: put_figures(&answer, metric); break;
         }
     }
+    buffer_free(&answer.node_labels);
 }
 
 const struct metric_meaning *metrics_meaning(uint32_t index)

@@ -43,6 +43,16 @@ void buffer_printf(struct byte_buffer *buffer, const char *format, ...)
     buffer->length += (size_t)length;
 }
 
+void buffer_count(struct byte_buffer *buffer, uint64_t value)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    buffer_append(buffer, digits + at, sizeof(digits) - at);
+}
+
 uint32_t text_columns(struct str text)
 {
     uint32_t columns = 0;

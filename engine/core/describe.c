@@ -27,15 +27,9 @@ static void put_string(struct byte_buffer *out, struct str text)
 
 static void put_int(struct byte_buffer *out, int64_t value)
 {
-    char digits[24];
-    size_t at = sizeof(digits);
-    uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
-    do
-        digits[--at] = (char)('0' + rest % 10);
-    while ((rest /= 10) > 0);
     if (value < 0)
-        digits[--at] = '-';
-    buffer_append(out, digits + at, sizeof(digits) - at);
+        buffer_append(out, "-", 1);
+    buffer_count(out, value < 0 ? -(uint64_t)value : (uint64_t)value);
 }
 
 /* Whether the current item lies inside an element of a list; such an element stands on one line. */

@@ -1,6 +1,5 @@
 #include "net/metrics.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 /* --- Which format --- */
@@ -118,13 +117,8 @@ void metrics_begin(struct metrics_text *text, const char *name)
     text->has_labels = false;
 }
 
-void metrics_label(struct metrics_text *text, const char *name, struct str value)
+static void put_label(struct byte_buffer *out, const char *name, struct str value)
 {
-    struct byte_buffer *out = text->out;
-    if (text->is_left_out)
-        return;
-    buffer_append(out, text->has_labels ? "," : "{", 1);
-    text->has_labels = true;
     buffer_append(out, name, strlen(name));
     buffer_append(out, "=\"", 2);
     size_t begin = 0; /* of what is not written yet */
@@ -138,6 +132,35 @@ void metrics_label(struct metrics_text *text, const char *name, struct str value
     }
     buffer_append(out, value.data + begin, value.length - begin);
     buffer_append(out, "\"", 1);
+}
+
+void metrics_label_text(struct byte_buffer *out, const char *name, struct str value)
+{
+    if (out->length > 0)
+        buffer_append(out, ",", 1);
+    put_label(out, name, value);
+}
+
+static void begin_labels(struct metrics_text *text)
+{
+    buffer_append(text->out, text->has_labels ? "," : "{", 1);
+    text->has_labels = true;
+}
+
+void metrics_label(struct metrics_text *text, const char *name, struct str value)
+{
+    if (text->is_left_out)
+        return;
+    begin_labels(text);
+    put_label(text->out, name, value);
+}
+
+void metrics_labels(struct metrics_text *text, struct str labels)
+{
+    if (text->is_left_out)
+        return;
+    begin_labels(text);
+    buffer_append(text->out, labels.data, labels.length);
 }
 
 static void end_labels(struct metrics_text *text)
@@ -157,9 +180,11 @@ void metrics_value(struct metrics_text *text, double value)
         buffer_printf(out, "NaN\n");
     else if (isinf(value))
         buffer_printf(out, "%cInf\n", value > 0 ? '+' : '-');
-    else if (value == floor(value) && fabs(value) < 1e15)
-        buffer_printf(out, "%.0f\n", value);
-    else if (fabs(value) >= 1e6)
+    else if (value == floor(value) && fabs(value) < 1e15) {
+        buffer_append(out, "-", value < 0);
+        buffer_count(out, (uint64_t)fabs(value));
+        buffer_append(out, "\n", 1);
+    } else if (fabs(value) >= 1e6)
         buffer_printf(out, "%.3f\n", value);
     else
         buffer_printf(out, "%.9g\n", value);
@@ -170,7 +195,29 @@ void metrics_count(struct metrics_text *text, uint64_t value)
     if (text->is_left_out)
         return;
     end_labels(text);
-    buffer_printf(text->out, "%" PRIu64 "\n", value);
+    buffer_count(text->out, value);
+    buffer_append(text->out, "\n", 1);
+}
+
+void metrics_time(struct metrics_text *text, uint64_t ns)
+{
+    enum { DIGITS = 9 };
+    static const uint64_t second = 1000000000;
+    char part[1 + DIGITS + 1] = ".";
+    size_t length = 1 + DIGITS;
+    if (text->is_left_out)
+        return;
+    end_labels(text);
+    buffer_count(text->out, ns / second);
+    ns %= second;
+    for (size_t i = DIGITS; i > 0; i--, ns /= 10)
+        part[i] = (char)('0' + ns % 10);
+    while (part[length - 1] == '0')
+        length--;
+    if (length == 1) /* whole seconds */
+        length = 0;
+    part[length++] = '\n';
+    buffer_append(text->out, part, length);
 }
 
 void metrics_single(struct metrics_text *text, const struct metric_meaning *meaning, uint64_t value)

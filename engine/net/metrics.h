@@ -35,7 +35,13 @@ void metrics_head(struct metrics_text *text, const struct metric_meaning *meanin
 void metrics_begin(struct metrics_text *text, const char *name);
 /* value: valid UTF-8; quotation marks, backslashes and newlines in it are escaped. */
 void metrics_label(struct metrics_text *text, const char *name, struct str value);
+/* Labels that metrics_label_text has written, instead of a metrics_label for each. */
+void metrics_labels(struct metrics_text *text, struct str labels);
+/* Appends a label as it stands in a sample, to use it for many: metrics_labels. */
+void metrics_label_text(struct byte_buffer *out, const char *name, struct str value);
 void metrics_value(struct metrics_text *text, double value);
+/* A time in nanoseconds; written in seconds, to the last digit. */
+void metrics_time(struct metrics_text *text, uint64_t ns);
 void metrics_count(struct metrics_text *text, uint64_t value);
 /* A metric of one sample without labels, with its head. */
 void metrics_single(struct metrics_text *text, const struct metric_meaning *meaning, uint64_t value);

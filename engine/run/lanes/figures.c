@@ -31,34 +31,36 @@ static void describe_sink(const struct node_instance *instance, struct run_node_
     buffer_free(&text);
 }
 
+static void add_instance(struct run *run, const struct node_instance *instance, struct run_node_stats *node)
+{
+    const struct sink_kind *sink_kind = node->node->tag == PLAN_SINK ? node->node->sink_kind : NULL;
+    add_shown(&node->counters, instance);
+    if (node->dead_reason[0] == '\0' && atomic_load(&instance->has_dead))
+        node->dead_reason = instance->dead_reason;
+    if (sink_kind != NULL) {
+        node->is_full |= atomic_load_explicit(&instance->sink.is_full, memory_order_relaxed);
+        if (sink_kind->report != NULL && run->trace == NULL)
+            sink_kind->report((struct sink_context *)(uintptr_t)&instance->sink, &node->report);
+        if (run->is_joined && run->trace == NULL)
+            describe_sink(instance, node);
+    }
+    pthread_mutex_lock(&run->lanes->reports_mutex);
+    for (uint32_t r = 0; r < instance->report.count; r++)
+        report_merge(&node->report, &instance->report.items[r]);
+    pthread_mutex_unlock(&run->lanes->reports_mutex);
+}
+
 static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
 {
     const struct plan_node *plan_node = &run->plan->nodes[place];
     struct run_node_stats *node = &stats->nodes[stats->nodes_count++];
+    struct stage_instance *const *stages = &run->lanes->stages[run->lanes->stage_first[plan_node->stage]];
     *node = (struct run_node_stats){.node = plan_node, .dead_reason = ""};
-    for (uint32_t i = 0; i < run->stage_instances[plan_node->stage]; i++) {
-        const struct stage_instance *stage =
-            run->lanes->stages[run->lanes->stage_first[plan_node->stage] + i];
-        for (uint32_t k = 0; k < stage->stage->nodes_count; k++) {
-            const struct node_instance *instance = &stage->nodes[k];
-            if (instance->node != plan_node)
-                continue;
-            add_shown(&node->counters, instance);
-            if (node->dead_reason[0] == '\0' && atomic_load(&instance->has_dead))
-                node->dead_reason = instance->dead_reason;
-            node->is_full |= plan_node->tag == PLAN_SINK &&
-                             atomic_load_explicit(&instance->sink.is_full, memory_order_relaxed);
-            if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->report != NULL && run->trace == NULL)
-                plan_node->sink_kind->report((struct sink_context *)(uintptr_t)&instance->sink,
-                                             &node->report);
-            if (plan_node->tag == PLAN_SINK && run->is_joined && run->trace == NULL)
-                describe_sink(instance, node);
-            pthread_mutex_lock(&run->lanes->reports_mutex);
-            for (uint32_t r = 0; r < instance->report.count; r++)
-                report_merge(&node->report, &instance->report.items[r]);
-            pthread_mutex_unlock(&run->lanes->reports_mutex);
-        }
-    }
+    uint32_t at = 0; /* of the node in each instance of its stage */
+    while (stages[0]->nodes[at].node != plan_node)
+        at++;
+    for (uint32_t i = 0; i < run->stage_instances[plan_node->stage]; i++)
+        add_instance(run, &stages[i]->nodes[at], node);
 }
 
 /* Number of the micro-batch that the stage's slowest instance runs next. */

@@ -55,20 +55,37 @@ static void write_all(struct metrics_text *text)
     metrics_label(text, "node", STR("a\"b\\c\nd"));
     metrics_label(text, "kind", STR(""));
     metrics_count(text, UINT64_MAX);
+    struct byte_buffer labels = {0};
+    metrics_label_text(&labels, "node", STR("a\"b\\c\nd"));
+    metrics_label_text(&labels, "kind", STR(""));
+    metrics_begin(text, rows.name);
+    metrics_labels(text, (struct str){labels.data, labels.length});
+    metrics_label(text, "lane", STR("1"));
+    metrics_count(text, 0);
+    buffer_free(&labels);
     metrics_single(text, &took, 7);
     static const double values[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, 0.125, 1e9 + 0.5, -3};
     for (size_t i = 0; i < ARRAY_COUNT(values); i++) {
         metrics_begin(text, took.name);
         metrics_value(text, values[i]);
     }
+    static const uint64_t times[] = {0, 1, 1500000000, UINT64_C(7000000000), UINT64_MAX};
+    for (size_t i = 0; i < ARRAY_COUNT(times); i++) {
+        metrics_begin(text, took.name);
+        metrics_time(text, times[i]);
+    }
     metrics_head(text, &build);
     metrics_end(text);
 }
 
-#define SAMPLES "leat_x_rows_total{node=\"a\\\"b\\\\c\\nd\",kind=\"\"} 18446744073709551615\n"
+#define SAMPLES                                                                                              \
+    "leat_x_rows_total{node=\"a\\\"b\\\\c\\nd\",kind=\"\"} 18446744073709551615\n"                           \
+    "leat_x_rows_total{node=\"a\\\"b\\\\c\\nd\",kind=\"\",lane=\"1\"} 0\n"
 #define VALUES                                                                                               \
     "leat_x_seconds 7\nleat_x_seconds NaN\nleat_x_seconds +Inf\nleat_x_seconds -Inf\n"                       \
-    "leat_x_seconds 0.125\nleat_x_seconds 1000000000.500\nleat_x_seconds -3\n"
+    "leat_x_seconds 0.125\nleat_x_seconds 1000000000.500\nleat_x_seconds -3\n"                               \
+    "leat_x_seconds 0\nleat_x_seconds 0.000000001\nleat_x_seconds 1.5\nleat_x_seconds 7\n"                   \
+    "leat_x_seconds 18446744073.709551615\n"
 
 static void test_text(void **state)
 {
@@ -119,11 +136,11 @@ static void test_series_max(void **state)
 {
     (void)state;
     struct byte_buffer out = {0};
-    struct metrics_text text = {.out = &out, .series_max = 3};
+    struct metrics_text text = {.out = &out, .series_max = 4};
     write_all(&text);
     buffer_append(&out, "", 1);
-    assert_int_equal(text.series, 3);
-    assert_int_equal(text.left_out, 5);
+    assert_int_equal(text.series, 4);
+    assert_int_equal(text.left_out, 10);
     assert_non_null(strstr(out.data, SAMPLES));
     assert_non_null(strstr(out.data, "leat_x_seconds 7\nleat_x_seconds NaN\n# HELP leat_x_info"));
     buffer_free(&out);
