@@ -11,6 +11,7 @@
 
 enum { PUBLISH_US = 500 * 1000, GRACE_MS = 1000 };
 static const uint64_t MEMORY_BYTES = 16 << 20;
+static const size_t PEEK_POOL_BYTES = 16 << 20; /* of free rows of keys: more than a request's 100 */
 
 /* --- Answers --- */
 
@@ -281,6 +282,7 @@ static void api_free(struct api *api)
     api_page_free(api->page);
     api_state_drop(api);
     pthread_mutex_destroy(&api->ready_mutex);
+    batch_pool_free(api->peek_pool);
     savepoint_free(api->savepoint);
     partition_watch_free(api->partitions);
     history_watch_free(atomic_load(&api->history));
@@ -313,6 +315,8 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     api->page = api_page_new();
     api->events = api_events_new(api);
     api->savepoint = savepoint_new();
+    api->peek_pool = batch_pool_new();
+    batch_pool_set_budget(api->peek_pool, PEEK_POOL_BYTES);
     api->partitions = partition_watch_new();
     struct net_listen both = *listen;
     both.open_paths = api_page_paths;

@@ -37,6 +37,7 @@ struct api {
     bool is_there, is_good;
     struct run_stats stats;
     struct run_times *times;
+    struct batch_pool *peek_pool; /* rows of keys that are asked for; API's thread */
     struct partition_watch *partitions;
     struct dead_watch watch;
     struct bottleneck_found recent;

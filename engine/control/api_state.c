@@ -213,7 +213,7 @@ static void ask(struct api *api, struct net_exchange *exchange, bool is_row)
     }
     bool is_asked = false;
     if (status == 200) {
-        asked->peek = run_peek_new(asked->question.node, is_done, asked);
+        asked->peek = run_peek_new(asked->question.node, api->peek_pool, is_done, asked);
         is_asked = add_keys(asked) && run_peek_ask(run, asked->peek) == RUN_PEEK_WAITS;
         if (!is_asked && asked->peek->end != RUN_PEEK_WRONG)
             answer(asked);

@@ -11,7 +11,8 @@ bool run_peek_can(const struct plan_node *node)
     return node->operator_kind != NULL && node->operator_kind->describe != NULL;
 }
 
-struct run_peek *run_peek_new(const struct plan_node *node, void (*done)(struct run_peek *peek), void *user)
+struct run_peek *run_peek_new(const struct plan_node *node, struct batch_pool *pool,
+                              void (*done)(struct run_peek *peek), void *user)
 {
     leat_assert(run_peek_can(node));
     struct run_peek *peek = mem_calloc(1, sizeof(*peek));
@@ -19,7 +20,7 @@ struct run_peek *run_peek_new(const struct plan_node *node, void (*done)(struct 
     peek->done = done;
     peek->user = user;
     peek->why = "";
-    peek->pool = batch_pool_new();
+    peek->pool = pool;
     return peek;
 }
 
@@ -32,7 +33,6 @@ void run_peek_free(struct run_peek *peek)
         batch_release(peek->keys[i].row);
         buffer_free(&peek->keys[i].state);
     }
-    batch_pool_free(peek->pool);
     arena_free(&peek->arena);
     free(peek);
 }

@@ -1,6 +1,6 @@
 /* Live state: what nodes store for keys now, read while the run goes on.
  *
- *     struct run_peek *peek = run_peek_new(node, done, user);
+ *     struct run_peek *peek = run_peek_new(node, pool, done, user);
  *     run_peek_add(peek, words, count) ...; run_peek_ask(run, peek); ... done: peek->end, peek->keys ... run_peek_free(peek);
  *
  * How it works. run_peek_ask hands each key to the lane that owns its state, and returns. A lane looks between two
@@ -60,14 +60,16 @@ struct run_peek {
     uint32_t left;        /* keys that lanes have not read yet */
     _Atomic size_t bytes; /* of the answers so far */
     struct arena arena;
-    struct batch_pool *pool;
+    struct batch_pool *pool; /* the caller's */
     struct run_peek *next;
 };
 
 /* Whether the node's state can be asked for by key. Any thread. */
 bool run_peek_can(const struct plan_node *node);
-/* done: called once on a lane's thread if run_peek_ask returns RUN_PEEK_WAITS; it must return soon, and may not ask or free. */
-struct run_peek *run_peek_new(const struct plan_node *node, void (*done)(struct run_peek *peek), void *user);
+/* pool: for a row of each key; it outlives the peek, and is best used for many: a new row costs 128 KiB of fresh pages.
+ * done: called once on a lane's thread if run_peek_ask returns RUN_PEEK_WAITS; it must return soon, and may not ask or free. */
+struct run_peek *run_peek_new(const struct plan_node *node, struct batch_pool *pool,
+                              void (*done)(struct run_peek *peek), void *user);
 void run_peek_free(struct run_peek *peek); /* NULL is allowed; not while it waits */
 /* Adds a key, of at most RUN_PEEK_KEYS_MAX: a text for each key column of the node, as for `leat state get`, of a learner the
  * name of a sparse feature and a value. A text with data NULL is the value null. The texts are copied. False: they are no

@@ -69,7 +69,8 @@ static void unmake(struct job_run *r, char notes[SINKS_MAX][NOTE_BYTES])
 
 /* --- Asking --- */
 
-static atomic_uint ended; /* peeks of which `done` was called */
+static struct batch_pool *pool; /* rows of all peeks' keys */
+static atomic_uint ended;       /* peeks of which `done` was called */
 
 static void is_done(struct run_peek *peek)
 {
@@ -88,7 +89,7 @@ static const struct plan_node *node_of(const struct plan *plan, const char *part
 
 static struct run_peek *new_peek(const struct plan_node *node, uint32_t keys, atomic_bool *is_there)
 {
-    struct run_peek *peek = run_peek_new(node, is_done, is_there);
+    struct run_peek *peek = run_peek_new(node, pool, is_done, is_there);
     for (uint32_t i = 0; i < keys; i++) {
         char text[16];
         snprintf(text, sizeof(text), "%u", i);
@@ -226,7 +227,7 @@ static void test_wrong_keys(void **state)
     struct job_run r;
     const struct str words[] = {STR("7x"), STR("8")};
     make(&r, 1);
-    struct run_peek *peek = run_peek_new(node_of(r.plan, "f/dedup"), is_done, NULL);
+    struct run_peek *peek = run_peek_new(node_of(r.plan, "f/dedup"), pool, is_done, NULL);
     assert_false(run_peek_add(peek, words, 1));
     assert_int_equal(peek->end, RUN_PEEK_WRONG);
     assert_non_null(strstr(peek->why, "imp_id (int)"));
@@ -247,5 +248,9 @@ int main(void)
         cmocka_unit_test(test_too_many),
         cmocka_unit_test(test_wrong_keys),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    pool = batch_pool_new();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed == 0)
+        batch_pool_free(pool); /* which holds that no row is left */
+    return failed;
 }
