@@ -1,9 +1,12 @@
 """Row of the table: what it costs a job to be looked at (`leat run --ui`), and how fast it tells what is stored for a key.
 
-The job has one core, reads as fast as it can, and who looks the other core. Each turn runs the job with the page and without
-it: nobody looks, three pages and a scraper look, and a thousand keys a second are asked for besides; the figure is user and
-system time of the job's process. Cores share caches and units: where the job has no page, who looks has as much work, with a
-neighbour, the same job at rest. The digest of the job's predictions is the same in all runs."""
+The job has one core, reads as fast as it can, and who looks the other core. Other work on the machine moves a run's CPU time
+by a tenth and more, so what is compared lies close together: while one job reads on, phases of PHASE_S follow each other, in
+which nobody looks, three pages and a scraper look, or a thousand keys a second are asked for besides, in an order that turns.
+Of each phase counts the CPU time of the process for what it has read meanwhile, by the positions of its files; each phase is
+compared with that of its own turn in which nobody looks, and the figure is the median with its 95 % interval. Cores share
+caches and units: whoever does not look at the job has as much work with a neighbour, the same job at rest. What the page costs
+that nobody looks at is by pairs of short runs. Their predictions have the same digest, as those of a run that is looked at."""
 
 import contextlib
 import http.client
@@ -18,9 +21,12 @@ import time
 from harness import JOBS, Broken, Figure, busy_cores, finish, median, remove
 from rows_follow import LEARNERS, events_of
 
-ALONE, SEEN, ASKED = range(3)  # nobody looks; pages and a scraper; keys are asked for, too
+ALONE, SEEN, ASKED = HOWS = range(3)  # nobody looks; pages and a scraper; keys are asked for, too
+SETTLE_S, PHASE_S, COPIES = 1.2, 2, 48  # before a phase counts; a phase; how often the job has the events, so that they last
 FIGURES = re.compile(r"figures at http://127\.0\.0\.1:(\d+)/")
-KEYS, REQUESTS_A_SECOND = 10, 100
+# Several askers come to that many requests, too, where an answer takes long.
+KEYS, REQUESTS_A_SECOND, ASKERS = 10, 100, 4
+PAIRS, QUICK_PAIRS, TURNS, QUICK_TURNS = 9, 3, 24, 6
 # What a page asks for beside its stream, and how often in seconds: its views of the job, of data and of checkpoints.
 PAGES = ((("/api/v1/history?span=1h&from=NOW",), 1), (("/api/v1/columns", "/api/v1/dead-letters"), 2),
          (("/api/v1/checkpoints",), 2))
@@ -36,15 +42,33 @@ def job_of(bench):
 
 
 class Watchers:
-    """Three pages, each a stream of events and the other answers now and then; a scraper; and who asks for keys."""
+    """Three pages, each a stream of events and the other answers now and then; a scraper; and who asks for keys. look_at() says
+    at which port; latencies and statuses are those of `counted`."""
 
-    def __init__(self, port, does_ask):
-        self.port, self.is_over, self.latencies, self.statuses = port, False, [], {}
-        self.threads = [threading.Thread(target=self.follow) for _ in PAGES]
-        self.threads += [threading.Thread(target=self.poll, args=one) for one in ((("/metrics",), 1), *PAGES)]
-        self.threads += [threading.Thread(target=self.ask)] * does_ask
+    def __init__(self, port, counted=None):
+        self.port, self.asked_port, self.counted, self.is_over = port, port, counted, False
+        self.latencies, self.statuses = [], {}
+        works = [self.follow for _ in PAGES] + [lambda one=one: self.poll(*one) for one in ((("/metrics",), 1), *PAGES)]
+        works += [lambda seed=seed: self.ask(seed) for seed in range(ASKERS)]
+        self.threads = [threading.Thread(target=work) for work in works]
         for thread in self.threads:
             thread.start()
+
+    def look_at(self, port, asked_port):
+        self.port, self.asked_port = port, asked_port
+
+    def connected(self, port_of, work):
+        """Does the work with a connection to the port, and with another when the port is another."""
+        while not self.is_over:
+            port = port_of()
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            with contextlib.closing(connection):
+                try:
+                    work(connection, lambda port=port: not self.is_over and port_of() == port)
+                except (OSError, http.client.HTTPException):
+                    if not self.is_over:  # the job has ended, or a fault: looked at below
+                        self.statuses["lost"] = self.statuses.get("lost", 0) + 1
+                        return
 
     def get(self, connection, path):
         connection.request("GET", path)
@@ -52,45 +76,37 @@ class Watchers:
         answer.read()
         return answer.status
 
-    def guarded(self, work):
-        try:
-            work()
-        except (OSError, http.client.HTTPException):
-            if not self.is_over:
-                self.statuses["lost"] = self.statuses.get("lost", 0) + 1  # the job has ended, or a fault: looked at below
-
     def follow(self):
-        def work():
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        def work(connection, goes_on):
             connection.request("GET", "/api/v1/events")
             answer = connection.getresponse()
-            while not self.is_over and answer.readline():
+            while goes_on() and answer.readline():
                 pass
-        self.guarded(work)
+        self.connected(lambda: self.port, work)
 
     def poll(self, paths, every_s):
-        def work():
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-            while not self.is_over:
+        def work(connection, goes_on):
+            while goes_on():
                 for path in paths:
                     self.get(connection, path.replace("NOW", str(int((time.time() - 2) * 1000))))
                 time.sleep(every_s)
-        self.guarded(work)
+        self.connected(lambda: self.port, work)
 
-    def ask(self):
-        def work():
-            connection, numbers = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60), random.Random(1)
+    def ask(self, seed):
+        numbers = random.Random(seed)
+
+        def work(connection, goes_on):
             due = time.monotonic()
-            while not self.is_over:
+            while goes_on():
                 keys = "&".join(f"key={numbers.randrange(100_000)}" for _ in range(KEYS))
                 begun = time.monotonic()
                 status = self.get(connection, f"/api/v1/state/examples/feature?{keys}")
-                self.statuses[status] = self.statuses.get(status, 0) + 1
-                if status == 200:
-                    self.latencies.append(time.monotonic() - begun)
-                due = max(due + 1 / REQUESTS_A_SECOND, begun)
+                if connection.port == self.counted:
+                    self.statuses[status] = self.statuses.get(status, 0) + 1
+                    self.latencies += [time.monotonic() - begun] if status == 200 else []
+                due = max(due + ASKERS / REQUESTS_A_SECOND, begun)
                 time.sleep(max(0, due - time.monotonic()))
-        self.guarded(work)
+        self.connected(lambda: self.asked_port, work)
 
     def end(self):
         self.is_over = True
@@ -115,8 +131,8 @@ def neighbour(bench):
         remove(state)
 
 
-def run_once(bench, how, has_page, beside):
-    """(run, digest, watchers)."""
+def run_once(bench, has_page, beside, is_looked_at=False):
+    """(run, digest)."""
     data, _ = events_of(bench)
     state, out = bench.path("see-state"), bench.path("see-out")
     remove(state)
@@ -126,7 +142,7 @@ def run_once(bench, how, has_page, beside):
         started, busy = time.monotonic(), busy_cores()
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE, text=True)
         port = next(int(found[1]) for line in process.stderr if (found := FIGURES.search(line))) if has_page else beside
-        watchers = Watchers(port, how == ASKED) if how != ALONE else None
+        watchers = Watchers(port, port) if is_looked_at else None
         reader = threading.Thread(target=process.stderr.read)
         reader.start()
         run = finish(process, started, busy, "")
@@ -138,7 +154,99 @@ def run_once(bench, how, has_page, beside):
     with open(out, encoding="utf-8") as file:
         digest = next(node["note"] for node in json.load(file)["nodes"] if node["name"] == "out")
     remove(state)
-    return run, digest, watchers
+    return run, digest
+
+
+# --- Phases ---
+
+
+def bytes_read(pid, data):
+    """Of the input, by the positions of the files that are open: all of them, until the job has read one to its end."""
+    total = 0
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        if os.readlink(f"/proc/{pid}/fd/{name}").startswith(data):
+            with open(f"/proc/{pid}/fdinfo/{name}", encoding="ascii") as file:
+                total += int(re.search(r"^pos:\s+(\d+)", file.read(), re.M)[1])
+    return total
+
+
+def thread_ns(pid):
+    """CPU time of each thread in nanoseconds."""
+    taken = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
+            taken[thread] = int(file.read().split()[0])
+    return taken
+
+
+class Phase:
+    """What the process took for a byte of input: all its threads, and those other than its lane, which takes most. A lane gives
+    at most 1 % of its time to keys; what others take is measured well even where noise hides the whole."""
+
+    def __init__(self, pid, data):
+        time.sleep(SETTLE_S)
+        before, began = thread_ns(pid), bytes_read(pid, data)
+        time.sleep(PHASE_S)
+        after, ended = thread_ns(pid), bytes_read(pid, data)
+        if ended <= began:
+            raise Broken("the job has read nothing in a phase, or all that there is")
+        taken = [after[thread] - before.get(thread, 0) for thread in after]
+        self.all, self.others = sum(taken) / (ended - began), (sum(taken) - max(taken)) / (ended - began)
+
+
+@contextlib.contextmanager
+def endless(bench):
+    """(pid, port, data) of the job with its page, which reads copies of the events for as long as it is let."""
+    events, _ = events_of(bench)
+    state, data = bench.path("see-state"), bench.path("see-data-")
+    paths = [f"{data}{i}.jsonl" for i in range(COPIES)]
+    for path in paths:
+        remove(path)
+        os.link(events, path)
+    remove(state)
+    with open(job_of(bench), encoding="utf-8") as file:
+        text = file.read().replace("path: data\n", f"path: {json.dumps(paths)}\n").replace("param data: text\n", "")
+    job = bench.path("see-endless.leat")  # its partitions are read beside each other, or all but the first would be late
+    with open(job, "w", encoding="utf-8") as file:
+        file.write(text)
+    command = bench.job_command(job, 1, {"state": state}, ("--quiet", "--ui=127.0.0.1:0"))
+    process = subprocess.Popen(["taskset", "-c", "0", *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        port = next(int(found[1]) for line in process.stderr if (found := FIGURES.search(line)))
+        reader = threading.Thread(target=process.stderr.read)
+        reader.start()
+        yield process.pid, port, data
+    finally:
+        process.kill()
+        process.wait()
+        for path in (*paths, state):
+            remove(path)
+
+
+def turns_of(bench, beside, count):
+    """Of each turn its phases by how they were looked at; and the watchers."""
+    turns = []
+    with endless(bench) as (pid, port, data):
+        ports = {ALONE: (beside, beside), SEEN: (port, beside), ASKED: (port, port)}
+        watchers = Watchers(beside, port)
+        try:
+            time.sleep(3)
+            for number in range(count):
+                turn = {}
+                for how in (*HOWS[number % 3:], *HOWS[:number % 3]):
+                    watchers.look_at(*ports[how])
+                    turn[how] = Phase(pid, data)
+                turns.append(turn)
+        finally:
+            watchers.end()
+    return turns, watchers
+
+
+def interval(values):
+    """The median, and the order statistics between which the true one lies with 95 %: those of a binomial distribution."""
+    values = sorted(values)
+    skip = max(0, int((len(values) - 1.96 * len(values) ** 0.5) / 2))
+    return median(values), values[skip], values[-1 - skip]
 
 
 def row_see(bench):
@@ -147,29 +255,39 @@ def row_see(bench):
     os.sched_setaffinity(0, {max(before)})  # the threads of Watchers, too; taskset gives the job its core
     try:
         with neighbour(bench) as beside:
-            turns = [[[run_once(bench, how, has_page, beside) for has_page in (False, True)] for how in (ALONE, SEEN, ASKED)]
-                     for _ in range(bench.repeats)]
+            pairs = [[run_once(bench, has_page, beside) for has_page in (turn % 2 == 0, turn % 2 != 0)]
+                     for turn in range(bench.size(PAIRS, QUICK_PAIRS))]
+            looked_at = run_once(bench, True, beside, is_looked_at=True)
+            turns, watchers = turns_of(bench, beside, bench.size(TURNS, QUICK_TURNS))
     finally:
         os.sched_setaffinity(0, before)
-    if len({digest for turn in turns for pair in turn for _, digest, _ in pair}) != 1:
+    if len({digest for pair in (*pairs, [looked_at]) for _, digest in pair}) != 1:
         raise Broken("predictions differ")
-    asked = [turn[ASKED][1][2] for turn in turns]
-    times = sorted(time_s for one in asked for time_s in one.latencies)
-    if not times:
-        raise Broken("no key was answered")
-    refused = sum(one.statuses.get(429, 0) for one in asked) / sum(sum(one.statuses.values()) for one in asked)
+    times = sorted(watchers.latencies)
+    if not times or "lost" in watchers.statuses:
+        raise Broken(f"no key was answered, or a connection was lost: {watchers.statuses}")
+    refused = watchers.statuses.get(429, 0) / sum(watchers.statuses.values())
+    keys_a_second = len(times) * KEYS / (len(turns) * (SETTLE_S + PHASE_S))
 
-    def cost(what, how, most, note=""):
-        ratios = sorted(turn[how][1][0].cpu / turn[how][0][0].cpu for turn in turns)
-        spread = f"{(ratios[0] - 1) * 100:.1f} to {(ratios[-1] - 1) * 100:.1f} % in {len(ratios)} turns"
-        return Figure(what, "%", (median(ratios) - 1) * 100, most, is_upper=True, note=spread + note,
+    def cost(what, ratios, most, note=""):
+        middle, low, high = ((ratio - 1) * 100 for ratio in interval(ratios))
+        return Figure(what, "%", middle, most, is_upper=True, note=f"95 %: {low:.1f} to {high:.1f} % of {len(ratios)}" + note,
                       checked="predictions as of the run without a page")
-    each = f"; {count} events, {median([turn[ALONE][0][0].cpu for turn in turns]) / count * 1e9:.0f} ns each without a page"
-    return [cost("a page that nobody looks at: cost", ALONE, 1, each),
-            cost("three pages and a scraper: cost", SEEN, 2),
-            cost("the same, and 1,000 keys a second: cost", ASKED, 3),
+
+    def phases(how):
+        more = [100 * (turn[how].others - turn[ALONE].others) / turn[ALONE].all for turn in turns]
+        return ([turn[how].all / turn[ALONE].all for turn in turns],
+                " turns; of that, threads other than the lane: {:.1f} % ({:.1f} to {:.1f})".format(*interval(more)))
+    page = [pair[turn % 2][0].cpu / pair[1 - turn % 2][0].cpu for turn, pair in enumerate(pairs)]
+    alone = median([pair[1 - turn % 2][0].cpu for turn, pair in enumerate(pairs)])
+    each = f" pairs; {count} events, {alone / count * 1e9:.0f} ns each without a page"
+    seen, asked = phases(SEEN), phases(ASKED)
+    return [cost("a page that nobody looks at: cost", page, 1, each),
+            cost("three pages and a scraper, by a page that nobody looks at: cost", seen[0], 1, seen[1]),
+            cost("the same, and 1,000 keys a second: cost", asked[0], 2, asked[1]),
             Figure("a request of 10 keys: p99", "ms", times[len(times) * 99 // 100] * 1e3, 20, is_upper=True,
-                   note=f"p50 {times[len(times) // 2] * 1e3:.1f} ms; {len(times)} answered, {refused:.0%} refused (429)")]
+                   note=f"p50 {times[len(times) // 2] * 1e3:.1f} ms; {len(times)} answered, "
+                        f"{keys_a_second:.0f} keys a second, {refused:.0%} refused (429)")]
 
 
 ROWS = {"see": ("what a page, a scraper and questions for keys cost a job", row_see)}
