@@ -22,7 +22,7 @@ struct kafka_partition *kafka_partition_new(struct kafka_shared *shared, rd_kafk
     p->end = INT64_MAX;
     p->eof = p->check.offset = -1;
     p->time_us = p->newest_us = INT64_MIN;
-    p->log_end = -1;
+    p->log_end = p->asked_end = -1;
     marks_init(&p->marks);
     return p;
 }

@@ -79,7 +79,8 @@ struct kafka_partition {
     struct kafka_marks marks;
     struct kafka_mark check; /* the checkpoint's mark, until its record was compared; offset -1: none */
 
-    /* From librdkafka's statistics; atomic. */
+    int64_t asked_end; /* the log's end as brokers last answered; -1: not asked; of the watching thread */
+    /* From librdkafka's statistics, and log_end from asked_end; atomic. */
     int64_t log_end, fetched_records, fetched_bytes; /* log_end -1: unknown */
     /* Records that readers of committed records may not have yet, because another producer's transaction is
      * open before them: offsets [open_first, open_end), and since when (monotonic); open_end 0: none. */

@@ -171,9 +171,35 @@ static int64_t look(struct kafka_watch *watch)
     return os_monotonic_us() + (is_missing ? MIN(MISSING_US, watch->refresh_us) : watch->refresh_us);
 }
 
-/* Measures the newest record times of partitions that are behind; once a second, after statistics. */
+/* Asks brokers for the ends of the logs of partitions that are behind. The statistics have the end of the last fetch, and
+ * nothing is fetched while the queue is full, which is when a job falls behind. */
+static void measure_ends(struct kafka_watch *watch)
+{
+    uint32_t all = atomic_load(&watch->partitions_count);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)all);
+    for (uint32_t i = 0; i < all; i++)
+        if (kafka_partition_lag(watch->partitions[i]) > 0)
+            rd_kafka_topic_partition_list_add(list, watch->partitions[i]->topic, watch->partitions[i]->id)
+                ->offset = RD_KAFKA_OFFSET_END;
+    bool is_good = list->cnt > 0 && rd_kafka_offsets_for_times(watch->shared->client, list, METADATA_MS) ==
+                                        RD_KAFKA_RESP_ERR_NO_ERROR;
+    for (uint32_t i = 0, at = 0; i < all; i++) {
+        struct kafka_partition *p = watch->partitions[i];
+        const rd_kafka_topic_partition_t *found = is_good && at < (uint32_t)list->cnt ? &list->elems[at] : NULL;
+        bool is_it = found != NULL && found->partition == p->id && strcmp(found->topic, p->topic) == 0;
+        at += is_it;
+        p->asked_end = is_it && found->err == RD_KAFKA_RESP_ERR_NO_ERROR ? found->offset : -1;
+        if (p->asked_end > __atomic_load_n(&p->log_end, __ATOMIC_RELAXED))
+            __atomic_store_n(&p->log_end, p->asked_end, __ATOMIC_RELAXED);
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+/* Measures the ends of the logs, and the newest record times, of partitions that are behind; once a second, after
+ * statistics. */
 static void measure(struct kafka_watch *watch)
 {
+    measure_ends(watch);
     struct kafka_newest found[NEWEST_MAX];
     struct kafka_partition *of[NEWEST_MAX];
     uint32_t all = atomic_load(&watch->partitions_count), count = 0;
@@ -261,6 +287,7 @@ void kafka_watch_statistics(void *argument, const char *text, size_t bytes)
         int64_t end = number_of(partition, "ls_offset");
         if (!watch->shared->is_bounded)
             kafka_partition_open(p, end, number_of(partition, "hi_offset"));
+        end = MAX(end, p->asked_end);
         __atomic_store_n(&p->log_end, end >= 0 ? end : -1, __ATOMIC_RELAXED);
         __atomic_store_n(&p->fetched_records, number_of(partition, "fetchq_cnt"), __ATOMIC_RELAXED);
         __atomic_store_n(&p->fetched_bytes, number_of(partition, "fetchq_size"), __ATOMIC_RELAXED);

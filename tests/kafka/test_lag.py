@@ -20,8 +20,7 @@ from shown import is_shown, judge, one_of  # noqa: E402
 
 JOB = """
 job lag {{ workers: 2 }}
-source s = kafka {{ brokers: "{kafka.brokers}", topic: "{topic}", schema: {{ n: int }}, max_rate: 2000,
-                   queue: 1MiB }}
+source s = kafka {{ brokers: "{kafka.brokers}", topic: "{topic}", schema: {{ n: int }}, max_rate: 2000 }}
 sink out = null from s
 """
 NODE = "#/job/s"
@@ -53,7 +52,7 @@ class Follower:
 
 
 class Appender:
-    """Appends records at an even pace. The queue of the source is short, because it learns where the log ends when it fetches."""
+    """Appends records at an even pace."""
 
     def __init__(self, kafka, topic):
         self.kafka, self.topic, self.producer, self.number = kafka, topic, kafka.producer(), 0
@@ -111,6 +110,34 @@ def test_lag_on_the_page():
                 assert is_shown(records, said[0]) and is_shown(seconds, said[1]), (second, records, seconds, said)
             assert max(runs[second]["lag_seconds"] or 0 for second in seen) > 60, seen
     return None
+
+
+def test_lag_while_nothing_is_fetched():
+    """The source's queue is full of small records, so librdkafka fetches nothing, and its statistics keep the log's old end."""
+    kafka = rig.shared()
+    topic = kafka.create_topic("lag-full")
+    producer = kafka.producer()
+    with tempfile.TemporaryDirectory(prefix="leat-lag-") as folder:
+        with open(os.path.join(folder, "job.leat"), "w", encoding="utf-8") as file:
+            file.write(JOB.format(kafka=kafka, topic=topic))
+        kafka.produce(topic, rig.numbered(150_000), producer)
+        with begin(folder, "") as run:
+            run.wait_until_ready("/readyz")
+            with Stream(run.port) as stream:
+                end, deadline = 150_000, time.monotonic() + SECONDS_MAX
+                while sum(one > 0 for one in lag_of(stream)) < 9:
+                    kafka.produce(topic, rig.numbered(2500, end), producer)
+                    end += 2500
+                    time.sleep(0.5)
+                    assert time.monotonic() < deadline, lag_of(stream)
+            lag = [one for one in lag_of(stream) if one > 0][2:9]
+            print(f"# records behind, second by second: {', '.join(f'{one:.0f}' for one in lag)}")
+            assert lag == sorted(lag), lag
+            assert lag[-1] > lag[0] > 100_000, lag
+
+
+def lag_of(stream):
+    return [one_of(figures["nodes"], "s")["report"]["run"]["lag_records"] or 0 for figures in stream.figures]
 
 
 if __name__ == "__main__":
