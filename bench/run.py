@@ -17,6 +17,7 @@ import sys
 import time
 
 import kafka_broker
+import rows_attention
 import rows_engine
 import rows_follow
 import rows_kafka
@@ -34,10 +35,11 @@ from harness import ROOT, Bench, Broken, Skip
 TOOLS = {
     "expr": ("expressions: nanoseconds a row", ("expr", "expr_bench")),
     "bench_kernels": ("each kernel in each variant, in the L1 cache, beside its limit", ("kernels", "bench_kernels")),
+    "bench_attention": ("the attention kernels by length, beside matmul", ("kernels", "bench_attention")),
     "bench_memory": ("the kernels of a batch over memory, on one core and all", ("kernels", "bench_memory")),
 }
 ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_torch.ROWS, **rows_kernels.ROWS,
-        **rows_nexmark.ROWS, **rows_kafka.ROWS, **rows_serve.ROWS, **rows_load.ROWS,
+        **rows_attention.ROWS, **rows_nexmark.ROWS, **rows_kafka.ROWS, **rows_serve.ROWS, **rows_load.ROWS,
         **rows_follow.ROWS, **rows_see.ROWS}
 GROUPS = {"kafka": list(rows_kafka.ROWS), "nexmark": list(rows_nexmark.ROWS), "serve": [*rows_serve.ROWS, *rows_load.ROWS],
           "follow": list(rows_follow.ROWS)}

@@ -58,6 +58,8 @@ struct pairs_event {
     bool is_logistic, learns;
 };
 
+struct attention;
+
 struct ftrl64_params {
     double alpha, beta, l1, l2;
 };
@@ -120,6 +122,8 @@ struct ftrl64_params {
  *
  * blend: x = scale * x + y by fma, in place. relu_forward: in place. relu_backward: dx = x > 0 ? dx : 0, in
  * place.
+ *
+ * attention_*: attention.h.
  *
  * init_uniform: n floats uniform in [-bound, bound); element i depends on (seed, i) alone.
  */

@@ -3,7 +3,9 @@
  * (VARIANT_TABLE, BATCH_TABLE, VARIANT_NAME), then includes this file once. Kernels over a whole batch are
  * static functions batch_<name>.
  */
+#include "kernels/attention.h"
 #include "kernels/batch.h"
+#include "kernels/dropout.h"
 #include "kernels/lanes.h"
 
 #include "kernels/pool.inc.h"
@@ -17,6 +19,11 @@
 #include "kernels/linear.inc.h"
 
 #include "kernels/dense.inc.h"
+
+#include "kernels/attention_tile.inc.h"
+
+#include "kernels/attention_silu.inc.h"
+#include "kernels/attention_softmax.inc.h"
 
 #include "kernels/batch_interaction.inc.h"
 

@@ -10,6 +10,7 @@
  */
 #include "bench/kernels/units.h"
 
+#include "kernels/attention.h"
 #include "kernels/kernels.h"
 
 #include <stdbool.h>
@@ -117,6 +118,45 @@ LINE(relu_forward, 1024, 1, WORK(.read = V(n), .write = V(n), .fma = V(2 * n)),
      (k->relu_forward(p->a, n), 0.0F))
 LINE(relu_backward, 1024, 1, WORK(.read = V(2 * n), .write = V(n), .fma = V(2 * n)),
      (k->relu_backward(p->a, p->b, n), 0.0F))
+
+/* One causal window of 64 tokens. The work is that of vectors of sixteen queries and the keys up to the last
+ * one's: fma's of the products, and 16 operations a vector of weights. */
+static const uint32_t window[] = {0, 64};
+static struct attention attention(struct place *p, size_t n, size_t d)
+{
+    return (struct attention){.offsets = window,
+                              .events = 1,
+                              .heads = 1,
+                              .d = (uint32_t)d,
+                              .is_causal = true,
+                              .scale = 0.1F,
+                              .q = {p->a, d},
+                              .k = {p->a + n * d, d},
+                              .v = {p->a + 2 * n * d, d},
+                              .out = {p->b, d},
+                              .lse = p->pairs,
+                              .weight_scale = 0.01F,
+                              .dout = {p->a + 3 * n * d, d},
+                              .dq = {p->c, d},
+                              .dk = {p->c + n * d, d},
+                              .dv = {p->c + 2 * n * d, d},
+                              .scratch = p->memory};
+}
+static float attend(void (*run)(const struct attention *), struct place *p, size_t n, size_t d)
+{
+    struct attention a = attention(p, n, d);
+    run(&a);
+    return 0.0F;
+}
+#define WEIGHTS V(n *(n + 16) / 2)
+LINE(attention_softmax_forward, 64, 64, WORK(.fma = WEIGHTS * (2 * d + 16), .div = V(n)),
+     attend(k->attention_softmax_forward, p, n, d))
+LINE(attention_softmax_backward, 64, 64, WORK(.fma = WEIGHTS * (5 * d + 18)),
+     attend(k->attention_softmax_backward, p, n, d))
+LINE(attention_silu_forward, 64, 64, WORK(.fma = WEIGHTS * (2 * d + 16), .div = WEIGHTS),
+     attend(k->attention_silu_forward, p, n, d))
+LINE(attention_silu_backward, 64, 64, WORK(.fma = WEIGHTS * (5 * d + 21), .div = WEIGHTS),
+     attend(k->attention_silu_backward, p, n, d))
 LINE(init_uniform, D, 1, WORK(.mul64 = n / 4, .fma = n / 8 * 11), (k->init_uniform(p->a, 3, 0.1F, n), 0.0F))
 
 static volatile float sink;

@@ -4,6 +4,7 @@
  * the whole slab, inputs and guards included, must be the same as after the scalar call. Only NaNs may
  * differ, in payload and sign.
  */
+#include "kernels/attention.h"
 #include "kernels/kernels.h"
 
 #include <math.h>
@@ -366,6 +367,76 @@ CASE(relu_backward)
 {
     float *dx = floats(s, n * d, ANY);
     k->relu_backward(dx, floats(s, n * d, ANY), n * d);
+}
+/* One window of up to 150 tokens and a second of one token, causal, with dropout for odd n. */
+static struct attention attention(struct slab *s, size_t n, size_t d)
+{
+    static _Alignas(64) char scratch[1 << 18];
+    d = d > 64 ? 64 : d < 16 ? 16 : d / 16 * 16;
+    n = n > 150 ? 150 : n;
+    uint32_t *offsets = take(s, 3 * sizeof(*offsets));
+    offsets[0] = 0, offsets[1] = (uint32_t)n, offsets[2] = (uint32_t)n + 1;
+    float *qkv = floats(s, (n + 1) * 3 * d, ANY), *grads = floats(s, (n + 1) * 3 * d, ANY);
+    assert_true(attention_scratch_bytes(d) <= sizeof(scratch));
+    memset(scratch, 0, sizeof(scratch));
+    return (struct attention){.offsets = offsets,
+                              .events = 2,
+                              .heads = 1,
+                              .d = (uint32_t)d,
+                              .is_causal = n % 3 > 0,
+                              .scale = 0.25F,
+                              .q = {qkv, 3 * d},
+                              .k = {qkv + d, 3 * d},
+                              .v = {qkv + 2 * d, 3 * d},
+                              .out = {floats(s, (n + 1) * d, ANY), d},
+                              .lse = floats(s, n + 1, ANY),
+                              .weight_scale = 0.1F,
+                              .dropout = n % 2 ? 0.25F : 0.0F,
+                              .seed = n,
+                              .dout = {floats(s, (n + 1) * d, ANY), d},
+                              .dq = {grads, 3 * d},
+                              .dk = {grads + d, 3 * d},
+                              .dv = {grads + 2 * d, 3 * d},
+                              .scratch = scratch};
+}
+static const struct attention_bias *attention_bias(struct slab *s, size_t rows)
+{
+    static struct attention_bias bias;
+    enum { MOST = 40 };
+    uint32_t *seconds = take(s, (rows + 1) * sizeof(*seconds));
+    for (size_t i = 0; i < rows; i++)
+        seconds[i] = (uint32_t)(next_random(s) >> (32 + i % 32));
+    bias = (struct attention_bias){.positions = floats(s, 2 * MOST + 1, ANY) + MOST,
+                                   .times = floats(s, ATTENTION_TIME_BUCKETS, ANY),
+                                   .positions_max = MOST,
+                                   .query_seconds = seconds,
+                                   .key_seconds = seconds,
+                                   .dpositions = floats(s, 2 * MOST + 1, ANY) + MOST,
+                                   .dtimes = floats(s, ATTENTION_TIME_BUCKETS, ANY)};
+    return &bias;
+}
+CASE(attention_softmax_forward)
+{
+    struct attention a = attention(s, n, d);
+    k->attention_softmax_forward(&a);
+}
+CASE(attention_softmax_backward)
+{
+    struct attention a = attention(s, n, d);
+    k->attention_softmax_forward(&a);
+    k->attention_softmax_backward(&a);
+}
+CASE(attention_silu_forward)
+{
+    struct attention a = attention(s, n, d);
+    a.bias = attention_bias(s, a.offsets[2]);
+    k->attention_silu_forward(&a);
+}
+CASE(attention_silu_backward)
+{
+    struct attention a = attention(s, n, d);
+    a.bias = attention_bias(s, a.offsets[2]);
+    k->attention_silu_backward(&a);
 }
 CASE(init_uniform)
 {

@@ -1,0 +1,221 @@
+/*
+ * attention_softmax_forward and attention_softmax_backward of attention.h: FlashAttention (Dao 2022) on the
+ * tiles of attention_tile.inc.h. Scores are kept in base 2: q is scaled by scale * log2(e) while it is
+ * turned, so a weight is 2^(s - max), without a product.
+ *
+ * Backward, by query i and key j, with delta_i = sum over d of dout_i out_i (algorithm 4, line 19):
+ *   p = 2^(s - lse_i),  dp = mask * <dout_i, v_j>,  ds = p (dp - delta_i) scale
+ *   dv_j += mask * p dout_i,  dq_i += ds k_j,  dk_j += ds q_i
+ */
+
+#define ATT_HIDDEN (-3e38F) /* added to the score of a key that the query does not see */
+
+/* log2(x) for x >= 1: x = 2^e f with f in [2/3, 4/3), log2(f) by the series of atanh((f - 1) / (f + 1)) up to
+ * the ninth power; error < 2e-7 + 1e-7 e. */
+LANES_INLINE v16 softmax_log2(v16 x)
+{
+    float bits_of[16], exponents[16];
+    v16_store(bits_of, x);
+    for (size_t l = 0; l < 16; l++) {
+        uint32_t bits;
+        memcpy(&bits, &bits_of[l], sizeof(bits));
+        uint32_t exponent = (bits - 0x3f2aaaabU) >> 23; /* 0x3f2aaaab: 2/3 */
+        bits -= exponent << 23;
+        exponents[l] = (float)(int32_t)exponent;
+        memcpy(&bits_of[l], &bits, sizeof(bits));
+    }
+    v16 f = v16_load(bits_of), one = v16_set1(1.0F);
+    v16 z = v16_div(v16_sub(f, one), v16_add(f, one)), z2 = v16_mul(z, z);
+    v16 p = v16_set1(0.320598898F); /* 2 / (9 ln 2) */
+    p = v16_fma(p, z2, v16_set1(0.412198583F));
+    p = v16_fma(p, z2, v16_set1(0.577078016F));
+    p = v16_fma(p, z2, v16_set1(0.961796694F));
+    p = v16_fma(p, z2, v16_set1(2.88539008F));
+    return v16_fma(p, z, v16_load(exponents));
+}
+
+/* Turns the block's q, scaled for scores in base 2. */
+static void softmax_turn_q(const struct att_block *b)
+{
+    v16 scale = v16_set1(b->a->scale * 1.44269504F);
+    att_turn(b, b->turned_q, b->q, b->a->q.stride);
+    for (size_t i = 0; i < b->d * ATTENTION_QUERIES; i += 16) {
+        if (i % ATTENTION_QUERIES < b->lanes)
+            v16_store(b->turned_q + i, v16_mul(v16_load(b->turned_q + i), scale));
+    }
+}
+
+/* The score of key j of the tile for vector v, hidden where the key's position is behind the query's. */
+LANES_INLINE v16 softmax_score(const struct att_block *b, const struct att_tile *t, size_t v, size_t j,
+                               bool is_open, v16 at)
+{
+    v16 s = v16_load(b->weights + j * ATTENTION_QUERIES + v * 16);
+    if (is_open)
+        return s;
+    return v16_add(s, v16_keep_gt(v16_set1(ATT_HIDDEN), v16_set1((float)(t->first + j)), at));
+}
+
+/* Running maximum and sum of a vector of queries. */
+struct softmax_state {
+    v16 most, sum;
+};
+
+/* Scores of keys from..to become weights 2^(s - max), dropped and stored. Returns `sum` plus the weights. */
+LANES_INLINE v16 softmax_weigh(const struct att_block *b, const struct att_tile *t, size_t v, size_t from,
+                               size_t to, v16 most, v16 sum, bool is_open, bool drops)
+{
+    v16 at = att_positions(b, v), behind = v16_add(at, v16_set1(1.0F));
+    for (size_t j = from; j < to; j++) {
+        v16 p = att_exp2(v16_sub(softmax_score(b, t, v, j, is_open, at), most));
+        if (!is_open)
+            p = v16_keep_gt(p, behind, v16_set1((float)(t->first + j)));
+        sum = v16_add(sum, p);
+        if (drops)
+            p = v16_mul(p, att_drops(b, v, t->first + j));
+        v16_store(b->weights + j * ATTENTION_QUERIES + v * 16, p);
+    }
+    return sum;
+}
+
+/* One vector's part of a tile: the new maximum, the weights, and the old sums scaled to the new maximum. */
+LANES_INLINE void softmax_vector(const struct att_block *b, const struct att_tile *t, size_t v,
+                                 struct softmax_state *state, bool drops)
+{
+    size_t seen = att_seen(t, v), open = att_open(b, t, v);
+    v16 at = att_positions(b, v), most = state->most;
+    for (size_t j = 0; j < open; j++)
+        most = v16_max(softmax_score(b, t, v, j, true, at), most);
+    for (size_t j = open; j < seen; j++)
+        most = v16_max(softmax_score(b, t, v, j, false, at), most);
+    v16 sum = state->sum;
+    if (t->first > 0) {
+        v16 by = att_exp2(v16_sub(state->most, most));
+        sum = v16_mul(sum, by);
+        att_scale(b, b->sums, v, by);
+    }
+    sum = softmax_weigh(b, t, v, 0, open, most, sum, true, drops);
+    state->sum = softmax_weigh(b, t, v, open, seen, most, sum, false, drops);
+    state->most = most;
+}
+
+static void softmax_forward_block(struct att_block *b)
+{
+    const struct attention *a = b->a;
+    struct softmax_state states[2];
+    states[0] = states[1] = (struct softmax_state){v16_set1(ATT_HIDDEN), v16_set1(0.0F)};
+    softmax_turn_q(b);
+    for (struct att_tile t = {0}; att_next(b, &t);) {
+        att_scores(b, &t, b->weights, b->k, a->k.stride, b->turned_q);
+        for (size_t v = 0; v * 16 < b->lanes; v++) {
+            if (b->limit > 0)
+                softmax_vector(b, &t, v, &states[v], true);
+            else
+                softmax_vector(b, &t, v, &states[v], false);
+        }
+        att_gather(b, &t, b->sums, b->v, a->v.stride, b->weights);
+    }
+    size_t rows = a->query_offsets != NULL ? a->query_offsets[a->events] : a->offsets[a->events];
+    for (size_t v = 0; v * 16 < b->lanes; v++) {
+        att_scale(b, b->sums, v, v16_div(v16_set1(1.0F), states[v].sum));
+        size_t some = b->queries - v * 16 < 16 ? b->queries - v * 16 : 16;
+        if (a->lse != NULL)
+            v16_store_n(a->lse + b->head * rows + b->row + v * 16,
+                        v16_add(states[v].most, softmax_log2(states[v].sum)), some);
+    }
+    att_turn_back(b, a->out.at + b->row * a->out.stride + b->head * b->d, a->out.stride, b->sums);
+}
+
+static void attention_softmax_forward(const struct attention *a)
+{
+    struct att_block b;
+    for (size_t head = 0; head < a->heads; head++) {
+        att_begin(&b, a, head);
+        att_each(&b, softmax_forward_block);
+    }
+}
+
+/* The sum over d of dout * out, by query. */
+static v16 softmax_delta(const struct att_block *b, size_t v)
+{
+    v16 sum = v16_set1(0.0F);
+    for (size_t i = 0; i < b->d; i++) {
+        size_t at = i * ATTENTION_QUERIES + v * 16;
+        sum = v16_fma(v16_load(b->turned_dout + at), v16_load(b->turned_out + at), sum);
+    }
+    return sum;
+}
+
+/* Scores become weights, and the gradients by the weights, in slopes, become those by q k. */
+LANES_INLINE void softmax_slopes(const struct att_block *b, const struct att_tile *t, size_t v, size_t from,
+                                 size_t to, v16 lse, v16 delta, bool is_open, bool drops)
+{
+    v16 at = att_positions(b, v), behind = v16_add(at, v16_set1(1.0F)), scale = v16_set1(b->a->scale);
+    for (size_t j = from; j < to; j++) {
+        float *w = b->weights + j * ATTENTION_QUERIES + v * 16;
+        float *slope = b->slopes + j * ATTENTION_QUERIES + v * 16;
+        v16 p = att_exp2(v16_sub(softmax_score(b, t, v, j, is_open, at), lse)), dp = v16_load(slope);
+        if (!is_open)
+            p = v16_keep_gt(p, behind, v16_set1((float)(t->first + j)));
+        v16 dropped = p;
+        if (drops) {
+            v16 factors = att_drops(b, v, t->first + j);
+            dropped = v16_mul(p, factors);
+            dp = v16_mul(dp, factors);
+        }
+        v16_store(w, dropped);
+        v16_store(slope, v16_mul(v16_mul(p, scale), v16_sub(dp, delta)));
+    }
+}
+
+LANES_INLINE void softmax_slopes_vector(const struct att_block *b, const struct att_tile *t, size_t v,
+                                        v16 lse, v16 delta, bool drops)
+{
+    size_t seen = att_seen(t, v), open = att_open(b, t, v);
+    softmax_slopes(b, t, v, 0, open, lse, delta, true, drops);
+    softmax_slopes(b, t, v, open, seen, lse, delta, false, drops);
+}
+
+static void softmax_backward_block(struct att_block *b)
+{
+    const struct attention *a = b->a;
+    size_t column = b->head * b->d, rows = a->offsets[a->events];
+    const float *dout = a->dout.at + b->row * a->dout.stride + column;
+    float *dk = a->dk.at + b->key_row * a->dk.stride + column;
+    float *dv = a->dv.at + b->key_row * a->dv.stride + column;
+    v16 lse[2], delta[2];
+    att_prepare_backward(b);
+    softmax_turn_q(b);
+    att_turn(b, b->turned_dout, dout, a->dout.stride);
+    att_turn(b, b->turned_out, a->out.at + b->row * a->out.stride + column, a->out.stride);
+    for (size_t v = 0; v * 16 < b->lanes; v++) {
+        const float *from = a->lse + b->head * rows + b->row;
+        float some[16];
+        for (size_t l = 0; l < 16; l++)
+            some[l] = from[v * 16 + l < b->queries ? v * 16 + l : b->queries - 1];
+        lse[v] = v16_load(some);
+        delta[v] = softmax_delta(b, v);
+    }
+    for (struct att_tile t = {0}; att_next(b, &t);) {
+        att_scores(b, &t, b->weights, b->k, a->k.stride, b->turned_q);
+        att_scores(b, &t, b->slopes, b->v, a->v.stride, b->turned_dout);
+        for (size_t v = 0; v * 16 < b->lanes; v++) {
+            if (b->limit > 0)
+                softmax_slopes_vector(b, &t, v, lse[v], delta[v], true);
+            else
+                softmax_slopes_vector(b, &t, v, lse[v], delta[v], false);
+        }
+        att_gather(b, &t, b->sums, b->k, a->k.stride, b->slopes);
+        att_spread(b, &t, dv, a->dv.stride, b->weights, dout, a->dout.stride);
+        att_spread(b, &t, dk, a->dk.stride, b->slopes, b->q, a->q.stride);
+    }
+    att_turn_back(b, a->dq.at + b->row * a->dq.stride + column, a->dq.stride, b->sums);
+}
+
+static void attention_softmax_backward(const struct attention *a)
+{
+    struct att_block b;
+    for (size_t head = 0; head < a->heads; head++) {
+        att_begin(&b, a, head);
+        att_each(&b, softmax_backward_block);
+    }
+}
