@@ -112,10 +112,8 @@ static void silu_forward_block(struct att_block *b)
 static void attention_silu_forward(const struct attention *a)
 {
     struct att_block b;
-    for (size_t head = 0; head < a->heads; head++) {
-        att_begin(&b, a, head);
-        att_each(&b, silu_forward_block);
-    }
+    att_begin(&b, a);
+    att_each(&b, 0, a->heads, silu_forward_block);
 }
 
 /* Adds a vector's gradients by the bias. Those of lanes that are no queries, or do not see the key, are 0. */
@@ -203,9 +201,9 @@ static void attention_silu_backward(const struct attention *a)
     bool has_times = bias != NULL && bias->times != NULL;
     size_t floats = (size_t)ATTENTION_TIME_BUCKETS * 16;
     for (size_t head = 0; head < a->heads; head++) {
-        att_begin(&b, a, head);
+        att_begin(&b, a);
         memset(b.time_sums, 0, floats * sizeof(float));
-        att_each(&b, silu_backward_block);
+        att_each(&b, head, head + 1, silu_backward_block);
         for (size_t i = 0; has_times && i < ATTENTION_TIME_BUCKETS; i++)
             bias->dtimes[head * bias->times_stride + i] += v16_sum(v16_load(b.time_sums + i * 16));
     }

@@ -128,10 +128,8 @@ static void softmax_forward_block(struct att_block *b)
 static void attention_softmax_forward(const struct attention *a)
 {
     struct att_block b;
-    for (size_t head = 0; head < a->heads; head++) {
-        att_begin(&b, a, head);
-        att_each(&b, softmax_forward_block);
-    }
+    att_begin(&b, a);
+    att_each(&b, 0, a->heads, softmax_forward_block);
 }
 
 /* The sum over d of dout * out, by query. */
@@ -214,8 +212,6 @@ static void softmax_backward_block(struct att_block *b)
 static void attention_softmax_backward(const struct attention *a)
 {
     struct att_block b;
-    for (size_t head = 0; head < a->heads; head++) {
-        att_begin(&b, a, head);
-        att_each(&b, softmax_backward_block);
-    }
+    att_begin(&b, a);
+    att_each(&b, 0, a->heads, softmax_backward_block);
 }

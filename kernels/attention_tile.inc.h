@@ -119,7 +119,7 @@ static void att_multiply(const struct att_product *t)
  * row, queries from the block's first. */
 struct att_block {
     const struct attention *a;
-    size_t head, event, d;
+    size_t head, d;
     size_t keys;    /* rows of the window */
     size_t at;      /* position of the first query */
     size_t row;     /* its row in q and out */
@@ -357,11 +357,11 @@ static void att_prepare_backward(const struct att_block *b)
 
 /* --- The walk --- */
 
-static void att_begin(struct att_block *b, const struct attention *a, size_t head)
+static void att_begin(struct att_block *b, const struct attention *a)
 {
     size_t turned = (size_t)a->d * ATTENTION_QUERIES;
     float *scratch = a->scratch;
-    *b = (struct att_block){.a = a, .head = head, .d = a->d};
+    *b = (struct att_block){.a = a, .d = a->d};
     b->turned_q = scratch;
     b->sums = scratch + turned;
     b->turned_out = scratch + 2 * turned;
@@ -371,6 +371,17 @@ static void att_begin(struct att_block *b, const struct attention *a, size_t hea
     b->time_sums = b->slopes + (size_t)ATTENTION_KEYS * ATTENTION_QUERIES;
     b->limit = dropout_limit(a->dropout);
     b->kept = 1.0F / (1.0F - a->dropout);
+}
+
+static void att_enter(struct att_block *b, size_t event, size_t head)
+{
+    const struct attention *a = b->a;
+    b->head = head;
+    b->key_row = a->offsets[event];
+    b->keys = a->offsets[event + 1] - a->offsets[event];
+    b->k = a->k.at + b->key_row * a->k.stride + head * b->d;
+    b->v = a->v.at + b->key_row * a->v.stride + head * b->d;
+    b->key = dropout_key(a->seed, a->identities != NULL ? a->identities[event] : event, a->part + head);
 }
 
 static void att_place(struct att_block *b, size_t at, size_t row, size_t queries)
@@ -385,26 +396,23 @@ static void att_place(struct att_block *b, size_t at, size_t row, size_t queries
         b->drop_rows[l] = dropout_row(b->key, at + l);
 }
 
-/* Calls `run` for each block of queries of head `head`, window by window. */
-LANES_INLINE void att_each(struct att_block *b, void (*run)(struct att_block *))
+/* Calls `run` for each block of queries of the heads from `head` to `end`, window by window. */
+LANES_INLINE void att_each(struct att_block *b, size_t head, size_t end, void (*run)(struct att_block *))
 {
     const struct attention *a = b->a;
     const uint32_t *from = a->query_offsets != NULL ? a->query_offsets : a->offsets;
     for (size_t e = 0; e < a->events; e++) {
         size_t all = from[e + 1] - from[e];
-        b->event = e;
-        b->key_row = a->offsets[e];
-        b->keys = a->offsets[e + 1] - a->offsets[e];
-        b->k = a->k.at + b->key_row * a->k.stride + b->head * b->d;
-        b->v = a->v.at + b->key_row * a->v.stride + b->head * b->d;
-        b->key = dropout_key(a->seed, a->identities != NULL ? a->identities[e] : e, a->part + b->head);
-        for (size_t i = 0; i < all; i += ATTENTION_QUERIES) {
-            size_t some = all - i < ATTENTION_QUERIES ? all - i : ATTENTION_QUERIES;
-            att_place(b, b->keys - all + i, from[e] + i, some);
-            att_prefetch(b, a->k.at, a->k.stride, b->key_row + b->at);
-            att_prefetch(b, a->v.at, a->v.stride, b->key_row + b->at);
-            att_prefetch(b, a->q.at, a->q.stride, b->row);
-            run(b);
+        for (size_t h = head; h < end; h++) {
+            att_enter(b, e, h);
+            for (size_t i = 0; i < all; i += ATTENTION_QUERIES) {
+                size_t some = all - i < ATTENTION_QUERIES ? all - i : ATTENTION_QUERIES;
+                att_place(b, b->keys - all + i, from[e] + i, some);
+                att_prefetch(b, a->k.at, a->k.stride, b->key_row + b->at);
+                att_prefetch(b, a->v.at, a->v.stride, b->key_row + b->at);
+                att_prefetch(b, a->q.at, a->q.stride, b->row);
+                run(b);
+            }
         }
     }
 }
