@@ -126,6 +126,30 @@ struct ftrl64_params {
  * attention_*: attention.h.
  *
  * init_uniform: n floats uniform in [-bound, bound); element i depends on (seed, i) alone.
+ *
+ * layer_norm_forward: each of n rows of d floats: out = (x - mean) / sqrt(variance + epsilon) * gain + bias;
+ * stats[n][2] = the row's mean and 1 / sqrt(variance + epsilon), for the backward pass. The variance divides
+ * by d. out may be x (which the backward pass needs, too). layer_norm_backward: dx = the gradient by x; dx may
+ * be dout. layer_norm_gradient: dgain[d] and dbias[d] = the gradients by gain and bias, rows added in order
+ * from 0; for a step of several slices one call a slice, and the slices' sums are added as slices.h says.
+ *
+ * silu_forward: x / (1 + e^-x), relative error < 1e-6; below -87 it is 0. gelu_forward: the approximation by
+ * tanh, error < 1e-6 (1 + |x|). out may be x; NaN stays NaN. silu_backward, gelu_backward: dx = dout * the
+ * derivative at x, for finite x; dx may be dout or x.
+ *
+ * dropout: in place, x[n][d]: an element is set to 0 or multiplied by 1 / (1 - rate) (Srivastava et al. 2014).
+ * Whether it is kept depends on (keys[row], its place in the row, rate) alone, so the same call makes the
+ * backward pass from the gradients. keys[r]: a hash, num_chance of num.h, which no other row or layer has.
+ * rate: 0 up to below 1; it is rounded to a multiple of 2^-16, and the factor is that of the rounded rate.
+ *
+ * dots: out[i] = dot(query, rows[i], d), the same bits. add_weighted: out[d] += weights[i] * rows[i], by fma,
+ * rows in order; a row of weight 0 is not read. exp64: e^x, x limited to +-708, relative error < 1e-15; out
+ * may be x.
+ *
+ * scores_max: the largest of n scores; -infinity for n = 0. Scores that are NaN may be passed over.
+ * scores_exp_sum: the sum of e^((score - top) * scale); scores_weights: scores = factor * e^((score - top) *
+ * scale - rest), in place. For scores up to top, scale > 0 and rest >= 0; a power below e^-87 is 0, and so is
+ * that of -infinity; NaN stays NaN.
  */
 struct kernels {
     const char *name;

@@ -43,6 +43,13 @@ static inline KERNELS_BOTH uint64_t num_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
+/* The hash of which all chance of a learner is made: from its seed, from the step or the record's identity,
+ * and from the place where it is needed (which layer, which draw). */
+static inline KERNELS_BOTH uint64_t num_chance(uint64_t seed, uint64_t identity, uint64_t place)
+{
+    return num_mix(num_mix(num_mix(seed + 0x9e3779b97f4a7c15U) ^ identity) + place * 0x9e3779b97f4a7c15U);
+}
+
 #ifdef __cplusplus
 }
 #endif

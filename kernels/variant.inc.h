@@ -20,6 +20,12 @@
 
 #include "kernels/dense.inc.h"
 
+#include "kernels/norm.inc.h"
+
+#include "kernels/activation.inc.h"
+
+#include "kernels/softmax.inc.h"
+
 #include "kernels/attention_tile.inc.h"
 
 #include "kernels/attention_silu.inc.h"

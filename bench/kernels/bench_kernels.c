@@ -158,6 +158,34 @@ LINE(attention_silu_forward, 64, 64, WORK(.fma = WEIGHTS * (2 * d + 16), .div = 
 LINE(attention_silu_backward, 64, 64, WORK(.fma = WEIGHTS * (5 * d + 21), .div = WEIGHTS),
      attend(k->attention_silu_backward, p, n, d))
 LINE(init_uniform, D, 1, WORK(.mul64 = n / 4, .fma = n / 8 * 11), (k->init_uniform(p->a, 3, 0.1F, n), 0.0F))
+LINE(layer_norm_forward, 12, 64,
+     WORK(.read = V(3 * n * d), .write = V(n * d), .fma = V(6 * n * d), .shuffle = 3 * n),
+     (k->layer_norm_forward(p->a, p->pairs, p->b, p->c, p->c, 1e-8F, n, d), 0.0F))
+LINE(layer_norm_backward, 12, 64,
+     WORK(.read = V(4 * n * d), .write = V(n * d), .fma = V(11 * n * d), .shuffle = 3 * n),
+     (k->layer_norm_backward(p->a, p->b, p->c, p->pairs, p->c, n, d), 0.0F))
+LINE(layer_norm_gradient, 12, 64, WORK(.read = V(2 * n * d), .write = V(2 * d), .fma = V(4 * n * d)),
+     (k->layer_norm_gradient(p->a, p->a + d, p->b, p->c, p->pairs, n, d), 0.0F))
+LINE(silu_forward, 1024, 1, WORK(.read = V(n), .write = V(n), .fma = V(25 * n), .div = V(n)),
+     (k->silu_forward(p->a, p->b, n), 0.0F))
+LINE(silu_backward, 1024, 1, WORK(.read = V(2 * n), .write = V(n), .fma = V(30 * n), .div = V(n)),
+     (k->silu_backward(p->a, p->b, p->c, n), 0.0F))
+LINE(gelu_forward, 1024, 1, WORK(.read = V(n), .write = V(n), .fma = V(31 * n), .div = V(n)),
+     (k->gelu_forward(p->a, p->b, n), 0.0F))
+LINE(gelu_backward, 1024, 1, WORK(.read = V(2 * n), .write = V(n), .fma = V(39 * n), .div = V(n)),
+     (k->gelu_backward(p->a, p->b, p->c, n), 0.0F))
+LINE(dropout, 12, 64,
+     WORK(.read = V(n * d), .write = V(n * d), .mul64 = n * d / 4 * 2 / 8, .fma = V(4 * n * d)),
+     (k->dropout(p->a, (const uint64_t *)p->x, 0.0F, n, d), 0.0F))
+LINE(dots, 16, 64, WORK(.read = V(n * d + d * n / 4), .fma = V(n * d) + 6 * n / 4, .shuffle = 7 * n / 4),
+     (k->dots(p->a, p->b, p->rows, n, d), 0.0F))
+LINE(add_weighted, 16, 64, WORK(.read = V(n * d) + n, .write = V(d), .fma = V(n * d)),
+     (k->add_weighted(p->a, p->rows, p->c, n, d), 0.0F))
+LINE(exp64, 128, 1, WORK(.read = n / 8, .write = n / 8, .fma = 23 * n / 8), (k->exp64(p->x, p->y, n), 0.0F))
+LINE(scores_max, 1024, 1, WORK(.read = V(n), .chain = V(n)), k->scores_max(p->b, n))
+LINE(scores_exp_sum, 1024, 1, WORK(.read = V(n), .fma = V(24 * n)), k->scores_exp_sum(p->b, 1.0F, 1.0F, n))
+LINE(scores_weights, 1024, 1, WORK(.read = V(n), .write = V(n), .fma = V(24 * n)),
+     (k->scores_weights(p->a, 1.0F, 1.0F, 0.0F, 1.0F, n), 0.0F))
 
 static volatile float sink;
 

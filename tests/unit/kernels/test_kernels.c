@@ -443,6 +443,104 @@ CASE(init_uniform)
     k->init_uniform(floats(s, n * d, ANY), 77 + n, 0.25F, n * d);
 }
 
+CASE(layer_norm_forward)
+{
+    float *out = floats(s, n * d, ANY), *stats = floats(s, 2 * n, ANY), *x = floats(s, n * d, ANY);
+    float *gain = floats(s, d, ANY);
+    k->layer_norm_forward(out, stats, x, gain, floats(s, d, ANY), 1e-8F, n, d);
+    k->layer_norm_forward(x, stats, x, gain, gain, 1e-8F, n, d);
+}
+CASE(layer_norm_backward)
+{
+    float *dx = floats(s, n * d, ANY), *dout = floats(s, n * d, ANY), *x = floats(s, n * d, ANY);
+    float *stats = floats(s, 2 * n, ANY), *gain = floats(s, d, ANY);
+    k->layer_norm_backward(dx, dout, x, stats, gain, n, d);
+    k->layer_norm_backward(dout, dout, x, stats, gain, n, d);
+}
+CASE(layer_norm_gradient)
+{
+    float *dgain = floats(s, d, ANY), *dbias = floats(s, d, ANY), *dout = floats(s, n * d, ANY);
+    float *x = floats(s, n * d, ANY);
+    k->layer_norm_gradient(dgain, dbias, dout, x, floats(s, 2 * n, ANY), n, d);
+}
+/* Numbers in +-2, and for every third a hundred times as large. */
+static float *wide(struct slab *s, size_t n)
+{
+    float *x = floats(s, n, ANY);
+    for (size_t i = 0; i < n; i += 3)
+        x[i] *= 100.0F;
+    return x;
+}
+CASE(silu_forward)
+{
+    float *x = wide(s, n * d);
+    k->silu_forward(floats(s, n * d, ANY), x, n * d);
+    k->silu_forward(x, x, n * d);
+}
+CASE(silu_backward)
+{
+    float *dx = floats(s, n * d, ANY), *dout = floats(s, n * d, ANY), *x = wide(s, n * d);
+    k->silu_backward(dx, dout, x, n * d);
+    k->silu_backward(dout, dout, x, n * d);
+}
+CASE(gelu_forward)
+{
+    float *x = wide(s, n * d);
+    k->gelu_forward(floats(s, n * d, ANY), x, n * d);
+    k->gelu_forward(x, x, n * d);
+}
+CASE(gelu_backward)
+{
+    float *dx = floats(s, n * d, ANY), *dout = floats(s, n * d, ANY), *x = wide(s, n * d);
+    k->gelu_backward(dx, dout, x, n * d);
+    k->gelu_backward(dout, dout, x, n * d);
+}
+CASE(dropout)
+{
+    static const float rates[] = {0.0F, 0.1F, 0.5F, 0.9999F, 0.99999F};
+    float *x = floats(s, n * d, ANY);
+    k->dropout(x, (uint64_t *)(void *)doubles(s, n, ANY), rates[(n + d) % 5], n, d);
+}
+CASE(dots)
+{
+    float *out = floats(s, n, ANY), *query = floats(s, d, ANY);
+    const float *const *list = rows(s, n, d);
+    k->dots(out, query, list, n, d);
+    for (size_t i = 0; i < n; i++) {
+        float one = k->dot(query, list[i], d);
+        assert_true(memcmp(&one, &out[i], sizeof(one)) == 0 || (isnan(one) && isnan(out[i])));
+    }
+}
+CASE(add_weighted)
+{
+    float *out = floats(s, d, ANY), *weights = floats(s, n, ANY);
+    const float *const *list = rows(s, n, d);
+    for (size_t i = 0; i < n; i += 3)
+        weights[i] = 0.0F;
+    k->add_weighted(out, list, weights, n, d);
+}
+CASE(exp64)
+{
+    double *out = doubles(s, n * d, ANY), *x = doubles(s, n * d, ANY);
+    for (size_t i = 0; i < n * d; i++)
+        x[i] *= i % 3 == 0 ? 400.0 : 3.0;
+    k->exp64(out, x, n * d);
+}
+CASE(scores_max)
+{
+    result(s, k->scores_max(wide(s, n * d), n * d));
+}
+CASE(scores_exp_sum)
+{
+    float *scores = wide(s, n * d);
+    result(s, k->scores_exp_sum(scores, k->scores_max(scores, n * d), 0.5F + (float)d / 16.0F, n * d));
+}
+CASE(scores_weights)
+{
+    float *scores = wide(s, n * d);
+    k->scores_weights(scores, k->scores_max(scores, n * d), 0.5F + (float)d / 16.0F, 1.5F, -0.7F, n * d);
+}
+
 typedef void case_function(const struct kernels *, struct slab *, size_t, size_t);
 
 static void slab_start(struct slab *s, size_t n, size_t d, size_t shift, bool is_special)
