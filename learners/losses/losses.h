@@ -38,7 +38,7 @@ struct losses_target {
     /*
      * Natural logarithms of how often the item is expected among the items that are compared. Drawn negatives:
      * negatives_log_q of negatives.h, and 0 for the positive, which is always there. Negatives that are the
-     * positives of other targets: of both, frequencies_log_q. log_q NULL: 0 for each.
+     * positives of other targets: as negatives_in_batch gives both. log_q NULL: 0 for each.
      */
     double positive_log_q;
     const double *log_q; /* [count] */

@@ -114,6 +114,20 @@ double frequencies_log_q(const struct frequencies *f, uint32_t number, uint32_t 
     return num_log((double)draws / interval);
 }
 
+double negatives_in_batch(const struct negatives_batch *batch, const struct frequencies *f, uint32_t target,
+                          const float **rows, uint32_t *numbers, double *log_q)
+{
+    leat_assert(batch->targets > 1 && target < batch->targets);
+    uint32_t others = batch->targets - 1;
+    for (uint32_t i = 0; i < others; i++) {
+        uint32_t other = i < target ? i : i + 1;
+        rows[i] = batch->rows[other];
+        numbers[i] = batch->positives[other];
+        log_q[i] = frequencies_log_q(f, numbers[i], others);
+    }
+    return frequencies_log_q(f, batch->positives[target], others);
+}
+
 void frequencies_save(const struct frequencies *f, struct byte_buffer *out)
 {
     for (uint32_t i = 0; i < f->count; i++) {

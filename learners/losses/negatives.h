@@ -68,6 +68,20 @@ void frequencies_forget(struct frequencies *f, uint32_t number);
  * the initial interval. */
 double frequencies_log_q(const struct frequencies *f, uint32_t number, uint32_t draws);
 
+/* A batch whose targets are each other's negatives. */
+struct negatives_batch {
+    const uint32_t *positives; /* [targets] dense numbers */
+    const float *const *rows;  /* [targets] their rows */
+    uint32_t targets;          /* at least 2 */
+};
+/*
+ * The negatives of a target in its batch: the positives of the others, in order. Writes targets - 1 rows, numbers
+ * and log_q: how often an item is expected among the other targets. Returns the log_q of the target's own item, which
+ * is corrected likewise. An item equal to it stays in the list: losses leave it out by its number.
+ */
+double negatives_in_batch(const struct negatives_batch *batch, const struct frequencies *f, uint32_t target,
+                          const float **rows, uint32_t *numbers, double *log_q);
+
 /* Appends the state: for each number A + 1 and B, 16 bytes, little-endian. frequencies_restore puts it back into an
  * initialized struct; false, with the struct unchanged and a reason, if the bytes cannot be a state of up to
  * numbers_max numbers at `time`. */

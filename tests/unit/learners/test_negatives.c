@@ -164,13 +164,48 @@ static void test_save(void **state)
     frequencies_free(&g);
 }
 
+/* The powers of a batch's other positives, corrected by estimated frequencies, are on average those of all items;
+ * without the correction they are far from it. */
+static void test_in_batch(void **state)
+{
+    (void)state;
+    enum { I = 20, TARGETS = 16, TRIALS = 5000 };
+    static const float row[I];
+    struct frequencies f;
+    struct negatives n = {.seed = 6, .draw = NEGATIVES_LOG_UNIFORM, .count = I};
+    double all = 0.0, sum = 0.0, plain = 0.0;
+    frequencies_init(&f, 0.005, I);
+    for (uint64_t t = 0; t < 200000; t++)
+        frequencies_add(&f, negatives_place(&n, t, 0), t);
+    for (uint32_t i = 0; i < I; i++)
+        all += exp(-0.1 * (double)i);
+    for (uint64_t trial = 0; trial < TRIALS; trial++) {
+        uint32_t positives[TARGETS], numbers[TARGETS - 1], target = (uint32_t)(trial % TARGETS);
+        const float *rows[TARGETS], *others[TARGETS - 1];
+        double log_q[TARGETS - 1];
+        for (uint64_t i = 0; i < TARGETS; i++)
+            positives[i] = negatives_place(&n, 1000000 + trial, i), rows[i] = &row[positives[i]];
+        struct negatives_batch batch = {positives, rows, TARGETS};
+        double own = negatives_in_batch(&batch, &f, target, others, numbers, log_q);
+        assert_true(own == frequencies_log_q(&f, positives[target], TARGETS - 1));
+        for (uint32_t i = 0; i < TARGETS - 1; i++) {
+            uint32_t other = i + (i >= target); /* all but the target itself, in order */
+            assert_true(numbers[i] == positives[other] && others[i] == rows[other]);
+            sum += exp(-0.1 * (double)numbers[i] - log_q[i]) / TRIALS;
+            plain += exp(-0.1 * (double)numbers[i]) / TRIALS * I / (TARGETS - 1);
+        }
+    }
+    assert_true(fabs(sum - all) < 0.05 * all);
+    assert_true(fabs(plain - all) > 0.1 * all);
+    frequencies_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distribution),
-        cmocka_unit_test(test_same_draws),
-        cmocka_unit_test(test_frequencies),
-        cmocka_unit_test(test_save),
+        cmocka_unit_test(test_distribution), cmocka_unit_test(test_same_draws),
+        cmocka_unit_test(test_frequencies),  cmocka_unit_test(test_save),
+        cmocka_unit_test(test_in_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
