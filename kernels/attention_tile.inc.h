@@ -381,7 +381,7 @@ static void att_enter(struct att_block *b, size_t event, size_t head)
     b->keys = a->offsets[event + 1] - a->offsets[event];
     b->k = a->k.at + b->key_row * a->k.stride + head * b->d;
     b->v = a->v.at + b->key_row * a->v.stride + head * b->d;
-    b->key = dropout_key(a->seed, a->identities != NULL ? a->identities[event] : event, a->part + head);
+    b->key = num_chance(a->seed, a->identities != NULL ? a->identities[event] : event, a->part + head);
 }
 
 static void att_place(struct att_block *b, size_t at, size_t row, size_t queries)

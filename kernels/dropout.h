@@ -3,8 +3,9 @@
  * part) and the place's row and column alone. So the backward pass recomputes the mask instead of storing
  * it, and neither the order of the work nor the number of threads matters. Pure functions, any thread.
  *
- *   key    = mix(mix(seed + c) ^ record) ^ part, then mix       c = 0x9e3779b97f4a7c15, mix = num_mix
- *   row    = the lower half of mix(key + row)
+ *   key    = num_chance(seed, record, part): seed: the model's seed and the step, mixed by the caller; record:
+ *            the identity of the record; part: which of the record's matrices, for example layer * heads + head
+ *   row    = the lower half of mix(key + row)                   mix = num_mix
  *   column = the upper half of mix(~key + column)
  *   bits   = hash(row ^ column), 32 bits: hash is lowbias32 (Wellons 2018), a bijection
  *   kept   = bits >= limit, limit = rate * 2^32
@@ -16,13 +17,6 @@
 #define LEAT_KERNELS_DROPOUT_H
 
 #include "kernels/num.h"
-
-/* The key of one matrix. seed: the model's seed and the step, mixed by the caller; record: the identity of
- * the record; part: which of the record's matrices, for example layer * heads + head. */
-static inline KERNELS_BOTH uint64_t dropout_key(uint64_t seed, uint64_t record, uint64_t part)
-{
-    return num_mix(num_mix(num_mix(seed + 0x9e3779b97f4a7c15U) ^ record) ^ part);
-}
 
 static inline KERNELS_BOTH uint32_t dropout_row(uint64_t key, uint64_t row)
 {

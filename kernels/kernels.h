@@ -10,6 +10,8 @@
 #ifndef LEAT_KERNELS_KERNELS_H
 #define LEAT_KERNELS_KERNELS_H
 
+#include "kernels/int8_scan.h"
+
 #include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -125,6 +127,14 @@ struct ftrl64_params {
  *
  * attention_*: attention.h.
  *
+ * int8_quantize: the scale and the d bytes of a row (int8_scan.h), and zeros behind them up to a multiple of
+ * four bytes. The row is finite. d <= INT8_DIMS_MAX here and below.
+ *
+ * int8_scores: out[q][16 n], for n blocks of sixteen items: the products of the items' bytes with those of
+ * query q. Exact integers. int8_above: found[] = the indices i, in order, of the 16 n scores of one query with
+ * (float)scores[i] * scales[i] > least; returns how many. An item whose scale is NaN is never found. `found`
+ * has room for 16 n.
+ *
  * init_uniform: n floats uniform in [-bound, bound); element i depends on (seed, i) alone.
  *
  * layer_norm_forward: each of n rows of d floats: out = (x - mean) / sqrt(variance + epsilon) * gain + bias;
@@ -142,7 +152,7 @@ struct ftrl64_params {
  * backward pass from the gradients. keys[r]: a hash, num_chance of num.h, which no other row or layer has.
  * rate: 0 up to below 1; it is rounded to a multiple of 2^-16, and the factor is that of the rounded rate.
  *
- * dots: out[i] = dot(query, rows[i], d), the same bits. add_weighted: out[d] += weights[i] * rows[i], by fma,
+ * dots: out[i] = dot(query, rows[i], d), the same bits; the rows need not be in the cache. add_weighted: out[d] += weights[i] * rows[i], by fma,
  * rows in order; a row of weight 0 is not read. exp64: e^x, x limited to +-708, relative error < 1e-15; out
  * may be x.
  *

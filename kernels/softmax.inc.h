@@ -3,30 +3,28 @@
  * softmax that is made tile by tile (Milakov and Gimelshein 2018, arXiv:1805.02867, algorithm 3).
  */
 
-/* Adds dims i .. i + lanes of four products to their partial sums. */
-LANES_INLINE void dots_add(v16 sums[4], const float *query, const float *const *rows, size_t i, size_t lanes)
-{
-    v16 q = v16_load_n(query + i, lanes);
-    for (size_t r = 0; r < 4; r++)
-        sums[r] = v16_fma(q, v16_load_n(rows[r] + i, lanes), sums[r]);
-}
+enum { DOTS_AHEAD = 8 }; /* rows between a row and the one that is prefetched meanwhile */
 
 static void dots(float *out, const float *query, const float *const *rows, size_t n, size_t d)
 {
-    size_t r = 0;
-    for (; r + 4 <= n; r += 4) {
-        v16 sums[4];
-        for (size_t k = 0; k < 4; k++)
-            sums[k] = v16_set1(0.0F);
-        size_t i = 0;
-        for (; i + 16 <= d; i += 16)
-            dots_add(sums, query, rows + r, i, 16);
-        if (i < d)
-            dots_add(sums, query, rows + r, i, d - i);
+    size_t r = 0, whole = d / 16 * 16;
+    for (; r + 4 <= n; r += 4, rows += 4) {
+        v16 sums[4] = {v16_set1(0.0F), v16_set1(0.0F), v16_set1(0.0F), v16_set1(0.0F)};
+        for (size_t i = 0; i < whole; i += 16) {
+            v16 part = v16_load(query + i);
+            for (size_t k = 0; k < 4; k++) {
+                if (r + k + DOTS_AHEAD < n)
+                    __builtin_prefetch(rows[k + DOTS_AHEAD] + i, 0);
+                sums[k] = v16_fma(part, v16_load(rows[k] + i), sums[k]);
+            }
+        }
+        for (size_t k = 0; k < 4 && whole < d; k++)
+            sums[k] =
+                v16_fma(v16_load_n(query + whole, d - whole), v16_load_n(rows[k] + whole, d - whole), sums[k]);
         v16_sums(out + r, sums[0], sums[1], sums[2], sums[3]);
     }
-    for (; r < n; r++)
-        out[r] = dot(query, rows[r], d);
+    for (; r < n; r++, rows++)
+        out[r] = dot(query, rows[0], d);
 }
 
 enum { SUM_ROWS_VECTORS = 4 }; /* independent sums at a time, to hide the latency of an fma */

@@ -31,6 +31,8 @@
 #include "kernels/attention_silu.inc.h"
 #include "kernels/attention_softmax.inc.h"
 
+#include "kernels/int8_scan.inc.h"
+
 #include "kernels/batch_interaction.inc.h"
 
 extern const struct kernels VARIANT_TABLE;

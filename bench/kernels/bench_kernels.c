@@ -186,6 +186,15 @@ LINE(scores_max, 1024, 1, WORK(.read = V(n), .chain = V(n)), k->scores_max(p->b,
 LINE(scores_exp_sum, 1024, 1, WORK(.read = V(n), .fma = V(24 * n)), k->scores_exp_sum(p->b, 1.0F, 1.0F, n))
 LINE(scores_weights, 1024, 1, WORK(.read = V(n), .write = V(n), .fma = V(24 * n)),
      (k->scores_weights(p->a, 1.0F, 1.0F, 0.0F, 1.0F, n), 0.0F))
+LINE(int8_quantize, 1, 64, WORK(.read = V(d), .write = 1, .fma = V(8 * d), .div = V(d)),
+     k->int8_quantize((int8_t *)p->a, p->b, d))
+static const int8_t int8_query[64];
+static const int32_t int8_starts[1];
+static const struct int8_queries int8_queries = {int8_query, int8_starts, 1, false};
+LINE(int8_scores, 32, 64, WORK(.read = n * d / 4, .write = n),
+     (k->int8_scores((int32_t *)p->a, (const uint8_t *)p->b, &int8_queries, n, d), 0.0F))
+LINE(int8_above, 16, 1, WORK(.read = 2 * n, .fma = 3 * n),
+     (float)k->int8_above((uint32_t *)p->a, (const int32_t *)p->b, p->c, 1e30F, n))
 
 static volatile float sink;
 

@@ -206,7 +206,7 @@ static double model_score(size_t i, size_t j)
 static double model_run(void)
 {
     const struct trial *t = model.t;
-    uint64_t key = dropout_key(t->a.seed, t->identities[model.event], t->a.part + model.head);
+    uint64_t key = num_chance(t->a.seed, t->identities[model.event], t->a.part + model.head);
     double loss = 0.0, kept = 1.0 / (1.0 - (double)t->shape.dropout);
     memset(model.out, 0, model.n * model.d * sizeof(double));
     for (size_t i = 0; i < model.n; i++) {
@@ -518,7 +518,7 @@ static void test_extremes(void **state)
         check_outputs(&first);
     }
     size_t kept = 0, places = 1000;
-    uint64_t key = dropout_key(1, 2, 3);
+    uint64_t key = num_chance(1, 2, 3);
     for (size_t i = 0; i < places * places; i++)
         kept += dropout_bits(dropout_row(key, i / places), dropout_column(key, i % places)) >=
                 dropout_limit(0.2F);

@@ -442,6 +442,77 @@ CASE(init_uniform)
 {
     k->init_uniform(floats(s, n * d, ANY), 77 + n, 0.25F, n * d);
 }
+CASE(int8_quantize)
+{
+    d = d < INT8_DIMS_MAX ? d : INT8_DIMS_MAX;
+    int8_t *out = take(s, 4 * int8_groups(d));
+    s->is_special = false; /* rows are finite */
+    float *x = floats(s, d, ANY);
+    if (n % 2 == 0)
+        memset(x, 0, d * sizeof(*x));
+    float scale = k->int8_quantize(out, x, d);
+    int largest = 0;
+    for (size_t i = 0; i < d; i++) {
+        largest = abs(out[i]) > largest ? abs(out[i]) : largest;
+        assert_true(fabsf(x[i] - scale * (float)out[i]) <= scale * 0.5001F);
+    }
+    assert_int_equal(largest, d > 0 && n % 2 == 1 ? 127 : 0);
+    result(s, scale);
+}
+/* Bytes of -127..127, some of them at the limits. */
+static int8_t byte(struct slab *s)
+{
+    uint64_t r = next_random(s) >> 8;
+    return (int8_t)(r % 4 == 0 ? 127 : r % 4 == 1 ? -127 : (int)(r / 4 % 255) - 127);
+}
+/* Also compares with plain sums, and with the code for CPUs without VNNI. */
+CASE(int8_scores)
+{
+    static const size_t counts[] = {1, 64, 0, 3, 8, 13};
+    static int32_t expected[INT8_QUERIES_MAX * 64 * INT8_BLOCK];
+    size_t count = counts[(n + d) % 6], row = 4 * int8_groups(d), blocks = n < 64 ? n : 64, at = 0;
+    int8_t *queries = take(s, count * row), *items = take(s, blocks * INT8_BLOCK * row);
+    int32_t *starts = take(s, count * sizeof(*starts));
+    for (size_t i = 0; i < count * row; i++)
+        queries[i] = (int8_t)(i % row < d ? byte(s) : 0);
+    for (size_t q = 0; q < count; q++)
+        starts[q] = int8_start(queries + q * row, d);
+    uint8_t *block = take(s, blocks * int8_block_bytes(d));
+    for (size_t i = 0; i < blocks * INT8_BLOCK; i++) {
+        for (size_t j = 0; j < d; j++)
+            items[i * row + j] = byte(s);
+        int8_block_put(block + i / INT8_BLOCK * int8_block_bytes(d), i % INT8_BLOCK, items + i * row, d);
+    }
+    size_t scores = count * blocks * INT8_BLOCK;
+    int32_t *out = take(s, scores * sizeof(*out));
+    for (size_t q = 0; q < count; q++)
+        for (size_t i = 0; i < blocks * INT8_BLOCK; i++, at++) {
+            expected[at] = 0;
+            for (size_t j = 0; j < d; j++)
+                expected[at] += queries[q * row + j] * items[i * row + j];
+        }
+    struct int8_queries list = {.bytes = queries, .starts = starts, .count = count, .is_plain = true};
+    k->int8_scores(out, block, &list, blocks, d);
+    assert_memory_equal(out, expected, scores * sizeof(*out));
+    memset(out, 0xa5, scores * sizeof(*out));
+    list.is_plain = false;
+    k->int8_scores(out, block, &list, blocks, d);
+    assert_memory_equal(out, expected, scores * sizeof(*out));
+}
+CASE(int8_above)
+{
+    n = n < 64 ? n : 64;
+    int32_t *scores = take(s, n * INT8_BLOCK * sizeof(*scores));
+    for (size_t i = 0; i < n * INT8_BLOCK; i++)
+        scores[i] = (int32_t)(next_random(s) % 8000000) - 4000000;
+    float *scales = floats(s, n * INT8_BLOCK, ANY), least = d % 2 ? -INFINITY : 1e6F;
+    uint32_t *found = take(s, n * INT8_BLOCK * sizeof(*found));
+    size_t count = k->int8_above(found, scores, scales, least, n), at = 0;
+    for (uint32_t i = 0; i < n * INT8_BLOCK; i++)
+        if ((float)scores[i] * scales[i] > least)
+            assert_true(at < count && found[at++] == i);
+    assert_int_equal(at, count);
+}
 
 CASE(layer_norm_forward)
 {
