@@ -1,0 +1,363 @@
+/*
+ * The allocator of dense numbers. Slots of numbers lie in chunks that never move; free numbers are a heap whose
+ * root is the lowest; a hash table with linear probing finds the number of a key.
+ */
+#include "learners/items/numbers.h"
+
+#include "core/buffer.h"
+#include "core/mem.h"
+#include "kernels/num.h"
+
+#include <stdlib.h>
+
+enum { CHUNK_BITS = 12, CHUNK = 1 << CHUNK_BITS, MAP_LEAST = 64 };
+
+enum slot_state { SLOT_FREE, SLOT_LIVE, SLOT_RETIRED, SLOT_STATES };
+
+struct slot {
+    uint64_t key;    /* 0 unless live */
+    int64_t integer; /* 0 for a text */
+    char *text;      /* NULL for an integer, and for an empty text */
+    uint32_t text_bytes;
+    uint16_t generation; /* of the item that has the number, or of the next one */
+    uint8_t state;       /* enum slot_state */
+    bool is_text;
+};
+
+/* An entry of the hash table. */
+struct place {
+    uint64_t key; /* 0: empty */
+    uint32_t number;
+};
+
+struct items_numbers {
+    uint32_t numbers_max;
+    struct slot **chunks;
+    size_t chunks_room;
+    uint32_t used, live, retired;
+    uint32_t *free; /* heap: a number is not above those at 2i + 1 and 2i + 2 */
+    uint32_t free_count, free_room;
+    struct place *map;
+    size_t map_room; /* power of two, or 0 */
+    size_t text_bytes;
+};
+
+static struct slot *slot_of(const struct items_numbers *n, uint32_t number)
+{
+    return &n->chunks[number >> CHUNK_BITS][number & (CHUNK - 1)];
+}
+
+/* --- Free numbers --- */
+
+static void free_push(struct items_numbers *n, uint32_t number)
+{
+    if (n->free_count == n->free_room) {
+        n->free_room = n->free_room == 0 ? MAP_LEAST : 2 * n->free_room;
+        n->free = mem_realloc(n->free, n->free_room * sizeof(*n->free));
+    }
+    size_t at = n->free_count++;
+    for (; at > 0 && n->free[(at - 1) / 2] > number; at = (at - 1) / 2)
+        n->free[at] = n->free[(at - 1) / 2];
+    n->free[at] = number;
+}
+
+static uint32_t free_pop(struct items_numbers *n)
+{
+    uint32_t lowest = n->free[0], last = n->free[--n->free_count];
+    size_t at = 0;
+    for (size_t child = 1; child < n->free_count; child = 2 * at + 1) {
+        child += child + 1 < n->free_count && n->free[child + 1] < n->free[child];
+        if (n->free[child] >= last)
+            break;
+        n->free[at] = n->free[child];
+        at = child;
+    }
+    n->free[at] = last;
+    return lowest;
+}
+
+/* --- Key to number --- */
+
+/* Where the key is, or the empty place where it belongs. Keys are mixed: they may be chosen by others. */
+static size_t map_at(const struct items_numbers *n, uint64_t key)
+{
+    size_t at = num_mix(key) & (n->map_room - 1);
+    while (n->map[at].key != 0 && n->map[at].key != key)
+        at = (at + 1) & (n->map_room - 1);
+    return at;
+}
+
+/* Makes room for one more key: at most three quarters of the places are taken. */
+static void map_grow(struct items_numbers *n)
+{
+    if ((uint64_t)n->live + 1 <= n->map_room / 4 * 3)
+        return;
+    struct place *old = n->map;
+    size_t room = n->map_room;
+    n->map_room = room == 0 ? MAP_LEAST : 2 * room;
+    n->map = mem_calloc(n->map_room, sizeof(*n->map));
+    for (size_t i = 0; i < room; i++)
+        if (old[i].key != 0)
+            n->map[map_at(n, old[i].key)] = old[i];
+    free(old);
+}
+
+static void map_put(struct items_numbers *n, uint64_t key, uint32_t number)
+{
+    map_grow(n);
+    n->map[map_at(n, key)] = (struct place){key, number};
+}
+
+/* Empties a place, and moves later entries of its run of places forward, so that all are found. */
+static void map_remove(struct items_numbers *n, size_t at)
+{
+    size_t mask = n->map_room - 1;
+    for (size_t next = (at + 1) & mask; n->map[next].key != 0; next = (next + 1) & mask) {
+        size_t home = num_mix(n->map[next].key) & mask;
+        if (((next - home) & mask) < ((next - at) & mask))
+            continue; /* its home lies behind the empty place */
+        n->map[at] = n->map[next];
+        at = next;
+    }
+    n->map[at] = (struct place){0};
+}
+
+/* --- Slots --- */
+
+/* Numbers the next slot; it is free. */
+static uint32_t slot_new(struct items_numbers *n)
+{
+    uint32_t number = n->used++;
+    size_t chunk = number >> CHUNK_BITS;
+    if ((number & (CHUNK - 1)) != 0)
+        return number;
+    if (chunk == n->chunks_room) {
+        n->chunks_room = chunk == 0 ? 16 : 2 * chunk;
+        n->chunks = mem_realloc(n->chunks, n->chunks_room * sizeof(struct slot *));
+    }
+    n->chunks[chunk] = mem_calloc(CHUNK, sizeof(**n->chunks));
+    return number;
+}
+
+/* Gives a free slot to an item. */
+static void slot_fill(struct items_numbers *n, uint32_t number, const struct items_value *value)
+{
+    struct slot *s = slot_of(n, number);
+    s->state = SLOT_LIVE;
+    s->key = value->key;
+    s->is_text = value->is_text;
+    if (!value->is_text) {
+        s->integer = value->integer;
+    } else if (value->text.length > 0) {
+        s->text_bytes = (uint32_t)value->text.length;
+        s->text = mem_alloc(s->text_bytes);
+        memcpy(s->text, value->text.data, s->text_bytes);
+        n->text_bytes += s->text_bytes;
+    }
+    n->live++;
+}
+
+/* Takes a slot from its item, and gives it its next generation, if there is one. */
+static void slot_clear(struct items_numbers *n, uint32_t number)
+{
+    struct slot *s = slot_of(n, number);
+    uint16_t generation = s->generation;
+    bool is_last = generation == ITEMS_GENERATION_LAST;
+    free(s->text);
+    n->text_bytes -= s->text_bytes;
+    *s = (struct slot){.generation = (uint16_t)(is_last ? generation : generation + 1),
+                       .state = is_last ? SLOT_RETIRED : SLOT_FREE};
+    n->live--;
+    n->retired += is_last;
+    if (!is_last)
+        free_push(n, number);
+}
+
+/* --- The interface --- */
+
+struct items_numbers *items_numbers_create(uint32_t numbers_max)
+{
+    leat_assert(numbers_max > 0 && numbers_max <= ITEMS_NUMBERS_MAX);
+    struct items_numbers *n = mem_calloc(1, sizeof(*n));
+    n->numbers_max = numbers_max;
+    return n;
+}
+
+static void clear(struct items_numbers *n)
+{
+    for (uint32_t i = 0; i < n->used; i++)
+        free(slot_of(n, i)->text);
+    for (size_t c = 0; c << CHUNK_BITS < n->used; c++)
+        free(n->chunks[c]);
+    free(n->chunks);
+    free(n->free);
+    free(n->map);
+    *n = (struct items_numbers){.numbers_max = n->numbers_max};
+}
+
+void items_numbers_free(struct items_numbers *n)
+{
+    if (n == NULL)
+        return;
+    clear(n);
+    free(n);
+}
+
+bool items_numbers_find(const struct items_numbers *n, uint64_t key, struct items_ref *ref)
+{
+    if (key == 0 || n->map_room == 0)
+        return false;
+    const struct place *place = &n->map[map_at(n, key)];
+    if (place->key == 0)
+        return false;
+    *ref = (struct items_ref){place->number, slot_of(n, place->number)->generation};
+    return true;
+}
+
+enum items_added items_numbers_add(struct items_numbers *n, const struct items_value *value,
+                                   struct items_ref *ref)
+{
+    leat_assert(value->key != 0);
+    if (items_numbers_find(n, value->key, ref))
+        return ITEMS_FOUND;
+    if (value->is_text && value->text.length > ITEMS_TEXT_MAX)
+        return ITEMS_TEXT_LONG;
+    if (n->free_count == 0 && n->used == n->numbers_max)
+        return ITEMS_FULL;
+    uint32_t number = n->free_count > 0 ? free_pop(n) : slot_new(n);
+    map_put(n, value->key, number);
+    slot_fill(n, number, value);
+    *ref = (struct items_ref){number, slot_of(n, number)->generation};
+    return ITEMS_NEW;
+}
+
+bool items_numbers_remove(struct items_numbers *n, uint64_t key, struct items_ref *ref)
+{
+    if (!items_numbers_find(n, key, ref))
+        return false;
+    map_remove(n, map_at(n, key));
+    slot_clear(n, ref->number);
+    return true;
+}
+
+bool items_numbers_value(const struct items_numbers *n, struct items_ref ref, struct items_value *value)
+{
+    if (ref.number >= n->used)
+        return false;
+    const struct slot *s = slot_of(n, ref.number);
+    if (s->state != SLOT_LIVE || s->generation != ref.generation)
+        return false;
+    *value = (struct items_value){.key = s->key,
+                                  .is_text = s->is_text,
+                                  .integer = s->integer,
+                                  .text = {s->text == NULL ? "" : s->text, s->text_bytes}};
+    return true;
+}
+
+struct items_counts items_numbers_counts(const struct items_numbers *n)
+{
+    size_t chunks = ((size_t)n->used + CHUNK - 1) / CHUNK;
+    size_t bytes = sizeof(*n) + n->chunks_room * sizeof(struct slot *) +
+                   chunks * CHUNK * sizeof(struct slot) + n->free_room * sizeof(*n->free) +
+                   n->map_room * sizeof(*n->map) + n->text_bytes;
+    return (struct items_counts){
+        .live = n->live, .free = n->free_count, .retired = n->retired, .used = n->used, .bytes = bytes};
+}
+
+/* --- Saving --- */
+
+/* As stored: a head, then for each number a record, which a live text follows. */
+enum { SAVED_MAGIC = 0x314e4c49 }; /* "ILN1" */
+
+struct saved_head {
+    uint32_t magic, used;
+};
+
+struct saved_slot {
+    uint64_t key;
+    int64_t integer;
+    uint32_t text_bytes;
+    uint16_t generation;
+    uint8_t state, is_text;
+};
+
+void items_numbers_save(const struct items_numbers *n, struct byte_buffer *out)
+{
+    struct saved_head head = {SAVED_MAGIC, n->used};
+    buffer_append(out, &head, sizeof(head));
+    for (uint32_t i = 0; i < n->used; i++) {
+        const struct slot *s = slot_of(n, i);
+        struct saved_slot saved = {s->key, s->integer, s->text_bytes, s->generation, s->state, s->is_text};
+        buffer_append(out, &saved, sizeof(saved));
+        if (s->text_bytes > 0)
+            buffer_append(out, s->text, s->text_bytes);
+    }
+}
+
+/* Why a saved record is refused, or NULL. */
+static const char *check_slot(const struct items_numbers *n, const struct saved_slot *s)
+{
+    struct items_ref other;
+    if (s->state >= SLOT_STATES || s->is_text > 1)
+        return "an item's number has a state that does not exist";
+    bool is_empty = s->key == 0 && s->integer == 0 && s->text_bytes == 0 && s->is_text == 0;
+    if (s->state != SLOT_LIVE && !is_empty)
+        return "a number that no item has has a value";
+    if (s->state == SLOT_RETIRED && s->generation != ITEMS_GENERATION_LAST)
+        return "an item's number is retired before its last generation";
+    if (s->state == SLOT_FREE && s->generation == 0)
+        return "an item's number is free and was never used";
+    if (s->state != SLOT_LIVE)
+        return NULL;
+    if (s->key == 0 || items_numbers_find(n, s->key, &other))
+        return "an item's key is 0, or has two numbers";
+    if (s->is_text ? s->integer != 0 || s->text_bytes > ITEMS_TEXT_MAX : s->text_bytes > 0)
+        return "an item's value is neither an integer nor a text within the limit";
+    return NULL;
+}
+
+static const char *load(struct items_numbers *n, const char *at, size_t left)
+{
+    struct saved_head head;
+    if (left < sizeof(head))
+        return "the numbers of items are cut off";
+    memcpy(&head, at, sizeof(head));
+    at += sizeof(head), left -= sizeof(head);
+    if (head.magic != SAVED_MAGIC)
+        return "these are no numbers of items";
+    if (head.used > n->numbers_max)
+        return "there are more items than the limit";
+    for (uint32_t i = 0; i < head.used; i++) {
+        struct saved_slot s;
+        if (left < sizeof(s))
+            return "the numbers of items are cut off";
+        memcpy(&s, at, sizeof(s));
+        at += sizeof(s), left -= sizeof(s);
+        const char *reason = check_slot(n, &s);
+        if (reason != NULL)
+            return reason;
+        if (left < s.text_bytes)
+            return "the text of an item is cut off";
+        uint32_t number = slot_new(n);
+        slot_of(n, number)->generation = s.generation;
+        slot_of(n, number)->state = s.state;
+        n->retired += s.state == SLOT_RETIRED;
+        if (s.state == SLOT_FREE)
+            free_push(n, number);
+        if (s.state != SLOT_LIVE)
+            continue;
+        map_put(n, s.key, number);
+        slot_fill(n, number, &(struct items_value){s.key, s.is_text != 0, s.integer, {at, s.text_bytes}});
+        at += s.text_bytes, left -= s.text_bytes;
+    }
+    return left > 0 ? "bytes follow the numbers of items" : NULL;
+}
+
+const char *items_numbers_load(struct items_numbers *n, const void *data, size_t bytes)
+{
+    clear(n);
+    const char *reason = load(n, data, bytes);
+    if (reason != NULL)
+        clear(n);
+    return reason;
+}

@@ -1,0 +1,90 @@
+/*
+ * Dense 32-bit numbers of items: the place of an item in arrays of all items. One allocator stands for one
+ * table of items, outside the table's shards.
+ *
+ * The rule: a new key gets the lowest number that is free, in the order of the calls, which callers make in
+ * the order of first records. A number that is free again goes to another item with the next generation of
+ * sixteen bits. Whoever stores a number stores its generation too (struct items_ref); a reference of an older
+ * generation reads as absent. After generation 65,535 a number is retired: it is never used again, since a
+ * reference of generation 0 could not be told from a new one. So the same history of calls gives the same
+ * numbers, and the same bytes when saved.
+ *
+ * The value of an item is kept beside its number, so that outputs can name it. Keys are 64-bit hashes of
+ * values; of two values with the same key, the first is kept, and both are the same item.
+ *
+ * One thread owns an allocator; several may read it (find, value, counts) while nobody changes it.
+ */
+#ifndef LEAT_LEARNERS_ITEMS_NUMBERS_H
+#define LEAT_LEARNERS_ITEMS_NUMBERS_H
+
+#include "core/base.h"
+
+enum {
+    ITEMS_GENERATION_LAST = UINT16_MAX,
+    ITEMS_TEXT_MAX = 1 << 16, /* most bytes of a text that is kept */
+};
+#define ITEMS_NUMBERS_MAX UINT32_C(0x7fffffff) /* most numbers of an allocator */
+
+/* What is stored where an item is meant. */
+struct items_ref {
+    uint32_t number;
+    uint16_t generation;
+};
+
+/* The value of an item. text: may have any bytes; where it lies in an allocator, until the item is removed. */
+struct items_value {
+    uint64_t key; /* not 0 */
+    bool is_text;
+    int64_t integer; /* 0 for a text */
+    struct str text; /* empty for an integer */
+};
+
+enum items_added {
+    ITEMS_FOUND,     /* the key had a number */
+    ITEMS_NEW,       /* it got one */
+    ITEMS_FULL,      /* no number is left: others have all numbers, or they are retired */
+    ITEMS_TEXT_LONG, /* the text has more than ITEMS_TEXT_MAX bytes */
+};
+
+struct items_counts {
+    uint32_t live;    /* items that have a number */
+    uint32_t free;    /* numbers that were used, and can be again */
+    uint32_t retired; /* numbers whose generations are used up */
+    uint32_t used;    /* numbers that were ever given: live + free + retired; all are below it */
+    size_t bytes;     /* of memory */
+};
+
+struct items_numbers;
+
+/* numbers_max: 1..ITEMS_NUMBERS_MAX. The caller frees the result with items_numbers_free, which takes NULL. */
+struct items_numbers *items_numbers_create(uint32_t numbers_max);
+void items_numbers_free(struct items_numbers *numbers);
+
+/* Finds the number of value->key, or gives it one and copies the value. *ref is set if the result is
+ * ITEMS_FOUND or ITEMS_NEW. */
+enum items_added items_numbers_add(struct items_numbers *numbers, const struct items_value *value,
+                                   struct items_ref *ref) LEAT_CHECKED;
+
+/* Whether the key has a number. */
+bool items_numbers_find(const struct items_numbers *numbers, uint64_t key,
+                        struct items_ref *ref) LEAT_CHECKED;
+
+/* Frees the key's number, which *ref then tells. Returns false if it has none. */
+bool items_numbers_remove(struct items_numbers *numbers, uint64_t key, struct items_ref *ref);
+
+/* The value of an item; false if the reference reads as absent: an older generation, or a number that nobody
+ * has. */
+bool items_numbers_value(const struct items_numbers *numbers, struct items_ref ref,
+                         struct items_value *value) LEAT_CHECKED;
+
+struct items_counts items_numbers_counts(const struct items_numbers *numbers);
+
+/* Appends all of the state. */
+struct byte_buffer;
+void items_numbers_save(const struct items_numbers *numbers, struct byte_buffer *out);
+
+/* Replaces the state by a saved one. Returns NULL, or why the bytes are refused, as static text; then the
+ * allocator is empty. Bytes may be any. */
+const char *items_numbers_load(struct items_numbers *numbers, const void *data, size_t bytes) LEAT_CHECKED;
+
+#endif
