@@ -381,6 +381,28 @@ static void test_values(void **state)
     items_index_free(index);
 }
 
+/* A product whose sixteen sums all underflow to -0 ties with 0. */
+static void test_minus_zero(void **state)
+{
+    (void)state;
+    struct items_index *index = index_of(best(), 16, 10);
+    struct items_search *search = items_search_create();
+    struct items_scored top[2];
+    double rank;
+    float tiny[16], minus_tiny[16], zero[16] = {0};
+    for (size_t i = 0; i < 16; i++)
+        tiny[i] = 1e-30F, minus_tiny[i] = -1e-30F;
+    assert_true(items_index_put(index, 3, tiny));
+    assert_true(items_index_put(index, 8, zero));
+    assert_int_equal(items_index_top(index, search, minus_tiny, 1, 2, top), 2);
+    assert_true(top[0].number == 3 && top[1].number == 8);
+    assert_true(top[0].score == 0.0F && !signbit(top[0].score));
+    assert_true(items_index_rank(index, search, minus_tiny, 3, NULL, 0, &rank));
+    assert_true(rank == 1.5);
+    items_search_free(search);
+    items_index_free(index);
+}
+
 /* Rows of a chunk stay where they are while others come; chunks between without items take no memory. */
 static void test_growth(void **state)
 {
@@ -403,7 +425,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_catalogue_zipf),   cmocka_unit_test(test_catalogue_of_equal_norms),
         cmocka_unit_test(test_small_catalogues), cmocka_unit_test(test_variants),
-        cmocka_unit_test(test_values),           cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_values),           cmocka_unit_test(test_minus_zero),
+        cmocka_unit_test(test_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
