@@ -19,8 +19,8 @@ static void dots(float *out, const float *query, const float *const *rows, size_
             }
         }
         for (size_t k = 0; k < 4 && whole < d; k++)
-            sums[k] =
-                v16_fma(v16_load_n(query + whole, d - whole), v16_load_n(rows[k] + whole, d - whole), sums[k]);
+            sums[k] = v16_fma(v16_load_n(query + whole, d - whole), v16_load_n(rows[k] + whole, d - whole),
+                              sums[k]);
         v16_sums(out + r, sums[0], sums[1], sums[2], sums[3]);
     }
     for (; r < n; r++, rows++)

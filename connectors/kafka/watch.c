@@ -185,7 +185,8 @@ static void measure_ends(struct kafka_watch *watch)
                                         RD_KAFKA_RESP_ERR_NO_ERROR;
     for (uint32_t i = 0, at = 0; i < all; i++) {
         struct kafka_partition *p = watch->partitions[i];
-        const rd_kafka_topic_partition_t *found = is_good && at < (uint32_t)list->cnt ? &list->elems[at] : NULL;
+        const rd_kafka_topic_partition_t *found =
+            is_good && at < (uint32_t)list->cnt ? &list->elems[at] : NULL;
         bool is_it = found != NULL && found->partition == p->id && strcmp(found->topic, p->topic) == 0;
         at += is_it;
         p->asked_end = is_it && found->err == RD_KAFKA_RESP_ERR_NO_ERROR ? found->offset : -1;
