@@ -5,8 +5,9 @@
 
 schemathesis (./dev setup fetches it) asks the control API of a run, and `leat serve`, good requests and bad ones, for SECONDS
 each (600): none may be answered 5xx but as documented, or by what the document does not know (tests/metrics/test_openapi.py).
-100,000 clients want the events of a run that has 32 readers, and are refused (tests/cli/test_crowd.py). Then a browser shows the page for N minutes (60), a day of a job's time, and a job of 256 nodes: its memory stays flat
-(tests/page/soak.py). Prints TAP.
+100,000 clients want the events of a run that has 32 readers, and are refused (tests/cli/test_crowd.py). Then a browser shows
+the page for N minutes (60), a day of a job's time, and a job of 256 nodes: its memory stays flat (tests/page/soak.py). Prints
+TAP.
 """
 
 import argparse
