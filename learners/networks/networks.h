@@ -37,12 +37,42 @@ struct attention_network {
 };
 extern const struct network network_attention;
 
+/*
+ * Sequence models: a row of the input is a token, `dim` columns, whose vectors the caller has put there
+ * (net_options: fields 1, dim the same, dense 0, window_max), and so is a row of the output. The options are
+ * checked by the caller: dim / heads is a multiple of 16 up to ATTENTION_DIM_MAX (kernels/attention.h), layers are
+ * 1 up to SEQUENCE_LAYERS_MAX, both shares of dropout are from 0 up to below 1. On a CPU alone. No learner kind has
+ * these networks yet.
+ */
+enum { SEQUENCE_LAYERS_MAX = 12 };
+
+/* sasrec.c */
+struct sasrec_network {
+    uint32_t layers, heads, dim;
+    uint32_t hidden;         /* columns between the two dense layers of a block; the authors: dim */
+    bool is_causal;          /* false: each token attends to its whole window */
+    float dropout;           /* of both branches of a block */
+    float attention_dropout; /* of the weights of attention */
+};
+extern const struct network network_sasrec;
+
+/* hstu.c: causal */
+struct hstu_network {
+    uint32_t layers, heads, dim;
+    float dropout;           /* before a layer's last product */
+    float attention_dropout; /* of the weights of attention */
+};
+extern const struct network network_hstu;
+
 /* text.c: the lines of a learner's shape that `cross`, `dot` and `experts` have in common; bottom may be
  * NULL. */
 void networks_put_shape(struct byte_buffer *out, const uint32_t *bottom, uint32_t cross_layers,
                         uint32_t experts, uint32_t labels);
 /* The line of `attention`. */
 void networks_put_attention(struct byte_buffer *out, uint32_t width);
+/* The lines of `sasrec` and `hstu`, which has no hidden layer (0). */
+void networks_put_sequence(struct byte_buffer *out, uint32_t layers, uint32_t heads, uint32_t dim,
+                           uint32_t hidden, bool is_causal);
 /* Appends a line `=NAME: 128 64`; widths NULL: no widths. */
 void networks_put_widths(struct byte_buffer *out, const char *name, const uint32_t *widths);
 

@@ -22,3 +22,10 @@ void networks_put_attention(struct byte_buffer *out, uint32_t width)
 {
     buffer_printf(out, "=attention: %u\n", width);
 }
+
+void networks_put_sequence(struct byte_buffer *out, uint32_t layers, uint32_t heads, uint32_t dim,
+                           uint32_t hidden, bool is_causal)
+{
+    buffer_printf(out, "=sequence: layers: %u, heads: %u, dim: %u, hidden: %u, causal: %d\n", layers, heads,
+                  dim, hidden, is_causal);
+}

@@ -49,12 +49,17 @@ struct net_matrix *net_add_input(struct net *net, uint32_t front)
     return net->input;
 }
 
-struct net_matrix *net_add_output(struct net *net)
+struct net_matrix *net_add_output_columns(struct net *net, uint32_t columns)
 {
-    net->output = net_add_matrix(net, net->options.labels);
-    if (net->options.labels == 1)
+    net->output = net_add_matrix(net, columns);
+    if (columns == 1)
         net->output->stride = 1; /* its gradients are those by the logits of the whole model */
     return net->output;
+}
+
+struct net_matrix *net_add_output(struct net *net)
+{
+    return net_add_output_columns(net, net->options.labels);
 }
 
 struct net_layer *net_add_layer(struct net *net, const struct net_layer_kind *kind, struct net_matrix *in,
@@ -66,7 +71,7 @@ struct net_layer *net_add_layer(struct net *net, const struct net_layer_kind *ki
     return l;
 }
 
-static struct net_params *params(struct net *net, uint32_t n, uint32_t d)
+struct net_params *net_add_params(struct net *net, uint32_t n, uint32_t d)
 {
     leat_assert(net->params_count < NET_LAYERS_MAX);
     struct net_params *p = &net->params[net->params_count++];
@@ -81,7 +86,7 @@ struct net_layer *net_add_dense(struct net *net, struct net_matrix *in, uint32_t
     struct net_layer *l = net_add_layer(net, &net_dense, in, out);
     l->in_from = from, l->in_columns = columns, l->out_from = at;
     l->is_relu = is_relu;
-    l->params = params(net, n, columns);
+    l->params = net_add_params(net, n, columns);
     l->is_by_ids =
         net->options.may_go_by_ids && in == net->input && columns == in->columns && n >= BY_IDS_LEAST;
     out->keeps_gradients |= l->is_by_ids;
@@ -166,7 +171,7 @@ static size_t squares_scratch(const struct net *net, const struct net_params *p)
 
 void net_take(struct net *net, struct train_memory *memory)
 {
-    size_t n = net->events_max, tile = net_tile(net, net->events_max);
+    size_t n = net->events_max, tile = windows_tile_rows(net, net_tile(net, net->events_max));
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         struct net_matrix *m = &net->matrices[i];
         bool keeps_gradients = m == net->input || m == net->output || m->keeps_gradients;
@@ -191,6 +196,8 @@ void net_take(struct net *net, struct train_memory *memory)
     if (net->options.precision == ROW_FP16)
         net->is_finite = train_take(memory, TRAIN_PARAMETERS, net_gradient_rows(net), 1);
     net->scratch = train_take(memory, TRAIN_SCRATCH, net->scratch_bytes, 1);
+    if (net->options.window_max > 0)
+        windows_take(net, memory);
     if (net->second != NULL)
         net_second_take(net, memory);
 }
@@ -292,16 +299,18 @@ bool net_load_weights(struct net *net, uint32_t number, const float *floats, str
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error)
 {
     bool is_good = true;
+    net->kernels = kernels;
     for (uint32_t i = 0; i < net->layers_count && is_good; i++) {
         const struct net_layer *l = &net->layers[i];
         if (!l->params)
             continue;
         uint32_t number = (uint32_t)(l->params - net->params);
         size_t weights = saved_weights(l->params), all = net_saved_floats(net, number);
+        size_t starts = (size_t)(l->starts > 0 ? l->starts : l->params->n) * l->params->d;
         float *floats = mem_calloc(all + 16, sizeof(*floats));
         kernels->init_uniform(floats, num_mix(net->options.seed + number + 1), l->bound,
                               (size_t)l->params->n * l->params->d);
-        for (size_t f = 0; f < (size_t)l->params->n * l->params->d && l->start != 0.0F; f++)
+        for (size_t f = 0; f < starts && l->start != 0.0F; f++)
             floats[f] += l->start;
         for (size_t f = weights; f < all; f++)
             floats[f] = opt_state_init(net->options.optimizer, net->options.accumulator);
@@ -369,6 +378,8 @@ void net_update(struct net *net)
 
 bool net_next_part(const struct net *net, uint32_t n, struct net_part *part)
 {
+    if (net->options.window_max > 0)
+        return windows_next_part(net, part);
     const struct batch_slices *s = &net->slices;
     uint32_t from = part->from + part->n, event = net->event + from, begin = 0, end = net->event + n;
     *part = (struct net_part){.from = from};

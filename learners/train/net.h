@@ -7,12 +7,16 @@
  * the logits, or the network's part of them. Each matrix has a second one of the same shape, `gradients`: the
  * derivative of the loss by its values. The backward pass runs through the layers in reverse; the first that
  * gives gradients to a matrix sets them, later ones add (net_adds).
+ *
+ * Of a sequence model (net_options.window_max) the rows are tokens instead of events, in windows (windows.h):
+ * what is said of n events here goes for n tokens, but the slices of its steps count windows.
  */
 #ifndef LEAT_LEARNERS_TRAIN_NET_H
 #define LEAT_LEARNERS_TRAIN_NET_H
 
 #include "learners/options.h"
 #include "learners/train/memory.h"
+#include "learners/train/windows.h"
 
 enum { NET_LAYERS_MAX = 192 };
 
@@ -55,15 +59,18 @@ struct net_layer_kind {
     size_t (*scratch)(const struct net *net, const struct net_layer *layer, uint32_t n);
 };
 extern const struct net_layer_kind net_dense, net_cross, net_dot, net_mixture, net_products;
+/* of sequence models, on a CPU alone */
+extern const struct net_layer_kind net_norm, net_attention, net_sum, net_gate, net_silu, net_dropout;
 
 struct net_layer {
     const struct net_layer_kind *kind;
     struct net_matrix *in, *out;
     uint32_t in_from, in_columns; /* the columns of `in` that are read */
     uint32_t out_from;            /* the first column of `out` that is written */
+    struct net_params *params;    /* NULL: none */
+    float start, bound;           /* initial weights are uniform in start +- bound; net_add_dense: start 0 */
+    uint32_t starts; /* how many rows of weights begin around `start`, the others around 0; 0: all rows */
     /* dense */
-    struct net_params *params;
-    float start, bound; /* initial weights are uniform in start +- bound; net_add_dense: start 0 */
     bool is_relu;
     /* the columns that it reads and writes are those of this many places of an event, one behind the other, which
      * share the weights: the layer goes over places as if they were events; else 1 */
@@ -79,6 +86,10 @@ struct net_layer {
     struct net_matrix *x0, *z, *gates;
     uint32_t fields, dim; /* dot, products: number and length of vectors; mixture: experts, columns of each */
     bool copies_first;    /* dot: a copy of the first vector lies before the products */
+    /* norm: z, mean and 1 / deviation of each row; sum, gate: z, the second input; attention: fields heads of
+     * `dim` columns, z, the sums of softmax */
+    bool is_causal, has_softmax; /* attention */
+    float dropout;               /* attention, dropout: the share that is dropped, in [0, 1) */
 };
 
 struct net_options {
@@ -94,11 +105,13 @@ struct net_options {
     enum row_format precision; /* of the factors in products */
     bool may_go_by_ids;        /* whether wide layers over the input may go back by ids */
     uint32_t slices_max;       /* most slices of a step; 0: as 1 */
+    uint32_t window_max;       /* most rows of a window; 0: rows are events, without windows */
     uint64_t seed;
 };
 
 struct net {
     const struct train_device *device;
+    const struct kernels *kernels; /* of the host, beside those of the device; from net_start on */
     struct net_options options;
     uint32_t events_max, gradients_max;
     uint32_t first;        /* row in the matrices where the events in progress begin */
@@ -114,7 +127,7 @@ struct net {
     double *squares; /* [params] sum of squares of each parameter's gradient */
     bool is_by_ids;  /* is_by_ids of some layer */
     float *clip;     /* factor of all gradients, computed from `squares` */
-    /* backward: the step's slices, and the number in the step of the first event in progress */
+    /* backward: the step's slices, and the number in the step of the first event (window) in progress */
     struct batch_slices slices;
     uint32_t event;
     float scale;        /* ROW_FP16: factor of the gradients while they are rounded (scale.h) */
@@ -127,6 +140,11 @@ struct net {
     struct team *team;     /* the team that the helping thread comes from (core/team.h); NULL: none */
     struct net_pass *pass; /* set while events go through the layers (tiles.c) */
     uint32_t tile;         /* number of the tile in progress */
+    /* with window_max: set by the caller before each pass */
+    struct net_windows windows;
+    /* first windows of chunks, and first chunks of tiles, each with one behind the last; the number in the pass
+     * of the first window of the tile in progress */
+    uint32_t *chunks, *tiles, window;
 };
 
 /*
@@ -137,8 +155,9 @@ struct net {
 /* The input matrix; call it first. front: columns before the vectors of ids, which a layer of the network
  * fills. */
 struct net_matrix *net_add_input(struct net *net, uint32_t front);
-/* The output matrix, a column for each label. */
+/* The output matrix, a column for each label; or of any number of columns. */
 struct net_matrix *net_add_output(struct net *net);
+struct net_matrix *net_add_output_columns(struct net *net, uint32_t columns);
 /* Another matrix. */
 struct net_matrix *net_add_matrix(struct net *net, uint32_t columns);
 /* A matrix of the same columns for each of some places of an event, one behind the other and without a gap, so
@@ -162,6 +181,35 @@ struct net_layer *net_add_dense_places(struct net *net, struct net_matrix *in, s
 /* Relu layers of these widths (0 ends them), each over all outputs of the one before; returns the last
  * matrix, or `in` if there are none. */
 struct net_matrix *net_add_relu_layers(struct net *net, struct net_matrix *in, const uint32_t *widths);
+/* For a layer with other parameters than a dense layer's: n rows of d weights, and n biases. */
+struct net_params *net_add_params(struct net *net, uint32_t n, uint32_t d);
+
+/*
+ * Layers of sequence models, for networks with window_max, each explained in its layer_*.c. Their matrices have
+ * no padding (the stride is the number of columns), and none but the input of net_add_dropout is made by a relu.
+ */
+
+/* out = layer norm of each row of `in`, times a gain, plus a bias. Parameters: a row of gains, a row of biases. */
+struct net_layer *net_add_norm(struct net *net, struct net_matrix *in, struct net_matrix *out);
+/* Attention of `heads` heads of d columns, a multiple of 16 up to ATTENTION_DIM_MAX. in[from .. from + 3 heads d)
+ * has q, k and v, one behind the other, and is read by no other layer; out has heads d columns. By softmax of q k
+ * / sqrt(d); or by SiLU of q k plus learned biases of distance and time. dropout: the share of the weights
+ * that is dropped. */
+struct net_layer *net_add_attention(struct net *net, struct net_matrix *in, uint32_t from, uint32_t heads,
+                                    struct net_matrix *out, bool has_softmax, bool is_causal, float dropout);
+/* out = a + b. */
+struct net_layer *net_add_sum(struct net *net, struct net_matrix *a, struct net_matrix *b,
+                              struct net_matrix *out);
+/* out = a[from .. from + columns of b) * b, element by element; no other layer reads these columns of a. */
+struct net_layer *net_add_gate(struct net *net, struct net_matrix *a, uint32_t from, struct net_matrix *b,
+                               struct net_matrix *out);
+/* out = SiLU of each element of `in`. */
+struct net_layer *net_add_silu(struct net *net, struct net_matrix *in, struct net_matrix *out);
+/* Sets the share `dropout` of the elements to 0 and scales the others. No other layer reads `in`; out may be `in`,
+ * if the layer that makes it needs no values of it in its backward pass (a dense layer without relu, a gate).
+ * dropout 0: adds no layer, and returns `in`; else returns out. */
+struct net_matrix *net_add_dropout(struct net *net, struct net_matrix *in, struct net_matrix *out,
+                                   float dropout);
 
 /* net_shape makes the network's matrices and layers, without memory. Then call net_take once with memory that counts and
  * once with memory that exists; net_start gives the weights their initial values (uniform, from the seed).
@@ -173,9 +221,10 @@ void net_shape(struct net *net, const struct net_options *options, const struct 
 void net_take(struct net *net, struct train_memory *memory);
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error);
 
-/* Forward and backward pass of n events, whose values are in the matrices from row net->first on. Forward:
- * each event by itself. Backward: the gradients by the output are set; those by the input are added to if
- * they were set before. */
+/* Forward and backward pass of n events, whose values are in the matrices from row net->first on; with
+ * window_max of n tokens, which net->windows has, and net->event is the number in the step of their first window.
+ * Forward: each event (window) by itself. Backward: the gradients by the output are set; those by the input are
+ * added to if they were set before. */
 void net_forward(struct net *net, uint32_t n);
 void net_backward(struct net *net, uint32_t n);
 /* How many of `events` events go through the layers at a time, without a helping thread. */
@@ -185,7 +234,8 @@ struct net *net_second(const struct net *net);
 void net_second_take(struct net *net, struct train_memory *memory);
 /* CPU: copies the values of one event in all matrices from row `from` to row `to`. */
 void net_move(struct net *net, uint32_t from, uint32_t to);
-/* Zeroes the values of rejected events in all matrices; call it before the backward pass. */
+/* Zeroes the values of rejected events in all matrices; call it before the backward pass. Of a rejected window all
+ * rows are rejected. */
 void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected);
 /* Between steps: marks all gradients by matrices as not set. */
 void net_begin(struct net *net);
@@ -224,11 +274,12 @@ void net_end_turn(const struct net *net, const struct net_layer *layer);
  * `adds`. net_next_part goes from part to part, from {0} on; false: behind the last. When the slice's last
  * event is summed (is_last), net_join adds the sums of whole nodes of the tree (kernels/slices.h): over `rows`
  * rows of p->stride floats, `columns` of each, from float `at` of the gradient on. It is called for all slices
- * in their order.
+ * in their order. Of a network over windows a part is a chunk of them (windows.h).
  */
 struct net_part {
     uint32_t from, n, slice;
     bool adds, is_last;
+    uint32_t chunks; /* chunks of the tile up to this part's end */
 };
 bool net_next_part(const struct net *net, uint32_t n, struct net_part *part);
 float *net_gradient(const struct net_params *p, uint32_t slice);

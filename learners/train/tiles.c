@@ -5,7 +5,8 @@
  *
  * In the backward pass a layer's gradient is summed over all tiles in their order: a thread with a later tile
  * waits for its turn. Tiles are whole chunks (BATCH_CHUNK), so gradients equal those of all events at once,
- * bit for bit, whatever the size of tiles and the number of threads.
+ * bit for bit, whatever the size of tiles and the number of threads. Of a network over windows a tile is whole
+ * windows, and gradients are summed in chunks of its own (windows.h).
  */
 #include "learners/train/net.h"
 #include "learners/train/share.h"
@@ -47,13 +48,14 @@ struct net *net_second(const struct net *net)
 void net_second_take(struct net *net, struct train_memory *memory)
 {
     struct net *second = net->second;
+    size_t tile = windows_tile_rows(net, TILE_SHARED);
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         struct net_matrix *m = &second->matrices[i];
         size_t stride = m->stride;
         m->values = net->matrices[i].values;
         m->all_gradients = net->matrices[i].all_gradients;
         if (m != second->input && m != second->output && !m->keeps_gradients)
-            m->gradients = train_take(memory, TRAIN_ACTIVATIONS, TILE_SHARED * stride, sizeof(*m->gradients));
+            m->gradients = train_take(memory, TRAIN_ACTIVATIONS, tile * stride, sizeof(*m->gradients));
     }
     memcpy(second->params, net->params, sizeof(net->params));
     second->scratch_bytes = net->scratch_bytes;
@@ -62,20 +64,23 @@ void net_second_take(struct net *net, struct train_memory *memory)
 
 /* --- Tiles --- */
 
-/* Begins a tile; returns how many events it has. */
-static uint32_t begin_tile(const struct net_pass *w, struct net *net, uint32_t number)
+/* Begins a tile; returns how many events it has. *from: its first event in the pass. */
+static uint32_t begin_tile(const struct net_pass *w, struct net *net, uint32_t number, uint32_t *from)
 {
-    uint32_t from = number * w->tile;
-    net->first = w->first + from;
+    bool has_windows = net->options.window_max > 0;
+    *from = number * w->tile;
+    uint32_t n = has_windows ? windows_begin(net, number, from) : MIN(w->tile, w->events - *from);
+    net->first = w->first + *from;
     net->tile = number;
-    return MIN(w->tile, w->events - from);
+    net->event = w->event + (has_windows ? net->window : *from);
+    return n;
 }
 
 static void forward_tile(void *of, uint32_t number, unsigned who)
 {
     const struct net_pass *w = of;
     struct net *net = w->nets[who];
-    uint32_t n = begin_tile(w, net, number);
+    uint32_t from, n = begin_tile(w, net, number, &from);
     for (uint32_t i = 0; i < net->layers_count; i++)
         net->layers[i].kind->forward(net, &net->layers[i], n);
 }
@@ -84,10 +89,9 @@ static void backward_tile(void *of, uint32_t number, unsigned who)
 {
     const struct net_pass *w = of;
     struct net *net = w->nets[who];
-    uint32_t n = begin_tile(w, net, number);
-    size_t from = (size_t)number * w->tile;
+    uint32_t first, n = begin_tile(w, net, number, &first);
+    size_t from = first;
     net_begin(net);
-    net->event = w->event + number * w->tile;
     net->input->gradients = w->in_gradients + from * net->input->stride;
     net->input->has_gradients = w->in_has_gradients;
     net->output->gradients = w->out_gradients + from * net->output->stride;
@@ -102,7 +106,7 @@ static void backward_tile(void *of, uint32_t number, unsigned who)
         (void)net_adds_part(net, net->input, n);
 }
 
-static void run_pass(struct net *net, uint32_t n, share_piece *tile)
+static void run_pass(struct net *net, uint32_t n, bool is_backward)
 {
     uint32_t shared = n >= TILES_SHARED * TILE_SHARED ? TILE_SHARED : BATCH_CHUNK;
     struct team *team = net->second != NULL && n > shared ? net->team : NULL;
@@ -115,15 +119,20 @@ static void run_pass(struct net *net, uint32_t n, share_piece *tile)
                          .in_has_gradients = net->input->has_gradients};
     if (net->output)
         w.out_gradients = net->output->gradients;
+    uint32_t tiles =
+        net->options.window_max > 0 ? windows_divide(net, n, w.tile, is_backward) : (n + w.tile - 1) / w.tile;
     if (team) {
         net->second->options = net->options;
+        net->second->kernels = net->kernels;
+        net->second->windows = net->windows;
+        net->second->chunks = net->chunks, net->second->tiles = net->tiles;
         net->second->scale = net->scale;
         net->second->slices = net->slices;
     }
     net->pass = &w;
     if (net->second)
         net->second->pass = &w;
-    share_run(team, (n + w.tile - 1) / w.tile, tile, &w);
+    share_run(team, tiles, is_backward ? backward_tile : forward_tile, &w);
     net->pass = NULL;
     net->first = w.first;
     net->event = w.event;
@@ -132,16 +141,22 @@ static void run_pass(struct net *net, uint32_t n, share_piece *tile)
         net->output->gradients = w.out_gradients;
 }
 
+/* Of empty windows the gradients are zeros, and their slices are joined like all others. */
+static bool has_rows(const struct net *net, uint32_t n)
+{
+    return n > 0 || (net->options.window_max > 0 && net->windows.count > 0);
+}
+
 void net_forward(struct net *net, uint32_t n)
 {
-    if (n > 0)
-        run_pass(net, n, forward_tile);
+    if (has_rows(net, n))
+        run_pass(net, n, false);
 }
 
 void net_backward(struct net *net, uint32_t n)
 {
-    if (n > 0)
-        run_pass(net, n, backward_tile);
+    if (has_rows(net, n))
+        run_pass(net, n, true);
 }
 
 void net_wait_turn(const struct net *net, const struct net_layer *layer)

@@ -1,0 +1,224 @@
+/*
+ * Attention over the windows of a sequence model, by the kernels of kernels/attention.h: softmax, causal (Kang and
+ * McAuley 2018, eq. 2) or not (Sun et al. 2019), or SiLU with learned biases of relative position and time, which
+ * all heads share (Zhai et al. 2024, eq. 2). SiLU's weights are divided by window_max, so that a token does not
+ * depend on how long its window is.
+ *
+ * Softmax goes window by window: the logarithms of its sums, which the backward pass needs, lie in the window's
+ * rows of l->z as [heads][rows of the window], wherever chunks and tiles begin. SiLU goes chunk by chunk, since
+ * each of its calls has to clear and to add up the gradients by the biases of time; the gradient by the tables
+ * of a chunk comes first into scratch memory, so that threads wait for each other while chunks are added alone.
+ *
+ * SiLU's parameter is one row: the biases by distance (causal: 0 .. window_max - 1; else -window_max + 1 ..
+ * window_max - 1), then those by time (ATTENTION_TIME_BUCKETS). They begin with 0.
+ */
+#include "learners/train/net.h"
+
+#include "core/base.h"
+#include "kernels/attention.h"
+
+#include <math.h>
+
+/* Windows without the empty ones, of one call of a kernel: at most a chunk's rows, or one longer window. */
+struct span {
+    uint32_t from;       /* first row, counted from the tile's first */
+    uint32_t count, row; /* row: first row in the pass */
+    uint32_t offsets[BATCH_CHUNK + 1];
+    uint64_t identities[BATCH_CHUNK];
+};
+
+static uint32_t distances_of(const struct net *net, bool is_causal)
+{
+    return is_causal ? net->options.window_max : 2 * net->options.window_max - 1;
+}
+
+struct net_layer *net_add_attention(struct net *net, struct net_matrix *in, uint32_t from, uint32_t heads,
+                                    struct net_matrix *out, bool has_softmax, bool is_causal, float dropout)
+{
+    leat_assert(net->options.window_max > 0 && net->options.window_max <= ATTENTION_LENGTH_MAX);
+    leat_assert(net->device->api == NULL && !in->is_relu && heads > 0 && out->columns % heads == 0);
+    leat_assert(out->columns / heads % 16 == 0 && out->columns / heads <= ATTENTION_DIM_MAX);
+    leat_assert(from + 3 * out->columns <= in->columns && dropout >= 0.0F && dropout < 1.0F);
+    struct net_layer *l = net_add_layer(net, &net_attention, in, out);
+    l->in_from = from, l->in_columns = 3 * out->columns;
+    l->owns_part = true;
+    l->fields = heads, l->dim = out->columns / heads;
+    l->has_softmax = has_softmax, l->is_causal = is_causal, l->dropout = dropout;
+    if (has_softmax)
+        l->z = net_add_places(net, 1, heads);
+    else
+        l->params = net_add_params(net, 1, distances_of(net, is_causal) + ATTENTION_TIME_BUCKETS);
+    return l;
+}
+
+/* --- Calls of the kernels --- */
+
+static void span_of(const struct net *net, uint32_t window, uint32_t end, struct span *s)
+{
+    const struct net_windows *w = &net->windows;
+    leat_assert(w->identities != NULL || !w->drops);
+    s->row = w->offsets[window], s->from = s->row - w->offsets[net->window];
+    s->count = s->offsets[0] = 0;
+    for (; window < end; window++) {
+        if (w->offsets[window + 1] == w->offsets[window])
+            continue;
+        s->identities[s->count] = w->identities != NULL ? w->identities[window] : 0;
+        s->offsets[++s->count] = w->offsets[window + 1] - s->row;
+    }
+}
+
+/* The arguments that forward and backward pass share. */
+static struct attention attention_of(const struct net *net, const struct net_layer *l, const struct span *s)
+{
+    size_t width = (size_t)l->fields * l->dim, stride = l->in->stride;
+    const float *q = net_values(net, l->in) + s->from * stride + l->in_from;
+    return (struct attention){
+        .offsets = s->offsets,
+        .events = s->count,
+        .heads = l->fields,
+        .d = l->dim,
+        .is_causal = l->is_causal,
+        .scale = l->has_softmax ? 1.0F / sqrtf((float)l->dim) : 1.0F,
+        .q = {q, stride},
+        .k = {q + width, stride},
+        .v = {q + 2 * width, stride},
+        .out = {net_values(net, l->out) + s->from * (size_t)l->out->stride, l->out->stride},
+        .lse = l->has_softmax ? net_values(net, l->z) + s->from * (size_t)l->fields : NULL,
+        .weight_scale = 1.0F / (float)net->options.window_max,
+        .dropout = net->windows.drops ? l->dropout : 0.0F,
+        .seed = net->windows.chance,
+        .part = (uint64_t)(l - net->layers) << 32,
+        .identities = s->identities,
+        .scratch = net->scratch};
+}
+
+/* gradient: the tables' gradients; NULL in the forward pass. */
+static struct attention_bias bias_of(const struct net *net, const struct net_layer *l, const struct span *s,
+                                     float *gradient)
+{
+    size_t distances = distances_of(net, l->is_causal), middle = l->is_causal ? 0 : distances / 2;
+    leat_assert(net->windows.seconds != NULL);
+    const uint32_t *seconds = net->windows.seconds + s->row;
+    struct attention_bias bias = {.positions = l->params->w + middle,
+                                  .times = l->params->w + distances,
+                                  .positions_max = net->options.window_max - 1,
+                                  .query_seconds = seconds,
+                                  .key_seconds = seconds};
+    if (gradient != NULL)
+        bias.dpositions = gradient + middle, bias.dtimes = gradient + distances;
+    return bias;
+}
+
+static void set_gradients(struct attention *a, const struct net_layer *l, const struct span *s)
+{
+    size_t width = (size_t)l->fields * l->dim, stride = l->in->stride;
+    float *dq = l->in->gradients + s->from * stride + l->in_from;
+    a->dout = (struct attention_in){l->out->gradients + s->from * (size_t)l->out->stride, l->out->stride};
+    a->dq = (struct attention_out){dq, stride};
+    a->dk = (struct attention_out){dq + width, stride};
+    a->dv = (struct attention_out){dq + 2 * width, stride};
+}
+
+static void softmax_windows(const struct net *net, const struct net_layer *l, const struct net_chunk *c,
+                            bool is_backward)
+{
+    for (uint32_t window = c->window; window < c->end; window++) {
+        struct span s;
+        span_of(net, window, window + 1, &s);
+        struct attention a = attention_of(net, l, &s);
+        if (is_backward) {
+            set_gradients(&a, l, &s);
+            net->kernels->attention_softmax_backward(&a);
+        } else {
+            net->kernels->attention_softmax_forward(&a);
+        }
+    }
+}
+
+/* gradient: where the gradient by the tables is added; NULL: the forward pass. */
+static void silu_chunk(const struct net *net, const struct net_layer *l, const struct net_chunk *c,
+                       float *gradient)
+{
+    struct span s;
+    span_of(net, c->window, c->end, &s);
+    struct attention a = attention_of(net, l, &s);
+    struct attention_bias bias = bias_of(net, l, &s, gradient);
+    a.bias = &bias;
+    if (gradient != NULL) {
+        set_gradients(&a, l, &s);
+        net->kernels->attention_silu_backward(&a);
+    } else {
+        net->kernels->attention_silu_forward(&a);
+    }
+}
+
+/* --- The passes --- */
+
+static void attention_forward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    (void)n;
+    for (uint32_t i = 0; i < net_chunks(net); i++) {
+        struct net_chunk c = net_chunk(net, i);
+        if (l->has_softmax)
+            softmax_windows(net, l, &c, false);
+        else
+            silu_chunk(net, l, &c, NULL);
+    }
+}
+
+/* The tables' gradients by chunk, in scratch memory behind the kernel's own. */
+static float *tables_of(const struct net *net, const struct net_layer *l)
+{
+    size_t own = (attention_scratch_bytes(l->dim) + 63) / 64 * 64;
+    return (float *)((unsigned char *)net->scratch + own);
+}
+
+/* Adds the gradients of all chunks, in their order, to those of the slices. */
+static void add_gradients(const struct net *net, const struct net_layer *l, uint32_t n)
+{
+    const struct net_params *p = l->params;
+    const float *own = tables_of(net, l);
+    for (struct net_part part = {0}; net_next_part(net, n, &part); own += p->stride) {
+        float *sum = net_gradient(p, part.slice);
+        struct batch_add_rows a = {.x = sum, .y = own, .n = 1, .columns = p->d};
+        if (part.adds)
+            net->device->kernels->add_rows(&a, net->device->stream);
+        else
+            memcpy(sum, own, p->d * sizeof(*sum));
+        if (part.is_last)
+            net_join(net, p, part.slice, 0, 1, p->d);
+    }
+}
+
+static void attention_backward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    uint32_t chunks = net_chunks(net);
+    float *tables = l->has_softmax ? NULL : tables_of(net, l);
+    l->in->has_gradients = true;
+    if (tables != NULL)
+        memset(tables, 0, (size_t)chunks * l->params->stride * sizeof(*tables));
+    for (uint32_t i = 0; i < chunks; i++) {
+        struct net_chunk c = net_chunk(net, i);
+        if (tables == NULL)
+            softmax_windows(net, l, &c, true);
+        else
+            silu_chunk(net, l, &c, tables + (size_t)i * l->params->stride);
+    }
+    if (tables == NULL)
+        return;
+    net_wait_turn(net, l);
+    add_gradients(net, l, n);
+    net_end_turn(net, l);
+}
+
+static size_t attention_scratch(const struct net *net, const struct net_layer *l, uint32_t n)
+{
+    (void)net;
+    size_t own = (attention_scratch_bytes(l->dim) + 63) / 64 * 64;
+    return l->has_softmax ? own : own + (size_t)net_chunks_max(n) * l->params->stride * sizeof(float);
+}
+
+const struct net_layer_kind net_attention = {.name = "attention",
+                                             .forward = attention_forward,
+                                             .backward = attention_backward,
+                                             .scratch = attention_scratch};
