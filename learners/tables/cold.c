@@ -284,10 +284,11 @@ static void give_stored(void *argument, uint64_t key, const void *stored)
     table_keys_add(&g->keys, key);
     uint64_t hash = table_hash(t, key);
     const uint64_t *slot = table_slot_of(t, key, hash);
-    if (slot == NULL && c->rows > 0)
-        c->rows--;
+    /* An expired copy may be of a row that was loaded and has expired in memory: `rows` does not count it then. */
     if (stored_seen(stored) < t->expired_before)
         return;
+    if (slot == NULL && c->rows > 0)
+        c->rows--;
     if (slot != NULL) {
         table_store_row(t, table_slot_row(t, slot), c->rows_of);
         if (memcmp(c->rows_of, stored, table_stored_bytes(t)) != 0)

@@ -3,9 +3,12 @@
 #include "events.h"
 #include "fake_cold.h"
 
+#include "core/buffer.h"
 #include "core/team.h"
 #include "learners/model/internal.h"
 #include "learners/tables/cold.h"
+#include "learners/tables/inline.h"
+#include "learners/tables/shard.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -129,11 +132,9 @@ static void test_same_rows(void **state)
 /* Looks the keys up without an occurrence; returns how many have a row. */
 static uint32_t look_up(struct table *t, const uint64_t *keys, uint32_t n)
 {
-    uint32_t seen[CALL_MAX] = {0}, steps[CALL_MAX], found = 0;
+    uint32_t seen[CALL_MAX] = {0}, steps[CALL_MAX] = {TABLE_STEP_NONE}, found = 0;
     uint8_t learns[CALL_MAX] = {0};
     struct table_row *rows[CALL_MAX];
-    for (uint32_t i = 0; i < n; i++)
-        steps[i] = TABLE_STEP_NONE;
     table_look(t, keys, seen, steps, learns, n, false, rows);
     for (uint32_t i = 0; i < n; i++) {
         if (rows[i] == NULL || rows[i] == &table_possible)
@@ -509,6 +510,34 @@ static void test_budget(void **state)
     }
 }
 
+/* A row that was loaded and then expired in memory leaves its copy in the store, which the count of cold rows has no
+ * part of: giving the copy's shard away must not make the table forget that another shard has a cold row. */
+static void test_given_expired_copy(void **state)
+{
+    (void)state;
+    struct table t;
+    struct table_options o = options(4);
+    o.shards = TABLE_SHARDS_MAX;
+    table_init(&t, &o);
+    make_cold(&t);
+    uint64_t keys[2] = {1, 2};
+    while (table_shard(&t, keys[1]) == table_shard(&t, keys[0]))
+        keys[1]++;
+    uint32_t seen[2] = {1000, 5000}, steps[3] = {1, 1, 2};
+    struct table_row *rows[2];
+    struct byte_buffer given = {0};
+    table_resolve(&t, keys, seen, steps, NULL, 2, rows);
+    assert_true(table_evict(&t, 2, 2, false) && t.cold->rows == 2);
+    table_resolve(&t, keys, seen, steps + 2, NULL, 1, rows);
+    assert_int_equal(t.cold->rows, 1);
+    table_set_watermark(&t, 2000 * US_PER_SECOND, TABLE_STEP_NONE);
+    assert_int_equal(t.stats.rows, 0);
+    assert_true(table_give_shard(&t, table_shard(&t, keys[0]), &given));
+    assert_int_equal(look_up(&t, keys + 1, 1), 1);
+    buffer_free(&given);
+    table_free(&t);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -519,9 +548,13 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_rows),    cmocka_unit_test(test_checkpoints),
-        cmocka_unit_test(test_failed_store), cmocka_unit_test(test_models),
-        cmocka_unit_test(test_budget),       cmocka_unit_test(test_asked_once),
+        cmocka_unit_test(test_same_rows),
+        cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_failed_store),
+        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_asked_once),
+        cmocka_unit_test(test_given_expired_copy),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
