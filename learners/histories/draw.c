@@ -5,7 +5,8 @@
  * hashes have the same first `depth` bits. A draw takes a bucket by chance and a place from 0 to 127 by chance; if
  * the bucket has a user at that place, in the order of hashes, that is the user drawn, else it tries again. So each
  * user has the same chance, 1 / (buckets * 128), however many a bucket holds. Expired rows count as absent, so
- * nothing depends on when they are removed. A try looks at one page or two of the index.
+ * nothing depends on when they are removed. A try looks at one page or two of the index; if they have too few
+ * rows anyway, at their counts alone.
  *
  * `depth` is such that buckets hold 24 to 48 users in the mean: three to six tries a draw, and a bucket of more
  * than 128, of which the last would never be drawn, is a chance of less than 1e-15. The number of users is estimated
@@ -40,18 +41,41 @@ static bool is_within(uint64_t hash, uint64_t bits, unsigned depth)
     return depth == 0 || hash >> (HASH_BITS - depth) == bits;
 }
 
+/* The entries of the directory with the pages of bucket `bits`. */
+struct page_range {
+    size_t first, last;
+};
+
+static struct page_range pages_of(const struct table *index, uint64_t bits, unsigned depth)
+{
+    if (depth >= index->depth)
+        return (struct page_range){(size_t)(bits >> (depth - index->depth)),
+                                   (size_t)(bits >> (depth - index->depth))};
+    size_t first = (size_t)(bits << (index->depth - depth));
+    return (struct page_range){first, first + ((size_t)1 << (index->depth - depth)) - 1};
+}
+
+/* The rows of the bucket's pages: at least as many as the bucket has users. */
+static size_t count_rows(const struct histories_draw *draw, uint64_t bits)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < draw->count; i++) {
+        const struct table *index = &draw->parts[i]->index;
+        struct page_range in = pages_of(index, bits, draw->depth);
+        for (size_t d = in.first; d <= in.last; d++)
+            if (d == in.first || index->directory[d] != index->directory[d - 1])
+                count += index->page_counts.base[index->directory[d]];
+    }
+    return count;
+}
+
 /* The number of users of bucket `bits` in one index; puts them into `bucket` unless it is NULL. */
 static size_t scan(const struct table *index, uint64_t bits, unsigned depth, struct bucket *bucket)
 {
-    size_t first, last, count = 0;
-    if (depth >= index->depth) {
-        first = last = (size_t)(bits >> (depth - index->depth));
-    } else {
-        first = (size_t)(bits << (index->depth - depth));
-        last = first + ((size_t)1 << (index->depth - depth)) - 1;
-    }
-    for (size_t d = first; d <= last; d++) {
-        if (d > first && index->directory[d] == index->directory[d - 1])
+    struct page_range in = pages_of(index, bits, depth);
+    size_t count = 0;
+    for (size_t d = in.first; d <= in.last; d++) {
+        if (d > in.first && index->directory[d] == index->directory[d - 1])
             continue;
         for (size_t i = 0; i < TABLE_PAGE_SLOTS; i++) {
             const struct table_row *user = (void *)table_slot_at(index, index->directory[d], i);
@@ -107,7 +131,7 @@ bool histories_draw(const struct histories_draw *draw, uint64_t seed, uint64_t s
             bits = chance >> (HASH_BITS - draw->depth);
             at = (size_t)(chance % PLACES);
             chance = num_mix(chance + UINT64_C(0x9e3779b97f4a7c15));
-        } while (at >= scan_parts(draw, bits, draw->depth, NULL));
+        } while (at >= count_rows(draw, bits) || at >= scan_parts(draw, bits, draw->depth, NULL));
     }
     (void)scan_parts(draw, bits, draw->depth, &bucket);
     leat_assert(at < bucket.count); /* else users came or went since histories_draw_begin */

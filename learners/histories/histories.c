@@ -16,7 +16,8 @@
 enum {
     TILE = 64,
     LINE = 64,
-    LINES_AHEAD = 4 /* of a row, for reading; the rest is read one after the other */
+    LINES_AHEAD = 4,       /* of a row, for reading; the rest is read one after the other */
+    ENTRY_BYTES_USUAL = 6, /* with less room than this, the next class is prefetched too */
 };
 
 /* --- Classes --- */
@@ -145,7 +146,7 @@ static void warm_classes(struct histories *h, uint32_t step)
 static void look_ahead(struct histories *h, const uint64_t *keys, size_t n, uint32_t step, bool reads,
                        uint64_t *hashes)
 {
-    struct size_class *classes[TILE];
+    struct size_class *classes[TILE], *classes_end = h->classes + h->classes_count;
     const struct table_row *rows[TILE];
     for (size_t i = 0; i < n; i++) {
         hashes[i] = table_hash(&h->index, keys[i]);
@@ -154,6 +155,8 @@ static void look_ahead(struct histories *h, const uint64_t *keys, size_t n, uint
     for (size_t i = 0; i < n; i++) {
         struct table_row *user = keys[i] != 0 ? user_find(&h->index, keys[i], hashes[i]) : NULL;
         classes[i] = user != NULL ? class_of(h, user_state_of(user)) : NULL;
+        if (classes[i] == NULL && !reads) /* mostly a new user */
+            table_prefetch(&h->classes[0].table, hashes[i], false, sizeof(struct table_slot));
         if (classes[i] == NULL)
             continue;
         table_prefetch(&classes[i]->table, hashes[i], false, sizeof(struct table_slot));
@@ -174,6 +177,9 @@ static void look_ahead(struct histories *h, const uint64_t *keys, size_t n, uint
         size_t end = TABLE_ROW_HEADER + sizeof(*entries) + MIN(entries->used, classes[i]->capacity);
         if (!reads)
             prefetch_line(row + end);
+        if (!reads && entries->used + ENTRY_BYTES_USUAL > classes[i]->capacity &&
+            classes[i] + 1 < classes_end)
+            table_prefetch(&classes[i][1].table, hashes[i], false, sizeof(struct table_slot));
         for (size_t at = LINE; at < MIN(end, (size_t)LINES_AHEAD * LINE) && reads; at += LINE)
             prefetch_line(row + at);
     }
