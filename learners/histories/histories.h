@@ -5,7 +5,8 @@
  *   - Entries have the order of the calls, which callers make in the order of records. Event times may fall
  *     from one entry to the next.
  *   - A user's window follows from the count of the user's events alone (history_window): when `history` entries
- *     are there and one more comes, the older half goes. Positions count from the window's start.
+ *     are there and one more comes, the older half goes, of an odd number the greater half. Positions count from
+ *     the window's start.
  *   - A user expires as rows of learners/tables do: newest event time + expire_after <= watermark. An event that
  *     comes later begins a new user, with count 1.
  *   - An entry names its item by number and generation (learners/items/numbers.h). An entry whose generation is
@@ -17,7 +18,7 @@
  * shards are those of tables:
  *   - The index, one inline row of 32 bytes a user: the count, and the class. It stays in memory (43 to 85
  *     bytes a user with the free slots of its pages), because a cold user's class must be known, so that one
- *     store is asked and not each, and because draws come from all users.
+ *     store is asked and not each, and because draws come from all users. Expiry alone bounds the number of users.
  *   - One table for each size class: a user's entries as bytes, in the smallest class that holds them. Users do
  *     not return to smaller classes. These tables may have cold stores.
  *   - An entry is a varint each of: the number; the generation, unless it is 0; the seconds since the entry

@@ -2,7 +2,9 @@
  * restores; and the edges. */
 #include "histories_model.h"
 
+#include "core/buffer.h"
 #include "learners/histories/internal.h"
+#include "learners/tables/cut.h"
 
 #include <stdio.h>
 
@@ -209,6 +211,42 @@ static void test_model(void **state)
     }
 }
 
+/* --- Cuts --- */
+
+/* A follower that takes what changed since the last cut has the same users and entries. */
+static void test_follower(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < ARRAY_COUNT(variants); k++) {
+        const struct variant *v = &variants[k];
+        struct world w = {.variant = v, .random.state = 9 + k, .now = START};
+        struct histories *follower = make(v, false);
+        w.h = make(v, v->has_cold);
+        w.plain = calloc(1, sizeof(*w.plain));
+        w.plain->history = v->history;
+        for (size_t i = 0; i < histories_tables(w.h); i++) {
+            table_cut_note(histories_table(w.h, i), true, 1);
+            table_restored(histories_table(follower, i), 1);
+        }
+        for (uint32_t epoch = 2; epoch < 40; epoch++) {
+            for (uint32_t i = random_below(&w.random, 8); i > 0; i--)
+                turn(&w);
+            for (size_t i = 0; i < histories_tables(w.h); i++) {
+                struct byte_buffer cut = {0};
+                table_cut(histories_table(w.h, i), epoch, &cut);
+                assert_true(table_take_cut(histories_table(follower, i), cut.data, cut.length, w.step));
+                buffer_free(&cut);
+            }
+            set_time(follower, v, w.now);
+            set_time(w.h, v, w.now), plain_set_time(w.plain, v, w.now);
+            plain_check_all(w.plain, follower, w.step);
+        }
+        histories_free(w.h);
+        histories_free(follower);
+        free(w.plain);
+    }
+}
+
 /* --- Edges --- */
 
 static void test_windows(void **state)
@@ -346,9 +384,9 @@ static void test_damaged_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),      cmocka_unit_test(test_model),
-        cmocka_unit_test(test_long_history), cmocka_unit_test(test_walk),
-        cmocka_unit_test(test_damaged_rows),
+        cmocka_unit_test(test_windows),  cmocka_unit_test(test_model),
+        cmocka_unit_test(test_follower), cmocka_unit_test(test_long_history),
+        cmocka_unit_test(test_walk),     cmocka_unit_test(test_damaged_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
