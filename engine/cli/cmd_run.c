@@ -465,12 +465,8 @@ static int run_job(struct run_arguments *arguments)
     if (!start_api(arguments, &load->diags))
         return EXIT_FAILED;
     struct run *run = run_new(load->plan, &arguments->options, &load->diags);
-    has_begun = run != NULL; /* a Ctrl-C that comes later stops it with a checkpoint */
-    if (interrupts > 0) {
-        has_begun = 0;
-        run_free(run);
+    if (run == NULL && interrupts > 0)
         return EXIT_INTERRUPTED;
-    }
     if (run == NULL)
         return has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
     struct run_stats *stats = mem_calloc(1, sizeof(*stats));
@@ -503,6 +499,7 @@ static int run_job(struct run_arguments *arguments)
                                .progress = arguments->progress,
                                .more = serving == NULL ? (struct view_more){0} : serve_watch_more(serving)});
     bool is_good = run_start(run);
+    has_begun = 1;
     if (is_good)
         watch(run, view, arguments->api);
     view_free(view);

@@ -229,22 +229,6 @@ def test_interrupted_once_it_takes_a_checkpoint_and_goes_on():
             assert status == GOOD and "finished already" in out, out
 
 
-def test_interrupted_before_it_begins():
-    """It reads nothing, and says so; the next run finds nothing in its way."""
-    with place():
-        process = subprocess.Popen([LEAT, "run", "job.leat", "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env={**os.environ, "LEAT_FAILPOINTS": "ckpt.lock=sleep:2000"})
-        deadline = time.monotonic() + PATIENCE_S
-        while not os.path.exists("state"):
-            assert time.monotonic() < deadline and process.poll() is None, process.poll()
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == INTERRUPTED and "stopping before the run has begun" in errors and out == "", (process.returncode, out, errors)
-        status, _, errors = leat("run", "job.leat", "--quiet", "--set", "count=1000")
-        assert status == GOOD, errors
-
-
 def test_interrupted_twice_it_stops_at_once():
     with place():
         process = start("--set", "count=400000000", env={"LEAT_FAILPOINTS": "ckpt.manifest=sleep:5000"})
