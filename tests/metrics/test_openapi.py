@@ -46,20 +46,28 @@ RECORDS, CASES_MIN = 400_000, 10
 
 
 def ask_all(url, *words):
-    """Lets schemathesis ask; fails with what it found."""
+    """Lets schemathesis ask; fails with what it found. On a machine that is busy it gets more time, for CASES_MIN cases."""
     packages.use()
-    command = [sys.executable, "-m", "schemathesis.cli", "run", url, "--max-time", str(ARGUMENTS.seconds), "--warnings", "off",
+    seconds = ARGUMENTS.seconds
+    while ask(url, seconds, *words) < CASES_MIN:
+        seconds *= 3
+        assert seconds < PATIENCE_S, f"fewer than {CASES_MIN} cases in {seconds / 3:.0f} s"
+
+
+def ask(url, seconds, *words):
+    """Returns how many cases there were."""
+    command = [sys.executable, "-m", "schemathesis.cli", "run", url, "--max-time", str(seconds), "--warnings", "off",
                "--request-timeout", str(PATIENCE_S), *words]
     with tempfile.TemporaryDirectory() as folder:  # it reads and leaves files where it is started
         with open(os.path.join(folder, "schemathesis.toml"), "w", encoding="ascii") as file:
             file.write(CONFIG)
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False,
-                              timeout=PATIENCE_S + 10 * ARGUMENTS.seconds, env={**os.environ, "NO_COLOR": "1"})
+                              timeout=PATIENCE_S + 10 * seconds, env={**os.environ, "NO_COLOR": "1"})
     cases = re.search(r"(\d+) generated, .*", done.stdout)
     found = done.stdout[max(done.stdout.find("= FAILURES ="), 0):]
-    assert done.returncode == 0 and cases, f"{done.returncode}: {' '.join(found.split())} {done.stderr[-1000:]}"
-    print(f"# {url}: {cases[0]}")
-    assert int(cases[1]) >= CASES_MIN, done.stdout[-2000:]
+    assert done.returncode == 0, f"{done.returncode}: {' '.join(found.split())} {done.stderr[-1000:]}"
+    print(f"# {url}: {cases[0] if cases else 'no time for a case'}")
+    return int(cases[1]) if cases else 0
 
 
 def test_serve():

@@ -532,6 +532,9 @@ def test_readme():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    assert "sleep 2;" in commands  # enough at rest; here as long as it takes until the server has the new checkpoint
+    commands = commands.replace("sleep 2;", "while curl -s -d @request.json 127.0.0.1:8000/v2/models/ctr/infer | grep -q '\"1-1\"'; do "
+                                            "sleep 0.2; done;")
     commands = commands.replace("8000", str(port)).replace("leat serve", f"leat serve --listen 127.0.0.1:{port}")
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(os.path.join(root, "jobs"), os.path.join(folder, "jobs"))
