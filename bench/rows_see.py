@@ -22,7 +22,7 @@ from harness import JOBS, Broken, Figure, busy_cores, finish, median, remove
 from rows_follow import LEARNERS, events_of
 
 ALONE, SEEN, ASKED = HOWS = range(3)  # nobody looks; pages and a scraper; keys are asked for, too
-SETTLE_S, PHASE_S, COPIES = 1.2, 2, 48  # before a phase counts; a phase; how often the job has the events, so that they last
+SETTLE_S, PHASE_S, COPIES = 1.2, 2, 240  # before a phase counts; a phase; how often the job has the events, so that they last
 FIGURES = re.compile(r"figures at http://127\.0\.0\.1:(\d+)/")
 # Several askers come to that many requests, too, where an answer takes long.
 KEYS, REQUESTS_A_SECOND, ASKERS = 10, 100, 4
