@@ -10,6 +10,8 @@ enum {
     POLL_MS = 100,
     POLL_HELD_MS = 10, /* if the source has a rate limit */
     METADATA_MS = 2000,
+    ENDS_MS =
+        1000, /* once a second: below KAFKA_PAUSE_US, or brokers that do not answer would look like a pause */
     PATIENCE_US = 15000000,
     MISSING_TIMES = 3, /* a broker that has just started may not know all topics yet */
     MISSING_US = 1000000,
@@ -172,8 +174,8 @@ static int64_t look(struct kafka_watch *watch)
 }
 
 /* Asks brokers for the ends of the logs of partitions that are behind. The statistics have the end of the last fetch, and
- * nothing is fetched while the queue is full, which is when a job falls behind. */
-static void measure_ends(struct kafka_watch *watch)
+ * nothing is fetched while the queue is full, which is when a job falls behind. False: no broker answered. */
+static bool measure_ends(struct kafka_watch *watch)
 {
     uint32_t all = atomic_load(&watch->partitions_count);
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)all);
@@ -181,8 +183,8 @@ static void measure_ends(struct kafka_watch *watch)
         if (kafka_partition_lag(watch->partitions[i]) > 0)
             rd_kafka_topic_partition_list_add(list, watch->partitions[i]->topic, watch->partitions[i]->id)
                 ->offset = RD_KAFKA_OFFSET_END;
-    bool is_good = list->cnt > 0 && rd_kafka_offsets_for_times(watch->shared->client, list, METADATA_MS) ==
-                                        RD_KAFKA_RESP_ERR_NO_ERROR;
+    bool is_good = list->cnt == 0 || rd_kafka_offsets_for_times(watch->shared->client, list, ENDS_MS) ==
+                                         RD_KAFKA_RESP_ERR_NO_ERROR;
     for (uint32_t i = 0, at = 0; i < all; i++) {
         struct kafka_partition *p = watch->partitions[i];
         const rd_kafka_topic_partition_t *found =
@@ -194,13 +196,15 @@ static void measure_ends(struct kafka_watch *watch)
             __atomic_store_n(&p->log_end, p->asked_end, __ATOMIC_RELAXED);
     }
     rd_kafka_topic_partition_list_destroy(list);
+    return is_good;
 }
 
 /* Measures the ends of the logs, and the newest record times, of partitions that are behind; once a second, after
  * statistics. */
 static void measure(struct kafka_watch *watch)
 {
-    measure_ends(watch);
+    if (!measure_ends(watch))
+        return;
     struct kafka_newest found[NEWEST_MAX];
     struct kafka_partition *of[NEWEST_MAX];
     uint32_t all = atomic_load(&watch->partitions_count), count = 0;
