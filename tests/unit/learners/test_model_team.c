@@ -2,6 +2,7 @@
  * a snapshot: the same bits as with one thread. Cuts note what both threads change. Run under ThreadSanitizer as well. */
 #include "events.h"
 #include "learners/tables/cut.h"
+#include "team_helper.h"
 
 #include "core/base.h"
 #include "core/buffer.h"
@@ -24,33 +25,6 @@ static const struct kernels *best(void)
 {
     const char *reason;
     return kernels_pick(NULL, &reason);
-}
-
-struct helper {
-    struct team team;
-    atomic_bool is_over;
-    atomic_uint pieces;
-};
-
-static void *help(void *argument)
-{
-    struct helper *h = argument;
-    while (!atomic_load(&h->is_over)) {
-        if (team_help(&h->team))
-            atomic_fetch_add(&h->pieces, 1);
-        else
-            team_pause(1000);
-    }
-    return NULL;
-}
-
-/* Called by team_open: waits until the helper has done the first piece of each call. */
-static void wait_for_help(void *engine)
-{
-    struct helper *h = engine;
-    unsigned before = atomic_load(&h->pieces);
-    while (atomic_load(&h->pieces) == before)
-        team_pause(1000);
 }
 
 struct writer {

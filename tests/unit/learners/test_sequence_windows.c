@@ -4,6 +4,7 @@
  * windows are divided into chunks and tiles.
  */
 #include "sequence_rig.h"
+#include "team_helper.h"
 
 #include "core/buffer.h"
 #include "core/team.h"
@@ -138,33 +139,6 @@ static void test_chance(void **state)
 }
 
 /* --- Tiles and threads --- */
-
-struct helper {
-    struct team team;
-    atomic_bool is_over;
-    atomic_uint pieces;
-};
-
-static void *help(void *argument)
-{
-    struct helper *h = argument;
-    while (!atomic_load(&h->is_over)) {
-        if (team_help(&h->team))
-            atomic_fetch_add(&h->pieces, 1);
-        else
-            team_pause(1000);
-    }
-    return NULL;
-}
-
-/* Called by team_open: waits until the helper has done the first piece of each call. */
-static void wait_for_help(void *engine)
-{
-    struct helper *h = engine;
-    unsigned before = atomic_load(&h->pieces);
-    while (atomic_load(&h->pieces) == before)
-        team_pause(1000);
-}
 
 /* Random lengths, most of them short, of at most `rows_max` rows together; returns how many. */
 static uint32_t random_lengths(uint32_t of[RIG_WINDOWS_MAX], uint32_t rows_max, uint64_t seed)
