@@ -4,6 +4,7 @@ be made here returns why."""
 import concurrent.futures
 import os
 import shutil
+import traceback
 
 
 def run(module, threads=1):
@@ -20,11 +21,10 @@ def run_one(name, test):
         return True
     except Exception as error:  # pylint: disable=broad-except
         what = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-        place = error.__traceback__
-        while place.tb_next:
-            place = place.tb_next
+        frames = traceback.extract_tb(error.__traceback__)[1:]
+        place = ", from ".join(f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in reversed(frames))
         what = what if len(what) < 3000 else f"{what[:600]} ... {what[-2400:]}"  # what was said last is at its end
-        print(f"not ok - {name}\n#   line {place.tb_lineno}: {what}", flush=True)
+        print(f"not ok - {name}\n#   {place}: {what}", flush=True)
         return False
 
 

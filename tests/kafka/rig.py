@@ -126,14 +126,14 @@ def check_once(records, expected):
 
 
 def wait_for(condition, what, seconds=PATIENCE_S):
-    """Waits until the condition gives something true, which is returned."""
+    """Waits until the condition gives something true, which is returned. what: a text, or a function that gives one."""
     deadline = time.monotonic() + seconds
     while True:
         result = condition()
         if result:
             return result
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
         time.sleep(0.02)
 
 
@@ -326,6 +326,7 @@ class Cluster:
 
         isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         partitions = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
+        refusals = collections.Counter()
 
         def ask(spec):
             try:
@@ -336,12 +337,22 @@ class Cluster:
                                             KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH,
                                             KafkaError.UNKNOWN_TOPIC_OR_PART):
                     self.renew_admin()  # the leader does not know yet, or this client another one
+                    refusals[str(error)] += 1
                     return None
                 raise
 
-        begins = wait_for(lambda: ask(OffsetSpec.earliest()), f"leaders of {topic}'s partitions")
-        ends = wait_for(lambda: ask(OffsetSpec.latest()), f"leaders of {topic}'s partitions")
+        def what():
+            return f"leaders of {topic}'s {len(partitions)} partitions; said instead: {refusals.most_common(3)}"
+
+        begins = wait_for(lambda: ask(OffsetSpec.earliest()), what)
+        ends = wait_for(lambda: ask(OffsetSpec.latest()), what)
         return {partition: (begins[partition], ends[partition]) for partition in begins}
+
+    def wait_stable(self, topic, seconds=PATIENCE_S):
+        """Returns when the markers of all transactions are written: a broker writes these after the producer's commit or
+        abort has returned, and a reader of what is committed ends before a marker that lacks."""
+        wait_for(lambda: self.offsets(topic, read_committed=True) == self.offsets(topic),
+                 f"{topic}: a transaction stays open", seconds)
 
     def delete_records(self, topic, before):
         """before: {partition: offset}; what is before these is gone."""
@@ -458,8 +469,7 @@ class Cluster:
         from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
         if read_committed and count is None and not beside_open:
-            wait_for(lambda: self.offsets(topic, read_committed=True) == self.offsets(topic),
-                     f"{topic}: a transaction stays open", seconds)
+            self.wait_stable(topic, seconds)
         consumer = self.consumer(read_committed)
         partitions = list(start) if start else self.partitions(topic)
         consumer.assign([TopicPartition(topic, p, start[p] if start else OFFSET_BEGINNING) for p in partitions])

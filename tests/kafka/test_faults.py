@@ -173,7 +173,7 @@ def test_the_topic_is_deleted():
     job = case.job(rate=8000)
     process = job.start(failpoints="kafka.begin=stop@6")  # between two transactions
     rig.wait_for(lambda: oracle.is_stopped(process) or process.poll() is not None, "the sixth transaction")
-    rig.wait_for(lambda: kafka.offsets(job.topic) == kafka.offsets(job.topic, read_committed=True), "the markers of the fifth")
+    kafka.wait_stable(job.topic)
     before = job.out()
     assert before
     kafka.delete_topic(job.topic)

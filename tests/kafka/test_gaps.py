@@ -226,6 +226,7 @@ class Transactions:
             self.producer.begin_transaction()
             self.kafka.produce(self.topic, rig.numbered(1, first=10**6, partition=partition), self.producer)
             self.producer.abort_transaction(rig.PATIENCE_S)
+        self.kafka.wait_stable(self.topic)
 
     def count(self):
         return sum(map(len, self.committed.values()))

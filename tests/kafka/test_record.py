@@ -131,6 +131,7 @@ def test_a_replay_is_what_live_was():
         producer.begin_transaction()
         kafka.produce(topic, rig.numbered(10, first=10**6), producer)
         producer.abort_transaction(30)
+    kafka.wait_stable(topic)
     with Place(kafka, topic, schema, meta, "| with twice = n * 3080000000000000") as place:
         expected = place.live()
         assert expected[0].count(b"\n") > 2000 and expected[1].count(b"\n") > 200

@@ -183,7 +183,7 @@ def test_a_transaction_that_takes_too_long_is_aborted():
     producer = kafka.producer(topic, transaction_timeout_ms=2000, message_timeout_ms=1500)
     producer.begin_transaction()
     kafka.produce(topic, rig.numbered(10), producer)
-    rig.wait_for(lambda: kafka.offsets(topic, read_committed=True) == kafka.offsets(topic), "the abort")
+    kafka.wait_stable(topic)
     try:
         producer.commit_transaction(rig.PATIENCE_S)
         raise AssertionError("an aborted transaction was committed")

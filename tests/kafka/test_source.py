@@ -215,6 +215,7 @@ def test_what_is_not_committed_is_not_read():
         one.finish()
         assert [row["n"] for row in one.rows()] == expected
     producer.commit_transaction(rig.PATIENCE_S)
+    kafka.wait_stable(topic)
     with job(of(kafka, topic)) as one:
         one.finish()
         assert [row["n"] for row in one.rows()] == expected + list(range(9000, 9100))
