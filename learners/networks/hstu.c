@@ -39,8 +39,8 @@ static void hstu_shape(struct net *net, const void *own)
 {
     const struct hstu_network *o = own;
     net->is_glorot = true;
-    struct net_matrix *x = net_add_input(net, 0);
-    leat_assert(x->columns == o->dim && o->layers > 0 && o->layers <= SEQUENCE_LAYERS_MAX);
+    leat_assert(o->layers > 0 && o->layers <= SEQUENCE_LAYERS_MAX);
+    struct net_matrix *x = networks_add_tokens(net, o->dim, o->dropout);
     for (uint32_t i = 0; i < o->layers; i++) {
         bool is_last = i + 1 == o->layers;
         struct net_matrix *out = is_last ? net_add_output_columns(net, o->dim) : net_add_matrix(net, o->dim);

@@ -50,8 +50,8 @@ static void sasrec_shape(struct net *net, const void *own)
 {
     const struct sasrec_network *o = own;
     net->is_glorot = true;
-    struct net_matrix *x = net_add_input(net, 0);
-    leat_assert(x->columns == o->dim && o->layers <= SEQUENCE_LAYERS_MAX);
+    leat_assert(o->layers <= SEQUENCE_LAYERS_MAX);
+    struct net_matrix *x = networks_add_tokens(net, o->dim, o->dropout);
     for (uint32_t i = 0; i < o->layers; i++)
         x = dense_part(net, o, attention_part(net, o, x));
     net_add_norm(net, x, net_add_output_columns(net, o->dim));

@@ -60,7 +60,8 @@ struct net_layer_kind {
 };
 extern const struct net_layer_kind net_dense, net_cross, net_dot, net_mixture, net_products;
 /* of sequence models, on a CPU alone */
-extern const struct net_layer_kind net_norm, net_attention, net_sum, net_gate, net_silu, net_dropout;
+extern const struct net_layer_kind net_positions, net_norm, net_attention, net_sum, net_gate, net_silu,
+    net_dropout;
 
 struct net_layer {
     const struct net_layer_kind *kind;
@@ -189,6 +190,8 @@ struct net_params *net_add_params(struct net *net, uint32_t n, uint32_t d);
  * no padding (the stride is the number of columns), and none but the input of net_add_dropout is made by a relu.
  */
 
+/* out = in + a learned row of each position. Parameter: window_max rows. */
+struct net_layer *net_add_positions(struct net *net, struct net_matrix *in, struct net_matrix *out);
 /* out = layer norm of each row of `in`, times a gain, plus a bias. Parameters: a row of gains, a row of biases. */
 struct net_layer *net_add_norm(struct net *net, struct net_matrix *in, struct net_matrix *out);
 /* Attention of `heads` heads of d columns, a multiple of 16 up to ATTENTION_DIM_MAX. in[from .. from + 3 heads d)

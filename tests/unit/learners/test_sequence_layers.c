@@ -111,6 +111,17 @@ static double score(const struct net_layer *l, size_t begin, size_t head, size_t
            weights_of(l)[distances + attention_time_bucket(seconds[i], seconds[j])];
 }
 
+static void plain_positions(const struct net_layer *l)
+{
+    size_t d = l->in->columns;
+    for (uint32_t window = 0; window < plain.t->net.windows.count; window++)
+        for (size_t r = plain.t->offsets[window]; r < plain.t->offsets[window + 1]; r++)
+            for (size_t i = 0; i < d; i++)
+                values_of(l->out)[r * d + i] =
+                    values_of(l->in)[r * d + i] +
+                    weights_of(l)[(r - plain.t->offsets[window]) * l->params->stride + i];
+}
+
 /* One query of one head. */
 static void plain_query(const struct net_layer *l, uint32_t window, size_t head, size_t i)
 {
@@ -180,9 +191,9 @@ static void plain_forward(void)
     static const struct {
         const struct net_layer_kind *kind;
         void (*run)(const struct net_layer *);
-    } kinds[] = {{&net_dense, plain_dense},     {&net_norm, plain_norm},    {&net_attention, plain_attention},
-                 {&net_dropout, plain_dropout}, {&net_sum, plain_elements}, {&net_gate, plain_elements},
-                 {&net_silu, plain_elements}};
+    } kinds[] = {{&net_positions, plain_positions}, {&net_dense, plain_dense},     {&net_norm, plain_norm},
+                 {&net_attention, plain_attention}, {&net_dropout, plain_dropout}, {&net_sum, plain_elements},
+                 {&net_gate, plain_elements},       {&net_silu, plain_elements}};
     for (uint32_t i = 0; i < plain.t->net.layers_count; i++)
         for (size_t k = 0; k < ARRAY_COUNT(kinds); k++)
             if (kinds[k].kind == plain.t->net.layers[i].kind)
@@ -523,13 +534,13 @@ static void test_equations(void **state)
         rig_windows(&t, &(const uint32_t){TOKENS}, 1, 0);
         net_forward(&t.net, TOKENS);
         for (size_t i = 0; i < TOKENS * DIM; i++)
-            x[i] = (double)t.net.input->values[i];
+            x[i] = (double)t.net.input->values[i] + (double)t.net.params[0].w[i]; /* the position's row */
         for (size_t layer = 0; layer < 2 && !is_hstu; layer++)
-            sasrec_block(x, t.net.params + layer * 5);
+            sasrec_block(x, t.net.params + 1 + layer * 5);
         for (size_t layer = 0; layer < 2 && is_hstu; layer++)
-            hstu_layer(x, t.net.params + layer * 5, t.seconds, 12);
+            hstu_layer(x, t.net.params + 1 + layer * 5, t.seconds, 12);
         if (!is_hstu)
-            norm_of(x, x, &t.net.params[10]);
+            norm_of(x, x, &t.net.params[11]);
         for (size_t i = 0; i < TOKENS * DIM; i++)
             if (!(fabs(x[i] - (double)t.net.output->values[i]) <= 1e-5 * (1.0 + fabs(x[i]))))
                 fail_msg("%s: column %zu of token %zu is %.9g, by the equations %.9g", o.network->name,

@@ -1,0 +1,94 @@
+/*
+ * Learned positions (Kang and McAuley 2018, eq. 1): out = in + P[position], where the position of a row counts from
+ * its window's start. The parameter has a row for each position of a window, and no biases.
+ */
+#include "learners/train/net.h"
+
+#include "core/base.h"
+
+#include <math.h>
+
+struct net_layer *net_add_positions(struct net *net, struct net_matrix *in, struct net_matrix *out)
+{
+    uint32_t most = net->options.window_max, d = in->columns;
+    leat_assert(most > 0 && net->device->api == NULL && !in->is_relu);
+    leat_assert(in->stride == d && out->stride == d && out->columns == d && in != out);
+    struct net_layer *l = net_add_layer(net, &net_positions, in, out);
+    l->params = net_add_params(net, most, d);
+    l->has_no_bias = true;
+    l->bound = sqrtf(6.0F / (float)(most + d));
+    return l;
+}
+
+static void positions_forward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    const struct net_windows *w = &net->windows;
+    const struct net_params *p = l->params;
+    float *out = net_values(net, l->out);
+    memcpy(out, net_values(net, l->in), (size_t)n * p->d * sizeof(*out));
+    uint32_t row = 0;
+    for (uint32_t window = net->window; row < n; window++) {
+        uint32_t rows = w->offsets[window + 1] - w->offsets[window];
+        struct batch_add_rows a = {.x = out + (size_t)row * p->d,
+                                   .y = p->w,
+                                   .n = rows,
+                                   .columns = p->d,
+                                   .x_stride = p->d,
+                                   .y_stride = p->stride};
+        net->device->kernels->add_rows(&a, net->device->stream);
+        row += rows;
+    }
+}
+
+/* Adds the gradients of a chunk's rows, window after window, to those of their positions. */
+static void add_chunk(const struct net *net, const struct net_layer *l, const struct net_chunk *c, float *sum)
+{
+    const struct net_windows *w = &net->windows;
+    const struct net_params *p = l->params;
+    const float *gradients = l->out->gradients + (size_t)c->from * p->d;
+    for (uint32_t window = c->window; window < c->end; window++) {
+        uint32_t rows = w->offsets[window + 1] - w->offsets[window];
+        struct batch_add_rows a = {
+            .x = sum, .y = gradients, .n = rows, .columns = p->d, .x_stride = p->stride, .y_stride = p->d};
+        net->device->kernels->add_rows(&a, net->device->stream);
+        gradients += (size_t)rows * p->d;
+    }
+}
+
+static void positions_backward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    const struct net_params *p = l->params;
+    float *own = net->scratch;
+    size_t bytes = (size_t)p->n * p->stride * sizeof(*own);
+    net_wait_turn(net, l);
+    for (struct net_part part = {0}; net_next_part(net, n, &part);) {
+        struct net_chunk c = net_chunk(net, part.chunks - 1);
+        float *sum = net_gradient(p, part.slice);
+        memset(part.adds ? own : sum, 0, bytes);
+        add_chunk(net, l, &c, part.adds ? own : sum);
+        if (part.adds) {
+            struct batch_add_rows a = {
+                .x = sum, .y = own, .n = p->n, .columns = p->d, .x_stride = p->stride, .y_stride = p->stride};
+            net->device->kernels->add_rows(&a, net->device->stream);
+        }
+        if (part.is_last)
+            net_join(net, p, part.slice, 0, p->n, p->d);
+    }
+    net_end_turn(net, l);
+    struct batch_add_rows a = {.x = l->in->gradients, .y = l->out->gradients, .n = n, .columns = p->d};
+    if (net_adds(l->in))
+        net->device->kernels->add_rows(&a, net->device->stream);
+    else
+        memcpy(a.x, a.y, (size_t)n * p->d * sizeof(*a.x));
+}
+
+static size_t positions_scratch(const struct net *net, const struct net_layer *l, uint32_t n)
+{
+    (void)net, (void)n;
+    return (size_t)l->params->n * l->params->stride * sizeof(float);
+}
+
+const struct net_layer_kind net_positions = {.name = "positions",
+                                             .forward = positions_forward,
+                                             .backward = positions_backward,
+                                             .scratch = positions_scratch};
