@@ -7,7 +7,7 @@
 #include "kernels/num.h"
 #include "learners/losses/losses.h"
 
-static const struct option bce_options[] = {
+const struct option losses_bce_options[] = {
     OPTION_INT(struct losses_options, negatives, "negatives", 0, "1", "1", "4096",
                "items drawn for each target, which the model learns to score low"),
     OPTION_INCLUDE_ROWS(losses_shared_options),
@@ -31,7 +31,6 @@ static double bce_at(struct losses_call *call)
 
 const struct losses_kind losses_bce = {
     .name = "bce",
-    .summary = "the item and a few drawn ones, each as a question of yes or no (Kang 2018)",
-    .options = bce_options,
+    .options = losses_bce_options,
     .at = bce_at,
 };

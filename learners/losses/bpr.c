@@ -6,7 +6,7 @@
  */
 #include "learners/losses/losses.h"
 
-static const struct option bpr_options[] = {
+const struct option losses_bpr_options[] = {
     OPTION_INT(struct losses_options, negatives, "negatives", 0, "1", "1", "4096",
                "items drawn for each target, each compared with the target's item"),
     OPTION_INCLUDE_ROWS(losses_shared_options),
@@ -33,7 +33,6 @@ static double bpr_at(struct losses_call *call)
 
 const struct losses_kind losses_bpr = {
     .name = "bpr",
-    .summary = "the item against a drawn one: their order alone counts (Rendle 2009)",
-    .options = bpr_options,
+    .options = losses_bpr_options,
     .at = bpr_at,
 };

@@ -10,7 +10,7 @@
 #include "kernels/num.h"
 #include "learners/losses/losses.h"
 
-static const struct option gbce_options[] = {
+const struct option losses_gbce_options[] = {
     OPTION_INT(struct losses_options, negatives, "negatives", 0, "256", "1", "4096",
                "items drawn for each target, which the model learns to score low"),
     OPTION_FLOAT(struct losses_options, calibration, "t", 0, "0.75", "0.0", "1.0",
@@ -46,7 +46,6 @@ static double gbce_at(struct losses_call *call)
 
 const struct losses_kind losses_gbce = {
     .name = "gbce",
-    .summary = "bce with calibrated probabilities, for many drawn items (Petrov 2023)",
-    .options = gbce_options,
+    .options = losses_gbce_options,
     .at = gbce_at,
 };

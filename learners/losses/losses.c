@@ -5,12 +5,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define LOSS(kind) extern const struct losses_kind losses_##kind;
+#define LOSS(kind, summary) extern const struct losses_kind losses_##kind;
 #include "learners/losses/registry.def"
 #undef LOSS
 
 static const struct losses_kind *const kinds[] = {
-#define LOSS(kind) &losses_##kind,
+#define LOSS(kind, summary) &losses_##kind,
 #include "learners/losses/registry.def"
 #undef LOSS
 };

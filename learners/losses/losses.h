@@ -72,8 +72,8 @@ struct losses_call {
 
 /* A loss; losses_<name> in <name>.c. */
 struct losses_kind {
-    const char *name, *summary;
-    const struct option *options; /* rows for struct losses_options */
+    const char *name;
+    const struct option *options; /* losses_<name>_options: rows for struct losses_options */
     /* Whether bound options fit together; false: `reason` says what was expected and found. NULL: they do. */
     bool (*check)(const struct losses_options *options, char reason[LOSSES_REASON]);
     /* The loss, from call->scores, and its derivatives. */

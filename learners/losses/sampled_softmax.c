@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 
-static const struct option sampled_softmax_options[] = {
+const struct option losses_sampled_softmax_options[] = {
     OPTION_INT(struct losses_options, negatives, "negatives", 0, "256", "0", "4096",
                "items drawn for each target; more come closer to the softmax over all items"),
     OPTION_BOOL(struct losses_options, in_batch, "in_batch", "false",
@@ -74,8 +74,7 @@ static double sampled_softmax_at(struct losses_call *call)
 
 const struct losses_kind losses_sampled_softmax = {
     .name = "sampled_softmax",
-    .summary = "the item against drawn ones, an estimate of softmax over all items (Bengio 2008)",
-    .options = sampled_softmax_options,
+    .options = losses_sampled_softmax_options,
     .check = sampled_softmax_check,
     .at = sampled_softmax_at,
 };

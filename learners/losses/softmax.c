@@ -26,7 +26,7 @@
 
 #include <math.h>
 
-static const struct option softmax_options[] = {
+const struct option losses_softmax_options[] = {
     OPTION_INCLUDE_ROWS(losses_shared_options),
     OPTIONS_END,
 };
@@ -39,8 +39,7 @@ static double softmax_at(struct losses_call *call)
 
 const struct losses_kind losses_softmax = {
     .name = "softmax",
-    .summary = "the item against all others: the best for lists, and it moves every item's row",
-    .options = softmax_options,
+    .options = losses_softmax_options,
     .at = softmax_at,
     .takes_all_items = true,
 };

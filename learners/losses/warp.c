@@ -12,7 +12,7 @@
 #include "kernels/num.h"
 #include "learners/losses/losses.h"
 
-static const struct option warp_options[] = {
+const struct option losses_warp_options[] = {
     OPTION_INT(struct losses_options, negatives, "tries", 0, "100", "1", "4096",
                "items drawn for each target at the most, until one scores too high"),
     OPTION_INCLUDE_ROWS(losses_shared_options),
@@ -55,8 +55,7 @@ static double warp_at(struct losses_call *call)
 
 const struct losses_kind losses_warp = {
     .name = "warp",
-    .summary = "draws items until one scores too high, for the top of the list (Weston 2011)",
-    .options = warp_options,
+    .options = losses_warp_options,
     .at = warp_at,
     .is_lazy = true,
 };

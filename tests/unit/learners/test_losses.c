@@ -7,11 +7,13 @@
 #include "lang/lang.h"
 #include "learners/losses/losses.h"
 #include "learners/losses/negatives.h"
+#include "learners/losses/options.h"
 #include "tests/unit/support/random.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -407,6 +409,59 @@ static void test_options(void **state)
     assert_true(strlen(reason) + 1 < LOSSES_REASON);
 }
 
+/* The option `loss`, in the table of a learner. */
+struct learner_options {
+    struct kind_ref loss;
+};
+static const struct option learner_options[] = {
+    OPTION_KIND(struct learner_options, loss, "loss", 0, "sampled_softmax { negatives: 64 }", losses_choices,
+                "what a target teaches"),
+    OPTIONS_END,
+};
+
+/* Binds `block`; returns how many errors there are, and the loss that is chosen if there is none. */
+static unsigned bind_loss(const char *block, const struct losses_kind **kind, struct losses_options *options)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    struct learner_options o = {0};
+    diag_list_init(&diags, &arena);
+    struct ast *value = lang_parse_value(&arena, &diags, str_from(block));
+    struct option_env env = {&arena, &diags, lang_parse_value};
+    bool is_good =
+        option_bind(learner_options, "learner", value->span, value->entries, value->entries_count, &o, &env);
+    unsigned errors = diags.errors;
+    assert_true(is_good == (errors == 0));
+    if (is_good) {
+        *kind = losses_chosen(&o.loss);
+        *options = *(const struct losses_options *)o.loss.config;
+    }
+    arena_free(&arena);
+    return errors;
+}
+
+static void test_choices(void **state)
+{
+    (void)state;
+    const struct losses_kind *kind = NULL;
+    struct losses_options o;
+    for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++) {
+        char block[80];
+        snprintf(block, sizeof(block), "{ loss: %s { temperature: 0.5 } }", names[k]);
+        assert_int_equal(bind_loss(block, &kind, &o), 0);
+        assert_string_equal(kind->name, names[k]);
+        assert_true(kind->options == losses_choices[k].options && o.temperature == 0.5);
+        assert_true(strlen(losses_choices[k].summary) > 20);
+    }
+    assert_null(losses_choices[sizeof(names) / sizeof(*names)].name);
+    assert_int_equal(bind_loss("{ }", &kind, &o), 0);
+    assert_true(kind == losses_find(str_from("sampled_softmax")) && o.negatives == 64 && o.correct);
+    assert_int_equal(bind_loss("{ loss: warp { tries: 7 } }", &kind, &o), 0);
+    assert_int_equal(o.negatives, 7);
+    assert_int_equal(bind_loss("{ loss: bce { in_batch: true } }", &kind, &o), 1);
+    assert_int_equal(bind_loss("{ loss: hinge }", &kind, &o), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_warp),
         cmocka_unit_test(test_rejected),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_choices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
