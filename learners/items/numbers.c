@@ -12,16 +12,31 @@
 
 enum { CHUNK_BITS = 12, CHUNK = 1 << CHUNK_BITS, MAP_LEAST = 64 };
 
-enum slot_state { SLOT_FREE, SLOT_LIVE, SLOT_RETIRED, SLOT_STATES };
+enum slot_state {
+    SLOT_FREE,
+    SLOT_LIVE,
+    SLOT_RETIRED,
+    SLOT_STATES,
+    SLOT_PENDING = SLOT_STATES /* its saved record is being taken */
+};
 
 struct slot {
-    uint64_t key;    /* 0 unless live */
-    int64_t integer; /* 0 for a text */
-    char *text;      /* NULL for an integer, and for an empty text */
+    uint64_t key; /* 0 unless live */
+    union {
+        int64_t integer;
+        char *text; /* is_text; NULL: empty */
+    };
     uint32_t text_bytes;
+    uint32_t epoch;      /* of the last change; 0: as it was loaded */
     uint16_t generation; /* of the item that has the number, or of the next one */
     uint8_t state;       /* enum slot_state */
     bool is_text;
+};
+_Static_assert(sizeof(struct slot) == 32, "what an item costs");
+
+struct chunk {
+    uint32_t epoch; /* of the last change in the chunk */
+    struct slot slots[CHUNK];
 };
 
 /* An entry of the hash table. */
@@ -32,7 +47,8 @@ struct place {
 
 struct items_numbers {
     uint32_t numbers_max;
-    struct slot **chunks;
+    uint32_t epoch; /* that changes now belong to */
+    struct chunk **chunks;
     size_t chunks_room;
     uint32_t used, live, retired;
     uint32_t *free; /* heap: a number is not above those at 2i + 1 and 2i + 2 */
@@ -44,7 +60,12 @@ struct items_numbers {
 
 static struct slot *slot_of(const struct items_numbers *n, uint32_t number)
 {
-    return &n->chunks[number >> CHUNK_BITS][number & (CHUNK - 1)];
+    return &n->chunks[number >> CHUNK_BITS]->slots[number & (CHUNK - 1)];
+}
+
+static void mark_changed(struct items_numbers *n, uint32_t number)
+{
+    slot_of(n, number)->epoch = n->chunks[number >> CHUNK_BITS]->epoch = n->epoch;
 }
 
 /* --- Free numbers --- */
@@ -133,10 +154,17 @@ static uint32_t slot_new(struct items_numbers *n)
         return number;
     if (chunk == n->chunks_room) {
         n->chunks_room = chunk == 0 ? 16 : 2 * chunk;
-        n->chunks = mem_realloc(n->chunks, n->chunks_room * sizeof(struct slot *));
+        n->chunks = mem_realloc(n->chunks, n->chunks_room * sizeof(struct chunk *));
     }
-    n->chunks[chunk] = mem_calloc(CHUNK, sizeof(**n->chunks));
+    n->chunks[chunk] = mem_calloc(1, sizeof(**n->chunks));
     return number;
+}
+
+static void slot_free_text(struct items_numbers *n, const struct slot *s)
+{
+    if (s->is_text)
+        free(s->text);
+    n->text_bytes -= s->text_bytes;
 }
 
 /* Gives a free slot to an item. */
@@ -163,14 +191,14 @@ static void slot_clear(struct items_numbers *n, uint32_t number)
     struct slot *s = slot_of(n, number);
     uint16_t generation = s->generation;
     bool is_last = generation == ITEMS_GENERATION_LAST;
-    free(s->text);
-    n->text_bytes -= s->text_bytes;
+    slot_free_text(n, s);
     *s = (struct slot){.generation = (uint16_t)(is_last ? generation : generation + 1),
                        .state = is_last ? SLOT_RETIRED : SLOT_FREE};
     n->live--;
     n->retired += is_last;
     if (!is_last)
         free_push(n, number);
+    mark_changed(n, number);
 }
 
 /* --- The interface --- */
@@ -180,19 +208,20 @@ struct items_numbers *items_numbers_create(uint32_t numbers_max)
     leat_assert(numbers_max > 0 && numbers_max <= ITEMS_NUMBERS_MAX);
     struct items_numbers *n = mem_calloc(1, sizeof(*n));
     n->numbers_max = numbers_max;
+    n->epoch = 1;
     return n;
 }
 
 static void clear(struct items_numbers *n)
 {
     for (uint32_t i = 0; i < n->used; i++)
-        free(slot_of(n, i)->text);
+        slot_free_text(n, slot_of(n, i));
     for (size_t c = 0; c << CHUNK_BITS < n->used; c++)
         free(n->chunks[c]);
     free(n->chunks);
     free(n->free);
     free(n->map);
-    *n = (struct items_numbers){.numbers_max = n->numbers_max};
+    *n = (struct items_numbers){.numbers_max = n->numbers_max, .epoch = n->epoch};
 }
 
 void items_numbers_free(struct items_numbers *n)
@@ -227,6 +256,7 @@ enum items_added items_numbers_add(struct items_numbers *n, const struct items_v
     uint32_t number = n->free_count > 0 ? free_pop(n) : slot_new(n);
     map_put(n, value->key, number);
     slot_fill(n, number, value);
+    mark_changed(n, number);
     *ref = (struct items_ref){number, slot_of(n, number)->generation};
     return ITEMS_NEW;
 }
@@ -249,114 +279,253 @@ bool items_numbers_value(const struct items_numbers *n, struct items_ref ref, st
         return false;
     *value = (struct items_value){.key = s->key,
                                   .is_text = s->is_text,
-                                  .integer = s->integer,
-                                  .text = {s->text == NULL ? "" : s->text, s->text_bytes}};
+                                  .integer = s->is_text ? 0 : s->integer,
+                                  .text = {s->text_bytes > 0 ? s->text : "", s->text_bytes}};
     return true;
+}
+
+void items_numbers_set_epoch(struct items_numbers *n, uint32_t epoch)
+{
+    leat_assert(epoch >= n->epoch);
+    n->epoch = epoch;
 }
 
 struct items_counts items_numbers_counts(const struct items_numbers *n)
 {
     size_t chunks = ((size_t)n->used + CHUNK - 1) / CHUNK;
-    size_t bytes = sizeof(*n) + n->chunks_room * sizeof(struct slot *) +
-                   chunks * CHUNK * sizeof(struct slot) + n->free_room * sizeof(*n->free) +
-                   n->map_room * sizeof(*n->map) + n->text_bytes;
+    size_t bytes = sizeof(*n) + n->chunks_room * sizeof(struct chunk *) + chunks * sizeof(struct chunk) +
+                   n->free_room * sizeof(*n->free) + n->map_room * sizeof(*n->map) + n->text_bytes;
     return (struct items_counts){
         .live = n->live, .free = n->free_count, .retired = n->retired, .used = n->used, .bytes = bytes};
 }
 
 /* --- Saving --- */
 
-/* As stored: a head, then for each number a record, which a live text follows. */
-enum { SAVED_MAGIC = 0x314e4c49 }; /* "ILN1" */
+/* As stored: a head, then records of numbers by rising number, which a live text follows. */
+enum { SAVED_MAGIC = 0x324e4c49 }; /* "ILN2" */
 
 struct saved_head {
     uint32_t magic, used;
+    uint32_t since, count; /* records of numbers that changed after epoch `since`; 0: of all numbers */
 };
 
 struct saved_slot {
     uint64_t key;
-    int64_t integer;
-    uint32_t text_bytes;
+    int64_t value; /* the integer, or the bytes of the text */
+    uint32_t number;
     uint16_t generation;
     uint8_t state, is_text;
 };
 
-void items_numbers_save(const struct items_numbers *n, struct byte_buffer *out)
+void items_numbers_save(const struct items_numbers *n, uint32_t since, struct byte_buffer *out)
 {
-    struct saved_head head = {SAVED_MAGIC, n->used};
+    struct saved_head head = {.magic = SAVED_MAGIC, .used = n->used, .since = since};
+    size_t at = out->length;
     buffer_append(out, &head, sizeof(head));
     for (uint32_t i = 0; i < n->used; i++) {
+        if (since > 0 && n->chunks[i >> CHUNK_BITS]->epoch <= since) {
+            i |= CHUNK - 1; /* nothing changed in this chunk */
+            continue;
+        }
         const struct slot *s = slot_of(n, i);
-        struct saved_slot saved = {s->key, s->integer, s->text_bytes, s->generation, s->state, s->is_text};
+        if (since > 0 && s->epoch <= since)
+            continue;
+        struct saved_slot saved = {
+            s->key, s->is_text ? (int64_t)s->text_bytes : s->integer, i, s->generation, s->state, s->is_text};
         buffer_append(out, &saved, sizeof(saved));
         if (s->text_bytes > 0)
             buffer_append(out, s->text, s->text_bytes);
+        head.count++;
     }
+    memcpy(out->data + at, &head, sizeof(head));
 }
 
-/* Why a saved record is refused, or NULL. */
-static const char *check_slot(const struct items_numbers *n, const struct saved_slot *s)
+/* --- Loading --- */
+
+/* Records of a saved state that are not read yet. */
+struct unread {
+    const char *at;
+    size_t left;
+    uint32_t count;
+};
+
+/* Reads the next record, whose text then is at *text. False: there is none, or it is cut off. */
+static bool read_slot(struct unread *r, struct saved_slot *s, const char **text)
 {
-    struct items_ref other;
+    if (r->count == 0 || r->left < sizeof(*s))
+        return false;
+    memcpy(s, r->at, sizeof(*s));
+    size_t text_bytes = s->is_text != 0 ? (size_t)s->value : 0;
+    if (text_bytes > r->left - sizeof(*s))
+        return false;
+    *text = r->at + sizeof(*s);
+    *r = (struct unread){*text + text_bytes, r->left - sizeof(*s) - text_bytes, r->count - 1};
+    return true;
+}
+
+/* Why a saved record is refused, whatever the other numbers are, or NULL. */
+static const char *check_slot(const struct saved_slot *s)
+{
     if (s->state >= SLOT_STATES || s->is_text > 1)
         return "an item's number has a state that does not exist";
-    bool is_empty = s->key == 0 && s->integer == 0 && s->text_bytes == 0 && s->is_text == 0;
-    if (s->state != SLOT_LIVE && !is_empty)
+    if (s->state != SLOT_LIVE && (s->key != 0 || s->value != 0 || s->is_text != 0))
         return "a number that no item has has a value";
     if (s->state == SLOT_RETIRED && s->generation != ITEMS_GENERATION_LAST)
         return "an item's number is retired before its last generation";
     if (s->state == SLOT_FREE && s->generation == 0)
         return "an item's number is free and was never used";
-    if (s->state != SLOT_LIVE)
-        return NULL;
-    if (s->key == 0 || items_numbers_find(n, s->key, &other))
-        return "an item's key is 0, or has two numbers";
-    if (s->is_text ? s->integer != 0 || s->text_bytes > ITEMS_TEXT_MAX : s->text_bytes > 0)
-        return "an item's value is neither an integer nor a text within the limit";
+    if (s->state == SLOT_LIVE && s->key == 0)
+        return "an item's key is 0";
+    if (s->is_text != 0 && s->value > ITEMS_TEXT_MAX)
+        return "an item's text is longer than the limit";
     return NULL;
 }
 
-static const char *load(struct items_numbers *n, const char *at, size_t left)
+/* A number's states come in this order: of a generation first free, then live, at last retired. */
+static uint32_t rank_of(uint16_t generation, uint8_t state)
 {
-    struct saved_head head;
-    if (left < sizeof(head))
-        return "the numbers of items are cut off";
-    memcpy(&head, at, sizeof(head));
-    at += sizeof(head), left -= sizeof(head);
-    if (head.magic != SAVED_MAGIC)
-        return "these are no numbers of items";
-    if (head.used > n->numbers_max)
-        return "there are more items than the limit";
-    for (uint32_t i = 0; i < head.used; i++) {
-        struct saved_slot s;
-        if (left < sizeof(s))
+    return 2 * (uint32_t)generation + (state == SLOT_LIVE ? 1 : state == SLOT_RETIRED ? 2 : 0);
+}
+
+static bool is_older(const struct slot *now, const struct saved_slot *s)
+{
+    return rank_of(s->generation, s->state) < rank_of(now->generation, now->state);
+}
+
+/* Why the records cannot be taken, or NULL. is_strict: they are of a later time than the allocator's state. */
+static const char *check_slots(const struct items_numbers *n, const struct saved_head *head, struct unread r,
+                               bool is_strict)
+{
+    struct saved_slot s;
+    const char *text;
+    uint32_t used = n->used; /* numbers of slots that are there, or come with a record */
+    uint64_t least = 0;      /* the least number that may come next */
+    while (r.count > 0) {
+        if (!read_slot(&r, &s, &text))
             return "the numbers of items are cut off";
-        memcpy(&s, at, sizeof(s));
-        at += sizeof(s), left -= sizeof(s);
-        const char *reason = check_slot(n, &s);
+        const char *reason = check_slot(&s);
         if (reason != NULL)
             return reason;
-        if (left < s.text_bytes)
-            return "the text of an item is cut off";
-        uint32_t number = slot_new(n);
-        slot_of(n, number)->generation = s.generation;
-        slot_of(n, number)->state = s.state;
+        if (s.number < least || s.number >= head->used || s.number > used)
+            return "the numbers of items are not in their order, or one is missing";
+        if (is_strict && s.number < n->used && is_older(slot_of(n, s.number), &s))
+            return "an item's number is older than before";
+        used += s.number == used;
+        least = (uint64_t)s.number + 1;
+    }
+    if (used < head->used || (is_strict && head->used < n->used))
+        return "there are fewer numbers of items than before, or than the head says";
+    return r.left > 0 ? "bytes follow the numbers of items" : NULL;
+}
+
+/* Takes the slots of all records from their items. Returns whether a free one is among them, which is still in the heap. */
+static bool empty_slots(struct items_numbers *n, struct unread r)
+{
+    struct saved_slot saved;
+    const char *text;
+    bool has_free = false;
+    while (read_slot(&r, &saved, &text) && saved.number < n->used) {
+        struct slot *s = slot_of(n, saved.number);
+        if (s->state == SLOT_LIVE) {
+            map_remove(n, map_at(n, s->key));
+            slot_free_text(n, s);
+            n->live--;
+        }
+        n->retired -= s->state == SLOT_RETIRED;
+        has_free |= s->state == SLOT_FREE;
+        *s = (struct slot){.state = SLOT_PENDING};
+    }
+    return has_free;
+}
+
+/* Takes the numbers of the records' keys, which other slots still have, from those. False: is_strict, and there is such
+ * a slot. */
+static bool free_keys(struct items_numbers *n, struct unread r, bool is_strict)
+{
+    struct saved_slot s;
+    const char *text;
+    struct items_ref other;
+    while (read_slot(&r, &s, &text))
+        if (s.state == SLOT_LIVE && items_numbers_find(n, s.key, &other)) {
+            if (is_strict)
+                return false;
+            (void)items_numbers_remove(n, s.key, &other);
+        }
+    return true;
+}
+
+/* Leaves only those numbers in the heap that are free. */
+static void sift_free(struct items_numbers *n)
+{
+    uint32_t count = n->free_count;
+    n->free_count = 0;
+    for (uint32_t i = 0; i < count; i++) /* free_push writes at places up to i alone */
+        if (slot_of(n, n->free[i])->state == SLOT_FREE)
+            free_push(n, n->free[i]);
+}
+
+/* Fills the slots of all records. False: a key has two numbers. */
+static bool fill_slots(struct items_numbers *n, struct unread r)
+{
+    struct saved_slot s;
+    struct items_ref other;
+    const char *text;
+    while (read_slot(&r, &s, &text)) {
+        uint32_t number = s.number == n->used ? slot_new(n) : s.number;
+        struct slot *slot = slot_of(n, number);
+        *slot = (struct slot){.generation = s.generation, .state = s.state};
         n->retired += s.state == SLOT_RETIRED;
         if (s.state == SLOT_FREE)
             free_push(n, number);
         if (s.state != SLOT_LIVE)
             continue;
+        slot->state = SLOT_PENDING;
+        if (items_numbers_find(n, s.key, &other))
+            return false;
         map_put(n, s.key, number);
-        slot_fill(n, number, &(struct items_value){s.key, s.is_text != 0, s.integer, {at, s.text_bytes}});
-        at += s.text_bytes, left -= s.text_bytes;
+        bool is_text = s.is_text != 0;
+        slot_fill(n, number,
+                  &(struct items_value){.key = s.key,
+                                        .is_text = is_text,
+                                        .integer = is_text ? 0 : s.value,
+                                        .text = {text, is_text ? (size_t)s.value : 0}});
     }
-    return left > 0 ? "bytes follow the numbers of items" : NULL;
+    return true;
+}
+
+static const char *load(struct items_numbers *n, const char *data, size_t bytes, bool is_strict)
+{
+    struct saved_head head;
+    if (bytes < sizeof(head))
+        return "the numbers of items are cut off";
+    memcpy(&head, data, sizeof(head));
+    if (head.magic != SAVED_MAGIC)
+        return "these are no numbers of items";
+    if (head.used > n->numbers_max)
+        return "there are more items than the limit";
+    if (head.since == 0)
+        clear(n);
+    struct unread records = {data + sizeof(head), bytes - sizeof(head), head.count};
+    const char *reason = check_slots(n, &head, records, is_strict);
+    if (reason != NULL)
+        return reason;
+    bool has_free = empty_slots(n, records), is_ok = free_keys(n, records, is_strict);
+    if (has_free)
+        sift_free(n);
+    return is_ok && fill_slots(n, records) ? NULL : "an item's key has two numbers";
 }
 
 const char *items_numbers_load(struct items_numbers *n, const void *data, size_t bytes)
 {
-    clear(n);
-    const char *reason = load(n, data, bytes);
+    const char *reason = load(n, data, bytes, true);
+    if (reason != NULL)
+        clear(n);
+    return reason;
+}
+
+const char *items_numbers_follow(struct items_numbers *n, const void *data, size_t bytes)
+{
+    const char *reason = load(n, data, bytes, false);
     if (reason != NULL)
         clear(n);
     return reason;

@@ -79,12 +79,24 @@ bool items_numbers_value(const struct items_numbers *numbers, struct items_ref r
 
 struct items_counts items_numbers_counts(const struct items_numbers *numbers);
 
-/* Appends all of the state. */
+/*
+ * Saved states. Changes (numbers given, removed, retired) belong to epochs: to that of items_numbers_set_epoch, which
+ * never falls, and is 1 at first.
+ *   - items_numbers_save appends the state; since > 0: only what changed after that epoch, with all that a state of
+ *     that epoch needs to become this one.
+ *   - items_numbers_load: a state saved with `since` 0 replaces the allocator's; any other is added to it, which must be
+ *     the state that was saved last, as base and deltas of a checkpoint are.
+ *   - items_numbers_follow: likewise for one who follows by cuts (core/operator.h), and whose state may be later than
+ *     what is added. Then numbers are in disorder until the cuts have caught up with the state: a key's older number is
+ *     freed where two would have it.
+ * Numbers, generations, values and the order in which free numbers are given are then those of a state saved whole.
+ * What was loaded counts as unchanged. Load and follow return NULL, or why the bytes, which may be any, are refused, as
+ * static text; then the allocator is empty.
+ */
 struct byte_buffer;
-void items_numbers_save(const struct items_numbers *numbers, struct byte_buffer *out);
-
-/* Replaces the state by a saved one. Returns NULL, or why the bytes are refused, as static text; then the
- * allocator is empty. Bytes may be any. */
+void items_numbers_set_epoch(struct items_numbers *numbers, uint32_t epoch);
+void items_numbers_save(const struct items_numbers *numbers, uint32_t since, struct byte_buffer *out);
 const char *items_numbers_load(struct items_numbers *numbers, const void *data, size_t bytes) LEAT_CHECKED;
+const char *items_numbers_follow(struct items_numbers *numbers, const void *data, size_t bytes) LEAT_CHECKED;
 
 #endif

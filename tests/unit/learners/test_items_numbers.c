@@ -1,29 +1,11 @@
 /*
  * Dense numbers of items beside a plain model: a list of all numbers that is searched from its begin. Random
  * histories of insertions, removals, look-ups by old references, saving and restoring; generations that are
- * used up; and saved bytes that were cut or changed.
+ * used up; and saved bytes that were cut or changed. What changed since an epoch: test_items_changes.c.
  */
-#include "learners/items/numbers.h"
+#include "items_rig.h"
 
-#include "core/buffer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-enum { NUMBERS = 600, KEYS = 900, OLD = 4096 };
-
-static uint64_t random_next(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
+enum { OLD = 4096 };
 
 /* --- The model --- */
 
@@ -61,19 +43,6 @@ static void model_remove(struct model *m, int number)
 
 /* --- Values --- */
 
-/* The value of a key: an integer, or a text of 0 to 40 bytes with a NUL among them. */
-static struct items_value value_of(uint64_t key, char text[48])
-{
-    struct items_value value = {.key = key, .is_text = key % 3 != 0, .integer = (int64_t)(key * 77)};
-    if (!value.is_text)
-        return value;
-    value.integer = 0;
-    value.text = (struct str){text, key % 41};
-    for (size_t i = 0; i < value.text.length; i++)
-        text[i] = (char)(key + i * 7);
-    return value;
-}
-
 static void assert_value(const struct items_numbers *n, struct items_ref ref, uint64_t key)
 {
     char text[48];
@@ -81,13 +50,6 @@ static void assert_value(const struct items_numbers *n, struct items_ref ref, ui
     assert_true(items_numbers_value(n, ref, &found));
     assert_true(found.key == key && found.is_text == expected.is_text && found.integer == expected.integer);
     assert_true(str_equal(found.text, expected.text));
-}
-
-static enum items_added add(struct items_numbers *n, uint64_t key, struct items_ref *ref)
-{
-    char text[48];
-    struct items_value value = value_of(key, text);
-    return items_numbers_add(n, &value, ref);
 }
 
 static void assert_all(const struct items_numbers *n, const struct model *m)
@@ -111,22 +73,6 @@ static void assert_all(const struct items_numbers *n, const struct model *m)
     assert_int_equal(counts.retired, retired);
     assert_int_equal(counts.used, m->used);
     assert_int_equal(counts.free, m->used - live - retired);
-}
-
-/* Saves into a fresh allocator, which saves the same; returns it in the place of the old one. */
-static struct items_numbers *restored(struct items_numbers *n)
-{
-    struct byte_buffer first = {0}, second = {0};
-    struct items_numbers *fresh = items_numbers_create(NUMBERS);
-    items_numbers_save(n, &first);
-    assert_null(items_numbers_load(fresh, first.data, first.length));
-    items_numbers_save(fresh, &second);
-    assert_int_equal(first.length, second.length);
-    assert_memory_equal(first.data, second.data, first.length);
-    buffer_free(&first);
-    buffer_free(&second);
-    items_numbers_free(n);
-    return fresh;
 }
 
 /* --- Random histories --- */
@@ -231,7 +177,7 @@ static void test_generations_used_up(void **state)
     assert_int_equal(add(n, 2, &ref), ITEMS_FULL);
     assert_false(items_numbers_find(n, 2, &ref));
     struct byte_buffer saved = {0};
-    items_numbers_save(n, &saved);
+    items_numbers_save(n, 0, &saved);
     assert_null(items_numbers_load(n, saved.data, saved.length));
     buffer_free(&saved);
     assert_int_equal(items_numbers_counts(n).retired, 1);
@@ -262,7 +208,7 @@ static void test_long_text(void **state)
 
 /* --- Bytes from outside --- */
 
-/* Whatever the bytes: refused, which leaves nothing, or taken, and then saved the same. */
+/* Whatever the bytes: refused, which leaves nothing, or taken, and then saved the same, apart from `since`. */
 static bool is_taken(struct items_numbers *n, const char *data, size_t length)
 {
     char *copy = malloc(length + 1); /* of exact length, so that ASan sees reads behind it */
@@ -270,14 +216,16 @@ static bool is_taken(struct items_numbers *n, const char *data, size_t length)
     copy = realloc(copy, length > 0 ? length : 1);
     if (length > 0)
         memcpy(copy, data, length);
+    assert_non_null(items_numbers_load(n, "", 0)); /* bytes may say that they are changes: of nothing */
     const char *reason = items_numbers_load(n, copy, length);
     struct byte_buffer again = {0};
-    items_numbers_save(n, &again);
+    items_numbers_save(n, 0, &again);
     if (reason != NULL) {
         assert_int_equal(items_numbers_counts(n).used, 0);
         assert_int_equal(items_numbers_counts(n).live, 0);
     } else {
         assert_int_equal(again.length, length);
+        memset(copy + AT_SINCE, 0, sizeof(uint32_t));
         assert_memory_equal(again.data, copy, length);
     }
     buffer_free(&again);
@@ -295,7 +243,7 @@ static void test_bad_bytes(void **state)
     for (uint64_t key = 5; key <= 40; key += 7)
         assert_true(items_numbers_remove(n, key, &ref));
     struct byte_buffer saved = {0};
-    items_numbers_save(n, &saved);
+    items_numbers_save(n, 0, &saved);
     assert_true(is_taken(n, saved.data, saved.length));
     for (size_t length = 0; length < saved.length; length++)
         assert_false(is_taken(n, saved.data, length));
@@ -314,48 +262,28 @@ static void test_bad_bytes(void **state)
     items_numbers_free(n);
 }
 
-/* A record as it is saved; the text follows. */
-struct record {
-    uint64_t key;
-    int64_t integer;
-    uint32_t text_bytes;
-    uint16_t generation;
-    uint8_t state, is_text;
-};
-
-static const char *reason_of(struct items_numbers *n, const struct record *records, uint32_t count)
-{
-    struct byte_buffer bytes = {0}, saved = {0};
-    assert_non_null(items_numbers_load(n, NULL, 0));
-    items_numbers_save(n, &saved); /* for its head */
-    memcpy(saved.data + 4, &count, sizeof(count));
-    buffer_append(&bytes, saved.data, saved.length);
-    buffer_append(&bytes, records, count * sizeof(*records));
-    const char *reason = items_numbers_load(n, bytes.data, bytes.length);
-    buffer_free(&bytes);
-    buffer_free(&saved);
-    return reason;
-}
-
 static void test_bad_records(void **state)
 {
     (void)state;
-    enum { FREE, LIVE, RETIRED };
     struct items_numbers *n = items_numbers_create(3);
     struct record good[] = {
-        {7, -3, 0, 2, LIVE, 0}, {0, 0, 0, 1, FREE, 0}, {0, 0, 0, 65535, RETIRED, 0}, {0, 0, 0, 1, FREE, 0}};
-    assert_null(reason_of(n, good, 3));
-    assert_non_null(reason_of(n, good, 4)); /* beyond numbers_max, before the records are read */
+        {7, -3, 0, 2, LIVE, 0}, {0, 0, 1, 1, FREE, 0}, {0, 0, 2, 65535, RETIRED, 0}, {0, 0, 3, 1, FREE, 0}};
+    assert_null(reason_of(n, good, 3, 3, 0));
+    assert_non_null(reason_of(n, good, 4, 4, 0)); /* beyond numbers_max, before the records are read */
+    assert_non_null(reason_of(n, good, 2, 3, 0)); /* number 2 is missing */
+    assert_non_null(reason_of(n, good + 1, 2, 3, 0));
+    assert_non_null(reason_of(n, good, 3, 2, 0)); /* number 2 is beyond the head's */
     struct record bad[][2] = {
-        {{7, 0, 0, 0, LIVE, 0}, {7, 1, 0, 0, LIVE, 0}},    {{7, 0, 0, 0, LIVE, 0}, {0, 1, 0, 0, LIVE, 0}},
-        {{7, 0, 0, 0, LIVE, 0}, {8, 0, 0, 0, 3, 0}},       {{7, 0, 0, 0, LIVE, 0}, {8, 0, 0, 0, LIVE, 2}},
-        {{7, 0, 0, 0, LIVE, 0}, {8, 0, 0, 1, FREE, 0}},    {{7, 0, 0, 0, LIVE, 0}, {0, 0, 0, 0, FREE, 0}},
-        {{7, 0, 0, 0, LIVE, 0}, {0, 0, 0, 9, RETIRED, 0}}, {{7, 0, 0, 0, LIVE, 0}, {8, 5, 0, 0, LIVE, 1}},
-        {{7, 0, 0, 0, LIVE, 0}, {8, 0, 1, 0, LIVE, 0}},    {{7, 0, 0, 0, LIVE, 0}, {8, 0, 65537, 0, LIVE, 1}},
-        {{7, 0, 0, 0, LIVE, 0}, {8, 0, 4, 0, LIVE, 1}},    {{7, 0, 0, 0, LIVE, 0}, {0, 0, 4, 1, FREE, 1}},
+        {{7, 0, 0, 0, LIVE, 0}, {7, 1, 1, 0, LIVE, 0}},    {{7, 0, 0, 0, LIVE, 0}, {0, 1, 1, 0, LIVE, 0}},
+        {{7, 0, 0, 0, LIVE, 0}, {8, 0, 1, 0, 3, 0}},       {{7, 0, 0, 0, LIVE, 0}, {8, 0, 1, 0, LIVE, 2}},
+        {{7, 0, 0, 0, LIVE, 0}, {8, 0, 1, 1, FREE, 0}},    {{7, 0, 0, 0, LIVE, 0}, {0, 0, 1, 0, FREE, 0}},
+        {{7, 0, 0, 0, LIVE, 0}, {0, 0, 1, 9, RETIRED, 0}}, {{7, 0, 0, 0, LIVE, 0}, {8, -5, 1, 0, LIVE, 1}},
+        {{7, 0, 0, 0, LIVE, 0}, {0, 1, 1, 1, FREE, 0}},    {{7, 0, 0, 0, LIVE, 0}, {8, 65537, 1, 0, LIVE, 1}},
+        {{7, 0, 0, 0, LIVE, 0}, {8, 4, 1, 0, LIVE, 1}},    {{7, 0, 0, 0, LIVE, 0}, {0, 0, 1, 1, FREE, 1}},
+        {{7, 0, 0, 0, LIVE, 0}, {8, 0, 0, 0, LIVE, 0}},    {{7, 0, 1, 0, LIVE, 0}, {8, 0, 0, 0, LIVE, 0}},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-        if (reason_of(n, bad[i], 2) == NULL)
+        if (reason_of(n, bad[i], 2, 2, 0) == NULL)
             fail_msg("pair %zu of records was taken", i);
     items_numbers_free(n);
 }
