@@ -30,15 +30,15 @@ enum {
     TARGETS_LOG_Q,    /* double [count][draws]: log_q of the draws, where they differ */
     TARGETS_OTHERS,   /* double [count]: log_q of the targets' items as negatives of each other */
     TARGETS_SCALES,   /* float [count][1 + draws + others]: derivatives by the scores, over the temperature */
-    TARGETS_VECTORS, /* float [][dim]: queries, 0 for a rejected target; tokens' gradients; each thread's tile */
-    TARGETS_ROWS,    /* by dense number: softmax's rows */
-    TARGETS_POINTS,  /* struct softmax_point [count] */
-    TARGETS_COMPACT, /* float [count][dim]: softmax's query gradients, where the caller's have a stride */
-    TARGETS_STARTS,  /* uint32_t [items + 2]: places of index u are starts[u] .. starts[u + 1] */
-    TARGETS_BAG,     /* uint32_t by place, in that order: its vector */
-    TARGETS_FACTORS, /* float by place: the factor of the vector */
-    TARGETS_ORDER,   /* uint32_t: 0, 1, 2 .. */
-    TARGETS_TAUGHT,  /* void * by index: the row that makes a step */
+    TARGETS_VECTORS,  /* float [][dim]: queries; tokens' gradients; each thread's tile */
+    TARGETS_ROWS,     /* by dense number: softmax's rows */
+    TARGETS_POINTS,   /* struct softmax_point [count] */
+    TARGETS_COMPACT,  /* float [count][dim]: softmax's query gradients, where the caller's have a stride */
+    TARGETS_STARTS,   /* uint32_t [items + 2]: places of index u are starts[u] .. starts[u + 1] */
+    TARGETS_BAG,      /* uint32_t by place, in that order: its vector */
+    TARGETS_FACTORS,  /* float by place: the factor of the vector */
+    TARGETS_ORDER,    /* uint32_t: 0, 1, 2 .. */
+    TARGETS_TAUGHT,   /* void * by index: the row that makes a step */
     TARGETS_ARRAYS
 };
 

@@ -339,7 +339,7 @@ static void loss_piece(void *of, uint32_t number, unsigned who)
     uint32_t end = MIN((number + 1) * LOSS_TARGETS, t->count),
              stride = s->query_stride > 0 ? s->query_stride : t->o.dim;
     for (uint32_t i = number * LOSS_TARGETS; i < end; i++) {
-        float *query = (float *)t->arrays[TARGETS_VECTORS].at + (size_t)i * t->o.dim;
+        const float *query = (const float *)t->arrays[TARGETS_VECTORS].at + (size_t)i * t->o.dim;
         struct losses_target target = {.query = query,
                                        .positive = c->rows[indices[(size_t)i * (1 + t->draws)]],
                                        .negatives = thread->rows,
@@ -357,8 +357,6 @@ static void loss_piece(void *of, uint32_t number, unsigned who)
         s->is_rejected[i] =
             !losses_at(t->o.loss, &t->o.losses, t->o.kernels, &target, weight, &thread->work, &result);
         s->losses[i] = result.loss;
-        if (s->is_rejected[i]) /* 0 times a vector that is not finite would not be 0 */
-            memset(query, 0, t->o.dim * sizeof(*query));
     }
 }
 

@@ -510,8 +510,8 @@ static void test_state(void **state)
     assert_true(targets_restore(b, saved.data, saved.length, 100, 1000, reason));
     assert_false(targets_restore(b, saved.data, saved.length, 2, 1000, reason));
     assert_non_null(strstr(reason, "item frequencies"));
+    rig_make(&other, &cases[9], 30, 100, 8, 2);
     rig_gradients(&rig, a);
-    other = rig;
     rig_gradients(&other, b);
     check_same("restored", &rig, &other);
     targets_forget(b, rig.positives[0]);
@@ -543,6 +543,10 @@ static void test_check(void **state)
     assert_non_null(strstr(reason, "lower `batch`"));
     rig.options.losses.in_batch = false, rig.options.losses.negatives = 256;
     assert_true(targets_check(&rig.options, reason));
+    rig.options.targets_max = TARGETS_PLACES_MAX / 257;
+    assert_true(targets_check(&rig.options, reason));
+    rig.options.targets_max++;
+    assert_false(targets_check(&rig.options, reason));
     rig.options.losses.negatives = 4096;
     assert_false(targets_check(&rig.options, reason));
     rig.options.loss = losses_find(str_from("softmax"));
