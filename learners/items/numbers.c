@@ -290,6 +290,12 @@ void items_numbers_set_epoch(struct items_numbers *n, uint32_t epoch)
     n->epoch = epoch;
 }
 
+bool items_numbers_value_now(const struct items_numbers *n, uint32_t number, struct items_value *value)
+{
+    return number < n->used &&
+           items_numbers_value(n, (struct items_ref){number, slot_of(n, number)->generation}, value);
+}
+
 struct items_counts items_numbers_counts(const struct items_numbers *n)
 {
     size_t chunks = ((size_t)n->used + CHUNK - 1) / CHUNK;

@@ -77,6 +77,11 @@ bool items_numbers_remove(struct items_numbers *numbers, uint64_t key, struct it
 bool items_numbers_value(const struct items_numbers *numbers, struct items_ref ref,
                          struct items_value *value) LEAT_CHECKED;
 
+/* The value of the item that has the number now, whatever its generation; false: nobody has it. For answers of an
+ * index, which has the items of now alone; a number that was stored needs its generation. */
+bool items_numbers_value_now(const struct items_numbers *numbers, uint32_t number,
+                             struct items_value *value) LEAT_CHECKED;
+
 struct items_counts items_numbers_counts(const struct items_numbers *numbers);
 
 /*

@@ -50,6 +50,9 @@ static void assert_value(const struct items_numbers *n, struct items_ref ref, ui
     assert_true(items_numbers_value(n, ref, &found));
     assert_true(found.key == key && found.is_text == expected.is_text && found.integer == expected.integer);
     assert_true(str_equal(found.text, expected.text));
+    struct items_value now;
+    assert_true(items_numbers_value_now(n, ref.number, &now));
+    assert_true(now.key == key && now.text.data == found.text.data);
 }
 
 static void assert_all(const struct items_numbers *n, const struct model *m)
@@ -62,6 +65,7 @@ static void assert_all(const struct items_numbers *n, const struct model *m)
         retired += m->generations[i] > ITEMS_GENERATION_LAST;
         if (m->keys[i] == 0) {
             assert_false(items_numbers_value(n, ref, &value));
+            assert_false(items_numbers_value_now(n, i, &value));
             continue;
         }
         assert_value(n, ref, m->keys[i]);
