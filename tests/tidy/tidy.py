@@ -54,7 +54,8 @@ ARROWS = {
 # learners/README.md). The headers of the folder itself are the interface, which every room may include; its .c files may
 # include every room.
 ROOMS = {"engine/run": ["base", "publish", "order", "sequencer", "lanes", "checkpoints"],
-         "learners": ["tables", "items", "histories", "device", "train", "losses", "networks", "model", "learner"]}
+         "learners": ["tables", "items", "histories", "device", "train", "losses", "networks", "model", "stored",
+                      "learner", "retrieval"]}
 SEES_EVERYTHING = {"engine/cli", "tests", "bench"}
 # Where device code is compiled for the host, this stands in for the CUDA headers.
 STANDS_IN = ("kernels/cuda/cuda.cuh", "tests/cuda_on_host/model.h")
