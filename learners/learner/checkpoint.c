@@ -124,12 +124,9 @@ static bool put_totals(const struct learner_state *state, uint32_t fields, struc
 {
     bool is_ok = true;
     for (uint32_t f = 0; f < fields && is_ok; f++) {
-        struct {
-            struct record_head head;
-            uint64_t rows;
-        } record = {{'T', STATE_VERSION, (uint8_t)f, 0, sizeof(record.rows)}, total_of(state, f)};
-        if (record.rows > 0)
-            is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof(record));
+        uint64_t rows = total_of(state, f);
+        if (rows > 0)
+            is_ok = record_put_total(out, f, rows);
     }
     return is_ok;
 }
@@ -268,34 +265,23 @@ static bool restore_items(struct learner_state *state, const struct record_head 
         return true;
     }
     struct table *table = model_table(state->model, (uint32_t)field);
-    enum table_item kind = head->kind == 'R'   ? TABLE_ITEM_ROW
-                           : head->kind == 'C' ? TABLE_ITEM_BLOCK
-                                               : TABLE_ITEM_REMOVED;
-    bool is_known = head->kind == 'R' || head->kind == 'C' || head->kind == 'D' || head->kind == 'T';
-    size_t item_bytes = !is_known ? 0 : head->kind == 'T' ? sizeof(uint64_t) : table_item_bytes(table, kind);
-    if (item_bytes == 0 || head->item_bytes != item_bytes || bytes % item_bytes != 0)
-        return false;
     if (head->kind == 'T') {
         bool has_store = state->gpu_api != NULL ? learner_device_store(state, (uint32_t)field) != NULL
                                                 : table->cold != NULL;
-        if (bytes != item_bytes || !has_store)
-            return false;
-        memcpy(&state->totals[field], items, item_bytes);
-        return true;
+        return has_store && record_total(head, items, bytes, &state->totals[field]);
     }
+    if (!record_fits(table, head, bytes))
+        return false;
     bool is_older = head->version != STATE_VERSION;
     if (head->kind == 'C' && is_older && record_shards(table) > 1)
         return true; /* counted by other cells: begin_from_older has said so */
-    for (size_t at = 0; at < bytes && !is_older; at += item_bytes)
-        if (record_shard(table, head->kind, items + at) != head->shard)
-            return false;
+    if (!is_older && !record_is_of_shard(table, head, items, bytes))
+        return false;
     bool is_ok = state->gpu_api == NULL ||
-                 learner_device_restore(state, (uint32_t)field, head->kind, items, bytes / item_bytes);
+                 learner_device_restore(state, (uint32_t)field, head->kind, items, bytes / head->item_bytes);
     if (cpu_model(state) == NULL)
         return is_ok;
-    table = model_table(cpu_model(state), (uint32_t)field);
-    table_begin(table); /* memory of rows removed by a 'D' may be used again */
-    return is_ok && table_restore_items(table, kind, items, bytes / item_bytes);
+    return is_ok && record_restore(model_table(cpu_model(state), (uint32_t)field), head, items, bytes);
 }
 
 /* If the window's length differs, the window begins anew; the figures of the whole run go on. */

@@ -19,6 +19,9 @@
 #include "core/buffer.h"
 #include "learners/tables/table.h"
 
+/* A learner's cuts end at this epoch, and leave those that follow to checkpoints. */
+#define CUT_EPOCH_LAST (UINT32_MAX - (UINT32_C(1) << 24))
+
 /* What changed since the last cut. Two lists of changed rows, because a thread that looks rows up ahead adds rows while
  * the learning thread touches others (table_look): numbers of rows, or keys where rows are inline and move. A row may
  * be there twice, or have been removed since. */
