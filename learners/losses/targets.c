@@ -194,11 +194,11 @@ void targets_add_items(struct targets *t, const uint32_t *numbers, uint32_t n)
 {
     uint32_t last = 0, before = t->items;
     for (uint32_t i = 0; i < n; i++)
-        last = MAX(last, numbers[i]);
-    leat_assert(last < UINT32_MAX);
+        last = numbers[i] != BATCH_NONE ? MAX(last, numbers[i]) : last;
     grow_numbers(t, last + 1);
     for (uint32_t i = 0; i < n; i++)
-        index_of_item(t->arrays[TARGETS_INDEX_OF].at, t->arrays[TARGETS_ITEMS].at, &t->items, numbers[i]);
+        if (numbers[i] != BATCH_NONE)
+            index_of_item(t->arrays[TARGETS_INDEX_OF].at, t->arrays[TARGETS_ITEMS].at, &t->items, numbers[i]);
     leat_assert(!t->o.loss->takes_all_items || t->items == before); /* their order is that of the tiles */
 }
 
@@ -279,7 +279,7 @@ void targets_draw(struct targets *t, const struct targets_step *s)
     leat_assert(s->count <= t->o.targets_max && (s->live_count > 0 || s->count == 0));
     struct draw_call call = {t, s, {t->o.seed, t->o.draw, s->live, s->live_count}};
     clear_items(t);
-    t->has_gradients = false;
+    t->judged = 0;
     t->count = s->count;
     t->draws = t->o.loss->takes_all_items ? 0 : (uint32_t)t->o.losses.negatives;
     t->others = t->o.losses.in_batch && s->count > 1 ? s->count - 1 : 0;
@@ -303,6 +303,7 @@ struct loss_call {
     struct targets *t;
     const struct targets_step *s;
     const float *const *rows;
+    uint32_t from, to;      /* the targets of this call */
     float *query_gradients; /* softmax: compact */
 };
 
@@ -336,9 +337,9 @@ static void loss_piece(void *of, uint32_t number, unsigned who)
     const struct targets_step *s = c->s;
     struct targets_thread *thread = &t->threads[who];
     const uint32_t *indices = t->arrays[TARGETS_INDICES].at;
-    uint32_t end = MIN((number + 1) * LOSS_TARGETS, t->count),
+    uint32_t begin = c->from + number * LOSS_TARGETS, end = MIN(begin + LOSS_TARGETS, c->to),
              stride = s->query_stride > 0 ? s->query_stride : t->o.dim;
-    for (uint32_t i = number * LOSS_TARGETS; i < end; i++) {
+    for (uint32_t i = begin; i < end; i++) {
         const float *query = (const float *)t->arrays[TARGETS_VECTORS].at + (size_t)i * t->o.dim;
         struct losses_target target = {.query = query,
                                        .positive = c->rows[indices[(size_t)i * (1 + t->draws)]],
@@ -363,19 +364,18 @@ static void loss_piece(void *of, uint32_t number, unsigned who)
 static void softmax_piece(void *of, uint32_t number, unsigned who)
 {
     const struct loss_call *c = of;
-    uint32_t begin = number * SOFTMAX_TARGETS, end = MIN(begin + SOFTMAX_TARGETS, c->t->count);
+    uint32_t begin = c->from + number * SOFTMAX_TARGETS, end = MIN(begin + SOFTMAX_TARGETS, c->to);
     losses_softmax_targets(&c->t->softmax, begin, end, c->t->threads[who].scratch);
 }
 
 /* All items: rows by dense number, and gradients that lie side by side. */
-static void softmax_losses(struct loss_call *c)
+static void begin_softmax(struct loss_call *c, bool is_compact)
 {
     struct targets *t = c->t;
     const struct targets_step *s = c->s;
     const uint32_t *items = t->arrays[TARGETS_ITEMS].at, dim = t->o.dim;
     uint32_t numbers = t->items > 0 ? items[t->items - 1] + 1 : 0;
     const float **rows = targets_grow(t, TARGETS_ROWS, numbers, sizeof(*rows));
-    bool is_compact = s->query_stride == 0 || s->query_stride == dim;
     float *gradients = s->query_gradients;
     if (!is_compact)
         gradients = targets_grow(t, TARGETS_COMPACT, (size_t)s->count * dim, sizeof(*gradients));
@@ -396,21 +396,36 @@ static void softmax_losses(struct loss_call *c)
                                        .is_rejected = s->is_rejected,
                                        .query_gradients = gradients};
     t->softmax.points = targets_grow(t, TARGETS_POINTS, s->count, sizeof(struct softmax_point));
-    share_run(t->o.team, (s->count + SOFTMAX_TARGETS - 1) / SOFTMAX_TARGETS, softmax_piece, c);
-    for (uint32_t i = 0; !is_compact && i < s->count; i++)
-        memcpy(s->query_gradients + (size_t)i * s->query_stride, gradients + (size_t)i * dim,
-               dim * sizeof(*gradients));
+}
+
+static void softmax_losses(struct loss_call *c)
+{
+    const struct targets_step *s = c->s;
+    uint32_t dim = c->t->o.dim;
+    bool is_compact = s->query_stride == 0 || s->query_stride == dim;
+    if (c->from == 0)
+        begin_softmax(c, is_compact);
+    share_run(c->t->o.team, (c->to - c->from + SOFTMAX_TARGETS - 1) / SOFTMAX_TARGETS, softmax_piece, c);
+    for (uint32_t i = c->from; !is_compact && i < c->to; i++)
+        memcpy(s->query_gradients + (size_t)i * s->query_stride, c->t->softmax.query_gradients + (size_t)i * dim,
+               dim * sizeof(*s->query_gradients));
 }
 
 void targets_gradients(struct targets *t, const struct targets_step *s, const float *const *rows)
 {
-    struct loss_call call = {.t = t, .s = s, .rows = rows};
+    targets_gradients_of(t, s, rows, 0, s->count);
+}
+
+void targets_gradients_of(struct targets *t, const struct targets_step *s, const float *const *rows, uint32_t from,
+                          uint32_t to)
+{
+    struct loss_call call = {.t = t, .s = s, .rows = rows, .from = from, .to = to};
     uint32_t dim = t->o.dim, stride = s->query_stride > 0 ? s->query_stride : dim;
-    leat_assert(s->count == t->count && stride >= dim);
+    leat_assert(s->count == t->count && stride >= dim && from == t->judged && to <= s->count);
     float *vectors = targets_grow(t, TARGETS_VECTORS, (size_t)s->count * dim, sizeof(*vectors));
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = from; i < to; i++)
         memcpy(vectors + (size_t)i * dim, s->queries + (size_t)i * stride, dim * sizeof(*vectors));
-    t->has_gradients = true;
+    t->judged = to;
     if (t->o.loss->takes_all_items) {
         softmax_losses(&call);
         return;
@@ -420,7 +435,12 @@ void targets_gradients(struct targets *t, const struct targets_step *s, const fl
     for (unsigned who = 0; who < SHARE_THREADS && !has_log_q(t); who++)
         for (uint32_t k = 0; k < t->draws; k++)
             t->threads[who].log_q[k] = t->log_q;
-    share_run(t->o.team, (s->count + LOSS_TARGETS - 1) / LOSS_TARGETS, loss_piece, &call);
+    share_run(t->o.team, (to - from + LOSS_TARGETS - 1) / LOSS_TARGETS, loss_piece, &call);
+}
+
+void targets_set_team(struct targets *t, struct team *team)
+{
+    t->o.team = team;
 }
 
 /* --- Frequencies --- */

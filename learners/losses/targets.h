@@ -73,7 +73,7 @@ struct targets_step {
 /* Places of windows of items: the token i is the item numbers[i], whose row got the gradient scale * gradients[i] as part
  * of the encoding of window windows[i]. */
 struct targets_tokens {
-    const uint32_t *numbers; /* [n] */
+    const uint32_t *numbers; /* [n]; BATCH_NONE: the token's item is gone, nothing is taught */
     const float *gradients;  /* [n][dim] */
     const uint32_t *windows; /* [n] rising; numbers in the step, as those of the targets */
     uint32_t n;
@@ -96,7 +96,7 @@ size_t targets_bytes(const struct targets *t);
 /* Begins a step: draws, and decides how often items are expected, by what occurred before the step; then the step's
  * items count as occurrences. Reads neither queries nor windows nor results. */
 void targets_draw(struct targets *t, const struct targets_step *step);
-/* Behind targets_draw: these items take part, too. A loss that takes all items has them already: they must be live. */
+/* Behind targets_draw: these items (BATCH_NONE: none) take part, too. A loss that takes all items has them already: they must be live. */
 void targets_add_items(struct targets *t, const uint32_t *numbers, uint32_t n);
 /* The distinct items of the step, in the order of their first places: target by target the positive, then its draws;
  * then the added ones. With a loss that takes all items: the live ones, rising. Valid until the next call of
@@ -106,6 +106,13 @@ const uint32_t *targets_items(const struct targets *t, uint32_t *count);
 /* Writes the step's results. rows[u]: the row of items[u] of targets_items, read here and in targets_item_gradients
  * and targets_update until they write it; items that were added alone may have NULL. The pointers are the caller's. */
 void targets_gradients(struct targets *t, const struct targets_step *step, const float *const *rows);
+/* The same for targets from .. to - 1 alone, for a model that encodes a step in parts: part after part, from target 0 on,
+ * until all have gradients. The result is that of one call. */
+void targets_gradients_of(struct targets *t, const struct targets_step *step, const float *const *rows, uint32_t from,
+                          uint32_t to);
+
+/* Who helps from now on; NULL: nobody. */
+void targets_set_team(struct targets *t, struct team *team);
 
 /* The optimizer's step of all rows that have a gradient. tokens may be NULL; their items are among targets_items.
  * rows_of[u]: the row in fp32 of items[u], its optimizer state behind it (batch_update of batch.h); NULL: it has none,

@@ -62,7 +62,8 @@ static void count_places(const struct places *p, uint32_t *counts)
     for (uint32_t u = 0; u < t->items && p->has_tiles; u++)
         counts[u]++;
     for (uint32_t i = 0; i < p->tokens->n; i++)
-        counts[token_index(t, p->tokens->numbers[i])]++;
+        if (p->tokens->numbers[i] != BATCH_NONE)
+            counts[token_index(t, p->tokens->numbers[i])]++;
 }
 
 /* Writes a place behind the others of its item; ends[u] is where. */
@@ -70,6 +71,13 @@ static inline void put(const struct places *p, uint32_t *ends, uint32_t u, uint3
 {
     uint32_t at = ends[u]++;
     p->bag[at] = vector, p->factors[at] = factor;
+}
+
+static inline void put_token(const struct places *p, uint32_t *ends, uint32_t token)
+{
+    uint32_t number = p->tokens->numbers[token];
+    if (number != BATCH_NONE)
+        put(p, ends, token_index(p->t, number), p->t->count + token, p->tokens->scale);
 }
 
 static void put_target(const struct places *p, uint32_t *ends, uint32_t i)
@@ -95,11 +103,11 @@ static void put_places(const struct places *p, uint32_t *ends, const struct targ
         put(p, ends, u, BATCH_NONE, 1.0F); /* the thread that makes the tile says where */
     for (uint32_t i = 0; i < t->count && !t->o.loss->takes_all_items; i++) {
         for (; token < tokens->n && tokens->windows[token] < s->windows[i]; token++)
-            put(p, ends, token_index(t, tokens->numbers[token]), t->count + token, tokens->scale);
+            put_token(p, ends, token);
         put_target(p, ends, i);
     }
     for (; token < tokens->n; token++)
-        put(p, ends, token_index(t, tokens->numbers[token]), t->count + token, tokens->scale);
+        put_token(p, ends, token);
 }
 
 /* 0, 1, 2 ..: places lie in order. */
@@ -117,7 +125,7 @@ static void sort_places(struct places *p, const struct targets_step *s)
     struct targets *t = p->t;
     const struct targets_tokens *tokens = p->tokens;
     size_t items = t->items, dim = t->o.dim, tiles = 0, places;
-    leat_assert(t->has_gradients);
+    leat_assert(t->judged == t->count);
     if (t->o.loss->takes_all_items) {
         tiles = (size_t)SHARE_THREADS * SOFTMAX_TILE;
         for (uint32_t i = 0; i < t->count; i++)

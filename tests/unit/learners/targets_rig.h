@@ -112,6 +112,8 @@ static inline void rig_make(struct rig *r, const struct rig_case *of, uint32_t c
     rig_encode(r);
 }
 
+static uint32_t rig_parts = 1; /* so many calls give the losses of a step */
+
 /* Draws, losses and gradients; the tokens' gradients are the sums of those by the queries of their window. */
 static inline void rig_gradients(struct rig *r, struct targets *t)
 {
@@ -122,7 +124,8 @@ static inline void rig_gradients(struct rig *r, struct targets *t)
     const uint32_t *items = targets_items(t, &count);
     for (uint32_t u = 0; u < count; u++)
         rows[u] = r->rows[items[u]];
-    targets_gradients(t, &r->step, rows);
+    for (uint32_t part = 0, count_all = r->step.count; part < rig_parts; part++)
+        targets_gradients_of(t, &r->step, rows, count_all * part / rig_parts, count_all * (part + 1) / rig_parts);
     memset(r->token_gradients, 0, sizeof(r->token_gradients));
     for (uint32_t k = 0; k < r->tokens.n; k++)
         for (uint32_t i = 0; i < r->step.count; i++)

@@ -342,6 +342,10 @@ static void test_bits(void **state)
         run_step(&other, &cases[k], KERNELS_SCALAR, &h.team, again, &count_again);
         assert_true(atomic_load(&h.pieces) >= before + 4); /* at least losses and rows, of two steps */
         check_same("with help", &rig, &other);
+        rig_parts = 7;
+        run_step(&other, &cases[k], KERNELS_SCALAR, NULL, again, &count_again);
+        rig_parts = 1;
+        check_same("in parts", &rig, &other);
         assert_int_equal(count, count_again);
         assert_memory_equal(items, again, count * sizeof(*items));
         for (int v = KERNELS_SCALAR + 1; v < KERNELS_VARIANTS; v++) {
