@@ -77,6 +77,10 @@ struct optimizer_options {
     float accumulator; /* initial value of AdaGrad's sums and of newton's precisions */
 };
 
+/* Sets Adam's bias corrections for the step after `step` steps: they depend on this number alone, so checkpoints need
+ * no state for them. */
+void optimizer_begin_step(struct optimizer_options *options, uint64_t step);
+
 struct model_options {
     const struct interaction *interaction; /* NULL: none */
     enum loss_kind loss;

@@ -1,5 +1,7 @@
 #include "learners/learner/optimizer_options.h"
 
+#include "kernels/num.h"
+
 #define ROW_RATE(def, what) OPTION_FLOAT(struct optimizer_config, rate, "rate", 0, def, "0.0", "1000.0", what)
 
 static const struct option penalty_options[] = {
@@ -127,4 +129,18 @@ struct ftrl64_params optimizer_ftrl(const struct kind_ref *ref)
 {
     const struct optimizer_config *c = ref->config;
     return (struct ftrl64_params){.alpha = c->rate, .beta = c->beta, .l1 = c->l1, .l2 = c->l2};
+}
+
+float optimizer_rate(const struct kind_ref *ref, uint64_t seen, uint32_t block)
+{
+    const struct optimizer_config *o = ref->config;
+    if (o == NULL)
+        return 0.0F;
+    double rate = o->rate, n = (double)seen;
+    if (o->halve_every > 0)
+        rate *= num_exp(-0.6931471805599453 * n / (double)o->halve_every);
+    rate = rate < o->rate_min ? o->rate_min : rate;
+    if (n + block < (double)o->warmup)
+        rate *= (n + block) / (double)o->warmup;
+    return (float)rate;
 }

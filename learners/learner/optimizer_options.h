@@ -21,6 +21,8 @@ extern const struct kind_choice optimizer_kinds[];
 /* The optimizer's name; "none" without one. */
 const char *optimizer_name(const struct kind_ref *ref);
 struct optimizer_options optimizer_from(const struct kind_ref *ref);
+/* The learning rate after `seen` examples, where rates are decided every `block` examples; 0 without an optimizer. */
+float optimizer_rate(const struct kind_ref *ref, uint64_t seen, uint32_t block);
 struct ftrl64_params optimizer_ftrl(const struct kind_ref *ref);
 
 #endif

@@ -73,20 +73,6 @@ uint32_t learner_piece(const struct learner_config *c, uint32_t rows)
     return c->is_scheduled ? (uint32_t)MIN(rows, left) : rows;
 }
 
-static float rate_at(const struct kind_ref *ref, uint64_t seen)
-{
-    const struct optimizer_config *o = ref->config;
-    if (o == NULL)
-        return 0.0F;
-    double rate = o->rate, n = (double)seen;
-    if (o->halve_every > 0)
-        rate *= num_exp(-0.6931471805599453 * n / (double)o->halve_every);
-    rate = rate < o->rate_min ? o->rate_min : rate;
-    if (n + SCHEDULE_EXAMPLES < (double)o->warmup)
-        rate *= (n + SCHEDULE_EXAMPLES) / (double)o->warmup;
-    return (float)rate;
-}
-
 static bool is_outside(double value, double low, double high)
 {
     return (low > 0.0 && !(value >= low)) || (high > 0.0 && !(value <= high));
@@ -113,10 +99,10 @@ void learner_schedule(struct learner_config *c)
         return;
     uint64_t seen = s->seen / SCHEDULE_EXAMPLES * SCHEDULE_EXAMPLES;
     struct model_rates rates = {
-        .linear = rate_at(&c->linear, seen),
-        .embedding = rate_at(&c->embedding.optimizer, seen),
-        .head = c->layers != NULL ? rate_at(&c->layers->optimizer, seen) : 0.0F,
-        .pairs = c->pairs != NULL ? rate_at(&c->pairs->weights, seen) : 0.0F,
+        .linear = optimizer_rate(&c->linear, seen, SCHEDULE_EXAMPLES),
+        .embedding = optimizer_rate(&c->embedding.optimizer, seen, SCHEDULE_EXAMPLES),
+        .head = c->layers != NULL ? optimizer_rate(&c->layers->optimizer, seen, SCHEDULE_EXAMPLES) : 0.0F,
+        .pairs = c->pairs != NULL ? optimizer_rate(&c->pairs->weights, seen, SCHEDULE_EXAMPLES) : 0.0F,
     };
     model_set_rates(s->model, &rates);
     if (seen == s->seen)

@@ -54,7 +54,7 @@ struct targets {
     uint32_t numbers;              /* TARGETS_INDEX_OF and TARGETS_ITEMS have this many places */
     uint32_t items;
     uint32_t judged; /* targets that have gradients */
-    double log_q; /* of each draw, if all are alike */
+    double log_q;    /* of each draw, if all are alike */
     struct softmax_step softmax;
 };
 

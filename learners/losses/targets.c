@@ -407,8 +407,8 @@ static void softmax_losses(struct loss_call *c)
         begin_softmax(c, is_compact);
     share_run(c->t->o.team, (c->to - c->from + SOFTMAX_TARGETS - 1) / SOFTMAX_TARGETS, softmax_piece, c);
     for (uint32_t i = c->from; !is_compact && i < c->to; i++)
-        memcpy(s->query_gradients + (size_t)i * s->query_stride, c->t->softmax.query_gradients + (size_t)i * dim,
-               dim * sizeof(*s->query_gradients));
+        memcpy(s->query_gradients + (size_t)i * s->query_stride,
+               c->t->softmax.query_gradients + (size_t)i * dim, dim * sizeof(*s->query_gradients));
 }
 
 void targets_gradients(struct targets *t, const struct targets_step *s, const float *const *rows)
@@ -416,8 +416,8 @@ void targets_gradients(struct targets *t, const struct targets_step *s, const fl
     targets_gradients_of(t, s, rows, 0, s->count);
 }
 
-void targets_gradients_of(struct targets *t, const struct targets_step *s, const float *const *rows, uint32_t from,
-                          uint32_t to)
+void targets_gradients_of(struct targets *t, const struct targets_step *s, const float *const *rows,
+                          uint32_t from, uint32_t to)
 {
     struct loss_call call = {.t = t, .s = s, .rows = rows, .from = from, .to = to};
     uint32_t dim = t->o.dim, stride = s->query_stride > 0 ? s->query_stride : dim;

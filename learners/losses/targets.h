@@ -108,8 +108,8 @@ const uint32_t *targets_items(const struct targets *t, uint32_t *count);
 void targets_gradients(struct targets *t, const struct targets_step *step, const float *const *rows);
 /* The same for targets from .. to - 1 alone, for a model that encodes a step in parts: part after part, from target 0 on,
  * until all have gradients. The result is that of one call. */
-void targets_gradients_of(struct targets *t, const struct targets_step *step, const float *const *rows, uint32_t from,
-                          uint32_t to);
+void targets_gradients_of(struct targets *t, const struct targets_step *step, const float *const *rows,
+                          uint32_t from, uint32_t to);
 
 /* Who helps from now on; NULL: nobody. */
 void targets_set_team(struct targets *t, struct team *team);

@@ -121,29 +121,12 @@ static void joint_gain(struct model *m, struct example *e)
     e->curvature *= gain;
 }
 
-/* Sets Adam's bias corrections for the step after `step` steps: they depend on this number alone, so
- * checkpoints need no state for them. */
-static void correct_adam(struct optimizer_options *o, uint64_t step)
-{
-    if (o->kind != OPT_ADAM)
-        return;
-    double power[2] = {1.0, 1.0}, base[2] = {(double)o->params.beta1, (double)o->params.beta2};
-    for (uint64_t t = step + 1; t > 0; t >>= 1) {
-        for (int i = 0; i < 2; i++) {
-            power[i] *= t & 1 ? base[i] : 1.0;
-            base[i] *= base[i];
-        }
-    }
-    o->params.correction1 = (float)(1.0 / (1.0 - power[0]));
-    o->params.correction2 = (float)(1.0 / (1.0 - power[1]));
-}
-
 void model_step_begin(struct model *m)
 {
-    correct_adam(&m->options.linear, m->steps);
-    correct_adam(&m->options.embedding, m->steps);
-    correct_adam(&m->options.head, m->steps);
-    correct_adam(&m->options.pairs, m->steps);
+    optimizer_begin_step(&m->options.linear, m->steps);
+    optimizer_begin_step(&m->options.embedding, m->steps);
+    optimizer_begin_step(&m->options.head, m->steps);
+    optimizer_begin_step(&m->options.pairs, m->steps);
 }
 
 void model_example_update(struct model *m, struct example *e)

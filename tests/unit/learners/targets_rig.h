@@ -125,7 +125,8 @@ static inline void rig_gradients(struct rig *r, struct targets *t)
     for (uint32_t u = 0; u < count; u++)
         rows[u] = r->rows[items[u]];
     for (uint32_t part = 0, count_all = r->step.count; part < rig_parts; part++)
-        targets_gradients_of(t, &r->step, rows, count_all * part / rig_parts, count_all * (part + 1) / rig_parts);
+        targets_gradients_of(t, &r->step, rows, count_all * part / rig_parts,
+                             count_all * (part + 1) / rig_parts);
     memset(r->token_gradients, 0, sizeof(r->token_gradients));
     for (uint32_t k = 0; k < r->tokens.n; k++)
         for (uint32_t i = 0; i < r->step.count; i++)
