@@ -54,7 +54,7 @@ bool ranks_is_ranked(const struct ranks *r, uint64_t identity, size_t items)
     double share = r->config.share;
     if (share <= 0.0)
         share = items <= RANKS_ALL_ITEMS ? 1.0 : RANKS_SHARE_PERCENT / 100.0;
-    return (double)(num_mix(identity ^ SHARE_SALT) >> 11) * 0x1p-53 < share;
+    return (double)(num_chance(SHARE_SALT, identity, 0) >> 11) * 0x1p-53 < share;
 }
 
 /* --- Values of metrics_by --- */

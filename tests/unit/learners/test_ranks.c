@@ -283,6 +283,11 @@ static void test_options(void **state)
                                         "ndcg_10", "mrr_10",   "coverage_10", "hr_10_window"};
     for (uint32_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         assert_true(str_is(g.config.schema->fields[i].name, names[i]));
+    for (uint32_t i = 0; i < g.config.schema->count; i++) { /* names that expressions can have */
+        struct ast *name = lang_parse_value(&g.arena, &g.diags, g.config.schema->fields[i].name);
+        assert_true(name != NULL && name->tag == AST_NAME && g.diags.errors == 0);
+    }
+    assert_true(lang_parse_value(&g.arena, &g.diags, STR("hr@10")) == NULL);
     rig_close(&g);
 }
 
