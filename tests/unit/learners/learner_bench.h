@@ -5,6 +5,7 @@
 
 #include "core/operator_history.h"
 #include "learners/learner/internal.h"
+#include "memory_checkpoint.h"
 
 #include "core/buffer.h"
 
@@ -39,60 +40,6 @@ static bool opens_to_read;  /* as the engine opens a learner for requests */
 /* Changes the options of a learner before its bind; NULL: nothing. */
 static void (*adjust)(const struct operator_kind *kind, struct learner_config *c, struct arena *arena);
 static struct cold_store *(*cold_store)(struct operator_context *context, uint32_t table, size_t row_bytes);
-
-/* A checkpoint in this test: records in memory; the test runs the deferred job. */
-struct snapshot_writer {
-    struct byte_buffer *records;
-    uint32_t count, room;
-    uint64_t epoch;
-    bool is_base;
-    snapshot_job *write;
-    snapshot_done *done;
-    void *argument;
-};
-struct snapshot_reader {
-    const struct snapshot_writer *parts[4];
-    uint32_t part, next;
-    bool was_corrupt;
-};
-
-bool snapshot_put(struct snapshot_writer *w, uint32_t group, const void *data, size_t bytes)
-{
-    assert_int_equal(group, SNAPSHOT_GLOBAL);
-    if (w->count == w->room)
-        w->records = realloc(w->records, (w->room = w->room * 2 + 16) * sizeof(*w->records));
-    w->records[w->count] = (struct byte_buffer){0};
-    buffer_append(&w->records[w->count++], data, bytes);
-    return true;
-}
-void snapshot_defer(struct snapshot_writer *w, snapshot_job *write, snapshot_done *done, void *argument)
-{
-    w->write = write, w->done = done, w->argument = argument;
-}
-uint64_t snapshot_epoch(const struct snapshot_writer *w)
-{
-    return w->epoch;
-}
-bool snapshot_is_base(const struct snapshot_writer *w)
-{
-    return w->is_base;
-}
-bool snapshot_get(struct snapshot_reader *r, uint32_t *group, struct str *data)
-{
-    while (r->parts[r->part] != NULL && r->next == r->parts[r->part]->count)
-        r->part++, r->next = 0;
-    if (r->parts[r->part] == NULL)
-        return false;
-    const struct byte_buffer *record = &r->parts[r->part]->records[r->next++];
-    *group = SNAPSHOT_GLOBAL;
-    *data = (struct str){record->data, record->length};
-    return true;
-}
-void snapshot_corrupt(struct snapshot_reader *r, struct diag_list *diags, const char *what)
-{
-    (void)diags, (void)what;
-    r->was_corrupt = true;
-}
 
 /* No learner here may fail: there is no device. */
 void operator_fail(const struct operator_context *context, enum diag_code code, struct span span,
