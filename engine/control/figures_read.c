@@ -143,6 +143,9 @@ static void read_run(struct figures_read *f, const json_t *json)
     struct run_stats *stats = &f->stats;
     double done = number(json, "share_done", -1);
     f->job = str_from(text(f, json, "job"));
+    stats->has_input_ended = json_is_true(json_object_get(json, "input_ended"));
+    stats->is_finished = json_is_true(json_object_get(json, "finished"));
+    stats->end_share_done = number(json, "end_share_done", (double)NAN);
     stats->records = count(json, "records");
     stats->records_life = count(json, "records_life");
     stats->elapsed_us = duration(json, "seconds", 1e6, 0);

@@ -59,13 +59,18 @@ static void add_head(const struct picture *p, bool has_bar, struct byte_buffer *
     char rate[32], elapsed[32], left[32];
     buffer_printf(out, "%.*s  %s  %" PRIu64 " events  %s", STR_ARGS(p->job),
                   format_duration(s->elapsed_us, elapsed), s->records, format_rate(p->pace->rate, rate));
-    double share = summary_share_done(s);
-    if (share < 0)
+    bool is_behind_end = s->has_input_ended && !s->is_finished;
+    double share = is_behind_end ? s->end_share_done : summary_share_done(s);
+    if (is_behind_end)
+        buffer_printf(out, "  the input has ended, operators go on");
+    if (!(share >= 0))
         return;
     buffer_printf(out, "  ");
     if (has_bar)
         add_bar(out, MIN(share, 1));
     buffer_printf(out, " %3.0f %%", MIN(share, 1) * 100);
+    if (is_behind_end)
+        return;
     /* The share done by this life. */
     double own = share * (double)s->records_life / (double)MAX(s->records, 1);
     if (own > 0.01 && share < 1)

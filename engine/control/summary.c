@@ -96,6 +96,8 @@ void summary_text(const struct summary *summary, FILE *out)
             format_duration(stats->elapsed_us, duration), stats->records_life,
             format_rate((double)stats->records_life / seconds, rate), stats->lanes,
             stats->lanes == 1 ? "" : "s");
+    if (is_good && stats->has_input_ended && !stats->is_finished)
+        fprintf(out, "all sources have ended, and operators have work left\n");
     if (stats->is_resumed)
         fprintf(out, "resumed; %" PRIu64 " records over all lives\n", stats->records);
     for (uint32_t i = 0; i < stats->nodes_count; i++)
@@ -240,6 +242,13 @@ static json_t *done_json(const struct run_stats *stats)
     return share < 0 ? json_null() : json_real(share);
 }
 
+/* Of the work that operators have left when all sources have ended; null: they have none, or do not say. */
+static json_t *end_done_json(const struct run_stats *stats)
+{
+    return stats->has_input_ended && stats->end_share_done >= 0 ? json_real(stats->end_share_done)
+                                                                : json_null();
+}
+
 static json_t *served_json(const struct summary_served *served)
 {
     json_t *json = json_pack("{s:s, s:I}", "name", served->name, "requests", (json_int_t)served->requests);
@@ -270,7 +279,7 @@ static json_t *summary_json(const struct summary *summary)
     for (uint32_t i = 0; i < stats->dead_count; i++)
         json_array_append_new(dead, json_any_text(str_from(stats->dead[i].text)));
     json_t *root = json_pack(
-        "{s:s%, s:s, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:s%, s:s, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "job", plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "state",
         state_of(summary), "good", summary->is_good, "finished", stats->is_finished, "records",
         (json_int_t)stats->records, "records_life", (json_int_t)stats->records_life, "seconds",
@@ -280,7 +289,8 @@ static json_t *summary_json(const struct summary *summary)
         "checkpoint_stop_ms", (double)stats->checkpoint_stop_us / 1e3, "checkpoint_stop_max_ms",
         (double)stats->checkpoint_stop_max_us / 1e3, "checkpoint_age_ms", ms_json(stats->checkpoint_age_us),
         "checkpoint_duration_ms", ms_json(stats->checkpoint_us), "share_done", done_json(stats),
-        "input_ended", stats->watermark == TIME_MAX, "lane_time", lanes_json(summary->bottleneck),
+        "end_share_done", end_done_json(stats), "input_ended",
+        stats->has_input_ended || stats->watermark == TIME_MAX, "lane_time", lanes_json(summary->bottleneck),
         "bottleneck",
         summary->bottleneck->text[0] == '\0' ? json_null()
                                              : json_any_text(str_from(summary->bottleneck->text)),

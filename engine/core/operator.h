@@ -12,6 +12,11 @@
  * on_watermark. Until on_watermark returns, context->watermark is that of the previous micro-batch, and
  * decides which rows are late.
  *
+ * End: once all inputs of the job have ended, a micro-batch without rows of sources tells it: on_watermark gets
+ * TIME_MAX, after the rows that operators before this one emit at their own end. It is the last micro-batch of the
+ * run, unless an operator has work left (operator_kind.wants_more). Then more micro-batches come, in each of which
+ * on_watermark gets TIME_MAX, while context->watermark is TIME_MAX already; no more rows come.
+ *
  * Counting: the engine adds to counters.in (rows given to process, and input 0 of process_merged; rows of
  * other inputs are counted by the operator that reads them, in `in` and `absorbed`); operator_reject adds to
  * `dead`; the operator itself counts passed, filtered, late, duplicate, absorbed, held and emitted. */
@@ -71,9 +76,11 @@ struct operator_bind {
      * and watermarks of the output are arrival times, too. Refused where the source's rows have no arrival
      * time. */
     bool is_by_arrival;
-    bool follows_load;   /* reads context->load, which a live run decides and the order log records */
-    bool needs_memory;   /* keeps keyed state or rows: gets a share of the job's `memory:` */
-    bool needs_end;      /* emits its rows when the input has ended: refused where a source never ends */
+    bool follows_load; /* reads context->load, which a live run decides and the order log records */
+    bool needs_memory; /* keeps keyed state or rows: gets a share of the job's `memory:` */
+    /* Emits its rows when the input has ended, or has work left then (operator_kind.wants_more): refused where a
+     * source never ends. */
+    bool needs_end;
     uint32_t label_root; /* set before `bind`: a lineage root of its own, where the kind has makes_label */
 
     /* Learners only (core/learner.h). base_columns: number of columns of input 0 before add_column. */
@@ -261,6 +268,22 @@ struct operator_kind {
     bool (*absorbs)(const void *config, uint32_t input, bool *columns);
     bool (*is_steady)(const void *config);
     void (*on_watermark)(struct operator_context *context, int64_t watermark);
+    /* For operators with work left when their input has ended, as passes over what they have kept: whether the
+     * operator wants another micro-batch. NULL, or `bind` has not set needs_end: never. Only of operators with one
+     * instance (DETERMINISM_BY_ALL_ROWS, without key columns).
+     *   - Asked after each micro-batch in which on_watermark got TIME_MAX, until the answer is false; also after a
+     *     restore. The answer depends on the state alone, and changes nothing. Once false it stays false.
+     *   - While it is true, another micro-batch without rows comes, in which on_watermark gets TIME_MAX again: there the
+     *     operator does a bounded part of the work, and may emit rows. These micro-batches are like all others: with
+     *     numbers in the order log, with checkpoints between them. How many there are depends on the answers alone,
+     *     not on checkpoints, stops and restarts: one call of on_watermark is one part of the work.
+     *   - The watermark of the operator's output stays where it was before the end until the micro-batch after the
+     *     answer false: there the operators behind it get TIME_MAX, after its last row. So bind->hold_us says how far
+     *     the rows' times may lie before the end: INT64_MAX, anywhere. The operator itself gets
+     *     TIME_MAX once more in it, and in the micro-batches that other operators want: it does nothing then.
+     *   - What it reports as `end_share_done` (0 to 1), people see as its progress.
+     * On the lane's thread, between micro-batches; after a restore on the control thread, before lanes start. */
+    bool (*wants_more)(const struct operator_context *context);
     /* Whether the next micro-batch must wait for the writer of the last checkpoint; the lane does other work
      * meanwhile. It must depend on the writer alone, not on another operator: the writer waits for all
      * operators. NULL: never waits. */

@@ -266,6 +266,7 @@ bool order_next(struct order_reader *reader, struct order_entry *entry)
     case ORDER_IDLE:
     case ORDER_CUT: take_known_partition(reader, entry); break;
     case ORDER_MICRO_BATCH:
+    case ORDER_ENDED_ALL:
     case ORDER_LAST: break;
     case ORDER_TICK: entry->time = (int64_t)unzigzag(take_varint(reader)); break;
     case ORDER_LOAD: take_load(reader, entry); break;
@@ -277,8 +278,8 @@ bool order_next(struct order_reader *reader, struct order_entry *entry)
                 : "it has an entry of an unknown type";
     }
     reader->has_begun |= !is_first;
-    reader->micro_batch +=
-        entry->tag == ORDER_MICRO_BATCH || entry->tag == ORDER_CUT || entry->tag == ORDER_LAST;
+    reader->micro_batch += entry->tag == ORDER_MICRO_BATCH || entry->tag == ORDER_CUT ||
+                           entry->tag == ORDER_ENDED_ALL || entry->tag == ORDER_LAST;
     return reader->why == NULL;
 }
 

@@ -26,6 +26,8 @@
  *                   advance (run/sequencer/sequencer.c)
  *      6 last       the micro-batch is complete and is the last of all: every source has ended
  *      7 epoch      the epoch is complete: number of its slices, number of its records
+ *      8 ended all  the micro-batch is complete; every source has ended, and an operator may have work left
+ *                   (operator_kind.wants_more)
  *     16 idle       partition: it is left out of the watermark until its next slice
  *     18 tick       time: the arrival clock (processing time) advances to it
  *     19 added      fields as for type 1: a partition found while running
@@ -33,8 +35,8 @@
  *                   examples, within their bounds; ORDER_LOAD_MAX before the first entry of a segment
  *
  * A segment begins with a partition entry for each partition, in the order of their ids (0, 1, 2 ...), and
- * ends with an epoch entry. Entries 2, 3, 16 and 18 to 20 belong to the micro-batch that the next 4, 5 or 6
- * completes; a micro-batch may have no slice. A slice takes 5 to 14 bytes, plus one where there are offsets.
+ * ends with an epoch entry. Entries 2, 3, 16 and 18 to 20 belong to the micro-batch that the next 4, 5, 6
+ * or 8 completes; a micro-batch may have no slice. A slice takes 5 to 14 bytes, plus one where there are offsets.
  * Only live sources produce types 16 to 31.
  *
  * A replay checks each slice: the order time and offset of its last record, and the number of records up to
@@ -54,6 +56,7 @@ enum order_tag {
     ORDER_CUT,
     ORDER_LAST,
     ORDER_EPOCH,
+    ORDER_ENDED_ALL,
     ORDER_LIVE_FIRST = 16,
     ORDER_IDLE = ORDER_LIVE_FIRST,
     ORDER_TICK = 18,
@@ -113,7 +116,7 @@ void order_put_slice(struct byte_buffer *out, const struct order_slice *slice);
 void order_put_of(struct byte_buffer *out, enum order_tag tag, uint32_t partition);
 void order_put_tick(struct byte_buffer *out, int64_t time);
 void order_put_load(struct byte_buffer *out, uint32_t level);
-/* For entries without fields. tag: ORDER_MICRO_BATCH or ORDER_LAST. */
+/* For entries without fields. tag: ORDER_MICRO_BATCH, ORDER_ENDED_ALL or ORDER_LAST. */
 void order_put(struct byte_buffer *out, enum order_tag tag);
 /* Appends a whole segment to `out`: head, partition entries, other entries (`entries`, then `more`, which may
  * be empty), epoch entry with `slices` and `records`, digest. Sets head->bytes. */

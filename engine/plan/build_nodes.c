@@ -196,14 +196,14 @@ static bool check_end(struct plan_build *b, const struct plan_node *node)
             i++;
         from = &b->plan->nodes[from->inputs[i].node];
     }
-    struct diag *d = diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
-                                "`%s` emits its rows when the input ends, and source `%.*s` never ends",
-                                node->operator_kind->name, STR_ARGS(from->name));
+    bool goes_on = node->operator_kind->wants_more != NULL;
+    struct diag *d =
+        diag_error(b->diags, DIAG_SOURCE_CANNOT, node->span,
+                   "`%s` %s when the input ends, and source `%.*s` never ends", node->operator_kind->name,
+                   goes_on ? "does the rest of its work" : "emits its rows", STR_ARGS(from->name));
     diag_label(b->diags, d, from->span, "this source has no end");
-    diag_hint(
-        b->diags, d,
-        "use `emit on_change`, which emits changes as they happen, or a recording of the source (--replay), "
-        "which has an end");
+    diag_hint(b->diags, d, "%sa recording of the source (--replay), which has an end",
+              goes_on ? "use " : "use `emit on_change`, which emits changes as they happen, or ");
     return false;
 }
 
@@ -246,6 +246,9 @@ bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bi
         if (node->outputs[i] != NULL)
             node->output_names[i] = bind->output_names[i] != NULL ? bind->output_names[i] : "late";
     node->hold_us = bind->hold_us;
+    node->goes_on = node->operator_kind->wants_more != NULL && bind->needs_end;
+    leat_assert(!node->goes_on || (node->operator_kind->determinism == DETERMINISM_BY_ALL_ROWS &&
+                                   bind->inputs[0].key_count == 0));
     node->has_time |= bind->sets_time || bind->is_by_arrival;
     /* Rows held back, or made by timers, do not come out when they arrived. */
     node->has_arrival &= !bind->is_timer_kind;

@@ -124,6 +124,7 @@ struct plan_node {
      * until the input ends. */
     int64_t hold_us;
     bool needs_memory;  /* keeps state: gets a share of job_config.memory_bytes */
+    bool goes_on;       /* may have work left when the inputs have ended (operator_kind.wants_more) */
     bool has_time;      /* the node's rows have an event time */
     bool has_arrival;   /* the node's rows have an arrival time */
     bool is_by_arrival; /* the node's watermark is the arrival clock */

@@ -136,7 +136,12 @@ uint64_t inspection_micro_batch(const struct inspection *inspection)
 
 bool inspection_is_final(const struct inspection *inspection)
 {
-    return positions_are_final(checkpoint_info(inspection->checkpoint)->sources);
+    return positions_state(checkpoint_info(inspection->checkpoint)->sources) == POSITIONS_FINAL;
+}
+
+bool inspection_has_ended(const struct inspection *inspection)
+{
+    return positions_state(checkpoint_info(inspection->checkpoint)->sources) != POSITIONS_GO_ON;
 }
 
 static bool restore_node(struct inspection *inspection, const struct operator_kind *kind,

@@ -39,8 +39,10 @@ LEAT_CHECKED bool inspection_is_well(const struct inspection *inspection);
 /* The watermark of a source after the checkpoint's last micro-batch, microseconds; the number of the next one. */
 int64_t inspection_watermark(const struct inspection *inspection, const struct plan_node *source);
 uint64_t inspection_micro_batch(const struct inspection *inspection);
-/* Whether all sources had ended: then all windows were closed, and their state is gone. */
+/* inspection_is_final: whether the run had finished: then all windows were closed, and their state is gone.
+ * inspection_has_ended: whether all sources had ended, if only for operators that go on (operator_kind.wants_more). */
 bool inspection_is_final(const struct inspection *inspection);
+bool inspection_has_ended(const struct inspection *inspection);
 struct batch_pool *inspection_pool(const struct inspection *inspection);
 void inspection_close(struct inspection *inspection); /* NULL is allowed */
 

@@ -138,6 +138,11 @@ struct run_node_stats {
 
 struct run_stats {
     bool is_resumed, was_finished, is_finished;
+    /* All sources have ended; operators may have work left (operator_kind.wants_more). */
+    bool has_input_ended;
+    /* With has_input_ended, while the run is not finished: the share of that work that is done, 0 to 1, of the operator
+     * that has done the least; NaN: not known. */
+    double end_share_done;
     bool is_from;                /* resumed from another run's checkpoint, as a new run */
     const char *notes;           /* notes to show at the start, a line each; "": none */
     uint32_t resumed_generation; /* generation of the checkpoint this life began with */

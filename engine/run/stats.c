@@ -7,6 +7,7 @@
 #include "core/mem.h"
 #include "core/os.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 const char *const run_lane_time_names[RUN_LANE_TIMES] = {
@@ -19,6 +20,17 @@ const char *const run_lane_time_names[RUN_LANE_TIMES] = {
     [RUN_LANE_BEHIND_SINKS] = "behind_sinks",
     [RUN_LANE_BEHIND_DISK] = "behind_disk",
 };
+
+static double end_share_done(const struct plan *plan, const struct run_stats *stats)
+{
+    double least = (double)NAN;
+    for (uint32_t i = 0; i < stats->nodes_count; i++) {
+        const struct report_item *item = report_find(&stats->nodes[i].report, "end_share_done");
+        if (plan->nodes[i].goes_on && item != NULL && !(item->value >= least))
+            least = item->value;
+    }
+    return least;
+}
 
 void run_stats(struct run *run, struct run_stats *stats)
 {
@@ -37,6 +49,8 @@ void run_stats(struct run *run, struct run_stats *stats)
     lanes_stats(run, stats);
     sequencer_stats(run, stats);
     stats->is_finished |= run->was_finished;
+    stats->has_input_ended |= run->was_finished;
+    stats->end_share_done = end_share_done(run->plan, stats);
     checkpoints_stats(run, stats);
     stats->elapsed_us = (run->is_joined ? run->ended_us : os_monotonic_us()) - run->started_us;
 }

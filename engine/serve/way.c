@@ -138,7 +138,7 @@ static bool open_step(struct way *way, struct way_step *step, const char *direct
         (struct operator_context){.lanes = 1, .reader = &reader, .history = history_of(way, id, directory)};
     if (!inspection_restore(way->inspection, step->node, &step->context))
         return false;
-    if (inspection_is_final(way->inspection))
+    if (inspection_has_ended(way->inspection))
         step->context.watermark =
             TIME_MAX; /* all windows are closed, whether the checkpoint still has their panes or not */
     return true;

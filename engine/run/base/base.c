@@ -54,12 +54,17 @@ void run_note(struct run *run, const char *format, ...)
 int64_t base_input_watermark(const struct plan *plan, const struct plan_node *node, const int64_t *after)
 {
     int64_t watermark = TIME_MAX;
-    if (node->is_by_arrival)
-        return after[plan->nodes_count];
     for (uint32_t i = 0; i < node->inputs_count; i++)
         if (node->inputs[i].node < plan->nodes_count)
             watermark = MIN(watermark, after[node->inputs[i].node]);
-    return watermark;
+    /* Where the inputs have ended, so has the time of arrival, which says so itself only when all nodes are done. */
+    return node->is_by_arrival && watermark < TIME_MAX ? after[plan->nodes_count] : watermark;
+}
+
+/* TIME_MAX lets all rows out, held ones too. */
+static int64_t behind(const struct plan_node *node, int64_t watermark)
+{
+    return watermark == TIME_MAX ? TIME_MAX : time_add(watermark, -node->hold_us);
 }
 
 void base_watermarks(const struct plan *plan, const int64_t *sources, int64_t *after)
@@ -69,8 +74,18 @@ void base_watermarks(const struct plan *plan, const int64_t *sources, int64_t *a
         const struct plan_node *node = &plan->nodes[i];
         int64_t watermark =
             node->tag == PLAN_SOURCE ? sources[node->source_index] : base_input_watermark(plan, node, after);
-        /* TIME_MAX lets all rows out, held ones too. */
-        after[i] = watermark == TIME_MAX ? TIME_MAX : time_add(watermark, -node->hold_us);
+        after[i] = behind(node, watermark);
+    }
+}
+
+void base_watermarks_ended(const struct plan *plan, const bool *is_done, int64_t *after)
+{
+    for (uint32_t i = 0; i < plan->nodes_count; i++) {
+        const struct plan_node *node = &plan->nodes[i];
+        if (node->tag == PLAN_SOURCE)
+            after[i] = TIME_MAX;
+        else if (!node->goes_on || is_done[i])
+            after[i] = behind(node, base_input_watermark(plan, node, after));
     }
 }
 

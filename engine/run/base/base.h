@@ -138,9 +138,12 @@ static inline unsigned run_stage_pieces(const struct run *run, uint32_t stage)
 
 /* base_watermarks: computes the watermark of each node after a micro-batch from the watermarks of the
  * sources alone. sources: [sources_count + 1], after: [nodes_count + 1], microseconds; the last element of
- * both is the arrival clock. base_input_watermark: the watermark of a node's input, from the array
- * `after`. */
+ * both is the arrival clock. base_watermarks_ended: call after base_watermarks, with the watermarks of the sources
+ * before they ended: sets what they are in a micro-batch behind the end of all sources. There a node that may have
+ * work left (plan_node.goes_on) keeps its watermark until it is done (is_done, by node), and so do the nodes behind it;
+ * all others have TIME_MAX. base_input_watermark: the watermark of a node's input, from the array `after`. */
 void base_watermarks(const struct plan *plan, const int64_t *sources, int64_t *after);
+void base_watermarks_ended(const struct plan *plan, const bool *is_done, int64_t *after);
 int64_t base_input_watermark(const struct plan *plan, const struct plan_node *node, const int64_t *after);
 
 /* A node's share of `bytes` for keyed state: nodes that keep state get equal shares. */

@@ -85,10 +85,12 @@ bool positions_are_before(struct str positions, const struct plan *plan, const s
     return !saved.is_short; /* no record of the partition had been read */
 }
 
-bool positions_are_final(struct str positions)
+enum positions_state positions_state(struct str positions)
 {
     struct words saved = {.left = positions};
-    return words_take(&saved) != 0;
+    uint64_t state = words_take(&saved);
+    return state == POSITIONS_GO_ON || state == POSITIONS_ENDED ? (enum positions_state)state
+                                                                : POSITIONS_FINAL;
 }
 
 static void describe_partition(const struct saved_partition *p, struct str source, int64_t watermark,
@@ -109,7 +111,12 @@ static void describe_partition(const struct saved_partition *p, struct str sourc
 void run_describe_positions(struct str positions, struct byte_buffer *out)
 {
     struct words saved = {.left = positions};
-    bool is_final = words_take(&saved) != 0;
+    static const char *const states[] = {
+        [POSITIONS_GO_ON] = "",
+        [POSITIONS_FINAL] = ", the last: all sources have ended",
+        [POSITIONS_ENDED] = ": all sources have ended, and operators have work left",
+    };
+    (void)words_take(&saved); /* the state */
     uint64_t version = words_take(&saved), micro_batch = words_take(&saved), replayed = words_take(&saved),
              next = words_take(&saved), is_live = words_take(&saved);
     (void)words_take(&saved); /* the arrival clock */
@@ -120,7 +127,7 @@ void run_describe_positions(struct str positions, struct byte_buffer *out)
         return;
     }
     buffer_printf(out, "micro-batch %llu%s\n", (unsigned long long)micro_batch,
-                  is_final ? ", the last: all sources have ended" : "");
+                  states[positions_state(positions)]);
     if (replayed != 0)
         buffer_printf(out, "  replays the order log %016llx%s, micro-batch %llu of it is next\n",
                       (unsigned long long)replayed, is_live ? " of a live run" : "",

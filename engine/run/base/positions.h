@@ -14,6 +14,14 @@ struct trace;
  * of its records. */
 enum { POSITIONS_VERSION = 7 };
 
+/* The first word of the positions. With POSITIONS_ENDED, the words behind the partitions are the ids of the nodes that
+ * were done by then (plan_node.goes_on), and before them how many they are. */
+enum positions_state {
+    POSITIONS_GO_ON,
+    POSITIONS_FINAL, /* all sources have ended, and no operator has work left: the run has finished */
+    POSITIONS_ENDED, /* all sources have ended, and operators may have work left */
+};
+
 /* The members of struct partition (sequencer/internal.h) that a checkpoint has. The texts point into the
  * saved bytes. mark: of source_kind.mark. keys: of key_times_save. */
 struct saved_partition {
@@ -38,7 +46,7 @@ void positions_watermarks(struct str positions, const struct plan *plan, int64_t
 uint64_t positions_micro_batch(struct str positions);
 /* Whether the record that `trace` follows comes behind these positions: no micro-batch had it yet. */
 bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace);
-/* Whether all sources had ended at these positions. */
-bool positions_are_final(struct str positions);
+/* Whether the run had finished at these positions, or all sources had ended at least. */
+enum positions_state positions_state(struct str positions);
 
 #endif

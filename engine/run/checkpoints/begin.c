@@ -135,7 +135,8 @@ bool checkpoints_init(struct run *run)
     parts_put(run, next_id, &c->parts);
     if (run->is_resumed) {
         c->next_epoch = checkpoint_info(run->resumed)->id.epoch + 1;
-        run->was_finished = !run->is_from && positions_are_final(checkpoint_info(run->resumed)->sources);
+        run->was_finished =
+            !run->is_from && positions_state(checkpoint_info(run->resumed)->sources) == POSITIONS_FINAL;
     }
     return true;
 }

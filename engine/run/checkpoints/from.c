@@ -93,9 +93,12 @@ static bool go_further(struct run *run)
 
 static bool refuse_finished(struct run *run)
 {
+    bool is_final = positions_state(checkpoint_info(run->resumed)->sources) == POSITIONS_FINAL;
     struct diag *d = diag_error(
-        run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
-        "the run of this checkpoint has finished: its sources have ended, and its watermark is at the end");
+        run->diags, DIAG_RESUME_OR_FRESH, (struct span){0}, "%s",
+        is_final
+            ? "the run of this checkpoint has finished: its sources have ended, and its watermark is at the end"
+            : "the sources of this checkpoint have ended, and the job has another source, which cannot begin now");
     diag_hint(
         run->diags, d,
         "start from an earlier checkpoint, --from DIR@3-17; or keep the state and start the sources anew: "
@@ -330,14 +333,15 @@ static void note_new(struct run *run)
     }
 }
 
+/* Whether sources go on that have ended in the checkpoint: all of them may, where operators have work left. */
 static bool goes_on_finished(const struct run *run)
 {
-    if (!positions_are_final(checkpoint_info(run->resumed)->sources))
-        return false;
+    enum positions_state state = positions_state(checkpoint_info(run->resumed)->sources);
+    uint32_t saved = 0;
     for (uint32_t i = 0; i < run->plan->sources_count; i++)
-        if (run->has_saved[run->plan->sources[i]])
-            return true;
-    return false;
+        saved += run->has_saved[run->plan->sources[i]];
+    return (state == POSITIONS_FINAL && saved > 0) ||
+           (state == POSITIONS_ENDED && saved > 0 && saved < run->plan->sources_count);
 }
 
 bool from_match(struct run *run, const struct parts *saved)

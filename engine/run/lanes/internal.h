@@ -247,8 +247,10 @@ bool stage_is_ready(const struct stage_instance *stage);
 void stage_run(struct stage_instance *stage, struct slot *slot);
 /* Whether the node must not get the next micro-batch yet (operator_kind.is_held). */
 bool stage_node_is_held(const struct node_instance *node);
-/* Sets stage->slot_watermarks from the watermarks of the sources. */
-void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources);
+/* Sets stage->slot_watermarks from the watermarks of the sources. is_done: as slot.is_done. */
+void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources, const bool *is_done);
+/* Behind the end of all sources: asks the nodes that are not done whether they want more. */
+void stage_ask(struct stage_instance *stage, const bool *is_done);
 int64_t stage_input_watermark(const struct node_instance *node);
 
 /* time.c; the lane's thread. time_switch: from now on the time is the node's (NULL: no node's); returns the node whose

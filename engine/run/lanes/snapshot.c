@@ -221,7 +221,7 @@ static bool restore_operator(struct node_instance *node, struct checkpoint *from
  * late as without the restart. */
 static void restore_watermarks(struct run *run, struct stage_instance *stage)
 {
-    stage_set_watermarks(stage, sequencer_watermarks(run));
+    stage_set_watermarks(stage, sequencer_watermarks(run), sequencer_done(run));
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
         stage->nodes[i].context.watermark = stage_input_watermark(&stage->nodes[i]);
 }
@@ -319,5 +319,7 @@ bool lanes_restore(struct run *run, struct checkpoint *from)
     bool is_good = restore_all(run, from);
     for (uint32_t i = 0; i < run->lanes->stages_total; i++)
         stage_show_counters(run->lanes->stages[i]);
+    for (uint32_t i = 0; i < run->lanes->stages_total && is_good && sequencer_done(run) != NULL; i++)
+        stage_ask(run->lanes->stages[i], sequencer_done(run));
     return is_good;
 }

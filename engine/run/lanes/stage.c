@@ -228,9 +228,20 @@ static void run_node(struct node_instance *node)
         stage_publish_node(node);
 }
 
-void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources)
+void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources, const bool *is_done)
 {
     base_watermarks(stage->run->plan, sources, stage->slot_watermarks);
+    if (unlikely(is_done != NULL))
+        base_watermarks_ended(stage->run->plan, is_done, stage->slot_watermarks);
+}
+
+void stage_ask(struct stage_instance *stage, const bool *is_done)
+{
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
+        const struct node_instance *node = &stage->nodes[i];
+        if (node->node->goes_on && node->context.watermark == TIME_MAX && !is_done[node->node->place])
+            sequencer_answers(stage->run, node->node, node->node->operator_kind->wants_more(&node->context));
+    }
 }
 
 bool stage_node_is_held(const struct node_instance *node)
@@ -272,7 +283,7 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
         stage->nodes[i].context.micro_batch = stage->nodes[i].sink.micro_batch = slot->micro_batch;
         stage->nodes[i].context.load = slot->load;
     }
-    stage_set_watermarks(stage, slot->watermarks);
+    stage_set_watermarks(stage, slot->watermarks, slot->is_done);
     if (stage->is_followed)
         stage_publish_begin(stage);
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
@@ -282,6 +293,8 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     time_switch(stage, NULL);
     if (unlikely(stage->publishes))
         stage_publish_end(stage);
+    if (unlikely(slot->is_done != NULL))
+        stage_ask(stage, slot->is_done);
     dead_flush(stage);
     arena_reset(&stage->number_arena);
     stage_reports(stage);

@@ -58,8 +58,8 @@ void order_of(struct run *run, enum order_tag tag, uint32_t partition);
 void order_tick(struct run *run, int64_t time);
 void order_load(struct run *run, uint32_t level);
 void order_slice(struct run *run, const struct order_slice *slice);
-/* Ends the micro-batch. tag: ORDER_MICRO_BATCH, ORDER_LAST or ORDER_CUT. partition: with ORDER_CUT, id of the
- * partition at whose cut the micro-batch ends. */
+/* Ends the micro-batch. tag: ORDER_MICRO_BATCH, ORDER_ENDED_ALL, ORDER_LAST or ORDER_CUT. partition: with ORDER_CUT,
+ * id of the partition at whose cut the micro-batch ends. */
 void order_end(struct run *run, uint64_t micro_batch, enum order_tag tag, uint32_t partition);
 /* Seals the open piece: at a barrier, or if order_wants_segment. The caller then begins a new piece. */
 void order_seal_piece(struct run *run);

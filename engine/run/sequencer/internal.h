@@ -3,6 +3,7 @@
 #define LEAT_RUN_SEQUENCER_INTERNAL_H
 
 #include "core/order_log.h"
+#include "run/base/words.h"
 #include "run/sequencer/sequencer.h"
 
 enum { PIECES_MAX = 32 /* raw batches read ahead per partition */ };
@@ -91,7 +92,7 @@ struct watermark_holder {
 struct replay {
     uint32_t *map;              /* index of a partition in the log -> index in the run */
     bool has_number;            /* the entries of this micro-batch were read */
-    enum order_tag tag;         /* how it ends: ORDER_MICRO_BATCH, ORDER_CUT or ORDER_LAST */
+    enum order_tag tag;         /* how it ends: ORDER_MICRO_BATCH, ORDER_CUT, ORDER_ENDED_ALL or ORDER_LAST */
     uint32_t cut;               /* with ORDER_CUT: index in the run of the partition at whose cut it ends */
     struct order_slice *slices; /* slice.partition: index in the run */
     uint32_t slices_count;
@@ -119,7 +120,12 @@ struct sequencer {
     uint64_t first;           /* number of the first micro-batch of this life */
     bool has_ended;           /* the last micro-batch was formed */
     bool is_finished;         /* the last micro-batch was final: all sources have ended */
-    bool is_replaying;        /* the order log says what the next micro-batch holds */
+    /* ended.c: a micro-batch behind the end of all sources was formed; by node of the plan: whether it is done, and
+     * whether it wants more as far as is known. Lanes read is_done and write wants_more only while a micro-batch
+     * behind the end is in work, and is_done changes only when there is none. */
+    bool has_input_ended;
+    bool *is_done, *wants_more;
+    bool is_replaying; /* the order log says what the next micro-batch holds */
     struct replay replay;
     int64_t until_us;     /* --until, an order time; TIME_MAX: none */
     uint32_t cut_records; /* records of a partition between two cuts: BATCH_ROWS, except in tests */
@@ -242,6 +248,17 @@ bool hold_state_is_pressed(struct run *run);
 /* Whether the disk of the checkpoints has less than `min_free` left: then the sources pause, so that it
  * never gets full in the middle of a write of the database. */
 bool hold_disk_is_low(struct run *run);
+
+/* ended.c: micro-batches behind the end of all sources */
+void ended_init(struct run *run);
+/* Whether the micro-batch before this one has been run by all stages, or is of an earlier life. */
+bool ended_is_through(struct run *run, uint64_t micro_batch);
+/* Takes in what the operators answered; returns whether one of them is not done. Where no micro-batch behind the end
+ * was formed yet: whether an operator may have work left then. */
+bool ended_has_work(struct run *run);
+/* Appends to a checkpoint's positions which operators are done; reads it back. false: the bytes are too short. */
+void ended_save(const struct run *run, struct byte_buffer *out);
+bool ended_restore(struct run *run, struct words *saved);
 
 /* replay.c */
 /* Once positions are restored: finds the first segment, and in a run that begins anew adds the partitions

@@ -74,7 +74,10 @@ void log_micro_batch(struct run *run, const struct slot *slot, const struct part
         p->order_logged = p->order_max;
         p->offset_logged = p->offset;
     }
-    enum order_tag tag = cut != NULL ? ORDER_CUT : slot->is_final ? ORDER_LAST : ORDER_MICRO_BATCH;
+    enum order_tag tag = cut != NULL             ? ORDER_CUT
+                         : slot->is_final        ? ORDER_LAST
+                         : slot->is_done != NULL ? ORDER_ENDED_ALL
+                                                 : ORDER_MICRO_BATCH;
     order_end(run, slot->micro_batch, tag, cut != NULL ? cut->id : 0);
 }
 

@@ -128,6 +128,7 @@ bool sequencer_init(struct run *run)
     s->cut_records = test_cut(BATCH_ROWS);
     s->load = ORDER_LOAD_MAX;
     watermark_init(run);
+    ended_init(run);
     for (uint32_t i = 0; i < SLOTS; i++) {
         s->slots[i].slices = mem_alloc(total * sizeof(struct slice));
         s->slots[i].slices_room = total;
@@ -184,7 +185,10 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
     struct sequencer *s = run->sequencer;
     const struct plan *plan = run->plan;
     const struct replay_log *log = order_replay_log(run);
-    words_put(out, is_finished);
+    enum positions_state state = is_finished          ? POSITIONS_FINAL
+                                 : s->has_input_ended ? POSITIONS_ENDED
+                                                      : POSITIONS_GO_ON;
+    words_put(out, state);
     words_put(out, POSITIONS_VERSION);
     words_put(out, atomic_load(&s->formed) + 1);
     words_put(out, log->identity);
@@ -229,6 +233,8 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
             kind->mark == NULL ? 0 : kind->mark(&run->sources[p->source], p->local, &position, mark);
         words_put_text(out, (struct str){mark, bytes});
     }
+    if (state == POSITIONS_ENDED)
+        ended_save(run, out);
 }
 
 static bool refuse(struct run *run, const char *why)
@@ -381,7 +387,7 @@ bool sequencer_restore(struct run *run, struct str positions)
     struct sequencer *s = run->sequencer;
     struct replay_log *log = order_replay_log(run);
     struct words saved = {.left = positions};
-    (void)words_take(&saved); /* is_finished */
+    (void)words_take(&saved); /* the state */
     uint64_t version = words_take(&saved);
     if (version != POSITIONS_VERSION)
         return refuse_version(run, version);
@@ -407,6 +413,8 @@ bool sequencer_restore(struct run *run, struct str positions)
         saved.is_short |= p.source >= sources_count;
         is_good = !saved.is_short && add_saved(run, &p, sources);
     }
+    if (is_good && positions_state(positions) == POSITIONS_ENDED)
+        saved.is_short |= !ended_restore(run, &saved);
     if (saved.is_short || (is_good && saved.left.length > 0))
         return refuse(run, "the checkpoint's positions are damaged");
     is_good = is_good && add_new_sources(run) && all_are_saved(run);

@@ -229,6 +229,7 @@ static bool take_entries(struct run *run)
         case ORDER_ENDED: replay->is_ended[partition] = true; break;
         case ORDER_CUT: replay->cut = partition; /* fall through */
         case ORDER_MICRO_BATCH:
+        case ORDER_ENDED_ALL:
         case ORDER_LAST: replay->tag = entry.tag; return true;
         default: replay_log_refuse(run, DIAG_FILE_DAMAGED, "an entry is in a wrong place"); return false;
         }
@@ -286,7 +287,7 @@ bool replay_begin(struct run *run)
 {
     struct sequencer *s = run->sequencer;
     uint32_t partitions = MAX(s->partitions_room, 1);
-    s->is_replaying = replay_log_is_there(run);
+    s->is_replaying = replay_log_is_there(run) && !s->has_input_ended;
     if (!s->is_replaying)
         return true;
     s->replay = (struct replay){
@@ -471,14 +472,16 @@ enum replay_state replay_ready(struct run *run)
         return REPLAY_WAIT;
     if (!next_number(run))
         return log->has_run_out ? REPLAY_OUT : REPLAY_WAIT;
+    /* Which micro-batches come behind the end of all sources, operators say (ended.c), not the log. */
+    bool is_last = replay->tag == ORDER_LAST || replay->tag == ORDER_ENDED_ALL;
     for (uint32_t i = 0; i < s->partitions_count; i++)
-        if ((replay->is_ended[i] || (replay->tag == ORDER_LAST && !s->partitions[i].is_over)) &&
+        if ((replay->is_ended[i] || (is_last && !s->partitions[i].is_over)) &&
             !end_is_ready(run, &s->partitions[i]))
             return REPLAY_WAIT;
     for (uint32_t i = 0; i < replay->slices_count; i++)
         if (!slice_is_ready(run, &replay->slices[i]))
             return REPLAY_WAIT;
-    return replay->tag == ORDER_LAST ? REPLAY_LAST : REPLAY_NUMBER;
+    return is_last ? REPLAY_LAST : REPLAY_NUMBER;
 }
 
 bool replay_is_beyond(const struct run *run)

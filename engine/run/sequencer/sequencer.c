@@ -346,6 +346,8 @@ static enum heads next_heads(struct run *run)
 static enum heads choose_heads(struct run *run, bool is_stop, bool is_held)
 {
     bool is_replaying = run->sequencer->is_replaying;
+    if (run->sequencer->has_input_ended)
+        return HEADS_OVER;
     bool is_empty = is_stop ? !is_replaying || !replay_log_is_redo(run) : is_held && !is_replaying;
     return is_empty ? HEADS_LULL : next_heads(run);
 }
@@ -389,7 +391,9 @@ static bool may_form(struct run *run, const struct slot *slot, uint64_t micro_ba
         return hold_because(run, RUN_LANE_BEHIND_CHECKPOINT);
     if (order_is_full(run))
         return hold_because(run, RUN_LANE_BEHIND_ORDER);
-    if (!live_discover(run))
+    if (run->sequencer->has_input_ended && !ended_is_through(run, micro_batch))
+        return hold_because(run, RUN_LANE_BEHIND_NODES);
+    if (!run->sequencer->has_input_ended && !live_discover(run))
         return false;
     *is_held = !is_stop && hold_sinks_are_full(run);
     if (*is_held && !hold_may_form(run, micro_batch))
@@ -419,10 +423,11 @@ static bool form_one(struct run *run)
     bool is_redo = s->is_replaying && replay_log_is_redo(run);
     is_stop |= heads == HEADS_STOP || (heads == HEADS_ROWS && !is_redo && is_beyond_until(run));
     bool is_filled = !is_stop || is_redo;
-    bool is_final = is_filled && heads == HEADS_OVER;
+    bool has_ended = heads == HEADS_OVER, has_work = has_ended && ended_has_work(run);
+    bool is_final = has_ended && !has_work;
     if ((is_stop || is_final) && run->barrier != NULL && !barrier_takes_last(run))
         return false;
-    bool is_computed = !is_stop && !is_final && !s->is_replaying;
+    bool is_computed = !is_stop && !has_ended && !s->is_replaying;
     /* Live sources have no end; so a run with a trace stops when all sources have nothing more to read. */
     if (unlikely(run->trace != NULL) && heads == HEADS_LULL && has_read_all(s))
         atomic_store(&s->stop_requested, true);
@@ -436,6 +441,7 @@ static bool form_one(struct run *run)
     slot->slices_count = 0;
     slot->is_final = is_final;
     slot->is_end = is_stop || is_final;
+    slot->is_done = has_work ? s->is_done : NULL;
     set_room(run, slot);
     struct partition *cut = NULL;
     if (is_filled && s->is_replaying)
@@ -451,6 +457,8 @@ static bool form_one(struct run *run)
     slot->is_published = run->publisher != NULL && publish_is_on(run);
     log_micro_batch(run, slot, cut);
     s->is_finished = slot->is_final;
+    s->has_input_ended |= has_work;
+    s->is_replaying &= !has_work;
     slot->barrier = run->barrier == NULL ? 0 : barrier_attach(run, slot->is_end);
     if (slot->barrier != 0) {
         sequencer_save(run, slot->is_final, &run->barrier->positions);

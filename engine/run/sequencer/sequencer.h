@@ -24,10 +24,13 @@ struct slot {
     uint32_t slices_count, slices_room;
     int64_t *watermarks; /* per source, after this micro-batch; then the arrival clock; microseconds */
     bool is_end;         /* the last micro-batch of this life */
-    bool is_final;       /* all sources have ended: watermarks are TIME_MAX */
-    uint32_t load;       /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step (live.c) */
-    bool is_published;   /* followers get what it changes (run/publish) */
-    uint64_t barrier;    /* epoch of the checkpoint after this micro-batch; 0: none */
+    bool is_final;       /* all sources have ended, and no operator has work left: watermarks are TIME_MAX */
+    /* All sources have ended, and operators may have work left: by node of the plan, whether it is done, as in
+     * base_watermarks_ended; `watermarks` are those before the end. NULL: in all other micro-batches. */
+    const bool *is_done;
+    uint32_t load;     /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step (live.c) */
+    bool is_published; /* followers get what it changes (run/publish) */
+    uint64_t barrier;  /* epoch of the checkpoint after this micro-batch; 0: none */
     atomic_uint stage_done[PLAN_STAGES_MAX]; /* per stage: instances that have finished it */
 };
 
@@ -63,6 +66,9 @@ bool sequencer_form(struct run *run);
 /* Returns the next micro-batch for stage 0, which the caller must run. NULL: there is none, or stage 0 must
  * first finish earlier ones because of a barrier. */
 struct slot *sequencer_claim(struct run *run);
+/* What a node answered (operator_kind.wants_more). Call before the stage has finished the micro-batch; or after a
+ * restore, on the control thread. */
+void sequencer_answers(struct run *run, const struct plan_node *node, bool wants_more);
 /* Why no micro-batch was formed when one was last tried: RUN_LANE_WAITS (there were no rows), or one of those that
  * follow it. Any thread. */
 enum run_lane_time sequencer_held(const struct run *run);
@@ -84,8 +90,10 @@ uint64_t sequencer_first(const struct run *run);
 bool sequencer_has_ended(struct run *run, uint64_t *formed);
 /* Whether the last micro-batch was final: all sources have ended. Call after the lanes have ended. */
 bool sequencer_is_finished(const struct run *run);
-/* Watermark per source, then the arrival clock; microseconds. Control thread, while the run is built. */
+/* Control thread, while the run is built. sequencer_watermarks: watermark per source, then the arrival clock;
+ * microseconds. sequencer_done: as slot.is_done of the checkpoint's micro-batch. */
 int64_t *sequencer_watermarks(const struct run *run);
+const bool *sequencer_done(const struct run *run);
 
 struct partition_place {
     const struct plan_node *node; /* the source's node */

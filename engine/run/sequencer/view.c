@@ -130,6 +130,8 @@ static void add_times(struct run *run, struct run_stats *stats)
     for (uint32_t i = 0; i <= plan->sources_count; i++)
         sources[i] = is_over ? TIME_MAX : s->source_watermarks[i];
     base_watermarks(plan, sources, after);
+    if (s->has_input_ended && !is_over)
+        base_watermarks_ended(plan, s->is_done, after);
     for (uint32_t i = 0; i < stats->nodes_count; i++)
         stats->nodes[i].time = (struct run_time){.watermark = after[i], .newest = TIME_MIN};
     stats->watermark = TIME_MAX;
@@ -142,12 +144,16 @@ static void add_times(struct run *run, struct run_stats *stats)
         if (stats->held_by == NULL || s->source_watermarks[i] < stats->watermark)
             stats->held_by = node;
         stats->watermark = MIN(stats->watermark, s->source_watermarks[i]);
+        if (s->has_input_ended)
+            continue;
         bool is_alone = run_source_node(run, i)->has_time && holder->partition != UINT32_MAX &&
                         s->partitions[holder->partition].has_own_order;
         if (is_alone && !is_over)
             snprintf(node->time.held_by, sizeof(node->time.held_by), "%.*s",
                      STR_ARGS(sequencer_partition_name(run, &s->partitions[holder->partition])));
     }
+    if (s->has_input_ended && !is_over)
+        stats->watermark = TIME_MAX;
 }
 
 void sequencer_stats(struct run *run, struct run_stats *stats)
@@ -159,6 +165,7 @@ void sequencer_stats(struct run *run, struct run_stats *stats)
     add_times(run, stats);
     stats->has_order_log = order_place_now(run, &stats->order_log_next, &stats->order_log_bytes);
     stats->is_finished = s->has_ended && s->is_finished;
+    stats->has_input_ended = s->has_input_ended || stats->is_finished;
     pthread_mutex_unlock(&s->mutex);
     stats->records_life = stats->records - s->records_before;
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {

@@ -1,0 +1,587 @@
+/* Micro-batches behind the end of all sources (operator_kind.wants_more): the same bytes at any number of lanes, with
+ * stops and kills between them, and by the order log; with windows before and behind the operators that want them, and
+ * one such operator behind another. */
+#include "cli/commands.h"
+#include "core/buffer.h"
+#include "core/snapshot.h"
+#include "run/run.h"
+#include "unit/support/patience.h"
+#include "unit/support/random.h"
+#include "unit/support/temporary.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <math.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+/* --- Operator `later`: keeps the rows, and emits them in `parts` micro-batches when its input has ended --- */
+
+enum { ROWS_MAX = 4096, WORDS_MAX = 8 };
+
+struct later_row {
+    int64_t time, words[WORDS_MAX]; /* columns of 64 bits, as they are */
+};
+
+struct later_state {
+    uint64_t done, count, emitted; /* parts done; rows kept; of these, rows emitted */
+    struct later_row rows[ROWS_MAX];
+};
+
+struct later {
+    int64_t parts;
+    struct later_state *state;
+    struct row_order last;
+};
+
+static atomic_uint pause_us;        /* of each part, and for each batch that is kept */
+static atomic_uint restored_within; /* restores of an operator with some of its parts done */
+static atomic_uint parts_run;       /* by this process */
+
+static const struct option later_options[] = {
+    OPTION_INT(struct later, parts, "parts", OPTION_REQUIRED | OPTION_POSITIONAL, NULL, "0", "1000",
+               "how many"),
+    OPTIONS_END,
+};
+
+static bool later_bind(struct operator_bind *bind)
+{
+    struct later *later = bind->config;
+    bind->outputs[0] = bind->inputs[0].schema;
+    bind->needs_end = later->parts > 0;
+    bind->hold_us = later->parts > 0 ? INT64_MAX : 0;
+    bind->is_timer_kind = true;
+    return bind->inputs[0].schema->count <= WORDS_MAX;
+}
+
+static bool later_open(struct operator_context *context)
+{
+    struct later *later = context->config;
+    later->state = calloc(1, sizeof(*later->state));
+    return later->state != NULL;
+}
+
+static void later_process(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
+{
+    struct later *later = context->config;
+    leat_assert(context->watermark != TIME_MAX && later->state->done == 0);
+    if (later->parts == 0) {
+        context->counters.passed += batch->selected;
+        batch_hold(batch);
+        operator_emit(context, 0, batch);
+        return;
+    }
+    usleep(atomic_load(&pause_us)); /* so that there are checkpoints before the end, too */
+    context->counters.held += batch->selected;
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        leat_assert(later->state->count < ROWS_MAX);
+        struct later_row *kept = &later->state->rows[later->state->count++];
+        kept->time = batch->event_time[row];
+        for (uint32_t c = 0; c < batch->schema->count; c++)
+            kept->words[c] = batch->columns[c].ints[row];
+    }
+}
+
+static void emit_rows(struct operator_context *context, struct later *later, uint64_t end)
+{
+    struct later_state *state = later->state;
+    uint32_t rows = (uint32_t)(end - state->emitted);
+    leat_assert(rows <= BATCH_ROWS);
+    struct batch *batch = batch_new(context->pool, context->output, rows);
+    struct row_order *orders = arena_alloc(&batch->arena, MAX(rows, 1) * sizeof(*orders));
+    for (uint32_t i = 0; i < rows; i++) {
+        const struct later_row *kept = &state->rows[state->emitted + i];
+        batch->event_time[i] = kept->time;
+        orders[i] = row_order_of_timer(&later->last, context->place, kept->time, 0);
+        for (uint32_t c = 0; c < batch->schema->count; c++)
+            batch->columns[c].ints[i] = kept->words[c];
+    }
+    batch->orders = orders;
+    state->emitted = end;
+    context->counters.held -= rows;
+    context->counters.passed += rows;
+    operator_emit(context, 0, batch);
+}
+
+/* One part for each call, from the first on in which the input has ended. */
+static void later_on_watermark(struct operator_context *context, int64_t watermark)
+{
+    struct later *later = context->config;
+    struct later_state *state = later->state;
+    later->last = (struct row_order){0};
+    if (watermark != TIME_MAX || state->done == (uint64_t)later->parts)
+        return;
+    state->done++;
+    atomic_fetch_add(&parts_run, 1);
+    usleep(atomic_load(&pause_us));
+    emit_rows(context, later, state->count * state->done / (uint64_t)later->parts);
+}
+
+static bool later_wants_more(const struct operator_context *context)
+{
+    const struct later *later = context->config;
+    return later->state->done < (uint64_t)later->parts;
+}
+
+static bool later_snapshot(struct operator_context *context, struct snapshot_writer *writer)
+{
+    const struct later *later = context->config;
+    return snapshot_put(writer, SNAPSHOT_GLOBAL, later->state, sizeof(*later->state));
+}
+
+static bool later_restore(struct operator_context *context, struct snapshot_reader *reader)
+{
+    struct later *later = context->config;
+    uint32_t group;
+    struct str data;
+    while (snapshot_get(reader, &group, &data)) {
+        leat_assert(data.length == sizeof(*later->state));
+        memcpy(later->state, data.data, data.length);
+    }
+    atomic_fetch_add(&restored_within, later->state->done > 0 && later_wants_more(context));
+    return true;
+}
+
+static void later_report(struct operator_context *context, struct report *report)
+{
+    const struct later *later = context->config;
+    if (later->parts > 0)
+        report_add(report, "end_share_done", (double)later->state->done / (double)later->parts, false);
+}
+
+static void later_close(struct operator_context *context)
+{
+    struct later *later = context->config;
+    if (later != NULL)
+        free(later->state);
+}
+
+static const struct operator_kind operator_later = {.name = "later",
+                                                    .options = later_options,
+                                                    .size = sizeof(struct later),
+                                                    .determinism = DETERMINISM_BY_ALL_ROWS,
+                                                    .keeps_columns = true,
+                                                    .uses_time = true,
+                                                    .inputs_min = 1,
+                                                    .inputs_max = 1,
+                                                    .bind = later_bind,
+                                                    .open = later_open,
+                                                    .process = later_process,
+                                                    .on_watermark = later_on_watermark,
+                                                    .wants_more = later_wants_more,
+                                                    .snapshot = later_snapshot,
+                                                    .restore = later_restore,
+                                                    .report = later_report,
+                                                    .close = later_close};
+
+/* --- Runs --- */
+
+enum { OPERATORS_MAX = 128, TEXT_BYTES = 2048, SINKS = 5, PARTS = 20, PARTS_BEHIND = 9 };
+
+static const struct registry *with_later(void)
+{
+    static struct registry registry;
+    static const struct operator_kind *list[OPERATORS_MAX];
+    uint32_t count = 0;
+    registry = builtin_registry;
+    for (; builtin_registry.operators[count] != NULL; count++) {
+        leat_assert(count < OPERATORS_MAX - 2);
+        list[count] = builtin_registry.operators[count];
+    }
+    list[count] = &operator_later;
+    registry.operators = list;
+    return &registry;
+}
+
+struct job_run {
+    struct arena arena;
+    struct diag_list diags;
+    struct run *run;
+    struct run_stats stats;
+};
+
+static const char *const sinks[SINKS] = {"before", "rows", "behind", "late", "again"};
+
+/* A job whose outputs are DIR/before.jsonl and so on. Behind `later` comes a window by event time, whose rows would be
+ * late if it were told the end before; behind that, `later` again. */
+static const char *job_text(char text[TEXT_BYTES], const char *dir, bool has_checkpoints, unsigned parts)
+{
+    char job[128] = "";
+    if (has_checkpoints)
+        snprintf(
+            job, sizeof(job),
+            "job j { checkpoint: { dir: \"%s/state\", every: 10ms, min_free: 0B, keep: { last: 1000 } } }\n",
+            dir);
+    snprintf(
+        text, TEXT_BYTES,
+        "%s"
+        "source s = sequence { count: 20000, keys: 97, skew: 0.7, rate: 50, event_time: ts }\n"
+        "stream before = s | window by key over tumbling(1m) { n: count(), v: sum(value) }\n"
+        "stream rows = before | later %u\n"
+        "stream behind = rows | window by n over tumbling(2m) { rows: count(), all: sum(v) }\n"
+        "stream again = behind | later %u | window by n over forever { rows: sum(rows), last: last(all) }\n"
+        "sink before = file from before { path: \"%s/before.jsonl\" }\n"
+        "sink rows = file from rows { path: \"%s/rows.jsonl\" }\n"
+        "sink behind = file from behind { path: \"%s/behind.jsonl\" }\n"
+        "sink late = file from behind.late { path: \"%s/late.jsonl\" }\n"
+        "sink again = file from again { path: \"%s/again.jsonl\" }\n",
+        job, parts, parts > 0 ? PARTS_BEHIND : 0, dir, dir, dir, dir, dir);
+    return text;
+}
+
+static struct job_run *begin(const char *text, const struct run_options *options)
+{
+    struct job_run *r = calloc(1, sizeof(*r));
+    leat_assert(r != NULL);
+    diag_list_init(&r->diags, &r->arena);
+    struct job_file *file = lang_parse(&r->arena, &r->diags, with_later(), str_from(text));
+    struct plan_options plan_options = {.registry = with_later()};
+    bool is_good = lang_expand(file, &r->arena, &r->diags, NULL);
+    struct plan *plan = is_good ? plan_make(file, &plan_options, &r->arena, &r->diags) : NULL;
+    r->run = plan == NULL ? NULL : run_new(plan, options, &r->diags);
+    if (r->run == NULL || !run_start(r->run)) {
+        diag_print(stderr, &r->diags, &(struct diag_source){"job", str_from(text)}, false);
+        leat_assert(false);
+    }
+    return r;
+}
+
+struct outcome {
+    bool is_finished, was_finished, has_input_ended;
+    uint64_t micro_batches;
+};
+
+/* Ends the run, which must be good. */
+static struct outcome end(struct job_run *r)
+{
+    bool is_good = run_wait(r->run);
+    if (!is_good)
+        diag_print(stderr, &r->diags, NULL, false);
+    leat_assert(is_good);
+    run_stats(r->run, &r->stats);
+    const struct run_stats *stats = &r->stats;
+    struct outcome outcome = {stats->is_finished, stats->was_finished, stats->has_input_ended,
+                              stats->micro_batches};
+    for (uint32_t i = 0; i < stats->nodes_count; i++) {
+        leat_assert(counters_balance(&stats->nodes[i].counters));
+        leat_assert(stats->nodes[i].counters.late == 0);
+        leat_assert(!stats->is_finished || stats->nodes[i].counters.held == 0);
+    }
+    run_free(r->run);
+    arena_free(&r->arena);
+    free(r);
+    return outcome;
+}
+
+static struct run_options on(uint32_t lanes)
+{
+    return (struct run_options){.lanes = lanes, .until_us = TIME_MAX};
+}
+
+static void new_dir(char dir[64], const char *name)
+{
+    snprintf(dir, 64, "%s", name);
+    assert_int_equal(os_mkdirs(dir), 0);
+}
+
+static char *read_sink(const char *dir, const char *sink, size_t *bytes)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s.jsonl", dir, sink);
+    int64_t size = os_file_bytes(path);
+    assert_true(size >= 0);
+    char *text = calloc(1, (size_t)size + 1);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(text);
+    assert_non_null(file);
+    *bytes = fread(text, 1, (size_t)size, file);
+    assert_int_equal(*bytes, size);
+    fclose(file);
+    return text;
+}
+
+static void assert_same(const char *dir, const char *expected)
+{
+    for (uint32_t i = 0; i < SINKS; i++) {
+        size_t found_bytes, bytes;
+        char *found = read_sink(dir, sinks[i], &found_bytes), *text = read_sink(expected, sinks[i], &bytes);
+        bool is_late = strcmp(sinks[i], "late") == 0;
+        assert_true(is_late ? bytes == 0 : bytes > 500);
+        assert_int_equal(found_bytes, bytes);
+        assert_memory_equal(found, text, bytes);
+        free(found);
+        free(text);
+    }
+}
+
+static uint64_t expected_micro_batches;
+
+/* The job at one lane, without checkpoints: into ./expected, once. */
+static void expect(void)
+{
+    char text[TEXT_BYTES], dir[64];
+    if (expected_micro_batches > 0)
+        return;
+    new_dir(dir, "expected");
+    struct run_options options = on(1);
+    struct outcome outcome = end(begin(job_text(text, dir, false, PARTS), &options));
+    assert_true(outcome.is_finished && outcome.has_input_ended);
+    expected_micro_batches = outcome.micro_batches;
+    /* 20 full batches of the source; the parts of the first operator; the second one's, of which the first comes in the
+     * micro-batch that tells the first one's end; the final one. */
+    assert_int_equal(outcome.micro_batches, 20 + PARTS + PARTS_BEHIND + 1);
+}
+
+static void test_lanes(void **state)
+{
+    (void)state;
+    static const uint32_t lanes[] = {1, 2, 3, 7};
+    char text[TEXT_BYTES], dir[64], name[32];
+    expect();
+    for (size_t i = 0; i < ARRAY_COUNT(lanes); i++)
+        for (int has_checkpoints = 0; has_checkpoints < 2; has_checkpoints++) {
+            snprintf(name, sizeof(name), "lanes-%u-%d", lanes[i], has_checkpoints);
+            new_dir(dir, name);
+            struct run_options options = on(lanes[i]);
+            struct outcome outcome = end(begin(job_text(text, dir, has_checkpoints == 1, PARTS), &options));
+            assert_true(outcome.is_finished);
+            assert_int_equal(outcome.micro_batches, expected_micro_batches);
+            assert_same(dir, "expected");
+        }
+}
+
+/* Without work left there is one micro-batch behind the end, as ever. */
+static void test_no_work(void **state)
+{
+    (void)state;
+    char text[TEXT_BYTES], dir[64];
+    new_dir(dir, "none");
+    struct run_options options = on(2);
+    struct outcome outcome = end(begin(job_text(text, dir, true, 0), &options));
+    assert_true(outcome.is_finished);
+    assert_int_equal(outcome.micro_batches, 20 + 1);
+}
+
+/* Looks at the run until `parts` more parts are done, or it has ended; returns its figures by then. */
+static const struct run_stats *wait_for_parts(struct job_run *r, unsigned parts)
+{
+    unsigned until = atomic_load(&parts_run) + parts;
+    for (int64_t since = 0; !run_has_ended(r->run) && atomic_load(&parts_run) < until; wait_more(&since))
+        run_stats(r->run, &r->stats);
+    run_stats(r->run, &r->stats);
+    return &r->stats;
+}
+
+/* Stops within the work, again and again: each life ends with a checkpoint, and the micro-batches are those of a run
+ * that nobody stops. */
+static void test_stops(void **state)
+{
+    (void)state;
+    char text[TEXT_BYTES], dir[64];
+    unsigned stopped = 0, lives = 0;
+    bool is_finished = false;
+    expect();
+    new_dir(dir, "stops");
+    atomic_store(&pause_us, 20000);
+    atomic_store(&restored_within, 0);
+    double share = -1;
+    for (; !is_finished && lives < 100; lives++) {
+        struct run_options options = on(1 + lives % 3);
+        struct job_run *r = begin(job_text(text, dir, true, PARTS), &options);
+        const struct run_stats *seen = wait_for_parts(r, 2);
+        if (!seen->is_finished && !isnan(seen->end_share_done)) {
+            assert_true(seen->end_share_done >= 0 && seen->end_share_done <= 1);
+            share = MAX(share, seen->end_share_done);
+        }
+        assert_true(run_has_ended(r->run) || (seen->has_input_ended && seen->watermark == TIME_MAX));
+        run_stop(r->run);
+        struct outcome outcome = end(r);
+        is_finished = outcome.is_finished;
+        stopped += !is_finished;
+    }
+    atomic_store(&pause_us, 0);
+    assert_true(is_finished && stopped >= 3 && atomic_load(&restored_within) >= 3 && share > 0);
+    struct run_options options = on(2);
+    struct outcome outcome = end(begin(job_text(text, dir, true, PARTS), &options));
+    assert_true(outcome.was_finished);
+    assert_int_equal(outcome.micro_batches, expected_micro_batches);
+    assert_same(dir, "expected");
+}
+
+enum { LIFE_KILLED = 1, LIFE_FINISHED = 0 };
+
+/* A life in a process of its own: it kills itself when it has published `checkpoints` of them behind the end. Does not
+ * return. */
+static void live(const char *text, uint32_t lanes, unsigned checkpoints)
+{
+    struct run_options options = on(lanes);
+    atomic_store(&pause_us, 20000);
+    atomic_store(&restored_within, 0);
+    struct job_run *r = begin(text, &options);
+    bool has_ended = false, was_within = atomic_load(&restored_within) > 0;
+    uint64_t before = 0;
+    int fd = open("restored", O_WRONLY | O_CREAT | O_APPEND,
+                  0600); /* a byte for each life that began within the work */
+    leat_assert(fd >= 0 && (!was_within || write(fd, "x", 1) == 1));
+    while (!run_has_ended(r->run)) {
+        run_stats(r->run, &r->stats);
+        before = has_ended ? before : r->stats.checkpoints;
+        has_ended |= r->stats.has_input_ended;
+        if (has_ended && r->stats.checkpoints >= before + checkpoints)
+            kill(getpid(), SIGKILL);
+        usleep(200);
+    }
+    struct outcome outcome = end(r);
+    _exit(outcome.is_finished ? LIFE_FINISHED : 2);
+}
+
+static void test_kills(void **state)
+{
+    (void)state;
+    char text[TEXT_BYTES], dir[64];
+    unsigned kills = 0;
+    int status = SIGKILL;
+    struct test_random random = {.state = 7};
+    expect();
+    new_dir(dir, "kills");
+    job_text(text, dir, true, PARTS);
+    for (unsigned life = 0; life < 200 && status == SIGKILL; life++) {
+        unsigned checkpoints = 1 + random_below(&random, 2);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            live(text, 1 + life % 3, checkpoints);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        kills += status == SIGKILL;
+    }
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == LIFE_FINISHED);
+    assert_true(kills >= 3 && os_file_bytes("restored") >= 3); /* lives that went on within the work */
+    assert_same(dir, "expected");
+}
+
+/* The order log has these micro-batches, and a replay by it gives the same bytes; with a job that has other work, or
+ * none, the replay has what that job does without a log. */
+static void test_order(void **state)
+{
+    (void)state;
+    char text[TEXT_BYTES], dir[64], other[64];
+    expect();
+    new_dir(dir, "order");
+    struct run_options options = on(2);
+    options.record_order = "order/log/";
+    (void)end(begin(job_text(text, dir, true, PARTS), &options));
+    assert_same(dir, "expected");
+    static const unsigned parts[] = {PARTS, PARTS + 5, 3, 0};
+    for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
+        for (int has_log = 0; has_log < 2; has_log++) {
+            snprintf(other, sizeof(other), "replay-%zu-%d", i, has_log);
+            new_dir(dir, other);
+            options = on(1 + (uint32_t)i);
+            options.order = has_log ? i % 2 == 0 ? "order/log/" : "order/state" : NULL;
+            struct outcome outcome = end(begin(job_text(text, dir, true, parts[i]), &options));
+            assert_true(outcome.is_finished);
+            assert_int_equal(outcome.micro_batches, 20 + parts[i] + (parts[i] > 0 ? PARTS_BEHIND : 0) + 1);
+            if (parts[i] == PARTS)
+                assert_same(dir, "expected");
+            if (has_log) {
+                snprintf(other, sizeof(other), "replay-%zu-0", i);
+                for (uint32_t k = 0; k < SINKS; k++) {
+                    size_t found_bytes, bytes;
+                    char *found = read_sink(dir, sinks[k], &found_bytes);
+                    char *expected = read_sink(other, sinks[k], &bytes);
+                    assert_int_equal(found_bytes, bytes);
+                    assert_memory_equal(found, expected, bytes);
+                    free(found);
+                    free(expected);
+                }
+            }
+        }
+}
+
+/* A replay that is stopped behind the end goes on there, as the run that wrote the log would. */
+static void test_replay_stops(void **state)
+{
+    (void)state;
+    char text[TEXT_BYTES], dir[64];
+    bool is_finished = false;
+    expect();
+    new_dir(dir, "replay-stops");
+    struct run_options options = on(2);
+    options.record_order = "replay-stops/log";
+    new_dir(dir, "replay-first");
+    (void)end(begin(job_text(text, dir, true, PARTS), &options));
+    new_dir(dir, "replay-stops");
+    atomic_store(&pause_us, 20000);
+    atomic_store(&restored_within, 0);
+    for (unsigned lives = 0; !is_finished && lives < 100; lives++) {
+        options = on(1 + lives % 2);
+        options.order = "replay-stops/log";
+        struct job_run *r = begin(job_text(text, dir, true, PARTS), &options);
+        (void)wait_for_parts(r, 4);
+        run_stop(r->run);
+        is_finished = end(r).is_finished;
+    }
+    atomic_store(&pause_us, 0);
+    assert_true(is_finished && atomic_load(&restored_within) >= 2);
+    assert_same(dir, "expected");
+}
+
+/* Damages the newest checkpoints of the directory, so that a resume falls back to the one before them. Returns how many
+ * there were. */
+static size_t damage(const char *state, size_t newest)
+{
+    char pattern[128];
+    glob_t found;
+    snprintf(pattern, sizeof(pattern), "%s/gen-*/ckpt-*/state.bin", state);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    size_t count = found.gl_pathc;
+    for (size_t i = count - MIN(newest, count - 1); i < count; i++)
+        assert_int_equal(truncate(found.gl_pathv[i], os_file_bytes(found.gl_pathv[i]) / 2), 0);
+    globfree(&found);
+    return count;
+}
+
+/* A fallback to an older checkpoint, behind the end or before it, executes the same micro-batches again. */
+static void test_falls_back(void **state)
+{
+    (void)state;
+    char text[TEXT_BYTES], dir[64], name[32], path[80];
+    expect();
+    for (size_t newest = 1; newest <= 100; newest = newest * 3 + 1) {
+        snprintf(name, sizeof(name), "back-%zu", newest);
+        new_dir(dir, name);
+        job_text(text, dir, true, PARTS);
+        struct run_options options = on(2);
+        atomic_store(&pause_us, 20000);
+        struct job_run *r = begin(text, &options);
+        (void)wait_for_parts(r, 5);
+        run_stop(r->run);
+        assert_false(end(r).is_finished);
+        atomic_store(&pause_us, 0);
+        snprintf(path, sizeof(path), "%s/state", dir);
+        assert_true(damage(path, newest) > 1);
+        options = on(3);
+        struct outcome outcome = end(begin(text, &options));
+        assert_true(outcome.is_finished);
+        assert_int_equal(outcome.micro_batches, expected_micro_batches);
+        assert_same(dir, "expected");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lanes),      cmocka_unit_test(test_no_work),
+        cmocka_unit_test(test_stops),      cmocka_unit_test(test_kills),
+        cmocka_unit_test(test_order),      cmocka_unit_test(test_replay_stops),
+        cmocka_unit_test(test_falls_back),
+    };
+    void *place = NULL;
+    if (temporary_enter(&place) != 0)
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return temporary_leave(&place) != 0 || failed;
+}
