@@ -15,13 +15,13 @@ struct catalogue {
     struct items_index *index;
     size_t state_at, state_floats; /* offset of the optimizer's state in a payload; its floats */
     float state_init;
-    /* By number, [room] each: */
-    float **rows; /* where the row's floats lie; NULL: nobody has the number */
-    uint32_t *live;
-    uint32_t *changed;    /* numbers to put into the index, each once */
-    uint64_t *is_changed; /* bits: the number is in `changed` */
-    uint32_t room, used, live_count, changed_count;
+    /* Arrays with room for `room` numbers: */
+    float **rows;      /* by number: where the row's floats lie; NULL: nobody has the number */
+    uint64_t *changed; /* bits by number: the row is to be put into the index */
+    uint32_t *live;    /* [live_count] numbers of all items */
+    uint32_t room, used, live_count;
     bool live_is_old;    /* `live` has to be made anew */
+    bool has_changed;    /* `changed` has a bit */
     bool all_changed;    /* all rows are to be put, whatever `changed` has */
     uint32_t all_epoch;  /* epoch of the table in which all rows were marked; 0: none */
     uint32_t searchable; /* items in the index, and all items, after the last refresh */
@@ -91,7 +91,6 @@ void catalogue_free(struct catalogue *c)
     free(c->rows);
     free(c->live);
     free(c->changed);
-    free(c->is_changed);
     free(c);
 }
 
@@ -114,10 +113,10 @@ struct items_index *catalogue_index(struct catalogue *c)
 
 static void mark_for_index(struct catalogue *c, uint32_t number)
 {
-    if (c->all_changed || c->options.index_dims > 0 || bit_get(c->is_changed, number))
+    if (c->options.index_dims > 0)
         return;
-    bit_set(c->is_changed, number);
-    c->changed[c->changed_count++] = number;
+    bit_set(c->changed, number);
+    c->has_changed = true;
 }
 
 void catalogue_change(struct catalogue *c, uint32_t number)
@@ -156,11 +155,10 @@ static void need_room(struct catalogue *c, uint32_t used)
     c->room = MAX(used, MIN(before < limit / 2 ? MAX(2 * before, (uint32_t)ROOM_LEAST) : limit, limit));
     c->rows = mem_realloc(c->rows, c->room * sizeof(*c->rows));
     c->live = mem_realloc(c->live, c->room * sizeof(*c->live));
-    c->changed = mem_realloc(c->changed, c->room * sizeof(*c->changed));
-    c->is_changed = mem_realloc(c->is_changed, BIT_WORDS((size_t)c->room) * sizeof(*c->is_changed));
+    size_t words = BIT_WORDS((size_t)before), words_now = BIT_WORDS((size_t)c->room);
+    c->changed = mem_realloc(c->changed, words_now * sizeof(*c->changed));
+    memset(c->changed + words, 0, (words_now - words) * sizeof(*c->changed));
     memset(c->rows + before, 0, (c->room - before) * sizeof(*c->rows));
-    size_t words = BIT_WORDS((size_t)before);
-    memset(c->is_changed + words, 0, (BIT_WORDS((size_t)c->room) - words) * sizeof(*c->is_changed));
 }
 
 /* An item of a new number: its row. */
@@ -291,19 +289,30 @@ static void refresh(struct catalogue *c, uint32_t number)
         (void)items_index_remove(c->index, number); /* its older row, if there was one */
 }
 
+static void refresh_all(struct catalogue *c)
+{
+    for (uint32_t i = 0; i < c->used; i++)
+        refresh(c, i);
+    memset(c->changed, 0, BIT_WORDS((size_t)c->used) * sizeof(*c->changed));
+}
+
+/* By rising number, whatever the order of changes: neighbours share cache lines of the index. */
+static void refresh_changed(struct catalogue *c)
+{
+    for (size_t w = 0; w < BIT_WORDS((size_t)c->used); w++) {
+        for (uint64_t bits = c->changed[w]; bits != 0; bits &= bits - 1)
+            refresh(c, (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(bits));
+        c->changed[w] = 0;
+    }
+}
+
 void catalogue_refresh(struct catalogue *c)
 {
-    if (c->all_changed) {
-        for (uint32_t i = 0; i < c->used; i++)
-            refresh(c, i);
-    }
-    for (uint32_t i = 0; i < c->changed_count; i++) {
-        if (!c->all_changed)
-            refresh(c, c->changed[i]);
-        bit_clear(c->is_changed, c->changed[i]);
-    }
-    c->changed_count = 0;
-    c->all_changed = false;
+    if (c->all_changed)
+        refresh_all(c);
+    else if (c->has_changed)
+        refresh_changed(c);
+    c->has_changed = c->all_changed = false;
     c->searchable = (uint32_t)items_index_live(c->index);
     c->refreshed = items_numbers_counts(c->numbers).live;
 }
@@ -336,9 +345,7 @@ static void forget_all(struct catalogue *c)
         (void)items_index_remove(c->index, i);
         c->rows[i] = NULL;
     }
-    for (uint32_t i = 0; i < c->changed_count; i++)
-        bit_clear(c->is_changed, c->changed[i]);
-    c->used = c->live_count = c->changed_count = c->all_epoch = c->searchable = c->refreshed = 0;
+    c->used = c->live_count = c->all_epoch = c->searchable = c->refreshed = 0;
 }
 
 const char *catalogue_check(struct catalogue *c)
@@ -366,7 +373,7 @@ const char *catalogue_check(struct catalogue *c)
 
 size_t catalogue_bytes(const struct catalogue *c)
 {
-    size_t each = sizeof(*c->rows) + sizeof(*c->live) + sizeof(*c->changed);
+    size_t each = sizeof(*c->rows) + sizeof(*c->live);
     return sizeof(*c) + table_bytes(&c->table) + items_numbers_counts(c->numbers).bytes +
-           items_index_bytes(c->index) + c->room * each + BIT_WORDS((size_t)c->room) * sizeof(*c->is_changed);
+           items_index_bytes(c->index) + c->room * each + BIT_WORDS((size_t)c->room) * sizeof(*c->changed);
 }

@@ -96,14 +96,14 @@ uint32_t catalogue_used(const struct catalogue *catalogue);
 const uint32_t *catalogue_live(struct catalogue *catalogue, uint32_t *count);
 
 /*
- * Before the floats or the state of an item's row change: marks the row for the next checkpoint and cut, whose
+ * Before the floats or the state of the row of an item (that is there) change: marks the row for the next checkpoint and cut, whose
  * writer may have to copy it first, and for the index. A mark holds until the next snapshot, cut or search
  * begins. catalogue_change_all: of all items.
  */
 void catalogue_change(struct catalogue *catalogue, uint32_t number);
 void catalogue_change_all(struct catalogue *catalogue);
 
-/* The step uses the item, though it does not occur: expiry spares it while the step is in progress. */
+/* The step uses an item that is there, though it does not occur: expiry spares it while the step is in progress. */
 void catalogue_spare(struct catalogue *catalogue, uint32_t number, uint32_t step);
 
 /* Puts the changed rows into the index; with index_dims there is nothing to put. */

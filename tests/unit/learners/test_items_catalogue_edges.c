@@ -76,6 +76,52 @@ static void test_watermarks(void **state)
     catalogue_free(c);
 }
 
+/* Many items, and a refresh that puts the marked rows alone: a row that is written without a mark shows it. */
+static void test_refresh(void **state)
+{
+    (void)state;
+    enum { MANY = 5000 };
+    struct catalogue_options options = catalogue_rig_options();
+    options.numbers_max = MANY;
+    struct catalogue *c = catalogue_create(&options);
+    struct items_index *index = catalogue_index(c);
+    struct items_ref ref;
+    uint32_t count;
+    for (uint64_t key = 1; key <= MANY; key++) {
+        assert_int_equal(add(c, key, 100, 1, &ref), ITEMS_NEW);
+        assert_int_equal(ref.number, key - 1);
+        if (key % 1000 == 0)
+            catalogue_refresh(c);
+    }
+    assert_int_equal(add(c, MANY + 1, 100, 1, &ref), ITEMS_FULL);
+    assert_int_equal(items_index_live(index), MANY);
+    assert_int_equal(catalogue_live(c, &count)[MANY - 1], MANY - 1);
+    assert_int_equal(count, MANY);
+    float *const *rows = catalogue_rows(c);
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_memory_equal(items_index_row(index, i), rows[i], DIM * sizeof(float));
+        rows[i][0] = 2.0F;
+    }
+    catalogue_change(c, 4097);
+    catalogue_refresh(c);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(items_index_row(index, i)[0] == 2.0F, i == 4097);
+    catalogue_change(c, 5);
+    catalogue_change_all(c);
+    catalogue_refresh(c);
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_true(items_index_row(index, i)[0] == 2.0F);
+        rows[i][0] = 3.0F;
+    }
+    catalogue_refresh(c);
+    assert_true(items_index_row(index, 4097)[0] == 2.0F);
+    catalogue_change(c, 4097);
+    catalogue_refresh(c);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(items_index_row(index, i)[0] == 3.0F, i == 4097);
+    catalogue_free(c);
+}
+
 /* Rows of the index that others put: they go with their items, and nobody else puts any. */
 static void test_towers(void **state)
 {
@@ -231,8 +277,9 @@ static void test_update(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_watermarks),
-                                       cmocka_unit_test(test_towers), cmocka_unit_test(test_bad_restores),
-                                       cmocka_unit_test(test_update), cmocka_unit_test(test_cut)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),       cmocka_unit_test(test_watermarks),
+                                       cmocka_unit_test(test_refresh),      cmocka_unit_test(test_towers),
+                                       cmocka_unit_test(test_bad_restores), cmocka_unit_test(test_update),
+                                       cmocka_unit_test(test_cut)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
