@@ -2,11 +2,11 @@
  * The items of a learner in memory, on one thread, by CPU time:
  *   bench_catalogue ITEMS DIM
  * Adds ITEMS items with rows of DIM floats and AdaGrad's state, then prints one JSON line: bytes by item;
- * nanoseconds of an occurrence of a new item, and of a known one (items uniform, and by Zipf's law); nanoseconds
- * of one line at a random place of as much memory, at most MISS_BYTES_MAX, each read before the next one is asked
- * for, which is the limit of a miss; milliseconds of putting CHANGED changed rows, and all rows, into the index; of a look at all
- * items when none has expired, and when half of them has; of the list of all items after a removal. Medians of
- * TURNS, but for the half that expires, which goes once.
+ * nanoseconds of an occurrence of a new item, and of a known one (items uniform, and by Zipf's law);
+ * nanoseconds of one line at a random place of as much memory, at most MISS_BYTES_MAX, each read before the
+ * next one is asked for, which is the limit of a miss; milliseconds of putting CHANGED changed rows, and all
+ * rows, into the index; of a look at all items when none has expired, and when half of them has; of the list
+ * of all items after a removal. Medians of TURNS, but for the half that expires, which goes once.
  */
 #include "bench/kernels/units.h"
 

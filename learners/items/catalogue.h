@@ -16,8 +16,8 @@
  *     so an item whose occurrences are all old, which came late, stays until the next point. The first
  *     watermark passes no point; it says where the catalogue stands. So a run that was restored, and is told
  *     the watermark that it had, removes the same items at the same records as one that was not stopped.
- *   - Items of the step in progress are spared (row->step). The step of a row is no part of a checkpoint: after
- *     a restore catalogue_spare says it again for the items of the step's events.
+ *   - Items of the step in progress are spared (row->step). The step of a row is no part of a checkpoint:
+ *     after a restore catalogue_spare says it again for the items of the step's events.
  *   - Rows go into the index when a search, a rank or catalogue_refresh comes: those that changed since the
  *     last one. A row with a value that is not within ITEMS_VALUE_MAX (NaN, infinite or too large) is not in
  *     the index, nor is an older state of it: no search returns the item until its row is in range again.
@@ -62,16 +62,16 @@ struct catalogue;
 struct catalogue *catalogue_create(const struct catalogue_options *options);
 void catalogue_free(struct catalogue *catalogue);
 
-/* The parts, for checkpoints and cuts (the table's rows and the numbers; the index is made from them), and for
- * towers, which put rows into the index. Items are added and removed by the catalogue alone. */
+/* The parts, for checkpoints and cuts (the table's rows and the numbers; the index is made from them), and
+ * for towers, which put rows into the index. Items are added and removed by the catalogue alone. */
 struct table *catalogue_table(struct catalogue *catalogue);
 struct items_numbers *catalogue_numbers(struct catalogue *catalogue);
 struct items_index *catalogue_index(struct catalogue *catalogue);
 
 /*
- * An occurrence of an item at `seconds` (event time, history_seconds) in a step: gives it a number and a row if
- * it is new, counts, and marks the row as catalogue_change does. *ref is set if the result is ITEMS_FOUND or
- * ITEMS_NEW; otherwise nothing has changed.
+ * An occurrence of an item at `seconds` (event time, history_seconds) in a step: gives it a number and a row
+ * if it is new, counts, and marks the row as catalogue_change does. *ref is set if the result is ITEMS_FOUND
+ * or ITEMS_NEW; otherwise nothing has changed.
  */
 enum items_added catalogue_add(struct catalogue *catalogue, const struct items_value *value, uint32_t seconds,
                                uint32_t step, struct items_ref *ref) LEAT_CHECKED;
@@ -86,8 +86,8 @@ bool catalogue_remove(struct catalogue *catalogue, uint64_t key);
 /* Whether the reference means an item that is there; one of an older generation does not. */
 bool catalogue_is_live(const struct catalogue *catalogue, struct items_ref ref);
 
-/* The floats of all rows by number, [catalogue_used]; NULL: nobody has the number. The list is valid until the
- * next call that adds, removes or sets the watermark; a row does not move while its item is there. */
+/* The floats of all rows by number, [catalogue_used]; NULL: nobody has the number. The list is valid until
+ * the next call that adds, removes or sets the watermark; a row does not move while its item is there. */
 float *const *catalogue_rows(const struct catalogue *catalogue);
 uint32_t catalogue_used(const struct catalogue *catalogue);
 
@@ -96,14 +96,15 @@ uint32_t catalogue_used(const struct catalogue *catalogue);
 const uint32_t *catalogue_live(struct catalogue *catalogue, uint32_t *count);
 
 /*
- * Before the floats or the state of the row of an item (that is there) change: marks the row for the next checkpoint and cut, whose
- * writer may have to copy it first, and for the index. A mark holds until the next snapshot, cut or search
- * begins. catalogue_change_all: of all items.
+ * Before the floats or the state of an item's row change: marks the row for the next checkpoint and cut,
+ * whose writer may have to copy it first, and for the index. A mark holds until the next snapshot, cut or
+ * search begins. `number` is that of an item that is there. catalogue_change_all: of all items.
  */
 void catalogue_change(struct catalogue *catalogue, uint32_t number);
 void catalogue_change_all(struct catalogue *catalogue);
 
-/* The step uses an item that is there, though it does not occur: expiry spares it while the step is in progress. */
+/* The step uses an item that is there, though it does not occur: expiry spares it while the step is in
+ * progress. */
 void catalogue_spare(struct catalogue *catalogue, uint32_t number, uint32_t step);
 
 /* Puts the changed rows into the index; with index_dims there is nothing to put. */
@@ -126,8 +127,8 @@ void catalogue_set_watermark(struct catalogue *catalogue, int64_t watermark_us, 
 /*
  * After a restore of the table's rows (and table_restored) and of the numbers, which come apart; before other
  * calls. The index is empty then: the next search puts all rows into it, or who has put them does so again.
- * Returns NULL, or why the two do not belong together, as static text: then the catalogue has no use but to be
- * freed. After it catalogue_set_watermark is to be told the watermark that was saved, if there was one.
+ * Returns NULL, or why the two do not belong together, as static text: then the catalogue has no use but to
+ * be freed. After it catalogue_set_watermark is to be told the watermark that was saved, if there was one.
  */
 const char *catalogue_check(struct catalogue *catalogue) LEAT_CHECKED;
 

@@ -1,4 +1,4 @@
-/* What the tests of learners/items/catalogue.h share: a small catalogue of rows of DIM floats, and its items. */
+/* What the tests of learners/items/catalogue.h share: a small one of rows of DIM floats, and its items. */
 #ifndef LEAT_TESTS_UNIT_LEARNERS_CATALOGUE_RIG_H
 #define LEAT_TESTS_UNIT_LEARNERS_CATALOGUE_RIG_H
 

@@ -1,7 +1,7 @@
 /*
  * The items of a learner beside a plain model: a list of all numbers that is searched from its begin. Random
- * histories of occurrences, removals, changed rows, expiry and searches, with checkpoints, base and deltas, from
- * which they go on.
+ * histories of occurrences, removals, changed rows, expiry and searches, with checkpoints, base and deltas,
+ * from which they go on.
  */
 #include "catalogue_rig.h"
 

@@ -1,4 +1,4 @@
-/* The items of a learner at the edges: values, watermarks, an index of other rows, restores that do not fit. */
+/* The items of a learner at the edges: values, watermarks, an index of other rows, bad restores. */
 #include "catalogue_rig.h"
 
 #include "core/buffer.h"
@@ -76,7 +76,7 @@ static void test_watermarks(void **state)
     catalogue_free(c);
 }
 
-/* Many items, and a refresh that puts the marked rows alone: a row that is written without a mark shows it. */
+/* Many items, and a refresh that puts the marked rows alone: a row written without a mark shows it. */
 static void test_refresh(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void assert_same_answers(struct catalogue *a, struct catalogue *b, size_t
     items_search_free(search);
 }
 
-/* A follower, which takes a checkpoint and then a cut: rows that changed, an item that went, one that came. */
+/* A follower takes a checkpoint and then a cut: a row that changed, an item that went, one that came. */
 static void test_cut(void **state)
 {
     (void)state;
