@@ -250,7 +250,7 @@ static void checkpoint_begin(struct world *w)
     struct table *t = catalogue_table(w->c);
     w->writing = (struct disk){.plain = w->plain, .gone = w->gone, .epoch = t->epoch, .step = w->step};
     w->snapshot = table_snapshot_begin(t, w->disk.epoch, t->epoch, &w->removed);
-    items_numbers_save(catalogue_numbers(w->c), &w->writing.numbers);
+    items_numbers_save(catalogue_numbers(w->c), 0, &w->writing.numbers);
 }
 
 static void checkpoint_end(struct world *w, bool is_published)

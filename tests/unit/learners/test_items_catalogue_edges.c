@@ -163,7 +163,7 @@ static bool emit_rows(void *argument, const void *rows, size_t count)
 static void take_numbers(struct catalogue *to, struct catalogue *from)
 {
     struct byte_buffer numbers = {0};
-    items_numbers_save(catalogue_numbers(from), &numbers);
+    items_numbers_save(catalogue_numbers(from), 0, &numbers);
     assert_null(items_numbers_load(catalogue_numbers(to), numbers.data, numbers.length));
     assert_null(catalogue_check(to));
     buffer_free(&numbers);
@@ -229,7 +229,7 @@ static void test_bad_restores(void **state)
     assert_int_equal(items_index_live(catalogue_index(c)), 0);
     assert_int_equal(catalogue_top(c, search, query, 1, 4, top), 3);
     struct byte_buffer numbers = {0};
-    items_numbers_save(catalogue_numbers(c), &numbers);
+    items_numbers_save(catalogue_numbers(c), 0, &numbers);
     assert_null(items_numbers_load(catalogue_numbers(other), numbers.data, numbers.length));
     assert_string_equal(catalogue_check(other), "an item has no row in the items' table");
     table_restore_remove(catalogue_table(c), 2);
