@@ -38,7 +38,8 @@ struct stored_part {
     /* Appends the state; of a journal only what changed in epochs since + 1 .. now (since 0: all). */
     void (*save)(void *of, uint32_t since, struct byte_buffer *out);
     /* Takes what `save` appended: replaces the state; a journal's bytes are added to what was loaded before, those saved
-     * with since 0 replace it. Returns NULL, or why the bytes, which may be any, are refused, as static text. */
+     * with since 0 replace it. A restore calls it for a journal at each of its records, for another part once, when the
+     * tables have their rows. Returns NULL, or why the bytes, which may be any, are refused, as static text. */
     const char *(*load)(void *of, const void *data, size_t bytes);
     bool is_journal;
     bool is_for_readers; /* predictions depend on it: cuts have it, too */
