@@ -6,7 +6,7 @@
  *   'D' field, shard, keys removed since the last published checkpoint
  *   'R' field, shard, rows in the form of table_stored_bytes
  *   'C' field, shard, blocks of the admission sketch that changed
- *   'T' field, all rows of the table, in memory and cold; only of a table with cold rows (at the barrier)
+ *   'T' field, all rows of the table, in memory and cold; only of a table that has or had cold rows (at the barrier)
  *   'W' the number of examples of weight 0; only if not 0 (at the barrier)
  *   'P' the number of rows of input 1 with a score; only if not 0 (at the barrier)
  *   'E' event time of the last example; only if there was one (at the barrier)
@@ -111,22 +111,24 @@ static bool put_features(const struct learner_config *c, struct snapshot_writer 
     return is_ok;
 }
 
-/* All rows of a table that has cold rows; else 0. */
-static uint64_t total_of(const struct learner_state *state, uint32_t field)
+static bool has_cold_rows(const struct learner_state *state, uint32_t field)
 {
     const struct table *table = model_table(state->model, field);
-    if (state->gpu_api != NULL)
-        return learner_device_total(state, field);
-    return table->cold != NULL && table->cold->rows > 0 ? table_rows(table) : 0;
+    return state->gpu_api != NULL ? learner_device_has_cold(state, field)
+                                  : table->cold != NULL && table->cold->rows > 0;
 }
 
-static bool put_totals(const struct learner_state *state, uint32_t fields, struct snapshot_writer *out)
+/* Once a table had cold rows its total is told also where all are back in memory: an earlier checkpoint of the chain says
+ * more, and rows that were never in the store would be looked for there. */
+static bool put_totals(struct learner_state *state, uint32_t fields, struct snapshot_writer *out)
 {
     bool is_ok = true;
     for (uint32_t f = 0; f < fields && is_ok; f++) {
-        uint64_t rows = total_of(state, f);
-        if (rows > 0)
-            is_ok = record_put_total(out, f, rows);
+        state->had_cold[f] |= has_cold_rows(state, f);
+        if (state->had_cold[f])
+            is_ok = record_put_total(out, f,
+                                     state->gpu_api != NULL ? learner_device_total(state, f)
+                                                            : table_rows(model_table(state->model, f)));
     }
     return is_ok;
 }
@@ -268,6 +270,7 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     if (head->kind == 'T') {
         bool has_store = state->gpu_api != NULL ? learner_device_store(state, (uint32_t)field) != NULL
                                                 : table->cold != NULL;
+        state->had_cold[field] = true;
         return has_store && record_total(head, items, bytes, &state->totals[field]);
     }
     if (!record_fits(table, head, bytes))

@@ -238,12 +238,17 @@ uint64_t learner_device_cold(const struct learner_state *s, uint32_t field, uint
     return device_table_below(t, table).cold;
 }
 
-uint64_t learner_device_total(const struct learner_state *s, uint32_t field)
+bool learner_device_has_cold(const struct learner_state *s, uint32_t field)
 {
     uint32_t table;
-    uint64_t bytes = 0;
     const struct device_table *t = model_device_table(s->model, field, &table);
-    return device_table_below(t, table).cold > 0 ? model_device_stats(s->model, field, &bytes).rows : 0;
+    return device_table_below(t, table).cold > 0;
+}
+
+uint64_t learner_device_total(const struct learner_state *s, uint32_t field)
+{
+    uint64_t bytes;
+    return model_device_stats(s->model, field, &bytes).rows;
 }
 
 bool learner_device_is_held(const struct learner_state *s, uint32_t fields)

@@ -20,6 +20,7 @@ struct learner_state {
     uint16_t tables[MODEL_FIELDS_MAX];
     uint32_t tables_next;
     struct model_saved saved;          /* of a restore: features and layers of the checkpoint */
+    bool had_cold[MODEL_FIELDS_MAX];   /* a checkpoint of the chain may say that a table has cold rows */
     uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: all rows of a table with cold rows; else 0 */
     /* The epoch that changes of rows now belong to, from 1 on: the learner's own count, which rises with each
      * checkpoint and each cut (cut.c); all its tables begin their epochs together. */
@@ -224,7 +225,8 @@ bool learner_device_is_held(const struct learner_state *state, uint32_t fields);
 uint64_t learner_device_held(const struct learner_state *state, uint32_t fields);
 /* Ends the snapshots of all tables, once the checkpoint is published or abandoned. */
 void learner_device_settle(struct learner_state *state, uint32_t fields, bool is_published);
-/* All rows of a field's table if some are in its cold store; else 0. */
+/* Whether some rows of a field's table are in its cold store alone; all rows of the table. */
+bool learner_device_has_cold(const struct learner_state *state, uint32_t field);
 uint64_t learner_device_total(const struct learner_state *state, uint32_t field);
 /* Returns the number of rows that lie in the field's store alone. If the field is the first of its set of
  * tables, also adds to *loaded the rows loaded so far from the stores of the whole set. */
