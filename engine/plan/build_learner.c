@@ -186,7 +186,8 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
     node->tag = PLAN_LEARNER;
     static const char *const names[] = {"predictions", "metrics", "scores"};
     for (uint32_t i = 0; i < ARRAY_COUNT(names); i++)
-        node->output_names[i] = node->outputs[i] != NULL ? names[i] : NULL;
+        if (node->outputs[i] != NULL)
+            node->output_names[i] = bind.output_names[i] != NULL ? bind.output_names[i] : names[i];
     node->label = label;
     node->place = place;
     for (uint32_t i = 0; i < node->inputs_count; i++)

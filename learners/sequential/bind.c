@@ -1,0 +1,298 @@
+/* Options of sequence models, and their bind: expressions become columns of the inputs, options become those of the
+ * model, and the outputs get their schemas. */
+#include "learners/sequential/learner.h"
+
+#include "kernels/attention.h"
+#include "learners/learner/optimizer_options.h"
+#include "learners/losses/options.h"
+#include "learners/losses/targets.h"
+#include "learners/networks/networks.h"
+#include "learners/retrieval/lists.h"
+#include "learners/tables/shard.h"
+
+static const struct option embedding_options[] = {
+    OPTION_INT(struct sequential_embedding, dim, "dim", 0, "64", "16", "256",
+               "length of the row of an item, a multiple of 16"),
+    OPTION_FLOAT(struct sequential_embedding, init, "init", 0, "0.05", "0.0", "10.0",
+                 "rows begin uniform between minus `init` and `init`"),
+    OPTION_KIND(struct sequential_embedding, optimizer, "optimizer", 0, "adam { rate: 0.001 }",
+                optimizer_kinds, "optimizer of the rows"),
+    OPTION_INT(struct sequential_embedding, items_max, "items_max", 0, "16777216", "1", "2147483647",
+               "most items; an event of a further one is counted as `unnumbered`"),
+    OPTION_DURATION(
+        struct sequential_embedding, expire_after_us, "expire_after", 0, "0s", "0s", NULL,
+        "an item or a user that has not occurred for so long, by event time, is forgotten; 0: never"),
+    OPTIONS_END,
+};
+
+const struct option sequential_options_of[] = {
+    OPTION_EXPRESSION(struct sequential_config, by, "by", OPTION_REQUIRED,
+                      "whose events follow one another: the user"),
+    OPTION_EXPRESSION(struct sequential_config, item, "item", OPTION_REQUIRED,
+                      "what the event is about, and what is predicted: an int or a text"),
+    OPTION_EXPRESSIONS(
+        struct sequential_config, sides, "with", 0,
+        "what is kept beside each item of a history, for example the action: up to 4 single values "
+        "of few kinds; up to 3 with `learn`"),
+    OPTION_EXPRESSIONS(
+        struct sequential_config, contexts, "context", 0,
+        "what is known of the event itself before its item, for example the device: up to 4 single "
+        "values. Nothing else of the event is read before it is predicted"),
+    OPTION_EXPRESSION(struct sequential_config, learn, "learn", 0,
+                      "a bool: only rows where it is true teach; the others are predicted and become part of "
+                      "their users' histories. All rows teach without it"),
+    OPTION_STREAM(
+        struct sequential_config, score, "score", 0,
+        "stream of rows without an item, for example requests: each gets the list of what comes next "
+        "for its user, when its turn comes, and goes to NAME.scores. It has the columns that `by` and "
+        "`context` read"),
+    OPTION_INT(struct sequential_config, history, "history", 0, "50", "1", "4096",
+               "most events of a user that are remembered: when they are exceeded, the older half goes"),
+    OPTION_INT(struct sequential_config, layers, "layers", 0, "2", "1", "12", "layers of the network"),
+    OPTION_INT(struct sequential_config, heads, "heads", 0, "1", "1", "16",
+               "heads of attention; `dim` / `heads` is a multiple of 16, at most 128"),
+    OPTION_FLOAT(struct sequential_config, dropout, "dropout", 0, "0.1", "0.0", "0.9",
+                 "share of the values that a step leaves out"),
+    OPTION_FLOAT(struct sequential_config, attention_dropout, "attention_dropout", 0, "0.1", "0.0", "0.9",
+                 "share of the weights of attention that a step leaves out"),
+    OPTION_BLOCK(struct sequential_config, embedding, struct sequential_embedding, "embedding", 0,
+                 embedding_options, "rows of items, and of what stands beside them"),
+    OPTION_KIND(struct sequential_config, hidden_optimizer, "hidden_optimizer", 0, "adam { rate: 0.001 }",
+                optimizer_kinds, "optimizer of the network's weights"),
+    OPTION_FLOAT(struct sequential_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,
+                 "largest norm of a step's gradient by the network's weights; 0: no limit"),
+    OPTION_KIND(struct sequential_config, loss, "loss", 0, "sampled_softmax { negatives: 256 }",
+                losses_choices, "what is minimized: the item that came against other items"),
+    OPTION_INT(struct sequential_config, batch, "batch", 0, "128", "1", "1023", "events of a step"),
+    OPTION_INT(
+        struct sequential_config, rehearse, "rehearse", 0, "0", "0", "64",
+        "with each step so many times as many older windows are learned again, of users drawn from all; "
+        "each position of such a window is a target"),
+    OPTION_INT(
+        struct sequential_config, passes, "passes", 0, "0", "0", "1000",
+        "for inputs that end: events only become part of the histories, and when all have come, every user's "
+        "window is learned so many times, each position being a target; then the rows that `learn` leaves "
+        "out, which have waited, are predicted. 0: each event is predicted and learned when it comes"),
+    OPTION_INCLUDE(struct sequential_config, ranks, ranks_options),
+    OPTION_INT(struct sequential_config, seed, "seed", 0, "1", "0", NULL,
+               "seed of initial values and of chance"),
+    OPTIONS_END,
+};
+
+/* --- Columns --- */
+
+static bool is_id(const struct type *type)
+{
+    return type->tag <= TYPE_TIME;
+}
+
+/* The column of an expression with a single value; -1 after a diagnostic. */
+static int bind_id(struct operator_bind *bind, uint32_t input, const struct ast *ast)
+{
+    int column = bind->add_column(bind, input, ast);
+    if (column < 0 || is_id(&bind->inputs[input].schema->fields[column].type))
+        return column;
+    diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span, "expected a single value, found %s",
+               type_name(bind->arena, &bind->inputs[input].schema->fields[column].type));
+    return -1;
+}
+
+static bool add_feature(struct operator_bind *bind, int column, struct span span)
+{
+    struct learner_columns *known = bind->learner;
+    known->features[known->count] = column;
+    known->spans[known->count++] = span;
+    return column >= 0;
+}
+
+static bool bind_learn(struct operator_bind *bind, struct sequential_config *c)
+{
+    c->learn_column = -1;
+    if (c->learn.ast == NULL)
+        return true;
+    c->learn_column = bind->add_column(bind, LEARNER_EXAMPLES, c->learn.ast);
+    if (c->learn_column < 0)
+        return false;
+    const struct type *type = &bind->inputs[LEARNER_EXAMPLES].schema->fields[c->learn_column].type;
+    if (type->tag == TYPE_BOOL)
+        return true;
+    diag_error(bind->diags, DIAG_TYPE_CLASH, c->learn.ast->span, "`learn` is a bool, found %s",
+               type_name(bind->arena, type));
+    return false;
+}
+
+static bool has_few(struct operator_bind *bind, const struct expressions *list, const char *option,
+                    uint32_t most)
+{
+    if (list->count <= most)
+        return true;
+    diag_error(bind->diags, DIAG_TOO_MANY, list->items[most]->span,
+               "`%s` takes at most %u values here, found %u", option, most, list->count);
+    return false;
+}
+
+static bool bind_events(struct operator_bind *bind, struct sequential_config *c)
+{
+    uint32_t sides_max = SEQUENTIAL_SIDES_MAX - (c->learn.ast != NULL);
+    if (!has_few(bind, &c->sides, "with", sides_max) ||
+        !has_few(bind, &c->contexts, "context", SEQUENTIAL_CONTEXTS_MAX))
+        return false;
+    int *by = &c->by_columns[LEARNER_EXAMPLES];
+    *by = bind_id(bind, LEARNER_EXAMPLES, c->by.ast);
+    bool is_ok = add_feature(bind, *by, c->by.ast->span);
+    for (uint32_t i = 0; i < c->contexts.count; i++) {
+        int *column = &c->context_columns[LEARNER_EXAMPLES][i];
+        *column = bind_id(bind, LEARNER_EXAMPLES, c->contexts.items[i]);
+        is_ok &= add_feature(bind, *column, c->contexts.items[i]->span);
+    }
+    for (uint32_t i = 0; i < c->sides.count; i++) {
+        c->side_columns[i] = bind_id(bind, LEARNER_EXAMPLES, c->sides.items[i]);
+        is_ok &= c->side_columns[i] >= 0;
+    }
+    c->item_column = bind_id(bind, LEARNER_EXAMPLES, c->item.ast);
+    bind->learner->labels[0] = c->item_column;
+    bind->learner->label_spans[0] = c->item.ast->span;
+    bind->learner->labels_count = 1;
+    return bind_learn(bind, c) && is_ok && c->item_column >= 0;
+}
+
+/* The column of input 1 that stands for a feature of input 0. */
+static bool bind_scored(struct operator_bind *bind, uint32_t feature, const struct ast *ast, int *column)
+{
+    struct learner_columns *known = bind->learner;
+    *column = bind_id(bind, LEARNER_SCORED, ast);
+    if (*column < 0) {
+        diag_label(bind->diags, &bind->diags->items[bind->diags->count - 1], known->scored_span,
+                   "the stream whose rows are scored");
+        return false;
+    }
+    known->scored[feature] = *column;
+    const struct type *learned =
+        &bind->inputs[LEARNER_EXAMPLES].schema->fields[known->features[feature]].type;
+    const struct type *scored = &bind->inputs[LEARNER_SCORED].schema->fields[*column].type;
+    if (type_equal(learned, scored))
+        return true;
+    struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span,
+                                "this is of type %s among the events, and of type %s in `%.*s`",
+                                type_name(bind->arena, learned), type_name(bind->arena, scored),
+                                STR_ARGS(bind->inputs[LEARNER_SCORED].stream));
+    diag_hint(bind->diags, d,
+              "equal values of different types are different: give the column the same type in both "
+              "streams (`cast`)");
+    return false;
+}
+
+static bool bind_score(struct operator_bind *bind, struct sequential_config *c)
+{
+    if (bind->inputs_count <= LEARNER_SCORED)
+        return true;
+    bind->learner->scored_span = c->score.span;
+    bool is_ok = bind_scored(bind, 0, c->by.ast, &c->by_columns[LEARNER_SCORED]);
+    for (uint32_t i = 0; i < c->contexts.count; i++)
+        is_ok &= bind_scored(bind, 1 + i, c->contexts.items[i], &c->context_columns[LEARNER_SCORED][i]);
+    return is_ok;
+}
+
+/* --- Outputs --- */
+
+/* own: the input's columns without those that were added. */
+static const struct schema *bind_output(struct operator_bind *bind, const struct sequential_config *c,
+                                        uint32_t input, const struct schema *own)
+{
+    const struct schema *all = bind->inputs[input].schema;
+    const int *features = input == LEARNER_EXAMPLES ? bind->learner->features : bind->learner->scored;
+    struct schema *out = schema_copy(bind->arena, own, 2);
+    struct lineage lineage = {0};
+    for (uint32_t i = 0; i < bind->learner->count; i++)
+        lineage_merge(&lineage, &all->fields[features[i]].lineage);
+    const struct field *item = &bind->inputs[LEARNER_EXAMPLES].schema->fields[c->item_column];
+    return lists_bind(bind, out, item, (uint32_t)MAX(c->ranks.top, 1), &lineage, bind->span) ? out : NULL;
+}
+
+/* --- Options --- */
+
+static bool check(struct operator_bind *bind, const struct sequential_config *c)
+{
+    const struct sequential_options *m = &c->model;
+    uint32_t each = m->dim / (uint32_t)c->heads;
+    char reason[LOSSES_REASON];
+    const char *problem = NULL;
+    struct targets_options targets = sequential_targets(m);
+    if (m->dim % c->heads != 0 || each % 16 != 0 || each > ATTENTION_DIM_MAX)
+        problem = arena_printf(
+            bind->arena,
+            "`dim` / `heads` must be a multiple of 16, at most %d, found %u / %lld: choose another "
+            "number of heads, or another `dim`",
+            ATTENTION_DIM_MAX, m->dim, (long long)c->heads);
+    else if (c->passes > 0 && c->rehearse > 0)
+        problem =
+            "`rehearse` goes with steps of events that come, and `passes` makes none: leave one of them out";
+    else if (c->passes > 0 && c->score.name.length > 0)
+        problem =
+            "`score` predicts rows when they come, and with `passes` the model learns at the end of the input: "
+            "leave one of them out; `leat score` predicts rows by a finished model";
+    else if (m->rows.kind == OPT_NEWTON || m->dense.kind == OPT_NEWTON)
+        problem = "`newton` learns from single events: take `adam`, `adagrad`, `momentum` or `sgd`";
+    else if (m->dense.kind == OPT_ADAGRAD_ROW || m->dense.kind == OPT_ADAGRAD_BLOCK)
+        problem = "`hidden_optimizer` has no rows: take `adam`, `adagrad`, `momentum` or `sgd`";
+    else if (!losses_check(m->loss, &m->losses, reason) || !targets_check(&targets, reason))
+        problem = arena_strndup(bind->arena, reason, strlen(reason));
+    if (problem != NULL)
+        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
+    return problem == NULL;
+}
+
+static void set_model(struct sequential_config *c, const struct network *network, const void *own)
+{
+    const struct losses_options *losses = c->loss.config;
+    c->model = (struct sequential_options){.kernels = kernels_pick(NULL, &(const char *){NULL}),
+                                           .network = network,
+                                           .network_own = own,
+                                           .dim = (uint32_t)c->embedding.dim,
+                                           .history = (uint32_t)c->history,
+                                           .sides = c->sides.count,
+                                           .contexts = c->contexts.count,
+                                           .batch = (uint32_t)c->batch,
+                                           .rehearse = (uint32_t)c->rehearse,
+                                           .passes = (uint32_t)c->passes,
+                                           .marks = c->learn.ast != NULL,
+                                           .clip_norm = (float)c->clip_norm,
+                                           .init = (float)c->embedding.init,
+                                           .rows = optimizer_from(&c->embedding.optimizer),
+                                           .dense = optimizer_from(&c->hidden_optimizer),
+                                           .loss = losses_chosen(&c->loss),
+                                           .losses = *losses,
+                                           .items_max = (uint32_t)c->embedding.items_max,
+                                           .expire_after_us = c->embedding.expire_after_us,
+                                           .shards = table_shards_of(0, 0),
+                                           .seed = (uint64_t)c->seed};
+}
+
+bool sequential_bind(struct operator_bind *bind, const struct network *network, const void *own)
+{
+    struct sequential_config *c = bind->config;
+    const struct schema *inputs[LEARNER_INPUTS] = {0};
+    for (uint32_t i = 0; i < bind->inputs_count; i++) {
+        inputs[i] = bind->inputs[i].schema;
+        c->own_columns[i] = inputs[i]->count;
+    }
+    set_model(c, network, own);
+    if (!bind_events(bind, c) || !bind_score(bind, c) || !ranks_bind(bind, &c->ranks) || !check(bind, c))
+        return false;
+    c->schema = bind->inputs[LEARNER_EXAMPLES].schema;
+    c->top = bind_output(bind, c, LEARNER_EXAMPLES, inputs[LEARNER_EXAMPLES]);
+    if (c->top != NULL && bind->inputs_count > LEARNER_SCORED)
+        c->scores = bind_output(bind, c, LEARNER_SCORED, inputs[LEARNER_SCORED]);
+    if (c->top == NULL || (bind->inputs_count > LEARNER_SCORED && c->scores == NULL))
+        return false;
+    bind->outputs[LEARNER_PREDICTIONS] = c->top;
+    bind->outputs[LEARNER_METRICS] = c->ranks.schema;
+    bind->outputs[LEARNER_SCORES] = c->scores;
+    bind->output_names[LEARNER_PREDICTIONS] = "top";
+    bind->needs_memory = true;
+    if (c->passes > 0) {
+        bind->needs_end = bind->is_timer_kind = true;
+        bind->hold_us = INT64_MAX;
+    }
+    return true;
+}

@@ -1,0 +1,157 @@
+/*
+ * With `passes`: rows that do not teach wait until the passes are through, since they are to be predicted by what was
+ * learned; then they are predicted in their order, and become part of their users' histories. They wait in memory, and are
+ * part of checkpoints: a checkpoint writes those that came since the last one.
+ */
+#include "learners/sequential/internal_learner.h"
+
+#include "core/batch_codec.h"
+#include "core/buffer.h"
+#include "core/mem.h"
+
+#include <stdlib.h>
+
+/* What comes before the batches of a checkpoint. */
+struct held_head {
+    uint64_t first; /* the number of the first batch that follows; batches count from 0 over the whole run */
+    uint64_t count; /* batches that follow, each with its length in front */
+    uint64_t taken; /* batches that have been predicted */
+};
+
+static void add_batch(struct sequential_held *h, struct batch *batch)
+{
+    if (h->count == h->room) {
+        h->room = h->room == 0 ? 64 : 2 * h->room;
+        h->batches = mem_realloc(h->batches, h->room * sizeof(*h->batches));
+    }
+    h->batches[h->count++] = (struct sequential_held_batch){batch, h->epoch};
+}
+
+/* Rows that a batch had in memory that it does not own any more: their order among the rows of the micro-batch in which
+ * they come out is that in which they came. */
+static void set_orders(struct operator_context *context, struct batch *batch, uint64_t first)
+{
+    struct row_order *orders = arena_alloc(&batch->arena, batch->rows * sizeof(*orders));
+    for (uint32_t i = 0; i < batch->rows; i++)
+        orders[i] = (struct row_order){.place = 1 + context->place, .tie = first + i};
+    batch->orders = orders;
+    batch->origins = NULL;
+    batch->partition = PARTITION_NONE;
+    batch->order_time = NULL;
+}
+
+void sequential_hold(struct operator_context *context, struct sequential_config *c, struct batch *batch,
+                     const uint16_t *rows, uint32_t count)
+{
+    struct batch *sources[BATCH_ROWS];
+    if (count == 0)
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        sources[i] = batch;
+    add_batch(&c->state->held, batch_gather(context->pool, c->schema, sources, rows, count));
+}
+
+bool sequential_has_held(const struct sequential_held *h)
+{
+    return h->taken < h->count;
+}
+
+struct batch *sequential_take_held(struct operator_context *context, struct sequential_held *h)
+{
+    struct batch *batch = h->batches[h->taken].batch;
+    set_orders(context, batch, (uint64_t)h->taken * BATCH_ROWS);
+    h->batches[h->taken++].batch = NULL;
+    return batch;
+}
+
+void sequential_held_free(struct sequential_held *h)
+{
+    for (size_t i = h->taken; i < h->count; i++)
+        batch_release(h->batches[i].batch);
+    free(h->batches);
+    *h = (struct sequential_held){0};
+}
+
+/* --- Checkpoints --- */
+
+static void put_batch(const struct batch *batch, struct byte_buffer *out)
+{
+    bool all[SCHEMA_FIELDS_MAX];
+    memset(all, 1, sizeof(all));
+    uint64_t bytes = 0;
+    size_t at = out->length;
+    buffer_append(out, &bytes, sizeof(bytes));
+    batch_write_columns(batch, all, out);
+    bytes = out->length - at - sizeof(bytes);
+    memcpy(out->data + at, &bytes, sizeof(bytes));
+}
+
+static void save(void *of, uint32_t since, struct byte_buffer *out)
+{
+    const struct sequential_state *s = of;
+    const struct sequential_held *h = &s->held;
+    struct held_head head = {.first = h->taken, .taken = h->taken};
+    while (head.first < h->count && since > 0 && h->batches[head.first].epoch <= since)
+        head.first++;
+    head.count = h->count - head.first;
+    buffer_append(out, &head, sizeof(head));
+    for (uint64_t i = head.first; i < h->count; i++)
+        put_batch(h->batches[i].batch, out);
+}
+
+/* Batches that the later checkpoint has taken go. */
+static const char *take_until(struct sequential_held *h, uint64_t taken)
+{
+    if (taken < h->taken || taken > h->count)
+        return "rows that wait for the passes are missing";
+    for (; h->taken < taken; h->taken++) {
+        batch_release(h->batches[h->taken].batch);
+        h->batches[h->taken].batch = NULL;
+    }
+    return NULL;
+}
+
+static const char *load(void *of, const void *data, size_t left)
+{
+    struct sequential_state *s = of;
+    struct sequential_held *h = &s->held;
+    struct held_head head;
+    const char *at = data;
+    if (left < sizeof(head))
+        return "the rows that wait for the passes are cut off";
+    memcpy(&head, at, sizeof(head));
+    at += sizeof(head), left -= sizeof(head);
+    if (h->count == 0 && head.first == head.taken &&
+        head.first < UINT32_MAX) /* a base: earlier ones are gone */
+        while (h->count < head.first)
+            add_batch(h, NULL), h->taken++;
+    if (head.first != h->count)
+        return "rows that wait for the passes are missing";
+    for (uint64_t i = 0; i < head.count; i++) {
+        uint64_t bytes;
+        if (left < sizeof(bytes))
+            return "the rows that wait for the passes are cut off";
+        memcpy(&bytes, at, sizeof(bytes));
+        at += sizeof(bytes), left -= sizeof(bytes);
+        if (bytes > left)
+            return "the rows that wait for the passes are cut off";
+        struct batch *batch = batch_read_columns(h->pool, h->schema, NULL, (struct str){at, (size_t)bytes});
+        if (batch == NULL)
+            return "the rows that wait for the passes cannot be read";
+        add_batch(h, batch);
+        at += bytes, left -= bytes;
+    }
+    return left > 0 ? "there is more behind the rows that wait for the passes" : take_until(h, head.taken);
+}
+
+static void set_epoch(void *of, uint32_t epoch)
+{
+    struct sequential_state *s = of;
+    s->held.epoch = epoch;
+}
+
+struct stored_part sequential_held_part(struct sequential_state *s)
+{
+    return (struct stored_part){
+        .name = "held", .of = s, .save = save, .load = load, .is_journal = true, .set_epoch = set_epoch};
+}

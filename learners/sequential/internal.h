@@ -1,0 +1,140 @@
+/* What the files of this folder share. The thread that owns the model makes all calls. */
+#ifndef LEAT_LEARNERS_SEQUENTIAL_INTERNAL_H
+#define LEAT_LEARNERS_SEQUENTIAL_INTERNAL_H
+
+#include "learners/losses/targets.h"
+#include "learners/sequential/sequential.h"
+#include "learners/train/net.h"
+
+/* Tokens that go through the network together: at least a whole window, and as many windows as fit in
+ * SEQUENTIAL_PASS. */
+enum { SEQUENTIAL_PASS = 4096 };
+
+/* Some tokens that follow one another, and what is to be learned of them. */
+struct sequential_window {
+    size_t first; /* its first token, of all in struct sequential_windows */
+    uint32_t length;
+    /* Each position but the last is a target, whose item is that of the next token; false: the last position
+     * alone, whose item is `target`. */
+    bool has_all;
+    struct items_ref target;
+    uint64_t identity;
+    uint32_t contexts[SEQUENTIAL_CONTEXTS_MAX]; /* number + 1 in the context's catalogue; 0: absent */
+};
+
+struct sequential_windows {
+    struct history_entry *tokens;
+    size_t tokens_count, tokens_room;
+    struct sequential_window *items;
+    uint32_t count, room;
+};
+
+/* An event of the call between sequential_read and sequential_take. */
+struct sequential_call_event {
+    uint64_t user;
+    uint64_t count; /* events of its user before it */
+    struct history_entry entry;
+    bool is_appended, teaches;
+    uint32_t previous; /* number in the call, plus 1, of the user's event before; 0: there is none */
+};
+
+struct sequential {
+    struct sequential_options options;
+    struct histories *histories;
+    struct catalogue *items, *sides[SEQUENTIAL_SIDES_MAX], *contexts[SEQUENTIAL_CONTEXTS_MAX];
+    struct train_device device;
+    struct train_memory memory;
+    struct net net;
+    struct targets *targets;
+    /* Windows of the call, one for each of its events; of the events that wait for the step, and then of the whole
+     * step. */
+    struct sequential_windows call, pending;
+    struct sequential_call_event events[SEQUENTIAL_CALL_MAX];
+    uint32_t events_count;
+    /* Numbers in the call, plus 1, of users' last events: open addressing by the user's hash; `round` says which
+     * places are of this call. */
+    struct {
+        uint64_t user;
+        uint32_t round, last;
+    } users[2 * SEQUENTIAL_CALL_MAX];
+    uint32_t users_round;
+    uint64_t *keys; /* [keys_room] and views: for look-ups of histories */
+    struct history_view *views;
+    float *queries;            /* [SEQUENTIAL_CALL_MAX][dim] */
+    uint32_t *history_numbers; /* numbers of all the call's tokens that are there */
+    size_t history_room;
+    /* A pass: borders of its windows in the pass, their seconds and identities. */
+    uint32_t *offsets, *seconds;
+    uint64_t *identities;
+    uint32_t pass_windows, pass_rows; /* most of a pass */
+    /* A step: its targets, and the gradients by its tokens, which grow with the largest step. */
+    struct sequential_targets {
+        uint32_t count, room;
+        uint32_t *rows;    /* token of the step */
+        uint32_t *numbers; /* of the positive item */
+        uint32_t *windows; /* number of its window */
+        uint64_t *identities;
+        float *weights, *queries, *gradients;
+        double *losses;
+        uint8_t *is_rejected;
+    } step;
+    /* [tokens of the step] */
+    float *token_gradients;
+    size_t token_gradients_room; /* floats */
+    uint32_t *tokens_numbers, *tokens_windows;
+    float **item_rows; /* of the step's distinct items */
+    uint32_t item_rows_room;
+    struct values *values; /* of sides and contexts */
+    uint32_t append_steps[SEQUENTIAL_CALL_MAX];
+    struct history_entry append_entries[SEQUENTIAL_CALL_MAX];
+    uint64_t unnumbered;
+    uint64_t rows_refused; /* optimizer steps of items that were not finite */
+    /* passes.c: the users of a pass in its order, and where the passes stand: the number of the pass, and how many of
+     * its users were learned. */
+    struct sequential_passes {
+        struct sequential_user {
+            uint64_t key, place;
+        } * users;
+        size_t count, room;
+        bool is_listed;
+        uint64_t pass, at;
+    } passes;
+    int64_t watermark_us;
+    uint64_t steps, targets_learned, targets_rejected;
+    double loss; /* mean of the last step's targets */
+};
+
+/* windows.c */
+void windows_clear(struct sequential_windows *w);
+void windows_free(struct sequential_windows *w);
+/* Adds an empty window behind the last token. */
+struct sequential_window *windows_add(struct sequential_windows *w);
+/* Room for `count` more tokens; the first is returned. The caller counts them. */
+struct history_entry *windows_room(struct sequential_windows *w, size_t count);
+/* Decodes a view behind the last token, as a new window. */
+struct sequential_window *windows_decode(struct sequential_windows *w, struct history_view *view);
+/* Reads the windows of the call's events. changes: new items and values get numbers. */
+void sequential_windows_read(struct sequential *s, const struct sequential_event *events, uint32_t n,
+                             bool changes, struct sequential_seen *seen);
+
+/* encode.c. Puts windows begin .. end - 1 that follow one another, or (chosen not NULL) those with chosen[window]
+ * alone, into the net's input, as many as a pass takes; returns the number behind the last one. *rows: tokens of the
+ * pass. Windows without tokens are left out: they have no place in the pass. */
+struct sequential_pass {
+    uint32_t rows, count;
+};
+uint32_t sequential_pass_fill(struct sequential *s, const struct sequential_windows *w, uint32_t begin,
+                              const uint8_t *chosen, struct sequential_pass *pass);
+/* The row of a value beside items; number: plus 1. NULL: absent. */
+const float *sequential_row(const struct catalogue *catalogue, uint32_t number);
+/* Adds the rows of a window's contexts to a query. */
+void sequential_add_contexts(const struct sequential *s, const struct sequential_window *w, float *query);
+/* Queries of windows with chosen[window]: queries[window][dim]. */
+void sequential_encode(struct sequential *s, const struct sequential_windows *w, const uint8_t *chosen,
+                       float *queries);
+
+/* step.c. The pending windows make their step. */
+void sequential_step(struct sequential *s);
+void sequential_step_free(struct sequential *s);
+
+#endif

@@ -1,0 +1,216 @@
+/* What checkpoints and cuts have of a model: its tables, and the parts beside them (learners/stored). */
+#include "learners/sequential/internal.h"
+
+#include "core/buffer.h"
+#include "core/mem.h"
+#include "learners/stored/stored.h"
+
+#include <stdlib.h>
+
+uint32_t sequential_tables(struct sequential *s, struct table **tables)
+{
+    uint32_t n = 0;
+    tables[n++] = catalogue_table(s->items);
+    for (uint32_t k = 0; k < s->options.sides; k++)
+        tables[n++] = catalogue_table(s->sides[k]);
+    for (uint32_t k = 0; k < s->options.contexts; k++)
+        tables[n++] = catalogue_table(s->contexts[k]);
+    for (size_t i = 0; i < histories_tables(s->histories); i++)
+        tables[n++] = histories_table(s->histories, i);
+    return n;
+}
+
+/* --- The network's weights --- */
+
+static void put_weights(const struct net *net, bool with_state, struct byte_buffer *out)
+{
+    for (uint32_t p = 0; p < net->params_count; p++) {
+        const struct net_params *of = &net->params[p];
+        size_t count = with_state ? net_saved_floats(net, p) : (size_t)of->n * of->d + of->n;
+        float *floats = mem_alloc(count * sizeof(*floats));
+        struct gpu_error error;
+        bool is_good = (with_state ? net_save : net_save_weights)(net, p, floats, &error);
+        leat_assert(is_good); /* a CPU does not fail */
+        buffer_append(out, floats, count * sizeof(*floats));
+        free(floats);
+    }
+}
+
+static const char *take_weights(struct net *net, bool with_state, const char *data, size_t bytes)
+{
+    for (uint32_t p = 0; p < net->params_count; p++) {
+        const struct net_params *of = &net->params[p];
+        size_t count = with_state ? net_saved_floats(net, p) : (size_t)of->n * of->d + of->n;
+        struct gpu_error error;
+        if (bytes < count * sizeof(float))
+            return "there are fewer weights than the network has";
+        float *floats = mem_alloc(count * sizeof(*floats));
+        memcpy(floats, data, count * sizeof(*floats));
+        bool is_good = (with_state ? net_load : net_load_weights)(net, p, floats, &error);
+        leat_assert(is_good);
+        free(floats);
+        data += count * sizeof(float), bytes -= count * sizeof(float);
+    }
+    return bytes == 0 ? NULL : "there are more weights than the network has";
+}
+
+static void save_weights(void *of, uint32_t since, struct byte_buffer *out)
+{
+    (void)since;
+    put_weights(&((const struct sequential *)of)->net, true, out);
+}
+
+static const char *load_weights(void *of, const void *data, size_t bytes)
+{
+    return take_weights(&((struct sequential *)of)->net, true, data, bytes);
+}
+
+static void save_weights_reader(void *of, uint32_t since, struct byte_buffer *out)
+{
+    (void)since;
+    put_weights(&((const struct sequential *)of)->net, false, out);
+}
+
+static const char *load_weights_reader(void *of, const void *data, size_t bytes)
+{
+    return take_weights(&((struct sequential *)of)->net, false, data, bytes);
+}
+
+/* --- The step in progress --- */
+
+struct saved_step {
+    uint64_t steps, targets_learned, targets_rejected, rows_refused, unnumbered;
+    int64_t watermark_us;
+    double loss;
+    uint64_t pass, pass_at; /* where the passes stand */
+    uint64_t windows;
+};
+
+struct saved_window {
+    uint64_t identity;
+    struct items_ref target;
+    uint32_t length;
+    uint32_t contexts[SEQUENTIAL_CONTEXTS_MAX];
+};
+
+static void save_step(void *of, uint32_t since, struct byte_buffer *out)
+{
+    (void)since;
+    const struct sequential *s = of;
+    struct saved_step head = {.steps = s->steps,
+                              .targets_learned = s->targets_learned,
+                              .targets_rejected = s->targets_rejected,
+                              .rows_refused = s->rows_refused,
+                              .unnumbered = s->unnumbered,
+                              .watermark_us = s->watermark_us,
+                              .loss = s->loss,
+                              .pass = s->passes.pass,
+                              .pass_at = s->passes.at,
+                              .windows = s->pending.count};
+    buffer_append(out, &head, sizeof(head));
+    for (uint32_t i = 0; i < s->pending.count; i++) {
+        const struct sequential_window *window = &s->pending.items[i];
+        struct saved_window saved = {.identity = window->identity, .length = window->length};
+        saved.target.number = window->target.number, saved.target.generation = window->target.generation;
+        memcpy(saved.contexts, window->contexts, sizeof(saved.contexts));
+        buffer_append(out, &saved, sizeof(saved));
+        buffer_append(out, s->pending.tokens + window->first, window->length * sizeof(*s->pending.tokens));
+    }
+}
+
+static const char *load_windows(struct sequential *s, uint64_t count, const char *at, size_t left)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        struct saved_window saved;
+        if (left < sizeof(saved))
+            return "a window of the step is cut off";
+        memcpy(&saved, at, sizeof(saved));
+        at += sizeof(saved), left -= sizeof(saved);
+        size_t bytes = saved.length * sizeof(struct history_entry);
+        if (saved.length == 0 || saved.length > s->options.history || left < bytes)
+            return "a window of the step is too long";
+        struct sequential_window *window = windows_add(&s->pending);
+        window->identity = saved.identity, window->length = saved.length, window->target = saved.target;
+        memcpy(window->contexts, saved.contexts, sizeof(window->contexts));
+        memcpy(windows_room(&s->pending, saved.length), at, bytes);
+        s->pending.tokens_count += saved.length;
+        at += bytes, left -= bytes;
+    }
+    return left == 0 ? NULL : "there is more behind the windows of the step";
+}
+
+static const char *load_step(void *of, const void *data, size_t bytes)
+{
+    struct sequential *s = of;
+    struct saved_step head;
+    if (bytes < sizeof(head))
+        return "the state of the step is cut off";
+    memcpy(&head, data, sizeof(head));
+    if (head.windows >= s->options.batch)
+        return "a step has more windows than `batch`";
+    windows_clear(&s->pending);
+    s->passes.pass = head.pass, s->passes.at = head.pass_at;
+    s->steps = head.steps, s->targets_learned = head.targets_learned,
+    s->targets_rejected = head.targets_rejected;
+    s->rows_refused = head.rows_refused, s->unnumbered = head.unnumbered;
+    s->watermark_us = head.watermark_us, s->loss = head.loss;
+    return load_windows(s, head.windows, (const char *)data + sizeof(head), bytes - sizeof(head));
+}
+
+/* --- How often items occur --- */
+
+static void save_frequencies(void *of, uint32_t since, struct byte_buffer *out)
+{
+    (void)since;
+    targets_save(((const struct sequential *)of)->targets, out);
+}
+
+/* Behind the part of the step, which says how many targets were learned. */
+static const char *load_frequencies(void *of, const void *data, size_t bytes)
+{
+    struct sequential *s = of;
+    char reason[FREQUENCIES_REASON];
+    return targets_restore(s->targets, data, bytes, s->options.items_max, s->targets_learned, reason)
+               ? NULL
+               : "how often items occurred cannot be read";
+}
+
+/* --- All parts --- */
+
+uint32_t sequential_parts(struct sequential *s, struct stored_part *parts)
+{
+    static const char *const sides[SEQUENTIAL_SIDES_MAX] = {"with0", "with1", "with2", "with3"};
+    static const char *const contexts[SEQUENTIAL_CONTEXTS_MAX] = {"context0", "context1", "context2",
+                                                                  "context3"};
+    uint32_t n = 0;
+    parts[n++] = (struct stored_part){.name = "weights",
+                                      .of = s,
+                                      .save = save_weights,
+                                      .load = load_weights,
+                                      .is_for_readers = true,
+                                      .save_reader = save_weights_reader,
+                                      .load_reader = load_weights_reader};
+    parts[n++] = (struct stored_part){.name = "step", .of = s, .save = save_step, .load = load_step};
+    parts[n++] = (struct stored_part){
+        .name = "frequencies", .of = s, .save = save_frequencies, .load = load_frequencies};
+    parts[n++] = stored_numbers("items", catalogue_numbers(s->items));
+    for (uint32_t k = 0; k < s->options.sides; k++)
+        parts[n++] = stored_numbers(sides[k], catalogue_numbers(s->sides[k]));
+    for (uint32_t k = 0; k < s->options.contexts; k++)
+        parts[n++] = stored_numbers(contexts[k], catalogue_numbers(s->contexts[k]));
+    return n;
+}
+
+const char *sequential_check(struct sequential *s)
+{
+    const char *why = catalogue_check(s->items);
+    for (uint32_t k = 0; k < s->options.sides && why == NULL; k++)
+        why = catalogue_check(s->sides[k]);
+    for (uint32_t k = 0; k < s->options.contexts && why == NULL; k++)
+        why = catalogue_check(s->contexts[k]);
+    if (why == NULL)
+        why = histories_check(s->histories);
+    if (why == NULL)
+        sequential_set_watermark(s, s->watermark_us);
+    return why;
+}

@@ -1,0 +1,124 @@
+/* What a model shows of itself: memory, weights, a user's history, an item. */
+#include "learners/sequential/internal.h"
+
+#include "core/describe.h"
+#include "core/learner.h"
+#include "core/mem.h"
+#include "learners/tables/inline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct sequential_memory_now sequential_memory_now(const struct sequential *s)
+{
+    struct histories_counts counts = histories_count(s->histories);
+    return (struct sequential_memory_now){.items = items_numbers_counts(catalogue_numbers(s->items)).live,
+                                          .unsearchable = catalogue_unsearchable(s->items),
+                                          .unnumbered = s->unnumbered,
+                                          .users = counts.users,
+                                          .entries = counts.entries,
+                                          .history_bytes = counts.bytes,
+                                          .items_bytes = catalogue_bytes(s->items)};
+}
+
+/* --- Weights --- */
+
+static bool visit_params(const struct net *net, struct model_visitor *v)
+{
+    bool goes_on = true;
+    for (uint32_t i = 0; i < net->layers_count && goes_on; i++) {
+        const struct net_layer *l = &net->layers[i];
+        const struct net_params *p = l->params;
+        char name[64];
+        if (p == NULL)
+            continue;
+        float *floats = mem_alloc(((size_t)p->n * p->d + p->n) * sizeof(*floats));
+        struct gpu_error error;
+        bool is_good = net_save_weights(net, (uint32_t)(p - net->params), floats, &error);
+        leat_assert(is_good);
+        snprintf(name, sizeof(name), "layer%u.%s", i, l->kind->name);
+        goes_on = v->tensor(v->argument, name, floats, p->n, p->d);
+        if (goes_on && l->kind == &net_dense && !l->has_no_bias) {
+            snprintf(name, sizeof(name), "layer%u.%s.bias", i, l->kind->name);
+            goes_on = v->tensor(v->argument, name, floats + (size_t)p->n * p->d, 1, p->n);
+        }
+        free(floats);
+    }
+    return goes_on;
+}
+
+static bool visit_rows(struct catalogue *catalogue, const char *name, uint32_t dim, struct model_visitor *v)
+{
+    size_t count;
+    struct table_row **rows = table_sorted(catalogue_table(catalogue), &count);
+    bool goes_on = v->table(v->argument, name, dim, count);
+    for (size_t i = 0; i < count && goes_on; i++)
+        goes_on = v->row(v->argument, rows[i]->key, table_payload(rows[i]), rows[i]->count,
+                         (int64_t)rows[i]->seen * US_PER_SECOND);
+    free(rows);
+    return goes_on;
+}
+
+bool sequential_visit_weights(struct sequential *s, const char *const *names, struct model_visitor *v)
+{
+    bool goes_on = visit_params(&s->net, v) && visit_rows(s->items, names[0], s->options.dim, v);
+    for (uint32_t k = 0; k < s->options.sides && goes_on; k++)
+        goes_on = visit_rows(s->sides[k], names[1 + k], s->options.dim, v);
+    for (uint32_t k = 0; k < s->options.contexts && goes_on; k++)
+        goes_on = visit_rows(s->contexts[k], names[1 + s->options.sides + k], s->options.dim, v);
+    return goes_on;
+}
+
+/* --- A user, an item --- */
+
+static void describe_ref(const struct catalogue *catalogue, struct items_ref ref, const char *name,
+                         struct describe *out)
+{
+    struct items_value value;
+    if (!items_numbers_value(catalogue_numbers((struct catalogue *)(uintptr_t)catalogue), ref, &value))
+        describe_text(out, name, STR("gone"));
+    else if (value.is_text)
+        describe_text(out, name, value.text);
+    else
+        describe_int(out, name, value.integer);
+}
+
+bool sequential_describe_user(struct sequential *s, uint64_t user, struct describe *out)
+{
+    struct history_view view;
+    struct history_entry entry;
+    histories_guests_begin(s->histories);
+    histories_find(s->histories, &user, 1, TABLE_STEP_NONE, &view);
+    bool is_there = view.count > 0;
+    if (is_there) {
+        describe_int(out, "events", (int64_t)view.count);
+        describe_list(out, "history");
+        while (!describe_is_full(out) && history_next(&view, &entry)) {
+            describe_record(out, NULL);
+            describe_ref(s->items, entry.item, "item", out);
+            describe_time(out, "time", (int64_t)entry.seconds * US_PER_SECOND);
+            describe_close(out);
+        }
+        describe_close(out);
+    }
+    histories_guests_end(s->histories);
+    return is_there;
+}
+
+bool sequential_describe_item(struct sequential *s, uint64_t key, struct describe *out)
+{
+    struct items_ref ref;
+    if (!catalogue_find(s->items, key, &ref))
+        return false;
+    const struct table_row *row = table_find(catalogue_table(s->items), key);
+    const float *floats = catalogue_rows(s->items)[ref.number];
+    describe_ref(s->items, ref, "item", out);
+    describe_int(out, "number", ref.number);
+    describe_int(out, "occurrences", row->count);
+    describe_time(out, "seen", (int64_t)row->seen * US_PER_SECOND);
+    describe_list(out, "row");
+    for (uint32_t c = 0; c < s->options.dim; c++)
+        describe_float32(out, NULL, floats[c]);
+    describe_close(out);
+    return true;
+}

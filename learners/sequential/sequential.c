@@ -1,0 +1,277 @@
+/* Makes and frees a model; each call; what is saved of it beside its tables. */
+#include "learners/sequential/internal.h"
+#include "learners/sequential/values.h"
+
+#include "core/mem.h"
+#include "kernels/num.h"
+
+#include <stdlib.h>
+
+/* --- Making --- */
+
+static struct net_options network_of(const struct sequential_options *o)
+{
+    return (struct net_options){.network = o->network,
+                                .own = o->network_own,
+                                .fields = 1,
+                                .dim = o->dim,
+                                .optimizer = o->dense.kind,
+                                .params = o->dense.params,
+                                .accumulator = o->dense.accumulator,
+                                .clip_norm = o->clip_norm,
+                                .window_max = o->history,
+                                .seed = num_mix(o->seed ^ 0x4e7)};
+}
+
+/* Connects the network's layers, and counts its memory. */
+static void shape_net(struct sequential *s)
+{
+    struct net_options network = network_of(&s->options);
+    s->pass_rows = s->pass_windows = MAX((uint32_t)SEQUENTIAL_PASS, s->options.history);
+    s->device = (struct train_device){.kernels = batch_beside(s->options.kernels)};
+    s->memory.device = &s->device;
+    net_shape(&s->net, &network, &s->device, s->pass_rows, s->pass_rows);
+    s->net.second = net_second(&s->net);
+    net_take(&s->net, &s->memory);
+}
+
+void sequential_plan(const struct sequential_options *options, struct sequential_plan *plan)
+{
+    struct sequential *s = mem_calloc(1, sizeof(*s));
+    size_t tokens = (size_t)options->batch * (1 + options->rehearse) * options->history;
+    size_t row = options->dim * sizeof(float);
+    s->options = *options;
+    shape_net(s);
+    *plan = (struct sequential_plan){.activations = s->memory.parts[TRAIN_ACTIVATIONS],
+                                     .parameters = s->memory.parts[TRAIN_PARAMETERS],
+                                     .scratch = s->memory.parts[TRAIN_SCRATCH]};
+    /* tokens with their gradients; each may be a target, with its query and that one's gradient */
+    plan->step = tokens * (sizeof(struct history_entry) + row + 8) + tokens * (2 * row + 40);
+    free(s->net.second);
+    free(s);
+}
+
+static void make_net(struct sequential *s)
+{
+    struct gpu_error error;
+    shape_net(s);
+    bool is_good = train_memory_make(&s->memory, &error);
+    leat_assert(is_good); /* on a CPU, memory that lacks ends the process */
+    net_take(&s->net, &s->memory);
+    is_good = net_start(&s->net, s->options.kernels, &error);
+    leat_assert(is_good);
+}
+
+static void forget(void *of, uint32_t number);
+
+static struct catalogue *make_catalogue(struct sequential *s, uint32_t number, uint32_t numbers_max,
+                                        int64_t expire_after_us)
+{
+    const struct sequential_options *o = &s->options;
+    return catalogue_create(&(struct catalogue_options){.kernels = o->kernels,
+                                                        .dim = o->dim,
+                                                        .optimizer = o->rows,
+                                                        .init = o->init,
+                                                        .numbers_max = numbers_max,
+                                                        .expire_after_us = expire_after_us,
+                                                        .shards = o->shards,
+                                                        .seed = num_mix(o->seed + 0x17e5 + number),
+                                                        .removed = number == 0 ? forget : NULL,
+                                                        .removed_of = s});
+}
+
+static void forget(void *of, uint32_t number)
+{
+    const struct sequential *s = of;
+    targets_forget(s->targets, number);
+    if (s->options.removed != NULL)
+        s->options.removed(s->options.removed_of, number);
+}
+
+static void make_rows(struct sequential *s)
+{
+    const struct sequential_options *o = &s->options;
+    struct histories_options histories = {.history = o->history,
+                                          .sides = o->sides + o->marks,
+                                          .expire_after_us = o->expire_after_us,
+                                          .shards = o->shards,
+                                          .seed = num_mix(o->seed ^ 0x4157)};
+    s->histories = histories_create(&histories);
+    s->items = make_catalogue(s, 0, o->items_max, o->expire_after_us);
+    for (uint32_t k = 0; k < o->sides; k++)
+        s->sides[k] = make_catalogue(s, 1 + k, SEQUENTIAL_VALUES_MAX, 0);
+    for (uint32_t k = 0; k < o->contexts; k++)
+        s->contexts[k] = make_catalogue(s, 1 + SEQUENTIAL_SIDES_MAX + k, SEQUENTIAL_VALUES_MAX, 0);
+}
+
+struct sequential *sequential_new(const struct sequential_options *options)
+{
+    struct sequential *s = mem_calloc(1, sizeof(*s));
+    s->options = *options;
+    s->watermark_us = TIME_MIN;
+    leat_assert(options->batch > 0 && options->batch <= SEQUENTIAL_BATCH_MAX && options->history > 0);
+    make_net(s);
+    s->offsets = mem_calloc(s->pass_windows + 1, sizeof(*s->offsets));
+    s->seconds = mem_calloc(s->pass_rows, sizeof(*s->seconds));
+    s->identities = mem_calloc(s->pass_windows, sizeof(*s->identities));
+    s->keys = mem_calloc(SEQUENTIAL_CALL_MAX, sizeof(*s->keys));
+    s->views = mem_calloc(SEQUENTIAL_CALL_MAX, sizeof(*s->views));
+    s->queries = mem_calloc((size_t)SEQUENTIAL_CALL_MAX * options->dim, sizeof(*s->queries));
+    make_rows(s);
+    struct targets_options targets = sequential_targets(options);
+    s->targets = targets_create(&targets);
+    s->values = values_new(s->device.kernels, options->dim);
+    return s;
+}
+
+struct targets_options sequential_targets(const struct sequential_options *o)
+{
+    uint64_t windows = (uint64_t)o->batch * (1 + o->rehearse), most = windows * o->history;
+    return (struct targets_options){.kernels = o->kernels,
+                                    .batch = batch_beside(o->kernels),
+                                    .loss = o->loss,
+                                    .losses = o->losses,
+                                    .dim = o->dim,
+                                    .targets_max = (uint32_t)MIN(most, (uint64_t)UINT32_MAX),
+                                    .draw = NEGATIVES_UNIFORM,
+                                    .seed = num_mix(o->seed ^ 0x7a59),
+                                    .rate = 0.01,
+                                    .initial = 1000.0};
+}
+
+void sequential_free(struct sequential *s)
+{
+    if (s == NULL)
+        return;
+    targets_free(s->targets);
+    values_free(s->values);
+    histories_free(s->histories);
+    catalogue_free(s->items);
+    for (uint32_t k = 0; k < SEQUENTIAL_SIDES_MAX; k++)
+        catalogue_free(s->sides[k]);
+    for (uint32_t k = 0; k < SEQUENTIAL_CONTEXTS_MAX; k++)
+        catalogue_free(s->contexts[k]);
+    sequential_step_free(s);
+    windows_free(&s->call);
+    windows_free(&s->pending);
+    free(s->offsets), free(s->seconds), free(s->identities);
+    free(s->keys), free(s->views), free(s->queries), free(s->history_numbers);
+    free(s->passes.users);
+    free(s->net.second);
+    train_memory_free(&s->memory);
+    free(s);
+}
+
+void sequential_set_team(struct sequential *s, struct team *team)
+{
+    s->net.team = team;
+    targets_set_team(s->targets, team);
+}
+
+/* --- Calls --- */
+
+uint32_t sequential_piece(const struct sequential *s, const struct sequential_event *events, uint32_t n)
+{
+    if (s->options.passes > 0) /* no step is made while events come */
+        return MIN(n, (uint32_t)SEQUENTIAL_CALL_MAX);
+    uint32_t room = s->options.batch - s->pending.count, i = 0;
+    for (; i < MIN(n, (uint32_t)SEQUENTIAL_CALL_MAX) && room > 0; i++)
+        room -= events[i].teaches;
+    return i;
+}
+
+static void give_queries(struct sequential *s, uint32_t n, const uint8_t *wants, struct sequential_seen *seen)
+{
+    sequential_encode(s, &s->call, wants, s->queries);
+    for (uint32_t i = 0; i < n; i++)
+        if (wants[i] && seen[i].length > 0)
+            seen[i].query = s->queries + (size_t)i * s->options.dim;
+}
+
+void sequential_read(struct sequential *s, const struct sequential_event *events, uint32_t n,
+                     const uint8_t *wants, struct sequential_seen *seen)
+{
+    sequential_windows_read(s, events, n, true, seen);
+    s->events_count = n;
+    if (wants != NULL)
+        give_queries(s, n, wants, seen);
+}
+
+/* Adds the windows of the events that teach to those that wait for the step. */
+static void add_pending(struct sequential *s)
+{
+    if (s->options.passes > 0)
+        return;
+    for (uint32_t i = 0; i < s->events_count; i++) {
+        const struct sequential_window *window = &s->call.items[i];
+        if (!s->events[i].teaches || window->length == 0)
+            continue;
+        struct sequential_window *added = windows_add(&s->pending);
+        size_t first = added->first;
+        *added = *window;
+        added->first = first;
+        memcpy(windows_room(&s->pending, window->length), s->call.tokens + window->first,
+               window->length * sizeof(*s->call.tokens));
+        s->pending.tokens_count += window->length;
+    }
+}
+
+static void append(struct sequential *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->events_count; i++) {
+        if (!s->events[i].is_appended)
+            continue;
+        s->keys[n] = s->events[i].user;
+        s->append_steps[n] = (uint32_t)s->steps + 1;
+        s->append_entries[n++] = s->events[i].entry;
+    }
+    histories_append(s->histories, s->keys, s->append_steps, s->append_entries, n, NULL);
+}
+
+void sequential_take(struct sequential *s)
+{
+    add_pending(s);
+    append(s);
+    s->events_count = 0;
+    leat_assert(s->pending.count <= s->options.batch);
+    if (s->pending.count == s->options.batch && s->options.passes == 0)
+        sequential_step(s);
+}
+
+void sequential_ask(struct sequential *s, const struct sequential_event *events, uint32_t n,
+                    const uint8_t *wants, struct sequential_seen *seen)
+{
+    histories_guests_begin(s->histories);
+    sequential_windows_read(s, events, n, false, seen);
+    give_queries(s, n, wants, seen);
+    histories_guests_end(s->histories);
+}
+
+void sequential_set_watermark(struct sequential *s, int64_t watermark_us)
+{
+    /* no row needs to be spared: a step has copies of its windows, and asks whether their items are there */
+    s->watermark_us = MAX(s->watermark_us, watermark_us);
+    histories_set_watermark(s->histories, watermark_us, TABLE_STEP_NONE);
+    catalogue_set_watermark(s->items, watermark_us, TABLE_STEP_NONE);
+}
+
+void sequential_set_rates(struct sequential *s, float rows, float dense)
+{
+    s->options.rows.params.rate = rows;
+    s->options.dense.params.rate = dense;
+}
+
+struct catalogue *sequential_items(struct sequential *s)
+{
+    return s->items;
+}
+
+struct sequential_counts sequential_counts(const struct sequential *s)
+{
+    return (struct sequential_counts){.steps = s->steps,
+                                      .targets = s->targets_learned,
+                                      .rejected = s->targets_rejected,
+                                      .pending = s->pending.count,
+                                      .loss = s->loss};
+}

@@ -1,0 +1,158 @@
+/*
+ * A model of what users do next: a network encodes the window of a user's last events (learners/train/windows.h) as
+ * a query, a vector of `dim` floats, which is compared with the rows of items. It reads decoded events, keeps their
+ * users' histories, gives queries, and learns; it knows nothing of jobs, lanes or the engine's batches.
+ *
+ * Order of updates:
+ *   - An event is encoded from what came before it: events of its user in the same call included. Then it is appended
+ *     to its user's history, unless its item has no number and does not teach.
+ *   - The query is that of the last step's weights. When `batch` events that teach have come, the step is made: each
+ *     event's window has one target, the item that came; each of the `rehearse` times as many older windows, of
+ *     users drawn from all, has a target at each position but the last, the item of the next one.
+ *   - Losses are averaged over the step's targets.
+ * The result does not depend on how events are cut into calls.
+ *
+ * The input of the network for a token: sqrt(dim) times the row of its item, plus the rows of what stood beside it
+ * (`sides`). A query is the output at the window's last token, plus the rows of the event's own `contexts`. Items
+ * compare by the same rows that tokens read (Kang and McAuley 2018, eq. 6: shared item embedding).
+ *
+ * One thread owns a model; a team may help it within calls.
+ */
+#ifndef LEAT_LEARNERS_SEQUENTIAL_SEQUENTIAL_H
+#define LEAT_LEARNERS_SEQUENTIAL_SEQUENTIAL_H
+
+#include "learners/histories/histories.h"
+#include "learners/items/catalogue.h"
+#include "learners/losses/losses.h"
+#include "learners/options.h"
+
+enum {
+    SEQUENTIAL_SIDES_MAX = HISTORY_SIDES_MAX,
+    SEQUENTIAL_CONTEXTS_MAX = 4,
+    SEQUENTIAL_CALL_MAX = 1024,      /* events of a call */
+    SEQUENTIAL_BATCH_MAX = 1023,     /* events of a step: a step is one slice (kernels/slices.h) */
+    SEQUENTIAL_VALUES_MAX = 1 << 24, /* distinct values of a side or a context */
+};
+
+struct sequential_options {
+    const struct kernels *kernels;
+    const struct network *network; /* network_sasrec or network_hstu, with its own options */
+    const void *network_own;
+    uint32_t dim, history, sides, contexts, batch, rehearse;
+    uint32_t passes; /* over the histories, when the input has ended; 0: events teach when they come */
+    bool marks;      /* histories tell which events do not teach, in a side more; false: all teach */
+    float clip_norm; /* of the dense weights' gradient; 0: no limit */
+    float init;      /* rows begin uniform in +- init */
+    struct optimizer_options rows, dense;
+    const struct losses_kind *loss;
+    struct losses_options losses;
+    uint32_t items_max;
+    int64_t expire_after_us; /* of items, of users' histories and of values beside them; 0: never */
+    uint32_t shards;
+    uint64_t seed;
+    /* Told when an item has gone; may not call the model. NULL: nobody is told. */
+    void (*removed)(void *of, uint32_t number);
+    void *removed_of;
+};
+
+/* An event. A value with key 0 is absent. */
+struct sequential_event {
+    uint64_t user;           /* 64-bit hash, not 0 */
+    struct items_value item; /* key 0: a request, which has no item */
+    struct items_value sides[SEQUENTIAL_SIDES_MAX], contexts[SEQUENTIAL_CONTEXTS_MAX];
+    int64_t time_us;
+    uint64_t identity; /* hash of the event's content, for chance */
+    bool teaches;
+};
+
+/* What is known of an event before it is learned. */
+struct sequential_seen {
+    uint32_t length;       /* tokens of its window; 0: there is no query */
+    const float *query;    /* [dim], valid until the next call; NULL: there is none */
+    bool is_known;         /* the item was there before the event */
+    struct items_ref item; /* if the item has a number now */
+    const uint32_t
+        *history; /* [length] numbers of the window's items that are still there; for `seen: out` */
+    uint32_t history_length;
+};
+
+struct sequential;
+struct team;
+struct targets_options;
+
+/* What the model will ask of its losses: for targets_check, before it is made. */
+struct targets_options sequential_targets(const struct sequential_options *options);
+
+struct sequential *sequential_new(const struct sequential_options *options);
+void sequential_free(struct sequential *s);
+void sequential_set_team(struct sequential *s, struct team *team);
+
+/* How many of the first events of `events` may go into one sequential_take: no step falls between them. At least 1. */
+uint32_t sequential_piece(const struct sequential *s, const struct sequential_event *events, uint32_t n);
+
+/*
+ * Reads the windows of n events, at most SEQUENTIAL_CALL_MAX, and encodes those with wants[i] (NULL: none). seen[n].
+ * sequential_take: gives new items their numbers, and appends the events afterwards; makes the step if the events fill it.
+ * sequential_ask: changes nothing, each event as if it came next; for requests.
+ */
+void sequential_read(struct sequential *s, const struct sequential_event *events, uint32_t n,
+                     const uint8_t *wants, struct sequential_seen *seen);
+void sequential_take(struct sequential *s);
+void sequential_ask(struct sequential *s, const struct sequential_event *events, uint32_t n,
+                    const uint8_t *wants, struct sequential_seen *seen);
+
+/* With `passes`, when the input has ended: whether passes are left; makes up to so many of their steps; the share of all
+ * passes that is done. */
+bool sequential_has_passes(const struct sequential *s);
+void sequential_learn_passes(struct sequential *s, uint32_t steps);
+double sequential_passes_share(const struct sequential *s);
+
+/* At the end of a micro-batch: expiry follows the watermark. */
+void sequential_set_watermark(struct sequential *s, int64_t watermark_us);
+
+/* Learning rates from now on. */
+void sequential_set_rates(struct sequential *s, float rows, float dense);
+
+/* saved.c: what learners/stored saves and restores. sequential_tables, sequential_parts: fill the caller's arrays, of
+ * STORED_TABLES_MAX and STORED_PARTS_MAX - 2, and return how many. sequential_check: after a restore, and after each cut
+ * that was taken; NULL, or why the state cannot be used, as static text. */
+struct table;
+struct stored_part;
+uint32_t sequential_tables(struct sequential *s, struct table **tables);
+uint32_t sequential_parts(struct sequential *s, struct stored_part *parts);
+const char *sequential_check(struct sequential *s);
+
+struct catalogue *sequential_items(struct sequential *s);
+/* Steps made so far; events that wait for the next one; mean loss of the last step's targets. */
+struct sequential_counts {
+    uint64_t steps, targets, rejected;
+    uint32_t pending;
+    double loss;
+};
+struct sequential_counts sequential_counts(const struct sequential *s);
+
+/* Memory that the model takes once, in bytes, computed before it is made; step: what the largest step may come to take
+ * beside that. */
+struct sequential_plan {
+    size_t activations, parameters, scratch, step;
+};
+void sequential_plan(const struct sequential_options *options, struct sequential_plan *plan);
+
+/* seen.c: the model for people. */
+struct sequential_memory_now {
+    uint64_t items, unsearchable; /* items without a row in the index */
+    uint64_t unnumbered; /* events whose item got no number: there are items_max, or the text is too long */
+    uint64_t users, entries;
+    size_t history_bytes, items_bytes;
+};
+struct sequential_memory_now sequential_memory_now(const struct sequential *s);
+
+/* The network's weights, then the rows of items, sides and contexts, under names[]. False: the visitor stopped. */
+struct model_visitor;
+bool sequential_visit_weights(struct sequential *s, const char *const *names, struct model_visitor *visitor);
+/* Writes a user's history, or an item's row; false: there is none. Changes nothing. */
+struct describe;
+bool sequential_describe_user(struct sequential *s, uint64_t user, struct describe *out);
+bool sequential_describe_item(struct sequential *s, uint64_t key, struct describe *out);
+
+#endif

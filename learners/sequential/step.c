@@ -1,0 +1,306 @@
+/*
+ * A step: windows of events that came, and older ones of users drawn from all, go through the network in passes of
+ * whole windows; the losses' gradients go back the same way; then the rows of items, of what stands beside them, of
+ * contexts, and the network's weights make one step each. Passes depend on the step's windows alone.
+ */
+#include "learners/sequential/internal.h"
+#include "learners/sequential/values.h"
+
+#include "core/mem.h"
+#include "kernels/num.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* What chance is for: (seed ^ use, step, place). */
+static const uint64_t CHANCE_DROPOUT = UINT64_C(0xd50f), CHANCE_WINDOW = UINT64_C(0x3170);
+
+/* --- Older windows --- */
+
+/* Adds `rehearse` times as many windows as there are, of users drawn from all. A user's window is what the history has
+ * now; one of less than two tokens has no target. */
+static void add_rehearsed(struct sequential *s)
+{
+    uint32_t wanted = s->pending.count * s->options.rehearse, n = 0;
+    const struct histories *all[] = {s->histories};
+    struct histories_draw draw;
+    histories_draw_begin(all, 1, &draw);
+    for (uint32_t place = 0; place < wanted; place += n) {
+        for (n = 0; n < SEQUENTIAL_CALL_MAX && place + n < wanted; n++)
+            if (!histories_draw(&draw, s->options.seed, s->steps + 1, place + n, &s->keys[n]))
+                return;
+        histories_find(s->histories, s->keys, n, (uint32_t)s->steps + 1, s->views);
+        for (uint32_t i = 0; i < n; i++) {
+            struct sequential_window *window = windows_decode(&s->pending, &s->views[i]);
+            window->has_all = true;
+            window->identity = num_chance(s->options.seed ^ CHANCE_WINDOW, s->steps, place + i);
+        }
+    }
+}
+
+/* --- Targets --- */
+
+static void targets_room(struct sequential *s, uint32_t count)
+{
+    struct sequential_targets *t = &s->step;
+    size_t dim = s->options.dim;
+    if (count <= t->room)
+        return;
+    t->room = MAX(count, 2 * t->room);
+#define GROW(array, each) t->array = mem_realloc(t->array, (size_t)t->room * (each) * sizeof(*t->array))
+    GROW(rows, 1);
+    GROW(numbers, 1);
+    GROW(windows, 1);
+    GROW(identities, 1);
+    GROW(weights, 1);
+    GROW(queries, dim);
+    GROW(gradients, dim);
+    GROW(losses, 1);
+    GROW(is_rejected, 1);
+#undef GROW
+}
+
+void sequential_step_free(struct sequential *s)
+{
+    struct sequential_targets *t = &s->step;
+    free(t->rows), free(t->numbers), free(t->windows), free(t->identities), free(t->weights);
+    free(t->queries), free(t->gradients), free(t->losses), free(t->is_rejected);
+    free(s->token_gradients);
+    free(s->tokens_numbers), free(s->tokens_windows);
+    free(s->item_rows);
+    *t = (struct sequential_targets){0};
+}
+
+static void add_target(struct sequential *s, uint32_t window, uint32_t position, struct items_ref item)
+{
+    const struct sequential_window *of = &s->pending.items[window];
+    struct sequential_targets *t = &s->step;
+    if (!catalogue_is_live(s->items, item))
+        return;
+    t->rows[t->count] = (uint32_t)of->first + position;
+    t->numbers[t->count] = item.number;
+    t->windows[t->count] = window;
+    t->identities[t->count++] = num_chance(s->options.seed, of->identity, position);
+}
+
+/* Whether what a token's event did may be learned: a mark beside it says if not. */
+static bool may_teach(const struct sequential *s, const struct history_entry *token)
+{
+    return !s->options.marks || token->sides[s->options.sides] == 0;
+}
+
+static void list_targets(struct sequential *s)
+{
+    const struct sequential_windows *w = &s->pending;
+    targets_room(s, (uint32_t)w->tokens_count);
+    s->step.count = 0;
+    for (uint32_t window = 0; window < w->count; window++) {
+        const struct sequential_window *of = &w->items[window];
+        const struct history_entry *tokens = w->tokens + of->first;
+        for (uint32_t p = 0; of->has_all && p + 1 < of->length; p++)
+            if (may_teach(s, &tokens[p + 1]))
+                add_target(s, window, p, tokens[p + 1].item);
+        if (!of->has_all && of->length > 0)
+            add_target(s, window, of->length - 1, of->target);
+    }
+    for (uint32_t i = 0; i < s->step.count; i++)
+        s->step.weights[i] = 1.0F / (float)s->step.count;
+}
+
+/* The items of all tokens take part; those that are gone do not. */
+static void list_tokens(struct sequential *s)
+{
+    const struct sequential_windows *w = &s->pending;
+    size_t count = w->tokens_count, floats = count * s->options.dim;
+    if (s->token_gradients_room < floats) {
+        s->token_gradients_room = MAX(floats, 2 * s->token_gradients_room);
+        size_t tokens = s->token_gradients_room / s->options.dim;
+        s->token_gradients = mem_realloc(s->token_gradients, s->token_gradients_room * sizeof(float));
+        s->tokens_numbers = mem_realloc(s->tokens_numbers, tokens * sizeof(*s->tokens_numbers));
+        s->tokens_windows = mem_realloc(s->tokens_windows, tokens * sizeof(*s->tokens_windows));
+    }
+    for (uint32_t window = 0; window < w->count; window++) {
+        const struct sequential_window *of = &w->items[window];
+        for (size_t k = of->first; k < of->first + of->length; k++) {
+            bool is_there = catalogue_is_live(s->items, w->tokens[k].item);
+            s->tokens_numbers[k] = is_there ? w->tokens[k].item.number : BATCH_NONE;
+            s->tokens_windows[k] = window;
+        }
+    }
+}
+
+/* --- Passes --- */
+
+/* Targets of windows begin .. end - 1: from s->step's `from` on; returns the number behind them. */
+static uint32_t targets_end(const struct sequential *s, uint32_t from, uint32_t end)
+{
+    while (from < s->step.count && s->step.windows[from] < end)
+        from++;
+    return from;
+}
+
+/* The queries of targets from .. to - 1. first: the pass's first token in the step. */
+static void take_queries(struct sequential *s, uint32_t from, uint32_t to, size_t first)
+{
+    const struct net_matrix *out = s->net.output;
+    uint32_t dim = s->options.dim;
+    for (uint32_t i = from; i < to; i++) {
+        float *query = s->step.queries + (size_t)i * dim;
+        memcpy(query, out->values + (s->step.rows[i] - first) * out->stride, dim * sizeof(*query));
+        const struct sequential_window *window = &s->pending.items[s->step.windows[i]];
+        if (!window->has_all)
+            sequential_add_contexts(s, window, query);
+    }
+}
+
+static void give_gradients(struct sequential *s, uint32_t from, uint32_t to, size_t first, uint32_t rows)
+{
+    struct net_matrix *out = s->net.output;
+    uint32_t dim = s->options.dim;
+    memset(out->gradients, 0, (size_t)rows * out->stride * sizeof(*out->gradients));
+    for (uint32_t i = from; i < to; i++)
+        memcpy(out->gradients + (s->step.rows[i] - first) * out->stride, s->step.gradients + (size_t)i * dim,
+               dim * sizeof(*out->gradients));
+}
+
+/* All windows forward and backward; the gradients by the tokens are left in s->token_gradients. */
+static void run_passes(struct sequential *s, const struct targets_step *step, const float *const *rows)
+{
+    struct net *net = &s->net;
+    float *own = net->input->gradients;
+    uint32_t target = 0, windows = 0;
+    net->slices = batch_slices_of(s->pending.count, 0);
+    for (uint32_t begin = 0, end; begin < s->pending.count; begin = end) {
+        struct sequential_pass pass;
+        end = sequential_pass_fill(s, &s->pending, begin, NULL, &pass);
+        if (pass.count == 0)
+            continue;
+        size_t first = s->pending.items[begin].first;
+        net->windows.drops = true;
+        net->windows.chance = num_chance(s->options.seed ^ CHANCE_DROPOUT, s->steps, 0);
+        net_forward(net, pass.rows);
+        uint32_t to = targets_end(s, target, end);
+        take_queries(s, target, to, first);
+        targets_gradients_of(s->targets, step, rows, target, to);
+        give_gradients(s, target, to, first, pass.rows);
+        net_begin(net);
+        net->event = windows;
+        net->input->gradients = s->token_gradients + first * s->options.dim;
+        net_backward(net, pass.rows);
+        target = to;
+        windows += pass.count;
+    }
+    net->event = 0;
+    net->input->gradients = own;
+}
+
+/* --- The rows' steps --- */
+
+static void update_items(struct sequential *s, const struct targets_step *step)
+{
+    uint32_t count;
+    const uint32_t *items = targets_items(s->targets, &count);
+    float *const *rows = catalogue_rows(s->items);
+    struct targets_tokens tokens = {.numbers = s->tokens_numbers,
+                                    .gradients = s->token_gradients,
+                                    .windows = s->tokens_windows,
+                                    .n = (uint32_t)s->pending.tokens_count,
+                                    .scale = sqrtf((float)s->options.dim)};
+    if (s->options.loss->takes_all_items)
+        catalogue_change_all(s->items);
+    for (uint32_t u = 0; u < count; u++) {
+        if (!s->options.loss->takes_all_items)
+            catalogue_change(s->items, items[u]);
+        s->item_rows[u] = rows[items[u]];
+    }
+    s->rows_refused += targets_update(s->targets, step, &tokens, (void *const *)s->item_rows,
+                                      s->options.rows.kind, &s->options.rows.params);
+}
+
+static void update_sides(struct sequential *s)
+{
+    const struct sequential_windows *w = &s->pending;
+    for (uint32_t k = 0; k < s->options.sides; k++) {
+        values_begin(s->values, w->tokens_count);
+        for (size_t i = 0; i < w->tokens_count; i++)
+            values_add(s->values, w->tokens[i].sides[k], (uint32_t)i);
+        values_update(s->values, s->sides[k], s->token_gradients, &s->options.rows);
+    }
+}
+
+static void update_contexts(struct sequential *s)
+{
+    for (uint32_t k = 0; k < s->options.contexts; k++) {
+        values_begin(s->values, s->step.count);
+        for (uint32_t i = 0; i < s->step.count; i++) {
+            const struct sequential_window *window = &s->pending.items[s->step.windows[i]];
+            values_add(s->values, window->has_all ? 0 : window->contexts[k], i);
+        }
+        values_update(s->values, s->contexts[k], s->step.gradients, &s->options.rows);
+    }
+}
+
+/* --- The step --- */
+
+/* The rows of the step's items, in the order of targets_items. */
+static void find_rows(struct sequential *s)
+{
+    uint32_t count;
+    const uint32_t *items = targets_items(s->targets, &count);
+    float *const *rows = catalogue_rows(s->items);
+    if (s->item_rows_room < count) {
+        s->item_rows_room = MAX(count, 2 * s->item_rows_room);
+        s->item_rows = mem_realloc(s->item_rows, s->item_rows_room * sizeof(*s->item_rows));
+    }
+    for (uint32_t u = 0; u < count; u++)
+        s->item_rows[u] = rows[items[u]];
+}
+
+static void count_targets(struct sequential *s)
+{
+    double loss = 0.0;
+    for (uint32_t i = 0; i < s->step.count; i++) {
+        loss += s->step.losses[i];
+        s->targets_rejected += s->step.is_rejected[i];
+    }
+    s->targets_learned += s->step.count;
+    s->loss = loss;
+}
+
+static void learn(struct sequential *s)
+{
+    struct targets_step step = {.queries = s->step.queries,
+                                .positives = s->step.numbers,
+                                .weights = s->step.weights,
+                                .identities = s->step.identities,
+                                .windows = s->step.windows,
+                                .count = s->step.count,
+                                .time = s->targets_learned,
+                                .query_gradients = s->step.gradients,
+                                .losses = s->step.losses,
+                                .is_rejected = s->step.is_rejected};
+    step.live = catalogue_live(s->items, &step.live_count);
+    optimizer_begin_step(&s->options.rows, s->steps);
+    optimizer_begin_step(&s->options.dense, s->steps);
+    s->net.options.params = s->options.dense.params;
+    targets_draw(s->targets, &step);
+    targets_add_items(s->targets, s->tokens_numbers, (uint32_t)s->pending.tokens_count);
+    find_rows(s);
+    run_passes(s, &step, (const float *const *)s->item_rows);
+    update_items(s, &step);
+    update_sides(s);
+    update_contexts(s);
+    net_update(&s->net);
+    count_targets(s);
+}
+
+void sequential_step(struct sequential *s)
+{
+    add_rehearsed(s);
+    list_targets(s);
+    list_tokens(s);
+    if (s->step.count > 0)
+        learn(s);
+    s->steps++;
+    windows_clear(&s->pending);
+}
