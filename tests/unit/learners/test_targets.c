@@ -311,7 +311,8 @@ static void run_step(struct rig *r, const struct rig_case *of, enum kernels_vari
     for (int step = 0; step < 2; step++) {
         rig_encode(r);
         rig_gradients(r, t);
-        memcpy(items, targets_items(t, count), *count * sizeof(*items));
+        const uint32_t *listed = targets_items(t, count);
+        memcpy(items, listed, *count * sizeof(*items));
         assert_int_equal(rig_update(r, t, OPT_ADAGRAD, &params), 0);
         r->step.time += r->step.count;
     }
