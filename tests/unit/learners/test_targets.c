@@ -396,6 +396,38 @@ static void test_items(void **state)
     targets_free(t);
 }
 
+/* Live items without a list are 0 .. live_count - 1. A target alone in its batch has no others: without draws there is
+ * nothing to compare with. */
+static void test_edges(void **state)
+{
+    (void)state;
+    const struct opt_params params = {.rate = 0.1F, .step_max = 1e9F};
+    struct rig *both[] = {&rig, &other};
+    for (size_t k = 0; k < CASES; k++) {
+        for (uint32_t count = 1; count <= 20; count += 19) {
+            for (int turn = 0; turn < 2; turn++) {
+                struct rig *r = both[turn];
+                rig_make(r, &cases[k], count, 300, 8, 6);
+                for (uint32_t i = 0; i < 200; i++)
+                    r->live[i] = i;
+                r->step.live = turn == 0 ? r->live : NULL;
+                r->step.live_count = 200, r->tokens.n = 0;
+                for (uint32_t i = 0; i < count; i++)
+                    r->positives[i] %= 200;
+                rig_encode(r);
+                struct targets *t = targets_create(&r->options);
+                rig_gradients(r, t);
+                assert_int_equal(rig_update(r, t, OPT_SGD, &params), 0);
+                targets_free(t);
+            }
+            check_same("without a list", &rig, &other);
+            bool has_negatives = count > 1 || !cases[k].in_batch || cases[k].negatives > 0;
+            if (strcmp(cases[k].name, "warp") != 0) /* which one target may pass */
+                assert_true((rig.losses[0] > 0.0) == has_negatives);
+        }
+    }
+}
+
 /* --- Rejected --- */
 
 /* A rejected target teaches nothing: all others are as if its weight were 0, and rows that it alone has do not
@@ -566,7 +598,7 @@ int main(void)
         cmocka_unit_test(test_bits),       cmocka_unit_test(test_items),
         cmocka_unit_test(test_rejected),   cmocka_unit_test(test_rows_rejected),
         cmocka_unit_test(test_memory),     cmocka_unit_test(test_state),
-        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_check),      cmocka_unit_test(test_edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
