@@ -256,6 +256,31 @@ static void assert_rank(const struct small *s, const struct items_index *index, 
         assert_true(rank == expected);
 }
 
+/* Ranks of several queries at once are those of each alone. */
+static void assert_ranks(const struct small *s, const struct items_index *index, struct items_search *search,
+                         const float *queries, size_t count)
+{
+    uint32_t left_out[40];
+    struct items_ranked ranked[ITEMS_QUERIES_MAX];
+    for (size_t i = 0; i < 40; i++)
+        left_out[i] = below(s->numbers + 5);
+    for (size_t q = 0; q < count; q++)
+        ranked[q] = (struct items_ranked){.query = queries + q * s->dims,
+                                          .number = below(s->numbers + 2),
+                                          .left_out = left_out + below(20),
+                                          .left_out_count = below(20)};
+    items_index_ranks(index, search, ranked, count);
+    for (size_t q = 0; q < count; q++) {
+        const struct items_ranked *r = &ranked[q];
+        double rank = -1.0;
+        assert_int_equal(r->has_rank, items_index_rank(index, search, r->query, r->number, r->left_out,
+                                                       r->left_out_count, &rank));
+        assert_int_equal(r->has_rank, r->number < s->numbers && s->is_live[r->number]);
+        if (r->has_rank)
+            assert_true(r->rank == rank);
+    }
+}
+
 static void change(struct small *s, struct items_index *index)
 {
     uint32_t number = below(s->numbers);
@@ -290,6 +315,7 @@ static void small_holds(uint32_t dims, uint32_t numbers, const struct kernels *k
         for (size_t q = 0; q < COUNT; q++)
             assert_top(&s, queries + q * dims, top + q * k, found, k);
         assert_rank(&s, index, search, queries);
+        assert_ranks(&s, index, search, queries, COUNT);
         for (uint32_t i = 0; i < numbers; i++)
             change(&s, index);
     }
