@@ -224,6 +224,14 @@ static void report_precision(const struct learner_config *c, struct report *repo
     }
 }
 
+void learner_report_calls(const struct kernels_calls *calls, struct report *report)
+{
+    static const char *const names[KERNELS_VARIANTS] = {"kernel_calls_scalar", "kernel_calls_avx2",
+                                                        "kernel_calls_avx512"};
+    for (int v = 0; v < KERNELS_VARIANTS; v++)
+        report_add(report, names[v], (double)calls->calls[v], false);
+}
+
 void learner_report(struct operator_context *context, struct report *report)
 {
     struct learner_config *c = context->config;
@@ -276,10 +284,7 @@ void learner_report(struct operator_context *context, struct report *report)
     report_add(report, "occurrences_waiting", (double)waiting, false);
     report_add(report, "table_bytes", (double)bytes, false);
     report_precision(c, report);
-    static const char *const names[KERNELS_VARIANTS] = {"kernel_calls_scalar", "kernel_calls_avx2",
-                                                        "kernel_calls_avx512"};
-    for (int v = 0; v < KERNELS_VARIANTS; v++)
-        report_add(report, names[v], (double)model_calls(s->model)->calls[v], false);
+    learner_report_calls(model_calls(s->model), report);
 }
 
 void learner_close(struct operator_context *context)

@@ -215,6 +215,8 @@ bool learner_table(const void *config, uint32_t number, int *column);
 /* The id by which the model knows a column's value in a row: a hash, never 0. All nulls, and NaN, have one
  * id. */
 uint64_t learner_id(const struct column *column, uint32_t row);
+/* Adds the calls of kernels by variant to a report. */
+void learner_report_calls(const struct kernels_calls *calls, struct report *report);
 /* Fills `plan` with the memory that the learner will take, by part; `leat explain` shows it. For the time of
  * the call it opens the GPU on which the learner would learn. */
 void learner_memory(void *config, struct memory_plan *plan);

@@ -49,7 +49,7 @@ enum {
     RANKS_BLOCK = 1024,       /* events of a sum */
 };
 
-enum ranks_seen { RANKS_SEEN_KEPT, RANKS_SEEN_OUT };
+enum ranks_seen { RANKS_SEEN_KEPT, RANKS_SEEN_DROPPED };
 
 /* The options. Whoever ranks and makes lists reads `seen` and `top`. */
 struct ranks_config {

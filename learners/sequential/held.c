@@ -53,21 +53,29 @@ void sequential_hold(struct operator_context *context, struct sequential_config 
 
 bool sequential_has_held(const struct sequential_held *h)
 {
-    return h->taken < h->count;
+    return h->taken < h->first + h->count;
+}
+
+/* The batch that comes next goes out of the list; the caller gets its reference. */
+static struct batch *take(struct sequential_held *h)
+{
+    struct batch *batch = h->batches[h->taken++ - h->first].batch;
+    h->batches[h->taken - 1 - h->first].batch = NULL;
+    return batch;
 }
 
 struct batch *sequential_take_held(struct operator_context *context, struct sequential_held *h)
 {
-    struct batch *batch = h->batches[h->taken].batch;
-    set_orders(context, batch, (uint64_t)h->taken * BATCH_ROWS);
-    h->batches[h->taken++].batch = NULL;
+    uint64_t number = h->taken;
+    struct batch *batch = take(h);
+    set_orders(context, batch, number * BATCH_ROWS);
     return batch;
 }
 
 void sequential_held_free(struct sequential_held *h)
 {
-    for (size_t i = h->taken; i < h->count; i++)
-        batch_release(h->batches[i].batch);
+    while (sequential_has_held(h))
+        batch_release(take(h));
     free(h->batches);
     *h = (struct sequential_held){0};
 }
@@ -91,24 +99,28 @@ static void save(void *of, uint32_t since, struct byte_buffer *out)
     const struct sequential_state *s = of;
     const struct sequential_held *h = &s->held;
     struct held_head head = {.first = h->taken, .taken = h->taken};
-    while (head.first < h->count && since > 0 && h->batches[head.first].epoch <= since)
+    uint64_t end = h->first + h->count;
+    while (head.first < end && since > 0 && h->batches[head.first - h->first].epoch <= since)
         head.first++;
-    head.count = h->count - head.first;
+    head.count = end - head.first;
     buffer_append(out, &head, sizeof(head));
-    for (uint64_t i = head.first; i < h->count; i++)
-        put_batch(h->batches[i].batch, out);
+    for (uint64_t i = head.first; i < end; i++)
+        put_batch(h->batches[i - h->first].batch, out);
 }
 
-/* Batches that the later checkpoint has taken go. */
-static const char *take_until(struct sequential_held *h, uint64_t taken)
+/* Takes what the head says of earlier batches: false: some are missing. */
+static bool begin_load(struct sequential_held *h, const struct held_head *head)
 {
-    if (taken < h->taken || taken > h->count)
-        return "rows that wait for the passes are missing";
-    for (; h->taken < taken; h->taken++) {
-        batch_release(h->batches[h->taken].batch);
-        h->batches[h->taken].batch = NULL;
-    }
-    return NULL;
+    uint64_t end = h->first + h->count;
+    if (head->taken < h->taken || head->first < head->taken ||
+        (head->first > end && head->first > head->taken) || head->first > UINT32_MAX)
+        return false;
+    while (sequential_has_held(h) && h->taken < head->taken)
+        batch_release(take(h));
+    if (head->first > end) /* all that were there, and more, were predicted before this checkpoint */
+        h->first = head->first, h->count = 0;
+    h->taken = head->taken;
+    return head->first == h->first + h->count;
 }
 
 static const char *load(void *of, const void *data, size_t left)
@@ -121,11 +133,7 @@ static const char *load(void *of, const void *data, size_t left)
         return "the rows that wait for the passes are cut off";
     memcpy(&head, at, sizeof(head));
     at += sizeof(head), left -= sizeof(head);
-    if (h->count == 0 && head.first == head.taken &&
-        head.first < UINT32_MAX) /* a base: earlier ones are gone */
-        while (h->count < head.first)
-            add_batch(h, NULL), h->taken++;
-    if (head.first != h->count)
+    if (!begin_load(h, &head))
         return "rows that wait for the passes are missing";
     for (uint64_t i = 0; i < head.count; i++) {
         uint64_t bytes;
@@ -141,7 +149,7 @@ static const char *load(void *of, const void *data, size_t left)
         add_batch(h, batch);
         at += bytes, left -= bytes;
     }
-    return left > 0 ? "there is more behind the rows that wait for the passes" : take_until(h, head.taken);
+    return left > 0 ? "there is more behind the rows that wait for the passes" : NULL;
 }
 
 static void set_epoch(void *of, uint32_t epoch)

@@ -21,7 +21,9 @@ struct sequential_held {
         struct batch *batch;
         uint32_t epoch; /* in which it came */
     } * batches;
-    size_t count, room, taken; /* batches before `taken` have been predicted */
+    size_t count, room;
+    uint64_t first; /* number over the whole run of batches[0] */
+    uint64_t taken; /* batches of a lower number have been predicted */
     uint32_t epoch;
     struct batch_pool *pool;
     const struct schema *schema;
@@ -53,6 +55,7 @@ struct sequential_state {
     double row_ranks[BATCH_ROWS];
     struct items_scored *row_lists;
     uint32_t row_counts[BATCH_ROWS];
+    struct kernels_calls calls;
     uint64_t learned, predicted, rejected, scored, without_history;
 };
 _Static_assert(SEQUENTIAL_CALL_MAX == (int)BATCH_ROWS, "a batch is at most a call");

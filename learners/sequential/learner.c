@@ -153,7 +153,7 @@ static void search_some(struct sequential_config *c, const struct sequential_see
 {
     struct sequential_state *s = c->state;
     size_t dim = c->model.dim, extra = 0;
-    bool is_out = c->ranks.seen == RANKS_SEEN_OUT;
+    bool is_out = c->ranks.seen == RANKS_SEEN_DROPPED;
     for (uint32_t i = 0; i < count && is_out; i++)
         extra = MAX(extra, seen[chosen[i]].history_length);
     size_t k = MIN(most + extra, (size_t)ITEMS_TOP_MAX);
@@ -195,7 +195,7 @@ static double rank_one(struct operator_context *context, struct sequential_confi
     struct sequential_state *s = c->state;
     const struct sequential_seen *seen = &p->seen[i];
     const struct items_index *index = catalogue_index(sequential_items(s->model));
-    bool is_out = c->ranks.seen == RANKS_SEEN_OUT;
+    bool is_out = c->ranks.seen == RANKS_SEEN_DROPPED;
     double rank = (double)INFINITY;
     if (seen->is_known && !items_index_rank(index, s->search, seen->query, seen->item.number, seen->history,
                                             is_out ? seen->history_length : 0, &rank))
@@ -389,6 +389,7 @@ void sequential_process(struct operator_context *context, uint32_t input, struct
 {
     struct sequential_config *c = context->config;
     stored_settle(&c->state->stored, false);
+    kernels_count(&c->state->calls, c->model.kernels);
     (input == LEARNER_SCORED ? take_scored : c->passes > 0 ? collect_events : take_events)(context, c, batch);
 }
 
@@ -437,6 +438,7 @@ void sequential_report(struct operator_context *context, struct report *report)
     report_add(report, "targets_rejected", (double)counts.rejected, false);
     report_add(report, "step_loss", counts.steps > 0 ? counts.loss : (double)NAN, false);
     sequential_report_memory(s, report);
+    learner_report_calls(&s->calls, report);
 }
 
 void sequential_close(struct operator_context *context)

@@ -72,7 +72,7 @@ struct sequential_seen {
     bool is_known;         /* the item was there before the event */
     struct items_ref item; /* if the item has a number now */
     const uint32_t
-        *history; /* [length] numbers of the window's items that are still there; for `seen: out` */
+        *history; /* [length] numbers of the window's items that are still there; for `seen: dropped` */
     uint32_t history_length;
 };
 

@@ -234,7 +234,8 @@ class Round:
                 path = os.readlink(link)
                 if path in far:
                     with open(f"/proc/{pid}/fdinfo/{os.path.basename(link)}", encoding="utf-8") as f:
-                        far[path] = self.inputs.records_before(path, int(re.search(r"pos:\s*(\d+)", f.read())[1]))
+                        read = self.inputs.records_before(path, int(re.search(r"pos:\s*(\d+)", f.read())[1]))
+                        far[path] = max(begun.get(path, 0), read)  # a file that was through is opened, and not read
             except FileNotFoundError:
                 continue
         return far

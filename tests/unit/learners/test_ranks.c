@@ -272,9 +272,9 @@ static void test_options(void **state)
         assert_true(g.diags.errors > 0);
         rig_close(&g);
     }
-    assert_true(rig_open(&g, "metrics_at: [1, 2, 3, 4096], seen: out, top: 4096, rank_share: 1.0"));
+    assert_true(rig_open(&g, "metrics_at: [1, 2, 3, 4096], seen: dropped, top: 4096, rank_share: 1.0"));
     assert_int_equal(g.config.schema->count, 3 + 2 * 4 * FIGURES);
-    assert_int_equal(g.config.seen, RANKS_SEEN_OUT);
+    assert_int_equal(g.config.seen, RANKS_SEEN_DROPPED);
     rig_close(&g);
     assert_true(rig_open(&g, ""));
     assert_true(g.config.at.count == 1 && g.config.at.items[0] == 10 && g.config.seen == RANKS_SEEN_KEPT);
