@@ -42,8 +42,6 @@ void run_stats(struct run *run, struct run_stats *stats)
                                 .resumed_generation = run->resumed_generation,
                                 .resumed_epoch = run->resumed_epoch,
                                 .order = log->identity == 0 ? NULL : log->name,
-                                .order_next = log->next,
-                                .has_order_run_out = log->has_run_out,
                                 .redo_next = log->redo_next,
                                 .lanes = run->lanes_count};
     lanes_stats(run, stats);

@@ -163,6 +163,8 @@ void sequencer_stats(struct run *run, struct run_stats *stats)
     for (uint32_t i = 0; i < s->partitions_count; i++)
         stats->records += s->partitions[i].records;
     add_times(run, stats);
+    stats->order_next = order_replay_log(run)->next;
+    stats->has_order_run_out = order_replay_log(run)->has_run_out;
     stats->has_order_log = order_place_now(run, &stats->order_log_next, &stats->order_log_bytes);
     stats->is_finished = s->has_ended && s->is_finished;
     stats->has_input_ended = s->has_input_ended || stats->is_finished;

@@ -39,8 +39,9 @@ static void put_segment(struct byte_buffer *out)
                                  .offset = (1LL << 50) + 7,
                                  .offset_before = (1LL << 50) + 4};
     order_put_slice(&more, &slice);
+    order_put(&more, ORDER_ENDED_ALL);
     order_put(&more, ORDER_LAST);
-    struct order_head head = {.epoch = 5, .first = 40, .next = 43};
+    struct order_head head = {.epoch = 5, .first = 40, .next = 44};
     order_seal(&head, (struct str){partitions.data, partitions.length},
                (struct str){entries.data, entries.length}, (struct str){more.data, more.length}, 4, 1036,
                out);
@@ -72,6 +73,7 @@ static void test_round_trip(void **state)
         {ORDER_ENDED, 1, 0, 0, 0},
         {ORDER_SLICE, 0, 7, INT64_MAX, 0},
         {ORDER_SLICE, 1, 4, 1, (1LL << 50) + 7},
+        {ORDER_ENDED_ALL, 0, 0, 0, 0},
         {ORDER_LAST, 0, 0, 0, 0},
     };
     struct byte_buffer text = {0};
@@ -98,7 +100,7 @@ static void test_round_trip(void **state)
             assert_int_equal(entry.added.offset, 1LL << 50);
         }
     }
-    assert_int_equal(reader.micro_batch, 43);
+    assert_int_equal(reader.micro_batch, 44);
     assert_true(order_next(&reader, &entry));
     assert_int_equal(entry.tag, ORDER_EPOCH);
     assert_int_equal(entry.records, 1036);
@@ -109,7 +111,7 @@ static void test_round_trip(void **state)
     assert_null(order_figures(text_of(&text), &figures));
     assert_int_equal(figures.head.epoch, 5);
     assert_int_equal(figures.slices, 4);
-    assert_int_equal(figures.entries, 11);
+    assert_int_equal(figures.entries, 12);
     assert_int_equal(figures.partitions, 2);
     buffer_free(&text);
 }
@@ -189,8 +191,9 @@ static void test_impossible(void **state)
         bool is_made = tag == ORDER_IDLE || tag == ORDER_TICK || tag == ORDER_ADDED || tag == ORDER_LOAD;
         /* Both take the tag of the end for their number, and what comes behind that for a tag. */
         bool is_unknown =
-            tag == 0 || tag == ORDER_TICK || tag == ORDER_LOAD || (tag > ORDER_EPOCH && !is_live);
-        assert_int_equal(why == NULL, tag == ORDER_MICRO_BATCH || tag == ORDER_LAST);
+            tag == 0 || tag == ORDER_TICK || tag == ORDER_LOAD || (tag > ORDER_ENDED_ALL && !is_live);
+        assert_int_equal(why == NULL,
+                         tag == ORDER_MICRO_BATCH || tag == ORDER_LAST || tag == ORDER_ENDED_ALL);
         assert_int_equal(why != NULL && strstr(why, "live source") != NULL, is_live && !is_made);
         assert_int_equal(why != NULL && strstr(why, "unknown type") != NULL, is_unknown);
     }

@@ -36,6 +36,8 @@ static void lamp_on_watermark(struct operator_context *context, int64_t watermar
 {
     pthread_mutex_lock(&lamp.mutex);
     lamp.micro_batches++;
+    if (watermark == TIME_MAX && lamp.ended == 0)
+        lamp.ended = lamp.micro_batches;
     if (watermark != context->watermark && lamp.count < LAMP_TIMES_MAX)
         lamp.times[lamp.count++] = watermark;
     pthread_mutex_unlock(&lamp.mutex);

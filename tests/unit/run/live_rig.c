@@ -1,6 +1,7 @@
 #include "live_rig.h"
 
 #include "cli/commands.h"
+#include "later.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -371,12 +372,13 @@ static const struct operator_kind *const *operators(void)
     static const struct operator_kind *list[OPERATORS_MAX];
     uint32_t count = 0;
     for (; builtin_registry.operators[count] != NULL; count++) {
-        assert_true(count < OPERATORS_MAX - 4);
+        assert_true(count < OPERATORS_MAX - 5);
         list[count] = builtin_registry.operators[count];
     }
     list[count++] = &operator_lamp;
     list[count++] = &operator_watermarks;
-    list[count] = &operator_scale;
+    list[count++] = &operator_scale;
+    list[count] = &operator_later;
     return list;
 }
 
@@ -386,7 +388,7 @@ static const struct sink_kind *const sinks[] = {&sink_fake, NULL};
 void reset_fake_sink(void)
 {
     forget_reading();
-    lamp.count = lamp.micro_batches = 0;
+    lamp.count = lamp.micro_batches = lamp.ended = 0;
     fake_sink.count = fake_sink.committed_rows = fake_sink.snapshots = 0;
     fake_sink.committed = fake_sink.hash = 0;
     fake_sink.sends_checkpoints = false;

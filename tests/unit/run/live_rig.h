@@ -69,12 +69,12 @@ extern struct fake_sink fake_sink;
 
 /* The operators `lamp`, which goes by arrival time, and `watermarks`, which goes by event time, let rows pass.
  * times: the times of the clock of arrival, or the watermarks, that the operator was told, each new one once;
- * micro_batches: all calls. */
+ * micro_batches: all calls; ended: which of them was the first with the end of the input, from 1. */
 enum { LAMP_TIMES_MAX = 64 };
 struct lamp {
     pthread_mutex_t mutex;
     int64_t times[LAMP_TIMES_MAX];
-    uint32_t count, micro_batches;
+    uint32_t count, micro_batches, ended;
 };
 extern struct lamp lamp;
 

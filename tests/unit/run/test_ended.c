@@ -2,8 +2,7 @@
  * stops and kills between them, and by the order log; with windows before and behind the operators that want them, and
  * one such operator behind another. */
 #include "cli/commands.h"
-#include "core/buffer.h"
-#include "core/snapshot.h"
+#include "later.h"
 #include "run/run.h"
 #include "unit/support/patience.h"
 #include "unit/support/random.h"
@@ -16,166 +15,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/wait.h>
-
-/* --- Operator `later`: keeps the rows, and emits them in `parts` micro-batches when its input has ended --- */
-
-enum { ROWS_MAX = 4096, WORDS_MAX = 8 };
-
-struct later_row {
-    int64_t time, words[WORDS_MAX]; /* columns of 64 bits, as they are */
-};
-
-struct later_state {
-    uint64_t done, count, emitted; /* parts done; rows kept; of these, rows emitted */
-    struct later_row rows[ROWS_MAX];
-};
-
-struct later {
-    int64_t parts;
-    struct later_state *state;
-    struct row_order last;
-};
-
-static atomic_uint pause_us;        /* of each part, and for each batch that is kept */
-static atomic_uint restored_within; /* restores of an operator with some of its parts done */
-static atomic_uint parts_run;       /* by this process */
-
-static const struct option later_options[] = {
-    OPTION_INT(struct later, parts, "parts", OPTION_REQUIRED | OPTION_POSITIONAL, NULL, "0", "1000",
-               "how many"),
-    OPTIONS_END,
-};
-
-static bool later_bind(struct operator_bind *bind)
-{
-    struct later *later = bind->config;
-    bind->outputs[0] = bind->inputs[0].schema;
-    bind->needs_end = later->parts > 0;
-    bind->hold_us = later->parts > 0 ? INT64_MAX : 0;
-    bind->is_timer_kind = true;
-    return bind->inputs[0].schema->count <= WORDS_MAX;
-}
-
-static bool later_open(struct operator_context *context)
-{
-    struct later *later = context->config;
-    later->state = calloc(1, sizeof(*later->state));
-    return later->state != NULL;
-}
-
-static void later_process(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
-{
-    struct later *later = context->config;
-    leat_assert(context->watermark != TIME_MAX && later->state->done == 0);
-    if (later->parts == 0) {
-        context->counters.passed += batch->selected;
-        batch_hold(batch);
-        operator_emit(context, 0, batch);
-        return;
-    }
-    usleep(atomic_load(&pause_us)); /* so that there are checkpoints before the end, too */
-    context->counters.held += batch->selected;
-    for (uint32_t i = 0; i < batch->selected; i++) {
-        uint32_t row = batch_row(batch, i);
-        leat_assert(later->state->count < ROWS_MAX);
-        struct later_row *kept = &later->state->rows[later->state->count++];
-        kept->time = batch->event_time[row];
-        for (uint32_t c = 0; c < batch->schema->count; c++)
-            kept->words[c] = batch->columns[c].ints[row];
-    }
-}
-
-static void emit_rows(struct operator_context *context, struct later *later, uint64_t end)
-{
-    struct later_state *state = later->state;
-    uint32_t rows = (uint32_t)(end - state->emitted);
-    leat_assert(rows <= BATCH_ROWS);
-    struct batch *batch = batch_new(context->pool, context->output, rows);
-    struct row_order *orders = arena_alloc(&batch->arena, MAX(rows, 1) * sizeof(*orders));
-    for (uint32_t i = 0; i < rows; i++) {
-        const struct later_row *kept = &state->rows[state->emitted + i];
-        batch->event_time[i] = kept->time;
-        orders[i] = row_order_of_timer(&later->last, context->place, kept->time, 0);
-        for (uint32_t c = 0; c < batch->schema->count; c++)
-            batch->columns[c].ints[i] = kept->words[c];
-    }
-    batch->orders = orders;
-    state->emitted = end;
-    context->counters.held -= rows;
-    context->counters.passed += rows;
-    operator_emit(context, 0, batch);
-}
-
-/* One part for each call, from the first on in which the input has ended. */
-static void later_on_watermark(struct operator_context *context, int64_t watermark)
-{
-    struct later *later = context->config;
-    struct later_state *state = later->state;
-    later->last = (struct row_order){0};
-    if (watermark != TIME_MAX || state->done == (uint64_t)later->parts)
-        return;
-    state->done++;
-    atomic_fetch_add(&parts_run, 1);
-    usleep(atomic_load(&pause_us));
-    emit_rows(context, later, state->count * state->done / (uint64_t)later->parts);
-}
-
-static bool later_wants_more(const struct operator_context *context)
-{
-    const struct later *later = context->config;
-    return later->state->done < (uint64_t)later->parts;
-}
-
-static bool later_snapshot(struct operator_context *context, struct snapshot_writer *writer)
-{
-    const struct later *later = context->config;
-    return snapshot_put(writer, SNAPSHOT_GLOBAL, later->state, sizeof(*later->state));
-}
-
-static bool later_restore(struct operator_context *context, struct snapshot_reader *reader)
-{
-    struct later *later = context->config;
-    uint32_t group;
-    struct str data;
-    while (snapshot_get(reader, &group, &data)) {
-        leat_assert(data.length == sizeof(*later->state));
-        memcpy(later->state, data.data, data.length);
-    }
-    atomic_fetch_add(&restored_within, later->state->done > 0 && later_wants_more(context));
-    return true;
-}
-
-static void later_report(struct operator_context *context, struct report *report)
-{
-    const struct later *later = context->config;
-    if (later->parts > 0)
-        report_add(report, "end_share_done", (double)later->state->done / (double)later->parts, false);
-}
-
-static void later_close(struct operator_context *context)
-{
-    struct later *later = context->config;
-    if (later != NULL)
-        free(later->state);
-}
-
-static const struct operator_kind operator_later = {.name = "later",
-                                                    .options = later_options,
-                                                    .size = sizeof(struct later),
-                                                    .determinism = DETERMINISM_BY_ALL_ROWS,
-                                                    .keeps_columns = true,
-                                                    .uses_time = true,
-                                                    .inputs_min = 1,
-                                                    .inputs_max = 1,
-                                                    .bind = later_bind,
-                                                    .open = later_open,
-                                                    .process = later_process,
-                                                    .on_watermark = later_on_watermark,
-                                                    .wants_more = later_wants_more,
-                                                    .snapshot = later_snapshot,
-                                                    .restore = later_restore,
-                                                    .report = later_report,
-                                                    .close = later_close};
 
 /* --- Runs --- */
 
@@ -368,8 +207,9 @@ static void test_no_work(void **state)
 /* Looks at the run until `parts` more parts are done, or it has ended; returns its figures by then. */
 static const struct run_stats *wait_for_parts(struct job_run *r, unsigned parts)
 {
-    unsigned until = atomic_load(&parts_run) + parts;
-    for (int64_t since = 0; !run_has_ended(r->run) && atomic_load(&parts_run) < until; wait_more(&since))
+    unsigned until = atomic_load(&later_parts_run) + parts;
+    for (int64_t since = 0; !run_has_ended(r->run) && atomic_load(&later_parts_run) < until;
+         wait_more(&since))
         run_stats(r->run, &r->stats);
     run_stats(r->run, &r->stats);
     return &r->stats;
@@ -385,8 +225,8 @@ static void test_stops(void **state)
     bool is_finished = false;
     expect();
     new_dir(dir, "stops");
-    atomic_store(&pause_us, 20000);
-    atomic_store(&restored_within, 0);
+    atomic_store(&later_pause_us, 20000);
+    atomic_store(&later_restored_within, 0);
     double share = -1;
     for (; !is_finished && lives < 100; lives++) {
         struct run_options options = on(1 + lives % 3);
@@ -402,8 +242,8 @@ static void test_stops(void **state)
         is_finished = outcome.is_finished;
         stopped += !is_finished;
     }
-    atomic_store(&pause_us, 0);
-    assert_true(is_finished && stopped >= 3 && atomic_load(&restored_within) >= 3 && share > 0);
+    atomic_store(&later_pause_us, 0);
+    assert_true(is_finished && stopped >= 3 && atomic_load(&later_restored_within) >= 3 && share > 0);
     struct run_options options = on(2);
     struct outcome outcome = end(begin(job_text(text, dir, true, PARTS), &options));
     assert_true(outcome.was_finished);
@@ -418,10 +258,10 @@ enum { LIFE_KILLED = 1, LIFE_FINISHED = 0 };
 static void live(const char *text, uint32_t lanes, unsigned checkpoints)
 {
     struct run_options options = on(lanes);
-    atomic_store(&pause_us, 20000);
-    atomic_store(&restored_within, 0);
+    atomic_store(&later_pause_us, 20000);
+    atomic_store(&later_restored_within, 0);
     struct job_run *r = begin(text, &options);
-    bool has_ended = false, was_within = atomic_load(&restored_within) > 0;
+    bool has_ended = false, was_within = atomic_load(&later_restored_within) > 0;
     uint64_t before = 0;
     int fd = open("restored", O_WRONLY | O_CREAT | O_APPEND,
                   0600); /* a byte for each life that began within the work */
@@ -514,8 +354,8 @@ static void test_replay_stops(void **state)
     new_dir(dir, "replay-first");
     (void)end(begin(job_text(text, dir, true, PARTS), &options));
     new_dir(dir, "replay-stops");
-    atomic_store(&pause_us, 20000);
-    atomic_store(&restored_within, 0);
+    atomic_store(&later_pause_us, 20000);
+    atomic_store(&later_restored_within, 0);
     for (unsigned lives = 0; !is_finished && lives < 100; lives++) {
         options = on(1 + lives % 2);
         options.order = "replay-stops/log";
@@ -524,8 +364,8 @@ static void test_replay_stops(void **state)
         run_stop(r->run);
         is_finished = end(r).is_finished;
     }
-    atomic_store(&pause_us, 0);
-    assert_true(is_finished && atomic_load(&restored_within) >= 2);
+    atomic_store(&later_pause_us, 0);
+    assert_true(is_finished && atomic_load(&later_restored_within) >= 2);
     assert_same(dir, "expected");
 }
 
@@ -555,12 +395,12 @@ static void test_falls_back(void **state)
         new_dir(dir, name);
         job_text(text, dir, true, PARTS);
         struct run_options options = on(2);
-        atomic_store(&pause_us, 20000);
+        atomic_store(&later_pause_us, 20000);
         struct job_run *r = begin(text, &options);
         (void)wait_for_parts(r, 5);
         run_stop(r->run);
         assert_false(end(r).is_finished);
-        atomic_store(&pause_us, 0);
+        atomic_store(&later_pause_us, 0);
         snprintf(path, sizeof(path), "%s/state", dir);
         assert_true(damage(path, newest) > 1);
         options = on(3);

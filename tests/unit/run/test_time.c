@@ -232,11 +232,46 @@ static void test_ahead_of_arrival(void **state)
     }
 }
 
+/* An operator that goes by arrival time, or by event time, is told the end when its input has ended, if an operator
+ * behind it has work left, and only then. That operator is refused where the input has no end. */
+static void test_ended(void **state)
+{
+    (void)state;
+    static const char *const jobs[] = {
+        "source s = fake_recording { event_time: ts }\nstream d = s | lamp | later 3\nsink out = fake_sink from d {}\n",
+        "source s = fake_recording { event_time: ts }\nstream d = s | watermarks | later 3\n"
+        "sink out = fake_sink from d {}\n",
+        "source s = fake_recording { event_time: ts }\nstream d = s | later 3 | watermarks\n"
+        "sink out = fake_sink from d {}\n",
+    };
+    static const uint32_t after[] = {
+        3, 3, 0}; /* the micro-batch that tells the end behind `later` comes after 3 parts */
+    reset(1);
+    for (int i = 0; i < 10; i++)
+        fake_source.rows[0][fake_source.given[0]++] = (struct fake_source_row){i, 1000000 + i, 0};
+    for (size_t i = 0; i < ARRAY_COUNT(jobs); i++) {
+        reset_fake_sink();
+        struct run_options options = on(2);
+        end(begin(jobs[i], &options));
+        assert_int_equal(fake_sink.count, 10);
+        assert_true(lamp.ended > 1);
+        assert_int_equal(lamp.micro_batches - lamp.ended, after[i]);
+    }
+    struct run_options options = on(2);
+    static const char *const says[] = {"`later` does the rest of its work when the input ends",
+                                       "use a recording of the source (--replay)", NULL};
+    begin_refused(
+        "source s = fake_source { event_time: ts }\nstream d = s | later 3\nsink out = fake_sink from d {}\n",
+        &options, says);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clock_ticks), cmocka_unit_test(test_windows_by_arrival),
-        cmocka_unit_test(test_a_clock_that_jumps), cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_ahead_of_arrival)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ended),
+                                       cmocka_unit_test(test_clock_ticks),
+                                       cmocka_unit_test(test_windows_by_arrival),
+                                       cmocka_unit_test(test_a_clock_that_jumps),
+                                       cmocka_unit_test(test_alignment),
+                                       cmocka_unit_test(test_ahead_of_arrival)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,17 @@
+/* An operator for tests that has work left when its input has ended (operator_kind.wants_more): `later N` keeps the
+ * rows, whose columns have 64 bits, and emits them in N micro-batches when the input has ended; with `later 0` they
+ * pass. */
+#ifndef LEAT_TESTS_UNIT_RUN_LATER_H
+#define LEAT_TESTS_UNIT_RUN_LATER_H
+
+#include "core/operator.h"
+
+#include <stdatomic.h>
+
+extern const struct operator_kind operator_later;
+/* How long each part takes, and each batch that is kept, in microseconds, so that a test finds the run there. */
+extern atomic_uint later_pause_us;
+/* Of this process: restores with some, but not all parts done; parts done. */
+extern atomic_uint later_restored_within, later_parts_run;
+
+#endif
