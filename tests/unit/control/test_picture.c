@@ -1,0 +1,51 @@
+/* The picture of a run whose sources have ended, from the figures that another process reads: how much is done is then
+ * said of the work that operators have left, not of the input. */
+#include "control/figures_read.h"
+#include "control/picture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* The line must have `has`, and must not have `lacks`, unless that is NULL. */
+static void assert_line(const char *json, const char *has, const char *lacks)
+{
+    struct figures_read *figures = calloc(1, sizeof(*figures));
+    struct byte_buffer out = {0};
+    struct pace pace = {0};
+    assert_non_null(figures);
+    assert_null(figures_read(figures, str_from(json)));
+    struct picture picture = {
+        .job = figures->job, .stats = &figures->stats, .watch = &figures->watch, .pace = &pace};
+    picture_line(&picture, &out);
+    buffer_append(&out, "", 1);
+    if (strstr(out.data, has) == NULL || (lacks != NULL && strstr(out.data, lacks) != NULL))
+        fail_msg("`%s`: `%s` is wanted, `%s` is not", out.data, has, lacks == NULL ? "" : lacks);
+    buffer_free(&out);
+    figures_read_free(figures);
+}
+
+#define JOB "\"job\": \"j\", \"records\": 5, \"seconds\": 2.0, \"nodes\": []"
+
+static void test_end(void **state)
+{
+    (void)state;
+    assert_line("{" JOB ", \"share_done\": 0.25, \"input_ended\": false, \"end_share_done\": null}", " 25 %",
+                "go on");
+    assert_line("{" JOB ", \"share_done\": 1.0, \"input_ended\": true, \"end_share_done\": 0.4}",
+                "the input has ended, operators go on    40 %", " left");
+    assert_line("{" JOB ", \"share_done\": 1.0, \"input_ended\": true, \"end_share_done\": null}",
+                "the input has ended, operators go on", " %");
+    assert_line("{" JOB
+                ", \"share_done\": 1.0, \"input_ended\": true, \"finished\": true, \"end_share_done\": 1.0}",
+                "100 %", "go on");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_end)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
