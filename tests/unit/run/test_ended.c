@@ -2,6 +2,7 @@
  * stops and kills between them, and by the order log; with windows before and behind the operators that want them, and
  * one such operator behind another. */
 #include "cli/commands.h"
+#include "core/buffer.h"
 #include "later.h"
 #include "run/run.h"
 #include "unit/support/patience.h"
@@ -142,9 +143,10 @@ static char *read_sink(const char *dir, const char *sink, size_t *bytes)
     return text;
 }
 
-static void assert_same(const char *dir, const char *expected)
+/* The sinks from number `first` on. */
+static void assert_same_from(const char *dir, const char *expected, uint32_t first)
 {
-    for (uint32_t i = 0; i < SINKS; i++) {
+    for (uint32_t i = first; i < SINKS; i++) {
         size_t found_bytes, bytes;
         char *found = read_sink(dir, sinks[i], &found_bytes), *text = read_sink(expected, sinks[i], &bytes);
         bool is_late = strcmp(sinks[i], "late") == 0;
@@ -154,6 +156,11 @@ static void assert_same(const char *dir, const char *expected)
         free(found);
         free(text);
     }
+}
+
+static void assert_same(const char *dir, const char *expected)
+{
+    assert_same_from(dir, expected, 0);
 }
 
 static uint64_t expected_micro_batches;
@@ -190,6 +197,51 @@ static void test_lanes(void **state)
             assert_int_equal(outcome.micro_batches, expected_micro_batches);
             assert_same(dir, "expected");
         }
+}
+
+/* Steps that emit rows at their end emit them once, also where the end is told many times. */
+static void test_ends_once(void **state)
+{
+    (void)state;
+    static const char *const streams[] = {
+        "dedup by key within forever keep last emit final",
+        "top_n 2 by key order desc(value) emit final",
+        "window by key over session(3s) { n: count() }",
+        "window by key over forever { n: count(), v: sum(value) }",
+        "sort within 10s",
+        "join c on key within [-5s, 5s] kind left prefix \"c_\"",
+        "attribute c on key within 5s as hit",
+        "enrich from c on key within 10s { seen: value }",
+    };
+    for (unsigned parts = 0; parts <= 5; parts += 5) {
+        struct byte_buffer job = {0};
+        buffer_printf(&job,
+                      "source s = sequence { count: 3000, keys: 97, rate: 50, event_time: ts }\n"
+                      "source c = sequence { count: 2000, keys: 97, rate: 40, seed: 4, event_time: ts }\n"
+                      "stream l = s | later %u\nsink l = null from l\n",
+                      parts);
+        char dir[64];
+        new_dir(dir, parts == 0 ? "once-0" : "once-5");
+        for (size_t i = 0; i < ARRAY_COUNT(streams); i++)
+            buffer_printf(&job,
+                          "stream t%zu = s | %s\nsink t%zu = file from t%zu { path: \"%s/t%zu.jsonl\" }\n", i,
+                          streams[i], i, i, dir, i);
+        buffer_append(&job, "", 1);
+        struct run_options options = on(2);
+        assert_true(end(begin(job.data, &options)).is_finished);
+        buffer_free(&job);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(streams); i++) {
+        char sink[16];
+        size_t bytes, found_bytes;
+        snprintf(sink, sizeof(sink), "t%zu", i);
+        char *expected = read_sink("once-0", sink, &bytes), *found = read_sink("once-5", sink, &found_bytes);
+        assert_true(bytes > 1000);
+        assert_int_equal(found_bytes, bytes);
+        assert_memory_equal(found, expected, bytes);
+        free(expected);
+        free(found);
+    }
 }
 
 /* Without work left there is one micro-batch behind the end, as ever. */
@@ -411,13 +463,48 @@ static void test_falls_back(void **state)
     }
 }
 
+/* A new run that begins with another run's checkpoint within the work goes on there. */
+static void test_from(void **state)
+{
+    (void)state;
+    char text[TEXT_BYTES], dir[64];
+    expect();
+    new_dir(dir, "from-before");
+    struct run_options options = on(2);
+    atomic_store(&later_pause_us, 20000);
+    struct job_run *r = begin(job_text(text, dir, true, PARTS), &options);
+    (void)wait_for_parts(r, 5);
+    run_stop(r->run);
+    assert_false(end(r).is_finished);
+    atomic_store(&later_pause_us, 0);
+    atomic_store(&later_restored_within, 0);
+    new_dir(dir, "from");
+    options = on(3);
+    options.mode = RUN_FROM;
+    options.from = "from-before/state";
+    static const char *const drops[] = {"sink/before", "sink/rows", "sink/behind", "sink/late", "sink/again"};
+    options.drops = drops; /* their paths are others */
+    options.drops_count = ARRAY_COUNT(drops);
+    struct outcome outcome = end(begin(job_text(text, dir, true, PARTS), &options));
+    assert_true(outcome.is_finished && atomic_load(&later_restored_within) > 0);
+    assert_int_equal(outcome.micro_batches, expected_micro_batches);
+    size_t bytes, all;
+    char *rows = read_sink(dir, "rows", &bytes), *expected = read_sink("expected", "rows", &all);
+    assert_true(bytes > 0 && bytes < all); /* the rows behind the checkpoint alone */
+    assert_memory_equal(rows, expected + all - bytes, bytes);
+    free(rows);
+    free(expected);
+    assert_same_from(dir, "expected", 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lanes),      cmocka_unit_test(test_no_work),
-        cmocka_unit_test(test_stops),      cmocka_unit_test(test_kills),
-        cmocka_unit_test(test_order),      cmocka_unit_test(test_replay_stops),
-        cmocka_unit_test(test_falls_back),
+        cmocka_unit_test(test_lanes),        cmocka_unit_test(test_no_work),
+        cmocka_unit_test(test_ends_once),    cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_kills),        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_replay_stops), cmocka_unit_test(test_falls_back),
+        cmocka_unit_test(test_from),
     };
     void *place = NULL;
     if (temporary_enter(&place) != 0)
