@@ -10,7 +10,7 @@
  *
  * a gives the rows and b the lanes, unless c has few columns (the last layer has one): then b gives the rows,
  * for a product of two floats does not depend on their order. With one or two columns a is read in place:
- * packing it would cost more than the products.
+ * packing it would cost more than the products; and so is a transposed b with one or two rows (one event's layer).
  *
  * Ladder (512 x 512 x 512, AVX-512): eight outputs of sixteen events (dense_forward); both operands packed,
  * and a tile of twelve rows by two vectors: a tile alone reaches the limit of fma, the whole product about 80
@@ -34,7 +34,7 @@ enum {
     KEPT_DEPTH = 1024, /* up to this k, packed lanes are kept for all blocks of rows */
     FAR_FLOATS = 1024, /* rows whose stride is a multiple of this share cache sets */
     PACK_SLACK = 16,   /* floats that packing may write behind a panel */
-    THIN_COLUMNS = 2,  /* if c has at most this many columns, a is not packed */
+    THIN_COLUMNS = 2,  /* if c has at most this many columns, or rows, the other operand is not packed */
     SUM_VECTORS = 4,   /* vectors of a's rows that are summed at a time */
 };
 
@@ -248,7 +248,7 @@ static void begin_at_c(const struct matmul_job *job, float *sums, size_t row, si
     }
 }
 
-/* --- Few columns --- */
+/* --- Few columns, or few rows --- */
 
 LANES_INLINE void thin_add(v16 sums[THIN_COLUMNS], const float *x, size_t across, v16 v, int columns)
 {
@@ -257,19 +257,20 @@ LANES_INLINE void thin_add(v16 sums[THIN_COLUMNS], const float *x, size_t across
 }
 
 /*
- * Sixteen rows of a from `lane` on times all columns of b, which are few. Each number of a is used once, so a
- * is not packed but transposed in registers, four p at a time. The last sixteen rows may begin earlier than
- * `lane`, so that they are whole; sums of rows that are finished already are dropped.
+ * Sixteen rows of a from `lane` on times all columns of b, which are few; or sixteen columns of a transposed b
+ * times all rows of a. Each number of the sixteen is used once, so they are not packed but transposed in registers,
+ * four p at a time. The last sixteen may begin earlier than `lane`, so that they are whole; sums that are finished
+ * already are dropped.
  */
 LANES_INLINE void thin_rows(const struct matmul_job *job, size_t lane, int columns)
 {
     size_t whole = lane + 16 <= job->lanes ? lane : job->lanes - 16, across = job->y.across, p = 0;
     const float *from = job->y.at + whole * across, *x = job->x.at;
+    size_t apart = job->is_turned ? job->c_stride : 1, next = job->is_turned ? 1 : job->c_stride;
     v16 sums[THIN_COLUMNS], v[4];
     for (int j = 0; j < columns; j++)
-        sums[j] = job->begins_at_c
-                      ? load_apart(job->a->c + whole * job->c_stride + (size_t)j, job->c_stride, 16)
-                      : v16_set1(0.0F);
+        sums[j] = job->begins_at_c ? load_apart(job->a->c + whole * apart + (size_t)j * next, apart, 16)
+                                   : v16_set1(0.0F);
     for (; p + 4 <= job->depth; p += 4) {
         for (size_t k = 0; k < 4; k++) {
             const float *four = from + k * across + p;
@@ -284,15 +285,19 @@ LANES_INLINE void thin_rows(const struct matmul_job *job, size_t lane, int colum
     for (int j = 0; j < columns; j++) {
         float finished[32] = {0};
         v16_store(finished, sums[j]);
-        finish_column(job, v16_load(finished + (lane - whole)), lane, (size_t)j, 16 - (lane - whole));
+        v16 rest = v16_load(finished + (lane - whole));
+        size_t lanes = 16 - (lane - whole);
+        if (job->is_turned)
+            finish_column(job, rest, lane, (size_t)j, lanes);
+        else
+            finish_vector(job, rest, (size_t)j, lane, lanes);
     }
 }
 
 /* Whether run_thin can compute the product. */
 static bool is_thin(const struct matmul_job *job)
 {
-    return job->is_turned && job->rows <= THIN_COLUMNS && job->lanes >= 16 && job->y.deep == 1 &&
-           job->a->precision == ROW_FP32;
+    return job->rows <= THIN_COLUMNS && job->lanes >= 16 && job->y.deep == 1 && job->a->precision == ROW_FP32;
 }
 
 static void run_thin(const struct matmul_job *job)

@@ -61,6 +61,7 @@ struct pairs_event {
 };
 
 struct attention;
+struct attention_pages;
 
 struct ftrl64_params {
     double alpha, beta, l1, l2;
@@ -125,7 +126,7 @@ struct ftrl64_params {
  * blend: x = scale * x + y by fma, in place. relu_forward: in place. relu_backward: dx = x > 0 ? dx : 0, in
  * place.
  *
- * attention_*: attention.h.
+ * attention_*: attention.h; attention_*_pages: attention_pages.h.
  *
  * int8_quantize: the scale and the d bytes of a row (int8_scan.h), and zeros behind them up to a multiple of
  * four bytes. The row is finite. d <= INT8_DIMS_MAX here and below.

@@ -4,6 +4,7 @@
  * static functions batch_<name>.
  */
 #include "kernels/attention.h"
+#include "kernels/attention_pages.h"
 #include "kernels/batch.h"
 #include "kernels/dropout.h"
 #include "kernels/lanes.h"
@@ -30,6 +31,8 @@
 
 #include "kernels/attention_silu.inc.h"
 #include "kernels/attention_softmax.inc.h"
+
+#include "kernels/attention_pages.inc.h"
 
 #include "kernels/int8_scan.inc.h"
 

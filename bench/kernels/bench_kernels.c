@@ -11,6 +11,7 @@
 #include "bench/kernels/units.h"
 
 #include "kernels/attention.h"
+#include "kernels/attention_pages.h"
 #include "kernels/kernels.h"
 
 #include <stdbool.h>
@@ -157,6 +158,28 @@ LINE(attention_silu_forward, 64, 64, WORK(.fma = WEIGHTS * (2 * d + 16), .div = 
      attend(k->attention_silu_forward, p, n, d))
 LINE(attention_silu_backward, 64, 64, WORK(.fma = WEIGHTS * (5 * d + 21), .div = WEIGHTS),
      attend(k->attention_silu_backward, p, n, d))
+/* The last query of a window of 64 tokens. */
+static float attend_pages(void (*run)(const struct attention_pages *), struct place *p, size_t n, size_t d)
+{
+    const void *pages[4];
+    for (size_t i = 0; i < 4; i++)
+        pages[i] = p->a + i * attention_page_elements(d);
+    struct attention_pages a = {.pages = pages,
+                                .first = (uint32_t)n - 1,
+                                .queries = 1,
+                                .heads = 1,
+                                .d = (uint32_t)d,
+                                .scale = 0.1F,
+                                .q = {p->b, d},
+                                .out = {p->c, d},
+                                .weight_scale = 0.01F};
+    run(&a);
+    return 0.0F;
+}
+LINE(attention_softmax_pages, 64, 64, WORK(.read = V(2 * n * d), .fma = V(n * (2 * d + 16)), .chain = n),
+     attend_pages(k->attention_softmax_pages, p, n, d))
+LINE(attention_silu_pages, 64, 64, WORK(.read = V(2 * n * d), .fma = V(n * (2 * d + 16)), .div = V(n)),
+     attend_pages(k->attention_silu_pages, p, n, d))
 LINE(init_uniform, D, 1, WORK(.mul64 = n / 4, .fma = n / 8 * 11), (k->init_uniform(p->a, 3, 0.1F, n), 0.0F))
 LINE(layer_norm_forward, 12, 64,
      WORK(.read = V(3 * n * d), .write = V(n * d), .fma = V(6 * n * d), .shuffle = 3 * n),

@@ -71,6 +71,39 @@ CASE(attention_silu_backward)
     a.bias = attention_bias(s, a.offsets[2]);
     k->attention_silu_backward(&a);
 }
+/* A window of up to 150 tokens in pages, with the last two as queries. */
+static struct attention_pages attention_pages(struct slab *s, size_t n, size_t d)
+{
+    enum { MOST = 150 };
+    static const void *pages[MOST / ATTENTION_PAGE + 1];
+    d = d > 64 ? 64 : d < 16 ? 16 : d / 16 * 16;
+    n = n > MOST ? MOST : n < 2 ? 2 : n;
+    for (size_t p = 0; p * ATTENTION_PAGE < n; p++)
+        pages[p] = floats(s, attention_page_elements(2 * d), ANY);
+    return (struct attention_pages){.pages = pages,
+                                    .is_bf16 = n % 2,
+                                    .first = (uint32_t)n - 2,
+                                    .queries = 2,
+                                    .heads = 2,
+                                    .d = (uint32_t)d,
+                                    .scale = 0.25F,
+                                    .q = {floats(s, 4 * d, ANY), 2 * d},
+                                    .out = {floats(s, 4 * d, ANY), 2 * d},
+                                    .weight_scale = 0.1F};
+}
+CASE(attention_softmax_pages)
+{
+    struct attention_pages a = attention_pages(s, n, d);
+    k->attention_softmax_pages(&a);
+}
+CASE(attention_silu_pages)
+{
+    struct attention_pages a = attention_pages(s, n, d);
+    struct attention_bias bias = *attention_bias(s, a.first + a.queries);
+    bias.query_seconds += a.first;
+    a.bias = &bias;
+    k->attention_silu_pages(&a);
+}
 CASE(int8_quantize)
 {
     d = d < INT8_DIMS_MAX ? d : INT8_DIMS_MAX;

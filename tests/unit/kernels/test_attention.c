@@ -4,6 +4,7 @@
  * queries, windows without their last rows.
  */
 #include "kernels/attention.h"
+#include "kernels/attention_pages.h"
 #include "kernels/dropout.h"
 #include "kernels/kernels.h"
 
@@ -479,6 +480,64 @@ static void test_last_rows(void **state)
     }
 }
 
+/* The keys and values of `first` in pages, window by window; queries from some row on. */
+static void check_pages(const struct kernels *k, size_t turn, bool is_bf16)
+{
+    enum { PAGES = LENGTH_MAX / ATTENTION_PAGE + 1, WIDTH = HEADS * ATTENTION_DIM_MAX, FROM = 48 };
+    static float pages[PAGES][FROM + 2 * WIDTH * ATTENTION_PAGE], out[ROWS_MAX * WIDTH];
+    const void *at[PAGES];
+    size_t part = (size_t)HEADS * first.shape.d;
+    for (size_t p = 0; p < PAGES; p++)
+        at[p] = memset(pages[p], 0xff, sizeof(pages[p])); /* NaNs */
+    for (size_t e = 0; e < EVENTS; e++) {
+        uint32_t row = first.offsets[e], n = first.offsets[e + 1] - row;
+        uint32_t begin = n == 0 ? 0 : turn % 2 ? n - 1 : (uint32_t)(next_random() % n);
+        for (uint32_t r = 0; r < n; r++) {
+            const float *keys = first.a.k.at + (row + r) * first.width;
+            attention_page_put(pages[r / ATTENTION_PAGE], is_bf16, FROM, r, keys, keys + part, part);
+        }
+        struct attention_bias bias = first.bias;
+        bias.query_seconds += row + begin, bias.key_seconds += row;
+        struct attention_pages a = {.pages = at,
+                                    .is_bf16 = is_bf16,
+                                    .from = FROM,
+                                    .first = begin,
+                                    .queries = n - begin,
+                                    .heads = HEADS,
+                                    .d = first.shape.d,
+                                    .scale = first.a.scale,
+                                    .q = {first.qkv + (row + begin) * first.width, first.width},
+                                    .out = {out, part},
+                                    .weight_scale = first.a.weight_scale,
+                                    .bias = first.a.bias != NULL ? &bias : NULL};
+        (first.shape.is_silu ? k->attention_silu_pages : k->attention_softmax_pages)(&a);
+        assert_memory_equal(out, first.out + (row + begin) * part, (n - begin) * part * sizeof(float));
+    }
+}
+
+static void test_pages(void **state)
+{
+    (void)state;
+    uint32_t lengths[EVENTS];
+    struct shape shape;
+    for (size_t turn = 0; turn < 12 * 8; turn++) { /* causal, without dropout */
+        random_state = 7000 + turn;
+        random_lengths(lengths);
+        if (!shape_of((turn & 1) | 2 | (turn & 2 ? 4 : 0), (uint32_t)(turn / 4 % 8 + 1) * 16, &shape))
+            continue;
+        make(&first, shape, lengths, 7000 + turn);
+        bool is_bf16 = turn % 3 == 0;
+        for (size_t i = 0; i < first.rows * first.width && is_bf16; i++)
+            first.qkv[i] = float_of_bf16(bf16_of(float_bits(first.qkv[i]), 0, true));
+        first.bias.positions_stride = turn % 5 ? TABLE : 0; /* 0: all heads share the tables */
+        clear(&first);
+        forward(scalar(), &first);
+        for (int v = 0; v < KERNELS_VARIANTS; v++)
+            if (kernels_variant((enum kernels_variant)v) != NULL)
+                check_pages(kernels_variant((enum kernels_variant)v), turn, is_bf16);
+    }
+}
+
 /* A window that ends earlier: with is_causal the rows that are left keep their bits. */
 static void test_later_rows(void **state)
 {
@@ -534,6 +593,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slopes),    cmocka_unit_test(test_outputs),    cmocka_unit_test(test_variants),
         cmocka_unit_test(test_last_rows), cmocka_unit_test(test_later_rows), cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
  * differ, in payload and sign.
  */
 #include "kernels/attention.h"
+#include "kernels/attention_pages.h"
 #include "kernels/kernels.h"
 
 #include <math.h>

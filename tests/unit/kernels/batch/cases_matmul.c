@@ -246,7 +246,11 @@ static void try_ways(struct suite *suite)
         s.adds = i / 20 % 2 != 0;
         s.precision = (enum row_format)(i / 40);
         s.fill = i % 5 == 0 ? FILL_SPECIAL : FILL_PLAIN;
-        if (!(s.adds && (s.epilogue == MATMUL_BIAS || s.epilogue == MATMUL_BIAS_RELU)))
+        bool may_add = s.epilogue != MATMUL_BIAS && s.epilogue != MATMUL_BIAS_RELU;
+        if (!s.adds || may_add)
+            try_shape(suite, s);
+        s.m = 1 + i % 3, s.n = 16 + i % 9; /* few rows */
+        if (!s.adds || may_add)
             try_shape(suite, s);
         s.m = 37, s.n = 1 + i % 9; /* few columns */
         if (!s.adds)
