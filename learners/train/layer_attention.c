@@ -9,13 +9,16 @@
  * each of its calls has to clear and to add up the gradients by the biases of time; the gradient by the tables
  * of a chunk comes first into scratch memory, so that threads wait for each other while chunks are added alone.
  *
+ * Of windows whose last rows alone are in the pass (net_kept), each goes by itself: the keys and values of its rows
+ * are put into pages, from which those of all rows are read, with the same bits.
+ *
  * SiLU's parameter is one row: the biases by distance (causal: 0 .. window_max - 1; else -window_max + 1 ..
  * window_max - 1), then those by time (ATTENTION_TIME_BUCKETS). They begin with 0.
  */
 #include "learners/train/net.h"
 
 #include "core/base.h"
-#include "kernels/attention.h"
+#include "kernels/attention_pages.h"
 
 #include <math.h>
 
@@ -44,6 +47,8 @@ struct net_layer *net_add_attention(struct net *net, struct net_matrix *in, uint
     l->owns_part = true;
     l->fields = heads, l->dim = out->columns / heads;
     l->has_softmax = has_softmax, l->is_causal = is_causal, l->dropout = dropout;
+    l->kept_from = net->kept_elements;
+    net->kept_elements += attention_page_elements(out->columns);
     if (has_softmax)
         l->z = net_add_places(net, 1, heads);
     else
@@ -67,6 +72,12 @@ static void span_of(const struct net *net, uint32_t window, uint32_t end, struct
     }
 }
 
+/* The factor of q k. */
+static float scale_of(const struct net_layer *l)
+{
+    return l->has_softmax ? 1.0F / sqrtf((float)l->dim) : 1.0F;
+}
+
 /* The arguments that forward and backward pass share. */
 static struct attention attention_of(const struct net *net, const struct net_layer *l, const struct span *s)
 {
@@ -78,7 +89,7 @@ static struct attention attention_of(const struct net *net, const struct net_lay
         .heads = l->fields,
         .d = l->dim,
         .is_causal = l->is_causal,
-        .scale = l->has_softmax ? 1.0F / sqrtf((float)l->dim) : 1.0F,
+        .scale = scale_of(l),
         .q = {q, stride},
         .k = {q + width, stride},
         .v = {q + 2 * width, stride},
@@ -92,13 +103,11 @@ static struct attention attention_of(const struct net *net, const struct net_lay
         .scratch = net->scratch};
 }
 
-/* gradient: the tables' gradients; NULL in the forward pass. */
-static struct attention_bias bias_of(const struct net *net, const struct net_layer *l, const struct span *s,
-                                     float *gradient)
+/* seconds: by row, of queries and keys. gradient: the tables' gradients; NULL in the forward pass. */
+static struct attention_bias bias_of(const struct net *net, const struct net_layer *l,
+                                     const uint32_t *seconds, float *gradient)
 {
     size_t distances = distances_of(net, l->is_causal), middle = l->is_causal ? 0 : distances / 2;
-    leat_assert(net->windows.seconds != NULL);
-    const uint32_t *seconds = net->windows.seconds + s->row;
     struct attention_bias bias = {.positions = l->params->w + middle,
                                   .times = l->params->w + distances,
                                   .positions_max = net->options.window_max - 1,
@@ -142,13 +151,76 @@ static void silu_chunk(const struct net *net, const struct net_layer *l, const s
     struct span s;
     span_of(net, c->window, c->end, &s);
     struct attention a = attention_of(net, l, &s);
-    struct attention_bias bias = bias_of(net, l, &s, gradient);
+    leat_assert(net->windows.seconds != NULL);
+    struct attention_bias bias = bias_of(net, l, net->windows.seconds + s.row, gradient);
     a.bias = &bias;
     if (gradient != NULL) {
         set_gradients(&a, l, &s);
         net->kernels->attention_silu_backward(&a);
     } else {
         net->kernels->attention_silu_forward(&a);
+    }
+}
+
+/* --- Windows whose first rows are kept --- */
+
+/* `columns` floats of each of n rows, rounded to bf16. */
+static void round_rows(float *x, size_t stride, uint32_t n, size_t columns)
+{
+    for (uint32_t r = 0; r < n; r++, x += stride)
+        for (size_t i = 0; i < columns; i++)
+            x[i] = float_of_bf16(bf16_of(float_bits(x[i]), 0, true));
+}
+
+/* The queries of a window's n rows in the pass, the first at row `from` of the tile, against its pages. */
+static void read_pages(const struct net *net, const struct net_layer *l, const struct net_kept *kept,
+                       uint32_t from, uint32_t n)
+{
+    struct attention_bias bias;
+    struct attention_pages a = {
+        .pages = (const void *const *)kept->pages,
+        .is_bf16 = net->windows.kept_is_bf16,
+        .from = l->kept_from,
+        .first = kept->rows,
+        .queries = n,
+        .heads = l->fields,
+        .d = l->dim,
+        .scale = scale_of(l),
+        .q = {net_values(net, l->in) + from * (size_t)l->in->stride + l->in_from, l->in->stride},
+        .out = {net_values(net, l->out) + from * (size_t)l->out->stride, l->out->stride},
+        .weight_scale = 1.0F / (float)net->options.window_max};
+    if (l->has_softmax) {
+        net->kernels->attention_softmax_pages(&a);
+        return;
+    }
+    bias = bias_of(net, l, kept->seconds, NULL);
+    bias.query_seconds += kept->rows;
+    a.bias = &bias;
+    net->kernels->attention_silu_pages(&a);
+}
+
+static void kept_windows(const struct net *net, const struct net_layer *l, const struct net_chunk *c)
+{
+    const struct net_windows *w = &net->windows;
+    size_t width = l->out->columns, stride = l->in->stride;
+    leat_assert(l->is_causal && !w->drops);
+    for (uint32_t window = c->window; window < c->end; window++) {
+        const struct net_kept *kept = &w->kept[window];
+        uint32_t from = w->offsets[window] - w->offsets[net->window];
+        uint32_t n = w->offsets[window + 1] - w->offsets[window];
+        float *keys = net_values(net, l->in) + from * stride + l->in_from + width;
+        if (w->kept_is_bf16)
+            round_rows(keys, stride, n, 2 * width);
+        for (uint32_t r = 0; r < n && kept->pages != NULL; r++, keys += stride)
+            attention_page_put(kept->pages[(kept->rows + r) / ATTENTION_PAGE], w->kept_is_bf16, l->kept_from,
+                               kept->rows + r, keys, keys + width, width);
+        struct net_chunk alone = {.window = window, .end = window + 1};
+        if (kept->rows > 0)
+            read_pages(net, l, kept, from, n);
+        else if (l->has_softmax)
+            softmax_windows(net, l, &alone, false);
+        else
+            silu_chunk(net, l, &alone, NULL);
     }
 }
 
@@ -159,7 +231,9 @@ static void attention_forward(struct net *net, struct net_layer *l, uint32_t n)
     (void)n;
     for (uint32_t i = 0; i < net_chunks(net); i++) {
         struct net_chunk c = net_chunk(net, i);
-        if (l->has_softmax)
+        if (net->windows.kept != NULL)
+            kept_windows(net, l, &c);
+        else if (l->has_softmax)
             softmax_windows(net, l, &c, false);
         else
             silu_chunk(net, l, &c, NULL);

@@ -90,6 +90,7 @@ struct net_layer {
     /* norm: z, mean and 1 / deviation of each row; sum, gate: z, the second input; attention: fields heads of
      * `dim` columns, z, the sums of softmax */
     bool is_causal, has_softmax; /* attention */
+    size_t kept_from;            /* attention: where its part of a page begins (net_kept) */
     float dropout;               /* attention, dropout: the share that is dropped, in [0, 1) */
 };
 
@@ -143,6 +144,7 @@ struct net {
     uint32_t tile;         /* number of the tile in progress */
     /* with window_max: set by the caller before each pass */
     struct net_windows windows;
+    size_t kept_elements; /* of a page of all attention layers (net_kept) */
     /* first windows of chunks, and first chunks of tiles, each with one behind the last; the number in the pass
      * of the first window of the tile in progress */
     uint32_t *chunks, *tiles, window;

@@ -19,16 +19,27 @@ struct net;
 struct net_part;
 struct train_memory;
 
+/* The first rows of a window whose last rows alone are in the pass (forward, all attention causal): attention
+ * layers put the keys and values of the rows in the pass behind those that are kept, and read them there. */
+struct net_kept {
+    void *const
+        *pages;    /* kernels/attention_pages.h, of all the window's rows; NULL: none are kept, nor put */
+    uint32_t rows; /* how many rows are kept; 0: the window begins in the pass */
+    const uint32_t *seconds; /* [kept rows, then those in the pass]; as net_windows.seconds */
+};
+
 /* The windows of a pass. The caller owns the arrays, which must stay until the backward pass has returned. */
 struct net_windows {
     /* [count + 1] rows of the pass, from 0 up to its number of rows, rising. A window may be empty, and has at
      * most net_options.window_max rows. */
     const uint32_t *offsets;
     uint32_t count;
-    const uint32_t *seconds;    /* [rows] the token's time; for a bias of time alone, else may be NULL */
-    const uint64_t *identities; /* [count] hashes of the windows' identities; may be NULL unless `drops` */
-    uint64_t chance;            /* of dropout: the model's seed and the step, mixed (num_chance of num.h) */
-    bool drops;                 /* dropout is applied; the same in the forward and the backward pass */
+    const uint32_t *seconds;     /* [rows] the token's time; for a bias of time alone, else may be NULL */
+    const uint64_t *identities;  /* [count] hashes of the windows' identities; may be NULL unless `drops` */
+    uint64_t chance;             /* of dropout: the model's seed and the step, mixed (num_chance of num.h) */
+    bool drops;                  /* dropout is applied; the same in the forward and the backward pass */
+    const struct net_kept *kept; /* [count]; NULL: all rows of all windows are in the pass */
+    bool kept_is_bf16; /* with `kept`: keys and values are rounded to bf16, kept or not; so are the pages */
 };
 
 /* Some windows of the tile in progress. */
