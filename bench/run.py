@@ -37,6 +37,7 @@ TOOLS = {
     "expr": ("expressions: nanoseconds a row", ("expr", "expr_bench")),
     "bench_kernels": ("each kernel in each variant, in the L1 cache, beside its limit", ("kernels", "bench_kernels")),
     "bench_attention": ("the attention kernels by length, beside matmul", ("kernels", "bench_attention")),
+    "bench_kv_cache": ("encoding with a cache of keys and values, beside full passes", ("kernels", "bench_kv_cache")),
     "bench_memory": ("the kernels of a batch over memory, on one core and all", ("kernels", "bench_memory")),
 }
 ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_torch.ROWS, **rows_kernels.ROWS,

@@ -264,6 +264,39 @@ static void test_evicted(void **state)
     end_rigs();
 }
 
+/* What is kept is of no use for another start, though the times are the same; for other times, though the start is;
+ * and after a new cut, though both are. */
+static void test_stale(void **state)
+{
+    (void)state;
+    static uint32_t zeros[40], others[40];
+    struct setup s = {.network = &network_hstu, .own = &hstu_one, .history = 40};
+    float out[DIM], expected[DIM];
+    begin_rigs(&s);
+    others[3] = 1;
+    struct kv_cache *cache = kv_cache_new(&(struct kv_cache_options){1 << 22, false}, &first.net);
+    struct kv_cache *none = kv_cache_new(&(struct kv_cache_options){0, false}, &second.net);
+    struct call calls[] = {
+        {.n = 1, .requests = {{1, 0, 20, zeros}}},  {.n = 1, .requests = {{1, 0, 22, zeros}}},
+        {.n = 1, .requests = {{1, 7, 23, zeros}}},  {.n = 1, .requests = {{1, 7, 24, others}}},
+        {.n = 1, .requests = {{1, 7, 25, others}}}, {.n = 1, .requests = {{1, 7, 26, others}}}};
+    static const uint64_t hits[] = {0, 1, 1, 1, 1, 2}, turned[] = {0, 0, 1, 2, 2, 2};
+    for (size_t i = 0; i < ARRAY_COUNT(calls); i++) {
+        if (i == 4) {
+            cut++;
+            kv_cache_clear(cache);
+        }
+        kv_cache_encode(cache, &first.net, calls[i].requests, 1, fill_rows, &calls[i], out);
+        kv_cache_encode(none, &second.net, calls[i].requests, 1, fill_rows, &calls[i], expected);
+        assert_memory_equal(out, expected, sizeof(out));
+        assert_int_equal(kv_cache_count(cache).hits, hits[i]);
+        assert_int_equal(kv_cache_count(cache).turned, turned[i]);
+    }
+    kv_cache_free(cache);
+    kv_cache_free(none);
+    end_rigs();
+}
+
 /* --- bf16 --- */
 
 enum { ITEMS = 1000, TOP = 10, LISTS = 200 };
@@ -340,6 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_passes),
         cmocka_unit_test(test_evicted),
+        cmocka_unit_test(test_stale),
         cmocka_unit_test(test_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
