@@ -16,12 +16,15 @@
 
 #include <cmocka.h>
 
+/* The kinds that predict labels, whose options begin with a struct learner_config. */
 #define LEARNER(name) extern const struct operator_kind learner_##name;
+#define LEARNER_OF_ITEMS(name)
 #include "learners/registry.def"
 #undef LEARNER
 
 static const struct operator_kind *const kinds[] = {
 #define LEARNER(name) &learner_##name,
+#define LEARNER_OF_ITEMS(name)
 #include "learners/registry.def"
 #undef LEARNER
 };
