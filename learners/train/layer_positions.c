@@ -29,8 +29,10 @@ static void positions_forward(struct net *net, struct net_layer *l, uint32_t n)
     uint32_t row = 0;
     for (uint32_t window = net->window; row < n; window++) {
         uint32_t rows = w->offsets[window + 1] - w->offsets[window];
+        size_t first = w->kept != NULL ? w->kept[window].rows : 0; /* rows before those of the pass */
+        leat_assert(first + rows <= p->n);
         struct batch_add_rows a = {.x = out + (size_t)row * p->d,
-                                   .y = p->w,
+                                   .y = p->w + first * p->stride,
                                    .n = rows,
                                    .columns = p->d,
                                    .x_stride = p->d,
