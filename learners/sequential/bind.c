@@ -74,6 +74,14 @@ const struct option sequential_options_of[] = {
         "window is learned so many times, each position being a target; then the rows that `learn` leaves "
         "out, which have waited, are predicted. 0: each event is predicted and learned when it comes"),
     OPTION_INCLUDE(struct sequential_config, ranks, ranks_options),
+    OPTION_BYTES(
+        struct sequential_config, cache, "cache", 0, "64MiB", "0", NULL,
+        "memory of `leat serve` and `leat score` for keys and values of users' last requests: what a user did "
+        "since then is encoded alone; 0: nothing is kept"),
+    OPTION_ENUM(
+        struct sequential_config, cache_format, "cache_format", 0, "fp32", "fp32|bf16",
+        "how the cache keeps them: `bf16` takes half of the memory, and scores differ a little from those of "
+        "training"),
     OPTION_INT(struct sequential_config, seed, "seed", 0, "1", "0", NULL,
                "seed of initial values and of chance"),
     OPTIONS_END,

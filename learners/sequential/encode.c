@@ -22,8 +22,7 @@ static void prefetch_row(const struct sequential *s, struct items_ref ref)
         prefetch_line(row + c);
 }
 
-/* x = sqrt(dim) * item + sides */
-static void put_token(const struct sequential *s, const struct history_entry *token, float *x)
+void sequential_put_token(const struct sequential *s, const struct history_entry *token, float *x)
 {
     uint32_t dim = s->options.dim;
     float root = sqrtf((float)dim);
@@ -44,7 +43,7 @@ static void put_tokens(struct sequential *s, const struct history_entry *tokens,
     for (uint32_t i = 0; i < n; i++) {
         if (i + AHEAD < n)
             prefetch_row(s, tokens[i + AHEAD].item);
-        put_token(s, &tokens[i], in->values + (size_t)(row + i) * in->stride);
+        sequential_put_token(s, &tokens[i], in->values + (size_t)(row + i) * in->stride);
         s->seconds[row + i] = tokens[i].seconds;
     }
 }

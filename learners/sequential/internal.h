@@ -99,6 +99,8 @@ struct sequential {
         bool is_listed;
         uint64_t pass, at;
     } passes;
+    struct kv_cache *cache;         /* of requests; NULL: none */
+    struct sequential_asked *asked; /* ask.c; with a cache */
     int64_t watermark_us;
     uint64_t steps, targets_learned, targets_rejected;
     double loss; /* mean of the last step's targets */
@@ -125,6 +127,8 @@ struct sequential_pass {
 };
 uint32_t sequential_pass_fill(struct sequential *s, const struct sequential_windows *w, uint32_t begin,
                               const uint8_t *chosen, struct sequential_pass *pass);
+/* Writes a token's row of the input: sqrt(dim) times the row of its item, plus the rows of its sides. */
+void sequential_put_token(const struct sequential *s, const struct history_entry *token, float *x);
 /* The row of a value beside items; number: plus 1. NULL: absent. */
 const float *sequential_row(const struct catalogue *catalogue, uint32_t number);
 /* Adds the rows of a window's contexts to a query. */
@@ -132,6 +136,13 @@ void sequential_add_contexts(const struct sequential *s, const struct sequential
 /* Queries of windows with chosen[window]: queries[window][dim]. */
 void sequential_encode(struct sequential *s, const struct sequential_windows *w, const uint8_t *chosen,
                        float *queries);
+
+/* sequential.c: encodes the call's windows with wants[i], and tells where their queries are. */
+void sequential_give_queries(struct sequential *s, uint32_t n, const uint8_t *wants,
+                             struct sequential_seen *seen);
+
+/* ask.c */
+void sequential_cache_free(struct sequential *s);
 
 /* step.c. The pending windows make their step. */
 void sequential_step(struct sequential *s);

@@ -35,6 +35,7 @@ struct sequential_state {
     struct ranks *ranks;
     struct items_search *search;
     struct stored stored;
+    bool has_cache; /* it has answered a request */
     size_t list;    /* items of a list */
     size_t at_most; /* the largest k of the figures */
     /* The batch's events, and their numbers among its selected rows. */

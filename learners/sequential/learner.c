@@ -397,6 +397,9 @@ void sequential_answer(struct operator_context *context, uint32_t input, struct 
 {
     struct sequential_config *c = context->config;
     (void)input;
+    if (!c->state->has_cache)
+        sequential_set_cache(c->state->model, (size_t)c->cache, c->cache_format == ROW_BF16);
+    c->state->has_cache = true;
     uint32_t n = read_events(c, LEARNER_EXAMPLES, batch, false);
     begin_rows(c->state, batch->selected);
     answer(c, n);

@@ -37,6 +37,8 @@ struct sequential_config {
     double dropout, attention_dropout, clip_norm;
     struct kind_ref loss, hidden_optimizer;
     struct ranks_config ranks;
+    int64_t cache;
+    int cache_format; /* enum row_format: ROW_FP32 or ROW_BF16 */
     /* The following members are set by bind. */
     struct sequential_options model;
     uint32_t own_columns[LEARNER_INPUTS]; /* of the input, without those added for expressions */

@@ -143,6 +143,7 @@ void sequential_free(struct sequential *s)
 {
     if (s == NULL)
         return;
+    sequential_cache_free(s);
     targets_free(s->targets);
     values_free(s->values);
     histories_free(s->histories);
@@ -180,7 +181,8 @@ uint32_t sequential_piece(const struct sequential *s, const struct sequential_ev
     return i;
 }
 
-static void give_queries(struct sequential *s, uint32_t n, const uint8_t *wants, struct sequential_seen *seen)
+void sequential_give_queries(struct sequential *s, uint32_t n, const uint8_t *wants,
+                             struct sequential_seen *seen)
 {
     sequential_encode(s, &s->call, wants, s->queries);
     for (uint32_t i = 0; i < n; i++)
@@ -194,7 +196,7 @@ void sequential_read(struct sequential *s, const struct sequential_event *events
     sequential_windows_read(s, events, n, true, seen);
     s->events_count = n;
     if (wants != NULL)
-        give_queries(s, n, wants, seen);
+        sequential_give_queries(s, n, wants, seen);
 }
 
 /* Adds the windows of the events that teach to those that wait for the step. */
@@ -237,15 +239,6 @@ void sequential_take(struct sequential *s)
     leat_assert(s->pending.count <= s->options.batch);
     if (s->pending.count == s->options.batch && s->options.passes == 0)
         sequential_step(s);
-}
-
-void sequential_ask(struct sequential *s, const struct sequential_event *events, uint32_t n,
-                    const uint8_t *wants, struct sequential_seen *seen)
-{
-    histories_guests_begin(s->histories);
-    sequential_windows_read(s, events, n, false, seen);
-    give_queries(s, n, wants, seen);
-    histories_guests_end(s->histories);
 }
 
 void sequential_set_watermark(struct sequential *s, int64_t watermark_us)

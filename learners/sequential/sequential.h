@@ -101,6 +101,11 @@ void sequential_take(struct sequential *s);
 void sequential_ask(struct sequential *s, const struct sequential_event *events, uint32_t n,
                     const uint8_t *wants, struct sequential_seen *seen);
 
+/* ask.c: for a model that answers requests and does not learn: keeps keys and values of its users, up to so many bytes;
+ * is_bf16: rounded. sequential_cache_clear: call it when anything of the state has changed. */
+void sequential_set_cache(struct sequential *s, size_t budget_bytes, bool is_bf16);
+void sequential_cache_clear(struct sequential *s);
+
 /* With `passes`, when the input has ended: whether passes are left; makes up to so many of their steps; the share of all
  * passes that is done. */
 bool sequential_has_passes(const struct sequential *s);

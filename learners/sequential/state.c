@@ -100,6 +100,7 @@ bool sequential_take_cut(struct operator_context *context, struct str bytes)
         sequential_check(c->state->model) != NULL)
         return false;
     catalogue_refresh(sequential_items(c->state->model));
+    sequential_cache_clear(c->state->model);
     return true;
 }
 
