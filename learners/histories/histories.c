@@ -319,6 +319,22 @@ static uint8_t put_entry(struct histories *h, struct table_row *user, uint64_t h
     return (uint8_t)(to - h->classes);
 }
 
+bool histories_has_expired(const struct histories *h, uint32_t seconds)
+{
+    return seconds < h->index.expired_before;
+}
+
+/* The user's row in the index; a user who has expired begins anew, whatever step the row was used in. */
+static struct table_row *user_of_entry(struct histories *h, uint64_t key, uint64_t hash, uint32_t step)
+{
+    struct table_row *user = h->index.expired_before > 0 ? user_find(&h->index, key, hash) : NULL;
+    if (user != NULL && table_is_expired(&h->index, user)) {
+        table_remove(&h->index, key, hash);
+        h->index.stats.expired++;
+    }
+    return table_find_or_admit(&h->index, key, hash, step, true, true, INDEX_STRIDE);
+}
+
 void histories_append(struct histories *h, const uint64_t *keys, const uint32_t *steps,
                       const struct history_entry *entries, size_t n, uint64_t *before)
 {
@@ -332,8 +348,7 @@ void histories_append(struct histories *h, const uint64_t *keys, const uint32_t 
             const struct history_entry *entry = &entries[at + i];
             uint32_t step = steps[at + i];
             leat_assert(keys[at + i] != 0);
-            struct table_row *user =
-                table_find_or_admit(&h->index, keys[at + i], hashes[i], step, true, true, INDEX_STRIDE);
+            struct table_row *user = user_of_entry(h, keys[at + i], hashes[i], step);
             table_touch(&h->index, user, entry->seconds, step, 0);
             if (before != NULL)
                 before[at + i] = user_count(user);

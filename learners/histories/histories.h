@@ -97,7 +97,8 @@ void histories_free(struct histories *histories);
 size_t histories_tables(const struct histories *histories);
 struct table *histories_table(struct histories *histories, size_t number);
 
-/* After a restore of all tables (rows, table_restored, table_cold_restored), before other calls. Returns NULL, or
+/* After a restore of all tables (rows, table_restored, table_cold_restored), and then of the watermark
+ * (histories_set_watermark): of a user who has expired, some rows may be gone. Before other calls. Returns NULL, or
  * why the rows cannot be used, as static text. */
 const char *histories_check(struct histories *histories) LEAT_CHECKED;
 
@@ -119,7 +120,11 @@ void histories_guests_end(struct histories *histories);
  * entries or end early, no more. */
 bool history_next(struct history_view *view, struct history_entry *entry);
 
-/* Appends n entries, in their order, to the histories of their keys (not 0); a key may come more than once.
+/* Whether a user whose newest event was at this second has expired by the watermark: such a user is there no longer. */
+bool histories_has_expired(const struct histories *histories, uint32_t seconds);
+
+/* Appends n entries, in their order, to the histories of their keys (not 0); a key may come more than once. An
+ * entry that comes so late that its user has expired at once is the only one of its life: the next begins another.
  * steps[i]: number of the step of entry i, not TABLE_STEP_NONE. before[i]: the user's count before entry i;
  * `before` may be NULL. */
 void histories_append(struct histories *histories, const uint64_t *keys, const uint32_t *steps,

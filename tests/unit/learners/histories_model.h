@@ -21,7 +21,7 @@ enum { BATCH = 150, START = 1000000, PLAIN_USERS = 3000, PLAIN_HISTORY = 200 };
 
 struct plain_user {
     uint64_t count;
-    uint32_t seen, step, length;
+    uint32_t seen, length;
     struct history_entry entries[PLAIN_HISTORY];
 };
 
@@ -37,11 +37,10 @@ static inline bool plain_is_there(const struct plain *p, uint64_t key)
 }
 
 /* Returns the user's count before. */
-static inline uint64_t plain_append(struct plain *p, uint64_t key, uint32_t step,
-                                    const struct history_entry *entry)
+static inline uint64_t plain_append(struct plain *p, uint64_t key, const struct history_entry *entry)
 {
     struct plain_user *u = &p->users[key];
-    if (!plain_is_there(p, key) && u->step != step)
+    if (!plain_is_there(p, key))
         *u = (struct plain_user){0};
     if (u->length == p->history) {
         uint32_t stay = p->history / 2;
@@ -50,7 +49,6 @@ static inline uint64_t plain_append(struct plain *p, uint64_t key, uint32_t step
     }
     u->entries[u->length++] = *entry;
     u->seen = MAX(u->seen, entry->seconds);
-    u->step = step;
     return u->count++;
 }
 

@@ -127,7 +127,7 @@ static void turn(struct world *w)
     make_batch(&b, &w->random, w->variant, &w->step, w->now);
     append(w->h, &b);
     for (size_t i = 0; i < b.n; i++)
-        assert_int_equal(b.before[i], plain_append(w->plain, b.keys[i], b.steps[i], &b.entries[i]));
+        assert_int_equal(b.before[i], plain_append(w->plain, b.keys[i], &b.entries[i]));
     if (random_chance(&w->random, 60))
         set_time(w->h, w->variant, w->now), plain_set_time(w->plain, w->variant, w->now);
     if (random_chance(&w->random, 30))

@@ -100,7 +100,7 @@ static void test_owners(void **state)
             append(o.one, &b);
             append_by_owner(&o, &b);
             for (size_t e = 0; e < b.n; e++)
-                assert_int_equal(b.before[e], plain_append(plain, b.keys[e], b.steps[e], &b.entries[e]));
+                assert_int_equal(b.before[e], plain_append(plain, b.keys[e], &b.entries[e]));
             now += random_below(&random, 20);
             set_time(o.one, v, now);
             for (int p = 0; p < PARTS; p++)
