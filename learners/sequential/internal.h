@@ -19,7 +19,8 @@ struct sequential_window {
     bool has_all;
     struct items_ref target;
     uint64_t identity;
-    uint32_t contexts[SEQUENTIAL_CONTEXTS_MAX]; /* number + 1 in the context's catalogue; 0: absent */
+    /* number + 1 in the context's catalogue; 0: absent, or not known yet, where the window is to be predicted */
+    uint32_t contexts[SEQUENTIAL_CONTEXTS_MAX];
 };
 
 struct sequential_windows {
@@ -32,8 +33,9 @@ struct sequential_windows {
 /* An event of the call between sequential_read and sequential_take. */
 struct sequential_call_event {
     uint64_t user;
-    uint64_t count; /* events of its user before it */
+    uint64_t count; /* events of its user before it; 0: a new user, or one who has expired */
     struct history_entry entry;
+    uint32_t contexts[SEQUENTIAL_CONTEXTS_MAX]; /* as those of its window, with the values that it brings */
     bool is_appended, teaches;
     uint32_t previous; /* number in the call, plus 1, of the user's event before; 0: there is none */
 };

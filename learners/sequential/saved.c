@@ -157,6 +157,25 @@ static const char *load_step(void *of, const void *data, size_t bytes)
     return load_windows(s, head.windows, (const char *)data + sizeof(head), bytes - sizeof(head));
 }
 
+/* Of the step a follower needs the watermark alone, by which users expire; items it removes as the cuts say. */
+static void save_step_reader(void *of, uint32_t since, struct byte_buffer *out)
+{
+    (void)since;
+    const struct sequential *s = of;
+    buffer_append(out, &s->watermark_us, sizeof(s->watermark_us));
+}
+
+static const char *load_step_reader(void *of, const void *data, size_t bytes)
+{
+    struct sequential *s = of;
+    int64_t watermark_us;
+    if (bytes != sizeof(watermark_us))
+        return "the watermark cannot be read";
+    memcpy(&watermark_us, data, sizeof(watermark_us));
+    histories_set_watermark(s->histories, watermark_us, TABLE_STEP_NONE);
+    return NULL;
+}
+
 /* --- How often items occur --- */
 
 static void save_frequencies(void *of, uint32_t since, struct byte_buffer *out)
@@ -190,7 +209,13 @@ uint32_t sequential_parts(struct sequential *s, struct stored_part *parts)
                                       .is_for_readers = true,
                                       .save_reader = save_weights_reader,
                                       .load_reader = load_weights_reader};
-    parts[n++] = (struct stored_part){.name = "step", .of = s, .save = save_step, .load = load_step};
+    parts[n++] = (struct stored_part){.name = "step",
+                                      .of = s,
+                                      .save = save_step,
+                                      .load = load_step,
+                                      .is_for_readers = true,
+                                      .save_reader = save_step_reader,
+                                      .load_reader = load_step_reader};
     parts[n++] = (struct stored_part){
         .name = "frequencies", .of = s, .save = save_frequencies, .load = load_frequencies};
     parts[n++] = stored_numbers("items", catalogue_numbers(s->items));
@@ -208,6 +233,8 @@ const char *sequential_check(struct sequential *s)
         why = catalogue_check(s->sides[k]);
     for (uint32_t k = 0; k < s->options.contexts && why == NULL; k++)
         why = catalogue_check(s->contexts[k]);
+    /* the watermark first: of users who have expired, some rows are removed and others are not */
+    histories_set_watermark(s->histories, s->watermark_us, TABLE_STEP_NONE);
     if (why == NULL)
         why = histories_check(s->histories);
     if (why == NULL)

@@ -47,6 +47,8 @@ void sequential_plan(const struct sequential_options *options, struct sequential
                                      .scratch = s->memory.parts[TRAIN_SCRATCH]};
     /* tokens with their gradients; each may be a target, with its query and that one's gradient */
     plan->step = tokens * (sizeof(struct history_entry) + row + 8) + tokens * (2 * row + 40);
+    tokens = (size_t)SEQUENTIAL_CALL_MAX * options->history;
+    plan->call = tokens * (sizeof(struct history_entry) + sizeof(uint32_t));
     free(s->net.second);
     free(s);
 }
@@ -212,6 +214,7 @@ static void add_pending(struct sequential *s)
         size_t first = added->first;
         *added = *window;
         added->first = first;
+        memcpy(added->contexts, s->events[i].contexts, sizeof(added->contexts));
         memcpy(windows_room(&s->pending, window->length), s->call.tokens + window->first,
                window->length * sizeof(*s->call.tokens));
         s->pending.tokens_count += window->length;
@@ -244,7 +247,8 @@ void sequential_take(struct sequential *s)
 void sequential_set_watermark(struct sequential *s, int64_t watermark_us)
 {
     /* no row needs to be spared: a step has copies of its windows, and asks whether their items are there */
-    s->watermark_us = MAX(s->watermark_us, watermark_us);
+    if (watermark_us < TIME_MAX) /* the end of input expires nothing, nor after a restore */
+        s->watermark_us = MAX(s->watermark_us, watermark_us);
     histories_set_watermark(s->histories, watermark_us, TABLE_STEP_NONE);
     catalogue_set_watermark(s->items, watermark_us, TABLE_STEP_NONE);
 }

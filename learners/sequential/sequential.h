@@ -47,7 +47,8 @@ struct sequential_options {
     const struct losses_kind *loss;
     struct losses_options losses;
     uint32_t items_max;
-    int64_t expire_after_us; /* of items, of users' histories and of values beside them; 0: never */
+    int64_t
+        expire_after_us; /* of items and of users' histories; 0: never. Values beside them do not expire */
     uint32_t shards;
     uint64_t seed;
     /* Told when an item has gone; may not call the model. NULL: nobody is told. */
@@ -136,10 +137,10 @@ struct sequential_counts {
 };
 struct sequential_counts sequential_counts(const struct sequential *s);
 
-/* Memory that the model takes once, in bytes, computed before it is made; step: what the largest step may come to take
- * beside that. */
+/* Memory that the model takes once, in bytes, computed before it is made; step, call: what the largest step, and the
+ * windows of the largest call, may come to take beside that. */
 struct sequential_plan {
-    size_t activations, parameters, scratch, step;
+    size_t activations, parameters, scratch, step, call;
 };
 void sequential_plan(const struct sequential_options *options, struct sequential_plan *plan);
 

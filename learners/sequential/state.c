@@ -115,21 +115,23 @@ static void put_column(const struct operator_bind *bind, struct byte_buffer *out
 
 void sequential_shape(const struct operator_bind *bind, struct byte_buffer *out)
 {
+    static const char *const sides[SEQUENTIAL_SIDES_MAX] = {"with 1", "with 2", "with 3", "with 4"};
+    static const char *const contexts[SEQUENTIAL_CONTEXTS_MAX] = {"context 1", "context 2", "context 3",
+                                                                  "context 4"};
     const struct sequential_config *c = bind->config;
     put_column(bind, out, "by", c->by_columns[LEARNER_EXAMPLES]);
     put_column(bind, out, "item", c->item_column);
     for (uint32_t i = 0; i < c->sides.count; i++)
-        put_column(bind, out, "with", c->side_columns[i]);
+        put_column(bind, out, sides[i], c->side_columns[i]);
     for (uint32_t i = 0; i < c->contexts.count; i++)
-        put_column(bind, out, "context", c->context_columns[LEARNER_EXAMPLES][i]);
+        put_column(bind, out, contexts[i], c->context_columns[LEARNER_EXAMPLES][i]);
     buffer_printf(out, "=history: %lld, marks: %d, shards: %u\n", (long long)c->history, c->model.marks,
                   c->model.shards);
     c->model.network->put_shape(c->model.network_own, 1, out);
     buffer_printf(out, "=optimizers: %s, %s\n", optimizer_name(&c->embedding.optimizer),
                   optimizer_name(&c->hidden_optimizer));
-    buffer_printf(out, "=in batch: %d\n", c->model.losses.in_batch);
-    buffer_printf(out, "~batch: %lld, rehearse: %lld, loss: %s\n", (long long)c->batch,
-                  (long long)c->rehearse, c->model.loss->name);
+    buffer_printf(out, "=batch: %lld\n=in batch: %d\n", (long long)c->batch, c->model.losses.in_batch);
+    buffer_printf(out, "~rehearse: %lld\n~loss: %s\n", (long long)c->rehearse, c->model.loss->name);
 }
 
 /* --- For people --- */
@@ -170,6 +172,7 @@ void sequential_memory(void *config, struct memory_plan *plan)
     memory_plan_add(plan, "parameters", parts.parameters, false);
     memory_plan_add(plan, "scratch", parts.scratch, false);
     memory_plan_add(plan, "the largest step", parts.step, false);
+    memory_plan_add(plan, "windows of a batch", parts.call, false);
 }
 
 static const char *column_name(struct operator_context *context, const struct sequential_config *c,

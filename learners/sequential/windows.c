@@ -113,6 +113,10 @@ static void extend(struct sequential *s, uint32_t i)
     struct sequential_window old = w->items[s->events[i].previous - 1];
     uint32_t history = s->options.history;
     s->events[i].count = before->count + before->is_appended;
+    if (before->count == 0 && histories_has_expired(s->histories, before->entry.seconds))
+        s->events[i].count = 0; /* the event before came so late that its user is gone again */
+    if (s->events[i].count == 0)
+        return;
     uint64_t dropped =
         history_window(s->events[i].count, history).start - history_window(before->count, history).start;
     struct history_entry *at = windows_room(w, (size_t)old.length + 1);
@@ -147,8 +151,11 @@ static void read_entry(struct sequential *s, const struct sequential_event *e, b
     if (o->marks)
         event->entry.sides[o->sides] = !e->teaches;
     struct sequential_window *window = &s->call.items[i];
-    for (uint32_t k = 0; k < o->contexts; k++)
-        window->contexts[k] = number_of(s, s->contexts[k], &e->contexts[k], seconds, adds);
+    for (uint32_t k = 0; k < o->contexts;
+         k++) { /* a new value is learned, but has no part in the prediction */
+        window->contexts[k] = number_of(s, s->contexts[k], &e->contexts[k], seconds, false);
+        event->contexts[k] = number_of(s, s->contexts[k], &e->contexts[k], seconds, adds);
+    }
     window->identity = e->identity;
     window->target = event->entry.item;
 }

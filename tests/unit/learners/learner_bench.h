@@ -263,19 +263,6 @@ static inline struct snapshot_writer checkpoint(struct bench *t, const struct op
     return w;
 }
 
-static inline void finish(struct snapshot_writer *w, bool is_published)
-{
-    assert_true(w->write(w->argument, w));
-    w->done(w->argument, is_published);
-}
-
-static inline void checkpoint_free(struct snapshot_writer *w)
-{
-    for (uint32_t i = 0; i < w->count; i++)
-        buffer_free(&w->records[i]);
-    free(w->records);
-}
-
 static inline double reported(struct bench *t, const struct operator_kind *kind, const char *name)
 {
     struct report report = {0};

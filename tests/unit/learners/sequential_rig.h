@@ -6,9 +6,9 @@
 #include "learners/networks/networks.h"
 #include "learners/sequential/internal.h"
 #include "learners/stored/stored.h"
+#include "memory_checkpoint.h"
 
 #include "core/mem.h"
-#include "core/snapshot.h"
 #include "kernels/num.h"
 #include "unit/support/random.h"
 
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-enum { RIG_DIM = 16, RIG_USERS = 12, RIG_ITEMS = 40, RIG_VALUES = 5 };
+enum { RIG_DIM = 16, RIG_USERS = 12, RIG_ITEMS = 40, RIG_VALUES = 5, RIG_BLOCK = 50 };
 
 static struct sasrec_network rig_sasrec = {
     .layers = 1, .heads = 1, .dim = RIG_DIM, .hidden = RIG_DIM, .is_causal = true};
@@ -93,6 +93,8 @@ static inline struct sequential_event rig_event(const struct rig_case *of, uint6
     struct sequential_event e = {.user = num_mix(1 + random_below(&random, RIG_USERS)),
                                  .time_us = (int64_t)(1000 + number * 10) * US_PER_SECOND,
                                  .identity = num_mix(number + 77)};
+    if (of->expire_after_us > 0 && random_chance(&random, 5)) /* it comes so late that its user has expired */
+        e.time_us = MAX(e.time_us - 2 * of->expire_after_us, (int64_t)0);
     uint32_t most = 3 + (uint32_t)MIN(number / 4, (uint64_t)RIG_ITEMS - 3);
     e.item = rig_value(1, random_below(&random, 1 + random_below(&random, most)));
     e.teaches = !(of->has_marks && random_chance(&random, 12));
@@ -137,10 +139,8 @@ static inline uint64_t rig_feed(struct sequential *s, const struct rig_case *of,
     memset(wants, 1, sizeof(wants));
     while (from < to) {
         uint32_t n = (uint32_t)MIN(to - from, (uint64_t)SEQUENTIAL_CALL_MAX);
-        if (most == UINT32_MAX)
-            n = MIN(n, 1 + random_below(&random, 40));
-        else if (most > 0)
-            n = MIN(n, most);
+        uint32_t size = most == UINT32_MAX ? 1 + random_below(&random, 12) : most;
+        n = size > 0 ? MIN(n, size) : n;
         for (uint32_t i = 0; i < n; i++)
             events[i] = rig_event(of, from + i);
         n = sequential_piece(s, events, n);
@@ -150,6 +150,17 @@ static inline uint64_t rig_feed(struct sequential *s, const struct rig_case *of,
             hash = rig_seen_hash(hash, &seen[i], s->options.dim);
         sequential_take(s);
         from += n;
+    }
+    return hash;
+}
+
+/* The same in blocks of RIG_BLOCK events, as micro-batches are: behind each the watermark follows. */
+static inline uint64_t rig_run(struct sequential *s, const struct rig_case *of, uint64_t from, uint64_t to,
+                               uint32_t most, uint64_t hash)
+{
+    for (; from < to; from += RIG_BLOCK) {
+        hash = rig_feed(s, of, from, from + RIG_BLOCK, most, hash);
+        sequential_set_watermark(s, (int64_t)(1000 + (from + RIG_BLOCK) * 10) * US_PER_SECOND);
     }
     return hash;
 }
@@ -186,6 +197,41 @@ static inline uint64_t rig_model_hash(struct sequential *s, bool with_state)
                         counts.pending, histories.users, histories.entries};
     hash = rig_hash(hash, facts, sizeof(facts));
     return rig_hash(hash, &counts.loss, sizeof(counts.loss));
+}
+
+/* --- Checkpoints and cuts --- */
+
+static inline void rig_store(struct stored *stored, struct sequential *s)
+{
+    struct table *tables[STORED_TABLES_MAX];
+    struct stored_part parts[STORED_PARTS_MAX];
+    uint32_t count = sequential_parts(s, parts);
+    assert_true(count <= STORED_PARTS_MAX - 2);
+    stored_init(stored, tables, sequential_tables(s, tables), parts, count);
+}
+
+/* A checkpoint of the model as it is now; the caller frees it with checkpoint_free. */
+static inline struct snapshot_writer rig_save(struct stored *stored, uint64_t epoch, bool is_base)
+{
+    struct snapshot_writer w = {.epoch = epoch, .is_base = is_base};
+    assert_true(stored_snapshot(stored, &w));
+    finish(&w, true);
+    stored_settle(stored, false);
+    return w;
+}
+
+/* A new model of a base and, unless NULL, a delta. */
+static inline struct sequential *rig_restored(const struct sequential_options *options, struct stored *stored,
+                                              const struct snapshot_writer *base,
+                                              const struct snapshot_writer *delta)
+{
+    struct sequential *s = sequential_new(options);
+    struct snapshot_reader reader = {.parts = {base, delta}};
+    struct operator_context context = {0};
+    rig_store(stored, s);
+    assert_true(stored_restore(stored, &context, &reader));
+    assert_null(sequential_check(s));
+    return s;
 }
 
 #endif

@@ -1,0 +1,311 @@
+/*
+ * Sequence models: what is known of an event and what is learned do not depend on how events are cut into calls, on a
+ * helping thread, or on the kernels' variant; a request changes nothing and is answered what the event would have; and
+ * models at their bounds.
+ */
+#include "sequential_rig.h"
+#include "team_helper.h"
+
+#include <math.h>
+#include <pthread.h>
+
+/* Everything at once: marks, values beside items, contexts, older windows, dropout, users and items that expire. */
+static const struct rig_case all = {.name = "all",
+                                    .loss = "sampled_softmax",
+                                    .has_marks = true,
+                                    .rows = OPT_ADAM,
+                                    .dense = OPT_ADAM,
+                                    .history = 9,
+                                    .sides = 2,
+                                    .contexts = 2,
+                                    .batch = 7,
+                                    .rehearse = 2,
+                                    .negatives = 6,
+                                    .clip_norm = 1.0F,
+                                    .dropout = 0.2F,
+                                    .expire_after_us = 900 * US_PER_SECOND};
+
+struct result {
+    uint64_t seen, model;
+};
+
+static struct result run(const struct sequential_options *options, const struct rig_case *of, uint64_t events,
+                         uint32_t most, struct team *team)
+{
+    struct sequential *s = sequential_new(options);
+    sequential_set_team(s, team);
+    struct result r = {.seen = rig_run(s, of, 0, events, most, 1)};
+    r.model = rig_model_hash(s, true);
+    assert_true(sequential_counts(s).steps > 3);
+    sequential_free(s);
+    return r;
+}
+
+static void assert_same(struct result a, struct result b)
+{
+    assert_int_equal(a.seen, b.seen);
+    assert_int_equal(a.model, b.model);
+}
+
+/* --- Sameness --- */
+
+static void test_calls(void **state)
+{
+    (void)state;
+    struct rig_case of = all;
+    for (int i = 0; i < 4; i++) {
+        of.is_hstu = i & 1;
+        of.loss = i < 2 ? "sampled_softmax" : "softmax";
+        struct sequential_options options = rig_options(&of);
+        options.losses.in_batch = i == 1;
+        struct result whole = run(&options, &of, 1500, 0, NULL);
+        assert_same(run(&options, &of, 1500, 1, NULL), whole);
+        assert_same(run(&options, &of, 1500, UINT32_MAX, NULL), whole);
+        options.seed++; /* the hashes see a difference */
+        assert_int_not_equal(run(&options, &of, 1500, 0, NULL).model, whole.model);
+    }
+}
+
+static void test_team(void **state)
+{
+    (void)state;
+    struct rig_case of = all;
+    static struct helper helper;
+    pthread_t thread;
+    of.history = 50, of.batch = 60, of.rehearse = 3;
+    helper.team.wake = wait_for_help, helper.team.engine = &helper;
+    assert_int_equal(pthread_create(&thread, NULL, help, &helper), 0);
+    for (int i = 0; i < 2; i++) {
+        of.is_hstu = i;
+        struct sequential_options options = rig_options(&of);
+        struct result alone = run(&options, &of, 700, 0, NULL);
+        unsigned before = atomic_load(&helper.pieces);
+        assert_same(run(&options, &of, 700, 0, &helper.team), alone);
+        assert_true(atomic_load(&helper.pieces) > before);
+    }
+    atomic_store(&helper.is_over, true);
+    pthread_join(thread, NULL);
+}
+
+static void test_variants(void **state)
+{
+    (void)state;
+    for (int is_hstu = 0; is_hstu < 2; is_hstu++) {
+        struct rig_case of = all;
+        of.is_hstu = is_hstu;
+        struct sequential_options options = rig_options(&of);
+        options.kernels = kernels_variant(KERNELS_SCALAR);
+        struct result scalar = run(&options, &of, 400, 0, NULL);
+        for (enum kernels_variant v = KERNELS_SCALAR; v < KERNELS_VARIANTS; v++) {
+            options.kernels = kernels_variant(v);
+            if (kernels_supports(v))
+                assert_same(run(&options, &of, 400, 0, NULL), scalar);
+        }
+    }
+}
+
+/* --- Requests --- */
+
+/* Each event is asked for before it comes, with others behind it, which it does not see. */
+static void test_ask(void **state)
+{
+    (void)state;
+    enum { AHEAD = 6 };
+    struct sequential_options options = rig_options(&all);
+    struct sequential *s = sequential_new(&options), *never_asked = sequential_new(&options);
+    static uint8_t wants[AHEAD] = {1, 1, 1, 1, 1, 1};
+    struct sequential_seen asked[AHEAD], seen;
+    uint64_t with_query = 0, new_contexts = 0;
+    for (uint64_t n = 0; n < 900; n++) {
+        struct sequential_event events[AHEAD];
+        for (uint32_t i = 0; i < AHEAD; i++)
+            events[i] = rig_event(&all, i < 3 ? n + i : n); /* the event itself, three times more */
+        struct items_ref ref;
+        new_contexts += events[0].contexts[0].key != 0 &&
+                        !catalogue_find(s->contexts[0], events[0].contexts[0].key, &ref);
+        uint64_t before = n % 50 == 0 ? rig_model_hash(s, true) : 0;
+        sequential_ask(s, events, AHEAD, wants, asked);
+        if (n % 50 == 0)
+            assert_int_equal(rig_model_hash(s, true), before);
+        uint64_t hash = rig_seen_hash(1, &asked[0], options.dim);
+        for (uint32_t i = 3; i < AHEAD; i++)
+            assert_int_equal(rig_seen_hash(1, &asked[i], options.dim), hash);
+        sequential_read(s, events, 1, wants, &seen);
+        assert_int_equal(rig_seen_hash(1, &seen, options.dim), hash);
+        with_query += seen.query != NULL;
+        sequential_take(s);
+        (void)rig_feed(never_asked, &all, n, n + 1, 1, 1);
+        if (n % RIG_BLOCK == RIG_BLOCK - 1) {
+            sequential_set_watermark(s, (int64_t)(1000 + n * 10) * US_PER_SECOND);
+            sequential_set_watermark(never_asked, (int64_t)(1000 + n * 10) * US_PER_SECOND);
+        }
+    }
+    assert_true(with_query > 600 && new_contexts > 2);
+    assert_int_equal(rig_model_hash(s, true), rig_model_hash(never_asked, true));
+    sequential_free(s);
+    sequential_free(never_asked);
+}
+
+/* --- Bounds --- */
+
+static void give(struct sequential *s, const struct sequential_event *e, struct sequential_seen *seen)
+{
+    sequential_read(s, e, 1, &(uint8_t){1}, seen);
+    sequential_take(s);
+}
+
+static struct sequential_event event_of(uint64_t user, uint32_t item, uint64_t number, bool teaches)
+{
+    return (struct sequential_event){.user = user,
+                                     .item = rig_value(1, item),
+                                     .time_us = (int64_t)(number + 5) * US_PER_SECOND,
+                                     .identity = num_mix(number),
+                                     .teaches = teaches};
+}
+
+/* Windows of the longest history, which fill a pass each, and one of a single event. */
+static void test_histories_of_bounds(void **state)
+{
+    (void)state;
+    static const uint32_t histories[] = {1, 2, HISTORY_MAX};
+    for (size_t h = 0; h < ARRAY_COUNT(histories); h++) {
+        struct rig_case of = {
+            .loss = "bpr", .history = histories[h], .batch = 3, .rehearse = 1, .negatives = 1};
+        of.is_hstu = h == 2;
+        struct sequential_options options = rig_options(&of);
+        struct sequential *s = sequential_new(&options);
+        struct sequential_seen seen, asked;
+        uint64_t n = 0;
+        for (uint32_t i = 0; i < 8; i++, n++) {
+            struct sequential_event e = event_of(2, i, n, true);
+            give(s, &e, &seen);
+        }
+        for (; n < histories[h]; n++) { /* does not teach: no window is learned */
+            struct sequential_event e = event_of(2, (uint32_t)n % 8, n, false);
+            sequential_read(s, &e, 1, NULL, &seen);
+            sequential_take(s);
+        }
+        for (uint32_t i = 0; i < 7; i++, n++) {
+            struct sequential_event e = event_of(2, i, n, true);
+            sequential_ask(s, &e, 1, &(uint8_t){1}, &asked);
+            uint64_t hash = rig_seen_hash(1, &asked, options.dim);
+            give(s, &e, &seen);
+            assert_int_equal(rig_seen_hash(1, &seen, options.dim), hash);
+            assert_int_equal(seen.length, history_window(n, histories[h]).length);
+            for (uint32_t c = 0; c < options.dim; c++)
+                assert_true(isfinite(seen.query[c]));
+        }
+        assert_true(sequential_counts(s).steps >= 4 && sequential_counts(s).rejected == 0);
+        sequential_free(s);
+    }
+}
+
+static void test_million_events_of_a_user(void **state)
+{
+    (void)state;
+    enum { EVENTS = 1000000 };
+    struct rig_case of = {.loss = "bpr", .history = 50, .batch = 1, .negatives = 1};
+    struct sequential_options options = rig_options(&of);
+    struct sequential *s = sequential_new(&options);
+    static struct sequential_event events[SEQUENTIAL_CALL_MAX];
+    static struct sequential_seen seen[SEQUENTIAL_CALL_MAX];
+    for (uint32_t i = 0; i < 4; i++) {
+        events[0] = event_of(9, i, i, true);
+        give(s, events, seen);
+    }
+    assert_int_equal(sequential_counts(s).steps, 3); /* `batch: 1`: each event but the first */
+    for (uint64_t n = 4, count; n < EVENTS; n += count) {
+        count = MIN(EVENTS - n, (uint64_t)SEQUENTIAL_CALL_MAX);
+        for (uint64_t i = 0; i < count; i++)
+            events[i] = event_of(9, (uint32_t)(n + i) % 4, n + i, false);
+        assert_int_equal(sequential_piece(s, events, (uint32_t)count), count);
+        sequential_read(s, events, (uint32_t)count, NULL, seen);
+        for (uint64_t i = 0; i < count; i++)
+            assert_int_equal(seen[i].length, history_window(n + i, 50).length);
+        sequential_take(s);
+    }
+    struct history_view view;
+    histories_find(s->histories, &(uint64_t){9}, 1, 1, &view);
+    assert_true(view.count == EVENTS && view.length == history_window(EVENTS, 50).length);
+    struct history_entry entry;
+    for (uint64_t n = history_window(EVENTS, 50).start; n < EVENTS; n++)
+        assert_true(history_next(&view, &entry) && entry.item.number == n % 4 && entry.seconds == n + 5);
+    assert_true(sequential_memory_now(s).history_bytes < 1 << 20);
+    sequential_free(s);
+}
+
+/* What has no number leaves nothing behind: unknown items that do not teach, texts that are too long, items beyond
+ * items_max. Their neighbours are learned as if they had not come. */
+static void test_without_numbers(void **state)
+{
+    (void)state;
+    struct rig_case of = {
+        .loss = "bpr", .history = 8, .sides = 1, .batch = 2, .negatives = 1, .items_max = 5};
+    struct sequential_options options = rig_options(&of);
+    struct sequential *s = sequential_new(&options), *neighbour = sequential_new(&options);
+    struct sequential_seen seen;
+    char *text = calloc(ITEMS_TEXT_MAX + 1, 1);
+    for (uint64_t n = 0; n < 200; n++) {
+        struct sequential_event e = event_of(1 + n % 3, (uint32_t)n % 5, n, true), unknown = e;
+        if (n >= 5) {
+            unknown.item = rig_value(1, 100 + (uint32_t)n);
+            unknown.teaches = n % 2 == 0; /* there are items_max */
+            give(s, &unknown, &seen);
+            assert_true(!seen.is_known);
+        }
+        unknown.item = (struct items_value){
+            .key = num_mix(n + 1000000), .is_text = true, .text = {text, ITEMS_TEXT_MAX + 1}};
+        unknown.teaches = true;
+        give(s, &unknown, &seen);
+        e.sides[0] = n % 4 == 0 ? unknown.item : rig_value(10, (uint32_t)n % 3);
+        give(s, &e, &seen);
+        e.sides[0] = n % 4 == 0 ? (struct items_value){0} : e.sides[0]; /* too long is as absent */
+        give(neighbour, &e, &seen);
+    }
+    free(text);
+    assert_int_equal(sequential_memory_now(s).items, 5);
+    assert_int_equal(sequential_memory_now(s).unnumbered, 200 + 97);
+    assert_int_equal(rig_model_hash(s, true), rig_model_hash(neighbour, true));
+    sequential_free(s);
+    sequential_free(neighbour);
+}
+
+/* A call without events; events of one user in a call, of which the second sees the first. */
+static void test_small_calls(void **state)
+{
+    (void)state;
+    struct rig_case of = {.loss = "bce", .history = 4, .batch = 3, .negatives = 1};
+    struct sequential_options options = rig_options(&of);
+    struct sequential *s = sequential_new(&options);
+    struct sequential_seen seen[3];
+    uint64_t before = rig_model_hash(s, true);
+    sequential_read(s, NULL, 0, NULL, seen);
+    sequential_take(s);
+    sequential_ask(s, NULL, 0, NULL, seen);
+    assert_int_equal(sequential_piece(s, NULL, 0), 0);
+    assert_int_equal(rig_model_hash(s, true), before);
+    struct sequential_event events[] = {event_of(4, 0, 0, true), event_of(4, 1, 1, true),
+                                        event_of(4, 0, 2, true)};
+    sequential_read(s, events, 3, (uint8_t[]){1, 1, 1}, seen);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_true(seen[i].length == i && (seen[i].query != NULL) == (i > 0) && seen[i].history_length == i);
+    assert_true(!seen[0].is_known && !seen[1].is_known && seen[2].is_known);
+    sequential_take(s);
+    assert_int_equal(sequential_counts(s).pending, 2);
+    sequential_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_team),
+        cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_ask),
+        cmocka_unit_test(test_histories_of_bounds),
+        cmocka_unit_test(test_million_events_of_a_user),
+        cmocka_unit_test(test_without_numbers),
+        cmocka_unit_test(test_small_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
