@@ -179,7 +179,10 @@ static bool note_used(struct way *way, uint32_t step)
     lineage_merge(&way->used, &rows);
     for (uint32_t i = 0; i < out->count; i++) {
         struct lineage values = without(&out->fields[i].lineage, &out->fields[i].rows_only);
-        if (!is_added(input, &out->fields[i]))
+        /* E0502: a model does not read its own label, so what derives from it judges the prediction (`rank`): a
+         * request has no such column, and needs nothing for it */
+        bool judges = node->tag == PLAN_LEARNER && lineage_intersects(&values, &node->labels);
+        if (!is_added(input, &out->fields[i]) || judges)
             continue;
         lineage_merge(&way->used, &values);
         if (node->tag != PLAN_LEARNER || !lineage_intersects(&values, &way->labels))

@@ -83,6 +83,30 @@ sink all = file from scores {{ path: out, overwrite: true }}
 """
 
 
+# Learners that choose items. Requests have no rank.
+NEXT_ITEMS = {
+    "sasrec": "with: [liked], learn: clicked = 1 or liked = 1, batch: 24, rehearse: 1, loss: sampled_softmax { negatives: 12 }, "
+              "score: asked",
+    "hstu": "context: [liked], batch: 16, loss: bpr { negatives: 4 }, layers: 1",
+    "sasrec-expiring": "batch: 16, loss: softmax {}, layers: 1",
+}
+
+
+def next_item(name):
+    """A job that learns users' next items, with a step before the model and one behind it."""
+    expire = ", expire_after: 10m" if name.endswith("-expiring") else ""
+    return HEAD + f"""
+stream examples = events | where price is null or price < 29.0 | drop tags
+stream asked = ratings | with user = stars | select ts, user
+learner model = {name.split("-")[0]} from examples {{
+  by: user, item: item, top: 7, history: 12, embedding: {{ dim: 16{expire} }}, {NEXT_ITEMS[name]}
+}}
+stream lists = model.top | with n = len(top)
+serve lists {{ from: lists, request: events, deadline: 1m }}
+sink all = file from lists {{ path: out, overwrite: true }}
+"""
+
+
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adagrad_row", "adagrad_block", "adam", "ftrl", "newton")
 
 
