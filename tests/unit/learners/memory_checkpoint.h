@@ -76,4 +76,17 @@ void snapshot_corrupt(struct snapshot_reader *r, struct diag_list *diags, const 
     r->was_corrupt = true;
 }
 
+static inline void finish(struct snapshot_writer *w, bool is_published)
+{
+    assert_true(w->write(w->argument, w));
+    w->done(w->argument, is_published);
+}
+
+static inline void checkpoint_free(struct snapshot_writer *w)
+{
+    for (uint32_t i = 0; i < w->count; i++)
+        buffer_free(&w->records[i]);
+    free(w->records);
+}
+
 #endif
