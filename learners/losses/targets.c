@@ -25,6 +25,12 @@ static uint64_t places_of(const struct targets_options *o)
     return (uint64_t)o->targets_max * (1 + draws + others);
 }
 
+size_t targets_plan(const struct targets_options *o)
+{
+    enum { PLACE_BYTES = 28 }; /* and half as much more where steps grew */
+    return (size_t)places_of(o) * PLACE_BYTES * 3 / 2;
+}
+
 bool targets_check(const struct targets_options *o, char reason[LOSSES_REASON])
 {
     uint64_t places = places_of(o);

@@ -90,6 +90,8 @@ LEAT_CHECKED bool targets_check(const struct targets_options *options, char reas
  * NULL. */
 struct targets *targets_create(const struct targets_options *options);
 void targets_free(struct targets *t);
+/* About how many bytes the largest step may take: of its places. Any thread. */
+size_t targets_plan(const struct targets_options *options);
 /* Bytes of memory now, apart from frequencies: 16 for each number up to the largest that has occurred in a batch. */
 size_t targets_bytes(const struct targets *t);
 

@@ -47,6 +47,8 @@ void sequential_plan(const struct sequential_options *options, struct sequential
                                      .scratch = s->memory.parts[TRAIN_SCRATCH]};
     /* tokens with their gradients; each may be a target, with its query and that one's gradient */
     plan->step = tokens * (sizeof(struct history_entry) + row + 8) + tokens * (2 * row + 40);
+    struct targets_options targets = sequential_targets(options);
+    plan->step += targets_plan(&targets);
     tokens = (size_t)SEQUENTIAL_CALL_MAX * options->history;
     plan->call = tokens * (sizeof(struct history_entry) + sizeof(uint32_t));
     free(s->net.second);

@@ -175,11 +175,12 @@ void sequential_memory(void *config, struct memory_plan *plan)
     memory_plan_add(plan, "windows of a batch", parts.call, false);
 }
 
-static const char *column_name(struct operator_context *context, const struct sequential_config *c,
-                               int column)
+/* A column may be beside items and a context, too: its tables have names of their own. */
+static const char *table_name(struct operator_context *context, const struct sequential_config *c,
+                              uint32_t number, int column)
 {
-    struct str name = c->schema->fields[column].name;
-    return arena_strndup(context->scratch, name.data, name.length);
+    const char *of = number == 0 ? "" : number <= c->sides.count ? "with." : "context.";
+    return arena_printf(context->scratch, "%s%.*s", of, STR_ARGS(c->schema->fields[column].name));
 }
 
 bool sequential_visit(struct operator_context *context, struct model_visitor *visitor)
@@ -188,7 +189,7 @@ bool sequential_visit(struct operator_context *context, struct model_visitor *vi
     const char *names[1 + SEQUENTIAL_SIDES_MAX + SEQUENTIAL_CONTEXTS_MAX];
     int column;
     for (uint32_t i = 0; sequential_table(c, i, &column); i++)
-        names[i] = column_name(context, c, column);
+        names[i] = table_name(context, c, i, column);
     return sequential_visit_weights(c->state->model, names, visitor);
 }
 

@@ -20,6 +20,7 @@ LEAT = os.path.abspath(sys.argv[1])
 JOBS = int(sys.argv[2]) if len(sys.argv) > 2 else 12
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 KINDS = ("linear", "fm", "ffm", "mf", "deepfm", "dcnv2", "dlrm", "mmoe", "afm")
+OF_ITEMS = ("sasrec", "hstu")  # they choose items, and have no label
 EVENTS = 300
 
 JOB = """job combination {{}}
@@ -28,12 +29,16 @@ source events = file {{
   event_time: ts
 }}
 learner m = {kind} from events {{ {options} }}
-sink out = null from m.predictions {{}}
+sink out = null from m.{output} {{}}
 """
 IDS = ("a", "b", "c", 'concat(b, "x")', "a % 7")
 NUMBERS = ("x", "y", "x * y")
 # What the reference has no values for; without a value here an option is left out.
 OWN = {"label": ("liked", "liked", "rated", "x"), "labels": ("[liked, rated]", "[liked, y, rated]"), "weight": ("w", "1.5"),
+       "by": ("w", "liked", "a"), "learn": ("liked", "x > 0.2", "x"), "score": (), "metrics_by": ("b", "x"),
+       "with": ("[b]", "[b, a % 7, liked]", "[c]"), "context": ("[liked]", "[x, rated, w]", "[b]"),
+       "loss": ("softmax", "softmax { temperature: 0.2 }", "sampled_softmax { negatives: 3 }", "sampled_softmax { negatives: 0 }",
+                "sampled_softmax { negatives: 2, in_batch: true }", "bce", "gbce { negatives: 5 }", "bpr", "warp { tries: 4 }"),
        "user": ("a", "b"), "item": ("b", "a % 7"), "known_early": (), "export": (), "freeze": (), "from": ()}
 
 
@@ -68,7 +73,7 @@ def some(random_of, names, least):
 def value(random_of, name, option):
     """A value for an option; None: there is none."""
     what, _, block = option
-    if name in OWN:
+    if name in OWN and (name != "loss" or what.startswith("optimizer")):
         return random_of.choice(OWN[name]) if OWN[name] else None
     if what.startswith("{"):
         inner = [f"{n}: {v}" for n, o in block.items() if random_of.random() < 0.4 and (v := value(random_of, n, o))]
@@ -117,7 +122,8 @@ def check_job(random_of, kind, given, events, path):
     """Leaves options out, one after the other, until check accepts the job. Returns whether it does."""
     is_first = True
     while True:
-        rig.write(path, JOB.format(kind=kind, events=events, options=", ".join(text for text, _ in given)))
+        output, options = "top" if kind in OF_ITEMS else "predictions", ", ".join(text for text, _ in given)
+        rig.write(path, JOB.format(kind=kind, output=output, events=events, options=options))
         code = verdict(["check"], path)
         if code == 0 or is_first:
             assert verdict(["run", "--quiet"], path) == code, rig.read(path).decode()
@@ -130,7 +136,7 @@ def check_job(random_of, kind, given, events, path):
 
 def check_kind(kind):
     random_of, options = random.Random(f"{SEED} {kind}"), options_of(kind)
-    assert "label" in options or "labels" in options, options
+    assert "label" in options or "labels" in options or kind in OF_ITEMS, options
     with tempfile.TemporaryDirectory() as folder:
         events = os.path.join(folder, "events.jsonl")
         write_events(events)
@@ -144,4 +150,4 @@ def make(kind):
 
 
 if __name__ == "__main__":
-    sys.exit(tap.run({f"test_{kind}": make(kind) for kind in KINDS}))
+    sys.exit(tap.run({f"test_{kind}": make(kind) for kind in KINDS + OF_ITEMS}))
