@@ -1,5 +1,8 @@
 #include "control/history_figures.h"
 
+#include "control/ranked.h"
+
+#include "core/learner.h"
 #include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
@@ -136,6 +139,25 @@ static double learner_calibration(const struct look *look)
     return of_window(look, "calibration");
 }
 
+/* Of a learner that chooses items: the value for the longest list that it is measured by. */
+static double ranked(const struct look *look, const char *figure)
+{
+    const struct report_item *item = ranked_largest(&look->node->report, figure, true);
+    return item == NULL ? (double)NAN : item->value;
+}
+static double chooser_hr(const struct look *look)
+{
+    return ranked(look, "hr");
+}
+static double chooser_ndcg(const struct look *look)
+{
+    return ranked(look, "ndcg");
+}
+static double chooser_coverage(const struct look *look)
+{
+    return ranked(look, "coverage");
+}
+
 /* --- The tables --- */
 
 #define RATE(name_, unit_, get_)                                                                             \
@@ -156,7 +178,8 @@ static double learner_calibration(const struct look *look)
 #define NODE_QUEUE                                                                                           \
     GAUGE("queue", "share of the micro-batches that may wait for the stage", HISTORY_MAX, node_queue)
 
-enum meaning { OF_SOURCE, OF_OPERATOR, OF_LEARNER, OF_SINK, OF_RUN, MEANINGS };
+/* A chooser is a learner that chooses items. */
+enum meaning { OF_SOURCE, OF_OPERATOR, OF_LEARNER, OF_SINK, OF_RUN, OF_CHOOSER, MEANINGS };
 
 /* In the order of the columns' values: who changes this raises HISTORY_VERSION. */
 static const struct figure figures[MEANINGS][HISTORY_FIGURES] = {
@@ -199,15 +222,33 @@ static const struct figure figures[MEANINGS][HISTORY_FIGURES] = {
                 GAUGE("checkpoint_age", "seconds", HISTORY_MAX, run_checkpoint_age),
                 GAUGE("checkpoint_stop", "seconds that a lane stood still for the last checkpoint",
                       HISTORY_MAX, run_checkpoint_stop)},
+    [OF_CHOOSER] = {RATE("rows_learned", "rows/s", node_absorbed),
+                    RATE("rows_bad", "rejected and late rows/s", node_bad), NODE_SHARE, NODE_QUEUE,
+                    REPORT("loss", "mean loss of the last step's targets", HISTORY_LAST, "step_loss"),
+                    GAUGE("hr", "hits / ranked events of the last window, largest k of metrics_at",
+                          HISTORY_LAST, chooser_hr),
+                    GAUGE("ndcg", "of the last window, largest k of metrics_at", HISTORY_LAST, chooser_ndcg),
+                    GAUGE("coverage",
+                          "items in lists of the last window / all items, largest k of metrics_at",
+                          HISTORY_LAST, chooser_coverage)},
 };
 
 const char *const history_roll_names[] = {
     [HISTORY_MEAN] = "mean", [HISTORY_LAST] = "last", [HISTORY_MAX] = "max"};
 
+/* The first output of a learner that chooses items has lists, and is called so. */
+static bool chooses_items(const struct plan_node *node)
+{
+    const char *output = node->output_names[LEARNER_PREDICTIONS];
+    return node->tag == PLAN_LEARNER && output != NULL && strcmp(output, "top") == 0;
+}
+
 static enum meaning meaning_of(const struct plan_node *node)
 {
     if (node == NULL)
         return OF_RUN;
+    if (chooses_items(node))
+        return OF_CHOOSER;
     return node->tag == PLAN_SOURCE    ? OF_SOURCE
            : node->tag == PLAN_LEARNER ? OF_LEARNER
            : node->tag == PLAN_SINK    ? OF_SINK

@@ -1,6 +1,6 @@
 /* Which figures a run's history has, and how they come into it: each second a row of them, made of the figures of the run
- * and of its nodes. A source, an operator, a learner, a sink and the run itself have eight figures each, of their own
- * meaning (the tables of history_figures.c). */
+ * and of its nodes. A source, an operator, a learner, a learner that chooses items, a sink and the run itself have
+ * eight figures each, of their own meaning (the tables of history_figures.c). */
 #ifndef LEAT_CONTROL_HISTORY_FIGURES_H
 #define LEAT_CONTROL_HISTORY_FIGURES_H
 

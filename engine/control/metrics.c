@@ -1,5 +1,7 @@
 #include "control/metrics.h"
 
+#include "control/ranked.h"
+
 #include <inttypes.h>
 #include <math.h>
 
@@ -14,6 +16,7 @@ enum metric_of {
     OF_PARTITION, /* for each partition that has a series (partition_series.h) */
     OF_LEFT_OUT,  /* one series: how many were left out */
     OF_FIGURE, /* for each node whose report has the figure, over the run and over the last window of metrics */
+    OF_RANKED, /* likewise, for each length k of a list (ranked.h) */
 };
 
 /* Nodes stand in most samples: what is written of each is made once for an answer. */
@@ -31,8 +34,8 @@ struct metric {
     double (*run)(const struct run_stats *stats); /* OF_RUN; NaN: not known */
     double (*node)(const struct run_stats *stats,
                    const struct run_node_stats *node); /* OF_NODE; NaN: not known */
-    const char *figure;                                /* OF_FIGURE: name in the report */
-    double unit; /* OF_FIGURE: what the figure is multiplied by; 0: as it is */
+    const char *figure; /* OF_FIGURE: name in the report; OF_RANKED: that before `_k` */
+    double unit;        /* OF_FIGURE: what the figure is multiplied by; 0: as it is */
 };
 
 /* --- Values --- */
@@ -129,6 +132,10 @@ static double node_trouble(const struct run_stats *s LEAT_UNUSED, const struct r
     {                                                                                                        \
         .meaning = {name_, type_, "node, kind, over", help_}, .of = OF_FIGURE, .figure = figure_             \
     }
+#define RANKED(name_, figure_, help_)                                                                        \
+    {                                                                                                        \
+        .meaning = {name_, "gauge", "node, kind, over, k", help_}, .of = OF_RANKED, .figure = figure_        \
+    }
 
 static const struct metric table[] = {
     RUN("leat_run_records_total", "counter", run_records, "Records read by this process."),
@@ -184,6 +191,17 @@ static const struct metric table[] = {
     LEARNER("leat_learner_auc", "gauge", "auc", "Area under the ROC curve, progressive."),
     LEARNER("leat_learner_calibration", "gauge", "calibration", "Mean prediction divided by mean label."),
     LEARNER("leat_learner_rmse", "gauge", "rmse", "Root mean square error, progressive."),
+    RANKED("leat_learner_hr", "hr",
+           "Of learners that choose items: share of the ranked events whose item was among the best k."),
+    RANKED("leat_learner_ndcg", "ndcg", "Likewise, where a hit counts 1 / log2(rank + 1)."),
+    RANKED("leat_learner_mrr", "mrr", "Likewise, where a hit counts 1 / rank."),
+    RANKED("leat_learner_coverage", "coverage",
+           "Of learners that choose items: share of all items that were among the best k for some event."),
+    LEARNER("leat_learner_misses", "gauge", "misses",
+            "Ranked events of an item that the learner did not know; they are examples, too."),
+    LEARNER("leat_learner_step_loss", "gauge", "step_loss",
+            "Of learners that choose items: mean loss of the targets of the last step."),
+    LEARNER("leat_learner_items", "gauge", "items", "Items that the learner chooses from."),
     LEARNER("leat_learner_rows", "gauge", "rows", "Rows of the learner's tables, in memory and on disk."),
     LEARNER("leat_learner_rows_cold", "gauge", "rows_cold",
             "Rows of the learner's tables that are on disk alone."),
@@ -324,6 +342,11 @@ static void put_nodes(struct answer *answer, const struct metric *metric)
     }
 }
 
+static void put_over(struct answer *answer, const struct report_item *item)
+{
+    metrics_label(answer->text, "over", item->is_window ? STR("window") : STR("run"));
+}
+
 /* Figures of learners are of the run, and of the last window of metrics; those of others of the run alone. */
 static void put_figures(struct answer *answer, const struct metric *metric)
 {
@@ -335,8 +358,25 @@ static void put_figures(struct answer *answer, const struct metric *metric)
                 continue;
             begin_node(answer, metric, node->node->place);
             if (node->node->tag == PLAN_LEARNER)
-                metrics_label(answer->text, "over", item->is_window ? STR("window") : STR("run"));
+                put_over(answer, item);
             metrics_value(answer->text, metric->unit == 0 ? item->value : item->value * metric->unit);
+        }
+    }
+}
+
+static void put_ranked(struct answer *answer, const struct metric *metric)
+{
+    for (uint32_t i = 0; i < answer->source->stats->nodes_count; i++) {
+        const struct run_node_stats *node = &answer->source->stats->nodes[i];
+        for (uint32_t r = 0; node->node->tag == PLAN_LEARNER && r < node->report.count; r++) {
+            const struct report_item *item = &node->report.items[r];
+            const char *k = ranked_k(item->name, metric->figure);
+            if (k == NULL || item->text != NULL || isnan(item->value))
+                continue;
+            begin_node(answer, metric, node->node->place);
+            put_over(answer, item);
+            metrics_label(answer->text, "k", str_from(k));
+            metrics_value(answer->text, item->value);
         }
     }
 }
@@ -371,6 +411,7 @@ void metrics_write(const struct metrics_source *source, struct metrics_text *tex
         case OF_PARTITION: put_partitions(&answer, metric); break;
         case OF_LEFT_OUT: put_left_out(metric, text); break;
         case OF_FIGURE: put_figures(&answer, metric); break;
+        case OF_RANKED: put_ranked(&answer, metric); break;
         }
     }
     buffer_free(&answer.node_labels);

@@ -1,5 +1,6 @@
 #include "control/picture.h"
 
+#include "control/ranked.h"
 #include "control/summary.h"
 #include "core/civil.h"
 #include "core/os.h"
@@ -151,18 +152,31 @@ static void add_node_line(const struct picture *p, const struct run_node_stats *
         buffer_printf(out, "  queue %.0f %%", fill * 100);
 }
 
+/* Of a learner that chooses items: what is shown, for the longest list that it is measured by. */
+static bool is_shown_ranked(const struct report *report, const struct report_item *item)
+{
+    static const char *const shown[] = {"hr", "ndcg", "mrr", "coverage"};
+    for (size_t k = 0; k < ARRAY_COUNT(shown); k++)
+        if (item == ranked_largest(report, shown[k], item->is_window))
+            return true;
+    return false;
+}
+
 /* The figures that tell how good a learner is, over the whole run or the last window; false: there are
  * none. */
 static bool add_report(const struct report *report, bool is_window, struct byte_buffer *out)
 {
-    static const char *const shown[] = {"logloss", "auc", "calibration", "rmse", "mae", "device_busy"};
+    static const char *const shown[] = {"logloss", "auc",       "calibration", "rmse",
+                                        "mae",     "step_loss", "device_busy"};
     bool is_first = true;
     for (uint32_t i = 0; i < report->count; i++) {
         const struct report_item *item = &report->items[i];
-        bool is_shown = false;
+        if (item->is_window != is_window)
+            continue;
+        bool is_shown = is_shown_ranked(report, item);
         for (size_t k = 0; k < ARRAY_COUNT(shown); k++)
             is_shown |= strcmp(item->name, shown[k]) == 0;
-        if (!is_shown || item->is_window != is_window)
+        if (!is_shown)
             continue;
         buffer_printf(out, "%s  %s %.5f",
                       is_first ? (is_window ? "    last window:" : "    run:        ") : "", item->name,

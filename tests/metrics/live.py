@@ -26,10 +26,12 @@ stream kept = s | where a < 900 | dedup by id within 1h
 stream features = kept | feature by a over 1h every 1m {{ n: count() }}
 learner model = fm from features {{ label: clicked, sparse: [a, b], dense: [log1p(n)], embedding: {{ dim: 4 }}, window: 1000 }}
 learner amount = linear from features {{ label: b, loss: squared, sparse: [a], window: 1000 }}
+learner next = sasrec from features {{ by: a, item: b, layers: 1, embedding: {{ dim: 16 }}, window: 1000, metrics_at: [5, 20] }}
 stream scores = model.predictions
 serve scores {{ from: scores, request: s, deadline: 1m }}
 sink out = file from scores {{ path: "out.jsonl" }}
 sink amounts = null from amount.predictions
+sink lists = null from next.top
 sink dead = file from dead_letters {{ path: "dead.jsonl" }}
 """
 

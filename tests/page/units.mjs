@@ -126,6 +126,17 @@ const tests = {
         assert.equal(metricOf({ auc: null }, "auc"), null);
     },
 
+    async figures_of_lists_are_read() {
+        const { choosesItems, listLength, longestList } = await load("live/learners.ts");
+        assert.deepEqual(listLength("hr_10"), { figure: "hr", k: 10 });
+        for (const name of ["hr", "hr_", "hr_1x", "hour_10", "step_loss", "hr_10_window"])
+            assert.equal(listLength(name), null, name);
+        const node = (run, window) => ({ report: { run, window } });
+        assert.equal(longestList(node({ ndcg_5: 0.1, hr_100: 0.4, hr_20: 0.2 }, { hr_9: 0 })), 100);
+        assert.equal(longestList(node({ logloss: 0.3 }, {})), null);
+        assert.ok(choosesItems(node({ step_loss: null }, {})) && !choosesItems(node({ logloss: 0.3 }, {})));
+    },
+
     async histograms_are_drawn_where_their_bins_are() {
         const { placesOf } = await load("charts/distribution.tsx");
         const even = placesOf([

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { useHistory, type Kept } from "../live/history";
-import { learnersOf, metricOf } from "../live/learners";
+import { choosesItems, learnersOf, listLength, longestList, metricOf } from "../live/learners";
 import { live } from "../live/live";
 import { changed, href, route } from "../live/route";
 import { useStore } from "../live/store";
@@ -28,13 +28,24 @@ const TABLE = [
 
 type X = "time" | "events";
 
+const OF_ITEMS = ["items", "users", "history_events", "history_bytes", "items_bytes", "unnumbered"];
+
 function formatOfMetric(name: string): Format {
-    if (name.endsWith("examples")) return short;
-    return /(^|\.)(auc|calibration)$/.test(name) ? fine : digits;
+    if (name.endsWith("examples") || name === "misses") return short;
+    return listLength(name) !== null || /(^|\.)(auc|calibration)$/.test(name) ? fine : digits;
 }
 
-/* logloss, else rmse: what the server's history has as `loss`. */
-function lossName(node: FiguresNode): "logloss" | "rmse" {
+/* hr_10 is called hr@10. */
+function nameOfMetric(name: string): string {
+    const list = listLength(name);
+    return list === null ? words(name) : `${list.figure}@${list.k}`;
+}
+
+const LOSSES = ["logloss", "rmse", "step loss"] as const;
+
+/* logloss, else rmse; of a learner that chooses items, the last step's: what the server's history has as `loss`. */
+function lossName(node: FiguresNode): (typeof LOSSES)[number] {
+    if (choosesItems(node)) return "step loss";
     return metricOf(node.report.window, "logloss") === null && metricOf(node.report.run, "logloss") === null
         ? "rmse"
         : "logloss";
@@ -63,7 +74,7 @@ function Losses({ nodes, span, x, metric }: { nodes: FiguresNode[]; span: Span; 
     return (
         <Chart
             title={drawn.length === 1 ? `${metric} of ${drawn[0]?.part}` : metric}
-            unit={`of the last window, ${x === "time" ? "by time" : "by events learned"}`}
+            unit={`of the last ${metric === "step loss" ? "step" : "window"}, ${x === "time" ? "by time" : "by events learned"}`}
             lines={lines}
             data={data}
             x={x}
@@ -74,12 +85,19 @@ function Losses({ nodes, span, x, metric }: { nodes: FiguresNode[]; span: Span; 
     );
 }
 
-const OF_WINDOW = ["loss", "auc", "calibration"];
+const OF_WINDOW = ["loss", "auc", "calibration", "hr", "ndcg", "coverage"];
+
+/* What the charts of a learner's figures are called. */
+function titlesOf(node: FiguresNode): Record<string, string> {
+    const k = longestList(node);
+    const at = k === null ? "" : `@${k}`;
+    return { loss: lossName(node), auc: "AUC", hr: `hr${at}`, ndcg: `ndcg${at}`, coverage: `coverage${at}` };
+}
 
 /* The metrics of the learner's windows; those that it has never had are left out. */
 function Metrics({ node, kept, x, span }: { node: FiguresNode; kept: Kept; x: X; span: Span }): JSX.Element {
     const curves = useMemo(() => OF_WINDOW.map((figure) => curveOf(kept, figure, node, x)), [kept.version, kept, x]);
-    const names: Record<string, string> = { loss: lossName(node), auc: "AUC" };
+    const names = titlesOf(node);
     return (
         <>
             {OF_WINDOW.map((figure, i) => {
@@ -113,20 +131,22 @@ function Flow({ node }: { node: FiguresNode }): JSX.Element {
             {isFrozen ? <Notice tone="warning">Frozen: it does not learn from what it sees.</Notice> : null}
             <dl class="facts">
                 <Fact name="learned" k={`${at}.learned`} v={learned} as={short} />
-                {["sampled_out", "weightless", "frozen", "rejected"]
+                {["predicted", "sampled_out", "weightless", "frozen", "rejected", "without_history"]
                     .filter((name) => name in run)
                     .map((name) => (
                         <Fact key={name} name={words(name)} k={`${at}.${name}`} v={run[name]} as={short} />
                     ))}
-                {TABLE.filter((name) => name in run).map((name) => (
-                    <Fact
-                        key={name}
-                        name={TABLE_NAMES[name] ?? words(name)}
-                        k={`${at}.${name}`}
-                        v={run[name]}
-                        as={name === "table_bytes" ? bytes : short}
-                    />
-                ))}
+                {[...TABLE, ...(choosesItems(node) ? OF_ITEMS : [])]
+                    .filter((name) => name in run)
+                    .map((name) => (
+                        <Fact
+                            key={name}
+                            name={TABLE_NAMES[name] ?? words(name)}
+                            k={`${at}.${name}`}
+                            v={run[name]}
+                            as={name.endsWith("_bytes") ? bytes : short}
+                        />
+                    ))}
                 <Fact
                     name="share of the fullest lane"
                     k={`figures.nodes[${node.part}].lane_share`}
@@ -161,7 +181,7 @@ function MetricTable({ node }: { node: FiguresNode }): JSX.Element {
                 {names.map((name) => (
                     <tr key={name}>
                         <th scope="row">
-                            <bdi>{words(name)}</bdi>
+                            <bdi>{nameOfMetric(name)}</bdi>
                         </th>
                         <td>
                             <Value k={`${at}.window.${name}`} v={window[name]} as={formatOfMetric(name)} />
@@ -191,13 +211,15 @@ function Learner({ node, x, span }: { node: FiguresNode; x: X; span: Span }): JS
                 </div>
                 <div class="charts">
                     <Metrics node={node} kept={kept} x={x} span={span} />
-                    <Chart
-                        title="table rows"
-                        unit={`in memory and on disk, last ${span}`}
-                        lines={[{ name: "table rows", key: `history[${node.part}].table_rows` }]}
-                        data={rows}
-                        as={short}
-                    />
+                    {choosesItems(node) ? null : (
+                        <Chart
+                            title="table rows"
+                            unit={`in memory and on disk, last ${span}`}
+                            lines={[{ name: "table rows", key: `history[${node.part}].table_rows` }]}
+                            data={rows}
+                            as={short}
+                        />
+                    )}
                 </div>
             </div>
         </Section>
@@ -221,7 +243,7 @@ export function Learning(): JSX.Element {
             ]}
         />
     );
-    const kinds = (["logloss", "rmse"] as const).map((metric) => ({
+    const kinds = LOSSES.map((metric) => ({
         metric,
         nodes: learners.filter((n) => lossName(n) === metric),
     }));
