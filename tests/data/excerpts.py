@@ -22,6 +22,7 @@ WIKI_COLUMNS = ("time", "channel", "page", "user", "added", "deleted", "delta", 
 WIKI_BUSY, WIKI_ONE_IN = 15, 40  # edits of a page of which all are taken; of the others so many
 RETAIL_ONE_IN, RETAIL_NOBODY_ONE_IN = 30, 400  # customers; lines without one
 BANDIT_ROWS = 3000
+BEAUTY_ITEMS, BEAUTY_EVENTS = 300, 5  # the busiest items; events of a user whose events are taken
 USERS, ITEMS, RATINGS, TASTES, SEED = 60, 200, 8000, 3, 20 # of the ratings
 
 
@@ -80,6 +81,22 @@ def otto(folder):
         write("otto/sessions.jsonl", file.read(), compressed=False)
 
 
+def beauty(folder):
+    """The recording has the users one behind the other, without times. Here they come side by side: first the first event of
+    each, then the second of each; the place in its user's history stands for the time."""
+    histories = collections.defaultdict(list)
+    with gzip.open(os.path.join(folder, "beauty", "beauty.txt.gz"), "rt", encoding="ascii") as file:
+        for line in file:
+            user, item = map(int, line.split())
+            histories[user].append(item)
+    items = collections.Counter(item for events in histories.values() for item in events)
+    busy = set(sorted(items, key=lambda item: (-items[item], item))[:BEAUTY_ITEMS])
+    kept = {user: [item for item in events if item in busy] for user, events in histories.items()}
+    rows = sorted((place, user, item) for user, events in kept.items() if len(events) >= BEAUTY_EVENTS
+                  for place, item in enumerate(events))
+    write("beauty/beauty.csv.gz", "place,user,item\n" + "".join(f"{place},{user},{item}\n" for place, user, item in rows))
+
+
 def ratings():
     """Users with tastes rate items with traits: what a factorization finds. By user, then item, as ratings are stored."""
     rng = random.Random(SEED)
@@ -102,6 +119,7 @@ def main():
     online_retail(sys.argv[1])
     obd_men_random(sys.argv[1])
     otto(sys.argv[1])
+    beauty(sys.argv[1])
     ratings()
 
 

@@ -273,6 +273,44 @@ def test_movielens(test, path):
     return f"{len(rows)} ratings in time order; rmse {rmse:.4f}, of means alone {baseline:.4f}"
 
 
+def test_next_item(test):
+    """Ranks, lists and figures fit each other and the recording; and what is taken next is found more often than by taking
+    what is taken most."""
+    events = [(int(r["place"]), int(r["user"]), int(r["item"])) for r in read_csv(os.path.join(EXCERPTS, "beauty", "beauty.csv.gz"))]
+    nodes = test.run("next_item", at=ROOT)
+    rows = read_json(test.place("next_item", "lists.jsonl"))
+    expect("events", [(seconds_of(row["place"]), row["user"], row["item"]) for row in rows], events)
+    taken, seen, ranked, popular = collections.Counter(), collections.defaultdict(list), [], []
+    for row in rows:
+        user, item = row["user"], row["item"]
+        window = seen[user][-25:]  # `history: 50`: what is surely in it, whichever half has gone
+        if not seen[user]:
+            expect("rank and list of a user's first event", (row["rank"], row["top"]), (None, None))
+        elif row["rank"] is not None and row["rank"] <= 10 and row["rank"] == int(row["rank"]):
+            expect("the item at its rank", row["top"][int(row["rank"]) - 1]["item"], item)
+        elif row["rank"] is not None and row["rank"] > 11 and item in [one["item"] for one in row["top"]]:
+            raise Failure(f"an item of rank {row['rank']} is among ten: {row}")
+        if row["top"] is not None:
+            scores = [one["score"] for one in row["top"]]
+            expect("order of a list", scores, sorted(scores, reverse=True))
+            expect("items of the user's own in its list", [one["item"] for one in row["top"] if one["item"] in window], [])
+        if seen[user]:
+            ranked.append(row["rank"] is not None and row["rank"] <= 10)
+            popular.append(item in [best for best, _ in taken.most_common(10 + len(seen[user])) if best not in seen[user]][:10])
+        seen[user].append(item)
+        taken[item] += 1
+    report = nodes[("model", "sasrec")][0]["report"]["run"]
+    expect("examples", report["examples"], len(ranked))
+    rate, base = sum(ranked) / len(ranked), sum(popular) / len(popular)
+    expect_within("HR@10 in the summary", report["hr_10"] - rate, -1e-9, 1e-9)
+    half = len(ranked) // 2
+    late, late_base = sum(ranked[half:]) / (len(ranked) - half), sum(popular[half:]) / (len(ranked) - half)
+    expect_within("HR@10 of the second half", late, late_base * 1.2, 0.5)
+    last = read_csv(test.place("next_item", "metrics.csv"))[-1]
+    expect_within("HR@10 in the last row of metrics", float(last["hr_10"]) - rate, -1e-9, 1e-9)
+    return f"{len(rows)} events; HR@10 {rate:.3f} (popular items {base:.3f}), of the second half {late:.3f} ({late_base:.3f})"
+
+
 def test_bandit(test, path):
     nodes = run_on(test, "bandit", path)
     found = read_json(test.place("bandit", "predictions.jsonl"))
@@ -534,6 +572,7 @@ TESTS = [
     ("baskets", test_baskets),
     ("retail", test_retail),
     ("movielens", test_movielens),
+    ("next_item", test_next_item),
     ("bandit", test_bandit),
     ("ctr", test_ctr),
     ("ctr_labels", test_ctr_labels),
