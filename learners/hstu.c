@@ -32,7 +32,8 @@ const struct operator_kind learner_hstu = {
     .summary = "gated attention with the time between events, for the item that comes next",
     .example = "learner m = hstu from events { by: user_id, item: item_id, top: 10 }",
     .details =
-        "As `sasrec`, with layers of pointwise SiLU attention that has biases of the distance and of the time "
-        "between two events, and a gate (Zhai et al. 2024).",
+        "As `sasrec`, with another attention (Zhai et al. 2024): each earlier event counts by itself, by what it is, "
+        "how many events ago and how long ago it was, instead of sharing a sum of 1 with the others; and a gate "
+        "decides which of it goes on. It reads event times, so they should mean something.",
     SEQUENTIAL_KIND(struct hstu, hstu_options, hstu_bind),
 };

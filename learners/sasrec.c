@@ -37,8 +37,10 @@ const struct operator_kind learner_sasrec = {
     .summary = "self-attention over a user's events, for the item that comes next",
     .example = "learner m = sasrec from events { by: user_id, item: item_id, top: 10 }",
     .details =
-        "Each event is predicted from the user's events before it: their items, what stood beside them, and "
-        "their order go through layers of attention (Kang and McAuley 2018); the result is compared with the "
-        "rows of all items. The learner keeps the histories itself.",
+        "Each event is predicted from the user's events before it, and then learned: there is no `label`, what is "
+        "predicted is `item`. The items before it, what stood beside them, and their order go through layers of "
+        "attention (Kang and McAuley 2018) and become a query, which is compared with the rows of all items: "
+        "`rank` is the place that the item had, `top` the list of the best. The learner keeps the histories "
+        "itself. docs/learners.md says how to choose the options, and how to read the figures.",
     SEQUENTIAL_KIND(struct sasrec, sasrec_options, sasrec_bind),
 };

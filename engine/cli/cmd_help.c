@@ -200,7 +200,7 @@ int cmd_help(int argc, char **argv)
         parse,
         "[GROUP] [NAME]",
         "Describes all that a job can be built from.\vGroups: sources, formats, operators, functions, "
-        "windows, learners, optimizers, sinks, job; device: what kernels run on, as found on this machine; "
+        "windows, learners, optimizers, losses, sinks, job; device: what kernels run on, as found on this machine; "
         "types: values, nulls, times, literals; limits: of everything; metrics: figures of a run and of a server.",
         0,
         0,

@@ -1,6 +1,7 @@
 /* Collects the entries of the reference. */
 #include "cli/help.h"
 
+#include "learners/losses/options.h"
 #include "plan/plan.h"
 
 const struct help_group_text help_groups[] = {
@@ -11,6 +12,7 @@ const struct help_group_text help_groups[] = {
     [HELP_WINDOWS] = {"windows", "window", "operators over spans of time, and their aggregates"},
     [HELP_LEARNERS] = {"learners", "learner", "models that learn as events arrive"},
     [HELP_OPTIMIZERS] = {"optimizers", "optimizer", "how a learner's weights are updated"},
+    [HELP_LOSSES] = {"losses", "loss", "what a learner that chooses items makes small"},
     [HELP_SINKS] = {"sinks", "sink", "where rows go"},
     [HELP_JOB] = {"job", "job", "the options of the whole job, and its stream of dead letters"},
 };
@@ -93,6 +95,12 @@ static bool is_window_kind(const struct operator_kind *kind)
     return option_find(kind->options, STR("over")).name != NULL;
 }
 
+/* A learner that chooses items is measured by lists of `metrics_at` items. */
+static bool chooses_items(const struct operator_kind *learner)
+{
+    return option_find(learner->options, STR("metrics_at")).name != NULL;
+}
+
 static void add_operator(struct help *help, enum help_group group, const struct operator_kind *kind)
 {
     struct help_entry *entry = add(help, group, kind->name, kind->summary);
@@ -103,8 +111,10 @@ static void add_operator(struct help *help, enum help_group group, const struct 
     if (group == HELP_LEARNERS)
         entry->note = arena_printf(
             &help->arena,
-            "Its outputs: NAME.predictions (the input's columns and `prediction`), NAME.scores (the "
-            "same of the stream of `score`), and NAME.metrics, for sinks alone.");
+            "Its outputs: NAME.%s), NAME.scores (the same of the stream of `score`), and NAME.metrics, for sinks "
+            "alone.",
+            chooses_items(kind) ? "top (the input's columns, `rank` and `top`"
+                                : "predictions (the input's columns and `prediction`");
     else
         entry->usage = operator_usage(kind, &help->arena);
     if (group == HELP_LEARNERS)
@@ -131,21 +141,32 @@ static void add_function(struct help *help, enum help_group group, const struct 
         entry->note = "An aggregate, for use in the { } of `feature` and `window`.";
 }
 
-/* Adds the kinds that options of learners choose from, each once. */
-static void add_optimizers(struct help *help, const struct option *table)
+/* The group of the kinds that an option of a learner chooses from. */
+static enum help_group group_of(const struct kind_choice *kinds)
+{
+    return kinds == losses_choices ? HELP_LOSSES : HELP_OPTIMIZERS;
+}
+
+static bool has_kind(const struct help *help, enum help_group group, const struct kind_choice *kind)
+{
+    for (uint32_t i = 0; i < help->count; i++)
+        if (help->entries[i].group == group && help->entries[i].options == kind->options &&
+            strcmp(help->entries[i].name, kind->name) == 0)
+            return true;
+    return false;
+}
+
+/* Adds the kinds of that group that options of learners choose from, each once. */
+static void add_kinds(struct help *help, enum help_group group, const struct option *table)
 {
     for (struct option_walk w = option_walk(table); option_next(&w);) {
         const struct option_row *o = &w.row;
         if (o->type == OPTION_BLOCK_T)
-            add_optimizers(help, o->block);
+            add_kinds(help, group, o->block);
         for (const struct kind_choice *k = o->kinds; o->type == OPTION_KIND_T && k->name != NULL; k++) {
-            bool is_known = false;
-            for (uint32_t i = 0; i < help->count && !is_known; i++)
-                is_known =
-                    help->entries[i].group == HELP_OPTIMIZERS && strcmp(help->entries[i].name, k->name) == 0;
-            if (is_known)
+            if (group_of(o->kinds) != group || has_kind(help, group, k))
                 continue;
-            struct help_entry *entry = add(help, HELP_OPTIMIZERS, k->name, k->summary);
+            struct help_entry *entry = add(help, group, k->name, k->summary);
             entry->options = k->options;
             struct option_walk first = option_walk(k->options);
             if (option_next(&first) && first.row.default_text != NULL)
@@ -249,8 +270,9 @@ void help_collect(struct help *help, const struct registry *r)
     }
     for (uint32_t i = 0; r->learners[i] != NULL; i++)
         add_operator(help, HELP_LEARNERS, r->learners[i]);
-    for (uint32_t i = 0; r->learners[i] != NULL; i++)
-        add_optimizers(help, r->learners[i]->options);
+    for (enum help_group group = HELP_OPTIMIZERS; group <= HELP_LOSSES; group++)
+        for (uint32_t i = 0; r->learners[i] != NULL; i++)
+            add_kinds(help, group, r->learners[i]->options);
     struct help_entry *job = add(help, HELP_JOB, "job", "the options of the whole job");
     job->options = job_options;
     job->example = "job ctr { workers: 2, memory: 2GiB, checkpoint: { every: 10s, dir: \"state/ctr\" } }";
@@ -278,24 +300,16 @@ static void add_fact(struct arena *arena, const char **facts, const char *fact)
     *facts = (*facts)[0] == '\0' ? fact : arena_printf(arena, "%s; %s", *facts, fact);
 }
 
-static bool is_optimizer(const struct help *help, const struct kind_choice *kinds)
-{
-    for (uint32_t i = 0; i < help->count; i++)
-        if (help->entries[i].group == HELP_OPTIMIZERS && help->entries[i].options == kinds->options &&
-            strcmp(help->entries[i].name, kinds->name) == 0)
-            return true;
-    return false;
-}
-
 struct help_option help_option(const struct help *help, const struct option_row *o, struct arena *arena)
 {
     struct help_option said = {.name = o->name, .type = option_type_name(o), .text = o->help, .facts = ""};
     if (o->type == OPTION_BLOCK_T)
         said.nested = o->block;
     if (o->type == OPTION_KIND_T) {
-        said.is_optimizer = is_optimizer(help, o->kinds);
-        said.type = said.is_optimizer ? "optimizer" : placeholder(o, arena);
-        said.kinds = said.is_optimizer ? NULL : o->kinds;
+        enum help_group group = group_of(o->kinds);
+        said.group = has_kind(help, group, o->kinds) ? &help_groups[group] : NULL;
+        said.type = said.group != NULL ? said.group->singular : placeholder(o, arena);
+        said.kinds = said.group != NULL ? NULL : o->kinds;
     }
     if ((o->flags & OPTION_POSITIONAL) != 0)
         add_fact(arena, &said.facts, "follows the name directly");

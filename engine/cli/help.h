@@ -15,6 +15,7 @@ enum help_group {
     HELP_WINDOWS,
     HELP_LEARNERS,
     HELP_OPTIMIZERS,
+    HELP_LOSSES,
     HELP_SINKS,
     HELP_JOB,
     HELP_GROUPS_COUNT
@@ -55,9 +56,9 @@ struct help_option {
     const char *name, *type;
     const char *facts; /* "required; 1ms to 365d; default 10s" */
     const char *text;
-    const struct option *nested;     /* OPTION_BLOCK_T: the nested table */
-    const struct kind_choice *kinds; /* kinds whose options are listed, too; NULL: none */
-    bool is_optimizer;               /* its kinds are optimizers, which have a group of their own */
+    const struct option *nested;         /* OPTION_BLOCK_T: the nested table */
+    const struct kind_choice *kinds;     /* kinds whose options are listed, too; NULL: none */
+    const struct help_group_text *group; /* of its kinds, if they have a group of their own; else NULL */
 };
 struct help_option help_option(const struct help *help, const struct option_row *option, struct arena *arena);
 

@@ -92,10 +92,10 @@ static void put_option(const struct help *help, const struct option_row *option,
     buffer_printf(out, "<dt><b>");
     put(out, said.name);
     buffer_printf(out, "</b> <span class=\"soft\">");
-    if (said.is_optimizer)
-        buffer_printf(out, "<a href=\"%s.html\">", help_groups[HELP_OPTIMIZERS].plural);
+    if (said.group != NULL)
+        buffer_printf(out, "<a href=\"%s.html\">", said.group->plural);
     put(out, said.type);
-    if (said.is_optimizer)
+    if (said.group != NULL)
         buffer_printf(out, "</a>");
     if (said.facts[0] != '\0')
         buffer_printf(out, "; ");

@@ -105,8 +105,10 @@ static void put_option(const struct help *help, const struct option_row *option,
     struct arena arena = {0};
     struct help_option said = help_option(help, option, &arena);
     buffer_printf(out, "%*s%s  ", (int)indent, "", said.name);
-    const char *facts = arena_printf(&arena, "%s%s%s%s", said.type, said.facts[0] != '\0' ? "; " : "",
-                                     said.facts, said.is_optimizer ? "; see `leat help optimizers`" : "");
+    const char *facts =
+        arena_printf(&arena, "%s%s%s%s%s%s", said.type, said.facts[0] != '\0' ? "; " : "", said.facts,
+                     said.group != NULL ? "; see `leat help " : "",
+                     said.group != NULL ? said.group->plural : "", said.group != NULL ? "`" : "");
     uint32_t at = indent + text_columns(str_from(said.name)) + 2;
     buffer_wrap(out, at, indent + 8, LINE_COLUMNS, str_from(facts));
     buffer_append(out, "\n", 1);

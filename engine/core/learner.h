@@ -33,6 +33,7 @@ struct learner_columns {
     int labels[LEARNER_LABELS_MAX]; /* column indices of input 0 */
     struct span label_spans[LEARNER_LABELS_MAX];
     uint32_t labels_count;
+    const char *label_name;                  /* in messages, static; NULL: "the label" */
     uint32_t count;                          /* of features */
     int features[LEARNER_FEATURES_MAX];      /* column indices of input 0 */
     int scored[LEARNER_FEATURES_MAX];        /* likewise of input 1, if there is one */

@@ -198,7 +198,9 @@ static bool bind_enum(const struct binding *b, const struct ast *value, int *tar
     }
     struct diag *d = diag_error(b->env->diags, DIAG_NOT_A_CHOICE, value->span, "`%s` of %s cannot be `%.*s`",
                                 b->option->name, b->what, STR_ARGS(value->text));
-    diag_hint(b->env->diags, d, "choose one of %s", b->option->choices);
+    /* A text is what a user wrote in quotes, or what a name in the job stands for. */
+    diag_hint(b->env->diags, d, "choose one of %s%s", b->option->choices,
+              value->tag == AST_TEXT ? ", in quotes if a `param` or a `let` has the same name" : "");
     return false;
 }
 

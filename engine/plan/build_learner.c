@@ -96,23 +96,24 @@ static int add_column(struct operator_bind *bind, uint32_t input, const struct a
 
 /* Refuses the features of one input that derive from the label: columns[count] of its schema. */
 static bool check_features(struct plan_build *b, const struct learner_columns *of, uint32_t number,
-                           const int *columns, const struct schema *schema, const struct lineage *label)
+                           const int *columns, const struct schema *schema, const struct lineage *lineage)
 {
     bool is_good = true;
     for (uint32_t i = 0; i < of->count; i++) {
         const struct field *field = &schema->fields[columns[i]];
-        if (!lineage_intersects(&field->lineage, label))
+        if (!lineage_intersects(&field->lineage, lineage))
             continue;
+        const char *label = of->label_name != NULL ? of->label_name : "the label";
         struct diag *d =
             diag_error(b->diags, DIAG_LABEL_LEAK, of->spans[i],
-                       "this input derives from the label, which is not known when the model predicts");
-        diag_label(b->diags, d, of->label_spans[number], "the label");
+                       "this input derives from %s, which is not known when the model predicts", label);
+        diag_label(b->diags, d, of->label_spans[number], "%s", label);
         if (columns == of->scored)
             diag_label(b->diags, d, of->scored_span, "so it does in the stream whose rows are scored");
-        diag_hint(
-            b->diags, d,
-            "use data that arrived before the event (`feature ... { }`), or list columns that are known "
-            "when the model predicts in `known_early: [...]`");
+        diag_hint(b->diags, d, "use data that arrived before the event (`feature ... { }`)%s",
+                  of->label_name != NULL ? ""
+                                         : ", or list columns that are known when the model predicts in "
+                                           "`known_early: [...]`");
         is_good = false;
     }
     return is_good;

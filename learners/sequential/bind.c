@@ -12,13 +12,15 @@
 
 static const struct option embedding_options[] = {
     OPTION_INT(struct sequential_embedding, dim, "dim", 0, "64", "16", "256",
-               "length of the row of an item, a multiple of 16"),
+               "numbers in the row of an item, a multiple of 16"),
     OPTION_FLOAT(struct sequential_embedding, init, "init", 0, "0.05", "0.0", "10.0",
-                 "rows begin uniform between minus `init` and `init`"),
+                 "the numbers of a new row are drawn between minus `init` and `init`, all equally likely"),
     OPTION_KIND(struct sequential_embedding, optimizer, "optimizer", 0, "adam { rate: 0.001 }",
-                optimizer_kinds, "optimizer of the rows"),
-    OPTION_INT(struct sequential_embedding, items_max, "items_max", 0, "16777216", "1", "2147483647",
-               "most items; an event of a further one is counted as `unnumbered`"),
+                optimizer_kinds, "how the rows of items are updated"),
+    OPTION_INT(
+        struct sequential_embedding, items_max, "items_max", 0, "16777216", "1", "2147483647",
+        "most items that are known at a time. An event of one more is neither learned nor kept, and is "
+        "counted as `unnumbered`"),
     OPTION_DURATION(
         struct sequential_embedding, expire_after_us, "expire_after", 0, "0s", "0s", NULL,
         "an item or a user that has not occurred for so long, by event time, is forgotten; 0: never"),
@@ -32,47 +34,52 @@ const struct option sequential_options_of[] = {
                       "what the event is about, and what is predicted: an int or a text"),
     OPTION_EXPRESSIONS(
         struct sequential_config, sides, "with", 0,
-        "what is kept beside each item of a history, for example the action: up to 4 single values "
-        "of few kinds; up to 3 with `learn`"),
+        "what is kept beside each item of a history, for example the action: up to 4 columns of few "
+        "different values; up to 3 with `learn`"),
     OPTION_EXPRESSIONS(
         struct sequential_config, contexts, "context", 0,
-        "what is known of the event itself before its item, for example the device: up to 4 single "
-        "values. Nothing else of the event is read before it is predicted"),
+        "what is known of an event before its item, for example the device: up to 4 columns of few "
+        "different values. Nothing else of the event is read before it is predicted"),
     OPTION_EXPRESSION(struct sequential_config, learn, "learn", 0,
                       "a bool: only rows where it is true teach; the others are predicted and become part of "
                       "their users' histories. All rows teach without it"),
     OPTION_STREAM(
         struct sequential_config, score, "score", 0,
         "stream of rows without an item, for example requests: each gets the list of what comes next "
-        "for its user, when its turn comes, and goes to NAME.scores. It has the columns that `by` and "
+        "for its user (10 items without `top`), when its turn comes, and goes to NAME.scores. It has the columns that `by` and "
         "`context` read"),
     OPTION_INT(struct sequential_config, history, "history", 0, "50", "1", "4096",
-               "most events of a user that are remembered: when they are exceeded, the older half goes"),
-    OPTION_INT(struct sequential_config, layers, "layers", 0, "2", "1", "12", "layers of the network"),
-    OPTION_INT(struct sequential_config, heads, "heads", 0, "1", "1", "16",
-               "heads of attention; `dim` / `heads` is a multiple of 16, at most 128"),
-    OPTION_FLOAT(struct sequential_config, dropout, "dropout", 0, "0.1", "0.0", "0.9",
-                 "share of the values that a step leaves out"),
+               "events that are remembered of each user; when one more comes, the older half goes"),
+    OPTION_INT(struct sequential_config, layers, "layers", 0, "2", "1", "12",
+               "layers of attention: more take longer, and see more of how events depend on each other"),
+    OPTION_INT(
+        struct sequential_config, heads, "heads", 0, "1", "1", "16",
+        "heads of attention in each layer; `embedding.dim` / `heads` is a multiple of 16, at most 128"),
+    OPTION_FLOAT(
+        struct sequential_config, dropout, "dropout", 0, "0.1", "0.0", "0.9",
+        "share of the values between layers that a step leaves out, by chance, so that it does not learn by heart"),
     OPTION_FLOAT(struct sequential_config, attention_dropout, "attention_dropout", 0, "0.1", "0.0", "0.9",
-                 "share of the weights of attention that a step leaves out"),
+                 "likewise, of the weights of attention"),
     OPTION_BLOCK(struct sequential_config, embedding, struct sequential_embedding, "embedding", 0,
-                 embedding_options, "rows of items, and of what stands beside them"),
+                 embedding_options,
+                 "the rows of numbers that stand for items, and for values of `with` and `context`"),
     OPTION_KIND(struct sequential_config, hidden_optimizer, "hidden_optimizer", 0, "adam { rate: 0.001 }",
-                optimizer_kinds, "optimizer of the network's weights"),
+                optimizer_kinds, "how the weights of the layers are updated"),
     OPTION_FLOAT(struct sequential_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,
-                 "largest norm of a step's gradient by the network's weights; 0: no limit"),
+                 "a step's gradient by the weights of the layers is made at most so long; 0: no limit"),
     OPTION_KIND(struct sequential_config, loss, "loss", 0, "sampled_softmax { negatives: 256 }",
-                losses_choices, "what is minimized: the item that came against other items"),
-    OPTION_INT(struct sequential_config, batch, "batch", 0, "128", "1", "1023", "events of a step"),
+                losses_choices, "what is made small: how the item that came is compared with other items"),
+    OPTION_INT(struct sequential_config, batch, "batch", 0, "128", "1", "1023",
+               "events that are learned together, in one step"),
     OPTION_INT(
         struct sequential_config, rehearse, "rehearse", 0, "0", "0", "64",
-        "with each step so many times as many older windows are learned again, of users drawn from all; "
-        "each position of such a window is a target"),
+         "with each step, so many older histories for each of its events are learned again, of users "
+         "drawn from all; each event of such a history but its first is a target. More learn better, and take longer"),
     OPTION_INT(
         struct sequential_config, passes, "passes", 0, "0", "0", "1000",
         "for inputs that end: events only become part of the histories, and when all have come, every user's "
-        "window is learned so many times, each position being a target; then the rows that `learn` leaves "
-        "out, which have waited, are predicted. 0: each event is predicted and learned when it comes"),
+        "history is learned so many times, each event but its first being a target; then the rows that `learn` "
+        "leaves out, which have waited, are predicted. 0: each event is predicted and learned when it comes"),
     OPTION_INCLUDE(struct sequential_config, ranks, ranks_options),
     OPTION_BYTES(
         struct sequential_config, cache, "cache", 0, "64MiB", "0", NULL,
@@ -83,7 +90,7 @@ const struct option sequential_options_of[] = {
         "how the cache keeps them: `bf16` takes half of the memory, and scores differ a little from those of "
         "training"),
     OPTION_INT(struct sequential_config, seed, "seed", 0, "1", "0", NULL,
-               "seed of initial values and of chance"),
+               "another seed gives other initial rows, and other chance in learning"),
     OPTIONS_END,
 };
 
@@ -100,8 +107,9 @@ static int bind_id(struct operator_bind *bind, uint32_t input, const struct ast 
     int column = bind->add_column(bind, input, ast);
     if (column < 0 || is_id(&bind->inputs[input].schema->fields[column].type))
         return column;
-    diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span, "expected a single value, found %s",
-               type_name(bind->arena, &bind->inputs[input].schema->fields[column].type));
+    struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span, "expected a single value, found %s",
+                                type_name(bind->arena, &bind->inputs[input].schema->fields[column].type));
+    diag_hint(bind->diags, d, "take one value of it, or make a row of each with `unnest` before the learner");
     return -1;
 }
 
@@ -124,8 +132,9 @@ static bool bind_learn(struct operator_bind *bind, struct sequential_config *c)
     const struct type *type = &bind->inputs[LEARNER_EXAMPLES].schema->fields[c->learn_column].type;
     if (type->tag == TYPE_BOOL)
         return true;
-    diag_error(bind->diags, DIAG_TYPE_CLASH, c->learn.ast->span, "`learn` is a bool, found %s",
-               type_name(bind->arena, type));
+    struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, c->learn.ast->span,
+                                "`learn` is a bool, found %s", type_name(bind->arena, type));
+    diag_hint(bind->diags, d, "compare, for example `learn: part = \"train\"`");
     return false;
 }
 
@@ -134,8 +143,11 @@ static bool has_few(struct operator_bind *bind, const struct expressions *list, 
 {
     if (list->count <= most)
         return true;
-    diag_error(bind->diags, DIAG_TOO_MANY, list->items[most]->span,
-               "`%s` takes at most %u values here, found %u", option, most, list->count);
+    struct diag *d = diag_error(bind->diags, DIAG_TOO_MANY, list->items[most]->span,
+                                "`%s` takes at most %u columns, found %u", option, most, list->count);
+    if (most < SEQUENTIAL_SIDES_MAX)
+        diag_hint(bind->diags, d, "with `learn`, one of the %d is taken by whether an event teaches",
+                  SEQUENTIAL_SIDES_MAX);
     return false;
 }
 
@@ -161,6 +173,7 @@ static bool bind_events(struct operator_bind *bind, struct sequential_config *c)
     bind->learner->labels[0] = c->item_column;
     bind->learner->label_spans[0] = c->item.ast->span;
     bind->learner->labels_count = 1;
+    bind->learner->label_name = "the item";
     return bind_learn(bind, c) && is_ok && c->item_column >= 0;
 }
 
@@ -214,7 +227,8 @@ static const struct schema *bind_output(struct operator_bind *bind, const struct
     for (uint32_t i = 0; i < bind->learner->count; i++)
         lineage_merge(&lineage, &all->fields[features[i]].lineage);
     const struct field *item = &bind->inputs[LEARNER_EXAMPLES].schema->fields[c->item_column];
-    return lists_bind(bind, out, item, (uint32_t)MAX(c->ranks.top, 1), &lineage, bind->span) ? out : NULL;
+    uint32_t most = c->ranks.top > 0 ? (uint32_t)c->ranks.top : SEQUENTIAL_ANSWER_TOP;
+    return lists_bind(bind, out, item, most, &lineage, bind->span) ? out : NULL;
 }
 
 /* --- Options --- */

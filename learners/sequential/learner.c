@@ -11,9 +11,8 @@
 
 enum {
     SEARCHED_TOGETHER = ITEMS_QUERIES_MAX,
-    ANSWER_TOP = 10,    /* items of an answer without the option `top` */
     RATES_EVERY = 1024, /* targets between two decisions about learning rates */
-    PASS_STEPS = 8,     /* steps of passes in a micro-batch */
+    PASS_STEPS = 1,     /* steps of passes in a micro-batch */
     PASS_BATCHES = 8,   /* batches of held rows in a micro-batch */
 };
 
@@ -39,7 +38,7 @@ bool sequential_open(struct operator_context *context)
     sequential_set_team(s->model, context->team);
     s->ranks = ranks_create(&c->ranks);
     s->search = items_search_create();
-    s->list = c->ranks.top > 0 ? (size_t)c->ranks.top : ANSWER_TOP;
+    s->list = c->ranks.top > 0 ? (size_t)c->ranks.top : SEQUENTIAL_ANSWER_TOP;
     for (uint32_t i = 0; i < c->ranks.at.count; i++)
         s->at_most = MAX(s->at_most, (size_t)c->ranks.at.items[i]);
     s->held.pool = context->pool, s->held.schema = c->schema;

@@ -16,7 +16,8 @@ import tap  # noqa: E402
 
 LEAT = sys.argv[1]
 GROUPS = {"sources": "source", "formats": "format", "operators": "operator", "functions": "function",
-          "windows": "window", "learners": "learner", "optimizers": "optimizer", "sinks": "sink", "job": "job"}
+          "windows": "window", "learners": "learner", "optimizers": "optimizer",
+          "losses": "loss", "sinks": "sink", "job": "job"}
 VOID = {"meta", "link", "input"}
 
 
@@ -83,6 +84,9 @@ def test_what_is_said():
     assert re.search(r"job text.*\braw_bytes\s+bytes\.", text, re.S) and "from dead_letters {" in text, text
     _, text, _ = leat("optimizer", "ftrl")
     assert "rate" in text and "l1" in text
+    _, text, _ = leat("sasrec")
+    assert "NAME.top (the" in text and "loss; default sampled_softmax" in text and "`leat help losses`" in text, text
+    assert "NAME.predictions (the" in leat("deepfm")[1] and re.search(r"^  negatives  int; 1 to 4096", leat("loss", "gbce")[1], re.M)
     _, text, _ = leat("deepfm")
     assert "optimizer; default adagrad" in text and "`leat help optimizers`" in text
 
