@@ -23,7 +23,7 @@ def next_item():
         body += box(40 + 44 * i, 72, 38, 30, item, "state")
     body += box(262, 62, 138, 50, "layers of attention", "box", ["items, `with`, order"]) + [arrow(216, 87, 259, 87, "data")]
     body += box(436, 62, 84, 50, "query", "cut", ["+ context"]) + [arrow(402, 87, 433, 87, "data")]
-    body += box(568, 52, 130, 70, "rows of all items", "state", ["a score for each", "seen: out leaves out", "A, B, C and D"])
+    body += box(568, 52, 130, 70, "rows of all items", "state", ["a score for each", "seen: dropped leaves out", "A, B, C and D"])
     body += [arrow(522, 87, 565, 87, "data")]
     body += box(742, 52, 124, 32, "top: Q, X, E, ...", "box") + [arrow(700, 74, 739, 68, "data")]
     body += box(742, 92, 124, 32, "rank of X: 2", "box") + [arrow(700, 100, 739, 108, "data")]

@@ -34,7 +34,7 @@ sink metrics = file from model.metrics {{ path: "{place}.metrics", format: json,
 """
 KINDS = {
     "sasrec": "with: [device], context: [device], rehearse: 1, loss: sampled_softmax { negatives: 12 }, "
-              "embedding: { dim: 32, expire_after: 20m }, heads: 2, metrics_by: device, seen: out",
+              "embedding: { dim: 32, expire_after: 20m }, heads: 2, metrics_by: device, seen: dropped",
     "hstu": "with: [device], loss: softmax {}, embedding: { dim: 16, optimizer: adagrad {} }, layers: 1",
 }
 
