@@ -7,7 +7,7 @@
 #include "learners/losses/options.h"
 #include "learners/losses/targets.h"
 #include "learners/networks/networks.h"
-#include "learners/retrieval/lists.h"
+#include "learners/retrieval/choices.h"
 #include "learners/tables/shard.h"
 
 static const struct option embedding_options[] = {
@@ -73,8 +73,8 @@ const struct option sequential_options_of[] = {
                "events that are learned together, in one step"),
     OPTION_INT(
         struct sequential_config, rehearse, "rehearse", 0, "0", "0", "64",
-         "with each step, so many older histories for each of its events are learned again, of users "
-         "drawn from all; each event of such a history but its first is a target. More learn better, and take longer"),
+        "with each step, so many older histories for each of its events are learned again, of users "
+        "drawn from all; each event of such a history but its first is a target. More learn better, and take longer"),
     OPTION_INT(
         struct sequential_config, passes, "passes", 0, "0", "0", "1000",
         "for inputs that end: events only become part of the histories, and when all have come, every user's "
@@ -227,7 +227,7 @@ static const struct schema *bind_output(struct operator_bind *bind, const struct
     for (uint32_t i = 0; i < bind->learner->count; i++)
         lineage_merge(&lineage, &all->fields[features[i]].lineage);
     const struct field *item = &bind->inputs[LEARNER_EXAMPLES].schema->fields[c->item_column];
-    uint32_t most = c->ranks.top > 0 ? (uint32_t)c->ranks.top : SEQUENTIAL_ANSWER_TOP;
+    uint32_t most = c->ranks.top > 0 ? (uint32_t)c->ranks.top : CHOICES_ANSWER_TOP;
     return lists_bind(bind, out, item, most, &lineage, bind->span) ? out : NULL;
 }
 

@@ -3,7 +3,7 @@
 #ifndef LEAT_LEARNERS_SEQUENTIAL_INTERNAL_LEARNER_H
 #define LEAT_LEARNERS_SEQUENTIAL_INTERNAL_LEARNER_H
 
-#include "learners/retrieval/lists.h"
+#include "learners/retrieval/choices.h"
 #include "learners/sequential/learner.h"
 #include "learners/stored/stored.h"
 
@@ -32,30 +32,14 @@ struct sequential_held {
 struct sequential_state {
     struct sequential_held held;
     struct sequential *model;
-    struct ranks *ranks;
-    struct items_search *search;
+    struct choices choices;
     struct stored stored;
     bool has_cache; /* it has answered a request */
-    size_t list;    /* items of a list */
-    size_t at_most; /* the largest k of the figures */
     /* The batch's events, and their numbers among its selected rows. */
     struct sequential_event events[BATCH_ROWS];
     uint32_t places[BATCH_ROWS];
     struct sequential_piece_work piece;
-    /* A search's queries and what it found. */
-    float *queries;
-    size_t queries_room;
-    struct items_scored *found;
-    size_t found_room;
-    /* Lists of a piece: [BATCH_ROWS][lists_width] and their lengths. */
-    struct items_scored *lists;
-    size_t lists_width;
-    uint32_t counts[BATCH_ROWS];
-    uint32_t *covered; /* [at_most] */
-    /* By selected row of the batch: for the outputs. row_lists: [BATCH_ROWS][list] */
-    double row_ranks[BATCH_ROWS];
-    struct items_scored *row_lists;
-    uint32_t row_counts[BATCH_ROWS];
+    struct choice piece_choices[SEQUENTIAL_CALL_MAX];
     struct kernels_calls calls;
     uint64_t learned, predicted, rejected, scored, without_history;
 };

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 enum {
-    SEARCHED_TOGETHER = ITEMS_QUERIES_MAX,
     RATES_EVERY = 1024, /* targets between two decisions about learning rates */
     PASS_STEPS = 1,     /* steps of passes in a micro-batch */
     PASS_BATCHES = 8,   /* batches of held rows in a micro-batch */
@@ -18,7 +17,7 @@ enum {
 
 static void removed(void *of, uint32_t number)
 {
-    ranks_removed(((struct sequential_state *)of)->ranks, number);
+    ranks_removed(((struct sequential_state *)of)->choices.ranks, number);
 }
 
 bool sequential_open(struct operator_context *context)
@@ -36,37 +35,13 @@ bool sequential_open(struct operator_context *context)
     c->model.removed = removed, c->model.removed_of = s;
     s->model = sequential_new(&c->model);
     sequential_set_team(s->model, context->team);
-    s->ranks = ranks_create(&c->ranks);
-    s->search = items_search_create();
-    s->list = c->ranks.top > 0 ? (size_t)c->ranks.top : SEQUENTIAL_ANSWER_TOP;
-    for (uint32_t i = 0; i < c->ranks.at.count; i++)
-        s->at_most = MAX(s->at_most, (size_t)c->ranks.at.items[i]);
+    choices_init(&s->choices, &c->ranks, c->model.dim);
     s->held.pool = context->pool, s->held.schema = c->schema;
-    s->covered = mem_calloc(s->at_most, sizeof(*s->covered));
-    s->row_lists = mem_alloc(BATCH_ROWS * s->list * sizeof(*s->row_lists));
     sequential_stored_init(s);
     return true;
 }
 
 /* --- From rows to events --- */
-
-static struct items_value value_of(const struct column *column, uint32_t row)
-{
-    struct items_value v = {0};
-    if (!column_is_valid(column, row))
-        return v;
-    v.key = learner_id(column, row);
-    v.is_text = column->tag == TYPE_TEXT || column->tag == TYPE_BYTES;
-    if (v.is_text)
-        v.text = column_text(column, row);
-    else if (column->tag == TYPE_BOOL)
-        v.integer = column->bools[row];
-    else if (column->tag == TYPE_FLOAT)
-        memcpy(&v.integer, &column->floats[row], sizeof(v.integer));
-    else
-        v.integer = column->ints[row];
-    return v;
-}
 
 static uint64_t identity_of(const struct sequential_config *c, const struct sequential_event *e)
 {
@@ -92,13 +67,13 @@ static uint32_t read_events(struct sequential_config *c, uint32_t input, const s
         struct sequential_event *e = &s->events[n];
         *e = (struct sequential_event){.user = learner_id(by, row), .time_us = batch->event_time[row]};
         for (uint32_t k = 0; k < c->contexts.count; k++)
-            e->contexts[k] = value_of(&columns[c->context_columns[input][k]], row);
+            e->contexts[k] = choices_value(&columns[c->context_columns[input][k]], row);
         if (has_items) {
             const struct column *learn = c->learn_column >= 0 ? &columns[c->learn_column] : NULL;
-            e->item = value_of(&columns[c->item_column], row);
+            e->item = choices_value(&columns[c->item_column], row);
             e->teaches = learn == NULL || (column_is_valid(learn, row) && learn->bools[row] != 0);
             for (uint32_t k = 0; k < c->sides.count; k++)
-                e->sides[k] = value_of(&columns[c->side_columns[k]], row);
+                e->sides[k] = choices_value(&columns[c->side_columns[k]], row);
         }
         e->identity = identity_of(c, e);
         s->places[n++] = i;
@@ -106,134 +81,24 @@ static uint32_t read_events(struct sequential_config *c, uint32_t input, const s
     return n;
 }
 
-/* --- Lists --- */
-
-/* Makes room for a piece's lists of that many items. */
-static void lists_width(struct sequential_state *s, size_t width)
-{
-    if (width <= s->lists_width)
-        return;
-    s->lists_width = width;
-    free(s->lists);
-    s->lists = mem_alloc(BATCH_ROWS * width * sizeof(*s->lists));
-}
-
-/* Copies the first `most` items of a search, without those of the window. */
-static uint32_t without_seen(const struct sequential_seen *seen, const struct items_scored *found,
-                             size_t count, size_t most, struct items_scored *list)
-{
-    uint32_t n = 0;
-    for (size_t i = 0; i < count && n < most; i++) {
-        bool is_seen = false;
-        for (uint32_t k = 0; k < seen->history_length && !is_seen; k++)
-            is_seen = seen->history[k] == found[i].number;
-        if (!is_seen)
-            list[n++] = found[i];
-    }
-    return n;
-}
-
-static void lists_room(struct sequential_state *s, size_t floats, size_t found)
-{
-    if (s->queries_room < floats) {
-        s->queries_room = floats;
-        s->queries = mem_realloc(s->queries, floats * sizeof(*s->queries));
-    }
-    if (s->found_room < found) {
-        s->found_room = found;
-        s->found = mem_realloc(s->found, found * sizeof(*s->found));
-    }
-}
-
-/* Searches lists of `most` items for the events chosen[count], at most SEARCHED_TOGETHER. */
-static void search_some(struct sequential_config *c, const struct sequential_seen *seen,
-                        const uint32_t *chosen, uint32_t count, size_t most, struct items_scored *lists,
-                        uint32_t *counts)
-{
-    struct sequential_state *s = c->state;
-    size_t dim = c->model.dim, extra = 0;
-    bool is_out = c->ranks.seen == RANKS_SEEN_DROPPED;
-    for (uint32_t i = 0; i < count && is_out; i++)
-        extra = MAX(extra, seen[chosen[i]].history_length);
-    size_t k = MIN(most + extra, (size_t)ITEMS_TOP_MAX);
-    lists_room(s, count * dim, count * k);
-    for (uint32_t i = 0; i < count; i++)
-        memcpy(s->queries + i * dim, seen[chosen[i]].query, dim * sizeof(float));
-    size_t found = items_index_top(catalogue_index(sequential_items(s->model)), s->search, s->queries, count,
-                                   k, s->found);
-    for (uint32_t i = 0; i < count && found != SIZE_MAX; i++) {
-        static const struct sequential_seen none;
-        counts[chosen[i]] = without_seen(is_out ? &seen[chosen[i]] : &none, s->found + i * k, found, most,
-                                         lists + chosen[i] * most);
-    }
-}
-
-/* Lists of the events with wants[i]: lists[i][most], counts[i]; UINT32_MAX: none. */
-static void search_lists(struct sequential_config *c, const struct sequential_seen *seen, uint32_t n,
-                         const uint8_t *wants, size_t most, struct items_scored *lists, uint32_t *counts)
-{
-    uint32_t chosen[SEARCHED_TOGETHER], count = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        counts[i] = UINT32_MAX;
-        if (wants[i] && seen[i].query != NULL)
-            chosen[count++] = i;
-        if (count == SEARCHED_TOGETHER || (i + 1 == n && count > 0)) {
-            search_some(c, seen, chosen, count, most, lists, counts);
-            count = 0;
-        }
-    }
-}
-
 /* --- Events that come --- */
 
-/* Ranks one event, and adds it to the figures. list: of its items, by which the catalogue's coverage is counted. */
-static double rank_one(struct operator_context *context, struct sequential_config *c,
-                       const struct sequential_piece_work *p, uint32_t i, const struct items_scored *list,
-                       uint32_t listed)
+/* What is to be chosen for a piece's events. */
+static const struct choice *choose(struct sequential_state *s, const struct sequential_piece_work *p)
 {
-    struct sequential_state *s = c->state;
-    const struct sequential_seen *seen = &p->seen[i];
-    const struct items_index *index = catalogue_index(sequential_items(s->model));
-    bool is_out = c->ranks.seen == RANKS_SEEN_DROPPED;
-    double rank = (double)INFINITY;
-    if (seen->is_known && !items_index_rank(index, s->search, seen->query, seen->item.number, seen->history,
-                                            is_out ? seen->history_length : 0, &rank))
-        rank = (double)INFINITY;
-    uint32_t row = batch_row(p->batch, s->places[p->at + i]);
-    struct ranks_value value;
-    if (ranks_has_by(&c->ranks))
-        value = ranks_value_of(&p->batch->columns[c->ranks.by.index], row);
-    size_t covered = listed == UINT32_MAX ? 0 : MIN((size_t)listed, s->at_most);
-    for (size_t k = 0; k < covered; k++)
-        s->covered[k] = list[k].number;
-    struct ranks_event event = {.time_us = s->events[p->at + i].time_us,
-                                .rank = rank,
-                                .value = ranks_has_by(&c->ranks) ? &value : NULL,
-                                .top = listed == UINT32_MAX ? NULL : s->covered,
-                                .top_count = covered};
-    if (ranks_add(s->ranks, &event))
-        ranks_emit(s->ranks, context, LEARNER_METRICS, items_index_live(index));
-    return rank;
-}
-
-/* Ranks and lists of a piece, into the arrays by row of the batch. */
-static void judge(struct operator_context *context, struct sequential_config *c,
-                  struct sequential_piece_work *p)
-{
-    struct sequential_state *s = c->state;
-    size_t most = MAX(c->ranks.top > 0 ? s->list : 0, s->at_most);
-    lists_width(s, most);
-    search_lists(c, p->seen, p->n, p->is_listed, most, s->lists, s->counts);
     for (uint32_t i = 0; i < p->n; i++) {
-        uint32_t place = s->places[p->at + i];
-        const struct items_scored *list = s->lists + (size_t)i * most;
-        if (p->is_ranked[i] && p->seen[i].query != NULL)
-            s->row_ranks[place] = rank_one(context, c, p, i, list, s->counts[i]);
-        if (c->ranks.top > 0 && s->counts[i] != UINT32_MAX) {
-            s->row_counts[place] = MIN(s->counts[i], (uint32_t)s->list);
-            memcpy(s->row_lists + place * s->list, list, s->row_counts[place] * sizeof(*list));
-        }
+        const struct sequential_seen *seen = &p->seen[i];
+        s->piece_choices[i] = (struct choice){.query = seen->query,
+                                              .is_known = seen->is_known,
+                                              .number = seen->item.number,
+                                              .seen = seen->history,
+                                              .seen_count = seen->history_length,
+                                              .place = s->places[p->at + i],
+                                              .time_us = s->events[p->at + i].time_us,
+                                              .is_ranked = p->is_ranked[i] != 0,
+                                              .is_listed = p->is_listed[i] != 0};
     }
+    return s->piece_choices;
 }
 
 static void set_rates(struct sequential_config *c)
@@ -248,14 +113,15 @@ static void take_piece(struct operator_context *context, struct sequential_confi
 {
     struct sequential_state *s = c->state;
     struct sequential_event *events = s->events + p->at;
-    size_t items = items_index_live(catalogue_index(sequential_items(s->model)));
+    const struct items_index *index = catalogue_index(sequential_items(s->model));
+    size_t items = items_index_live(index);
     for (uint32_t i = 0; i < p->n; i++) {
-        p->is_ranked[i] = ranks_is_ranked(s->ranks, events[i].identity, items);
+        p->is_ranked[i] = ranks_is_ranked(s->choices.ranks, events[i].identity, items);
         p->is_listed[i] = p->is_ranked[i] || c->ranks.top > 0;
     }
     uint64_t steps = sequential_counts(s->model).steps;
     sequential_read(s->model, events, p->n, p->is_listed, p->seen);
-    judge(context, c, p);
+    choices_judge(&s->choices, context, p->batch, index, choose(s, p), p->n);
     for (uint32_t i = 0; i < p->n; i++) {
         s->learned += events[i].teaches;
         s->predicted += !events[i].teaches;
@@ -267,22 +133,11 @@ static void take_piece(struct operator_context *context, struct sequential_confi
         catalogue_refresh(sequential_items(s->model));
 }
 
-static void begin_rows(struct sequential_state *s, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        s->row_ranks[i] = (double)NAN;
-        s->row_counts[i] = UINT32_MAX;
-    }
-}
-
 static void emit(struct operator_context *context, struct sequential_config *c, uint32_t output,
                  const struct schema *schema, struct batch *batch)
 {
     struct sequential_state *s = c->state;
-    struct lists_rows rows = {
-        .ranks = s->row_ranks, .top = s->row_lists, .counts = s->row_counts, .most = s->list};
-    lists_emit(context, output, schema, batch, &rows, catalogue_numbers(sequential_items(s->model)));
-    context->counters.emitted += batch->selected;
+    choices_emit(&s->choices, context, output, schema, batch, catalogue_numbers(sequential_items(s->model)));
 }
 
 /* Learns or predicts all rows of a batch that have a user and an item, and emits the batch. */
@@ -292,7 +147,7 @@ static void take_events(struct operator_context *context, struct sequential_conf
     struct sequential_piece_work *piece = &s->piece;
     uint64_t learned = s->learned;
     uint32_t n = read_events(c, LEARNER_EXAMPLES, batch, true);
-    begin_rows(s, batch->selected);
+    choices_begin(&s->choices, batch->selected);
     for (uint32_t at = 0; at < n; at += piece->n) {
         piece->batch = batch, piece->at = at;
         piece->n = sequential_piece(s->model, s->events + at, n - at);
@@ -359,23 +214,18 @@ static void answer(struct sequential_config *c, uint32_t n)
 {
     struct sequential_state *s = c->state;
     struct sequential_piece_work *piece = &s->piece;
+    piece->at = 0, piece->n = n;
     memset(piece->is_listed, 1, n);
+    memset(piece->is_ranked, 0, n);
     sequential_ask(s->model, s->events, n, piece->is_listed, piece->seen);
-    lists_width(s, s->list);
-    search_lists(c, piece->seen, n, piece->is_listed, s->list, s->lists, s->counts);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t place = s->places[i];
-        s->row_counts[place] = s->counts[i];
-        if (s->counts[i] != UINT32_MAX)
-            memcpy(s->row_lists + place * s->list, s->lists + i * s->list, s->counts[i] * sizeof(*s->lists));
-    }
+    choices_answer(&s->choices, catalogue_index(sequential_items(s->model)), choose(s, piece), n);
 }
 
 static void take_scored(struct operator_context *context, struct sequential_config *c, struct batch *batch)
 {
     struct sequential_state *s = c->state;
     uint32_t n = read_events(c, LEARNER_SCORED, batch, false);
-    begin_rows(s, batch->selected);
+    choices_begin(&s->choices, batch->selected);
     answer(c, n);
     s->scored += n;
     s->rejected += batch->selected - n;
@@ -400,7 +250,7 @@ void sequential_answer(struct operator_context *context, uint32_t input, struct 
         sequential_set_cache(c->state->model, (size_t)c->cache, c->cache_format == ROW_BF16);
     c->state->has_cache = true;
     uint32_t n = read_events(c, LEARNER_EXAMPLES, batch, false);
-    begin_rows(c->state, batch->selected);
+    choices_begin(&c->state->choices, batch->selected);
     answer(c, n);
     emit(context, c, LEARNER_PREDICTIONS, c->top, batch);
 }
@@ -415,7 +265,8 @@ void sequential_on_watermark(struct operator_context *context, int64_t watermark
         go_on(context, c);
     catalogue_refresh(items);
     if (watermark == TIME_MAX && !sequential_wants_more(context))
-        ranks_end(c->state->ranks, context, LEARNER_METRICS, items_index_live(catalogue_index(items)));
+        ranks_end(c->state->choices.ranks, context, LEARNER_METRICS,
+                  items_index_live(catalogue_index(items)));
 }
 
 /* --- Report, close --- */
@@ -426,7 +277,7 @@ void sequential_report(struct operator_context *context, struct report *report)
     struct sequential_state *s = c->state;
     struct catalogue *items = sequential_items(s->model);
     struct sequential_counts counts = sequential_counts(s->model);
-    ranks_report(s->ranks, report, items_index_live(catalogue_index(items)));
+    ranks_report(s->choices.ranks, report, items_index_live(catalogue_index(items)));
     report_add(report, "learned", (double)s->learned, false);
     report_add(report, "predicted", (double)s->predicted, false);
     report_add(report, "rejected", (double)s->rejected, false);
@@ -452,9 +303,7 @@ void sequential_close(struct operator_context *context)
     stored_settle(&s->stored, true);
     sequential_held_free(&s->held);
     sequential_free(s->model);
-    ranks_free(s->ranks);
-    items_search_free(s->search);
-    free(s->queries), free(s->found), free(s->lists), free(s->row_lists), free(s->covered);
+    choices_free(&s->choices);
     free(s);
     c->state = NULL;
 }

@@ -18,11 +18,6 @@
 #include "learners/retrieval/ranks.h"
 #include "learners/sequential/sequential.h"
 
-enum {
-    SEQUENTIAL_HISTORY_DEFAULT = 50,
-    SEQUENTIAL_ANSWER_TOP = 10, /* items of an answer without the option `top` */
-};
-
 struct sequential_embedding {
     int64_t dim, items_max, expire_after_us;
     double init;

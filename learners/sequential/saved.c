@@ -2,10 +2,7 @@
 #include "learners/sequential/internal.h"
 
 #include "core/buffer.h"
-#include "core/mem.h"
 #include "learners/stored/stored.h"
-
-#include <stdlib.h>
 
 uint32_t sequential_tables(struct sequential *s, struct table **tables)
 {
@@ -18,62 +15,6 @@ uint32_t sequential_tables(struct sequential *s, struct table **tables)
     for (size_t i = 0; i < histories_tables(s->histories); i++)
         tables[n++] = histories_table(s->histories, i);
     return n;
-}
-
-/* --- The network's weights --- */
-
-static void put_weights(const struct net *net, bool with_state, struct byte_buffer *out)
-{
-    for (uint32_t p = 0; p < net->params_count; p++) {
-        const struct net_params *of = &net->params[p];
-        size_t count = with_state ? net_saved_floats(net, p) : (size_t)of->n * of->d + of->n;
-        float *floats = mem_alloc(count * sizeof(*floats));
-        struct gpu_error error;
-        bool is_good = (with_state ? net_save : net_save_weights)(net, p, floats, &error);
-        leat_assert(is_good); /* a CPU does not fail */
-        buffer_append(out, floats, count * sizeof(*floats));
-        free(floats);
-    }
-}
-
-static const char *take_weights(struct net *net, bool with_state, const char *data, size_t bytes)
-{
-    for (uint32_t p = 0; p < net->params_count; p++) {
-        const struct net_params *of = &net->params[p];
-        size_t count = with_state ? net_saved_floats(net, p) : (size_t)of->n * of->d + of->n;
-        struct gpu_error error;
-        if (bytes < count * sizeof(float))
-            return "there are fewer weights than the network has";
-        float *floats = mem_alloc(count * sizeof(*floats));
-        memcpy(floats, data, count * sizeof(*floats));
-        bool is_good = (with_state ? net_load : net_load_weights)(net, p, floats, &error);
-        leat_assert(is_good);
-        free(floats);
-        data += count * sizeof(float), bytes -= count * sizeof(float);
-    }
-    return bytes == 0 ? NULL : "there are more weights than the network has";
-}
-
-static void save_weights(void *of, uint32_t since, struct byte_buffer *out)
-{
-    (void)since;
-    put_weights(&((const struct sequential *)of)->net, true, out);
-}
-
-static const char *load_weights(void *of, const void *data, size_t bytes)
-{
-    return take_weights(&((struct sequential *)of)->net, true, data, bytes);
-}
-
-static void save_weights_reader(void *of, uint32_t since, struct byte_buffer *out)
-{
-    (void)since;
-    put_weights(&((const struct sequential *)of)->net, false, out);
-}
-
-static const char *load_weights_reader(void *of, const void *data, size_t bytes)
-{
-    return take_weights(&((struct sequential *)of)->net, false, data, bytes);
 }
 
 /* --- The step in progress --- */
@@ -202,13 +143,7 @@ uint32_t sequential_parts(struct sequential *s, struct stored_part *parts)
     static const char *const contexts[SEQUENTIAL_CONTEXTS_MAX] = {"context0", "context1", "context2",
                                                                   "context3"};
     uint32_t n = 0;
-    parts[n++] = (struct stored_part){.name = "weights",
-                                      .of = s,
-                                      .save = save_weights,
-                                      .load = load_weights,
-                                      .is_for_readers = true,
-                                      .save_reader = save_weights_reader,
-                                      .load_reader = load_weights_reader};
+    parts[n++] = stored_weights("weights", &s->net);
     parts[n++] = (struct stored_part){.name = "step",
                                       .of = s,
                                       .save = save_step,

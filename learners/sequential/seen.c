@@ -3,11 +3,8 @@
 
 #include "core/describe.h"
 #include "core/learner.h"
-#include "core/mem.h"
+#include "learners/stored/stored.h"
 #include "learners/tables/inline.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 struct sequential_memory_now sequential_memory_now(const struct sequential *s)
 {
@@ -23,45 +20,14 @@ struct sequential_memory_now sequential_memory_now(const struct sequential *s)
 
 /* --- Weights --- */
 
-static bool visit_params(const struct net *net, struct model_visitor *v)
-{
-    bool goes_on = true;
-    for (uint32_t i = 0; i < net->layers_count && goes_on; i++) {
-        const struct net_layer *l = &net->layers[i];
-        const struct net_params *p = l->params;
-        char name[64];
-        if (p == NULL)
-            continue;
-        float *floats = mem_alloc(((size_t)p->n * p->d + p->n) * sizeof(*floats));
-        struct gpu_error error;
-        bool is_good = net_save_weights(net, (uint32_t)(p - net->params), floats, &error);
-        leat_assert(is_good);
-        snprintf(name, sizeof(name), "layer%u.%s", i, l->kind->name);
-        goes_on = v->tensor(v->argument, name, floats, p->n, p->d);
-        if (goes_on && l->kind == &net_dense && !l->has_no_bias) {
-            snprintf(name, sizeof(name), "layer%u.%s.bias", i, l->kind->name);
-            goes_on = v->tensor(v->argument, name, floats + (size_t)p->n * p->d, 1, p->n);
-        }
-        free(floats);
-    }
-    return goes_on;
-}
-
 static bool visit_rows(struct catalogue *catalogue, const char *name, uint32_t dim, struct model_visitor *v)
 {
-    size_t count;
-    struct table_row **rows = table_sorted(catalogue_table(catalogue), &count);
-    bool goes_on = v->table(v->argument, name, dim, count);
-    for (size_t i = 0; i < count && goes_on; i++)
-        goes_on = v->row(v->argument, rows[i]->key, table_payload(rows[i]), rows[i]->count,
-                         (int64_t)rows[i]->seen * US_PER_SECOND);
-    free(rows);
-    return goes_on;
+    return stored_visit_table(catalogue_table(catalogue), name, dim, v);
 }
 
 bool sequential_visit_weights(struct sequential *s, const char *const *names, struct model_visitor *v)
 {
-    bool goes_on = visit_params(&s->net, v) && visit_rows(s->items, names[0], s->options.dim, v);
+    bool goes_on = stored_visit_net(&s->net, "", v) && visit_rows(s->items, names[0], s->options.dim, v);
     for (uint32_t k = 0; k < s->options.sides && goes_on; k++)
         goes_on = visit_rows(s->sides[k], names[1 + k], s->options.dim, v);
     for (uint32_t k = 0; k < s->options.contexts && goes_on; k++)

@@ -14,12 +14,12 @@
 static void save_ranks(void *of, uint32_t since, struct byte_buffer *out)
 {
     (void)since;
-    ranks_save(((const struct sequential_state *)of)->ranks, out);
+    ranks_save(((const struct sequential_state *)of)->choices.ranks, out);
 }
 
 static const char *load_ranks(void *of, const void *data, size_t bytes)
 {
-    return ranks_load(((struct sequential_state *)of)->ranks, data, bytes);
+    return ranks_load(((struct sequential_state *)of)->choices.ranks, data, bytes);
 }
 
 /* The counters of rows. */

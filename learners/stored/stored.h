@@ -92,4 +92,14 @@ LEAT_CHECKED bool stored_take_cut(struct stored *stored, struct str bytes, uint3
 struct items_numbers;
 struct stored_part stored_numbers(const char *name, struct items_numbers *numbers);
 
+/* weights.c: the weights of a network on the CPU as a part, with the optimizer's state, and for readers without. */
+struct net;
+struct stored_part stored_weights(const char *name, struct net *net);
+/* Shows a visitor (core/learner.h) the same weights, whose names begin with `prefix`; the rows of a table, whose payloads
+ * begin with `dim` floats. False: the visitor stopped. */
+struct model_visitor;
+bool stored_visit_net(const struct net *net, const char *prefix, struct model_visitor *visitor);
+bool stored_visit_table(const struct table *table, const char *name, uint32_t dim,
+                        struct model_visitor *visitor);
+
 #endif
