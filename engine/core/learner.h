@@ -1,6 +1,7 @@
 /* Learners are operators (core/operator.h) whose single instance sees all rows in order of row_order
  * (DETERMINISM_BY_ALL_ROWS). Input 0 has the examples. Input 1, if the option `score` names a stream, has rows
- * without a label, which are predicted by the weights that all rows before them have left, and not learned.
+ * without a label, which are predicted by the weights that all rows before them have left, and not learned. The last
+ * input, if the option `items` of a kind names a stream, has the items that the learner chooses from.
  *
  * outputs[0], `NAME.predictions`: the input's own columns (without columns added for expressions) and
  * `prediction: float` (with several labels: `prediction_LABEL` for each); one row per example, predicted by
@@ -22,7 +23,7 @@
 #include "core/operator.h"
 
 enum { LEARNER_FEATURES_MAX = 256, LEARNER_LABELS_MAX = 8 };
-enum { LEARNER_EXAMPLES, LEARNER_SCORED, LEARNER_INPUTS };     /* inputs */
+enum { LEARNER_EXAMPLES, LEARNER_SCORED, LEARNER_INPUTS = 3 }; /* inputs; most of them */
 enum { LEARNER_PREDICTIONS, LEARNER_METRICS, LEARNER_SCORES }; /* outputs */
 
 /* Report item of a learner under `leat run --compare cpu`: the number of steps after which GPU
@@ -33,11 +34,12 @@ struct learner_columns {
     int labels[LEARNER_LABELS_MAX]; /* column indices of input 0 */
     struct span label_spans[LEARNER_LABELS_MAX];
     uint32_t labels_count;
-    const char *label_name;                  /* in messages, static; NULL: "the label" */
-    uint32_t count;                          /* of features */
-    int features[LEARNER_FEATURES_MAX];      /* column indices of input 0 */
-    int scored[LEARNER_FEATURES_MAX];        /* likewise of input 1, if there is one */
-    struct span scored_span;                 /* of the name of the stream that is input 1 */
+    const char *label_name;             /* in messages, static; NULL: "the label" */
+    uint32_t count;                     /* of features */
+    int features[LEARNER_FEATURES_MAX]; /* column indices of input 0 */
+    int scored[LEARNER_FEATURES_MAX];   /* likewise of input 1, if there is one */
+    struct span scored_span;            /* of the name of the stream that is input 1 */
+    uint32_t items_input; /* the input that has a catalogue of items, which may be 1, too; 0: there is none */
     struct span spans[LEARNER_FEATURES_MAX]; /* of each feature in the job, for messages */
     /* `known_early: [...]`: columns that the label is computed from and that are known when serving. */
     struct columns known;

@@ -232,7 +232,7 @@ void learner_close(struct operator_context *context);
 /* rows: the kind's option table. */
 #define LEARNER_KIND(structure, rows, bind_)                                                                 \
     .options = rows, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,     \
-    .inputs_max = LEARNER_INPUTS, .bind = bind_, .open = learner_open, .process = learner_process,           \
+    .inputs_max = LEARNER_SCORED + 1, .bind = bind_, .open = learner_open, .process = learner_process,       \
     .read = learner_read, .on_watermark = learner_on_watermark, .is_held = learner_is_held,                  \
     .shape = learner_shape, .snapshot = learner_snapshot, .restore = learner_restore,                        \
     .report = learner_report, .visit = learner_visit, .table = learner_table, .key = learner_id,             \

@@ -67,6 +67,13 @@ struct hstu_network {
 };
 extern const struct network network_hstu;
 
+/* tower.c: its output has `width` columns, more than one. On a CPU alone. */
+struct tower_network {
+    uint32_t hidden[MODEL_LAYERS_MAX]; /* widths of the relu layers before the last layer */
+    uint32_t width;
+};
+extern const struct network network_tower;
+
 /* text.c: the lines of a learner's shape that `cross`, `dot` and `experts` have in common; bottom may be
  * NULL. */
 void networks_put_shape(struct byte_buffer *out, const uint32_t *bottom, uint32_t cross_layers,
@@ -76,6 +83,8 @@ void networks_put_attention(struct byte_buffer *out, uint32_t width);
 /* The lines of `sasrec` and `hstu`, which has no hidden layer (0). */
 void networks_put_sequence(struct byte_buffer *out, uint32_t layers, uint32_t heads, uint32_t dim,
                            uint32_t hidden, bool is_causal);
+/* The line of `tower`. */
+void networks_put_tower(struct byte_buffer *out, const uint32_t *hidden, uint32_t width);
 /* Appends a line `=NAME: 128 64`; widths NULL: no widths. */
 void networks_put_widths(struct byte_buffer *out, const char *name, const uint32_t *widths);
 

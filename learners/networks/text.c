@@ -29,3 +29,9 @@ void networks_put_sequence(struct byte_buffer *out, uint32_t layers, uint32_t he
     buffer_printf(out, "=sequence: layers: %u, heads: %u, dim: %u, hidden: %u, causal: %d\n", layers, heads,
                   dim, hidden, is_causal);
 }
+
+void networks_put_tower(struct byte_buffer *out, const uint32_t *hidden, uint32_t width)
+{
+    networks_put_widths(out, "tower", hidden);
+    buffer_printf(out, "=width: %u\n", width);
+}

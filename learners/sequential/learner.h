@@ -76,7 +76,7 @@ void sequential_close(struct operator_context *context);
 
 #define SEQUENTIAL_KIND(structure, rows, bind_)                                                              \
     .options = rows, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,     \
-    .inputs_max = LEARNER_INPUTS, .bind = bind_, .open = sequential_open, .process = sequential_process,     \
+    .inputs_max = LEARNER_SCORED + 1, .bind = bind_, .open = sequential_open, .process = sequential_process, \
     .read = sequential_answer, .wants_more = sequential_wants_more, .on_watermark = sequential_on_watermark, \
     .shape = sequential_shape, .snapshot = sequential_snapshot, .restore = sequential_restore,               \
     .report = sequential_report, .visit = sequential_visit, .table = sequential_table, .key = learner_id,    \

@@ -55,7 +55,7 @@ ARROWS = {
 # include every room.
 ROOMS = {"engine/run": ["base", "publish", "order", "sequencer", "lanes", "checkpoints"],
          "learners": ["tables", "items", "histories", "device", "train", "losses", "networks", "model", "stored",
-                      "learner", "retrieval", "sequential"]}
+                      "learner", "retrieval", "sequential", "towers"]}
 SEES_EVERYTHING = {"engine/cli", "tests", "bench"}
 # Where device code is compiled for the host, this stands in for the CUDA headers.
 STANDS_IN = ("kernels/cuda/cuda.cuh", "tests/cuda_on_host/model.h")

@@ -1,0 +1,90 @@
+/* What the files of this folder share. The thread that owns the model makes all calls. */
+#ifndef LEAT_LEARNERS_TOWERS_INTERNAL_H
+#define LEAT_LEARNERS_TOWERS_INTERNAL_H
+
+#include "learners/losses/targets.h"
+#include "learners/towers/tower.h"
+#include "learners/towers/towers.h"
+
+/* What is known of an item besides its row: the payload of the table `about`, under the item's key. Behind it lie the
+ * features' ids, each with its own room, and the vector that the index has. */
+struct towers_about {
+    uint32_t is_encoded, unused;
+    uint16_t counts[TOWERS_FEATURES_MAX];
+};
+
+/* An event that waits for its step. */
+struct towers_waiting {
+    uint64_t identity;
+    struct items_ref item;
+    uint32_t seconds;
+    uint16_t counts[TOWERS_QUERY_MAX];
+    size_t first; /* of its ids */
+};
+
+struct towers {
+    struct towers_options options;
+    struct tower query, item;
+    struct catalogue *items;
+    struct table about;
+    size_t ids_at[TOWERS_FEATURES_MAX], vector_at; /* offsets in a payload of `about` */
+    struct towers_about **about_of;                /* by number, of items that are there */
+    uint32_t *encoded_in; /* by number: low bits of the step after which it was encoded */
+    uint32_t numbers_room;
+    struct targets *targets;
+    /* The events of a call. */
+    const struct towers_event *events;
+    uint32_t events_count;
+    struct towers_ids call_ids[TOWERS_CALL_MAX];
+    uint32_t call_seconds[TOWERS_CALL_MAX];
+    uint8_t call_teaches[TOWERS_CALL_MAX];
+    struct items_ref call_items[TOWERS_CALL_MAX];
+    float *queries; /* [TOWERS_CALL_MAX][width] */
+    /* The events that wait for the step, and their ids. */
+    struct towers_waiting *waiting; /* [batch] */
+    uint32_t waiting_count;
+    uint64_t *waiting_ids;
+    size_t waiting_ids_count, waiting_ids_room;
+    /* A step: its targets, and its items. */
+    uint32_t *numbers;
+    uint64_t *identities;
+    float *weights, *vectors, *gradients; /* [batch], and [batch][width] */
+    double *losses;
+    uint8_t *is_rejected, *taught;
+    uint32_t items_room;
+    float *item_vectors, *item_gradients; /* [items_room][width] */
+    const float **item_rows;
+    uint8_t *item_taught;
+    uint64_t *item_ids;      /* [items_room] of the items that are in the item tower: number plus 1 */
+    const uint32_t *at_work; /* and their numbers */
+    /* Numbers to be encoded. */
+    uint32_t *wanted;
+    size_t wanted_count, wanted_room;
+    uint32_t cursor; /* the next number that is encoded in turn */
+    int64_t watermark_us;
+    uint64_t steps, targets_learned, targets_rejected, unnumbered;
+    double loss; /* mean of the last step's targets */
+};
+
+/* items.c */
+void towers_make_items(struct towers *t);
+/* The number's row of `about`, after catalogue_add has made the item. */
+void towers_know(struct towers *t, uint64_t key, uint32_t number);
+/* True: they are others than before. */
+bool towers_set_features(struct towers *t, uint32_t number, const struct towers_ids *features);
+/* Items numbers[n], which are there, go into the item tower: with their rows as they are, or as part of a step. */
+void towers_bring_items(struct towers *t, const uint32_t *numbers, uint32_t n);
+/* A number to be encoded, once in a step. */
+void towers_want(struct towers *t, uint32_t number);
+/* The wanted items that are still there are encoded into the index. */
+void towers_encode_wanted(struct towers *t);
+/* After a step: its items, and those whose turn it is. */
+void towers_encode_after(struct towers *t, const uint32_t *numbers, uint32_t n);
+const float *towers_encoded(const struct towers *t, const struct towers_about *about);
+
+/* step.c. The waiting events make their step. */
+void towers_step_begin(struct towers *t);
+void towers_step(struct towers *t);
+void towers_step_free(struct towers *t);
+
+#endif
