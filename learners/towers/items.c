@@ -193,8 +193,8 @@ void towers_encode_wanted(struct towers *t)
         if (number < t->numbers_room && t->about_of[number] != NULL) /* an item may be gone again */
             t->wanted[n++] = number;
     }
-    for (size_t at = 0; at < n; at += TOWER_PASS) {
-        uint32_t count = (uint32_t)MIN(n - at, (size_t)TOWER_PASS);
+    for (size_t at = 0; at < n; at += t->item.pass) {
+        uint32_t count = (uint32_t)MIN(n - at, (size_t)t->item.pass);
         towers_bring_items(t, t->wanted + at, count);
         tower_look(&t->item);
         tower_encode(&t->item, 0, count, t->item_vectors);

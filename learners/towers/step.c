@@ -1,6 +1,6 @@
 /*
  * A step: the events that wait go through the query tower, their items and the drawn ones through the item tower, in
- * passes of TOWER_PASS rows; the losses' gradients go back through both; then the rows and the layers make one step each.
+ * passes of some rows; the losses' gradients go back through both; then the rows and the layers make one step each.
  * Where there are several passes, an item is encoded a second time before its gradients go back, so that activations
  * need memory for one pass alone.
  */
@@ -88,9 +88,8 @@ static void encode_items(struct towers *t, const uint32_t *items, uint32_t count
     items_room(t, count);
     towers_bring_items(t, items, count);
     tower_resolve(&t->item, (uint32_t)t->steps + 1);
-    for (uint32_t from = 0; from < count; from += TOWER_PASS)
-        tower_encode(&t->item, from, MIN(count - from, (uint32_t)TOWER_PASS),
-                     t->item_vectors + (size_t)from * width);
+    for (uint32_t from = 0; from < count; from += t->item.pass)
+        tower_encode(&t->item, from, MIN(count - from, t->item.pass), t->item_vectors + (size_t)from * width);
     for (uint32_t u = 0; u < count; u++)
         t->item_rows[u] = t->item_vectors + (size_t)u * width;
 }
@@ -98,10 +97,10 @@ static void encode_items(struct towers *t, const uint32_t *items, uint32_t count
 static void back_items(struct towers *t, uint32_t count)
 {
     uint32_t width = t->item.width;
-    for (uint32_t from = 0; from < count; from += TOWER_PASS) {
-        uint32_t n = MIN(count - from, (uint32_t)TOWER_PASS);
+    for (uint32_t from = 0; from < count; from += t->item.pass) {
+        uint32_t n = MIN(count - from, t->item.pass);
         float *vectors = t->item_vectors + (size_t)from * width;
-        if (count > TOWER_PASS)
+        if (count > t->item.pass)
             tower_encode(&t->item, from, n, vectors);
         tower_back(&t->item, from, n, vectors, t->item_gradients + (size_t)from * width);
     }

@@ -75,6 +75,7 @@ void tower_init(struct tower *t, const struct tower_options *options)
 {
     struct gpu_error error;
     t->options = *options;
+    t->pass = TOWER_PASS;
     leat_assert(options->fields > 0 && options->fields <= TOWER_FIELDS_MAX && options->dim % 4 == 0);
     shape_net(t);
     bool is_good = train_memory_make(&t->memory, &error);
@@ -301,7 +302,7 @@ static float normalize(float *x, uint32_t n)
 void tower_encode(struct tower *t, uint32_t from, uint32_t n, float *out)
 {
     const struct net_matrix *vectors = t->net.output;
-    leat_assert(n <= TOWER_PASS && from + n <= t->n);
+    leat_assert(n <= t->pass && from + n <= t->n);
     pool(t, from, n);
     if (t->options.has_layers)
         net_forward(&t->net, n);

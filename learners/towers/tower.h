@@ -19,7 +19,7 @@
 
 enum {
     TOWER_FIELDS_MAX = 17, /* those of a query, or an item's own and its features */
-    TOWER_PASS = 1024,     /* most rows of tower_encode */
+    TOWER_PASS = 1024,     /* rows that go through the layers together */
     TOWER_ROWS_MAX = 1 << 24,
 };
 
@@ -49,6 +49,7 @@ struct tower_source {
 struct tower {
     struct tower_options options;
     uint32_t width, stride;                /* of the vectors; of the net's input */
+    uint32_t pass;                         /* most rows of tower_encode: TOWER_PASS, or less in tests */
     struct table tables[TOWER_FIELDS_MAX]; /* of each field; not that of items */
     struct net net;
     struct train_device device;
@@ -95,7 +96,7 @@ void tower_bags(struct tower *t, uint32_t n, const struct tower_source *source);
 void tower_look(struct tower *t);
 /* All ids occur in a step (table_resolve_batch); items do not, they are there. */
 void tower_resolve(struct tower *t, uint32_t step);
-/* The vectors of rows from .. from + n - 1, at most TOWER_PASS: out[n][width]. */
+/* The vectors of rows from .. from + n - 1, at most t->pass: out[n][width]. */
 void tower_encode(struct tower *t, uint32_t from, uint32_t n, float *out);
 /* Of the rows that tower_encode saw last: vectors are what it wrote, gradients [n][width] the derivatives by them. */
 void tower_back(struct tower *t, uint32_t from, uint32_t n, const float *vectors, const float *gradients);
