@@ -27,7 +27,15 @@ static bool mf_rank_bind(struct operator_bind *bind)
     own->common.list_max = 1;
     /* there are no layers that it could step: any kind that bind lets pass */
     own->common.hidden_optimizer = own->common.embedding.optimizer;
-    return towers_bind(bind);
+    if (!towers_bind(bind))
+        return false;
+    if (!own->common.is_list[0])
+        return true;
+    diag_hint(bind->diags,
+              diag_error(bind->diags, DIAG_TYPE_CLASH, own->user.ast->span,
+                         "`user` is a single value, found a list"),
+              "`two_tower` reads the mean of a list: `query: [...], towers: []`");
+    return false;
 }
 
 extern const struct operator_kind learner_mf_rank;

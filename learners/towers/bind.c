@@ -270,12 +270,12 @@ static bool check(struct operator_bind *bind, const struct towers_config *c)
     struct targets_options targets = towers_targets(m);
     if (m->query_fields == 0)
         problem = "a query needs something that is known of the event: `query: [...]` is empty";
-    else if (m->dim % 4 != 0 || width % 4 != 0 || width > INT8_DIMS_MAX)
-        problem = arena_printf(
-            bind->arena,
-            "`dim` and the last width of `towers` must be multiples of 4, the latter at most %d, "
-            "found %u and %u",
-            INT8_DIMS_MAX, m->dim, width);
+    else if (m->dim % 4 != 0)
+        problem = arena_printf(bind->arena, "`dim` must be a multiple of 4, found %u", m->dim);
+    else if (width % 4 != 0 || width > INT8_DIMS_MAX)
+        problem = arena_printf(bind->arena,
+                               "the last width of `towers` must be a multiple of 4, at most %d, found %u",
+                               INT8_DIMS_MAX, width);
     else if (m->loss->takes_all_items)
         problem =
             "`loss: softmax` compares with all items, each of which would go through its tower in every "

@@ -114,6 +114,26 @@ static const char *load_step(void *of, const void *data, size_t bytes)
     return load_waiting(t, head.waiting, head.ids, (const char *)data + sizeof(head));
 }
 
+/* Of the step a follower needs the watermark alone, by which rows of the query expire; items are removed as cuts say. */
+static void save_step_reader(void *of, uint32_t since, struct byte_buffer *out)
+{
+    (void)since;
+    const struct towers *t = of;
+    buffer_append(out, &t->watermark_us, sizeof(t->watermark_us));
+}
+
+static const char *load_step_reader(void *of, const void *data, size_t bytes)
+{
+    struct towers *t = of;
+    int64_t watermark_us;
+    if (bytes != sizeof(watermark_us))
+        return "the watermark cannot be read";
+    memcpy(&watermark_us, data, sizeof(watermark_us));
+    for (uint32_t f = 0; f < t->options.query_fields; f++)
+        table_set_watermark(&t->query.tables[f], watermark_us, TABLE_STEP_NONE);
+    return NULL;
+}
+
 /* --- How often items occur --- */
 
 static void save_frequencies(void *of, uint32_t since, struct byte_buffer *out)
@@ -139,7 +159,13 @@ uint32_t towers_parts(struct towers *t, struct stored_part *parts)
     uint32_t n = 0;
     parts[n++] = stored_weights("query", &t->query.net);
     parts[n++] = stored_weights("item", &t->item.net);
-    parts[n++] = (struct stored_part){.name = "step", .of = t, .save = save_step, .load = load_step};
+    parts[n++] = (struct stored_part){.name = "step",
+                                      .of = t,
+                                      .save = save_step,
+                                      .load = load_step,
+                                      .is_for_readers = true,
+                                      .save_reader = save_step_reader,
+                                      .load_reader = load_step_reader};
     parts[n++] = (struct stored_part){
         .name = "frequencies", .of = t, .save = save_frequencies, .load = load_frequencies};
     parts[n++] = stored_numbers("items", catalogue_numbers(t->items));

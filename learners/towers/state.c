@@ -105,23 +105,30 @@ static void put_column(const struct operator_bind *bind, struct byte_buffer *out
                   type_name(bind->arena, &bind->inputs[input].schema->fields[column].type));
 }
 
+/* Lines of a shape have names of their own: those of a list have their places in it, from 1. */
+static const char *place_name(const struct operator_bind *bind, const char *what, uint32_t place)
+{
+    return arena_printf(bind->arena, "%s %u", what, place + 1);
+}
+
 void towers_shape(const struct operator_bind *bind, struct byte_buffer *out)
 {
     const struct towers_config *c = bind->config;
     const struct towers_options *m = &c->model;
     put_column(bind, out, "item", LEARNER_EXAMPLES, c->item_column);
     for (uint32_t f = 0; f < c->query.count; f++)
-        put_column(bind, out, "query", LEARNER_EXAMPLES, c->query_columns[LEARNER_EXAMPLES][f]);
+        put_column(bind, out, place_name(bind, "query", f), LEARNER_EXAMPLES,
+                   c->query_columns[LEARNER_EXAMPLES][f]);
     for (uint32_t f = 0; f < c->features.count; f++)
-        put_column(bind, out, "feature", c->features_input, c->feature_columns[f]);
+        put_column(bind, out, place_name(bind, "feature", f), c->features_input, c->feature_columns[f]);
     buffer_printf(out, "=dim: %u, list_max: %u, shards: %u\n", m->dim, m->list_max, m->shards);
     if (m->has_layers)
         network_tower.put_shape(&m->network, 1, out);
     buffer_printf(out, "=normalize: %d\n", m->normalize);
     buffer_printf(out, "=optimizers: %s, %s\n", optimizer_name(&c->embedding.optimizer),
                   optimizer_name(&c->hidden_optimizer));
-    buffer_printf(out, "=in batch: %d\n", m->losses.in_batch);
-    buffer_printf(out, "~batch: %lld, loss: %s\n", (long long)c->batch, m->loss->name);
+    buffer_printf(out, "=batch: %lld\n=in batch: %d\n", (long long)c->batch, m->losses.in_batch);
+    buffer_printf(out, "~loss: %s\n", m->loss->name);
 }
 
 /* --- For people --- */
@@ -179,9 +186,16 @@ void towers_memory(void *config, struct memory_plan *plan)
     memory_plan_add(plan, "the largest step", parts.step, false);
 }
 
-static struct str column_name(const struct towers_config *c, uint32_t input, int column)
+/* A column may be read by both towers: tables have names of their own. */
+static const char *table_name(struct operator_context *context, const struct towers_config *c,
+                              uint32_t number)
 {
-    return c->schemas[input]->fields[column].name;
+    uint32_t input;
+    int column;
+    bool is_there = find_table(c, number, &input, &column);
+    leat_assert(is_there);
+    const char *of = number == 0 ? "" : number <= c->features.count ? "item." : "query.";
+    return arena_printf(context->scratch, "%s%.*s", of, STR_ARGS(c->schemas[input]->fields[column].name));
 }
 
 bool towers_visit(struct operator_context *context, struct model_visitor *visitor)
@@ -190,10 +204,8 @@ bool towers_visit(struct operator_context *context, struct model_visitor *visito
     const char *names[1 + TOWERS_FEATURES_MAX + TOWERS_QUERY_MAX];
     uint32_t input;
     int column;
-    for (uint32_t i = 0; find_table(c, i, &input, &column); i++) {
-        struct str name = column_name(c, input, column);
-        names[i] = arena_strndup(context->scratch, name.data, name.length);
-    }
+    for (uint32_t i = 0; find_table(c, i, &input, &column); i++)
+        names[i] = table_name(context, c, i);
     return towers_visit_weights(c->state->model, names, visitor);
 }
 
@@ -220,16 +232,14 @@ bool towers_describe(struct operator_context *context, struct state_query *query
     uint32_t input, number = 0;
     int column;
     while (find_table(c, number, &input, &column) &&
-           !(query->count == 2 && str_equal(query->words[0], column_name(c, input, column))))
+           !(query->count == 2 && str_equal(query->words[0], str_from(table_name(context, c, number)))))
         number++;
     if (!find_table(c, number, &input, &column)) {
-        struct str item = column_name(c, LEARNER_EXAMPLES, c->item_column);
-        diag_hint(
-            context->diags,
-            diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0},
-                       "the key of this learner's state is the name of a column and a value"),
-            "give `%.*s VALUE` for an item, or the name of a column that the towers read, and its value",
-            STR_ARGS(item));
+        diag_hint(context->diags,
+                  diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0},
+                             "the key of this learner's state is the name of a table and a value"),
+                  "give `%s VALUE` for an item, `%s VALUE` for what the query reads",
+                  table_name(context, c, 0), table_name(context, c, 1 + c->features.count));
         return false;
     }
     uint64_t key = key_of(context, &c->schemas[input]->fields[column].type, query->words[query->count - 1]);

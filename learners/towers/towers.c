@@ -44,7 +44,10 @@ void towers_plan(const struct towers_options *o, struct towers_plan *plan)
     size_t places = 1, width = towers_width(o);
     for (uint32_t f = 0; f < o->features; f++)
         places += o->is_list[f] ? o->list_max : 1;
-    plan->step =
+    /* and pairs of a target and an item that it is compared with */
+    size_t others = o->losses.in_batch ? o->batch : 0;
+    plan->step = o->batch * (1 + (size_t)o->losses.negatives + others) * 42;
+    plan->step +=
         items * (2 * width * sizeof(float) + (1 + o->features) * o->dim * sizeof(float) + places * 72);
 }
 
@@ -222,7 +225,8 @@ void towers_ask(struct towers *t, const struct towers_event *events, uint32_t n,
 void towers_set_watermark(struct towers *t, int64_t watermark_us)
 {
     /* no row needs to be spared: the waiting events have copies of their ids, and ask whether their items are there */
-    t->watermark_us = MAX(t->watermark_us, watermark_us);
+    if (watermark_us < TIME_MAX) /* the end of input expires nothing, nor after a restore */
+        t->watermark_us = MAX(t->watermark_us, watermark_us);
     for (uint32_t f = 0; f < t->options.query_fields; f++)
         table_set_watermark(&t->query.tables[f], watermark_us, TABLE_STEP_NONE);
     catalogue_set_watermark(t->items, watermark_us, TABLE_STEP_NONE);
