@@ -200,7 +200,7 @@ static bool check_changes(struct operator_bind *bind, struct towers_config *c)
     return true;
 }
 
-/* What `seen: out` leaves out: items in lists of the query. */
+/* What `seen: dropped` leaves out: items in lists of the query. */
 static bool bind_seen(struct operator_bind *bind, struct towers_config *c)
 {
     const struct type *item = type_at(bind, LEARNER_EXAMPLES, c->item_column);
@@ -210,12 +210,13 @@ static bool bind_seen(struct operator_bind *bind, struct towers_config *c)
         c->is_seen[f] = type->tag == TYPE_LIST && type_equal(type->element, item);
         has_any |= c->is_seen[f];
     }
-    if (has_any || c->ranks.seen != RANKS_SEEN_OUT)
+    if (has_any || c->ranks.seen != RANKS_SEEN_DROPPED)
         return true;
     diag_hint(
         bind->diags,
-        diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span,
-                   "`seen: out` leaves out the items in lists of the query, and there is no list of items"),
+        diag_error(
+            bind->diags, DIAG_BAD_LEARNER, bind->span,
+            "`seen: dropped` leaves out the items in lists of the query, and there is no list of items"),
         "a list of the user's last items, of the type of `item`, is a feature of its own: "
         "`feature by user over 30d { recent: collect(item, 50) }`; or leave `seen` away");
     return false;

@@ -166,7 +166,7 @@ static const struct choice *choose(struct towers_config *c, uint32_t at, uint32_
     s->left_out_count = 0;
     for (uint32_t i = 0; i < n; i++) {
         s->left_out_at[i] = s->left_out_count;
-        if (c->ranks.seen == RANKS_SEEN_OUT && s->is_listed[i])
+        if (c->ranks.seen == RANKS_SEEN_DROPPED && s->is_listed[i])
             leave_out(c, &s->read.events[at + i]);
         s->piece_choices[i] = (struct choice){.query = s->seen[i].query,
                                               .is_known = s->seen[i].is_known,

@@ -46,7 +46,7 @@ struct towers_config {
     struct towers_options model;
     uint32_t scored_input, items_input; /* 0: there is none */
     int query_columns[LEARNER_INPUTS][TOWERS_QUERY_MAX];
-    bool is_seen[TOWERS_QUERY_MAX]; /* a list of items: what `seen: out` leaves out */
+    bool is_seen[TOWERS_QUERY_MAX]; /* a list of items: what `seen: dropped` leaves out */
     bool is_list[TOWERS_QUERY_MAX];
     int item_column, learn_column;    /* of events; learn_column -1: all rows teach */
     int catalogued_column, op_column; /* of `items`: the item, and `_op`; op_column -1: rows are no changes */
