@@ -68,6 +68,7 @@ struct sequential {
     /* A pass: borders of its windows in the pass, their seconds and identities. */
     uint32_t *offsets, *seconds;
     uint64_t *identities;
+    uint8_t *is_rejected; /* [pass_rows] of a step: the token is of a window that teaches nothing */
     uint32_t pass_windows, pass_rows; /* most of a pass */
     /* A step: its targets, and the gradients by its tokens, which grow with the largest step. */
     struct sequential_targets {
@@ -90,7 +91,7 @@ struct sequential {
     uint32_t append_steps[SEQUENTIAL_CALL_MAX];
     struct history_entry append_entries[SEQUENTIAL_CALL_MAX];
     uint64_t unnumbered;
-    uint64_t rows_refused; /* optimizer steps of items that were not finite */
+    uint64_t rows_refused; /* optimizer steps of rows that were not finite */
     /* passes.c: the users of a pass in its order, and where the passes stand: the number of the pass, and how many of
      * its users were learned. */
     struct sequential_passes {

@@ -289,6 +289,7 @@ void sequential_report(struct operator_context *context, struct report *report)
     report_add(report, "steps", (double)counts.steps, false);
     report_add(report, "targets", (double)counts.targets, false);
     report_add(report, "targets_rejected", (double)counts.rejected, false);
+    report_add(report, "rows_refused", (double)counts.rows_refused, false);
     report_add(report, "step_loss", counts.steps > 0 ? counts.loss : (double)NAN, false);
     sequential_report_memory(s, report);
     learner_report_calls(&s->calls, report);

@@ -117,6 +117,7 @@ struct sequential *sequential_new(const struct sequential_options *options)
     make_net(s);
     s->offsets = mem_calloc(s->pass_windows + 1, sizeof(*s->offsets));
     s->seconds = mem_calloc(s->pass_rows, sizeof(*s->seconds));
+    s->is_rejected = mem_calloc(s->pass_rows, sizeof(*s->is_rejected));
     s->identities = mem_calloc(s->pass_windows, sizeof(*s->identities));
     s->keys = mem_calloc(SEQUENTIAL_CALL_MAX, sizeof(*s->keys));
     s->views = mem_calloc(SEQUENTIAL_CALL_MAX, sizeof(*s->views));
@@ -159,7 +160,7 @@ void sequential_free(struct sequential *s)
     sequential_step_free(s);
     windows_free(&s->call);
     windows_free(&s->pending);
-    free(s->offsets), free(s->seconds), free(s->identities);
+    free(s->offsets), free(s->seconds), free(s->identities), free(s->is_rejected);
     free(s->keys), free(s->views), free(s->queries), free(s->history_numbers);
     free(s->passes.users);
     free(s->net.second);
@@ -271,6 +272,7 @@ struct sequential_counts sequential_counts(const struct sequential *s)
     return (struct sequential_counts){.steps = s->steps,
                                       .targets = s->targets_learned,
                                       .rejected = s->targets_rejected,
+                                      .rows_refused = s->rows_refused,
                                       .pending = s->pending.count,
                                       .loss = s->loss};
 }

@@ -129,9 +129,10 @@ uint32_t sequential_parts(struct sequential *s, struct stored_part *parts);
 const char *sequential_check(struct sequential *s);
 
 struct catalogue *sequential_items(struct sequential *s);
-/* Steps made so far; events that wait for the next one; mean loss of the last step's targets. */
+/* Steps made so far; their targets, and those of them that were rejected; optimizer steps of rows that were refused
+ * because a gradient was not finite; events that wait for the next step; mean loss of the last step's targets. */
 struct sequential_counts {
-    uint64_t steps, targets, rejected;
+    uint64_t steps, targets, rejected, rows_refused;
     uint32_t pending;
     double loss;
 };

@@ -139,7 +139,33 @@ static uint32_t targets_end(const struct sequential *s, uint32_t from, uint32_t 
     return from;
 }
 
-/* The queries of targets from .. to - 1. first: the pass's first token in the step. */
+static bool is_finite(const float *x, size_t n)
+{
+    bool is_good = true;
+    for (size_t i = 0; i < n; i++)
+        is_good &= isfinite(x[i]) != 0;
+    return is_good;
+}
+
+/* Finds the pass's windows whose outputs are not finite, because a row that they read is too large: all their tokens
+ * are rejected, and so are their targets. Their values are zeroed, since 0 * NaN in a sum of the backward pass would
+ * reach the weights of all. */
+static void reject_windows(struct sequential *s, const struct sequential_pass *pass)
+{
+    const struct net_matrix *out = s->net.output;
+    bool is_any = false;
+    for (uint32_t w = 0; w < pass->count; w++) {
+        size_t from = s->offsets[w], rows = s->offsets[w + 1] - from;
+        bool is_rejected = !is_finite(out->values + from * out->stride, rows * out->stride);
+        memset(s->is_rejected + from, is_rejected, rows);
+        is_any |= is_rejected;
+    }
+    if (is_any)
+        net_mask(&s->net, pass->rows, s->is_rejected);
+}
+
+/* The queries of targets from .. to - 1, of a rejected window not a number. first: the pass's first token in the
+ * step. */
 static void take_queries(struct sequential *s, uint32_t from, uint32_t to, size_t first)
 {
     const struct net_matrix *out = s->net.output;
@@ -147,6 +173,8 @@ static void take_queries(struct sequential *s, uint32_t from, uint32_t to, size_
     for (uint32_t i = from; i < to; i++) {
         float *query = s->step.queries + (size_t)i * dim;
         memcpy(query, out->values + (s->step.rows[i] - first) * out->stride, dim * sizeof(*query));
+        if (s->is_rejected[s->step.rows[i] - first])
+            query[0] = NAN;
         const struct sequential_window *window = &s->pending.items[s->step.windows[i]];
         if (!window->has_all)
             sequential_add_contexts(s, window, query);
@@ -179,6 +207,7 @@ static void run_passes(struct sequential *s, const struct targets_step *step, co
         net->windows.drops = true;
         net->windows.chance = num_chance(s->options.seed ^ CHANCE_DROPOUT, s->steps, 0);
         net_forward(net, pass.rows);
+        reject_windows(s, &pass);
         uint32_t to = targets_end(s, target, end);
         take_queries(s, target, to, first);
         targets_gradients_of(s->targets, step, rows, target, to);
@@ -224,7 +253,7 @@ static void update_sides(struct sequential *s)
         values_begin(s->values, w->tokens_count);
         for (size_t i = 0; i < w->tokens_count; i++)
             values_add(s->values, w->tokens[i].sides[k], (uint32_t)i);
-        values_update(s->values, s->sides[k], s->token_gradients, &s->options.rows);
+        s->rows_refused += values_update(s->values, s->sides[k], s->token_gradients, &s->options.rows);
     }
 }
 
@@ -236,7 +265,7 @@ static void update_contexts(struct sequential *s)
             const struct sequential_window *window = &s->pending.items[s->step.windows[i]];
             values_add(s->values, window->has_all ? 0 : window->contexts[k], i);
         }
-        values_update(s->values, s->contexts[k], s->step.gradients, &s->options.rows);
+        s->rows_refused += values_update(s->values, s->contexts[k], s->step.gradients, &s->options.rows);
     }
 }
 

@@ -75,12 +75,12 @@ static void *scratch_of(struct values *v, size_t bytes)
     return v->scratch;
 }
 
-void values_update(struct values *v, struct catalogue *catalogue, const float *gradients,
-                   const struct optimizer_options *optimizer)
+uint32_t values_update(struct values *v, struct catalogue *catalogue, const float *gradients,
+                       const struct optimizer_options *optimizer)
 {
-    uint32_t n = (uint32_t)v->n, tables[2] = {0, n}, count;
+    uint32_t n = (uint32_t)v->n, tables[2] = {0, n}, count, refused = 0;
     if (n == 0)
-        return;
+        return 0;
     struct batch_dedupe d = {.ids = v->ids,
                              .tables = tables,
                              .tables_count = 1,
@@ -112,8 +112,10 @@ void values_update(struct values *v, struct catalogue *catalogue, const float *g
                              .rows = v->rows,
                              .format = ROW_FP32,
                              .kind = optimizer->kind,
-                             .params = optimizer->params};
+                             .params = optimizer->params,
+                             .rejected = &refused};
     v->kernels->update(&a, NULL);
     a.scratch = scratch_of(v, a.scratch_bytes), a.scratch_bytes = v->scratch_bytes;
     v->kernels->update(&a, NULL);
+    return refused;
 }

@@ -16,8 +16,9 @@ void values_free(struct values *v);
  * gradients that belongs to it. */
 void values_begin(struct values *v, size_t most);
 void values_add(struct values *v, uint32_t number, uint32_t gradient);
-/* One step of each distinct number's row, of the sum of its gradients [..][dim], in the order of the places. */
-void values_update(struct values *v, struct catalogue *catalogue, const float *gradients,
-                   const struct optimizer_options *optimizer);
+/* One step of each distinct number's row, of the sum of its gradients [..][dim], in the order of the places. Returns how
+ * many rows stayed as they were because their gradient is not finite. */
+uint32_t values_update(struct values *v, struct catalogue *catalogue, const float *gradients,
+                       const struct optimizer_options *optimizer);
 
 #endif

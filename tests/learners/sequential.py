@@ -104,7 +104,7 @@ def check_counts(kind):
         for row, gap in zip(top, gaps):
             assert not gap or row["rank"] is None and row["top"] is None, row
         assert sum(row["top"] is not None for row in top) > EVENTS // 2 and sum(len(row["top"] or []) == 5 for row in lists) > REQUESTS // 2
-        assert figures["steps"] > 50 and figures["targets_rejected"] == 0 and figures["items_unsearchable"] == 0, figures
+        assert figures["steps"] > 50 and figures["targets_rejected"] == figures["rows_refused"] == 0 and figures["items_unsearchable"] == 0, figures
         # the neighbours of rows without a user or an item are as they are without them
         alone = Run(folder, kind, "alone", where="user is not null and item is not null")
         assert [row for row, gap in zip(top, gaps) if not gap] == rig.read_rows(alone.place + ".top")

@@ -270,6 +270,96 @@ static void test_without_numbers(void **state)
     sequential_free(neighbour);
 }
 
+/* A row that is too large, as one may become by a rate that is too high, makes the windows with it teach nothing: they are
+ * counted, and the weights stay finite. */
+static void test_rows_too_large(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct rig_case of = {
+            .loss = i < 4 ? "bce" : "softmax", .history = 6, .batch = 6, .rehearse = 1, .negatives = 2};
+        of.is_hstu = i & 1;
+        struct sequential_options options = rig_options(&of);
+        struct sequential *s = sequential_new(&options);
+        struct sequential_seen seen;
+        struct items_ref ref;
+        (void)rig_feed(s, &of, 0, 300, 0, 1);
+        uint64_t steps = sequential_counts(s).steps;
+        assert_true(sequential_counts(s).rejected == 0 &&
+                    catalogue_find(s->items, rig_value(1, 3).key, &ref));
+        for (uint32_t c = 0; c < options.dim; c++)
+            catalogue_rows(s->items)[ref.number][c] = i & 2 ? 3e38F : 1e25F;
+        (void)rig_feed(s, &of, 300, 600, 0, 1);
+        struct sequential_counts counts = sequential_counts(s);
+        /* softmax compares each target with the item */
+        assert_true(counts.steps > steps + 10 && (i >= 4 || counts.targets > counts.rejected + 100));
+        assert_true(counts.rejected > 0 || !(i & 2)); /* what is merely large may be finite to the end */
+        for (uint32_t p = 0; p < s->net.params_count; p++)
+            for (size_t f = 0; f < s->net.params[p].floats; f++)
+                assert_true(isfinite(s->net.params[p].w[f]));
+        for (uint32_t n = 0; n < catalogue_used(s->items); n++)
+            for (uint32_t c = 0; c < options.dim; c++)
+                assert_true(isfinite(catalogue_rows(s->items)[n][c]));
+        (void)catalogue_remove(s->items, rig_value(1, 3).key); /* without the item all windows teach again */
+        uint64_t rejected = counts.rejected;
+        uint32_t with_it = 0;
+        for (uint64_t n = 600; n < 900; n++) {
+            struct sequential_event e = rig_event(&of, n);
+            if (e.item.integer == 3) {
+                with_it++;
+                continue;
+            }
+            give(s, &e, &seen);
+        }
+        assert_true(with_it > 0);
+        assert_int_equal(sequential_counts(s).rejected, rejected);
+        sequential_free(s);
+    }
+}
+
+static uint64_t weights_hash(const struct sequential *s, uint32_t p)
+{
+    return rig_hash(1, s->net.params[p].w, s->net.params[p].floats * sizeof(float));
+}
+
+/* The other windows of the step teach the network as ever. */
+static void test_neighbours_of_rows_too_large(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t user;
+        uint32_t item;
+    } events[] = {{901, 3}, {901, 1}, {902, 1}, {902, 2},
+                  {902, 1}, {903, 2}, {903, 1}}; /* 4 windows, one with 3 */
+    for (int is_hstu = 0; is_hstu < 2; is_hstu++) {
+        struct rig_case of = {.loss = "bpr", .history = 6, .batch = 4, .negatives = 1, .rows = OPT_ADAM};
+        of.is_hstu = is_hstu;
+        struct sequential_options options = rig_options(&of);
+        struct sequential *s = sequential_new(&options);
+        struct sequential_seen seen;
+        struct items_ref ref;
+        uint64_t before[32];
+        uint64_t n = 0;
+        while (n < 300 || sequential_counts(s).pending > 0)
+            (void)rig_feed(s, &of, n, n + 1, 0, 1), n++;
+        assert_true(catalogue_find(s->items, rig_value(1, 3).key, &ref));
+        for (uint32_t c = 0; c < options.dim; c++)
+            catalogue_rows(s->items)[ref.number][c] = 3e38F;
+        for (uint32_t p = 0; p < s->net.params_count; p++)
+            before[p] = weights_hash(s, p);
+        uint64_t steps = sequential_counts(s).steps;
+        for (size_t i = 0; i < ARRAY_COUNT(events); i++) {
+            struct sequential_event e = event_of(events[i].user, events[i].item, 10000 + i, true);
+            give(s, &e, &seen);
+        }
+        struct sequential_counts counts = sequential_counts(s);
+        assert_true(counts.steps == steps + 1 && counts.rejected == 1 && isfinite(counts.loss));
+        for (uint32_t p = 0; p < s->net.params_count; p++)
+            assert_int_not_equal(weights_hash(s, p), before[p]);
+        sequential_free(s);
+    }
+}
+
 /* A call without events; events of one user in a call, of which the second sees the first. */
 static void test_small_calls(void **state)
 {
@@ -306,6 +396,8 @@ int main(void)
         cmocka_unit_test(test_million_events_of_a_user),
         cmocka_unit_test(test_without_numbers),
         cmocka_unit_test(test_small_calls),
+        cmocka_unit_test(test_rows_too_large),
+        cmocka_unit_test(test_neighbours_of_rows_too_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
