@@ -199,6 +199,46 @@ static inline uint64_t rig_model_hash(struct sequential *s, bool with_state)
     return rig_hash(hash, &counts.loss, sizeof(counts.loss));
 }
 
+/* --- Whole runs --- */
+
+/* Everything at once: marks, values beside items, contexts, older windows, dropout, users and items that expire. */
+static const struct rig_case rig_all = {.name = "all",
+                                        .loss = "sampled_softmax",
+                                        .has_marks = true,
+                                        .rows = OPT_ADAM,
+                                        .dense = OPT_ADAM,
+                                        .history = 9,
+                                        .sides = 2,
+                                        .contexts = 2,
+                                        .batch = 7,
+                                        .rehearse = 2,
+                                        .negatives = 6,
+                                        .clip_norm = 1.0F,
+                                        .dropout = 0.2F,
+                                        .expire_after_us = 900 * US_PER_SECOND};
+
+struct rig_result {
+    uint64_t seen, model;
+};
+
+static inline struct rig_result rig_whole(const struct sequential_options *options, const struct rig_case *of,
+                                          uint64_t events, uint32_t most, struct team *team)
+{
+    struct sequential *s = sequential_new(options);
+    sequential_set_team(s, team);
+    struct rig_result r = {.seen = rig_run(s, of, 0, events, most, 1)};
+    r.model = rig_model_hash(s, true);
+    assert_true(sequential_counts(s).steps > 3);
+    sequential_free(s);
+    return r;
+}
+
+static inline void rig_assert_same(struct rig_result a, struct rig_result b)
+{
+    assert_int_equal(a.seen, b.seen);
+    assert_int_equal(a.model, b.model);
+}
+
 /* --- Checkpoints and cuts --- */
 
 static inline void rig_store(struct stored *stored, struct sequential *s)

@@ -1,105 +1,44 @@
 /*
- * Sequence models: what is known of an event and what is learned do not depend on how events are cut into calls, on a
- * helping thread, or on the kernels' variant; a request changes nothing and is answered what the event would have; and
+ * Sequence models: what is known of an event and what is learned do not depend on how events are cut into calls, or
+ * on the kernels' variant; a request changes nothing and is answered what the event would have; and
  * models at their bounds.
  */
 #include "sequential_rig.h"
-#include "team_helper.h"
 
 #include <math.h>
-#include <pthread.h>
-
-/* Everything at once: marks, values beside items, contexts, older windows, dropout, users and items that expire. */
-static const struct rig_case all = {.name = "all",
-                                    .loss = "sampled_softmax",
-                                    .has_marks = true,
-                                    .rows = OPT_ADAM,
-                                    .dense = OPT_ADAM,
-                                    .history = 9,
-                                    .sides = 2,
-                                    .contexts = 2,
-                                    .batch = 7,
-                                    .rehearse = 2,
-                                    .negatives = 6,
-                                    .clip_norm = 1.0F,
-                                    .dropout = 0.2F,
-                                    .expire_after_us = 900 * US_PER_SECOND};
-
-struct result {
-    uint64_t seen, model;
-};
-
-static struct result run(const struct sequential_options *options, const struct rig_case *of, uint64_t events,
-                         uint32_t most, struct team *team)
-{
-    struct sequential *s = sequential_new(options);
-    sequential_set_team(s, team);
-    struct result r = {.seen = rig_run(s, of, 0, events, most, 1)};
-    r.model = rig_model_hash(s, true);
-    assert_true(sequential_counts(s).steps > 3);
-    sequential_free(s);
-    return r;
-}
-
-static void assert_same(struct result a, struct result b)
-{
-    assert_int_equal(a.seen, b.seen);
-    assert_int_equal(a.model, b.model);
-}
 
 /* --- Sameness --- */
 
 static void test_calls(void **state)
 {
     (void)state;
-    struct rig_case of = all;
+    struct rig_case of = rig_all;
     for (int i = 0; i < 4; i++) {
         of.is_hstu = i & 1;
         of.loss = i < 2 ? "sampled_softmax" : "softmax";
         struct sequential_options options = rig_options(&of);
         options.losses.in_batch = i == 1;
-        struct result whole = run(&options, &of, 1500, 0, NULL);
-        assert_same(run(&options, &of, 1500, 1, NULL), whole);
-        assert_same(run(&options, &of, 1500, UINT32_MAX, NULL), whole);
+        struct rig_result whole = rig_whole(&options, &of, 1500, 0, NULL);
+        rig_assert_same(rig_whole(&options, &of, 1500, 1, NULL), whole);
+        rig_assert_same(rig_whole(&options, &of, 1500, UINT32_MAX, NULL), whole);
         options.seed++; /* the hashes see a difference */
-        assert_int_not_equal(run(&options, &of, 1500, 0, NULL).model, whole.model);
+        assert_int_not_equal(rig_whole(&options, &of, 1500, 0, NULL).model, whole.model);
     }
-}
-
-static void test_team(void **state)
-{
-    (void)state;
-    struct rig_case of = all;
-    static struct helper helper;
-    pthread_t thread;
-    of.history = 50, of.batch = 60, of.rehearse = 3;
-    helper.team.wake = wait_for_help, helper.team.engine = &helper;
-    assert_int_equal(pthread_create(&thread, NULL, help, &helper), 0);
-    for (int i = 0; i < 2; i++) {
-        of.is_hstu = i;
-        struct sequential_options options = rig_options(&of);
-        struct result alone = run(&options, &of, 700, 0, NULL);
-        unsigned before = atomic_load(&helper.pieces);
-        assert_same(run(&options, &of, 700, 0, &helper.team), alone);
-        assert_true(atomic_load(&helper.pieces) > before);
-    }
-    atomic_store(&helper.is_over, true);
-    pthread_join(thread, NULL);
 }
 
 static void test_variants(void **state)
 {
     (void)state;
     for (int is_hstu = 0; is_hstu < 2; is_hstu++) {
-        struct rig_case of = all;
+        struct rig_case of = rig_all;
         of.is_hstu = is_hstu;
         struct sequential_options options = rig_options(&of);
         options.kernels = kernels_variant(KERNELS_SCALAR);
-        struct result scalar = run(&options, &of, 400, 0, NULL);
+        struct rig_result scalar = rig_whole(&options, &of, 400, 0, NULL);
         for (enum kernels_variant v = KERNELS_SCALAR; v < KERNELS_VARIANTS; v++) {
             options.kernels = kernels_variant(v);
             if (kernels_supports(v))
-                assert_same(run(&options, &of, 400, 0, NULL), scalar);
+                rig_assert_same(rig_whole(&options, &of, 400, 0, NULL), scalar);
         }
     }
 }
@@ -111,7 +50,7 @@ static void test_ask(void **state)
 {
     (void)state;
     enum { AHEAD = 6 };
-    struct sequential_options options = rig_options(&all);
+    struct sequential_options options = rig_options(&rig_all);
     struct sequential *s = sequential_new(&options), *never_asked = sequential_new(&options);
     static uint8_t wants[AHEAD] = {1, 1, 1, 1, 1, 1};
     struct sequential_seen asked[AHEAD], seen;
@@ -119,7 +58,7 @@ static void test_ask(void **state)
     for (uint64_t n = 0; n < 900; n++) {
         struct sequential_event events[AHEAD];
         for (uint32_t i = 0; i < AHEAD; i++)
-            events[i] = rig_event(&all, i < 3 ? n + i : n); /* the event itself, three times more */
+            events[i] = rig_event(&rig_all, i < 3 ? n + i : n); /* the event itself, three times more */
         struct items_ref ref;
         new_contexts += events[0].contexts[0].key != 0 &&
                         !catalogue_find(s->contexts[0], events[0].contexts[0].key, &ref);
@@ -134,7 +73,7 @@ static void test_ask(void **state)
         assert_int_equal(rig_seen_hash(1, &seen, options.dim), hash);
         with_query += seen.query != NULL;
         sequential_take(s);
-        (void)rig_feed(never_asked, &all, n, n + 1, 1, 1);
+        (void)rig_feed(never_asked, &rig_all, n, n + 1, 1, 1);
         if (n % RIG_BLOCK == RIG_BLOCK - 1) {
             sequential_set_watermark(s, (int64_t)(1000 + n * 10) * US_PER_SECOND);
             sequential_set_watermark(never_asked, (int64_t)(1000 + n * 10) * US_PER_SECOND);
@@ -389,7 +328,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_team),
         cmocka_unit_test(test_variants),
         cmocka_unit_test(test_ask),
         cmocka_unit_test(test_histories_of_bounds),

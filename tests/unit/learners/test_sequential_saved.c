@@ -4,20 +4,6 @@
  */
 #include "sequential_rig.h"
 
-static const struct rig_case all = {.name = "all",
-                                    .loss = "sampled_softmax",
-                                    .has_marks = true,
-                                    .rows = OPT_ADAM,
-                                    .dense = OPT_ADAM,
-                                    .history = 9,
-                                    .sides = 2,
-                                    .contexts = 1,
-                                    .batch = 7,
-                                    .rehearse = 2,
-                                    .negatives = 6,
-                                    .dropout = 0.2F,
-                                    .expire_after_us = 900 * US_PER_SECOND};
-
 static struct sequential_event event_of(uint64_t user, uint32_t item, int64_t second)
 {
     return (struct sequential_event){.user = user,
@@ -79,7 +65,7 @@ static void check_restore(const struct rig_case *of, const struct sequential_opt
 static void test_restore(void **state)
 {
     (void)state;
-    struct rig_case of = all;
+    struct rig_case of = rig_all;
     for (int i = 0; i < 4; i++) {
         of.is_hstu = i & 1;
         of.loss = i < 2 ? "sampled_softmax" : "softmax";
@@ -94,11 +80,11 @@ static void test_restore(void **state)
 static void test_damaged(void **state)
 {
     (void)state;
-    struct sequential_options options = rig_options(&all);
+    struct sequential_options options = rig_options(&rig_all);
     struct stored_part parts[STORED_PARTS_MAX];
     struct sequential *s = sequential_new(&options);
     struct byte_buffer bytes = {0};
-    (void)rig_run(s, &all, 0, 200, 0, 1);
+    (void)rig_run(s, &rig_all, 0, 200, 0, 1);
     (void)sequential_parts(s, parts);
     assert_string_equal(parts[1].name, "step");
     parts[1].save(s, 0, &bytes);
@@ -116,7 +102,7 @@ static void test_damaged(void **state)
         memcpy(bytes.data + at, &wrong, sizeof(wrong));
         if (parts[1].load(s, bytes.data, bytes.length) == NULL) { /* then it can be gone on with */
             s->steps = s->targets_learned = 100;
-            (void)rig_feed(s, &all, 200, 210, 0, 1);
+            (void)rig_feed(s, &rig_all, 200, 210, 0, 1);
         }
         memcpy(bytes.data + at, &was, sizeof(was));
     }
@@ -135,7 +121,7 @@ static void compare_answers(struct sequential *s, struct sequential *follower, u
     uint8_t wants[ASKED];
     memset(wants, 1, sizeof(wants));
     for (uint32_t i = 0; i < ASKED; i++)
-        events[i] = rig_event(&all, from + i);
+        events[i] = rig_event(&rig_all, from + i);
     sequential_ask(s, events, ASKED, wants, seen);
     sequential_ask(follower, events, ASKED, wants, other);
     for (uint32_t i = 0; i < ASKED; i++)
@@ -145,19 +131,19 @@ static void compare_answers(struct sequential *s, struct sequential *follower, u
 static void test_followers(void **state)
 {
     (void)state;
-    struct sequential_options options = rig_options(&all);
+    struct sequential_options options = rig_options(&rig_all);
     struct sequential *s = sequential_new(&options);
     struct stored stored, other;
     uint64_t n = 300;
     rig_store(&stored, s);
-    (void)rig_run(s, &all, 0, n, 0, 1);
+    (void)rig_run(s, &rig_all, 0, n, 0, 1);
     assert_true(stored_cut_note(&stored, true));
     struct snapshot_writer base = rig_save(&stored, 1, true);
     struct sequential *follower = rig_restored(&options, &other, &base, NULL);
     compare_answers(s, follower, n);
     for (; n < 1500; n += RIG_BLOCK) {
         struct byte_buffer cut = {0};
-        (void)rig_run(s, &all, n, n + RIG_BLOCK, 0, 1);
+        (void)rig_run(s, &rig_all, n, n + RIG_BLOCK, 0, 1);
         if (n % 200 == 0)
             (void)catalogue_remove(s->items, rig_value(1, (uint32_t)(n / 200)).key);
         give_late(s, 78, (int64_t)(1000 + (n + RIG_BLOCK) * 10) - 950);
@@ -180,7 +166,7 @@ static void test_followers(void **state)
 static void test_removed(void **state)
 {
     (void)state;
-    struct rig_case of = all;
+    struct rig_case of = rig_all;
     of.expire_after_us = 0;
     struct sequential_options options = rig_options(&of);
     struct sequential *s = sequential_new(&options), *by_one = sequential_new(&options);
