@@ -147,10 +147,26 @@ def check_seen(kind):
         assert any(line.split() == ["model:", kind, "rejected"] for line in said.splitlines()) and "rank = null" in said, said
 
 
+def check_label(kind):
+    """Nothing that is read of an event before it is predicted may derive from its item; what is kept beside it may."""
+    with tempfile.TemporaryDirectory() as folder:
+        for options, is_good in (("by: user, context: [kind]", False), ("by: kind", False), ("by: user, context: [device, item]", False),
+                                 ("by: user, context: [device], with: [kind, item], learn: kind > 0", True)):
+            job = rig.write(os.path.join(folder, "job.leat"), f"""
+source events = file {{ path: "x.jsonl", schema: {{ ts: time(ms), user: int, item: int, device: text }}, event_time: ts }}
+stream rows = events | with kind = item % 7
+learner model = {kind} from rows {{ item: item, {options} }}
+sink top = null from model.top
+""")
+            said = rig.call(LEAT, "check", job, expected=0 if is_good else 3).stderr
+            assert ("E0502" in said) != is_good, (options, said)
+
+
 def add(kind):
     globals()[f"test_{kind}_counts"] = lambda: check_counts(kind)
     globals()[f"test_{kind}_sameness"] = lambda: check_sameness(kind)
     globals()[f"test_{kind}_seen"] = lambda: check_seen(kind)
+    globals()[f"test_{kind}_label"] = lambda: check_label(kind)
 
 
 for each in KINDS:

@@ -318,7 +318,7 @@ static void test_examples(void **state)
         struct byte_buffer job = {0};
         add_sources(&job, "");
         declared_name(r->learners[i]->example, name);
-        buffer_printf(&job, "%s\nsink out = null from %s.predictions", r->learners[i]->example, name);
+        buffer_printf(&job, "%s\nsink out = null from %s.metrics", r->learners[i]->example, name);
         check_job(&job, r->learners[i]->name);
     }
 }
