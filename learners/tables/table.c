@@ -27,7 +27,8 @@ static const size_t ROWS_RESERVED = UINT32_MAX;
 #ifdef __SANITIZE_ADDRESS__
 static const size_t RANGE_BYTES_MAX = (size_t)1 << 28; /* ASan writes an eighth of the reserved range */
 #elif defined(__SANITIZE_THREAD__)
-static const size_t RANGE_BYTES_MAX = (size_t)1 << 30; /* so that the fifty ranges of a sequence model find a place */
+static const size_t RANGE_BYTES_MAX = (size_t)1
+                                      << 30; /* so that the fifty ranges of a sequence model find a place */
 #else
 static const size_t RANGE_BYTES_MAX = (size_t)1 << 38;
 #endif
