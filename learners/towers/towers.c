@@ -51,6 +51,8 @@ void towers_plan(const struct towers_options *o, struct towers_plan *plan)
         items * (2 * width * sizeof(float) + (1 + o->features) * o->dim * sizeof(float) + places * 72);
 }
 
+/* Frequencies (negatives.h): an item is taken to be rare until it has occurred twice, and ten occurrences tell how often
+ * it does. With slower estimates popular items count as rarer than they are, and what `correct` gains is lost. */
 struct targets_options towers_targets(const struct towers_options *o)
 {
     return (struct targets_options){.kernels = o->kernels,
@@ -61,8 +63,8 @@ struct targets_options towers_targets(const struct towers_options *o)
                                     .targets_max = o->batch,
                                     .draw = NEGATIVES_UNIFORM,
                                     .seed = num_mix(o->seed ^ 0x7a59),
-                                    .rate = 0.01,
-                                    .initial = 1000.0};
+                                    .rate = 0.1,
+                                    .initial = 100000.0};
 }
 
 struct towers *towers_new(const struct towers_options *o)

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Learners that choose items for a query, over a planted catalogue: each user likes one of some groups of items, which the
+features of items tell. Their counts, rows without an item, items that nobody has chosen yet, items that were removed, an
+empty catalogue, other numbers of lanes, kills, replay by an order log, and what people see of them.
+
+    tests/learners/towers.py PATH_OF_LEAT
+"""
+
+import json
+import os
+import random
+import sys
+import tempfile
+
+import rig
+import tap
+
+LEAT = os.path.abspath(sys.argv[1])
+EVENTS, TESTS, ITEMS, GROUPS, USERS, REMOVED_AT = 12_000, 900, 400, 20, 100, 9000
+BEGIN, STEP = 1_700_000_000_000, 1000
+
+JOB = """
+param every: duration = 10s
+job shop {{ workers: {workers}, checkpoint: {{ every: every, dir: "{place}.state" }} }}
+source events = file {{
+  path: "{data}.events", format: json
+  schema: {{ ts: time(ms), user: int, item: text, recent: list(text), kind: text, group: int }}, event_time: ts
+}}
+source catalogue = file {{
+  path: "{data}.items", format: json, schema: {{ ts: time(ms), item: text, brand: text, tags: list(int), _op: text }}, event_time: ts
+}}
+stream rows = events | where {where}
+stream asked = events | where kind = "cold" | select ts, user, recent
+learner model = {kind} from rows {{ {body}, item: item, learn: kind = "train", top: 40, metrics_at: [40], metrics_every: 5000 }}
+sink top = file from model.top {{ path: "{place}.top", format: json, overwrite: true }}
+sink metrics = file from model.metrics {{ path: "{place}.metrics", format: json, overwrite: true }}
+"""
+LISTS = """sink lists = file from model.scores {{ path: "{place}.lists", format: json, overwrite: true }}
+"""
+ADAM = "optimizer: adam { rate: 0.02 }"
+KINDS = {
+    "two_tower": "query: [user, recent], items: catalogue, item_features: [brand, tags], score: asked, seen: out, towers: [32, 16], refresh: 30, "
+                 "loss: sampled_softmax { negatives: 1, in_batch: true, temperature: 0.1 }, "
+                 f"batch: 128, embedding: {{ dim: 16, {ADAM} }}, hidden_optimizer: adam {{ rate: 0.01 }}",
+    "mf_rank": f"user: user, batch: 64, embedding: {{ dim: 16, {ADAM}, expire_after: 1h }}, refresh: 7, loss: bpr {{ negatives: 8 }}, metrics_by: kind",
+}
+
+
+def group_of(item):
+    return item // 10 % GROUPS
+
+
+def item_row(item, ts, op="insert"):
+    return {"ts": ts, "item": f"i{item}", "brand": f"b{group_of(item) // 2}", "tags": [group_of(item) % 2, 10 + item % 3], "_op": op}
+
+
+COLD = [item for item in range(ITEMS) if item % 10 == 3]  # nobody chooses them before the tests
+REMOVED = [item for item in range(ITEMS) if item % 10 == 4]
+
+
+def events_of():
+    draw, rows = random.Random(5), []
+    warm = [[i for i in range(ITEMS) if group_of(i) == g and i not in COLD] for g in range(GROUPS)]
+    for number in range(EVENTS + 2 * TESTS):
+        user = draw.randrange(USERS)
+        kind = "train" if number < EVENTS else "cold" if number % 2 else "warm"
+        mine = [i for i in COLD if group_of(i) == user % GROUPS] if kind == "cold" else warm[user % GROUPS]
+        mine = [i for i in mine if number < REMOVED_AT or i not in REMOVED]
+        row = {"ts": BEGIN + (number + 1) * STEP, "user": user, "item": f"i{mine[int(draw.random() ** 2 * len(mine))]}",
+               "recent": [f"i{draw.choice(warm[user % GROUPS])}" for _ in range(draw.randrange(3))], "kind": kind, "group": user % GROUPS}
+        gap = draw.choice([{"item": None}, {"user": None}, {"recent": None}]) if draw.random() < 0.03 else {}
+        rows.append({**row, **gap})
+    return rows
+
+
+def write(folder, rows, items=range(ITEMS)):
+    data = os.path.join(folder, "data")
+    rig.write_rows(data + ".events", rows)
+    catalogue = [item_row(item, BEGIN) for item in items]
+    if catalogue:
+        catalogue += [{**item_row(0, BEGIN + 5), "item": None}]
+        catalogue += [item_row(item, BEGIN + (REMOVED_AT + 1) * STEP - 1, "delete") for item in REMOVED]
+        catalogue += [item_row(item, BEGIN + (REMOVED_AT + 2) * STEP, "update") for item in range(50) if item not in REMOVED]
+    rig.write_rows(data + ".items", catalogue)
+    return data
+
+
+class Run:
+    """A run of a job over the data: its summary, its rows, its model."""
+
+    def __init__(self, folder, kind, name, *arguments, workers=1, failpoints=None, where="true"):
+        self.place, self.names = os.path.join(folder, f"{kind}-{name}"), ["top", "metrics"] + ["lists"] * (kind == "two_tower")
+        text = JOB + LISTS * (kind == "two_tower")
+        self.job = rig.write(self.place + ".leat", text.format(
+            workers=workers, where=where, place=self.place, data=os.path.join(folder, "data"), kind=kind, body=KINDS[kind]))
+        if failpoints:
+            rig.call(LEAT, "run", self.job, "--quiet", "--set", "every=10ms", *arguments, expected=(-9, 0), LEAT_FAILPOINTS=failpoints)
+        done = rig.call(LEAT, "run", self.job, "--json", "--set", f"every={'10ms' if failpoints else '1h'}", *arguments)
+        self.node = rig.node(json.loads(done.stdout), kind)
+        self.figures = self.node["report"]["run"]
+        self.rows = {name: rig.read(f"{self.place}.{name}") for name in self.names}
+        rig.call(LEAT, "model", "export", self.place + ".state", "--out", self.place + ".model")
+        self.model = rig.read(self.place + ".model")
+
+    def assert_same(self, other):
+        for name, rows in self.rows.items():
+            assert rows == other.rows[name], (self.place, other.place, name)
+        figures = [{name: value for name, value in one.figures.items() if name not in ("table_bytes", "rows") and "kernel" not in name}
+                   for one in (self, other)]
+        assert figures[0] == figures[1], figures
+        assert self.model == other.model, (self.place, other.place)
+
+
+def recall(rows, kind):
+    ranks = [row["rank"] for row in rows if row["kind"] == kind and row["item"] is not None]
+    return sum(rank is not None and rank <= 40 for rank in ranks) / len(ranks)
+
+
+def test_catalogue():
+    """What the towers find: chosen items, items that nobody has chosen, and never one that was removed."""
+    with tempfile.TemporaryDirectory() as folder:
+        events = events_of()
+        write(folder, events)
+        run = Run(folder, "two_tower", "all")
+        top, lists, figures = rig.read_rows(run.place + ".top"), rig.read_rows(run.place + ".lists"), run.figures
+        warm, cold = recall(top, "warm"), recall(top, "cold")
+        print(f"# recall of 40 of {ITEMS}: chosen items {warm:.3f}, items that nobody has chosen {cold:.3f}")
+        assert warm > 0.8 and cold > 0.5 * warm, (warm, cold)
+        gone = {f"i{item}" for item in REMOVED}
+        before = sum(entry["item"] in gone for row in top[:REMOVED_AT] for entry in row["top"] or [])
+        after = [entry["item"] for row in top[REMOVED_AT:] + lists for entry in row["top"] or []]
+        assert before > 1000 and len(after) > 100_000 and not gone & set(after), before
+        assert all(len(row["top"]) == 40 for row in top[:100] if row["item"] is not None)  # encoded before the first step
+        for row in top:  # seen: out
+            assert not {entry["item"] for entry in row["top"] or []} & set(row["recent"] or []), row
+        assert figures["removed"] == len(REMOVED) and figures["catalogued"] == ITEMS + len(REMOVED) + 45, figures
+        assert figures["items"] == ITEMS - len(REMOVED) and figures["items_unsearchable"] == figures["unnumbered"] == 0, figures
+        nulls, removed = sum(row["item"] is None for row in events), sum(row["item"] in gone for row in events[REMOVED_AT:])
+        assert figures["rejected"] == nulls + 1 and nulls > 50 and figures["unlisted"] == removed == 0, figures
+
+
+def check_counts(kind):
+    with tempfile.TemporaryDirectory() as folder:
+        events = events_of()
+        write(folder, events)
+        run = Run(folder, kind, "all")
+        figures, counts, top = run.figures, run.node["counts"], rig.read_rows(run.place + ".top")
+        gaps = [row["item"] is None for row in events]
+        taught = sum(row["kind"] == "train" and not gap for row, gap in zip(events, gaps))
+        assert figures["learned"] == taught == counts["absorbed"], (figures, taught)
+        assert figures["learned"] + figures["predicted"] + sum(gaps) == len(events), figures
+        assert counts["dead"] == figures["rejected"] and figures["targets_rejected"] == figures["rows_refused"] == 0, (counts, figures)
+        assert figures["steps"] == taught // (128 if kind == "two_tower" else 64) and figures["ids_cut"] == 0, figures
+        assert len(top) == len(events) and all(row["rank"] is None and row["top"] is None for row, gap in zip(top, gaps) if gap)
+        assert recall(top, "warm") > 0.8, recall(top, "warm")
+        # the neighbours of rows without an item are as they are without them
+        alone = Run(folder, kind, "alone", where="item is not null")
+        assert [row for row, gap in zip(top, gaps) if not gap] == rig.read_rows(alone.place + ".top")
+        assert run.model == alone.model and run.rows["metrics"] == alone.rows["metrics"]
+
+
+def check_sameness(kind):
+    with tempfile.TemporaryDirectory() as folder:
+        write(folder, events_of())
+        order = os.path.join(folder, "order")
+        expected = Run(folder, kind, "one", "--record-order", order)
+        Run(folder, kind, "three", workers=3).assert_same(expected)
+        Run(folder, kind, "replay", "--order", order, workers=2).assert_same(expected)
+        for number, failpoint in enumerate(("ckpt.pre_rename=kill@3", "ckpt.published=kill@4")):
+            Run(folder, kind, f"killed-{number}", workers=1 + number, failpoints=failpoint).assert_same(expected)
+
+
+def test_empty():
+    """Without a catalogue nothing can be chosen or learned; nothing fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(folder, events_of()[:500], items=())
+        run = Run(folder, "two_tower", "empty")
+        taught = sum(row["item"] is not None for row in events_of()[:500])
+        assert run.figures["unlisted"] == run.figures["predicted"] == run.figures["misses"] == taught > 450, run.figures
+        assert run.figures["steps"] == run.figures["items"] == run.figures["learned"] == 0, run.figures
+        assert all(row["top"] in (None, []) for row in rig.read_rows(run.place + ".top"))
+
+
+def test_seen():
+    with tempfile.TemporaryDirectory() as folder:
+        write(folder, events_of()[:2000])
+        run = Run(folder, "two_tower", "seen")
+        state = run.place + ".state"
+
+        def get(*words, expected=0):
+            done = rig.call(LEAT, "state", "get", state, "model", *words, "--json", expected=expected)
+            return json.loads(done.stdout) if expected == 0 else done.stderr
+        item, brand = get("item", "i7"), get("item.brand", "b4")
+        assert item["item"] == "i7" and len(item["row"]) == len(item["encoded"]) == 16, item
+        assert abs(sum(x * x for x in item["encoded"]) - 1.0) < 1e-5, item  # lengths of 1
+        assert len(brand["row"]) == 16 and brand["occurrences"] > 10 and len(get("query.user", "7")["row"]) == 16
+        get("item", "nothing", expected=1)
+        assert "give `item VALUE` for an item, `query.user VALUE` for what the query reads" in get("brand", "b4", expected=(1, 2, 3))
+        tensors = rig.safetensors(run.place + ".model")
+        assert {"item.weights", "item.brand.weights", "item.tags.weights", "query.user.weights", "query.recent.weights"} <= set(tensors)
+        assert any(name.startswith("query.layer") for name in tensors) and any(name.startswith("item.layer") for name in tensors)
+        assert "the largest step" in " ".join(rig.call(LEAT, "explain", run.job).stdout.split())
+
+
+for each in KINDS:
+    globals()[f"test_{each}_counts"] = lambda kind=each: check_counts(kind)
+    globals()[f"test_{each}_sameness"] = lambda kind=each: check_sameness(kind)
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals()))
