@@ -23,8 +23,9 @@ const struct option ranks_options[] = {
                "number of newest ranked events in the sliding evaluation"),
     OPTION_INT(struct ranks_config, metrics_every, "metrics_every", 0, "100000", "1", NULL,
                "ranked events between two rows of `metrics`; one more row comes when the input has ended"),
-    OPTION_ENUM(struct ranks_config, seen, "seen", 0, "kept", "kept|dropped",
-                "`dropped`: items of the user's history are left out of ranks and lists"),
+    OPTION_ENUM(
+        struct ranks_config, seen, "seen", 0, "kept", "kept|dropped",
+        "`dropped`: items of the user's history, or in lists of the query, are left out of ranks and lists"),
     OPTION_INT(struct ranks_config, top, "top", 0, "0", "0", "4096",
                "number of items in the lists of `top`; 0: no lists"),
     OPTIONS_END,
