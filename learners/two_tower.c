@@ -32,6 +32,8 @@ static const struct option two_tower_options[] = {
                 "both vectors get length 1, so that scores are cosines; choose a `temperature` of about 0.1"),
     OPTION_INT(struct towers_config, list_max, "list_max", 0, "32", "1", "256",
                "how many ids of a list are read, from its beginning"),
+    OPTION_FLOAT(struct towers_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,
+                 "largest norm of a step's gradient by the weights of a tower's layers; 0: no limit"),
     OPTION_KIND(struct towers_config, hidden_optimizer, "hidden_optimizer", 0, "adam { rate: 0.001 }",
                 optimizer_kinds, "optimizer of the layers"),
     OPTION_KIND(struct towers_config, loss, "loss", 0,

@@ -39,7 +39,9 @@ static struct fate fate_of(const struct trace_step *step)
     add_word(&fate, "read", step->tag == TRACE_READ && c->dead == 0);
     add_word(&fate, "given on", step->tag == TRACE_LATER && c->dead == 0);
     add_word(&fate, "passed", c->passed);
-    const char *unlearned = step->input == LEARNER_SCORED ? "scored" : "not learned";
+    bool is_item = step->node->items_input > 0 && step->input == step->node->items_input;
+    const char *unscored = is_item ? "taken into the catalogue" : "not learned";
+    const char *unlearned = step->input == LEARNER_SCORED && !is_item ? "scored" : unscored;
     add_word(&fate, learns ? unlearned : "filtered", c->filtered);
     add_word(&fate, "late", c->late);
     add_word(&fate, "duplicate", c->duplicate);

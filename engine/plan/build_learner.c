@@ -185,6 +185,7 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
     uint32_t place = node->place;
     *node = draft;
     node->tag = PLAN_LEARNER;
+    node->items_input = learner.columns.items_input;
     static const char *const names[] = {"predictions", "metrics", "scores"};
     for (uint32_t i = 0; i < ARRAY_COUNT(names); i++)
         if (node->outputs[i] != NULL)

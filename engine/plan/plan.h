@@ -140,7 +140,8 @@ struct plan_node {
     const char *part;
     /* PLAN_LEARNER: from what the labels derive, without the columns of `known_early`. */
     struct lineage labels;
-    struct str shape; /* what the node's state depends on (core/shape.h) */
+    uint32_t items_input; /* the input that has a catalogue of items (core/learner.h); 0: there is none */
+    struct str shape;     /* what the node's state depends on (core/shape.h) */
     bool has_state;
 };
 

@@ -36,8 +36,6 @@ const struct option towers_options_of[] = {
                   "comes, and goes to NAME.scores. It has the columns that the query reads"),
     OPTION_BLOCK(struct towers_config, embedding, struct towers_embedding, "embedding", 0, embedding_options,
                  "rows of items and of values"),
-    OPTION_FLOAT(struct towers_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,
-                 "largest norm of a step's gradient by the weights of a tower's layers; 0: no limit"),
     OPTION_INT(
         struct towers_config, refresh, "refresh", 0, "1024", "0", "1000000",
         "with each step so many items are encoded again for the index, in turn, besides the step's own"),
@@ -262,6 +260,8 @@ static bool set_model(struct operator_bind *bind, struct towers_config *c)
     return set_layers(bind, c);
 }
 
+enum { STEP_MIB_MAX = 8192 }; /* of the largest step: indices of its places and floats are 32 bits */
+
 static bool check(struct operator_bind *bind, const struct towers_config *c)
 {
     const struct towers_options *m = &c->model;
@@ -287,6 +287,11 @@ static bool check(struct operator_bind *bind, const struct towers_config *c)
         problem = "`hidden_optimizer` has no rows: take `adam`, `adagrad`, `momentum` or `sgd`";
     else if (!losses_check(m->loss, &m->losses, reason) || !targets_check(&targets, reason))
         problem = arena_strndup(bind->arena, reason, strlen(reason));
+    else if (towers_step_bytes(m) >> 20 > STEP_MIB_MAX)
+        problem = arena_printf(bind->arena,
+                               "the items of the largest step would take %zu MiB, expected up to %d: lower "
+                               "`batch`, the number of negatives, `list_max`, or widths",
+                               towers_step_bytes(m) >> 20, STEP_MIB_MAX);
     if (problem != NULL)
         diag_error(bind->diags, DIAG_BAD_LEARNER, bind->span, "%s", problem);
     return problem == NULL;

@@ -261,19 +261,25 @@ static void take_scored(struct operator_context *context, struct towers_config *
 
 /* --- The catalogue --- */
 
-static bool is_deleted(const struct towers_config *c, const struct batch *batch, uint32_t row)
+/* What a row does to the catalogue. Rows without `_op` are as inserted ones; false: it is no change that there is. */
+static bool change_of(const struct towers_config *c, const struct batch *batch, uint32_t row,
+                      enum change *change)
 {
     const struct column *op = c->op_column >= 0 ? &batch->columns[c->op_column] : NULL;
-    return op != NULL && column_is_valid(op, row) &&
-           str_equal(column_text(op, row), change_text(CHANGE_DELETE));
+    *change = CHANGE_INSERT;
+    if (op == NULL || !column_is_valid(op, row))
+        return true;
+    while (*change <= CHANGE_DELETE && !str_equal(column_text(op, row), change_text(*change)))
+        (*change)++;
+    return *change <= CHANGE_DELETE;
 }
 
-static void take_item(struct towers_config *c, const struct batch *batch, uint32_t row)
+static void take_item(struct towers_config *c, const struct batch *batch, uint32_t row, enum change change)
 {
     struct towers_state *s = c->state;
     struct items_value item = choices_value(&batch->columns[c->catalogued_column], row);
     s->read.ids_count = 0;
-    if (is_deleted(c, batch, row)) {
+    if (change == CHANGE_DELETE) {
         s->removed += towers_remove(s->model, item.key);
         return;
     }
@@ -288,9 +294,11 @@ static void take_items(struct operator_context *context, struct towers_config *c
     uint32_t n = 0;
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
-        if (!column_is_valid(&batch->columns[c->catalogued_column], row))
+        enum change change;
+        if (!column_is_valid(&batch->columns[c->catalogued_column], row) ||
+            !change_of(c, batch, row, &change))
             continue;
-        take_item(c, batch, row);
+        take_item(c, batch, row, change);
         n++;
     }
     towers_encode_new(s->model);

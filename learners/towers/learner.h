@@ -9,7 +9,8 @@
  * `NAME.metrics` (learners/retrieval/ranks.h). outputs[2], `NAME.scores`: likewise of the rows of `score`.
  *
  * Counters: in = learned + predicted + rejected + scored + catalogued. Rows that teach are `absorbed`; those that do not,
- * those of `score` and of `items` `filtered`; events and rows of `items` without an item `dead`.
+ * those of `score` and of `items` `filtered`; events and rows of `items` without an item, and those whose `_op` is no
+ * change, `dead`.
  */
 #ifndef LEAT_LEARNERS_TOWERS_LEARNER_H
 #define LEAT_LEARNERS_TOWERS_LEARNER_H

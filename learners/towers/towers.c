@@ -29,6 +29,18 @@ static struct tower_options tower_of(const struct towers_options *o, bool is_ite
                                   .seed = num_mix(o->seed ^ (is_item ? 0x17e3 : 0x93e2))};
 }
 
+size_t towers_step_bytes(const struct towers_options *o)
+{
+    /* items with their vectors, gradients, ids and rows; and pairs of a target and an item that it is compared with */
+    enum { PLACE_BYTES = 72, PAIR_BYTES = 42 };
+    size_t items = (size_t)o->batch * (1 + (size_t)o->losses.negatives), places = 1;
+    size_t pairs = items + (o->losses.in_batch ? (size_t)o->batch * o->batch : 0);
+    for (uint32_t f = 0; f < o->features; f++)
+        places += o->is_list[f] ? o->list_max : 1;
+    size_t floats = 2 * towers_width(o) + (1 + o->features) * o->dim;
+    return items * (floats * sizeof(float) + places * PLACE_BYTES) + pairs * PAIR_BYTES;
+}
+
 void towers_plan(const struct towers_options *o, struct towers_plan *plan)
 {
     struct tower_plan query, item;
@@ -38,17 +50,8 @@ void towers_plan(const struct towers_options *o, struct towers_plan *plan)
     tower_plan(&options, &item);
     *plan = (struct towers_plan){.activations = query.activations + item.activations,
                                  .parameters = query.parameters + item.parameters,
-                                 .scratch = query.scratch + item.scratch};
-    /* items with their vectors, gradients, ids and rows */
-    size_t items = (size_t)o->batch * (1 + (size_t)o->losses.negatives);
-    size_t places = 1, width = towers_width(o);
-    for (uint32_t f = 0; f < o->features; f++)
-        places += o->is_list[f] ? o->list_max : 1;
-    /* and pairs of a target and an item that it is compared with */
-    size_t others = o->losses.in_batch ? o->batch : 0;
-    plan->step = o->batch * (1 + (size_t)o->losses.negatives + others) * 42;
-    plan->step +=
-        items * (2 * width * sizeof(float) + (1 + o->features) * o->dim * sizeof(float) + places * 72);
+                                 .scratch = query.scratch + item.scratch,
+                                 .step = towers_step_bytes(o)};
 }
 
 /* Frequencies (negatives.h): an item is taken to be rare until it has occurred twice, and ten occurrences tell how often

@@ -150,6 +150,7 @@ struct towers_plan {
     size_t activations, parameters, scratch, step;
 };
 void towers_plan(const struct towers_options *options, struct towers_plan *plan);
+size_t towers_step_bytes(const struct towers_options *options); /* towers_plan.step */
 
 /* seen.c: the model for people. */
 struct towers_memory_now {

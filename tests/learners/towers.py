@@ -78,7 +78,7 @@ def write(folder, rows, items=range(ITEMS)):
     rig.write_rows(data + ".events", rows)
     catalogue = [item_row(item, BEGIN) for item in items]
     if catalogue:
-        catalogue += [{**item_row(0, BEGIN + 5), "item": None}]
+        catalogue += [{**item_row(0, BEGIN + 5), "item": None}, {**item_row(ITEMS, BEGIN + 6), "_op": "remove"}]
         catalogue += [item_row(item, BEGIN + (REMOVED_AT + 1) * STEP - 1, "delete") for item in REMOVED]
         catalogue += [item_row(item, BEGIN + (REMOVED_AT + 2) * STEP, "update") for item in range(50) if item not in REMOVED]
     rig.write_rows(data + ".items", catalogue)
@@ -136,7 +136,7 @@ def test_catalogue():
         assert figures["removed"] == len(REMOVED) and figures["catalogued"] == ITEMS + len(REMOVED) + 45, figures
         assert figures["items"] == ITEMS - len(REMOVED) and figures["items_unsearchable"] == figures["unnumbered"] == 0, figures
         nulls, removed = sum(row["item"] is None for row in events), sum(row["item"] in gone for row in events[REMOVED_AT:])
-        assert figures["rejected"] == nulls + 1 and nulls > 50 and figures["unlisted"] == removed == 0, figures
+        assert figures["rejected"] == nulls + 2 and nulls > 50 and figures["unlisted"] == removed == 0, figures
 
 
 def check_counts(kind):
@@ -195,6 +195,8 @@ def test_seen():
         assert abs(sum(x * x for x in item["encoded"]) - 1.0) < 1e-5, item  # lengths of 1
         assert len(brand["row"]) == 16 and brand["occurrences"] > 10 and len(get("query.user", "7")["row"]) == 16
         get("item", "nothing", expected=1)
+        said = rig.call(LEAT, "trace", run.job, "catalogue", f"{os.path.join(folder, 'data')}.items:3").stdout
+        assert "taken into the catalogue" in said, said
         assert "give `item VALUE` for an item, `query.user VALUE` for what the query reads" in get("brand", "b4", expected=(1, 2, 3))
         tensors = rig.safetensors(run.place + ".model")
         assert {"item.weights", "item.brand.weights", "item.tags.weights", "query.user.weights", "query.recent.weights"} <= set(tensors)
