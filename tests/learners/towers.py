@@ -39,7 +39,7 @@ LISTS = """sink lists = file from model.scores {{ path: "{place}.lists", format:
 """
 ADAM = "optimizer: adam { rate: 0.02 }"
 KINDS = {
-    "two_tower": "query: [user, recent], items: catalogue, item_features: [brand, tags], score: asked, seen: out, towers: [32, 16], refresh: 30, "
+    "two_tower": "query: [user, recent], items: catalogue, item_features: [brand, tags], score: asked, seen: dropped, towers: [32, 16], refresh: 30, "
                  "loss: sampled_softmax { negatives: 1, in_batch: true, temperature: 0.1 }, "
                  f"batch: 128, embedding: {{ dim: 16, {ADAM} }}, hidden_optimizer: adam {{ rate: 0.01 }}",
     "mf_rank": f"user: user, batch: 64, embedding: {{ dim: 16, {ADAM}, expire_after: 1h }}, refresh: 7, loss: bpr {{ negatives: 8 }}, metrics_by: kind",
@@ -131,7 +131,7 @@ def test_catalogue():
         after = [entry["item"] for row in top[REMOVED_AT:] + lists for entry in row["top"] or []]
         assert before > 1000 and len(after) > 100_000 and not gone & set(after), before
         assert all(len(row["top"]) == 40 for row in top[:100] if row["item"] is not None)  # encoded before the first step
-        for row in top:  # seen: out
+        for row in top:  # seen: dropped
             assert not {entry["item"] for entry in row["top"] or []} & set(row["recent"] or []), row
         assert figures["removed"] == len(REMOVED) and figures["catalogued"] == ITEMS + len(REMOVED) + 45, figures
         assert figures["items"] == ITEMS - len(REMOVED) and figures["items_unsearchable"] == figures["unnumbered"] == 0, figures
