@@ -164,7 +164,7 @@ def test_pages():
                 for line in leat(GROUPS[group], name)[1].split("\n"):
                     if line.startswith("      ") and len(line) < 80:
                         # where the terminal says what to ask next, after a long default on a line of its own, a page has a link
-                        words = re.sub(r"\s+", " ", re.sub(r"(^|; )see leat .*", "", line.strip().replace("`", "")))
+                        words = re.sub(r"\s+", " ", re.sub(r"(^|; )see(?: leat .*|$)|^leat help .*", "", line.strip().replace("`", "")))
                         assert words in re.sub(r"\s+", " ", pages[group + ".html"].text), (group, name, line)
         first = {name: open(os.path.join(folder, name), encoding="utf-8").read() for name in os.listdir(folder)}
         assert leat("--html", folder)[0] == 0
