@@ -299,10 +299,19 @@ static float normalize(float *x, uint32_t n)
     return factor;
 }
 
+static bool is_finite(const float *x, size_t n)
+{
+    bool is_good = true;
+    for (size_t i = 0; i < n; i++)
+        is_good &= isfinite(x[i]) != 0;
+    return is_good;
+}
+
 void tower_encode(struct tower *t, uint32_t from, uint32_t n, float *out)
 {
     const struct net_matrix *vectors = t->net.output;
     leat_assert(n <= t->pass && from + n <= t->n);
+    t->has_rejected = false;
     pool(t, from, n);
     if (t->options.has_layers)
         net_forward(&t->net, n);
@@ -312,7 +321,13 @@ void tower_encode(struct tower *t, uint32_t from, uint32_t n, float *out)
             memcpy(to, vectors->values + (size_t)row * vectors->stride, t->width * sizeof(*to));
         else
             add_fields(t, row, to);
+        /* relu makes 0 of a NaN, so the input counts, too */
+        const float *in = t->net.input->values + (size_t)row * t->stride;
+        t->is_rejected[row] = !is_finite(in, t->stride) || !is_finite(to, t->width);
+        t->has_rejected |= t->is_rejected[row];
         t->norms[row] = t->options.normalize ? normalize(to, t->width) : 1.0F;
+        if (t->is_rejected[row])
+            to[0] = NAN; /* the loss rejects targets that need it */
     }
 }
 
@@ -322,6 +337,10 @@ void tower_encode(struct tower *t, uint32_t from, uint32_t n, float *out)
 static void vector_gradient(const struct tower *t, uint32_t row, const float *y, const float *dy, float *dx)
 {
     double along = t->options.normalize ? dot_of(y, dy, t->width) : 0.0;
+    if (t->is_rejected[row]) {
+        memset(dx, 0, t->width * sizeof(*dx));
+        return;
+    }
     for (uint32_t c = 0; c < t->width; c++)
         dx[c] = (float)(((double)dy[c] - (double)y[c] * along) * (double)t->norms[row]);
 }
@@ -344,6 +363,8 @@ void tower_back(struct tower *t, uint32_t from, uint32_t n, const float *vectors
     for (uint32_t row = 0; row < n; row++)
         vector_gradient(t, row, vectors + (size_t)row * width, gradients + (size_t)row * width,
                         net->output->gradients + (size_t)row * net->output->stride);
+    if (t->has_rejected) /* 0 * NaN in a sum would reach the weights of all */
+        net_mask(net, n, t->is_rejected);
     net_begin(net);
     net->slices = batch_slices_of(t->n, 0);
     net->event = from;

@@ -55,6 +55,9 @@ struct tower {
     struct train_device device;
     struct train_memory memory;
     float norms[TOWER_PASS]; /* 1 / length of the vectors of the last pass */
+    /* of the last pass: what goes in or comes out is not finite, because a row of an id is too large */
+    uint8_t is_rejected[TOWER_PASS];
+    bool has_rejected;
     /* The rows at work; places are field after field, and row after row within a field. */
     uint32_t n, places;
     uint32_t *offsets;                            /* [fields * n + 1] */
@@ -98,7 +101,7 @@ void tower_look(struct tower *t);
 void tower_resolve(struct tower *t, uint32_t step);
 /* The vectors of rows from .. from + n - 1, at most t->pass: out[n][width]. */
 void tower_encode(struct tower *t, uint32_t from, uint32_t n, float *out);
-/* Of the rows that tower_encode saw last: vectors are what it wrote, gradients [n][width] the derivatives by them. */
+/* Of the rows that tower_encode saw last; those whose vectors are not finite have no gradient and teach nothing: vectors are what it wrote, gradients [n][width] the derivatives by them. */
 void tower_back(struct tower *t, uint32_t from, uint32_t n, const float *vectors, const float *gradients);
 /* A step of the rows that some row with taught[row] has, and of the layers, whose rates and corrections are given. */
 void tower_update(struct tower *t, const uint8_t *taught, const struct optimizer_options *rows,

@@ -334,13 +334,56 @@ static void test_turns(void **state)
     towers_free(t);
 }
 
+/* A row of an id that is too large: the events that need it teach nothing, the others do. */
+static void test_too_large(void **state)
+{
+    (void)state;
+    static double before[RIG_PARAMS], after[RIG_PARAMS], gradients[RIG_PARAMS];
+    double worst = 0.0, most = 0.0;
+    for (uint32_t normal = 0; normal < 2; normal++) {
+        struct rig_case of = cases[1];
+        of.normalize = normal != 0;
+        struct towers_options options = rig_options(&of, 0.05F);
+        struct towers *t = towers_new(&options);
+        struct test_random random = {8};
+        struct rig_event events[RIG_BATCH];
+        struct rig_step step;
+        uint64_t number = 0;
+        for (uint32_t k = 0; k < 20; k++)
+            make_step(t, &random, &number, events, &step, NULL);
+        struct table_row *row = table_find(&t->query.tables[0], 3);
+        assert_non_null(row);
+        table_payload(row)[1] = INFINITY;
+        uint64_t expected = 0;
+        for (uint32_t k = 0; k < 20; k++) {
+            make_step(t, &random, &number, events, &step, before);
+            for (uint32_t i = 0; i < RIG_BATCH; i++)
+                if (events[i].query[0] == 3)
+                    expected++, step.others_count[i] = 0; /* has no loss */
+            rig_read(t, after);
+            rig_gradients(&of, before, &step, gradients);
+            for (uint32_t is_item = 0; is_item < 2; is_item++)
+                for (uint32_t p = 0; p < RIG_LAYER; p++) {
+                    double moved = rig_layers(before, is_item)[p] - rig_layers(after, is_item)[p];
+                    worst = larger(worst, fabs(moved - 0.05 * rig_layers(gradients, is_item)[p]));
+                    most = fmax(most, fabs(moved));
+                }
+        }
+        assert_true(worst <= 1e-6 && most > 1e-4);
+        assert_true(expected > 5);
+        assert_int_equal(t->targets_rejected, expected);
+        assert_int_equal(t->query.rows_refused + t->item.rows_refused, 0);
+        towers_free(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients), cmocka_unit_test(test_steps),
         cmocka_unit_test(test_cuts),      cmocka_unit_test(test_team),
         cmocka_unit_test(test_items),     cmocka_unit_test(test_removed_waiting),
-        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_turns),     cmocka_unit_test(test_too_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
