@@ -40,15 +40,27 @@ static void set_orders(struct operator_context *context, struct batch *batch, ui
     batch->order_time = NULL;
 }
 
+/* Copies rows to the end of the list: the last batch is filled up first, so that how many batches there are depends on the
+ * rows alone, not on how they were cut into the batches that came. */
 void sequential_hold(struct operator_context *context, struct sequential_config *c, struct batch *batch,
                      const uint16_t *rows, uint32_t count)
 {
-    struct batch *sources[BATCH_ROWS];
-    if (count == 0)
-        return;
-    for (uint32_t i = 0; i < count; i++)
-        sources[i] = batch;
-    add_batch(&c->state->held, batch_gather(context->pool, c->schema, sources, rows, count));
+    struct sequential_held *h = &c->state->held;
+    while (count > 0) {
+        struct batch *sources[BATCH_ROWS], *last = h->count > 0 ? h->batches[h->count - 1].batch : NULL;
+        uint16_t from[BATCH_ROWS];
+        uint32_t n = 0;
+        bool is_open = last != NULL && last->rows < BATCH_ROWS;
+        for (; is_open && n < last->rows; n++)
+            sources[n] = last, from[n] = (uint16_t)n;
+        for (; n < BATCH_ROWS && count > 0; n++, count--)
+            sources[n] = batch, from[n] = *rows++;
+        if (is_open)
+            h->count--;
+        add_batch(h, batch_gather(context->pool, c->schema, sources, from, n));
+        if (is_open)
+            batch_release(last);
+    }
 }
 
 bool sequential_has_held(const struct sequential_held *h)
@@ -108,7 +120,8 @@ static void save(void *of, uint32_t since, struct byte_buffer *out)
         put_batch(h->batches[i - h->first].batch, out);
 }
 
-/* Takes what the head says of earlier batches: false: some are missing. */
+/* Takes what the head says of earlier batches: false: some are missing. The last one of an earlier checkpoint may come
+ * again, with more rows. */
 static bool begin_load(struct sequential_held *h, const struct held_head *head)
 {
     uint64_t end = h->first + h->count;
@@ -117,9 +130,11 @@ static bool begin_load(struct sequential_held *h, const struct held_head *head)
         return false;
     while (sequential_has_held(h) && h->taken < head->taken)
         batch_release(take(h));
+    h->taken = head->taken;
+    for (; end > head->first && end > h->taken; end--)
+        batch_release(h->batches[--h->count].batch);
     if (head->first > end) /* all that were there, and more, were predicted before this checkpoint */
         h->first = head->first, h->count = 0;
-    h->taken = head->taken;
     return head->first == h->first + h->count;
 }
 
