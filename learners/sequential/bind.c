@@ -8,6 +8,7 @@
 #include "learners/losses/targets.h"
 #include "learners/networks/networks.h"
 #include "learners/retrieval/choices.h"
+#include "learners/retrieval/columns.h"
 #include "learners/tables/shard.h"
 
 static const struct option embedding_options[] = {
@@ -82,11 +83,11 @@ const struct option sequential_options_of[] = {
         "leaves out, which have waited, are predicted. 0: each event is predicted and learned when it comes"),
     OPTION_INCLUDE(struct sequential_config, ranks, ranks_options),
     OPTION_BYTES(
-        struct sequential_config, cache, "cache", 0, "64MiB", "0", NULL,
+        struct sequential_config, cache, "cache", OPTION_RUNTIME, "64MiB", "0B", NULL,
         "memory of `leat serve` and `leat score` for keys and values of users' last requests: what a user did "
         "since then is encoded alone; 0: nothing is kept"),
     OPTION_ENUM(
-        struct sequential_config, cache_format, "cache_format", 0, "fp32", "fp32|bf16",
+        struct sequential_config, cache_format, "cache_format", OPTION_RUNTIME, "fp32", "fp32|bf16",
         "how the cache keeps them: `bf16` takes half of the memory, and scores differ a little from those of "
         "training"),
     OPTION_INT(struct sequential_config, seed, "seed", 0, "1", "0", NULL,
@@ -96,46 +97,12 @@ const struct option sequential_options_of[] = {
 
 /* --- Columns --- */
 
-static bool is_id(const struct type *type)
-{
-    return type->tag <= TYPE_TIME;
-}
-
-/* The column of an expression with a single value; -1 after a diagnostic. */
-static int bind_id(struct operator_bind *bind, uint32_t input, const struct ast *ast)
-{
-    int column = bind->add_column(bind, input, ast);
-    if (column < 0 || is_id(&bind->inputs[input].schema->fields[column].type))
-        return column;
-    struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span, "expected a single value, found %s",
-                                type_name(bind->arena, &bind->inputs[input].schema->fields[column].type));
-    diag_hint(bind->diags, d, "take one value of it, or make a row of each with `unnest` before the learner");
-    return -1;
-}
-
 static bool add_feature(struct operator_bind *bind, int column, struct span span)
 {
     struct learner_columns *known = bind->learner;
     known->features[known->count] = column;
     known->spans[known->count++] = span;
     return column >= 0;
-}
-
-static bool bind_learn(struct operator_bind *bind, struct sequential_config *c)
-{
-    c->learn_column = -1;
-    if (c->learn.ast == NULL)
-        return true;
-    c->learn_column = bind->add_column(bind, LEARNER_EXAMPLES, c->learn.ast);
-    if (c->learn_column < 0)
-        return false;
-    const struct type *type = &bind->inputs[LEARNER_EXAMPLES].schema->fields[c->learn_column].type;
-    if (type->tag == TYPE_BOOL)
-        return true;
-    struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, c->learn.ast->span,
-                                "`learn` is a bool, found %s", type_name(bind->arena, type));
-    diag_hint(bind->diags, d, "compare, for example `learn: part = \"train\"`");
-    return false;
 }
 
 static bool has_few(struct operator_bind *bind, const struct expressions *list, const char *option,
@@ -158,49 +125,33 @@ static bool bind_events(struct operator_bind *bind, struct sequential_config *c)
         !has_few(bind, &c->contexts, "context", SEQUENTIAL_CONTEXTS_MAX))
         return false;
     int *by = &c->by_columns[LEARNER_EXAMPLES];
-    *by = bind_id(bind, LEARNER_EXAMPLES, c->by.ast);
+    *by = choices_bind_id(bind, LEARNER_EXAMPLES, c->by.ast, false);
     bool is_ok = add_feature(bind, *by, c->by.ast->span);
     for (uint32_t i = 0; i < c->contexts.count; i++) {
         int *column = &c->context_columns[LEARNER_EXAMPLES][i];
-        *column = bind_id(bind, LEARNER_EXAMPLES, c->contexts.items[i]);
+        *column = choices_bind_id(bind, LEARNER_EXAMPLES, c->contexts.items[i], false);
         is_ok &= add_feature(bind, *column, c->contexts.items[i]->span);
     }
     for (uint32_t i = 0; i < c->sides.count; i++) {
-        c->side_columns[i] = bind_id(bind, LEARNER_EXAMPLES, c->sides.items[i]);
+        c->side_columns[i] = choices_bind_id(bind, LEARNER_EXAMPLES, c->sides.items[i], false);
         is_ok &= c->side_columns[i] >= 0;
     }
-    c->item_column = bind_id(bind, LEARNER_EXAMPLES, c->item.ast);
-    bind->learner->labels[0] = c->item_column;
-    bind->learner->label_spans[0] = c->item.ast->span;
-    bind->learner->labels_count = 1;
-    bind->learner->label_name = "the item";
-    return bind_learn(bind, c) && is_ok && c->item_column >= 0;
+    c->item_column = choices_bind_item(bind, c->item.ast);
+    return choices_bind_learn(bind, c->learn.ast, &c->learn_column) && is_ok && c->item_column >= 0;
 }
 
 /* The column of input 1 that stands for a feature of input 0. */
 static bool bind_scored(struct operator_bind *bind, uint32_t feature, const struct ast *ast, int *column)
 {
     struct learner_columns *known = bind->learner;
-    *column = bind_id(bind, LEARNER_SCORED, ast);
+    *column = choices_bind_id(bind, LEARNER_SCORED, ast, false);
     if (*column < 0) {
         diag_label(bind->diags, &bind->diags->items[bind->diags->count - 1], known->scored_span,
                    "the stream whose rows are scored");
         return false;
     }
     known->scored[feature] = *column;
-    const struct type *learned =
-        &bind->inputs[LEARNER_EXAMPLES].schema->fields[known->features[feature]].type;
-    const struct type *scored = &bind->inputs[LEARNER_SCORED].schema->fields[*column].type;
-    if (type_equal(learned, scored))
-        return true;
-    struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span,
-                                "this is of type %s among the events, and of type %s in `%.*s`",
-                                type_name(bind->arena, learned), type_name(bind->arena, scored),
-                                STR_ARGS(bind->inputs[LEARNER_SCORED].stream));
-    diag_hint(bind->diags, d,
-              "equal values of different types are different: give the column the same type in both "
-              "streams (`cast`)");
-    return false;
+    return choices_is_same_type(bind, LEARNER_SCORED, *column, known->features[feature], ast);
 }
 
 static bool bind_score(struct operator_bind *bind, struct sequential_config *c)

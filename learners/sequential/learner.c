@@ -238,6 +238,7 @@ void sequential_process(struct operator_context *context, uint32_t input, struct
 {
     struct sequential_config *c = context->config;
     stored_settle(&c->state->stored, false);
+    sequential_cache_clear(c->state->model);
     kernels_count(&c->state->calls, c->model.kernels);
     (input == LEARNER_SCORED ? take_scored : c->passes > 0 ? collect_events : take_events)(context, c, batch);
 }
@@ -260,6 +261,7 @@ void sequential_on_watermark(struct operator_context *context, int64_t watermark
     struct sequential_config *c = context->config;
     struct catalogue *items = sequential_items(c->state->model);
     stored_settle(&c->state->stored, false);
+    sequential_cache_clear(c->state->model);
     sequential_set_watermark(c->state->model, watermark);
     if (watermark == TIME_MAX)
         go_on(context, c);

@@ -7,6 +7,7 @@
 #include "learners/learner/optimizer_options.h"
 #include "learners/losses/options.h"
 #include "learners/losses/targets.h"
+#include "learners/retrieval/columns.h"
 #include "learners/retrieval/lists.h"
 #include "learners/tables/shard.h"
 
@@ -46,45 +47,9 @@ const struct option towers_options_of[] = {
 
 /* --- Columns --- */
 
-static bool is_id(const struct type *type)
-{
-    return type->tag <= TYPE_TIME;
-}
-
 static const struct type *type_at(const struct operator_bind *bind, uint32_t input, int column)
 {
     return &bind->inputs[input].schema->fields[column].type;
-}
-
-/* The column of an expression with a single value, or (lists) with a list of them; -1 after a diagnostic. */
-static int bind_ids(struct operator_bind *bind, uint32_t input, const struct ast *ast, bool lists)
-{
-    int column = bind->add_column(bind, input, ast);
-    if (column < 0)
-        return -1;
-    const struct type *type = type_at(bind, input, column);
-    if (is_id(type) || (lists && type->tag == TYPE_LIST && is_id(type->element)))
-        return column;
-    diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span, "expected a single value%s, found %s",
-               lists ? " or a list of them" : "", type_name(bind->arena, type));
-    return -1;
-}
-
-/* Equal values of different types are different: both inputs have to agree. */
-static bool is_same_type(struct operator_bind *bind, uint32_t input, int column, int of_events,
-                         const struct ast *ast)
-{
-    const struct type *here = type_at(bind, input, column), *events = type_at(bind, 0, of_events);
-    if (type_equal(here, events))
-        return true;
-    struct diag *d = diag_error(bind->diags, DIAG_TYPE_CLASH, ast->span,
-                                "this is of type %s among the events, and of type %s in `%.*s`",
-                                type_name(bind->arena, events), type_name(bind->arena, here),
-                                STR_ARGS(bind->inputs[input].stream));
-    diag_hint(bind->diags, d,
-              "equal values of different types are different: give the column the same type in both "
-              "streams (`cast`)");
-    return false;
 }
 
 static bool has_few(struct operator_bind *bind, const struct expressions *list, const char *option,
@@ -103,7 +68,8 @@ static bool bind_query(struct operator_bind *bind, struct towers_config *c)
     bool is_ok = true;
     for (uint32_t f = 0; f < c->query.count; f++) {
         const struct ast *ast = c->query.items[f];
-        int column = c->query_columns[LEARNER_EXAMPLES][f] = bind_ids(bind, LEARNER_EXAMPLES, ast, true);
+        int column = c->query_columns[LEARNER_EXAMPLES][f] =
+            choices_bind_id(bind, LEARNER_EXAMPLES, ast, true);
         known->features[known->count] = column;
         known->spans[known->count++] = ast->span;
         is_ok &= column >= 0;
@@ -116,22 +82,8 @@ static bool bind_events(struct operator_bind *bind, struct towers_config *c)
 {
     if (!bind_query(bind, c))
         return false;
-    c->item_column = bind_ids(bind, LEARNER_EXAMPLES, c->item.ast, false);
-    bind->learner->labels[0] = c->item_column;
-    bind->learner->label_spans[0] = c->item.ast->span;
-    bind->learner->labels_count = 1;
-    c->learn_column = -1;
-    if (c->item_column < 0 || c->learn.ast == NULL)
-        return c->item_column >= 0;
-    c->learn_column = bind->add_column(bind, LEARNER_EXAMPLES, c->learn.ast);
-    if (c->learn_column < 0)
-        return false;
-    const struct type *type = type_at(bind, LEARNER_EXAMPLES, c->learn_column);
-    if (type->tag == TYPE_BOOL)
-        return true;
-    diag_error(bind->diags, DIAG_TYPE_CLASH, c->learn.ast->span, "`learn` is a bool, found %s",
-               type_name(bind->arena, type));
-    return false;
+    c->item_column = choices_bind_item(bind, c->item.ast);
+    return choices_bind_learn(bind, c->learn.ast, &c->learn_column) && c->item_column >= 0;
 }
 
 static bool bind_score(struct operator_bind *bind, struct towers_config *c)
@@ -141,14 +93,15 @@ static bool bind_score(struct operator_bind *bind, struct towers_config *c)
     bool is_ok = true;
     for (uint32_t f = 0; input > 0 && f < c->query.count; f++) {
         const struct ast *ast = c->query.items[f];
-        int column = c->query_columns[input][f] = bind_ids(bind, input, ast, true);
+        int column = c->query_columns[input][f] = choices_bind_id(bind, input, ast, true);
         known->scored_span = c->score.span;
         known->scored[f] = column;
         if (column < 0)
             diag_label(bind->diags, &bind->diags->items[bind->diags->count - 1], c->score.span,
                        "the stream whose rows are scored");
         is_ok = column >= 0 &&
-                is_same_type(bind, input, column, c->query_columns[LEARNER_EXAMPLES][f], ast) && is_ok;
+                choices_is_same_type(bind, input, column, c->query_columns[LEARNER_EXAMPLES][f], ast) &&
+                is_ok;
     }
     return is_ok;
 }
@@ -159,12 +112,12 @@ static bool bind_items(struct operator_bind *bind, struct towers_config *c)
     uint32_t input = c->features_input = c->items_input > 0 ? c->items_input : LEARNER_EXAMPLES;
     bool is_ok = true;
     if (c->items_input > 0) {
-        c->catalogued_column = bind_ids(bind, input, c->item.ast, false);
+        c->catalogued_column = choices_bind_id(bind, input, c->item.ast, false);
         is_ok = c->catalogued_column >= 0 &&
-                is_same_type(bind, input, c->catalogued_column, c->item_column, c->item.ast);
+                choices_is_same_type(bind, input, c->catalogued_column, c->item_column, c->item.ast);
     }
     for (uint32_t f = 0; f < c->features.count; f++) {
-        int column = c->feature_columns[f] = bind_ids(bind, input, c->features.items[f], true);
+        int column = c->feature_columns[f] = choices_bind_id(bind, input, c->features.items[f], true);
         c->model.is_list[f] = column >= 0 && type_at(bind, input, column)->tag == TYPE_LIST;
         is_ok &= column >= 0;
     }
