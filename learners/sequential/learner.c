@@ -265,7 +265,8 @@ void sequential_on_watermark(struct operator_context *context, int64_t watermark
     sequential_set_watermark(c->state->model, watermark);
     if (watermark == TIME_MAX)
         go_on(context, c);
-    catalogue_refresh(items);
+    if (!sequential_has_passes(c->state->model)) /* before they are through nothing is searched */
+        catalogue_refresh(items);
     if (watermark == TIME_MAX && !sequential_wants_more(context))
         ranks_end(c->state->choices.ranks, context, LEARNER_METRICS,
                   items_index_live(catalogue_index(items)));
