@@ -1,5 +1,5 @@
 /* Arbitrary bytes as the positions of a checkpoint (engine/run/base/positions.h): describing them, and asking
- * for their micro-batch number and whether they are final, must not crash; the texts in them may be any
+ * for their micro-batch number and what had ended, must not crash; the texts in them may be any
  * bytes. Half of the inputs get the right version. Key times that can be loaded are the same once they are
  * saved and loaded. */
 #include "fuzz.h"
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct byte_buffer out = {0}, saved = {0};
     run_describe_positions(bytes, &out);
     must(out.length > 0, "positions are described");
-    (void)positions_are_final(bytes);
+    (void)positions_state(bytes);
     struct key_times keys = {0};
     if (how & 2 && key_times_load(&keys, bytes)) {
         struct key_times again = {0};
