@@ -15,7 +15,7 @@ void choices_init(struct choices *c, const struct ranks_config *config, uint32_t
     c->config = config, c->dim = dim;
     c->ranks = ranks_create(config);
     c->search = items_search_create();
-    c->list = config->top > 0 ? (size_t)config->top : CHOICES_ANSWER_TOP;
+    c->list = choices_list(config);
     for (uint32_t i = 0; i < config->at.count; i++)
         c->at_most = MAX(c->at_most, (size_t)config->at.items[i]);
     c->covered = mem_calloc(c->at_most, sizeof(*c->covered));

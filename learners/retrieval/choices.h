@@ -13,6 +13,12 @@
 
 enum { CHOICES_ANSWER_TOP = 10 }; /* items of an answer without the option `top` */
 
+/* Items of a list. */
+static inline uint32_t choices_list(const struct ranks_config *config)
+{
+    return config->top > 0 ? (uint32_t)config->top : CHOICES_ANSWER_TOP;
+}
+
 /* An event that is ranked, or a request that is answered. Pointers are the caller's. */
 struct choice {
     const float *query; /* [dim]; NULL: there is none, so there is neither a rank nor a list */

@@ -1,4 +1,5 @@
 #include "learners/retrieval/columns.h"
+#include "learners/retrieval/choices.h"
 
 static bool is_id(const struct type *type)
 {
@@ -69,4 +70,17 @@ bool choices_bind_learn(struct operator_bind *bind, const struct ast *ast, int *
                                 type_name(bind->arena, type));
     diag_hint(bind->diags, d, "compare, for example `learn: part = \"train\"`");
     return false;
+}
+
+const struct schema *choices_bind_output(struct operator_bind *bind, const struct ranks_config *ranks,
+                                         int item_column, uint32_t input, const struct schema *own)
+{
+    const struct schema *all = bind->inputs[input].schema;
+    const int *features = input == LEARNER_EXAMPLES ? bind->learner->features : bind->learner->scored;
+    struct schema *out = schema_copy(bind->arena, own, 2);
+    struct lineage lineage = {0};
+    for (uint32_t i = 0; i < bind->learner->count; i++)
+        lineage_merge(&lineage, &all->fields[features[i]].lineage);
+    const struct field *item = &bind->inputs[LEARNER_EXAMPLES].schema->fields[item_column];
+    return lists_bind(bind, out, item, choices_list(ranks), &lineage, bind->span) ? out : NULL;
 }

@@ -18,4 +18,10 @@ int choices_bind_item(struct operator_bind *bind, const struct ast *ast);
 /* The column of the option `learn`; ast NULL: *column is -1, all rows teach. False after a diagnostic. */
 bool choices_bind_learn(struct operator_bind *bind, const struct ast *ast, int *column);
 
+/* The schema of `NAME.top` or `NAME.scores`: the columns `own` of the input, which are those without the ones that bind
+ * added, then `rank` and `top` (lists.h). NULL after a diagnostic. */
+struct ranks_config;
+const struct schema *choices_bind_output(struct operator_bind *bind, const struct ranks_config *ranks,
+                                         int item_column, uint32_t input, const struct schema *own);
+
 #endif

@@ -165,23 +165,6 @@ static bool bind_score(struct operator_bind *bind, struct sequential_config *c)
     return is_ok;
 }
 
-/* --- Outputs --- */
-
-/* own: the input's columns without those that were added. */
-static const struct schema *bind_output(struct operator_bind *bind, const struct sequential_config *c,
-                                        uint32_t input, const struct schema *own)
-{
-    const struct schema *all = bind->inputs[input].schema;
-    const int *features = input == LEARNER_EXAMPLES ? bind->learner->features : bind->learner->scored;
-    struct schema *out = schema_copy(bind->arena, own, 2);
-    struct lineage lineage = {0};
-    for (uint32_t i = 0; i < bind->learner->count; i++)
-        lineage_merge(&lineage, &all->fields[features[i]].lineage);
-    const struct field *item = &bind->inputs[LEARNER_EXAMPLES].schema->fields[c->item_column];
-    uint32_t most = c->ranks.top > 0 ? (uint32_t)c->ranks.top : CHOICES_ANSWER_TOP;
-    return lists_bind(bind, out, item, most, &lineage, bind->span) ? out : NULL;
-}
-
 /* --- Options --- */
 
 static bool check(struct operator_bind *bind, const struct sequential_config *c)
@@ -253,9 +236,10 @@ bool sequential_bind(struct operator_bind *bind, const struct network *network, 
     if (!bind_events(bind, c) || !bind_score(bind, c) || !ranks_bind(bind, &c->ranks) || !check(bind, c))
         return false;
     c->schema = bind->inputs[LEARNER_EXAMPLES].schema;
-    c->top = bind_output(bind, c, LEARNER_EXAMPLES, inputs[LEARNER_EXAMPLES]);
+    c->top = choices_bind_output(bind, &c->ranks, c->item_column, LEARNER_EXAMPLES, inputs[LEARNER_EXAMPLES]);
     if (c->top != NULL && bind->inputs_count > LEARNER_SCORED)
-        c->scores = bind_output(bind, c, LEARNER_SCORED, inputs[LEARNER_SCORED]);
+        c->scores =
+            choices_bind_output(bind, &c->ranks, c->item_column, LEARNER_SCORED, inputs[LEARNER_SCORED]);
     if (c->top == NULL || (bind->inputs_count > LEARNER_SCORED && c->scores == NULL))
         return false;
     bind->outputs[LEARNER_PREDICTIONS] = c->top;

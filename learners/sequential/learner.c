@@ -11,7 +11,6 @@
 
 enum {
     RATES_EVERY = 1024, /* targets between two decisions about learning rates */
-    PASS_STEPS = 1,     /* steps of passes in a micro-batch */
     PASS_BATCHES = 8,   /* batches of held rows in a micro-batch */
 };
 
@@ -184,15 +183,13 @@ static void collect_events(struct operator_context *context, struct sequential_c
     context->counters.dead += batch->selected - n;
 }
 
-/* A part of the work behind the end of the input. */
+/* A part of the work behind the end of the input: a step of the passes, or some of the rows that wait. */
 static void go_on(struct operator_context *context, struct sequential_config *c)
 {
     struct sequential_state *s = c->state;
     if (sequential_has_passes(s->model)) {
-        for (uint32_t i = 0; i < PASS_STEPS; i++) {
-            set_rates(c);
-            sequential_learn_passes(s->model, 1);
-        }
+        set_rates(c);
+        sequential_learn_pass(s->model);
         return;
     }
     for (uint32_t i = 0; i < PASS_BATCHES && sequential_has_held(&s->held); i++) {

@@ -85,19 +85,19 @@ static void add_users(struct sequential *s)
     p->at += n;
 }
 
-void sequential_learn_passes(struct sequential *s, uint32_t steps)
+void sequential_learn_pass(struct sequential *s)
 {
     struct sequential_passes *p = &s->passes;
     if (!p->is_listed)
         list_users(s);
-    for (uint32_t i = 0; i < steps && sequential_has_passes(s); i++) {
-        add_users(s);
-        sequential_step(s);
-        if (p->at < p->count)
-            continue;
-        p->at = 0;
-        p->pass++;
-        if (sequential_has_passes(s))
-            order_users(s);
-    }
+    if (!sequential_has_passes(s)) /* there are no users */
+        return;
+    add_users(s);
+    sequential_step(s);
+    if (p->at < p->count)
+        return;
+    p->at = 0;
+    p->pass++;
+    if (sequential_has_passes(s))
+        order_users(s);
 }

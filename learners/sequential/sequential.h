@@ -107,10 +107,10 @@ void sequential_ask(struct sequential *s, const struct sequential_event *events,
 void sequential_set_cache(struct sequential *s, size_t budget_bytes, bool is_bf16);
 void sequential_cache_clear(struct sequential *s);
 
-/* With `passes`, when the input has ended: whether passes are left; makes up to so many of their steps; the share of all
- * passes that is done. */
+/* With `passes`, when the input has ended: whether passes are left; makes their next step; the share of all passes that
+ * is done. */
 bool sequential_has_passes(const struct sequential *s);
-void sequential_learn_passes(struct sequential *s, uint32_t steps);
+void sequential_learn_pass(struct sequential *s);
 double sequential_passes_share(const struct sequential *s);
 
 /* At the end of a micro-batch: expiry follows the watermark. */

@@ -252,25 +252,12 @@ static bool check(struct operator_bind *bind, const struct towers_config *c)
 
 /* --- Outputs --- */
 
-/* own: the input's columns without those that were added. */
-static const struct schema *bind_output(struct operator_bind *bind, const struct towers_config *c,
-                                        uint32_t input, const struct schema *own)
-{
-    const struct schema *all = bind->inputs[input].schema;
-    const int *features = input == LEARNER_EXAMPLES ? bind->learner->features : bind->learner->scored;
-    struct schema *out = schema_copy(bind->arena, own, 2);
-    struct lineage lineage = {0};
-    for (uint32_t i = 0; i < bind->learner->count; i++)
-        lineage_merge(&lineage, &all->fields[features[i]].lineage);
-    const struct field *item = &bind->inputs[LEARNER_EXAMPLES].schema->fields[c->item_column];
-    return lists_bind(bind, out, item, (uint32_t)MAX(c->ranks.top, 1), &lineage, bind->span) ? out : NULL;
-}
-
 static bool bind_outputs(struct operator_bind *bind, struct towers_config *c, const struct schema *const *own)
 {
-    c->top = bind_output(bind, c, LEARNER_EXAMPLES, own[LEARNER_EXAMPLES]);
+    c->top = choices_bind_output(bind, &c->ranks, c->item_column, LEARNER_EXAMPLES, own[LEARNER_EXAMPLES]);
     if (c->top != NULL && c->scored_input > 0)
-        c->scores = bind_output(bind, c, c->scored_input, own[c->scored_input]);
+        c->scores =
+            choices_bind_output(bind, &c->ranks, c->item_column, c->scored_input, own[c->scored_input]);
     if (c->top == NULL || (c->scored_input > 0 && c->scores == NULL))
         return false;
     bind->outputs[LEARNER_PREDICTIONS] = c->top;
