@@ -25,6 +25,7 @@ import rows_items
 import rows_kernels
 import rows_learn
 import rows_load
+import rows_next
 import rows_nexmark
 import rows_see
 import rows_serve
@@ -41,8 +42,8 @@ TOOLS = {
     "bench_memory": ("the kernels of a batch over memory, on one core and all", ("kernels", "bench_memory")),
 }
 ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_torch.ROWS, **rows_kernels.ROWS,
-        **rows_attention.ROWS, **rows_items.ROWS, **rows_nexmark.ROWS, **rows_kafka.ROWS, **rows_serve.ROWS, **rows_load.ROWS,
-        **rows_follow.ROWS, **rows_see.ROWS}
+        **rows_attention.ROWS, **rows_items.ROWS, **rows_next.ROWS, **rows_nexmark.ROWS, **rows_kafka.ROWS,
+        **rows_serve.ROWS, **rows_load.ROWS, **rows_follow.ROWS, **rows_see.ROWS}
 GROUPS = {"kafka": list(rows_kafka.ROWS), "nexmark": list(rows_nexmark.ROWS), "serve": [*rows_serve.ROWS, *rows_load.ROWS],
           "follow": list(rows_follow.ROWS)}
 
