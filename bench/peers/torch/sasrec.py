@@ -50,7 +50,9 @@ class Block(nn.Module):
 class Sasrec(nn.Module):
     def __init__(self, items, o):
         super().__init__()
-        self.items, self.positions = nn.Embedding(items + 1, o.dim), nn.Embedding(o.window, o.dim)
+        # Drawn items touch few rows: their gradients are sparse, as leat's are.
+        self.items = nn.Embedding(items + 1, o.dim, sparse=o.loss == "sampled_softmax")
+        self.positions = nn.Embedding(o.window, o.dim)
         self.blocks = nn.ModuleList([Block(o.dim, o.heads, o.dropout) for _ in range(o.layers)])
         self.norm, self.dropout, self.root = nn.LayerNorm(o.dim), o.dropout, math.sqrt(o.dim)
         for module in self.modules():
@@ -87,7 +89,13 @@ def padded(lists):
     return torch.from_numpy(windows)
 
 
-def learn(model, optimizer, windows, o, items, order):
+def optimizers(model, rate):
+    rows = [model.items.weight] if model.items.sparse else []
+    others = [weights for weights in model.parameters() if all(weights is not row for row in rows)]
+    return [torch.optim.Adam(others, lr=rate), *[torch.optim.SparseAdam([row], lr=rate) for row in rows]]
+
+
+def learn(model, steps, windows, o, items, order):
     """One pass; the targets."""
     model.train()
     count = 0
@@ -96,9 +104,11 @@ def learn(model, optimizer, windows, o, items, order):
         tokens, targets = whole[:, :-1], whole[:, 1:]
         is_target = targets > 0
         loss = loss_of(model, model(tokens)[is_target], targets[is_target], o, items)
-        optimizer.zero_grad(set_to_none=True)
+        for optimizer in steps:
+            optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimizer.step()
+        for optimizer in steps:
+            optimizer.step()
         count += int(is_target.sum())
     return count
 
@@ -151,12 +161,12 @@ def main():
     learned = [user for user, window in enumerate(windows) if len(window) > 1]
     generator = numpy.random.default_rng(o.seed)
     model = Sasrec(items, o)
-    optimizer = torch.optim.Adam(model.parameters(), lr=o.rate)
+    steps = optimizers(model, o.rate)
     targets, seconds = 0, 0.0
     for number in range(o.passes):
         order = generator.permutation(learned)[: o.limit or None]
         begin = time.process_time()
-        targets += learn(model, optimizer, windows, o, items, order)
+        targets += learn(model, steps, windows, o, items, order)
         seconds += time.process_time() - begin
         if o.each:
             import sys
