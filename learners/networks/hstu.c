@@ -24,6 +24,8 @@ static void add_layer(struct net *net, const struct hstu_network *o, struct net_
     struct net_matrix *parts = net_add_matrix(net, PARTS * dim), *mixed = net_add_matrix(net, dim);
     struct net_matrix *mixed_normal = net_add_matrix(net, dim), *gated = net_add_matrix(net, dim);
     struct net_matrix *branch = net_add_matrix(net, dim);
+    mixed->is_kept =
+        true; /* of all that a layer computes, this alone takes a time that grows with the window */
     net_add_norm(net, x, normal);
     net_add_dense(net, normal, 0, dim, linear, 0, PARTS * dim, false);
     net_add_silu(net, linear, parts);
@@ -44,7 +46,9 @@ static void hstu_shape(struct net *net, const void *own)
     for (uint32_t i = 0; i < o->layers; i++) {
         bool is_last = i + 1 == o->layers;
         struct net_matrix *out = is_last ? net_add_output_columns(net, o->dim) : net_add_matrix(net, o->dim);
+        net_begin_segment(net);
         add_layer(net, o, x, out);
+        net_end_segment(net);
         x = out;
     }
 }

@@ -52,8 +52,11 @@ static void sasrec_shape(struct net *net, const void *own)
     net->is_glorot = true;
     leat_assert(o->layers <= SEQUENCE_LAYERS_MAX);
     struct net_matrix *x = networks_add_tokens(net, o->dim, o->dropout);
-    for (uint32_t i = 0; i < o->layers; i++)
+    for (uint32_t i = 0; i < o->layers; i++) {
+        net_begin_segment(net);
         x = dense_part(net, o, attention_part(net, o, x));
+        net_end_segment(net);
+    }
     net_add_norm(net, x, net_add_output_columns(net, o->dim));
 }
 

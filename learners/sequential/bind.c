@@ -61,6 +61,11 @@ const struct option sequential_options_of[] = {
         "share of the values between layers that a step leaves out, by chance, so that it does not learn by heart"),
     OPTION_FLOAT(struct sequential_config, attention_dropout, "attention_dropout", 0, "0.1", "0.0", "0.9",
                  "likewise, of the weights of attention"),
+    OPTION_ROW(
+        BOOL, bool, struct sequential_config, recompute, "recompute",
+        "values within a layer are not kept for a step's backward pass, but computed again: the same result, with "
+        "less memory for `activations` (`leat explain`), and more time. For many layers",
+        .flags = OPTION_RUNTIME, .default_text = "false"),
     OPTION_BLOCK(struct sequential_config, embedding, struct sequential_embedding, "embedding", 0,
                  embedding_options,
                  "the rows of numbers that stand for items, and for values of `with` and `context`"),
@@ -212,6 +217,7 @@ static void set_model(struct sequential_config *c, const struct network *network
                                            .rehearse = (uint32_t)c->rehearse,
                                            .passes = (uint32_t)c->passes,
                                            .marks = c->learn.ast != NULL,
+                                           .recompute = c->recompute,
                                            .clip_norm = (float)c->clip_norm,
                                            .init = (float)c->embedding.init,
                                            .rows = optimizer_from(&c->embedding.optimizer),

@@ -33,6 +33,7 @@ struct sequential_config {
     int64_t history, layers, heads, batch, rehearse, passes, seed;
     struct sequential_embedding embedding;
     double dropout, attention_dropout, clip_norm;
+    bool recompute;
     struct kind_ref loss, hidden_optimizer;
     struct ranks_config ranks;
     int64_t cache;

@@ -41,6 +41,7 @@ struct sequential_options {
     uint32_t dim, history, sides, contexts, batch, rehearse;
     uint32_t passes; /* over the histories, when the input has ended; 0: events teach when they come */
     bool marks;      /* histories tell which events do not teach, in a side more; false: all teach */
+    bool recompute;  /* net_options.recompute */
     float clip_norm; /* of the dense weights' gradient; 0: no limit */
     float init;      /* rows begin uniform in +- init */
     struct optimizer_options rows, dense;

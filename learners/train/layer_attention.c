@@ -292,7 +292,13 @@ static size_t attention_scratch(const struct net *net, const struct net_layer *l
     return l->has_softmax ? own : own + (size_t)net_chunks_max(n) * l->params->stride * sizeof(float);
 }
 
+static unsigned attention_reads(const struct net_layer *l)
+{
+    return NET_BACK_IN | (l->has_softmax ? NET_WRITES_Z | NET_BACK_Z | NET_BACK_OUT : 0U);
+}
+
 const struct net_layer_kind net_attention = {.name = "attention",
                                              .forward = attention_forward,
                                              .backward = attention_backward,
-                                             .scratch = attention_scratch};
+                                             .scratch = attention_scratch,
+                                             .reads = attention_reads};

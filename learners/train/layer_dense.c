@@ -138,9 +138,16 @@ static size_t dense_scratch(const struct net *net, const struct net_layer *l, ui
     return most;
 }
 
+/* A dense layer that adds to `out` is made again together with those that wrote there before it. */
+static unsigned dense_reads(const struct net_layer *l)
+{
+    return NET_BACK_IN | (l->is_relu ? NET_BACK_OUT : 0U);
+}
+
 const struct net_layer_kind net_dense = {
     .name = "dense",
     .forward = dense_forward,
     .backward = dense_backward,
     .scratch = dense_scratch,
+    .reads = dense_reads,
 };

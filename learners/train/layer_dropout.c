@@ -64,5 +64,14 @@ static size_t dropout_scratch(const struct net *net, const struct net_layer *l, 
     return n * sizeof(uint64_t);
 }
 
-const struct net_layer_kind net_dropout = {
-    .name = "dropout", .forward = dropout_forward, .backward = dropout_backward, .scratch = dropout_scratch};
+static unsigned dropout_reads(const struct net_layer *l)
+{
+    (void)l;
+    return 0;
+}
+
+const struct net_layer_kind net_dropout = {.name = "dropout",
+                                           .forward = dropout_forward,
+                                           .backward = dropout_backward,
+                                           .scratch = dropout_scratch,
+                                           .reads = dropout_reads};

@@ -42,4 +42,11 @@ static void gate_backward(struct net *net, struct net_layer *l, uint32_t n)
     }
 }
 
-const struct net_layer_kind net_gate = {.name = "gate", .forward = gate_forward, .backward = gate_backward};
+static unsigned gate_reads(const struct net_layer *l)
+{
+    (void)l;
+    return NET_BACK_IN | NET_BACK_Z;
+}
+
+const struct net_layer_kind net_gate = {
+    .name = "gate", .forward = gate_forward, .backward = gate_backward, .reads = gate_reads};

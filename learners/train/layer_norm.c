@@ -64,5 +64,14 @@ static size_t norm_scratch(const struct net *net, const struct net_layer *l, uin
     return (size_t)2 * l->params->stride * sizeof(float);
 }
 
-const struct net_layer_kind net_norm = {
-    .name = "norm", .forward = norm_forward, .backward = norm_backward, .scratch = norm_scratch};
+static unsigned norm_reads(const struct net_layer *l)
+{
+    (void)l;
+    return NET_WRITES_Z | NET_BACK_IN | NET_BACK_Z;
+}
+
+const struct net_layer_kind net_norm = {.name = "norm",
+                                        .forward = norm_forward,
+                                        .backward = norm_backward,
+                                        .scratch = norm_scratch,
+                                        .reads = norm_reads};

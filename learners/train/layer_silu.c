@@ -23,4 +23,11 @@ static void silu_backward(struct net *net, struct net_layer *l, uint32_t n)
                                 (size_t)n * l->in_columns);
 }
 
-const struct net_layer_kind net_silu = {.name = "silu", .forward = silu_forward, .backward = silu_backward};
+static unsigned silu_reads(const struct net_layer *l)
+{
+    (void)l;
+    return NET_BACK_IN;
+}
+
+const struct net_layer_kind net_silu = {
+    .name = "silu", .forward = silu_forward, .backward = silu_backward, .reads = silu_reads};

@@ -67,7 +67,8 @@ struct net_layer *net_add_layer(struct net *net, const struct net_layer_kind *ki
 {
     leat_assert(net->layers_count < NET_LAYERS_MAX);
     struct net_layer *l = &net->layers[net->layers_count++];
-    *l = (struct net_layer){.kind = kind, .in = in, .out = out, .in_columns = in->columns, .places = 1};
+    *l = (struct net_layer){
+        .kind = kind, .in = in, .out = out, .in_columns = in->columns, .places = 1, .segment = net->segment};
     return l;
 }
 
@@ -131,6 +132,7 @@ void net_shape(struct net *net, const struct net_options *options, const struct 
         options->network->shape(net, options->own);
     else
         net_add_input(net, 0);
+    segments_shape(net);
 }
 
 /* --- Memory --- */
@@ -174,12 +176,15 @@ void net_take(struct net *net, struct train_memory *memory)
     size_t n = net->events_max, tile = windows_tile_rows(net, net_tile(net, net->events_max));
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         struct net_matrix *m = &net->matrices[i];
+        if (m->segment > 0)
+            continue;
         bool keeps_gradients = m == net->input || m == net->output || m->keeps_gradients;
         size_t gradients = keeps_gradients ? net->gradients_max : tile;
         m->values = train_take(memory, TRAIN_ACTIVATIONS, n * m->stride, sizeof(float));
         m->gradients = train_take(memory, TRAIN_ACTIVATIONS, gradients * m->stride, sizeof(float));
         m->all_gradients = m->keeps_gradients ? m->gradients : NULL;
     }
+    segments_take(net, memory, tile);
     for (uint32_t i = 0; i < net->params_count; i++)
         params_take(net, &net->params[i], memory);
     net->scratch_bytes = BATCH_SCRATCH_MIN;
@@ -430,14 +435,19 @@ void net_move(struct net *net, uint32_t from, uint32_t to)
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         const struct net_matrix *m = &net->matrices[i];
         size_t stride = m->stride;
+        if (m->segment > 0)
+            continue;
         memcpy(m->values + to * stride, m->values + from * stride, stride * sizeof(*m->values));
     }
 }
 
 void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected)
 {
+    net->rejected = is_rejected;
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         const struct net_matrix *m = &net->matrices[i];
+        if (m->segment > 0)
+            continue;
         struct batch_mask_rows a = {
             .x = m->values, .n = n, .columns = m->columns, .stride = m->stride, .is_rejected = is_rejected};
         net->device->kernels->mask_rows(&a, net->device->stream);

@@ -21,7 +21,7 @@
 enum { NET_LAYERS_MAX = 192 };
 
 struct net_matrix {
-    /* gradients: by `values`; of the input and the output [gradients_max]; of other matrices those of the
+    /* values: of all events; of a segment those of the events in progress. gradients: by `values`; of the input and the output [gradients_max]; of other matrices those of the
      * events in progress, or a part of all_gradients */
     float *values, *gradients;
     /* stride: floats from row to row, a multiple of 4; the output's is 1 with a single label, that of a matrix
@@ -33,6 +33,8 @@ struct net_matrix {
     /* of a layer that goes back by ids: [gradients_max], of which `gradients` is a part */
     float *all_gradients;
     bool keeps_gradients; /* has all_gradients */
+    bool is_kept;         /* set by a network: is kept in a segment, too, because it takes long to compute */
+    uint32_t segment; /* segments.c: number of the segment that alone reads and writes it; 0: it is kept */
 };
 
 /* Weights and biases of a layer: w[n][stride], then n biases; padded with zeros. */
@@ -50,6 +52,14 @@ struct net_layer;
 struct net_pass;
 struct team;
 
+/* What a layer reads and writes, for segments (net_begin_segment). `out` is always written, `in` always read. */
+enum net_reads {
+    NET_WRITES_Z = 1, /* `z` is a second output; else a second input, if it is there */
+    NET_BACK_IN = 2,  /* the backward pass reads the values of `in`; likewise z, out */
+    NET_BACK_Z = 4,
+    NET_BACK_OUT = 8,
+};
+
 struct net_layer_kind {
     const char *name;
     /* Both for n events. */
@@ -57,6 +67,8 @@ struct net_layer_kind {
     void (*backward)(struct net *net, struct net_layer *layer, uint32_t n);
     /* Bytes of scratch memory that its matrix products need; n: most events. May be NULL. */
     size_t (*scratch)(const struct net *net, const struct net_layer *layer, uint32_t n);
+    /* Flags of enum net_reads. NULL: its layers cannot be in a segment. */
+    unsigned (*reads)(const struct net_layer *layer);
 };
 extern const struct net_layer_kind net_dense, net_cross, net_dot, net_mixture, net_products;
 /* of sequence models, on a CPU alone */
@@ -92,6 +104,8 @@ struct net_layer {
     bool is_causal, has_softmax; /* attention */
     size_t kept_from;            /* attention: where its part of a page begins (net_kept) */
     float dropout;               /* attention, dropout: the share that is dropped, in [0, 1) */
+    uint32_t segment;            /* segments.c: number of its segment; 0: none */
+    bool is_repeated;            /* its forward pass is made again before the segment's backward pass */
 };
 
 struct net_options {
@@ -108,6 +122,7 @@ struct net_options {
     bool may_go_by_ids;        /* whether wide layers over the input may go back by ids */
     uint32_t slices_max;       /* most slices of a step; 0: as 1 */
     uint32_t window_max;       /* most rows of a window; 0: rows are events, without windows */
+    bool recompute;            /* segments keep no values for the backward pass (net_begin_segment) */
     uint64_t seed;
 };
 
@@ -126,9 +141,11 @@ struct net {
     uint32_t params_count;
     struct net_layer layers[NET_LAYERS_MAX];
     uint32_t layers_count;
-    double *squares; /* [params] sum of squares of each parameter's gradient */
-    bool is_by_ids;  /* is_by_ids of some layer */
-    float *clip;     /* factor of all gradients, computed from `squares` */
+    uint32_t segments_count, segment; /* segment: number of the one whose layers are added now; 0: none */
+    const uint8_t *rejected;          /* net_mask's argument, until the next forward pass; NULL: none */
+    double *squares;                  /* [params] sum of squares of each parameter's gradient */
+    bool is_by_ids;                   /* is_by_ids of some layer */
+    float *clip;                      /* factor of all gradients, computed from `squares` */
     /* backward: the step's slices, and the number in the step of the first event (window) in progress */
     struct batch_slices slices;
     uint32_t event;
@@ -184,6 +201,10 @@ struct net_layer *net_add_dense_places(struct net *net, struct net_matrix *in, s
 /* Relu layers of these widths (0 ends them), each over all outputs of the one before; returns the last
  * matrix, or `in` if there are none. */
 struct net_matrix *net_add_relu_layers(struct net *net, struct net_matrix *in, const uint32_t *widths);
+/* The layers between these calls are a segment. With net_options.recompute, values that no other layer reads are
+ * not kept for the backward pass, but computed again (segments.c). Segments do not overlap. */
+void net_begin_segment(struct net *net);
+void net_end_segment(struct net *net);
 /* For a layer with other parameters than a dense layer's: n rows of d weights, and n biases. */
 struct net_params *net_add_params(struct net *net, uint32_t n, uint32_t d);
 
@@ -237,10 +258,10 @@ uint32_t net_tile(const struct net *net, uint32_t events);
 /* A net for net->second, which the caller frees with free(); net_take gives it memory. */
 struct net *net_second(const struct net *net);
 void net_second_take(struct net *net, struct train_memory *memory);
-/* CPU: copies the values of one event in all matrices from row `from` to row `to`. */
+/* CPU: copies the values of one event in all matrices that keep them from row `from` to row `to`. */
 void net_move(struct net *net, uint32_t from, uint32_t to);
-/* Zeroes the values of rejected events in all matrices; call it before the backward pass. Of a rejected window all
- * rows are rejected. */
+/* Zeroes the values of rejected events in all matrices; call it before the backward pass, which reads is_rejected[n],
+ * too. Of a rejected window all rows are rejected. */
 void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected);
 /* Between steps: marks all gradients by matrices as not set. */
 void net_begin(struct net *net);
@@ -264,9 +285,17 @@ bool net_load_weights(struct net *net, uint32_t p, const float *floats, struct g
 /* For layers: the values of the events in progress. (Their gradients are those of these events alone.) */
 static inline float *net_values(const struct net *net, const struct net_matrix *matrix)
 {
+    size_t first = matrix->segment > 0 ? 0 : net->first;
     /* NULL while memory is counted */
-    return matrix->values != NULL ? matrix->values + (size_t)net->first * matrix->stride : NULL;
+    return matrix->values != NULL ? matrix->values + first * matrix->stride : NULL;
 }
+
+/* Segments, for net.c and tiles.c (segments.c). segments_shape: when all layers are there. segments_take: memory for
+ * tiles of `tile` rows, for the net of one thread. segments_repeat: before layer `number` goes backward over a tile of
+ * n rows; `first`: the tile's first row in the pass. */
+void segments_shape(struct net *net);
+void segments_take(struct net *net, struct train_memory *memory, size_t tile);
+void segments_repeat(struct net *net, uint32_t number, size_t first, uint32_t n);
 
 /* For a layer's backward pass: net_wait_turn waits until the layer's gradients of all earlier tiles are
  * summed; net_end_turn lets the next tile go on. */

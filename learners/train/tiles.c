@@ -52,11 +52,14 @@ void net_second_take(struct net *net, struct train_memory *memory)
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         struct net_matrix *m = &second->matrices[i];
         size_t stride = m->stride;
+        if (m->segment > 0)
+            continue;
         m->values = net->matrices[i].values;
         m->all_gradients = net->matrices[i].all_gradients;
         if (m != second->input && m != second->output && !m->keeps_gradients)
             m->gradients = train_take(memory, TRAIN_ACTIVATIONS, tile * stride, sizeof(*m->gradients));
     }
+    segments_take(second, memory, tile);
     memcpy(second->params, net->params, sizeof(net->params));
     second->scratch_bytes = net->scratch_bytes;
     second->scratch = train_take(memory, TRAIN_SCRATCH, net->scratch_bytes, 1);
@@ -100,8 +103,10 @@ static void backward_tile(void *of, uint32_t number, unsigned who)
         struct net_matrix *m = &net->matrices[i];
         m->gradients = m->keeps_gradients ? m->all_gradients + from * m->stride : m->gradients;
     }
-    for (uint32_t i = net->layers_count; i-- > 0;)
+    for (uint32_t i = net->layers_count; i-- > 0;) {
+        segments_repeat(net, i, from, n);
         net->layers[i].kind->backward(net, &net->layers[i], n);
+    }
     if (net->is_by_ids) /* distinct.c adds to the gradients by the input: they must be set, at least to 0 */
         (void)net_adds_part(net, net->input, n);
 }
@@ -117,6 +122,8 @@ static void run_pass(struct net *net, uint32_t n, bool is_backward)
                          .in_gradients = net->input->gradients,
                          .event = net->event,
                          .in_has_gradients = net->input->has_gradients};
+    if (!is_backward)
+        net->rejected = NULL;
     if (net->output)
         w.out_gradients = net->output->gradients;
     uint32_t tiles =
@@ -128,6 +135,7 @@ static void run_pass(struct net *net, uint32_t n, bool is_backward)
         net->second->chunks = net->chunks, net->second->tiles = net->tiles;
         net->second->scale = net->scale;
         net->second->slices = net->slices;
+        net->second->rejected = net->rejected;
     }
     net->pass = &w;
     if (net->second)

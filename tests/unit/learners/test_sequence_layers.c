@@ -378,11 +378,13 @@ static void test_sasrec(void **state)
 {
     (void)state;
     struct sasrec_network own = {.layers = 2, .heads = 2, .dim = DIM, .hidden = 48, .is_causal = true};
-    for (unsigned i = 0; i < 3; i++) {
-        static const char *names[] = {"sasrec", "sasrec, dropout", "sasrec, not causal"};
-        own.dropout = i == 1 ? 0.2F : 0.0F, own.attention_dropout = i == 1 ? 0.1F : 0.0F;
-        own.is_causal = i < 2;
+    for (unsigned i = 0; i < 4; i++) {
+        static const char *names[] = {"sasrec", "sasrec, dropout", "sasrec, not causal",
+                                      "sasrec, dropout, recompute"};
+        own.dropout = i % 2 ? 0.2F : 0.0F, own.attention_dropout = i % 2 ? 0.1F : 0.0F;
+        own.is_causal = i != 2;
         struct net_options o = rig_options(&network_sasrec, &own, DIM, 19);
+        o.recompute = i == 3;
         check(names[i], &o, short_windows, ARRAY_COUNT(short_windows), 10);
     }
 }
@@ -391,10 +393,12 @@ static void test_hstu(void **state)
 {
     (void)state;
     struct hstu_network own = {.layers = 2, .heads = 2, .dim = DIM};
-    for (unsigned i = 0; i < 2; i++) {
-        own.dropout = i == 1 ? 0.2F : 0.0F, own.attention_dropout = i == 1 ? 0.1F : 0.0F;
+    for (unsigned i = 0; i < 3; i++) {
+        static const char *names[] = {"hstu", "hstu, dropout", "hstu, dropout, recompute"};
+        own.dropout = i > 0 ? 0.2F : 0.0F, own.attention_dropout = i > 0 ? 0.1F : 0.0F;
         struct net_options o = rig_options(&network_hstu, &own, DIM, 19);
-        check(i == 1 ? "hstu, dropout" : "hstu", &o, short_windows, ARRAY_COUNT(short_windows), 10);
+        o.recompute = i == 2;
+        check(names[i], &o, short_windows, ARRAY_COUNT(short_windows), 10);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Sequence models with a helping thread: the same bits as without. Run under ThreadSanitizer as well. */
+/* Sequence models with a helping thread, and with values that are computed again: the same bits as without. Run under ThreadSanitizer as well. */
 #include "sequential_rig.h"
 #include "team_helper.h"
 
@@ -10,6 +10,7 @@ static void test_team(void **state)
     struct rig_case of = rig_all;
     static struct helper helper;
     pthread_t thread;
+    rig_sasrec.layers = rig_hstu.layers = 2;
     of.history = 50, of.batch = 60, of.rehearse = 3;
     helper.team.wake = wait_for_help, helper.team.engine = &helper;
     assert_int_equal(pthread_create(&thread, NULL, help, &helper), 0);
@@ -17,9 +18,14 @@ static void test_team(void **state)
         of.is_hstu = i;
         struct sequential_options options = rig_options(&of);
         struct rig_result alone = rig_whole(&options, &of, 700, 0, NULL);
-        unsigned before = atomic_load(&helper.pieces);
-        rig_assert_same(rig_whole(&options, &of, 700, 0, &helper.team), alone);
-        assert_true(atomic_load(&helper.pieces) > before);
+        options.recompute = true;
+        rig_assert_same(rig_whole(&options, &of, 700, 0, NULL), alone);
+        for (int k = 0; k < 2; k++) {
+            unsigned before = atomic_load(&helper.pieces);
+            options.recompute = k;
+            rig_assert_same(rig_whole(&options, &of, 700, 0, &helper.team), alone);
+            assert_true(atomic_load(&helper.pieces) > before);
+        }
     }
     atomic_store(&helper.is_over, true);
     pthread_join(thread, NULL);
