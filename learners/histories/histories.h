@@ -102,6 +102,12 @@ struct table *histories_table(struct histories *histories, size_t number);
  * why the rows cannot be used, as static text. */
 const char *histories_check(struct histories *histories) LEAT_CHECKED;
 
+/* With cold stores, between calls: moves rows of entries to them until all tables have at most about `bytes` of memory;
+ * the index stays, so it is `bytes` at least / 8 beside the index (keep.c). step: the newest step begun. */
+void histories_keep(struct histories *histories, size_t bytes, uint32_t step);
+/* Users whose entries are in a cold store alone, expired ones included. */
+uint64_t histories_cold(const struct histories *histories);
+
 /* table_set_watermark for all tables. */
 void histories_set_watermark(struct histories *histories, int64_t watermark_us, uint32_t step_in_progress);
 

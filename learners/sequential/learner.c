@@ -19,6 +19,12 @@ static void removed(void *of, uint32_t number)
     ranks_removed(((struct sequential_state *)of)->choices.ranks, number);
 }
 
+static struct cold_store *make_cold(void *of, uint32_t number, size_t row_bytes)
+{
+    struct operator_context *context = of;
+    return context->cold_store(context, number, row_bytes);
+}
+
 bool sequential_open(struct operator_context *context)
 {
     struct sequential_config *c = context->config;
@@ -34,6 +40,8 @@ bool sequential_open(struct operator_context *context)
     c->model.removed = removed, c->model.removed_of = s;
     s->model = sequential_new(&c->model);
     sequential_set_team(s->model, context->team);
+    if (context->cold_store != NULL)
+        sequential_set_cold(s->model, make_cold, context);
     choices_init(&s->choices, &c->ranks, c->model.dim);
     s->held.pool = context->pool, s->held.schema = c->schema;
     sequential_stored_init(s);
@@ -236,6 +244,7 @@ void sequential_process(struct operator_context *context, uint32_t input, struct
     struct sequential_config *c = context->config;
     stored_settle(&c->state->stored, false);
     sequential_cache_clear(c->state->model);
+    sequential_keep(c->state->model, (size_t)context->memory_bytes);
     kernels_count(&c->state->calls, c->model.kernels);
     (input == LEARNER_SCORED ? take_scored : c->passes > 0 ? collect_events : take_events)(context, c, batch);
 }
@@ -260,6 +269,7 @@ void sequential_on_watermark(struct operator_context *context, int64_t watermark
     stored_settle(&c->state->stored, false);
     sequential_cache_clear(c->state->model);
     sequential_set_watermark(c->state->model, watermark);
+    sequential_keep(c->state->model, (size_t)context->memory_bytes);
     if (watermark == TIME_MAX)
         go_on(context, c);
     if (!sequential_has_passes(c->state->model)) /* before they are through nothing is searched */

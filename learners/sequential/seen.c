@@ -14,6 +14,7 @@ struct sequential_memory_now sequential_memory_now(const struct sequential *s)
                                           .unnumbered = s->unnumbered,
                                           .users = counts.users,
                                           .entries = counts.entries,
+                                          .cold = histories_cold(s->histories),
                                           .history_bytes = counts.bytes,
                                           .items_bytes = catalogue_bytes(s->items)};
 }

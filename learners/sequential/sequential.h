@@ -92,6 +92,15 @@ void sequential_set_team(struct sequential *s, struct team *team);
 /* How many of the first events of `events` may go into one sequential_take: no step falls between them. At least 1. */
 uint32_t sequential_piece(const struct sequential *s, const struct sequential_event *events, uint32_t n);
 
+/* keep.c. sequential_set_cold: before the first event and before a restore; make() returns a cold store
+ * (core/cold_store.h) for rows of `row_bytes` of table `number` of sequential_tables, which the model frees. Then
+ * sequential_keep, between calls, moves users' entries there while all that the model has takes more than about `bytes`.
+ * Items, the index of users, weights and activations stay in memory. */
+struct cold_store;
+void sequential_set_cold(struct sequential *s,
+                         struct cold_store *(*make)(void *of, uint32_t number, size_t row_bytes), void *of);
+void sequential_keep(struct sequential *s, size_t bytes);
+
 /*
  * Reads the windows of n events, at most SEQUENTIAL_CALL_MAX, and encodes those with wants[i] (NULL: none). seen[n].
  * sequential_take: gives new items their numbers, and appends the events afterwards; makes the step if the events fill it.
@@ -151,6 +160,7 @@ struct sequential_memory_now {
     uint64_t items, unsearchable; /* items without a row in the index */
     uint64_t unnumbered; /* events whose item got no number: there are items_max, or the text is too long */
     uint64_t users, entries;
+    uint64_t cold; /* users whose entries are in a cold store alone */
     size_t history_bytes, items_bytes;
 };
 struct sequential_memory_now sequential_memory_now(const struct sequential *s);

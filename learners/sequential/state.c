@@ -144,6 +144,7 @@ void sequential_report_memory(const struct sequential_state *s, struct report *r
     report_add(report, "unnumbered", (double)m.unnumbered, false);
     report_add(report, "users", (double)m.users, false);
     report_add(report, "history_events", (double)m.entries, false);
+    report_add(report, "history_cold", (double)m.cold, false);
     report_add(report, "history_bytes", (double)m.history_bytes, false);
     report_add(report, "items_bytes", (double)m.items_bytes, false);
 }

@@ -129,7 +129,7 @@ def outcome(folder, summary):
 # What a process did, not what the records make of it: rows that expired but were not swept yet or lie on disk, calls,
 # memory.
 PHYSICAL = {"rows", "rows_of_a_key_max", "rows_cold", "rows_loaded", "rows_expired", "rows_evicted", "occurrences_waiting", "table_bytes",
-            "history_bytes", "items_bytes"}
+            "history_bytes", "history_cold", "items_bytes"}
 
 
 def figures(report):

@@ -36,6 +36,7 @@ struct rig_case {
     float clip_norm, dropout;
     int64_t expire_after_us;
     uint32_t items_max;
+    uint32_t users;     /* with keys from 1 on, as fake_cold.h takes them; 0: RIG_USERS, with other keys */
     uint32_t pass_rows; /* tokens that go through the network together; 0: as usual */
 };
 
@@ -90,7 +91,8 @@ static inline struct items_value rig_value(uint64_t space, uint32_t number)
 static inline struct sequential_event rig_event(const struct rig_case *of, uint64_t number)
 {
     struct test_random random = {number * 7919 + 3};
-    struct sequential_event e = {.user = num_mix(1 + random_below(&random, RIG_USERS)),
+    uint32_t user = random_below(&random, of->users > 0 ? of->users : RIG_USERS);
+    struct sequential_event e = {.user = of->users > 0 ? 1 + user : num_mix(1 + user),
                                  .time_us = (int64_t)(1000 + number * 10) * US_PER_SECOND,
                                  .identity = num_mix(number + 77)};
     if (of->expire_after_us > 0 && random_chance(&random, 5)) /* it comes so late that its user has expired */

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""A learner's histories stay in budget: users' entries beyond the memory go to disk and come back, and nothing else changes.
+
+    LEAT=build/release/leat tests/soak/histories.py [--small] [EVENTS]
+
+Full (`./dev soak histories`): 40 million events of 2 million users, who take turns, so that nearly each event meets a
+history on disk, in `memory: 512MiB` beside 50,000 items: at most 650 MiB resident. Few events teach, since steps would
+take hours; with fewer EVENTS, users have shorter histories. --small (`./dev test`): 8,000 users with memory for a few of
+them, stopped on the way and resumed: the same rows as with all in memory. Prints TAP lines.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import measured
+
+JOB = """job histories {{ memory: {memory}, checkpoint: {{ every: {every}, dir: "{name}.state" }} }}
+source events = sequence {{ count: {count}, keys: {keys}, event_time: ts }}
+stream rows = events | with item = int(value * {items}.0), teaches = {teaches}
+learner next = sasrec from rows {{ by: key, item: item, learn: teaches, rank_share: {share}, {options} }}
+sink out = {sink}
+"""
+FULL = {"memory": "512MiB", "every": "5m", "keys": 2_000_000, "items": 50_000, "share": 0.0001, "options": "",
+        "teaches": "id < 400000 or id % 1000 == 0", "sink": "null from next.top {}"}
+SMALL = {"memory": "256MiB", "every": "1s", "keys": 8_000, "items": 300, "share": 0.2, "count": 100_000,
+         "teaches": "id % 8 != 0", "options": "layers: 1, embedding: { dim: 16 }, batch: 512"}
+SPILLS = {"LEAT_TEST_STATE": "1000000"}
+LIMIT = 650
+
+
+def learner(summary):
+    return {node["kind"]: node for node in json.loads(summary)["nodes"]}["sasrec"]["report"]["run"]
+
+
+def say(wrong, what):
+    print(f"{'not ok' if wrong else 'ok'} - histories: {what}")
+    for line in wrong:
+        print(f"#   {line}")
+    return 1 if wrong else 0
+
+
+def full(leat, folder, count):
+    started = time.monotonic()
+    status, peak, out, err = measured.run(leat, folder, "full", JOB.format(name=os.path.join(folder, "full"), count=count, **FULL))
+    if status != 0:
+        return say([(out + err)[-1000:]], f"status {status}")
+    report = learner(out)
+    names = ("users", "history_events", "history_cold", "history_bytes", "items", "items_bytes", "steps")
+    print(f"# {time.monotonic() - started:.0f} s; {json.dumps({name: report[name] for name in names})}")
+    wrong = []
+    if peak > LIMIT:
+        wrong.append(f"{peak:.0f} MiB resident, more than {LIMIT}")
+    if report["history_cold"] < report["users"] / 4:
+        wrong.append("no quarter of the users is on disk")
+    return say(wrong, f"{count:,} events, {report['users']:,.0f} users: {peak:.0f} MiB resident (limit {LIMIT})")
+
+
+def halve(leat, folder, seconds):
+    """Ends the job of NAME `spilled` after so many seconds, as an operator would; its summary."""
+    with open(os.path.join(folder, "half"), "w+", encoding="utf-8") as out:
+        command = [leat, "run", os.path.join(folder, "spilled.leat"), "--json"]
+        process = subprocess.Popen(command, stdout=out, env=os.environ | SPILLS)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGTERM)
+        process.wait()
+        out.seek(0)
+        return out.read()
+
+
+def small(leat, folder):
+    def job(name):
+        path = os.path.join(folder, name)
+        sink = f'file from next.top {{ path: "{path}.jsonl", format: json, overwrite: true }}'
+        return JOB.format(name=path, sink=sink, **SMALL)
+
+    def run(name, **environment):
+        status, _, out, err = measured.run(leat, folder, name, job(name), **environment)
+        if status != 0:
+            sys.exit(f"not ok - histories: {name}: status {status}: {(out + err)[-1000:]}")
+        return out
+
+    whole = run("whole")
+    with open(os.path.join(folder, "spilled.leat"), "w", encoding="ascii") as file:
+        file.write(job("spilled"))
+    for share in (0.5, 0.8, 1.2, 1.6, 0.3):  # until it is halved where histories are on disk
+        shutil.rmtree(os.path.join(folder, "spilled.state"), ignore_errors=True)
+        half = halve(leat, folder, share * json.loads(whole)["seconds"])
+        records = json.loads(half)["records"] if half else 0
+        if 0.3 * SMALL["count"] < records < SMALL["count"]:
+            break
+    spilled = run("spilled", **SPILLS)
+    print(f"# stopped after {records:,} of {SMALL['count']:,} records")
+    wrong = [] if 0 < records < SMALL["count"] else ["it was not stopped on its way"]
+    with open(os.path.join(folder, "whole.jsonl"), "rb") as left, open(os.path.join(folder, "spilled.jsonl"), "rb") as right:
+        rows = left.read()
+        if rows != right.read():
+            wrong.append("other rows than with all histories in memory")
+    if rows.count(b"\n") < SMALL["count"]:
+        wrong.append(f"{rows.count(bytes([10])):,} lines are too few")
+    cold = [learner(summary)["history_cold"] for summary in (whole, half, spilled)]
+    if cold[0] > 0 or min(cold[1:]) < SMALL["keys"] / 10:
+        wrong.append(f"{cold} users on disk: with all in memory, when it was stopped, and at the end")
+    return say(wrong, "rows with histories on disk, stopped and resumed, equal those with all in memory")
+
+
+def main():
+    leat = os.path.abspath(os.environ.get("LEAT", "build/release/leat"))
+    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    with tempfile.TemporaryDirectory() as folder:
+        if "--small" in sys.argv:
+            return small(leat, folder)
+        return full(leat, folder, numbers[0] if numbers else 40_000_000)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
