@@ -5,9 +5,8 @@
  * BATCH_ROWS while the next is made. */
 #include "core/operator.h"
 
-/* A record is at most 1 MiB, so a list has fewer elements than this. */
-enum { UNNEST_SHIFT = 20 };
-static const uint64_t sub_max = UINT64_C(1) << (64 - UNNEST_SHIFT);
+/* A record is at most 1 MiB, so a list has fewer elements than 2^ROW_ORDER_ELEMENT_BITS. */
+static const uint64_t sub_max = UINT64_C(1) << (64 - ROW_ORDER_ELEMENT_BITS);
 
 struct unnest {
     struct column_ref list;
@@ -157,7 +156,8 @@ static void place_rows(struct batch *out, const struct chunk *chunk)
     for (uint32_t i = 0; i < chunk->count; i++) {
         origins[i] = batch_origin(chunk->batch, chunk->rows[i]);
         orders[i] = batch_order(chunk->batch, chunk->rows[i]);
-        orders[i].sub = (orders[i].sub << UNNEST_SHIFT) + chunk->indices[i];
+        orders[i].sub = (orders[i].sub << ROW_ORDER_ELEMENT_BITS) + chunk->indices[i];
+        orders[i].depth++;
     }
     out->origins = origins;
     out->orders = orders;
@@ -207,7 +207,7 @@ static void unnest_process(struct operator_context *context, uint32_t input, str
             continue;
         }
         struct list_ref ref = lists->lists[row];
-        if (ref.length > 1U << UNNEST_SHIFT || batch_order(batch, row).sub >= sub_max) {
+        if (ref.length > 1U << ROW_ORDER_ELEMENT_BITS || batch_order(batch, row).sub >= sub_max) {
             operator_reject(context, batch, row,
                             "too many earlier steps have each made several rows out of one, or the list has "
                             "too many elements");
@@ -232,7 +232,7 @@ const struct operator_kind operator_unnest = {
     .details = "The other columns are repeated in each row. A row whose list is null or empty makes no rows "
                "and counts as filtered; other rows count as absorbed, and the rows made of them as emitted. "
                "The new rows have the event time of the row that they were made of, or that in the column "
-               "that `time` names.",
+               "that `time` names. `nest` makes one row of them again.",
     .options = unnest_options,
     .size = sizeof(struct unnest),
     .determinism = DETERMINISM_BY_ROW,
@@ -241,4 +241,6 @@ const struct operator_kind operator_unnest = {
     .inputs_max = 1,
     .bind = unnest_bind,
     .process = unnest_process,
+    .read = unnest_process,
+    .fan = OPERATOR_FAN_OUT,
 };

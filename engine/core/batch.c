@@ -251,5 +251,21 @@ int row_order_compare(const struct row_order *a, const struct row_order *b)
         return a->partition < b->partition ? -1 : 1;
     if (a->tie != b->tie)
         return a->tie < b->tie ? -1 : 1;
-    return a->sub < b->sub ? -1 : a->sub > b->sub;
+    if (a->sub != b->sub)
+        return a->sub < b->sub ? -1 : 1;
+    return a->depth < b->depth ? -1 : a->depth > b->depth;
+}
+
+int row_order_compare_inputs(const struct row_order *a, const struct row_order *b)
+{
+    bool are_of_one_record =
+        a->place == b->place && a->time == b->time && a->partition == b->partition && a->tie == b->tie;
+    if (!are_of_one_record || a->depth == b->depth)
+        return row_order_compare(a, b);
+    uint32_t least = MIN(a->depth, b->depth);
+    if (least == 0) /* a row that is in no list: the record itself */
+        return 0;
+    uint64_t of_a = a->sub >> (a->depth - least) * ROW_ORDER_ELEMENT_BITS;
+    uint64_t of_b = b->sub >> (b->depth - least) * ROW_ORDER_ELEMENT_BITS;
+    return of_a < of_b ? -1 : of_a > of_b;
 }

@@ -52,14 +52,19 @@ struct row_origin {
 
 enum { PARTITION_NONE = UINT32_MAX };
 
+/* `unnest` shifts row_order.sub by so many bits, and puts the element's index there. */
+enum { ROW_ORDER_ELEMENT_BITS = 20 };
+
 /* The place of a row in the order of its micro-batch's rows, the same whatever the number of lanes. Fields
  * are compared in this order: place, time, partition, tie, sub. Rows that a source read: place 0, time = the
  * row's order time, tie = record number. Rows that a timer made: place = 1 + the operator's place in the
  * plan, time = deadline or window end, tie = the key's hash. sub: index among rows made from one row, or by
- * timers of equal time and tie. No two rows of a micro-batch are equal in all five fields: an exchange may
- * send them to different lanes, and the next exchange merges them by this order. */
+ * timers of equal time and tie. depth: how many lists the row is an element of (`unnest`); compared last. No two rows of a
+ * micro-batch are equal in all fields: an exchange may send them to different lanes, and the next exchange merges
+ * them by this order. */
 struct row_order {
-    uint32_t place;
+    uint16_t place;
+    uint16_t depth;
     uint32_t partition; /* compared after time */
     int64_t time;
     uint64_t tie;
@@ -67,6 +72,10 @@ struct row_order {
 };
 
 int row_order_compare(const struct row_order *a, const struct row_order *b);
+/* The order of rows of two inputs of one operator, where 0 stands for "that of the lower input first". Elements of a list
+ * (`unnest`) have the place of the row that the list was in, for they became known with it: if the other input's row is
+ * that row, or one of the same record, neither is before the other. Otherwise as row_order_compare. */
+int row_order_compare_inputs(const struct row_order *a, const struct row_order *b);
 
 /* The order of the next row that an operator's timers make. last: the caller's copy of the order of the row
  * before, which the call updates; the caller zeroes it when a micro-batch begins. Rows of equal time and tie
@@ -75,7 +84,8 @@ static inline struct row_order row_order_of_timer(struct row_order *last, uint32
                                                   uint64_t tie)
 {
     bool is_equal = last->place == place && last->time == time && last->tie == tie;
-    *last = (struct row_order){.place = place, .time = time, .tie = tie, .sub = is_equal ? last->sub + 1 : 0};
+    *last = (struct row_order){
+        .place = (uint16_t)place, .time = time, .tie = tie, .sub = is_equal ? last->sub + 1 : 0};
     return *last;
 }
 

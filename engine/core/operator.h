@@ -149,7 +149,7 @@ struct merge_row {
     bool is_last;   /* the last selected row of its batch */
 };
 struct merge;
-/* The micro-batch's next row by row_order; where two rows are equal in it, that of the lower input comes
+/* The micro-batch's next row by row_order_compare_inputs; where two rows are equal in it, that of the lower input comes
  * first. false: no more rows. */
 bool merge_next(struct merge *merge, struct merge_row *row);
 /* The batches of one input in this micro-batch, in order, linked by `next`; NULL: none. The merge owns them.
@@ -200,6 +200,13 @@ enum operator_reading {
     READING_CHOICE, /* the row alone, which may be left out */
     READING_STATE,  /* the rows before it, or a file */
     READING_PASS,   /* nothing: every row passes, also one that `process` would leave out */
+};
+
+/* How many rows a row becomes. */
+enum operator_fan {
+    OPERATOR_FAN_NONE, /* one at most */
+    OPERATOR_FAN_OUT,  /* several, each with the origin of that row (unnest) */
+    OPERATOR_FAN_IN,   /* those that one row became are one again (nest) */
 };
 
 /* How a follower (`leat serve`) keeps an operator's state between checkpoints (run/delta). */
@@ -261,6 +268,10 @@ struct operator_kind {
      * cannot stand between a request and its answer. */
     void (*read)(struct operator_context *context, uint32_t input, struct batch *batch);
     enum operator_reading reading;
+    /* Called after the last `read` of the requests that are answered together: emits what waited for further rows of
+     * its request. NULL: nothing waits. */
+    void (*read_end)(struct operator_context *context);
+    enum operator_fan fan;
     /* How a follower keeps the state of an operator with READING_STATE (enum operator_following), after bind. absorbs:
      * the state depends on the rows processed alone; says whether rows of the input become part of it, and sets
      * columns[i] of the columns that this takes. is_steady: whether the state stays as it is between checkpoints. Both

@@ -1,6 +1,6 @@
 /* `serve NAME { from: STREAM, request: SOURCE }`: the way of a request's row from the columns of a source to
- * its answer, a row of a stream. The way leads through the first inputs of the nodes: what other inputs brought
- * is in the nodes' state.
+ * its answer, a row of a stream. The way leads through the first inputs of the nodes, and through the input `score` of a
+ * learner whose `scores` are read: what other inputs brought is in the nodes' state.
  *
  * A request is a row whose label nobody knows yet, and it reads what is known when it comes. So the plan
  * refuses (E0508) a way where this cannot give what training saw:
@@ -8,6 +8,7 @@
  *   - a step that reads state behind one that holds rows back: training reads at the deadline, a request now;
  *   - rows that exist because of the label. */
 #include "core/change.h"
+#include "core/learner.h"
 #include "plan/build.h"
 
 struct serve_options {
@@ -74,12 +75,24 @@ static struct diag *refuse(struct way *way, const struct plan_node *node, const 
 
 static const struct schema *schema_into(const struct way *way, uint32_t step)
 {
-    return build_schema(way->b, way->b->plan->nodes[way->serve->steps[step]].inputs[0]);
+    const struct plan_node *node = &way->b->plan->nodes[way->serve->steps[step]];
+    return build_schema(way->b, node->inputs[way->serve->inputs[step]]);
 }
 
 static const struct schema *schema_out(const struct way *way, uint32_t step)
 {
     return way->b->plan->nodes[way->serve->steps[step]].outputs[way->serve->outputs[step]];
+}
+
+/* The input whose rows are those of the output. */
+static uint32_t input_of(const struct plan *plan, struct plan_edge edge)
+{
+    return plan->nodes[edge.node].tag == PLAN_LEARNER && edge.output == LEARNER_SCORES ? LEARNER_SCORED : 0;
+}
+
+static struct plan_edge edge_before(const struct plan *plan, struct plan_edge edge)
+{
+    return plan->nodes[edge.node].inputs[input_of(plan, edge)];
 }
 
 /* Lists the nodes from `from` back to a source. False after a diagnostic: the source is not the request's. */
@@ -89,7 +102,7 @@ static bool list_steps(struct way *way, struct plan_edge from)
     struct plan *plan = way->b->plan;
     struct plan_edge edge = from;
     uint32_t count = 0;
-    for (; plan->nodes[edge.node].tag != PLAN_SOURCE; edge = plan->nodes[edge.node].inputs[0])
+    for (; plan->nodes[edge.node].tag != PLAN_SOURCE; edge = edge_before(plan, edge))
         count++;
     if (edge.node != serve->request) {
         struct diag *d = diag_error(
@@ -107,9 +120,11 @@ static bool list_steps(struct way *way, struct plan_edge from)
     }
     serve->steps_count = count;
     serve->steps = arena_array(way->b->arena, uint32_t, count);
+    serve->inputs = arena_array(way->b->arena, uint32_t, count);
     serve->outputs = arena_array(way->b->arena, uint32_t, count);
-    for (edge = from; count-- > 0; edge = plan->nodes[edge.node].inputs[0]) {
+    for (edge = from; count-- > 0; edge = edge_before(plan, edge)) {
         serve->steps[count] = edge.node;
+        serve->inputs[count] = input_of(plan, edge);
         serve->outputs[count] = edge.output;
     }
     return true;
@@ -194,16 +209,40 @@ static bool note_used(struct way *way, uint32_t step)
     return true;
 }
 
+/* A request has one answer: what a step makes several rows of, another one must put together. */
+static bool check_fan(struct way *way)
+{
+    const struct plan_node *open[OPERATOR_OUTPUTS_MAX]; /* more deeply no list lies in a row */
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < way->serve->steps_count; i++) {
+        const struct plan_node *node = &way->b->plan->nodes[way->serve->steps[i]];
+        if (node->operator_kind->fan == OPERATOR_FAN_OUT && depth < ARRAY_COUNT(open))
+            open[depth++] = node;
+        else if (node->operator_kind->fan == OPERATOR_FAN_IN && depth > 0)
+            depth--;
+    }
+    if (depth == 0)
+        return true;
+    struct diag *d =
+        refuse(way, open[depth - 1],
+               arena_printf(way->b->arena, "`%s` makes several rows of a request, which has one answer",
+                            open[depth - 1]->operator_kind->name));
+    diag_hint(way->b->diags, d,
+              "put them together behind it, `| nest a, b as list`; or serve a stream before this step");
+    return false;
+}
+
 static bool check_step(struct way *way, uint32_t step, const struct plan_node **holds)
 {
     const struct plan_node *node = &way->b->plan->nodes[way->serve->steps[step]];
     const struct operator_kind *kind = node->operator_kind;
-    const char *why = kind->read == NULL           ? "it needs other rows, or makes several rows of one"
-                      : node->hold_us == INT64_MAX ? "its rows come when the input ends"
-                      : change_column(schema_out(way, step)) >= 0 ? "its rows change earlier rows"
-                      : way->serve->outputs[step] != 0 && kind->read != kind->process
-                          ? "this output has no rows of requests"
-                          : NULL;
+    const char *why =
+        kind->read == NULL                          ? "it needs other rows, or makes several rows of one"
+        : node->hold_us == INT64_MAX                ? "its rows come when the input ends"
+        : change_column(schema_out(way, step)) >= 0 ? "its rows change earlier rows"
+        : way->serve->outputs[step] != 0 && way->serve->inputs[step] == 0 && kind->read != kind->process
+            ? "this output has no rows of requests"
+            : NULL;
     if (why != NULL) {
         struct diag *d = refuse(
             way, node, arena_printf(way->b->arena, "`%s` cannot answer a request: %s", kind->name, why));
@@ -290,7 +329,7 @@ bool build_serve(struct plan_build *b, const struct serve_decl *decl)
     }
     for (uint32_t i = 0; i < serve->steps_count && is_good; i++) /* a learner behind may name the label */
         is_good = note_used(&way, i);
-    if (!is_good)
+    if (!is_good || !check_fan(&way))
         return false;
     set_columns(&way);
     return true;

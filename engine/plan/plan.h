@@ -193,9 +193,9 @@ struct plan_serve {
     struct span span; /* of its name */
     struct plan_serving serving;
     uint32_t request; /* place of the source whose columns a request has */
-    /* Places of the nodes on the way, each behind the one before; outputs[i]: the output of steps[i] that is
-     * the way. The last one gives the answers. */
-    uint32_t *steps, *outputs;
+    /* Places of the nodes on the way, each behind the one before; inputs[i], outputs[i]: where the way goes into
+     * steps[i], and out of it. The last output gives the answers. */
+    uint32_t *steps, *inputs, *outputs;
     uint32_t steps_count;
     bool *is_needed; /* by column of the source: by its lineage some step uses it; others may be missing */
     bool *is_hidden; /* by column of the answer: it derives from a label, and has no value */

@@ -138,7 +138,7 @@ static void process(const struct plan_node *node, const struct operator_context 
     context.micro_batch = micro_batch;
     if (node->inputs_count > 1) { /* each of FOLLOWING_ROWS has process_merged then */
         struct merge merge;
-        merge_init(&merge, lists, node->inputs_count);
+        merge_init(&merge, lists, node);
         node->operator_kind->process_merged(&context, &merge);
         arena_reset(context.scratch);
         return;

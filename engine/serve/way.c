@@ -11,7 +11,7 @@ struct way_step {
     struct operator_context context; /* first: the operators' calls are given it */
     struct way *way;
     const struct plan_node *node;
-    uint32_t index, output;
+    uint32_t index, input, output;
     uint64_t passed[BATCH_VALID_WORDS]; /* requests of which the step has emitted a row */
 };
 
@@ -46,8 +46,20 @@ static uint32_t request_of(const struct batch *batch, uint32_t row)
 static void give(struct way *way, uint32_t index, struct batch *batch)
 {
     struct way_step *step = &way->steps[index];
-    step->node->operator_kind->read(&step->context, 0, batch);
+    step->node->operator_kind->read(&step->context, step->input, batch);
     arena_reset(step->context.scratch);
+}
+
+/* No more rows come: lets the steps from `first` on emit what waited. */
+static void end_rows(struct way *way, uint32_t first)
+{
+    for (uint32_t i = first; i < way->serve->steps_count; i++) {
+        struct way_step *step = &way->steps[i];
+        if (step->node->operator_kind->read_end == NULL)
+            continue;
+        step->node->operator_kind->read_end(&step->context);
+        arena_reset(step->context.scratch);
+    }
 }
 
 /* Keeps a batch of answers. A request has one answer: a second row of it, from a step of a user, is a failure. */
@@ -109,6 +121,7 @@ static struct way *way_new(const struct plan *plan, const struct plan_serve *ser
         step->way = way;
         step->node = &plan->nodes[serve->steps[i]];
         step->index = i;
+        step->input = serve->inputs[i];
         step->output = serve->outputs[i];
     }
     return way;
@@ -279,6 +292,7 @@ const struct way_result *way_run_from(struct way *way, uint32_t step, struct bat
         memset(way->steps[i].passed, 0, sizeof(way->steps[i].passed));
     if (requests->selected > 0)
         give(way, step, requests);
+    end_rows(way, step);
     for (uint32_t i = 0; i < requests->selected; i++) {
         struct way_result *result = &way->results[batch_row(requests, i)];
         if (result->status == WAY_FILTERED)

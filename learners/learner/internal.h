@@ -158,6 +158,12 @@ void learner_emit(struct operator_context *context, const struct learner_config 
 
 /* After the features of input 0 are bound: finds or adds the columns of input 1. False after a diagnostic. */
 bool learner_bind_score(struct operator_bind *bind, struct learner_config *c);
+/* A batch of input 1 as one of input 0: its columns stand where the model's features are looked for, other columns are
+ * not set. Good until the next call; the batch stays the caller's. */
+struct batch learner_scored_view(const struct learner_config *c, const struct batch *batch);
+/* Emits rows of input 1 with the predictions of state->logits. */
+void learner_emit_scores(struct operator_context *context, const struct learner_config *c,
+                         struct batch *batch);
 /* Predicts rows of input 1 and emits them. */
 void learner_score(struct operator_context *context, struct learner_config *c, struct batch *batch);
 

@@ -152,7 +152,7 @@ static void emit_metrics(struct operator_context *context, const struct learner_
     struct metrics_values parts[2] = {metrics_values(metrics, false), metrics_values(metrics, true)};
     struct batch *batch = batch_new(context->pool, c->evaluation.schema, 1);
     struct row_order *order = arena_new(&batch->arena, struct row_order);
-    *order = (struct row_order){.place = context->place + 1,
+    *order = (struct row_order){.place = (uint16_t)(context->place + 1),
                                 .partition = PARTITION_NONE,
                                 .time = time,
                                 .tie = c->state->seen * c->inputs.labels_count + label};

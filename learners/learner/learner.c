@@ -171,15 +171,17 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
  * learner. */
 void learner_read(struct operator_context *context, uint32_t input, struct batch *batch)
 {
-    (void)input;
     struct learner_config *c = context->config;
     struct learner_state *s = c->state;
     struct model_input in;
-    learner_columns_request(s->columns, c, batch, &in);
+    struct batch view;
+    if (input == LEARNER_SCORED)
+        view = learner_scored_view(c, batch);
+    learner_columns_request(s->columns, c, input == LEARNER_SCORED ? &view : batch, &in);
     model_predict(s->model, &in, s->logits);
     const struct gpu_error *error = model_error(s->model); /* the next `process` ends the run */
     if (error == NULL) {
-        emit_predictions(context, c, batch);
+        (input == LEARNER_SCORED ? learner_emit_scores : emit_predictions)(context, c, batch);
         return;
     }
     for (uint32_t i = 0; i < batch->selected; i++)

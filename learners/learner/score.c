@@ -67,9 +67,7 @@ bool learner_bind_score(struct operator_bind *bind, struct learner_config *c)
     return true;
 }
 
-/* The batch as one of input 0, whose columns stand where the model's features are looked for; other columns are
- * not set. */
-static struct batch as_examples(const struct learner_config *c, const struct batch *batch)
+struct batch learner_scored_view(const struct learner_config *c, const struct batch *batch)
 {
     struct learner_state *s = c->state;
     if (s->request == NULL)
@@ -85,10 +83,16 @@ static struct batch as_examples(const struct learner_config *c, const struct bat
     return view;
 }
 
+void learner_emit_scores(struct operator_context *context, const struct learner_config *c,
+                         struct batch *batch)
+{
+    learner_emit(context, c, batch, LEARNER_SCORES, c->score.schema, c->score.own_columns);
+}
+
 void learner_score(struct operator_context *context, struct learner_config *c, struct batch *batch)
 {
     struct learner_state *s = c->state;
-    struct batch view = as_examples(c, batch);
+    struct batch view = learner_scored_view(c, batch);
     struct model_input in;
     learner_columns_request(s->columns, c, &view, &in);
     model_predict(s->model, &in, s->logits);
@@ -101,5 +105,5 @@ void learner_score(struct operator_context *context, struct learner_config *c, s
     s->rejected += rejected;
     context->counters.filtered += batch->selected - rejected;
     context->counters.dead += rejected;
-    learner_emit(context, c, batch, LEARNER_SCORES, c->score.schema, c->score.own_columns);
+    learner_emit_scores(context, c, batch);
 }

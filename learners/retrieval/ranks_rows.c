@@ -217,7 +217,7 @@ void ranks_emit(struct ranks *r, struct operator_context *context, uint32_t outp
     char *heap = arena_alloc(&batch->arena, (size_t)r->values * RANKS_TEXT_MAX);
     for (uint32_t row = 0; row < rows; row++) {
         uint32_t scope = row <= r->values ? row : RANKS_OTHERS;
-        orders[row] = (struct row_order){.place = context->place + 1,
+        orders[row] = (struct row_order){.place = (uint16_t)(context->place + 1),
                                          .partition = PARTITION_NONE,
                                          .time = r->last_us,
                                          .tie = ranks_examples(&r->scopes[0]),

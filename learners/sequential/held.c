@@ -33,7 +33,7 @@ static void set_orders(struct operator_context *context, struct batch *batch, ui
 {
     struct row_order *orders = arena_alloc(&batch->arena, batch->rows * sizeof(*orders));
     for (uint32_t i = 0; i < batch->rows; i++)
-        orders[i] = (struct row_order){.place = 1 + context->place, .tie = first + i};
+        orders[i] = (struct row_order){.place = (uint16_t)(1 + context->place), .tie = first + i};
     batch->orders = orders;
     batch->origins = NULL;
     batch->partition = PARTITION_NONE;

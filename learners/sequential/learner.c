@@ -252,14 +252,14 @@ void sequential_process(struct operator_context *context, uint32_t input, struct
 void sequential_answer(struct operator_context *context, uint32_t input, struct batch *batch)
 {
     struct sequential_config *c = context->config;
-    (void)input;
+    bool is_scored = input == LEARNER_SCORED;
     if (!c->state->has_cache)
         sequential_set_cache(c->state->model, (size_t)c->cache, c->cache_format == ROW_BF16);
     c->state->has_cache = true;
-    uint32_t n = read_events(c, LEARNER_EXAMPLES, batch, false);
+    uint32_t n = read_events(c, input, batch, false);
     choices_begin(&c->state->choices, batch->selected);
     answer(c, n);
-    emit(context, c, LEARNER_PREDICTIONS, c->top, batch);
+    emit(context, c, is_scored ? LEARNER_SCORES : LEARNER_PREDICTIONS, is_scored ? c->scores : c->top, batch);
 }
 
 void sequential_on_watermark(struct operator_context *context, int64_t watermark)

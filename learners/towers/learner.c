@@ -325,11 +325,11 @@ void towers_process(struct operator_context *context, uint32_t input, struct bat
 void towers_answer(struct operator_context *context, uint32_t input, struct batch *batch)
 {
     struct towers_config *c = context->config;
-    (void)input;
-    uint32_t n = read_events(c, LEARNER_EXAMPLES, batch, false);
+    bool is_scored = input > 0 && input == c->scored_input;
+    uint32_t n = read_events(c, input, batch, false);
     choices_begin(&c->state->choices, batch->selected);
     answer(c, n);
-    emit(context, c, LEARNER_PREDICTIONS, c->top, batch);
+    emit(context, c, is_scored ? LEARNER_SCORES : LEARNER_PREDICTIONS, is_scored ? c->scores : c->top, batch);
 }
 
 void towers_on_watermark(struct operator_context *context, int64_t watermark)

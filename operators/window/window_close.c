@@ -87,11 +87,12 @@ static void emit(struct operator_context *context, struct window *window, struct
 {
     panes_sum_clear(&window->panes, &window->sum);
     panes_read(&window->panes, slot, pass->panes.first, pass->panes.last, &window->sum);
-    struct window_row row = {.prefix = panes_prefix(slot),
-                             .start = pass->start,
-                             .end = pass->end,
-                             .time = pass->end - 1,
-                             .order = {.place = 1 + context->place, .time = pass->end, .tie = hash}};
+    struct window_row row = {
+        .prefix = panes_prefix(slot),
+        .start = pass->start,
+        .end = pass->end,
+        .time = pass->end - 1,
+        .order = {.place = (uint16_t)(1 + context->place), .time = pass->end, .tie = hash}};
     if (window->has_facts) {
         const struct window_facts *facts = window_facts_of(window, window->sum.fixed);
         if (!window->has_bounds)

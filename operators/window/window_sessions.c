@@ -137,7 +137,7 @@ static void give_session(struct operator_context *context, struct window *window
                              .start = facts->first_time,
                              .end = end,
                              .time = time_add(end, -1),
-                             .order = {.place = 1 + context->place,
+                             .order = {.place = (uint16_t)(1 + context->place),
                                        .time = window_session_closed_at(window, facts),
                                        .tie = key_hash(slot->key)}};
     panes_sum_clear(&window->panes, &window->sum);

@@ -91,7 +91,7 @@ void window_shown_compare(struct operator_context *context, struct window *windo
     buffer_clear(list);
     struct window_row row = {
         .prefix = panes_prefix(sessions),
-        .order = {.place = 1 + context->place, .time = time, .tie = key_hash(shown->key)}};
+        .order = {.place = (uint16_t)(1 + context->place), .time = time, .tie = key_hash(shown->key)}};
     for (uint32_t i = 0; i <= count; i++) {
         int64_t start = i < count ? panes_index(&window->panes, sessions, i) : TIME_MAX;
         const struct given *given = given_at(before, at);

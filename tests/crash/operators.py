@@ -85,6 +85,7 @@ STEPS = {
              f"events | join clicks on item_id within [-1m, 1m] prefix \"click_\"{TWICE}",
              "events | join clicks on event_id within forever unique both prefix \"click_\"",
              "events | join clicks on item_id, device within [-10s, position * 2s] take best order desc(price), event_id prefix \"click_\""],
+    "nest": [f"events | unnest tags | nest tags as tags order tags first 2{TWICE}"],
     "sample": ["events | sample 0.5 by user_id"],
     "sort": ["events | sort within 10m by device"],
     "union": ["events | union clicks, ratings"],

@@ -122,6 +122,8 @@ POINT_IN_TIME = {
     "hash": ["hash user into 10 as bucket"],
     "cross": ["cross user, item as pair"],
     "unnest": [],  # by row; impressions have no lists
+    "nest": ['with parts = split(text(user), "1") | unnest parts | feature from clicks by item over 2m every 1s { known: count() } '
+             "| nest parts, known as all order desc(known), parts first 2"],
 }
 # What the examples of descriptors read: the sample columns, made from the impressions.
 EVENTS = """stream events = impressions | with event_id = text(n), user_id = user, item_id = item, device = text(item), position = user,

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """As test_parity.py, for learners that choose items for a query: a request is answered by the list that the row gets when it
-comes, bit for bit, by the run and by a follower.
+comes, bit for bit, by the run and by a follower. So is one that goes through a whole funnel: retrieve, unnest, features, a
+ranker's `score`, nest. There the rows to score are of the records that teach, too, and come first; and features of the elements do not
+see their own record.
 
     tests/serve/test_choosers.py PATH_OF_LEAT PATH_OF_ASK
 """
@@ -36,6 +38,42 @@ stream lists = model.top | drop rank, tags | with n = len(top)
 serve lists {{ from: lists, request: events, deadline: 1m }}
 sink all = file from lists {{ path: out, overwrite: true }}
 """
+
+
+FUNNEL = jobs.HEAD + """
+stream catalogue = ratings | with _op = case when stars = 1 then "delete" else "insert" end
+stream examples = events
+  | where price is null or price < 29.0
+  | feature from clicks by user over 1h every 1m { recent: collect(item, 5), n: count() }
+stream requests = examples | select id, ts, user, recent, n
+learner found = two_tower from examples {
+  query: [user, recent], item: item, items: catalogue, item_features: [stars], score: requests, top: 20
+  batch: 24, towers: [8], embedding: { dim: 8 }
+}
+stream candidates = found.scores | unnest top | feature from examples by user over 1h every 1m { m: count() }
+stream shown = examples | feature by user over 1h every 1m { m: count() } | with score = 0.0
+learner ranker = fm from shown {
+  label: clicked, sparse: [user, item], dense: [score, log1p(n), log1p(m)], embedding: { dim: 4 }, score: candidates
+}
+stream lists = ranker.scores | select id, ts, item, prediction | nest item, prediction as best order desc(prediction) first 7
+serve lists { from: lists, request: events, deadline: 1m }
+sink all = file from lists { path: out, overwrite: true }
+"""
+
+
+def test_funnel():
+    with tempfile.TemporaryDirectory() as folder:
+        asked = Asked(folder, written(folder, FUNNEL, ROWS, 3))
+    found = [answer for answer in asked.answers if "_status" not in answer]
+    assert len(asked.answers) == ROWS and len(found) >= len(asked.trained) >= LISTS_LEAST, (len(found), len(asked.trained))
+    at = 0
+    for number, row in enumerate(asked.trained):
+        while at < len(found) and found[at]["id"] != row["id"]:
+            at += 1
+        assert at < len(found), f"row {number} was not answered: {row}"
+        equal(found[at], row, number)
+        at += 1
+    assert sum(len(row["best"]) == 7 for row in asked.trained) >= LISTS_LEAST, len(asked.trained)
 
 
 def check(name):

@@ -2,6 +2,7 @@
  * between the inputs of an operator. */
 #include "run/lanes/internal.h"
 
+#include "core/learner.h"
 #include "core/mem.h"
 
 #include <stdlib.h>
@@ -20,10 +21,15 @@ static void load_row(struct merge *merge, uint32_t input)
         merge->inputs[input].order = batch_order(batch, batch_row(batch, merge->inputs[input].at));
 }
 
-void merge_init(struct merge *merge, const struct batch_list *lists, uint32_t count)
+void merge_init(struct merge *merge, const struct batch_list *lists, const struct plan_node *node)
 {
-    merge->count = count;
-    for (uint32_t i = 0; i < count; i++) {
+    bool is_scoring = node->tag == PLAN_LEARNER && node->inputs_count > LEARNER_SCORED &&
+                      node->items_input != LEARNER_SCORED;
+    merge->count = node->inputs_count;
+    merge->first = is_scoring ? LEARNER_SCORED : 0;
+    /* a union hands rows on, and the nodes behind it need them in row_order */
+    merge->is_by_row_order = node->tag != PLAN_LEARNER && node->operator_kind->process_merged == NULL;
+    for (uint32_t i = 0; i < merge->count; i++) {
         merge->inputs[i].list = lists[i];
         merge->inputs[i].batch = lists[i].first;
         merge->inputs[i].at = 0;
@@ -31,13 +37,18 @@ void merge_init(struct merge *merge, const struct batch_list *lists, uint32_t co
     }
 }
 
+static int compare_heads(const struct merge *merge, uint32_t a, uint32_t b)
+{
+    const struct row_order *x = &merge->inputs[a].order, *y = &merge->inputs[b].order;
+    return (merge->is_by_row_order ? row_order_compare : row_order_compare_inputs)(x, y);
+}
+
 bool merge_next(struct merge *merge, struct merge_row *row)
 {
-    uint32_t best = merge->count;
+    uint32_t best = merge->inputs[merge->first].batch != NULL ? merge->first : merge->count;
     for (uint32_t i = 0; i < merge->count; i++)
-        if (merge->inputs[i].batch != NULL &&
-            (best == merge->count ||
-             row_order_compare(&merge->inputs[i].order, &merge->inputs[best].order) < 0))
+        if (i != merge->first && merge->inputs[i].batch != NULL &&
+            (best == merge->count || compare_heads(merge, i, best) < 0))
             best = i;
     if (best == merge->count)
         return false;

@@ -120,7 +120,7 @@ void stage_merge(struct node_instance *node)
         for (const struct batch *batch = node->queues[i].first; batch != NULL; batch = batch->next)
             if (i == 0 || !is_in_order)
                 node->context.counters.in += batch->selected;
-    merge_init(&merge, node->queues, node->node->inputs_count);
+    merge_init(&merge, node->queues, node->node);
     if (is_in_order)
         node->node->operator_kind->process_merged(&node->context, &merge);
     else

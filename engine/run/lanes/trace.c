@@ -188,7 +188,7 @@ bool trace_merged(struct node_instance *node)
     part->node = node;
     struct merge merge;
     struct merge_row row;
-    merge_init(&merge, lists, node->node->inputs_count);
+    merge_init(&merge, lists, node->node);
     while (merge_next(&merge, &row)) {
         bool is_row = is_traced(trace, row.batch, row.row);
         if (is_row)
