@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the pictures of docs/learners.md: docs/learners-next.svg, docs/learners-window.svg.
+"""Draws the pictures of docs/learners.md: docs/learners-next.svg, docs/learners-window.svg,
+docs/learners-funnel.svg.
 
     docs/learners_pictures.py [--check]
 
@@ -57,9 +58,30 @@ def window():
     return svg(left + EVENTS * wide + 20, top + EVENTS * high + 34, f"The window of a user with history: {HISTORY}", body)
 
 
+def funnel():
+    """A visit's way to its list, and what is learned from it."""
+    body = ['<rect class="room" x="132" y="24" width="754" height="96" rx="8"/>', text(144, 42, "one request, or one row of `visits`", "more", "start")]
+    steps = [("two_tower", ["score: the best", "200 of all goods"], "cut"), ("unnest", ["a row for", "each candidate"], "box"),
+             ("feature", ["counts of the good,", "of user and good"], "state"), ("deepfm", ["score: how likely", "is each taken"], "cut"),
+             ("nest", ["the ten best,", "as one row"], "box")]
+    body += box(20, 54, 88, 52, "visit", "box", ["user, country"]) + [arrow(110, 80, 143, 80)]
+    for number, (name, more, kind) in enumerate(steps):
+        x = 146 + number * 150
+        body += box(x, 50, 126, 60, name, kind, more)
+        if number:
+            body.append(arrow(x - 22, 80, x - 3, 80))
+    body += box(146, 168, 126, 44, "catalogue", "state", ["comes, goes"]) + [arrow(180, 166, 180, 113, "data")]
+    body += box(446, 168, 126, 44, "bought", "box", ["user, good, time"]) + [arrow(509, 166, 509, 113, "data")]
+    body += [f'<path class="data" d="M446 190H300V140H240V113" marker-end="url(#tip)"/>', text(350, 180, "what is chosen", "more")]
+    body += box(596, 168, 126, 44, "attribute", "state", ["taken, an hour later"]) + [arrow(574, 190, 593, 190), arrow(659, 166, 659, 113, "data")]
+    body += [f'<path class="arrow" d="M548 112V140H620V165" marker-end="url(#tip)"/>', text(700, 144, "learns", "more")]
+    body += [text(450, 240, "black: rows; green: what changes the state that a visit reads", "more")]
+    return svg(900, 254, "A funnel: retrieve, features, rank", body)
+
+
 def main():
     is_good = True
-    for name, picture in (("next", next_item), ("window", window)):
+    for name, picture in (("next", next_item), ("window", window), ("funnel", funnel)):
         path = os.path.join(HERE, f"learners-{name}.svg")
         if "--check" in sys.argv:
             with open(path, encoding="utf-8") as file:

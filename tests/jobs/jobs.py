@@ -25,6 +25,7 @@ import xml.etree.ElementTree as ElementTree
 from common import (DAY, EPOCH, HOUR, JOBS, MINUTE, ROOT, Failure, Test, counts, entropy, expect, expect_logloss, expect_rows,
                     expect_within, generate, good_records, milliseconds_of, read_csv, read_json, seconds_of)
 from early import test_ctr_fresh, test_recency
+from funnel import test_funnel
 
 # Where a job's recording lies below tests/data, and the whole of it below ../shared/data.
 EXCERPTS = os.path.join(ROOT, "tests", "data")
@@ -573,6 +574,7 @@ TESTS = [
     ("retail", test_retail),
     ("movielens", test_movielens),
     ("next_item", test_next_item),
+    ("funnel", test_funnel),
     ("bandit", test_bandit),
     ("ctr", test_ctr),
     ("ctr_labels", test_ctr_labels),
