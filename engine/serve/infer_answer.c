@@ -22,7 +22,7 @@ struct answer_values {
 
 struct answer_column {
     const struct infer_field *field;
-    uint32_t index; /* of the column of the answers */
+    uint32_t index, child; /* of the column of the answers; of the column of a list's elements */
     struct answer_values values;
     int64_t *lengths;     /* of a list: by row */
     uint64_t *null_lists; /* of a list: bit by row; NULL: none is null */
@@ -33,7 +33,7 @@ struct infer_answer {
     const struct infer_request *request;
     struct arena *arena;
     uint32_t rows, added;
-    struct answer_column *columns; /* by column of the answers; field NULL: nobody asked for it */
+    struct answer_column *columns; /* by field of the outputs; field NULL: nobody asked for it */
     uint8_t *status;               /* enum row_status of each row */
     struct infer_counts counts;
     const char *reason;
@@ -52,7 +52,8 @@ static void take_column(struct infer_answer *answer, uint32_t index)
     struct answer_column *column = &answer->columns[index];
     if (column->field != NULL)
         return;
-    *column = (struct answer_column){.field = field, .index = index, .values = {.tag = field->type->tag}};
+    *column = (struct answer_column){
+        .field = field, .index = field->column, .child = field->child, .values = {.tag = field->type->tag}};
     if (field->is_list) {
         column->lengths = arena_array(answer->arena, int64_t, answer->rows);
         return;
@@ -161,14 +162,15 @@ static void add_list(struct infer_answer *answer, struct answer_column *column, 
         return;
     }
     struct list_ref list = from->lists[row];
+    const struct column *elements = &from->children[column->child];
     size_t bytes = 0;
     for (uint32_t i = 0; i < list.length && is_text(column->values.tag); i++)
-        bytes += text_bytes(from->children, list.offset + i);
+        bytes += text_bytes(elements, list.offset + i);
     char *heap = arena_alloc(answer->arena, bytes);
     column->lengths[to] = list.length;
     reserve(answer, &column->values, list.length);
     for (uint32_t i = 0; i < list.length; i++)
-        add_value(answer, &column->values, from->children, list.offset + i, &heap);
+        add_value(answer, &column->values, elements, list.offset + i, &heap);
 }
 
 static void add_column(struct infer_answer *answer, struct answer_column *column,

@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Of SCHEMA_FIELDS_MAX columns with so many fields each, all names have numbers of 16 bits. */
+enum { RECORD_FIELDS_MAX = 32 };
+_Static_assert(SCHEMA_FIELDS_MAX *RECORD_FIELDS_MAX *INFER_PARTS < UINT16_MAX, "numbers of names");
+
 static const struct {
     struct str name;
     uint32_t bytes;
@@ -129,21 +133,55 @@ static enum infer_type tensor_of(const struct type *type, bool is_answer)
     }
 }
 
+static void add_field(struct infer_side *side, const struct field *field, uint32_t column, bool is_answer)
+{
+    const struct type *type = &field->type;
+    struct infer_field *to = &side->fields[side->fields_count++];
+    to->field = field;
+    to->column = column;
+    to->is_list = type->tag == TYPE_LIST;
+    to->type = to->is_list ? type->element : type;
+    to->is_nested = to->type->tag == TYPE_LIST || to->type->tag == TYPE_RECORD;
+    to->tensor = tensor_of(to->type, is_answer);
+    to->is_required = field->is_required;
+}
+
+/* How many outputs a list of records is: one for each field, if they have room. 0: it is one field. */
+static uint32_t parts_of(const struct type *type, bool is_answer)
+{
+    bool is_records = type->tag == TYPE_LIST && type->element->tag == TYPE_RECORD;
+    return is_answer && is_records && type->element->fields->count <= RECORD_FIELDS_MAX
+               ? type->element->fields->count
+               : 0;
+}
+
+/* A list of records: each of its fields is a list, NAME.FIELD. */
+static void add_parts(struct infer_side *side, const struct field *list, uint32_t column, struct arena *arena)
+{
+    const struct schema *record = list->type.element->fields;
+    for (uint32_t k = 0; k < record->count; k++) {
+        struct field *field = arena_new(arena, struct field);
+        *field = *list;
+        field->name = str_from(
+            arena_printf(arena, "%.*s.%.*s", STR_ARGS(list->name), STR_ARGS(record->fields[k].name)));
+        field->type.element = &record->fields[k].type;
+        add_field(side, field, column, true);
+        side->fields[side->fields_count - 1].child = k;
+    }
+}
+
 static void add_fields(struct infer_side *side, const struct schema *schema, struct arena *arena,
                        bool is_answer)
 {
-    side->fields_count = schema->count;
-    side->fields = arena_array(arena, struct infer_field, schema->count);
-    for (uint32_t i = 0; i < schema->count; i++) {
-        struct infer_field *to = &side->fields[i];
-        const struct type *type = &schema->fields[i].type;
-        to->field = &schema->fields[i];
-        to->is_list = type->tag == TYPE_LIST;
-        to->type = to->is_list ? type->element : type;
-        to->is_nested = to->type->tag == TYPE_LIST || to->type->tag == TYPE_RECORD;
-        to->tensor = tensor_of(to->type, is_answer);
-        to->is_required = schema->fields[i].is_required;
-    }
+    uint32_t room = 0;
+    for (uint32_t i = 0; i < schema->count; i++)
+        room += MAX(parts_of(&schema->fields[i].type, is_answer), 1);
+    side->fields = arena_array(arena, struct infer_field, room);
+    for (uint32_t i = 0; i < schema->count; i++)
+        if (parts_of(&schema->fields[i].type, is_answer) > 0)
+            add_parts(side, &schema->fields[i], i, arena);
+        else
+            add_field(side, &schema->fields[i], i, is_answer);
 }
 
 static void add_columns(struct infer_side *side, struct arena *arena)
@@ -173,7 +211,7 @@ struct infer_model *infer_model_new(const struct plan *plan, const struct plan_s
     }
     add_fields(outputs, plan_answer_schema(plan, serve), &model->arena, true);
     for (uint32_t i = 0; i < outputs->fields_count; i++) {
-        outputs->fields[i].is_hidden = serve->is_hidden[i];
+        outputs->fields[i].is_hidden = serve->is_hidden[outputs->fields[i].column];
         outputs->fields[i].is_required = false;
     }
     add_names(inputs, &model->arena);

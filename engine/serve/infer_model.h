@@ -11,30 +11,32 @@ enum infer_part { INFER_VALUES, INFER_VALID, INFER_LENGTHS, INFER_PARTS };
 
 struct infer_name;
 
-/* A column of the source or of the answers. */
+/* A column of the source or of the answers; of answers that are lists of records, a field of the records. */
 struct infer_field {
     const struct field *field;
+    uint32_t column,
+        child; /* outputs: the column of the answers, and of a list of records the record's field */
     const struct type *type; /* of one element: the column's type, or of a list the type of its elements */
     enum infer_type tensor;  /* as the metadata say it */
     bool is_list;
-    bool is_nested;                              /* a list of lists or of records: no tensor holds it */
-    bool is_needed;                              /* inputs: some step uses it */
-    bool is_required;                            /* inputs: each row must have a value */
-    bool is_time;                                /* inputs: the event time */
-    bool is_hidden;                              /* outputs: it derives from the label, and has no value */
+    bool is_nested;   /* a list of lists, an input of records: no tensor holds it */
+    bool is_needed;   /* inputs: some step uses it */
+    bool is_required; /* inputs: each row must have a value */
+    bool is_time;     /* inputs: the event time */
+    bool is_hidden;   /* outputs: it derives from the label, and has no value */
     const struct infer_name *names[INFER_PARTS]; /* NULL: the part has no name of its own */
 };
 
 /* What a tensor's name means. */
 struct infer_name {
     struct str name;
-    uint32_t column;
+    uint32_t column; /* index of the field */
     enum infer_part part;
 };
 
 /* The inputs of a model, or its outputs. */
 struct infer_side {
-    struct infer_field *fields; /* by column of the schema */
+    struct infer_field *fields; /* inputs: by column of the schema */
     uint32_t fields_count;
     struct infer_column *columns; /* the metadata */
     uint32_t columns_count;

@@ -40,30 +40,9 @@ sink all = file from lists {{ path: out, overwrite: true }}
 """
 
 
-FUNNEL = jobs.HEAD + """
-stream catalogue = ratings | with _op = case when stars = 1 then "delete" else "insert" end
-stream examples = events
-  | where price is null or price < 29.0
-  | feature from clicks by user over 1h every 1m { recent: collect(item, 5), n: count() }
-stream requests = examples | select id, ts, user, recent, n
-learner found = two_tower from examples {
-  query: [user, recent], item: item, items: catalogue, item_features: [stars], score: requests, top: 20
-  batch: 24, towers: [8], embedding: { dim: 8 }
-}
-stream candidates = found.scores | unnest top | feature from examples by user over 1h every 1m { m: count() }
-stream shown = examples | feature by user over 1h every 1m { m: count() } | with score = 0.0
-learner ranker = fm from shown {
-  label: clicked, sparse: [user, item], dense: [score, log1p(n), log1p(m)], embedding: { dim: 4 }, score: candidates
-}
-stream lists = ranker.scores | select id, ts, item, prediction | nest item, prediction as best order desc(prediction) first 7
-serve lists { from: lists, request: events, deadline: 1m }
-sink all = file from lists { path: out, overwrite: true }
-"""
-
-
 def test_funnel():
     with tempfile.TemporaryDirectory() as folder:
-        asked = Asked(folder, written(folder, FUNNEL, ROWS, 3))
+        asked = Asked(folder, written(folder, jobs.FUNNEL, ROWS, 3))
     found = [answer for answer in asked.answers if "_status" not in answer]
     assert len(asked.answers) == ROWS and len(found) >= len(asked.trained) >= LISTS_LEAST, (len(found), len(asked.trained))
     at = 0

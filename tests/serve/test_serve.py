@@ -113,6 +113,28 @@ def test_shapes():
             assert [row["_status"] for row in rows_of(answer)] == ["filtered", "answered"], answer
 
 
+def test_lists():
+    """A list of records is a list for each of their fields; one request goes through a whole funnel."""
+    with Place(jobs.FUNNEL) as place:
+        half(place)
+        asked = place.events[-200:]
+        scored = place.score(asked)
+        with Server(place).ready() as server:
+            status, model = server.client().get("/v2/models/lists")
+            outputs = {one["name"]: one["datatype"] for one in model["outputs"]}
+            assert outputs["best.item"] == "BYTES" and outputs["best.prediction"] == "FP64" and "best" not in outputs, outputs
+            status, answer = server.client().infer("lists", tensors(asked, COLUMNS))
+            assert status == 200, answer
+        columns, at, lists = {output["name"]: output["data"] for output in answer["outputs"]}, 0, 0
+        assert columns["best.item.lengths"] == columns["best.prediction.lengths"] and len(columns["id"]) == len(scored)
+        for row, length in zip(scored, columns["best.item.lengths"]):
+            found = [{"item": item, "prediction": score} for item, score in
+                     zip(columns["best.item"][at:at + length], columns["best.prediction"][at:at + length])]
+            assert found == (row.get("best") or []), (found, row)
+            at, lists = at + length, lists + (length == 7)
+        assert lists > 150, lists
+
+
 def test_calls():
     """The calls beside inference."""
     with Place(jobs.learner("linear")) as place, Server(place) as server:
