@@ -11,10 +11,14 @@
 #include "learners/retrieval/columns.h"
 #include "learners/tables/shard.h"
 
+/* Initial weights of the layers have a standard deviation of 0.02, as in the programs of BERT4Rec (Sun et al. 2019,
+ * section 4.4) and hstu, and so have, by `init`, those of the rows: wider layers hide at first what rows learn. */
+#define INIT_DENSE 0.035F
+
 static const struct option embedding_options[] = {
     OPTION_INT(struct sequential_embedding, dim, "dim", 0, "64", "16", "256",
                "numbers in the row of an item, a multiple of 16"),
-    OPTION_FLOAT(struct sequential_embedding, init, "init", 0, "0.05", "0.0", "10.0",
+    OPTION_FLOAT(struct sequential_embedding, init, "init", 0, "0.035", "0.0", "10.0",
                  "the numbers of a new row are drawn between minus `init` and `init`, all equally likely"),
     OPTION_KIND(struct sequential_embedding, optimizer, "optimizer", 0, "adam { rate: 0.001 }",
                 optimizer_kinds, "how the rows of items are updated"),
@@ -220,6 +224,7 @@ static void set_model(struct sequential_config *c, const struct network *network
                                            .recompute = c->recompute,
                                            .clip_norm = (float)c->clip_norm,
                                            .init = (float)c->embedding.init,
+                                           .init_dense = INIT_DENSE,
                                            .rows = optimizer_from(&c->embedding.optimizer),
                                            .dense = optimizer_from(&c->hidden_optimizer),
                                            .loss = losses_chosen(&c->loss),

@@ -20,6 +20,7 @@ static struct net_options network_of(const struct sequential_options *o)
                                 .accumulator = o->dense.accumulator,
                                 .clip_norm = o->clip_norm,
                                 .window_max = o->history,
+                                .init = o->init_dense,
                                 .recompute = o->recompute,
                                 .seed = num_mix(o->seed ^ 0x4e7)};
 }

@@ -16,7 +16,7 @@ struct net_layer *net_add_positions(struct net *net, struct net_matrix *in, stru
     struct net_layer *l = net_add_layer(net, &net_positions, in, out);
     l->params = net_add_params(net, most, d);
     l->has_no_bias = true;
-    l->bound = sqrtf(6.0F / (float)(most + d));
+    l->bound = net->options.init > 0.0F ? net->options.init : sqrtf(6.0F / (float)(most + d));
     return l;
 }
 

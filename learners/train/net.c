@@ -95,6 +95,8 @@ struct net_layer *net_add_dense(struct net *net, struct net_matrix *in, uint32_t
     l->bound = sqrtf((is_relu ? 6.0F : 1.0F) / (float)columns);
     if (net->is_glorot)
         l->bound = sqrtf(6.0F / (float)(columns + n));
+    if (net->options.init > 0.0F)
+        l->bound = net->options.init;
     return l;
 }
 

@@ -122,6 +122,7 @@ struct net_options {
     bool may_go_by_ids;        /* whether wide layers over the input may go back by ids */
     uint32_t slices_max;       /* most slices of a step; 0: as 1 */
     uint32_t window_max;       /* most rows of a window; 0: rows are events, without windows */
+    float init;                /* bound of all layers' initial weights; 0: each layer has its own */
     bool recompute;            /* segments keep no values for the backward pass (net_begin_segment) */
     uint64_t seed;
 };
@@ -190,7 +191,7 @@ struct net_layer *net_add_layer(struct net *net, const struct net_layer_kind *ki
  * A dense layer: in[from .. from + columns) -> n outputs at out[at ..). Its initial weights are uniform. With
  * the usual bounds, outputs of a relu layer have the variance of its inputs (He et al. 2015, eq. 10), and
  * outputs of other layers a third of that, so that logits begin near 0. net->is_glorot: bounds of Glorot and
- * Bengio 2010, eq. 16.
+ * Bengio 2010, eq. 16. net_options.init goes before both.
  */
 struct net_layer *net_add_dense(struct net *net, struct net_matrix *in, uint32_t from, uint32_t columns,
                                 struct net_matrix *out, uint32_t at, uint32_t n, bool is_relu);
