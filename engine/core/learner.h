@@ -1,15 +1,16 @@
 /* Learners are operators (core/operator.h) whose single instance sees all rows in order of row_order
  * (DETERMINISM_BY_ALL_ROWS). Input 0 has the examples. Input 1, if the option `score` names a stream, has rows
  * without a label, which are predicted by the weights that all rows before them have left, and not learned. The last
- * input, if the option `items` of a kind names a stream, has the items that the learner chooses from.
+ * input, if the option `items` of a kind names a stream, has the items that the learner chooses from; or, if the option
+ * `unlabelled` does, events that are learned and not predicted.
  *
  * outputs[0], `NAME.predictions`: the input's own columns (without columns added for expressions) and
  * `prediction: float` (with several labels: `prediction_LABEL` for each); one row per example, predicted by
  * the weights before they learn the example. outputs[1]: `NAME.metrics`. outputs[2], `NAME.scores`: likewise of
  * the rows of input 1.
  *
- * Counters: in = learned + sampled_out + weightless + frozen + rejected + scored. Learned rows count as
- * `absorbed`; rows sampled out, without weight, frozen or scored (predicted, not learned) as `filtered`; rejected
+ * Counters: in = learned + unlabelled + sampled_out + weightless + frozen + rejected + scored. Learned and unlabelled rows
+ * count as `absorbed`; rows sampled out, without weight, frozen or scored (predicted, not learned) as `filtered`; rejected
  * rows, of both inputs, as `dead` (they do not go to dead letters); predictions and scores as `emitted`.
  *
  * A learner's option table has expressions (`label`, `sparse`, `dense` ...). Its `bind` makes each
@@ -40,6 +41,8 @@ struct learner_columns {
     int scored[LEARNER_FEATURES_MAX];   /* likewise of input 1, if there is one */
     struct span scored_span;            /* of the name of the stream that is input 1 */
     uint32_t items_input; /* the input that has a catalogue of items, which may be 1, too; 0: there is none */
+    uint32_t
+        unlabelled_input; /* the input of events that are not predicted, which may be 1, too; 0: there is none */
     struct span spans[LEARNER_FEATURES_MAX]; /* of each feature in the job, for messages */
     /* `known_early: [...]`: columns that the label is computed from and that are known when serving. */
     struct columns known;

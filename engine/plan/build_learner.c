@@ -138,7 +138,8 @@ static bool check_label(struct plan_build *b, const struct learner_columns *colu
     }
     lineage_merge(labels, &label);
     bool is_good = check_features(b, columns, number, columns->features, schema, &label);
-    if (is_good && node->inputs_count > LEARNER_SCORED && columns->items_input != LEARNER_SCORED)
+    if (is_good && node->inputs_count > LEARNER_SCORED && columns->items_input != LEARNER_SCORED &&
+        columns->unlabelled_input != LEARNER_SCORED)
         is_good =
             check_features(b, columns, number, columns->scored, node->bound[LEARNER_SCORED].schema, &label);
     return is_good;

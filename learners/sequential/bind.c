@@ -32,6 +32,20 @@ static const struct option embedding_options[] = {
     OPTIONS_END,
 };
 
+static const struct option masked_options[] = {
+    OPTION_FLOAT(struct sequential_masked, share, "share", 0, "0.2", "0.01", "0.9",
+                 "share of the items of each learned window that are hidden, chosen by chance, at least one"),
+    OPTION_FLOAT(struct sequential_masked, weight, "weight", 0, "0.2", "0.001", "1000.0",
+                 "what the loss of hidden items counts beside that of next items, each the mean of a step"),
+    OPTIONS_END,
+};
+
+static const struct kind_choice also_choices[] = {
+    {"masked", masked_options, sizeof(struct sequential_masked),
+     "each learned window once more, with some of its items hidden: they are predicted from both sides, by the same loss"},
+    {0},
+};
+
 const struct option sequential_options_of[] = {
     OPTION_EXPRESSION(struct sequential_config, by, "by", OPTION_REQUIRED,
                       "whose events follow one another: the user"),
@@ -40,7 +54,7 @@ const struct option sequential_options_of[] = {
     OPTION_EXPRESSIONS(
         struct sequential_config, sides, "with", 0,
         "what is kept beside each item of a history, for example the action: up to 4 columns of few "
-        "different values; up to 3 with `learn`"),
+        "different values; up to 3 with `learn` or `unlabelled`"),
     OPTION_EXPRESSIONS(
         struct sequential_config, contexts, "context", 0,
         "what is known of an event before its item, for example the device: up to 4 columns of few "
@@ -53,6 +67,11 @@ const struct option sequential_options_of[] = {
         "stream of rows without an item, for example requests: each gets the list of what comes next "
         "for its user (10 items without `top`), when its turn comes, and goes to NAME.scores. It has the columns that `by` and "
         "`context` read"),
+    OPTION_STREAM(
+        struct sequential_config, unlabelled, "unlabelled", 0,
+        "stream of events of which nothing is to be predicted, for example views beside purchases: they become part of "
+        "their users' histories, are neither ranked nor listed, and are learned by `also: masked` alone. It has the "
+        "columns that `by`, `item` and `with` read"),
     OPTION_INT(struct sequential_config, history, "history", 0, "50", "1", "4096",
                "events that are remembered of each user; when one more comes, the older half goes"),
     OPTION_INT(struct sequential_config, layers, "layers", 0, "2", "1", "12",
@@ -79,6 +98,8 @@ const struct option sequential_options_of[] = {
                  "a step's gradient by the weights of the layers is made at most so long; 0: no limit"),
     OPTION_KIND(struct sequential_config, loss, "loss", 0, "sampled_softmax { negatives: 256 }",
                 losses_choices, "what is made small: how the item that came is compared with other items"),
+    OPTION_KIND(struct sequential_config, also, "also", 0, NULL, also_choices,
+                "what is learned beside the next item; without it nothing is"),
     OPTION_INT(struct sequential_config, batch, "batch", 0, "128", "1", "1023",
                "events that are learned together, in one step"),
     OPTION_INT(
@@ -122,14 +143,21 @@ static bool has_few(struct operator_bind *bind, const struct expressions *list, 
     struct diag *d = diag_error(bind->diags, DIAG_TOO_MANY, list->items[most]->span,
                                 "`%s` takes at most %u columns, found %u", option, most, list->count);
     if (most < SEQUENTIAL_SIDES_MAX)
-        diag_hint(bind->diags, d, "with `learn`, one of the %d is taken by whether an event teaches",
+        diag_hint(bind->diags, d,
+                  "with `learn` or `unlabelled`, one of the %d is taken by whether an event teaches",
                   SEQUENTIAL_SIDES_MAX);
     return false;
 }
 
+/* Whether histories tell which events teach what comes next. */
+static bool has_marks(const struct sequential_config *c)
+{
+    return c->learn.ast != NULL || c->unlabelled.name.length > 0;
+}
+
 static bool bind_events(struct operator_bind *bind, struct sequential_config *c)
 {
-    uint32_t sides_max = SEQUENTIAL_SIDES_MAX - (c->learn.ast != NULL);
+    uint32_t sides_max = SEQUENTIAL_SIDES_MAX - has_marks(c);
     if (!has_few(bind, &c->sides, "with", sides_max) ||
         !has_few(bind, &c->contexts, "context", SEQUENTIAL_CONTEXTS_MAX))
         return false;
@@ -142,35 +170,70 @@ static bool bind_events(struct operator_bind *bind, struct sequential_config *c)
         is_ok &= add_feature(bind, *column, c->contexts.items[i]->span);
     }
     for (uint32_t i = 0; i < c->sides.count; i++) {
-        c->side_columns[i] = choices_bind_id(bind, LEARNER_EXAMPLES, c->sides.items[i], false);
-        is_ok &= c->side_columns[i] >= 0;
+        int *column = &c->side_columns[LEARNER_EXAMPLES][i];
+        *column = choices_bind_id(bind, LEARNER_EXAMPLES, c->sides.items[i], false);
+        is_ok &= *column >= 0;
     }
-    c->item_column = choices_bind_item(bind, c->item.ast);
-    return choices_bind_learn(bind, c->learn.ast, &c->learn_column) && is_ok && c->item_column >= 0;
+    int *item = &c->item_columns[LEARNER_EXAMPLES];
+    *item = choices_bind_item(bind, c->item.ast);
+    return choices_bind_learn(bind, c->learn.ast, &c->learn_column) && is_ok && *item >= 0;
 }
 
-/* The column of input 1 that stands for a feature of input 0. */
+/* The column of another input that stands for a column of the events; what: of the stream named at `span`. */
+static bool bind_other(struct operator_bind *bind, uint32_t input, struct span span, const char *what,
+                       int of_events, const struct ast *ast, int *column)
+{
+    *column = choices_bind_id(bind, input, ast, false);
+    if (*column < 0) {
+        diag_label(bind->diags, &bind->diags->items[bind->diags->count - 1], span, "%s", what);
+        return false;
+    }
+    return choices_is_same_type(bind, input, *column, of_events, ast);
+}
+
+/* The column of `score` that stands for a feature of the events. */
 static bool bind_scored(struct operator_bind *bind, uint32_t feature, const struct ast *ast, int *column)
 {
     struct learner_columns *known = bind->learner;
-    *column = choices_bind_id(bind, LEARNER_SCORED, ast, false);
-    if (*column < 0) {
-        diag_label(bind->diags, &bind->diags->items[bind->diags->count - 1], known->scored_span,
-                   "the stream whose rows are scored");
-        return false;
-    }
+    bool is_ok = bind_other(bind, LEARNER_SCORED, known->scored_span, "the stream whose rows are scored",
+                            known->features[feature], ast, column);
     known->scored[feature] = *column;
-    return choices_is_same_type(bind, LEARNER_SCORED, *column, known->features[feature], ast);
+    return is_ok;
 }
 
 static bool bind_score(struct operator_bind *bind, struct sequential_config *c)
 {
-    if (bind->inputs_count <= LEARNER_SCORED)
+    if (c->scored_input == 0)
         return true;
     bind->learner->scored_span = c->score.span;
     bool is_ok = bind_scored(bind, 0, c->by.ast, &c->by_columns[LEARNER_SCORED]);
     for (uint32_t i = 0; i < c->contexts.count; i++)
         is_ok &= bind_scored(bind, 1 + i, c->contexts.items[i], &c->context_columns[LEARNER_SCORED][i]);
+    return is_ok;
+}
+
+static bool bind_unlabelled(struct operator_bind *bind, struct sequential_config *c)
+{
+    static const char what[] = "the stream of events without a label";
+    uint32_t input = c->unlabelled_input;
+    struct span span = c->unlabelled.span;
+    if (input == 0)
+        return true;
+    if (c->also.config == NULL) {
+        struct diag *d =
+            diag_error(bind->diags, DIAG_BAD_LEARNER, span,
+                       "events without a label teach by `also: masked` alone, which is not given");
+        diag_hint(bind->diags, d,
+                  "add `also: masked { share: 0.2, weight: 0.2 }`, or leave `unlabelled` out");
+        return false;
+    }
+    bool is_ok = bind_other(bind, input, span, what, c->by_columns[LEARNER_EXAMPLES], c->by.ast,
+                            &c->by_columns[input]);
+    is_ok &= bind_other(bind, input, span, what, c->item_columns[LEARNER_EXAMPLES], c->item.ast,
+                        &c->item_columns[input]);
+    for (uint32_t i = 0; i < c->sides.count; i++)
+        is_ok &= bind_other(bind, input, span, what, c->side_columns[LEARNER_EXAMPLES][i], c->sides.items[i],
+                            &c->side_columns[input][i]);
     return is_ok;
 }
 
@@ -210,6 +273,7 @@ static bool check(struct operator_bind *bind, const struct sequential_config *c)
 static void set_model(struct sequential_config *c, const struct network *network, const void *own)
 {
     const struct losses_options *losses = c->loss.config;
+    const struct sequential_masked *masked = c->also.config;
     c->model = (struct sequential_options){.kernels = kernels_pick(NULL, &(const char *){NULL}),
                                            .network = network,
                                            .network_own = own,
@@ -220,8 +284,10 @@ static void set_model(struct sequential_config *c, const struct network *network
                                            .batch = (uint32_t)c->batch,
                                            .rehearse = (uint32_t)c->rehearse,
                                            .passes = (uint32_t)c->passes,
-                                           .marks = c->learn.ast != NULL,
+                                           .marks = has_marks(c),
                                            .recompute = c->recompute,
+                                           .masked_share = masked != NULL ? masked->share : 0.0,
+                                           .masked_weight = masked != NULL ? masked->weight : 0.0,
                                            .clip_norm = (float)c->clip_norm,
                                            .init = (float)c->embedding.init,
                                            .init_dense = INIT_DENSE,
@@ -243,15 +309,19 @@ bool sequential_bind(struct operator_bind *bind, const struct network *network, 
         inputs[i] = bind->inputs[i].schema;
         c->own_columns[i] = inputs[i]->count;
     }
+    c->scored_input = c->score.name.length > 0 ? LEARNER_SCORED : 0;
+    c->unlabelled_input = c->unlabelled.name.length > 0 ? 1 + c->scored_input : 0;
+    bind->learner->unlabelled_input = c->unlabelled_input;
     set_model(c, network, own);
-    if (!bind_events(bind, c) || !bind_score(bind, c) || !ranks_bind(bind, &c->ranks) || !check(bind, c))
+    if (!bind_events(bind, c) || !bind_score(bind, c) || !bind_unlabelled(bind, c) ||
+        !ranks_bind(bind, &c->ranks) || !check(bind, c))
         return false;
     c->schema = bind->inputs[LEARNER_EXAMPLES].schema;
-    c->top = choices_bind_output(bind, &c->ranks, c->item_column, LEARNER_EXAMPLES, inputs[LEARNER_EXAMPLES]);
-    if (c->top != NULL && bind->inputs_count > LEARNER_SCORED)
-        c->scores =
-            choices_bind_output(bind, &c->ranks, c->item_column, LEARNER_SCORED, inputs[LEARNER_SCORED]);
-    if (c->top == NULL || (bind->inputs_count > LEARNER_SCORED && c->scores == NULL))
+    int item = c->item_columns[LEARNER_EXAMPLES];
+    c->top = choices_bind_output(bind, &c->ranks, item, LEARNER_EXAMPLES, inputs[LEARNER_EXAMPLES]);
+    if (c->top != NULL && c->scored_input > 0)
+        c->scores = choices_bind_output(bind, &c->ranks, item, LEARNER_SCORED, inputs[LEARNER_SCORED]);
+    if (c->top == NULL || (c->scored_input > 0 && c->scores == NULL))
         return false;
     bind->outputs[LEARNER_PREDICTIONS] = c->top;
     bind->outputs[LEARNER_METRICS] = c->ranks.schema;

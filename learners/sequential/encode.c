@@ -26,7 +26,7 @@ void sequential_put_token(const struct sequential *s, const struct history_entry
 {
     uint32_t dim = s->options.dim;
     float root = sqrtf((float)dim);
-    const float *row = item_row(s, token->item);
+    const float *row = sequential_is_mask(token) ? s->masks.row : item_row(s, token->item);
     for (uint32_t c = 0; c < dim; c++)
         x[c] = row != NULL ? root * row[c] : 0.0F;
     for (uint32_t k = 0; k < s->options.sides; k++) {
@@ -52,21 +52,27 @@ uint32_t sequential_pass_fill(struct sequential *s, const struct sequential_wind
                               const uint8_t *chosen, struct sequential_pass *pass)
 {
     uint32_t window = begin;
+    bool is_masked = false;
     *pass = (struct sequential_pass){0};
     s->offsets[0] = 0;
     for (; window < w->count; window++) {
         const struct sequential_window *of = &w->items[window];
         if (of->length == 0 || (chosen != NULL && !chosen[window]))
             continue;
-        if (pass->count == s->pass_windows || pass->rows + of->length > s->pass_rows)
+        if (pass->count == s->pass_windows || pass->rows + of->length > s->pass_rows ||
+            (pass->count > 0 && of->is_masked != is_masked))
             break;
+        is_masked = of->is_masked;
         put_tokens(s, w->tokens + of->first, of->length, pass->rows);
         s->identities[pass->count] = of->identity;
         pass->rows += of->length;
         s->offsets[++pass->count] = pass->rows;
     }
-    s->net.windows = (struct net_windows){
-        .offsets = s->offsets, .count = pass->count, .seconds = s->seconds, .identities = s->identities};
+    s->net.windows = (struct net_windows){.offsets = s->offsets,
+                                          .count = pass->count,
+                                          .seconds = s->seconds,
+                                          .identities = s->identities,
+                                          .is_both_ways = is_masked};
     return window;
 }
 

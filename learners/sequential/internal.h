@@ -10,6 +10,9 @@
  * SEQUENTIAL_PASS. */
 enum { SEQUENTIAL_PASS = 4096 };
 
+/* What an event's mark in a history says (sequential_options.marks). */
+enum sequential_mark { MARK_TEACHES, MARK_TEACHES_NOT, MARK_UNLABELLED };
+
 /* Some tokens that follow one another, and what is to be learned of them. */
 struct sequential_window {
     size_t first; /* its first token, of all in struct sequential_windows */
@@ -17,6 +20,7 @@ struct sequential_window {
     /* Each position but the last is a target, whose item is that of the next token; false: the last position
      * alone, whose item is `target`. */
     bool has_all;
+    bool is_masked; /* no token is a target but those that masked.c lists; attention goes both ways */
     struct items_ref target;
     uint64_t identity;
     /* number + 1 in the context's catalogue; 0: absent, or not known yet, where the window is to be predicted */
@@ -36,7 +40,7 @@ struct sequential_call_event {
     uint64_t count; /* events of its user before it; 0: a new user, or one who has expired */
     struct history_entry entry;
     uint32_t contexts[SEQUENTIAL_CONTEXTS_MAX]; /* as those of its window, with the values that it brings */
-    bool is_appended, teaches;
+    bool is_appended, teaches, is_unlabelled;
     uint32_t previous; /* number in the call, plus 1, of the user's event before; 0: there is none */
 };
 
@@ -51,6 +55,7 @@ struct sequential {
     /* Windows of the call, one for each of its events; of the events that wait for the step, and then of the whole
      * step. */
     struct sequential_windows call, pending;
+    struct sequential_windows unlabelled; /* windows that have no target but hidden items, until the step */
     struct sequential_call_event events[SEQUENTIAL_CALL_MAX];
     uint32_t events_count;
     /* Numbers in the call, plus 1, of users' last events: open addressing by the user's hash; `round` says which
@@ -70,9 +75,21 @@ struct sequential {
     uint64_t *identities;
     uint8_t *is_rejected; /* [pass_rows] of a step: the token is of a window that teaches nothing */
     uint32_t pass_windows, pass_rows; /* most of a pass */
-    /* A step: its targets, and the gradients by its tokens, which grow with the largest step. */
-    struct sequential_targets {
+    struct sequential_masks {
+        float *row; /* what stands for a hidden item: [dim], and the optimizer's state as in rows of items */
+        size_t row_bytes;
+        struct sequential_place {
+            uint32_t window, position;
+            struct items_ref item;
+        } * places; /* of the step's hidden items, by window and position */
         uint32_t count, room;
+        uint64_t learned; /* hidden items of all steps */
+        double loss;      /* of the last step's, on average */
+    } masks;
+    /* A step: its targets, and the gradients by its tokens, which grow with the largest step. Those that are hidden
+     * items are the last ones. */
+    struct sequential_targets {
+        uint32_t count, masked, room;
         uint32_t *rows;    /* token of the step */
         uint32_t *numbers; /* of the positive item */
         uint32_t *windows; /* number of its window */
@@ -116,6 +133,9 @@ void windows_free(struct sequential_windows *w);
 struct sequential_window *windows_add(struct sequential_windows *w);
 /* Room for `count` more tokens; the first is returned. The caller counts them. */
 struct history_entry *windows_room(struct sequential_windows *w, size_t count);
+/* Adds a copy of a window with its tokens, which are not among those of w. */
+void windows_copy(struct sequential_windows *w, const struct sequential_window *window,
+                  const struct history_entry *tokens);
 /* Decodes a view behind the last token, as a new window. */
 struct sequential_window *windows_decode(struct sequential_windows *w, struct history_view *view);
 /* Reads the windows of the call's events. changes: new items and values get numbers. */
@@ -124,13 +144,15 @@ void sequential_windows_read(struct sequential *s, const struct sequential_event
 
 /* encode.c. Puts windows begin .. end - 1 that follow one another, or (chosen not NULL) those with chosen[window]
  * alone, into the net's input, as many as a pass takes; returns the number behind the last one. *rows: tokens of the
- * pass. Windows without tokens are left out: they have no place in the pass. */
+ * pass. Windows without tokens are left out: they have no place in the pass. Windows with hidden items have passes of
+ * their own. */
 struct sequential_pass {
     uint32_t rows, count;
 };
 uint32_t sequential_pass_fill(struct sequential *s, const struct sequential_windows *w, uint32_t begin,
                               const uint8_t *chosen, struct sequential_pass *pass);
-/* Writes a token's row of the input: sqrt(dim) times the row of its item, plus the rows of its sides. */
+/* Writes a token's row of the input: sqrt(dim) times the row of its item, or that of hidden items, plus the rows of its
+ * sides. */
 void sequential_put_token(const struct sequential *s, const struct history_entry *token, float *x);
 /* The row of a value beside items; number: plus 1. NULL: absent. */
 const float *sequential_row(const struct catalogue *catalogue, uint32_t number);
@@ -147,8 +169,19 @@ void sequential_give_queries(struct sequential *s, uint32_t n, const uint8_t *wa
 /* ask.c */
 void sequential_cache_free(struct sequential *s);
 
-/* step.c. The pending windows make their step. */
+/* step.c. The pending windows make their step. sequential_add_older: adds a window of a history as it is now. */
 void sequential_step(struct sequential *s);
+void sequential_add_older(struct sequential *s, struct history_view *view, uint64_t identity);
 void sequential_step_free(struct sequential *s);
+
+/* masked.c. sequential_masked_targets: most hidden items of a window. sequential_add_masked: adds the windows with hidden
+ * items to the pending ones, as the last of the step. sequential_is_mask: the token is a hidden item. */
+uint32_t sequential_masked_targets(const struct sequential_options *options);
+void sequential_masks_make(struct sequential *s);
+void sequential_masks_free(struct sequential *s);
+void sequential_add_masked(struct sequential *s);
+bool sequential_is_mask(const struct history_entry *token);
+/* Behind the backward passes of all windows: the optimizer's step of the row that stands for hidden items. */
+void sequential_masks_update(struct sequential *s);
 
 #endif

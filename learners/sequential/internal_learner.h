@@ -41,7 +41,8 @@ struct sequential_state {
     struct sequential_piece_work piece;
     struct choice piece_choices[SEQUENTIAL_CALL_MAX];
     struct kernels_calls calls;
-    uint64_t learned, predicted, rejected, scored, without_history;
+    uint64_t learned, predicted, rejected, scored, without_history, unlabelled;
+    bool takes_unlabelled; /* there is a stream of rows without a label */
 };
 _Static_assert(SEQUENTIAL_CALL_MAX == (int)BATCH_ROWS, "a batch is at most a call");
 

@@ -44,6 +44,7 @@ bool sequential_open(struct operator_context *context)
         sequential_set_cold(s->model, make_cold, context);
     choices_init(&s->choices, &c->ranks, c->model.dim);
     s->held.pool = context->pool, s->held.schema = c->schema;
+    s->takes_unlabelled = c->unlabelled_input > 0;
     sequential_stored_init(s);
     return true;
 }
@@ -57,30 +58,33 @@ static uint64_t identity_of(const struct sequential_config *c, const struct sequ
     return num_mix(hash * 31 + e->item.key);
 }
 
-/* Reads the batch's selected rows that have a user and, of input 0 with has_items, an item. s->places[i]: number among
- * the selected rows of event i. */
+/* Reads the batch's selected rows that have a user and, with has_items, an item. s->places[i]: number among the selected
+ * rows of event i. */
 static uint32_t read_events(struct sequential_config *c, uint32_t input, const struct batch *batch,
                             bool has_items)
 {
     struct sequential_state *s = c->state;
     const struct column *columns = batch->columns, *by = &columns[c->by_columns[input]];
+    const struct column *item = has_items ? &columns[c->item_columns[input]] : NULL;
+    bool has_labels = input == LEARNER_EXAMPLES;
     uint32_t n = 0;
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
-        bool is_whole =
-            column_is_valid(by, row) && (!has_items || column_is_valid(&columns[c->item_column], row));
+        bool is_whole = column_is_valid(by, row) && (item == NULL || column_is_valid(item, row));
         if (!is_whole)
             continue;
         struct sequential_event *e = &s->events[n];
         *e = (struct sequential_event){.user = learner_id(by, row), .time_us = batch->event_time[row]};
-        for (uint32_t k = 0; k < c->contexts.count; k++)
+        for (uint32_t k = 0; k < c->contexts.count && (has_labels || !has_items); k++)
             e->contexts[k] = choices_value(&columns[c->context_columns[input][k]], row);
         if (has_items) {
-            const struct column *learn = c->learn_column >= 0 ? &columns[c->learn_column] : NULL;
-            e->item = choices_value(&columns[c->item_column], row);
+            const struct column *learn =
+                has_labels && c->learn_column >= 0 ? &columns[c->learn_column] : NULL;
+            e->item = choices_value(item, row);
             e->teaches = learn == NULL || (column_is_valid(learn, row) && learn->bools[row] != 0);
             for (uint32_t k = 0; k < c->sides.count; k++)
-                e->sides[k] = choices_value(&columns[c->side_columns[k]], row);
+                e->sides[k] = choices_value(&columns[c->side_columns[input][k]], row);
+            e->is_unlabelled = !has_labels;
         }
         e->identity = identity_of(c, e);
         s->places[n++] = i;
@@ -167,6 +171,27 @@ static void take_events(struct operator_context *context, struct sequential_conf
     emit(context, c, LEARNER_PREDICTIONS, c->top, batch);
 }
 
+/* Rows of `unlabelled`: they become part of the histories, and their windows teach by what is hidden of them. */
+static void take_unlabelled(struct operator_context *context, struct sequential_config *c,
+                            struct batch *batch)
+{
+    struct sequential_state *s = c->state;
+    uint64_t steps = sequential_counts(s->model).steps;
+    uint32_t n = read_events(c, c->unlabelled_input, batch, true), piece;
+    for (uint32_t at = 0; at < n; at += piece) {
+        piece = sequential_piece(s->model, s->events + at, n - at);
+        sequential_read(s->model, s->events + at, piece, NULL, s->piece.seen);
+        set_rates(c);
+        sequential_take(s->model);
+    }
+    if (sequential_counts(s->model).steps != steps)
+        catalogue_refresh(sequential_items(s->model));
+    s->unlabelled += n;
+    s->rejected += batch->selected - n;
+    context->counters.absorbed += n;
+    context->counters.dead += batch->selected - n;
+}
+
 /* With `passes`: rows that teach become part of the histories, the others wait. */
 static void collect_events(struct operator_context *context, struct sequential_config *c, struct batch *batch)
 {
@@ -246,7 +271,10 @@ void sequential_process(struct operator_context *context, uint32_t input, struct
     sequential_cache_clear(c->state->model);
     sequential_keep(c->state->model, (size_t)context->memory_bytes);
     kernels_count(&c->state->calls, c->model.kernels);
-    (input == LEARNER_SCORED ? take_scored : c->passes > 0 ? collect_events : take_events)(context, c, batch);
+    if (input == LEARNER_EXAMPLES)
+        (c->passes > 0 ? collect_events : take_events)(context, c, batch);
+    else
+        (input == c->scored_input ? take_scored : take_unlabelled)(context, c, batch);
 }
 
 void sequential_answer(struct operator_context *context, uint32_t input, struct batch *batch)
@@ -293,14 +321,20 @@ void sequential_report(struct operator_context *context, struct report *report)
     report_add(report, "rejected", (double)s->rejected, false);
     if (c->scores != NULL)
         report_add(report, "scored", (double)s->scored, false);
+    if (c->unlabelled_input > 0)
+        report_add(report, "unlabelled", (double)s->unlabelled, false);
     report_add(report, "without_history", (double)s->without_history, false);
     if (c->passes > 0)
         report_add(report, "end_share_done", sequential_passes_share(s->model), false);
     report_add(report, "steps", (double)counts.steps, false);
     report_add(report, "targets", (double)counts.targets, false);
+    if (c->also.config != NULL)
+        report_add(report, "targets_masked", (double)counts.masked, false);
     report_add(report, "targets_rejected", (double)counts.rejected, false);
     report_add(report, "rows_refused", (double)counts.rows_refused, false);
-    report_add(report, "step_loss", counts.steps > 0 ? counts.loss : (double)NAN, false);
+    report_add(report, "step_loss", counts.targets > counts.masked ? counts.loss : (double)NAN, false);
+    if (c->also.config != NULL)
+        report_add(report, "masked_loss", counts.masked > 0 ? counts.masked_loss : (double)NAN, false);
     sequential_report_memory(s, report);
     learner_report_calls(&s->calls, report);
 }

@@ -3,12 +3,13 @@
  * sequential_options_of and rows of their own; a function `bind`; and a descriptor, whose other callbacks SEQUENTIAL_KIND
  * sets. The kind's option struct begins with struct sequential_config.
  *
- * Inputs: 0 has the events; 1, if `score` names a stream, rows without an item, which get a list of what comes next.
+ * Inputs: 0 has the events. `score`, if given: rows without an item, which get a list of what comes next. `unlabelled`, if
+ * given, behind it: events that are learned by what is hidden of them alone (masked.c), and not predicted.
  * outputs[0], `NAME.top`: an event's own columns, `rank` and `top` (learners/retrieval/lists.h). outputs[1]:
- * `NAME.metrics` (learners/retrieval/ranks.h). outputs[2], `NAME.scores`: likewise of the rows of input 1.
+ * `NAME.metrics` (learners/retrieval/ranks.h). outputs[2], `NAME.scores`: likewise of the rows of `score`.
  *
- * Counters: in = learned + predicted + rejected + scored: rows that teach are `absorbed`, those that do not and those of
- * input 1 `filtered`, those without a user or an item `dead`.
+ * Counters: in = learned + predicted + rejected + scored + unlabelled: rows that teach and those of `unlabelled` are
+ * `absorbed`, those that do not and those of `score` `filtered`, those without a user or an item `dead`.
  */
 #ifndef LEAT_LEARNERS_SEQUENTIAL_LEARNER_H
 #define LEAT_LEARNERS_SEQUENTIAL_LEARNER_H
@@ -24,25 +25,32 @@ struct sequential_embedding {
     struct kind_ref optimizer;
 };
 
+/* `also: masked { share, weight }` */
+struct sequential_masked {
+    double share, weight;
+};
+
 struct sequential_state;
 
 struct sequential_config {
     struct expression by, item, learn;
     struct expressions sides, contexts; /* `with`, `context` */
-    struct name_ref score;
+    struct name_ref score, unlabelled;
     int64_t history, layers, heads, batch, rehearse, passes, seed;
     struct sequential_embedding embedding;
     double dropout, attention_dropout, clip_norm;
     bool recompute;
-    struct kind_ref loss, hidden_optimizer;
+    struct kind_ref loss, also, hidden_optimizer; /* also.config NULL: not given */
     struct ranks_config ranks;
     int64_t cache;
     int cache_format; /* enum row_format: ROW_FP32 or ROW_BF16 */
     /* The following members are set by bind. */
     struct sequential_options model;
-    uint32_t own_columns[LEARNER_INPUTS]; /* of the input, without those added for expressions */
+    uint32_t scored_input, unlabelled_input; /* 0: there is none */
+    uint32_t own_columns[LEARNER_INPUTS];    /* of the input, without those added for expressions */
     int by_columns[LEARNER_INPUTS], context_columns[LEARNER_INPUTS][SEQUENTIAL_CONTEXTS_MAX];
-    int item_column, learn_column, side_columns[SEQUENTIAL_SIDES_MAX]; /* learn_column -1: all rows teach */
+    int item_columns[LEARNER_INPUTS], side_columns[LEARNER_INPUTS][SEQUENTIAL_SIDES_MAX];
+    int learn_column;                  /* -1: all rows teach */
     const struct schema *top, *scores; /* of the outputs; scores NULL: no stream is given */
     const struct schema *schema;       /* of input 0, with the columns added for expressions */
     struct sequential_state *state;
@@ -77,7 +85,7 @@ void sequential_close(struct operator_context *context);
 
 #define SEQUENTIAL_KIND(structure, rows, bind_)                                                              \
     .options = rows, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,     \
-    .inputs_max = LEARNER_SCORED + 1, .bind = bind_, .open = sequential_open, .process = sequential_process, \
+    .inputs_max = LEARNER_INPUTS, .bind = bind_, .open = sequential_open, .process = sequential_process,     \
     .read = sequential_answer, .wants_more = sequential_wants_more, .on_watermark = sequential_on_watermark, \
     .shape = sequential_shape, .snapshot = sequential_snapshot, .restore = sequential_restore,               \
     .report = sequential_report, .visit = sequential_visit, .table = sequential_table, .key = learner_id,    \

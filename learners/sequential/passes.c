@@ -77,11 +77,8 @@ static void add_users(struct sequential *s)
     for (; n < s->options.batch && p->at + n < p->count; n++)
         s->keys[n] = p->users[p->at + n].key;
     histories_find(s->histories, s->keys, n, (uint32_t)s->steps + 1, s->views);
-    for (uint32_t i = 0; i < n; i++) {
-        struct sequential_window *window = windows_decode(&s->pending, &s->views[i]);
-        window->has_all = true;
-        window->identity = num_chance(s->options.seed ^ CHANCE_WINDOW, s->steps, i);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        sequential_add_older(s, &s->views[i], num_chance(s->options.seed ^ CHANCE_WINDOW, s->steps, i));
     p->at += n;
 }
 

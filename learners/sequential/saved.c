@@ -34,6 +34,18 @@ struct saved_window {
     uint32_t contexts[SEQUENTIAL_CONTEXTS_MAX];
 };
 
+static void save_windows(const struct sequential_windows *w, struct byte_buffer *out)
+{
+    for (uint32_t i = 0; i < w->count; i++) {
+        const struct sequential_window *window = &w->items[i];
+        struct saved_window saved = {.identity = window->identity, .length = window->length};
+        saved.target.number = window->target.number, saved.target.generation = window->target.generation;
+        memcpy(saved.contexts, window->contexts, sizeof(saved.contexts));
+        buffer_append(out, &saved, sizeof(saved));
+        buffer_append(out, w->tokens + window->first, window->length * sizeof(*w->tokens));
+    }
+}
+
 static void save_step(void *of, uint32_t since, struct byte_buffer *out)
 {
     (void)since;
@@ -49,18 +61,13 @@ static void save_step(void *of, uint32_t since, struct byte_buffer *out)
                               .pass_at = s->passes.at,
                               .windows = s->pending.count};
     buffer_append(out, &head, sizeof(head));
-    for (uint32_t i = 0; i < s->pending.count; i++) {
-        const struct sequential_window *window = &s->pending.items[i];
-        struct saved_window saved = {.identity = window->identity, .length = window->length};
-        saved.target.number = window->target.number, saved.target.generation = window->target.generation;
-        memcpy(saved.contexts, window->contexts, sizeof(saved.contexts));
-        buffer_append(out, &saved, sizeof(saved));
-        buffer_append(out, s->pending.tokens + window->first, window->length * sizeof(*s->pending.tokens));
-    }
+    save_windows(&s->pending, out);
 }
 
-static const char *load_windows(struct sequential *s, uint64_t count, const char *at, size_t left)
+static const char *load_windows(const struct sequential *s, struct sequential_windows *w, uint64_t count,
+                                const char *at, size_t left)
 {
+    windows_clear(w);
     for (uint64_t i = 0; i < count; i++) {
         struct saved_window saved;
         if (left < sizeof(saved))
@@ -70,11 +77,11 @@ static const char *load_windows(struct sequential *s, uint64_t count, const char
         size_t bytes = saved.length * sizeof(struct history_entry);
         if (saved.length == 0 || saved.length > s->options.history || left < bytes)
             return "a window of the step is too long";
-        struct sequential_window *window = windows_add(&s->pending);
+        struct sequential_window *window = windows_add(w);
         window->identity = saved.identity, window->length = saved.length, window->target = saved.target;
         memcpy(window->contexts, saved.contexts, sizeof(window->contexts));
-        memcpy(windows_room(&s->pending, saved.length), at, bytes);
-        s->pending.tokens_count += saved.length;
+        memcpy(windows_room(w, saved.length), at, bytes);
+        w->tokens_count += saved.length;
         at += bytes, left -= bytes;
     }
     return left == 0 ? NULL : "there is more behind the windows of the step";
@@ -89,13 +96,14 @@ static const char *load_step(void *of, const void *data, size_t bytes)
     memcpy(&head, data, sizeof(head));
     if (head.windows >= s->options.batch)
         return "a step has more windows than `batch`";
-    windows_clear(&s->pending);
+    windows_clear(&s->unlabelled); /* the part of hidden items is behind this one */
     s->passes.pass = head.pass, s->passes.at = head.pass_at;
     s->steps = head.steps, s->targets_learned = head.targets_learned,
     s->targets_rejected = head.targets_rejected;
     s->rows_refused = head.rows_refused, s->unnumbered = head.unnumbered;
     s->watermark_us = head.watermark_us, s->loss = head.loss;
-    return load_windows(s, head.windows, (const char *)data + sizeof(head), bytes - sizeof(head));
+    return load_windows(s, &s->pending, head.windows, (const char *)data + sizeof(head),
+                        bytes - sizeof(head));
 }
 
 /* Of the step a follower needs the watermark alone, by which users expire; items it removes as the cuts say. */
@@ -114,6 +122,58 @@ static const char *load_step_reader(void *of, const void *data, size_t bytes)
         return "the watermark cannot be read";
     memcpy(&watermark_us, data, sizeof(watermark_us));
     histories_set_watermark(s->histories, watermark_us, TABLE_STEP_NONE);
+    return NULL;
+}
+
+/* --- What learns by hidden items: the row that stands for them, windows that wait --- */
+
+struct saved_masked {
+    uint64_t learned;
+    double loss;
+    uint64_t windows;
+};
+
+static void save_masked(void *of, uint32_t since, struct byte_buffer *out)
+{
+    (void)since;
+    const struct sequential *s = of;
+    struct saved_masked head = {
+        .learned = s->masks.learned, .loss = s->masks.loss, .windows = s->unlabelled.count};
+    buffer_append(out, &head, sizeof(head));
+    buffer_append(out, s->masks.row, s->masks.row_bytes);
+    save_windows(&s->unlabelled, out);
+}
+
+/* Behind the part of the step. */
+static const char *load_masked(void *of, const void *data, size_t bytes)
+{
+    struct sequential *s = of;
+    struct saved_masked head;
+    size_t first = sizeof(head) + s->masks.row_bytes;
+    if (bytes < first)
+        return "the state of hidden items is cut off";
+    memcpy(&head, data, sizeof(head));
+    if (head.windows >= s->options.batch - s->pending.count)
+        return "a step has more windows than `batch`";
+    memcpy(s->masks.row, (const char *)data + sizeof(head), s->masks.row_bytes);
+    s->masks.learned = head.learned, s->masks.loss = head.loss;
+    return load_windows(s, &s->unlabelled, head.windows, (const char *)data + first, bytes - first);
+}
+
+/* A follower has the row, for who looks at its model. */
+static void save_masked_reader(void *of, uint32_t since, struct byte_buffer *out)
+{
+    (void)since;
+    const struct sequential *s = of;
+    buffer_append(out, s->masks.row, s->options.dim * sizeof(*s->masks.row));
+}
+
+static const char *load_masked_reader(void *of, const void *data, size_t bytes)
+{
+    struct sequential *s = of;
+    if (bytes != s->options.dim * sizeof(*s->masks.row))
+        return "the row of hidden items cannot be read";
+    memcpy(s->masks.row, data, bytes);
     return NULL;
 }
 
@@ -151,6 +211,14 @@ uint32_t sequential_parts(struct sequential *s, struct stored_part *parts)
                                       .is_for_readers = true,
                                       .save_reader = save_step_reader,
                                       .load_reader = load_step_reader};
+    if (s->options.masked_share > 0.0)
+        parts[n++] = (struct stored_part){.name = "masked",
+                                          .of = s,
+                                          .save = save_masked,
+                                          .load = load_masked,
+                                          .is_for_readers = true,
+                                          .save_reader = save_masked_reader,
+                                          .load_reader = load_masked_reader};
     parts[n++] = (struct stored_part){
         .name = "frequencies", .of = s, .save = save_frequencies, .load = load_frequencies};
     parts[n++] = stored_numbers("items", catalogue_numbers(s->items));

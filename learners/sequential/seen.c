@@ -28,7 +28,10 @@ static bool visit_rows(struct catalogue *catalogue, const char *name, uint32_t d
 
 bool sequential_visit_weights(struct sequential *s, const char *const *names, struct model_visitor *v)
 {
-    bool goes_on = stored_visit_net(&s->net, "", v) && visit_rows(s->items, names[0], s->options.dim, v);
+    bool goes_on = stored_visit_net(&s->net, "", v);
+    if (goes_on && s->masks.row != NULL)
+        goes_on = v->tensor(v->argument, "masked", s->masks.row, 1, s->options.dim);
+    goes_on = goes_on && visit_rows(s->items, names[0], s->options.dim, v);
     for (uint32_t k = 0; k < s->options.sides && goes_on; k++)
         goes_on = visit_rows(s->sides[k], names[1 + k], s->options.dim, v);
     for (uint32_t k = 0; k < s->options.contexts && goes_on; k++)

@@ -22,6 +22,7 @@ static struct net_options network_of(const struct sequential_options *o)
                                 .window_max = o->history,
                                 .init = o->init_dense,
                                 .recompute = o->recompute,
+                                .both_ways = o->masked_share > 0.0,
                                 .seed = num_mix(o->seed ^ 0x4e7)};
 }
 
@@ -41,6 +42,7 @@ void sequential_plan(const struct sequential_options *options, struct sequential
 {
     struct sequential *s = mem_calloc(1, sizeof(*s));
     size_t tokens = (size_t)options->batch * (1 + options->rehearse) * options->history;
+    tokens *= options->masked_share > 0.0 ? 2 : 1;
     size_t row = options->dim * sizeof(float);
     s->options = *options;
     shape_net(s);
@@ -125,6 +127,7 @@ struct sequential *sequential_new(const struct sequential_options *options)
     s->views = mem_calloc(SEQUENTIAL_CALL_MAX, sizeof(*s->views));
     s->queries = mem_calloc((size_t)SEQUENTIAL_CALL_MAX * options->dim, sizeof(*s->queries));
     make_rows(s);
+    sequential_masks_make(s);
     struct targets_options targets = sequential_targets(options);
     s->targets = targets_create(&targets);
     s->values = values_new(s->device.kernels, options->dim);
@@ -133,7 +136,12 @@ struct sequential *sequential_new(const struct sequential_options *options)
 
 struct targets_options sequential_targets(const struct sequential_options *o)
 {
-    uint64_t windows = (uint64_t)o->batch * (1 + o->rehearse), most = windows * o->history;
+    uint64_t windows = (uint64_t)o->batch * (o->passes > 0 ? 1 : 1 + o->rehearse), most = o->batch;
+    if (o->passes > 0)
+        most *= MAX(o->history - 1, 1U);
+    else
+        most *= 1 + (uint64_t)o->rehearse * (o->history - 1);
+    most += windows * sequential_masked_targets(o);
     return (struct targets_options){.kernels = o->kernels,
                                     .batch = batch_beside(o->kernels),
                                     .loss = o->loss,
@@ -162,6 +170,8 @@ void sequential_free(struct sequential *s)
     sequential_step_free(s);
     windows_free(&s->call);
     windows_free(&s->pending);
+    windows_free(&s->unlabelled);
+    sequential_masks_free(s);
     free(s->offsets), free(s->seconds), free(s->identities), free(s->is_rejected);
     free(s->keys), free(s->views), free(s->queries), free(s->history_numbers);
     free(s->passes.users);
@@ -182,7 +192,7 @@ uint32_t sequential_piece(const struct sequential *s, const struct sequential_ev
 {
     if (s->options.passes > 0) /* no step is made while events come */
         return MIN(n, (uint32_t)SEQUENTIAL_CALL_MAX);
-    uint32_t room = s->options.batch - s->pending.count, i = 0;
+    uint32_t room = s->options.batch - s->pending.count - s->unlabelled.count, i = 0;
     for (; i < MIN(n, (uint32_t)SEQUENTIAL_CALL_MAX) && room > 0; i++)
         room -= events[i].teaches;
     return i;
@@ -215,14 +225,10 @@ static void add_pending(struct sequential *s)
         const struct sequential_window *window = &s->call.items[i];
         if (!s->events[i].teaches || window->length == 0)
             continue;
-        struct sequential_window *added = windows_add(&s->pending);
-        size_t first = added->first;
-        *added = *window;
-        added->first = first;
-        memcpy(added->contexts, s->events[i].contexts, sizeof(added->contexts));
-        memcpy(windows_room(&s->pending, window->length), s->call.tokens + window->first,
-               window->length * sizeof(*s->call.tokens));
-        s->pending.tokens_count += window->length;
+        struct sequential_window known = *window;
+        memcpy(known.contexts, s->events[i].contexts, sizeof(known.contexts));
+        windows_copy(s->events[i].is_unlabelled ? &s->unlabelled : &s->pending, &known,
+                     s->call.tokens + window->first);
     }
 }
 
@@ -244,8 +250,9 @@ void sequential_take(struct sequential *s)
     add_pending(s);
     append(s);
     s->events_count = 0;
-    leat_assert(s->pending.count <= s->options.batch);
-    if (s->pending.count == s->options.batch && s->options.passes == 0)
+    uint32_t waiting = s->pending.count + s->unlabelled.count;
+    leat_assert(waiting <= s->options.batch);
+    if (waiting == s->options.batch && s->options.passes == 0)
         sequential_step(s);
 }
 
@@ -273,8 +280,10 @@ struct sequential_counts sequential_counts(const struct sequential *s)
 {
     return (struct sequential_counts){.steps = s->steps,
                                       .targets = s->targets_learned,
+                                      .masked = s->masks.learned,
                                       .rejected = s->targets_rejected,
                                       .rows_refused = s->rows_refused,
-                                      .pending = s->pending.count,
-                                      .loss = s->loss};
+                                      .pending = s->pending.count + s->unlabelled.count,
+                                      .loss = s->loss,
+                                      .masked_loss = s->masks.loss};
 }

@@ -9,7 +9,9 @@
  *   - The query is that of the last step's weights. When `batch` events that teach have come, the step is made: each
  *     event's window has one target, the item that came; each of the `rehearse` times as many older windows, of
  *     users drawn from all, has a target at each position but the last, the item of the next one.
- *   - Losses are averaged over the step's targets.
+ *   - With masked_share, each of these windows is encoded once more with some of its items hidden (masked.c), and
+ *     those are its targets. An event without a label has such a window and no other target.
+ *   - The step's loss is the mean over its targets, plus masked_weight times the mean over those that are hidden.
  * The result does not depend on how events are cut into calls.
  *
  * The input of the network for a token: sqrt(dim) times the row of its item, plus the rows of what stood beside it
@@ -40,8 +42,12 @@ struct sequential_options {
     const void *network_own;
     uint32_t dim, history, sides, contexts, batch, rehearse;
     uint32_t passes; /* over the histories, when the input has ended; 0: events teach when they come */
-    bool marks;      /* histories tell which events do not teach, in a side more; false: all teach */
+    bool marks;      /* histories tell which events do not teach or have no label, in a side more; false: all
+                        teach what comes next */
     bool recompute;  /* net_options.recompute */
+    /* The share of each window's items that are hidden, and predicted from both sides; 0: none. What they count in
+     * the loss. */
+    double masked_share, masked_weight;
     float clip_norm; /* of the dense weights' gradient; 0: no limit */
     float init;      /* rows begin uniform in +- init */
     float
@@ -67,6 +73,7 @@ struct sequential_event {
     int64_t time_us;
     uint64_t identity; /* hash of the event's content, for chance */
     bool teaches;
+    bool is_unlabelled; /* it teaches by what is hidden of its window alone: marks, and masked_share > 0 */
 };
 
 /* What is known of an event before it is learned. */
@@ -142,11 +149,13 @@ const char *sequential_check(struct sequential *s);
 
 struct catalogue *sequential_items(struct sequential *s);
 /* Steps made so far; their targets, and those of them that were rejected; optimizer steps of rows that were refused
- * because a gradient was not finite; events that wait for the next step; mean loss of the last step's targets. */
+ * because a gradient was not finite; events that wait for the next step; mean loss of the last step's targets. masked:
+ * those of the targets that were hidden; masked_loss: their mean loss. A step without a target leaves the loss as it
+ * was. */
 struct sequential_counts {
-    uint64_t steps, targets, rejected, rows_refused;
+    uint64_t steps, targets, masked, rejected, rows_refused;
     uint32_t pending;
-    double loss;
+    double loss, masked_loss;
 };
 struct sequential_counts sequential_counts(const struct sequential *s);
 

@@ -22,24 +22,32 @@ static const char *load_ranks(void *of, const void *data, size_t bytes)
     return ranks_load(((struct sequential_state *)of)->choices.ranks, data, bytes);
 }
 
-/* The counters of rows. */
+/* The counters of rows; the last one where there is a stream of rows without a label. */
+enum { COUNTS = 6 };
+
+static size_t counts_bytes(const struct sequential_state *s)
+{
+    return (size_t)(s->takes_unlabelled ? COUNTS : COUNTS - 1) * sizeof(uint64_t);
+}
+
 static void save_counts(void *of, uint32_t since, struct byte_buffer *out)
 {
     (void)since;
     const struct sequential_state *s = of;
-    uint64_t counts[] = {s->learned, s->predicted, s->rejected, s->scored, s->without_history};
-    buffer_append(out, counts, sizeof(counts));
+    uint64_t counts[COUNTS] = {s->learned, s->predicted,       s->rejected,
+                               s->scored,  s->without_history, s->unlabelled};
+    buffer_append(out, counts, counts_bytes(s));
 }
 
 static const char *load_counts(void *of, const void *data, size_t bytes)
 {
     struct sequential_state *s = of;
-    uint64_t counts[5];
-    if (bytes != sizeof(counts))
+    uint64_t counts[COUNTS] = {0};
+    if (bytes != counts_bytes(s))
         return "the counters of rows cannot be read";
-    memcpy(counts, data, sizeof(counts));
+    memcpy(counts, data, bytes);
     s->learned = counts[0], s->predicted = counts[1], s->rejected = counts[2], s->scored = counts[3];
-    s->without_history = counts[4];
+    s->without_history = counts[4], s->unlabelled = counts[5];
     return NULL;
 }
 
@@ -120,13 +128,17 @@ void sequential_shape(const struct operator_bind *bind, struct byte_buffer *out)
                                                                   "context 4"};
     const struct sequential_config *c = bind->config;
     put_column(bind, out, "by", c->by_columns[LEARNER_EXAMPLES]);
-    put_column(bind, out, "item", c->item_column);
+    put_column(bind, out, "item", c->item_columns[LEARNER_EXAMPLES]);
     for (uint32_t i = 0; i < c->sides.count; i++)
-        put_column(bind, out, sides[i], c->side_columns[i]);
+        put_column(bind, out, sides[i], c->side_columns[LEARNER_EXAMPLES][i]);
     for (uint32_t i = 0; i < c->contexts.count; i++)
         put_column(bind, out, contexts[i], c->context_columns[LEARNER_EXAMPLES][i]);
     buffer_printf(out, "=history: %lld, marks: %d, shards: %u\n", (long long)c->history, c->model.marks,
                   c->model.shards);
+    if (c->also.config != NULL)
+        buffer_printf(out, "=also: masked\n");
+    if (c->unlabelled_input > 0)
+        buffer_printf(out, "=unlabelled: 1\n");
     c->model.network->put_shape(c->model.network_own, 1, out);
     buffer_printf(out, "=optimizers: %s, %s\n", optimizer_name(&c->embedding.optimizer),
                   optimizer_name(&c->hidden_optimizer));
@@ -153,9 +165,9 @@ bool sequential_table(const void *config, uint32_t number, int *column)
 {
     const struct sequential_config *c = config;
     if (number == 0)
-        *column = c->item_column;
+        *column = c->item_columns[LEARNER_EXAMPLES];
     else if (number <= c->sides.count)
-        *column = c->side_columns[number - 1];
+        *column = c->side_columns[LEARNER_EXAMPLES][number - 1];
     else if (number <= c->sides.count + c->contexts.count)
         *column = c->context_columns[LEARNER_EXAMPLES][number - 1 - c->sides.count];
     else
@@ -216,7 +228,8 @@ static uint64_t key_of(struct operator_context *context, const struct sequential
 bool sequential_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     const struct sequential_config *c = context->config;
-    struct str item = c->schema->fields[c->item_column].name, by = c->schema->fields[c->by_columns[0]].name;
+    struct str item = c->schema->fields[c->item_columns[LEARNER_EXAMPLES]].name;
+    struct str by = c->schema->fields[c->by_columns[LEARNER_EXAMPLES]].name;
     bool is_item = query->count == 2 && str_equal(query->words[0], item);
     bool is_user = query->count == 1 || (query->count == 2 && str_equal(query->words[0], by));
     if (!is_item && !is_user) {
@@ -228,7 +241,7 @@ bool sequential_describe(struct operator_context *context, struct state_query *q
             STR_ARGS(item));
         return false;
     }
-    int column = is_item ? c->item_column : c->by_columns[LEARNER_EXAMPLES];
+    int column = is_item ? c->item_columns[LEARNER_EXAMPLES] : c->by_columns[LEARNER_EXAMPLES];
     uint64_t key = key_of(context, c, column, query->words[query->count - 1]);
     if (key == 0)
         return false;

@@ -1,7 +1,8 @@
 /*
- * A step: windows of events that came, and older ones of users drawn from all, go through the network in passes of
- * whole windows; the losses' gradients go back the same way; then the rows of items, of what stands beside them, of
- * contexts, and the network's weights make one step each. Passes depend on the step's windows alone.
+ * A step: windows of events that came, older ones of users drawn from all, and both again with hidden items (masked.c),
+ * go through the network in passes of whole windows; the losses' gradients go back the same way; then the rows of items,
+ * of what stands beside them, of contexts, of hidden items, and the network's weights make one step each. Passes depend
+ * on the step's windows alone.
  */
 #include "learners/sequential/internal.h"
 #include "learners/sequential/values.h"
@@ -17,11 +18,34 @@ static const uint64_t CHANCE_DROPOUT = UINT64_C(0xd50f), CHANCE_WINDOW = UINT64_
 
 /* --- Older windows --- */
 
+/* Whether what a token's event did is a target of the token before it: a mark beside it says if not. */
+static bool may_teach(const struct sequential *s, const struct history_entry *token)
+{
+    return !s->options.marks || token->sides[s->options.sides] == MARK_TEACHES;
+}
+
+/* A window without a target of the next item is learned by its hidden items alone. */
+void sequential_add_older(struct sequential *s, struct history_view *view, uint64_t identity)
+{
+    struct sequential_windows *w = &s->pending;
+    struct sequential_window *window = windows_decode(w, view);
+    bool has_target = s->options.masked_share == 0.0;
+    window->has_all = true;
+    window->identity = identity;
+    for (uint32_t p = 1; p < window->length && !has_target; p++)
+        has_target = may_teach(s, &w->tokens[window->first + p]);
+    if (has_target)
+        return;
+    windows_copy(&s->unlabelled, window, w->tokens + window->first);
+    w->tokens_count -= window->length;
+    w->count--;
+}
+
 /* Adds `rehearse` times as many windows as there are, of users drawn from all. A user's window is what the history has
  * now; one of less than two tokens has no target. */
 static void add_rehearsed(struct sequential *s)
 {
-    uint32_t wanted = s->pending.count * s->options.rehearse, n = 0;
+    uint32_t wanted = (s->pending.count + s->unlabelled.count) * s->options.rehearse, n = 0;
     const struct histories *all[] = {s->histories};
     struct histories_draw draw;
     histories_draw_begin(all, 1, &draw);
@@ -30,11 +54,9 @@ static void add_rehearsed(struct sequential *s)
             if (!histories_draw(&draw, s->options.seed, s->steps + 1, place + n, &s->keys[n]))
                 return;
         histories_find(s->histories, s->keys, n, (uint32_t)s->steps + 1, s->views);
-        for (uint32_t i = 0; i < n; i++) {
-            struct sequential_window *window = windows_decode(&s->pending, &s->views[i]);
-            window->has_all = true;
-            window->identity = num_chance(s->options.seed ^ CHANCE_WINDOW, s->steps, place + i);
-        }
+        for (uint32_t i = 0; i < n; i++)
+            sequential_add_older(s, &s->views[i],
+                                 num_chance(s->options.seed ^ CHANCE_WINDOW, s->steps, place + i));
     }
 }
 
@@ -83,10 +105,18 @@ static void add_target(struct sequential *s, uint32_t window, uint32_t position,
     t->identities[t->count++] = num_chance(s->options.seed, of->identity, position);
 }
 
-/* Whether what a token's event did may be learned: a mark beside it says if not. */
-static bool may_teach(const struct sequential *s, const struct history_entry *token)
+/* Behind those of the next item come the hidden items, whose windows are the last of the step. */
+static void list_masked(struct sequential *s)
 {
-    return !s->options.marks || token->sides[s->options.sides] == 0;
+    struct sequential_targets *t = &s->step;
+    uint32_t next = t->count;
+    for (uint32_t i = 0; i < s->masks.count; i++)
+        add_target(s, s->masks.places[i].window, s->masks.places[i].position, s->masks.places[i].item);
+    t->masked = t->count - next;
+    for (uint32_t i = 0; i < next; i++)
+        t->weights[i] = 1.0F / (float)next;
+    for (uint32_t i = next; i < t->count; i++)
+        t->weights[i] = (float)s->options.masked_weight / (float)t->masked;
 }
 
 static void list_targets(struct sequential *s)
@@ -100,11 +130,10 @@ static void list_targets(struct sequential *s)
         for (uint32_t p = 0; of->has_all && p + 1 < of->length; p++)
             if (may_teach(s, &tokens[p + 1]))
                 add_target(s, window, p, tokens[p + 1].item);
-        if (!of->has_all && of->length > 0)
+        if (!of->has_all && !of->is_masked && of->length > 0)
             add_target(s, window, of->length - 1, of->target);
     }
-    for (uint32_t i = 0; i < s->step.count; i++)
-        s->step.weights[i] = 1.0F / (float)s->step.count;
+    list_masked(s);
 }
 
 /* The items of all tokens take part; those that are gone do not. */
@@ -287,13 +316,18 @@ static void find_rows(struct sequential *s)
 
 static void count_targets(struct sequential *s)
 {
-    double loss = 0.0;
+    double loss = 0.0, masked = 0.0;
+    uint32_t next = s->step.count - s->step.masked;
     for (uint32_t i = 0; i < s->step.count; i++) {
-        loss += s->step.losses[i];
+        *(i < next ? &loss : &masked) += s->step.losses[i];
         s->targets_rejected += s->step.is_rejected[i];
     }
     s->targets_learned += s->step.count;
-    s->loss = loss;
+    s->masks.learned += s->step.masked;
+    if (next > 0)
+        s->loss = loss;
+    if (s->step.masked > 0)
+        s->masks.loss = masked / s->options.masked_weight;
 }
 
 static void learn(struct sequential *s)
@@ -319,6 +353,7 @@ static void learn(struct sequential *s)
     update_items(s, &step);
     update_sides(s);
     update_contexts(s);
+    sequential_masks_update(s);
     net_update(&s->net);
     count_targets(s);
 }
@@ -326,10 +361,12 @@ static void learn(struct sequential *s)
 void sequential_step(struct sequential *s)
 {
     add_rehearsed(s);
+    sequential_add_masked(s);
     list_targets(s);
     list_tokens(s);
     if (s->step.count > 0)
         learn(s);
     s->steps++;
     windows_clear(&s->pending);
+    windows_clear(&s->unlabelled);
 }

@@ -20,5 +20,9 @@ void values_add(struct values *v, uint32_t number, uint32_t gradient);
  * many rows stayed as they were because their gradient is not finite. */
 uint32_t values_update(struct values *v, struct catalogue *catalogue, const float *gradients,
                        const struct optimizer_options *optimizer);
+/* The same where all places are of one row: its step, of `scale` times the sum. row: in fp32, the optimizer's state behind
+ * it (batch_update of batch.h). */
+uint32_t values_update_row(struct values *v, float *row, const float *gradients, float scale,
+                           const struct optimizer_options *optimizer);
 
 #endif

@@ -51,6 +51,17 @@ struct sequential_window *windows_decode(struct sequential_windows *w, struct hi
     return window;
 }
 
+void windows_copy(struct sequential_windows *w, const struct sequential_window *window,
+                  const struct history_entry *tokens)
+{
+    struct sequential_window *added = windows_add(w);
+    size_t first = added->first;
+    *added = *window;
+    added->first = first;
+    memcpy(windows_room(w, window->length), tokens, window->length * sizeof(*tokens));
+    w->tokens_count += window->length;
+}
+
 /* --- The windows of a call --- */
 
 /* The place of a user in the call's map: the user's, or an empty one, which becomes the user's. */
@@ -127,6 +138,13 @@ static void extend(struct sequential *s, uint32_t i)
     w->tokens_count += window->length;
 }
 
+static enum sequential_mark mark_of(const struct sequential_event *e)
+{
+    if (!e->teaches)
+        return MARK_TEACHES_NOT;
+    return e->is_unlabelled ? MARK_UNLABELLED : MARK_TEACHES;
+}
+
 /* What the event adds to its user's history. */
 static void read_entry(struct sequential *s, const struct sequential_event *e, bool changes, uint32_t i,
                        struct sequential_seen *seen)
@@ -145,11 +163,12 @@ static void read_entry(struct sequential *s, const struct sequential_event *e, b
         s->unnumbered += !event->is_appended;
     }
     event->teaches = adds && event->is_appended;
+    event->is_unlabelled = e->is_unlabelled;
     seen->item = event->entry.item;
     for (uint32_t k = 0; k < o->sides && event->is_appended; k++)
         event->entry.sides[k] = number_of(s, s->sides[k], &e->sides[k], seconds, adds);
     if (o->marks)
-        event->entry.sides[o->sides] = !e->teaches;
+        event->entry.sides[o->sides] = mark_of(e);
     struct sequential_window *window = &s->call.items[i];
     for (uint32_t k = 0; k < o->contexts;
          k++) { /* a new value is learned, but has no part in the prediction */

@@ -12,8 +12,9 @@
  * Of windows whose last rows alone are in the pass (net_kept), each goes by itself: the keys and values of its rows
  * are put into pages, from which those of all rows are read, with the same bits.
  *
- * SiLU's parameter is one row: the biases by distance (causal: 0 .. window_max - 1; else -window_max + 1 ..
- * window_max - 1), then those by time (ATTENTION_TIME_BUCKETS). They begin with 0.
+ * SiLU's parameter is one row: the biases by distance (causal: 0 .. window_max - 1; else, and in a network some of
+ * whose passes go both ways, -window_max + 1 .. window_max - 1), then those by time (ATTENTION_TIME_BUCKETS). They
+ * begin with 0.
  */
 #include "learners/train/net.h"
 
@@ -30,9 +31,15 @@ struct span {
     uint64_t identities[BATCH_CHUNK];
 };
 
+/* Whether there are biases of distance to earlier tokens alone. */
+static bool has_one_way(const struct net *net, bool is_causal)
+{
+    return is_causal && !net->options.both_ways;
+}
+
 static uint32_t distances_of(const struct net *net, bool is_causal)
 {
-    return is_causal ? net->options.window_max : 2 * net->options.window_max - 1;
+    return has_one_way(net, is_causal) ? net->options.window_max : 2 * net->options.window_max - 1;
 }
 
 struct net_layer *net_add_attention(struct net *net, struct net_matrix *in, uint32_t from, uint32_t heads,
@@ -88,7 +95,7 @@ static struct attention attention_of(const struct net *net, const struct net_lay
         .events = s->count,
         .heads = l->fields,
         .d = l->dim,
-        .is_causal = l->is_causal,
+        .is_causal = l->is_causal && !net->windows.is_both_ways,
         .scale = scale_of(l),
         .q = {q, stride},
         .k = {q + width, stride},
@@ -107,7 +114,8 @@ static struct attention attention_of(const struct net *net, const struct net_lay
 static struct attention_bias bias_of(const struct net *net, const struct net_layer *l,
                                      const uint32_t *seconds, float *gradient)
 {
-    size_t distances = distances_of(net, l->is_causal), middle = l->is_causal ? 0 : distances / 2;
+    size_t distances = distances_of(net, l->is_causal),
+           middle = has_one_way(net, l->is_causal) ? 0 : distances / 2;
     struct attention_bias bias = {.positions = l->params->w + middle,
                                   .times = l->params->w + distances,
                                   .positions_max = net->options.window_max - 1,
@@ -203,7 +211,7 @@ static void kept_windows(const struct net *net, const struct net_layer *l, const
 {
     const struct net_windows *w = &net->windows;
     size_t width = l->out->columns, stride = l->in->stride;
-    leat_assert(l->is_causal && !w->drops);
+    leat_assert(l->is_causal && !w->drops && !w->is_both_ways);
     for (uint32_t window = c->window; window < c->end; window++) {
         const struct net_kept *kept = &w->kept[window];
         uint32_t from = w->offsets[window] - w->offsets[net->window];
@@ -229,6 +237,7 @@ static void kept_windows(const struct net *net, const struct net_layer *l, const
 static void attention_forward(struct net *net, struct net_layer *l, uint32_t n)
 {
     (void)n;
+    leat_assert(net->options.both_ways || !net->windows.is_both_ways);
     for (uint32_t i = 0; i < net_chunks(net); i++) {
         struct net_chunk c = net_chunk(net, i);
         if (net->windows.kept != NULL)

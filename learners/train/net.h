@@ -124,6 +124,7 @@ struct net_options {
     uint32_t window_max;       /* most rows of a window; 0: rows are events, without windows */
     float init;                /* bound of all layers' initial weights; 0: each layer has its own */
     bool recompute;            /* segments keep no values for the backward pass (net_begin_segment) */
+    bool both_ways;            /* some passes are net_windows.is_both_ways: biases of distance go both ways */
     uint64_t seed;
 };
 

@@ -34,10 +34,13 @@ struct net_windows {
      * most net_options.window_max rows. */
     const uint32_t *offsets;
     uint32_t count;
-    const uint32_t *seconds;     /* [rows] the token's time; for a bias of time alone, else may be NULL */
-    const uint64_t *identities;  /* [count] hashes of the windows' identities; may be NULL unless `drops` */
-    uint64_t chance;             /* of dropout: the model's seed and the step, mixed (num_chance of num.h) */
-    bool drops;                  /* dropout is applied; the same in the forward and the backward pass */
+    const uint32_t *seconds;    /* [rows] the token's time; for a bias of time alone, else may be NULL */
+    const uint64_t *identities; /* [count] hashes of the windows' identities; may be NULL unless `drops` */
+    uint64_t chance;            /* of dropout: the model's seed and the step, mixed (num_chance of num.h) */
+    bool drops;                 /* dropout is applied; the same in the forward and the backward pass */
+    /* Causal attention attends to whole windows, with net_options.both_ways alone; the same in both passes, and
+     * not with `kept`. */
+    bool is_both_ways;
     const struct net_kept *kept; /* [count]; NULL: all rows of all windows are in the pass */
     bool kept_is_bf16; /* with `kept`: keys and values are rounded to bf16, kept or not; so are the pages */
 };

@@ -35,7 +35,7 @@ IDS = ("a", "b", "c", 'concat(b, "x")', "a % 7")
 NUMBERS = ("x", "y", "x * y")
 # What the reference has no values for; without a value here an option is left out.
 OWN = {"label": ("liked", "liked", "rated", "x"), "labels": ("[liked, rated]", "[liked, y, rated]"), "weight": ("w", "1.5"),
-       "by": ("w", "liked", "a"), "learn": ("liked", "x > 0.2", "x"), "score": (), "metrics_by": ("b", "x"),
+       "also": ("masked", "masked { share: 0.5, weight: 2.0 }"), "unlabelled": ("events",), "by": ("w", "liked", "a"), "learn": ("liked", "x > 0.2", "x"), "score": (), "metrics_by": ("b", "x"),
        "with": ("[b]", "[b, a % 7, liked]", "[c]"), "context": ("[liked]", "[x, rated, w]", "[b]"),
        "loss": ("softmax", "softmax { temperature: 0.2 }", "sampled_softmax { negatives: 3 }", "sampled_softmax { negatives: 0 }",
                 "sampled_softmax { negatives: 2, in_batch: true }", "bce", "gbce { negatives: 5 }", "bpr", "warp { tries: 4 }"),

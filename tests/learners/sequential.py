@@ -15,7 +15,7 @@ import rig
 import tap
 
 LEAT = os.path.abspath(sys.argv[1])
-EVENTS, REQUESTS = 2400, 160
+EVENTS, REQUESTS, VIEWS = 2400, 160, 900
 
 JOB = """
 param every: duration = 10s
@@ -23,6 +23,7 @@ job shop {{ workers: {workers}, checkpoint: {{ every: every, dir: "{place}.state
 source events = file {{
   path: "{data}.events", format: json, schema: {{ ts: time(ms), user: int, item: text, device: text, part: bool }}, event_time: ts
 }}
+source views = file {{ path: "{data}.views", format: json, schema: {{ ts: time(ms), user: int, item: text, device: text }}, event_time: ts }}
 source asked = file {{ path: "{data}.asked", format: json, schema: {{ ts: time(ms), user: int, device: text }}, event_time: ts }}
 stream rows = events | where {where}
 learner model = {kind} from rows {{
@@ -35,7 +36,7 @@ sink metrics = file from model.metrics {{ path: "{place}.metrics", format: json,
 KINDS = {
     "sasrec": "with: [device], context: [device], rehearse: 1, loss: sampled_softmax { negatives: 12 }, "
               "embedding: { dim: 32, expire_after: 20m }, heads: 2, metrics_by: device, seen: dropped",
-    "hstu": "with: [device], loss: softmax {}, embedding: { dim: 16, optimizer: adagrad {} }, layers: 1",
+    "hstu": "with: [device], loss: softmax {}, also: masked { share: 0.3 }, unlabelled: views, embedding: { dim: 16, optimizer: adagrad {} }, layers: 1",
 }
 
 
@@ -57,6 +58,10 @@ def write(folder, rows):
     rig.write_rows(data + ".asked", [
         {"ts": 1_700_000_000_000 + number * EVENTS // REQUESTS * 4000 + 1, "user": draw.randrange(70) if draw.random() < 0.95 else None,
          "device": draw.choice(["phone", "new one", None])} for number in range(REQUESTS)])
+    rig.write_rows(data + ".views", [
+        {"ts": 1_700_000_000_000 + number * EVENTS // VIEWS * 4000 + 2, "user": draw.choice([None, *range(60)]) if draw.random() < 0.1 else draw.randrange(60),
+         "item": f"i{int(draw.paretovariate(0.7)) % 200}" if draw.random() < 0.95 else None, "device": draw.choice(["phone", "desk", None])}
+        for number in range(VIEWS)])
     return data
 
 
@@ -96,11 +101,19 @@ def check_counts(kind):
         asked, figures, counts = rig.read_rows(os.path.join(folder, "data.asked")), run.figures, run.node["counts"]
         lists, top = rig.read_rows(run.place + ".lists"), rig.read_rows(run.place + ".top")
         nobody = sum(row["user"] is None for row in asked)
-        assert figures["rejected"] == sum(gaps) + nobody and nobody > 0 and sum(gaps) > 50, figures
+        views = rig.read_rows(os.path.join(folder, "data.views")) if kind == "hstu" else []
+        good = sum(row["user"] is not None and row["item"] is not None for row in views)
+        assert figures["rejected"] == sum(gaps) + nobody + len(views) - good and nobody > 0 and sum(gaps) > 50, figures
         assert figures["learned"] == sum(row["part"] for row, gap in zip(events, gaps) if not gap), figures
         assert figures["learned"] + figures["predicted"] + sum(gaps) == EVENTS and figures["scored"] == REQUESTS - nobody, figures
-        assert counts["in"] == EVENTS + REQUESTS == counts["emitted"] == len(lists) + len(top), counts
-        assert (counts["absorbed"], counts["dead"]) == (figures["learned"], figures["rejected"]), (counts, figures)
+        assert counts["in"] == EVENTS + REQUESTS + len(views) and counts["emitted"] == EVENTS + REQUESTS == len(lists) + len(top), counts
+        assert (counts["absorbed"], counts["dead"]) == (figures["learned"] + good, figures["rejected"]), (counts, figures)
+        if views:  # all rows have one fate
+            fates = ("learned", "predicted", "rejected", "scored", "unlabelled")
+            assert figures["unlabelled"] == good > VIEWS // 2 and sum(figures[fate] for fate in fates) == counts["in"], figures
+            assert 100 < figures["targets_masked"] < figures["targets"] and 0 < figures["masked_loss"] < 20, figures
+        else:
+            assert not {"unlabelled", "targets_masked", "masked_loss"} & set(figures), figures
         for row, gap in zip(top, gaps):
             assert not gap or row["rank"] is None and row["top"] is None, row
         assert sum(row["top"] is not None for row in top) > EVENTS // 2 and sum(len(row["top"] or []) == 5 for row in lists) > REQUESTS // 2
@@ -130,7 +143,10 @@ def check_seen(kind):
         state = run.place + ".state"
         user = json.loads(rig.call(LEAT, "state", "get", state, "model", "7", "--json").stdout)
         mine = [row for row in events if row["user"] == 7 and row["item"] is not None]
-        assert 0 < len(user["history"]) <= 12 and user["history"][-1]["item"] == mine[-1]["item"], user
+        seen = [row for row in rig.read_rows(data + ".views") if row["user"] == 7 and row["item"] is not None] if kind == "hstu" else []
+        assert user["events"] == len(mine) + len(seen) and (kind == "hstu") == bool(seen), user
+        last = max((mine[-1], *seen[-1:]), key=lambda row: row["ts"])
+        assert 0 < len(user["history"]) <= 12 and user["history"][-1]["item"] == last["item"], user
         item = json.loads(rig.call(LEAT, "state", "get", state, "model", "item", "i1", "--json").stdout)
         assert item["item"] == "i1" and len(item["row"]) == (32 if kind == "sasrec" else 16), item
         rig.call(LEAT, "state", "get", state, "model", "123456", expected=1)
@@ -139,6 +155,8 @@ def check_seen(kind):
         shown = rig.call(LEAT, "model", "show", state).stdout
         assert "positions" in shown and "with.device" in shown and ("context.device" in shown) == (kind == "sasrec"), shown
         tensors = rig.safetensors(run.place + ".model")
+        assert ("masked" in tensors) == (kind == "hstu") == ("masked" in shown), shown
+        assert kind == "sasrec" or tensors["masked"][0] == [1, 16], tensors["masked"]
         assert tensors["item.weights"][0][1] == len(item["row"]) and len(tensors["with.device.keys"][1]) == 2, list(tensors)
         rig.call(LEAT, "model", "top", state)
         assert "the largest step" in " ".join(rig.call(LEAT, "explain", run.job).stdout.split())

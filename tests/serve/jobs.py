@@ -87,7 +87,7 @@ sink all = file from scores {{ path: out, overwrite: true }}
 NEXT_ITEMS = {
     "sasrec": "with: [liked], learn: clicked = 1 or liked = 1, batch: 24, rehearse: 1, loss: sampled_softmax { negatives: 12 }, "
               "score: asked",
-    "hstu": "context: [liked], batch: 16, loss: bpr { negatives: 4 }, layers: 1",
+    "hstu": "context: [liked], batch: 16, loss: bpr { negatives: 4 }, layers: 1, also: masked { share: 0.3 }, unlabelled: others",
     "sasrec-expiring": "batch: 16, loss: softmax {}, layers: 1",
 }
 
@@ -98,6 +98,7 @@ def next_item(name):
     return HEAD + f"""
 stream examples = events | where price is null or price < 29.0 | drop tags
 stream asked = ratings | with user = stars | select ts, user
+stream others = ratings | with user = stars | select ts, user, item
 learner model = {name.split("-")[0]} from examples {{
   by: user, item: item, top: 7, history: 12, embedding: {{ dim: 16{expire} }}, {NEXT_ITEMS[name]}
 }}

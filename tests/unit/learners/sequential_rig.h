@@ -34,6 +34,7 @@ struct rig_case {
     uint32_t history, sides, contexts, batch, rehearse;
     int64_t negatives;
     float clip_norm, dropout;
+    double masked_share; /* with has_marks, a fifth of the events have no label */
     int64_t expire_after_us;
     uint32_t items_max;
     uint32_t users;     /* with keys from 1 on, as fake_cold.h takes them; 0: RIG_USERS, with other keys */
@@ -67,6 +68,8 @@ static inline struct sequential_options rig_options(const struct rig_case *of)
         .batch = of->batch,
         .rehearse = of->rehearse,
         .marks = of->has_marks,
+        .masked_share = of->masked_share,
+        .masked_weight = of->masked_share > 0.0 ? 0.5 : 0.0,
         .clip_norm = of->clip_norm,
         .init = 0.3F,
         .rows = rig_optimizer(of->rows),
@@ -106,6 +109,7 @@ static inline struct sequential_event rig_event(const struct rig_case *of, uint6
     for (uint32_t k = 0; k < of->contexts; k++)
         if (!random_chance(&random, 10))
             e.contexts[k] = rig_value(20 + k, random_below(&random, RIG_VALUES));
+    e.is_unlabelled = e.teaches && of->has_marks && of->masked_share > 0.0 && random_chance(&random, 20);
     return e;
 }
 
@@ -193,17 +197,21 @@ static inline uint64_t rig_model_hash(struct sequential *s, bool with_state)
         hash = rig_rows_hash(hash, s->sides[k], with_state);
     for (uint32_t k = 0; k < s->options.contexts; k++)
         hash = rig_rows_hash(hash, s->contexts[k], with_state);
+    if (s->masks.row != NULL)
+        hash = rig_hash(hash, s->masks.row, with_state ? s->masks.row_bytes : RIG_DIM * sizeof(float));
     struct sequential_counts counts = sequential_counts(s);
     struct histories_counts histories = histories_count(s->histories);
-    uint64_t facts[] = {counts.steps,   counts.targets,  counts.rejected,
-                        counts.pending, histories.users, histories.entries};
+    uint64_t facts[] = {counts.steps,    counts.targets,    counts.rejected, counts.pending,
+                        histories.users, histories.entries, counts.masked};
     hash = rig_hash(hash, facts, sizeof(facts));
+    hash = rig_hash(hash, &counts.masked_loss, sizeof(counts.masked_loss));
     return rig_hash(hash, &counts.loss, sizeof(counts.loss));
 }
 
 /* --- Whole runs --- */
 
-/* Everything at once: marks, values beside items, contexts, older windows, dropout, users and items that expire. */
+/* Everything at once: marks, values beside items, contexts, older windows, hidden items, events without a label, dropout,
+ * users and items that expire. */
 static const struct rig_case rig_all = {.name = "all",
                                         .loss = "sampled_softmax",
                                         .has_marks = true,
@@ -217,6 +225,7 @@ static const struct rig_case rig_all = {.name = "all",
                                         .negatives = 6,
                                         .clip_norm = 1.0F,
                                         .dropout = 0.2F,
+                                        .masked_share = 0.3,
                                         .expire_after_us = 900 * US_PER_SECOND};
 
 struct rig_result {

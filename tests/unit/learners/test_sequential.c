@@ -16,6 +16,7 @@ static void test_calls(void **state)
     for (int i = 0; i < 4; i++) {
         of.is_hstu = i & 1;
         of.loss = i < 2 ? "sampled_softmax" : "softmax";
+        of.masked_share = i == 1 || i == 2 ? 0.3 : 0.0;
         struct sequential_options options = rig_options(&of);
         options.losses.in_batch = i == 1;
         struct rig_result whole = rig_whole(&options, &of, 1500, 0, NULL);

@@ -69,6 +69,7 @@ static void test_restore(void **state)
     for (int i = 0; i < 4; i++) {
         of.is_hstu = i & 1;
         of.loss = i < 2 ? "sampled_softmax" : "softmax";
+        of.masked_share = i == 1 || i == 2 ? 0.3 : 0.0;
         struct sequential_options options = rig_options(&of);
         options.losses.in_batch = i == 1;
         options.losses.negatives = i == 1 ? 3 : options.losses.negatives;
@@ -76,37 +77,46 @@ static void test_restore(void **state)
     }
 }
 
-/* Bytes of a step that are cut off, or say more than can be, are refused. */
-static void test_damaged(void **state)
+/* Bytes of a part that are cut off, or say more than can be, are refused. */
+static void damage(struct sequential *s, const struct stored_part *part)
 {
-    (void)state;
-    struct sequential_options options = rig_options(&rig_all);
-    struct stored_part parts[STORED_PARTS_MAX];
-    struct sequential *s = sequential_new(&options);
     struct byte_buffer bytes = {0};
-    (void)rig_run(s, &rig_all, 0, 200, 0, 1);
-    (void)sequential_parts(s, parts);
-    assert_string_equal(parts[1].name, "step");
-    parts[1].save(s, 0, &bytes);
-    assert_null(parts[1].load(s, bytes.data, bytes.length));
+    part->save(s, 0, &bytes);
+    assert_null(part->load(s, bytes.data, bytes.length));
     for (size_t length = 0; length < bytes.length; length += 1 + length / 40) {
         char *copy =
             malloc(length + (length == 0)); /* of exactly this size, so that a sanitizer sees its end */
         memcpy(copy, bytes.data, length);
-        assert_non_null(parts[1].load(s, copy, length));
+        assert_non_null(part->load(s, copy, length));
         free(copy);
     }
     for (size_t at = 0; at < bytes.length; at += 4) {
         uint32_t was, wrong = UINT32_MAX - (uint32_t)(at & 3);
         memcpy(&was, bytes.data + at, sizeof(was));
         memcpy(bytes.data + at, &wrong, sizeof(wrong));
-        if (parts[1].load(s, bytes.data, bytes.length) == NULL) { /* then it can be gone on with */
+        if (part->load(s, bytes.data, bytes.length) == NULL) { /* then it can be gone on with */
             s->steps = s->targets_learned = 100;
             (void)rig_feed(s, &rig_all, 200, 210, 0, 1);
         }
         memcpy(bytes.data + at, &was, sizeof(was));
     }
     buffer_free(&bytes);
+}
+
+static void test_damaged(void **state)
+{
+    (void)state;
+    struct sequential_options options = rig_options(&rig_all);
+    struct stored_part parts[STORED_PARTS_MAX];
+    struct sequential *s = sequential_new(&options);
+    uint64_t n = 0;
+    for (; n < 200 || s->pending.count == 0 || s->unlabelled.count == 0; n++)
+        (void)rig_feed(s, &rig_all, n, n + 1, 0, 1);
+    (void)sequential_parts(s, parts);
+    assert_string_equal(parts[1].name, "step");
+    assert_string_equal(parts[2].name, "masked");
+    damage(s, &parts[2]);
+    damage(s, &parts[1]);
     sequential_free(s);
 }
 
