@@ -112,6 +112,8 @@ def check_counts(kind):
             fates = ("learned", "predicted", "rejected", "scored", "unlabelled")
             assert figures["unlabelled"] == good > VIEWS // 2 and sum(figures[fate] for fate in fates) == counts["in"], figures
             assert 100 < figures["targets_masked"] < figures["targets"] and 0 < figures["masked_loss"] < 20, figures
+            others = Run(folder, kind, "others", where="false").figures  # without labels hidden items alone are learned
+            assert others["targets"] == others["targets_masked"] > 100 and others["step_loss"] is None and others["learned"] == 0, others
         else:
             assert not {"unlabelled", "targets_masked", "masked_loss"} & set(figures), figures
         for row, gap in zip(top, gaps):

@@ -162,6 +162,7 @@ static void test_followers(void **state)
         assert_null(sequential_check(follower));
         assert_int_equal(sequential_memory_now(follower).users, sequential_memory_now(s).users);
         compare_answers(s, follower, n + RIG_BLOCK);
+        assert_memory_equal(follower->masks.row, s->masks.row, RIG_DIM * sizeof(float));
         buffer_free(&cut);
     }
     checkpoint_free(&base);
