@@ -50,8 +50,8 @@ struct sequential_options {
     double masked_share, masked_weight;
     float clip_norm; /* of the dense weights' gradient; 0: no limit */
     float init;      /* rows begin uniform in +- init */
-    float
-        init_dense; /* likewise the weights of the layers; 0: each layer has its own bound (net_add_dense) */
+    /* Likewise the weights of the layers; 0: each layer has its own bound (net_add_dense). */
+    float init_dense;
     struct optimizer_options rows, dense;
     const struct losses_kind *loss;
     struct losses_options losses;
