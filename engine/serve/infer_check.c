@@ -339,9 +339,15 @@ static bool check_wishes(struct check *c)
         const struct infer_field *field = name == NULL ? NULL : &side->fields[name->column];
         if (field != NULL && field->is_hidden)
             return BAD(c, "the output `%s` derives from the label, which no request has", SHOWN(c, wish));
+        if (field != NULL && field->is_nested && field->type->tag == TYPE_RECORD)
+            return REFUSE(
+                c, INFER_NOT_SUPPORTED,
+                "the output `%s` is a list of records, which no tensor holds: ask for its fields, such as "
+                "`%s.%s`",
+                SHOWN(c, wish), SHOWN(c, field->field->name), SHOWN(c, field->type->fields->fields[0].name));
         if (field != NULL && field->is_nested)
-            return REFUSE(c, INFER_NOT_SUPPORTED, "the output `%s` is a list of %s, which no tensor holds",
-                          SHOWN(c, wish), field->type->tag == TYPE_LIST ? "lists" : "records");
+            return REFUSE(c, INFER_NOT_SUPPORTED, "the output `%s` is a list of lists, which no tensor holds",
+                          SHOWN(c, wish));
         size_t bit = name == NULL ? side->names_count : (size_t)(name - side->names);
         if (bit_get(seen, bit))
             return BAD(c, "the output `%s` is asked for twice", SHOWN(c, wish));

@@ -10,7 +10,7 @@
 
 /* Of SCHEMA_FIELDS_MAX columns with so many fields each, all names have numbers of 16 bits. */
 enum { RECORD_FIELDS_MAX = 32 };
-_Static_assert(SCHEMA_FIELDS_MAX *RECORD_FIELDS_MAX *INFER_PARTS < UINT16_MAX, "numbers of names");
+_Static_assert(SCHEMA_FIELDS_MAX *(RECORD_FIELDS_MAX + 1) * INFER_PARTS < UINT16_MAX, "numbers of names");
 
 static const struct {
     struct str name;
@@ -146,7 +146,7 @@ static void add_field(struct infer_side *side, const struct field *field, uint32
     to->is_required = field->is_required;
 }
 
-/* How many outputs a list of records is: one for each field, if they have room. 0: it is one field. */
+/* How many outputs a list of records is: one for each field, if they have room. */
 static uint32_t parts_of(const struct type *type, bool is_answer)
 {
     bool is_records = type->tag == TYPE_LIST && type->element->tag == TYPE_RECORD;
@@ -175,13 +175,13 @@ static void add_fields(struct infer_side *side, const struct schema *schema, str
 {
     uint32_t room = 0;
     for (uint32_t i = 0; i < schema->count; i++)
-        room += MAX(parts_of(&schema->fields[i].type, is_answer), 1);
+        room += 1 + parts_of(&schema->fields[i].type, is_answer);
     side->fields = arena_array(arena, struct infer_field, room);
-    for (uint32_t i = 0; i < schema->count; i++)
+    for (uint32_t i = 0; i < schema->count; i++) {
+        add_field(side, &schema->fields[i], i, is_answer); /* of records: so that messages know the name */
         if (parts_of(&schema->fields[i].type, is_answer) > 0)
             add_parts(side, &schema->fields[i], i, arena);
-        else
-            add_field(side, &schema->fields[i], i, is_answer);
+    }
 }
 
 static void add_columns(struct infer_side *side, struct arena *arena)

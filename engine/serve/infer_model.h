@@ -11,7 +11,7 @@ enum infer_part { INFER_VALUES, INFER_VALID, INFER_LENGTHS, INFER_PARTS };
 
 struct infer_name;
 
-/* A column of the source or of the answers; of answers that are lists of records, a field of the records. */
+/* A column of the source or of the answers; of answers that are lists of records, each field of the records is one, too. */
 struct infer_field {
     const struct field *field;
     uint32_t column,
@@ -19,11 +19,11 @@ struct infer_field {
     const struct type *type; /* of one element: the column's type, or of a list the type of its elements */
     enum infer_type tensor;  /* as the metadata say it */
     bool is_list;
-    bool is_nested;   /* a list of lists, an input of records: no tensor holds it */
-    bool is_needed;   /* inputs: some step uses it */
-    bool is_required; /* inputs: each row must have a value */
-    bool is_time;     /* inputs: the event time */
-    bool is_hidden;   /* outputs: it derives from the label, and has no value */
+    bool is_nested;                              /* a list of lists or of records: no tensor holds it */
+    bool is_needed;                              /* inputs: some step uses it */
+    bool is_required;                            /* inputs: each row must have a value */
+    bool is_time;                                /* inputs: the event time */
+    bool is_hidden;                              /* outputs: it derives from the label, and has no value */
     const struct infer_name *names[INFER_PARTS]; /* NULL: the part has no name of its own */
 };
 

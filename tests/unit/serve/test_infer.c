@@ -357,10 +357,12 @@ static void test_metadata(void **state)
         assert_int_equal(columns[i].is_list, inputs[i].is_list);
     }
     uint32_t count = infer_outputs(rig->model, &columns);
-    assert_int_equal(count, 19); /* 16 of the source's columns, twice, big, _status */
+    assert_int_equal(count, 21); /* 16 of the source's columns, two fields of `recs`, twice, big, _status */
     assert_true(str_is(columns[7].name, "day") && columns[7].type == INFER_INT64);
-    assert_true(str_is(columns[16].name, "twice") && columns[16].type == INFER_FP64);
-    assert_true(str_is(columns[18].name, "_status") && columns[18].type == INFER_BYTES);
+    assert_true(str_is(columns[16].name, "recs.a") && columns[16].type == INFER_INT64 && columns[16].is_list);
+    assert_true(str_is(columns[17].name, "recs.b") && columns[17].type == INFER_BYTES && columns[17].is_list);
+    assert_true(str_is(columns[18].name, "twice") && columns[18].type == INFER_FP64);
+    assert_true(str_is(columns[20].name, "_status") && columns[20].type == INFER_BYTES);
     for (enum infer_type type = 0; type < INFER_TYPES; type++)
         assert_int_equal(infer_type_of(str_from(infer_type_name(type))), type);
     assert_int_equal(infer_type_of(STR("FP16")), INFER_NO_TYPE);
@@ -378,8 +380,8 @@ static void test_other_outputs(void **state)
     uint32_t rows, twice = (uint32_t)schema_find(plan_answer_schema(rig->plan, serve), STR("twice"));
     serve->is_hidden[twice] = true;
     struct infer_model *model = infer_model_new(rig->plan, serve);
-    assert_int_equal(infer_outputs(model, &columns), 18);
-    assert_true(str_is(columns[16].name, "big"));
+    assert_int_equal(infer_outputs(model, &columns), 20);
+    assert_true(str_is(columns[18].name, "big"));
     struct infer_wish wish = {STR("twice.valid"), false};
     assert_true(rig_read(rig, model, REQUEST(INPUT("f", "FP64", "[1]", "[1]")), &request, &rows, &problem));
     struct infer_answer *answer = infer_answer_new(model, &request, 1, &rig->call);

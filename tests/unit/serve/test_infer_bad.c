@@ -156,7 +156,7 @@ static const struct bad bad[] = {
     {"{\"inputs\":[" F "],\"outputs\":[{\"name\":\"n.lengths\"}]}", INFER_BAD_REQUEST,
      "no output `n.lengths`"},
     {"{\"inputs\":[" F "],\"outputs\":[{\"name\":\"recs\"}]}", INFER_NOT_SUPPORTED,
-     "the output `recs` is a list of records, which no tensor holds"},
+     "the output `recs` is a list of records, which no tensor holds: ask for its fields, such as `recs.a`"},
 };
 
 static void assert_refused(struct rig *rig, const struct infer_model *model, const struct bad *bad_case)
