@@ -121,6 +121,7 @@ struct operator_context {
     uint32_t load;               /* load level of the micro-batch, 0 .. ORDER_LOAD_MAX (bind: follows_load) */
     int64_t memory_bytes;        /* this instance's share of the budget, for keyed state and rows */
     const struct schema *output; /* outputs[0] of bind */
+    uint32_t outputs_read;       /* bit i: an operator, a learner or a sink reads outputs[i] */
     struct batch_pool *pool;
     struct arena *scratch; /* reset after each call */
     struct counters counters;

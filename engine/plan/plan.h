@@ -227,6 +227,17 @@ struct plan {
     bool has_alignment;     /* some source has `align:` */
 };
 
+/* Bit i: a node reads outputs[i] of the node at `place`. */
+static inline uint32_t plan_outputs_read(const struct plan *plan, uint32_t place)
+{
+    uint32_t read = 0;
+    for (uint32_t n = 0; n < plan->nodes_count; n++)
+        for (uint32_t i = 0; i < plan->nodes[n].inputs_count; i++)
+            if (plan->nodes[n].inputs[i].node == place)
+                read |= UINT32_C(1) << plan->nodes[n].inputs[i].output;
+    return read;
+}
+
 /* The output that gives the answers of a `serve`, and its schema. */
 static inline struct plan_edge plan_answer(const struct plan_serve *serve)
 {

@@ -196,6 +196,11 @@ static void add_one(struct choices *c, struct operator_context *context, const s
         ranks_emit(c->ranks, context, LEARNER_METRICS, items_index_live(index));
 }
 
+bool choices_makes_lists(const struct choices *c, const struct operator_context *context)
+{
+    return c->config->top > 0 && (context->outputs_read >> LEARNER_PREDICTIONS & 1) != 0;
+}
+
 /* The list of event i, of `most` items, becomes that of its row. */
 static void keep_list(struct choices *c, uint32_t i, uint32_t place, size_t most)
 {
@@ -208,7 +213,8 @@ static void keep_list(struct choices *c, uint32_t i, uint32_t place, size_t most
 void choices_judge(struct choices *c, struct operator_context *context, const struct batch *batch,
                    const struct items_index *index, const struct choice *events, uint32_t n)
 {
-    size_t most = MAX(c->config->top > 0 ? c->list : 0, c->at_most);
+    bool makes_lists = choices_makes_lists(c, context);
+    size_t most = MAX(makes_lists ? c->list : 0, c->at_most);
     leat_assert(n <= BATCH_ROWS);
     search_lists(c, index, events, n, most);
     rank_all(c, index, events, n);
@@ -218,7 +224,7 @@ void choices_judge(struct choices *c, struct operator_context *context, const st
             c->row_ranks[place] = c->ranks_of[i];
             add_one(c, context, batch, index, &events[i], c->ranks_of[i], c->lists + i * most, c->counts[i]);
         }
-        if (c->config->top > 0)
+        if (makes_lists)
             keep_list(c, i, place, most);
     }
 }

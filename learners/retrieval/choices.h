@@ -61,6 +61,9 @@ struct choices {
 void choices_init(struct choices *c, const struct ranks_config *config, uint32_t dim);
 void choices_free(struct choices *c);
 
+/* Whether all events get a list: one is asked for, and NAME.top is read. */
+bool choices_makes_lists(const struct choices *c, const struct operator_context *context);
+
 /* Before the choices of a batch with `rows` selected rows: none of them has a rank or a list yet. */
 void choices_begin(struct choices *c, uint32_t rows);
 

@@ -26,8 +26,9 @@ const struct option ranks_options[] = {
     OPTION_ENUM(
         struct ranks_config, seen, "seen", 0, "kept", "kept|dropped",
         "`dropped`: items of the user's history, or in lists of the query, are left out of ranks and lists"),
-    OPTION_INT(struct ranks_config, top, "top", 0, "0", "0", "4096",
-               "number of items in the lists of `top`; 0: no lists"),
+    OPTION_INT(
+        struct ranks_config, top, "top", 0, "0", "0", "4096",
+        "number of items in the lists of `NAME.top`, which are made where something reads them; 0: no lists"),
     OPTIONS_END,
 };
 

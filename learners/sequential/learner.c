@@ -126,9 +126,10 @@ static void take_piece(struct operator_context *context, struct sequential_confi
     struct sequential_event *events = s->events + p->at;
     const struct items_index *index = catalogue_index(sequential_items(s->model));
     size_t items = items_index_live(index);
+    bool makes_lists = choices_makes_lists(&s->choices, context);
     for (uint32_t i = 0; i < p->n; i++) {
         p->is_ranked[i] = ranks_is_ranked(s->choices.ranks, events[i].identity, items);
-        p->is_listed[i] = p->is_ranked[i] || c->ranks.top > 0;
+        p->is_listed[i] = p->is_ranked[i] || makes_lists;
     }
     uint64_t steps = sequential_counts(s->model).steps;
     sequential_read(s->model, events, p->n, p->is_listed, p->seen);

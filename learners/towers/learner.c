@@ -204,9 +204,10 @@ static void take_piece(struct operator_context *context, struct towers_config *c
     struct towers_state *s = c->state;
     const struct towers_event *events = s->read.events + at;
     size_t items = items_index_live(index_of(s));
+    bool makes_lists = choices_makes_lists(&s->choices, context);
     for (uint32_t i = 0; i < n; i++) {
         s->is_ranked[i] = ranks_is_ranked(s->choices.ranks, events[i].identity, items);
-        s->is_listed[i] = s->is_ranked[i] || c->ranks.top > 0;
+        s->is_listed[i] = s->is_ranked[i] || makes_lists;
     }
     towers_read(s->model, events, n, s->is_listed, s->seen);
     choices_judge(&s->choices, context, batch, index_of(s), choose(c, at, n), n);
