@@ -6,7 +6,7 @@
 Full (`./dev soak histories`): 40 million events of 2 million users, who take turns, so that nearly each event meets a
 history on disk, in `memory: 512MiB` beside 50,000 items: at most 650 MiB resident. Few events teach, since steps would
 take hours; with fewer EVENTS, users have shorter histories. --small (`./dev test`): 8,000 users with memory for a few of
-them, stopped on the way and resumed: the same rows as with all in memory. Prints TAP lines.
+them, stopped on the way and resumed: the same rows, and answers, as with all in memory. Prints TAP lines.
 """
 
 import json
@@ -25,6 +25,7 @@ source events = sequence {{ count: {count}, keys: {keys}, event_time: ts }}
 stream rows = events | with item = int(value * {items}.0), teaches = {teaches}
 learner next = sasrec from rows {{ by: key, item: item, learn: teaches, rank_share: {share}, {options} }}
 sink out = {sink}
+serve answers {{ from: next.top, request: events }}
 """
 FULL = {"memory": "512MiB", "every": "5m", "keys": 2_000_000, "items": 50_000, "share": 0.0001, "options": "",
         "teaches": "id < 400000 or id % 1000 == 0", "sink": "null from next.top {}"}
@@ -97,6 +98,12 @@ def small(leat, folder):
         if 0.3 * SMALL["count"] < records < SMALL["count"]:
             break
     spilled = run("spilled", **SPILLS)
+    with open(os.path.join(folder, "asked.jsonl"), "w", encoding="ascii") as file:
+        for key in range(0, SMALL["keys"], 8):
+            file.write(json.dumps({"id": key, "key": key, "value": 0.5, "ts": 200_000_000}) + "\n")
+    answers = [subprocess.run([leat, "score", os.path.join(folder, f"{name}.leat"), os.path.join(folder, "asked.jsonl")],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
+               for name in ("whole", "spilled")]
     print(f"# stopped after {records:,} of {SMALL['count']:,} records")
     wrong = [] if 0 < records < SMALL["count"] else ["it was not stopped on its way"]
     with open(os.path.join(folder, "whole.jsonl"), "rb") as left, open(os.path.join(folder, "spilled.jsonl"), "rb") as right:
@@ -105,10 +112,12 @@ def small(leat, folder):
             wrong.append("other rows than with all histories in memory")
     if rows.count(b"\n") < SMALL["count"]:
         wrong.append(f"{rows.count(bytes([10])):,} lines are too few")
+    if answers[0] != answers[1] or answers[0].count(b'"top":[{') < SMALL["keys"] / 8:
+        wrong.append("requests have other answers than with all histories in memory, or no lists")
     cold = [learner(summary)["history_cold"] for summary in (whole, half, spilled)]
     if cold[0] > 0 or min(cold[1:]) < SMALL["keys"] / 10:
         wrong.append(f"{cold} users on disk: with all in memory, when it was stopped, and at the end")
-    return say(wrong, "rows with histories on disk, stopped and resumed, equal those with all in memory")
+    return say(wrong, "rows with histories on disk, stopped and resumed, and answers equal those with all in memory")
 
 
 def main():
