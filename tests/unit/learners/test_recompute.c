@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <time.h>
 
-enum { DIM = 32, WINDOW_MAX = 600, WINDOWS = 60, LONG = 20, STEPS = 3, LAYERS_MANY = 8 };
+enum { DIM = 32, WINDOW_MAX = 600, WINDOWS = 60, LONG = 20, STEPS = 2, LAYERS_MANY = 8, ROWS = 2048 };
 
 static struct sasrec_network sasrec = {
     .heads = 2, .dim = DIM, .hidden = 48, .is_causal = true, .dropout = 0.2F, .attention_dropout = 0.1F};
@@ -44,7 +44,7 @@ static void begin_both(unsigned kind, uint32_t layers)
     struct rig *rigs[] = {&keeps, &repeats};
     for (int i = 0; i < 2; i++) {
         struct net_options o = options_of(kind, layers, i == 1);
-        rig_begin(rigs[i], &o, RIG_ROWS_MAX, true);
+        rig_begin(rigs[i], &o, ROWS, true);
         rig_stir(rigs[i]);
         rig_windows(rigs[i], some, WINDOWS, 0);
     }
@@ -105,7 +105,7 @@ static void test_bits(void **state)
     h.team.engine = &h;
     assert_int_equal(pthread_create(&thread, NULL, help, &h), 0);
     for (unsigned kind = 0; kind < 3; kind++) {
-        for (size_t i = 0; i < ARRAY_COUNT(layers); i++) {
+        for (size_t i = 0; i < ARRAY_COUNT(layers) - (kind == 2); i++) {
             run_steps(kind, layers[i], NULL);
             unsigned before = atomic_load(&h.pieces);
             run_steps(kind, layers[i], &h.team);
@@ -222,7 +222,7 @@ static void test_ends(void **state)
     for (int i = 0; i < 2; i++) {
         struct net_options o = rig_options(&network, NULL, DIM, WINDOW_MAX);
         o.recompute = i == 1;
-        rig_begin(rigs[i], &o, RIG_ROWS_MAX, false);
+        rig_begin(rigs[i], &o, ROWS, false);
         rig_stir(rigs[i]);
         rig_windows(rigs[i], some, WINDOWS, 0);
         rig_run(rigs[i]);
@@ -323,7 +323,7 @@ static void test_cost(void **state)
             rig_windows(rigs[i], some, PASS / EACH, 0);
             bytes[i] = (double)rigs[i]->memory.parts[TRAIN_ACTIVATIONS];
         }
-        for (int i = 0; i < 6; i++)
+        for (int i = 0; i < 4; i++)
             least[i % 2] = fmin(least[i % 2], seconds_of(rigs[i % 2]));
         print_message("%s: activations %.1f of %.1f MB, %.0f %%; a pass %.1f ms and %.1f ms, %.2f times\n",
                       kind == 1 ? "hstu" : "sasrec", bytes[1] / 1e6, bytes[0] / 1e6,
