@@ -1,6 +1,7 @@
 /* Collects the entries of the reference. */
 #include "cli/help.h"
 
+#include "learners/learner/optimizer_options.h"
 #include "learners/losses/options.h"
 #include "plan/plan.h"
 
@@ -141,10 +142,13 @@ static void add_function(struct help *help, enum help_group group, const struct 
         entry->note = "An aggregate, for use in the { } of `feature` and `window`.";
 }
 
-/* The group of the kinds that an option of a learner chooses from. */
+/* The group of the kinds that an option of a learner chooses from; HELP_GROUPS_COUNT: they have none, and stand below the
+ * option. */
 static enum help_group group_of(const struct kind_choice *kinds)
 {
-    return kinds == losses_choices ? HELP_LOSSES : HELP_OPTIMIZERS;
+    if (kinds == losses_choices)
+        return HELP_LOSSES;
+    return kinds == optimizer_kinds ? HELP_OPTIMIZERS : HELP_GROUPS_COUNT;
 }
 
 static bool has_kind(const struct help *help, enum help_group group, const struct kind_choice *kind)

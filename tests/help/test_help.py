@@ -86,6 +86,8 @@ def test_what_is_said():
     assert "rate" in text and "l1" in text
     _, text, _ = leat("sasrec")
     assert "NAME.top (the" in text and "loss; default sampled_softmax" in text and "`leat help losses`" in text, text
+    assert re.search(r"^  also  masked\n(.*\n)*      masked  each .*\n(.*\n)*          share  float; 0.01 to 0.9; default 0.2$", text, re.M), text
+    assert "masked" not in leat("optimizers")[1]
     assert "NAME.predictions (the" in leat("deepfm")[1] and re.search(r"^  negatives  int; 1 to 4096", leat("loss", "gbce")[1], re.M)
     _, text, _ = leat("deepfm")
     assert "optimizer; default adagrad" in text and "`leat help optimizers`" in text
