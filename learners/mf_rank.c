@@ -12,6 +12,7 @@ _Static_assert(offsetof(struct mf_rank, common) == 0, "the shared callbacks read
 static const struct option mf_rank_options[] = {
     OPTION_EXPRESSION(struct mf_rank, user, "user", OPTION_REQUIRED, "who chose the item: a single value"),
     OPTION_INCLUDE_ROWS(towers_options_of),
+    OPTION_INCLUDE_ROWS(towers_refresh_option),
     OPTION_KIND(struct towers_config, loss, "loss", 0, "bpr", losses_choices,
                 "what is minimized: the item that came against other items; not `softmax`"),
     OPTION_INT(struct towers_config, batch, "batch", 0, "128", "1", "1023", "events of a step"),

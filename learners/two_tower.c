@@ -15,6 +15,7 @@ static const struct option two_tower_options[] = {
         "what is known of the event before its item: up to 16 single values, or lists whose mean "
         "is read"),
     OPTION_INCLUDE_ROWS(towers_options_of),
+    OPTION_INCLUDE_ROWS(towers_refresh_option),
     OPTION_STREAM(
         struct towers_config, items, "items", 0,
         "stream of the items that there are: a row adds an item or replaces its features, and "

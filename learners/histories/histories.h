@@ -139,6 +139,12 @@ void histories_append(struct histories *histories, const uint64_t *keys, const u
 /* Removes a user, also from a cold store; false: there is no such user. */
 bool histories_remove(struct histories *histories, uint64_t key);
 
+/* Writes a user's count and last items for people (`leat state get`), named by their numbers; false: there is no such
+ * user. Changes nothing. */
+struct describe;
+bool histories_describe(struct histories *histories, const struct items_numbers *numbers, uint64_t key,
+                        struct describe *out);
+
 /* Visits all users by rising key; the visitor stops the walk by returning false. Takes 8 bytes of memory a user
  * and sorts them: for exports and reports, not for draws. Returns false if it was stopped. */
 typedef bool histories_visitor(void *argument, uint64_t key, uint64_t count);

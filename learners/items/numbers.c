@@ -5,6 +5,7 @@
 #include "learners/items/numbers.h"
 
 #include "core/buffer.h"
+#include "core/describe.h"
 #include "core/mem.h"
 #include "kernels/num.h"
 
@@ -294,6 +295,18 @@ bool items_numbers_value_now(const struct items_numbers *n, uint32_t number, str
 {
     return number < n->used &&
            items_numbers_value(n, (struct items_ref){number, slot_of(n, number)->generation}, value);
+}
+
+void items_numbers_describe(const struct items_numbers *n, struct items_ref ref, const char *name,
+                            struct describe *out)
+{
+    struct items_value value;
+    if (!items_numbers_value(n, ref, &value))
+        describe_text(out, name, STR("gone"));
+    else if (value.is_text)
+        describe_text(out, name, value.text);
+    else
+        describe_int(out, name, value.integer);
 }
 
 struct items_counts items_numbers_counts(const struct items_numbers *n)

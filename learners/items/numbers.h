@@ -82,6 +82,11 @@ bool items_numbers_value(const struct items_numbers *numbers, struct items_ref r
 bool items_numbers_value_now(const struct items_numbers *numbers, uint32_t number,
                              struct items_value *value) LEAT_CHECKED;
 
+/* Writes an item's value under a name, for people; "gone": the reference reads as absent. */
+struct describe;
+void items_numbers_describe(const struct items_numbers *numbers, struct items_ref ref, const char *name,
+                            struct describe *out);
+
 struct items_counts items_numbers_counts(const struct items_numbers *numbers);
 
 /*

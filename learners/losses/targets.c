@@ -9,6 +9,7 @@
 #include "core/mem.h"
 #include "kernels/num.h"
 #include "learners/losses/internal.h"
+#include "learners/losses/popular.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -60,6 +61,7 @@ struct targets *targets_create(const struct targets_options *o)
     leat_assert(o->dim > 0 && o->dim <= BATCH_DIM_MAX && o->dim % 4 == 0);
     leat_assert(o->losses.temperature > 0.0 && o->losses.negatives >= 0 &&
                 places_of(o) <= TARGETS_PLACES_MAX);
+    leat_assert(o->popular == NULL || !o->losses.correct);
     struct targets *t = mem_calloc(1, sizeof(*t));
     t->o = *o;
     t->scratch_bytes = (scratch_bytes(o) + 63) / 64 * 64;
@@ -242,6 +244,10 @@ static void draw_piece(void *of, uint32_t number, unsigned who)
     for (uint32_t i = number * DRAW_TARGETS; i < end; i++) {
         uint32_t *drawn = (uint32_t *)t->arrays[TARGETS_INDICES].at + (size_t)i * (1 + t->draws) + 1;
         double *log_q = has_log_q(t) ? (double *)t->arrays[TARGETS_LOG_Q].at + (size_t)i * t->draws : NULL;
+        if (t->o.popular != NULL && t->o.popular->total > 0) {
+            popularity_draws(t->o.popular, t->o.seed, c->s->identities[i], t->draws, drawn);
+            continue;
+        }
         negatives_draw(&c->negatives, c->s->identities[i], t->draws, drawn, log_q);
         for (uint32_t k = 0; log_q != NULL && t->others > 0 && k < t->draws; k++)
             log_q[k] = num_log(num_exp(log_q[k]) + expected_in_batch(t, drawn[k]));

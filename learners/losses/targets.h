@@ -33,6 +33,7 @@
 #include "learners/losses/negatives.h"
 
 struct team;
+struct popularity;
 
 /* Most places of a step: pairs of a target and an item that it is compared with, its own included. Each takes up to
  * 28 bytes of memory, and half as much more where steps grew. */
@@ -46,6 +47,9 @@ struct targets_options {
     uint32_t dim;         /* of rows and queries: a multiple of 4 up to BATCH_DIM_MAX */
     uint32_t targets_max; /* of a step */
     enum negatives_draw draw;
+    /* Draws items by how often they occur (popular.h) instead, while any has: live ones alone have, and the loss does not
+     * correct by log_q. NULL: by `draw`. */
+    const struct popularity *popular;
     uint64_t seed;
     double rate, initial; /* as frequencies_init takes them; read with `in_batch` alone */
     struct team *team;    /* NULL: nobody helps */

@@ -69,7 +69,7 @@ static void lists_width(struct choices *c, size_t width)
 
 static uint32_t left_out(const struct choices *c, const struct choice *of)
 {
-    return c->config->seen == RANKS_SEEN_DROPPED ? of->seen_count : 0;
+    return c->config->seen == RANKS_SEEN_DROPPED ? of->seen_count : of->always_out;
 }
 
 /* Copies the first `most` items of a search, without the `out` first ones of those that were seen. */

@@ -26,6 +26,7 @@ struct choice {
     uint32_t number;    /* of the item, if it is known */
     const uint32_t *seen;
     uint32_t seen_count; /* numbers of the items that `seen: dropped` leaves out, in any order */
+    uint32_t always_out; /* of which the first so many are left out with `seen: kept`, too */
     uint32_t place;      /* number of the row among the batch's selected ones */
     int64_t time_us;
     bool is_ranked,

@@ -41,38 +41,9 @@ bool sequential_visit_weights(struct sequential *s, const char *const *names, st
 
 /* --- A user, an item --- */
 
-static void describe_ref(const struct catalogue *catalogue, struct items_ref ref, const char *name,
-                         struct describe *out)
-{
-    struct items_value value;
-    if (!items_numbers_value(catalogue_numbers((struct catalogue *)(uintptr_t)catalogue), ref, &value))
-        describe_text(out, name, STR("gone"));
-    else if (value.is_text)
-        describe_text(out, name, value.text);
-    else
-        describe_int(out, name, value.integer);
-}
-
 bool sequential_describe_user(struct sequential *s, uint64_t user, struct describe *out)
 {
-    struct history_view view;
-    struct history_entry entry;
-    histories_guests_begin(s->histories);
-    histories_find(s->histories, &user, 1, TABLE_STEP_NONE, &view);
-    bool is_there = view.count > 0;
-    if (is_there) {
-        describe_int(out, "events", (int64_t)view.count);
-        describe_list(out, "history");
-        while (!describe_is_full(out) && history_next(&view, &entry)) {
-            describe_record(out, NULL);
-            describe_ref(s->items, entry.item, "item", out);
-            describe_time(out, "time", (int64_t)entry.seconds * US_PER_SECOND);
-            describe_close(out);
-        }
-        describe_close(out);
-    }
-    histories_guests_end(s->histories);
-    return is_there;
+    return histories_describe(s->histories, catalogue_numbers(s->items), user, out);
 }
 
 bool sequential_describe_item(struct sequential *s, uint64_t key, struct describe *out)
@@ -82,7 +53,7 @@ bool sequential_describe_item(struct sequential *s, uint64_t key, struct describ
         return false;
     const struct table_row *row = table_find(catalogue_table(s->items), key);
     const float *floats = catalogue_rows(s->items)[ref.number];
-    describe_ref(s->items, ref, "item", out);
+    items_numbers_describe(catalogue_numbers(s->items), ref, "item", out);
     describe_int(out, "number", ref.number);
     describe_int(out, "occurrences", row->count);
     describe_time(out, "seen", (int64_t)row->seen * US_PER_SECOND);

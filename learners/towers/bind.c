@@ -26,6 +26,13 @@ static const struct option embedding_options[] = {
     OPTIONS_END,
 };
 
+const struct option towers_refresh_option[] = {
+    OPTION_INT(
+        struct towers_config, refresh, "refresh", 0, "1024", "0", "1000000",
+        "with each step so many items are encoded again for the index, in turn, besides the step's own"),
+    OPTIONS_END,
+};
+
 const struct option towers_options_of[] = {
     OPTION_EXPRESSION(struct towers_config, item, "item", OPTION_REQUIRED,
                       "what the event is about, and what is predicted: an int or a text"),
@@ -37,9 +44,6 @@ const struct option towers_options_of[] = {
                   "comes, and goes to NAME.scores. It has the columns that the query reads"),
     OPTION_BLOCK(struct towers_config, embedding, struct towers_embedding, "embedding", 0, embedding_options,
                  "rows of items and of values"),
-    OPTION_INT(
-        struct towers_config, refresh, "refresh", 0, "1024", "0", "1000000",
-        "with each step so many items are encoded again for the index, in turn, besides the step's own"),
     OPTION_INCLUDE(struct towers_config, ranks, ranks_options),
     OPTION_INT(struct towers_config, seed, "seed", 0, "1", "0", NULL, "seed of initial values and of chance"),
     OPTIONS_END,
@@ -161,7 +165,7 @@ static bool bind_seen(struct operator_bind *bind, struct towers_config *c)
         c->is_seen[f] = type->tag == TYPE_LIST && type_equal(type->element, item);
         has_any |= c->is_seen[f];
     }
-    if (has_any || c->ranks.seen != RANKS_SEEN_DROPPED)
+    if (has_any || c->history > 0 || c->ranks.seen != RANKS_SEEN_DROPPED)
         return true;
     diag_hint(
         bind->diags,
@@ -192,11 +196,13 @@ static bool set_model(struct operator_bind *bind, struct towers_config *c)
 {
     const struct losses_options *losses = c->loss.config;
     c->model = (struct towers_options){.kernels = kernels_pick(NULL, &(const char *){NULL}),
-                                       .query_fields = c->query.count,
+                                       .query_fields = c->history > 0 ? 1 : c->query.count,
                                        .features = c->features.count,
                                        .dim = (uint32_t)c->embedding.dim,
                                        .list_max = (uint32_t)c->list_max,
                                        .normalize = c->normalize,
+                                       .history = (uint32_t)c->history,
+                                       .subsample = c->subsample,
                                        .is_listed = c->items.name.length > 0,
                                        .batch = (uint32_t)c->batch,
                                        .refresh = (uint32_t)c->refresh,
@@ -222,7 +228,7 @@ static bool check(struct operator_bind *bind, const struct towers_config *c)
     char reason[LOSSES_REASON];
     const char *problem = NULL;
     struct targets_options targets = towers_targets(m);
-    if (m->query_fields == 0)
+    if (c->query.count == 0)
         problem = "a query needs something that is known of the event: `query: [...]` is empty";
     else if (m->dim % 4 != 0)
         problem = arena_printf(bind->arena, "`dim` must be a multiple of 4, found %u", m->dim);

@@ -2,6 +2,8 @@
 #ifndef LEAT_LEARNERS_TOWERS_INTERNAL_H
 #define LEAT_LEARNERS_TOWERS_INTERNAL_H
 
+#include "learners/histories/histories.h"
+#include "learners/losses/popular.h"
 #include "learners/losses/targets.h"
 #include "learners/towers/tower.h"
 #include "learners/towers/towers.h"
@@ -61,6 +63,19 @@ struct towers {
     uint32_t *wanted;
     size_t wanted_count, wanted_room;
     uint32_t cursor; /* the next number that is encoded in turn */
+    /* alike.c, with `history`: else NULL and 0. The windows of a call's events lie one behind the other: items that are
+     * there, oldest first, their keys and numbers. */
+    struct histories *histories;
+    struct popularity popular;
+    uint64_t occurrences; /* of items in events that taught */
+    uint64_t without_history;
+    struct history_entry *past;
+    uint64_t *past_keys;
+    uint32_t *past_numbers;
+    size_t past_count, past_room;
+    size_t past_at[TOWERS_CALL_MAX];
+    uint16_t past_counts[TOWERS_CALL_MAX];
+    uint32_t *centers; /* [batch] numbers of the first items of a step's pairs */
     int64_t watermark_us;
     uint64_t steps, targets_learned, targets_rejected, unnumbered;
     double loss; /* mean of the last step's targets */
@@ -81,6 +96,25 @@ void towers_encode_wanted(struct towers *t);
 /* After a step: its items, and those whose turn it is. */
 void towers_encode_after(struct towers *t, const uint32_t *numbers, uint32_t n);
 const float *towers_encoded(const struct towers *t, const struct towers_about *about);
+
+/* towers.c. An event, or a pair, that waits for its step. */
+void towers_add_waiting(struct towers *t, uint64_t identity, struct items_ref item, uint32_t seconds,
+                        const struct towers_ids *ids);
+
+/* alike.c. Event i of the call, one after the other from 0 on: reads its window; joins: its item becomes part of it. */
+void towers_alike_make(struct towers *t);
+void towers_alike_free(struct towers *t);
+void towers_alike_read(struct towers *t, uint32_t i, bool joins);
+/* What the query of event i is the mean of, when all have been read; false: there is no query. */
+bool towers_alike_ids(const struct towers *t, uint32_t i, struct towers_ids *ids, struct towers_seen *seen);
+/* Event i teaches: its pairs wait for a step, and make those that they fill. */
+void towers_alike_take(struct towers *t, uint32_t i);
+/* The own vectors of items that are there, for the index; is_there[i]: it has one. */
+void towers_alike_encode(struct towers *t, const uint32_t *numbers, uint32_t n, float *vectors,
+                         uint8_t *is_there);
+void towers_alike_save(const struct towers *t, struct byte_buffer *out);
+const char *towers_alike_load(struct towers *t, const void *data, size_t bytes);
+const char *towers_alike_check(struct towers *t);
 
 /* step.c. The waiting events make their step. */
 void towers_step_begin(struct towers *t);

@@ -22,6 +22,7 @@ struct towers_state {
     struct stored stored;
     struct kernels_calls calls;
     struct towers_read_events read;
+    bool has_users; /* `history` */
     /* By event of a piece. */
     uint8_t is_ranked[TOWERS_CALL_MAX], is_listed[TOWERS_CALL_MAX];
     struct towers_seen seen[TOWERS_CALL_MAX];

@@ -3,7 +3,6 @@
 
 #include "core/mem.h"
 #include "kernels/num.h"
-#include "learners/histories/histories.h"
 #include "learners/tables/inline.h"
 
 #include <stdlib.h>
@@ -32,6 +31,11 @@ static void forget(void *of, uint32_t number)
     table_remove(&t->about, key, table_hash(&t->about, key));
     t->about_of[number] = NULL;
     targets_forget(t->targets, number);
+    if (t->options.history > 0) {
+        popularity_forget(&t->popular, number);
+        if (table_find(&t->query.tables[0], key) != NULL)
+            table_remove(&t->query.tables[0], key, table_hash(&t->query.tables[0], key));
+    }
     if (t->options.removed != NULL)
         t->options.removed(t->options.removed_of, number);
 }
@@ -185,6 +189,19 @@ void towers_want(struct towers *t, uint32_t number)
     t->wanted[t->wanted_count++] = number;
 }
 
+/* Vectors of items that are there, and whether each has one. */
+static void encode_some(struct towers *t, const uint32_t *numbers, uint32_t n)
+{
+    if (t->options.history > 0) {
+        towers_alike_encode(t, numbers, n, t->item_vectors, t->item_taught);
+        return;
+    }
+    towers_bring_items(t, numbers, n);
+    tower_look(&t->item);
+    tower_encode(&t->item, 0, n, t->item_vectors);
+    memset(t->item_taught, 1, n);
+}
+
 void towers_encode_wanted(struct towers *t)
 {
     size_t n = 0;
@@ -195,11 +212,10 @@ void towers_encode_wanted(struct towers *t)
     }
     for (size_t at = 0; at < n; at += t->item.pass) {
         uint32_t count = (uint32_t)MIN(n - at, (size_t)t->item.pass);
-        towers_bring_items(t, t->wanted + at, count);
-        tower_look(&t->item);
-        tower_encode(&t->item, 0, count, t->item_vectors);
+        encode_some(t, t->wanted + at, count);
         for (uint32_t i = 0; i < count; i++)
-            store(t, t->wanted[at + i], t->item_vectors + (size_t)i * t->item.width);
+            if (t->item_taught[i])
+                store(t, t->wanted[at + i], t->item_vectors + (size_t)i * t->item.width);
     }
     t->wanted_count = 0;
 }
@@ -223,8 +239,9 @@ void towers_encode_after(struct towers *t, const uint32_t *numbers, uint32_t n)
     uint32_t count, stamp = (uint32_t)t->steps + 1;
     const uint32_t *live = catalogue_live(t->items, &count);
     for (uint32_t i = 0; i < n; i++) {
+        if (t->encoded_in[numbers[i]] != stamp)
+            towers_want(t, numbers[i]);
         t->encoded_in[numbers[i]] = stamp;
-        towers_want(t, numbers[i]);
     }
     uint32_t turns = MIN(t->options.refresh, count), at = place_from(live, count, t->cursor);
     for (uint32_t i = 0; i < turns; i++, at++) {

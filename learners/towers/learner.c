@@ -32,6 +32,7 @@ bool towers_open(struct operator_context *context)
     s->model = towers_new(&c->model);
     towers_set_team(s->model, context->team);
     choices_init(&s->choices, &c->ranks, towers_width(&c->model));
+    s->has_users = c->history > 0;
     towers_stored_init(s);
     return true;
 }
@@ -80,6 +81,16 @@ static void read_query(struct towers_config *c, uint32_t input, const struct col
         r->query_counts[i][f] = read_ids(c, &columns[c->query_columns[input][f]], row);
 }
 
+/* The id of a query's value; 0: it is null, or there is no such value. */
+static uint64_t query_id(const struct towers_config *c, uint32_t input, const struct column *columns,
+                         uint32_t row, uint32_t field)
+{
+    if (field >= c->query.count)
+        return 0;
+    const struct column *column = &columns[c->query_columns[input][field]];
+    return column_is_valid(column, row) ? learner_id(column, row) : 0;
+}
+
 static void read_features(struct towers_config *c, const struct column *columns, uint32_t row, uint32_t i)
 {
     struct towers_read_events *r = &c->state->read;
@@ -110,7 +121,7 @@ static void finish_events(struct towers_config *c, uint32_t n)
     }
 }
 
-/* Reads the batch's selected rows; of events (has_items) those that have an item. */
+/* Reads the batch's selected rows; of events (has_items) those that have an item, and a user where the kind has users. */
 static uint32_t read_events(struct towers_config *c, uint32_t input, const struct batch *batch,
                             bool has_items)
 {
@@ -125,6 +136,11 @@ static uint32_t read_events(struct towers_config *c, uint32_t input, const struc
             continue;
         struct towers_event *e = &r->events[n];
         *e = (struct towers_event){.time_us = batch->event_time[row]};
+        if (c->history > 0) {
+            e->user = query_id(c, input, columns, row, 0), e->asked = query_id(c, input, columns, row, 1);
+            if (has_items && e->user == 0)
+                continue;
+        }
         read_query(c, input, columns, row, n);
         if (has_items) {
             e->item = choices_value(&columns[c->item_column], row);
@@ -141,22 +157,28 @@ static uint32_t read_events(struct towers_config *c, uint32_t input, const struc
 
 /* --- Ranks and lists --- */
 
-static void leave_out(struct towers_config *c, const struct towers_event *e)
+static void leave_out(struct towers_state *s, uint32_t number)
+{
+    if (s->left_out_count == s->left_out_room) {
+        s->left_out_room = MAX(2 * s->left_out_room, (size_t)BATCH_ROWS);
+        s->left_out = mem_realloc(s->left_out, s->left_out_room * sizeof(*s->left_out));
+    }
+    s->left_out[s->left_out_count++] = number;
+}
+
+/* What `seen: dropped` leaves out: items in lists of the query, or those of the user's window. */
+static void leave_out_seen(struct towers_config *c, const struct towers_event *e,
+                           const struct towers_seen *seen)
 {
     struct towers_state *s = c->state;
     const uint64_t *ids = e->query.ids;
     struct items_ref ref;
-    for (uint32_t f = 0; f < c->query.count; ids += e->query.counts[f++]) {
-        for (uint32_t k = 0; k < e->query.counts[f] && c->is_seen[f]; k++) {
-            if (!catalogue_find(towers_items(s->model), ids[k], &ref))
-                continue;
-            if (s->left_out_count == s->left_out_room) {
-                s->left_out_room = MAX(2 * s->left_out_room, (size_t)BATCH_ROWS);
-                s->left_out = mem_realloc(s->left_out, s->left_out_room * sizeof(*s->left_out));
-            }
-            s->left_out[s->left_out_count++] = ref.number;
-        }
-    }
+    for (uint32_t k = 0; k < seen->window_count; k++)
+        leave_out(s, seen->window[k]);
+    for (uint32_t f = 0; f < c->query.count; ids += e->query.counts[f++])
+        for (uint32_t k = 0; k < e->query.counts[f] && c->is_seen[f]; k++)
+            if (catalogue_find(towers_items(s->model), ids[k], &ref))
+                leave_out(s, ref.number);
 }
 
 /* What is to be chosen for n events from `at` on. */
@@ -166,12 +188,15 @@ static const struct choice *choose(struct towers_config *c, uint32_t at, uint32_
     s->left_out_count = 0;
     for (uint32_t i = 0; i < n; i++) {
         s->left_out_at[i] = s->left_out_count;
+        if (s->seen[i].is_asked) /* an item is the most alike to itself */
+            leave_out(s, s->seen[i].asked);
         if (c->ranks.seen == RANKS_SEEN_DROPPED && s->is_listed[i])
-            leave_out(c, &s->read.events[at + i]);
+            leave_out_seen(c, &s->read.events[at + i], &s->seen[i]);
         s->piece_choices[i] = (struct choice){.query = s->seen[i].query,
                                               .is_known = s->seen[i].is_known,
                                               .number = s->seen[i].number,
                                               .seen_count = (uint32_t)(s->left_out_count - s->left_out_at[i]),
+                                              .always_out = s->seen[i].is_asked,
                                               .place = s->read.places[at + i],
                                               .time_us = s->read.events[at + i].time_us,
                                               .is_ranked = s->is_ranked[i] != 0,

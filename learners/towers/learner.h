@@ -1,5 +1,5 @@
 /*
- * The parts of a learner kind that has two towers: two_tower.c and mf_rank.c have an option table, made of
+ * The parts of a learner kind that has two towers: two_tower.c, mf_rank.c and item2vec.c have an option table, made of
  * towers_options_of and rows of their own; a function `bind`; and a descriptor, whose other callbacks TOWERS_KIND sets.
  * The kind's option struct begins with struct towers_config.
  *
@@ -9,8 +9,8 @@
  * `NAME.metrics` (learners/retrieval/ranks.h). outputs[2], `NAME.scores`: likewise of the rows of `score`.
  *
  * Counters: in = learned + predicted + rejected + scored + catalogued. Rows that teach are `absorbed`; those that do not,
- * those of `score` and of `items` `filtered`; events and rows of `items` without an item, and those whose `_op` is no
- * change, `dead`.
+ * those of `score` and of `items` `filtered`; events and rows of `items` without an item, events without a user where the
+ * kind has users, and rows whose `_op` is no change, `dead`.
  */
 #ifndef LEAT_LEARNERS_TOWERS_LEARNER_H
 #define LEAT_LEARNERS_TOWERS_LEARNER_H
@@ -30,11 +30,14 @@ struct towers_state;
 
 struct towers_config {
     /* The kind's own options give these; features and items of kinds without them stay empty. */
-    struct expressions query, features;
+    struct expressions query,
+        features; /* with `history`, query has the user, and perhaps the item asked about */
     struct ints towers;
     struct name_ref items;
     bool normalize;
     int64_t list_max;
+    int64_t history; /* item2vec; 0: another kind */
+    double subsample;
     /* towers_options_of */
     struct expression item, learn;
     struct name_ref score;
@@ -61,6 +64,8 @@ struct towers_config {
 /* The options that all kinds of two towers have, for struct towers_config: `score`, then the others. `items` has to be
  * behind them in a kind's table, so that its stream is the last input. */
 extern const struct option towers_options_of[];
+/* `refresh`, of the kinds whose items' vectors follow from more than a row. */
+extern const struct option towers_refresh_option[];
 
 /* bind.c. Checks the options and the inputs, makes the outputs' schemas, and sets config->model. False after a
  * diagnostic. */

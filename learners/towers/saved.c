@@ -15,6 +15,8 @@ uint32_t towers_tables(struct towers *t, struct table **tables)
         tables[n++] = &t->query.tables[f];
     for (uint32_t f = 1; f <= t->options.features; f++)
         tables[n++] = &t->item.tables[f];
+    for (size_t i = 0; t->options.history > 0 && i < histories_tables(t->histories); i++)
+        tables[n++] = histories_table(t->histories, i);
     leat_assert(n <= STORED_TABLES_MAX);
     return n;
 }
@@ -75,6 +77,8 @@ static const char *load_waiting(struct towers *t, uint64_t count, uint64_t ids, 
                                      .item = {saved.number, (uint16_t)saved.generation},
                                      .seconds = saved.seconds,
                                      .first = first};
+        if (t->options.history > 0 && saved.counts[0] != 1)
+            return "a pair of the step does not have one first item";
         for (uint32_t f = 0; f < t->options.query_fields; f++) {
             if (saved.counts[f] > TOWERS_LIST_MAX)
                 return "an event of the step has too many ids";
@@ -131,6 +135,8 @@ static const char *load_step_reader(void *of, const void *data, size_t bytes)
     memcpy(&watermark_us, data, sizeof(watermark_us));
     for (uint32_t f = 0; f < t->options.query_fields; f++)
         table_set_watermark(&t->query.tables[f], watermark_us, TABLE_STEP_NONE);
+    if (t->options.history > 0)
+        histories_set_watermark(t->histories, watermark_us, TABLE_STEP_NONE);
     return NULL;
 }
 
@@ -139,7 +145,11 @@ static const char *load_step_reader(void *of, const void *data, size_t bytes)
 static void save_frequencies(void *of, uint32_t since, struct byte_buffer *out)
 {
     (void)since;
-    targets_save(((const struct towers *)of)->targets, out);
+    const struct towers *t = of;
+    if (t->options.history > 0)
+        towers_alike_save(t, out);
+    else
+        targets_save(t->targets, out);
 }
 
 /* Behind the part of the step, which says how many targets were learned. */
@@ -147,6 +157,8 @@ static const char *load_frequencies(void *of, const void *data, size_t bytes)
 {
     struct towers *t = of;
     char reason[FREQUENCIES_REASON];
+    if (t->options.history > 0)
+        return towers_alike_load(t, data, bytes);
     return targets_restore(t->targets, data, bytes, t->options.items_max, t->targets_learned, reason)
                ? NULL
                : "how often items occurred cannot be read";
@@ -204,6 +216,8 @@ const char *towers_check(struct towers *t)
     const char *why = catalogue_check(t->items);
     if (why == NULL)
         why = check_about(t);
+    if (why == NULL && t->options.history > 0)
+        why = towers_alike_check(t);
     if (why == NULL)
         towers_set_watermark(t, t->watermark_us);
     return why;

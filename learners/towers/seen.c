@@ -12,6 +12,10 @@ struct towers_memory_now towers_memory_now(const struct towers *t)
                                     .unnumbered = t->unnumbered,
                                     .rows_refused = t->query.rows_refused + t->item.rows_refused,
                                     .items_bytes = catalogue_bytes(t->items) + table_bytes(&t->about)};
+    if (t->options.history > 0) {
+        struct histories_counts counts = histories_count(t->histories);
+        now.users = counts.users, now.history_bytes = counts.bytes, now.without_history = t->without_history;
+    }
     for (uint32_t f = 0; f < t->options.query_fields; f++) {
         now.rows += t->query.tables[f].stats.rows;
         now.rows_bytes += table_bytes(&t->query.tables[f]);
@@ -54,20 +58,29 @@ static void describe_row(struct table_row *row, uint32_t dim, struct describe *o
 bool towers_describe_item(struct towers *t, uint64_t key, struct describe *out)
 {
     struct items_ref ref;
-    struct items_value value;
-    if (!catalogue_find(t->items, key, &ref) ||
-        !items_numbers_value(catalogue_numbers(t->items), ref, &value))
+    if (!catalogue_find(t->items, key, &ref))
         return false;
-    if (value.is_text)
-        describe_text(out, "item", value.text);
-    else
-        describe_int(out, "item", value.integer);
+    items_numbers_describe(catalogue_numbers(t->items), ref, "item", out);
     describe_int(out, "number", ref.number);
-    describe_row(table_find(catalogue_table(t->items), key), t->options.dim, out);
+    struct table_row *row = table_find(catalogue_table(t->items), key);
+    struct table_row *own = t->options.history > 0 ? table_find(&t->query.tables[0], key) : NULL;
+    if (t->options.history > 0) {
+        describe_int(out, "occurrences", row->count);
+        describe_time(out, "seen", (int64_t)row->seen * US_PER_SECOND);
+        if (own != NULL)
+            describe_floats("row", table_payload(own), t->options.dim, out);
+    } else {
+        describe_row(row, t->options.dim, out);
+    }
     const struct towers_about *about = t->about_of[ref.number];
     if (about->is_encoded)
         describe_floats("encoded", towers_encoded(t, about), t->item.width, out);
     return true;
+}
+
+bool towers_describe_user(struct towers *t, uint64_t user, struct describe *out)
+{
+    return histories_describe(t->histories, catalogue_numbers(t->items), user, out);
 }
 
 bool towers_describe_id(struct towers *t, bool is_feature, uint32_t field, uint64_t id, struct describe *out)

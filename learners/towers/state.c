@@ -116,7 +116,8 @@ void towers_shape(const struct operator_bind *bind, struct byte_buffer *out)
     const struct towers_config *c = bind->config;
     const struct towers_options *m = &c->model;
     put_column(bind, out, "item", LEARNER_EXAMPLES, c->item_column);
-    for (uint32_t f = 0; f < c->query.count; f++)
+    uint32_t queries = c->history > 0 ? 1 : c->query.count; /* what is asked about is no part of the state */
+    for (uint32_t f = 0; f < queries; f++)
         put_column(bind, out, place_name(bind, "query", f), LEARNER_EXAMPLES,
                    c->query_columns[LEARNER_EXAMPLES][f]);
     for (uint32_t f = 0; f < c->features.count; f++)
@@ -128,6 +129,8 @@ void towers_shape(const struct operator_bind *bind, struct byte_buffer *out)
     buffer_printf(out, "=optimizers: %s, %s\n", optimizer_name(&c->embedding.optimizer),
                   optimizer_name(&c->hidden_optimizer));
     buffer_printf(out, "=batch: %lld\n=in batch: %d\n", (long long)c->batch, m->losses.in_batch);
+    if (c->history > 0)
+        buffer_printf(out, "=history: %u\n", m->history);
     buffer_printf(out, "~loss: %s\n", m->loss->name);
 }
 
@@ -139,6 +142,11 @@ void towers_report_memory(const struct towers_state *s, struct report *report)
     report_add(report, "items", (double)m.items, false);
     report_add(report, "items_unsearchable", (double)m.unsearchable, false);
     report_add(report, "unnumbered", (double)m.unnumbered, false);
+    if (s->has_users) {
+        report_add(report, "without_history", (double)m.without_history, false);
+        report_add(report, "users", (double)m.users, false);
+        report_add(report, "history_bytes", (double)m.history_bytes, false);
+    }
     report_add(report, "rows", (double)m.rows, false);
     report_add(report, "rows_refused", (double)m.rows_refused, false);
     report_add(report, "table_bytes", (double)(m.rows_bytes + m.items_bytes), false);
@@ -148,12 +156,15 @@ void towers_report_memory(const struct towers_state *s, struct report *report)
         report_add(report, names[v], (double)s->calls.calls[v], false);
 }
 
-/* Table `number`: that of items, then those of features, then those of the query. Its column, and the input that has it. */
+/* Table `number`: that of items, then those of features, then those of the query. Its column, and the input that has it.
+ * With `history` there are two, both of items. */
 static bool find_table(const struct towers_config *c, uint32_t number, uint32_t *input, int *column)
 {
     *input = LEARNER_EXAMPLES;
-    if (number == 0)
+    if (number == 0 || (c->history > 0 && number == 1))
         *column = c->item_column;
+    else if (c->history > 0)
+        return false;
     else if (number <= c->features.count)
         *input = c->features_input, *column = c->feature_columns[number - 1];
     else if (number <= c->features.count + c->query.count)
@@ -195,6 +206,9 @@ static const char *table_name(struct operator_context *context, const struct tow
     bool is_there = find_table(c, number, &input, &column);
     leat_assert(is_there);
     const char *of = number == 0 ? "" : number <= c->features.count ? "item." : "query.";
+    if (c->history >
+        0) /* the catalogue has items as neighbours of others; their own vectors are what people ask for */
+        of = number == 0 ? "neighbour." : "";
     return arena_printf(context->scratch, "%s%.*s", of, STR_ARGS(c->schemas[input]->fields[column].name));
 }
 
@@ -225,12 +239,47 @@ static uint64_t key_of(struct operator_context *context, const struct type *type
     return key;
 }
 
+/* Writes the key of the value that is asked for; 0 after a diagnostic. */
+static uint64_t describe_key(struct operator_context *context, const struct field *field,
+                             struct state_query *query, struct describe *out)
+{
+    uint64_t key = key_of(context, &field->type, query->words[query->count - 1]);
+    const char *hex = arena_printf(context->scratch, "%016llx", (unsigned long long)key);
+    if (key == 0)
+        return 0;
+    query->looked_for = arena_printf(context->scratch, "key %s", hex);
+    describe_text(out, "key", str_from(hex));
+    return key;
+}
+
+/* With `history`: a user's last items, or an item. */
+static bool describe_alike(struct operator_context *context, struct state_query *query, struct describe *out)
+{
+    const struct towers_config *c = context->config;
+    const struct field *fields = c->schemas[LEARNER_EXAMPLES]->fields;
+    const struct field *item = &fields[c->item_column], *by = &fields[c->query_columns[LEARNER_EXAMPLES][0]];
+    bool is_item = query->count == 2 && str_equal(query->words[0], item->name);
+    if (!is_item && query->count != 1 && !(query->count == 2 && str_equal(query->words[0], by->name))) {
+        diag_hint(
+            context->diags,
+            diag_error(context->diags, DIAG_NO_COMMAND, (struct span){0, 0},
+                       "the key of this learner's state is a user, or the name of a column and a value"),
+            "give `%.*s VALUE` for a user's last items, or `%.*s VALUE` for an item", STR_ARGS(by->name),
+            STR_ARGS(item->name));
+        return false;
+    }
+    uint64_t key = describe_key(context, is_item ? item : by, query, out);
+    return key != 0 && (is_item ? towers_describe_item : towers_describe_user)(c->state->model, key, out);
+}
+
 /* `leat state get`: the row of an item, of a feature or of a value of the query: its column, and its value. */
 bool towers_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     const struct towers_config *c = context->config;
     uint32_t input, number = 0;
     int column;
+    if (c->history > 0)
+        return describe_alike(context, query, out);
     while (find_table(c, number, &input, &column) &&
            !(query->count == 2 && str_equal(query->words[0], str_from(table_name(context, c, number)))))
         number++;
@@ -242,12 +291,9 @@ bool towers_describe(struct operator_context *context, struct state_query *query
                   table_name(context, c, 0), table_name(context, c, 1 + c->features.count));
         return false;
     }
-    uint64_t key = key_of(context, &c->schemas[input]->fields[column].type, query->words[query->count - 1]);
+    uint64_t key = describe_key(context, &c->schemas[input]->fields[column], query, out);
     if (key == 0)
         return false;
-    const char *hex = arena_printf(context->scratch, "%016llx", (unsigned long long)key);
-    query->looked_for = arena_printf(context->scratch, "key %s", hex);
-    describe_text(out, "key", str_from(hex));
     if (number == 0)
         return towers_describe_item(c->state->model, key, out);
     bool is_feature = number <= c->features.count;

@@ -28,13 +28,26 @@ static uint32_t query_seen(const void *of, uint32_t row)
     return ((const struct towers *)of)->waiting[row].seconds;
 }
 
+/* Whether the event's item is there, and of a pair the first item, too, which is target n's center. */
+static bool is_whole(struct towers *t, const struct towers_waiting *w, uint32_t n)
+{
+    struct items_ref ref;
+    if (!catalogue_is_live(t->items, w->item))
+        return false;
+    if (t->options.history == 0)
+        return true;
+    bool is_there = catalogue_find(t->items, t->waiting_ids[w->first], &ref);
+    t->centers[n] = is_there ? ref.number : 0;
+    return is_there;
+}
+
 /* Leaves out the events whose items have gone. */
 static uint32_t list_targets(struct towers *t)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->waiting_count; i++) {
         const struct towers_waiting *w = &t->waiting[i];
-        if (!catalogue_is_live(t->items, w->item))
+        if (!is_whole(t, w, n))
             continue;
         t->numbers[n] = w->item.number;
         t->identities[n] = w->identity;
@@ -161,7 +174,10 @@ static void learn(struct towers *t, uint32_t n)
     tower_update(&t->query, t->taught, &t->options.rows, &t->options.dense);
     tower_update(&t->item, t->item_taught, &t->options.rows, &t->options.dense);
     count_targets(t, n);
-    towers_encode_after(t, items, count);
+    if (t->options.history > 0)
+        towers_encode_after(t, t->centers, n);
+    else
+        towers_encode_after(t, items, count);
 }
 
 void towers_step(struct towers *t)

@@ -63,7 +63,7 @@ static void make_table(struct tower *t, uint32_t field)
                                   .read_first = row_weight_bytes(ROW_FP32, o->dim),
                                   .align = 64,
                                   .expire_after_us = o->expire_after_us,
-                                  .rows_max = o->expire_after_us > 0 ? 0 : TOWER_ROWS_MAX,
+                                  .rows_max = o->expire_after_us > 0 || o->is_bounded ? 0 : TOWER_ROWS_MAX,
                                   .shards = o->shards,
                                   .seed = num_mix(o->seed + 1 + field),
                                   .init = init_row,
@@ -289,8 +289,7 @@ static double dot_of(const float *a, const float *b, uint32_t n)
     return sum;
 }
 
-/* The vector gets length 1; one of zeros stays as it is. */
-static float normalize(float *x, uint32_t n)
+float tower_normalize(float *x, uint32_t n)
 {
     double length = sqrt(dot_of(x, x, n));
     float factor = length > 0.0 ? (float)(1.0 / length) : 0.0F;
@@ -325,7 +324,7 @@ void tower_encode(struct tower *t, uint32_t from, uint32_t n, float *out)
         const float *in = t->net.input->values + (size_t)row * t->stride;
         t->is_rejected[row] = !is_finite(in, t->stride) || !is_finite(to, t->width);
         t->has_rejected |= t->is_rejected[row];
-        t->norms[row] = t->options.normalize ? normalize(to, t->width) : 1.0F;
+        t->norms[row] = t->options.normalize ? tower_normalize(to, t->width) : 1.0F;
         if (t->is_rejected[row])
             to[0] = NAN; /* the loss rejects targets that need it */
     }

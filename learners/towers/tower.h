@@ -34,6 +34,7 @@ struct tower_options {
     struct catalogue
         *items; /* the rows of field 0 are those of items, whose ids are their numbers plus 1; or NULL */
     int64_t expire_after_us; /* of the tables' rows; 0: never, and each table has at most TOWER_ROWS_MAX */
+    bool is_bounded;         /* others remove the tables' rows: there is no limit */
     uint32_t shards;
     uint64_t seed;
 };
@@ -103,6 +104,8 @@ void tower_resolve(struct tower *t, uint32_t step);
 void tower_encode(struct tower *t, uint32_t from, uint32_t n, float *out);
 /* Of the rows that tower_encode saw last; those whose vectors are not finite have no gradient and teach nothing: vectors are what it wrote, gradients [n][width] the derivatives by them. */
 void tower_back(struct tower *t, uint32_t from, uint32_t n, const float *vectors, const float *gradients);
+/* The vector gets length 1; one of zeros stays as it is. Returns the factor: 0 for one of zeros, or not finite. */
+float tower_normalize(float *x, uint32_t n);
 /* A step of the rows that some row with taught[row] has, and of the layers, whose rates and corrections are given. */
 void tower_update(struct tower *t, const uint8_t *taught, const struct optimizer_options *rows,
                   const struct optimizer_options *dense);

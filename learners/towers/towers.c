@@ -3,7 +3,6 @@
 
 #include "core/mem.h"
 #include "kernels/num.h"
-#include "learners/histories/histories.h"
 #include "learners/towers/internal.h"
 
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 /* The options of the query tower, or of the item tower. */
 static struct tower_options tower_of(const struct towers_options *o, bool is_item, struct catalogue *items)
 {
+    bool has_owner = !is_item && o->history > 0; /* an item's own vector goes with the item */
     return (struct tower_options){.kernels = o->kernels,
                                   .fields = is_item ? 1 + o->features : o->query_fields,
                                   .dim = o->dim,
@@ -24,7 +24,8 @@ static struct tower_options tower_of(const struct towers_options *o, bool is_ite
                                   .init = o->init,
                                   .clip_norm = o->clip_norm,
                                   .items = items,
-                                  .expire_after_us = is_item ? 0 : o->expire_after_us,
+                                  .expire_after_us = is_item || has_owner ? 0 : o->expire_after_us,
+                                  .is_bounded = has_owner,
                                   .shards = o->shards,
                                   .seed = num_mix(o->seed ^ (is_item ? 0x17e3 : 0x93e2))};
 }
@@ -77,11 +78,15 @@ struct towers *towers_new(const struct towers_options *o)
     t->watermark_us = TIME_MIN;
     leat_assert(o->batch > 0 && o->batch <= TOWERS_BATCH_MAX && o->features <= TOWERS_FEATURES_MAX);
     leat_assert(!o->loss->takes_all_items && o->list_max <= TOWERS_LIST_MAX);
+    leat_assert(o->history <= TOWERS_HISTORY_MAX);
     towers_make_items(t);
+    if (o->history > 0)
+        towers_alike_make(t);
     struct tower_options query = tower_of(o, false, NULL), item = tower_of(o, true, t->items);
     tower_init(&t->query, &query);
     tower_init(&t->item, &item);
     struct targets_options targets = towers_targets(o);
+    targets.popular = o->history > 0 ? &t->popular : NULL;
     t->targets = targets_create(&targets);
     t->queries = mem_calloc((size_t)TOWERS_CALL_MAX * t->query.width, sizeof(*t->queries));
     t->waiting = mem_calloc(o->batch, sizeof(*t->waiting));
@@ -101,6 +106,7 @@ void towers_free(struct towers *t)
     towers_step_free(t);
     free(t->about_of), free(t->encoded_in), free(t->queries), free(t->waiting), free(t->waiting_ids);
     free(t->wanted);
+    towers_alike_free(t);
     free(t);
 }
 
@@ -115,8 +121,9 @@ void towers_set_team(struct towers *t, struct team *team)
 uint32_t towers_piece(const struct towers *t, const struct towers_event *events, uint32_t n)
 {
     uint32_t room = t->options.batch - t->waiting_count, i = 0;
+    uint32_t most = t->options.history > 0 ? 2 * t->options.history : 1; /* that an event adds to the step */
     for (; i < MIN(n, (uint32_t)TOWERS_CALL_MAX) && room > 0; i++)
-        room -= events[i].teaches;
+        room -= MIN(room, events[i].teaches ? most : 0);
     return i;
 }
 
@@ -136,24 +143,34 @@ static uint32_t call_seen(const void *of, uint32_t row)
     return ((const struct towers *)of)->call_seconds[row];
 }
 
-/* The queries of the events that are wanted. */
-static void give_queries(struct towers *t, const struct towers_event *events, uint32_t n,
-                         const uint8_t *wants, struct towers_seen *seen)
+/* Where the query of event i comes from; false: there is none. */
+static bool query_of(const struct towers *t, uint32_t i, struct towers_ids *ids, struct towers_seen *seen)
+{
+    if (t->options.history > 0)
+        return towers_alike_ids(t, i, ids, seen);
+    *ids = t->events[i].query;
+    return true;
+}
+
+/* The queries of the call's events that are wanted. */
+static void give_queries(struct towers *t, uint32_t n, const uint8_t *wants, struct towers_seen *seen)
 {
     struct tower_source source = {.of = t, .ids = call_ids, .seen = call_seen};
-    uint32_t count = 0;
+    uint32_t count = 0, width = t->query.width;
     for (uint32_t i = 0; i < n; i++) {
-        if (!wants[i])
+        if (!wants[i] || !query_of(t, i, &t->call_ids[count], &seen[i]))
             continue;
-        t->call_ids[count] = events[i].query;
-        t->call_seconds[count] = history_seconds(events[i].time_us);
-        seen[i].query = t->queries + (size_t)count++ * t->query.width;
+        t->call_seconds[count] = history_seconds(t->events[i].time_us);
+        seen[i].query = t->queries + (size_t)count++ * width;
     }
     if (count == 0)
         return;
     tower_bags(&t->query, count, &source);
     tower_look(&t->query);
     tower_encode(&t->query, 0, count, t->queries);
+    for (uint32_t i = 0, at = 0; i < n && t->options.history > 0; i++)
+        if (seen[i].query != NULL && tower_normalize(t->queries + (size_t)at++ * width, width) == 0.0F)
+            seen[i].query = NULL; /* no step has had these items yet */
 }
 
 /* The item of an event: it may be new, and have other features. */
@@ -184,35 +201,41 @@ void towers_read(struct towers *t, const struct towers_event *events, uint32_t n
     for (uint32_t i = 0; i < n; i++) {
         seen[i] = (struct towers_seen){0};
         take_item(t, &events[i], i, &seen[i]);
+        if (t->options.history > 0)
+            towers_alike_read(t, i, seen[i].is_known || seen[i].teaches);
+        t->without_history += t->options.history > 0 && t->past_counts[i] == 0;
     }
-    give_queries(t, events, n, wants, seen);
+    give_queries(t, n, wants, seen);
 }
 
-static void add_waiting(struct towers *t, uint32_t i)
+void towers_add_waiting(struct towers *t, uint64_t identity, struct items_ref item, uint32_t seconds,
+                        const struct towers_ids *ids)
 {
-    const struct towers_event *e = &t->events[i];
     leat_assert(t->waiting_count < t->options.batch);
     struct towers_waiting *w = &t->waiting[t->waiting_count++];
-    size_t ids = 0;
-    *w = (struct towers_waiting){
-        .identity = e->identity, .item = t->call_items[i], .seconds = history_seconds(e->time_us)};
+    size_t count = 0;
+    *w = (struct towers_waiting){.identity = identity, .item = item, .seconds = seconds};
     for (uint32_t f = 0; f < t->options.query_fields; f++)
-        ids += w->counts[f] = e->query.counts[f];
-    if (t->waiting_ids_room < t->waiting_ids_count + ids) {
-        t->waiting_ids_room = MAX(2 * t->waiting_ids_room, t->waiting_ids_count + ids);
+        count += w->counts[f] = ids->counts[f];
+    if (t->waiting_ids_room < t->waiting_ids_count + count) {
+        t->waiting_ids_room = MAX(2 * t->waiting_ids_room, t->waiting_ids_count + count);
         t->waiting_ids = mem_realloc(t->waiting_ids, t->waiting_ids_room * sizeof(*t->waiting_ids));
     }
     w->first = t->waiting_ids_count;
-    if (ids > 0)
-        memcpy(t->waiting_ids + w->first, e->query.ids, ids * sizeof(*t->waiting_ids));
-    t->waiting_ids_count += ids;
+    if (count > 0)
+        memcpy(t->waiting_ids + w->first, ids->ids, count * sizeof(*t->waiting_ids));
+    t->waiting_ids_count += count;
 }
 
 void towers_take(struct towers *t)
 {
-    for (uint32_t i = 0; i < t->events_count; i++)
-        if (t->call_teaches[i])
-            add_waiting(t, i);
+    for (uint32_t i = 0; i < t->events_count; i++) {
+        const struct towers_event *e = &t->events[i];
+        if (t->call_teaches[i] && t->options.history > 0)
+            towers_alike_take(t, i);
+        else if (t->call_teaches[i])
+            towers_add_waiting(t, e->identity, t->call_items[i], history_seconds(e->time_us), &e->query);
+    }
     t->events_count = 0;
     if (t->waiting_count == t->options.batch)
         towers_step(t);
@@ -222,9 +245,17 @@ void towers_ask(struct towers *t, const struct towers_event *events, uint32_t n,
                 struct towers_seen *seen)
 {
     leat_assert(n <= TOWERS_CALL_MAX);
-    for (uint32_t i = 0; i < n; i++)
+    t->events = events, t->events_count = 0;
+    if (t->options.history > 0)
+        histories_guests_begin(t->histories);
+    for (uint32_t i = 0; i < n; i++) {
         seen[i] = (struct towers_seen){0};
-    give_queries(t, events, n, wants, seen);
+        if (t->options.history > 0)
+            towers_alike_read(t, i, false);
+    }
+    give_queries(t, n, wants, seen);
+    if (t->options.history > 0)
+        histories_guests_end(t->histories);
 }
 
 void towers_set_watermark(struct towers *t, int64_t watermark_us)
@@ -234,6 +265,8 @@ void towers_set_watermark(struct towers *t, int64_t watermark_us)
         t->watermark_us = MAX(t->watermark_us, watermark_us);
     for (uint32_t f = 0; f < t->options.query_fields; f++)
         table_set_watermark(&t->query.tables[f], watermark_us, TABLE_STEP_NONE);
+    if (t->options.history > 0)
+        histories_set_watermark(t->histories, watermark_us, TABLE_STEP_NONE);
     catalogue_set_watermark(t->items, watermark_us, TABLE_STEP_NONE);
 }
 

@@ -2,7 +2,8 @@
  * A model of two towers (Yi et al. 2019): one encodes what is known of an event as a query, the other encodes an item,
  * and a score is the product of both vectors. It reads decoded events, gives queries, learns, and keeps an index of the
  * encoded items; it knows nothing of jobs, lanes or the engine's batches. Without layers in the towers it is matrix
- * factorization: the query is the sum of its rows, and so is the item.
+ * factorization: the query is the sum of its rows, and so is the item. With `history` it is item2vec (alike.c): it keeps
+ * the last items of each user, learns which items are near each other, and a query is the mean of the user's last ones.
  *
  * Order of updates:
  *   - A query is that of the last step's weights. Ids that no step has learned read as zeros.
@@ -32,6 +33,7 @@ enum {
     TOWERS_LIST_MAX = 256,    /* upper limit of list_max */
     TOWERS_CALL_MAX = 1024,   /* events of a call */
     TOWERS_BATCH_MAX = 1023,  /* events of a step: a step is one slice (kernels/slices.h) */
+    TOWERS_HISTORY_MAX = 500,
 };
 
 struct towers_options {
@@ -43,14 +45,18 @@ struct towers_options {
     struct tower_network network; /* of both towers */
     bool normalize;               /* vectors have length 1 */
     bool is_listed;               /* items come by towers_put alone */
-    uint32_t batch, refresh;
-    float clip_norm; /* of the gradient of each tower's layers; 0: no limit */
-    float init;      /* rows begin uniform in +- init */
+    uint32_t batch, refresh;      /* batch: events; with `history` pairs */
+    float clip_norm;              /* of the gradient of each tower's layers; 0: no limit */
+    float init;                   /* rows begin uniform in +- init */
     struct optimizer_options rows, dense;
     const struct losses_kind *loss; /* one that takes not all items */
     struct losses_options losses;
+    /* 1..TOWERS_HISTORY_MAX: most items of a window (alike.c); then query_fields is 1, there are no layers, normalize is
+     * false, and the loss is bce. 0: queries are made of what events have. */
+    uint32_t history;
+    double subsample; /* the share of all occurrences above which an item makes fewer pairs; 0: none does */
     uint32_t items_max;
-    int64_t expire_after_us; /* of items and of the rows of queries; 0: never */
+    int64_t expire_after_us; /* of items, of the rows of queries, and of users' last items; 0: never */
     uint32_t shards;
     uint64_t seed;
     /* Told when an item has gone; may not call the model. NULL: nobody is told. */
@@ -73,6 +79,9 @@ struct towers_ids {
 struct towers_event {
     struct items_value item; /* key 0: a request, which has no item */
     struct towers_ids query, features;
+    /* With `history`, instead of `query`: the user, 0 only for requests; and the key of an item that the event asks about,
+     * instead of its user; 0: none. */
+    uint64_t user, asked;
     bool has_features; /* the event says which features its item has */
     int64_t time_us;
     uint64_t identity; /* hash of the event's content, for chance */
@@ -81,10 +90,16 @@ struct towers_event {
 
 /* What is known of an event before it is learned. */
 struct towers_seen {
-    const float *query; /* [width], valid until the next call; NULL: nobody wanted it */
-    bool is_known;      /* the item was there before the event */
-    uint32_t number;    /* if the item is there now */
-    bool teaches;       /* the event will be learned; false: it teaches not, or its item has no number */
+    const float *
+        query; /* [width], valid until the next call; NULL: nobody wanted it, or with `history` there is none */
+    bool is_known;   /* the item was there before the event */
+    uint32_t number; /* if the item is there now */
+    bool teaches;    /* the event will be learned; false: it teaches not, or its item has no number */
+    /* With `history`, of events that were wanted: numbers of the window's items, valid until the next call; and the item
+     * that was asked about. */
+    const uint32_t *window;
+    uint32_t window_count, asked;
+    bool is_asked;
 };
 
 struct towers;
@@ -157,7 +172,9 @@ struct towers_memory_now {
     uint64_t items, unsearchable; /* items without a row in the index */
     uint64_t
         unnumbered; /* events and rows whose item got no number: there are items_max, or the text is too long */
-    uint64_t rows;         /* of queries' and features' ids */
+    uint64_t rows;                   /* of queries' and features' ids */
+    uint64_t users, without_history; /* with `history`; without: events whose user had no item before */
+    size_t history_bytes;
     uint64_t rows_refused; /* optimizer steps that were not finite */
     size_t rows_bytes, items_bytes;
 };
@@ -166,9 +183,10 @@ struct towers_memory_now towers_memory_now(const struct towers *t);
 /* The layers' weights, then the rows of items, of features, of queries, under names[]. False: the visitor stopped. */
 struct model_visitor;
 bool towers_visit_weights(struct towers *t, const char *const *names, struct model_visitor *visitor);
-/* Writes an item, or the row of a query's or a feature's id; false: there is none. Changes nothing. */
+/* Writes an item, a user's last items, or the row of a query's or a feature's id; false: there is none. Changes nothing. */
 struct describe;
 bool towers_describe_item(struct towers *t, uint64_t key, struct describe *out);
+bool towers_describe_user(struct towers *t, uint64_t user, struct describe *out);
 bool towers_describe_id(struct towers *t, bool is_feature, uint32_t field, uint64_t id, struct describe *out);
 
 #endif

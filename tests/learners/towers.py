@@ -6,6 +6,7 @@ empty catalogue, other numbers of lanes, kills, replay by an order log, and what
     tests/learners/towers.py PATH_OF_LEAT
 """
 
+import collections
 import json
 import os
 import random
@@ -43,7 +44,10 @@ KINDS = {
                  "loss: sampled_softmax { negatives: 1, in_batch: true, temperature: 0.1 }, "
                  f"batch: 128, embedding: {{ dim: 16, {ADAM} }}, hidden_optimizer: adam {{ rate: 0.01 }}",
     "mf_rank": f"user: user, batch: 64, embedding: {{ dim: 16, {ADAM}, expire_after: 1h }}, refresh: 7, loss: bpr {{ negatives: 8 }}, metrics_by: kind",
+    "item2vec": "by: user, like: first(recent), items: catalogue, score: asked, seen: dropped, history: 8, negatives: 5, "
+                f"subsample: 0.003, batch: 200, embedding: {{ dim: 16, {ADAM} }}",
 }
+EVENTS_OF_STEP = {"two_tower": 128, "mf_rank": 64}
 
 
 def group_of(item):
@@ -89,8 +93,9 @@ class Run:
     """A run of a job over the data: its summary, its rows, its model."""
 
     def __init__(self, folder, kind, name, *arguments, workers=1, failpoints=None, where="true"):
-        self.place, self.names = os.path.join(folder, f"{kind}-{name}"), ["top", "metrics"] + ["lists"] * (kind == "two_tower")
-        text = JOB + LISTS * (kind == "two_tower")
+        has_lists = "score:" in KINDS[kind]
+        self.place, self.names = os.path.join(folder, f"{kind}-{name}"), ["top", "metrics"] + ["lists"] * has_lists
+        text = JOB + LISTS * has_lists
         self.job = rig.write(self.place + ".leat", text.format(
             workers=workers, where=where, place=self.place, data=os.path.join(folder, "data"), kind=kind, body=KINDS[kind]))
         if failpoints:
@@ -105,7 +110,7 @@ class Run:
     def assert_same(self, other):
         for name, rows in self.rows.items():
             assert rows == other.rows[name], (self.place, other.place, name)
-        figures = [{name: value for name, value in one.figures.items() if name not in ("table_bytes", "rows") and "kernel" not in name}
+        figures = [{name: value for name, value in one.figures.items() if name not in ("table_bytes", "rows", "history_bytes") and "kernel" not in name}
                    for one in (self, other)]
         assert figures[0] == figures[1], figures
         assert self.model == other.model, (self.place, other.place)
@@ -145,16 +150,18 @@ def check_counts(kind):
         write(folder, events)
         run = Run(folder, kind, "all")
         figures, counts, top = run.figures, run.node["counts"], rig.read_rows(run.place + ".top")
-        gaps = [row["item"] is None for row in events]
+        needed = ("item", "user") if kind == "item2vec" else ("item",)
+        gaps = [any(row[name] is None for name in needed) for row in events]
         taught = sum(row["kind"] == "train" and not gap for row, gap in zip(events, gaps))
         assert figures["learned"] == taught == counts["absorbed"], (figures, taught)
         assert figures["learned"] + figures["predicted"] + sum(gaps) == len(events), figures
-        assert counts["dead"] == figures["rejected"] and figures["targets_rejected"] == figures["rows_refused"] == 0, (counts, figures)
-        assert figures["steps"] == taught // (128 if kind == "two_tower" else 64) and figures["ids_cut"] == 0, figures
+        assert counts["dead"] == figures["rejected"] == sum(gaps) + 2 * ("items:" in KINDS[kind]) and figures["targets_rejected"] == figures["rows_refused"] == 0, (counts, figures)
+        assert figures["steps"] == (taught // EVENTS_OF_STEP[kind] if kind in EVENTS_OF_STEP else -(-figures["targets"] // 200)), figures  # pairs of items that went while they waited are no targets
+        assert figures["ids_cut"] == 0, figures
         assert len(top) == len(events) and all(row["rank"] is None and row["top"] is None for row, gap in zip(top, gaps) if gap)
         assert recall(top, "warm") > 0.8, recall(top, "warm")
-        # the neighbours of rows without an item are as they are without them
-        alone = Run(folder, kind, "alone", where="item is not null")
+        # the neighbours of rows that lack something are as they are without them
+        alone = Run(folder, kind, "alone", where=" and ".join(f"{name} is not null" for name in needed))
         assert [row for row, gap in zip(top, gaps) if not gap] == rig.read_rows(alone.place + ".top")
         assert run.model == alone.model and run.rows["metrics"] == alone.rows["metrics"]
 
@@ -170,15 +177,79 @@ def check_sameness(kind):
             Run(folder, kind, f"killed-{number}", workers=1 + number, failpoints=failpoint).assert_same(expected)
 
 
+def test_alike():
+    """What item2vec finds: the groups, for users and for single items that `like` asks about."""
+    with tempfile.TemporaryDirectory() as folder:
+        events = events_of()
+        write(folder, events)
+        run = Run(folder, "item2vec", "alike")
+        top, lists, figures = rig.read_rows(run.place + ".top"), rig.read_rows(run.place + ".lists"), run.figures
+        counts = collections.Counter(row["item"] for row in events if row["kind"] == "train" and row["item"] is not None)
+        popular = {item for item, _ in counts.most_common(40)}
+        warm = [row["item"] for row in events if row["kind"] == "warm" and row["item"] is not None]
+        by_count, found = sum(item in popular for item in warm) / len(warm), recall(top, "warm")
+        print(f"# recall of 40 of {ITEMS}: {found:.3f}, of the 40 most popular {by_count:.3f}")
+        assert found > 0.8 and found > 2 * by_count, (found, by_count)
+        shares, gone = [], {f"i{item}" for item in REMOVED}
+        for row in lists:
+            items = [entry["item"] for entry in row["top"] or []]
+            scores = [entry["score"] for entry in row["top"] or []]
+            assert all(-1.001 <= score <= 1.001 for score in scores) and scores == sorted(scores, reverse=True)
+            assert not gone & set(items) and not {f"i{item}" for item in COLD} & set(items)  # without a pair there is no vector
+            if row["recent"] and row["recent"][0] not in gone:  # `like`: of this item
+                assert len(items) == 40 and row["recent"][0] not in items, row
+                shares.append(sum(group_of(int(item[1:])) == group_of(int(row["recent"][0][1:])) for item in items[:8]) / 8)
+        print(f"# {len(shares)} items asked about: {sum(shares) / len(shares):.3f} of the 8 most alike are of their group")
+        assert len(shares) > 300 and sum(shares) / len(shares) > 0.9, shares
+        assert figures["users"] == len({row["user"] for row in events if row["user"] is not None}), figures
+        assert figures["items_unsearchable"] == len(COLD), figures
+        first = set()
+        for row, out in zip(events, top):  # `without_history` counts each user's first event
+            if row["item"] is None or row["user"] is None:
+                continue
+            if row["user"] not in first and not row["recent"]:
+                assert out["rank"] is None and out["top"] is None, out
+            first.add(row["user"])
+        assert figures["without_history"] == len(first), (figures, len(first))
+        state = run.place + ".state"
+
+        def get(*words):
+            return json.loads(rig.call(LEAT, "state", "get", state, "model", *words, "--json").stdout)
+        item, user = get("item", "i7"), get("7")
+        assert item["item"] == "i7" and len(item["row"]) == len(item["encoded"]) == 16, item
+        length = sum(x * x for x in item["row"]) ** 0.5
+        assert all(abs(x / length - y) < 1e-5 for x, y in zip(item["row"], item["encoded"])), item
+        mine = [row["item"] for row in events if row["user"] == 7 and row["item"] is not None]
+        assert user["history"] == get("user", "7")["history"] and user["events"] == len(mine), user
+        assert [entry["item"] for entry in user["history"]] == mine[len(mine) - len(user["history"]):] and 4 <= len(user["history"]) <= 8
+        assert "give `user VALUE` for a user's last items, or `item VALUE` for an item" in rig.call(
+            LEAT, "state", "get", state, "model", "brand", "b4", expected=(1, 2, 3)).stderr
+        assert {"item.weights", "neighbour.item.weights"} <= set(rig.safetensors(run.place + ".model"))
+
+
+def test_kernels():
+    """Equal bits by each variant of the kernels."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(folder, events_of()[:3000])
+        expected = Run(folder, "item2vec", "widest")
+        os.environ["LEAT_KERNELS"] = "scalar"
+        try:
+            Run(folder, "item2vec", "scalar").assert_same(expected)
+        finally:
+            del os.environ["LEAT_KERNELS"]
+
+
 def test_empty():
     """Without a catalogue nothing can be chosen or learned; nothing fails."""
     with tempfile.TemporaryDirectory() as folder:
         write(folder, events_of()[:500], items=())
-        run = Run(folder, "two_tower", "empty")
-        taught = sum(row["item"] is not None for row in events_of()[:500])
-        assert run.figures["unlisted"] == run.figures["predicted"] == run.figures["misses"] == taught > 450, run.figures
-        assert run.figures["steps"] == run.figures["items"] == run.figures["learned"] == 0, run.figures
-        assert all(row["top"] in (None, []) for row in rig.read_rows(run.place + ".top"))
+        for kind, needed in (("two_tower", ("item",)), ("item2vec", ("item", "user"))):
+            run = Run(folder, kind, "empty")
+            whole = sum(all(row[name] is not None for name in needed) for row in events_of()[:500])
+            assert run.figures["unlisted"] == run.figures["predicted"] == whole > 450, run.figures
+            assert run.figures["misses"] == (whole if kind == "two_tower" else 0), run.figures  # without a history nothing is ranked
+            assert run.figures["steps"] == run.figures["items"] == run.figures["learned"] == 0, run.figures
+            assert all(row["top"] in (None, []) for row in rig.read_rows(run.place + ".top"))
 
 
 def test_seen():
