@@ -25,6 +25,9 @@ static const struct option item2vec_options[] = {
     OPTION_INT(struct towers_config, history, "history", 0, "20", "1", "500",
                "the window: the last events of a user, with whose items the next one's is paired, and whose "
                "mean is the user's query; when it is full and one more comes, the older half goes"),
+    OPTION_INT(
+        struct towers_config, occurrences_min, "occurrences_min", 0, "5", "1", "1000000000",
+        "an item is in lists from its so many-th event that teaches on: before that, its vector says little"),
     OPTION_INT(struct item2vec, negatives, "negatives", 0, "15", "1", "4096",
                "items drawn for each pair, frequent ones more often, which the model learns to keep apart"),
     OPTION_FLOAT(
@@ -97,7 +100,7 @@ const struct operator_kind learner_item2vec = {
         "vectors are moved towards each other, and away from those of drawn items. An item has two vectors, its own and "
         "one as a neighbour; scores are cosines of own vectors: of the mean of the user's last items before the event, or "
         "of the item that `like` asks about, and each item. Items are drawn by how often they occur lately, to the power of "
-        "0.75. An item that has made no pair yet is in no list. `seen: dropped` leaves the user's last items out, which "
+        "0.75. An item that has made no pair yet is in no list. Rows where `learn` is not true become part of their users' histories, too. `seen: dropped` leaves the user's last items out, which "
         "are the most alike to their mean.",
     TOWERS_KIND(struct item2vec, item2vec_options, item2vec_bind),
 };

@@ -17,8 +17,9 @@
  * What does not count is part of the window all the same, for predictions.
  *
  * The index has each item's own vector, of length 1, as it was after the last step that changed it; an item that has no
- * own vector yet is not in it. A query is the mean of the own vectors of the window's items, of length 1: scores are
- * cosines.
+ * own vector yet is not in it, nor one that had occurred less than occurrences_min times then: vectors that few pairs have
+ * moved point where most do, and so they would be near to every mean. A query is the mean of the own vectors of the
+ * window's items, of length 1: scores are cosines.
  */
 #include "learners/towers/internal.h"
 
@@ -61,11 +62,11 @@ static void past_room(struct towers *t, size_t count)
     t->past_numbers = mem_realloc(t->past_numbers, t->past_room * sizeof(*t->past_numbers));
 }
 
-/* The key of an item that is there. */
-static uint64_t key_of(const struct towers *t, uint32_t number)
+/* The catalogue's row of an item that is there: its key, and how often it has occurred. */
+static const struct table_row *row_of(const struct towers *t, uint32_t number)
 {
     const unsigned char *floats = (const unsigned char *)catalogue_rows(t->items)[number];
-    return ((const struct table_row *)(const void *)(floats - TABLE_ROW_HEADER))->key;
+    return (const struct table_row *)(const void *)(floats - TABLE_ROW_HEADER);
 }
 
 void towers_alike_read(struct towers *t, uint32_t i, bool joins)
@@ -83,7 +84,7 @@ void towers_alike_read(struct towers *t, uint32_t i, bool joins)
         if (!catalogue_is_live(t->items, entry.item))
             continue;
         t->past[t->past_count] = entry;
-        t->past_keys[t->past_count] = key_of(t, entry.item.number);
+        t->past_keys[t->past_count] = row_of(t, entry.item.number)->key;
         t->past_numbers[t->past_count++] = entry.item.number;
     }
     t->past_counts[i] = (uint16_t)(t->past_count - t->past_at[i]);
@@ -171,12 +172,12 @@ void towers_alike_encode(struct towers *t, const uint32_t *numbers, uint32_t n, 
     struct tower_source source = {.of = t, .ids = own_id, .seen = no_time};
     leat_assert(n <= t->items_room);
     for (uint32_t i = 0; i < n; i++)
-        t->item_ids[i] = key_of(t, numbers[i]);
+        t->item_ids[i] = row_of(t, numbers[i])->key;
     tower_bags(&t->query, n, &source);
     tower_look(&t->query);
     tower_encode(&t->query, 0, n, vectors);
     for (uint32_t i = 0; i < n; i++) {
-        is_there[i] = t->query.rows[i] != NULL;
+        is_there[i] = t->query.rows[i] != NULL && row_of(t, numbers[i])->count >= t->options.occurrences_min;
         (void)tower_normalize(vectors + (size_t)i * t->query.width, t->query.width);
     }
 }

@@ -202,6 +202,7 @@ static bool set_model(struct operator_bind *bind, struct towers_config *c)
                                        .list_max = (uint32_t)c->list_max,
                                        .normalize = c->normalize,
                                        .history = (uint32_t)c->history,
+                                       .occurrences_min = (uint32_t)c->occurrences_min,
                                        .subsample = c->subsample,
                                        .is_listed = c->items.name.length > 0,
                                        .batch = (uint32_t)c->batch,

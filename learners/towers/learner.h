@@ -37,6 +37,7 @@ struct towers_config {
     bool normalize;
     int64_t list_max;
     int64_t history; /* item2vec; 0: another kind */
+    int64_t occurrences_min;
     double subsample;
     /* towers_options_of */
     struct expression item, learn;

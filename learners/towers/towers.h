@@ -54,6 +54,7 @@ struct towers_options {
     /* 1..TOWERS_HISTORY_MAX: most items of a window (alike.c); then query_fields is 1, there are no layers, normalize is
      * false, and the loss is bce. 0: queries are made of what events have. */
     uint32_t history;
+    uint32_t occurrences_min; /* with `history`: what an item must have to be in the index */
     double subsample; /* the share of all occurrences above which an item makes fewer pairs; 0: none does */
     uint32_t items_max;
     int64_t expire_after_us; /* of items, of the rows of queries, and of users' last items; 0: never */

@@ -27,7 +27,7 @@ KINDS = {
     "item2vec": "by: user, item: item, history: 6, batch: 60, negatives: 4, subsample: 0.02, seen: dropped, "
                 "embedding: { dim: 8, expire_after: 20m }",
     "item2vec-like": "by: user, item: item, like: case when first(tags) < 10 then concat(\"i\", text(first(tags))) end, items: rated, "
-                     "learn: clicked = 1 or liked = 1, batch: 100, "
+                     "learn: clicked = 1 or liked = 1, batch: 100, occurrences_min: 1, "
                      "embedding: { dim: 8 }, score: asked",
 }
 

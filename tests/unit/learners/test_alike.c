@@ -399,6 +399,28 @@ static void test_subsample(void **state)
     towers_free(t);
 }
 
+/* An item that few events had has a vector, and is not in the index. */
+static void test_occurrences(void **state)
+{
+    (void)state;
+    struct towers_options options = options_of(0.05F);
+    options.occurrences_min = 4;
+    struct towers *t = towers_new(&options);
+    for (uint64_t number = 1; number <= 60; number++) {
+        bool is_rare = number % 10 == 0 && number <= 30, is_fourth = number == 41;
+        struct towers_event e = event_of(1, is_rare || is_fourth ? 3 : 1 + number % 2, number);
+        struct items_ref ref;
+        (void)take(t, &e);
+        towers_take(t);
+        if (number == 40 || number == 60) {
+            assert_true(catalogue_find(t->items, 3, &ref) && table_find(&t->query.tables[0], 3) != NULL);
+            assert_int_equal(items_index_row(catalogue_index(t->items), ref.number) != NULL, number == 60);
+            assert_int_equal(items_index_live(catalogue_index(t->items)), number == 60 ? 3 : 2);
+        }
+    }
+    towers_free(t);
+}
+
 static struct towers_seen ask(struct towers *t, uint64_t user, uint64_t asked)
 {
     const uint8_t wants = 1;
@@ -514,9 +536,9 @@ static void test_expiry(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_steps),     cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_team),      cmocka_unit_test(test_subsample), cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_removed),   cmocka_unit_test(test_expiry),
+        cmocka_unit_test(test_gradients),   cmocka_unit_test(test_steps),     cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_team),        cmocka_unit_test(test_subsample), cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_occurrences), cmocka_unit_test(test_removed),   cmocka_unit_test(test_expiry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
