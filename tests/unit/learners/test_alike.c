@@ -481,6 +481,10 @@ static void test_removed(void **state)
         (void)take(t, &mine);
         towers_take(t);
     }
+    mine = event_of(USERS + 1, 1, number++);
+    (void)take(t, &mine);
+    towers_take(t);
+    assert_int_equal(ask(t, USERS + 1, 0).window_count, 1);
     assert_true(catalogue_find(t->items, 1, &gone) && popularity_share(&t->popular, gone.number) > 0.0);
     assert_non_null(table_find(&t->query.tables[0], 1));
     uint32_t window = ask(t, 1, 0).window_count;
@@ -503,6 +507,7 @@ static void test_removed(void **state)
     towers_take(t);
     assert_true(catalogue_find(t->items, 1, &ref) && ref.number == gone.number &&
                 ref.generation > gone.generation);
+    assert_int_equal(ask(t, USERS + 1, 0).window_count, 0); /* the number is another item's now */
     towers_free(t);
 }
 
