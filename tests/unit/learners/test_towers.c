@@ -157,8 +157,8 @@ static uint64_t run(const struct rig_case *of, uint64_t cuts, struct team *team)
         wants[i] = 1;
     }
     for (uint32_t at = 0, n; at < EVENTS; at += n) {
-        n = cuts == 0 ? 1 : MIN(1 + random_below(&sizes, 20), EVENTS - at);
-        n = towers_piece(t, call + at, n);
+        n = cuts == 0 ? 1 : 1 + random_below(&sizes, 20);
+        n = towers_piece(t, call + at, MIN(n, EVENTS - at));
         towers_read(t, call + at, n, wants, seen);
         for (uint32_t i = 0; i < n; i++)
             hash = add_floats(hash, seen[i].query, towers_width(&options)) + seen[i].is_known;
