@@ -23,6 +23,8 @@
 #   kafka                          with the release build, beside a real Kafka (tests/kafka)
 # Where kernels and learners are built alone (LEAT_ALONE: cmake/gpu, for a bare GPU machine) there are tests of device code
 # alone; `./dev gpu` runs them: with the argument `--reduced` they take small sizes (compute-sanitizer).
+# A program that is run with sanitizers alone is not built where `./dev test` tests the release build (target release_tests);
+# `./dev build` and `./dev test --fast` build all.
 # A test that cannot run here prints why and ends with status 77. Lines `ok - what`, `not ok - what` and
 # `ok - what # SKIP why` in a test's output count as sub-tests, as cmocka's do.
 set(LEAT_TEST_TIMEOUT_S 120)
@@ -49,6 +51,16 @@ macro(leat_parse_test_arguments)
         set(arg_COST 1)
     endif()
 endmacro()
+
+# Notes where `./dev test` runs a test's program, by the test's labels.
+function(leat_note_program name)
+    if("lanes" IN_LIST arg_LABELS)
+        set_property(GLOBAL APPEND PROPERTY LEAT_LANE_TESTS ${name})
+    endif()
+    if(NOT "${arg_LABELS}" MATCHES "golden|crash|jobs|tidy|operator|kafka")
+        set_property(GLOBAL APPEND PROPERTY LEAT_SANITIZED_TESTS ${name})
+    endif()
+endfunction()
 
 function(add_leat_script name)
     if(NOT LEAT_TESTS OR LEAT_ALONE)
@@ -78,9 +90,7 @@ function(add_leat_test name)
     target_include_directories(${name} PRIVATE ${LEAT_ROOT}/tests)
     target_link_libraries(${name} PRIVATE leat_flags ${arg_LIBS} cmocka)
     add_leat_script(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} COST ${arg_COST} PARTS ${arg_PARTS})
-    if("lanes" IN_LIST arg_LABELS)
-        set_property(GLOBAL APPEND PROPERTY LEAT_LANE_TESTS ${name})
-    endif()
+    leat_note_program(${name})
 endfunction()
 
 function(add_leat_device_test name)
@@ -97,9 +107,7 @@ function(add_leat_device_test name)
     add_leat_script(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} COST ${arg_COST})
     add_dependencies(${name} leat_cuda_on_host)
     set_property(TEST ${name} PROPERTY ENVIRONMENT LEAT_CUDA_LIBRARY=$<TARGET_FILE:leat_cuda_on_host>)
-    if("lanes" IN_LIST arg_LABELS)
-        set_property(GLOBAL APPEND PROPERTY LEAT_LANE_TESTS ${name})
-    endif()
+    leat_note_program(${name})
 endfunction()
 
 function(add_leat_fuzzer name)
@@ -115,7 +123,18 @@ function(add_leat_fuzzer name)
     set_property(GLOBAL APPEND PROPERTY LEAT_FUZZERS ${name})
 endfunction()
 
-# After all tests: the targets lane_tests and fuzzers, which build just what a phase of `./dev test` needs.
+# Programs and libraries of a folder and those below it.
+function(leat_targets_below folder result)
+    get_property(found DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+    get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+    foreach(below IN LISTS folders)
+        leat_targets_below(${below} more)
+        list(APPEND found ${more})
+    endforeach()
+    set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
+# After all tests: the targets release_tests, lane_tests and fuzzers, which build just what a phase of `./dev test` needs.
 function(leat_finish_tests)
     get_property(lane_tests GLOBAL PROPERTY LEAT_LANE_TESTS)
     get_property(fuzzers GLOBAL PROPERTY LEAT_FUZZERS)
@@ -127,4 +146,9 @@ function(leat_finish_tests)
     if(fuzzers)
         add_dependencies(fuzzers ${fuzzers})
     endif()
+    get_property(sanitized GLOBAL PROPERTY LEAT_SANITIZED_TESTS)
+    leat_targets_below(${CMAKE_SOURCE_DIR} all)
+    list(REMOVE_ITEM all ${sanitized} lane_tests fuzzers)
+    add_custom_target(release_tests)
+    add_dependencies(release_tests ${all})
 endfunction()
