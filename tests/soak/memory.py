@@ -4,7 +4,7 @@
     LEAT=build/release/leat tests/soak/memory.py [--small]
 
 Full (`./dev soak memory`): features and dedup over 10 GiB of generated events with 50 million keys in `memory: 1GiB`, at
-most 1.3 GiB resident. --small (`./dev test`): 5 million keys in `memory: 128MiB`, at most 260 MiB. The rows are checked
+most 1.3 GiB resident. --small (`./dev test`): 2.5 million keys in `memory: 64MiB`, at most 196 MiB. The rows are checked
 by the digest of a job without state: keys take turns, so that what dedup lets through and what the feature counts can be
 computed from a record's number. Prints TAP lines.
 """
@@ -65,7 +65,7 @@ def main():
     leat = os.path.abspath(os.environ.get("LEAT", "build/release/leat"))
     with tempfile.TemporaryDirectory() as folder:
         if "--small" in sys.argv:
-            return check(leat, folder, "128MiB", 5_200_000, 5_000_000, 260)
+            return check(leat, folder, "64MiB", 2_600_000, 2_500_000, 196)
         # 10 GiB of events: a record of the sequence stands for about 54 bytes of JSON.
         return check(leat, folder, "1GiB", 200_000_000, 50_000_000, 1331)
 
