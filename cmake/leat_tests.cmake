@@ -6,6 +6,7 @@
 #   add_leat_device_test(NAME SOURCES a.c LIBS leat_kernels)  a program of device code, without cmocka; prints TAP lines. It
 #                                                             opens the device library by gpu_open_library(NULL): here
 #                                                             that of tests/cuda_on_host, on a GPU machine leat_cuda.so
+#   add_leat_rig(NAME SOURCE.c... LIBRARY...)                 what several tests name among their libraries, compiled once
 #   add_leat_fuzzer(NAME SOURCE.c... LIBRARY...)              a libFuzzer program, built by the preset `fuzz` alone;
 #                                                             seeds: tests/fuzz/corpus/NAME/, words: tests/fuzz/NAME.dict
 #
@@ -92,6 +93,16 @@ function(add_leat_script name)
         add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${LEAT_ROOT})
     endif()
     set_tests_properties(${names} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77 COST ${arg_COST})
+endfunction()
+
+function(add_leat_rig name)
+    if(NOT LEAT_TESTS)
+        return()
+    endif()
+    leat_parse_test_arguments(${ARGN})
+    add_library(${name} OBJECT EXCLUDE_FROM_ALL ${arg_SOURCES})
+    target_include_directories(${name} PRIVATE ${LEAT_ROOT}/tests)
+    target_link_libraries(${name} PUBLIC leat_flags ${arg_LIBS})
 endfunction()
 
 function(add_leat_test name)
