@@ -5,10 +5,11 @@
 
 For each job of tests/crash/*.leat a reference run (one lane), then:
 
-- undisturbed runs with checkpoints off, every 100 ms and every 10 s, with each LEAT_KERNELS that this CPU has, at 1, 2,
-  3 and 7 lanes; jobs whose learners spill in a third of the combinations, and they must have spilled. The report's calls
-  by variant say which kernels really ran. With --device, learners that say `device: cpu` run on `cuda(0)` as well, by that
-  library (auto: the one beside leat); so may each life of a round below. --only: all do, the reference, too: a GPU sums in
+- undisturbed runs with checkpoints off, every 100 ms and every 10 s, with each LEAT_KERNELS that this CPU has, at 2, 3 and
+  7 lanes: each of these once, for kernels know nothing of checkpoints; from 200 kills on each with each, but for jobs whose
+  learners spill, and these must have spilled. The report's calls by variant say which kernels really ran. With --device,
+  learners that say `device: cpu` run on `cuda(0)` as well, every 100 ms and every 10 s, by that library (auto: the one
+  beside leat); so may each life of a round below. --only: all do, the reference, too: a GPU sums in
   another order than a CPU (its model on the host does not).
 - rounds of lives (lives.py). A life runs with a random number of lanes and short checkpoints; once it has published
   a checkpoint, and the round three, and a job that spills has evicted state to RocksDB and read some of it back, it is
@@ -39,7 +40,7 @@ from patience import PATIENCE_S  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROUND_KILLS_MAX = 12
-KILLS_FOR_ALL_POINTS = 200  # with fewer the seed and the machine's pace decide which are reached
+KILLS_FOR_ALL_POINTS = 200  # with fewer the seed and the machine's pace decide which are reached; and runs are each with each
 SPILLING = {"features", "cold", "tiers"}  # jobs whose state does not fit into their memory
 SLOW = {"tiers"}  # jobs that are killed half as often, for a model of a GPU takes its time for wide rows
 INTERVALS = ["off", "100ms", "10s"]
@@ -171,16 +172,17 @@ def variants_here():
     return [name for name, flag in KERNELS.items() if flag is None or flag in flags]
 
 
-def run_variants(job, expected, has_learner, report):
+def run_variants(job, expected, has_learner, is_thorough, report):
     """Checkpoints off, now and then, hardly ever; each set of kernels: the same bytes."""
     variants = variants_here() if has_learner and "cpu" in job.devices else [None]
     runs, lanes = 0, LANES[1:] + LANES[:1]
-    # Each with each; where rows go to the disk and come back, which takes its time, each of both once.
-    pairs = list(itertools.product(variants, INTERVALS))
-    if has_learner and job.spills:
-        pairs = [(variants[i % len(variants)], every) for i, every in enumerate(INTERVALS)]
+    is_thorough &= not job.spills
+    pairs = [(variants[i % len(variants)], every) for i, every in enumerate(INTERVALS)]
+    if is_thorough:
+        pairs = list(itertools.product(variants, INTERVALS))
     runs_of = [(kernels, every, job.devices[0]) for kernels, every in pairs]
-    runs_of += [(None, every, device) for device in job.devices[1:] for every in (["100ms"] if job.spills else INTERVALS)]
+    intervals = ["100ms"] if job.spills else INTERVALS if is_thorough else INTERVALS[1:]
+    runs_of += [(None, every, device) for device in job.devices[1:] for every in intervals]
     for kernels, every, device in runs_of:
         place, state = f"variant-{runs}", "" if every == "off" else os.path.join(job.folder, f"variant-state-{runs}")
         found, summary = job.undisturbed(place, lanes[runs % len(lanes)], state, "10s" if every == "off" else every, kernels,
@@ -234,12 +236,12 @@ def run_rounds(job, expected, kills, rng, report):
     return points
 
 
-def run_job(job, kills, rng, report):
+def run_job(job, kills, kills_of_all, rng, report):
     expected, summary = job.undisturbed("reference", 1, os.path.join(job.folder, "reference-state"), "1h", device=job.devices[0])
     if summary["records"] != job.inputs.total:
         raise Failure(f"the reference read {summary['records']} records of {job.inputs.total}")
     has_learner = any(n["tag"] == "learner" for n in summary["nodes"])
-    run_variants(job, expected, has_learner, report)
+    run_variants(job, expected, has_learner, kills_of_all >= KILLS_FOR_ALL_POINTS, report)
     return run_rounds(job, expected, kills, rng, report)
 
 
@@ -272,7 +274,7 @@ def main():
         job = Job(leat, path, folder, inputs, arguments.device, arguments.only)
         try:
             share = len(paths) * (2 if job.name in SLOW and len(paths) > 1 else 1)
-            points |= run_job(job, -(-arguments.kills // share), rng, lambda line: print(line, flush=True))
+            points |= run_job(job, -(-arguments.kills // share), arguments.kills, rng, lambda line: print(line, flush=True))
         except Failure as failure:
             status = 1
             print(f"not ok - crash: {job.name} (seed {arguments.seed}): {failure}", flush=True)
