@@ -31,6 +31,7 @@ PAUSE_MS = 300  # before each micro-batch
 CHECKPOINTS = 6
 # Users 0 to 39, of whom some are often there; every third record is a click.
 RECORDS, USERS = 100_000, 40
+RECORDS_FEW = 40_000  # of two whole runs, whose state is on disk: still many micro-batches, and some thousand keys asked for
 EVERYTHING = """job everything { workers: WORKERS, memory: 256MiB, checkpoint: { every: 1h, keep: { last: 20 }, dir: "state" } }
 source s = file { path: "data.jsonl", schema: { id: int!, ts: time(ms), user: int, item: text, price: float, click: int }, event_time: ts }
 stream clicks = s | where click = 1
@@ -295,7 +296,7 @@ def without_times(summary):
 
 def test_changes_nothing():
     """Output, figures and the last checkpoint, with 1,000 keys a second asked for, and without; most state is on disk."""
-    with place(2) as asked, place(2) as alone:
+    with place(2, RECORDS_FEW) as asked, place(2, RECORDS_FEW) as alone:
         count = {"keys": 0, "busy": 0}
         with Run(asked, state=1024, slow=5) as run:
             run.wait_until("/readyz")
