@@ -100,12 +100,12 @@ static void predict(struct model *m, uint32_t begin, uint32_t end, double *logit
 static void test_predicted(size_t k)
 {
     static double ours[EVENTS_MAX], theirs[EVENTS_MAX], alone[EVENTS_MAX];
-    enum { PREDICTED = 700 };
     char what[120];
     struct model_options o = options_of(k);
     struct model *m = device_model(&o), *silent = device_model(&o);
     bool is_good = true;
-    for (uint32_t at = 0, n; at < PREDICTED; at += n) {
+    uint32_t predicted = MIN(o.batch + 300, 700); /* some steps of a small batch, one of a large one */
+    for (uint32_t at = 0, n; at < predicted; at += n) {
         n = MIN(m->step_events - m->pending, 1 + (uint32_t)(num_mix(at) % 50));
         predict(m, at, at + n, theirs);
         learn(m, at, at + n, ours);
