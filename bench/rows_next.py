@@ -4,9 +4,11 @@ Both learn the same windows of the recordings ../shared/data/beauty and games, a
 200; targets a CPU second count no padding. leat's time is that of the whole process: reading, histories, numbers, passes,
 end. LEAT_TORCH names a Python with torch and numpy (peers/torch/README.md); without it the rows are skipped."""
 
+import collections
 import csv
 import gzip
 import json
+import math
 import os
 import random
 
@@ -20,6 +22,7 @@ LONG_USERS, LONG, LONG_ITEMS = 1000, 200, 12_000
 LIMIT = 4096  # users whose windows PyTorch learns where its speed alone is asked
 SPEEDS = {"beauty": 5.0, "length 200": 2.0}  # times PyTorch
 GAMES_PASSES = 8
+POPULAR_EVERY = 2000  # events after which the most frequent items are counted again
 
 
 def pairs_of(path):
@@ -101,5 +104,47 @@ def row_games(bench):
             for what, key, name in (("HR@10", "hr_10", "hr@10"), ("NDCG@10", "ndcg_10", "ndcg@10"))]
 
 
+def ndcg(gains):
+    """(mean, standard error) of NDCG@10."""
+    mean = sum(gains) / len(gains)
+    return mean, math.sqrt((sum(gain * gain for gain in gains) / len(gains) - mean * mean) / len(gains))
+
+
+def popular_gains(events):
+    """NDCG@10 of each event in the last fifth by the most frequent items until then, without those that the user had."""
+    counts, seen, popular, gains = collections.Counter(), collections.defaultdict(set), [], []
+    with open(events, encoding="ascii") as file:
+        rows = [(row["user"], row["item"]) for row in map(json.loads, file)]
+    for number, (user, item) in enumerate(rows):
+        if number % POPULAR_EVERY == 0:
+            popular = [found for found, _ in counts.most_common(400)]
+        if number >= len(rows) - len(rows) // 5 and seen[user]:
+            best = [found for found in popular if found not in seen[user]][:10]
+            gains.append(1 / math.log2(2 + best.index(item)) if item in best else 0.0)
+        counts[item] += 1
+        seen[user].add(item)
+    return gains
+
+
+def once(bench, events, rehearse):
+    out = bench.path(f"next-once-{rehearse}.csv")
+    run = bench.run_job("next_item_once.leat", data=events, out=out, rehearse=rehearse)
+    with open(out, encoding="utf-8", newline="") as file:
+        ranks = [row["rank"] for row in csv.DictReader(file)]
+    ranks = [float(rank) for rank in ranks[len(ranks) - len(ranks) // 5:] if rank]
+    return run, ndcg([1 / math.log2(1 + rank) if rank <= 10 else 0.0 for rank in ranks])
+
+
+def row_rehearse(bench):
+    events = bench.made("next-beauty.jsonl", lambda path: write_events(pairs_of(BEAUTY), path))
+    (_, plain), (run, again) = once(bench, events, 0), once(bench, events, 8)
+    popular = ndcg(popular_gains(events))
+    better = max(plain[0] + 2 * math.hypot(plain[1], again[1]), popular[0] + 2 * math.hypot(popular[1], again[1]))
+    return [Figure("sasrec, one pass over beauty, rehearse: 8", "NDCG@10 of the last fifth", again[0], better, runs=[run],
+                   peers=[Peer("rehearse: 0", plain[0], "same run"), Peer("popular items", popular[0], "same run")],
+                   note=f"Standard errors {again[1]:.5f}, {plain[1]:.5f}, {popular[1]:.5f}; {run.cpu:.0f} CPU s.")]
+
+
 ROWS = {"next-item": ("sasrec's targets a second beside PyTorch, on one core", row_next_item),
-        "next-item-games": ("sasrec's lists beside PyTorch's, after the same passes", row_games)}
+        "next-item-games": ("sasrec's lists beside PyTorch's, after the same passes", row_games),
+        "next-item-rehearse": ("sasrec in one pass, with older windows again and without, beside popular items", row_rehearse)}
