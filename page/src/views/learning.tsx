@@ -131,7 +131,16 @@ function Flow({ node }: { node: FiguresNode }): JSX.Element {
             {isFrozen ? <Notice tone="warning">Frozen: it does not learn from what it sees.</Notice> : null}
             <dl class="facts">
                 <Fact name="learned" k={`${at}.learned`} v={learned} as={short} />
-                {["predicted", "sampled_out", "weightless", "frozen", "scored", "unlabelled", "rejected", "without_history"]
+                {[
+                    "predicted",
+                    "sampled_out",
+                    "weightless",
+                    "frozen",
+                    "scored",
+                    "unlabelled",
+                    "rejected",
+                    "without_history",
+                ]
                     .filter((name) => name in run)
                     .map((name) => (
                         <Fact key={name} name={words(name)} k={`${at}.${name}`} v={run[name]} as={short} />
