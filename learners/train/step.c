@@ -478,6 +478,7 @@ static bool learn(struct train *t, const struct train_input *in, struct gpu_erro
 static void begin_step(const struct train *t, struct net *net)
 {
     net->options.params = t->options->head.params;
+    leat_assert(t->options->slice % BATCH_SLICE_UNIT == 0); /* else slices are parts of a chunk of sums */
     net->slices = batch_slices_of(t->batch.n, t->options->slice);
 }
 
