@@ -31,6 +31,7 @@ import rows_see
 import rows_serve
 import rows_state
 import rows_torch
+import rows_towers
 from harness import ROOT, Bench, Broken, Skip
 
 # Programs of one part alone; they print tables of their own, and run only when named.
@@ -42,7 +43,7 @@ TOOLS = {
     "bench_memory": ("the kernels of a batch over memory, on one core and all", ("kernels", "bench_memory")),
 }
 ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_torch.ROWS, **rows_kernels.ROWS,
-        **rows_attention.ROWS, **rows_items.ROWS, **rows_next.ROWS, **rows_nexmark.ROWS, **rows_kafka.ROWS,
+        **rows_attention.ROWS, **rows_items.ROWS, **rows_next.ROWS, **rows_towers.ROWS, **rows_nexmark.ROWS, **rows_kafka.ROWS,
         **rows_serve.ROWS, **rows_load.ROWS, **rows_follow.ROWS, **rows_see.ROWS}
 GROUPS = {"kafka": list(rows_kafka.ROWS), "nexmark": list(rows_nexmark.ROWS), "serve": [*rows_serve.ROWS, *rows_load.ROWS],
           "follow": list(rows_follow.ROWS)}
