@@ -12,9 +12,9 @@ import random
 
 from harness import Figure, Peer
 
-ITEMS, USERS, EVENTS, TESTS, GROUP, ZIPF, OWN = 100_000, 5_000, 400_000, 10_000, 130, 1.1, 0.9
+ITEMS, USERS, EVENTS, TESTS, GROUP, ZIPF, OWN = 100_000, 5_000, 400_000, 10_000, 144, 1.1, 0.9
 GROUPS = ITEMS // GROUP
-BRANDS = 28  # brand and category: about as many of each
+BRANDS = 26  # brand and category: about as many of each
 GAIN, COLD = 1.1, 0.5  # what must be reached: recall beside that without `correct`; of items never chosen, beside chosen ones
 
 
@@ -61,7 +61,7 @@ def write_catalogue(path):
 
 def recalls(bench, views, catalogue, is_corrected):
     out = bench.path("towers.csv")
-    run = bench.run_job("towers.leat", views=views, catalogue=catalogue, out=out, correct="true" if is_corrected else "false")
+    run = bench.run_job("towers.leat", viewed=views, items=catalogue, out=out, correct="true" if is_corrected else "false")
     with open(out, encoding="utf-8", newline="") as file:
         found = {row["part"]: float(row["hr_100"]) for row in csv.DictReader(file) if row["scope"] == "value"}
     os.remove(out)
