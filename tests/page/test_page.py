@@ -61,7 +61,7 @@ def check_look(tab, port, state, scheme, width):
 def test_views(browser):
     """Every state has a URL, shows values of the API, is sound by axe's rules in light and dark on narrow and wide windows, and
     loads nothing from elsewhere."""
-    with live.place() as folder, begin(folder, "run.claimed=sleep:1000") as run:
+    with live.place(records=1_600_000) as folder, begin(folder, "run.claimed=sleep:1000") as run:  # half an hour's
         run.wait_until_ready("/readyz")
         tabs = [browser.tab(width=width, height=height, scheme=scheme, listens=True,
                         motion="reduce" if width == 360 else "no-preference")
