@@ -86,7 +86,7 @@ def test_control():
     """With the token that acts; all but the stop, which has tests of its own."""
     if why := packages.missing():
         return why
-    pause_ms = max(200, 12 * ARGUMENTS.seconds)  # so that the run is there all the time
+    pause_ms = max(1000, 12 * ARGUMENTS.seconds)  # so that the run is there all the time
     with live.place(records=RECORDS) as folder, live.run(folder, pause_ms) as run:
         run.wait_until_ready("/readyz")
         if run.ask(CONTROL_DOCUMENT)[0] == 404:
