@@ -127,16 +127,6 @@ static void test_steps(void **state)
 
 /* --- Equal bits --- */
 
-static uint64_t add_floats(uint64_t hash, const float *floats, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &floats[i], sizeof(bits));
-        hash = num_mix(hash * 31 + bits);
-    }
-    return hash;
-}
-
 /* Queries of all events and all encoded items, as a hash. cuts: the seed of the calls' sizes; 0: one event a call. */
 static uint64_t run(const struct rig_case *of, uint64_t cuts, struct team *team)
 {

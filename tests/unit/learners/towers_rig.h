@@ -278,4 +278,15 @@ static inline void rig_step_of(struct towers *t, const struct rig_event *events,
     }
 }
 
+/* The floats' bits, added to a hash. */
+static inline uint64_t add_floats(uint64_t hash, const float *floats, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &floats[i], sizeof(bits));
+        hash = num_mix(hash * 31 + bits);
+    }
+    return hash;
+}
+
 #endif
