@@ -350,7 +350,7 @@ def test_followed():
     job = jobs.learner("fm")
     with Place(job, 3000) as place, Server(place, "--control", "127.0.0.1:0", "--look-every", "1500") as server:
         control = Client(int(server.wait_for(r"unloaded at http://127\.0\.0\.1:(\d+)").group(1)))
-        env = {**os.environ, "LEAT_TEST_CUT": "1", "LEAT_FAILPOINTS": "run.claimed=sleep:3"}
+        env = {**os.environ, "LEAT_TEST_CUT": "1", "LEAT_FAILPOINTS": "run.claimed=sleep:8"}
         with subprocess.Popen([LEAT, "run", "--quiet", "--workers", "2", place.path("job.leat"), *place.settings()],
                               env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as trainer:
             counters = [f'leat_follow_{of}_total{{job="parity"}}' for of in ("rows", "cuts", "bytes")]
