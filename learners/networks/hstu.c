@@ -6,7 +6,9 @@
  *   AV = SiLU(Q K + bias of position and time) V / window_max (eq. 2)
  *   out = x + drop(norm(AV) * U) W2 + b2                      (eq. 3)
  *
- * The layer norm before eq. 1, the residual connection, and dropout's place are those of the authors' program.
+ * The layer norm before eq. 1, the residual connection, and dropout's place are those of the authors' program, and so is
+ * a last layer norm (one of its two choices for the output): without it the output is as small as the initial rows, and the
+ * rows learn slowly.
  */
 #include "learners/networks/networks.h"
 #include "learners/train/net.h"
@@ -41,16 +43,16 @@ static void hstu_shape(struct net *net, const void *own)
 {
     const struct hstu_network *o = own;
     net->is_glorot = true;
-    leat_assert(o->layers > 0 && o->layers <= SEQUENCE_LAYERS_MAX);
+    leat_assert(o->layers <= SEQUENCE_LAYERS_MAX);
     struct net_matrix *x = networks_add_tokens(net, o->dim, o->dropout);
     for (uint32_t i = 0; i < o->layers; i++) {
-        bool is_last = i + 1 == o->layers;
-        struct net_matrix *out = is_last ? net_add_output_columns(net, o->dim) : net_add_matrix(net, o->dim);
+        struct net_matrix *out = net_add_matrix(net, o->dim);
         net_begin_segment(net);
         add_layer(net, o, x, out);
         net_end_segment(net);
         x = out;
     }
+    net_add_norm(net, x, net_add_output_columns(net, o->dim));
 }
 
 static void hstu_put_shape(const void *own, uint32_t labels, struct byte_buffer *out)

@@ -272,7 +272,7 @@ static void sasrec(rows_of x, const struct window *w)
     }
 }
 
-/* Parameters: positions; norm, W1 (rows of q, k, v, u), tables, norm, W2. */
+/* Parameters: positions; norm, W1 (rows of q, k, v, u), tables, norm, W2; a last norm. */
 static void hstu(rows_of x, const struct window *w)
 {
     static rows_of parts;
@@ -291,7 +291,8 @@ static void hstu(rows_of x, const struct window *w)
         drop(normal, w, 1, i);
         dense(branch, normal, 5, true);
         for (size_t c = 0; c < RIG_DIM; c++)
-            x[i][c] = sum_of(x[i][c], branch[c], 1.0);
+            branch[c] = sum_of(x[i][c], branch[c], 1.0);
+        norm(x[i], branch, 6);
     }
 }
 

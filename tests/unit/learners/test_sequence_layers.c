@@ -543,8 +543,7 @@ static void test_equations(void **state)
             sasrec_block(x, t.net.params + 1 + layer * 5);
         for (size_t layer = 0; layer < 2 && is_hstu; layer++)
             hstu_layer(x, t.net.params + 1 + layer * 5, t.seconds, 12);
-        if (!is_hstu)
-            norm_of(x, x, &t.net.params[11]);
+        norm_of(x, x, &t.net.params[11]);
         for (size_t i = 0; i < TOKENS * DIM; i++)
             if (!(fabs(x[i] - (double)t.net.output->values[i]) <= 1e-5 * (1.0 + fabs(x[i]))))
                 fail_msg("%s: column %zu of token %zu is %.9g, by the equations %.9g", o.network->name,
