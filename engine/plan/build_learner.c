@@ -119,6 +119,13 @@ static bool check_features(struct plan_build *b, const struct learner_columns *o
     return is_good;
 }
 
+/* The input that has rows to score; 0: there is none. */
+static uint32_t scored_input(const struct learner_columns *columns, const struct plan_node *node)
+{
+    bool is_other = columns->items_input == LEARNER_SCORED || columns->unlabelled_input == LEARNER_SCORED;
+    return node->inputs_count > LEARNER_SCORED && !is_other ? LEARNER_SCORED : 0;
+}
+
 /* Refuses each feature that derives from the label (docs/design.md, section 1, promise 3). Adds to `labels` what
  * the label derives from. */
 static bool check_label(struct plan_build *b, const struct learner_columns *columns, uint32_t number,
@@ -138,8 +145,7 @@ static bool check_label(struct plan_build *b, const struct learner_columns *colu
     }
     lineage_merge(labels, &label);
     bool is_good = check_features(b, columns, number, columns->features, schema, &label);
-    if (is_good && node->inputs_count > LEARNER_SCORED && columns->items_input != LEARNER_SCORED &&
-        columns->unlabelled_input != LEARNER_SCORED)
+    if (is_good && scored_input(columns, node) > 0)
         is_good =
             check_features(b, columns, number, columns->scored, node->bound[LEARNER_SCORED].schema, &label);
     return is_good;
@@ -186,6 +192,7 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
     uint32_t place = node->place;
     *node = draft;
     node->tag = PLAN_LEARNER;
+    node->scored_input = scored_input(&learner.columns, node);
     node->items_input = learner.columns.items_input;
     static const char *const names[] = {"predictions", "metrics", "scores"};
     for (uint32_t i = 0; i < ARRAY_COUNT(names); i++)

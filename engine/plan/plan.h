@@ -140,7 +140,8 @@ struct plan_node {
     const char *part;
     /* PLAN_LEARNER: from what the labels derive, without the columns of `known_early`. */
     struct lineage labels;
-    uint32_t items_input; /* the input that has a catalogue of items (core/learner.h); 0: there is none */
+    /* PLAN_LEARNER (core/learner.h): the inputs that have rows to score, and a catalogue of items; 0: there is none. */
+    uint32_t scored_input, items_input;
     struct str shape;     /* what the node's state depends on (core/shape.h) */
     bool has_state;
 };

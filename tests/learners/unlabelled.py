@@ -75,6 +75,18 @@ def check(kind, passes=40):
     assert len(gains) == TESTED and statistics.fmean(gains) > 2.0 * error, json.dumps(found)
 
 
+def test_an_event_in_both_streams():
+    """Is predicted before the copy without a label joins the history: no user has one when the first event comes."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(os.path.join(folder, "events"))
+        job = rig.write(os.path.join(folder, "job.leat"), JOB.format(
+            kind="sasrec", also="also: masked {}, unlabelled: copies,", passes=0, data=os.path.join(folder, "events"),
+            out=os.path.join(folder, "top")).replace("stream others", 'stream copies = known | drop part\nstream others'))
+        figures = rig.node(json.loads(rig.call(LEAT, "run", job, "--json").stdout), "sasrec")["report"]["run"]
+    users = TESTED + USERS // 10
+    assert figures["without_history"] == users and figures["unlabelled"] == users * EVENTS, figures
+
+
 def test_sasrec():
     check("sasrec")
 

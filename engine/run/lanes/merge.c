@@ -2,7 +2,6 @@
  * between the inputs of an operator. */
 #include "run/lanes/internal.h"
 
-#include "core/learner.h"
 #include "core/mem.h"
 
 #include <stdlib.h>
@@ -23,10 +22,8 @@ static void load_row(struct merge *merge, uint32_t input)
 
 void merge_init(struct merge *merge, const struct batch_list *lists, const struct plan_node *node)
 {
-    bool is_scoring = node->tag == PLAN_LEARNER && node->inputs_count > LEARNER_SCORED &&
-                      node->items_input != LEARNER_SCORED;
     merge->count = node->inputs_count;
-    merge->first = is_scoring ? LEARNER_SCORED : 0;
+    merge->first = node->scored_input;
     /* a union hands rows on, and the nodes behind it need them in row_order */
     merge->is_by_row_order = node->tag != PLAN_LEARNER && node->operator_kind->process_merged == NULL;
     for (uint32_t i = 0; i < merge->count; i++) {
