@@ -100,7 +100,7 @@ const struct operator_kind learner_item2vec = {
         "vectors are moved towards each other, and away from those of drawn items. An item has two vectors, its own and "
         "one as a neighbour; scores are cosines of own vectors: of the mean of the user's last items before the event, or "
         "of the item that `like` asks about, and each item. Items are drawn by how often they occur lately, to the power of "
-        "0.75. An item that has made no pair yet is in no list. Rows where `learn` is not true become part of their users' histories, too. `seen: dropped` leaves the user's last items out, which "
-        "are the most alike to their mean.",
+        "0.75. An item that has made no pair yet is in no list. Rows where `learn` is not true become part of their users' "
+        "histories, too. `seen: dropped` leaves the user's last items out, which are the most alike to their mean.",
     TOWERS_KIND(struct item2vec, item2vec_options, item2vec_bind),
 };

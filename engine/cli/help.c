@@ -287,8 +287,9 @@ void help_collect(struct help *help, const struct registry *r)
     serve->details =
         "`leat score` and `leat serve` answer requests: rows with the source's columns go through the steps up "
         "to the stream, read the features and the model of a checkpoint, and change nothing. `leat explain "
-        "--serve` shows the way and the columns. For clients of `leat serve`, NAME is the model's name. Refused are steps that a request cannot pass, features behind a step that holds "
-        "rows back, and rows that exist because of the label.";
+        "--serve` shows the way and the columns. For clients of `leat serve`, NAME is the model's name. Refused are "
+        "steps that a request cannot pass, features behind a step that holds rows back, and rows that exist "
+        "because of the label.";
     add_dead_letters(help);
 }
 

@@ -40,9 +40,8 @@ struct learner_columns {
     int features[LEARNER_FEATURES_MAX]; /* column indices of input 0 */
     int scored[LEARNER_FEATURES_MAX];   /* likewise of input 1, if there is one */
     struct span scored_span;            /* of the name of the stream that is input 1 */
-    uint32_t items_input; /* the input that has a catalogue of items, which may be 1, too; 0: there is none */
-    uint32_t
-        unlabelled_input; /* the input of events that are not predicted, which may be 1, too; 0: there is none */
+    /* The inputs that have a catalogue of items, and events that are not predicted; either may be 1. 0: there is none. */
+    uint32_t items_input, unlabelled_input;
     struct span spans[LEARNER_FEATURES_MAX]; /* of each feature in the job, for messages */
     /* `known_early: [...]`: columns that the label is computed from and that are known when serving. */
     struct columns known;

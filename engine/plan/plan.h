@@ -142,7 +142,7 @@ struct plan_node {
     struct lineage labels;
     /* PLAN_LEARNER (core/learner.h): the inputs that have rows to score, and a catalogue of items; 0: there is none. */
     uint32_t scored_input, items_input;
-    struct str shape;     /* what the node's state depends on (core/shape.h) */
+    struct str shape; /* what the node's state depends on (core/shape.h) */
     bool has_state;
 };
 

@@ -14,8 +14,8 @@ struct infer_name;
 /* A column of the source or of the answers; of answers that are lists of records, each field of the records is one, too. */
 struct infer_field {
     const struct field *field;
-    uint32_t column,
-        child; /* outputs: the column of the answers, and of a list of records the record's field */
+    /* Of outputs: the column of the answers, and in a list of records the record's field. */
+    uint32_t column, child;
     const struct type *type; /* of one element: the column's type, or of a list the type of its elements */
     enum infer_type tensor;  /* as the metadata say it */
     bool is_list;

@@ -102,7 +102,8 @@ size_t targets_bytes(const struct targets *t);
 /* Begins a step: draws, and decides how often items are expected, by what occurred before the step; then the step's
  * items count as occurrences. Reads neither queries nor windows nor results. */
 void targets_draw(struct targets *t, const struct targets_step *step);
-/* Behind targets_draw: these items (BATCH_NONE: none) take part, too. A loss that takes all items has them already: they must be live. */
+/* Behind targets_draw: these items (BATCH_NONE: none) take part, too. A loss that takes all items has them already:
+ * they must be live. */
 void targets_add_items(struct targets *t, const uint32_t *numbers, uint32_t n);
 /* The distinct items of the step, in the order of their first places: target by target the positive, then its draws;
  * then the added ones. With a loss that takes all items: the live ones, rising. Valid until the next call of

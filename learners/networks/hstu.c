@@ -26,8 +26,8 @@ static void add_layer(struct net *net, const struct hstu_network *o, struct net_
     struct net_matrix *parts = net_add_matrix(net, PARTS * dim), *mixed = net_add_matrix(net, dim);
     struct net_matrix *mixed_normal = net_add_matrix(net, dim), *gated = net_add_matrix(net, dim);
     struct net_matrix *branch = net_add_matrix(net, dim);
-    mixed->is_kept =
-        true; /* of all that a layer computes, this alone takes a time that grows with the window */
+    /* Of all that a layer computes, attention alone takes a time that grows with the window. */
+    mixed->is_kept = true;
     net_add_norm(net, x, normal);
     net_add_dense(net, normal, 0, dim, linear, 0, PARTS * dim, false);
     net_add_silu(net, linear, parts);

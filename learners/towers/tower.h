@@ -102,7 +102,8 @@ void tower_look(struct tower *t);
 void tower_resolve(struct tower *t, uint32_t step);
 /* The vectors of rows from .. from + n - 1, at most t->pass: out[n][width]. */
 void tower_encode(struct tower *t, uint32_t from, uint32_t n, float *out);
-/* Of the rows that tower_encode saw last; those whose vectors are not finite have no gradient and teach nothing: vectors are what it wrote, gradients [n][width] the derivatives by them. */
+/* The way back, of the rows that tower_encode saw last. vectors: what tower_encode wrote; gradients: [n][width], the
+ * derivatives by them. A row whose vector is not finite has no gradient, and teaches nothing. */
 void tower_back(struct tower *t, uint32_t from, uint32_t n, const float *vectors, const float *gradients);
 /* The vector gets length 1; one of zeros stays as it is. Returns the factor: 0 for one of zeros, or not finite. */
 float tower_normalize(float *x, uint32_t n);

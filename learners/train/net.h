@@ -21,8 +21,9 @@
 enum { NET_LAYERS_MAX = 192 };
 
 struct net_matrix {
-    /* values: of all events; of a segment those of the events in progress. gradients: by `values`; of the input and the output [gradients_max]; of other matrices those of the
-     * events in progress, or a part of all_gradients */
+    /* values: of all events; of a segment's own matrix those of the events in progress. gradients: the derivatives by
+     * `values`; of the input and the output [gradients_max]; of other matrices those of the events in progress, or a
+     * part of all_gradients */
     float *values, *gradients;
     /* stride: floats from row to row, a multiple of 4; the output's is 1 with a single label, that of a matrix
      * of places (net_add_places) is `columns` */

@@ -57,3 +57,14 @@ def safetensors(path):
         count = (end - begin) // struct.calcsize(code)
         tensors[name] = entry["shape"], struct.unpack_from(f"<{count}{code}", data, begin)
     return tensors
+
+
+def check_same(folder, run, failpoints):
+    """Other numbers of lanes, a replay by the order log, and runs that are killed at the failpoints give what the first run gave.
+    run(name, *arguments, workers=, failpoints=): runs the job, and returns what has assert_same."""
+    order = os.path.join(folder, "order")
+    expected = run("one", "--record-order", order)
+    run("three", workers=3).assert_same(expected)
+    run("replay", "--order", order, workers=2).assert_same(expected)
+    for number, failpoint in enumerate(failpoints):
+        run(f"killed-{number}", workers=1 + number, failpoints=failpoint).assert_same(expected)

@@ -129,12 +129,7 @@ def check_counts(kind):
 def check_sameness(kind):
     with tempfile.TemporaryDirectory() as folder:
         write(folder, events_of())
-        order = os.path.join(folder, "order")
-        expected = Run(folder, kind, "one", "--record-order", order)
-        Run(folder, kind, "three", workers=3).assert_same(expected)
-        Run(folder, kind, "replay", "--order", order, workers=2).assert_same(expected)
-        for number, failpoint in enumerate(("ckpt.pre_rename=kill@2", "ckpt.published=kill@3", "ckpt.write=kill@4")):
-            Run(folder, kind, f"killed-{number}", workers=1 + number, failpoints=failpoint).assert_same(expected)
+        rig.check_same(folder, lambda *words, **more: Run(folder, kind, *words, **more), ("ckpt.pre_rename=kill@2", "ckpt.published=kill@3", "ckpt.write=kill@4"))
 
 
 def check_seen(kind):
