@@ -146,6 +146,33 @@ static void test_cuts(void **state)
     }
 }
 
+/* Which outputs of a learner are read: by sinks and operators, not by dead letters. */
+static void test_outputs_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sinks;
+        uint32_t read;
+    } jobs[] = {
+        {"sink q = out from m.metrics", 2},
+        {"sink p = out from m.predictions\nsink q = out from m.metrics", 3},
+        {"stream s = m.predictions | pass\nsink p = out from s\nsink dead = out from dead_letters", 1},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(jobs); i++) {
+        struct toy_job toy;
+        char job[512];
+        snprintf(job, sizeof(job), SOURCES "learner m = guess from a { label: item, inputs: [user] }\n%s",
+                 jobs[i].sinks);
+        toy_plan(&toy, &toy_registry, job);
+        assert_non_null(toy.plan);
+        uint32_t place = 0;
+        while (toy.plan->nodes[place].tag != PLAN_LEARNER)
+            place++;
+        assert_int_equal(plan_outputs_read(toy.plan, place), jobs[i].read);
+        toy_free(&toy);
+    }
+}
+
 /* The invariants hold for many jobs of random shape. */
 static void test_random_jobs(void **state)
 {
@@ -260,8 +287,9 @@ static void test_unused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts),   cmocka_unit_test(test_random_jobs), cmocka_unit_test(test_fingerprint),
-        cmocka_unit_test(test_replay), cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_cuts),        cmocka_unit_test(test_outputs_read),
+        cmocka_unit_test(test_random_jobs), cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_replay),      cmocka_unit_test(test_unused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
