@@ -174,6 +174,21 @@ def check_sameness(kind):
         rig.check_same(folder, lambda *words, **more: Run(folder, kind, *words, **more), ("ckpt.pre_rename=kill@3", "ckpt.published=kill@4"))
 
 
+def test_lists_that_nobody_reads():
+    """Are not made, which changes no figure, also where some events are not ranked."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(folder, events_of()[:3000])
+        found = []
+        for name in ("read", "unread"):
+            place = os.path.join(folder, name)
+            text = JOB.format(workers=1, where="true", place=place, data=os.path.join(folder, "data"), kind="two_tower",
+                              body=KINDS["two_tower"] + ", rank_share: 0.3")
+            job = rig.write(place + ".leat", text if name == "read" else text.replace("sink top", "# sink top"))
+            figures = rig.node(json.loads(rig.call(LEAT, "run", job, "--json").stdout), "two_tower")["report"]["run"]
+            found.append((figures, rig.read(place + ".metrics")))
+        assert found[0] == found[1] and 0.2 * 3000 < found[0][0]["examples"] < 0.4 * 3000, found
+
+
 def test_alike():
     """What item2vec finds: the groups, for users and for single items that `like` asks about."""
     with tempfile.TemporaryDirectory() as folder:
