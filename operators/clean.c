@@ -186,7 +186,7 @@ static void clean_process(struct operator_context *context, uint32_t input, stru
             clean->changed[k] += !bit_get(errors.rows, row) && is_changed(before, after, row);
         }
     }
-    compute_emit(context, out, &errors);
+    compute_emit(context, batch, out, &errors);
 }
 
 /* A request's values do not count as changed. */

@@ -216,10 +216,9 @@ static void update_row(struct operator_context *context, struct enrich *enrich, 
 static void give_on(struct operator_context *context, const struct enrich *enrich,
                     const struct prepared *prepared)
 {
-    struct expr_errors no_errors = {0};
     for (uint32_t i = 0; i < enrich->columns.count; i++)
         builder_finish(&prepared->builders[i]);
-    compute_emit(context, prepared->out, &no_errors);
+    compute_pass(context, prepared->out);
 }
 
 static void process_rows(struct operator_context *context, const struct merged_rows *merged)

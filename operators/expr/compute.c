@@ -96,19 +96,25 @@ struct batch *compute_batch(struct operator_context *context, const struct compu
     return out;
 }
 
-void compute_emit(struct operator_context *context, struct batch *batch, struct expr_errors *errors)
+void compute_emit(struct operator_context *context, const struct batch *input, struct batch *out,
+                  struct expr_errors *errors)
 {
     if (errors->count > 0) {
-        compute_reject(context, batch, errors);
-        uint16_t *sel = arena_alloc(&batch->arena, (batch->selected + 1) * sizeof(*sel));
+        compute_reject(context, input, errors);
+        uint16_t *sel = arena_alloc(&out->arena, (out->selected + 1) * sizeof(*sel));
         uint32_t count = 0;
-        for (uint32_t i = 0; i < batch->selected; i++) {
-            sel[count] = (uint16_t)batch_row(batch, i);
+        for (uint32_t i = 0; i < out->selected; i++) {
+            sel[count] = (uint16_t)batch_row(out, i);
             count += !bit_get(errors->rows, sel[count]);
         }
-        batch->sel = sel;
-        batch->selected = count;
+        out->sel = sel;
+        out->selected = count;
     }
+    compute_pass(context, out);
+}
+
+void compute_pass(struct operator_context *context, struct batch *batch)
+{
     context->counters.passed += batch->selected;
     operator_emit(context, 0, batch);
 }
@@ -117,7 +123,7 @@ void compute_process(struct operator_context *context, const struct compute *com
 {
     struct expr_errors errors = {0};
     struct batch *out = compute_batch(context, compute, batch, &errors);
-    compute_emit(context, out, &errors);
+    compute_emit(context, batch, out, &errors);
 }
 
 struct ast *compute_name(struct arena *arena, struct str name, struct span span)

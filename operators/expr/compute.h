@@ -38,9 +38,12 @@ bool compute_done(struct operator_bind *bind, struct compute *compute);
  * `errors`. */
 struct batch *compute_batch(struct operator_context *context, const struct compute *compute,
                             struct batch *batch, struct expr_errors *errors);
-/* Sends the failed rows to dead letters, takes them out of the batch and emits the batch, whose reference it
- * takes over; counts the other rows as passed. */
-void compute_emit(struct operator_context *context, struct batch *batch, struct expr_errors *errors);
+/* Sends the failed rows of `input` to dead letters, takes them out of `out`, whose columns may have no values there, and
+ * calls compute_pass for `out`. input: the batch that `out` was derived from. */
+void compute_emit(struct operator_context *context, const struct batch *input, struct batch *out,
+                  struct expr_errors *errors);
+/* Emits the batch, whose reference it takes over; counts its rows as passed. */
+void compute_pass(struct operator_context *context, struct batch *batch);
 /* compute_batch, then compute_emit: all of `process` for most of these operators. */
 void compute_process(struct operator_context *context, const struct compute *compute, struct batch *batch);
 /* Sends the failed rows to dead letters, in the order of their physical rows. The batch stays as it is. */

@@ -251,13 +251,12 @@ static void read_row(const struct operator_context *context, struct feature *fea
         read_forever(context, feature, places->all_time[i], reading, row);
 }
 
-/* Emits the batch without the rows in `errors`. */
-static void end_reading(struct operator_context *context, const struct feature *feature,
-                        struct reading *reading, struct expr_errors *errors)
+/* The output batch, whole. */
+static struct batch *end_reading(const struct feature *feature, struct reading *reading)
 {
     for (uint32_t i = 0; i < feature->aggregates.count * feature->over.count; i++)
         builder_finish(&reading->builders[i]);
-    compute_emit(context, reading->out, errors);
+    return reading->out;
 }
 
 static void feature_process(struct operator_context *context, uint32_t input, struct batch *batch)
@@ -289,7 +288,7 @@ static void feature_process(struct operator_context *context, uint32_t input, st
     }
     end_places(feature);
     if (reads)
-        end_reading(context, feature, &reading, &errors);
+        compute_emit(context, batch, end_reading(feature, &reading), &errors);
 }
 
 /* Without `from` each row is added to its group, else the rows of input 1. */
@@ -412,7 +411,7 @@ static void feature_read(struct operator_context *context, uint32_t input LEAT_U
     else
         read_without_itself(context, batch, &keys, &places, &errors, &reading);
     end_places(feature);
-    end_reading(context, feature, &reading, &errors);
+    compute_emit(context, batch, end_reading(feature, &reading), &errors);
 }
 
 /* --- Two inputs --- */
@@ -460,10 +459,9 @@ static void process_rows(struct operator_context *context, const struct merged_r
             update_row(context, feature, &places, i, prepared->arguments, row->batch, row->row);
     }
     end_places(feature);
-    struct expr_errors no_errors = {0};
     for (uint32_t i = 0; i < merged->count; i++)
         if (merged->rows[i].input == 0 && merged->rows[i].is_last)
-            end_reading(context, feature, &merged->prepared[i]->reading, &no_errors);
+            compute_pass(context, end_reading(feature, &merged->prepared[i]->reading));
 }
 
 static void feature_process_merged(struct operator_context *context, struct merge *merge)

@@ -31,11 +31,14 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
 IMG, RTL = "<img src=x onerror=alert(1)>", "\u202egnp.exe"
 HOSTILE = [IMG.encode(), b'"\\"]}\'`', RTL.encode(), b"\xff\xfe\xed\xa0\x80" * 40, b"\x00\x1b[2J\x07", b"x" * MIB]
 
-# Every second record is no JSON, and one in 20 overflows; the column's name is hostile, too.
+# Every second record is no JSON, and two steps reject one in 20, one of them before its own text has a value; the column's name
+# is hostile, too.
 DEAD = """job dead { workers: 2 }
 source s = file { path: "data.jsonl", schema: { id: int!, ts: time(ms), `<img onerror>`: text, n: int }, event_time: ts }
 stream larger = s | with m = n + 9223372036854775807
 sink out = null from larger {}
+stream shares = s | feature by n over forever every 1s { newest: last(`<img onerror>`), share: mean(100 / (n - 1)) }
+sink all = null from shares {}
 """
 
 
@@ -165,7 +168,7 @@ def test_dead_letters():
                 time.sleep(0.05)
             summary = run.ends()
         dead = {node["part"]: node["counts"]["dead"] for node in summary["nodes"]}
-        assert sum(dead.values()) == bad + over, dead
+        assert sum(dead.values()) == bad + 2 * over, dead
         letters = list(seen.values())
         assert {letter["part"] for letter in letters} == {part for part, count in dead.items() if count}, dead
         for letter in letters:
@@ -180,7 +183,9 @@ def test_dead_letters():
                 assert letter["record"] == raw[:1024].decode(errors="replace") or "\ufffd" in letter["record"], letter
             else:
                 assert letter["record_bytes"] == 0 and letter["record"].startswith(f'{{"id": {index}, "ts": '), letter
-                assert "overflow" in letter["reason"], letter
+                assert ("overflow" if letter["part"] == "larger/with" else "division by zero") in letter["reason"], letter
+                if len(letter["record"].encode()) < 1024:
+                    assert list(json.loads(letter["record"])) == ["id", "ts", "<img onerror>", "n"], letter
         texts = "".join(letter["record"] for letter in letters)
         assert IMG in texts and RTL in texts and "\ufffd" in texts and "x" * 1024 in texts, len(letters)
         assert any('"<img onerror>"' in letter["record"] for letter in letters)
