@@ -8,36 +8,10 @@
  *   dv_j += mask * p dout_i,  dq_i += ds k_j,  dk_j += ds q_i
  */
 
-#define ATT_HIDDEN (-3e38F) /* added to the score of a key that the query does not see */
-
-/* log2(x) for x >= 1: x = 2^e f with f in [2/3, 4/3), log2(f) by the series of atanh((f - 1) / (f + 1)) up to
- * the ninth power; error < 2e-7 + 1e-7 e. */
-LANES_INLINE v16 softmax_log2(v16 x)
-{
-    float bits_of[16], exponents[16];
-    v16_store(bits_of, x);
-    for (size_t l = 0; l < 16; l++) {
-        uint32_t bits;
-        memcpy(&bits, &bits_of[l], sizeof(bits));
-        uint32_t exponent = (bits - 0x3f2aaaabU) >> 23; /* 0x3f2aaaab: 2/3 */
-        bits -= exponent << 23;
-        exponents[l] = (float)(int32_t)exponent;
-        memcpy(&bits_of[l], &bits, sizeof(bits));
-    }
-    v16 f = v16_load(bits_of), one = v16_set1(1.0F);
-    v16 z = v16_div(v16_sub(f, one), v16_add(f, one)), z2 = v16_mul(z, z);
-    v16 p = v16_set1(0.320598898F); /* 2 / (9 ln 2) */
-    p = v16_fma(p, z2, v16_set1(0.412198583F));
-    p = v16_fma(p, z2, v16_set1(0.577078016F));
-    p = v16_fma(p, z2, v16_set1(0.961796694F));
-    p = v16_fma(p, z2, v16_set1(2.88539008F));
-    return v16_fma(p, z, v16_load(exponents));
-}
-
 /* Turns the block's q, scaled for scores in base 2. */
 static void softmax_turn_q(const struct att_block *b)
 {
-    v16 scale = v16_set1(b->a->scale * 1.44269504F);
+    v16 scale = v16_set1(b->a->scale * ATT_LOG2E);
     att_turn(b, b->turned_q, b->q, b->a->q.stride);
     for (size_t i = 0; i < b->d * ATTENTION_QUERIES; i += 16) {
         if (i % ATTENTION_QUERIES < b->lanes)

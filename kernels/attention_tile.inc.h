@@ -1,6 +1,6 @@
 /*
  * What both kinds of attention (attention.h) share: the walk over heads, windows, blocks of queries and tiles
- * of keys; the three products of a tile; transposed blocks; 2^x; dropout.
+ * of keys; the three products of a tile; transposed blocks; dropout.
  *
  * Lanes are queries. A tile of weights is stored turned, [key][ATTENTION_QUERIES], so the maximum, the sum
  * and the scaling of softmax go lane by lane, without a reduction across lanes, and every product reads k, v,
@@ -292,22 +292,6 @@ LANES_INLINE void att_scale(const struct att_block *b, float *turned, size_t v, 
 }
 
 /* --- Arithmetic of one vector --- */
-
-/* 2^x for -100 <= x < 128, relative error < 3e-7; below -100 as -100, so that products with the result are
- * no denormal numbers, which are slow; NaN stays NaN. */
-LANES_INLINE v16 att_exp2(v16 x)
-{
-    v16 round = v16_set1(12582912.0F), least = v16_set1(-100.0F);
-    v16 k = v16_sub(v16_add(v16_max(x, least), round), round); /* a NaN becomes -100 */
-    v16 r = v16_sub(v16_max(least, x), k);                     /* a NaN stays */
-    v16 p = v16_set1(0.00133813025F);
-    p = v16_fma(p, r, v16_set1(0.00966636852F));
-    p = v16_fma(p, r, v16_set1(0.0555038101F));
-    p = v16_fma(p, r, v16_set1(0.24022349F));
-    p = v16_fma(p, r, v16_set1(0.693147181F));
-    p = v16_fma(p, r, v16_set1(1.0F));
-    return v16_ldexp(p, k);
-}
 
 /* Positions of vector v's queries. */
 LANES_INLINE v16 att_positions(const struct att_block *b, size_t v)

@@ -25,6 +25,7 @@
 #ifndef LEAT_KERNELS_BATCH_H
 #define LEAT_KERNELS_BATCH_H
 
+#include "kernels/attention.h"
 #include "kernels/kernels.h"
 #include "kernels/num.h"
 
@@ -259,6 +260,8 @@ struct batch_check {
 };
 
 #include "kernels/batch_train.h"
+
+#include "kernels/batch_sequence.h"
 
 /* The kernels of one variant. */
 struct batch_kernels {

@@ -23,9 +23,13 @@
 
 #include "kernels/norm.inc.h"
 
+#include "kernels/gates.inc.h"
+
 #include "kernels/activation.inc.h"
 
 #include "kernels/softmax.inc.h"
+
+#include "kernels/attention_math.inc.h"
 
 #include "kernels/attention_tile.inc.h"
 
@@ -69,6 +73,8 @@ const struct kernels VARIANT_TABLE = {
 #include "kernels/batch_weights.inc.h"
 
 #include "kernels/batch_loss.inc.h"
+
+#include "kernels/batch_sequence.inc.h"
 
 extern const struct batch_kernels BATCH_TABLE;
 const struct batch_kernels BATCH_TABLE = {

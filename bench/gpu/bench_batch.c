@@ -2,35 +2,17 @@
  * The batch kernels of kernels.def (BATCH), each in each variant, compared with copying in the same run:
  *   bench_batch [--tiny] [VARIANT...]        scalar, avx2, avx512, cuda; without any: all
  * Prints one line of JSON a figure (place.h). --tiny: small sizes, each call made once, nothing timed. A
- * kernel without a bench_NAME here does not link.
+ * kernel without a bench_NAME, here or in bench_sequence.c, does not link.
  */
-#include "place.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "bench_batch.h"
 
 /* Sizes of the benchmarks, by where they run. */
-static const struct sizes {
-    uint32_t places, tables, rows, d;
-    uint32_t fm_bags, fm_fields, fm_d, ffm_bags, ffm_fields, ffm_d;
-    uint32_t numbers, matrix_rows, matrix_d;
-    uint32_t events, inputs, outputs; /* of a dense layer; events also of other kernels of a step */
-} all_sizes[SIZES] = {
-    [SIZE_TINY] = {600, 10, 700, 16, 5, 6, 8, 3, 5, 4, 1001, 33, 12, 33, 12, 20},
-    [SIZE_CPU] = {104857, 10, 150000, 128, 4096, 26, 16, 2048, 12, 8, 1 << 23, 1 << 16, 64, 1 << 12, 512,
-                  256},
+static const struct sizes all_sizes[SIZES] = {
+    [SIZE_TINY] = {600, 10, 700, 16, 5, 6, 8, 3, 5, 4, 1001, 33, 12, 33, 12, 20, 3},
+    [SIZE_CPU] = {104857, 10, 150000, 128, 4096, 26, 16, 2048, 12, 8, 1 << 23, 1 << 16, 64, 1 << 12, 512, 256,
+                  64},
     [SIZE_GPU] = {1048570, 10, 2000000, 128, 1 << 17, 26, 16, 1 << 16, 12, 8, 1 << 27, 1 << 21, 64, 1 << 16,
-                  1024, 1024},
-};
-
-struct bench {
-    struct place *place;
-    const struct sizes *sizes;
-};
-
-struct call {
-    void (*run)(const struct batch_kernels *kernels, void *args, void *stream);
-    void *args;
+                  1024, 1024, 4096},
 };
 
 static void run_call(struct place *place, void *state)
@@ -39,27 +21,8 @@ static void run_call(struct place *place, void *state)
     c->run(place->kernels, c->args, place->stream);
 }
 
-/* For each kernel: its call, its bytes and its flops; u: distinct ids. */
-#define BATCH(name, args, tolerance, byte_count, flop_count)                                                 \
-    static void call_##name(const struct batch_kernels *k, void *a, void *stream)                            \
-    {                                                                                                        \
-        k->name((struct args *)a, stream);                                                                   \
-    }                                                                                                        \
-    static double bytes_##name(const struct args *a, double u)                                               \
-    {                                                                                                        \
-        (void)a, (void)u;                                                                                    \
-        return (double)(byte_count);                                                                         \
-    }                                                                                                        \
-    static double flops_##name(const struct args *a, double u)                                               \
-    {                                                                                                        \
-        (void)a, (void)u;                                                                                    \
-        return (double)(flop_count);                                                                         \
-    }                                                                                                        \
-    static void bench_##name(struct bench *b);
-#include "kernels/kernels.def"
-
-static void measure(struct bench *b, const char *kernel, const char *what, struct call call, double bytes,
-                    double flops)
+void bench_measure(struct bench *b, const char *kernel, const char *what, struct call call, double bytes,
+                   double flops)
 {
     line_print(&(struct line){.group = "kernels",
                               .figure = kernel,
@@ -70,16 +33,6 @@ static void measure(struct bench *b, const char *kernel, const char *what, struc
                               .items = flops,
                               .unit = "flop"});
 }
-#define MEASURE(b, name, a, u, what)                                                                         \
-    measure(b, #name, what, (struct call){call_##name, a}, bytes_##name(a, u), flops_##name(a, u))
-
-/* Asks a kernel for its scratch_bytes, and gives it scratch memory. */
-#define ROOM_FOR(b, name, a)                                                                                 \
-    do {                                                                                                     \
-        (a)->scratch = NULL;                                                                                 \
-        (b)->place->kernels->name(a, (b)->place->stream);                                                    \
-        (a)->scratch = place_zeros((b)->place, (a)->scratch_bytes > 0 ? (a)->scratch_bytes : 1);             \
-    } while (0)
 
 /* --- dedupe, and kernels that use its results --- */
 
@@ -107,7 +60,7 @@ static uint32_t distinct(struct bench *b, struct batch_dedupe *a)
     return count;
 }
 
-static void bench_dedupe(struct bench *b)
+void bench_dedupe(struct bench *b)
 {
     static const char *const texts[IDS_KINDS][DEDUPE_METHODS] = {
         {"by sorting, ids all distinct", "by hashing, ids all distinct"},
@@ -134,7 +87,7 @@ static void **make_rows(struct bench *b, uint32_t n, uint32_t rows, size_t strid
     return there;
 }
 
-static void bench_gather_pool(struct bench *b)
+void bench_gather_pool(struct bench *b)
 {
     static const char *const texts[ROW_FORMATS] = {"one row a bag, fp32", "one row a bag, bf16",
                                                    "one row a bag, fp16", "one row a bag, int8"};
@@ -158,7 +111,7 @@ static struct batch_segments make_segments(struct bench *b, struct batch_dedupe 
                                    .d = b->sizes->d};
 }
 
-static void bench_segment_reduce(struct bench *b)
+void bench_segment_reduce(struct bench *b)
 {
     for (int kind = 0; kind < IDS_KINDS; kind++) {
         struct batch_dedupe ids = make_dedupe(b, (enum ids)kind, DEDUPE_SORT);
@@ -171,7 +124,7 @@ static void bench_segment_reduce(struct bench *b)
     }
 }
 
-static void bench_update(struct bench *b)
+void bench_update(struct bench *b)
 {
     static const struct {
         enum opt_kind kind;
@@ -217,7 +170,7 @@ static struct batch_weights make_weights(struct bench *b, uint32_t n, enum opt_k
                                   .ftrl = {.alpha = 1e-4, .beta = 1.0, .l1 = 0.1, .l2 = 0.1}};
 }
 
-static void bench_weights_read(struct bench *b)
+void bench_weights_read(struct bench *b)
 {
     uint32_t n = b->sizes->places;
     for (int is_double = 0; is_double < 2; is_double++) {
@@ -230,7 +183,7 @@ static void bench_weights_read(struct bench *b)
     }
 }
 
-static void bench_weights_forward(struct bench *b)
+void bench_weights_forward(struct bench *b)
 {
     for (int kind = 0; kind < IDS_KINDS; kind++) {
         struct batch_dedupe ids = make_dedupe(b, (enum ids)kind, DEDUPE_SORT);
@@ -245,7 +198,7 @@ static void bench_weights_forward(struct bench *b)
     }
 }
 
-static void bench_weights_update(struct bench *b)
+void bench_weights_update(struct bench *b)
 {
     static const struct {
         enum opt_kind kind;
@@ -279,7 +232,7 @@ static void bench_weights_update(struct bench *b)
     }
 }
 
-static void bench_loss(struct bench *b)
+void bench_loss(struct bench *b)
 {
     uint32_t n = b->sizes->matrix_rows;
     struct batch_loss a = {.logits = place_floats(b->place, n),
@@ -310,7 +263,7 @@ static struct batch_interaction make_interaction(struct bench *b, uint32_t bags,
                                       .grads = place_zeros(b->place, floats * sizeof(float))};
 }
 
-static void bench_fm(struct bench *b)
+void bench_fm(struct bench *b)
 {
     const struct sizes *s = b->sizes;
     struct batch_interaction a = make_interaction(b, s->fm_bags, s->fm_fields, s->fm_d, s->fm_d);
@@ -320,7 +273,7 @@ static void bench_fm(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_ffm(struct bench *b)
+void bench_ffm(struct bench *b)
 {
     const struct sizes *s = b->sizes;
     struct batch_interaction a = make_interaction(b, s->ffm_bags, s->ffm_fields, s->ffm_d,
@@ -333,7 +286,7 @@ static void bench_ffm(struct bench *b)
 
 /* --- Numbers --- */
 
-static void bench_round(struct bench *b)
+void bench_round(struct bench *b)
 {
     static const char *const texts[2][2] = {{"to nearest, bf16", "to nearest, fp16"},
                                             {"stochastic, bf16", "stochastic, fp16"}};
@@ -348,7 +301,7 @@ static void bench_round(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_widen(struct bench *b)
+void bench_widen(struct bench *b)
 {
     uint64_t n = b->sizes->numbers;
     struct batch_widen a = {.x = (const uint16_t *)place_floats(b->place, n / 2 + 1),
@@ -361,7 +314,7 @@ static void bench_widen(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_quantize(struct bench *b)
+void bench_quantize(struct bench *b)
 {
     uint32_t rows = b->sizes->matrix_rows, d = b->sizes->matrix_d;
     struct batch_quantize a = {.x = place_floats(b->place, (size_t)rows * d), .rows = rows, .d = d};
@@ -370,7 +323,7 @@ static void bench_quantize(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_check(struct bench *b)
+void bench_check(struct bench *b)
 {
     uint32_t rows = b->sizes->matrix_rows, d = b->sizes->matrix_d;
     struct batch_check a = {.x = place_floats(b->place, (size_t)rows * d),
@@ -387,7 +340,7 @@ static void bench_check(struct bench *b)
 /* --- Dense layers --- */
 
 /* A layer's three products: events forward, the gradient by its input, the gradient of its weights. */
-static void bench_matmul(struct bench *b)
+void bench_matmul(struct bench *b)
 {
     static const char *const texts[3][3] = {
         {"layer forward, bias and relu, fp32", "layer forward, bias and relu, bf16",
@@ -415,7 +368,7 @@ static void bench_matmul(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_params_update(struct bench *b)
+void bench_params_update(struct bench *b)
 {
     uint64_t n = (uint64_t)b->sizes->matrix_rows / 4 * 4 * b->sizes->matrix_d;
     float *w = place_floats(b->place, n), *state = place_rows(b->place, 2 * n),
@@ -445,7 +398,7 @@ static uint32_t make_rejected(struct bench *b, uint32_t n, const uint8_t **marks
     return count;
 }
 
-static void bench_pack(struct bench *b)
+void bench_pack(struct bench *b)
 {
     uint32_t n = b->sizes->events;
     static const char *const texts[] = {"13 columns into rows of 16", "256 columns into rows"};
@@ -463,7 +416,7 @@ static void bench_pack(struct bench *b)
     }
 }
 
-static void bench_mask_rows(struct bench *b)
+void bench_mask_rows(struct bench *b)
 {
     uint32_t n = b->sizes->events;
     struct batch_mask_rows a = {
@@ -473,7 +426,7 @@ static void bench_mask_rows(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_add_rows(struct bench *b)
+void bench_add_rows(struct bench *b)
 {
     size_t floats = (size_t)b->sizes->events * STEP_COLUMNS;
     struct batch_add_rows a = {.x = place_floats(b->place, floats), .y = place_floats(b->place, floats)};
@@ -482,7 +435,7 @@ static void bench_add_rows(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_relu_mask(struct bench *b)
+void bench_relu_mask(struct bench *b)
 {
     size_t floats = (size_t)b->sizes->events * STEP_COLUMNS;
     struct batch_relu_mask a = {.x = place_floats(b->place, floats), .y = place_floats(b->place, floats)};
@@ -491,7 +444,7 @@ static void bench_relu_mask(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_clip(struct bench *b)
+void bench_clip(struct bench *b)
 {
     double *squares = place_zeros(b->place, 16 * sizeof(*squares));
     struct batch_clip a = {squares, 16, 1.0F, place_zeros(b->place, sizeof(float))};
@@ -499,7 +452,7 @@ static void bench_clip(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_dot_interaction(struct bench *b)
+void bench_dot_interaction(struct bench *b)
 {
     enum { FIELDS = 27, DIMS = 64, WIDTH = DIMS + (FIELDS * (FIELDS - 1) / 2 + 3) / 4 * 4 };
     size_t n = b->sizes->events, floats = n * FIELDS * DIMS;
@@ -513,7 +466,7 @@ static void bench_dot_interaction(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_products(struct bench *b)
+void bench_products(struct bench *b)
 {
     enum { FIELDS = 12, DIMS = 16, WIDTH = FIELDS * (FIELDS - 1) / 2 * DIMS };
     size_t n = b->sizes->events, floats = n * FIELDS * DIMS;
@@ -526,7 +479,7 @@ static void bench_products(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_cross(struct bench *b)
+void bench_cross(struct bench *b)
 {
     size_t floats = (size_t)b->sizes->events * STEP_COLUMNS;
     struct batch_cross a = {.n = b->sizes->events, .columns = STEP_COLUMNS};
@@ -541,7 +494,7 @@ static void bench_cross(struct bench *b)
     place_release(b->place);
 }
 
-static void bench_mixture(struct bench *b)
+void bench_mixture(struct bench *b)
 {
     enum { EXPERTS = 8, COLUMNS = 64 };
     size_t n = b->sizes->events, floats = n * EXPERTS * COLUMNS;

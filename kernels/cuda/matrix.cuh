@@ -1,5 +1,5 @@
-/* Loads and stores of four columns of a matrix row by one thread. Columns beyond the row are read as zeros,
- * and not written. */
+/* Loads and stores of four columns of a matrix row by one thread, and sums of rows by four threads. Columns beyond
+ * the row are read as zeros, and not written. */
 #ifndef LEAT_KERNELS_CUDA_MATRIX_CUH
 #define LEAT_KERNELS_CUDA_MATRIX_CUH
 
@@ -32,6 +32,18 @@ static __forceinline__ __device__ void matrix_store(float *row, uint32_t column,
         if (column + i < columns)
             row[column + i] = x.f[i];
     }
+}
+
+/* v16_sum's tree over the sixteen lanes of four threads; all four get the sum. */
+static __forceinline__ __device__ float quad_sum(v16 x)
+{
+#pragma unroll
+    for (int lanes = 2; lanes > 0; lanes /= 2) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x.f[i] += __shfl_xor_sync(WARP_ALL, x.f[i], lanes);
+    }
+    return (x.f[0] + x.f[2]) + (x.f[1] + x.f[3]);
 }
 
 /* The lanes that share a row, each with four columns at a time: a power of two, at least `least`. */

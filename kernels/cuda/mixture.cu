@@ -25,18 +25,6 @@ enum { BLOCK = 256, GROUPS = BLOCK / 4, ROOM = 64, GATE_VECTORS = ROOM / 16 };
 /* One row of floats for each group; with an odd stride, so that groups have no bank conflicts. */
 typedef float mixture_room[GROUPS][ROOM + 1];
 
-/* v16_sum's tree over the sixteen lanes of four threads; all four get the sum. */
-static __device__ float quad_sum(v16 x)
-{
-#pragma unroll
-    for (int lanes = 2; lanes > 0; lanes /= 2) {
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            x.f[i] += __shfl_xor_sync(WARP_ALL, x.f[i], lanes);
-    }
-    return (x.f[0] + x.f[2]) + (x.f[1] + x.f[3]);
-}
-
 /* gates = softmax of the logits: every four threads of a group compute it, the first four write it. */
 static __device__ void mixture_gates(const float *logits, uint32_t experts, bool is_aligned,
                                      uint32_t in_group, float *gates)
