@@ -42,6 +42,8 @@
 #ifndef LEAT_KERNELS_ATTENTION_H
 #define LEAT_KERNELS_ATTENTION_H
 
+#include "kernels/num.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -114,7 +116,7 @@ static inline size_t attention_scratch_bytes(size_t d)
 
 /* The bucket of a time difference: four buckets an octave of (seconds + 4), from 0 for none. The sum is a
  * float, as its leading bits are the bucket. */
-static inline uint32_t attention_time_bucket(uint32_t a, uint32_t b)
+static inline KERNELS_BOTH uint32_t attention_time_bucket(uint32_t a, uint32_t b)
 {
     float x = (float)(a > b ? a - b : b - a) + 4.0F;
     uint32_t bits;

@@ -1,5 +1,5 @@
 /*
- * The functions of one number that softmax attention needs, for CPUs and GPUs: 2^x, and log2 of a sum of weights.
+ * The functions of one number that attention needs, for CPUs and GPUs: 2^x; log2 of a sum of weights; SiLU's gate.
  */
 
 #define ATT_LOG2E  1.44269504F
@@ -48,4 +48,11 @@ LANES_INLINE v16 softmax_log2(v16 x)
     p = v16_fma(p, z2, v16_set1(0.961796694F));
     p = v16_fma(p, z2, v16_set1(2.88539008F));
     return v16_fma(p, z, v16_load(exponents));
+}
+
+/* 1 / (1 + e^-s) */
+LANES_INLINE v16 silu_gate(v16 s)
+{
+    v16 x = v16_mul(s, v16_set1(-1.44269504F)), most = v16_set1(126.0F), one = v16_set1(1.0F);
+    return v16_div(one, v16_add(one, att_exp2(v16_min(most, x)))); /* a NaN stays */
 }

@@ -60,13 +60,6 @@ static v16 silu_bias(const struct att_block *b, size_t v, size_t j, const uint32
     return sum;
 }
 
-/* 1 / (1 + e^-s) */
-LANES_INLINE v16 silu_gate(v16 s)
-{
-    v16 x = v16_mul(s, v16_set1(-1.44269504F)), most = v16_set1(126.0F), one = v16_set1(1.0F);
-    return v16_div(one, v16_add(one, att_exp2(v16_min(most, x)))); /* a NaN stays */
-}
-
 /* Lanes that are queries and see the key at position j: x, else 0. */
 LANES_INLINE v16 silu_visible(const struct att_block *b, size_t j, v16 at, v16 x)
 {

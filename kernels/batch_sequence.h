@@ -95,16 +95,27 @@ struct batch_positions_gradient {
 };
 
 /*
- * attention_softmax: attention_softmax_forward of attention.h, and with of.dout attention_softmax_backward alone,
- * which reads what the forward pass wrote to of.out and of.lse. offsets[0] is 0, and so is query_offsets[0]. What `of`
- * points at lies where the rows lie; of.scratch and of.bias are not read.
+ * attention_softmax, attention_silu: the kernels NAME_forward of attention.h, and with of.dout NAME_backward alone;
+ * softmax then reads what the forward pass wrote to of.out and of.lse. offsets[0] is 0, and so is query_offsets[0].
+ * What `of` points at lies where the rows lie, but for of.bias, which lies on the host and points there; of.scratch is
+ * not read.
  *
- * On a GPU dk and dv have one owner by key, dq one by query, and all sums have a CPU's order: no atomics, and the
- * same bits. Strides of matrices are multiples of 4 there. Scratch memory is a float for each head of a query.
+ * The gradients by biases (SiLU) go by parts of windows: part p, the windows parts[p] up to parts[p + 1], adds to the
+ * tables that lie p * part_stride floats behind of.bias->dpositions and dtimes, as a call of its own of
+ * attention_silu_backward. parts NULL: all windows are one part. Windows that are in no part have no dq, dk and dv on
+ * a CPU; so all have to be in one. `parts` lie where the rows lie. With dropout of.identities is not NULL where there
+ * are parts.
+ *
+ * On a GPU dk and dv have one owner by key, dq one by query, an entry of a part's table one by entry, and all sums have
+ * a CPU's order: no atomics, and the same bits. Strides of matrices are multiples of 4 there. Scratch memory is a float
+ * for each head of a query.
  */
 struct batch_attention {
     struct attention of;
     uint32_t queries; /* rows of of.q, known to the host */
+    const uint32_t *parts;
+    uint32_t parts_count;
+    size_t part_stride;
     void *scratch;
     size_t scratch_bytes;
 };

@@ -1,4 +1,4 @@
-/* The kernels of batch_sequence.h: calls of the kernels of norm.inc.h, activation.inc.h and attention_softmax.inc.h, and
+/* The kernels of batch_sequence.h: calls of the kernels of norm.inc.h, activation.inc.h and attention_*.inc.h, and
  * rows of positions. */
 
 static void batch_layer_norm(struct batch_layer_norm *a, void *stream)
@@ -96,18 +96,52 @@ static void batch_positions_gradient(struct batch_positions_gradient *a, void *s
         positions_sum(a, position, a->table + position * matrix_stride(a->stride, a->d));
 }
 
+/* Scratch memory of both kinds of attention; false: the call asks how much it is. */
+static bool attention_has_room(struct batch_attention *a)
+{
+    size_t bytes = attention_scratch_bytes(a->of.d);
+    if (a->scratch == NULL)
+        a->scratch_bytes = bytes > BATCH_SCRATCH_MIN ? bytes : (size_t)BATCH_SCRATCH_MIN;
+    return a->scratch != NULL;
+}
+
 static void batch_attention_softmax(struct batch_attention *a, void *stream)
 {
     (void)stream;
     struct attention of = a->of;
-    if (a->scratch == NULL) {
-        size_t bytes = attention_scratch_bytes(of.d);
-        a->scratch_bytes = bytes > BATCH_SCRATCH_MIN ? bytes : (size_t)BATCH_SCRATCH_MIN;
+    if (!attention_has_room(a))
         return;
-    }
     of.scratch = a->scratch;
     if (of.dout.at != NULL)
         attention_softmax_backward(&of);
     else
         attention_softmax_forward(&of);
+}
+
+static void batch_attention_silu(struct batch_attention *a, void *stream)
+{
+    (void)stream;
+    struct attention of = a->of;
+    if (!attention_has_room(a))
+        return;
+    of.scratch = a->scratch;
+    if (of.dout.at == NULL) {
+        attention_silu_forward(&of);
+        return;
+    }
+    for (size_t p = 0; p < (a->parts != NULL ? a->parts_count : 1); p++) {
+        struct attention_bias bias;
+        struct attention one = of;
+        if (of.bias != NULL) {
+            bias = *of.bias;
+            bias.dpositions += bias.positions != NULL ? p * a->part_stride : 0;
+            bias.dtimes += bias.times != NULL ? p * a->part_stride : 0;
+            one.bias = &bias;
+        }
+        if (a->parts != NULL) {
+            one.offsets = of.offsets + a->parts[p], one.events = a->parts[p + 1] - a->parts[p];
+            one.identities = of.identities != NULL ? of.identities + a->parts[p] : NULL;
+        }
+        attention_silu_backward(&one);
+    }
 }

@@ -108,29 +108,46 @@ void bench_positions_gradient(struct bench *b)
     place_release(b->place);
 }
 
-/* Causal attention, the most common; forward, then backward. */
+/* A batch of causal attention, the most common kind, forward; and its gradients, for the backward pass. */
+static struct batch_attention make_attention(struct bench *b, const struct windows *w, uint32_t heads)
+{
+    size_t floats = (size_t)w->rows * DIMS, stride = (size_t)3 * DIMS;
+    float *qkv = place_floats(b->place, 3 * floats);
+    struct batch_attention a = {.queries = w->rows};
+    a.of.offsets = w->offsets, a.of.events = w->count, a.of.heads = heads, a.of.d = DIMS / heads;
+    a.of.is_causal = true, a.of.scale = 1.0F / sqrtf((float)a.of.d),
+    a.of.weight_scale = 1.0F / (float)w->length;
+    a.of.q = (struct attention_in){qkv, stride}, a.of.k = (struct attention_in){qkv + DIMS, stride};
+    a.of.v = (struct attention_in){qkv + (size_t)2 * DIMS, stride};
+    a.of.out = (struct attention_out){place_zeros(b->place, floats * sizeof(float)), DIMS};
+    a.of.lse = place_zeros(b->place, (size_t)w->rows * heads * sizeof(float));
+    return a;
+}
+
+static void add_gradients(struct bench *b, struct batch_attention *a)
+{
+    size_t floats = (size_t)a->queries * DIMS, stride = (size_t)3 * DIMS;
+    float *grads = place_zeros(b->place, 3 * floats * sizeof(float));
+    a->of.dout = (struct attention_in){place_floats(b->place, floats), DIMS};
+    a->of.dq = (struct attention_out){grads, stride}, a->of.dk = (struct attention_out){grads + DIMS, stride};
+    a->of.dv = (struct attention_out){grads + (size_t)2 * DIMS, stride};
+}
+
+static double pairs_of(const struct windows *w)
+{
+    return w->count * (double)w->length * (w->length + 1) / 2;
+}
+
 static void attend(struct bench *b, uint32_t heads, uint32_t count, uint32_t length,
                    const char *const texts[2])
 {
     struct windows w = make_windows(b, count, length);
-    size_t floats = (size_t)w.rows * DIMS, stride = (size_t)3 * DIMS;
-    double pairs = w.count * (double)w.length * (w.length + 1) / 2;
-    float *qkv = place_floats(b->place, 3 * floats),
-          *grads = place_zeros(b->place, 3 * floats * sizeof(float));
-    struct batch_attention a = {.queries = w.rows};
-    a.of.offsets = w.offsets, a.of.events = w.count, a.of.heads = heads, a.of.d = DIMS / heads;
-    a.of.is_causal = true, a.of.scale = 1.0F / sqrtf((float)a.of.d);
-    a.of.q = (struct attention_in){qkv, stride}, a.of.k = (struct attention_in){qkv + DIMS, stride};
-    a.of.v = (struct attention_in){qkv + (size_t)2 * DIMS, stride};
-    a.of.out = (struct attention_out){place_zeros(b->place, floats * sizeof(float)), DIMS};
-    a.of.lse = place_zeros(b->place, (size_t)w.rows * heads * sizeof(float));
+    struct batch_attention a = make_attention(b, &w, heads);
     ROOM_FOR(b, attention_softmax, &a);
-    MEASURE(b, attention_softmax, &a, pairs, texts[0]);
-    a.of.dout = (struct attention_in){place_floats(b->place, floats), DIMS};
-    a.of.dq = (struct attention_out){grads, stride}, a.of.dk = (struct attention_out){grads + DIMS, stride};
-    a.of.dv = (struct attention_out){grads + (size_t)2 * DIMS, stride};
+    MEASURE(b, attention_softmax, &a, pairs_of(&w), texts[0]);
+    add_gradients(b, &a);
     ROOM_FOR(b, attention_softmax, &a);
-    MEASURE(b, attention_softmax, &a, pairs, texts[1]);
+    MEASURE(b, attention_softmax, &a, pairs_of(&w), texts[1]);
     place_release(b->place);
 }
 
@@ -143,4 +160,35 @@ void bench_attention_softmax(struct bench *b)
     attend(b, 2, b->sizes->windows, LENGTH, texts[0]);
     attend(b, 1, b->sizes->windows, LENGTH, texts[1]);
     attend(b, 1, b->sizes->windows / 10, LENGTH_LONG, texts[2]);
+}
+
+/* With biases of position and time, whose gradients go by parts of WINDOWS_EACH windows. */
+void bench_attention_silu(struct bench *b)
+{
+    enum { WINDOWS_EACH = 16 };
+    struct windows w = make_windows(b, b->sizes->windows, LENGTH);
+    struct batch_attention a = make_attention(b, &w, 2);
+    size_t table = (size_t)w.length + ATTENTION_TIME_BUCKETS;
+    uint32_t parts_count = (w.count + WINDOWS_EACH - 1) / WINDOWS_EACH;
+    uint32_t *parts = host_room((parts_count + 1) * sizeof(*parts)),
+             *seconds = host_room(w.rows * sizeof(*seconds));
+    for (uint32_t p = 0; p <= parts_count; p++)
+        parts[p] = p < parts_count ? p * WINDOWS_EACH : w.count;
+    for (uint32_t r = 0; r < w.rows; r++)
+        seconds[r] = 1000 * r;
+    struct attention_bias bias = {.positions = place_floats(b->place, table), .positions_max = w.length - 1};
+    bias.times = bias.positions + w.length;
+    bias.query_seconds = bias.key_seconds = place_upload(b->place, seconds, w.rows * sizeof(*seconds));
+    bias.dpositions = place_zeros(b->place, parts_count * table * sizeof(float));
+    bias.dtimes = bias.dpositions + w.length;
+    a.of.bias = &bias, a.of.identities = w.identities;
+    a.parts = place_upload(b->place, parts, (parts_count + 1) * sizeof(*parts));
+    a.parts_count = parts_count, a.part_stride = table;
+    ROOM_FOR(b, attention_silu, &a);
+    MEASURE(b, attention_silu, &a, pairs_of(&w), "windows of 200, two heads of 32, biases, forward");
+    add_gradients(b, &a);
+    MEASURE(b, attention_silu, &a, pairs_of(&w), "windows of 200, two heads of 32, biases, backward");
+    place_release(b->place);
+    free(parts);
+    free(seconds);
 }

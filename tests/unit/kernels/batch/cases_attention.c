@@ -1,6 +1,7 @@
-/* attention_softmax: windows of any length, empty ones too, causal or not, with and without dropout, the last rows alone
- * as queries, scores far from each other; q, k, v and their gradients as columns of one matrix. The scalar variant is
- * compared with the kernels window by window. */
+/* attention_softmax and attention_silu: windows of any length, empty ones too, causal or not, with and without dropout, the
+ * last rows alone as queries, scores far from each other; q, k, v and their gradients as columns of one matrix; biases of
+ * both kinds, shared by heads or not, distances within the table or not, parts of windows. The scalar variant is compared
+ * with the kernels window by window, and its gradients by the biases with those of calls part by part. */
 #include "windows.h"
 
 #include <math.h>
@@ -12,6 +13,8 @@ struct attention_shape {
     bool is_causal, is_backward, has_last_rows, is_far;
     float dropout;
     uint32_t gap;
+    bool is_silu, has_positions, has_times, are_own; /* are_own: a table for each head */
+    uint32_t distances, parts;                       /* distances: positions_max */
 };
 
 /* The matrices of a call, the host's copies. */
@@ -20,6 +23,10 @@ struct matrices {
     uint64_t *identities;
     size_t rows, queries, width, part; /* part: columns of all heads */
     float *qkv, *q, *dout, *out, *lse, *dqkv;
+    /* Tables of positions, from the least distance on, then of times, by head; gradients by part and head. */
+    float *tables, *dtables;
+    uint32_t *query_seconds, *key_seconds, *parts;
+    size_t table, tables_floats; /* floats of one head's, and of all of a part */
 };
 
 static float *input(struct trial *t, const char *name, size_t floats)
@@ -47,6 +54,49 @@ static void choose_queries(struct trial *t, const struct attention_shape *s, str
     m->queries = m->query_offsets[s->windows];
 }
 
+static uint32_t *seconds_of(struct trial *t, const char *name, size_t rows)
+{
+    uint32_t *seconds = trial_input(t, name, rows * sizeof(*seconds), sizeof(*seconds));
+    for (size_t i = 0; i < rows; i++)
+        seconds[i] = (uint32_t)(trial_random(t) >> (32 + trial_below(t, 32)));
+    return seconds;
+}
+
+static void make_tables(struct trial *t, const struct attention_shape *s, struct matrices *m)
+{
+    uint32_t parts = s->parts > 0 ? s->parts : 1;
+    m->table = 2 * (size_t)s->distances + 1 + ATTENTION_TIME_BUCKETS;
+    m->tables_floats = m->table * (s->are_own ? s->heads : 1);
+    m->tables = input(t, "tables", m->tables_floats);
+    m->query_seconds = seconds_of(t, "query_seconds", m->queries);
+    m->key_seconds = seconds_of(t, "key_seconds", m->rows);
+    if (s->is_backward)
+        m->dtables = output(t, "dtables", parts * m->tables_floats);
+    if (s->parts > 0)
+        m->parts = trial_parts(t, s->windows, s->parts);
+}
+
+/* The biases, in the memory of `place`, or the host's if it is NULL. */
+static struct attention_bias bias_of(const struct attention_shape *s, const struct matrices *m,
+                                     struct trial *place)
+{
+    struct attention_bias b = {.positions_max = s->distances};
+    size_t from = s->distances, stride = s->are_own ? m->table : 0;
+    b.positions_stride = b.times_stride = stride;
+    b.query_seconds = m->query_seconds, b.key_seconds = m->key_seconds;
+    if (s->has_positions)
+        b.positions = m->tables + from, b.dpositions = s->is_backward ? m->dtables + from : NULL;
+    from += s->distances + 1;
+    if (s->has_times)
+        b.times = m->tables + from, b.dtimes = s->is_backward ? m->dtables + from : NULL;
+    if (place != NULL) {
+        b.positions = PLACE(place, b.positions), b.times = PLACE(place, b.times);
+        b.dpositions = PLACE(place, b.dpositions), b.dtimes = PLACE(place, b.dtimes);
+        b.query_seconds = PLACE(place, b.query_seconds), b.key_seconds = PLACE(place, b.key_seconds);
+    }
+    return b;
+}
+
 static struct matrices make_matrices(struct trial *t, const struct attention_shape *s)
 {
     struct matrices m = {.part = (size_t)s->heads * s->d};
@@ -62,12 +112,15 @@ static struct matrices make_matrices(struct trial *t, const struct attention_sha
     m.q = s->has_last_rows ? input(t, "q", m.queries * m.part) : m.qkv;
     if (s->is_backward) {
         m.dout = input(t, "dout", m.rows * m.part);
-        m.out = input(t, "out", m.rows * m.part), m.lse = input(t, "lse", m.rows * s->heads);
+        if (!s->is_silu)
+            m.out = input(t, "out", m.rows * m.part), m.lse = input(t, "lse", m.rows * s->heads);
         m.dqkv = output(t, "dqkv", (m.rows + 1) * m.width);
     } else {
         m.out = output(t, "out", m.queries * (m.part + s->gap));
-        m.lse = output(t, "lse", m.queries * s->heads);
+        m.lse = s->is_silu ? NULL : output(t, "lse", m.queries * s->heads);
     }
+    if (s->is_silu)
+        make_tables(t, s, &m);
     return m;
 }
 
@@ -87,10 +140,11 @@ static struct attention attention_of(const struct attention_shape *s, const stru
                           .v = {m->qkv + 2 * m->part, m->width},
                           .out = {m->out, out_stride},
                           .lse = m->lse,
+                          .weight_scale = 0.1F,
                           .dropout = s->dropout,
                           .seed = 77,
                           .part = UINT64_C(5) << 32,
-                          .identities = s->dropout > 0.2F ? m->identities : NULL};
+                          .identities = s->dropout > 0.2F || s->is_silu ? m->identities : NULL};
     if (s->is_backward) {
         a.dout = (struct attention_in){m->dout, m->part};
         a.dq = (struct attention_out){m->dqkv, m->width};
@@ -101,7 +155,7 @@ static struct attention attention_of(const struct attention_shape *s, const stru
 }
 
 /* Calls the kernels of the scalar variant, each window by itself. lse: [heads][queries] in `a`, as of all windows. */
-static void window_by_window(const struct attention *a, size_t queries, bool is_backward)
+static void window_by_window(const struct attention *a, size_t queries, bool is_backward, bool is_silu)
 {
     const struct kernels *k = kernels_variant(KERNELS_SCALAR);
     void *scratch = aligned_alloc(64, (attention_scratch_bytes(a->d) + 63) / 64 * 64);
@@ -112,20 +166,26 @@ static void window_by_window(const struct attention *a, size_t queries, bool is_
         uint32_t offsets[2] = {0, n}, query_offsets[2] = {0, some};
         uint64_t identity = a->identities ? a->identities[w] : w;
         struct attention one = *a;
+        struct attention_bias bias;
+        if (a->bias != NULL) {
+            bias = *a->bias;
+            bias.query_seconds += row, bias.key_seconds += from;
+            one.bias = &bias;
+        }
         one.offsets = offsets, one.query_offsets = a->query_offsets ? query_offsets : NULL;
         one.events = 1, one.identities = &identity, one.lse = lse, one.scratch = scratch;
         one.q.at += row * a->q.stride, one.k.at += from * a->k.stride, one.v.at += from * a->v.stride;
         one.out.at += row * a->out.stride;
-        for (uint32_t h = 0; h < a->heads && is_backward; h++)
+        for (uint32_t h = 0; h < a->heads && is_backward && !is_silu; h++)
             memcpy(lse + (size_t)h * n, a->lse + h * queries + from, n * sizeof(*lse));
         if (is_backward) {
             one.dout.at += from * a->dout.stride, one.dq.at += from * a->dq.stride;
             one.dk.at += from * a->dk.stride, one.dv.at += from * a->dv.stride;
-            k->attention_softmax_backward(&one);
+            (is_silu ? k->attention_silu_backward : k->attention_softmax_backward)(&one);
             continue;
         }
-        k->attention_softmax_forward(&one);
-        for (uint32_t h = 0; h < a->heads; h++)
+        (is_silu ? k->attention_silu_forward : k->attention_softmax_forward)(&one);
+        for (uint32_t h = 0; h < a->heads && !is_silu; h++)
             memcpy(a->lse + h * queries + row, lse + (size_t)h * some, some * sizeof(*lse));
     }
     free(scratch);
@@ -147,20 +207,67 @@ static struct attention_out out_place(struct trial *t, struct attention_out x)
     return (struct attention_out){PLACE(t, x.at), x.stride};
 }
 
+/* The gradients by the biases, part by part, in want->dtables; those by q, k and v are lost. */
+static void part_by_part(const struct attention_shape *s, struct matrices *want)
+{
+    void *scratch = aligned_alloc(64, (attention_scratch_bytes(s->d) + 63) / 64 * 64);
+    for (uint32_t p = 0; p < (want->parts ? s->parts : 1); p++) {
+        struct matrices m = *want;
+        struct attention a = attention_of(s, &m);
+        m.dtables += p * m.tables_floats;
+        struct attention_bias bias = bias_of(s, &m, NULL);
+        uint32_t from = want->parts ? want->parts[p] : 0, end = want->parts ? want->parts[p + 1] : s->windows;
+        a.offsets += from, a.identities += from, a.events = end - from;
+        a.bias = &bias, a.scratch = scratch;
+        kernels_variant(KERNELS_SCALAR)->attention_silu_backward(&a);
+    }
+    free(scratch);
+}
+
+/* What is wanted of the call: copies of its outputs, filled by the scalar variant's kernels. */
+static struct matrices wanted(const struct attention_shape *s, const struct matrices *m)
+{
+    struct matrices want = *m;
+    size_t tables = m->dtables != NULL ? m->tables_floats * (s->parts > 0 ? s->parts : 1) : 0;
+    want.dqkv = m->dqkv ? copy_of(m->dqkv, (m->rows + 1) * m->width) : NULL;
+    want.out = s->is_backward ? m->out : copy_of(m->out, m->queries * (m->part + s->gap));
+    want.lse = s->is_backward || s->is_silu ? m->lse : copy_of(m->lse, m->queries * s->heads);
+    want.dtables = m->dtables ? copy_of(m->dtables, tables) : NULL;
+    if (want.dtables)
+        part_by_part(s, &want);
+    float *finished = want.dtables; /* the tables of the windows' own calls do not matter */
+    want.dtables = finished ? copy_of(finished, tables) : NULL;
+    struct attention a = attention_of(s, &want);
+    struct attention_bias bias = bias_of(s, &want, NULL);
+    a.bias = s->is_silu ? &bias : NULL;
+    window_by_window(&a, m->queries, s->is_backward, s->is_silu);
+    free(want.dtables);
+    want.dtables = finished;
+    return want;
+}
+
+static void check_attention(struct trial *t, const struct attention_shape *s, const struct matrices *m,
+                            const struct matrices *want)
+{
+    size_t each = sizeof(float), tables = m->tables_floats * (s->parts > 0 ? s->parts : 1);
+    if (!trial_is_scalar(t))
+        return;
+    TRIAL_CHECK(t, m->dqkv == NULL || same_floats(want->dqkv, m->dqkv, (m->rows + 1) * m->width * each));
+    TRIAL_CHECK(t, m->dtables == NULL || same_floats(want->dtables, m->dtables, tables * each));
+    if (s->is_backward)
+        return;
+    TRIAL_CHECK(t, same_floats(want->out, m->out, m->queries * (m->part + s->gap) * each));
+    TRIAL_CHECK(t, m->lse == NULL || same_floats(want->lse, m->lse, m->queries * s->heads * each));
+}
+
 static void build_attention(struct trial *t, const void *arg)
 {
     const struct attention_shape *s = arg;
-    struct matrices m = make_matrices(t, s), want = m;
+    struct matrices m = make_matrices(t, s);
     struct attention a = attention_of(s, &m);
-    size_t outs = m.queries * (m.part + s->gap), lses = m.queries * s->heads;
-    if (s->is_backward) {
-        window_by_window(&a, m.queries, false);
-        want.dqkv = copy_of(m.dqkv, (m.rows + 1) * m.width);
-    } else {
-        want.out = copy_of(m.out, outs), want.lse = copy_of(m.lse, lses);
-    }
-    struct attention plain = attention_of(s, &want);
-    window_by_window(&plain, m.queries, s->is_backward);
+    if (s->is_backward && !s->is_silu)
+        window_by_window(&a, m.queries, false, false);
+    struct matrices want = wanted(s, &m);
     struct batch_attention b = {.of = a, .queries = (uint32_t)m.queries};
     b.of.offsets = PLACE(t, a.offsets), b.of.query_offsets = PLACE(t, a.query_offsets);
     b.of.identities = PLACE(t, a.identities);
@@ -168,22 +275,28 @@ static void build_attention(struct trial *t, const void *arg)
     b.of.out = out_place(t, a.out), b.of.lse = PLACE(t, a.lse);
     b.of.dout = in_place(t, a.dout);
     b.of.dq = out_place(t, a.dq), b.of.dk = out_place(t, a.dk), b.of.dv = out_place(t, a.dv);
-    TRIAL_CALL_SCRATCH(t, attention_softmax, &b);
-    if (trial_is_scalar(t) && s->is_backward)
-        TRIAL_CHECK(t, same_floats(want.dqkv, m.dqkv, (m.rows + 1) * m.width * sizeof(float)));
-    if (trial_is_scalar(t) && !s->is_backward)
-        TRIAL_CHECK(t, same_floats(want.out, m.out, outs * sizeof(float)) &&
-                           same_floats(want.lse, m.lse, lses * sizeof(float)));
-    free(s->is_backward ? want.dqkv : want.out);
+    b.parts = PLACE(t, m.parts), b.parts_count = s->parts, b.part_stride = m.tables_floats;
+    struct attention_bias bias = bias_of(s, &m, t);
+    b.of.bias = s->has_positions || s->has_times ? &bias : NULL;
+    if (s->is_silu)
+        TRIAL_CALL_SCRATCH(t, attention_silu, &b);
+    else
+        TRIAL_CALL_SCRATCH(t, attention_softmax, &b);
+    check_attention(t, s, &m, &want);
+    free(want.dqkv);
+    free(want.dtables);
+    free(s->is_backward ? NULL : want.out);
     free(s->is_backward ? NULL : want.lse);
 }
 
 static void try_attention(struct suite *suite, struct attention_shape s)
 {
-    suite_try(suite, build_attention, &s, "%u windows up to %u, %u heads of %u, %s%s%s%s, dropout %g, gap %u",
-              s.windows, s.most, s.heads, s.d, s.is_backward ? "backward" : "forward",
-              s.is_causal ? ", causal" : "", s.has_last_rows ? ", last rows" : "", s.is_far ? ", far" : "",
-              (double)s.dropout, s.gap);
+    suite_try(
+        suite, build_attention, &s,
+        "%u windows up to %u, %u heads of %u, %s%s%s%s, dropout %g, gap %u, biases %d%d%d, %u distances, %u parts",
+        s.windows, s.most, s.heads, s.d, s.is_backward ? "backward" : "forward",
+        s.is_causal ? ", causal" : "", s.has_last_rows ? ", last rows" : "", s.is_far ? ", far" : "",
+        (double)s.dropout, s.gap, s.has_positions, s.has_times, s.are_own, s.distances, s.parts);
 }
 
 void suite_attention_softmax(struct suite *suite)
@@ -209,4 +322,25 @@ void suite_attention_softmax(struct suite *suite)
                                                       .is_causal = i % 2,
                                                       .is_backward = i / 2,
                                                       .dropout = 0.1F});
+}
+
+void suite_attention_silu(struct suite *suite)
+{
+    static const uint32_t dims[] = {16, 64, 32, 128, 48, 80, 96, 112}, distances[] = {0, 5, 40, 299, 1};
+    static const float rates[] = {0.0F, 0.1F, 0.5F};
+    for (uint32_t i = 0; i < 40; i++) {
+        struct attention_shape s = {
+            .windows = i % 5, .most = i % 5 == 2 ? 150 : 80, .d = dims[i % 8], .is_silu = true};
+        s.heads = 1 + i / 8 % 2;
+        s.is_causal = i % 4 < 2 || i / 8 % 3 == 0;
+        s.is_backward = i % 3 > 0;
+        s.has_last_rows = !s.is_backward && i % 2;
+        s.dropout = rates[i / 4 % 3];
+        s.gap = i % 6 == 1 ? 8 : 0;
+        s.has_positions = i / 2 % 4 > 0, s.has_times = i / 2 % 4 != 1 && i % 7 > 0;
+        s.are_own = i % 2;
+        s.distances = distances[i / 3 % 5];
+        s.parts = i % 4 == 1 ? 3 : 0;
+        try_attention(suite, s);
+    }
 }
