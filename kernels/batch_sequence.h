@@ -29,7 +29,7 @@ struct batch_layer_norm {
  * layer_norm_gradient: of the rows of part p, parts[p] up to parts[p + 1] (parts NULL: chunks of BATCH_CHUNK
  * rows; parts_count is not read then), sums[p][2][d] = the gradients by gain and by bias, as layer_norm_gradient
  * of kernels.h. total[2][d] = the sums of part 0, plus those of the other parts, in order; zeros without parts.
- * `parts` lie where the rows lie, and may leave no row out.
+ * `parts` lie where the rows lie; every row is in a part.
  */
 struct batch_layer_norm_gradient {
     const float *x, *stats, *out_gradients;
@@ -101,10 +101,9 @@ struct batch_positions_gradient {
  * not read.
  *
  * The gradients by biases (SiLU) go by parts of windows: part p, the windows parts[p] up to parts[p + 1], adds to the
- * tables that lie p * part_stride floats behind of.bias->dpositions and dtimes, as a call of its own of
- * attention_silu_backward. parts NULL: all windows are one part. Windows that are in no part have no dq, dk and dv on
- * a CPU; so all have to be in one. `parts` lie where the rows lie. With dropout of.identities is not NULL where there
- * are parts.
+ * tables that lie p * part_stride floats behind of.bias->dpositions and dtimes, as a call of attention_silu_backward
+ * with these windows alone. parts NULL: all windows are one part. Every window is in a part. `parts` lie where the rows
+ * lie. With parts and dropout, of.identities is not NULL.
  *
  * On a GPU dk and dv have one owner by key, dq one by query, an entry of a part's table one by entry, and all sums have
  * a CPU's order: no atomics, and the same bits. Strides of matrices are multiples of 4 there. Scratch memory is a float
