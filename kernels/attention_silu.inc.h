@@ -106,7 +106,7 @@ static void attention_silu_forward(const struct attention *a)
 {
     struct att_block b;
     att_begin(&b, a);
-    att_each(&b, 0, a->heads, silu_forward_block);
+    att_each(&b, 0, a->heads, true, silu_forward_block);
 }
 
 /* Adds a vector's gradients by the bias. Those of lanes that are no queries, or do not see the key, are 0. */
@@ -196,7 +196,7 @@ static void attention_silu_backward(const struct attention *a)
     for (size_t head = 0; head < a->heads; head++) {
         att_begin(&b, a);
         memset(b.time_sums, 0, floats * sizeof(float));
-        att_each(&b, head, head + 1, silu_backward_block);
+        att_each(&b, head, head + 1, false, silu_backward_block);
         for (size_t i = 0; has_times && i < ATTENTION_TIME_BUCKETS; i++)
             bias->dtimes[head * bias->times_stride + i] += v16_sum(v16_load(b.time_sums + i * 16));
     }

@@ -103,7 +103,7 @@ static void attention_softmax_forward(const struct attention *a)
 {
     struct att_block b;
     att_begin(&b, a);
-    att_each(&b, 0, a->heads, softmax_forward_block);
+    att_each(&b, 0, a->heads, true, softmax_forward_block);
 }
 
 /* The sum over d of dout * out, by query. */
@@ -187,5 +187,5 @@ static void attention_softmax_backward(const struct attention *a)
 {
     struct att_block b;
     att_begin(&b, a);
-    att_each(&b, 0, a->heads, softmax_backward_block);
+    att_each(&b, 0, a->heads, true, softmax_backward_block);
 }

@@ -380,8 +380,19 @@ static void att_place(struct att_block *b, size_t at, size_t row, size_t queries
         b->drop_rows[l] = dropout_row(b->key, at + l);
 }
 
-/* Calls `run` for each block of queries of the heads from `head` to `end`, window by window. */
-LANES_INLINE void att_each(struct att_block *b, size_t head, size_t end, void (*run)(struct att_block *))
+/* Queries of the next block of a window, of which `left` are left. short_first: of a causal window the first blocks,
+ * whose queries see the fewest keys, are the ones that are not full, instead of the last. */
+LANES_INLINE size_t att_block_queries(const struct att_block *b, size_t left, bool short_first)
+{
+    if (short_first && b->a->is_causal && left % ATTENTION_QUERIES != 0)
+        return left % 16 != 0 ? left % 16 : 16;
+    return left < ATTENTION_QUERIES ? left : ATTENTION_QUERIES;
+}
+
+/* Calls `run` for each block of queries of the heads from `head` to `end`, window by window. short_first changes the
+ * order of sums that go over queries by lane, and of no other. */
+LANES_INLINE void att_each(struct att_block *b, size_t head, size_t end, bool short_first,
+                           void (*run)(struct att_block *))
 {
     const struct attention *a = b->a;
     const uint32_t *from = a->query_offsets != NULL ? a->query_offsets : a->offsets;
@@ -389,8 +400,8 @@ LANES_INLINE void att_each(struct att_block *b, size_t head, size_t end, void (*
         size_t all = from[e + 1] - from[e];
         for (size_t h = head; h < end; h++) {
             att_enter(b, e, h);
-            for (size_t i = 0; i < all; i += ATTENTION_QUERIES) {
-                size_t some = all - i < ATTENTION_QUERIES ? all - i : ATTENTION_QUERIES;
+            for (size_t i = 0, some; i < all; i += some) {
+                some = att_block_queries(b, all - i, short_first);
                 att_place(b, b->keys - all + i, from[e] + i, some);
                 att_prefetch(b, a->k.at, a->k.stride, b->key_row + b->at);
                 att_prefetch(b, a->v.at, a->v.stride, b->key_row + b->at);
