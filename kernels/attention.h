@@ -32,17 +32,24 @@
  * Softmax saves lse[h * rows + row], rows = the number of queries of the batch: the base 2 logarithm of the
  * sum of 2^s over the keys, s = scale q k log2(e). The backward kernel needs lse and out; SiLU needs neither.
  *
+ * Precision: with ROW_BF16 the operands of every product are rounded to bf16, to nearest even: q, k, v and dout, the
+ * weights (P before it is divided by its sum, or A; after dropout) and the gradients by scores. Products and their sums,
+ * scores with their scale and bias, weights, lse, delta = sum of dout * out and the bias's gradients are fp32; dout is
+ * rounded in delta, too. The sum of softmax's weights, which are not rounded there, is four sums: that of the keys whose
+ * position / 2 is c modulo 4 is sums[c], and their sum is (sums[0] + sums[1]) + (sums[2] + sums[3]).
+ *
  * Backward: dout is the gradient of the loss by out; dq, dk and dv are written (all rows of all windows), the
  * gradients of the bias tables are added to.
  *
  * Memory: outputs overlap no inputs and no other outputs, but may be columns of one matrix. Scratch memory of
- * attention_scratch_bytes(d) is the caller's, aligned to 64 bytes, and may hold anything before and after. It
- * does not depend on lengths.
+ * attention_scratch_bytes(d), of ROW_BF16 attention_scratch_bf16_bytes(d), is the caller's, aligned to 64 bytes, and may
+ * hold anything before and after. It does not depend on lengths.
  */
 #ifndef LEAT_KERNELS_ATTENTION_H
 #define LEAT_KERNELS_ATTENTION_H
 
 #include "kernels/num.h"
+#include "kernels/row_format.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,6 +99,7 @@ struct attention {
     const uint32_t *query_offsets; /* [events + 1] or NULL */
     uint32_t events, heads, d;
     bool is_causal;
+    enum row_format precision; /* ROW_FP32, ROW_BF16 */
     float scale;
     struct attention_in q, k, v;
     struct attention_out out;          /* backward: read, by softmax alone */
@@ -112,6 +120,13 @@ static inline size_t attention_scratch_bytes(size_t d)
     size_t floats = 4 * d * ATTENTION_QUERIES + 2 * (size_t)ATTENTION_KEYS * ATTENTION_QUERIES +
                     (size_t)ATTENTION_TIME_BUCKETS * 16;
     return floats * sizeof(float);
+}
+
+/* And blocks of rounded rows: of q, dout, k and v. */
+static inline size_t attention_scratch_bf16_bytes(size_t d)
+{
+    size_t floats = 2 * d * (ATTENTION_QUERIES + (size_t)ATTENTION_KEYS);
+    return attention_scratch_bytes(d) + floats * sizeof(float);
 }
 
 /* The bucket of a time difference: four buckets an octave of (seconds + 4), from 0 for none. The sum is a

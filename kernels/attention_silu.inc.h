@@ -90,12 +90,14 @@ static void silu_forward_block(struct att_block *b)
     uint32_t seconds[ATTENTION_QUERIES];
     if (a->bias != NULL)
         silu_seconds(b, seconds);
-    att_turn(b, b->turned_q, b->q, a->q.stride);
+    struct attention_in q = att_operand(b, b->q, a->q.stride, b->queries, b->rounded_q);
+    att_turn(b, b->turned_q, q.at, q.stride);
     for (struct att_tile t = {0}; att_next(b, &t);) {
-        att_scores(b, &t, b->weights, b->k, a->k.stride, b->turned_q);
+        att_scores(b, &t, b->weights, att_keys(b, &t, b->k, a->k.stride, b->rounded_k), b->turned_q);
         for (size_t v = 0; v * 16 < b->lanes; v++)
             silu_weigh(b, &t, v, seconds);
-        att_gather(b, &t, b->sums, b->v, a->v.stride, b->weights);
+        att_round_weights(b, &t, b->weights);
+        att_gather(b, &t, b->sums, att_keys(b, &t, b->v, a->v.stride, b->rounded_v), b->weights);
     }
     for (size_t v = 0; v * 16 < b->lanes; v++)
         att_scale(b, b->sums, v, v16_set1(1.0F));
@@ -166,23 +168,28 @@ static void silu_backward_block(struct att_block *b)
 {
     const struct attention *a = b->a;
     size_t column = b->head * b->d;
-    const float *dout = a->dout.at + b->row * a->dout.stride + column;
+    struct attention_in q = att_operand(b, b->q, a->q.stride, b->queries, b->rounded_q);
+    struct attention_in dout = att_operand(b, a->dout.at + b->row * a->dout.stride + column, a->dout.stride,
+                                           b->queries, b->rounded_dout);
     float *dk = a->dk.at + b->key_row * a->dk.stride + column;
     float *dv = a->dv.at + b->key_row * a->dv.stride + column;
     uint32_t seconds[ATTENTION_QUERIES];
     if (a->bias != NULL)
         silu_seconds(b, seconds);
     att_prepare_backward(b);
-    att_turn(b, b->turned_q, b->q, a->q.stride);
-    att_turn(b, b->turned_dout, dout, a->dout.stride);
+    att_turn(b, b->turned_q, q.at, q.stride);
+    att_turn(b, b->turned_dout, dout.at, dout.stride);
     for (struct att_tile t = {0}; att_next(b, &t);) {
-        att_scores(b, &t, b->weights, b->k, a->k.stride, b->turned_q);
-        att_scores(b, &t, b->slopes, b->v, a->v.stride, b->turned_dout);
+        struct attention_in k = att_keys(b, &t, b->k, a->k.stride, b->rounded_k);
+        att_scores(b, &t, b->weights, k, b->turned_q);
+        att_scores(b, &t, b->slopes, att_keys(b, &t, b->v, a->v.stride, b->rounded_v), b->turned_dout);
         for (size_t v = 0; v * 16 < b->lanes; v++)
             silu_slopes(b, &t, v, seconds);
-        att_gather(b, &t, b->sums, b->k, a->k.stride, b->slopes);
-        att_spread(b, &t, dv, a->dv.stride, b->weights, dout, a->dout.stride);
-        att_spread(b, &t, dk, a->dk.stride, b->slopes, b->q, a->q.stride);
+        att_round_weights(b, &t, b->weights);
+        att_round_weights(b, &t, b->slopes);
+        att_gather(b, &t, b->sums, k, b->slopes);
+        att_spread(b, &t, dv, a->dv.stride, b->weights, dout);
+        att_spread(b, &t, dk, a->dk.stride, b->slopes, q);
     }
     att_turn_back(b, a->dq.at + b->row * a->dq.stride + column, a->dq.stride, b->sums);
 }

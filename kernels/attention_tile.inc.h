@@ -16,8 +16,12 @@
  * of a vector see are computed, then masked: their weights are 0, and a weight of 0 changes no sum but the
  * sign of a 0, which the last step of `out` takes away.
  *
+ * In bf16 (attention.h) the rows that a product takes are rounded into scratch memory, block by block and tile by tile,
+ * and weights where they lie. It is for the bits that a GPU's tensor cores give, up to their order, not for speed.
+ *
  * Ladder: bench/kernels/README.md.
  */
+#include "kernels/rounding.h"
 
 #if defined(KERNELS_LANES_AVX512)
 enum { ATT_ROWS = 8, ATT_ROWS_THIN = 16, ATT_VECTORS = 2 };
@@ -133,6 +137,8 @@ struct att_block {
     uint32_t drop_rows[ATTENTION_QUERIES];
     uint32_t limit; /* dropout's; 0: no dropout */
     float kept;     /* factor of what dropout keeps */
+    bool is_bf16;
+    float *rounded_q, *rounded_dout, *rounded_k, *rounded_v; /* bf16: [rows of a block or tile][d] */
 };
 
 /* A tile of keys of a block: `count` keys from `first` on. The first `both` of them are seen by a query of
@@ -169,48 +175,36 @@ static size_t att_open(const struct att_block *b, const struct att_tile *t, size
     return open <= t->first ? 0 : open - t->first < seen ? open - t->first : seen;
 }
 
-static void att_scores(const struct att_block *b, const struct att_tile *t, float *w, const float *x,
-                       size_t x_stride, const float *turned)
+/* x: the tile's rows of k or v. */
+static void att_scores(const struct att_block *b, const struct att_tile *t, float *w, struct attention_in x,
+                       const float *turned)
 {
-    struct att_product p = {w,
-                            ATTENTION_QUERIES,
-                            x + t->first * x_stride,
-                            x_stride,
-                            1,
-                            turned,
-                            ATTENTION_QUERIES,
-                            b->d,
-                            t->both,
-                            b->lanes,
-                            true};
+    struct att_product p = {.c = w, .c_stride = ATTENTION_QUERIES};
+    p.x = x.at, p.across = x.stride, p.step = 1;
+    p.y = turned, p.deep = ATTENTION_QUERIES;
+    p.depth = b->d, p.rows = t->both, p.lanes = b->lanes, p.begins = true;
     att_multiply(&p);
     p.c += t->both * ATTENTION_QUERIES + 16;
-    p.x += t->both * x_stride;
+    p.x += t->both * x.stride;
     p.y += 16;
     p.rows = t->count - t->both;
     p.lanes = 16;
     att_multiply(&p);
 }
 
-static void att_gather(const struct att_block *b, const struct att_tile *t, float *sums, const float *x,
-                       size_t x_stride, const float *w)
+/* x: the tile's rows of v or k. */
+static void att_gather(const struct att_block *b, const struct att_tile *t, float *sums,
+                       struct attention_in x, const float *w)
 {
-    struct att_product p = {sums,
-                            ATTENTION_QUERIES,
-                            x + t->first * x_stride,
-                            1,
-                            x_stride,
-                            w,
-                            ATTENTION_QUERIES,
-                            t->both,
-                            b->d,
-                            b->lanes,
-                            t->first == 0};
+    struct att_product p = {.c = sums, .c_stride = ATTENTION_QUERIES};
+    p.x = x.at, p.across = 1, p.step = x.stride;
+    p.y = w, p.deep = ATTENTION_QUERIES;
+    p.depth = t->both, p.rows = b->d, p.lanes = b->lanes, p.begins = t->first == 0;
     att_multiply(&p);
     if (t->both == t->count)
         return;
     p.c += 16;
-    p.x += t->both * x_stride;
+    p.x += t->both * x.stride;
     p.y += t->both * ATTENTION_QUERIES + 16;
     p.depth = t->count - t->both;
     p.lanes = 16;
@@ -218,29 +212,58 @@ static void att_gather(const struct att_block *b, const struct att_tile *t, floa
     att_multiply(&p);
 }
 
+/* y: the block's rows of dout or q. */
 static void att_spread(const struct att_block *b, const struct att_tile *t, float *c, size_t c_stride,
-                       const float *w, const float *y, size_t y_stride)
+                       const float *w, struct attention_in y)
 {
-    struct att_product p = {c + t->first * c_stride,
-                            c_stride,
-                            w,
-                            ATTENTION_QUERIES,
-                            1,
-                            y,
-                            y_stride,
-                            b->queries,
-                            t->both,
-                            b->d,
-                            false};
+    struct att_product p = {.c = c + t->first * c_stride, .c_stride = c_stride};
+    p.x = w, p.across = ATTENTION_QUERIES, p.step = 1;
+    p.y = y.at, p.deep = y.stride;
+    p.depth = b->queries, p.rows = t->both, p.lanes = b->d;
     att_multiply(&p);
     if (t->both == t->count)
         return;
     p.c += t->both * c_stride;
     p.x += t->both * ATTENTION_QUERIES + 16;
-    p.y += 16 * y_stride;
+    p.y += 16 * y.stride;
     p.depth = b->queries - 16;
     p.rows = t->count - t->both;
     att_multiply(&p);
+}
+
+/* --- Operands of products --- */
+
+LANES_INLINE void att_round(float *to, const float *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = float_of_bf16(bf16_of(float_bits(from[i]), 0, true));
+}
+
+/* `count` rows as a product takes them: where they lie, or rounded, in `room`. */
+static struct attention_in att_operand(const struct att_block *b, const float *rows, size_t stride,
+                                       size_t count, float *room)
+{
+    if (!b->is_bf16)
+        return (struct attention_in){rows, stride};
+    for (size_t r = 0; r < count; r++)
+        att_round(room + r * b->d, rows + r * stride, b->d);
+    return (struct attention_in){room, b->d};
+}
+
+/* The rows of a tile's keys; x: of the window's first. */
+static struct attention_in att_keys(const struct att_block *b, const struct att_tile *t, const float *x,
+                                    size_t stride, float *room)
+{
+    return att_operand(b, x + t->first * stride, stride, t->count, room);
+}
+
+/* The tile's weights or slopes become those that products take. */
+static void att_round_weights(const struct att_block *b, const struct att_tile *t, float *w)
+{
+    for (size_t v = 0; b->is_bf16 && v * 16 < b->lanes; v++) {
+        for (size_t j = 0; j < att_seen(t, v); j++)
+            att_round(w + j * ATTENTION_QUERIES + v * 16, w + j * ATTENTION_QUERIES + v * 16, 16);
+    }
 }
 
 /* --- Turned blocks --- */
@@ -353,6 +376,13 @@ static void att_begin(struct att_block *b, const struct attention *a)
     b->weights = scratch + 4 * turned;
     b->slopes = b->weights + (size_t)ATTENTION_KEYS * ATTENTION_QUERIES;
     b->time_sums = b->slopes + (size_t)ATTENTION_KEYS * ATTENTION_QUERIES;
+    b->is_bf16 = a->precision == ROW_BF16;
+    if (b->is_bf16) {
+        b->rounded_q = b->time_sums + (size_t)ATTENTION_TIME_BUCKETS * 16;
+        b->rounded_dout = b->rounded_q + turned;
+        b->rounded_k = b->rounded_dout + turned;
+        b->rounded_v = b->rounded_k + (size_t)a->d * ATTENTION_KEYS;
+    }
     b->limit = dropout_limit(a->dropout);
     b->kept = 1.0F / (1.0F - a->dropout);
 }

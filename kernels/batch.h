@@ -28,6 +28,7 @@
 #include "kernels/attention.h"
 #include "kernels/kernels.h"
 #include "kernels/num.h"
+#include "kernels/row_format.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,28 +46,6 @@ enum {
 #define BATCH_NONE UINT32_MAX
 
 #include "kernels/slices.h"
-
-/* How a row's weights are stored. The optimizer's state behind them is always float. */
-enum row_format {
-    ROW_FP32,
-    ROW_BF16,
-    ROW_FP16,
-    ROW_INT8, /* one float, the scale, then a signed byte a weight: w = scale * byte; read only (serving) */
-    ROW_FORMATS
-};
-
-/* Bytes of d weights, rounded up to a multiple of 16: the offset of the optimizer's state in a row. */
-static inline KERNELS_BOTH size_t row_weight_bytes(enum row_format format, size_t d)
-{
-    size_t bytes = format == ROW_FP32 ? 4 * d : format == ROW_INT8 ? 4 + d : 2 * d;
-    return (bytes + 15) / 16 * 16;
-}
-
-/* Bytes of a row's weights and state, each rounded up to a multiple of 16: the least stride of rows. */
-static inline KERNELS_BOTH size_t row_bytes(enum row_format format, size_t d, size_t state_floats)
-{
-    return row_weight_bytes(format, d) + (4 * state_floats + 15) / 16 * 16;
-}
 
 /*
  * dedupe: the distinct ids of a batch. ids[n] are grouped by table: the ids of table t lie from tables[t] up

@@ -108,6 +108,11 @@ struct batch_positions_gradient {
  * On a GPU dk and dv have one owner by key, dq one by query, an entry of a part's table one by entry, and all sums have
  * a CPU's order: no atomics, and the same bits. Strides of matrices are multiples of 4 there. Scratch memory is a float
  * for each head of a query.
+ *
+ * of.precision, ROW_BF16: a GPU multiplies on tensor cores, which add in another order than a CPU (the tolerance in
+ * kernels.def). All else holds there, too: one owner for each number, no atomics, the same call has the same bits each
+ * time, and a window's numbers do not depend on the batch. A slope beyond bf16's range becomes infinite on a GPU, and the
+ * largest number on a CPU. attention_silu takes ROW_FP32 alone on a GPU.
  */
 struct batch_attention {
     struct attention of;

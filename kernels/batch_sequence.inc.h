@@ -99,7 +99,8 @@ static void batch_positions_gradient(struct batch_positions_gradient *a, void *s
 /* Scratch memory of both kinds of attention; false: the call asks how much it is. */
 static bool attention_has_room(struct batch_attention *a)
 {
-    size_t bytes = attention_scratch_bytes(a->of.d);
+    bool is_bf16 = a->of.precision == ROW_BF16;
+    size_t bytes = is_bf16 ? attention_scratch_bf16_bytes(a->of.d) : attention_scratch_bytes(a->of.d);
     if (a->scratch == NULL)
         a->scratch_bytes = bytes > BATCH_SCRATCH_MIN ? bytes : (size_t)BATCH_SCRATCH_MIN;
     return a->scratch != NULL;

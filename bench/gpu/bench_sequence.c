@@ -139,10 +139,11 @@ static double pairs_of(const struct windows *w)
 }
 
 static void attend(struct bench *b, uint32_t heads, uint32_t count, uint32_t length,
-                   const char *const texts[2])
+                   enum row_format precision, const char *const texts[2])
 {
     struct windows w = make_windows(b, count, length);
     struct batch_attention a = make_attention(b, &w, heads);
+    a.of.precision = precision;
     ROOM_FOR(b, attention_softmax, &a);
     MEASURE(b, attention_softmax, &a, pairs_of(&w), texts[0]);
     add_gradients(b, &a);
@@ -151,15 +152,24 @@ static void attend(struct bench *b, uint32_t heads, uint32_t count, uint32_t len
     place_release(b->place);
 }
 
+/* All shapes in fp32, then all in bf16. */
 void bench_attention_softmax(struct bench *b)
 {
-    static const char *const texts[3][2] = {
-        {"windows of 200, two heads of 32, forward", "windows of 200, two heads of 32, backward"},
-        {"windows of 200, one head of 64, forward", "windows of 200, one head of 64, backward"},
-        {"windows of 2048, one head of 64, forward", "windows of 2048, one head of 64, backward"}};
-    attend(b, 2, b->sizes->windows, LENGTH, texts[0]);
-    attend(b, 1, b->sizes->windows, LENGTH, texts[1]);
-    attend(b, 1, b->sizes->windows / 10, LENGTH_LONG, texts[2]);
+    static const char *const texts[3][2][2] = {
+        {{"windows of 200, two heads of 32, forward", "windows of 200, two heads of 32, backward"},
+         {"windows of 200, two heads of 32, bf16, forward",
+          "windows of 200, two heads of 32, bf16, backward"}},
+        {{"windows of 200, one head of 64, forward", "windows of 200, one head of 64, backward"},
+         {"windows of 200, one head of 64, bf16, forward", "windows of 200, one head of 64, bf16, backward"}},
+        {{"windows of 2048, one head of 64, forward", "windows of 2048, one head of 64, backward"},
+         {"windows of 2048, one head of 64, bf16, forward",
+          "windows of 2048, one head of 64, bf16, backward"}}};
+    for (int i = 0; i < 2; i++) {
+        enum row_format precision = i == 0 ? ROW_FP32 : ROW_BF16;
+        attend(b, 2, b->sizes->windows, LENGTH, precision, texts[0][i]);
+        attend(b, 1, b->sizes->windows, LENGTH, precision, texts[1][i]);
+        attend(b, 1, b->sizes->windows / 10, LENGTH_LONG, precision, texts[2][i]);
+    }
 }
 
 /* With biases of position and time, whose gradients go by parts of WINDOWS_EACH windows. */

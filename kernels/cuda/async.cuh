@@ -1,6 +1,6 @@
 /*
  * Features that CUDA C++ has no function for: asynchronous copies into shared memory, and loads, stores and
- * prefetches with cache hints. This file has the only inline PTX of leat. Each function has a version for the
+ * prefetches with cache hints. This file and mma.cuh have the only inline PTX of leat. Each function has a version for the
  * host's model, where a copy is made only when a thread waits for it.
  *
  * Copies: each thread waits for its own copies. A thread that reads what others copied needs a barrier after

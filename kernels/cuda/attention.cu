@@ -19,7 +19,7 @@
  *
  * Up to 32 columns half of the threads rest while the sums are gathered.
  */
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_bf16.cuh"
 #include "kernels/cuda/parts.cuh"
 
 static const char NAME[] = "attention_softmax";
@@ -315,7 +315,9 @@ void cuda_attention_softmax(batch_attention *a, void *stream)
     }
     if (a->queries == 0 || a->of.events == 0 || a->of.heads == 0)
         return;
-    if (a->of.d <= 64)
+    if (a->of.precision == ROW_BF16)
+        attention_softmax_bf16(a, stream, NAME);
+    else if (a->of.d <= 64)
         flash_launch<1>(a, stream);
     else
         flash_launch<2>(a, stream);

@@ -35,9 +35,10 @@ struct flash_block {
 };
 
 /*
- * Window e has the slots from starts[e] / OWNERS + e on, which is at least one for each OWNERS rows begun. So a slot's
+ * Window e has the slots from starts[e] / owners + e on, which is at least one for each `owners` rows begun. So a slot's
  * window is found in `starts`, and the host needs to know how many rows there are, but not how long windows are.
  */
+template <uint32_t owners = OWNERS>
 static inline __device__ flash_block flash_place(const attention &a, const uint32_t *starts)
 {
     flash_block b = {};
@@ -45,17 +46,17 @@ static inline __device__ flash_block flash_place(const attention &a, const uint3
     uint32_t low = 0, high = a.events;
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
-        if (__ldg(starts + middle) / OWNERS + middle <= slot)
+        if (__ldg(starts + middle) / owners + middle <= slot)
             low = middle;
         else
             high = middle;
     }
     const uint32_t begin = starts[low], all = starts[low + 1] - begin;
-    const uint32_t first = (slot - (begin / OWNERS + low)) * OWNERS;
+    const uint32_t first = (slot - (begin / owners + low)) * owners;
     b.event = low, b.head = blockIdx.x % a.heads;
     b.key_row = a.offsets[low], b.keys = a.offsets[low + 1] - b.key_row;
     b.at = b.keys - all + first, b.row = begin + first;
-    b.count = first < all ? min(all - first, (uint32_t)OWNERS) : 0;
+    b.count = first < all ? min(all - first, owners) : 0;
     b.d = a.d, b.column = b.head * a.d;
     return b;
 }

@@ -110,6 +110,9 @@ void waits_returned(model_thread *thread);
 void async_returned(model_thread *thread);
 const char *waits_name(const model_thread *thread);
 
+/* mma.cpp: multiplies for the 32 lanes that wait in model_mma. */
+void mma_multiply(const model_thread *lanes);
+
 /* Prints what went wrong, the thread and kernel, and the seed; ends the process. thread NULL: none. */
 [[noreturn]] void model_report(const model_thread *thread, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -134,6 +134,7 @@ enum model_warp_kind {
     MODEL_REDUCE_AND,
     MODEL_REDUCE_OR,
     MODEL_REDUCE_XOR,
+    MODEL_MMA,
 };
 
 /* value: this lane's bits; operand and width: of shuffles. Returns this lane's result. */
@@ -231,6 +232,9 @@ MODEL_REDUCE(__reduce_and_sync, unsigned, MODEL_REDUCE_AND)
 MODEL_REDUCE(__reduce_or_sync, unsigned, MODEL_REDUCE_OR)
 MODEL_REDUCE(__reduce_xor_sync, unsigned, MODEL_REDUCE_XOR)
 #undef MODEL_REDUCE
+
+/* --- Tensor cores (kernels/cuda/mma.cuh): m16n8k16, this lane's fragments --- */
+void model_mma(float *c, const uint32_t *a, const uint32_t *b, model_site here);
 
 /* --- Atomics, integers only --- */
 /* Lets other threads run first if the seed says so. */

@@ -7,12 +7,25 @@ const char *waits_name(const model_thread *thread)
 {
     static const char *const barriers[] = {"__syncthreads", "__syncthreads_or", "__syncthreads_and",
                                            "__syncthreads_count"};
-    static const char *const collectives[] = {"__syncwarp",        "__shfl_sync",       "__shfl_up_sync",
-                                              "__shfl_down_sync",  "__shfl_xor_sync",   "__ballot_sync",
-                                              "__any_sync",        "__all_sync",        "__match_any_sync",
-                                              "__match_all_sync",  "__reduce_add_sync", "__reduce_min_sync",
-                                              "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync",
-                                              "__reduce_and_sync", "__reduce_or_sync",  "__reduce_xor_sync"};
+    static const char *const collectives[] = {"__syncwarp",
+                                              "__shfl_sync",
+                                              "__shfl_up_sync",
+                                              "__shfl_down_sync",
+                                              "__shfl_xor_sync",
+                                              "__ballot_sync",
+                                              "__any_sync",
+                                              "__all_sync",
+                                              "__match_any_sync",
+                                              "__match_all_sync",
+                                              "__reduce_add_sync",
+                                              "__reduce_min_sync",
+                                              "__reduce_max_sync",
+                                              "__reduce_min_sync",
+                                              "__reduce_max_sync",
+                                              "__reduce_and_sync",
+                                              "__reduce_or_sync",
+                                              "__reduce_xor_sync",
+                                              "mma"};
     return thread->state == MODEL_AT_BARRIER ? barriers[thread->kind] : collectives[thread->kind];
 }
 
@@ -179,6 +192,7 @@ static uint64_t collective(const model_thread *lanes, model_thread *self)
     case MODEL_ALL: return lanes_with(lanes, mask, 1) == mask;
     case MODEL_MATCH_ANY: return lanes_with(lanes, mask, self->value);
     case MODEL_MATCH_ALL: return lanes_with(lanes, mask, self->value) == mask ? mask : 0;
+    case MODEL_MMA: mma_multiply(lanes); return 0;
     default: return reduce(lanes, mask, self->kind);
     }
 }

@@ -1,7 +1,9 @@
 /* attention_softmax and attention_silu: windows of any length, empty ones too, causal or not, with and without dropout, the
  * last rows alone as queries, scores far from each other; q, k, v and their gradients as columns of one matrix; biases of
- * both kinds, shared by heads or not, distances within the table or not, parts of windows. The scalar variant is compared
- * with the kernels window by window, and its gradients by the biases with those of calls part by part. */
+ * both kinds, shared by heads or not, distances within the table or not, parts of windows; fp32 and bf16. The scalar
+ * variant is compared with the kernels window by window, its gradients by the biases with those of calls part by part, and
+ * bf16 with plain loops. */
+#include "attention_plain.h"
 #include "windows.h"
 
 #include <math.h>
@@ -15,6 +17,8 @@ struct attention_shape {
     uint32_t gap;
     bool is_silu, has_positions, has_times, are_own; /* are_own: a table for each head */
     uint32_t distances, parts;                       /* distances: positions_max */
+    enum row_format precision;
+    uint32_t length; /* of all windows; 0: any */
 };
 
 /* The matrices of a call, the host's copies. */
@@ -101,6 +105,8 @@ static struct matrices make_matrices(struct trial *t, const struct attention_sha
 {
     struct matrices m = {.part = (size_t)s->heads * s->d};
     m.offsets = trial_windows(t, s->windows, s->most);
+    for (uint32_t w = 0; w < s->windows && s->length > 0; w++)
+        m.offsets[w + 1] = m.offsets[w] + s->length;
     m.rows = m.queries = m.offsets[s->windows];
     m.identities = trial_words(t, "identities", s->windows);
     m.width = 3 * m.part + s->gap;
@@ -134,6 +140,7 @@ static struct attention attention_of(const struct attention_shape *s, const stru
                           .heads = s->heads,
                           .d = s->d,
                           .is_causal = s->is_causal,
+                          .precision = s->precision,
                           .scale = 1.0F / sqrtf((float)s->d),
                           .q = {m->q, s->has_last_rows ? m->part : m->width},
                           .k = {m->qkv + m->part, m->width},
@@ -158,7 +165,7 @@ static struct attention attention_of(const struct attention_shape *s, const stru
 static void window_by_window(const struct attention *a, size_t queries, bool is_backward, bool is_silu)
 {
     const struct kernels *k = kernels_variant(KERNELS_SCALAR);
-    void *scratch = aligned_alloc(64, (attention_scratch_bytes(a->d) + 63) / 64 * 64);
+    void *scratch = aligned_alloc(64, (attention_scratch_bf16_bytes(a->d) + 63) / 64 * 64);
     float *lse = malloc((queries + 1) * a->heads * sizeof(*lse));
     for (uint32_t w = 0; w < a->events; w++) {
         uint32_t from = a->offsets[w], row = a->query_offsets ? a->query_offsets[w] : from;
@@ -210,7 +217,7 @@ static struct attention_out out_place(struct trial *t, struct attention_out x)
 /* The gradients by the biases, part by part, in want->dtables; those by q, k and v are lost. */
 static void part_by_part(const struct attention_shape *s, struct matrices *want)
 {
-    void *scratch = aligned_alloc(64, (attention_scratch_bytes(s->d) + 63) / 64 * 64);
+    void *scratch = aligned_alloc(64, (attention_scratch_bf16_bytes(s->d) + 63) / 64 * 64);
     for (uint32_t p = 0; p < (want->parts ? s->parts : 1); p++) {
         struct matrices m = *want;
         struct attention a = attention_of(s, &m);
@@ -260,6 +267,75 @@ static void check_attention(struct trial *t, const struct attention_shape *s, co
     TRIAL_CHECK(t, m->lse == NULL || same_floats(want->lse, m->lse, m->queries * s->heads * each));
 }
 
+/* The matrix of a kind of numbers in the host's copies; NULL: the call does not make it. */
+static float *plain_place(const struct attention_shape *s, const struct matrices *m, enum plain_kind kind,
+                          size_t *stride)
+{
+    *stride = s->is_backward ? m->width : m->part + s->gap;
+    if (s->is_backward)
+        return kind >= PLAIN_DQ ? m->dqkv + (kind - PLAIN_DQ) * m->part : NULL;
+    return kind == PLAIN_OUT ? m->out : NULL;
+}
+
+static void check_row(struct trial *t, const float *row, const struct attention_plain *p,
+                      enum plain_kind kind, size_t first, size_t n, size_t *far)
+{
+    for (size_t c = 0; c < n; c++) {
+        double off = fabs((double)row[c] - p->value[kind][first + c]);
+        *far += !(off <= p->near[kind][first + c]);
+        if (!(off <= p->bound[kind][first + c]))
+            trial_fail(t, "kind %d, row %zu, column %zu: %a, plainly %a, off %g of %g", kind,
+                       first / p->width, c, (double)row[c], p->value[kind][first + c], off,
+                       p->bound[kind][first + c]);
+    }
+}
+
+/* The scalar variant's numbers in bf16 are near the plain ones; mostly as near as if all weights were rounded alike. */
+static void check_plain(struct trial *t, const struct attention_shape *s, const struct matrices *m,
+                        const struct attention_plain *p)
+{
+    for (enum plain_kind kind = PLAIN_OUT; kind < PLAIN_KINDS; kind++) {
+        size_t stride, far = 0, rows = kind == PLAIN_OUT || kind == PLAIN_DQ ? m->queries : m->rows;
+        const float *at = plain_place(s, m, kind, &stride);
+        if (kind == PLAIN_LSE && !s->is_backward)
+            check_row(t, m->lse, p, kind, 0, m->queries * s->heads, &far);
+        for (size_t r = 0; r < rows && at != NULL; r++)
+            check_row(t, at + r * stride, p, kind, r * p->width, m->part, &far);
+        if (!s->is_far && far > rows * m->part / 4)
+            trial_fail(t, "kind %d: %zu of %zu numbers are far", kind, far, rows * m->part);
+    }
+}
+
+/* On a GPU: how far from the scalar variant's numbers those of tensor cores may be. */
+static void bound_plain(const struct attention_shape *s, const struct matrices *m,
+                        const struct attention_plain *p, double *bounds, double *lse_bounds)
+{
+    for (enum plain_kind kind = PLAIN_OUT; kind < PLAIN_KINDS; kind++) {
+        size_t stride, rows = kind == PLAIN_OUT || kind == PLAIN_DQ ? m->queries : m->rows;
+        const float *at = plain_place(s, m, kind, &stride), *begin = s->is_backward ? m->dqkv : m->out;
+        for (size_t i = 0; i < rows * m->part && at != NULL; i++)
+            bounds[(size_t)(at - begin) + i / m->part * stride + i % m->part] = 2.0 * p->bound[kind][i];
+    }
+    for (size_t i = 0; i < m->queries * s->heads && lse_bounds != NULL; i++)
+        lse_bounds[i] = 2.0 * p->bound[PLAIN_LSE][i];
+}
+
+static void compare_plainly(struct trial *t, const struct attention_shape *s, const struct matrices *m,
+                            double step)
+{
+    double *bounds = trial_bounds(t, s->is_backward ? m->dqkv : m->out);
+    double *lse_bounds = s->is_backward ? NULL : trial_bounds(t, m->lse);
+    if (bounds == NULL && !trial_is_scalar(t))
+        return;
+    struct attention a = attention_of(s, m);
+    struct attention_plain p = attention_plain(&a, step);
+    if (bounds != NULL)
+        bound_plain(s, m, &p, bounds, lse_bounds);
+    else
+        check_plain(t, s, m, &p);
+    attention_plain_free(&p);
+}
+
 static void build_attention(struct trial *t, const void *arg)
 {
     const struct attention_shape *s = arg;
@@ -283,6 +359,8 @@ static void build_attention(struct trial *t, const void *arg)
     else
         TRIAL_CALL_SCRATCH(t, attention_softmax, &b);
     check_attention(t, s, &m, &want);
+    if (s->precision == ROW_BF16 && !s->is_silu)
+        compare_plainly(t, s, &m, tolerance_attention_softmax(&b));
     free(want.dqkv);
     free(want.dtables);
     free(s->is_backward ? NULL : want.out);
@@ -293,14 +371,41 @@ static void try_attention(struct suite *suite, struct attention_shape s)
 {
     suite_try(
         suite, build_attention, &s,
-        "%u windows up to %u, %u heads of %u, %s%s%s%s, dropout %g, gap %u, biases %d%d%d, %u distances, %u parts",
-        s.windows, s.most, s.heads, s.d, s.is_backward ? "backward" : "forward",
-        s.is_causal ? ", causal" : "", s.has_last_rows ? ", last rows" : "", s.is_far ? ", far" : "",
-        (double)s.dropout, s.gap, s.has_positions, s.has_times, s.are_own, s.distances, s.parts);
+        "%u windows up to %u, %u heads of %u, %s, %s%s%s%s, dropout %g, gap %u, biases %d%d%d, %u distances, %u parts",
+        s.windows, s.most, s.heads, s.d, s.precision == ROW_BF16 ? "bf16" : "fp32",
+        s.is_backward ? "backward" : "forward", s.is_causal ? ", causal" : "",
+        s.has_last_rows ? ", last rows" : "", s.is_far ? ", far" : "", (double)s.dropout, s.gap,
+        s.has_positions, s.has_times, s.are_own, s.distances, s.parts);
+}
+
+/* In bf16: each length and each d, forward and backward; then all options. */
+static void try_bf16(struct suite *suite, bool is_silu)
+{
+    static const uint32_t lengths[] = {1, 15, 16, 17, 50, 200, 700}, dims[] = {16, 64, 32, 128, 48, 112};
+    for (uint32_t i = 0; i < 28; i++) {
+        struct attention_shape s = {.windows = 1 + (i < 20), .most = 80, .is_silu = is_silu};
+        s.precision = ROW_BF16;
+        s.length = lengths[i / 4], s.d = s.length < 200 ? dims[i % 4] : dims[i % 2 * 2];
+        s.heads = 1, s.is_causal = (i / 2 + i) % 2, s.is_backward = i / 2 % 2;
+        s.dropout = i % 3 == 1 ? 0.2F : 0.0F;
+        try_attention(suite, s);
+    }
+    for (uint32_t i = 0; i < 24; i++) {
+        struct attention_shape s = {.windows = i % 5, .most = 80, .d = dims[i % 6], .is_silu = is_silu};
+        s.precision = ROW_BF16;
+        s.heads = 1 + i / 6 % 2;
+        s.is_causal = i % 4 < 2, s.is_backward = i / 2 % 2;
+        s.has_last_rows = !s.is_backward && i % 3 == 1;
+        s.is_far = i % 11 == 5;
+        s.dropout = i / 4 % 3 == 2 ? 0.5F : 0.0F;
+        s.gap = i % 6 == 1 ? 8 : 0;
+        try_attention(suite, s);
+    }
 }
 
 void suite_attention_softmax(struct suite *suite)
 {
+    try_bf16(suite, false);
     static const uint32_t dims[] = {16, 64, 32, 128, 48, 80, 96, 112};
     static const float rates[] = {0.0F, 0.1F, 0.5F};
     for (uint32_t i = 0; i < 48; i++) {
