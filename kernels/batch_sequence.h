@@ -112,7 +112,7 @@ struct batch_positions_gradient {
  * of.precision, ROW_BF16: a GPU multiplies on tensor cores, which add in another order than a CPU (the tolerance in
  * kernels.def). All else holds there, too: one owner for each number, no atomics, the same call has the same bits each
  * time, and a window's numbers do not depend on the batch. A slope beyond bf16's range becomes infinite on a GPU, and the
- * largest number on a CPU. attention_silu takes ROW_FP32 alone on a GPU.
+ * largest number on a CPU.
  */
 struct batch_attention {
     struct attention of;

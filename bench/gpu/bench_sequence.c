@@ -173,11 +173,12 @@ void bench_attention_softmax(struct bench *b)
 }
 
 /* With biases of position and time, whose gradients go by parts of WINDOWS_EACH windows. */
-void bench_attention_silu(struct bench *b)
+static void attend_biased(struct bench *b, enum row_format precision, const char *const texts[2])
 {
     enum { WINDOWS_EACH = 16 };
     struct windows w = make_windows(b, b->sizes->windows, LENGTH);
     struct batch_attention a = make_attention(b, &w, 2);
+    a.of.precision = precision;
     size_t table = (size_t)w.length + ATTENTION_TIME_BUCKETS;
     uint32_t parts_count = (w.count + WINDOWS_EACH - 1) / WINDOWS_EACH;
     uint32_t *parts = host_room((parts_count + 1) * sizeof(*parts)),
@@ -195,10 +196,20 @@ void bench_attention_silu(struct bench *b)
     a.parts = place_upload(b->place, parts, (parts_count + 1) * sizeof(*parts));
     a.parts_count = parts_count, a.part_stride = table;
     ROOM_FOR(b, attention_silu, &a);
-    MEASURE(b, attention_silu, &a, pairs_of(&w), "windows of 200, two heads of 32, biases, forward");
+    MEASURE(b, attention_silu, &a, pairs_of(&w), texts[0]);
     add_gradients(b, &a);
-    MEASURE(b, attention_silu, &a, pairs_of(&w), "windows of 200, two heads of 32, biases, backward");
+    MEASURE(b, attention_silu, &a, pairs_of(&w), texts[1]);
     place_release(b->place);
     free(parts);
     free(seconds);
+}
+
+void bench_attention_silu(struct bench *b)
+{
+    static const char *const texts[2][2] = {{"windows of 200, two heads of 32, biases, forward",
+                                             "windows of 200, two heads of 32, biases, backward"},
+                                            {"windows of 200, two heads of 32, biases, bf16, forward",
+                                             "windows of 200, two heads of 32, biases, bf16, backward"}};
+    attend_biased(b, ROW_FP32, texts[0]);
+    attend_biased(b, ROW_BF16, texts[1]);
 }

@@ -1,7 +1,7 @@
 /*
- * What the kernels of attention on tensor cores share (attention_bf16.cu): as attention.cuh, but a thread block has
- * TENSOR_OWNERS rows, and each of its warps sixteen of them, whose rows in bf16 are in registers. The other side's rows
- * flow by in tiles of TENSOR_FLOW, of which sixteen at a time are multiplied.
+ * What the kernels of attention on tensor cores share (attention_bf16.cu, attention_silu_bf16.cu): as attention.cuh, but
+ * a thread block has TENSOR_OWNERS rows, and each of its warps sixteen of them, whose rows in bf16 are in registers. The
+ * other side's rows flow by in tiles of TENSOR_FLOW, of which sixteen at a time are multiplied.
  *
  *   scores: s[owner][flow]    = sum over d of owners[owner][i] rows[flow][i]
  *   gather: sums[owner][i]   += sum over the tile of w[owner][flow] rows[flow][i]

@@ -10,85 +10,12 @@
  *                 each place of a query in a CPU's vector, have the sums by bucket of time,
  *                 which wait for each other's memory alone
  */
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_silu.cuh"
 #include "kernels/cuda/parts.cuh"
 
 static const char NAME[] = "attention_silu";
 
-/* --- Biases, weights --- */
-
-/* The tables of one head, and the times of one window's rows; NULL: nothing is added. */
-struct silu_tables {
-    const float *positions, *times;
-    int64_t most, least; /* distances beyond them take theirs */
-    const uint32_t *query_seconds, *key_seconds;
-};
-
-static __device__ silu_tables silu_of(const attention &a, const attention_bias &bias, const flash_block &b,
-                                      uint32_t query_row)
-{
-    silu_tables t = {};
-    t.most = (int64_t)bias.positions_max, t.least = a.is_causal ? 0 : -t.most;
-    if (bias.positions != nullptr)
-        t.positions = bias.positions + b.head * bias.positions_stride;
-    if (bias.times != nullptr) {
-        t.times = bias.times + b.head * bias.times_stride;
-        t.query_seconds = bias.query_seconds + query_row, t.key_seconds = bias.key_seconds + b.key_row;
-    }
-    return t;
-}
-
-/* The entry of the table of positions for query position i and key position j. */
-static __device__ __forceinline__ int64_t silu_distance(const silu_tables &t, uint32_t i, uint32_t j)
-{
-    const int64_t distance = (int64_t)i - (int64_t)j;
-    return distance < t.least ? t.least : distance > t.most ? t.most : distance;
-}
-
-/* The bias of a pair. query: the query's place in query_seconds; rows that are not there have no bias. */
-static __device__ __forceinline__ float silu_bias(const silu_tables &t, uint32_t i, uint32_t query,
-                                                  uint32_t j, bool is_there)
-{
-    float sum = 0.0F;
-    if (!is_there)
-        return sum;
-    if (t.positions != nullptr)
-        sum = __ldg(t.positions + silu_distance(t, i, j));
-    if (t.times != nullptr)
-        sum +=
-            __ldg(t.times + attention_time_bucket(__ldg(t.query_seconds + query), __ldg(t.key_seconds + j)));
-    return sum;
-}
-
-/* A product q k, with its bias, becomes the weight before dropout. */
-static __device__ __forceinline__ v16 silu_weight(const attention &a, v16 product, v16 bias, v16 *s,
-                                                  v16 *gate)
-{
-    *s = v16_fma(product, v16_set1(a.scale), bias);
-    *gate = silu_gate(*s);
-    return v16_mul(v16_mul(*s, v16_set1(a.weight_scale)), *gate);
-}
-
-/* Of one row of the flow and this thread's four owners: the product q k becomes the weight, and the gradient by the
- * weight that by the score, both 0 for pairs that are not visible. other: the row's half of dropout's hash. */
-static __device__ __forceinline__ void silu_slopes(const attention &a, const flash_drops &drops,
-                                                   uint32_t other, v16 bias, const bool (&visible)[4],
-                                                   v16 *weight, v16 *slope)
-{
-    v16 s, gate, x = silu_weight(a, *weight, bias, &s, &gate), dx = v16_mul(*slope, v16_set1(a.weight_scale));
-    if (drops.limit > 0) {
-        const v16 factors = flash_factors(drops, other);
-        x = v16_mul(x, factors);
-        dx = v16_mul(dx, factors);
-    }
-    const v16 one = v16_set1(1.0F);
-    v16 ds = v16_mul(v16_mul(dx, gate), v16_fma(s, v16_sub(one, gate), one));
-#pragma unroll
-    for (int o = 0; o < 4; o++) {
-        weight->f[o] = visible[o] ? x.f[o] : 0.0F;
-        slope->f[o] = visible[o] ? ds.f[o] : 0.0F;
-    }
-}
+/* --- Keys --- */
 
 /* The biases of the key at position j, and which of this thread's queries see it. */
 static __device__ __forceinline__ v16 silu_key(const attention &a, const flash_block &b, const silu_tables &t,
@@ -102,6 +29,12 @@ static __device__ __forceinline__ v16 silu_key(const attention &a, const flash_b
         bias.f[o] = silu_bias(t, b.at + query, query, j, visible[o]);
     }
     return bias;
+}
+
+/* Factors of dropout; other: the half of the hash of the row of the flow. */
+static __device__ __forceinline__ v16 silu_factors(const flash_drops &drops, uint32_t other)
+{
+    return drops.limit > 0 ? flash_factors(drops, other) : v16_set1(1.0F);
 }
 
 /* --- Forward --- */
@@ -155,6 +88,26 @@ static __global__ void __launch_bounds__(BLOCK) silu_forward(attention a, attent
 
 /* --- Backward --- */
 
+/* Rounds floats of shared memory to bf16, the operands of products. The block's threads wait for each other before. */
+static __device__ void silu_round(float *x, uint32_t count)
+{
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < count; i += BLOCK)
+        x[i] = float_of_bf16(bf16_of(float_bits(x[i]), 0, true));
+}
+
+/* A tile of keys or values; in bf16 rounded: only the gradients by the biases come here with it. */
+static __device__ void silu_tile(const attention &a, const flash_block &b, float *tile,
+                                 const attention_in &from, uint32_t first, uint32_t count)
+{
+    flash_load(b, tile, from, b.key_row + first, count, FLOW);
+    if (a.precision == ROW_BF16) {
+        async_copy_wait<0>();
+        silu_round(tile, FLOW * (b.d + PAD));
+    }
+    flash_loaded();
+}
+
 /* The slopes of a tile of keys, in shared memory by key and query, and the tile of k. scale: of the slopes. */
 static __device__ void silu_key_slopes(const attention &a, const flash_block &b, const flash_drops &drops,
                                        const silu_tables &tables, uint32_t first, uint32_t count, float scale,
@@ -162,20 +115,18 @@ static __device__ void silu_key_slopes(const attention &a, const flash_block &b,
                                        float *slopes)
 {
     v16 s[FLOW / GROUP], dx[FLOW / GROUP];
-    flash_load(b, tile, a.v, b.key_row + first, count, FLOW);
-    flash_loaded();
+    silu_tile(a, b, tile, a.v, first, count);
     flash_scores(dx, b, turned_dout, tile, 1.0F);
     __syncthreads();
-    flash_load(b, tile, a.k, b.key_row + first, count, FLOW);
-    flash_loaded();
+    silu_tile(a, b, tile, a.k, first, count);
     flash_scores(s, b, turned_q, tile, 1.0F);
 #pragma unroll
     for (uint32_t r = 0; r < FLOW / GROUP; r++) {
         const uint32_t row = flash_lane() + r * GROUP, j = first + row;
         bool visible[4];
         const v16 biases = silu_key(a, b, tables, j, visible);
-        silu_slopes(a, drops, drops.limit > 0 ? dropout_column(drops.key, j) : 0, biases, visible, &s[r],
-                    &dx[r]);
+        silu_slopes(a, drops.limit > 0, silu_factors(drops, dropout_column(drops.key, j)), biases, visible,
+                    &s[r], &dx[r]);
         v16_store(slopes + row * WEIGHTS_STRIDE + flash_owner(), v16_mul(dx[r], v16_set1(scale)));
     }
 }
@@ -247,8 +198,8 @@ static __global__ void __launch_bounds__(BLOCK) silu_by_keys(attention a, attent
                 visible[o] = query < count && j < b.keys && flash_sees(a, i, j);
                 biases.f[o] = silu_bias(tables, i, i, j, visible[o]);
             }
-            silu_slopes(a, drops, drops.limit > 0 ? dropout_row(drops.key, i) : 0, biases, visible, &s[r],
-                        &dx[r]);
+            silu_slopes(a, drops.limit > 0, silu_factors(drops, dropout_row(drops.key, i)), biases, visible,
+                        &s[r], &dx[r]);
             v16_store(weights + query * WEIGHTS_STRIDE + flash_owner(), s[r]);
             v16_store(slopes + query * WEIGHTS_STRIDE + flash_owner(), v16_mul(dx[r], v16_set1(a.scale)));
         }
@@ -341,6 +292,8 @@ static __device__ void silu_head_tables(const attention &a, const attention_bias
             const uint32_t last = a.is_causal ? b.at + b.count : b.keys;
             flash_turn(b, turned_q, a.q, 1.0F);
             flash_turn(b, turned_dout, a.dout, 1.0F);
+            if (a.precision == ROW_BF16)
+                silu_round(turned_q, 2 * b.d * OWNERS);
             for (uint32_t first = 0; first < last; first += FLOW) {
                 silu_key_slopes(a, b, drops, tables, first, min(last - first, (uint32_t)FLOW), 1.0F, turned_q,
                                 turned_dout, tile, slopes);
@@ -400,9 +353,7 @@ static void silu_launch(const batch_attention *a, const attention_bias &bias, vo
     const size_t d = a->of.d, weights = (size_t)FLOW * WEIGHTS_STRIDE, tile = FLOW * (d + PAD);
     const size_t forward = (d * OWNERS + weights + tile) * sizeof(float);
     const size_t backward = (2 * d * OWNERS + weights + tile) * sizeof(float);
-    const size_t with_times = backward + (size_t)ATTENTION_TIME_BUCKETS * 16 * sizeof(float);
     const unsigned blocks = (a->queries / OWNERS + a->of.events) * a->of.heads;
-    const unsigned parts = a->parts != nullptr ? a->parts_count : 1;
     const cudaStream_t to = gpu_cuda_stream(stream);
     if (a->of.dout.at == nullptr) {
         if (flash_has_room(silu_forward<vectors>, forward, stream, NAME))
@@ -410,13 +361,22 @@ static void silu_launch(const batch_attention *a, const attention_bias &bias, vo
         return;
     }
     if (!flash_has_room(silu_by_queries<vectors>, backward, stream, NAME) ||
-        !flash_has_room(silu_by_keys<vectors>, backward, stream, NAME) ||
-        !flash_has_room(silu_tables_kernel, with_times, stream, NAME))
+        !flash_has_room(silu_by_keys<vectors>, backward, stream, NAME))
         return;
     LAUNCH(silu_by_queries<vectors>, blocks, BLOCK, backward, to, a->of, bias);
     LAUNCH(silu_by_keys<vectors>, blocks, BLOCK, backward, to, a->of, bias);
-    if ((bias.positions != nullptr || bias.times != nullptr) && parts > 0)
-        LAUNCH(silu_tables_kernel, parts, BLOCK, with_times, to, *a, bias);
+}
+
+/* The gradients by the biases. */
+static void silu_launch_tables(const batch_attention *a, const attention_bias &bias, void *stream)
+{
+    const size_t d = a->of.d, times = (size_t)ATTENTION_TIME_BUCKETS * 16;
+    const size_t floats = 2 * d * OWNERS + (size_t)FLOW * WEIGHTS_STRIDE + FLOW * (d + PAD) + times;
+    const unsigned parts = a->parts != nullptr ? a->parts_count : 1;
+    if (a->of.dout.at == nullptr || (bias.positions == nullptr && bias.times == nullptr) || parts == 0)
+        return;
+    if (flash_has_room(silu_tables_kernel, floats * sizeof(float), stream, NAME))
+        LAUNCH(silu_tables_kernel, parts, BLOCK, floats * sizeof(float), gpu_cuda_stream(stream), *a, bias);
 }
 
 void cuda_attention_silu(batch_attention *a, void *stream)
@@ -427,10 +387,13 @@ void cuda_attention_silu(batch_attention *a, void *stream)
     }
     if (a->queries == 0 || a->of.events == 0 || a->of.heads == 0)
         return;
-    const attention_bias none = {};
-    if (a->of.d <= 64)
-        silu_launch<1>(a, a->of.bias != nullptr ? *a->of.bias : none, stream);
+    const attention_bias none = {}, &bias = a->of.bias != nullptr ? *a->of.bias : none;
+    if (a->of.precision == ROW_BF16)
+        attention_silu_bf16(a, bias, stream, NAME);
+    else if (a->of.d <= 64)
+        silu_launch<1>(a, bias, stream);
     else
-        silu_launch<2>(a, a->of.bias != nullptr ? *a->of.bias : none, stream);
+        silu_launch<2>(a, bias, stream);
+    silu_launch_tables(a, bias, stream);
     (void)gpu_launched(stream, NAME);
 }

@@ -12,17 +12,20 @@
 
 #include "kernels/batch.h"
 
-enum plain_kind { PLAIN_OUT, PLAIN_LSE, PLAIN_DQ, PLAIN_DK, PLAIN_DV, PLAIN_KINDS };
+enum plain_kind { PLAIN_OUT, PLAIN_LSE, PLAIN_DQ, PLAIN_DK, PLAIN_DV, PLAIN_TABLES, PLAIN_KINDS };
 
-/* By row and column of all heads, [rows][heads * d]; lse: [heads][rows]. */
+/* By row and column of all heads, [rows][heads * d]; lse: [heads][rows]; tables: what is added to the gradients by the
+ * biases, as they lie behind `tables`. */
 struct attention_plain {
     double *value[PLAIN_KINDS], *bound[PLAIN_KINDS], *near[PLAIN_KINDS];
     size_t rows, queries, width;
+    const float *tables;
 };
 
-/* With a->dout the backward pass, from a->out and a->lse, else the forward pass; of softmax. All of a is the host's. To be
- * freed. */
-struct attention_plain attention_plain(const struct attention *a, double step);
+/* With of.dout the backward pass, of softmax from of.out and of.lse; else the forward pass. All of `of` and `parts` is the
+ * host's; the gradients by the biases lie in tables[tables_floats]. To be freed. */
+struct attention_plain attention_plain(const struct batch_attention *b, bool is_silu, double step,
+                                       const float *tables, size_t tables_floats);
 void attention_plain_free(struct attention_plain *p);
 
 #endif

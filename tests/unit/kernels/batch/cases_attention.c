@@ -277,30 +277,34 @@ static float *plain_place(const struct attention_shape *s, const struct matrices
     return kind == PLAIN_OUT ? m->out : NULL;
 }
 
-static void check_row(struct trial *t, const float *row, const struct attention_plain *p,
+/* before: what the plain numbers are added to; NULL: to nothing. */
+static void check_row(struct trial *t, const float *row, const float *before, const struct attention_plain *p,
                       enum plain_kind kind, size_t first, size_t n, size_t *far)
 {
     for (size_t c = 0; c < n; c++) {
-        double off = fabs((double)row[c] - p->value[kind][first + c]);
+        double plain = p->value[kind][first + c] + (before != NULL ? (double)before[c] : 0.0);
+        double off = fabs((double)row[c] - plain), old = before != NULL ? fabs((double)before[c]) : 0.0;
         *far += !(off <= p->near[kind][first + c]);
-        if (!(off <= p->bound[kind][first + c]))
+        if (!(off <= p->bound[kind][first + c] + old * 0x1p-12))
             trial_fail(t, "kind %d, row %zu, column %zu: %a, plainly %a, off %g of %g", kind,
-                       first / p->width, c, (double)row[c], p->value[kind][first + c], off,
-                       p->bound[kind][first + c]);
+                       first / p->width, c, (double)row[c], plain, off, p->bound[kind][first + c]);
     }
 }
 
 /* The scalar variant's numbers in bf16 are near the plain ones; mostly as near as if all weights were rounded alike. */
 static void check_plain(struct trial *t, const struct attention_shape *s, const struct matrices *m,
-                        const struct attention_plain *p)
+                        const float *before, size_t tables, const struct attention_plain *p)
 {
-    for (enum plain_kind kind = PLAIN_OUT; kind < PLAIN_KINDS; kind++) {
+    size_t ignored = 0;
+    if (before != NULL)
+        check_row(t, m->dtables, before, p, PLAIN_TABLES, 0, tables, &ignored);
+    for (enum plain_kind kind = PLAIN_OUT; kind < PLAIN_TABLES; kind++) {
         size_t stride, far = 0, rows = kind == PLAIN_OUT || kind == PLAIN_DQ ? m->queries : m->rows;
         const float *at = plain_place(s, m, kind, &stride);
-        if (kind == PLAIN_LSE && !s->is_backward)
-            check_row(t, m->lse, p, kind, 0, m->queries * s->heads, &far);
+        if (kind == PLAIN_LSE && m->lse != NULL && !s->is_backward)
+            check_row(t, m->lse, NULL, p, kind, 0, m->queries * s->heads, &far);
         for (size_t r = 0; r < rows && at != NULL; r++)
-            check_row(t, at + r * stride, p, kind, r * p->width, m->part, &far);
+            check_row(t, at + r * stride, NULL, p, kind, r * p->width, m->part, &far);
         if (!s->is_far && far > rows * m->part / 4)
             trial_fail(t, "kind %d: %zu of %zu numbers are far", kind, far, rows * m->part);
     }
@@ -310,7 +314,7 @@ static void check_plain(struct trial *t, const struct attention_shape *s, const 
 static void bound_plain(const struct attention_shape *s, const struct matrices *m,
                         const struct attention_plain *p, double *bounds, double *lse_bounds)
 {
-    for (enum plain_kind kind = PLAIN_OUT; kind < PLAIN_KINDS; kind++) {
+    for (enum plain_kind kind = PLAIN_OUT; kind < PLAIN_TABLES; kind++) {
         size_t stride, rows = kind == PLAIN_OUT || kind == PLAIN_DQ ? m->queries : m->rows;
         const float *at = plain_place(s, m, kind, &stride), *begin = s->is_backward ? m->dqkv : m->out;
         for (size_t i = 0; i < rows * m->part && at != NULL; i++)
@@ -320,19 +324,29 @@ static void bound_plain(const struct attention_shape *s, const struct matrices *
         lse_bounds[i] = 2.0 * p->bound[PLAIN_LSE][i];
 }
 
+/* before: the gradients by the biases before the call; NULL: there are none. */
 static void compare_plainly(struct trial *t, const struct attention_shape *s, const struct matrices *m,
-                            double step)
+                            const float *before, double step)
 {
+    size_t tables = before != NULL ? m->tables_floats * (s->parts > 0 ? s->parts : 1) : 0;
     double *bounds = trial_bounds(t, s->is_backward ? m->dqkv : m->out);
-    double *lse_bounds = s->is_backward ? NULL : trial_bounds(t, m->lse);
+    double *lse_bounds = s->is_backward || s->is_silu ? NULL : trial_bounds(t, m->lse);
+    double *table_bounds = before != NULL ? trial_bounds(t, m->dtables) : NULL;
     if (bounds == NULL && !trial_is_scalar(t))
         return;
-    struct attention a = attention_of(s, m);
-    struct attention_plain p = attention_plain(&a, step);
+    struct attention_bias bias = s->is_silu ? bias_of(s, m, NULL) : (struct attention_bias){0};
+    struct batch_attention b = {.of = attention_of(s, m),
+                                .parts = m->parts,
+                                .parts_count = s->parts,
+                                .part_stride = m->tables_floats};
+    b.of.bias = &bias;
+    struct attention_plain p = attention_plain(&b, s->is_silu, step, m->dtables, tables);
     if (bounds != NULL)
         bound_plain(s, m, &p, bounds, lse_bounds);
     else
-        check_plain(t, s, m, &p);
+        check_plain(t, s, m, before, tables, &p);
+    for (size_t i = 0; i < tables && table_bounds != NULL; i++)
+        table_bounds[i] = 2.0 * p.bound[PLAIN_TABLES][i] + fabs((double)before[i]) * 0x1p-12;
     attention_plain_free(&p);
 }
 
@@ -344,6 +358,8 @@ static void build_attention(struct trial *t, const void *arg)
     if (s->is_backward && !s->is_silu)
         window_by_window(&a, m.queries, false, false);
     struct matrices want = wanted(s, &m);
+    size_t tables = m.tables_floats * (s->parts > 0 ? s->parts : 1);
+    float *before = m.dtables != NULL ? copy_of(m.dtables, tables) : NULL;
     struct batch_attention b = {.of = a, .queries = (uint32_t)m.queries};
     b.of.offsets = PLACE(t, a.offsets), b.of.query_offsets = PLACE(t, a.query_offsets);
     b.of.identities = PLACE(t, a.identities);
@@ -359,8 +375,9 @@ static void build_attention(struct trial *t, const void *arg)
     else
         TRIAL_CALL_SCRATCH(t, attention_softmax, &b);
     check_attention(t, s, &m, &want);
-    if (s->precision == ROW_BF16 && !s->is_silu)
-        compare_plainly(t, s, &m, tolerance_attention_softmax(&b));
+    if (s->precision == ROW_BF16)
+        compare_plainly(t, s, &m, before, tolerance_attention_softmax(&b));
+    free(before);
     free(want.dqkv);
     free(want.dtables);
     free(s->is_backward ? NULL : want.out);
@@ -382,11 +399,11 @@ static void try_attention(struct suite *suite, struct attention_shape s)
 static void try_bf16(struct suite *suite, bool is_silu)
 {
     static const uint32_t lengths[] = {1, 15, 16, 17, 50, 200, 700}, dims[] = {16, 64, 32, 128, 48, 112};
-    for (uint32_t i = 0; i < 28; i++) {
+    for (uint32_t i = 0; i < 26; i++) {
         struct attention_shape s = {.windows = 1 + (i < 20), .most = 80, .is_silu = is_silu};
         s.precision = ROW_BF16;
-        s.length = lengths[i / 4], s.d = s.length < 200 ? dims[i % 4] : dims[i % 2 * 2];
-        s.heads = 1, s.is_causal = (i / 2 + i) % 2, s.is_backward = i / 2 % 2;
+        s.length = lengths[i / 4], s.d = dims[i < 20 ? i % 4 : i < 23 ? i % 3 : 0];
+        s.heads = 1, s.is_causal = (i / 2 + i) % 2, s.is_backward = i < 24 ? i / 2 % 2 : i % 2;
         s.dropout = i % 3 == 1 ? 0.2F : 0.0F;
         try_attention(suite, s);
     }
@@ -396,9 +413,12 @@ static void try_bf16(struct suite *suite, bool is_silu)
         s.heads = 1 + i / 6 % 2;
         s.is_causal = i % 4 < 2, s.is_backward = i / 2 % 2;
         s.has_last_rows = !s.is_backward && i % 3 == 1;
-        s.is_far = i % 11 == 5;
+        s.is_far = !is_silu && i % 11 == 5;
         s.dropout = i / 4 % 3 == 2 ? 0.5F : 0.0F;
         s.gap = i % 6 == 1 ? 8 : 0;
+        s.has_positions = is_silu && i % 3 > 0, s.has_times = is_silu && i / 2 % 3 > 0;
+        s.are_own = i % 2, s.distances = i % 5 * 20;
+        s.parts = is_silu && i % 4 == 1 ? 3 : 0;
         try_attention(suite, s);
     }
 }
@@ -431,6 +451,7 @@ void suite_attention_softmax(struct suite *suite)
 
 void suite_attention_silu(struct suite *suite)
 {
+    try_bf16(suite, true);
     static const uint32_t dims[] = {16, 64, 32, 128, 48, 80, 96, 112}, distances[] = {0, 5, 40, 299, 1};
     static const float rates[] = {0.0F, 0.1F, 0.5F};
     for (uint32_t i = 0; i < 40; i++) {
