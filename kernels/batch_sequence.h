@@ -54,6 +54,19 @@ struct batch_silu {
 };
 
 /*
+ * gate: out[n][d] = a * b, element by element; the rows of a are a_stride floats apart (0: d), on a GPU a multiple of
+ * 4, the others have no gaps. Backward, if out_gradients is given: a_grads = out_gradients * b, whose rows lie as those
+ * of a, and b_grads = out_gradients * a. out NULL: backward alone.
+ */
+struct batch_gate {
+    const float *a, *b;
+    uint32_t n, d, a_stride;
+    float *out;
+    const float *out_gradients;
+    float *a_grads, *b_grads;
+};
+
+/*
  * dropout: as dropout of kernels.h, in place, x[n][d]; the same call makes the backward pass from the gradients.
  * The key of a row is keys[row]; keys NULL: num_chance(seed, identities[w], part + position) in window w.
  */

@@ -39,6 +39,27 @@ static void batch_silu(struct batch_silu *a, void *stream)
         silu_backward(a->grads, a->out_gradients, a->x, a->n);
 }
 
+/* out = x * y, n rows of d columns. */
+static void gate_rows(float *out, size_t out_stride, const float *x, size_t x_stride, const float *y,
+                      size_t y_stride, size_t n, size_t d)
+{
+    for (size_t r = 0; r < n; r++, out += out_stride, x += x_stride, y += y_stride)
+        for (size_t c = 0; c < d; c++)
+            out[c] = x[c] * y[c];
+}
+
+static void batch_gate(struct batch_gate *a, void *stream)
+{
+    (void)stream;
+    size_t n = a->n, d = a->d, stride = matrix_stride(a->a_stride, d);
+    if (a->out != NULL)
+        gate_rows(a->out, d, a->a, stride, a->b, d, n, d);
+    if (a->out_gradients != NULL) {
+        gate_rows(a->a_grads, stride, a->out_gradients, d, a->b, d, n, d);
+        gate_rows(a->b_grads, d, a->out_gradients, d, a->a, stride, n, d);
+    }
+}
+
 static void batch_dropout(struct batch_dropout *a, void *stream)
 {
     (void)stream;

@@ -25,7 +25,7 @@ extern "C" {
 
 /* GPU_CAPABILITY_MIN: the lowest compute capability (80: sm_80) that has __reduce_max_sync and asynchronous
  * copies to shared memory. */
-enum { GPU_API_VERSION = 7, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
+enum { GPU_API_VERSION = 8, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
 
 enum gpu_failure {
     GPU_OK,

@@ -67,6 +67,20 @@ void bench_silu(struct bench *b)
     place_release(b->place);
 }
 
+void bench_gate(struct bench *b)
+{
+    uint32_t n = b->sizes->windows * LENGTH;
+    size_t floats = (size_t)n * DIMS, bytes = floats * sizeof(float);
+    struct batch_gate a = {.a = place_floats(b->place, 4 * floats), .n = n, .d = DIMS, .a_stride = 4 * DIMS};
+    a.b = place_floats(b->place, floats), a.out = place_zeros(b->place, bytes);
+    MEASURE(b, gate, &a, 0, "rows of 64, one of four parts, forward");
+    a.out = NULL;
+    a.out_gradients = place_floats(b->place, floats);
+    a.a_grads = place_zeros(b->place, 4 * bytes), a.b_grads = place_zeros(b->place, bytes);
+    MEASURE(b, gate, &a, 0, "rows of 64, one of four parts, backward");
+    place_release(b->place);
+}
+
 void bench_dropout(struct bench *b)
 {
     struct windows w = make_windows(b, b->sizes->windows, LENGTH);

@@ -1,5 +1,5 @@
 /*
- * silu, dropout, add_positions and positions_gradient of batch_sequence.h: numbers that do not meet across columns.
+ * silu, gate, dropout, add_positions and positions_gradient of batch_sequence.h: numbers that do not meet across columns.
  * The limit is memory bandwidth.
  *
  *   naive           one thread per number                                                     not measured
@@ -40,6 +40,34 @@ void cuda_silu(batch_silu *a, void *stream)
         return;
     LAUNCH(silu_kernel, cuda_blocks((a->n + 3) / 4, BLOCK), BLOCK, 0, gpu_cuda_stream(stream), *a);
     (void)gpu_launched(stream, "silu");
+}
+
+/* The stride of `a` is not 0. */
+static __global__ void __launch_bounds__(BLOCK) gate_kernel(batch_gate a)
+{
+    const uint32_t fours = a.d / 4;
+    const size_t i = cuda_thread(), row = i / fours, column = (i - row * fours) * 4;
+    if (row >= a.n)
+        return;
+    const size_t at = row * a.d + column, wide = row * a.a_stride + column;
+    const v16 gate = v16_load(a.a + wide), b = v16_load(a.b + at);
+    if (a.out != nullptr)
+        v16_store(a.out + at, v16_mul(gate, b));
+    if (a.out_gradients == nullptr)
+        return;
+    const v16 gradients = v16_load(a.out_gradients + at);
+    v16_store(a.a_grads + wide, v16_mul(gradients, b));
+    v16_store(a.b_grads + at, v16_mul(gradients, gate));
+}
+
+void cuda_gate(batch_gate *a, void *stream)
+{
+    batch_gate of = *a;
+    of.a_stride = matrix_stride(a->a_stride, a->d);
+    if (a->n == 0 || a->d == 0)
+        return;
+    LAUNCH(gate_kernel, cuda_blocks((size_t)a->n * (a->d / 4), BLOCK), BLOCK, 0, gpu_cuda_stream(stream), of);
+    (void)gpu_launched(stream, "gate");
 }
 
 /* dropped: the share that is dropped, in 2^-16. */

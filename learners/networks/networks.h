@@ -41,7 +41,7 @@ extern const struct network network_attention;
  * Sequence models: a row of the input is a token, `dim` columns, whose vectors the caller has put there
  * (net_options: fields 1, dim the same, dense 0, window_max), and so is a row of the output. The options are
  * checked by the caller: dim / heads is a multiple of 16 up to ATTENTION_DIM_MAX (kernels/attention.h), layers are
- * 1 up to SEQUENCE_LAYERS_MAX, both shares of dropout are from 0 up to below 1. On a CPU alone.
+ * 1 up to SEQUENCE_LAYERS_MAX, both shares of dropout are from 0 up to below 1.
  */
 enum { SEQUENCE_LAYERS_MAX = 12 };
 

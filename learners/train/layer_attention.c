@@ -12,6 +12,9 @@
  * Of windows whose last rows alone are in the pass (net_kept), each goes by itself: the keys and values of its rows
  * are put into pages, from which those of all rows are read, with the same bits.
  *
+ * On a GPU a call has all windows of the pass, and l->z is [heads][rows of the pass]. The gradients by the tables of all chunks lie in scratch memory, too, and
+ * are added by halves, which takes few calls; a CPU adds them in order.
+ *
  * SiLU's parameter is one row: the biases by distance (causal: 0 .. window_max - 1; else, and in a network some of
  * whose passes go both ways, -window_max + 1 .. window_max - 1), then those by time (ATTENTION_TIME_BUCKETS). They
  * begin with 0.
@@ -46,7 +49,7 @@ struct net_layer *net_add_attention(struct net *net, struct net_matrix *in, uint
                                     struct net_matrix *out, bool has_softmax, bool is_causal, float dropout)
 {
     leat_assert(net->options.window_max > 0 && net->options.window_max <= ATTENTION_LENGTH_MAX);
-    leat_assert(net->device->api == NULL && !in->is_relu && heads > 0 && out->columns % heads == 0);
+    leat_assert(!in->is_relu && heads > 0 && out->columns % heads == 0);
     leat_assert(out->columns / heads % 16 == 0 && out->columns / heads <= ATTENTION_DIM_MAX);
     leat_assert(from + 3 * out->columns <= in->columns && dropout >= 0.0F && dropout < 1.0F);
     struct net_layer *l = net_add_layer(net, &net_attention, in, out);
@@ -57,7 +60,7 @@ struct net_layer *net_add_attention(struct net *net, struct net_matrix *in, uint
     l->kept_from = net->kept_elements;
     net->kept_elements += attention_page_elements(out->columns);
     if (has_softmax)
-        l->z = net_add_places(net, 1, heads);
+        l->z = net_add_places(net, 1, heads), l->z->is_by_columns = net->device->api != NULL;
     else
         l->params = net_add_params(net, 1, distances_of(net, is_causal) + ATTENTION_TIME_BUCKETS);
     return l;
@@ -85,14 +88,12 @@ static float scale_of(const struct net_layer *l)
     return l->has_softmax ? 1.0F / sqrtf((float)l->dim) : 1.0F;
 }
 
-/* The arguments that forward and backward pass share. */
-static struct attention attention_of(const struct net *net, const struct net_layer *l, const struct span *s)
+/* The arguments that all calls share, but for the windows. from: the first row, counted from the tile's first. */
+static struct attention attention_from(const struct net *net, const struct net_layer *l, uint32_t from)
 {
     size_t width = (size_t)l->fields * l->dim, stride = l->in->stride;
-    const float *q = net_values(net, l->in) + s->from * stride + l->in_from;
+    const float *q = net_values(net, l->in) + from * stride + l->in_from;
     return (struct attention){
-        .offsets = s->offsets,
-        .events = s->count,
         .heads = l->fields,
         .d = l->dim,
         .is_causal = l->is_causal && !net->windows.is_both_ways,
@@ -100,14 +101,20 @@ static struct attention attention_of(const struct net *net, const struct net_lay
         .q = {q, stride},
         .k = {q + width, stride},
         .v = {q + 2 * width, stride},
-        .out = {net_values(net, l->out) + s->from * (size_t)l->out->stride, l->out->stride},
-        .lse = l->has_softmax ? net_values(net, l->z) + s->from * (size_t)l->fields : NULL,
+        .out = {net_values(net, l->out) + from * (size_t)l->out->stride, l->out->stride},
+        .lse = l->has_softmax ? net_values(net, l->z) + from * (size_t)l->fields : NULL,
         .weight_scale = 1.0F / (float)net->options.window_max,
         .dropout = net->windows.drops ? l->dropout : 0.0F,
         .seed = net->windows.chance,
         .part = (uint64_t)(l - net->layers) << 32,
-        .identities = s->identities,
         .scratch = net->scratch};
+}
+
+static struct attention attention_of(const struct net *net, const struct net_layer *l, const struct span *s)
+{
+    struct attention a = attention_from(net, l, s->from);
+    a.offsets = s->offsets, a.events = s->count, a.identities = s->identities;
+    return a;
 }
 
 /* seconds: by row, of queries and keys. gradient: the tables' gradients; NULL in the forward pass. */
@@ -126,11 +133,11 @@ static struct attention_bias bias_of(const struct net *net, const struct net_lay
     return bias;
 }
 
-static void set_gradients(struct attention *a, const struct net_layer *l, const struct span *s)
+static void set_gradients(struct attention *a, const struct net_layer *l, uint32_t from)
 {
     size_t width = (size_t)l->fields * l->dim, stride = l->in->stride;
-    float *dq = l->in->gradients + s->from * stride + l->in_from;
-    a->dout = (struct attention_in){l->out->gradients + s->from * (size_t)l->out->stride, l->out->stride};
+    float *dq = l->in->gradients + from * stride + l->in_from;
+    a->dout = (struct attention_in){l->out->gradients + from * (size_t)l->out->stride, l->out->stride};
     a->dq = (struct attention_out){dq, stride};
     a->dk = (struct attention_out){dq + width, stride};
     a->dv = (struct attention_out){dq + 2 * width, stride};
@@ -144,7 +151,7 @@ static void softmax_windows(const struct net *net, const struct net_layer *l, co
         span_of(net, window, window + 1, &s);
         struct attention a = attention_of(net, l, &s);
         if (is_backward) {
-            set_gradients(&a, l, &s);
+            set_gradients(&a, l, s.from);
             net->kernels->attention_softmax_backward(&a);
         } else {
             net->kernels->attention_softmax_forward(&a);
@@ -163,7 +170,7 @@ static void silu_chunk(const struct net *net, const struct net_layer *l, const s
     struct attention_bias bias = bias_of(net, l, net->windows.seconds + s.row, gradient);
     a.bias = &bias;
     if (gradient != NULL) {
-        set_gradients(&a, l, &s);
+        set_gradients(&a, l, s.from);
         net->kernels->attention_silu_backward(&a);
     } else {
         net->kernels->attention_silu_forward(&a);
@@ -232,12 +239,10 @@ static void kept_windows(const struct net *net, const struct net_layer *l, const
     }
 }
 
-/* --- The passes --- */
+/* --- The passes on a CPU --- */
 
-static void attention_forward(struct net *net, struct net_layer *l, uint32_t n)
+static void forward_chunks(const struct net *net, const struct net_layer *l)
 {
-    (void)n;
-    leat_assert(net->options.both_ways || !net->windows.is_both_ways);
     for (uint32_t i = 0; i < net_chunks(net); i++) {
         struct net_chunk c = net_chunk(net, i);
         if (net->windows.kept != NULL)
@@ -249,18 +254,24 @@ static void attention_forward(struct net *net, struct net_layer *l, uint32_t n)
     }
 }
 
-/* The tables' gradients by chunk, in scratch memory behind the kernel's own. */
-static float *tables_of(const struct net *net, const struct net_layer *l)
+/* Bytes of scratch memory that the kernel needs for n rows: the tables' gradients by chunk lie behind them. */
+static size_t kernel_scratch(const struct net *net, const struct net_layer *l, uint32_t n)
 {
-    size_t own = (attention_scratch_bytes(l->dim) + 63) / 64 * 64;
-    return (float *)((unsigned char *)net->scratch + own);
+    struct batch_attention a = {.of = {.heads = l->fields, .d = l->dim}, .queries = n};
+    const struct batch_kernels *k = net->device->kernels;
+    (l->has_softmax ? k->attention_softmax : k->attention_silu)(&a, net->device->stream);
+    return (a.scratch_bytes + 255) / 256 * 256;
+}
+
+static float *tables_of(const struct net *net, const struct net_layer *l, uint32_t n)
+{
+    return (float *)((unsigned char *)net->scratch + kernel_scratch(net, l, n));
 }
 
 /* Adds the gradients of all chunks, in their order, to those of the slices. */
-static void add_gradients(const struct net *net, const struct net_layer *l, uint32_t n)
+static void add_gradients(const struct net *net, const struct net_layer *l, uint32_t n, const float *own)
 {
     const struct net_params *p = l->params;
-    const float *own = tables_of(net, l);
     for (struct net_part part = {0}; net_next_part(net, n, &part); own += p->stride) {
         float *sum = net_gradient(p, part.slice);
         struct batch_add_rows a = {.x = sum, .y = own, .n = 1, .columns = p->d};
@@ -273,11 +284,10 @@ static void add_gradients(const struct net *net, const struct net_layer *l, uint
     }
 }
 
-static void attention_backward(struct net *net, struct net_layer *l, uint32_t n)
+static void backward_chunks(const struct net *net, const struct net_layer *l, uint32_t n)
 {
     uint32_t chunks = net_chunks(net);
-    float *tables = l->has_softmax ? NULL : tables_of(net, l);
-    l->in->has_gradients = true;
+    float *tables = l->has_softmax ? NULL : tables_of(net, l, n);
     if (tables != NULL)
         memset(tables, 0, (size_t)chunks * l->params->stride * sizeof(*tables));
     for (uint32_t i = 0; i < chunks; i++) {
@@ -290,14 +300,81 @@ static void attention_backward(struct net *net, struct net_layer *l, uint32_t n)
     if (tables == NULL)
         return;
     net_wait_turn(net, l);
-    add_gradients(net, l, n);
+    add_gradients(net, l, n, tables);
     net_end_turn(net, l);
+}
+
+/* --- The passes on a GPU --- */
+
+/* Adds the gradients of all chunks to that of the tables. */
+static void add_halves(const struct net *net, const struct net_layer *l, float *tables)
+{
+    const struct net_params *p = l->params;
+    float *sum = net_gradient(p, 0);
+    struct batch_add_rows a = {.x = tables, .columns = p->d, .x_stride = p->stride, .y_stride = p->stride};
+    for (uint32_t left = net->copy.chunks_count, half; left > 1; left = half) {
+        half = (left + 1) / 2;
+        a.y = tables + (size_t)half * p->stride, a.n = left - half;
+        net->device->kernels->add_rows(&a, net->device->stream);
+    }
+    a.x = sum, a.y = tables, a.n = 1;
+    if (net->event > 0)
+        net->device->kernels->add_rows(&a, net->device->stream);
+    else
+        train_copy(net->device, sum, tables, p->d * sizeof(*sum));
+}
+
+static void run_device(const struct net *net, const struct net_layer *l, uint32_t n, bool is_backward)
+{
+    const struct windows_copy *w = &net->copy;
+    const struct batch_kernels *k = net->device->kernels;
+    struct batch_attention a = {.of = attention_from(net, l, 0), .queries = n, .scratch = net->scratch};
+    struct attention_bias bias;
+    float *tables = NULL;
+    leat_assert(net->windows.kept == NULL);
+    a.of.offsets = w->offsets, a.of.events = w->count, a.of.identities = w->identities;
+    if (is_backward)
+        set_gradients(&a.of, l, 0);
+    if (l->has_softmax) {
+        k->attention_softmax(&a, net->device->stream);
+        return;
+    }
+    leat_assert(w->seconds != NULL);
+    if (is_backward) {
+        tables = tables_of(net, l, n);
+        train_fill(net->device, tables, 0, (size_t)w->chunks_count * l->params->stride * sizeof(*tables));
+        a.parts = w->chunks, a.parts_count = w->chunks_count, a.part_stride = l->params->stride;
+    }
+    bias = bias_of(net, l, w->seconds, tables);
+    a.of.bias = &bias;
+    k->attention_silu(&a, net->device->stream);
+    if (is_backward)
+        add_halves(net, l, tables);
+}
+
+/* --- The layer --- */
+
+static void attention_forward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    leat_assert(net->options.both_ways || !net->windows.is_both_ways);
+    if (net->device->api != NULL)
+        run_device(net, l, n, false);
+    else
+        forward_chunks(net, l);
+}
+
+static void attention_backward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    l->in->has_gradients = true;
+    if (net->device->api != NULL)
+        run_device(net, l, n, true);
+    else
+        backward_chunks(net, l, n);
 }
 
 static size_t attention_scratch(const struct net *net, const struct net_layer *l, uint32_t n)
 {
-    (void)net;
-    size_t own = (attention_scratch_bytes(l->dim) + 63) / 64 * 64;
+    size_t own = kernel_scratch(net, l, n);
     return l->has_softmax ? own : own + (size_t)net_chunks_max(n) * l->params->stride * sizeof(float);
 }
 

@@ -11,7 +11,7 @@
 struct net_matrix *net_add_dropout(struct net *net, struct net_matrix *in, struct net_matrix *out,
                                    float dropout)
 {
-    leat_assert(net->options.window_max > 0 && net->device->api == NULL);
+    leat_assert(net->options.window_max > 0);
     leat_assert(in->stride == in->columns && out->columns == in->columns && out->stride == in->stride);
     leat_assert(dropout >= 0.0F && dropout < 1.0F && (in != out || !in->is_relu));
     if (dropout == 0.0F)
@@ -21,12 +21,17 @@ struct net_matrix *net_add_dropout(struct net *net, struct net_matrix *in, struc
     return out;
 }
 
-/* The keys of n rows, in scratch memory. Attention draws by the same hash: its places are (layer, head), these are
- * (layer, position). */
+/* Attention draws by the same hash: its places are (layer, head), these are (layer, position). */
+static uint64_t layer_part(const struct net *net, const struct net_layer *l)
+{
+    return (uint64_t)(l - net->layers) << 32;
+}
+
+/* The keys of n rows, in scratch memory. */
 static const uint64_t *keys_of(const struct net *net, const struct net_layer *l, uint32_t n)
 {
     const struct net_windows *w = &net->windows;
-    uint64_t *keys = net->scratch, layer = (uint64_t)(l - net->layers) << 32;
+    uint64_t *keys = net->scratch, layer = layer_part(net, l);
     uint32_t row = 0;
     leat_assert(w->identities != NULL);
     for (uint32_t window = net->window; row < n; window++) {
@@ -37,13 +42,22 @@ static const uint64_t *keys_of(const struct net *net, const struct net_layer *l,
     return keys;
 }
 
-/* to = from without what is dropped; `to` may be `from`. */
+/* to = from without what is dropped; `to` may be `from`. On a GPU the kernel makes the keys itself. */
 static void drop(struct net *net, const struct net_layer *l, float *to, const float *from, uint32_t n)
 {
+    const struct windows_copy *w = &net->copy;
+    struct batch_dropout a = {.x = to, .n = n, .d = l->in_columns, .rate = l->dropout};
     if (to != from)
-        memcpy(to, from, (size_t)n * l->in_columns * sizeof(*to));
-    if (net->windows.drops)
-        net->kernels->dropout(to, keys_of(net, l, n), l->dropout, n, l->in_columns);
+        train_copy(net->device, to, from, (size_t)n * l->in_columns * sizeof(*to));
+    if (!net->windows.drops)
+        return;
+    if (net->device->api == NULL) {
+        a.keys = keys_of(net, l, n);
+    } else {
+        a.offsets = w->offsets, a.windows = w->count, a.identities = w->identities;
+        a.seed = net->windows.chance, a.part = layer_part(net, l);
+    }
+    net->device->kernels->dropout(&a, net->device->stream);
 }
 
 static void dropout_forward(struct net *net, struct net_layer *l, uint32_t n)

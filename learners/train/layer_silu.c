@@ -6,21 +6,26 @@
 
 struct net_layer *net_add_silu(struct net *net, struct net_matrix *in, struct net_matrix *out)
 {
-    leat_assert(net->options.window_max > 0 && net->device->api == NULL && !in->is_relu);
+    leat_assert(net->options.window_max > 0 && !in->is_relu);
     leat_assert(in->stride == in->columns && out->columns == in->columns && out->stride == in->stride);
     return net_add_layer(net, &net_silu, in, out);
 }
 
 static void silu_forward(struct net *net, struct net_layer *l, uint32_t n)
 {
-    net->kernels->silu_forward(net_values(net, l->out), net_values(net, l->in), (size_t)n * l->in_columns);
+    struct batch_silu a = {
+        .x = net_values(net, l->in), .n = (uint64_t)n * l->in_columns, .out = net_values(net, l->out)};
+    net->device->kernels->silu(&a, net->device->stream);
 }
 
 static void silu_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     leat_assert(!net_adds(l->in)); /* read by this layer alone */
-    net->kernels->silu_backward(l->in->gradients, l->out->gradients, net_values(net, l->in),
-                                (size_t)n * l->in_columns);
+    struct batch_silu a = {.x = net_values(net, l->in),
+                           .n = (uint64_t)n * l->in_columns,
+                           .out_gradients = l->out->gradients,
+                           .grads = l->in->gradients};
+    net->device->kernels->silu(&a, net->device->stream);
 }
 
 static unsigned silu_reads(const struct net_layer *l)

@@ -6,7 +6,7 @@
 struct net_layer *net_add_sum(struct net *net, struct net_matrix *a, struct net_matrix *b,
                               struct net_matrix *out)
 {
-    leat_assert(net->options.window_max > 0 && net->device->api == NULL && !a->is_relu && !b->is_relu);
+    leat_assert(net->options.window_max > 0 && !a->is_relu && !b->is_relu);
     leat_assert(a->stride == a->columns && b->columns == a->columns && b->stride == a->stride);
     leat_assert(out->columns == a->columns && out->stride == a->stride && a != b);
     struct net_layer *l = net_add_layer(net, &net_sum, a, out);
@@ -21,7 +21,7 @@ static void give(const struct net *net, float *to, const float *from, uint32_t n
     if (adds)
         net->device->kernels->add_rows(&a, net->device->stream);
     else
-        memcpy(to, from, (size_t)n * columns * sizeof(*to));
+        train_copy(net->device, to, from, (size_t)n * columns * sizeof(*to));
 }
 
 static void sum_forward(struct net *net, struct net_layer *l, uint32_t n)

@@ -305,7 +305,7 @@ bool net_load_weights(struct net *net, uint32_t number, const float *floats, str
 
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error)
 {
-    bool is_good = true;
+    bool is_good = net->options.window_max == 0 || windows_pin(net, error);
     net->kernels = kernels;
     for (uint32_t i = 0; i < net->layers_count && is_good; i++) {
         const struct net_layer *l = &net->layers[i];
@@ -325,6 +325,12 @@ bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error 
         free(floats);
     }
     return is_good;
+}
+
+void net_stop(struct net *net)
+{
+    if (net->options.window_max > 0)
+        windows_unpin(net);
 }
 
 void net_check(struct net *net)
@@ -443,16 +449,25 @@ void net_move(struct net *net, uint32_t from, uint32_t to)
     }
 }
 
+void net_mask_matrix(const struct net *net, const struct net_matrix *m, float *values, uint32_t n,
+                     const uint8_t *is_rejected)
+{
+    uint32_t times = m->is_by_columns ? m->columns : 1;
+    struct batch_mask_rows a = {
+        .x = values, .n = n, .columns = m->columns, .stride = m->stride, .is_rejected = is_rejected};
+    if (m->is_by_columns)
+        a.columns = a.stride = 1;
+    for (uint32_t i = 0; i < times; i++, a.x += n)
+        net->device->kernels->mask_rows(&a, net->device->stream);
+}
+
 void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected)
 {
     net->rejected = is_rejected;
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         const struct net_matrix *m = &net->matrices[i];
-        if (m->segment > 0)
-            continue;
-        struct batch_mask_rows a = {
-            .x = m->values, .n = n, .columns = m->columns, .stride = m->stride, .is_rejected = is_rejected};
-        net->device->kernels->mask_rows(&a, net->device->stream);
+        if (m->segment == 0)
+            net_mask_matrix(net, m, m->values, n, is_rejected);
     }
 }
 

@@ -34,7 +34,9 @@ struct net_matrix {
     /* of a layer that goes back by ids: [gradients_max], of which `gradients` is a part */
     float *all_gradients;
     bool keeps_gradients; /* has all_gradients */
-    bool is_kept;         /* set by a network: is kept in a segment, too, because it takes long to compute */
+    /* GPU: lies column by column, of a pass's rows each (softmax: a kernel's lse) */
+    bool is_by_columns;
+    bool is_kept;     /* set by a network: is kept in a segment, too, because it takes long to compute */
     uint32_t segment; /* segments.c: number of the segment that alone reads and writes it; 0: it is kept */
 };
 
@@ -72,7 +74,7 @@ struct net_layer_kind {
     unsigned (*reads)(const struct net_layer *layer);
 };
 extern const struct net_layer_kind net_dense, net_cross, net_dot, net_mixture, net_products;
-/* of sequence models, on a CPU alone */
+/* of sequence models */
 extern const struct net_layer_kind net_positions, net_norm, net_attention, net_sum, net_gate, net_silu,
     net_dropout;
 
@@ -168,6 +170,9 @@ struct net {
     /* first windows of chunks, and first chunks of tiles, each with one behind the last; the number in the pass
      * of the first window of the tile in progress */
     uint32_t *chunks, *tiles, window;
+    /* GPU, with window_max: the windows of the pass there, and the memory that they are copied from (pinned) and to */
+    struct windows_copy copy;
+    unsigned char *copy_from, *copy_to;
 };
 
 /*
@@ -212,7 +217,7 @@ void net_end_segment(struct net *net);
 struct net_params *net_add_params(struct net *net, uint32_t n, uint32_t d);
 
 /*
- * Layers of sequence models, for networks with window_max, each explained in its layer_*.c. Their matrices have
+ * Layers of sequence models, on a CPU or a GPU, for networks with window_max, each explained in its layer_*.c. Their matrices have
  * no padding (the stride is the number of columns), and none but the input of net_add_dropout is made by a relu.
  */
 
@@ -249,11 +254,16 @@ void net_shape(struct net *net, const struct net_options *options, const struct 
                uint32_t events_max, uint32_t gradients_max);
 void net_take(struct net *net, struct train_memory *memory);
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error);
+/* On a GPU, of a net with window_max: frees what net_start took of the host's memory, when the device's work is done;
+ * also after a net_start that failed, and for a net of zeros. Of other nets nothing is freed. */
+void net_stop(struct net *net);
 
 /* Forward and backward pass of n events, whose values are in the matrices from row net->first on; with
  * window_max of n tokens, which net->windows has, and net->event is the number in the step of their first window.
  * Forward: each event (window) by itself. Backward: the gradients by the output are set; those by the input are
- * added to if they were set before. */
+ * added to if they were set before. GPU: the work is queued; with window_max, the device has come to the end of a
+ * forward pass before the next one is called (train_wait), and a backward pass has the windows of the last forward
+ * pass. */
 void net_forward(struct net *net, uint32_t n);
 void net_backward(struct net *net, uint32_t n);
 /* How many of `events` events go through the layers at a time, without a helping thread. */
@@ -263,8 +273,8 @@ struct net *net_second(const struct net *net);
 void net_second_take(struct net *net, struct train_memory *memory);
 /* CPU: copies the values of one event in all matrices that keep them from row `from` to row `to`. */
 void net_move(struct net *net, uint32_t from, uint32_t to);
-/* Zeroes the values of rejected events in all matrices; call it before the backward pass, which reads is_rejected[n],
- * too. Of a rejected window all rows are rejected. */
+/* Zeroes the values of rejected events in all matrices; call it before the backward pass, which reads is_rejected[n]
+ * (where the matrices lie), too. Of a rejected window all rows are rejected. */
 void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected);
 /* Between steps: marks all gradients by matrices as not set. */
 void net_begin(struct net *net);
@@ -292,6 +302,10 @@ static inline float *net_values(const struct net *net, const struct net_matrix *
     /* NULL while memory is counted */
     return matrix->values != NULL ? matrix->values + first * matrix->stride : NULL;
 }
+
+/* net_mask of one matrix, of which `values` are those of n rows. */
+void net_mask_matrix(const struct net *net, const struct net_matrix *m, float *values, uint32_t n,
+                     const uint8_t *is_rejected);
 
 /* Segments, for net.c and tiles.c (segments.c). segments_shape: when all layers are there. segments_take: memory for
  * tiles of `tile` rows, for the net of one thread. segments_repeat: before layer `number` goes backward over a tile of

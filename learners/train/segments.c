@@ -151,14 +151,8 @@ static void mask(const struct net *net, uint32_t segment, size_t first, uint32_t
 {
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         const struct net_matrix *m = &net->matrices[i];
-        if (m->segment != segment)
-            continue;
-        struct batch_mask_rows a = {.x = m->values,
-                                    .n = n,
-                                    .columns = m->columns,
-                                    .stride = m->stride,
-                                    .is_rejected = net->rejected + first};
-        net->device->kernels->mask_rows(&a, net->device->stream);
+        if (m->segment == segment)
+            net_mask_matrix(net, m, m->values, n, net->rejected + first);
     }
 }
 

@@ -137,6 +137,8 @@ static void run_pass(struct net *net, uint32_t n, bool is_backward)
         net->second->slices = net->slices;
         net->second->rejected = net->rejected;
     }
+    if (net->device->api != NULL && net->options.window_max > 0 && !is_backward)
+        windows_send(net, n);
     net->pass = &w;
     if (net->second)
         net->second->pass = &w;

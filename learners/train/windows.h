@@ -8,6 +8,10 @@
  * chunk by chunk, in their order: their bits depend on the windows of the pass alone, whatever the size of tiles
  * and the number of threads. A step of several passes has the bits of these passes: where they begin is part of
  * what is computed.
+ *
+ * On a GPU all rows of a pass go through the layers together, and the pass's windows are copied to its memory
+ * (struct windows_copy). A matrix product sums the whole pass at once; layers with kernels of their own sum chunk by
+ * chunk. A step has one slice there.
  */
 #ifndef LEAT_LEARNERS_TRAIN_WINDOWS_H
 #define LEAT_LEARNERS_TRAIN_WINDOWS_H
@@ -15,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct gpu_error;
 struct net;
 struct net_part;
 struct train_memory;
@@ -45,14 +50,28 @@ struct net_windows {
     bool kept_is_bf16; /* with `kept`: keys and values are rounded to bf16, kept or not; so are the pages */
 };
 
+/* On a GPU: the windows of the pass in the device's memory, as kernels over jagged batches take them
+ * (kernels/batch_sequence.h). chunks, chunk_rows: the first window, and the first row, of each chunk, with one behind
+ * the last. identities, seconds: NULL if the pass has none. */
+struct windows_copy {
+    const uint32_t *offsets, *seconds, *chunks, *chunk_rows;
+    const uint64_t *identities;
+    uint32_t count, chunks_count;
+};
+
 /* Some windows of the tile in progress. */
 struct net_chunk {
     uint32_t window, end; /* numbers in the pass of its first window, and of the one behind its last */
     uint32_t from, n;     /* its rows, counted from the tile's first row */
 };
 
-/* Memory for the borders of chunks and tiles: by net_take alone. */
+/* Memory for the borders of chunks and tiles; on a GPU for the copy of a pass's windows. By net_take alone. */
 void windows_take(struct net *net, struct train_memory *memory);
+/* On a GPU, the host's memory: by net_start and net_stop alone. False: it cannot be had. */
+bool windows_pin(struct net *net, struct gpu_error *error);
+void windows_unpin(struct net *net);
+/* On a GPU, in a forward pass of n rows: queues the copy of the windows, and sets net->copy. */
+void windows_send(struct net *net, uint32_t n);
 /* Divides the pass's windows, of n rows, into chunks and tiles of `tile` rows. With has_slices the borders of
  * net->slices, which count windows, are borders of chunks. Returns the number of tiles. */
 uint32_t windows_divide(struct net *net, uint32_t n, uint32_t tile, bool has_slices);

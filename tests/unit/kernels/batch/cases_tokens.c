@@ -1,4 +1,4 @@
-/* silu, dropout, add_positions and positions_gradient: windows of any length, empty ones too. The scalar variant is
+/* silu, gate, dropout, add_positions and positions_gradient: windows of any length, empty ones too. The scalar variant is
  * compared with the kernels over arrays, and with plain sums. */
 #include "windows.h"
 
@@ -73,6 +73,57 @@ struct token_shape {
     uint32_t parts, gap;
     float rate;
 };
+
+static void build_gate(struct trial *t, const void *arg)
+{
+    const struct token_shape *s = arg;
+    uint32_t n = s->windows, stride = s->d + s->gap;
+    size_t floats = (size_t)n * s->d, wide = (size_t)n * stride;
+    float *gate = trial_input(t, "a", wide * sizeof(*gate), TRIAL_MATRIX);
+    float *b = trial_input(t, "b", floats * sizeof(*b), TRIAL_MATRIX);
+    float *dout = trial_input(t, "out_gradients", floats * sizeof(*dout), TRIAL_MATRIX);
+    trial_floats(t, gate, wide, FILL_SPECIAL), trial_floats(t, b, floats, FILL_SPECIAL);
+    trial_floats(t, dout, floats, FILL_SPECIAL);
+    float *out = changed(t, "out", floats, FILL_PLAIN), *a_grads = changed(t, "a_grads", wide, FILL_PLAIN);
+    float *b_grads = changed(t, "b_grads", floats, FILL_PLAIN);
+    float *want = copy_of(out, floats), *want_a = copy_of(a_grads, wide), *want_b = copy_of(b_grads, floats);
+    bool goes = s->parts != 1, returns = s->parts > 0;
+    for (size_t i = 0; i < floats; i++) {
+        size_t of_gate = i / s->d * stride + i % s->d;
+        want[i] = goes ? gate[of_gate] * b[i] : want[i];
+        want_a[of_gate] = returns ? dout[i] * b[i] : want_a[of_gate];
+        want_b[i] = returns ? dout[i] * gate[of_gate] : want_b[i];
+    }
+    struct batch_gate a = {.a = PLACE(t, gate),
+                           .b = PLACE(t, b),
+                           .n = n,
+                           .d = s->d,
+                           .a_stride = s->gap > 0 ? stride : 0,
+                           .out = goes ? PLACE(t, out) : NULL,
+                           .out_gradients = returns ? PLACE(t, dout) : NULL,
+                           .a_grads = PLACE(t, a_grads),
+                           .b_grads = PLACE(t, b_grads)};
+    TRIAL_CALL(t, gate, &a);
+    if (trial_is_scalar(t)) {
+        TRIAL_CHECK(t, same_floats(want, out, floats * sizeof(*out)));
+        TRIAL_CHECK(t, same_floats(want_a, a_grads, wide * sizeof(*out)));
+        TRIAL_CHECK(t, same_floats(want_b, b_grads, floats * sizeof(*out)));
+    }
+    free(want), free(want_a), free(want_b);
+}
+
+/* In these shapes `windows` are rows; parts: 0 forward, 1 backward, 2 both. */
+void suite_gate(struct suite *suite)
+{
+    static const uint32_t dims[] = {4, 12, 16, 64, 68, 128};
+    static const uint32_t rows[] = {0, 1, 3, 64, 257};
+    for (uint32_t i = 0; i < 60; i++) {
+        struct token_shape s = {.windows = rows[i % 5], .d = dims[i % 6], .parts = i % 3};
+        s.gap = i % 4 * 8;
+        suite_try(suite, build_gate, &s, "%u rows, d %u, gap %u%s%s", s.windows, s.d, s.gap,
+                  s.parts != 1 ? ", forward" : "", s.parts > 0 ? ", backward" : "");
+    }
+}
 
 static void build_dropout(struct trial *t, const void *arg)
 {
