@@ -48,7 +48,7 @@ static void put_taken(struct byte_buffer *out, const struct plan_node *node, str
         return;
     const char *text = arena_printf(arena, "%s, %s", plan.where, memory_plan_text(&plan, false, arena));
     if (memory_plan_bytes(&plan, true) > 0)
-        text = arena_printf(arena, "%s; pinned on the host, %s", text, memory_plan_text(&plan, true, arena));
+        text = arena_printf(arena, "%s; on the host, %s", text, memory_plan_text(&plan, true, arena));
     put_detail(out, "takes:", text);
 }
 

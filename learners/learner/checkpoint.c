@@ -50,9 +50,9 @@ void learner_snapshot_settle(struct learner_state *state, bool is_closing)
     int outcome = atomic_load_explicit(&s->outcome, memory_order_acquire);
     if (outcome == 0 && !is_closing)
         return;
-    for (uint32_t f = 0; f < s->fields && !state->gpu_api; f++)
+    for (uint32_t f = 0; f < s->fields && !state->device.api; f++)
         table_snapshot_end(model_table(state->model, f), outcome == 1);
-    if (state->gpu_api != NULL)
+    if (state->device.api != NULL)
         learner_device_settle(state, s->fields, outcome == 1);
     if (outcome == 1)
         state->published = s->epoch;
@@ -64,7 +64,7 @@ bool learner_is_held(const struct operator_context *context)
 {
     const struct learner_config *c = context->config;
     const struct learner_snapshot *s = c->state->snapshot;
-    return s != NULL && c->state->gpu_api != NULL &&
+    return s != NULL && c->state->device.api != NULL &&
            atomic_load_explicit(&s->outcome, memory_order_acquire) == 0 &&
            learner_device_is_held(c->state, s->fields);
 }
@@ -114,8 +114,8 @@ static bool put_features(const struct learner_config *c, struct snapshot_writer 
 static bool has_cold_rows(const struct learner_state *state, uint32_t field)
 {
     const struct table *table = model_table(state->model, field);
-    return state->gpu_api != NULL ? learner_device_has_cold(state, field)
-                                  : table->cold != NULL && table->cold->rows > 0;
+    return state->device.api != NULL ? learner_device_has_cold(state, field)
+                                     : table->cold != NULL && table->cold->rows > 0;
 }
 
 /* Once a table had cold rows its total is told also where all are back in memory: an earlier checkpoint of the chain says
@@ -127,8 +127,8 @@ static bool put_totals(struct learner_state *state, uint32_t fields, struct snap
         state->had_cold[f] |= has_cold_rows(state, f);
         if (state->had_cold[f])
             is_ok = record_put_total(out, f,
-                                     state->gpu_api != NULL ? learner_device_total(state, f)
-                                                            : table_rows(model_table(state->model, f)));
+                                     state->device.api != NULL ? learner_device_total(state, f)
+                                                               : table_rows(model_table(state->model, f)));
     }
     return is_ok;
 }
@@ -225,14 +225,14 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     s->fields = c->inputs.sparse_count;
     s->epoch = epoch;
     uint32_t since = snapshot_is_base(writer) ? 0 : state->published;
-    if (state->gpu_api != NULL) {
+    if (state->device.api != NULL) {
         learner_device_begin(state, s->fields, since, epoch);
         if (!learner_check_device(context)) {
             free(s);
             return false;
         }
     }
-    for (uint32_t f = 0; f < s->fields && !state->gpu_api; f++) {
+    for (uint32_t f = 0; f < s->fields && !state->device.api; f++) {
         struct table *table = model_table(state->model, f);
         s->tables[f] = table_snapshot_begin(table, since, epoch, &s->removed[f]);
         if (table->cold != NULL)
@@ -247,7 +247,7 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
 /* The model whose tables are on the CPU: the learner's, or its shadow; NULL: none. */
 static struct model *cpu_model(const struct learner_state *state)
 {
-    return state->gpu_api ? model_shadow(state->model) : state->model;
+    return state->device.api ? model_shadow(state->model) : state->model;
 }
 
 /* Restores the items of a record; those of a field that the job no longer has are skipped. */
@@ -268,8 +268,8 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     }
     struct table *table = model_table(state->model, (uint32_t)field);
     if (head->kind == 'T') {
-        bool has_store = state->gpu_api != NULL ? learner_device_store(state, (uint32_t)field) != NULL
-                                                : table->cold != NULL;
+        bool has_store = state->device.api != NULL ? learner_device_store(state, (uint32_t)field) != NULL
+                                                   : table->cold != NULL;
         state->had_cold[field] = true;
         return has_store && record_total(head, items, bytes, &state->totals[field]);
     }
@@ -280,7 +280,7 @@ static bool restore_items(struct learner_state *state, const struct record_head 
         return true; /* counted by other cells: begin_from_older has said so */
     if (!is_older && !record_is_of_shard(table, head, items, bytes))
         return false;
-    bool is_ok = state->gpu_api == NULL ||
+    bool is_ok = state->device.api == NULL ||
                  learner_device_restore(state, (uint32_t)field, head->kind, items, bytes / head->item_bytes);
     if (cpu_model(state) == NULL)
         return is_ok;
@@ -323,7 +323,7 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
     state->rejected = record.rejected;
     state->published = record.epoch;
     state->epoch = record.epoch + 1;
-    if (state->gpu_api != NULL && !learner_device_restored(state, c->inputs.sparse_count, record.epoch))
+    if (state->device.api != NULL && !learner_device_restored(state, c->inputs.sparse_count, record.epoch))
         return false;
     struct model *cpu = cpu_model(state), *shadow = model_shadow(state->model);
     for (uint32_t f = 0; f < c->inputs.sparse_count && cpu; f++) {
@@ -344,9 +344,9 @@ static bool begin_from_older(struct operator_context *context)
     bool has_counts = false, is_ok = true;
     for (uint32_t f = 0; f < c->inputs.sparse_count && is_ok; f++) {
         const struct table *table = model_table(c->state->model, f);
-        struct cold_store *store = c->state->gpu_api != NULL ? learner_device_store(c->state, f)
-                                   : table->cold != NULL     ? table->cold->store
-                                                             : NULL;
+        struct cold_store *store = c->state->device.api != NULL ? learner_device_store(c->state, f)
+                                   : table->cold != NULL        ? table->cold->store
+                                                                : NULL;
         has_counts |= table->options.admit_after > 1 && record_shards(table) > 1;
         is_ok = store == NULL || store->reshard(store->self);
     }

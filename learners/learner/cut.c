@@ -26,9 +26,9 @@ bool learner_cut_note(struct operator_context *context, bool is_on)
     s->notes_changes = false;
     if (is_on && s->epoch >= CUT_EPOCH_LAST)
         return false;
-    if (s->gpu_api != NULL && !learner_device_cut_note(s, c->inputs.sparse_count, is_on))
+    if (s->device.api != NULL && !learner_device_cut_note(s, c->inputs.sparse_count, is_on))
         return false;
-    for (uint32_t f = 0; f < c->inputs.sparse_count && s->gpu_api == NULL; f++)
+    for (uint32_t f = 0; f < c->inputs.sparse_count && s->device.api == NULL; f++)
         table_cut_note(model_table(s->model, f), is_on, s->epoch);
     s->epoch += is_on;
     s->notes_changes = is_on;
@@ -41,13 +41,13 @@ bool learner_cut(struct operator_context *context, struct byte_buffer *out)
     struct learner_state *s = c->state;
     struct cut_head head = {.magic = CUT_MAGIC, .version = CUT_VERSION, .fields = c->inputs.sparse_count};
     leat_assert(s->notes_changes);
-    if (s->epoch >= CUT_EPOCH_LAST || (s->gpu_api != NULL && !learner_device_cut(s, head.fields)))
+    if (s->epoch >= CUT_EPOCH_LAST || (s->device.api != NULL && !learner_device_cut(s, head.fields)))
         return false;
     size_t cut_begin = out->length;
     buffer_append(out, &head, sizeof(head));
     for (uint32_t f = 0; f < head.fields; f++) {
         size_t begin = section_begin(out, s->tables[f]);
-        if (s->gpu_api != NULL)
+        if (s->device.api != NULL)
             learner_device_cut_write(s, f, out);
         else
             table_cut(model_table(s->model, f), s->epoch, out);
@@ -68,7 +68,7 @@ size_t learner_cut_bytes(const struct operator_context *context)
     const struct learner_state *s = c->state;
     size_t bytes = s->cut_model_bytes;
     leat_assert(s->notes_changes);
-    if (s->gpu_api != NULL) /* what has changed is known there alone */
+    if (s->device.api != NULL) /* what has changed is known there alone */
         return s->cut_bytes;
     for (uint32_t f = 0; f < c->inputs.sparse_count; f++)
         bytes += table_cut_bytes(model_table(s->model, f));
@@ -82,7 +82,7 @@ bool learner_take_cut(struct operator_context *context, struct str bytes)
     struct cut_head head;
     struct str section;
     leat_assert(!s->notes_changes && s->snapshot == NULL);
-    if (s->gpu_api != NULL || bytes.length < sizeof(head))
+    if (s->device.api != NULL || bytes.length < sizeof(head))
         return false;
     memcpy(&head, bytes.data, sizeof(head));
     if (head.magic != CUT_MAGIC || head.version != CUT_VERSION || head.fields != c->inputs.sparse_count)

@@ -1,6 +1,5 @@
 /*
- * Learning on a GPU: reads the option `device`, finds and opens the GPU, and does the GPU's part of
- * checkpoints. A learner that only reads a checkpoint needs no GPU, because rows are stored in the same form
+ * Learning on a GPU: opens the device that `device` asks for (where.h), and does the GPU's part of checkpoints. A learner that only reads a checkpoint needs no GPU, because rows are stored in the same form
  * as from a CPU.
  */
 #include "learners/learner/internal.h"
@@ -15,9 +14,8 @@
 #include <stdlib.h>
 
 const struct option learner_device_options[] = {
-    OPTION_EXPRESSION(struct device_config, where, "device", OPTION_RUNTIME,
-                      "where the learner runs: `cpu`; `cuda(0)`: a GPU by its number; `auto`: GPU 0 if "
-                      "it is usable and the learner learns by batches, else the CPU"),
+    LEARNER_WHERE_OPTION(struct device_config, where,
+                         "GPU 0 if it is usable and the learner learns by batches, else the CPU"),
     OPTION_BYTES(struct device_config, memory, "device_memory", OPTION_RUNTIME, "0B", "0B", NULL,
                  "memory of the GPU for rows; an eighth of it is for rows that a checkpoint copies; "
                  "0B: two thirds of the free memory"),
@@ -26,86 +24,25 @@ const struct option learner_device_options[] = {
     OPTIONS_END,
 };
 
-static bool read_device(const struct ast *ast, struct learner_config *c)
-{
-    c->device.kind = DEVICE_AUTO, c->device.number = 0;
-    if (ast == NULL || (ast->tag == AST_NAME && str_equal(ast->text, STR("auto"))))
-        return true;
-    if (ast->tag == AST_NAME && str_equal(ast->text, STR("cpu"))) {
-        c->device.kind = DEVICE_CPU;
-        return true;
-    }
-    c->device.kind = DEVICE_CUDA;
-    if (ast->tag == AST_NAME && str_equal(ast->text, STR("cuda")))
-        return true;
-    if (ast->tag != AST_CALL || !str_equal(ast->text, STR("cuda")) || ast->count != 1 ||
-        ast->children[0]->tag != AST_INT || ast->children[0]->integer < 0 ||
-        ast->children[0]->integer >= GPU_DEVICES_MAX)
-        return false;
-    c->device.number = (int)ast->children[0]->integer;
-    return true;
-}
+/* What may be changed where there is too little memory. */
+static const char CHANGE[] = "`device_memory`, `pinned_memory` or another option that the message names";
 
 bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
 {
-    if (!read_device(c->device.where.ast, c)) {
-        struct diag *d = diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.where.ast->span,
-                                    "`device` must be `auto`, `cpu` or a GPU by its number, for "
-                                    "example `cuda(0)`");
-        diag_hint(bind->diags, d, "`leat help device` lists the devices of this machine");
+    if (!learner_where_bind(bind, &c->device.where))
         return false;
-    }
-    if (c->device.kind != DEVICE_CUDA || model_learns_by_batches(&c->model))
+    if (c->device.where.kind != DEVICE_CUDA || model_learns_by_batches(&c->model))
         return true;
-    diag_error(bind->diags, DIAG_BAD_LEARNER, c->device.where.ast->span,
+    diag_error(bind->diags, DIAG_BAD_LEARNER, learner_where_span(&c->device.where),
                "a GPU learns by batches: set the number of examples in a step, for example `batch: 4096`, or "
                "use `device: cpu`");
     return false;
 }
 
-static struct span device_span(const struct learner_config *c)
-{
-    return c->device.where.ast ? c->device.where.ast->span : (struct span){0, 0};
-}
-
-/* After GPU_NO_MEMORY a mere restart would fail again, so the hint says what to change. */
-static const char *hint_of(const struct gpu_error *error)
-{
-    return error->failure == GPU_NO_MEMORY ? "change `device_memory`, `pinned_memory` or another option that "
-                                             "the message names, and run the job again: it goes on from its "
-                                             "last checkpoint"
-                                           : "start the job again: it goes on from its last checkpoint "
-                                             "(`leat run --supervise` starts it by itself)";
-}
-
-static bool refuse(struct operator_context *context, const struct learner_config *c,
-                   const struct gpu_error *error)
-{
-    struct diag *d = diag_error(context->diags, DIAG_BAD_LEARNER, device_span(c),
-                                "the learner cannot use its GPU: %s", error->text);
-    diag_hint(context->diags, d,
-              "`leat help device` shows the devices of this machine; with `device: cpu` the learner needs "
-              "no GPU");
-    return false;
-}
-
-/* Opens device `number` into s; false with `error` set. */
-static bool open_device(struct learner_state *s, int number, struct gpu_error *error)
-{
-    *error = (struct gpu_error){.failure = GPU_OK};
-    s->gpu_api = gpu_open_library(NULL, error);
-    s->gpu = s->gpu_api != NULL ? s->gpu_api->open(number, error) : NULL;
-    s->gpu_stream = s->gpu != NULL ? s->gpu_api->stream(s->gpu, error) : NULL;
-    if (s->gpu_stream != NULL)
-        return true;
-    learner_close_device(s);
-    return false;
-}
-
 bool learner_open_device(const struct learner_config *c, struct learner_state *s, struct gpu_error *error)
 {
-    return c->device.kind == DEVICE_CPU || !model_learns_by_batches(&c->model) ||
-           open_device(s, c->device.number, error) || c->device.kind == DEVICE_AUTO;
+    return c->device.where.kind == DEVICE_CPU || !model_learns_by_batches(&c->model) ||
+           learner_gpu_open(&s->device, c->device.where.number, error) || c->device.where.kind == DEVICE_AUTO;
 }
 
 bool learner_pick_device(struct operator_context *context)
@@ -116,11 +53,11 @@ bool learner_pick_device(struct operator_context *context)
     if (context->only_reads)
         return true;
     if (!learner_open_device(c, c->state, &error))
-        return refuse(context, c, &error);
-    c->model.is_on_device = c->state->gpu_api != NULL;
+        return learner_where_refuse(context, &c->device.where, &error);
+    c->model.is_on_device = c->state->device.api != NULL;
     if (c->model.is_on_device || !context->compares)
         return true;
-    struct diag *d = diag_error(context->diags, DIAG_BAD_LEARNER, device_span(c),
+    struct diag *d = diag_error(context->diags, DIAG_BAD_LEARNER, learner_where_span(&c->device.where),
                                 "`--compare cpu` needs a learner on a GPU, but this learner runs on the CPU");
     diag_hint(context->diags, d,
               "with `device: cuda(0)` and a `batch` of more than 1 the learner runs on a GPU");
@@ -129,7 +66,7 @@ bool learner_pick_device(struct operator_context *context)
 
 uint64_t learner_device_free(const struct learner_state *s)
 {
-    return s->gpu_api->memory_free(s->gpu);
+    return s->device.api->memory_free(s->device.gpu);
 }
 
 uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *s)
@@ -148,15 +85,15 @@ bool learner_attach(struct operator_context *context)
         stores[f] = context->cold_store(context, s->tables[f], table_stored_bytes(table));
         table_cold_bind(table, stores[f]);
     }
-    struct model_device device = {.api = s->gpu_api,
-                                  .gpu = s->gpu,
-                                  .stream = s->gpu_stream,
+    struct model_device device = {.api = s->device.api,
+                                  .gpu = s->device.gpu,
+                                  .stream = s->device.stream,
                                   .memory_bytes = learner_device_memory(c, s),
                                   .pinned_bytes = (uint64_t)c->device.pinned,
                                   .stores = stores};
     s->attached_us = os_monotonic_us();
     if (!model_attach(s->model, &device, &error))
-        return refuse(context, c, &error);
+        return learner_where_refuse(context, &c->device.where, &error);
     if (context->compares)
         model_compare_begin(s->model);
     return true;
@@ -168,7 +105,8 @@ bool learner_check_compared(struct operator_context *context)
     if (model_shadow(c->state->model) == NULL || !model_compared(c->state->model)->is_found)
         return true;
     operator_fail(
-        context, DIAG_DEVICE_DIFFERS, device_span(c), model_compared(c->state->model)->text,
+        context, DIAG_DEVICE_DIFFERS, learner_where_span(&c->device.where),
+        model_compared(c->state->model)->text,
         "look for the cause of this first difference: a wrong kernel, or a sum whose terms cancel out; "
         "without `--compare` the job goes on from its last checkpoint");
     return false;
@@ -177,11 +115,11 @@ bool learner_check_compared(struct operator_context *context)
 bool learner_check_device(struct operator_context *context)
 {
     const struct learner_config *c = context->config;
-    const struct gpu_error *error = c->state->gpu_api != NULL ? model_error(c->state->model) : NULL;
+    const struct gpu_error *error = c->state->device.api != NULL ? model_error(c->state->model) : NULL;
     if (error == NULL)
         return true;
     if (!c->state->has_failed)
-        operator_fail(context, DIAG_DEVICE_FAILED, device_span(c), error->text, hint_of(error));
+        learner_where_failed(context, &c->device.where, error, CHANGE);
     c->state->has_failed = true;
     return false;
 }
@@ -189,24 +127,11 @@ bool learner_check_device(struct operator_context *context)
 bool learner_restore_failed(struct operator_context *context)
 {
     const struct learner_config *c = context->config;
-    const struct gpu_error *error = c->state->gpu_api != NULL ? model_error(c->state->model) : NULL;
+    const struct gpu_error *error = c->state->device.api != NULL ? model_error(c->state->model) : NULL;
     if (error == NULL || error->failure == GPU_UNSUPPORTED)
         return false; /* GPU_UNSUPPORTED: the checkpoint's content cannot be of these tables */
-    diag_hint(context->diags,
-              diag_error(context->diags, DIAG_DEVICE_FAILED, device_span(c),
-                         "the learner cannot be restored from the checkpoint: %s", error->text),
-              "%s", hint_of(error));
+    learner_where_unrestored(context, &c->device.where, error, CHANGE);
     return true;
-}
-
-void learner_close_device(struct learner_state *s)
-{
-    if (s->gpu_api == NULL)
-        return;
-    if (s->gpu && s->gpu_stream)
-        s->gpu_api->stream_free(s->gpu, s->gpu_stream);
-    s->gpu_api->close(s->gpu);
-    s->gpu_api = NULL, s->gpu = NULL, s->gpu_stream = NULL;
 }
 
 /* --- Checkpoints --- */

@@ -8,11 +8,9 @@
 /* The state of a running learner. */
 struct learner_state {
     struct model *model;
-    const struct gpu_api *gpu_api; /* NULL: it learns on the CPU */
-    struct gpu *gpu;
-    struct gpu_stream *gpu_stream;
-    int64_t attached_us; /* monotonic time when the model was attached to the device */
-    bool has_failed;     /* the device has failed, and the diagnostic was emitted */
+    struct learner_gpu device; /* api NULL: it learns on the CPU */
+    int64_t attached_us;       /* monotonic time when the model was attached to the device */
+    bool has_failed;           /* the device has failed, and the diagnostic was emitted */
     const struct kernels *kernels;
     struct metrics *metrics; /* [labels] */
     struct learner_columns_scratch *columns;
@@ -208,7 +206,6 @@ bool learner_pick_device(struct operator_context *context);
  * cannot be used; error says why. */
 bool learner_open_device(const struct learner_config *c, struct learner_state *state,
                          struct gpu_error *error);
-void learner_close_device(struct learner_state *state);
 /* Bytes of the open device's memory. learner_device_free: what is free now. learner_device_memory: what rows
  * may take, the option `device_memory` or two thirds of what is free. */
 uint64_t learner_device_free(const struct learner_state *state);

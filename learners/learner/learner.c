@@ -251,7 +251,7 @@ void learner_report(struct operator_context *context, struct report *report)
     report_lists(c, report);
     if (learner_follows_load(c))
         report_add(report, "step_examples", (double)model_step_events(s->model), false);
-    if (s->gpu_api) {
+    if (s->device.api) {
         report_add(report, "device_busy",
                    model_device_busy_ms(s->model) * 1e3 / (double)(os_monotonic_us() - s->attached_us + 1),
                    false);
@@ -262,7 +262,7 @@ void learner_report(struct operator_context *context, struct report *report)
     uint64_t rows = 0, cold = 0, loaded = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;
     uint64_t device_bytes = 0;
     for (uint32_t f = 0; f < c->inputs.sparse_count; f++) {
-        if (s->gpu_api) {
+        if (s->device.api) {
             struct table_stats on_device = model_device_stats(s->model, f, &device_bytes);
             cold += learner_device_cold(s, f, &loaded);
             rows += on_device.rows, evicted += on_device.evicted, expired += on_device.expired;
@@ -296,7 +296,7 @@ void learner_close(struct operator_context *context)
         return;
     learner_snapshot_settle(c->state, true);
     model_free(c->state->model);
-    learner_close_device(c->state);
+    learner_gpu_close(&c->state->device);
     learner_columns_free(c->state->columns);
     free(c->state->metrics);
     free(c->state->logits);

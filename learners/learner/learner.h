@@ -8,6 +8,7 @@
 
 #include "core/learner.h"
 #include "learners/learner/optimizer_options.h"
+#include "learners/learner/where.h"
 #include "learners/model/model.h"
 
 /* --- The parts of a learner: each has its option struct, its option table and its file --- */
@@ -105,11 +106,8 @@ extern const struct option learner_evaluation_options[];
 
 /* device.c: where the learner runs. */
 struct device_config {
-    struct expression where;
+    struct learner_where where;
     int64_t memory, pinned;
-    /* the option `device` as bind has read it; number: the GPU's */
-    enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } kind;
-    int number;
 };
 extern const struct option learner_device_options[];
 

@@ -9,7 +9,6 @@
 #include "core/os.h"
 #include "kernels/gpu.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /* Sketches of a CPU's tables, taken at the start; the tables themselves grow within the learner's memory. */
@@ -20,27 +19,27 @@ static void add_sketches(const struct learner_config *c, struct memory_plan *pla
 }
 
 /* Fills `plan` with the parts that the learner takes: on the device that is open in s, or on the CPU if none
- * is (s->gpu_api NULL). */
+ * is (s->device.api NULL). */
 static void plan_parts(const struct learner_config *c, const struct learner_state *s,
                        struct memory_plan *plan)
 {
-    struct model_device device = {.api = s->gpu_api, .gpu = s->gpu, .stream = s->gpu_stream};
+    struct model_device device = {.api = s->device.api, .gpu = s->device.gpu, .stream = s->device.stream};
     struct model_plan parts;
     plan->count = 0;
-    if (!model_plan(&c->model, s->kernels, s->gpu_api != NULL ? &device : NULL, &parts))
+    if (!model_plan(&c->model, s->kernels, s->device.api != NULL ? &device : NULL, &parts))
         return;
     memory_plan_add(plan, "input", parts.input, false);
     memory_plan_add(plan, "rows", parts.rows, false);
     memory_plan_add(plan, "activations", parts.activations, false);
     memory_plan_add(plan, "parameters", parts.parameters, false);
     memory_plan_add(plan, "scratch", parts.scratch, false);
-    if (s->gpu_api == NULL) {
+    if (s->device.api == NULL) {
         add_sketches(c, plan);
         return;
     }
     memory_plan_add(plan, "tables", learner_device_memory(c, s), false);
-    memory_plan_add(plan, "input", parts.pinned, true);
-    memory_plan_add(plan, "rows below the tables", (uint64_t)c->device.pinned, true);
+    memory_plan_add(plan, "pinned input", parts.pinned, true);
+    memory_plan_add(plan, "pinned rows below the tables", (uint64_t)c->device.pinned, true);
 }
 
 void learner_memory(void *config, struct memory_plan *plan)
@@ -54,22 +53,16 @@ void learner_memory(void *config, struct memory_plan *plan)
     bool is_there = learner_open_device(c, s, &error);
     if (s->kernels != NULL)
         plan_parts(c, s, plan);
-    if (s->gpu_api != NULL)
-        snprintf(plan->where, sizeof(plan->where), "of cuda(%d)", c->device.number);
-    else if (is_there)
-        snprintf(plan->where, sizeof(plan->where), "on the CPU");
-    else
-        snprintf(plan->where, sizeof(plan->where), "as on a CPU, because cuda(%d) cannot be used here (%s)",
-                 c->device.number, gpu_failure_name(error.failure));
-    learner_close_device(s);
+    learner_where_plan(plan, &c->device.where, s->device.api != NULL, is_there ? NULL : &error);
+    learner_gpu_close(&s->device);
     free(s);
 }
 
 static void refuse(struct operator_context *context, const struct memory_plan *plan, uint64_t there)
 {
     const struct learner_config *c = context->config;
-    bool is_device = c->state->gpu_api != NULL;
-    struct span span = c->device.where.ast ? c->device.where.ast->span : (struct span){0, 0};
+    bool is_device = c->state->device.api != NULL;
+    struct span span = learner_where_span(&c->device.where);
     struct arena arena = {0};
     struct diag *d = diag_error(context->diags, DIAG_LEARNER_MEMORY, span,
                                 "the learner needs more memory %s than the %s that are free: %s",
@@ -88,7 +81,7 @@ bool learner_check_memory(struct operator_context *context)
     const struct learner_state *s = c->state;
     struct memory_plan plan;
     plan_parts(c, s, &plan);
-    int64_t there = s->gpu_api ? (int64_t)learner_device_free(s) : os_memory_available();
+    int64_t there = s->device.api ? (int64_t)learner_device_free(s) : os_memory_available();
     if (there < 0 || memory_plan_bytes(&plan, false) <= (uint64_t)there)
         return true;
     refuse(context, &plan, (uint64_t)there);

@@ -61,7 +61,7 @@ bool learner_write_rows(void *argument, struct snapshot_writer *out)
 {
     struct learner_snapshot *s = argument;
     bool is_ok = true;
-    if (s->state->gpu_api)
+    if (s->state->device.api)
         return write_device(s, out);
     for (uint32_t f = 0; f < s->fields && is_ok; f++)
         is_ok = rows_write_table(out, model_table(s->state->model, f), f, s->tables[f], s->removed[f]);

@@ -20,6 +20,7 @@ struct sequential_asked {
 
 void sequential_set_cache(struct sequential *s, size_t budget_bytes, bool is_bf16)
 {
+    leat_assert(s->options.device == NULL);
     kv_cache_free(s->cache);
     s->cache =
         kv_cache_new(&(struct kv_cache_options){.budget_bytes = budget_bytes, .is_bf16 = is_bf16}, &s->net);

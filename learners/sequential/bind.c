@@ -89,6 +89,9 @@ const struct option sequential_options_of[] = {
         "values within a layer are not kept for a step's backward pass, but computed again: the same result, with "
         "less memory for `activations` (`leat explain`), and more time. For many layers",
         .flags = OPTION_RUNTIME, .default_text = "false"),
+    LEARNER_WHERE_OPTION(struct sequential_config, device,
+                         "GPU 0 if it is usable, else the CPU. Rows of items, "
+                         "histories and losses are on the CPU in any case"),
     OPTION_BLOCK(struct sequential_config, embedding, struct sequential_embedding, "embedding", 0,
                  embedding_options,
                  "the rows of numbers that stand for items, and for values of `with` and `context`"),
@@ -313,8 +316,8 @@ bool sequential_bind(struct operator_bind *bind, const struct network *network, 
     c->unlabelled_input = c->unlabelled.name.length > 0 ? 1 + c->scored_input : 0;
     bind->learner->unlabelled_input = c->unlabelled_input;
     set_model(c, network, own);
-    if (!bind_events(bind, c) || !bind_score(bind, c) || !bind_unlabelled(bind, c) ||
-        !ranks_bind(bind, &c->ranks) || !check(bind, c))
+    if (!learner_where_bind(bind, &c->device) || !bind_events(bind, c) || !bind_score(bind, c) ||
+        !bind_unlabelled(bind, c) || !ranks_bind(bind, &c->ranks) || !check(bind, c))
         return false;
     c->schema = bind->inputs[LEARNER_EXAMPLES].schema;
     int item = c->item_columns[LEARNER_EXAMPLES];

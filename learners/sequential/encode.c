@@ -39,11 +39,10 @@ void sequential_put_token(const struct sequential *s, const struct history_entry
 static void put_tokens(struct sequential *s, const struct history_entry *tokens, uint32_t n, uint32_t row)
 {
     enum { AHEAD = 8 };
-    const struct net_matrix *in = s->net.input;
     for (uint32_t i = 0; i < n; i++) {
         if (i + AHEAD < n)
             prefetch_row(s, tokens[i + AHEAD].item);
-        sequential_put_token(s, &tokens[i], in->values + (size_t)(row + i) * in->stride);
+        sequential_put_token(s, &tokens[i], s->rows.in + (size_t)(row + i) * s->net.input->stride);
         s->seconds[row + i] = tokens[i].seconds;
     }
 }
@@ -88,19 +87,18 @@ void sequential_add_contexts(const struct sequential *s, const struct sequential
 void sequential_encode(struct sequential *s, const struct sequential_windows *w, const uint8_t *chosen,
                        float *queries)
 {
-    const struct net_matrix *out = s->net.output;
-    uint32_t dim = s->options.dim;
+    size_t dim = s->options.dim, stride = s->net.output->stride;
     for (uint32_t begin = 0, end; begin < w->count; begin = end) {
         struct sequential_pass pass;
         end = sequential_pass_fill(s, w, begin, chosen, &pass);
-        net_forward(&s->net, pass.rows);
+        sequential_forward(s, &pass);
         uint32_t row = 0;
         for (uint32_t window = begin; window < end; window++) {
             if (w->items[window].length == 0 || !chosen[window])
                 continue;
             row += w->items[window].length;
             float *query = queries + (size_t)window * dim;
-            memcpy(query, out->values + (size_t)(row - 1) * out->stride, dim * sizeof(*query));
+            memcpy(query, s->rows.out + (row - 1) * stride, dim * sizeof(*query));
             sequential_add_contexts(s, &w->items[window], query);
         }
     }

@@ -4,6 +4,7 @@
 
 #include "learners/losses/targets.h"
 #include "learners/sequential/sequential.h"
+#include "learners/train/clock.h"
 #include "learners/train/net.h"
 
 /* Tokens that go through the network together: at least a whole window, and as many windows as fit in
@@ -48,9 +49,18 @@ struct sequential {
     struct sequential_options options;
     struct histories *histories;
     struct catalogue *items, *sides[SEQUENTIAL_SIDES_MAX], *contexts[SEQUENTIAL_CONTEXTS_MAX];
-    struct train_device device;
+    struct train_device device; /* of the network */
     struct train_memory memory;
     struct net net;
+    struct gpu_error error; /* of the device; failure GPU_OK: none */
+    /* network.c: the host's rows of a pass, which the network reads and writes: on a CPU its own matrices, on a GPU
+     * pinned copies of them. out_gradients may be `out`: they are set when `out` has been read. */
+    struct sequential_rows {
+        float *in, *out, *out_gradients;
+        uint8_t *is_rejected;       /* [pass_rows] of a step: the token is of a window that teaches nothing */
+        uint8_t *is_rejected_there; /* on a GPU: there */
+        struct train_clock clock;
+    } rows;
     struct targets *targets;
     /* Windows of the call, one for each of its events; of the events that wait for the step, and then of the whole
      * step. */
@@ -73,7 +83,6 @@ struct sequential {
     /* A pass: borders of its windows in the pass, their seconds and identities. */
     uint32_t *offsets, *seconds;
     uint64_t *identities;
-    uint8_t *is_rejected; /* [pass_rows] of a step: the token is of a window that teaches nothing */
     uint32_t pass_windows, pass_rows; /* most of a pass */
     struct sequential_masks {
         float *row; /* what stands for a hidden item: [dim], and the optimizer's state as in rows of items */
@@ -126,6 +135,26 @@ struct sequential {
     double loss; /* mean of the last step's targets */
 };
 
+/* Tokens and windows that go through the network together. */
+struct sequential_pass {
+    uint32_t rows, count;
+};
+
+/*
+ * network.c. sequential_shape_net: connects the layers, and counts the memory. sequential_make_net: with its memory and
+ * initial weights; a failure is noted in s->error, and the model can only be freed. sequential_forward, _backward: a
+ * pass that sequential_pass_fill has made, from s->rows and to them; the gradients by the pass's tokens go to
+ * `gradients`. sequential_reject: rows that s->rows.is_rejected names count as zeros in the backward pass.
+ * sequential_update: the weights' optimizer step.
+ */
+void sequential_shape_net(struct sequential *s);
+void sequential_make_net(struct sequential *s);
+void sequential_free_net(struct sequential *s);
+void sequential_forward(struct sequential *s, const struct sequential_pass *pass);
+void sequential_reject(struct sequential *s, const struct sequential_pass *pass);
+void sequential_backward(struct sequential *s, const struct sequential_pass *pass, float *gradients);
+void sequential_update(struct sequential *s);
+
 /* windows.c */
 void windows_clear(struct sequential_windows *w);
 void windows_free(struct sequential_windows *w);
@@ -143,12 +172,9 @@ void sequential_windows_read(struct sequential *s, const struct sequential_event
                              bool changes, struct sequential_seen *seen);
 
 /* encode.c. Puts windows begin .. end - 1 that follow one another, or (chosen not NULL) those with chosen[window]
- * alone, into the net's input, as many as a pass takes; returns the number behind the last one. *rows: tokens of the
+ * alone, into the network's input (s->rows.in), as many as a pass takes; returns the number behind the last one. *rows: tokens of the
  * pass. Windows without tokens are left out: they have no place in the pass. Windows with hidden items have passes of
  * their own. */
-struct sequential_pass {
-    uint32_t rows, count;
-};
 uint32_t sequential_pass_fill(struct sequential *s, const struct sequential_windows *w, uint32_t begin,
                               const uint8_t *chosen, struct sequential_pass *pass);
 /* Writes a token's row of the input: sqrt(dim) times the row of its item, or that of hidden items, plus the rows of its

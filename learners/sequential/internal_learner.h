@@ -6,6 +6,7 @@
 #include "learners/retrieval/choices.h"
 #include "learners/sequential/learner.h"
 #include "learners/stored/stored.h"
+#include "learners/train/memory.h"
 
 /* What a piece of a batch's events needs, by event of the piece. */
 struct sequential_piece_work {
@@ -30,6 +31,10 @@ struct sequential_held {
 };
 
 struct sequential_state {
+    struct learner_gpu gpu; /* api NULL: the network is on the CPU */
+    struct train_device device;
+    int64_t opened_us; /* monotonic time */
+    bool has_failed;   /* the device has failed, and the diagnostic was emitted */
     struct sequential_held held;
     struct sequential *model;
     struct choices choices;
@@ -54,6 +59,15 @@ bool sequential_has_held(const struct sequential_held *h);
 struct batch *sequential_take_held(struct operator_context *context, struct sequential_held *h);
 void sequential_held_free(struct sequential_held *h);
 struct stored_part sequential_held_part(struct sequential_state *s);
+
+/* device.c. sequential_pick_device: at open, opens the GPU on which this start runs, if any, and sets c->model.device;
+ * false after a diagnostic. sequential_refuse_device: the diagnostic of a model that could not be made there; returns
+ * false. sequential_check_device: false if the device has failed; the first such call emits the diagnostic, which ends
+ * the run. sequential_check_restored: likewise in a restore. */
+bool sequential_pick_device(struct operator_context *context);
+bool sequential_refuse_device(struct operator_context *context);
+bool sequential_check_device(struct operator_context *context);
+bool sequential_check_restored(struct operator_context *context);
 
 /* state.c. sequential_stored_init: once, when model and ranks are made. */
 void sequential_stored_init(struct sequential_state *s);

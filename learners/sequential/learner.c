@@ -2,6 +2,7 @@
 #include "learners/sequential/internal_learner.h"
 
 #include "core/mem.h"
+#include "core/os.h"
 #include "kernels/num.h"
 #include "learners/learner/learner.h"
 #include "learners/learner/optimizer_options.h"
@@ -38,7 +39,11 @@ bool sequential_open(struct operator_context *context)
     c->state = s;
     c->model.kernels = kernels;
     c->model.removed = removed, c->model.removed_of = s;
+    if (!sequential_pick_device(context))
+        return false;
     s->model = sequential_new(&c->model);
+    if (sequential_error(s->model) != NULL)
+        return sequential_refuse_device(context);
     sequential_set_team(s->model, context->team);
     if (context->cold_store != NULL)
         sequential_set_cold(s->model, make_cold, context);
@@ -119,7 +124,8 @@ static void set_rates(struct sequential_config *c)
                          optimizer_rate(&c->hidden_optimizer, taught, RATES_EVERY));
 }
 
-static void take_piece(struct operator_context *context, struct sequential_config *c,
+/* False: the device has failed, and the piece's events are not counted. */
+static bool take_piece(struct operator_context *context, struct sequential_config *c,
                        struct sequential_piece_work *p)
 {
     struct sequential_state *s = c->state;
@@ -133,6 +139,8 @@ static void take_piece(struct operator_context *context, struct sequential_confi
     }
     uint64_t steps = sequential_counts(s->model).steps;
     sequential_read(s->model, events, p->n, p->is_listed, p->seen);
+    if (!sequential_check_device(context))
+        return false;
     choices_judge(&s->choices, context, p->batch, index, choose(s, p), p->n);
     for (uint32_t i = 0; i < p->n; i++) {
         s->learned += events[i].teaches;
@@ -143,6 +151,7 @@ static void take_piece(struct operator_context *context, struct sequential_confi
     sequential_take(s->model);
     if (sequential_counts(s->model).steps != steps)
         catalogue_refresh(sequential_items(s->model));
+    return sequential_check_device(context);
 }
 
 static void emit(struct operator_context *context, struct sequential_config *c, uint32_t output,
@@ -163,7 +172,8 @@ static void take_events(struct operator_context *context, struct sequential_conf
     for (uint32_t at = 0; at < n; at += piece->n) {
         piece->batch = batch, piece->at = at;
         piece->n = sequential_piece(s->model, s->events + at, n - at);
-        take_piece(context, c, piece);
+        if (!take_piece(context, c, piece))
+            return;
     }
     s->rejected += batch->selected - n;
     context->counters.absorbed += s->learned - learned;
@@ -185,6 +195,8 @@ static void take_unlabelled(struct operator_context *context, struct sequential_
         set_rates(c);
         sequential_take(s->model);
     }
+    if (!sequential_check_device(context))
+        return;
     if (sequential_counts(s->model).steps != steps)
         catalogue_refresh(sequential_items(s->model));
     s->unlabelled += n;
@@ -224,9 +236,10 @@ static void go_on(struct operator_context *context, struct sequential_config *c)
     if (sequential_has_passes(s->model)) {
         set_rates(c);
         sequential_learn_pass(s->model);
+        (void)sequential_check_device(context);
         return;
     }
-    for (uint32_t i = 0; i < PASS_BATCHES && sequential_has_held(&s->held); i++) {
+    for (uint32_t i = 0; i < PASS_BATCHES && sequential_has_held(&s->held) && !s->has_failed; i++) {
         struct batch *batch = sequential_take_held(context, &s->held);
         context->counters.held -= batch->selected;
         take_events(context, c, batch);
@@ -237,7 +250,8 @@ static void go_on(struct operator_context *context, struct sequential_config *c)
 bool sequential_wants_more(const struct operator_context *context)
 {
     const struct sequential_config *c = context->config;
-    return sequential_has_passes(c->state->model) || sequential_has_held(&c->state->held);
+    const struct sequential_state *s = c->state;
+    return !s->has_failed && (sequential_has_passes(s->model) || sequential_has_held(&s->held));
 }
 
 /* Lists for rows without an item, which change nothing; `n` events were read. */
@@ -258,6 +272,8 @@ static void take_scored(struct operator_context *context, struct sequential_conf
     uint32_t n = read_events(c, LEARNER_SCORED, batch, false);
     choices_begin(&s->choices, batch->selected);
     answer(c, n);
+    if (!sequential_check_device(context))
+        return;
     s->scored += n;
     s->rejected += batch->selected - n;
     context->counters.filtered += n;
@@ -301,6 +317,8 @@ void sequential_on_watermark(struct operator_context *context, int64_t watermark
     sequential_keep(c->state->model, (size_t)context->memory_bytes);
     if (watermark == TIME_MAX)
         go_on(context, c);
+    if (c->state->has_failed)
+        return;
     if (!sequential_has_passes(c->state->model)) /* before they are through nothing is searched */
         catalogue_refresh(items);
     if (watermark == TIME_MAX && !sequential_wants_more(context))
@@ -325,6 +343,10 @@ void sequential_report(struct operator_context *context, struct report *report)
     if (c->unlabelled_input > 0)
         report_add(report, "unlabelled", (double)s->unlabelled, false);
     report_add(report, "without_history", (double)s->without_history, false);
+    if (s->gpu.api != NULL)
+        report_add(report, "device_busy",
+                   sequential_busy_ms(s->model) * 1e3 / (double)(os_monotonic_us() - s->opened_us + 1),
+                   false);
     if (c->passes > 0)
         report_add(report, "end_share_done", sequential_passes_share(s->model), false);
     report_add(report, "steps", (double)counts.steps, false);
@@ -349,6 +371,7 @@ void sequential_close(struct operator_context *context)
     stored_settle(&s->stored, true);
     sequential_held_free(&s->held);
     sequential_free(s->model);
+    learner_gpu_close(&s->gpu);
     choices_free(&s->choices);
     free(s);
     c->state = NULL;

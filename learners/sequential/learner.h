@@ -16,6 +16,7 @@
 
 #include "core/learner.h"
 #include "learners/learner/learner.h"
+#include "learners/learner/where.h"
 #include "learners/retrieval/ranks.h"
 #include "learners/sequential/sequential.h"
 
@@ -40,6 +41,7 @@ struct sequential_config {
     struct sequential_embedding embedding;
     double dropout, attention_dropout, clip_norm;
     bool recompute;
+    struct learner_where device;
     struct kind_ref loss, also, hidden_optimizer; /* also.config NULL: not given */
     struct ranks_config ranks;
     int64_t cache;

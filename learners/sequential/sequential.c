@@ -9,35 +9,6 @@
 
 /* --- Making --- */
 
-static struct net_options network_of(const struct sequential_options *o)
-{
-    return (struct net_options){.network = o->network,
-                                .own = o->network_own,
-                                .fields = 1,
-                                .dim = o->dim,
-                                .optimizer = o->dense.kind,
-                                .params = o->dense.params,
-                                .accumulator = o->dense.accumulator,
-                                .clip_norm = o->clip_norm,
-                                .window_max = o->history,
-                                .init = o->init_dense,
-                                .recompute = o->recompute,
-                                .both_ways = o->masked_share > 0.0,
-                                .seed = num_mix(o->seed ^ 0x4e7)};
-}
-
-/* Connects the network's layers, and counts its memory. */
-static void shape_net(struct sequential *s)
-{
-    struct net_options network = network_of(&s->options);
-    s->pass_rows = s->pass_windows = MAX((uint32_t)SEQUENTIAL_PASS, s->options.history);
-    s->device = (struct train_device){.kernels = batch_beside(s->options.kernels)};
-    s->memory.device = &s->device;
-    net_shape(&s->net, &network, &s->device, s->pass_rows, s->pass_rows);
-    s->net.second = net_second(&s->net);
-    net_take(&s->net, &s->memory);
-}
-
 void sequential_plan(const struct sequential_options *options, struct sequential_plan *plan)
 {
     struct sequential *s = mem_calloc(1, sizeof(*s));
@@ -45,29 +16,22 @@ void sequential_plan(const struct sequential_options *options, struct sequential
     tokens *= options->masked_share > 0.0 ? 2 : 1;
     size_t row = options->dim * sizeof(float);
     s->options = *options;
-    shape_net(s);
-    *plan = (struct sequential_plan){.activations = s->memory.parts[TRAIN_ACTIVATIONS],
+    sequential_shape_net(s);
+    *plan = (struct sequential_plan){.input = s->memory.parts[TRAIN_INPUT],
+                                     .activations = s->memory.parts[TRAIN_ACTIVATIONS],
                                      .parameters = s->memory.parts[TRAIN_PARAMETERS],
                                      .scratch = s->memory.parts[TRAIN_SCRATCH]};
     /* tokens with their gradients; each may be a target, with its query and that one's gradient */
     plan->step = tokens * (sizeof(struct history_entry) + row + 8) + tokens * (2 * row + 40);
+    if (options->device != NULL)
+        plan->pinned = s->memory.parts[TRAIN_INPUT] +
+                       s->pass_rows * (s->net.input->stride + s->net.output->stride) * sizeof(float);
     struct targets_options targets = sequential_targets(options);
     plan->step += targets_plan(&targets);
     tokens = (size_t)SEQUENTIAL_CALL_MAX * options->history;
     plan->call = tokens * (sizeof(struct history_entry) + sizeof(uint32_t));
     free(s->net.second);
     free(s);
-}
-
-static void make_net(struct sequential *s)
-{
-    struct gpu_error error;
-    shape_net(s);
-    bool is_good = train_memory_make(&s->memory, &error);
-    leat_assert(is_good); /* on a CPU, memory that lacks ends the process */
-    net_take(&s->net, &s->memory);
-    is_good = net_start(&s->net, s->options.kernels, &error);
-    leat_assert(is_good);
 }
 
 static void forget(void *of, uint32_t number);
@@ -118,10 +82,9 @@ struct sequential *sequential_new(const struct sequential_options *options)
     s->options = *options;
     s->watermark_us = TIME_MIN;
     leat_assert(options->batch > 0 && options->batch <= SEQUENTIAL_BATCH_MAX && options->history > 0);
-    make_net(s);
+    sequential_make_net(s);
     s->offsets = mem_calloc(s->pass_windows + 1, sizeof(*s->offsets));
     s->seconds = mem_calloc(s->pass_rows, sizeof(*s->seconds));
-    s->is_rejected = mem_calloc(s->pass_rows, sizeof(*s->is_rejected));
     s->identities = mem_calloc(s->pass_windows, sizeof(*s->identities));
     s->keys = mem_calloc(SEQUENTIAL_CALL_MAX, sizeof(*s->keys));
     s->views = mem_calloc(SEQUENTIAL_CALL_MAX, sizeof(*s->views));
@@ -130,7 +93,7 @@ struct sequential *sequential_new(const struct sequential_options *options)
     sequential_masks_make(s);
     struct targets_options targets = sequential_targets(options);
     s->targets = targets_create(&targets);
-    s->values = values_new(s->device.kernels, options->dim);
+    s->values = values_new(batch_beside(options->kernels), options->dim);
     return s;
 }
 
@@ -172,17 +135,16 @@ void sequential_free(struct sequential *s)
     windows_free(&s->pending);
     windows_free(&s->unlabelled);
     sequential_masks_free(s);
-    free(s->offsets), free(s->seconds), free(s->identities), free(s->is_rejected);
+    free(s->offsets), free(s->seconds), free(s->identities);
     free(s->keys), free(s->views), free(s->queries), free(s->history_numbers);
     free(s->passes.users);
-    free(s->net.second);
-    train_memory_free(&s->memory);
+    sequential_free_net(s);
     free(s);
 }
 
 void sequential_set_team(struct sequential *s, struct team *team)
 {
-    s->net.team = team;
+    s->net.team = s->options.device == NULL ? team : NULL;
     targets_set_team(s->targets, team);
 }
 

@@ -36,8 +36,11 @@ enum {
     SEQUENTIAL_VALUES_MAX = 1 << 24, /* distinct values of a side or a context */
 };
 
+struct train_device;
 struct sequential_options {
     const struct kernels *kernels;
+    /* A GPU for the network (network.c), open until the model is freed; NULL: the CPU. All else is on the CPU. */
+    const struct train_device *device;
     const struct network *network; /* network_sasrec or network_hstu, with its own options */
     const void *network_own;
     uint32_t dim, history, sides, contexts, batch, rehearse;
@@ -94,9 +97,15 @@ struct targets_options;
 /* What the model will ask of its losses: for targets_check, before it is made. */
 struct targets_options sequential_targets(const struct sequential_options *options);
 
+/* On a GPU: ask sequential_error; a model whose device has failed can only be freed. */
 struct sequential *sequential_new(const struct sequential_options *options);
 void sequential_free(struct sequential *s);
 void sequential_set_team(struct sequential *s, struct team *team);
+/* The first failure of the GPU, which is sticky: queries and steps behind it are nothing, and must not be used. NULL:
+ * none, or the network is on the CPU. sequential_busy_ms: how long the GPU was busy. */
+struct gpu_error;
+const struct gpu_error *sequential_error(const struct sequential *s);
+double sequential_busy_ms(struct sequential *s);
 
 /* How many of the first events of `events` may go into one sequential_take: no step falls between them. At least 1. */
 uint32_t sequential_piece(const struct sequential *s, const struct sequential_event *events, uint32_t n);
@@ -121,7 +130,7 @@ void sequential_take(struct sequential *s);
 void sequential_ask(struct sequential *s, const struct sequential_event *events, uint32_t n,
                     const uint8_t *wants, struct sequential_seen *seen);
 
-/* ask.c: for a model that answers requests and does not learn: keeps keys and values of its users, up to so many bytes;
+/* ask.c: for a model on the CPU that answers requests and does not learn: keeps keys and values of its users, up to so many bytes;
  * is_bf16: rounded. sequential_cache_clear: call it when anything of the state has changed. */
 void sequential_set_cache(struct sequential *s, size_t budget_bytes, bool is_bf16);
 void sequential_cache_clear(struct sequential *s);
@@ -159,10 +168,11 @@ struct sequential_counts {
 };
 struct sequential_counts sequential_counts(const struct sequential *s);
 
-/* Memory that the model takes once, in bytes, computed before it is made; step, call: what the largest step, and the
- * windows of the largest call, may come to take beside that. */
+/* Memory that the model takes once, in bytes, computed before it is made: of the network, where it is; pinned: with a
+ * GPU, of the host. step, call: what the largest step, and the windows of the largest call, may come to take of the
+ * host's beside that. */
 struct sequential_plan {
-    size_t activations, parameters, scratch, step, call;
+    size_t input, activations, parameters, scratch, pinned, step, call;
 };
 void sequential_plan(const struct sequential_options *options, struct sequential_plan *plan);
 

@@ -2,7 +2,6 @@
 #include "learners/sequential/internal_learner.h"
 
 #include "core/describe.h"
-#include "core/memory_plan.h"
 #include "learners/histories/histories.h"
 #include "learners/learner/learner.h"
 #include "learners/learner/optimizer_options.h"
@@ -67,13 +66,15 @@ bool sequential_snapshot(struct operator_context *context, struct snapshot_write
 {
     struct sequential_config *c = context->config;
     stored_settle(&c->state->stored, false);
-    return stored_snapshot(&c->state->stored, writer);
+    bool is_good = sequential_check_device(context) && stored_snapshot(&c->state->stored, writer);
+    return sequential_check_device(context) && is_good;
 }
 
 bool sequential_restore(struct operator_context *context, struct snapshot_reader *reader)
 {
     struct sequential_config *c = context->config;
-    if (!stored_restore(&c->state->stored, context, reader))
+    bool is_good = stored_restore(&c->state->stored, context, reader);
+    if (!sequential_check_restored(context) || !is_good)
         return false;
     const char *why = sequential_check(c->state->model);
     if (why != NULL)
@@ -92,7 +93,12 @@ bool sequential_cut_note(struct operator_context *context, bool is_on)
 bool sequential_cut(struct operator_context *context, struct byte_buffer *out)
 {
     const struct sequential_config *c = context->config;
-    return stored_cut(&c->state->stored, out);
+    if (sequential_error(c->state->model) != NULL) /* the next `process` ends the run */
+        return false;
+    size_t before = out->length;
+    bool is_good = stored_cut(&c->state->stored, out) && sequential_error(c->state->model) == NULL;
+    out->length = is_good ? out->length : before;
+    return is_good;
 }
 
 size_t sequential_cut_bytes(const struct operator_context *context)
@@ -173,19 +179,6 @@ bool sequential_table(const void *config, uint32_t number, int *column)
     else
         return false;
     return true;
-}
-
-void sequential_memory(void *config, struct memory_plan *plan)
-{
-    const struct sequential_config *c = config;
-    struct sequential_plan parts;
-    sequential_plan(&c->model, &parts);
-    *plan = (struct memory_plan){.where = "on the CPU"};
-    memory_plan_add(plan, "activations", parts.activations, false);
-    memory_plan_add(plan, "parameters", parts.parameters, false);
-    memory_plan_add(plan, "scratch", parts.scratch, false);
-    memory_plan_add(plan, "the largest step", parts.step, false);
-    memory_plan_add(plan, "windows of a batch", parts.call, false);
 }
 
 /* A column may be beside items and a context, too: its tables have names of their own. */

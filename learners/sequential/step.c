@@ -181,28 +181,27 @@ static bool is_finite(const float *x, size_t n)
  * reach the weights of all. */
 static void reject_windows(struct sequential *s, const struct sequential_pass *pass)
 {
-    const struct net_matrix *out = s->net.output;
+    size_t stride = s->net.output->stride;
     bool is_any = false;
     for (uint32_t w = 0; w < pass->count; w++) {
         size_t from = s->offsets[w], rows = s->offsets[w + 1] - from;
-        bool is_rejected = !is_finite(out->values + from * out->stride, rows * out->stride);
-        memset(s->is_rejected + from, is_rejected, rows);
+        bool is_rejected = !is_finite(s->rows.out + from * stride, rows * stride);
+        memset(s->rows.is_rejected + from, is_rejected, rows);
         is_any |= is_rejected;
     }
     if (is_any)
-        net_mask(&s->net, pass->rows, s->is_rejected);
+        sequential_reject(s, pass);
 }
 
 /* The queries of targets from .. to - 1, of a rejected window not a number. first: the pass's first token in the
  * step. */
 static void take_queries(struct sequential *s, uint32_t from, uint32_t to, size_t first)
 {
-    const struct net_matrix *out = s->net.output;
-    uint32_t dim = s->options.dim;
+    size_t dim = s->options.dim, stride = s->net.output->stride;
     for (uint32_t i = from; i < to; i++) {
-        float *query = s->step.queries + (size_t)i * dim;
-        memcpy(query, out->values + (s->step.rows[i] - first) * out->stride, dim * sizeof(*query));
-        if (s->is_rejected[s->step.rows[i] - first])
+        float *query = s->step.queries + i * dim;
+        memcpy(query, s->rows.out + (s->step.rows[i] - first) * stride, dim * sizeof(*query));
+        if (s->rows.is_rejected[s->step.rows[i] - first])
             query[0] = NAN;
         const struct sequential_window *window = &s->pending.items[s->step.windows[i]];
         if (!window->has_all)
@@ -212,19 +211,18 @@ static void take_queries(struct sequential *s, uint32_t from, uint32_t to, size_
 
 static void give_gradients(struct sequential *s, uint32_t from, uint32_t to, size_t first, uint32_t rows)
 {
-    struct net_matrix *out = s->net.output;
-    uint32_t dim = s->options.dim;
-    memset(out->gradients, 0, (size_t)rows * out->stride * sizeof(*out->gradients));
+    size_t dim = s->options.dim, stride = s->net.output->stride;
+    float *gradients = s->rows.out_gradients;
+    memset(gradients, 0, rows * stride * sizeof(*gradients));
     for (uint32_t i = from; i < to; i++)
-        memcpy(out->gradients + (s->step.rows[i] - first) * out->stride, s->step.gradients + (size_t)i * dim,
-               dim * sizeof(*out->gradients));
+        memcpy(gradients + (s->step.rows[i] - first) * stride, s->step.gradients + i * dim,
+               dim * sizeof(*gradients));
 }
 
 /* All windows forward and backward; the gradients by the tokens are left in s->token_gradients. */
 static void run_passes(struct sequential *s, const struct targets_step *step, const float *const *rows)
 {
     struct net *net = &s->net;
-    float *own = net->input->gradients;
     uint32_t target = 0, windows = 0;
     net->slices = batch_slices_of(s->pending.count, 0);
     for (uint32_t begin = 0, end; begin < s->pending.count; begin = end) {
@@ -235,21 +233,18 @@ static void run_passes(struct sequential *s, const struct targets_step *step, co
         size_t first = s->pending.items[begin].first;
         net->windows.drops = true;
         net->windows.chance = num_chance(s->options.seed ^ CHANCE_DROPOUT, s->steps, 0);
-        net_forward(net, pass.rows);
+        sequential_forward(s, &pass);
         reject_windows(s, &pass);
         uint32_t to = targets_end(s, target, end);
         take_queries(s, target, to, first);
         targets_gradients_of(s->targets, step, rows, target, to);
         give_gradients(s, target, to, first, pass.rows);
-        net_begin(net);
         net->event = windows;
-        net->input->gradients = s->token_gradients + first * s->options.dim;
-        net_backward(net, pass.rows);
+        sequential_backward(s, &pass, s->token_gradients + first * s->options.dim);
         target = to;
         windows += pass.count;
     }
     net->event = 0;
-    net->input->gradients = own;
 }
 
 /* --- The rows' steps --- */
@@ -354,7 +349,7 @@ static void learn(struct sequential *s)
     update_sides(s);
     update_contexts(s);
     sequential_masks_update(s);
-    net_update(&s->net);
+    sequential_update(s);
     count_targets(s);
 }
 

@@ -92,7 +92,8 @@ LEAT_CHECKED bool stored_take_cut(struct stored *stored, struct str bytes, uint3
 struct items_numbers;
 struct stored_part stored_numbers(const char *name, struct items_numbers *numbers);
 
-/* weights.c: the weights of a network on the CPU as a part, with the optimizer's state, and for readers without. */
+/* weights.c: the weights of a network as a part, with the optimizer's state, and for readers without. Of a network on a
+ * GPU, which has to have net->error, its first failure is noted there: ask behind each call that saves or loads. */
 struct net;
 struct stored_part stored_weights(const char *name, struct net *net);
 /* Shows a visitor (core/learner.h) the same weights, whose names begin with `prefix`; the rows of a table, whose payloads

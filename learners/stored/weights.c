@@ -10,6 +10,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* A CPU does not fail. Of a GPU the failure is noted for the net's owner, who asks; what was saved or loaded is nothing
+ * then. */
+static void note(const struct net *net, bool is_good, const struct gpu_error *error)
+{
+    if (is_good)
+        return;
+    leat_assert(net->error != NULL);
+    if (net->error->failure == GPU_OK)
+        *net->error = *error;
+}
+
 /* --- A part --- */
 
 static void put_weights(const struct net *net, bool with_state, struct byte_buffer *out)
@@ -17,10 +28,9 @@ static void put_weights(const struct net *net, bool with_state, struct byte_buff
     for (uint32_t p = 0; p < net->params_count; p++) {
         const struct net_params *of = &net->params[p];
         size_t count = with_state ? net_saved_floats(net, p) : (size_t)of->n * of->d + of->n;
-        float *floats = mem_alloc(count * sizeof(*floats));
+        float *floats = mem_calloc(count, sizeof(*floats));
         struct gpu_error error;
-        bool is_good = (with_state ? net_save : net_save_weights)(net, p, floats, &error);
-        leat_assert(is_good); /* a CPU does not fail */
+        note(net, (with_state ? net_save : net_save_weights)(net, p, floats, &error), &error);
         buffer_append(out, floats, count * sizeof(*floats));
         free(floats);
     }
@@ -36,8 +46,7 @@ static const char *take_weights(struct net *net, bool with_state, const char *da
             return "there are fewer weights than the network has";
         float *floats = mem_alloc(count * sizeof(*floats));
         memcpy(floats, data, count * sizeof(*floats));
-        bool is_good = (with_state ? net_load : net_load_weights)(net, p, floats, &error);
-        leat_assert(is_good);
+        note(net, (with_state ? net_load : net_load_weights)(net, p, floats, &error), &error);
         free(floats);
         data += count * sizeof(float), bytes -= count * sizeof(float);
     }
@@ -88,10 +97,9 @@ bool stored_visit_net(const struct net *net, const char *prefix, struct model_vi
         char name[64];
         if (p == NULL)
             continue;
-        float *floats = mem_alloc(((size_t)p->n * p->d + p->n) * sizeof(*floats));
+        float *floats = mem_calloc((size_t)p->n * p->d + p->n, sizeof(*floats));
         struct gpu_error error;
-        bool is_good = net_save_weights(net, (uint32_t)(p - net->params), floats, &error);
-        leat_assert(is_good);
+        note(net, net_save_weights(net, (uint32_t)(p - net->params), floats, &error), &error);
         snprintf(name, sizeof(name), "%slayer%u.%s", prefix, i, l->kind->name);
         goes_on = v->tensor(v->argument, name, floats, p->n, p->d);
         if (goes_on && l->kind == &net_dense && !l->has_no_bias) {

@@ -133,6 +133,8 @@ struct net_options {
 
 struct net {
     const struct train_device *device;
+    struct gpu_error
+        *error; /* GPU: where its owner notes the first failure (learners/stored/weights.c); may be NULL */
     const struct kernels *kernels; /* of the host, beside those of the device; from net_start on */
     struct net_options options;
     uint32_t events_max, gradients_max;

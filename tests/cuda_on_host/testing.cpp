@@ -53,6 +53,21 @@ static void plant_fault_of_environment(void)
     }
 }
 
+/* LEAT_CUDA_MEMORY: the device's memory in bytes (testing.h). */
+static void set_memory_of_environment(void)
+{
+    const char *text = getenv("LEAT_CUDA_MEMORY");
+    if (text == NULL || *text == 0) {
+        return;
+    }
+    char *end;
+    cuda_model_set_memory(strtoull(text, &end, 10));
+    if (*end != 0) {
+        fprintf(stderr, "LEAT_CUDA_MEMORY: `%s` is not a number of bytes\n", text);
+        abort();
+    }
+}
+
 void run_begin_if_needed(void)
 {
     if (!run_has_begun) {
@@ -61,6 +76,7 @@ void run_begin_if_needed(void)
                                                      ? CUDA_MODEL_POISON_B
                                                      : CUDA_MODEL_POISON_A);
         plant_fault_of_environment();
+        set_memory_of_environment();
     }
 }
 

@@ -50,7 +50,8 @@ void cuda_model_set_devices(int count); /* at first 1 */
 void cuda_model_set_capability(int capability); /* at first 90 */
 void cuda_model_set_driver(int version);        /* at first 13000; 0: there is no driver */
 void cuda_model_set_cublas(bool is_there);      /* whether cuBLASLt can be opened; at first it can */
-void cuda_model_set_memory(size_t bytes);       /* the device's memory */
+/* The device's memory; in a process that does not call it, LEAT_CUDA_MEMORY=BYTES does. */
+void cuda_model_set_memory(size_t bytes);
 
 /* The number of turns without the end of a thread after which a kernel is reported as waiting in vain. */
 void cuda_model_set_turns(uint64_t turns);
