@@ -407,7 +407,7 @@ static void try_bf16(struct suite *suite, bool is_silu)
         s.dropout = i % 3 == 1 ? 0.2F : 0.0F;
         try_attention(suite, s);
     }
-    for (uint32_t i = 0; i < 24; i++) {
+    for (uint32_t i = 0; i < 18; i++) {
         struct attention_shape s = {.windows = i % 5, .most = 80, .d = dims[i % 6], .is_silu = is_silu};
         s.precision = ROW_BF16;
         s.heads = 1 + i / 6 % 2;
