@@ -20,7 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EVENTS = 1000000, EVENTS_REDUCED = 2000, CALL = 1000, FIELDS = 4, DENSE = 2 };
+#ifdef __SANITIZE_ADDRESS__
+enum { EVENTS_REDUCED = 1000 };
+#else
+enum { EVENTS_REDUCED = 2000 };
+#endif
+enum { EVENTS = 1000000, CALL = 1000, FIELDS = 4, DENSE = 2 };
 
 static const struct cross_network cross = {.layers = 2};
 static const struct dot_network dot = {.bottom = {32}};
