@@ -298,12 +298,17 @@ void sequential_answer(struct operator_context *context, uint32_t input, struct 
 {
     struct sequential_config *c = context->config;
     bool is_scored = input == LEARNER_SCORED;
-    if (!c->state->has_cache)
+    if (!c->state->has_cache && c->model.device == NULL)
         sequential_set_cache(c->state->model, (size_t)c->cache, c->cache_format == ROW_BF16);
     c->state->has_cache = true;
     uint32_t n = read_events(c, input, batch, false);
     choices_begin(&c->state->choices, batch->selected);
     answer(c, n);
+    const struct gpu_error *error = sequential_error(c->state->model); /* the next `process` ends the run */
+    for (uint32_t i = 0; i < batch->selected && error != NULL; i++)
+        operator_reject(context, batch, batch_row(batch, i), error->text);
+    if (error != NULL)
+        return;
     emit(context, c, is_scored ? LEARNER_SCORES : LEARNER_PREDICTIONS, is_scored ? c->scores : c->top, batch);
 }
 

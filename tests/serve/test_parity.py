@@ -3,7 +3,7 @@
 nothing. Each of some 2,000 rows is asked before it is run (ask.c). So is a follower, which was restored from a checkpoint in
 the middle of the run and has only what the run publishes since: it gives the same answers.
 
-    tests/serve/test_parity.py PATH_OF_LEAT PATH_OF_ASK
+    tests/serve/test_parity.py PATH_OF_LEAT PATH_OF_ASK [PATH_OF_LEAT_CUDA_ON_HOST_SO]
 """
 
 import json
@@ -19,7 +19,8 @@ import tap  # noqa: E402
 from patience import PATIENCE_S  # noqa: E402
 
 LEAT, ASK = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-ROWS, ROWS_OF_LEARNERS = 2600, 2400
+LIBRARY = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else None
+ROWS, ROWS_OF_LEARNERS, ROWS_ON_GPU = 2600, 2400, 200
 BY_ROW = {**os.environ, "LEAT_TEST_CUT": "1"}
 
 
@@ -138,6 +139,17 @@ def test_kernels():
         runs = subprocess.run([LEAT, "--version"], check=False, capture_output=True, env={**os.environ, "LEAT_KERNELS": variant})
         if runs.returncode == 0:
             check(jobs.learner("deepfm-batch"), 600, 5, 400, LEAT_KERNELS=variant)
+
+
+def test_next_items_on_a_gpu():
+    """On the host's model of a GPU, whose outputs have a CPU's bits: the run answers there, the follower on the CPU by its cuts."""
+    if LIBRARY is None:
+        return "no model of a GPU was built"
+    for name in ("sasrec", "hstu"):
+        job = jobs.next_item(name).replace("top: 7,", "top: 7, device: cuda(0),")
+        check(job, ROWS_ON_GPU, 2, ROWS_ON_GPU // 2, without=("rank",), is_learned=lambda row: row["item"] is not None,
+              LEAT_CUDA_LIBRARY=LIBRARY)
+    return None
 
 
 def add_learners():
