@@ -165,12 +165,17 @@ static void load_weights(struct sequential *s, const struct byte_buffer *bytes)
     must(sequential_error(s) == NULL, sequential_error(s), "loading weights");
 }
 
+static double bytes_apart(const struct byte_buffer *x, const struct byte_buffer *y)
+{
+    must(x->length == y->length, NULL, "other weights");
+    return apart((const float *)(const void *)x->data, (const float *)(const void *)y->data,
+                 x->length / sizeof(float));
+}
+
 static double weights_apart(struct sequential *a, struct sequential *b)
 {
     struct byte_buffer x = weights_of(a), y = weights_of(b);
-    must(x.length == y.length, NULL, "other weights");
-    double most = apart((const float *)(const void *)x.data, (const float *)(const void *)y.data,
-                        x.length / sizeof(float));
+    double most = bytes_apart(&x, &y);
     buffer_free(&x), buffer_free(&y);
     return most;
 }
@@ -200,6 +205,7 @@ static uint64_t events_of(const struct trial *t, uint64_t steps)
 static void test_learns(const struct trial *t)
 {
     struct sequential *cpu = model_of(t, false), *on_device = model_of(t, true);
+    struct byte_buffer begun = weights_of(on_device);
     uint64_t steps = t->is_long ? STEPS : STEPS_FEW;
     double first = give(cpu, on_device, 0, t->batch);
     double later = give(cpu, on_device, t->batch, events_of(t, steps));
@@ -211,9 +217,10 @@ static void test_learns(const struct trial *t)
     check(weights_apart(cpu, on_device), APART_MAX, t, "weights and their optimizer's state");
     check(items_apart(cpu, on_device), APART_MAX, t, "rows of items");
     struct byte_buffer weights = weights_of(on_device);
+    must(bytes_apart(&begun, &weights) > 1e-3, NULL, "the weights have not moved");
     load_weights(cpu, &weights);
     check(weights_apart(cpu, on_device), 0.0, t, "a CPU has the weights that the device has saved");
-    buffer_free(&weights);
+    buffer_free(&begun), buffer_free(&weights);
     sequential_free(cpu), sequential_free(on_device);
 }
 
