@@ -69,9 +69,9 @@ static const void *put(const struct net *net, size_t *used, const void *words, s
     size_t at = *used;
     if (words == NULL)
         return NULL;
-    memcpy(net->copy_from + at, words, count * size);
     *used += count * size;
     leat_assert(*used <= copy_bytes(net));
+    memcpy(net->copy_from + at, words, count * size);
     return net->copy_to + at;
 }
 
@@ -86,12 +86,11 @@ void windows_send(struct net *net, uint32_t n)
     net->copy.offsets = put(net, &used, w->offsets, (size_t)count + 1, sizeof(*w->offsets));
     net->copy.chunks = put(net, &used, net->chunks, (size_t)chunks + 1, sizeof(*net->chunks));
     net->copy.seconds = put(net, &used, w->seconds, n, sizeof(*w->seconds));
-    uint32_t *rows = (uint32_t *)(void *)(net->copy_from + used);
-    net->copy.chunk_rows = (const uint32_t *)(const void *)(net->copy_to + used);
+    size_t at = used;
+    net->copy.chunk_rows = put(net, &used, net->chunks, (size_t)chunks + 1, sizeof(*net->chunks));
+    uint32_t *rows = (uint32_t *)(void *)(net->copy_from + at);
     for (uint32_t i = 0; i <= chunks; i++)
-        rows[i] = w->offsets[net->chunks[i]];
-    used += ((size_t)chunks + 1) * sizeof(*rows);
-    leat_assert(used <= copy_bytes(net));
+        rows[i] = w->offsets[rows[i]];
     train_copy(net->device, net->copy_to, net->copy_from, used);
 }
 
