@@ -82,7 +82,7 @@ class Run:
         self.model = rig.read(self.place + ".model")
 
     def outcome(self):
-        life = ("history_bytes", "history_cold", "items_bytes", "kernel_calls")  # they depend on how often a run began
+        life = ("history_bytes", "history_cold", "items_bytes", "kernel_calls", "device_busy")  # they depend on how often a run began
         return self.rows, self.model, {name: value for name, value in self.figures.items() if not name.startswith(life)}
 
     def assert_same(self, other):
