@@ -27,7 +27,7 @@ LANES_INLINE v16 att_exp2(v16 x)
 }
 
 /* log2(x) for x >= 1: x = 2^e f with f in [2/3, 4/3), log2(f) by the series of atanh((f - 1) / (f + 1)) up to
- * the ninth power; error < 2e-7 + 1e-7 e. */
+ * the ninth power; error < 2e-7 + 1e-7 e. NaN and infinity become NaN, whose sign the exponent would show. */
 LANES_INLINE v16 softmax_log2(v16 x)
 {
     float bits_of[ATT_HELD] ATT_ALIGNED, exponents[ATT_HELD] ATT_ALIGNED;
@@ -47,7 +47,7 @@ LANES_INLINE v16 softmax_log2(v16 x)
     p = v16_fma(p, z2, v16_set1(0.577078016F));
     p = v16_fma(p, z2, v16_set1(0.961796694F));
     p = v16_fma(p, z2, v16_set1(2.88539008F));
-    return v16_fma(p, z, v16_load(exponents));
+    return v16_fma(p, z, v16_add(v16_load(exponents), v16_sub(x, x)));
 }
 
 /* 1 / (1 + e^-s) */
