@@ -48,10 +48,14 @@ static const struct attention_bias *attention_bias(struct slab *s, size_t rows)
                                    .dtimes = floats(s, ATTENTION_TIME_BUCKETS, ANY)};
     return &bias;
 }
+/* A query that is not a number, whatever the sign of its NaN, has no finite logarithm. */
 CASE(attention_softmax_forward)
 {
     struct attention a = attention(s, n, d);
     k->attention_softmax_forward(&a);
+    for (size_t r = 0; r < a.offsets[a.events]; r++)
+        for (size_t i = 0; i < a.d; i++)
+            assert_true(!isnan(a.q.at[r * a.q.stride + i]) || isnan(a.lse[r]));
 }
 CASE(attention_softmax_backward)
 {
