@@ -1,6 +1,6 @@
 /*
- * Learning on a GPU: opens the device that `device` asks for (where.h), and does the GPU's part of checkpoints. A learner that only reads a checkpoint needs no GPU, because rows are stored in the same form
- * as from a CPU.
+ * Learning on a GPU: opens the GPU that the option `device` asks for (where.h), and does the GPU's part of checkpoints. A
+ * learner that only reads a checkpoint needs no GPU, because rows are stored in the same form as from a CPU.
  */
 #include "learners/learner/internal.h"
 #include "learners/tables/cold.h"

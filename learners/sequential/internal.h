@@ -172,9 +172,9 @@ void sequential_windows_read(struct sequential *s, const struct sequential_event
                              bool changes, struct sequential_seen *seen);
 
 /* encode.c. Puts windows begin .. end - 1 that follow one another, or (chosen not NULL) those with chosen[window]
- * alone, into the network's input (s->rows.in), as many as a pass takes; returns the number behind the last one. *rows: tokens of the
- * pass. Windows without tokens are left out: they have no place in the pass. Windows with hidden items have passes of
- * their own. */
+ * alone, into the network's input (s->rows.in), as many as a pass takes, and sets *pass; returns the number behind the
+ * last one. Windows without tokens are left out: they have no place in the pass. Windows with hidden items have passes
+ * of their own. */
 uint32_t sequential_pass_fill(struct sequential *s, const struct sequential_windows *w, uint32_t begin,
                               const uint8_t *chosen, struct sequential_pass *pass);
 /* Writes a token's row of the input: sqrt(dim) times the row of its item, or that of hidden items, plus the rows of its

@@ -130,8 +130,8 @@ void sequential_take(struct sequential *s);
 void sequential_ask(struct sequential *s, const struct sequential_event *events, uint32_t n,
                     const uint8_t *wants, struct sequential_seen *seen);
 
-/* ask.c: for a model on the CPU that answers requests and does not learn: keeps keys and values of its users, up to so many bytes;
- * is_bf16: rounded. sequential_cache_clear: call it when anything of the state has changed. */
+/* ask.c: for a model on the CPU that answers requests and does not learn: keeps keys and values of its users, in up to
+ * budget_bytes; is_bf16: rounded. sequential_cache_clear: call it when anything of the state has changed. */
 void sequential_set_cache(struct sequential *s, size_t budget_bytes, bool is_bf16);
 void sequential_cache_clear(struct sequential *s);
 

@@ -12,8 +12,8 @@
  * Of windows whose last rows alone are in the pass (net_kept), each goes by itself: the keys and values of its rows
  * are put into pages, from which those of all rows are read, with the same bits.
  *
- * On a GPU a call has all windows of the pass, and l->z is [heads][rows of the pass]. The gradients by the tables of all chunks lie in scratch memory, too, and
- * are added by halves, which takes few calls; a CPU adds them in order.
+ * On a GPU a call has all windows of the pass, and l->z is [heads][rows of the pass]. The gradients by the tables of all
+ * chunks lie in scratch memory, too, and are added by halves, which takes few calls; a CPU adds them in order.
  *
  * SiLU's parameter is one row: the biases by distance (causal: 0 .. window_max - 1; else, and in a network some of
  * whose passes go both ways, -window_max + 1 .. window_max - 1), then those by time (ATTENTION_TIME_BUCKETS). They

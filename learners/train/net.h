@@ -133,8 +133,9 @@ struct net_options {
 
 struct net {
     const struct train_device *device;
-    struct gpu_error
-        *error; /* GPU: where its owner notes the first failure (learners/stored/weights.c); may be NULL */
+    /* GPU: the first failure while weights are saved or loaded (learners/stored/weights.c) is noted here, for the net's
+     * owner; may be NULL where neither happens */
+    struct gpu_error *error;
     const struct kernels *kernels; /* of the host, beside those of the device; from net_start on */
     struct net_options options;
     uint32_t events_max, gradients_max;
@@ -219,8 +220,9 @@ void net_end_segment(struct net *net);
 struct net_params *net_add_params(struct net *net, uint32_t n, uint32_t d);
 
 /*
- * Layers of sequence models, on a CPU or a GPU, for networks with window_max, each explained in its layer_*.c. Their matrices have
- * no padding (the stride is the number of columns), and none but the input of net_add_dropout is made by a relu.
+ * Layers of sequence models, on a CPU or a GPU, for networks with window_max, each explained in its layer_*.c. Their
+ * matrices have no padding (the stride is the number of columns), and none but the input of net_add_dropout is made by a
+ * relu.
  */
 
 /* out = in + a learned row of each position. Parameter: window_max rows. */
