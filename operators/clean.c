@@ -219,7 +219,7 @@ static bool clean_restore(struct operator_context *context, struct snapshot_read
             return false;
         }
         memcpy(record, data.data, data.length);
-        if (snapshot_lane(reader) != 0 || record[0] < newest)
+        if (context->lane != 0 || record[0] < newest)
             continue;
         for (uint32_t i = 0; i < clean->count; i++)
             clean->changed[i] = (record[0] == newest ? clean->changed[i] : 0) + record[1 + i];

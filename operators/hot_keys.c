@@ -118,12 +118,9 @@ static bool hot_snapshot(const struct state_member *row, struct operator_context
                               .lane = context->lane,
                               .lanes = context->lanes};
     struct byte_buffer record = {0};
-    for (uint32_t group = 0; group < KEY_GROUPS; group++) {
-        if (key_lane(group, context->lanes) != context->lane)
-            continue;
-        head.first_group = head.groups == 0 ? group : head.first_group;
-        head.groups++;
-    }
+    head.groups = group_set_limit(context->groups);
+    head.first_group = MIN(group_set_next(context->groups, 0), head.groups);
+    head.groups -= head.first_group;
     for (uint32_t i = 0; i < HOT_KEYS; i++)
         head.entries += hot->keys[i].count > 0;
     buffer_append(&record, &head, sizeof(head));
@@ -177,13 +174,13 @@ static bool hot_restore(const struct state_member *row LEAT_UNUSED, struct opera
     for (uint32_t i = 0; i < head.groups; i++, at += sizeof(*hot->sampled)) {
         uint64_t sampled;
         memcpy(&sampled, at, sizeof(sampled));
-        if (key_lane(head.first_group + i, context->lanes) == context->lane)
+        if (group_set_has(context->groups, head.first_group + i))
             hot->sampled[head.first_group + i] += sampled;
     }
     for (uint64_t i = 0; i < head.entries; i++, at += sizeof(struct hot_entry)) {
         struct hot_entry entry;
         memcpy(&entry, at, sizeof(entry));
-        if (key_lane(key_group(key_hash(entry.key)), context->lanes) == context->lane)
+        if (group_set_has(context->groups, key_group(key_hash(entry.key))))
             take_entry(hot, &entry);
     }
     return true;

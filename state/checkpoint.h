@@ -42,6 +42,7 @@
 #define LEAT_STATE_CHECKPOINT_H
 
 #include "core/buffer.h"
+#include "core/placement.h"
 #include "core/snapshot.h"
 
 enum {
@@ -148,9 +149,10 @@ void checkpoint_close(struct checkpoint *checkpoint); /* NULL is allowed */
 const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoint);
 
 /* Reads all records of the parts whose name begins with `prefix` ("op/3/"), base first, without those of key
- * groups that another lane owns. lanes = 0: everything. Several readers may be open; one thread uses each. */
-struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const char *prefix, uint32_t lane,
-                                          uint32_t lanes, struct diag_list *diags);
+ * groups outside of `groups`, a set that outlives the reader. NULL: everything. Several readers may be open; one thread uses
+ * each. */
+struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const char *prefix,
+                                          const struct group_set *groups, struct diag_list *diags);
 /* False: a diagnostic (E0702) was added while reading. */
 bool checkpoint_reader_close(struct snapshot_reader *reader);
 /* Puts the checkpoint's database into the directory `path`, whose old content is removed, for

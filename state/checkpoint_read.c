@@ -1,7 +1,6 @@
 /* Finding, verifying and reading checkpoints. Their bytes are data from outside: everything is checked. */
 #include "state/checkpoint_files.h"
 
-#include "core/key.h"
 #include "core/mem.h"
 #include "core/os.h"
 
@@ -444,8 +443,8 @@ struct snapshot_reader {
     struct checkpoint *checkpoint;
     struct diag_list *diags;
     char *prefix;
-    uint32_t lane, lanes;
-    uint32_t link; /* index in the chain */
+    const struct group_set *groups; /* NULL: all */
+    uint32_t link;                  /* index in the chain */
     uint64_t next_frame;
     int fd;
     char *memory; /* holds the frame, with room for whole blocks of the disk */
@@ -455,16 +454,6 @@ struct snapshot_reader {
     size_t record_at; /* offset of the last record in the frame */
     bool is_failed;
 };
-
-uint32_t snapshot_lane(const struct snapshot_reader *reader)
-{
-    return reader->lane;
-}
-
-uint32_t snapshot_lanes(const struct snapshot_reader *reader)
-{
-    return reader->lanes;
-}
 
 static void state_path(const struct snapshot_reader *reader, char *path)
 {
@@ -482,17 +471,12 @@ void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, c
     reader->is_failed = true;
 }
 
-struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const char *prefix, uint32_t lane,
-                                          uint32_t lanes, struct diag_list *diags)
+struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const char *prefix,
+                                          const struct group_set *groups, struct diag_list *diags)
 {
-    leat_assert(lanes == 0 || lane < lanes);
     struct snapshot_reader *reader = mem_calloc(1, sizeof(*reader));
-    *reader = (struct snapshot_reader){.checkpoint = checkpoint,
-                                       .diags = diags,
-                                       .prefix = mem_strdup(prefix),
-                                       .lane = lane,
-                                       .lanes = lanes,
-                                       .fd = -1};
+    *reader = (struct snapshot_reader){
+        .checkpoint = checkpoint, .diags = diags, .prefix = mem_strdup(prefix), .groups = groups, .fd = -1};
     return reader;
 }
 
@@ -507,11 +491,6 @@ bool checkpoint_reader_close(struct snapshot_reader *reader)
     return is_good;
 }
 
-static bool is_own_group(const struct snapshot_reader *reader, uint32_t group)
-{
-    return group == SNAPSHOT_GLOBAL || reader->lanes == 0 || key_lane(group, reader->lanes) == reader->lane;
-}
-
 /* Whether the frame may have records for this reader. */
 static bool is_wanted(const struct snapshot_reader *reader, const struct manifest *manifest,
                       const struct manifest_frame *frame)
@@ -520,10 +499,8 @@ static bool is_wanted(const struct snapshot_reader *reader, const struct manifes
     size_t length = strlen(reader->prefix);
     if (name.length < length || memcmp(name.data, reader->prefix, length) != 0)
         return false;
-    if (frame->group_max == SNAPSHOT_GLOBAL || reader->lanes == 0 || frame->group_max >= KEY_GROUPS)
-        return true;
-    return key_lane(frame->group_min, reader->lanes) <= reader->lane &&
-           key_lane(frame->group_max, reader->lanes) >= reader->lane;
+    return frame->group_max >= KEY_GROUPS ||
+           group_set_next(reader->groups, frame->group_min) <= frame->group_max;
 }
 
 static bool load_frame(struct snapshot_reader *reader, const struct manifest_frame *frame)
@@ -591,7 +568,7 @@ bool snapshot_get(struct snapshot_reader *reader, uint32_t *key_group, struct st
         *key_group = head[0];
         *data = (struct str){reader->data + reader->at, head[1]};
         reader->at += head[1];
-        if (is_own_group(reader, head[0]))
+        if (head[0] == SNAPSHOT_GLOBAL || group_set_has(reader->groups, head[0]))
             return true;
     }
     return false;

@@ -10,7 +10,8 @@ static bool table_open(const struct state_member *row, const struct operator_con
     struct keyed_table *table = keyed_table_new(&(struct keyed_options){.store = context->state_store,
                                                                         .id = context->id,
                                                                         .kind = (uint8_t)row->tag,
-                                                                        .budget_bytes = plan.memory_bytes});
+                                                                        .budget_bytes = plan.memory_bytes,
+                                                                        .groups = context->groups});
     memcpy(member, &table, sizeof(table));
     return true;
 }
@@ -83,9 +84,10 @@ static bool queue_open(const struct state_member *row, const struct operator_con
                                                                            .id = context->id,
                                                                            .kind = (uint8_t)row->tag,
                                                                            .budget_bytes = plan.memory_bytes,
-                                                                           .bucket_us = plan.bucket_us});
+                                                                           .bucket_us = plan.bucket_us,
+                                                                           .groups = context->groups});
     memcpy(member, &queue, sizeof(queue));
-    return time_queue_restored(queue, context->lane, context->lanes, TIME_MIN);
+    return time_queue_restored(queue, TIME_MIN);
 }
 
 static bool queue_snapshot(const struct state_member *row LEAT_UNUSED,
@@ -105,7 +107,7 @@ static bool queue_restore(const struct state_member *row, struct operator_contex
 static bool queue_restored(const struct state_member *row, struct operator_context *context, void *queue)
 {
     struct state_plan plan = state_plan_of(row, context);
-    return time_queue_restored(queue, context->lane, context->lanes, left_before(&plan, context->watermark));
+    return time_queue_restored(queue, left_before(&plan, context->watermark));
 }
 
 static void queue_report(const struct state_member *row, void *queue, struct report *report)

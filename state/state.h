@@ -27,7 +27,7 @@
 #define LEAT_STATE_STATE_H
 
 #include "core/cold_store.h"
-#include "core/key.h"
+#include "core/placement.h"
 #include "core/snapshot.h"
 
 struct state_store;
@@ -74,6 +74,8 @@ struct keyed_options {
     /* Tells states of the same id apart; the first byte of the table's snapshot records. */
     uint8_t kind;
     size_t budget_bytes; /* bounds all memory of the table */
+    /* The key groups of the table's instance; NULL: all. The set outlives the table. */
+    const struct group_set *groups;
 };
 
 struct keyed_table;
@@ -127,8 +129,6 @@ int64_t keyed_watermark(const struct keyed_table *table); /* TIME_MIN at first *
  * hash in little memory. Not inside a bracket; `visit` may call keyed_read only. */
 typedef void keyed_visit(void *argument, const struct keyed_slot *slot);
 void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *visit, void *argument);
-/* The key groups of a lane are first <= group < limit. */
-void keyed_groups(uint32_t lane, uint32_t lanes, uint32_t *first, uint32_t *limit);
 
 /* Whether some entries may be in the database alone. */
 bool keyed_may_be_stored(const struct keyed_table *table);
@@ -171,7 +171,8 @@ struct time_queue_options {
     uint16_t id;
     uint8_t kind;
     size_t budget_bytes;
-    int64_t bucket_us; /* > 0; about the usual wait / 64 */
+    int64_t bucket_us;              /* > 0; about the usual wait / 64 */
+    const struct group_set *groups; /* as in keyed_options */
 };
 
 struct time_queue;
@@ -196,9 +197,9 @@ bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *write
  * the record is damaged. */
 bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader, struct str record,
                         int64_t watermark, struct diag_list *diags);
-/* Called after the last record: counts the records that the database holds for key groups of this lane.
- * False: the store failed. */
-bool time_queue_restored(struct time_queue *queue, uint32_t lane, uint32_t lanes, int64_t watermark);
+/* Called after the last record: counts the records that the database holds for the queue's key groups. False: the store
+ * failed. */
+bool time_queue_restored(struct time_queue *queue, int64_t watermark);
 
 /* --- Cold rows of learners --- */
 

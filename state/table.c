@@ -52,7 +52,6 @@ struct keyed_table *keyed_table_new(const struct keyed_options *options)
     table->maintain_bytes = options->budget_bytes;
     table->may_be_stored = store_has_database(options->store);
     table->next_unknown = table->may_be_stored ? 0 : KEY_GROUPS;
-    table->learn_limit = KEY_GROUPS;
     filter_init(&table->filter, options->budget_bytes);
     table->evictions = store_batch_new();
     table->key_space = mem_alloc(STORE_READ_MAX * sizeof(table->key_space[0]));
@@ -410,9 +409,10 @@ static bool learn_stored(void *argument, struct str key, struct str value)
 
 void keyed_learn(struct keyed_table *table)
 {
-    uint32_t group = table->next_unknown++;
-    if (table->next_unknown >= table->learn_limit)
-        table->next_unknown = KEY_GROUPS;
+    uint32_t group = group_set_next(table->options.groups, table->next_unknown);
+    table->next_unknown = group_set_next(table->options.groups, group + 1);
+    if (group == KEY_GROUPS)
+        return;
     char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
     store_prefix(first, table->options.id, table->options.kind, group);
     store_prefix(limit, table->options.id, table->options.kind, group + 1);
@@ -473,17 +473,6 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
     if (table->groups[group].count > 2 * live + SCAN_DEAD_MIN)
         keyed_drop_dead(table, group, 0);
     pthread_mutex_unlock(&table->mutex);
-}
-
-void keyed_groups(uint32_t lane, uint32_t lanes, uint32_t *first, uint32_t *limit)
-{
-    uint32_t group = 0;
-    while (group < KEY_GROUPS && key_lane(group, lanes) < lane)
-        group++;
-    *first = group;
-    while (group < KEY_GROUPS && key_lane(group, lanes) == lane)
-        group++;
-    *limit = group;
 }
 
 bool keyed_may_be_stored(const struct keyed_table *table)

@@ -79,7 +79,6 @@ struct keyed_table {
     /* The first key group whose stored keys are not in the filter; KEY_GROUPS: all are. */
     uint32_t next_unknown;
     uint32_t filter_asked, filter_rejected; /* keys since weigh_filter last decided about the filter */
-    uint32_t learn_limit;                   /* key groups from this one on are another lane's */
     uint32_t learn_in;                      /* brackets until the next group is learned */
     rocksdb_writebatch_t *evictions;
     struct keyed_slot **victims; /* of the group being swept */

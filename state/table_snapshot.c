@@ -372,13 +372,13 @@ static bool next_entry(struct str record, size_t *at, struct record_entry *entry
  * order of their home slots: if the group grew step by step, the entries would crowd in its first slots, and
  * each search would pass all of them. The number of entries is estimated, as if home slots lay everywhere as
  * densely as between the first and the third quarter of this record. */
-static void expect_entries(struct keyed_table *table, struct str record, uint32_t lane, uint32_t lanes)
+static void expect_entries(struct keyed_table *table, struct str record)
 {
     struct record_entry entry;
     uint32_t count = 0, group = 0, homes[2] = {0, 0};
     for (size_t at = sizeof(struct record_head); next_entry(record, &at, &entry); count++)
         group = key_group(key_hash(entry.key));
-    if (count < EXPECT_MIN || (lanes > 0 && key_lane(group, lanes) != lane))
+    if (count < EXPECT_MIN || !group_set_has(table->options.groups, group))
         return;
     uint32_t first = count / 4, last = count - 1 - first, i = 0;
     for (size_t at = sizeof(struct record_head); i <= last && next_entry(record, &at, &entry); i++)
@@ -404,17 +404,11 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
     pthread_mutex_lock(&table->mutex);
     table->epoch = MAX(table->epoch, head.epoch);
     bool is_good = true;
-    uint32_t lane = snapshot_lane(reader), lanes = snapshot_lanes(reader);
-    if (lanes > 0) {
-        uint32_t first;
-        keyed_groups(lane, lanes, &first, &table->learn_limit);
-        table->next_unknown = MAX(table->next_unknown, first);
-    }
-    expect_entries(table, record, lane, lanes);
+    expect_entries(table, record);
     for (size_t at = sizeof(head); is_good && at < record.length;) {
         struct record_entry entry;
         is_good = next_entry(record, &at, &entry);
-        if (is_good && (lanes == 0 || key_lane(key_group(key_hash(entry.key)), lanes) == lane))
+        if (is_good && group_set_has(table->options.groups, key_group(key_hash(entry.key))))
             restore_entry(table, &entry, record.data + at - entry.bytes, head.epoch);
     }
     if (keyed_bytes(table) > table->maintain_bytes)

@@ -18,7 +18,8 @@ struct time_queue *time_queue_new(const struct time_queue_options *options)
     queue->gone_before = TIME_MIN;
     queue->spill_bytes = options->budget_bytes;
     queue->batch = store_batch_new();
-    queue->group_limit = KEY_GROUPS;
+    queue->group_first = group_set_next(options->groups, 0);
+    queue->group_limit = group_set_limit(options->groups);
     return queue;
 }
 

@@ -4,9 +4,9 @@
  * count, so that a checkpoint's writer can read blocks while the lane goes on. A bucket of time is a list of
  * blocks; the records of the open bucket, which is the earliest, are in a heap.
  *
- * The database has a bucket's records in streams: one for each lane that ever wrote to the bucket, in the
- * order in which records leave. Mostly there is one stream; after a start at another number of lanes there
- * may be several, and a lane reads those that may have records of its key groups. A stream is read in pieces,
+ * The database has a bucket's records in streams, in the order in which records leave: one for each range of key groups
+ * of a queue that ever wrote to the bucket. Mostly there is one stream that this queue reads; after a start with other
+ * key groups there may be several, and a queue reads those that may have records of its groups. A stream is read in pieces,
  * pack after pack, in the order of the packs' first records. A pack that was not read begins no earlier than
  * the last pack that was read; so the next piece is read before the heap's first record is later than the
  * beginning of that last pack. Hence a record that leaves the heap is the first of all. */
@@ -48,7 +48,7 @@ struct queue_bucket {
 
 /* A stream of the open bucket, and how far it was read. */
 struct queue_stream {
-    uint32_t first, limit; /* the key groups of the lane that wrote it */
+    uint32_t first, limit; /* the range of key groups of the queue that wrote it */
     int64_t time_us;       /* of the first record of the last pack that was read */
     uint64_t hash, sequence;
     char position[QUEUE_POSITION_BYTES]; /* place of that pack */
@@ -91,7 +91,7 @@ struct time_queue {
     rocksdb_writebatch_t *batch;
     struct byte_buffer pack;            /* the pack that is being filled */
     const struct queue_record **sorted; /* SPILL_RECORDS records to be written */
-    uint32_t group_first, group_limit;  /* of this lane: packs of other key groups are not read */
+    uint32_t group_first, group_limit;  /* the range of options.groups: packs of others are not read */
 };
 
 static inline size_t queue_record_bytes(size_t length)

@@ -249,7 +249,7 @@ static void load_record(struct load *load, const struct queue_record *head, cons
     struct time_queue *queue = load->queue;
     struct queue_block *block;
     uint32_t group = key_group(head->hash);
-    if (head->time_us < queue->gone_before || group < queue->group_first || group >= queue->group_limit)
+    if (head->time_us < queue->gone_before || !group_set_has(queue->options.groups, group))
         return;
     queue_append(queue, load->bucket, head, data, true, &block);
     load->bytes += queue_record_bytes(head->length);
@@ -471,9 +471,7 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
         snapshot_corrupt(reader, diags, "a record of a time queue has another length than its header says");
         return false;
     }
-    uint32_t lanes = snapshot_lanes(reader);
-    if (record.time_us < watermark ||
-        (lanes > 0 && key_lane(key_group(record.hash), lanes) != snapshot_lane(reader)))
+    if (record.time_us < watermark || !group_set_has(queue->options.groups, key_group(record.hash)))
         return true;
     struct queue_block *block;
     struct queue_bucket *bucket = queue_bucket(queue, queue_bucket_index(queue, record.time_us));
@@ -484,7 +482,7 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
     return true;
 }
 
-/* About how many records of this lane's share of key groups the database has of a bucket. */
+/* About how many records of the queue's key groups the database has of a bucket. */
 static uint64_t stored_records(struct time_queue *queue, int64_t bucket)
 {
     char first[STREAM_KEY_BYTES], limit[STREAM_KEY_BYTES];
@@ -492,14 +490,13 @@ static uint64_t stored_records(struct time_queue *queue, int64_t bucket)
     stream_key(queue, limit, bucket, UINT16_MAX, UINT16_MAX);
     uint64_t bytes = store_bytes(queue->options.store, (struct str){first, sizeof(first)},
                                  (struct str){limit, sizeof(limit)});
-    return bytes / RECORD_STORED * (queue->group_limit - queue->group_first) / KEY_GROUPS;
+    return bytes / RECORD_STORED * group_set_count(queue->options.groups) / KEY_GROUPS;
 }
 
-bool time_queue_restored(struct time_queue *queue, uint32_t lane, uint32_t lanes, int64_t watermark)
+bool time_queue_restored(struct time_queue *queue, int64_t watermark)
 {
     queue->gone_before = MAX(queue->gone_before, watermark);
-    keyed_groups(lane, lanes, &queue->group_first, &queue->group_limit);
-    if (!store_has_database(queue->options.store) || queue->group_first == queue->group_limit)
+    if (!store_has_database(queue->options.store) || queue->group_first >= queue->group_limit)
         return true;
     /* One seek for each bucket that the database has. */
     int64_t index = watermark == TIME_MIN ? INT64_MIN : queue_bucket_index(queue, watermark);

@@ -35,7 +35,7 @@ static struct failpoint_rule {
 } rules[ARRAY_COUNT(names)];
 
 static atomic_bool is_active;
-static int64_t cut_records, state_bytes; /* LEAT_TEST_CUT, LEAT_TEST_STATE; 0: not set */
+static int64_t cut_records, state_bytes, placement_seed; /* LEAT_TEST_CUT, _STATE, _PLACEMENT; 0: not set */
 
 const char *const *failpoint_names(size_t *count)
 {
@@ -180,10 +180,16 @@ int64_t test_state(int64_t usual)
     return state_bytes > 0 && state_bytes < usual ? state_bytes : usual;
 }
 
+uint64_t test_placement(void)
+{
+    return (uint64_t)placement_seed;
+}
+
 bool failpoints_init(struct diag_list *diags)
 {
     bool is_good = parse_knob("LEAT_TEST_CUT", 1, BATCH_ROWS, &cut_records, diags) &&
-                   parse_knob("LEAT_TEST_STATE", 256, 1 << 30, &state_bytes, diags);
+                   parse_knob("LEAT_TEST_STATE", 256, 1 << 30, &state_bytes, diags) &&
+                   parse_knob("LEAT_TEST_PLACEMENT", 1, 1 << 30, &placement_seed, diags);
     const char *text = getenv("LEAT_FAILPOINTS");
     if (text == NULL || *text == '\0')
         return is_good;

@@ -14,7 +14,7 @@ struct key {
     uint64_t low, high;
 };
 
-/* Key groups: the unit that lanes own and checkpoints store (docs/design.md, section 7). */
+/* Key groups: the unit that instances own (core/placement.h) and checkpoints store (docs/design.md, section 7). */
 enum { KEY_GROUPS = 720 };
 
 /* A well-mixed hash; equal keys have equal hashes on every machine. */
@@ -36,12 +36,6 @@ struct key key_of_hash(uint64_t hash, unsigned rotation);
 static inline uint32_t key_group(uint64_t hash)
 {
     return (uint32_t)((hash >> 32) * KEY_GROUPS >> 32);
-}
-
-/* Index of the lane that owns the group, where there are `lanes` lanes. */
-static inline uint32_t key_lane(uint32_t group, uint32_t lanes)
-{
-    return (uint32_t)((uint64_t)group * lanes / KEY_GROUPS);
 }
 
 static inline bool key_equal(struct key a, struct key b)

@@ -28,6 +28,7 @@
 #include "core/counters.h"
 #include "core/key.h"
 #include "core/option.h"
+#include "core/placement.h"
 #include "core/snapshot.h"
 
 enum { OPERATOR_INPUTS_MAX = 64, OPERATOR_OUTPUTS_MAX = 8 };
@@ -112,10 +113,13 @@ struct operator_context {
     const struct operator_reader *reader; /* set in a context for `read`; else NULL */
     /* Where `reader` is set: what operator_history answers (core/operator_history.h). */
     const struct operator_history *history;
-    uint32_t place; /* the operator's place in the plan, from 0 */
-    uint16_t id;    /* id of the keyed state: stays the same at every start of the run, even
+    uint32_t place;       /* the operator's place in the plan, from 0 */
+    uint16_t id;          /* id of the keyed state: stays the same at every start of the run, even
                        if `place` changes */
-    uint32_t lane, lanes;
+    uint32_t lane, lanes; /* index of the instance, and number of instances */
+    /* The key groups whose rows and state are this instance's (core/placement.h); NULL: all. They may change between two
+     * micro-batches. */
+    const struct group_set *groups;
     int64_t watermark; /* of the previous micro-batch; TIME_MIN at first */
     uint64_t micro_batch;
     uint32_t load;               /* load level of the micro-batch, 0 .. ORDER_LOAD_MAX (bind: follows_load) */
@@ -320,8 +324,7 @@ struct operator_kind {
     bool keeps_figures_alone; /* its snapshot has only metrics for people; if the operator changed, it
                                  starts without them */
     /* Writes the state stored for a key into `out` (core/describe.h); false: none is stored, or a diagnostic was added.
-     * Called after a restore with lanes = KEY_GROUPS and lane = the key's group, or with 1 lane for state that is not
-     * keyed. If query->is_live, also on the lane's thread between two micro-batches of a run: then it changes nothing,
+     * Called after a restore of the key's group alone, or of everything for state that is not keyed. If query->is_live, also on the lane's thread between two micro-batches of a run: then it changes nothing,
      * no state, mark or figure (keyed_peek), the context is a copy with diags, counters and scratch of its own, and a loop
      * over rows ends when describe_is_full. NULL: not supported. */
     bool (*describe)(struct operator_context *context, struct state_query *query, struct describe *out);

@@ -6,11 +6,12 @@
  * of its bytes written when its failpoint gives an error). Failpoints are always compiled in; without
  * LEAT_FAILPOINTS a passage costs one load.
  *
- * Two more variables are for tests only. LEAT_TEST_CUT=N, 1 to 1024, makes watermarks advance after each N
+ * Three more variables are for tests only. LEAT_TEST_CUT=N, 1 to 1024, makes watermarks advance after each N
  * records of a partition (run/sequencer/sequencer.c) instead of after a batch, so that a stream of a few
  * records has several watermarks and late rows; it changes the results, so every life of a run must use the
  * same value. With 1, changes of learners are published after each micro-batch. LEAT_TEST_STATE=N, 256 to 2^30, limits the bytes of memory that an operator instance gets for
- * its state and rows, so that even small state goes to disk. */
+ * its state and rows, so that even small state goes to disk.
+ * LEAT_TEST_PLACEMENT=SEED, 1 to 2^30, places key groups on lanes at random (core/placement.h). */
 #ifndef LEAT_CORE_OS_H
 #define LEAT_CORE_OS_H
 
@@ -19,13 +20,15 @@
 /* Passes the failpoint. Returns 0, or an errno that the caller must treat as the result of its step. May not
  * return (kill). Any thread. */
 int failpoint(const char *name);
-/* Parses LEAT_FAILPOINTS, LEAT_TEST_CUT and LEAT_TEST_STATE. Call before other threads start. false +
+/* Parses LEAT_FAILPOINTS and the variables for tests. Call before other threads start. false +
  * diagnostic: a variable is malformed or names an unknown failpoint. */
 bool failpoints_init(struct diag_list *diags);
 /* The smaller of `usual` and LEAT_TEST_CUT (records); `usual` if that variable is not set. */
 uint32_t test_cut(uint32_t usual);
 /* The smaller of `usual` and LEAT_TEST_STATE (bytes); `usual` if that variable is not set. */
 int64_t test_state(int64_t usual);
+/* LEAT_TEST_PLACEMENT; 0: it is not set. */
+uint64_t test_placement(void);
 /* All failpoint names (core/failpoints.def), for tests that go through them. */
 const char *const *failpoint_names(size_t *count);
 

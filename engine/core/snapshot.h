@@ -7,8 +7,8 @@
  * can be restored with another number of lanes. Integers are stored as they are in memory (leat runs
  * only on little-endian machines).
  *
- * Restoring: each instance gets every section of its part in the order of writing (base, then deltas), and
- * takes the groups that it owns. */
+ * Restoring: each instance gets the records of its part in the order of writing (base, then deltas): those of its
+ * own key groups (operator_context.groups), and all that are SNAPSHOT_GLOBAL. */
 #ifndef LEAT_CORE_SNAPSHOT_H
 #define LEAT_CORE_SNAPSHOT_H
 
@@ -43,8 +43,5 @@ struct snapshot_reader;
 bool snapshot_get(struct snapshot_reader *reader, uint32_t *key_group, struct str *data);
 /* Reports a record with invalid content, with file and offset. */
 void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, const char *what);
-/* This instance's lane and the number of lanes: it owns the groups with key_lane(group, lanes) == lane. */
-uint32_t snapshot_lane(const struct snapshot_reader *reader);
-uint32_t snapshot_lanes(const struct snapshot_reader *reader);
 
 #endif

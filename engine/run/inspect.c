@@ -18,7 +18,7 @@ enum { READ_MEMORY = 64 << 20 }; /* bytes for the database's caches while state 
 bool model_job(struct checkpoint *checkpoint, struct arena *arena, struct str *text, struct str *settings,
                struct diag_list *diags)
 {
-    struct snapshot_reader *reader = checkpoint_reader(checkpoint, "job", 0, 0, diags);
+    struct snapshot_reader *reader = checkpoint_reader(checkpoint, "job", NULL, diags);
     if (reader == NULL)
         return false;
     uint32_t group, records = 0;
@@ -150,7 +150,7 @@ static bool restore_node(struct inspection *inspection, const struct operator_ki
     char prefix[64];
     snprintf(prefix, sizeof(prefix), "op/%u/", context->id);
     struct snapshot_reader *reader =
-        checkpoint_reader(inspection->checkpoint, prefix, context->lane, context->lanes, context->diags);
+        checkpoint_reader(inspection->checkpoint, prefix, context->groups, context->diags);
     bool is_good = operator_restore(kind, context, reader);
     return checkpoint_reader_close(reader) && is_good;
 }
@@ -203,7 +203,7 @@ bool inspect_call(const struct inspect_query *query, inspect_use *use, void *arg
     struct inspection *inspection = inspection_open(query->plan, query->checkpoint, diags);
     if (inspection == NULL)
         return false;
-    struct operator_context context = {.lane = query->lane, .lanes = query->lanes};
+    struct operator_context context = {.lanes = 1, .groups = query->groups};
     bool is_good = inspection_restore(inspection, query->node, &context) &&
                    use(argument, query->node->operator_kind, &context);
     is_good = inspection_is_well(inspection) && is_good;
@@ -271,17 +271,18 @@ bool state_describe(const struct plan *plan, const struct plan_node *node, struc
                     const struct str *words, uint32_t count, struct describe *out, bool *is_found,
                     const char **looked_for, struct arena *arena, struct diag_list *diags)
 {
-    struct inspect_query query = {.plan = plan, .node = node, .checkpoint = checkpoint, .lanes = 1};
+    struct inspect_query query = {.plan = plan, .node = node, .checkpoint = checkpoint};
     struct describing describing = {.query = {.words = words, .count = count}, .out = out, .arena = arena};
     struct batch_pool *pool = batch_pool_new();
     struct batch *row = NULL;
+    struct group_set groups = {0};
     bool is_good = true;
     if (node->bound[0].key_count > 0) {
         row = batch_new(pool, node->bound[0].schema, 1);
         struct key key = {0};
         is_good = state_key_parse(node, words, count, row, &key, arena, diags);
-        query.lanes = KEY_GROUPS;
-        query.lane = key_group(key_hash(key));
+        bit_set(groups.words, key_group(key_hash(key)));
+        query.groups = &groups;
         describing.query.row = row;
     }
     is_good = is_good && inspect_call(&query, describe_one, &describing, diags);
@@ -304,6 +305,6 @@ bool model_visit(const struct plan *plan, const struct plan_node *learner, struc
 {
     if (learner->operator_kind->visit == NULL || learner->operator_kind->restore == NULL)
         return true;
-    struct inspect_query query = {.plan = plan, .node = learner, .checkpoint = checkpoint, .lanes = 1};
+    struct inspect_query query = {.plan = plan, .node = learner, .checkpoint = checkpoint};
     return inspect_call(&query, show, visitor, diags);
 }

@@ -21,9 +21,8 @@ LEAT_CHECKED bool model_visit(const struct plan *plan, const struct plan_node *l
  * The state of a checkpoint, from which nodes are restored to be read. One thread.
  *   - inspection_open: NULL after a diagnostic. The plan is that of the checkpoint's job; plan, checkpoint and
  *     diags must outlive the inspection.
- *   - inspection_restore: opens the node, and restores what the checkpoint has of it. The caller sets lane,
- *     lanes, reader and history of *context, and zeroes all else; lane of lanes: whose key groups are
- *     restored. Call inspection_end even if it failed.
+ *   - inspection_restore: opens the node, and restores what the checkpoint has of it. The caller sets lanes,
+ *     groups, reader and history of *context, and zeroes all else. Call inspection_end even if it failed.
  *   - inspection_is_well: false after a diagnostic: the database failed, and what was read is wrong.
  */
 struct inspection;
@@ -51,7 +50,7 @@ struct inspect_query {
     const struct plan *plan; /* the plan of the checkpoint's job */
     const struct plan_node *node;
     struct checkpoint *checkpoint;
-    uint32_t lane, lanes; /* restores the key groups that lane number `lane` of `lanes` would have */
+    const struct group_set *groups; /* restores these key groups; NULL: all */
 };
 
 /* Opens the node, restores it, calls `use`, and closes the node. Returns false also if `use` does. */

@@ -33,6 +33,10 @@ static void count_instances(struct run *run)
     run->stage_instances = arena_array(&run->arena, uint32_t, plan->stages_count);
     for (uint32_t stage = 0; stage < plan->stages_count; stage++)
         run->stage_instances[stage] = plan->stages[stage].tag == STAGE_SINGLE ? 1 : run->lanes_count;
+    if (test_placement() != 0)
+        placement_scatter(&run->placement, run->lanes_count, test_placement());
+    else
+        placement_ranges(&run->placement, run->lanes_count);
 }
 
 struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags)

@@ -560,7 +560,7 @@ static bool max_restore(const struct state_member *row LEAT_UNUSED, struct opera
     if (record.epoch > rows->restored_epoch)
         rows->rows_max = 0;
     rows->restored_epoch = record.epoch;
-    bool is_ours = key_lane(key_group(key_hash(record.key)), context->lanes) == context->lane;
+    bool is_ours = group_set_has(context->groups, key_group(key_hash(record.key)));
     if (!is_ours || record.rows_max <= rows->rows_max)
         return true;
     rows->rows_max = record.rows_max;

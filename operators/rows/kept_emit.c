@@ -133,9 +133,9 @@ void kept_emit_window(struct kept *kept, struct operator_context *context, int64
 {
     struct emission e = {.kept = kept, .context = context, .time = end - 1, .order_us = end};
     struct visit visit = {kept, window};
-    uint32_t first, limit;
-    keyed_groups(context->lane, context->lanes, &first, &limit);
-    for (uint32_t group = first; group < limit; group++) {
+    const struct group_set *groups = context->groups;
+    for (uint32_t group = group_set_next(groups, 0); group < KEY_GROUPS;
+         group = group_set_next(groups, group + 1)) {
         buffer_clear(&kept->lists);
         kept->copies.count = 0;
         keyed_scan_group(kept->table, group, visit_group, &visit);

@@ -323,8 +323,6 @@ static bool user_restore(struct operator_context *context, struct snapshot_reade
     uint32_t group;
     struct str record;
     while (snapshot_get(reader, &group, &record)) {
-        if (group != SNAPSHOT_GLOBAL && key_lane(group, snapshot_lanes(reader)) != snapshot_lane(reader))
-            continue;
         begin_call(context, "`restore` of operator");
         bool is_good = head->op->restore(&head->api, record.data, record.length);
         user_leave();

@@ -212,9 +212,9 @@ struct keyed_slot window_copy_slot(const struct window *window, const struct win
 static void pass_scan(struct operator_context *context, struct window *window, struct pass *pass)
 {
     struct visit visit = {window, pass};
-    uint32_t first, limit;
-    keyed_groups(context->lane, context->lanes, &first, &limit);
-    for (uint32_t group = first; group < limit; group++) {
+    const struct group_set *groups = context->groups;
+    for (uint32_t group = group_set_next(groups, 0); group < KEY_GROUPS;
+         group = group_set_next(groups, group + 1)) {
         window_copy_group(window, group, visit_entry, &visit);
         for (uint32_t i = 0; i < window->copies_count; i++) {
             const struct window_copy *copy = &window->copy_list[i];

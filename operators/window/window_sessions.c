@@ -409,12 +409,12 @@ static void give_by_scan(struct operator_context *context, struct window *window
     struct closing closing = {.context = context, .window = window, .watermark = watermark};
     struct sorted_record record;
     struct window_out out = {0};
-    uint32_t first, limit;
     leat_assert(window->touches_count == 0);
     time_queue_discard(window->timers, watermark);
     closing.sorter = sorter_new(context->state_store, window->timers_bytes);
-    keyed_groups(context->lane, context->lanes, &first, &limit);
-    for (uint32_t group = first; group < limit; group++) {
+    const struct group_set *groups = context->groups;
+    for (uint32_t group = group_set_next(groups, 0); group < KEY_GROUPS;
+         group = group_set_next(groups, group + 1)) {
         keyed_scan_group(window->table, group, visit, &closing);
         arm_touched(window, watermark);
     }
@@ -490,9 +490,9 @@ static void give_early(struct operator_context *context, struct window *window)
 {
     struct window_key items[BATCH_ROWS];
     struct keyed_slot *copies = arena_alloc(context->scratch, BATCH_ROWS * sizeof(*copies));
-    uint32_t first, limit;
-    keyed_groups(context->lane, context->lanes, &first, &limit);
-    for (uint32_t group = first; group < limit; group++) {
+    const struct group_set *groups = context->groups;
+    for (uint32_t group = group_set_next(groups, 0); group < KEY_GROUPS;
+         group = group_set_next(groups, group + 1)) {
         window_copy_group(window, group, copy_any, window);
         for (uint32_t i = 0, count; i < window->copies_count; i += count) {
             count = MIN(window->copies_count - i, BATCH_ROWS);

@@ -84,6 +84,8 @@ class Round:
         watched = [p for p in ("state.evict", "state.load") if is_killed and self.job.spills and p != point]
         device = self.rng.choice(self.job.devices)
         environment = dict(self.job.environment)
+        if self.rng.random() < 0.5:  # key groups here and there, not in ranges
+            environment["LEAT_TEST_PLACEMENT"] = str(self.rng.randrange(1, 100))
         environment["LEAT_FAILPOINTS"] = ",".join([f"{p}=stop" for p in points] + [f"{p}=stop@1" for p in watched])
         self.begin = checkpoints(self.state)
         command = self.job.command(self.place, lanes, self.state, every, device)

@@ -32,6 +32,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 ROWS_LEAST = 1000
 STREAMS_A_JOB = 10
 LITTLE = {"LEAT_TEST_STATE": "60000"}
+SCATTERED = {"LEAT_TEST_PLACEMENT": "5"}
 RECORDS = {"events": 30_000, "clicks": 12_000}
 RECORDS_OTHERWISE = 6_000
 BEGIN_MS = 1_700_000_000_000
@@ -241,12 +242,15 @@ def run_job(job, kills, rng, shown, report):
     for lanes, is_little, every in ((2, False, "off"), (3, True, "30ms"), (7, False, "100ms")):
         if not is_little:
             job.environment.pop(*LITTLE)
+        if lanes != 2:
+            job.environment.update(SCATTERED)
         place, state = f"lanes-{lanes}", "" if every == "off" else os.path.join(job.folder, f"state-{lanes}-lanes")
         found, summary = job.undisturbed(place, lanes, state, "10s" if every == "off" else every)
         compare(found, expected, f"at {lanes} lanes, with {'little' if is_little else 'all the'} memory, checkpoints {every}")
         shutil.rmtree(state, ignore_errors=True)
         shutil.rmtree(os.path.join(job.folder, place), ignore_errors=True)
         job.environment.update(LITTLE)
+        job.environment.pop(*SCATTERED, None)
     names = ", ".join(sorted({kind for _, kind, _, _ in job.streams}))
     report(f"ok - operators: {names}: the same bytes at 1, 2, 3, 7 lanes, with little memory and with much")
     run_rounds(job, expected, kills, rng, report)

@@ -128,9 +128,14 @@ static void make_checkpoint(const uint8_t *data, size_t size)
 static void restore_all(struct checkpoint *checkpoint, uint32_t lane, struct diag_list *diags)
 {
     struct state_store *store = state_store_open(NULL, 0, false, diags);
-    struct keyed_table *table = keyed_table_new(&(struct keyed_options){store, 1, 'k', 1 << 20});
-    struct time_queue *queue = time_queue_new(&(struct time_queue_options){store, 1, 'q', 1 << 20, 1000});
-    struct snapshot_reader *reader = checkpoint_reader(checkpoint, "op/1/", lane, LANES, diags);
+    struct placement placement;
+    struct group_set groups;
+    placement_ranges(&placement, LANES);
+    placement_groups(&placement, lane, &groups);
+    struct keyed_table *table = keyed_table_new(&(struct keyed_options){store, 1, 'k', 1 << 20, &groups});
+    struct time_queue *queue =
+        time_queue_new(&(struct time_queue_options){store, 1, 'q', 1 << 20, 1000, &groups});
+    struct snapshot_reader *reader = checkpoint_reader(checkpoint, "op/1/", &groups, diags);
     uint32_t group;
     struct str record;
     bool is_good = true;

@@ -95,7 +95,7 @@ static bool print_place(struct checkpoint *checkpoint, unsigned place, int64_t s
     uint32_t group;
     char prefix[32];
     snprintf(prefix, sizeof(prefix), "op/%u/", place);
-    struct snapshot_reader *reader = checkpoint_reader(checkpoint, prefix, 0, 0, diags);
+    struct snapshot_reader *reader = checkpoint_reader(checkpoint, prefix, NULL, diags);
     while (snapshot_get(reader, &group, &record))
         if (group != SNAPSHOT_GLOBAL && record.data[0] == QUEUE_KIND)
             take_queued(&entries, record);

@@ -7,8 +7,8 @@
 
 A job has two random streams `a` and `b` (history.py: out of order, late, equal times, nulls, duplicates, gaps, bad
 records, several partitions and files, some of them idle) and some twenty cases, each a random step or a short chain of
-them. leat runs it at a random number of lanes and, by LEAT_TEST_CUT and LEAT_TEST_STATE (core/os.h), so that sixty records
-have many micro-batches, watermarks and late rows, and state that goes to disk. Rows, late rows, dead letters and all counts of each case must be those of its model. A case
+them. leat runs it at a random number of lanes and, by LEAT_TEST_CUT, LEAT_TEST_STATE and LEAT_TEST_PLACEMENT (core/os.h), so that
+sixty records have many micro-batches, watermarks and late rows, and state that goes to disk. Rows, late rows, dead letters and all counts of each case must be those of its model. A case
 that differs is shrunk, and its files, with what to run, stay in --folder.
 
 A new operator, or new options, in ten minutes: one file tests/property/cases/FAMILY.py with
@@ -90,7 +90,7 @@ def random_scenario(seed, job, families, names):
         cases.append(random_case(rng, families, rng.choice(names), rng.choice([0, 1, 2]) if len(cases) % 4 == 0 else 0))
         stages += len(cases[-1]["steps"]) + 1 + len(scenarios.sides(families, cases[-1]["steps"][-1]))
     return {"streams": history.random_streams(rng), "cut": rng.choice(CUTS), "workers": rng.choice(LANES),
-            "state": rng.choice(STATES), "cases": cases}
+            "state": rng.choice(STATES), "placement": rng.choice([None, 1 + seed]), "cases": cases}
 
 
 def run_job(arguments, families, names, job):

@@ -1,4 +1,4 @@
-"""A scenario: streams, cases, lanes, LEAT_TEST_CUT, LEAT_TEST_STATE; as files that leat runs, and what came out beside
+"""A scenario: streams, cases, lanes, LEAT_TEST_CUT, _STATE and _PLACEMENT; as files that leat runs, and what came out beside
 the models.
 
 A case is {"steps": [{"family", "options"}, ...]}, one step or a short chain of them over the streams `a` and `b`.
@@ -173,7 +173,7 @@ def write(scenario, families, folder):
 
 def knobs(scenario):
     """The environment of a run."""
-    return {f"LEAT_TEST_{name.upper()}": str(scenario[name]) for name in ("cut", "state") if scenario[name]}
+    return {f"LEAT_TEST_{name.upper()}": str(scenario[name]) for name in ("cut", "state", "placement") if scenario[name]}
 
 
 def run(leat, scenario, folder):

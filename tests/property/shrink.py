@@ -115,7 +115,7 @@ def shrink(check, scenario, wrong):
     shrinking = Shrinking(check, scenario, wrong)
     numbers = range(len(scenario["cases"])) if shrinking.number is None else [shrinking.number]
     any(shrinking.change(lambda s, n=n: s.update(cases=[s["cases"][n]])) for n in numbers)
-    for field, value in (("workers", 1), ("state", None), ("cut", 1), ("cut", 2)):
+    for field, value in (("workers", 1), ("placement", None), ("state", None), ("cut", 1), ("cut", 2)):
         if json.dumps(shrinking.best[field]) != json.dumps(value):
             shrinking.change(lambda s, field=field, value=value: s.update({field: value}))
     drop_records(shrinking)

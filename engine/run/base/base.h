@@ -21,6 +21,7 @@
 #define LEAT_RUN_BASE_BASE_H
 
 #include "core/connector.h"
+#include "core/placement.h"
 #include "core/temporary.h"
 #include "run/run.h"
 
@@ -54,8 +55,9 @@ struct run {
     struct trace *trace;                 /* what `leat trace` follows, with one lane; NULL: none */
     const struct run_observer *observer; /* set if `trace` is; else NULL */
     uint32_t lanes_count;
-    uint32_t *stage_instances; /* by stage: number of its instances */
-    struct source *sources;    /* by source of the plan */
+    uint32_t *stage_instances;  /* by stage: number of its instances */
+    struct placement placement; /* of the key groups, in each stage with an instance for each lane */
+    struct source *sources;     /* by source of the plan */
     struct sink_context **sinks;
     uint32_t sinks_count;
     struct batch_pool *pool;

@@ -47,7 +47,7 @@ static bool decode(struct str record, struct arena *arena, struct parts *parts)
 bool parts_read(struct checkpoint *checkpoint, struct arena *arena, struct parts *parts,
                 struct diag_list *diags)
 {
-    struct snapshot_reader *reader = checkpoint_reader(checkpoint, "parts", 0, 0, diags);
+    struct snapshot_reader *reader = checkpoint_reader(checkpoint, "parts", NULL, diags);
     uint32_t group;
     struct str record;
     bool is_good = false;

@@ -188,15 +188,15 @@ static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_
 {
     struct key keys[BATCH_ROWS];
     uint32_t lanes[BATCH_ROWS];
-    uint32_t counts[256] = {0};
-    leat_assert(x->consumers <= ARRAY_COUNT(counts));
+    uint32_t counts[PLACEMENT_INSTANCES_MAX] = {0};
+    leat_assert(x->consumers == from->slot->placement->instances);
     key_encode(batch, x->plan->key_columns, x->plan->key_count, keys, NULL);
     for (uint32_t i = 0; i < batch->selected; i++) {
-        lanes[i] = key_lane(key_group(key_hash(keys[i])), x->consumers);
+        lanes[i] = placement_instance(from->slot->placement, key_hash(keys[i]));
         counts[lanes[i]]++;
     }
-    struct batch *views[256];
-    uint16_t *sels[256];
+    struct batch *views[PLACEMENT_INSTANCES_MAX];
+    uint16_t *sels[PLACEMENT_INSTANCES_MAX];
     for (uint32_t lane = 0; lane < x->consumers; lane++) {
         if (counts[lane] == 0)
             continue;

@@ -127,6 +127,7 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
         .id = run->ids[plan_node->place],
         .lane = stage->instance,
         .lanes = run->stage_instances[stage->index],
+        .groups = stage->stage->tag == STAGE_SINGLE ? NULL : &stage->groups,
         .watermark = TIME_MIN,
         .memory_bytes = memory_of(run, plan_node),
         .output = plan_node->outputs[0],
@@ -197,6 +198,7 @@ static struct stage_instance *new_instance(struct run *run, uint32_t stage, uint
     made->lane = is_single ? run->lanes_count - 1 - stage % run->lanes_count : instance;
     made->next = sequencer_first(run);
     made->slot_watermarks = arena_array(&run->arena, int64_t, run->plan->nodes_count + 1);
+    placement_groups(&run->placement, instance, &made->groups);
     made->nodes = arena_array(&run->arena, struct node_instance, made->stage->nodes_count);
     for (uint32_t i = 0; i < made->stage->nodes_count; i++)
         init_node(made, &made->nodes[i], &run->plan->nodes[made->stage->nodes[i]]);

@@ -80,6 +80,7 @@ struct stage_instance {
     const struct plan_stage *stage;
     uint32_t index; /* index of the stage in the plan */
     uint32_t lane, instance;
+    struct group_set groups;   /* the key groups that are this instance's */
     atomic_uint_fast64_t next; /* micro-batch to run next; its lane writes it; not used by stage 0 */
     struct node_instance *nodes;
     struct slot *slot;                 /* the micro-batch in work */

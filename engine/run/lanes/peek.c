@@ -26,8 +26,9 @@ static void spend(struct lane *lane, uint64_t ns, uint64_t now)
 
 static struct stage_instance *owner_of(const struct run *run, const struct run_peek_key *key)
 {
-    uint32_t stage = key->peek->node->stage, instances = run->stage_instances[stage];
-    uint32_t instance = key->row == NULL ? 0 : key_lane(key_group(key->hash), instances);
+    uint32_t stage = key->peek->node->stage;
+    bool is_keyed = key->row != NULL && run->plan->stages[stage].tag != STAGE_SINGLE;
+    uint32_t instance = is_keyed ? placement_instance(&run->placement, key->hash) : 0;
     return run->lanes->stages[run->lanes->stage_first[stage] + instance];
 }
 

@@ -125,7 +125,7 @@ bool snapshot_has_sink(struct run *run, const struct plan_node *sink)
     sink_part(sink, prefix);
     uint32_t group;
     struct str data;
-    struct snapshot_reader *reader = checkpoint_reader(run->resumed, prefix, 0, 0, run->diags);
+    struct snapshot_reader *reader = checkpoint_reader(run->resumed, prefix, NULL, run->diags);
     bool is_there = reader != NULL && snapshot_get(reader, &group, &data);
     /* A damaged part counts as present; the restore reports the damage. */
     bool is_good = reader != NULL && checkpoint_reader_close(reader);
@@ -143,7 +143,7 @@ static bool restore_counters(struct run *run, struct node_instance *node, struct
 {
     char prefix[PART_BYTES];
     counters_part(node, prefix);
-    struct snapshot_reader *reader = checkpoint_reader(from, prefix, 0, 0, run->diags);
+    struct snapshot_reader *reader = checkpoint_reader(from, prefix, NULL, run->diags);
     uint32_t group;
     struct str data;
     struct saved_counters newest = {0};
@@ -171,7 +171,7 @@ static bool is_other_kind(struct run *run, const struct plan_node *sink, struct 
     uint32_t group;
     struct str data;
     kind_part(sink, name);
-    struct snapshot_reader *reader = checkpoint_reader(from, name, 0, 0, run->diags);
+    struct snapshot_reader *reader = checkpoint_reader(from, name, NULL, run->diags);
     while (snapshot_get(reader, &group, &data))
         snprintf(kind, sizeof(kind), "%.*s", STR_ARGS(data));
     if (!checkpoint_reader_close(reader))
@@ -193,7 +193,7 @@ static bool restore_sink(struct run *run, struct node_instance *node, struct che
         return false;
     char prefix[PART_BYTES];
     sink_part(node->node, prefix);
-    struct snapshot_reader *reader = checkpoint_reader(from, prefix, 0, 1, run->diags);
+    struct snapshot_reader *reader = checkpoint_reader(from, prefix, NULL, run->diags);
     if (reader == NULL)
         return false;
     bool is_good = node->node->sink_kind->restore(&node->sink, reader);
@@ -204,11 +204,9 @@ static bool restore_sink(struct run *run, struct node_instance *node, struct che
 static bool restore_operator(struct node_instance *node, struct checkpoint *from, struct diag_list *diags)
 {
     char prefix[PART_BYTES];
-    struct run *run = node->stage->run;
     struct diag_list *usual = node->context.diags;
     snprintf(prefix, sizeof(prefix), "op/%u/", node->context.id);
-    struct snapshot_reader *reader = checkpoint_reader(from, prefix, node->stage->instance,
-                                                       run->stage_instances[node->stage->index], diags);
+    struct snapshot_reader *reader = checkpoint_reader(from, prefix, node->context.groups, diags);
     if (reader == NULL)
         return false;
     node->context.diags = diags;

@@ -454,6 +454,7 @@ static bool form_one(struct run *run)
     if (is_computed)
         live_follow_load(run, slot);
     slot->load = s->load;
+    slot->placement = &run->placement;
     slot->is_published = run->publisher != NULL && publish_is_on(run);
     log_micro_batch(run, slot, cut);
     s->is_finished = slot->is_final;

@@ -28,9 +28,10 @@ struct slot {
     /* All sources have ended, and operators may have work left: by node of the plan, whether it is done, as in
      * base_watermarks_ended; `watermarks` are those before the end. NULL: in all other micro-batches. */
     const bool *is_done;
-    uint32_t load;     /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step (live.c) */
-    bool is_published; /* followers get what it changes (run/publish) */
-    uint64_t barrier;  /* epoch of the checkpoint after this micro-batch; 0: none */
+    uint32_t load;                     /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step (live.c) */
+    bool is_published;                 /* followers get what it changes (run/publish) */
+    const struct placement *placement; /* by which its rows go to the instances of keyed stages */
+    uint64_t barrier;                  /* epoch of the checkpoint after this micro-batch; 0: none */
     atomic_uint stage_done[PLAN_STAGES_MAX]; /* per stage: instances that have finished it */
 };
 

@@ -249,21 +249,10 @@ static void test_many_columns(void **state)
     batch_pool_free(pool);
 }
 
-/* Every key group has a lane, and every lane a contiguous range of groups of nearly equal size; keys spread
- * evenly over the groups. */
+/* Keys spread evenly over the key groups. */
 static void test_groups(void **state)
 {
     (void)state;
-    for (uint32_t lanes = 1; lanes <= 64; lanes++) {
-        uint32_t counts[64] = {0}, last = 0;
-        for (uint32_t group = 0; group < KEY_GROUPS; group++) {
-            uint32_t lane = key_lane(group, lanes);
-            assert_true(lane < lanes && (lane == last || lane == last + 1));
-            counts[last = lane]++;
-        }
-        for (uint32_t lane = 0; lane < lanes; lane++)
-            assert_true(counts[lane] >= KEY_GROUPS / lanes && counts[lane] <= KEY_GROUPS / lanes + 1);
-    }
     static uint32_t counts[KEY_GROUPS];
     for (uint64_t i = 0; i < 720000; i++)
         counts[key_group(key_hash((struct key){i, UINT64_C(0x0101) << 48}))]++;

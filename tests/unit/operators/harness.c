@@ -105,16 +105,6 @@ void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, c
     diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0}, "%s", what);
 }
 
-uint32_t snapshot_lane(const struct snapshot_reader *reader)
-{
-    return reader->lane;
-}
-
-uint32_t snapshot_lanes(const struct snapshot_reader *reader)
-{
-    return reader->lanes;
-}
-
 /* --- Sample data --- */
 
 struct schema *harness_schema(struct arena *arena)

@@ -58,7 +58,7 @@ struct snapshot_writer {
 };
 struct snapshot_reader {
     const struct byte_buffer *parts;
-    uint32_t count, part, lane, lanes;
+    uint32_t count, part;
     size_t at;
     bool is_corrupt;
 };

@@ -188,7 +188,7 @@ static void test_checkpoints(void **state)
         struct harness h;
         assert_true(bind(&h, step));
         h.context.is_from = turn == 3;
-        struct snapshot_reader reader = {.parts = &writer.records, .count = 1, .lanes = 1};
+        struct snapshot_reader reader = {.parts = &writer.records, .count = 1};
         assert_int_equal(operator_restore(h.kind, &h.context, &reader), turn != 2);
         const struct diag *d = harness_diag(&h, DIAG_FILE_CHANGED);
         assert_int_equal(d != NULL, turn == 2);
@@ -210,7 +210,7 @@ static void test_checkpoints(void **state)
     buffer_append(&torn, "t..", 3);
     struct harness h;
     assert_true(bind(&h, step));
-    struct snapshot_reader reader = {.parts = &torn, .count = 1, .lanes = 1};
+    struct snapshot_reader reader = {.parts = &torn, .count = 1};
     assert_false(operator_restore(h.kind, &h.context, &reader));
     assert_true(reader.is_corrupt);
     harness_free(&h);
@@ -371,7 +371,7 @@ static void test_resumed(void **state)
             remove_kept(one);
         if (turn == 3)
             version("one"); /* version "one" is put back */
-        struct snapshot_reader reader = {.parts = &writer.records, .count = 1, .lanes = 1};
+        struct snapshot_reader reader = {.parts = &writer.records, .count = 1};
         assert_int_equal(operator_restore(h.kind, &h.context, &reader), turn != 2);
         if (turn == 2) {
             assert_non_null(strstr(harness_diag(&h, DIAG_FILE_CHANGED)->hint, "--from"));
@@ -401,7 +401,7 @@ static void test_asked(void **state)
     change_log(one, two);
     read_log(before);
     for (size_t i = 0; i < ARRAY_COUNT(nexts); i++) {
-        struct snapshot_reader reader = {.parts = &writer.records, .count = 1, .lanes = 1};
+        struct snapshot_reader reader = {.parts = &writer.records, .count = 1};
         struct report report = {0};
         history = (struct operator_history){.directory = kept,
                                             .is_live = true,

@@ -181,7 +181,8 @@ static void test_clean_snapshot(void **state)
     struct byte_buffer parts[] = {writers[0].records, writers[1].records};
     for (uint32_t lane = 0; lane < 2; lane++) {
         memcpy(h.context.config, h.master, h.kind->size);
-        struct snapshot_reader reader = {.parts = parts, .count = 2, .lane = lane, .lanes = 2};
+        h.context.lane = lane;
+        struct snapshot_reader reader = {.parts = parts, .count = 2};
         assert_true(operator_restore(h.kind, &h.context, &reader));
         struct report report = {0};
         operator_report(h.kind, &h.context, &report);
@@ -192,7 +193,7 @@ static void test_clean_snapshot(void **state)
     uint32_t length = 3;
     memcpy(torn.data + 4, &length, sizeof(length));
     torn.length = 8 + length;
-    struct snapshot_reader reader = {.parts = &torn, .count = 1, .lanes = 1};
+    struct snapshot_reader reader = {.parts = &torn, .count = 1};
     assert_false(operator_restore(h.kind, &h.context, &reader));
     assert_true(reader.is_corrupt);
     buffer_free(&parts[0]);

@@ -428,7 +428,7 @@ static void test_the_end_of_the_log_is_kept(void **state)
 static void copy_part(struct checkpoint *from, struct checkpoint_writer *to, const char *name,
                       struct diag_list *diags)
 {
-    struct snapshot_reader *reader = checkpoint_reader(from, name, 0, 0, diags);
+    struct snapshot_reader *reader = checkpoint_reader(from, name, NULL, diags);
     struct snapshot_writer *part = checkpoint_part(to, name);
     uint32_t group;
     struct str data;

@@ -109,10 +109,10 @@ bool fixture_write_numbers(struct fixture *f, uint64_t epoch, bool is_base, uint
     return checkpoint_publish(writer, &info, &f->diags);
 }
 
-uint32_t fixture_read(struct fixture *f, struct checkpoint *checkpoint, const char *prefix, uint32_t lane,
-                      uint32_t lanes)
+uint32_t fixture_read(struct fixture *f, struct checkpoint *checkpoint, const char *prefix,
+                      const struct group_set *groups)
 {
-    struct snapshot_reader *reader = checkpoint_reader(checkpoint, prefix, lane, lanes, &f->diags);
+    struct snapshot_reader *reader = checkpoint_reader(checkpoint, prefix, groups, &f->diags);
     uint32_t group, records = 0;
     struct str data;
     unsigned long long last_epoch = 0;
@@ -129,7 +129,7 @@ uint32_t fixture_read(struct fixture *f, struct checkpoint *checkpoint, const ch
         assert_int_equal(sscanf(text, "record %u of epoch %llu", &number, &epoch), 2);
         assert_int_equal(group, number * 60 + 7);
         assert_true(epoch >= last_epoch); /* base, then deltas */
-        assert_true(lanes == 0 || key_lane(group, lanes) == lane);
+        assert_true(group_set_has(groups, group));
         last_epoch = epoch;
     }
     assert_true(checkpoint_reader_close(reader));

@@ -23,10 +23,10 @@ void fixture_open(struct fixture *f, bool take_over);
 bool fixture_write(struct fixture *f, uint64_t epoch, bool is_base);
 /* The same, with the micro-batches [first, next) in the order log; fixture_write has ten for each epoch. */
 bool fixture_write_numbers(struct fixture *f, uint64_t epoch, bool is_base, uint64_t first, uint64_t next);
-/* Reads the records of the parts with the prefix, as lane `lane` of `lanes` (0: records of all key groups),
- * and checks that they are what was written; returns their number. */
-uint32_t fixture_read(struct fixture *f, struct checkpoint *checkpoint, const char *prefix, uint32_t lane,
-                      uint32_t lanes);
+/* Reads the records of the parts with the prefix that are of these key groups (NULL: all), and checks that they are what
+ * was written; returns their number. */
+uint32_t fixture_read(struct fixture *f, struct checkpoint *checkpoint, const char *prefix,
+                      const struct group_set *groups);
 /* The first diagnostic with the code, or NULL. */
 const struct diag *fixture_diag(const struct fixture *f, enum diag_code code);
 /* Sets one byte of a file. */

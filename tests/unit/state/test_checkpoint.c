@@ -34,13 +34,21 @@ static void test_records_come_back(void **state)
     assert_true(str_is(info->sources, "positions") && str_is(info->profile, "cpu"));
     for (uint32_t lanes = 0; lanes <= 3; lanes++) {
         uint32_t records = 0;
-        for (uint32_t lane = 0; lane < MAX(lanes, 1); lane++)
-            records += fixture_read(&f, found, "op/1/", lane, lanes);
+        struct placement placement;
+        struct group_set groups;
+        if (lanes == 2)
+            placement_scatter(&placement, lanes, 7);
+        else
+            placement_ranges(&placement, MAX(lanes, 1));
+        for (uint32_t lane = 0; lane < MAX(lanes, 1); lane++) {
+            placement_groups(&placement, lane, &groups);
+            records += fixture_read(&f, found, "op/1/", lanes == 0 ? NULL : &groups);
+        }
         /* The global record of each part comes to every lane. */
         assert_int_equal(records, 5 * 2 * (FIXTURE_RECORDS + MAX(lanes, 1)));
     }
-    assert_int_equal(fixture_read(&f, found, "op/", 0, 0), 5 * 3 * (FIXTURE_RECORDS + 1));
-    assert_int_equal(fixture_read(&f, found, "nothing/", 0, 0), 0);
+    assert_int_equal(fixture_read(&f, found, "op/", NULL), 5 * 3 * (FIXTURE_RECORDS + 1));
+    assert_int_equal(fixture_read(&f, found, "nothing/", NULL), 0);
     checkpoint_close(found);
     assert_int_equal(f.diags.count, 0);
     fixture_free(&f);
@@ -66,7 +74,7 @@ static void test_sizes(void **state)
     assert_true(checkpoint_write(writer, false, &f.diags) && checkpoint_publish(writer, &info, &f.diags));
     struct checkpoint *found;
     assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
-    struct snapshot_reader *reader = checkpoint_reader(found, "large", 0, 0, &f.diags);
+    struct snapshot_reader *reader = checkpoint_reader(found, "large", NULL, &f.diags);
     uint32_t group, count = 0;
     struct str data;
     assert_true(snapshot_get(reader, &group, &data) && data.length == 16 << 20 && group == 719);
@@ -76,7 +84,7 @@ static void test_sizes(void **state)
                     memcmp(data.data, &count, data.length) == 0 && ++count > 0);
     assert_int_equal(count, 300000);
     assert_true(checkpoint_reader_close(reader));
-    assert_int_equal(fixture_read(&f, found, "empty", 0, 0), 0);
+    assert_int_equal(fixture_read(&f, found, "empty", NULL), 0);
     checkpoint_close(found);
     free(large);
     fixture_free(&f);
@@ -97,7 +105,7 @@ static bool is_detected(struct fixture *f, const char *what, size_t offset)
     bool is_skipped = checkpoint_info(found)->id.epoch == 1;
     if (is_skipped)
         assert_true(f->diags.count > 0 && f->diags.items[0].path != NULL);
-    else if (fixture_read(f, found, "op/", 0, 0) != 2 * 3 * (FIXTURE_RECORDS + 1))
+    else if (fixture_read(f, found, "op/", NULL) != 2 * 3 * (FIXTURE_RECORDS + 1))
         fail_msg("%s at %zu: damage was not noticed", what, offset);
     checkpoint_close(found);
     return is_skipped;
@@ -378,7 +386,7 @@ static void test_failing_steps(void **state)
         checkpoint_close(found);
         assert_true(fixture_write(&f, 3, false));
         assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
-        assert_int_equal(fixture_read(&f, found, "op/", 0, 0), 2 * 3 * (FIXTURE_RECORDS + 1));
+        assert_int_equal(fixture_read(&f, found, "op/", NULL), 2 * 3 * (FIXTURE_RECORDS + 1));
         checkpoint_close(found);
         assert_int_equal(f.done_published, 2);
         fixture_free(&f);

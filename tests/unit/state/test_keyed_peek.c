@@ -62,7 +62,7 @@ static void setup(struct fixture *f, bool has_directory)
     snprintf(database, sizeof(database), "%s/db", f->path);
     f->store = state_store_open(has_directory ? database : NULL, 4 << 20, false, &f->diags);
     assert_non_null(f->store);
-    f->table = keyed_table_new(&(struct keyed_options){f->store, 3, 'k', BUDGET});
+    f->table = keyed_table_new(&(struct keyed_options){f->store, 3, 'k', BUDGET, NULL});
     write_keys(f);
 }
 

@@ -42,6 +42,8 @@ struct fixture {
     struct state_store *store;
     struct keyed_table *tables[LANES_MAX];
     uint32_t lanes;
+    struct placement placement;
+    struct group_set groups[LANES_MAX];
     uint64_t epoch;
     struct test_random random;
     struct model model, published, pending;
@@ -66,6 +68,18 @@ static bool is_alive(const struct model *model, uint32_t i)
     return model->entries[i].expire_us != TIME_MIN && model->entries[i].expire_us >= model->watermark;
 }
 
+/* Some lanes, with ranges of key groups or with groups here and there. */
+static void choose_lanes(struct fixture *f)
+{
+    f->lanes = 1 + random_below(&f->random, LANES_MAX);
+    if (random_chance(&f->random, 50))
+        placement_ranges(&f->placement, f->lanes);
+    else
+        placement_scatter(&f->placement, f->lanes, random_below(&f->random, UINT32_MAX));
+    for (uint32_t lane = 0; lane < f->lanes; lane++)
+        placement_groups(&f->placement, lane, &f->groups[lane]);
+}
+
 static void start(struct fixture *f, const struct checkpoint *parent)
 {
     assert_true(checkpoint_start_generation(f->dir, parent, &f->diags));
@@ -76,7 +90,8 @@ static void start(struct fixture *f, const struct checkpoint *parent)
     f->store = state_store_open(checkpoint_database_path(f->dir), 4 << 20, is_restored, &f->diags);
     assert_non_null(f->store);
     for (uint32_t lane = 0; lane < f->lanes; lane++)
-        f->tables[lane] = keyed_table_new(&(struct keyed_options){f->store, STATE_ID, KIND, BUDGET});
+        f->tables[lane] =
+            keyed_table_new(&(struct keyed_options){f->store, STATE_ID, KIND, BUDGET, &f->groups[lane]});
 }
 
 static void open_directory(struct fixture *f)
@@ -110,7 +125,7 @@ static void setup(struct fixture *f, uint64_t seed)
     arena_init(&f->arena, 4096);
     diag_list_init(&f->diags, &f->arena);
     f->random.state = seed;
-    f->lanes = 1 + random_below(&f->random, LANES_MAX);
+    choose_lanes(f);
     for (uint32_t i = 0; i < KEYS; i++)
         f->model.entries[i].expire_us = TIME_MIN;
     f->model.watermark = 0;
@@ -165,7 +180,7 @@ static void run_batch(struct fixture *f)
     uint32_t ids[LANES_MAX][BATCH_MAX], counts[LANES_MAX] = {0};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t id = random_below(&f->random, span);
-        uint32_t lane = key_lane(key_group(key_hash(key_of(id))), f->lanes);
+        uint32_t lane = placement_instance(&f->placement, key_hash(key_of(id)));
         ids[lane][counts[lane]++] = id;
     }
     for (uint32_t lane = 0; lane < f->lanes; lane++) {
@@ -229,7 +244,7 @@ static void finish_checkpoint(struct fixture *f)
 static void restore(struct fixture *f)
 {
     stop(f);
-    f->lanes = 1 + random_below(&f->random, LANES_MAX);
+    choose_lanes(f);
     open_directory(f);
     struct checkpoint *found;
     enum checkpoint_found outcome = checkpoint_find(f->dir, &found, &f->diags);
@@ -243,7 +258,7 @@ static void restore(struct fixture *f)
         char prefix[32];
         snprintf(prefix, sizeof(prefix), "op/%d/", STATE_ID);
         keyed_set_watermark(f->tables[lane], f->model.watermark);
-        struct snapshot_reader *reader = checkpoint_reader(found, prefix, lane, f->lanes, &f->diags);
+        struct snapshot_reader *reader = checkpoint_reader(found, prefix, &f->groups[lane], &f->diags);
         uint32_t group;
         struct str record;
         while (snapshot_get(reader, &group, &record))
@@ -272,9 +287,9 @@ static void check_scan(struct fixture *f)
     for (uint32_t i = 0; i < KEYS; i++)
         alive += is_alive(&f->model, i);
     for (uint32_t lane = 0; lane < f->lanes; lane++) {
-        uint32_t first, limit;
-        keyed_groups(lane, f->lanes, &first, &limit);
-        for (uint32_t group = first; group < limit; group++)
+        const struct group_set *groups = &f->groups[lane];
+        for (uint32_t group = group_set_next(groups, 0); group < KEY_GROUPS;
+             group = group_set_next(groups, group + 1))
             keyed_scan_group(f->tables[lane], group, count_slot, f);
     }
     assert_int_equal(scanned, alive);
@@ -358,7 +373,7 @@ static void test_expired_make_room(void **state)
     static struct fixture f;
     setup(&f, 5);
     struct keyed_table *table =
-        keyed_table_new(&(struct keyed_options){f.store, STATE_ID, KIND + 1, 64 << 20});
+        keyed_table_new(&(struct keyed_options){f.store, STATE_ID, KIND + 1, 64 << 20, NULL});
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
         struct key keys[ROWS];
         uint64_t hashes[ROWS];
@@ -418,7 +433,7 @@ static void test_restored_groups_do_not_grow(void **state)
     struct checkpoint *found;
     bool has_database = false;
     setup(&f, 5);
-    const struct keyed_options options = {f.store, STATE_ID, KIND + 1, 64 << 20};
+    const struct keyed_options options = {f.store, STATE_ID, KIND + 1, 64 << 20, NULL};
     struct keyed_table *table = keyed_table_new(&options);
     fill_group(table, GROUP, ENTRIES);
     f.writer = checkpoint_begin(f.dir, 1, true, &f.diags);
@@ -431,7 +446,7 @@ static void test_restored_groups_do_not_grow(void **state)
     keyed_table_free(table);
     table = keyed_table_new(&options);
     assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
-    struct snapshot_reader *reader = checkpoint_reader(found, "op/3/", 0, 0, &f.diags);
+    struct snapshot_reader *reader = checkpoint_reader(found, "op/3/", NULL, &f.diags);
     uint32_t group;
     struct str record;
     while (snapshot_get(reader, &group, &record))

@@ -50,7 +50,9 @@ struct fixture {
     struct state_store *store;
     struct time_queue *queues[LANES_MAX];
     struct cold_store *cold;
-    uint32_t lanes;
+    uint32_t lanes, starts;
+    struct placement placement;
+    struct group_set groups[LANES_MAX];
     uint64_t epoch;
     bool has_published;
     struct test_random random;
@@ -60,6 +62,18 @@ struct fixture {
 static struct key key_of(uint64_t id)
 {
     return (struct key){id * 3, UINT64_C(2) << 56};
+}
+
+/* That many lanes, with ranges of key groups, and every second time with groups here and there. */
+static void set_lanes(struct fixture *f, uint32_t lanes)
+{
+    f->lanes = lanes;
+    if (++f->starts % 2 == 0)
+        placement_scatter(&f->placement, lanes, f->starts);
+    else
+        placement_ranges(&f->placement, lanes);
+    for (uint32_t lane = 0; lane < lanes; lane++)
+        placement_groups(&f->placement, lane, &f->groups[lane]);
 }
 
 static void start(struct fixture *f)
@@ -78,16 +92,17 @@ static void start(struct fixture *f)
     assert_non_null(f->store);
     f->cold = cold_store_new(f->store, COLD_ID, 1, sizeof(uint64_t));
     for (uint32_t lane = 0; lane < f->lanes; lane++) {
-        struct time_queue_options options = {f->store, QUEUE_ID, QUEUE_KIND, QUEUE_BUDGET, 1000};
+        struct time_queue_options options = {f->store,     QUEUE_ID, QUEUE_KIND,
+                                             QUEUE_BUDGET, 1000,     &f->groups[lane]};
         struct time_queue *queue = f->queues[lane] = time_queue_new(&options);
         struct snapshot_reader *reader =
-            found == NULL ? NULL : checkpoint_reader(found, "op/4/", lane, f->lanes, &f->diags);
+            found == NULL ? NULL : checkpoint_reader(found, "op/4/", &f->groups[lane], &f->diags);
         uint32_t group;
         struct str record;
         while (reader != NULL && snapshot_get(reader, &group, &record))
             assert_true(time_queue_restore(queue, reader, record, f->model.before, &f->diags));
         assert_true(reader == NULL || checkpoint_reader_close(reader));
-        assert_true(time_queue_restored(queue, lane, f->lanes, found == NULL ? TIME_MIN : f->model.before));
+        assert_true(time_queue_restored(queue, found == NULL ? TIME_MIN : f->model.before));
     }
     checkpoint_close(found);
 }
@@ -116,7 +131,7 @@ static void push_item(struct fixture *f, int64_t time_us)
     item->hash = key_hash(key_of(item->id % 50));
     char data[80];
     memset(data, (int)item->id, sizeof(data));
-    uint32_t lane = key_lane(key_group(item->hash), f->lanes);
+    uint32_t lane = placement_instance(&f->placement, item->hash);
     time_queue_push(f->queues[lane], item->time_us, key_of(item->id % 50), item->hash,
                     (struct str){data, item->bytes});
     m->count++;
@@ -136,7 +151,7 @@ static struct item *next_item(struct fixture *f, uint32_t lane, int64_t before)
     struct item *best = NULL;
     for (uint32_t i = 0; i < f->model.count; i++) {
         struct item *item = &f->model.items[i];
-        if (item->is_gone || item->time_us >= before || key_lane(key_group(item->hash), f->lanes) != lane)
+        if (item->is_gone || item->time_us >= before || placement_instance(&f->placement, item->hash) != lane)
             continue;
         if (best == NULL || item->time_us < best->time_us ||
             (item->time_us == best->time_us && item->hash < best->hash))
@@ -258,7 +273,7 @@ static void test_random_life(void **state)
         temporary_make(f.path);
         diag_list_init(&f.diags, &f.arena);
         f.random.state = seed;
-        f.lanes = 1 + random_below(&f.random, LANES_MAX);
+        set_lanes(&f, 1 + random_below(&f.random, LANES_MAX));
         start(&f);
         for (int step = 0; step < 250; step++) {
             push(&f);
@@ -272,7 +287,7 @@ static void test_random_life(void **state)
                 publish(&f);
             } else if (what > 95) {
                 stop(&f);
-                f.lanes = 1 + random_below(&f.random, LANES_MAX);
+                set_lanes(&f, 1 + random_below(&f.random, LANES_MAX));
                 f.model = f.published;
                 start(&f);
             }
@@ -312,7 +327,8 @@ static void test_one_time(void **state)
         memset(&f, 0, sizeof(f));
         temporary_make(f.path);
         diag_list_init(&f.diags, &f.arena);
-        f.random.state = f.lanes = lanes;
+        f.random.state = lanes;
+        set_lanes(&f, lanes);
         start(&f);
         push_burst(&f, SECOND);
         barrier(&f);
@@ -325,7 +341,7 @@ static void test_one_time(void **state)
         publish(&f);
         pop_until(&f, SECOND + 1, BURST_BYTES);
         stop(&f);
-        f.lanes = lanes % LANES_MAX + 1;
+        set_lanes(&f, lanes % LANES_MAX + 1);
         f.model = f.published;
         assert_int_equal(f.model.before, FIRST + 1);
         start(&f);
@@ -373,7 +389,7 @@ static void test_counts(void **state)
     temporary_make(f.path);
     diag_list_init(&f.diags, &f.arena);
     f.random.state = 3;
-    f.lanes = 2;
+    set_lanes(&f, 2);
     start(&f);
     for (int i = 0; i < 6000; i++)
         push_item(&f, random_below(&f.random, 30000));

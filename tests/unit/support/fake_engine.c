@@ -190,7 +190,7 @@ static uint32_t lane_of(struct fake_engine *engine, const struct fake_row *row)
     bool has_null;
     key_encode(batch, input->key_columns, input->key_count, &key, &has_null);
     batch_release(batch);
-    return key_lane(key_group(key_hash(key)), engine->lanes_count);
+    return placement_instance(&engine->placement, key_hash(key));
 }
 
 static void run_lane(struct fake_engine *engine, uint32_t lane, const struct fake_row *rows,
@@ -372,7 +372,7 @@ static void restore(struct fake_engine *engine, struct checkpoint *found)
     for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
         engine->lanes[lane].watermark = engine->watermark;
         struct snapshot_reader *reader =
-            checkpoint_reader(found, "op/7/", lane, engine->lanes_count, &engine->diags);
+            checkpoint_reader(found, "op/7/", engine->lanes[lane].groups, &engine->diags);
         assert_true(operator_restore(engine->kind, &engine->lanes[lane], reader));
         assert_true(checkpoint_reader_close(reader));
     }
@@ -384,6 +384,11 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
     bool is_restored = false;
     engine->lanes_count = lanes;
     engine->memory_bytes = memory_bytes;
+    engine->starts++;
+    if (engine->starts % 2 == 0)
+        placement_scatter(&engine->placement, lanes, engine->starts);
+    else
+        placement_ranges(&engine->placement, lanes);
     if (engine->path != NULL) {
         struct checkpoint_dir_options options = {
             .path = engine->path, .fingerprint = STR("fake"), .profile = STR("cpu"), .keep = {.last = 1}};
@@ -401,6 +406,7 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
     }
     assert_non_null(engine->store);
     for (uint32_t lane = 0; lane < lanes; lane++) {
+        placement_groups(&engine->placement, lane, &engine->groups[lane]);
         engine->lanes[lane] = (struct operator_context){
             .config = arena_copy(&engine->arena, engine->master, engine->kind->size),
             .engine = &engine->calls,
@@ -408,6 +414,7 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
             .id = 7,
             .lane = lane,
             .lanes = lanes,
+            .groups = lanes == 1 ? NULL : &engine->groups[lane],
             .watermark = TIME_MIN,
             .memory_bytes = memory_bytes / lanes,
             .output = engine->bind.outputs[0],
@@ -500,7 +507,7 @@ void fake_saved(struct fake_engine *engine, struct byte_buffer *records)
     uint32_t group;
     struct str record;
     assert_int_equal(checkpoint_find(engine->dir, &found, &engine->diags), CHECKPOINT_FOUND);
-    struct snapshot_reader *reader = checkpoint_reader(found, "op/7/", 0, 0, &engine->diags);
+    struct snapshot_reader *reader = checkpoint_reader(found, "op/7/", NULL, &engine->diags);
     while (snapshot_get(reader, &group, &record))
         buffer_append(records, record.data, record.length);
     assert_true(checkpoint_reader_close(reader));

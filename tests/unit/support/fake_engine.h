@@ -40,6 +40,10 @@ struct fake_engine {
     struct operator_context lanes[FAKE_LANES_MAX];
     struct arena scratch[FAKE_LANES_MAX];
     uint32_t lanes_count;
+    /* Key groups lie in ranges at the first start of the lanes, here and there at the second, and so on. */
+    uint32_t starts;
+    struct placement placement;
+    struct group_set groups[FAKE_LANES_MAX];
     int64_t memory_bytes;
     const struct registry *registry; /* the sources that a step may open; NULL: none */
     struct state_store *store;

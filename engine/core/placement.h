@@ -1,0 +1,45 @@
+/* Placement: which instance of a keyed stage has which key groups (core/key.h). The rows of a group go to its instance,
+ * and its state lies there; which one it is changes no result. */
+#ifndef LEAT_CORE_PLACEMENT_H
+#define LEAT_CORE_PLACEMENT_H
+
+#include "core/key.h"
+
+/* A set of key groups. Where a pointer to a set is NULL, all groups are meant. */
+struct group_set {
+    uint64_t words[BIT_WORDS(KEY_GROUPS)];
+};
+
+static inline bool group_set_has(const struct group_set *set, uint32_t group)
+{
+    return set == NULL || bit_get(set->words, group);
+}
+
+/* The first group of the set that is not below `from`; KEY_GROUPS: there is none. For loops over all groups of a set:
+ *     for (uint32_t g = group_set_next(set, 0); g < KEY_GROUPS; g = group_set_next(set, g + 1)) */
+uint32_t group_set_next(const struct group_set *set, uint32_t from);
+/* One more than the largest group of the set; 0: the set is empty. */
+uint32_t group_set_limit(const struct group_set *set);
+uint32_t group_set_count(const struct group_set *set);
+
+enum { PLACEMENT_INSTANCES_MAX = 256 };
+
+struct placement {
+    uint32_t instances;           /* 1 to PLACEMENT_INSTANCES_MAX */
+    uint8_t instance[KEY_GROUPS]; /* by key group, below `instances` */
+};
+
+/* Gives each instance a range of about as many groups. */
+void placement_ranges(struct placement *placement, uint32_t instances);
+/* For tests: gives each group to an instance that the seed decides. */
+void placement_scatter(struct placement *placement, uint32_t instances, uint64_t seed);
+/* The groups that the instance has. */
+void placement_groups(const struct placement *placement, uint32_t instance, struct group_set *groups);
+
+/* The instance of the key with that hash. */
+static inline uint32_t placement_instance(const struct placement *placement, uint64_t hash)
+{
+    return placement->instance[key_group(hash)];
+}
+
+#endif

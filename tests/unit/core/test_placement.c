@@ -1,0 +1,86 @@
+/* Sets of key groups, and who has which. */
+#include "cmocka_all.h"
+#include "core/placement.h"
+
+static void test_sets(void **state)
+{
+    (void)state;
+    struct group_set set = {0};
+    assert_int_equal(group_set_next(&set, 0), KEY_GROUPS);
+    assert_int_equal(group_set_limit(&set), 0);
+    assert_int_equal(group_set_count(&set), 0);
+    const uint32_t groups[] = {0, 63, 64, 65, 191, 640, KEY_GROUPS - 1};
+    for (uint32_t i = 0; i < ARRAY_COUNT(groups); i++)
+        bit_set(set.words, groups[i]);
+    uint32_t seen = 0;
+    for (uint32_t g = group_set_next(&set, 0); g < KEY_GROUPS; g = group_set_next(&set, g + 1))
+        assert_int_equal(g, groups[seen++]);
+    assert_int_equal(seen, ARRAY_COUNT(groups));
+    assert_int_equal(group_set_count(&set), ARRAY_COUNT(groups));
+    assert_int_equal(group_set_limit(&set), KEY_GROUPS);
+    assert_int_equal(group_set_next(&set, KEY_GROUPS), KEY_GROUPS);
+    assert_true(group_set_has(&set, 191) && !group_set_has(&set, 192));
+}
+
+static void test_all_groups(void **state)
+{
+    (void)state;
+    assert_int_equal(group_set_next(NULL, 7), 7);
+    assert_int_equal(group_set_next(NULL, KEY_GROUPS), KEY_GROUPS);
+    assert_int_equal(group_set_limit(NULL), KEY_GROUPS);
+    assert_int_equal(group_set_count(NULL), KEY_GROUPS);
+    assert_true(group_set_has(NULL, 5));
+}
+
+/* Ranges follow each other, of nearly equal size. */
+static void test_ranges(void **state)
+{
+    (void)state;
+    for (uint32_t instances = 1; instances <= PLACEMENT_INSTANCES_MAX; instances++) {
+        struct placement placement;
+        placement_ranges(&placement, instances);
+        for (uint32_t i = 0, from = 0; i < instances; i++) {
+            struct group_set groups;
+            placement_groups(&placement, i, &groups);
+            uint32_t count = group_set_count(&groups);
+            assert_int_equal(group_set_next(&groups, 0), from);
+            assert_int_equal(group_set_limit(&groups), from + count);
+            assert_true(count >= KEY_GROUPS / instances && count <= KEY_GROUPS / instances + 1);
+            from += count;
+        }
+    }
+}
+
+/* Each group has one instance, which the seed decides, and no instance has a range. */
+static void test_scatter(void **state)
+{
+    (void)state;
+    struct placement placement, again, other;
+    struct group_set groups[3];
+    placement_scatter(&placement, 3, 1);
+    placement_scatter(&again, 3, 1);
+    placement_scatter(&other, 3, 2);
+    assert_memory_equal(placement.instance, again.instance, sizeof(placement.instance));
+    assert_memory_not_equal(placement.instance, other.instance, sizeof(placement.instance));
+    for (uint32_t i = 0; i < 3; i++) {
+        placement_groups(&placement, i, &groups[i]);
+        uint32_t count = group_set_count(&groups[i]);
+        assert_true(count > KEY_GROUPS / 6 && count < KEY_GROUPS / 2);
+        assert_true(group_set_limit(&groups[i]) - group_set_next(&groups[i], 0) > 2 * count);
+    }
+    for (uint64_t hash = 0; hash < UINT64_C(1) << 60; hash += UINT64_C(1) << 50)
+        for (uint32_t i = 0; i < 3; i++)
+            assert_int_equal(group_set_has(&groups[i], key_group(hash)),
+                             placement_instance(&placement, hash) == i);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_all_groups),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_scatter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
