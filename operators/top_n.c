@@ -188,7 +188,7 @@ static bool read_open(struct operator_context *context, struct snapshot_reader *
     return true;
 }
 
-static const struct state_record open_record = {.write = write_open, .read = read_open};
+static const struct state_record open_record = {.write = write_open, .read = read_open, .moves = true};
 
 static const struct tally_figure top_n_figures[TALLY_VALUES] = {
     [TOP_WITHOUT_ROOM] = {"windows_without_room", .is_rare = true},

@@ -87,7 +87,8 @@ struct checkpoint_info {
     int64_t created_us; /* wall clock; for `keep` and for users */
     uint64_t bytes;     /* of all files */
     uint32_t files;
-    bool has_database;
+    uint32_t
+        databases; /* state stores of the run: the first has its database in db/, the next in db-1/, ...; 0: none has one */
 };
 
 struct checkpoint_keep {
@@ -155,9 +156,11 @@ struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const c
                                           const struct group_set *groups, struct diag_list *diags);
 /* False: a diagnostic (E0702) was added while reading. */
 bool checkpoint_reader_close(struct snapshot_reader *reader);
-/* Puts the checkpoint's database into the directory `path`, whose old content is removed, for
- * state_store_open(..., is_restored). False after E0702. */
-bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path, struct diag_list *diags);
+/* Puts a database of the checkpoint, below checkpoint_info.databases, into the directory `path`, whose old content is removed,
+ * for state_store_open(..., is_restored). *has_database: whether it was there; else there is no directory then. False after
+ * E0702. */
+LEAT_CHECKED bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number,
+                                              const char *path, bool *has_database, struct diag_list *diags);
 
 /* --- The order log of micro-batches that must be executed again --- */
 
@@ -186,14 +189,14 @@ void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t micro_batch);
 /* --- Writing --- */
 
 /* Starts a generation for this process. parent: the checkpoint that is resumed, or NULL: a new run.
- * Afterwards checkpoint_database_path says where the state store's database goes. False after E0708. */
+ * Afterwards checkpoint_database_path says where the databases of state stores go. False after E0708. */
 LEAT_CHECKED bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkpoint *parent,
                                               struct diag_list *diags);
 /* The same for a new run that begins from another run's checkpoint. run: the id of an earlier attempt that
  * never published a checkpoint; NULL: a new id. */
 LEAT_CHECKED bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_from *from,
                                         const struct run_id *run, struct diag_list *diags);
-const char *checkpoint_database_path(const struct checkpoint_dir *dir);
+char *checkpoint_database_path(const struct checkpoint_dir *dir, uint32_t number, struct arena *arena);
 struct run_id checkpoint_run(const struct checkpoint_dir *dir);
 /* The run of the newest generation in the directory, before this process starts its own; false: there is
  * none, or it cannot be read. */
@@ -202,6 +205,7 @@ uint32_t checkpoint_generation(const struct checkpoint_dir *dir);
 /* Whether a generation that is still in the directory belongs to the run. */
 bool checkpoint_had_run(const struct checkpoint_dir *dir, const struct run_id *run);
 
+enum { CHECKPOINT_PATH_BYTES = 4096 };
 struct checkpoint_writer;
 /* Whether the next checkpoint must be a base: the chain is long, or its deltas are larger than its base. */
 bool checkpoint_wants_base(const struct checkpoint_dir *dir);
@@ -211,11 +215,11 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
 /* The writer of one part ("op/3/lane/1"); each name once. Any thread; a part's writer is used by one thread
  * at a time. */
 struct snapshot_writer *checkpoint_part(struct checkpoint_writer *writer, const char *name);
-/* The path where state_store_checkpoint puts the database's copy. */
-const char *checkpoint_writer_database(const struct checkpoint_writer *writer);
-/* After all parts' snapshot callbacks: writes their records and runs their deferred jobs; then, with
- * has_database, digests the database's files. False after E0708. Writer thread. */
-LEAT_CHECKED bool checkpoint_write(struct checkpoint_writer *writer, bool has_database,
+/* Sets `path`, which has room for CHECKPOINT_PATH_BYTES, to where state_store_checkpoint puts the copy of a store's database. */
+void checkpoint_writer_database(const struct checkpoint_writer *writer, uint32_t number, char *path);
+/* After all parts' snapshot callbacks: writes their records and runs their deferred jobs; then digests the files of those
+ * copies. databases: the number of stores. False after E0708. Writer thread. */
+LEAT_CHECKED bool checkpoint_write(struct checkpoint_writer *writer, uint32_t databases,
                                    struct diag_list *diags);
 /* After checkpoint_write: writes the epoch's segment of the order log. False after E0708. Writer thread. */
 LEAT_CHECKED bool checkpoint_write_order(struct checkpoint_writer *writer, struct str segment,

@@ -135,10 +135,9 @@ static bool sync_directory(struct copying *c, const char *path)
 static bool copy_link(struct copying *c, const struct manifest *manifest, const int *files,
                       const char *generation)
 {
-    char directory[PATH_BYTES + 64], database[PATH_BYTES + 80];
+    char directory[PATH_BYTES + 64], database[PATH_BYTES + 80], name[DATABASE_NAME_BYTES];
     snprintf(directory, sizeof(directory), "%.*s/ckpt-%012llu", PATH_BYTES, generation,
              (unsigned long long)manifest->info.id.epoch);
-    snprintf(database, sizeof(database), "%s/db", directory);
     int error = os_mkdirs(directory);
     bool is_good = error == 0 || cannot_write(c, directory, error);
     for (uint32_t i = 0; is_good && i < manifest->files_count; i++)
@@ -147,8 +146,11 @@ static bool copy_link(struct copying *c, const struct manifest *manifest, const 
     manifest_encode(manifest, &text);
     is_good = is_good && write_text(c, directory, "MANIFEST", &text);
     buffer_free(&text);
-    if (is_good && access(database, F_OK) == 0)
-        is_good = sync_directory(c, database);
+    for (uint32_t i = 0; is_good && i < manifest->info.databases; i++) {
+        database_name(i, name);
+        snprintf(database, sizeof(database), "%s/%s", directory, name);
+        is_good = access(database, F_OK) != 0 || sync_directory(c, database);
+    }
     return is_good && sync_directory(c, directory);
 }
 

@@ -123,7 +123,7 @@ void checkpoint_dir_close(struct checkpoint_dir *dir)
     redo_free(dir);
     free((char *)(uintptr_t)dir->fingerprint.data);
     free((char *)(uintptr_t)dir->profile.data);
-    free(dir->database_path);
+    free(dir->database_directory);
     free(dir->path);
     free(dir);
 }
@@ -448,7 +448,7 @@ static bool start_generation(struct checkpoint_dir *dir, struct generation gener
     }
     dir->generation = generation;
     dir->generation.from_path = dir->generation.from_dropped = (struct str){"", 0};
-    dir->database_path = mem_printf("%s/db", path);
+    dir->database_directory = mem_strdup(path);
     return true;
 }
 
@@ -520,9 +520,29 @@ void checkpoint_from_free(struct checkpoint_from *from)
     *from = (struct checkpoint_from){0};
 }
 
-const char *checkpoint_database_path(const struct checkpoint_dir *dir)
+void database_name(uint32_t number, char name[DATABASE_NAME_BYTES])
 {
-    return dir->database_path;
+    if (number == 0)
+        snprintf(name, DATABASE_NAME_BYTES, "db");
+    else
+        snprintf(name, DATABASE_NAME_BYTES, "db-%u", number);
+}
+
+bool is_database_name(const char *name)
+{
+    return strcmp(name, "db") == 0 || strncmp(name, "db-", 3) == 0;
+}
+
+bool is_database_file(struct str path)
+{
+    return path.length > 3 && (memcmp(path.data, "db/", 3) == 0 || memcmp(path.data, "db-", 3) == 0);
+}
+
+char *checkpoint_database_path(const struct checkpoint_dir *dir, uint32_t number, struct arena *arena)
+{
+    char name[DATABASE_NAME_BYTES];
+    database_name(number, name);
+    return arena_printf(arena, "%s/%s", dir->database_directory, name);
 }
 
 uint32_t checkpoint_generation(const struct checkpoint_dir *dir)

@@ -9,7 +9,8 @@ enum {
     MANIFEST_BYTES_MAX = 64 << 20,
     MANIFEST_FILES_MAX = 1 << 20,
     FRAME_BYTES_MAX = (16 << 20) + (1 << 20) + 4096,
-    PATH_BYTES = 4096,
+    PATH_BYTES = CHECKPOINT_PATH_BYTES,
+    DATABASE_NAME_BYTES = 16,
     CHECKPOINT_RECORD_MAX = 16 << 20
 };
 
@@ -76,6 +77,12 @@ int generation_write(const char *directory, const struct generation *generation)
 /* Sets the digest at the end of an encoded text, for tests and fuzzing. */
 void manifest_seal(char *text, size_t bytes);
 
+/* The name of a store's database in a checkpoint, and of its working directory: db, db-1, ... */
+void database_name(uint32_t number, char name[DATABASE_NAME_BYTES]);
+bool is_database_name(const char *name);
+/* Whether the path, relative to a checkpoint's directory, is that of a file of a database. */
+bool is_database_file(struct str path);
+
 /* A file of the database and its digests, malloc'd. */
 struct known_digest {
     char *name;
@@ -85,7 +92,7 @@ struct known_digest {
 
 struct checkpoint_dir {
     char *path;
-    char *database_path;
+    char *database_directory; /* where the databases' working directories lie */
     struct str fingerprint, profile;
     struct checkpoint_keep keep;
     bool is_read_only;

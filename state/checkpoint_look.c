@@ -13,7 +13,7 @@ static uint64_t new_bytes(const struct manifest *manifest, const struct manifest
     for (uint32_t i = 0; i < manifest->files_count; i++) {
         const struct manifest_file *file = &manifest->files[i];
         bool is_old = false;
-        bool may_be_old = file->path.length > 3 && memcmp(file->path.data, "db/", 3) == 0;
+        bool may_be_old = is_database_file(file->path);
         for (uint32_t k = 0; may_be_old && !is_old && k < before->files_count; k++)
             is_old = str_equal(file->path, before->files[k].path) && file->bytes == before->files[k].bytes;
         bytes += is_old ? 0 : file->bytes;

@@ -63,7 +63,7 @@ void manifest_encode(const struct manifest *manifest, struct byte_buffer *out)
     pack_bytes(&packer, info->notes);
     pack_bytes(&packer, (struct str){(const char *)info->run.bytes, sizeof(info->run.bytes)});
     msgpack_pack_uint64(&packer, (uint64_t)info->created_us);
-    msgpack_pack_uint64(&packer, info->has_database);
+    msgpack_pack_uint64(&packer, info->databases);
     msgpack_pack_array(&packer, (size_t)manifest->files_count * 3);
     for (uint32_t i = 0; i < manifest->files_count; i++) {
         const struct manifest_file *file = &manifest->files[i];
@@ -277,7 +277,7 @@ enum decode_result manifest_decode(struct str text, struct arena *arena, struct 
     info->notes = read_bytes(&cursor);
     read_run(&cursor, &info->run);
     info->created_us = (int64_t)read_uint(&cursor, INT64_MAX);
-    info->has_database = read_uint(&cursor, 1) != 0;
+    info->databases = (uint32_t)read_uint(&cursor, PLACEMENT_INSTANCES_MAX);
     read_files(&cursor, arena, manifest);
     if (!cursor.is_bad)
         read_parts(&cursor, arena, manifest);

@@ -128,7 +128,7 @@ static int remove_checkpoint(const struct checkpoint_dir *dir, struct checkpoint
     return error == 0 ? os_remove_tree(gone) : error == ENOENT ? 0 : error;
 }
 
-/* Removes leftovers of earlier processes: "*.tmp" in the generation, and its database's working directory. */
+/* Removes leftovers of earlier processes: "*.tmp" in the generation, and the working directories of its databases. */
 static int sweep_generation(const struct checkpoint_dir *dir, uint32_t generation)
 {
     char path[PATH_BYTES], child[PATH_BYTES + NAME_MAX + 2];
@@ -138,7 +138,7 @@ static int sweep_generation(const struct checkpoint_dir *dir, uint32_t generatio
     for (struct dirent *item; stream != NULL && error == 0 && (item = readdir(stream)) != NULL;) {
         const char *suffix = strrchr(item->d_name, '.');
         bool is_leftover = (suffix != NULL && suffix != item->d_name && strcmp(suffix, ".tmp") == 0) ||
-                           strcmp(item->d_name, "db") == 0;
+                           is_database_name(item->d_name);
         if (!is_leftover)
             continue;
         snprintf(child, sizeof(child), "%s/%s", path, item->d_name);

@@ -410,20 +410,28 @@ const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoin
     return &checkpoint->chain[checkpoint->count - 1].info;
 }
 
-bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path, struct diag_list *diags)
+bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number, const char *path,
+                                 bool *has_database, struct diag_list *diags)
 {
+    char database[DATABASE_NAME_BYTES + 1];
     const struct manifest *manifest = &checkpoint->chain[checkpoint->count - 1];
     char directory[PATH_BYTES], from[PATH_BYTES + 1024], to[PATH_BYTES + 1024];
     path_checkpoint(checkpoint->dir, manifest->info.id, directory);
+    database_name(number, database);
+    strcat(database, "/");
+    size_t length = strlen(database);
+    *has_database = false;
     int error = os_remove_tree(path);
-    if (error == 0)
-        error = os_mkdirs(path);
     for (uint32_t i = 0; error == 0 && i < manifest->files_count; i++) {
         struct str name = manifest->files[i].path;
-        if (name.length <= 3 || memcmp(name.data, "db/", 3) != 0)
+        if (name.length <= length || memcmp(name.data, database, length) != 0)
             continue;
+        error = *has_database ? 0 : os_mkdirs(path);
+        *has_database = true;
+        if (error != 0)
+            break;
         snprintf(from, sizeof(from), "%s/%.*s", directory, STR_ARGS(name));
-        snprintf(to, sizeof(to), "%s/%.*s", path, (int)name.length - 3, name.data + 3);
+        snprintf(to, sizeof(to), "%s/%.*s", path, (int)(name.length - length), name.data + length);
         bool is_table = name.length > 4 && memcmp(name.data + name.length - 4, ".sst", 4) == 0;
         /* Table files never change and can be linked; the others change, and the checkpoint's must not. */
         if (!is_table || link(from, to) != 0)
@@ -466,6 +474,10 @@ static void state_path(const struct snapshot_reader *reader, char *path)
 void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, const char *what)
 {
     char path[PATH_BYTES];
+    if (reader == NULL) { /* a record of a key group that moves */
+        diag_error(diags, DIAG_STATE_FAILED, (struct span){0}, "%s", what);
+        return;
+    }
     state_path(reader, path);
     damaged(path, (int64_t)(reader->frame_offset + reader->record_at), false, diags, what);
     reader->is_failed = true;

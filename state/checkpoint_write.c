@@ -42,7 +42,7 @@ struct snapshot_writer {
 struct checkpoint_writer {
     struct checkpoint_dir *dir;
     struct checkpoint_info info;
-    char *path, *temporary, *database;
+    char *path, *temporary;
     pthread_mutex_t mutex; /* guards the list of parts */
     struct snapshot_writer *first, *last;
     uint32_t parts_count;
@@ -222,7 +222,6 @@ static void free_writer(struct checkpoint_writer *checkpoint)
     free(checkpoint->files);
     free(checkpoint->path);
     free(checkpoint->temporary);
-    free(checkpoint->database);
     free(checkpoint);
 }
 
@@ -241,7 +240,6 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
     fail(checkpoint, checkpoint_dir_check(dir), held_step);
     checkpoint->path = mem_strdup(path);
     checkpoint->temporary = mem_printf("%s.tmp", path);
-    checkpoint->database = mem_printf("%s.tmp/db", path);
     snprintf(path + strlen(path), sizeof(path) - strlen(path), ".tmp/state.bin");
     if (checkpoint->error == 0)
         fail(checkpoint, os_remove_tree(checkpoint->temporary),
@@ -257,9 +255,11 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
     return checkpoint;
 }
 
-const char *checkpoint_writer_database(const struct checkpoint_writer *checkpoint)
+void checkpoint_writer_database(const struct checkpoint_writer *checkpoint, uint32_t number, char *path)
 {
-    return checkpoint->database;
+    char name[DATABASE_NAME_BYTES];
+    database_name(number, name);
+    snprintf(path, PATH_BYTES, "%s/%s", checkpoint->temporary, name);
 }
 
 uint64_t checkpoint_written_bytes(const struct checkpoint_writer *checkpoint)
@@ -304,11 +304,12 @@ static int separate(const char *path, uint64_t *bytes, uint8_t **digests)
     return error == 0 ? os_rename(copy, path, NULL) : error;
 }
 
-static void add_database_file(struct checkpoint_writer *checkpoint, const char *name)
+static void add_database_file(struct checkpoint_writer *checkpoint, const char *database, const char *name)
 {
-    char path[PATH_BYTES], relative[NAME_MAX + 8];
-    snprintf(path, sizeof(path), "%s/%s", checkpoint->database, name);
-    snprintf(relative, sizeof(relative), "db/%s", name);
+    char path[PATH_BYTES], relative[NAME_MAX + DATABASE_NAME_BYTES + 1];
+    snprintf(relative, sizeof(relative), "%s/%s", database, name);
+    snprintf(path, sizeof(path), "%.*s/%s", PATH_BYTES - (int)sizeof(relative) - 1, checkpoint->temporary,
+             relative);
     bool is_base = checkpoint->info.previous.generation == 0;
     const struct known_digest *known =
         is_base ? NULL : known_digest(checkpoint->dir, relative, os_file_bytes(path));
@@ -335,25 +336,31 @@ static int by_name(const void *a, const void *b)
     return str_compare(x->path, y->path);
 }
 
-static void add_database(struct checkpoint_writer *checkpoint)
+/* A store that has no database yet left no directory. */
+static void add_database(struct checkpoint_writer *checkpoint, uint32_t number)
 {
     uint32_t first = checkpoint->files_count;
-    DIR *stream = opendir(checkpoint->database);
+    char path[PATH_BYTES], name[DATABASE_NAME_BYTES];
+    database_name(number, name);
+    checkpoint_writer_database(checkpoint, number, path);
+    DIR *stream = opendir(path);
+    if (stream == NULL && errno == ENOENT)
+        return;
+    checkpoint->info.databases = number + 1;
     if (stream == NULL) {
         fail(checkpoint, errno, "reading the database's checkpoint");
         return;
     }
     for (struct dirent *entry; checkpoint->error == 0 && (entry = readdir(stream)) != NULL;)
         if (entry->d_name[0] != '.')
-            add_database_file(checkpoint, entry->d_name);
+            add_database_file(checkpoint, name, entry->d_name);
     closedir(stream);
     qsort(checkpoint->files + first, checkpoint->files_count - first, sizeof(*checkpoint->files), by_name);
     if (checkpoint->error == 0)
-        fail(checkpoint, os_fsync_directory(checkpoint->database, "ckpt.fsync_directory"),
-             "fsync of the database");
+        fail(checkpoint, os_fsync_directory(path, "ckpt.fsync_directory"), "fsync of the database");
 }
 
-bool checkpoint_write(struct checkpoint_writer *checkpoint, bool has_database, struct diag_list *diags)
+bool checkpoint_write(struct checkpoint_writer *checkpoint, uint32_t databases, struct diag_list *diags)
 {
     for (struct snapshot_writer *part = checkpoint->first; part != NULL; part = part->next) {
         begin_streaming(part);
@@ -366,9 +373,8 @@ bool checkpoint_write(struct checkpoint_writer *checkpoint, bool has_database, s
         fail(checkpoint, block_file_end(&checkpoint->state), "writing state.bin");
     add_file(checkpoint, "state.bin", checkpoint->state.bytes, block_file_take_digests(&checkpoint->state));
     checkpoint->written_bytes += checkpoint->state.bytes;
-    checkpoint->info.has_database = has_database;
-    if (has_database && checkpoint->error == 0)
-        add_database(checkpoint);
+    for (uint32_t i = 0; i < databases && checkpoint->error == 0; i++)
+        add_database(checkpoint, i);
     return report(checkpoint, diags);
 }
 

@@ -29,6 +29,24 @@ static bool table_restore(const struct state_member *row LEAT_UNUSED, struct ope
     return keyed_table_restore(table, reader, record, context->diags);
 }
 
+static bool table_give(const struct state_member *row LEAT_UNUSED,
+                       struct operator_context *context LEAT_UNUSED, void *table,
+                       const struct group_set *leaving, struct byte_buffer *out)
+{
+    return keyed_table_give(table, leaving, out);
+}
+
+static bool table_take(const struct state_member *row LEAT_UNUSED,
+                       struct operator_context *context LEAT_UNUSED, void *table, struct str record)
+{
+    return keyed_table_take(table, record);
+}
+
+static bool table_import(void *table, struct state_store *from)
+{
+    return keyed_table_import(table, from);
+}
+
 static void table_set_watermark(void *table, int64_t watermark)
 {
     keyed_set_watermark(table, watermark);
@@ -63,6 +81,9 @@ const struct state_kind state_table = {.is_pointer = true,
                                        .open = table_open,
                                        .snapshot = table_snapshot,
                                        .restore = table_restore,
+                                       .give = table_give,
+                                       .take = table_take,
+                                       .import = table_import,
                                        .set_watermark = table_set_watermark,
                                        .report = table_report,
                                        .close = table_close};
@@ -110,6 +131,29 @@ static bool queue_restored(const struct state_member *row, struct operator_conte
     return time_queue_restored(queue, left_before(&plan, context->watermark));
 }
 
+static bool queue_give(const struct state_member *row LEAT_UNUSED,
+                       struct operator_context *context LEAT_UNUSED, void *queue,
+                       const struct group_set *leaving, struct byte_buffer *out)
+{
+    return time_queue_give(queue, leaving, out);
+}
+
+static void queue_regroup(void *queue)
+{
+    time_queue_regroup(queue);
+}
+
+static bool queue_take(const struct state_member *row LEAT_UNUSED,
+                       struct operator_context *context LEAT_UNUSED, void *queue, struct str record)
+{
+    return time_queue_take(queue, record);
+}
+
+static bool queue_import(void *queue, struct state_store *from)
+{
+    return time_queue_import(queue, from);
+}
+
 static void queue_report(const struct state_member *row, void *queue, struct report *report)
 {
     report_add(report, row->figure, (double)time_queue_bytes(queue), false);
@@ -125,5 +169,9 @@ const struct state_kind state_queue = {.is_pointer = true,
                                        .snapshot = queue_snapshot,
                                        .restore = queue_restore,
                                        .restored = queue_restored,
+                                       .give = queue_give,
+                                       .regroup = queue_regroup,
+                                       .take = queue_take,
+                                       .import = queue_import,
                                        .report = queue_report,
                                        .close = queue_close};

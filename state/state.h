@@ -26,6 +26,7 @@
 #ifndef LEAT_STATE_STATE_H
 #define LEAT_STATE_STATE_H
 
+#include "core/buffer.h"
 #include "core/cold_store.h"
 #include "core/placement.h"
 #include "core/snapshot.h"
@@ -151,6 +152,18 @@ bool keyed_table_snapshot(struct keyed_table *table, struct snapshot_writer *wri
 bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *reader, struct str record,
                          struct diag_list *diags);
 
+/* Moves of key groups (core/placement.h). keyed_table_give: right after keyed_table_snapshot: writes all live entries of the
+ * groups, which are this table's, as records to `out` (core/moved.h), and forgets them. The checkpoint still gets its part of
+ * them. The owner then takes the groups out of keyed_options.groups. False: the store failed.
+ * keyed_table_take: takes in such a record, of groups that were added to keyed_options.groups since; both tables have the same
+ * watermark. False: the bytes are no such record.
+ * keyed_table_import: copies what a store of an earlier life has of this table's groups into the table's store; right after
+ * keyed_table_new. False: a store failed. */
+LEAT_CHECKED bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving,
+                                   struct byte_buffer *out);
+LEAT_CHECKED bool keyed_table_take(struct keyed_table *table, struct str record);
+LEAT_CHECKED bool keyed_table_import(struct keyed_table *table, struct state_store *from);
+
 /* --- Time queues --- */
 
 /* Records that wait for event time: timers, and rows that a join holds back. A record is immutable; it leaves
@@ -200,6 +213,14 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
 /* Called after the last record: counts the records that the database holds for the queue's key groups. False: the store
  * failed. */
 bool time_queue_restored(struct time_queue *queue, int64_t watermark);
+
+/* Moves of key groups, as those of tables. The records of groups that are no longer in time_queue_options.groups, or are
+ * there in a later stay, are void. time_queue_regroup: call after the groups have changed. */
+LEAT_CHECKED bool time_queue_give(struct time_queue *queue, const struct group_set *leaving,
+                                  struct byte_buffer *out);
+void time_queue_regroup(struct time_queue *queue);
+LEAT_CHECKED bool time_queue_take(struct time_queue *queue, struct str record);
+LEAT_CHECKED bool time_queue_import(struct time_queue *queue, struct state_store *from);
 
 /* --- Cold rows of learners --- */
 

@@ -1,6 +1,6 @@
 /* The database of a process: RocksDB behind the few calls that state needs. docs/pitfalls.md says which
  * defaults of RocksDB lose data; the options below replace them. */
-#include "state/store.h"
+#include "state/store_internal.h"
 
 #include "core/mem.h"
 #include "core/os.h"
@@ -40,26 +40,7 @@ struct filter {
     struct filter_rule rules[];
 };
 
-struct state_store {
-    char *directory;
-    size_t memory_bytes;
-    pthread_mutex_t mutex; /* guards the creation of the database, users, rules and `error` */
-    rocksdb_t *_Atomic database;
-    rocksdb_column_family_handle_t *family;
-    rocksdb_options_t *options;
-    rocksdb_cache_t *cache;
-    rocksdb_compactionfilterfactory_t *factory;
-    rocksdb_readoptions_t *read_options;
-    rocksdb_writeoptions_t *write_options;
-    atomic_ullong releases;
-    atomic_llong pressure;
-    char *_Atomic error;
-    struct store_user *users;
-    struct filter *rules;
-    bool is_temporary;
-};
-
-static void store_fail(struct state_store *store, const char *what, char *text)
+void store_fail(struct state_store *store, const char *what, char *text)
 {
     char *message = mem_printf("%s: %s", what, text);
     free(text);
@@ -328,6 +309,16 @@ bool store_has_database(const struct state_store *store)
     return atomic_load(&store->database) != NULL;
 }
 
+bool store_is_shared(const struct state_store *store)
+{
+    return !store->is_alone;
+}
+
+void store_set_shared(struct state_store *store, bool is_shared)
+{
+    store->is_alone = !is_shared;
+}
+
 void store_failed(struct state_store *store, const char *what, int error)
 {
     store_fail(store, what, mem_strdup(strerror(error)));
@@ -422,6 +413,20 @@ size_t store_prefix(char *out, uint16_t id, uint8_t kind, uint32_t group)
     return STORE_PREFIX_BYTES;
 }
 
+struct store_group store_group(uint16_t id, uint8_t kind, uint32_t group, uint32_t stay)
+{
+    struct store_group range;
+    range.bytes = store_prefix(range.first, id, kind, group);
+    range.limit_bytes =
+        store_prefix(range.limit, id, kind, stay == 0 || stay == UINT32_MAX ? group + 1 : group);
+    for (int shift = 24; stay > 0 && shift >= 0; shift -= 8) {
+        range.first[range.bytes++] = (char)(stay >> shift);
+        if (stay < UINT32_MAX)
+            range.limit[range.limit_bytes++] = (char)((stay + 1) >> shift);
+    }
+    return range;
+}
+
 rocksdb_writebatch_t *store_batch_new(void)
 {
     return rocksdb_writebatch_create();
@@ -460,119 +465,6 @@ bool store_get(struct state_store *store, uint32_t count, const char *const *key
             is_good = false;
         }
     return is_good;
-}
-
-static rocksdb_readoptions_t *scan_options(struct str limit)
-{
-    rocksdb_readoptions_t *options = rocksdb_readoptions_create();
-    rocksdb_readoptions_set_iterate_upper_bound(options, limit.data, limit.length);
-    rocksdb_readoptions_set_fill_cache(options, 0);
-    return options;
-}
-
-/* Ends an iterator; false if it met an error, which the store keeps. */
-static bool scan_end(struct state_store *store, rocksdb_iterator_t *iterator, rocksdb_readoptions_t *options)
-{
-    char *text = NULL;
-    rocksdb_iter_get_error(iterator, &text);
-    rocksdb_iter_destroy(iterator);
-    rocksdb_readoptions_destroy(options);
-    if (text != NULL)
-        store_fail(store, "scanning state", text);
-    return text == NULL;
-}
-
-static bool visit_pair(const rocksdb_iterator_t *iterator, store_visit *visit, void *argument)
-{
-    struct str key, value;
-    key.data = rocksdb_iter_key(iterator, &key.length);
-    value.data = rocksdb_iter_value(iterator, &value.length);
-    return visit(argument, key, value);
-}
-
-bool store_scan(struct state_store *store, struct str first, struct str limit, store_visit *visit,
-                void *argument)
-{
-    if (!store_has_database(store))
-        return true;
-    rocksdb_readoptions_t *options = scan_options(limit);
-    rocksdb_iterator_t *iterator = rocksdb_create_iterator(atomic_load(&store->database), options);
-    rocksdb_iter_seek(iterator, first.data, first.length);
-    while (rocksdb_iter_valid(iterator) && visit_pair(iterator, visit, argument))
-        rocksdb_iter_next(iterator);
-    return scan_end(store, iterator, options);
-}
-
-/* Iterators of several ranges; those that have a pair are a heap, the smallest key first. */
-struct heap {
-    rocksdb_iterator_t **items;
-    size_t count, skip; /* skip: bytes of a key that do not count */
-};
-
-static bool goes_before(const struct heap *h, size_t a, size_t b)
-{
-    struct str x, y;
-    x.data = rocksdb_iter_key(h->items[a], &x.length);
-    y.data = rocksdb_iter_key(h->items[b], &y.length);
-    int order = memcmp(x.data + h->skip, y.data + h->skip, MIN(x.length, y.length) - h->skip);
-    return order < 0 || (order == 0 && x.length < y.length);
-}
-
-static void sift_down(struct heap *h, size_t at)
-{
-    for (size_t child; (child = 2 * at + 1) < h->count; at = child) {
-        child += child + 1 < h->count && goes_before(h, child + 1, child);
-        if (!goes_before(h, child, at))
-            return;
-        rocksdb_iterator_t *item = h->items[at];
-        h->items[at] = h->items[child];
-        h->items[child] = item;
-    }
-}
-
-bool store_scan_ranges(struct state_store *store, const struct store_range *ranges, uint32_t count,
-                       store_visit *visit, void *argument)
-{
-    if (!store_has_database(store))
-        return true;
-    rocksdb_readoptions_t **options = mem_alloc(count * sizeof(*options));
-    rocksdb_iterator_t **iterators = mem_alloc(count * sizeof(*iterators));
-    struct heap heap = {.items = mem_alloc(count * sizeof(*heap.items)), .skip = ranges[0].bytes};
-    for (uint32_t i = 0; i < count; i++) {
-        options[i] = scan_options((struct str){ranges[i].limit, ranges[i].bytes});
-        iterators[i] = rocksdb_create_iterator(atomic_load(&store->database), options[i]);
-        rocksdb_iter_seek(iterators[i], ranges[i].first, ranges[i].bytes);
-        if (rocksdb_iter_valid(iterators[i]))
-            heap.items[heap.count++] = iterators[i];
-    }
-    for (size_t i = heap.count / 2; i-- > 0;)
-        sift_down(&heap, i);
-    while (heap.count > 0 && visit_pair(heap.items[0], visit, argument)) {
-        rocksdb_iter_next(heap.items[0]);
-        if (!rocksdb_iter_valid(heap.items[0]))
-            heap.items[0] = heap.items[--heap.count];
-        sift_down(&heap, 0);
-    }
-    bool is_good = true;
-    for (uint32_t i = 0; i < count; i++)
-        is_good = scan_end(store, iterators[i], options[i]) && is_good;
-    free(options);
-    free(iterators);
-    free(heap.items);
-    return is_good;
-}
-
-uint64_t store_bytes(struct state_store *store, struct str first, struct str limit)
-{
-    uint64_t bytes = 0;
-    char *text = NULL;
-    if (!store_has_database(store))
-        return 0;
-    rocksdb_approximate_sizes(atomic_load(&store->database), 1, &first.data, &first.length, &limit.data,
-                              &limit.length, &bytes, &text);
-    bool is_good = text == NULL;
-    free(text); /* an estimate that cannot be had is 0 */
-    return is_good ? bytes : 0;
 }
 
 #ifdef __SANITIZE_THREAD__

@@ -1,7 +1,7 @@
 /* Inside state/: the database that tables, queues and cold stores share.
  *
  * Database keys are id (2 bytes, big-endian), kind (1), key group (2, big-endian), then what each kind
- * defines. Values begin with struct stored_value, which the compaction filter reads. */
+ * defines: of tables the group's stay (4, big-endian) where it is not 0, and the key. Values begin with struct stored_value, which the compaction filter reads. */
 #ifndef LEAT_STATE_STORE_H
 #define LEAT_STATE_STORE_H
 
@@ -9,7 +9,13 @@
 
 #include <rocksdb/c.h>
 
-enum { STORE_PREFIX_BYTES = 5, STORE_KEY_MAX = 48, STORE_RANGE_MAX = 8, STORE_READ_MAX = BATCH_ROWS };
+enum {
+    STORE_PREFIX_BYTES = 5,
+    STORE_STAY_BYTES = 4,
+    STORE_KEY_MAX = 48,
+    STORE_RANGE_MAX = 8,
+    STORE_READ_MAX = BATCH_ROWS
+};
 
 /* The head of each value, unaligned. */
 struct __attribute__((packed)) stored_value {
@@ -39,6 +45,9 @@ bool store_can_write(const struct store_user *user);
 bool store_has_directory(const struct state_store *store);
 /* Whether there is a database to read from. */
 bool store_has_database(const struct state_store *store);
+/* Whether instances of one operator share the store; at first: yes. */
+bool store_is_shared(const struct state_store *store);
+void store_set_shared(struct state_store *store, bool is_shared);
 /* Makes the store fail with the message "what: error text". error: an errno. Any thread. */
 void store_failed(struct state_store *store, const char *what, int error);
 /* Opens an unlinked file beside the database, of a store with a directory. A descriptor, or -1 and errno. */
@@ -54,6 +63,15 @@ void store_add_pressure(struct state_store *store, int64_t bytes);
 /* Writes the first STORE_PREFIX_BYTES of a database key to `out` and returns their number. group: the key
  * group, or the table of a user with has_table. */
 size_t store_prefix(char *out, uint16_t id, uint8_t kind, uint32_t group);
+
+/* The database keys of a key group in one stay (core/placement.h): those from `first` up to `limit` that begin with the
+ * `bytes` bytes of `first` and are as long as the user's keys are. A stay of 0 has no place in keys, so others of the group
+ * may lie between them: they are longer. */
+struct store_group {
+    char first[STORE_PREFIX_BYTES + STORE_STAY_BYTES], limit[STORE_PREFIX_BYTES + STORE_STAY_BYTES];
+    size_t bytes, limit_bytes;
+};
+struct store_group store_group(uint16_t id, uint8_t kind, uint32_t group, uint32_t stay);
 
 /* A batch collects puts; store_commit writes them in one call and clears the batch, and creates the database
  * if there is none. False: the store failed. */
@@ -78,6 +96,10 @@ struct store_range {
 };
 LEAT_CHECKED bool store_scan_ranges(struct state_store *store, const struct store_range *ranges,
                                     uint32_t count, store_visit *visit, void *argument);
+/* Copies what `from` has of the users with has_table. Where it fails, the store keeps the error. */
+void store_import_tables(struct state_store *store, struct state_store *from);
+/* Writes what is in the database's memory to files, so that store_bytes counts it. False: the store failed. */
+LEAT_CHECKED bool store_flush(struct state_store *store);
 /* About how many bytes the pairs with first <= key < limit have; recent writes are not counted. */
 uint64_t store_bytes(struct state_store *store, struct str first, struct str limit);
 

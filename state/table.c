@@ -143,6 +143,16 @@ void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_
         slots_free(table, old.slots, old.capacity);
 }
 
+void keyed_free_group(struct keyed_table *table, struct table_group *group)
+{
+    if (group->slots == NULL)
+        return;
+    table->rebuilds++;
+    table->slot_bytes -= group_bytes(group->capacity);
+    slots_free(table, group->slots, group->capacity);
+    *group = (struct table_group){0};
+}
+
 struct keyed_slot *keyed_insert(struct keyed_table *table, struct key key, uint64_t hash)
 {
     struct table_group *group = &table->groups[key_group(hash)];
@@ -174,9 +184,45 @@ void keyed_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expi
 
 size_t keyed_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash)
 {
-    size_t length = store_prefix(out, table->options.id, table->options.kind, key_group(hash));
+    uint32_t group = key_group(hash), stay = group_set_stay(table->options.groups, group);
+    size_t length = store_prefix(out, table->options.id, table->options.kind, group);
+    for (int shift = 24; stay > 0 && shift >= 0; shift -= 8)
+        out[length++] = (char)(stay >> shift);
     memcpy(out + length, &key, sizeof(key));
     return length + sizeof(key);
+}
+
+/* --- What the database has of a group --- */
+
+struct stored_scan {
+    size_t key_at; /* offset of the key in a database key */
+    keyed_visit_stored *visit;
+    void *argument;
+};
+
+static bool visit_stored(void *argument, struct str key, struct str value)
+{
+    const struct stored_scan *scan = argument;
+    struct stored_value head;
+    struct key stored;
+    if (key.length != scan->key_at + sizeof(stored))
+        return true; /* of another stay */
+    leat_assert(value.length >= sizeof(head));
+    memcpy(&stored, key.data + scan->key_at, sizeof(stored));
+    memcpy(&head, value.data, sizeof(head));
+    scan->visit(scan->argument, stored, &head,
+                (struct str){value.data + sizeof(head), value.length - sizeof(head)});
+    return true;
+}
+
+bool keyed_visit_database(const struct keyed_table *table, struct state_store *store, uint32_t group,
+                          keyed_visit_stored *visit, void *argument)
+{
+    struct store_group range = store_group(table->options.id, table->options.kind, group,
+                                           group_set_stay(table->options.groups, group));
+    struct stored_scan scan = {range.bytes, visit, argument};
+    return store_scan(store, (struct str){range.first, range.bytes},
+                      (struct str){range.limit, range.limit_bytes}, visit_stored, &scan);
 }
 
 /* --- Brackets --- */
@@ -394,17 +440,12 @@ int64_t keyed_watermark(const struct keyed_table *table)
     return table->watermark;
 }
 
-static bool learn_stored(void *argument, struct str key, struct str value)
+static void learn_stored(void *argument, struct key key, const struct stored_value *head, struct str value)
 {
+    (void)value;
     struct keyed_table *table = argument;
-    struct stored_value head;
-    struct key stored;
-    leat_assert(key.length == STORE_PREFIX_BYTES + sizeof(stored) && value.length >= sizeof(head));
-    memcpy(&stored, key.data + STORE_PREFIX_BYTES, sizeof(stored));
-    memcpy(&head, value.data, sizeof(head));
-    if (head.expire_us >= table->watermark)
-        filter_add(&table->filter, key_hash(stored), head.expire_us);
-    return true;
+    if (head->expire_us >= table->watermark)
+        filter_add(&table->filter, key_hash(key), head->expire_us);
 }
 
 void keyed_learn(struct keyed_table *table)
@@ -413,12 +454,8 @@ void keyed_learn(struct keyed_table *table)
     table->next_unknown = group_set_next(table->options.groups, group + 1);
     if (group == KEY_GROUPS)
         return;
-    char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
-    store_prefix(first, table->options.id, table->options.kind, group);
-    store_prefix(limit, table->options.id, table->options.kind, group + 1);
     table->learn_in = LEARN_EVERY;
-    if (!store_scan(table->options.store, (struct str){first, sizeof(first)},
-                    (struct str){limit, sizeof(limit)}, learn_stored, table))
+    if (!keyed_visit_database(table, table->options.store, group, learn_stored, table))
         filter_give_up(&table->filter); /* the store keeps the error */
 }
 
@@ -430,23 +467,17 @@ struct scan {
     void *argument;
 };
 
-static bool scan_stored(void *argument, struct str key, struct str value)
+static void scan_stored(void *argument, struct key key, const struct stored_value *head, struct str value)
 {
     struct scan *scan = argument;
-    struct stored_value head;
-    struct keyed_slot slot = {.bits = SLOT_USED};
-    leat_assert(key.length == STORE_PREFIX_BYTES + sizeof(slot.key) && value.length >= sizeof(head));
-    memcpy(&slot.key, key.data + STORE_PREFIX_BYTES, sizeof(slot.key));
-    memcpy(&head, value.data, sizeof(head));
-    const struct keyed_slot *resident = keyed_find(scan->table, slot.key, key_hash(slot.key));
-    if (head.expire_us < scan->table->watermark || (resident != NULL && (resident->bits & SLOT_FRESH) == 0))
-        return true;
-    struct str bytes = {value.data + sizeof(head), value.length - sizeof(head)};
-    keyed_fill(scan->table, &slot, head.expire_us, bytes);
+    struct keyed_slot slot = {.key = key, .bits = SLOT_USED};
+    const struct keyed_slot *resident = keyed_find(scan->table, key, key_hash(key));
+    if (head->expire_us < scan->table->watermark || (resident != NULL && (resident->bits & SLOT_FRESH) == 0))
+        return;
+    keyed_fill(scan->table, &slot, head->expire_us, value);
     scan->visit(scan->argument, &slot);
     if (slot_block(&slot) != NULL)
         slab_give(&scan->table->slab, slot_block(&slot));
-    return true;
 }
 
 void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *visit, void *argument)
@@ -461,12 +492,8 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
             live++;
         }
     if (table->may_be_stored) {
-        char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
-        store_prefix(first, table->options.id, table->options.kind, group);
-        store_prefix(limit, table->options.id, table->options.kind, group + 1);
         struct scan scan = {table, visit, argument};
-        bool is_good = store_scan(table->options.store, (struct str){first, sizeof(first)},
-                                  (struct str){limit, sizeof(limit)}, scan_stored, &scan);
+        bool is_good = keyed_visit_database(table, table->options.store, group, scan_stored, &scan);
         (void)is_good; /* the store keeps the error */
     }
     /* A scan also passes dead entries: drop them where they are more than about half of the group. */

@@ -132,12 +132,21 @@ static inline void keyed_note_change(struct keyed_table *table, const struct key
 }
 /* Moves the group's slots into an array of another capacity, leaving out slots without SLOT_USED. */
 void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_t capacity);
+/* Frees the group's slots, whose values were given back; the group is empty then. */
+void keyed_free_group(struct keyed_table *table, struct table_group *group);
 /* The capacity of a group, in slots, when it is rebuilt with `count` entries. */
 uint32_t keyed_capacity_for(uint32_t count);
 /* Sets the entry's value to a copy of `value`, which comes from the database or a checkpoint. */
 void keyed_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value);
 /* Writes the entry's database key to `out`, which has room for STORE_KEY_MAX bytes. Returns its length. */
 size_t keyed_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash);
+
+/* Visits what a store, the table's own or another, has of a group in its present stay, in the order of the keys. False: the
+ * store failed. */
+typedef void keyed_visit_stored(void *argument, struct key key, const struct stored_value *head,
+                                struct str value);
+LEAT_CHECKED bool keyed_visit_database(const struct keyed_table *table, struct state_store *store,
+                                       uint32_t group, keyed_visit_stored *visit, void *argument);
 
 /* After a restore: reads the stored keys of the next unknown key group into the filter. */
 void keyed_learn(struct keyed_table *table);
@@ -155,5 +164,26 @@ bool keyed_is_frozen(const struct keyed_table *table, const struct keyed_slot *s
 void keyed_save(struct keyed_table *table, const struct keyed_slot *slot);
 /* On the lane: if the writer thread waits for a chunk, fills it. */
 void keyed_serve(struct keyed_table *table);
+/* Visits a group for the checkpoint under way, which needs it as it is now, ahead of its turn: its entries go where copies
+ * of changed entries go. */
+void keyed_take_early(struct keyed_table *table, uint32_t group);
+
+/* The form of a snapshot record: a head, then entries, each before the bytes of its value. */
+struct __attribute__((packed)) record_head {
+    uint8_t kind;
+    uint8_t spare[3];
+    uint32_t epoch;
+};
+
+struct __attribute__((packed)) record_entry {
+    struct key key;
+    int64_t expire_us;
+    uint32_t bytes;
+};
+
+/* Reads the entry at offset *at of a record, and moves *at behind its value; false where no whole entry is left. */
+bool keyed_next_entry(struct str record, size_t *at, struct record_entry *entry);
+/* Makes room in the record's group for all its entries before the first is inserted. */
+void keyed_expect_entries(struct keyed_table *table, struct str record);
 
 #endif

@@ -19,18 +19,6 @@ enum {
     VISIT_SLOTS = 32
 };
 
-struct __attribute__((packed)) record_head {
-    uint8_t kind;
-    uint8_t spare[3];
-    uint32_t epoch;
-};
-
-struct __attribute__((packed)) record_entry {
-    struct key key;
-    int64_t expire_us;
-    uint32_t bytes;
-};
-
 /* Stands before each record in `saved` and in the chunk for the writer thread. */
 struct frame {
     uint32_t group, bytes;
@@ -185,6 +173,12 @@ static uint32_t take_group(struct keyed_table *table, uint32_t index, struct byt
     if (from != SIZE_MAX)
         close_frame(out, from);
     return visited + group->capacity / 64;
+}
+
+void keyed_take_early(struct keyed_table *table, uint32_t group)
+{
+    if (table->snapshot.is_active && group >= table->snapshot.cursor)
+        (void)take_group(table, group, &table->snapshot.saved);
 }
 
 /* Fills the chunk. Under the mutex, while no chunk is ready. Saved entries go first, so that the memory of
@@ -356,8 +350,7 @@ static void restore_entry(struct keyed_table *table, const struct record_entry *
     slot->bits |= SLOT_UNSAVED;
 }
 
-/* Reads the next entry of a record; false where no whole entry is left. */
-static bool next_entry(struct str record, size_t *at, struct record_entry *entry)
+bool keyed_next_entry(struct str record, size_t *at, struct record_entry *entry)
 {
     if (record.length - *at < sizeof(*entry))
         return false;
@@ -368,20 +361,19 @@ static bool next_entry(struct str record, size_t *at, struct record_entry *entry
     return true;
 }
 
-/* Makes room in a group for all its entries before the first are inserted. A checkpoint has entries in the
- * order of their home slots: if the group grew step by step, the entries would crowd in its first slots, and
+/* A checkpoint has entries in the order of their home slots: if the group grew step by step, the entries would crowd in its first slots, and
  * each search would pass all of them. The number of entries is estimated, as if home slots lay everywhere as
  * densely as between the first and the third quarter of this record. */
-static void expect_entries(struct keyed_table *table, struct str record)
+void keyed_expect_entries(struct keyed_table *table, struct str record)
 {
     struct record_entry entry;
     uint32_t count = 0, group = 0, homes[2] = {0, 0};
-    for (size_t at = sizeof(struct record_head); next_entry(record, &at, &entry); count++)
+    for (size_t at = sizeof(struct record_head); keyed_next_entry(record, &at, &entry); count++)
         group = key_group(key_hash(entry.key));
     if (count < EXPECT_MIN || !group_set_has(table->options.groups, group))
         return;
     uint32_t first = count / 4, last = count - 1 - first, i = 0;
-    for (size_t at = sizeof(struct record_head); i <= last && next_entry(record, &at, &entry); i++)
+    for (size_t at = sizeof(struct record_head); i <= last && keyed_next_entry(record, &at, &entry); i++)
         if (i == first || i == last)
             homes[i == last] = (uint32_t)key_hash(entry.key);
     struct table_group *g = &table->groups[group];
@@ -404,10 +396,10 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
     pthread_mutex_lock(&table->mutex);
     table->epoch = MAX(table->epoch, head.epoch);
     bool is_good = true;
-    expect_entries(table, record);
+    keyed_expect_entries(table, record);
     for (size_t at = sizeof(head); is_good && at < record.length;) {
         struct record_entry entry;
-        is_good = next_entry(record, &at, &entry);
+        is_good = keyed_next_entry(record, &at, &entry);
         if (is_good && group_set_has(table->options.groups, key_group(key_hash(entry.key))))
             restore_entry(table, &entry, record.data + at - entry.bytes, head.epoch);
     }

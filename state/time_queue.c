@@ -18,9 +18,14 @@ struct time_queue *time_queue_new(const struct time_queue_options *options)
     queue->gone_before = TIME_MIN;
     queue->spill_bytes = options->budget_bytes;
     queue->batch = store_batch_new();
-    queue->group_first = group_set_next(options->groups, 0);
-    queue->group_limit = group_set_limit(options->groups);
+    time_queue_regroup(queue);
     return queue;
+}
+
+void time_queue_regroup(struct time_queue *queue)
+{
+    queue->group_first = group_set_next(queue->options.groups, 0);
+    queue->group_limit = group_set_limit(queue->options.groups);
 }
 
 void queue_block_release(struct queue_block *block)
@@ -290,7 +295,7 @@ bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record
             bool is_copy =
                 queue->has_last && is_record(top, queue->last_time, queue->last_hash, queue->last_sequence);
             queue->open.records -= queue->open.records > 0;
-            if (is_copy) {
+            if (is_copy || !queue_has(queue, top)) {
                 leave_block(queue, item.block);
                 continue;
             }
@@ -321,16 +326,22 @@ void time_queue_push(struct time_queue *queue, int64_t time_us, struct key key, 
                                 .hash = hash,
                                 .sequence = queue->sequence++,
                                 .key = key,
-                                .length = (uint32_t)data.length};
-    int64_t index = queue_bucket_index(queue, time_us);
+                                .length = (uint32_t)data.length,
+                                .stay = group_set_stay(queue->options.groups, key_group(hash))};
+    queue_add(queue, &head, data.data);
+}
+
+void queue_add(struct time_queue *queue, const struct queue_record *head, const char *data)
+{
+    int64_t index = queue_bucket_index(queue, head->time_us);
     bool is_open = index < queue->open_until;
     struct queue_bucket *bucket = is_open ? &queue->open : queue_bucket(queue, index);
     struct queue_block *block;
-    struct queue_record *record = queue_append(queue, bucket, &head, data.data, false, &block);
+    struct queue_record *record = queue_append(queue, bucket, head, data, false, &block);
     bucket->records++;
     if (is_open) {
         block->alive++;
-        heap_push(queue, (struct queue_item){time_us, hash, record, block});
+        heap_push(queue, (struct queue_item){head->time_us, head->hash, record, block});
     }
     if (queue->bytes > queue->spill_bytes)
         queue_spill(queue);

@@ -24,7 +24,7 @@ struct queue_record {
     uint64_t sequence;
     struct key key;
     uint32_t length;
-    uint32_t spare;
+    uint32_t stay; /* of the key group (core/placement.h) */
     char data[];
 };
 
@@ -99,6 +99,13 @@ static inline size_t queue_record_bytes(size_t length)
     return (sizeof(struct queue_record) + length + 7) & ~(size_t)7;
 }
 
+/* Whether the record is of a key group that the queue has, in its present stay. */
+static inline bool queue_has(const struct time_queue *queue, const struct queue_record *record)
+{
+    const struct group_set *groups = queue->options.groups;
+    return groups == NULL || group_set_has_stay(groups, key_group(record->hash), record->stay);
+}
+
 /* Whether the stream may have a record that leaves before `before` and before the heap's first record. */
 static inline bool queue_is_due(const struct time_queue *queue, const struct queue_stream *stream,
                                 int64_t before)
@@ -123,10 +130,31 @@ struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket 
 void queue_block_release(struct queue_block *block);
 /* Takes a block out of the bucket and gives its reference back. */
 void queue_block_drop(struct time_queue *queue, struct queue_bucket *bucket, struct queue_block *block);
+/* Adds a record with its sequence and stay, and spills where that is due. */
+void queue_add(struct time_queue *queue, const struct queue_record *head, const char *data);
 /* The same for all blocks of the bucket. */
 void queue_drop_blocks(struct time_queue *queue, struct queue_bucket *bucket);
 /* Puts the bucket's records into the heap, and its blocks before those of the open bucket. */
 void queue_enter(struct time_queue *queue, const struct queue_bucket *bucket);
+
+/* The head of the queue's snapshot records; behind it, of QUEUE_RECORD, the record. */
+enum queue_record_type { QUEUE_SEQUENCE, QUEUE_RECORD };
+
+struct __attribute__((packed)) queue_snapshot_head {
+    uint8_t kind;
+    uint8_t type;
+    uint8_t spare[6];
+    uint64_t sequence; /* QUEUE_SEQUENCE: of the next record */
+};
+
+/* time_queue_store.c: visits what a store, the queue's own or another, has of the queue's records, of any key groups, in no
+ * order. Some may have left the queue, and some may be in memory, too, or twice in the store. False: the store failed. */
+typedef void queue_visit(void *argument, int64_t bucket, const struct queue_record *head, const char *data);
+LEAT_CHECKED bool queue_visit_stored(struct time_queue *queue, struct state_store *store, queue_visit *visit,
+                                     void *argument);
+/* Puts records of a bucket, which are not changed until the call returns, into the database. False: the store failed. */
+LEAT_CHECKED bool queue_put(struct time_queue *queue, int64_t bucket, const struct queue_record **records,
+                            uint32_t count);
 
 /* time_queue_store.c: brings the queue below its budget, if the database may be written to now. */
 void queue_spill(struct time_queue *queue);

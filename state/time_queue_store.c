@@ -32,15 +32,6 @@ enum {
     RECORD_STORED = 72 /* about the bytes of a record with a little data in the database */
 };
 
-enum queue_record_type { QUEUE_SEQUENCE, QUEUE_RECORD };
-
-struct __attribute__((packed)) snapshot_head {
-    uint8_t kind;
-    uint8_t type;
-    uint8_t spare[6];
-    uint64_t sequence; /* QUEUE_SEQUENCE: of the next record */
-};
-
 static void put_be(char *out, uint64_t value, uint32_t bytes)
 {
     for (uint32_t i = 0; i < bytes; i++)
@@ -163,6 +154,8 @@ static bool spill_bucket(struct time_queue *queue, struct queue_bucket *bucket)
         for (uint32_t at = 0; at < block->length && !block->is_stored;) {
             const struct queue_record *record = (const struct queue_record *)(const void *)(block->data + at);
             at += (uint32_t)queue_record_bytes(record->length);
+            if (!queue_has(queue, record))
+                continue;
             queue->sorted[count++] = record;
             if (count < SPILL_RECORDS)
                 continue;
@@ -186,7 +179,7 @@ static void spill_open(struct time_queue *queue)
     uint32_t count = 0;
     reserve_sorted(queue);
     for (uint32_t i = 0; i < queue->heap_count; i++) {
-        if (queue->heap[i].block->is_stored)
+        if (queue->heap[i].block->is_stored || !queue_has(queue, queue->heap[i].record))
             continue;
         queue->sorted[count++] = queue->heap[i].record;
         if (count < SPILL_RECORDS)
@@ -248,8 +241,7 @@ static void load_record(struct load *load, const struct queue_record *head, cons
 {
     struct time_queue *queue = load->queue;
     struct queue_block *block;
-    uint32_t group = key_group(head->hash);
-    if (head->time_us < queue->gone_before || !group_set_has(queue->options.groups, group))
+    if (head->time_us < queue->gone_before || !queue_has(queue, head))
         return;
     queue_append(queue, load->bucket, head, data, true, &block);
     load->bytes += queue_record_bytes(head->length);
@@ -296,6 +288,51 @@ static bool first_key(void *argument, struct str key, struct str value)
     (void)value;
     memcpy(argument, key.data, MIN(key.length, QUEUE_KEY_BYTES));
     return false;
+}
+
+struct visiting {
+    queue_visit *visit;
+    void *argument;
+};
+
+static bool visit_pack(void *argument, struct str key, struct str value)
+{
+    const struct visiting *visiting = argument;
+    int64_t bucket = (int64_t)(get_be(key.data + 3, 8) ^ UINT64_C(1) << 63);
+    struct queue_record head;
+    leat_assert(key.length == QUEUE_KEY_BYTES);
+    for (size_t at = sizeof(struct stored_value); at < value.length; at += queue_record_bytes(head.length)) {
+        leat_assert(value.length - at >= sizeof(head));
+        memcpy(&head, value.data + at, sizeof(head));
+        leat_assert(value.length - at >= queue_record_bytes(head.length));
+        visiting->visit(visiting->argument, bucket, &head, value.data + at + sizeof(head));
+    }
+    return true;
+}
+
+bool queue_visit_stored(struct time_queue *queue, struct state_store *store, queue_visit *visit,
+                        void *argument)
+{
+    char first[STREAM_KEY_BYTES], limit[STREAM_KEY_BYTES];
+    struct visiting visiting = {visit, argument};
+    stream_key(queue, first,
+               queue->gone_before == TIME_MIN ? INT64_MIN : queue_bucket_index(queue, queue->gone_before), 0,
+               0);
+    stream_key(queue, limit, INT64_MAX, UINT16_MAX, UINT16_MAX);
+    return store_scan(store, (struct str){first, sizeof(first)}, (struct str){limit, sizeof(limit)},
+                      visit_pack, &visiting);
+}
+
+bool queue_put(struct time_queue *queue, int64_t bucket, const struct queue_record **records, uint32_t count)
+{
+    reserve_sorted(queue);
+    for (uint32_t from = 0; from < count; from += SPILL_RECORDS) {
+        uint32_t some = MIN(count - from, (uint32_t)SPILL_RECORDS);
+        memcpy(queue->sorted, records + from, some * sizeof(*records));
+        if (!put_sorted(queue, bucket, some))
+            return false;
+    }
+    return true;
 }
 
 /* Finds the streams of a bucket that may have records of this lane. */
@@ -368,6 +405,8 @@ void queue_refill(struct time_queue *queue, int64_t before)
  * to each block. */
 struct queue_snapshot {
     uint8_t kind;
+    bool has_groups; /* false: the queue has all */
+    struct group_set groups;
     int64_t gone_before;
     uint32_t count, capacity;
     struct {
@@ -375,6 +414,13 @@ struct queue_snapshot {
         uint32_t from, to;
     } * parts;
 };
+
+/* Whether the queue had the record's key group at the barrier. */
+static bool is_had(const struct queue_snapshot *snapshot, const struct queue_record *record)
+{
+    return !snapshot->has_groups ||
+           group_set_has_stay(&snapshot->groups, key_group(record->hash), record->stay);
+}
 
 static bool write_parts(void *argument, struct snapshot_writer *writer)
 {
@@ -386,9 +432,9 @@ static bool write_parts(void *argument, struct snapshot_writer *writer)
             const struct queue_record *record =
                 (const struct queue_record *)(const void *)(snapshot->parts[i].block->data + at);
             at += (uint32_t)queue_record_bytes(record->length);
-            if (record->time_us < snapshot->gone_before)
+            if (record->time_us < snapshot->gone_before || !is_had(snapshot, record))
                 continue;
-            struct snapshot_head head = {.kind = snapshot->kind, .type = QUEUE_RECORD};
+            struct queue_snapshot_head head = {.kind = snapshot->kind, .type = QUEUE_RECORD};
             buffer_clear(&buffer);
             buffer_append(&buffer, &head, sizeof(head));
             buffer_append(&buffer, record, sizeof(*record));
@@ -433,13 +479,16 @@ bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *write
     store_hold(&queue->user);
     queue->epoch = snapshot_epoch(writer) + 1;
     __atomic_store_n(&queue->user.barrier_watermark, queue->gone_before, __ATOMIC_RELEASE);
-    struct snapshot_head head = {
+    struct queue_snapshot_head head = {
         .kind = queue->options.kind, .type = QUEUE_SEQUENCE, .sequence = queue->sequence};
     if (!snapshot_put(writer, SNAPSHOT_GLOBAL, &head, sizeof(head)))
         return false;
     struct queue_snapshot *snapshot = mem_calloc(1, sizeof(*snapshot));
     snapshot->kind = queue->options.kind;
     snapshot->gone_before = queue->gone_before;
+    snapshot->has_groups = queue->options.groups != NULL;
+    if (snapshot->has_groups)
+        snapshot->groups = *queue->options.groups;
     for (uint32_t i = 0; i < queue->buckets_count; i++)
         add_parts(snapshot, queue->buckets[i].first, snapshot_is_base(writer));
     add_parts(snapshot, queue->open.first, snapshot_is_base(writer));
@@ -450,7 +499,7 @@ bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *write
 bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader, struct str data,
                         int64_t watermark, struct diag_list *diags)
 {
-    struct snapshot_head head;
+    struct queue_snapshot_head head;
     struct queue_record record;
     if (data.length < sizeof(head) || (uint8_t)data.data[0] != queue->options.kind) {
         snapshot_corrupt(reader, diags, "a record of a time queue has no valid header");
@@ -471,7 +520,7 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
         snapshot_corrupt(reader, diags, "a record of a time queue has another length than its header says");
         return false;
     }
-    if (record.time_us < watermark || !group_set_has(queue->options.groups, key_group(record.hash)))
+    if (record.time_us < watermark || !queue_has(queue, &record))
         return true;
     struct queue_block *block;
     struct queue_bucket *bucket = queue_bucket(queue, queue_bucket_index(queue, record.time_us));
@@ -490,7 +539,9 @@ static uint64_t stored_records(struct time_queue *queue, int64_t bucket)
     stream_key(queue, limit, bucket, UINT16_MAX, UINT16_MAX);
     uint64_t bytes = store_bytes(queue->options.store, (struct str){first, sizeof(first)},
                                  (struct str){limit, sizeof(limit)});
-    return bytes / RECORD_STORED * group_set_count(queue->options.groups) / KEY_GROUPS;
+    uint32_t groups =
+        store_is_shared(queue->options.store) ? group_set_count(queue->options.groups) : KEY_GROUPS;
+    return bytes / RECORD_STORED * groups / KEY_GROUPS;
 }
 
 bool time_queue_restored(struct time_queue *queue, int64_t watermark)

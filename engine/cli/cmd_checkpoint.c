@@ -79,7 +79,7 @@ static bool list(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
                info->previous.generation == 0 ? "base" : "delta on ");
         if (info->previous.generation != 0)
             print_id(info->previous);
-        printf("%s  %.*s\n", info->has_database ? "  with database" : "", STR_ARGS(info->notes));
+        printf("%s  %.*s\n", info->databases > 0 ? "  with database" : "", STR_ARGS(info->notes));
     }
     return true;
 }

@@ -41,6 +41,7 @@ enum {
     KEY_SUPERVISE,
     KEY_SERVE,
     KEY_COMPARE,
+    KEY_MOVE,
     KEY_PROGRESS,
     KEY_UI,
     KEY_CONTROL,
@@ -110,6 +111,9 @@ static const struct argp_option options_table[] = {
      "dense weight or a value of a row, a on the GPU and b on the CPU, with |a - b| > 1e-5 (|b| + root mean "
      "square of its tensor). Slow, and the CPU needs memory for all rows",
      5},
+    {"move", KEY_MOVE, "SEED", 0,
+     "for tests of leat: let key groups move from lane to lane at checkpoints, by chance; the result does not depend on it",
+     5},
     {"json", KEY_JSON, NULL, 0,
      "as JSON on stdout: the diagnostics of the job file, or the summary; what goes wrong in the run stays on stderr (as "
      "JSON: --log=json)",
@@ -132,20 +136,13 @@ static const struct argp_option options_table[] = {
     {0},
 };
 
-static void parse_workers(const char *argument, struct argp_state *state)
+/* The value of an option that takes a number from 1 to `most`. */
+static uint64_t parse_number(const char *option, const char *argument, int64_t most, struct argp_state *state)
 {
-    struct run_arguments *arguments = state->input;
-    int64_t workers;
-    if (!literal_int(str_from(argument), &workers) || workers < 1 || workers > 256)
-        argp_error(state, "--workers takes a number from 1 to 256, not `%s`", argument);
-    arguments->options.lanes = (uint32_t)workers;
-}
-
-static void parse_progress(const char *argument, struct argp_state *state)
-{
-    struct run_arguments *arguments = state->input;
-    if (!progress_parse(&arguments->progress, argument))
-        argp_error(state, PROGRESS_WANTS, argument);
+    int64_t number;
+    if (!literal_int(str_from(argument), &number) || number < 1 || number > most)
+        argp_error(state, "--%s takes a number from 1 to %lld, not `%s`", option, (long long)most, argument);
+    return (uint64_t)number;
 }
 
 /* Arguments that exclude or need each other. */
@@ -196,7 +193,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (!job_pair_add(&arguments->load.sinks, argument))
             argp_error(state, "--sink takes NAME=PATH, not `%s`", argument);
         return 0;
-    case KEY_WORKERS: parse_workers(argument, state); return 0;
+    case KEY_WORKERS:
+        arguments->options.lanes = (uint32_t)parse_number("workers", argument, 256, state);
+        return 0;
     case KEY_RESUME: arguments->is_resume = true; return 0;
     case KEY_FRESH: arguments->is_fresh = true; return 0;
     case KEY_FROM: arguments->options.from = argument; return 0;
@@ -210,6 +209,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (!civil_parse(str_from(argument), &arguments->options.until_us))
             argp_error(state, "--until takes a time like 2024-05-01T00:00:00Z, not `%s`", argument);
         return 0;
+    case KEY_MOVE: arguments->options.move_seed = parse_number("move", argument, INT32_MAX, state); return 0;
     case KEY_ORDER: arguments->options.order = argument; return 0;
     case KEY_RECORD_ORDER: arguments->options.record_order = argument; return 0;
     case KEY_JSON: arguments->load.is_json = true; return 0;
@@ -220,7 +220,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--compare takes `cpu`, not `%s`", argument);
         arguments->options.compares = true;
         return 0;
-    case KEY_PROGRESS: parse_progress(argument, state); return 0;
+    case KEY_PROGRESS:
+        if (!progress_parse(&arguments->progress, argument))
+            argp_error(state, PROGRESS_WANTS, argument);
+        return 0;
     case KEY_QUIET: arguments->is_quiet = true; return 0;
     case KEY_LOG: job_log_form(argument, state); return 0;
     case KEY_UI:

@@ -297,6 +297,10 @@ static json_t *summary_json(const struct summary *summary)
         "bottleneck_node", cause_json(summary), "watermark", holder_json(stats), "nodes", nodes,
         "dead_examples", dead, "warnings", warnings, "serves", serves);
     leat_assert(root != NULL);
+    if (stats->moved_groups > 0) { /* with --move */
+        json_object_set_new(root, "moved_groups", json_integer((json_int_t)stats->moved_groups));
+        json_object_set_new(root, "moved_bytes", json_integer((json_int_t)stats->moved_bytes));
+    }
     return root;
 }
 

@@ -312,6 +312,12 @@ struct operator_kind {
     bool (*snapshot)(struct operator_context *context, struct snapshot_writer *writer);
     /* false after a diagnostic. */
     bool (*restore)(struct operator_context *context, struct snapshot_reader *reader);
+    /* Moves of key groups between instances, of a kind with snapshot and restore (core/operator_state.h has the rules). give:
+     * writes the groups' state to `out` (core/moved.h), and forgets it; what the checkpoint needs of it was written in
+     * `snapshot`. take: takes in one of these records. Both NULL: instances cannot give groups away. False: as in
+     * state_kind. */
+    bool (*give)(struct operator_context *context, const struct group_set *leaving, struct byte_buffer *out);
+    bool (*take)(struct operator_context *context, struct str record);
     /* Metrics for the live view and the summary (learners: logloss ...), beside those of `state`; called on
      * the lane's thread, between micro-batches. */
     void (*report)(struct operator_context *context, struct report *report);

@@ -1,5 +1,7 @@
 #include "core/operator_state.h"
 
+#include "core/moved.h"
+
 static const struct state_member no_state[] = {STATES_END};
 
 static const struct state_member *rows_of(const struct operator_kind *kind)
@@ -122,6 +124,70 @@ void operator_close(const struct operator_kind *kind, struct operator_context *c
     }
 }
 
+/* --- Moves of key groups --- */
+
+bool operator_can_give(const struct operator_kind *kind)
+{
+    return kind->snapshot == NULL || kind->give != NULL || kind->keeps_figures_alone;
+}
+
+bool operator_give(const struct operator_kind *kind, struct operator_context *context,
+                   const struct group_set *leaving, struct byte_buffer *out)
+{
+    if (kind->give != NULL)
+        return kind->give(context, leaving, out);
+    bool is_good = true;
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->kind->give != NULL)
+            is_good &= row->kind->give(row, context, object, leaving, out);
+    }
+    return is_good;
+}
+
+void operator_regroup(const struct operator_kind *kind, struct operator_context *context)
+{
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->kind->regroup != NULL)
+            row->kind->regroup(object);
+    }
+}
+
+static bool take_record(const struct operator_kind *kind, struct operator_context *context, struct str record)
+{
+    if (kind->take != NULL)
+        return kind->take(context, record);
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL && record.length > 0; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->tag == record.data[0] && row->kind->take != NULL)
+            return row->kind->take(row, context, object, record);
+    }
+    return false;
+}
+
+bool operator_take(const struct operator_kind *kind, struct operator_context *context, struct str given)
+{
+    uint32_t group;
+    struct str record;
+    while (moved_next(&given, &group, &record))
+        if (!take_record(kind, context, record))
+            return false;
+    return given.length == 0;
+}
+
+bool operator_import(const struct operator_kind *kind, struct operator_context *context,
+                     struct state_store *from)
+{
+    bool is_good = true;
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->kind->import != NULL)
+            is_good &= row->kind->import(object, from);
+    }
+    return is_good;
+}
+
 /* --- Records of the operator's own --- */
 
 static bool record_snapshot(const struct state_member *row, struct operator_context *context,
@@ -150,5 +216,29 @@ static bool record_restored(const struct state_member *row, struct operator_cont
     return callbacks->restored == NULL || callbacks->restored(context);
 }
 
-const struct state_kind state_record = {
-    .snapshot = record_snapshot, .restore = record_restore, .restored = record_restored};
+static bool record_give(const struct state_member *row, struct operator_context *context,
+                        void *object LEAT_UNUSED, const struct group_set *leaving LEAT_UNUSED,
+                        struct byte_buffer *out)
+{
+    const struct state_record *callbacks = row->argument;
+    struct byte_buffer record = {0};
+    buffer_append(&record, &row->tag, sizeof(row->tag));
+    bool is_good = !callbacks->moves || callbacks->write(context, &record);
+    if (callbacks->moves && is_good)
+        moved_put(out, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_good;
+}
+
+static bool record_take(const struct state_member *row, struct operator_context *context,
+                        void *object LEAT_UNUSED, struct str record)
+{
+    const struct state_record *callbacks = row->argument;
+    return callbacks->moves && callbacks->read(context, NULL, record);
+}
+
+const struct state_kind state_record = {.snapshot = record_snapshot,
+                                        .restore = record_restore,
+                                        .restored = record_restored,
+                                        .give = record_give,
+                                        .take = record_take};

@@ -71,6 +71,17 @@ struct state_kind {
     /* Called after the last record. False: the restore has failed. */
     bool (*restored)(const struct state_member *row, struct operator_context *context, void *object);
     void (*set_watermark)(void *object, int64_t watermark);
+    /* Moves of key groups between instances (core/placement.h). give: right after `snapshot`: writes what the object has of
+     * the groups, as records that begin with the row's tag, and forgets it; then the groups leave context->groups. Later,
+     * when all instances have given, and the groups of the one that takes are in its context->groups: regroup, then take of
+     * each record. import: copies what a store of an earlier life has of context->groups; right after `open`. NULL: nothing
+     * in the object belongs to key groups. False: the state store failed; of take: the record is damaged. */
+    bool (*give)(const struct state_member *row, struct operator_context *context, void *object,
+                 const struct group_set *leaving, struct byte_buffer *out);
+    void (*regroup)(void *object);
+    bool (*take)(const struct state_member *row, struct operator_context *context, void *object,
+                 struct str record);
+    bool (*import)(void *object, struct state_store *from);
     void (*report)(const struct state_member *row, void *object, struct report *report);
     void (*close)(void *object);
 };
@@ -82,6 +93,9 @@ struct state_record {
     /* Takes in a record, tag included; every lane gets the records of all lanes. False after a diagnostic. */
     bool (*read)(struct operator_context *context, struct snapshot_reader *reader, struct str record);
     bool (*restored)(struct operator_context *context); /* after the last record; may be NULL */
+    /* The record says something of keys' rows: it goes along when key groups move, and `read` takes it in, with a reader that
+     * is NULL, while the instance is at work. */
+    bool moves;
 };
 extern const struct state_kind state_record;
 #define STATE_RECORD(tag_, callbacks)                                                                        \
@@ -110,6 +124,18 @@ bool operator_restore(const struct operator_kind *kind, struct operator_context 
 void operator_report(const struct operator_kind *kind, struct operator_context *context,
                      struct report *report);
 void operator_close(const struct operator_kind *kind, struct operator_context *context);
+
+/* Moves of key groups: as state_kind says, for all members, or by the kind's own callbacks. operator_can_give: false: the
+ * kind keeps keyed state, and has no such callback. */
+bool operator_can_give(const struct operator_kind *kind);
+LEAT_CHECKED bool operator_give(const struct operator_kind *kind, struct operator_context *context,
+                                const struct group_set *leaving, struct byte_buffer *out);
+void operator_regroup(const struct operator_kind *kind, struct operator_context *context);
+/* given: what operator_give of another instance wrote. */
+LEAT_CHECKED bool operator_take(const struct operator_kind *kind, struct operator_context *context,
+                                struct str given);
+LEAT_CHECKED bool operator_import(const struct operator_kind *kind, struct operator_context *context,
+                                  struct state_store *from);
 
 /* --- For kinds of members --- */
 

@@ -44,10 +44,19 @@ void placement_scatter(struct placement *placement, uint32_t instances, uint64_t
         placement->instance[group] = (uint8_t)(key_hash((struct key){seed, group}) % instances);
 }
 
+void placement_move(struct placement *placement, uint32_t group, uint32_t instance)
+{
+    leat_assert(instance < placement->instances);
+    placement->stays[group] += placement->instance[group] != instance;
+    placement->instance[group] = (uint8_t)instance;
+}
+
 void placement_groups(const struct placement *placement, uint32_t instance, struct group_set *groups)
 {
     *groups = (struct group_set){0};
     for (uint32_t group = 0; group < KEY_GROUPS; group++)
-        if (placement->instance[group] == instance)
+        if (placement->instance[group] == instance) {
             bit_set(groups->words, group);
+            groups->stays[group] = placement->stays[group];
+        }
 }

@@ -5,14 +5,29 @@
 
 #include "core/key.h"
 
-/* A set of key groups. Where a pointer to a set is NULL, all groups are meant. */
+/* A set of key groups. Where a pointer to a set is NULL, all groups are meant, with stay 0.
+ *
+ * A group's stay rises each time it moves to another instance. What an instance wrote to its database of a group carries the
+ * stay: when the group has left and comes back, rows of the earlier stay are void. */
 struct group_set {
     uint64_t words[BIT_WORDS(KEY_GROUPS)];
+    uint32_t stays[KEY_GROUPS]; /* of the groups in the set */
 };
 
 static inline bool group_set_has(const struct group_set *set, uint32_t group)
 {
     return set == NULL || bit_get(set->words, group);
+}
+
+static inline uint32_t group_set_stay(const struct group_set *set, uint32_t group)
+{
+    return set == NULL ? 0 : set->stays[group];
+}
+
+/* Whether the set has the group in that stay. */
+static inline bool group_set_has_stay(const struct group_set *set, uint32_t group, uint32_t stay)
+{
+    return group_set_has(set, group) && group_set_stay(set, group) == stay;
 }
 
 /* The first group of the set that is not below `from`; KEY_GROUPS: there is none. For loops over all groups of a set:
@@ -25,14 +40,18 @@ uint32_t group_set_count(const struct group_set *set);
 enum { PLACEMENT_INSTANCES_MAX = 256 };
 
 struct placement {
+    uint32_t version;             /* rises with each change in the life of a run, from 0 on */
     uint32_t instances;           /* 1 to PLACEMENT_INSTANCES_MAX */
     uint8_t instance[KEY_GROUPS]; /* by key group, below `instances` */
+    uint32_t stays[KEY_GROUPS];   /* by key group: how often it has moved */
 };
 
-/* Gives each instance a range of about as many groups. */
+/* Gives each instance a range of about as many groups. The stays are left as they are. */
 void placement_ranges(struct placement *placement, uint32_t instances);
 /* For tests: gives each group to an instance that the seed decides. */
 void placement_scatter(struct placement *placement, uint32_t instances, uint64_t seed);
+/* Gives the group to the instance; where that is another one, the group's stay rises. Once for each group in a change. */
+void placement_move(struct placement *placement, uint32_t group, uint32_t instance);
 /* The groups that the instance has. */
 void placement_groups(const struct placement *placement, uint32_t instance, struct group_set *groups);
 

@@ -5,9 +5,10 @@
 #include "core/os.h"
 #include "core/temporary.h"
 #include "run/base/base.h"
+#include "run/base/placements.h"
 #include "run/base/positions.h"
 #include "run/checkpoints/checkpoints.h"
-#include "state/state.h"
+#include "state/stores.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +44,8 @@ struct inspection {
     /* A copy of the checkpoint's database, its files linked or copied, in a temporary directory; opening a
      * database writes files beside them. Made for the first node that needs it. */
     struct temporary_directory directory;
-    struct state_store *store;
+    struct state_stores stores;
+    struct placement placement; /* its stays are those of the checkpoint */
 };
 
 struct inspection *inspection_open(const struct plan *plan, struct checkpoint *checkpoint,
@@ -52,7 +54,9 @@ struct inspection *inspection_open(const struct plan *plan, struct checkpoint *c
     struct inspection *inspection = mem_calloc(1, sizeof(*inspection));
     *inspection =
         (struct inspection){.plan = plan, .checkpoint = checkpoint, .diags = diags, .pool = batch_pool_new()};
-    if (parts_read(checkpoint, &inspection->arena, &inspection->parts, diags))
+    placement_ranges(&inspection->placement, 1);
+    if (parts_read(checkpoint, &inspection->arena, &inspection->parts, diags) &&
+        placements_load_stays(checkpoint, &inspection->placement, diags))
         return inspection;
     inspection_close(inspection);
     return NULL;
@@ -62,8 +66,7 @@ void inspection_close(struct inspection *inspection)
 {
     if (inspection == NULL)
         return;
-    if (inspection->store != NULL)
-        state_store_close(inspection->store);
+    state_stores_close(&inspection->stores);
     temporary_directory_remove(&inspection->directory);
     batch_pool_free(inspection->pool);
     arena_free(&inspection->arena);
@@ -75,30 +78,26 @@ struct batch_pool *inspection_pool(const struct inspection *inspection)
     return inspection->pool;
 }
 
-static bool borrow_database(struct inspection *inspection)
+/* Without a database all state is in deltas. */
+static bool open_stores(struct inspection *inspection)
 {
     struct diag_list *diags = inspection->diags;
-    if (!temporary_directory_make(&inspection->directory)) {
+    if (inspection->stores.count > 0)
+        return true;
+    bool has_database = checkpoint_info(inspection->checkpoint)->databases > 0;
+    if (has_database && !temporary_directory_make(&inspection->directory)) {
         diag_errno(diags,
                    diag_error(diags, DIAG_STATE_FAILED, (struct span){0},
                               "cannot create a temporary directory for the rows that lie on disk"),
                    errno);
         return false;
     }
-    const char *database = arena_printf(&inspection->arena, "%s/db", inspection->directory.path);
-    if (checkpoint_restore_database(inspection->checkpoint, database, diags))
-        inspection->store = state_store_open(database, READ_MEMORY, true, diags);
-    return inspection->store != NULL;
-}
-
-static bool open_store(struct inspection *inspection)
-{
-    if (inspection->store != NULL)
-        return true;
-    if (checkpoint_info(inspection->checkpoint)->has_database)
-        return borrow_database(inspection);
-    inspection->store = state_store_open(NULL, READ_MEMORY, false, inspection->diags); /* all is in deltas */
-    return inspection->store != NULL;
+    struct state_stores_options options = {.count = 1, .memory_bytes = READ_MEMORY};
+    if (has_database) {
+        options.path = arena_printf(&inspection->arena, "%s/db", inspection->directory.path);
+        options.from = inspection->checkpoint;
+    }
+    return state_stores_open(&inspection->stores, &options, diags);
 }
 
 bool inspection_id(const struct inspection *inspection, const struct plan_node *node, uint16_t *id)
@@ -155,6 +154,28 @@ static bool restore_node(struct inspection *inspection, const struct operator_ki
     return checkpoint_reader_close(reader) && is_good;
 }
 
+/* Gives the context a set with the checkpoint's stays: of its own groups, or of all. */
+static void set_groups(struct inspection *inspection, struct operator_context *context)
+{
+    struct group_set *groups = arena_new(&inspection->arena, struct group_set);
+    placement_groups(&inspection->placement, 0, groups);
+    if (context->groups != NULL)
+        memcpy(groups->words, context->groups->words, sizeof(groups->words));
+    context->groups = groups;
+}
+
+/* Copies rows of the node from the databases that the store did not take over. */
+static bool import(struct inspection *inspection, const struct operator_kind *kind,
+                   struct operator_context *context)
+{
+    struct state_stores *stores = &inspection->stores;
+    bool is_good = true;
+    for (uint32_t i = 0; i < stores->foreign_count; i++)
+        is_good &= operator_import(kind, context, stores->foreign[i]);
+    state_stores_import_cold(stores);
+    return is_good;
+}
+
 bool inspection_restore(struct inspection *inspection, const struct plan_node *node,
                         struct operator_context *context)
 {
@@ -171,16 +192,18 @@ bool inspection_restore(struct inspection *inspection, const struct plan_node *n
     context->diags = inspection->diags;
     bool has_state = operator_has_state(kind);
     if ((has_state && !inspection_id(inspection, node, &context->id)) ||
-        (node->needs_memory && !open_store(inspection)))
+        (node->needs_memory && !open_stores(inspection)))
         return false;
-    context->state_store = node->needs_memory ? inspection->store : NULL;
+    context->state_store = node->needs_memory ? state_stores_of(&inspection->stores, 0) : NULL;
+    set_groups(inspection, context);
     context->cold_store = context->state_store != NULL && node->tag == PLAN_LEARNER ? base_cold_store : NULL;
-    return operator_open(kind, context) && (!has_state || restore_node(inspection, kind, context));
+    return operator_open(kind, context) && import(inspection, kind, context) &&
+           (!has_state || restore_node(inspection, kind, context));
 }
 
 bool inspection_is_well(const struct inspection *inspection)
 {
-    const char *error = inspection->store == NULL ? NULL : state_store_error(inspection->store);
+    const char *error = state_stores_error(&inspection->stores);
     if (error != NULL)
         diag_cause(
             inspection->diags,

@@ -44,6 +44,7 @@ struct run_peek_key {
     struct run_peek *peek;
     struct batch *row; /* the key columns of its only row are set; NULL for a learner */
     uint64_t hash;     /* of the key */
+    uint32_t instance; /* of the node: whom the key was handed to */
     enum run_peek_end end;
     struct run_peek_key *next;
 };

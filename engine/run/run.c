@@ -1,5 +1,6 @@
 /* The public functions: build, start, wait, free. */
 #include "run/base/barrier.h"
+#include "run/base/placements.h"
 #include "run/checkpoints/checkpoints.h"
 #include "run/lanes/lanes.h"
 #include "run/order/order.h"
@@ -33,10 +34,6 @@ static void count_instances(struct run *run)
     run->stage_instances = arena_array(&run->arena, uint32_t, plan->stages_count);
     for (uint32_t stage = 0; stage < plan->stages_count; stage++)
         run->stage_instances[stage] = plan->stages[stage].tag == STAGE_SINGLE ? 1 : run->lanes_count;
-    if (test_placement() != 0)
-        placement_scatter(&run->placement, run->lanes_count, test_placement());
-    else
-        placement_ranges(&run->placement, run->lanes_count);
 }
 
 struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags)
@@ -51,7 +48,7 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     base_init(run);
     count_instances(run);
     refused_budget(plan->config.memory_bytes);
-    bool is_good = checkpoints_init(run) && checkpoints_open_state(run);
+    bool is_good = checkpoints_init(run) && placements_begin(run) && checkpoints_open_state(run);
     if (is_good)
         publish_init(run);
     is_good = is_good && sequencer_init(run) && order_init(run);
@@ -129,7 +126,7 @@ bool run_wait(struct run *run)
     bool is_good = !atomic_load(&run->has_failed) && !run_is_fenced(run);
     is_good = is_good && (!takes_checkpoints || checkpoints_have_last(run));
     is_good = is_good && order_finish(run) && (run->trace != NULL || lanes_finish_sinks(run));
-    const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
+    const char *error = state_stores_error(&run->stores);
     if (error != NULL && !run_is_fenced(run))
         diag_cause(run->diags,
                    diag_error(run->diags, DIAG_STATE_FAILED, (struct span){0}, "the state store failed"),
@@ -150,8 +147,7 @@ void run_free(struct run *run)
     sequencer_free(run);
     order_free(run);
     publish_free(run);
-    if (run->state_store != NULL)
-        state_store_close(run->state_store);
+    state_stores_close(&run->stores);
     checkpoints_free(run);
     temporary_directory_remove(&run->temporary);
     base_free(run);

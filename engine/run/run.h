@@ -45,7 +45,9 @@ struct run_options {
     bool had_begun; /* with is_restart: an earlier life has called has_begun, and wrote the output there is */
     /* Called by run_new before the sinks begin: files written from then on are this run's. May be NULL. */
     void (*has_begun)(void);
-    bool looks_at_columns;    /* look at samples of rows for run_column_read */
+    bool looks_at_columns; /* look at samples of rows for run_column_read */
+    uint64_t
+        move_seed; /* for tests: key groups move between lanes at barriers, by chance (--move); 0: none moves */
     bool compares;            /* compare learners on a GPU with the CPU, step by step */
     const char *record_order; /* file or directory to write the order log to; NULL: none */
     struct trace *trace;      /* follow one record and change nothing (run/trace.h); NULL: none */
@@ -179,6 +181,7 @@ struct run_stats {
     struct run_dead_example dead[RUN_DEAD_EXAMPLES]; /* set once the run is joined */
     uint32_t dead_count;
     uint32_t lanes;
+    uint64_t moved_groups, moved_bytes; /* of key groups that moved to another lane */
 };
 /* Fills *stats; texts that it points to belong to the run. */
 void run_stats(struct run *run, struct run_stats *stats);

@@ -278,7 +278,7 @@ static bool read_open(struct operator_context *context, struct snapshot_reader *
     return true;
 }
 
-static const struct state_record open_record = {.write = write_open, .read = read_open};
+static const struct state_record open_record = {.write = write_open, .read = read_open, .moves = true};
 
 static const struct state_member window_state[] = {
     STATE_RECORD('e', &open_record),

@@ -33,7 +33,7 @@ import shutil
 import subprocess
 import sys
 
-from lives import CHECKPOINTS_LEAST, KILL_POINTS, LANES, Failure, Inputs, Round
+from lives import CHECKPOINTS_LEAST, KILL_POINTS, LANES, MOVE_POINTS, Failure, Inputs, Round
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from patience import PATIENCE_S  # noqa: E402
@@ -76,18 +76,20 @@ class Job:
             f.write(text.replace("device: cpu\n", "device: cuda(0)\n"))
         return "device: cpu\n" in text
 
-    def command(self, place, lanes, state, every, device="cpu"):
+    def command(self, place, lanes, state, every, device="cpu", move=0):
+        """move: seed of moves of key groups between lanes; 0: none move."""
         out = os.path.join(self.folder, place)
         os.makedirs(out, exist_ok=True)
         return [
             self.leat, "run", self.path_on(device), "--json", "--workers", str(lanes), "--set", f"data={self.inputs.folder}",
             "--set", f"out={out}", "--set", f"state={state}", "--set", f"every={every}",
+            *(["--move", str(move)] if move else []),
         ]
 
-    def undisturbed(self, place, lanes, state, every, kernels=None, device="cpu"):
+    def undisturbed(self, place, lanes, state, every, kernels=None, device="cpu", move=0):
         """The outcome of a whole run, and its summary."""
         environment = dict(self.environment, LEAT_KERNELS=kernels) if kernels else self.environment
-        result = subprocess.run(self.command(place, lanes, state, every, device), capture_output=True, text=True,
+        result = subprocess.run(self.command(place, lanes, state, every, device, move), capture_output=True, text=True,
                                 timeout=PATIENCE_S, env=environment)
         if result.returncode != 0:
             raise Failure(f"an undisturbed run failed:\n{result.stderr[-2000:]}")
@@ -213,7 +215,7 @@ def run_rounds(job, expected, kills, rng, report):
         while not is_through:
             is_wanted = round_.kills < ROUND_KILLS_MAX and done + round_.kills < kills
             if is_wanted and not moments:
-                moments = [p for p in KILL_POINTS if p not in job.never_passed]
+                moments = [p for p in KILL_POINTS + MOVE_POINTS if p not in job.never_passed]
                 moments += [None] * (len(moments) // 3)
                 rng.shuffle(moments)
             is_through = round_.life(moments.pop() if is_wanted else None, is_wanted)
@@ -278,7 +280,7 @@ def main():
         except Failure as failure:
             status = 1
             print(f"not ok - crash: {job.name} (seed {arguments.seed}): {failure}", flush=True)
-    missing = sorted(set(KILL_POINTS) - points)
+    missing = sorted({*KILL_POINTS, *MOVE_POINTS} - points)
     if arguments.kills >= KILLS_FOR_ALL_POINTS and len(paths) > 1 and status == 0:
         status = 1 if missing else 0
         print(f"{'not ok' if missing else 'ok'} - crash: killed at every failpoint" + "".join(f", but {m}" for m in missing))

@@ -25,6 +25,8 @@ KILL_POINTS = [
     "sink.write", "sink.fsync", "sink.rename", "sink.truncate", "sink.reopen", "spill.write", "state.evict", "state.load", "restore.begin",
     "restore.end",
 ]
+# Passed where key groups move between lanes (leat run --move).
+MOVE_POINTS = ["move.give", "move.given", "move.take", "move.taken"]
 # Passed while a life begins, before it can have published anything: what came before it must have.
 AT_THE_START = ("restore.begin", "restore.end", "sink.truncate", "sink.reopen")
 CHECKPOINTS_LEAST = 3  # of a round, before a life of it is killed
@@ -88,12 +90,15 @@ class Round:
             environment["LEAT_TEST_PLACEMENT"] = str(self.rng.randrange(1, 100))
         environment["LEAT_FAILPOINTS"] = ",".join([f"{p}=stop" for p in points] + [f"{p}=stop@1" for p in watched])
         self.begin = checkpoints(self.state)
-        command = self.job.command(self.place, lanes, self.state, every, device)
+        move = self.rng.choice([0, self.rng.randrange(1, 1000)])
+        if point in MOVE_POINTS:
+            lanes, move = max(lanes, 2), self.rng.randrange(1, 1000)
+        command = self.job.command(self.place, lanes, self.state, every, device, move)
         errors = os.path.join(self.job.folder, "stderr")
         output = os.path.join(self.job.folder, "stdout")
         with open(errors, "w", encoding="utf-8") as err, open(output, "w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
-        self.log.append([device, lanes, every, point if is_killed else "to the end"])
+        self.log.append([device, lanes, every, move, point if is_killed else "to the end"])
         self.passed, self.cuts = {}, {}  # cuts: records read when the epoch after a checkpoint was over
         status = self.watch(process, point, is_killed, errors)
         with open(errors, encoding="utf-8") as f:

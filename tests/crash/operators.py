@@ -239,14 +239,17 @@ def run_job(job, kills, rng, shown, report):
     expected, summary = job.undisturbed("reference", 1, os.path.join(job.folder, "reference-state"), "1h")
     check_counts(job, "reference", summary)
     note_figures(job, summary, shown)
-    for lanes, is_little, every in ((2, False, "off"), (3, True, "30ms"), (7, False, "100ms")):
+    for lanes, is_little, every in ((2, False, "off"), (3, True, "20ms"), (7, False, "5ms")):
         if not is_little:
             job.environment.pop(*LITTLE)
         if lanes != 2:
             job.environment.update(SCATTERED)
         place, state = f"lanes-{lanes}", "" if every == "off" else os.path.join(job.folder, f"state-{lanes}-lanes")
-        found, summary = job.undisturbed(place, lanes, state, "10s" if every == "off" else every)
-        compare(found, expected, f"at {lanes} lanes, with {'little' if is_little else 'all the'} memory, checkpoints {every}")
+        found, summary = job.undisturbed(place, lanes, state, "10s" if every == "off" else every, move=0 if every == "off" else lanes)
+        moved = summary.get("moved_bytes", 0)
+        if every != "off" and moved == 0:
+            raise Failure(f"no key group has moved at {lanes} lanes")
+        compare(found, expected, f"at {lanes} lanes, with {moved} bytes of state that moved, with {'little' if is_little else 'all the'} memory, checkpoints {every}")
         shutil.rmtree(state, ignore_errors=True)
         shutil.rmtree(os.path.join(job.folder, place), ignore_errors=True)
         job.environment.update(LITTLE)

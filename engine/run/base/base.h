@@ -24,6 +24,7 @@
 #include "core/placement.h"
 #include "core/temporary.h"
 #include "run/run.h"
+#include "state/stores.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -55,14 +56,15 @@ struct run {
     struct trace *trace;                 /* what `leat trace` follows, with one lane; NULL: none */
     const struct run_observer *observer; /* set if `trace` is; else NULL */
     uint32_t lanes_count;
-    uint32_t *stage_instances;  /* by stage: number of its instances */
-    struct placement placement; /* of the key groups, in each stage with an instance for each lane */
-    struct source *sources;     /* by source of the plan */
+    uint32_t *stage_instances;      /* by stage: number of its instances */
+    struct placement placements[2]; /* by version modulo 2 (base/placements.h) */
+    uint32_t placement_version;     /* of the next micro-batch; guarded by the sequencer's mutex */
+    struct source *sources;         /* by source of the plan */
     struct sink_context **sinks;
     uint32_t sinks_count;
     struct batch_pool *pool;
-    struct state_store *state_store;      /* rows of keyed state on disk; NULL: no operator needs it */
-    struct temporary_directory temporary; /* directory of state_store, if the job has no checkpoints */
+    struct state_stores stores;           /* rows of keyed state on disk; not open: no operator needs it */
+    struct temporary_directory temporary; /* directory of `stores`, if the job has no checkpoints */
     int64_t operator_memory_bytes;        /* budget of all keyed state together */
 
     /* How this life begins (checkpoints/begin.c). */

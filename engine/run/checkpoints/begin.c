@@ -154,7 +154,7 @@ bool checkpoints_open_state(struct run *run)
         if (run->is_from ? !checkpoint_start_from(run->dir, &c->from, before, run->diags)
                          : !checkpoint_start_generation(run->dir, run->resumed, run->diags))
             return false;
-        path = checkpoint_database_path(run->dir);
+        path = checkpoint_database_path(run->dir, 0, &run->arena);
     } else if (run->plan->has_state) {
         if (!temporary_directory_make(&run->temporary)) {
             int error = errno;
@@ -170,22 +170,24 @@ bool checkpoints_open_state(struct run *run)
     }
     if (!run->plan->has_state)
         return true;
-    bool has_database = run->is_resumed && checkpoint_info(run->resumed)->has_database;
-    if (has_database && !checkpoint_restore_database(run->resumed, path, run->diags))
-        return false;
     int64_t memory = run->plan->config.memory_bytes;
-    run->state_store = state_store_open(path, (size_t)(memory / 4), has_database, run->diags);
-    if (run->state_store != NULL && run->temporary.path != NULL)
-        state_store_set_temporary(run->state_store);
+    struct state_stores_options options = {.path = path,
+                                           .count = run->options.move_seed != 0 ? run->lanes_count : 1,
+                                           .memory_bytes = (size_t)(memory / 4),
+                                           .from = run->is_resumed ? run->resumed : NULL};
     run->operator_memory_bytes = memory / 2;
-    return run->state_store != NULL;
+    if (!state_stores_open(&run->stores, &options, run->diags))
+        return false;
+    for (uint32_t i = 0; i < run->stores.count && run->temporary.path != NULL; i++)
+        state_store_set_temporary(run->stores.items[i]);
+    return true;
 }
 
 bool checkpoints_restore(struct run *run)
 {
     const struct checkpoint_info *info = checkpoint_info(run->resumed);
     failpoint("restore.begin");
-    if (!sequencer_restore(run, info->sources) || !lanes_restore(run, run->resumed))
+    if (!sequencer_restore(run, info->sources) || !lanes_import(run) || !lanes_restore(run, run->resumed))
         return false;
     if (run->barrier != NULL)
         atomic_store(&run->barrier->published, info->id.epoch);

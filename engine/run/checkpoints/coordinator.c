@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "core/wait.h"
+#include "run/base/placements.h"
 #include "run/lanes/lanes.h"
 #include "run/order/order.h"
 #include "run/sequencer/sequencer.h"
@@ -71,7 +72,8 @@ static bool make_writer(struct checkpoints *c)
     struct snapshot_writer *parts = checkpoint_part(b->writer, "parts");
     if (snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_text.data, plan->job_text.length) &&
         snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_settings.data, plan->job_settings.length) &&
-        snapshot_put(parts, SNAPSHOT_GLOBAL, c->parts.data, c->parts.length))
+        snapshot_put(parts, SNAPSHOT_GLOBAL, c->parts.data, c->parts.length) &&
+        placements_save(c->run, b->writer))
         return true;
     checkpoint_abandon(b->writer);
     b->writer = NULL;
@@ -120,21 +122,19 @@ static bool write_and_publish(struct checkpoints *c, struct str *segment, uint64
 {
     struct run *run = c->run;
     struct barrier *b = run->barrier;
-    bool has_database = false;
-    if (run->state_store != NULL &&
-        !state_store_checkpoint(run->state_store, checkpoint_writer_database(b->writer), &has_database,
-                                &c->diags)) {
+    if (!state_stores_checkpoint(&run->stores, b->writer, &c->diags)) {
         checkpoint_abandon(b->writer);
         return false;
     }
     /* A store that failed gives wrong answers: no state computed with it may be published. */
-    const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
+    const char *error = state_stores_error(&run->stores);
     if (error != NULL) {
         checkpoint_abandon(b->writer);
         run_fail(run); /* run_wait adds the diagnostic */
         return false;
     }
-    if (b->has_failed || !checkpoint_write(b->writer, has_database, &c->diags) || !write_order(c, segment)) {
+    if (b->has_failed || !checkpoint_write(b->writer, run->stores.count, &c->diags) ||
+        !write_order(c, segment)) {
         checkpoint_abandon(b->writer);
         return false;
     }
@@ -259,8 +259,7 @@ void checkpoints_join(struct run *run)
     c->has_thread = false;
     if (b->writer != NULL) {
         checkpoint_abandon(b->writer);
-        if (run->state_store != NULL)
-            state_store_release(run->state_store);
+        state_stores_release(&run->stores);
         b->writer = NULL;
         b->state = BARRIER_IDLE;
     }

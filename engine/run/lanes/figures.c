@@ -111,6 +111,8 @@ void lanes_stats(struct run *run, struct run_stats *stats)
     for (uint32_t place = 0; place < run->plan->nodes_count; place++)
         add_node(run, stats, place);
     add_queues(run, stats);
+    stats->moved_groups = atomic_load(&run->lanes->moved_groups);
+    stats->moved_bytes = atomic_load(&run->lanes->moved_bytes);
     if (run->is_joined)
         add_dead_examples(run, stats);
 }

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct stage_instance *instance_at(struct run *run, uint32_t stage, uint32_t instance)
+struct stage_instance *lanes_instance(struct run *run, uint32_t stage, uint32_t instance)
 {
     return run->lanes->stages[run->lanes->stage_first[stage] + instance];
 }
@@ -137,7 +137,7 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
         .diags = run->diags,
         .is_from = run->is_from,
         .compares = run->options.compares,
-        .state_store = run->state_store,
+        .state_store = state_stores_of(&run->stores, stage->stage->tag == STAGE_SINGLE ? 0 : stage->instance),
         .cold_store = plan_node->tag == PLAN_LEARNER && plan_node->needs_memory ? base_cold_store : NULL,
         .team = team_for(run, plan_node),
     };
@@ -198,7 +198,7 @@ static struct stage_instance *new_instance(struct run *run, uint32_t stage, uint
     made->lane = is_single ? run->lanes_count - 1 - stage % run->lanes_count : instance;
     made->next = sequencer_first(run);
     made->slot_watermarks = arena_array(&run->arena, int64_t, run->plan->nodes_count + 1);
-    placement_groups(&run->placement, instance, &made->groups);
+    placement_groups(&run->placements[0], instance, &made->groups);
     made->nodes = arena_array(&run->arena, struct node_instance, made->stage->nodes_count);
     for (uint32_t i = 0; i < made->stage->nodes_count; i++)
         init_node(made, &made->nodes[i], &run->plan->nodes[made->stage->nodes[i]]);
@@ -210,12 +210,12 @@ static void assign_to_lanes(struct run *run)
 {
     for (uint32_t l = 0; l < run->lanes_count; l++) {
         struct lane *lane = &run->lanes->lanes[l];
-        lane->sources = instance_at(run, 0, l);
+        lane->sources = lanes_instance(run, 0, l);
         lane->instances = arena_array(&run->arena, struct stage_instance *, run->plan->stages_count);
         for (uint32_t stage = run->plan->stages_count; stage-- > 1;)
             for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
-                if (instance_at(run, stage, i)->lane == l)
-                    lane->instances[lane->instances_count++] = instance_at(run, stage, i);
+                if (lanes_instance(run, stage, i)->lane == l)
+                    lane->instances[lane->instances_count++] = lanes_instance(run, stage, i);
     }
 }
 
@@ -270,7 +270,7 @@ bool lanes_init(struct run *run)
         wire(run, lanes->stages[i]);
     assign_to_lanes(run);
     looks_init(run);
-    bool is_good = true;
+    bool is_good = moves_init(run);
     for (uint32_t i = 0; i < lanes->stages_total; i++)
         for (uint32_t k = 0; k < lanes->stages[i]->stage->nodes_count; k++)
             is_good &= open_node(&lanes->stages[i]->nodes[k]);
@@ -303,6 +303,7 @@ void lanes_free(struct run *run)
         arena_free(&stage->number_arena);
         buffer_free(&stage->publish_entry);
     }
+    moves_free(run);
     looks_free(run);
     exchange_free(run);
     for (uint32_t i = 0; i < run->lanes_count; i++) {
@@ -335,7 +336,7 @@ void stage_reports(struct stage_instance *stage)
 
 const struct operator_context *run_context(struct run *run, const struct plan_node *node)
 {
-    return &find_node(instance_at(run, node->stage, 0), node->place)->context;
+    return &find_node(lanes_instance(run, node->stage, 0), node->place)->context;
 }
 
 /* --- For operators that read other data than their input (core/operator_history.h) --- */

@@ -80,6 +80,9 @@ struct stage_instance {
     const struct plan_stage *stage;
     uint32_t index; /* index of the stage in the plan */
     uint32_t lane, instance;
+    uint32_t placement_version; /* of `groups` */
+    /* move.c; with --move: what the instance gives at changes to even and to odd versions, by [instance that gets it][node]. */
+    struct byte_buffer *given[2];
     struct group_set groups;   /* the key groups that are this instance's */
     atomic_uint_fast64_t next; /* micro-batch to run next; its lane writes it; not used by stage 0 */
     struct node_instance *nodes;
@@ -187,7 +190,9 @@ struct lanes {
     atomic_uint running, at_work;
     struct dead_kept *dead_kept;
     pthread_mutex_t peeks_mutex;
-    uint32_t peeks_waiting; /* peeks that are not done; guarded by peeks_mutex */
+    uint32_t peeks_waiting;                  /* peeks that are not done; guarded by peeks_mutex */
+    _Atomic uint64_t gives[PLAN_STAGES_MAX]; /* move.c; by stage: how often its instances have given groups */
+    _Atomic uint64_t moved_groups, moved_bytes;
     pthread_mutex_t reports_mutex;
     atomic_int report_epoch; /* raised by lanes_stats, to ask for fresh reports */
 };
@@ -211,6 +216,7 @@ struct batch *fan_in_next(struct fan_in *fan_in);
 void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t count, struct batch_list *out);
 
 /* instances.c */
+struct stage_instance *lanes_instance(struct run *run, uint32_t stage, uint32_t instance);
 /* Refreshes the reports of a stage's nodes if lanes_stats asked for it. */
 void stage_reports(struct stage_instance *stage);
 
@@ -253,6 +259,15 @@ void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources, 
 /* Behind the end of all sources: asks the nodes that are not done whether they want more. */
 void stage_ask(struct stage_instance *stage, const bool *is_done);
 int64_t stage_input_watermark(const struct node_instance *node);
+
+/* move.c. moves_init: false after a diagnostic: a node of the job cannot give key groups away. stage_leave: after the snapshot at
+ * a barrier: gives the groups that leave the instance with the placement `next`. stage_is_placed: whether all instances have given
+ * what stage_take needs. stage_take: call before the first micro-batch with that placement. The lane's thread. */
+bool moves_init(struct run *run);
+void moves_free(struct run *run);
+void stage_leave(struct stage_instance *stage, const struct placement *next);
+bool stage_is_placed(const struct stage_instance *stage, const struct placement *placement);
+void stage_take(struct stage_instance *stage, const struct placement *placement);
 
 /* time.c; the lane's thread. time_switch: from now on the time is the node's (NULL: no node's); returns the node whose
  * it was. time_spent: what the lane did since the last call. */

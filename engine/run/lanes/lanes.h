@@ -9,6 +9,9 @@
 /* Makes and wires the instances of all stages, and opens their nodes. false after diagnostics. */
 bool lanes_init(struct run *run);
 void lanes_free(struct run *run);
+/* Call before lanes_restore: the nodes' tables and queues import what run->stores did not take over as it was. false: a state
+ * store failed; run_wait, or run_new's caller, says why. */
+bool lanes_import(struct run *run);
 /* Restores all nodes from the checkpoint; call after sequencer_restore. false after diagnostics. */
 bool lanes_restore(struct run *run, struct checkpoint *from);
 /* Begins the sinks; call after the restore. false after a diagnostic. */

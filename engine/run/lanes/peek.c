@@ -24,16 +24,24 @@ static void spend(struct lane *lane, uint64_t ns, uint64_t now)
 
 /* --- Who asks --- */
 
-static struct stage_instance *owner_of(const struct run *run, const struct run_peek_key *key)
+static struct stage_instance *owner_of(struct run *run, const struct run_peek_key *key)
 {
-    uint32_t stage = key->peek->node->stage;
-    bool is_keyed = key->row != NULL && run->plan->stages[stage].tag != STAGE_SINGLE;
-    uint32_t instance = is_keyed ? placement_instance(&run->placement, key->hash) : 0;
-    return run->lanes->stages[run->lanes->stage_first[stage] + instance];
+    return lanes_instance(run, key->peek->node->stage, key->instance);
+}
+
+/* Finds the instances that own the keys. A key group that is about to move may be with another one: that one says so
+ * (read_key). */
+static void find_owners(struct run *run, struct run_peek *peek)
+{
+    bool is_single = run->plan->stages[peek->node->stage].tag == STAGE_SINGLE;
+    for (uint32_t i = 0; i < peek->count; i++) {
+        struct run_peek_key *key = &peek->keys[i];
+        key->instance = key->row == NULL || is_single ? 0 : sequencer_instance(run, key->hash);
+    }
 }
 
 /* Whether all lanes that own keys of the peek read them now; else why not. The caller holds peeks_mutex. */
-static enum run_peek_end look_at_owners(const struct run *run, const struct run_peek *peek)
+static enum run_peek_end look_at_owners(struct run *run, const struct run_peek *peek)
 {
     uint64_t now = os_monotonic_ns();
     enum run_peek_end end = run->lanes->peeks_waiting < RUN_PEEK_WAITING_MAX ? RUN_PEEK_WAITS : RUN_PEEK_BUSY;
@@ -49,6 +57,7 @@ static enum run_peek_end look_at_owners(const struct run *run, const struct run_
 
 enum run_peek_end lanes_peek(struct run *run, struct run_peek *peek)
 {
+    find_owners(run, peek);
     pthread_mutex_lock(&run->lanes->peeks_mutex);
     enum run_peek_end end = peek->end = look_at_owners(run, peek);
     peek->left = peek->count;
@@ -88,6 +97,11 @@ static void read_key(struct lane *lane, struct run_peek_key *key)
 {
     struct run_peek *peek = key->peek;
     struct stage_instance *stage = owner_of(lane->run, key);
+    if (key->row != NULL && stage->stage->tag != STAGE_SINGLE &&
+        !group_set_has(&stage->groups, key_group(key->hash))) {
+        key->end = RUN_PEEK_BUSY;
+        return;
+    }
     struct operator_context context = node_of(stage, peek->node)->context;
     struct diag_list diags;
     diag_list_init(&diags, &lane->peeks_scratch);

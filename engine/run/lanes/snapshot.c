@@ -307,6 +307,30 @@ static bool restore_all(struct run *run, struct checkpoint *from)
     return is_good;
 }
 
+static bool import(struct run *run, struct node_instance *node)
+{
+    bool is_good = true;
+    for (uint32_t i = 0; i < run->stores.foreign_count && node->node->operator_kind != NULL; i++)
+        is_good &= operator_import(node->node->operator_kind, &node->context, run->stores.foreign[i]);
+    return is_good;
+}
+
+bool lanes_import(struct run *run)
+{
+    bool is_good = true;
+    for (uint32_t i = 0; i < run->lanes->stages_total; i++)
+        for (uint32_t k = 0; k < run->lanes->stages[i]->stage->nodes_count; k++)
+            is_good &= import(run, &run->lanes->stages[i]->nodes[k]);
+    state_stores_import_cold(&run->stores);
+    state_stores_imported(&run->stores);
+    const char *error = state_stores_error(&run->stores);
+    if (error != NULL)
+        diag_cause(run->diags,
+                   diag_error(run->diags, DIAG_STATE_FAILED, (struct span){0}, "the state store failed"),
+                   "%s", error);
+    return is_good && error == NULL;
+}
+
 bool lanes_restore(struct run *run, struct checkpoint *from)
 {
     for (uint32_t i = 0; i < run->lanes->stages_total; i++) {

@@ -271,12 +271,14 @@ bool stage_is_ready(const struct stage_instance *stage)
             run_stage_pieces(run, feeder))
             return false;
     }
-    return !stage_is_held(stage);
+    return stage_is_placed(stage, slot->placement) && !stage_is_held(stage);
 }
 
 void stage_run(struct stage_instance *stage, struct slot *slot)
 {
     stage->slot = slot;
+    if (unlikely(slot->placement->version != stage->placement_version))
+        stage_take(stage, slot->placement);
     /* Set the contexts of all nodes before the first node runs, because a node calls the nodes behind it in
      * the stage directly. */
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
@@ -300,6 +302,8 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     stage_reports(stage);
     if (slot->barrier != 0 && !run_has_failed(stage->run))
         stage_snapshot(stage);
+    if (unlikely(slot->next != NULL) && !run_has_failed(stage->run))
+        stage_leave(stage, slot->next);
     stage_show_counters(stage);
     atomic_store_explicit(&stage->next, slot->micro_batch + 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&slot->stage_done[stage->index], 1, memory_order_acq_rel);

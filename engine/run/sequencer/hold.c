@@ -40,8 +40,8 @@ bool hold_may_form(struct run *run, uint64_t micro_batch)
 
 bool hold_state_is_pressed(struct run *run)
 {
-    return run->state_store != NULL && run->barrier != NULL &&
-           state_store_pressure(run->state_store) > (size_t)run->operator_memory_bytes / 4 &&
+    return run->stores.count > 0 && run->barrier != NULL &&
+           state_stores_pressure(&run->stores) > (size_t)run->operator_memory_bytes / 4 &&
            barrier_is_busy(run);
 }
 

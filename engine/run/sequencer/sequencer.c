@@ -14,6 +14,8 @@
  * partitions wait. */
 #include "run/sequencer/internal.h"
 
+#include "run/base/placements.h"
+
 #include "core/mem.h"
 
 #include "run/base/barrier.h"
@@ -454,7 +456,7 @@ static bool form_one(struct run *run)
     if (is_computed)
         live_follow_load(run, slot);
     slot->load = s->load;
-    slot->placement = &run->placement;
+    slot->placement = placements_now(run);
     slot->is_published = run->publisher != NULL && publish_is_on(run);
     log_micro_batch(run, slot, cut);
     s->is_finished = slot->is_final;
@@ -465,6 +467,7 @@ static bool form_one(struct run *run)
         sequencer_save(run, slot->is_final, &run->barrier->positions);
         log_seal(run);
     }
+    slot->next = slot->barrier == 0 || slot->is_end ? NULL : placements_turn(run, micro_batch);
     s->last_barrier = slot->barrier != 0 ? micro_batch + 1 : s->last_barrier;
     for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
         atomic_store_explicit(&slot->stage_done[stage], 0, memory_order_relaxed);

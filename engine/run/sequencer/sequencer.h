@@ -31,6 +31,7 @@ struct slot {
     uint32_t load;                     /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step (live.c) */
     bool is_published;                 /* followers get what it changes (run/publish) */
     const struct placement *placement; /* by which its rows go to the instances of keyed stages */
+    const struct placement *next;      /* the next micro-batch's, where that is another one; else NULL */
     uint64_t barrier;                  /* epoch of the checkpoint after this micro-batch; 0: none */
     atomic_uint stage_done[PLAN_STAGES_MAX]; /* per stage: instances that have finished it */
 };
@@ -85,6 +86,8 @@ struct slot *sequencer_slot(const struct run *run, uint64_t micro_batch);
 uint64_t sequencer_formed(const struct run *run);
 /* Micro-batches below this number were taken for stage 0. */
 uint64_t sequencer_claimed(const struct run *run);
+/* The instance that has the key with that hash in the micro-batch that is formed next. */
+uint32_t sequencer_instance(const struct run *run, uint64_t hash);
 /* Number of the first micro-batch of this life. */
 uint64_t sequencer_first(const struct run *run);
 /* Whether the last micro-batch of this life was formed and taken. *formed: number after the last formed. */

@@ -2,6 +2,8 @@
  * figures. */
 #include "run/sequencer/internal.h"
 
+#include "run/base/placements.h"
+
 #include "core/mem.h"
 #include "run/order/order.h"
 
@@ -212,4 +214,12 @@ void run_partitions_free(struct run_partitions *partitions)
         free(partitions->items[i].name);
     free(partitions->items);
     *partitions = (struct run_partitions){0};
+}
+
+uint32_t sequencer_instance(const struct run *run, uint64_t hash)
+{
+    pthread_mutex_lock(&run->sequencer->mutex);
+    uint32_t instance = placement_instance(placements_now(run), hash);
+    pthread_mutex_unlock(&run->sequencer->mutex);
+    return instance;
 }

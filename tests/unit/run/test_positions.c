@@ -467,7 +467,7 @@ static void publish_as(uint64_t version)
     assert_non_null(writer);
     copy_part(found, writer, "parts", &diags);
     checkpoint_close(found);
-    assert_true(checkpoint_write(writer, false, &diags));
+    assert_true(checkpoint_write(writer, 0, &diags));
     struct checkpoint_info other = {.sources = {positions.data, positions.length}, .notes = STR("j")};
     assert_true(checkpoint_publish(writer, &other, &diags));
     checkpoint_dir_close(dir);

@@ -101,7 +101,7 @@ bool fixture_write_numbers(struct fixture *f, uint64_t epoch, bool is_base, uint
         assert_true(put_records(part, epoch, 0, FIXTURE_RECORDS / 2));
         snapshot_defer(part, deferred_write, i == 0 ? deferred_done : NULL, f);
     }
-    if (!checkpoint_write(writer, false, &f->diags) || !write_order(f, writer, epoch, first, next)) {
+    if (!checkpoint_write(writer, 0, &f->diags) || !write_order(f, writer, epoch, first, next)) {
         checkpoint_abandon(writer);
         return false;
     }

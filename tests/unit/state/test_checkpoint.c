@@ -71,7 +71,7 @@ static void test_sizes(void **state)
         assert_true(snapshot_put(part, i % 720, &i, i % 5));
     checkpoint_part(writer, "empty");
     struct checkpoint_info info = {0};
-    assert_true(checkpoint_write(writer, false, &f.diags) && checkpoint_publish(writer, &info, &f.diags));
+    assert_true(checkpoint_write(writer, 0, &f.diags) && checkpoint_publish(writer, &info, &f.diags));
     struct checkpoint *found;
     assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
     struct snapshot_reader *reader = checkpoint_reader(found, "large", NULL, &f.diags);

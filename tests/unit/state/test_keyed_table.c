@@ -1,7 +1,7 @@
 /* The keyed table against a plain array of entries, with small budgets: evictions, expiry, checkpoints that
  * are published or abandoned while entries change, restores at other numbers of lanes. */
-#include "state/checkpoint.h"
-#include "state/state.h"
+#include "core/moved.h"
+#include "state/stores.h"
 #include "state/table.h"
 
 #include "unit/support/random.h"
@@ -39,17 +39,17 @@ struct fixture {
     struct arena arena;
     struct diag_list diags;
     struct checkpoint_dir *dir;
-    struct state_store *store;
+    struct state_stores stores; /* one for each lane, or one for all */
     struct keyed_table *tables[LANES_MAX];
     uint32_t lanes;
-    struct placement placement;
+    struct placement placement, placement_pending, placement_published;
     struct group_set groups[LANES_MAX];
     uint64_t epoch;
     struct test_random random;
     struct model model, published, pending;
     struct checkpoint_writer *writer;
     uint64_t published_epoch;
-    uint64_t evicted, loaded, copies;
+    uint64_t evicted, loaded, copies, moved_bytes;
 };
 
 static struct key key_of(uint32_t i)
@@ -80,18 +80,22 @@ static void choose_lanes(struct fixture *f)
         placement_groups(&f->placement, lane, &f->groups[lane]);
 }
 
-static void start(struct fixture *f, const struct checkpoint *parent)
+static void start(struct fixture *f, struct checkpoint *parent)
 {
     assert_true(checkpoint_start_generation(f->dir, parent, &f->diags));
-    bool is_restored = parent != NULL && checkpoint_info(parent)->has_database;
-    if (is_restored)
-        assert_true(checkpoint_restore_database((struct checkpoint *)(uintptr_t)parent,
-                                                checkpoint_database_path(f->dir), &f->diags));
-    f->store = state_store_open(checkpoint_database_path(f->dir), 4 << 20, is_restored, &f->diags);
-    assert_non_null(f->store);
-    for (uint32_t lane = 0; lane < f->lanes; lane++)
+    struct state_stores_options options = {.path = checkpoint_database_path(f->dir, 0, &f->arena),
+                                           .count = random_chance(&f->random, 30) ? 1 : f->lanes,
+                                           .memory_bytes = 12 << 20,
+                                           .from = parent};
+    assert_true(state_stores_open(&f->stores, &options, &f->diags));
+    for (uint32_t lane = 0; lane < f->lanes; lane++) {
+        struct state_store *own = state_stores_of(&f->stores, lane);
         f->tables[lane] =
-            keyed_table_new(&(struct keyed_options){f->store, STATE_ID, KIND, BUDGET, &f->groups[lane]});
+            keyed_table_new(&(struct keyed_options){own, STATE_ID, KIND, BUDGET, &f->groups[lane]});
+        for (uint32_t i = 0; i < f->stores.foreign_count; i++)
+            assert_true(keyed_table_import(f->tables[lane], f->stores.foreign[i]));
+    }
+    state_stores_imported(&f->stores);
 }
 
 static void open_directory(struct fixture *f)
@@ -113,8 +117,8 @@ static void stop(struct fixture *f)
         f->copies += stats.saved_copies;
         keyed_table_free(f->tables[lane]);
     }
-    assert_null(state_store_error(f->store));
-    state_store_close(f->store);
+    assert_null(state_stores_error(&f->stores));
+    state_stores_close(&f->stores);
     checkpoint_dir_close(f->dir);
 }
 
@@ -201,6 +205,36 @@ static void run_batch(struct fixture *f)
         keyed_set_watermark(f->tables[lane], f->model.watermark);
 }
 
+/* At a barrier, after the snapshots: some key groups go to other lanes. */
+static void move(struct fixture *f)
+{
+    struct placement next = f->placement;
+    for (uint32_t group = 0; group < KEY_GROUPS; group++)
+        if (random_chance(&f->random, 10))
+            placement_move(&next, group, random_below(&f->random, f->lanes));
+    struct byte_buffer moved[LANES_MAX] = {0};
+    for (uint32_t to = 0; to < f->lanes; to++)
+        for (uint32_t from = 0; from < f->lanes; from++) {
+            struct group_set leaving = {0};
+            for (uint32_t group = 0; group < KEY_GROUPS; group++)
+                if (from != to && f->placement.instance[group] == from && next.instance[group] == to)
+                    bit_set(leaving.words, group);
+            assert_true(keyed_table_give(f->tables[from], &leaving, &moved[to]));
+        }
+    f->placement = next;
+    for (uint32_t lane = 0; lane < f->lanes; lane++)
+        placement_groups(&f->placement, lane, &f->groups[lane]);
+    for (uint32_t to = 0; to < f->lanes; to++) {
+        struct str rest = {moved[to].data, moved[to].length}, record;
+        uint32_t group;
+        while (moved_next(&rest, &group, &record))
+            assert_true(keyed_table_take(f->tables[to], record));
+        assert_int_equal(rest.length, 0);
+        f->moved_bytes += moved[to].length;
+        buffer_free(&moved[to]);
+    }
+}
+
 static void barrier(struct fixture *f)
 {
     bool is_base = checkpoint_wants_base(f->dir) || random_chance(&f->random, 10);
@@ -212,26 +246,26 @@ static void barrier(struct fixture *f)
         assert_true(keyed_table_snapshot(f->tables[lane], checkpoint_part(f->writer, name)));
     }
     f->pending = f->model;
+    f->placement_pending = f->placement;
 }
 
 static void finish_checkpoint(struct fixture *f)
 {
-    bool has_database = false;
     if (random_chance(&f->random, 15)) {
-        state_store_release(f->store);
+        state_stores_release(&f->stores);
         checkpoint_abandon(f->writer);
     } else {
-        assert_true(state_store_checkpoint(f->store, checkpoint_writer_database(f->writer), &has_database,
-                                           &f->diags));
+        assert_true(state_stores_checkpoint(&f->stores, f->writer, &f->diags));
         for (uint32_t i = random_below(&f->random, 4); i > 0; i--)
             run_batch(f);
-        assert_true(checkpoint_write(f->writer, has_database, &f->diags));
+        assert_true(checkpoint_write(f->writer, f->stores.count, &f->diags));
         if (random_chance(&f->random, 15)) {
             checkpoint_abandon(f->writer);
         } else {
             struct checkpoint_info info = {.sources = STR("s"), .notes = STR("n")};
             assert_true(checkpoint_publish(f->writer, &info, &f->diags));
             f->published = f->pending;
+            f->placement_published = f->placement_pending;
             f->published_epoch = f->epoch;
         }
     }
@@ -244,6 +278,7 @@ static void finish_checkpoint(struct fixture *f)
 static void restore(struct fixture *f)
 {
     stop(f);
+    f->placement = f->placement_published;
     choose_lanes(f);
     open_directory(f);
     struct checkpoint *found;
@@ -306,14 +341,16 @@ static void test_random_life(void **state)
         for (int step = 0; step < 400; step++) {
             run_batch(&f);
             uint32_t what = random_below(&f.random, 100);
-            if (f.writer == NULL && what < 10)
+            if (f.writer == NULL && what < 10) {
                 barrier(&f);
-            else if (f.writer != NULL && what < 40)
+                move(&f);
+            } else if (f.writer != NULL && what < 40) {
                 finish_checkpoint(&f);
-            else if (f.writer == NULL && what < 14)
+            } else if (f.writer == NULL && what < 14) {
                 restore(&f);
-            else if (what == 50)
+            } else if (what == 50) {
                 check_scan(&f);
+            }
         }
         if (f.writer != NULL)
             finish_checkpoint(&f);
@@ -321,6 +358,7 @@ static void test_random_life(void **state)
         teardown(&f);
         assert_true(f.evicted > 0 && f.loaded > 0);
         copies += f.copies;
+        assert_true(f.lanes == 1 || f.moved_bytes > 0);
     }
     assert_true(copies > 0);
 }
@@ -329,10 +367,9 @@ static void test_random_life(void **state)
 static void *write_and_publish(void *argument)
 {
     struct fixture *f = argument;
-    bool has_database = false;
     struct checkpoint_info info = {0};
-    if (!state_store_checkpoint(f->store, checkpoint_writer_database(f->writer), &has_database, &f->diags) ||
-        !checkpoint_write(f->writer, has_database, &f->diags) ||
+    if (!state_stores_checkpoint(&f->stores, f->writer, &f->diags) ||
+        !checkpoint_write(f->writer, f->stores.count, &f->diags) ||
         !checkpoint_publish(f->writer, &info, &f->diags))
         return f;
     return NULL;
@@ -356,6 +393,7 @@ static void test_writer_thread(void **state)
         assert_null(failed);
         f.writer = NULL;
         f.published = f.pending;
+        f.placement_published = f.placement_pending;
         f.published_epoch = f.epoch;
         if (round % 5 == 4)
             restore(&f);
@@ -373,7 +411,7 @@ static void test_expired_make_room(void **state)
     static struct fixture f;
     setup(&f, 5);
     struct keyed_table *table =
-        keyed_table_new(&(struct keyed_options){f.store, STATE_ID, KIND + 1, 64 << 20, NULL});
+        keyed_table_new(&(struct keyed_options){f.stores.items[0], STATE_ID, KIND + 1, 64 << 20, NULL});
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
         struct key keys[ROWS];
         uint64_t hashes[ROWS];
@@ -431,16 +469,14 @@ static void test_restored_groups_do_not_grow(void **state)
     static struct fixture f;
     struct keyed_stats stats;
     struct checkpoint *found;
-    bool has_database = false;
     setup(&f, 5);
-    const struct keyed_options options = {f.store, STATE_ID, KIND + 1, 64 << 20, NULL};
+    const struct keyed_options options = {f.stores.items[0], STATE_ID, KIND + 1, 64 << 20, NULL};
     struct keyed_table *table = keyed_table_new(&options);
     fill_group(table, GROUP, ENTRIES);
     f.writer = checkpoint_begin(f.dir, 1, true, &f.diags);
     assert_true(keyed_table_snapshot(table, checkpoint_part(f.writer, "op/3/lane/0")));
-    assert_true(
-        state_store_checkpoint(f.store, checkpoint_writer_database(f.writer), &has_database, &f.diags));
-    assert_true(checkpoint_write(f.writer, has_database, &f.diags));
+    assert_true(state_stores_checkpoint(&f.stores, f.writer, &f.diags));
+    assert_true(checkpoint_write(f.writer, f.stores.count, &f.diags));
     struct checkpoint_info info = {.sources = STR("s"), .notes = STR("n")};
     assert_true(checkpoint_publish(f.writer, &info, &f.diags));
     keyed_table_free(table);

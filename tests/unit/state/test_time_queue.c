@@ -1,7 +1,7 @@
 /* The time queue against a sorted list: spilling, checkpoints with kills, other numbers of lanes, many
  * records with one time. And cold rows. */
-#include "state/checkpoint.h"
-#include "state/state.h"
+#include "core/moved.h"
+#include "state/stores.h"
 
 #include "unit/support/random.h"
 #include "unit/support/temporary.h"
@@ -47,11 +47,11 @@ struct fixture {
     struct diag_list diags;
     struct checkpoint_dir *dir;
     struct checkpoint_writer *writer;
-    struct state_store *store;
+    struct state_stores stores; /* one for each lane, and now and then one for all */
     struct time_queue *queues[LANES_MAX];
     struct cold_store *cold;
     uint32_t lanes, starts;
-    struct placement placement;
+    struct placement placement, placement_pending, placement_published;
     struct group_set groups[LANES_MAX];
     uint64_t epoch;
     bool has_published;
@@ -67,6 +67,7 @@ static struct key key_of(uint64_t id)
 /* That many lanes, with ranges of key groups, and every second time with groups here and there. */
 static void set_lanes(struct fixture *f, uint32_t lanes)
 {
+    f->placement = f->placement_published;
     f->lanes = lanes;
     if (++f->starts % 2 == 0)
         placement_scatter(&f->placement, lanes, f->starts);
@@ -85,16 +86,18 @@ static void start(struct fixture *f)
     assert_int_not_equal(checkpoint_find(f->dir, &found, &f->diags), CHECKPOINT_REFUSED);
     assert_int_equal(found != NULL, f->has_published);
     assert_true(checkpoint_start_generation(f->dir, found, &f->diags));
-    const char *path = checkpoint_database_path(f->dir);
-    bool is_restored = found != NULL && checkpoint_info(found)->has_database;
-    assert_true(!is_restored || checkpoint_restore_database(found, path, &f->diags));
-    f->store = state_store_open(path, 4 << 20, is_restored, &f->diags);
-    assert_non_null(f->store);
-    f->cold = cold_store_new(f->store, COLD_ID, 1, sizeof(uint64_t));
+    struct state_stores_options stores = {.path = checkpoint_database_path(f->dir, 0, &f->arena),
+                                          .count = f->starts % 3 == 0 ? 1 : f->lanes,
+                                          .memory_bytes = 12 << 20,
+                                          .from = found};
+    assert_true(state_stores_open(&f->stores, &stores, &f->diags));
+    f->cold = cold_store_new(f->stores.items[0], COLD_ID, 1, sizeof(uint64_t));
     for (uint32_t lane = 0; lane < f->lanes; lane++) {
-        struct time_queue_options options = {f->store,     QUEUE_ID, QUEUE_KIND,
-                                             QUEUE_BUDGET, 1000,     &f->groups[lane]};
+        struct time_queue_options options = {
+            state_stores_of(&f->stores, lane), QUEUE_ID, QUEUE_KIND, QUEUE_BUDGET, 1000, &f->groups[lane]};
         struct time_queue *queue = f->queues[lane] = time_queue_new(&options);
+        for (uint32_t i = 0; i < f->stores.foreign_count; i++)
+            assert_true(time_queue_import(queue, f->stores.foreign[i]));
         struct snapshot_reader *reader =
             found == NULL ? NULL : checkpoint_reader(found, "op/4/", &f->groups[lane], &f->diags);
         uint32_t group;
@@ -104,21 +107,23 @@ static void start(struct fixture *f)
         assert_true(reader == NULL || checkpoint_reader_close(reader));
         assert_true(time_queue_restored(queue, found == NULL ? TIME_MIN : f->model.before));
     }
+    state_stores_import_cold(&f->stores);
+    state_stores_imported(&f->stores);
     checkpoint_close(found);
 }
 
 static void stop(struct fixture *f)
 {
     if (f->writer != NULL) {
-        state_store_release(f->store);
+        state_stores_release(&f->stores);
         checkpoint_abandon(f->writer);
     }
     f->writer = NULL;
     for (uint32_t lane = 0; lane < f->lanes; lane++)
         time_queue_free(f->queues[lane]);
     f->cold->free(f->cold->self);
-    assert_null(state_store_error(f->store));
-    state_store_close(f->store);
+    assert_null(state_stores_error(&f->stores));
+    state_stores_close(&f->stores);
     checkpoint_dir_close(f->dir);
 }
 
@@ -234,6 +239,35 @@ static void check_row(void *argument, uint64_t key, const void *row)
     scan_next = key + 1;
 }
 
+/* At a barrier, after the snapshots: some key groups go to other lanes. */
+static void move(struct fixture *f)
+{
+    struct placement next = f->placement;
+    for (uint32_t group = 0; group < KEY_GROUPS; group++)
+        if (random_chance(&f->random, 10))
+            placement_move(&next, group, random_below(&f->random, f->lanes));
+    struct byte_buffer moved[LANES_MAX] = {0};
+    for (uint32_t to = 0; to < f->lanes; to++)
+        for (uint32_t from = 0; from < f->lanes; from++) {
+            struct group_set leaving = {0};
+            for (uint32_t group = 0; group < KEY_GROUPS; group++)
+                if (from != to && f->placement.instance[group] == from && next.instance[group] == to)
+                    bit_set(leaving.words, group);
+            assert_true(time_queue_give(f->queues[from], &leaving, &moved[to]));
+        }
+    f->placement = next;
+    for (uint32_t to = 0; to < f->lanes; to++) {
+        struct str rest = {moved[to].data, moved[to].length}, record;
+        uint32_t group;
+        placement_groups(&f->placement, to, &f->groups[to]);
+        time_queue_regroup(f->queues[to]);
+        while (moved_next(&rest, &group, &record))
+            assert_true(time_queue_take(f->queues[to], record));
+        assert_int_equal(rest.length, 0);
+        buffer_free(&moved[to]);
+    }
+}
+
 static void barrier(struct fixture *f)
 {
     f->writer = checkpoint_begin(f->dir, ++f->epoch, checkpoint_wants_base(f->dir), &f->diags);
@@ -245,22 +279,22 @@ static void barrier(struct fixture *f)
     }
     f->cold->barrier(f->cold->self, TIME_MIN);
     f->pending = f->model;
+    f->placement_pending = f->placement;
 }
 
 static void publish(struct fixture *f)
 {
-    bool has_database;
     struct checkpoint_info info = {0};
-    assert_true(
-        state_store_checkpoint(f->store, checkpoint_writer_database(f->writer), &has_database, &f->diags));
+    assert_true(state_stores_checkpoint(&f->stores, f->writer, &f->diags));
     push(f);
     pop(f);
     if (random_chance(&f->random, 25))
         use_cold(f);
-    assert_true(checkpoint_write(f->writer, has_database, &f->diags));
+    assert_true(checkpoint_write(f->writer, f->stores.count, &f->diags));
     assert_true(checkpoint_publish(f->writer, &info, &f->diags));
     f->writer = NULL;
     f->published = f->pending;
+    f->placement_published = f->placement_pending;
     f->has_published = true;
 }
 
@@ -283,6 +317,7 @@ static void test_random_life(void **state)
             uint32_t what = random_below(&f.random, 100);
             if (f.writer == NULL && what < 25) {
                 barrier(&f);
+                move(&f);
             } else if (f.writer != NULL && what < 40) {
                 publish(&f);
             } else if (what > 95) {

@@ -396,10 +396,9 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
         assert_non_null(engine->dir);
         assert_int_not_equal(checkpoint_find(engine->dir, &found, &engine->diags), CHECKPOINT_REFUSED);
         assert_true(checkpoint_start_generation(engine->dir, found, &engine->diags));
-        is_restored = found != NULL && checkpoint_info(found)->has_database;
-        const char *database = checkpoint_database_path(engine->dir);
-        if (is_restored)
-            assert_true(checkpoint_restore_database(found, database, &engine->diags));
+        const char *database = checkpoint_database_path(engine->dir, 0, &engine->arena);
+        if (found != NULL && checkpoint_info(found)->databases > 0)
+            assert_true(checkpoint_restore_database(found, 0, database, &is_restored, &engine->diags));
         engine->store = state_store_open(database, 8 << 20, is_restored, &engine->diags);
     } else {
         engine->store = state_store_open(NULL, 8 << 20, false, &engine->diags);
@@ -486,15 +485,16 @@ void fake_barrier(struct fake_engine *engine)
 void fake_publish(struct fake_engine *engine, bool is_abandoned)
 {
     bool has_database = false;
+    char path[CHECKPOINT_PATH_BYTES];
     uint32_t removed;
     struct checkpoint_info info = {.sources = engine->barrier_state};
     if (is_abandoned) {
         state_store_release(engine->store);
         checkpoint_abandon(engine->writer);
     } else {
-        assert_true(state_store_checkpoint(engine->store, checkpoint_writer_database(engine->writer),
-                                           &has_database, &engine->diags));
-        assert_true(checkpoint_write(engine->writer, has_database, &engine->diags));
+        checkpoint_writer_database(engine->writer, 0, path);
+        assert_true(state_store_checkpoint(engine->store, path, &has_database, &engine->diags));
+        assert_true(checkpoint_write(engine->writer, 1, &engine->diags));
         assert_true(checkpoint_publish(engine->writer, &info, &engine->diags));
         assert_true(checkpoint_prune(engine->dir, NULL, &removed, &engine->diags));
     }

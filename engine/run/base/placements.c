@@ -1,0 +1,63 @@
+#include "run/base/placements.h"
+
+#include "core/os.h"
+#include "state/checkpoint.h"
+
+static const char part_name[] = "placement";
+
+/* With run_options.move_seed: one in MOVED_IN key groups is given to an instance by chance, at three of four barriers. */
+enum { MOVED_IN = 16, STILL_IN = 4 };
+
+bool placements_load_stays(struct checkpoint *from, struct placement *placement, struct diag_list *diags)
+{
+    uint32_t group;
+    struct str data;
+    struct snapshot_reader *reader = checkpoint_reader(from, part_name, NULL, diags);
+    while (snapshot_get(reader, &group, &data))
+        if (data.length == sizeof(placement->stays))
+            memcpy(placement->stays, data.data, sizeof(placement->stays));
+        else
+            snapshot_corrupt(reader, diags, "the stays of key groups have a wrong length");
+    return checkpoint_reader_close(reader);
+}
+
+bool placements_begin(struct run *run)
+{
+    struct placement *first = &run->placements[0];
+    if (test_placement() != 0)
+        placement_scatter(first, run->lanes_count, test_placement());
+    else
+        placement_ranges(first, run->lanes_count);
+    return !run->is_resumed || placements_load_stays(run->resumed, first, run->diags);
+}
+
+const struct placement *placements_now(const struct run *run)
+{
+    return &run->placements[run->placement_version % 2];
+}
+
+const struct placement *placements_turn(struct run *run, uint64_t micro_batch)
+{
+    uint64_t seed = run->options.move_seed;
+    if (seed == 0 || run->lanes_count == 1 || key_hash((struct key){seed, micro_batch}) % STILL_IN == 0)
+        return NULL;
+    struct placement *next = &run->placements[(run->placement_version + 1) % 2];
+    *next = *placements_now(run);
+    next->version = ++run->placement_version;
+    for (uint32_t group = 0; group < KEY_GROUPS; group++) {
+        uint64_t draw = key_hash((struct key){seed + micro_batch, KEY_GROUPS + group});
+        if (draw % MOVED_IN == 0)
+            placement_move(next, group, (uint32_t)(draw / MOVED_IN % run->lanes_count));
+    }
+    return next;
+}
+
+bool placements_save(struct run *run, struct checkpoint_writer *writer)
+{
+    const struct placement *now = placements_now(run);
+    bool has_moved = false;
+    for (uint32_t group = 0; group < KEY_GROUPS; group++)
+        has_moved |= now->stays[group] > 0;
+    return !has_moved ||
+           snapshot_put(checkpoint_part(writer, part_name), SNAPSHOT_GLOBAL, now->stays, sizeof(now->stays));
+}

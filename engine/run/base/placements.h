@@ -1,0 +1,23 @@
+/* The placement of a run's key groups (core/placement.h) as a function of the micro-batch: a change is made when a micro-batch
+ * with a barrier is formed, and holds from the next one on. Rows of a micro-batch go by its own placement, so two of them are in
+ * use until all stages have run the one with the barrier; the next barrier comes after that. */
+#ifndef LEAT_RUN_BASE_PLACEMENTS_H
+#define LEAT_RUN_BASE_PLACEMENTS_H
+
+#include "run/base/base.h"
+
+/* Sets the first placement of this life; with a checkpoint to resume from, stays begin as they were then. Control thread.
+ * False after a diagnostic. */
+bool placements_begin(struct run *run);
+/* The placement of the micro-batch that is formed next. Under the sequencer's mutex. */
+const struct placement *placements_now(const struct run *run);
+/* Call when a micro-batch with a barrier is formed, which is not the last one of this life. Returns the placement of the next
+ * micro-batch if key groups move behind this one; else NULL. */
+const struct placement *placements_turn(struct run *run, uint64_t micro_batch);
+/* Writes the stays that hold up to the next barrier into a checkpoint, where a group has ever moved. Coordinator thread,
+ * between two barriers. False: the disk failed. */
+bool placements_save(struct run *run, struct checkpoint_writer *writer);
+/* Sets the stays to those of a checkpoint. False after a diagnostic. */
+bool placements_load_stays(struct checkpoint *from, struct placement *placement, struct diag_list *diags);
+
+#endif

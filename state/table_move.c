@@ -1,0 +1,164 @@
+/* The keyed table: key groups that go to another instance, come from one, or come from another life's database. */
+#include "state/table.h"
+
+#include "core/moved.h"
+
+#include <stdlib.h>
+
+enum { RECORD_TARGET = 128 << 10, COMMIT_BYTES = 256 << 10 };
+
+/* --- Giving --- */
+
+/* Records of one group that are being made. */
+struct giving {
+    struct keyed_table *table;
+    uint32_t group;
+    struct byte_buffer *out, record;
+};
+
+static void end_record(struct giving *giving)
+{
+    if (giving->record.length > sizeof(struct record_head))
+        moved_put(giving->out, giving->group, giving->record.data, giving->record.length);
+    buffer_clear(&giving->record);
+}
+
+static void give_entry(struct giving *giving, struct key key, int64_t expire_us, struct str value)
+{
+    struct byte_buffer *record = &giving->record;
+    if (record->length > RECORD_TARGET)
+        end_record(giving);
+    if (record->length == 0) {
+        struct record_head head = {.kind = giving->table->options.kind};
+        buffer_append(record, &head, sizeof(head));
+    }
+    struct record_entry entry = {key, expire_us, (uint32_t)value.length};
+    buffer_append(record, &entry, sizeof(entry));
+    if (value.length > 0)
+        buffer_append(record, value.data, value.length);
+}
+
+static void give_stored(void *argument, struct key key, const struct stored_value *head, struct str value)
+{
+    struct giving *giving = argument;
+    const struct keyed_slot *resident = keyed_find(giving->table, key, key_hash(key));
+    bool is_newer_here = resident != NULL && (resident->bits & SLOT_FRESH) == 0;
+    if (!is_newer_here && head->expire_us >= giving->table->watermark)
+        give_entry(giving, key, head->expire_us, value);
+}
+
+/* Removes the group's entries from memory. Rows in the database stay, and are void with the end of the stay. */
+static void forget_group(struct keyed_table *table, uint32_t index)
+{
+    struct table_group *group = &table->groups[index];
+    for (uint32_t i = 0; i < group->capacity; i++)
+        if (slot_block(&group->slots[i]) != NULL)
+            slab_give(&table->slab, slot_block(&group->slots[i]));
+    table->stats.resident -= group->count;
+    keyed_free_group(table, group);
+}
+
+bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving, struct byte_buffer *out)
+{
+    bool is_good = true;
+    struct giving giving = {.table = table, .out = out};
+    pthread_mutex_lock(&table->mutex);
+    leat_assert(!table->is_open);
+    for (uint32_t g = group_set_next(leaving, 0); g < KEY_GROUPS; g = group_set_next(leaving, g + 1)) {
+        leat_assert(group_set_has(table->options.groups, g));
+        keyed_take_early(table, g);
+        const struct table_group *group = &table->groups[g];
+        giving.group = g;
+        for (uint32_t i = 0; i < group->capacity; i++) {
+            struct str value;
+            uint32_t bytes;
+            if (!slot_is_live(&group->slots[i], table->watermark))
+                continue;
+            value.data = keyed_read(&group->slots[i], &bytes);
+            value.length = bytes;
+            give_entry(&giving, group->slots[i].key, group->slots[i].expire_us, value);
+        }
+        if (table->may_be_stored)
+            is_good &= keyed_visit_database(table, table->options.store, g, give_stored, &giving);
+        end_record(&giving);
+        forget_group(table, g);
+    }
+    pthread_mutex_unlock(&table->mutex);
+    buffer_free(&giving.record);
+    return is_good;
+}
+
+/* --- Taking --- */
+
+/* The entry counts as changed: the next checkpoint has it, whatever the giver's last one had. */
+static void take_entry(struct keyed_table *table, const struct record_entry *entry, const char *value)
+{
+    uint64_t hash = key_hash(entry->key);
+    if (entry->expire_us < table->watermark)
+        return;
+    struct keyed_slot *slot = keyed_find(table, entry->key, hash);
+    if (slot == NULL)
+        slot = keyed_insert(table, entry->key, hash);
+    keyed_fill(table, slot, entry->expire_us, (struct str){value, entry->bytes});
+    keyed_note_change(table, slot);
+    slot->bits |= SLOT_UNSAVED | table->tag;
+}
+
+bool keyed_table_take(struct keyed_table *table, struct str record)
+{
+    if (record.length < sizeof(struct record_head) || (uint8_t)record.data[0] != table->options.kind)
+        return false;
+    bool is_good = true;
+    pthread_mutex_lock(&table->mutex);
+    leat_assert(!table->is_open);
+    keyed_expect_entries(table, record);
+    for (size_t at = sizeof(struct record_head); is_good && at < record.length;) {
+        struct record_entry entry;
+        is_good = keyed_next_entry(record, &at, &entry) &&
+                  group_set_has(table->options.groups, key_group(key_hash(entry.key)));
+        if (is_good)
+            take_entry(table, &entry, record.data + at - entry.bytes);
+    }
+    if (keyed_bytes(table) > table->maintain_bytes)
+        keyed_maintain(table);
+    pthread_mutex_unlock(&table->mutex);
+    return is_good;
+}
+
+/* --- Rows of another life's database --- */
+
+struct importing {
+    struct keyed_table *table;
+    rocksdb_writebatch_t *batch;
+    size_t bytes;
+    bool is_good;
+};
+
+static void import_row(void *argument, struct key key, const struct stored_value *head, struct str value)
+{
+    struct importing *importing = argument;
+    char space[STORE_KEY_MAX];
+    const char *keys[1] = {space}, *parts[2] = {(const char *)head, value.data};
+    size_t key_bytes = keyed_key(importing->table, space, key, key_hash(key));
+    size_t lengths[2] = {sizeof(*head), value.length};
+    rocksdb_writebatch_putv(importing->batch, 1, keys, &key_bytes, 2, parts, lengths);
+    importing->bytes += key_bytes + sizeof(*head) + value.length;
+    if (importing->bytes < COMMIT_BYTES)
+        return;
+    importing->is_good &= store_commit(importing->table->options.store, importing->batch);
+    importing->bytes = 0;
+}
+
+bool keyed_table_import(struct keyed_table *table, struct state_store *from)
+{
+    struct importing importing = {.table = table, .batch = store_batch_new(), .is_good = true};
+    const struct group_set *groups = table->options.groups;
+    for (uint32_t g = group_set_next(groups, 0); g < KEY_GROUPS; g = group_set_next(groups, g + 1))
+        importing.is_good &= keyed_visit_database(table, from, g, import_row, &importing);
+    if (importing.is_good && rocksdb_writebatch_count(importing.batch) > 0)
+        importing.is_good = store_commit(table->options.store, importing.batch);
+    rocksdb_writebatch_destroy(importing.batch);
+    table->may_be_stored = store_has_database(table->options.store);
+    table->next_unknown = table->may_be_stored ? 0 : KEY_GROUPS;
+    return importing.is_good;
+}
