@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-#define LEAT_ABI 1
+#define LEAT_ABI 2
 
 /* --- Values --- */
 
@@ -115,7 +115,7 @@ struct leat_function {
  * as they are, longer texts as a hash of 120 bits. */
 struct leat_key {
     uint64_t low, high;
-    uint32_t group; /* for leat_writer.put; 0 to 719 */
+    uint32_t group; /* for leat_writer.put; below LEAT_GROUPS */
 };
 
 struct leat_column_ref {
@@ -222,6 +222,7 @@ struct leat_context {
 };
 
 #define LEAT_ALL_GROUPS UINT32_MAX
+#define LEAT_GROUPS     720
 
 /* Writes state into a checkpoint, a record a call. Write the state of a key under the key's group, so that
  * the job can go on with another number of lanes, and all other state under LEAT_ALL_GROUPS: every instance
@@ -263,6 +264,13 @@ struct leat_operator {
     bool (*restore)(struct leat_context *context, const void *data, size_t bytes);
     /* Always called after `open`, even if that failed. NULL: nothing to do. */
     void (*close)(struct leat_context *context);
+    /* Set both or neither; with a key, and with `snapshot`. Keys may move to another instance while the job runs. `give`
+     * writes all state of the groups that leave this instance, those with leaving[group], and forgets it: no row of these
+     * keys comes any more, unless the group comes back. `take` gets each of these records in the other instance, before the
+     * first row of these keys: like `restore`, but while the instance is at work. Either returns false if it failed: the job
+     * stops. NULL: keys of this operator cannot move. */
+    bool (*give)(struct leat_context *context, const bool *leaving, struct leat_writer *writer);
+    bool (*take)(struct leat_context *context, const void *data, size_t bytes);
 };
 
 /* --- The library --- */

@@ -136,6 +136,26 @@ static bool write_table(const struct table *table, struct leat_writer *writer)
     return true;
 }
 
+/* Writes the keys of the groups that leave, and forgets them. */
+static bool give_table(struct table *table, const bool *leaving, struct leat_writer *writer)
+{
+    struct table rest = {NULL, 0, 0};
+    if (!rebuild(&rest, table->capacity, INT64_MIN))
+        return false;
+    for (uint32_t i = 0; i < table->capacity; i++) {
+        const struct seen *seen = &table->places[i];
+        if (seen->key.group == free_place)
+            continue;
+        if (!leaving[seen->key.group])
+            *take(&rest, seen->key) = *seen;
+        else if (!writer->put(writer, seen->key.group, seen, sizeof(*seen)))
+            return false; /* the job stops */
+    }
+    free(table->places);
+    *table = rest;
+    return true;
+}
+
 static bool read_table(struct table *table, const void *data, size_t bytes)
 {
     struct seen seen;
@@ -217,6 +237,11 @@ static bool since_snapshot(struct leat_context *context, struct leat_writer *wri
 static bool since_restore(struct leat_context *context, const void *data, size_t bytes)
 {
     return read_table(&((struct since *)context->config)->table, data, bytes);
+}
+
+static bool since_give(struct leat_context *context, const bool *leaving, struct leat_writer *writer)
+{
+    return give_table(&((struct since *)context->config)->table, leaving, writer);
 }
 
 static void since_close(struct leat_context *context)
@@ -315,6 +340,11 @@ static bool silent_restore(struct leat_context *context, const void *data, size_
     return read_table(&((struct silent *)context->config)->table, data, bytes);
 }
 
+static bool silent_give(struct leat_context *context, const bool *leaving, struct leat_writer *writer)
+{
+    return give_table(&((struct silent *)context->config)->table, leaving, writer);
+}
+
 static void silent_close(struct leat_context *context)
 {
     free(((struct silent *)context->config)->table.places);
@@ -335,6 +365,8 @@ static const struct leat_operator operators[] = {
      .on_watermark = since_on_watermark,
      .snapshot = since_snapshot,
      .restore = since_restore,
+     .give = since_give,
+     .take = since_restore,
      .close = since_close},
     {.name = "silent",
      .summary = "emits a row for each key that has had no rows for a while",
@@ -349,6 +381,8 @@ static const struct leat_operator operators[] = {
      .on_watermark = silent_on_watermark,
      .snapshot = silent_snapshot,
      .restore = silent_restore,
+     .give = silent_give,
+     .take = silent_restore,
      .close = silent_close},
     {0},
 };

@@ -124,6 +124,10 @@ static void check_operator(struct checking *c, const struct leat_operator *op)
     }
     if ((op->snapshot == NULL) != (op->restore == NULL))
         say(c, "operator `%s` has only one of `snapshot` and `restore`", op->name);
+    if ((op->give == NULL) != (op->take == NULL))
+        say(c, "operator `%s` has only one of `give` and `take`", op->name);
+    if (op->give != NULL && (op->snapshot == NULL || op->key == NULL))
+        say(c, "operator `%s` has `give`, but no key, or no `snapshot`", op->name);
     if (op->order != LEAT_ALL_ROWS && op->order != LEAT_BY_ROW)
         say(c, "operator `%s` has an order that this leat does not know", op->name);
     bool has_key = op->key == NULL;

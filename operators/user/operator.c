@@ -6,6 +6,8 @@
 #include "operators/keys.h"
 
 #include "core/mem.h"
+#include "core/moved.h"
+#include "core/operator_history.h"
 #include "operators/user/making.h"
 
 #include <stdlib.h>
@@ -334,6 +336,48 @@ static bool user_restore(struct operator_context *context, struct snapshot_reade
     return true;
 }
 
+struct giver {
+    struct leat_writer api; /* first, because users' pointers to it are cast back */
+    struct byte_buffer *out;
+};
+
+static bool put_moved(struct leat_writer *api, uint32_t group, const void *data, size_t bytes)
+{
+    struct giver *giver = (struct giver *)(void *)api;
+    leat_assert(bytes <= RECORD_BYTES_MAX && (group < KEY_GROUPS || group == LEAT_ALL_GROUPS));
+    moved_put(giver->out, group == LEAT_ALL_GROUPS ? SNAPSHOT_GLOBAL : group, data, bytes);
+    return true;
+}
+
+static bool user_give(struct operator_context *context, const struct group_set *leaving,
+                      struct byte_buffer *out)
+{
+    struct user_head *head = context->config;
+    struct giver to = {.api = {.put = put_moved}, .out = out};
+    bool groups[KEY_GROUPS];
+    for (uint32_t group = 0; group < KEY_GROUPS; group++)
+        groups[group] = group_set_has(leaving, group);
+    begin_call(context, "`give` of operator");
+    bool is_good = head->op->give(&head->api, groups, &to.api);
+    user_leave();
+    if (!is_good)
+        operator_fail(context, DIAG_BAD_LIBRARY, (struct span){0},
+                      "the library cannot give the state of keys away", "its `give` returned false");
+    return is_good;
+}
+
+static bool user_take(struct operator_context *context, struct str record)
+{
+    struct user_head *head = context->config;
+    begin_call(context, "`take` of operator");
+    bool is_good = head->op->take(&head->api, record.data, record.length);
+    user_leave();
+    if (!is_good)
+        operator_fail(context, DIAG_BAD_LIBRARY, (struct span){0},
+                      "the library refuses a record that its `give` wrote", "its `take` returned false");
+    return is_good;
+}
+
 static void user_close(struct operator_context *context)
 {
     struct user_head *head = context->config;
@@ -399,6 +443,8 @@ const struct operator_kind *user_operator_kind(const struct user_library *librar
                                    .on_watermark = op->on_watermark == NULL ? NULL : user_on_watermark,
                                    .snapshot = op->snapshot == NULL ? NULL : user_snapshot,
                                    .restore = op->restore == NULL ? NULL : user_restore,
+                                   .give = op->give == NULL ? NULL : user_give,
+                                   .take = op->take == NULL ? NULL : user_take,
                                    .close = user_close};
     return kind;
 }

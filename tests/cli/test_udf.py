@@ -179,6 +179,18 @@ def test_kills_and_stops_change_nothing():
     compare("one", "stopped")
 
 
+def test_moves_change_nothing():
+    """Keys go from lane to lane while the job runs, through kills at each step of a move."""
+    os.mkdir("moved")
+    write("job.leat", JOB % (3, "moved/state", "moved", "moved", "moved"))
+    for step in ("give", "given", "take", "taken"):
+        done = run(LEAT, "run", "job.leat", "--quiet", "--move", "3", env={"LEAT_FAILPOINTS": f"run.claimed=sleep:30,move.{step}=kill"})
+        assert done.returncode == -signal.SIGKILL, (step, done.stderr)
+    done = run(LEAT, "run", "job.leat", "--quiet", "--json", "--move", "4", env={"LEAT_FAILPOINTS": "run.claimed=sleep:30"})
+    assert done.returncode == GOOD and json.loads(done.stdout)["moved_bytes"] > 0, (done.stdout[:500], done.stderr)
+    compare("one", "moved")
+
+
 def test_the_help_says_what_it_brings():
     done = run(LEAT, "help", "--use", "build/libgeo.so")
     assert done.returncode == GOOD, done.stderr
@@ -212,7 +224,7 @@ def test_bad_libraries_are_said():
     write("none.c", "int nothing;\n")
     assert run("cc", "-shared", "-fPIC", "-o", "none.so", "none.c").returncode == 0
     write("text.so", "not a library\n")
-    for name, says in (("old.so", "was built for version 7 of leat.h, but this leat has version 1"),
+    for name, says in (("old.so", "was built for version 8 of leat.h, but this leat has version 2"),
                        ("letters.so", "function `bad_one` has the arguments `iz`"),
                        ("taken.so", "there is a function `lower` already"),
                        ("none.so", "it has no symbol `leat_library`"),
