@@ -216,9 +216,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_SUPERVISE: arguments->is_supervised = true; return 0;
     case KEY_SERVE: arguments->is_served = true; return 0;
     case KEY_COMPARE:
-        if (strcmp(argument, "cpu") != 0)
+        arguments->options.compares = strcmp(argument, "cpu") == 0;
+        if (!arguments->options.compares)
             argp_error(state, "--compare takes `cpu`, not `%s`", argument);
-        arguments->options.compares = true;
         return 0;
     case KEY_PROGRESS:
         if (!progress_parse(&arguments->progress, argument))
@@ -229,8 +229,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_UI:
     case KEY_CONTROL:
         arguments->has_ui = true;
-        if (argument != NULL)
-            arguments->control = argument;
+        arguments->control = argument != NULL ? argument : arguments->control;
         return 0;
     case KEY_CONTROL_TOKEN: arguments->control_token = argument; return 0;
     case KEY_CONTROL_CERTIFICATE: arguments->control_certificate = argument; return 0;
@@ -241,10 +240,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         arguments->load.path = argument;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which job? For example `leat run jobs/ctr.leat`"); return 0;
-    case ARGP_KEY_END:
-        check_together(arguments, state);
-        set_mode(arguments);
-        return 0;
+    case ARGP_KEY_END: check_together(arguments, state); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -567,6 +563,7 @@ int cmd_run(int argc, char **argv)
     struct run_arguments arguments = {.options = {.until_us = TIME_MAX, .stop = &interrupts}};
     argv = job_join_values(&argc, argv);
     argp_command(&argp, argc, argv, &arguments);
+    set_mode(&arguments);
     if (arguments.is_supervised) {
         bool is_restart;
         int ended = supervise(&is_restart, &arguments.options.had_begun);
