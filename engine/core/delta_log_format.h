@@ -19,7 +19,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define DELTA_MAGIC "leatdlt1" /* and version */
+#define DELTA_MAGIC "leatdlt2" /* and version */
 
 enum { DELTA_KIND_NEXT = 0xfffe, DELTA_KIND_CLOSED = 0xffff };
 enum { DELTA_PATH_BYTES = 4096, DELTA_NAME_BYTES = 24, DELTA_WRITER_BYTES = 16 };

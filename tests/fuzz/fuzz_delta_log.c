@@ -1,9 +1,7 @@
-/* Arbitrary bytes where followers read the delta log. The first byte says what the others are: the columns of a
- * batch (odd), or the parts of a segment. A segment is made with right digests, so that the fuzzer gets past
- * these: entries are whole, or say a length that is not theirs, or are bytes as they come. The whole ones before
- * the first other part must be read, and nothing else. A batch that is read must be the same once written and
- * read. */
-#include "core/batch_codec.h"
+/* Arbitrary bytes as the parts of a segment of the delta log. A segment is made with right digests, so that the fuzzer gets
+ * past these: entries are whole, or say a length that is not theirs, or are bytes as they come. The whole ones before the
+ * first other part must be read, and nothing else. */
+#include "core/buffer.h"
 #include "core/delta_log_format.h"
 #include "core/os.h"
 #include "fuzz.h"
@@ -12,8 +10,6 @@
 #include <unistd.h>
 
 enum { PARTS_MAX = 8, GENERATION = 1 };
-
-/* --- A segment --- */
 
 static char path_made[] = "/tmp/leat-fuzz-delta-XXXXXX";
 
@@ -129,76 +125,9 @@ static void check_segment(struct fuzz_input *input)
     arena_free(&arena);
 }
 
-/* --- Columns of a batch --- */
-
-static struct field record_fields[] = {{.name = {"a", 1}, .type = {.tag = TYPE_INT}},
-                                       {.name = {"b", 1}, .type = {.tag = TYPE_TEXT}}};
-static const struct schema record = {.fields = record_fields, .count = 2};
-static const struct type type_bool = {.tag = TYPE_BOOL};
-static const struct type type_record = {.tag = TYPE_RECORD, .fields = &record};
-static const struct type type_bools = {.tag = TYPE_LIST, .element = &type_bool};
-static struct field fields[] = {
-    {.name = {"i", 1}, .type = {.tag = TYPE_INT}},
-    {.name = {"t", 1}, .type = {.tag = TYPE_TEXT}},
-    {.name = {"o", 1}, .type = {.tag = TYPE_BOOL}},
-    {.name = {"r", 1}, .type = {.tag = TYPE_LIST, .element = &type_record}},
-    {.name = {"n", 1}, .type = {.tag = TYPE_LIST, .element = &type_bools}},
-};
-static const struct schema schema = {.fields = fields, .count = ARRAY_COUNT(fields)};
-
-static void check_column(const struct column *a, const struct column *b, uint32_t row_a, uint32_t row_b)
-{
-    must(a->tag == b->tag && column_is_valid(a, row_a) == column_is_valid(b, row_b), "nulls are the same");
-    if (a->tag == TYPE_TEXT)
-        must(str_equal(column_text(a, row_a), column_text(b, row_b)), "texts are the same");
-    else if (a->tag == TYPE_BOOL)
-        must(a->bools[row_a] == b->bools[row_b] && a->bools[row_a] <= 1, "bools are the same");
-    else if (a->tag != TYPE_LIST)
-        must(a->ints[row_a] == b->ints[row_b], "numbers are the same");
-    if (a->tag != TYPE_LIST)
-        return;
-    struct list_ref list = a->lists[row_a], other = b->lists[row_b];
-    must(list.length == other.length, "lists are as long");
-    must(list.length == 0 || a->children_count == b->children_count, "lists have the same children");
-    for (uint32_t k = 0; k < list.length; k++)
-        for (uint32_t i = 0; i < a->children_count; i++)
-            check_column(&a->children[i], &b->children[i], list.offset + k, other.offset + k);
-}
-
-static void check_batch(struct fuzz_input *input)
-{
-    uint8_t mask = fuzz_byte(input);
-    bool columns[ARRAY_COUNT(fields)];
-    for (uint32_t i = 0; i < ARRAY_COUNT(fields); i++)
-        columns[i] = mask >> i & 1;
-    struct str bytes = fuzz_take(input, SIZE_MAX);
-    struct batch_pool *pool = batch_pool_new();
-    struct batch *batch = batch_read_columns(pool, &schema, columns, bytes);
-    free((void *)(uintptr_t)bytes.data);
-    if (batch != NULL) {
-        struct byte_buffer out = {0};
-        must(batch->rows <= BATCH_ROWS && batch->selected == batch->rows, "a batch has its rows");
-        batch_write_columns(batch, columns, &out);
-        struct batch *again = batch_read_columns(pool, &schema, columns, (struct str){out.data, out.length});
-        must(again != NULL && again->rows == batch->rows, "what was written is read");
-        for (uint32_t i = 0; i < ARRAY_COUNT(fields); i++)
-            for (uint32_t row = 0; row < batch->rows; row++) {
-                must(columns[i] || !column_is_valid(&batch->columns[i], row), "other columns are null");
-                check_column(&batch->columns[i], &again->columns[i], row, row);
-            }
-        batch_release(again);
-        batch_release(batch);
-        buffer_free(&out);
-    }
-    batch_pool_free(pool);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, data + size};
-    if (fuzz_byte(&input) & 1)
-        check_batch(&input);
-    else
-        check_segment(&input);
+    check_segment(&input);
     return 0;
 }

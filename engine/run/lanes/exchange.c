@@ -116,7 +116,7 @@ static bool spill(struct run *run, struct spill_file *file, struct batch *batch,
     struct byte_buffer bytes = {0};
     batch_write(batch, &bytes);
     int error = os_pwrite_all(file->fd, bytes.data, bytes.length, file->end, "spill.write");
-    *entry = (struct packet_entry){.spill_offset = file->end, .spill_bytes = (uint32_t)bytes.length};
+    *entry = (struct packet_entry){.spill_offset = file->end, .spill_bytes = bytes.length};
     file->end += bytes.length;
     buffer_free(&bytes);
     if (error != 0) {
@@ -127,6 +127,25 @@ static bool spill(struct run *run, struct spill_file *file, struct batch *batch,
     return true;
 }
 
+/* The bytes that were read are not those that `spill` wrote. */
+static void spill_damaged(struct run *run, const struct packet_entry *entry)
+{
+    pthread_mutex_lock(&run->diags_mutex);
+    struct diag *d =
+        diag_error(run->diags, DIAG_FILE_DAMAGED, (struct span){0},
+                   "rows between the job's steps came back damaged from their spill file: its %zu bytes from "
+                   "byte %llu on are no batch of the stream's rows",
+                   entry->spill_bytes, (unsigned long long)entry->spill_offset);
+    diag_at(run->diags, d, temporary_root(), -1, -1);
+    diag_hint(
+        run->diags, d,
+        "check the disk of this directory, where leat's spill files have no names; set TMPDIR to another one, or "
+        "raise `memory:`, and start the job again");
+    pthread_mutex_unlock(&run->diags_mutex);
+    run_fail(run);
+}
+
+/* NULL after an error, which stops the run. */
 static struct batch *unspill(struct run *run, struct exchange *x, const struct packet_entry *entry)
 {
     struct spill_file *file = &x->spills[entry->spill_file];
@@ -134,10 +153,12 @@ static struct batch *unspill(struct run *run, struct exchange *x, const struct p
     size_t got;
     int error = os_pread_all(file->fd, data, entry->spill_bytes, entry->spill_offset, &got);
     struct batch *batch = NULL;
-    if (error == 0 && got == entry->spill_bytes)
-        batch = batch_read(run->pool, x->schema, (struct str){data, got});
-    else
-        spill_failed(run, error != 0 ? error : EIO);
+    if (error != 0)
+        spill_failed(run, error);
+    else if (got == entry->spill_bytes)
+        batch = batch_read(run->pool, x->schema, (struct str){data, got}, PARTITIONS_MAX);
+    if (error == 0 && batch == NULL)
+        spill_damaged(run, entry);
     free(data);
     atomic_fetch_sub_explicit(&file->outstanding, 1, memory_order_release);
     return batch;

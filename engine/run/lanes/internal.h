@@ -113,7 +113,7 @@ struct stage_instance {
 struct packet_entry {
     struct batch *batch; /* NULL: spilled */
     uint64_t spill_offset;
-    uint32_t spill_bytes;
+    size_t spill_bytes;
     uint32_t spill_file; /* index in exchange.spills */
     /* Index of the entry's run, a series of entries whose rows are in row_order. A producer with several
      * chains of operators makes several runs. */
