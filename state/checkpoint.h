@@ -46,8 +46,8 @@
 #include "core/snapshot.h"
 
 enum {
-    CHECKPOINT_FORMAT = 9,
-    CHECKPOINT_FORMAT_FROM = 8, /* the oldest format that --from and commands that only read take */
+    CHECKPOINT_FORMAT = 10,
+    CHECKPOINT_FORMAT_FROM = 9, /* the oldest format that --from and commands that only read take */
     CHECKPOINT_CHUNK_BYTES = 1 << 20,
     CHECKPOINT_CHAIN_MAX = 10, /* checkpoints of one chain at most */
     CHECKPOINT_LOOSE_MAX = 8192,

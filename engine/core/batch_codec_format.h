@@ -21,6 +21,8 @@ struct wire_head {
 };
 
 _Static_assert(sizeof(struct wire_head) == 6, "heads are written as they are");
+_Static_assert(offsetof(struct wire_head, version) == 3,
+               "learners/sequential/held_older.c goes by this byte");
 /* The sequences of a row's origin and order, as they follow each other. */
 enum wire_field {
     WIRE_PARTITION,

@@ -158,7 +158,10 @@ static const char *load(void *of, const void *data, size_t left)
         at += sizeof(bytes), left -= sizeof(bytes);
         if (bytes > left)
             return "the rows that wait for the passes are cut off";
-        struct batch *batch = batch_read_columns(h->pool, h->schema, NULL, (struct str){at, (size_t)bytes});
+        struct str text = {at, (size_t)bytes};
+        struct batch *batch = sequential_held_is_older(text)
+                                  ? sequential_read_held_older(h->pool, h->schema, text)
+                                  : batch_read_columns(h->pool, h->schema, NULL, text);
         if (batch == NULL)
             return "the rows that wait for the passes cannot be read";
         add_batch(h, batch);

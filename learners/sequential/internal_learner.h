@@ -60,6 +60,12 @@ struct batch *sequential_take_held(struct operator_context *context, struct sequ
 void sequential_held_free(struct sequential_held *h);
 struct stored_part sequential_held_part(struct sequential_state *s);
 
+/* held_older.c. sequential_held_is_older: whether the bytes of a batch that waits are those of format 9.
+ * sequential_read_held_older: a batch of these, with one reference; NULL: the bytes are damaged, or of another schema. */
+bool sequential_held_is_older(struct str bytes);
+struct batch *sequential_read_held_older(struct batch_pool *pool, const struct schema *schema,
+                                         struct str bytes);
+
 /* device.c. sequential_pick_device: at open, opens the GPU on which this start runs, if any, and sets c->model.device;
  * false after a diagnostic. sequential_refuse_device: the diagnostic of a model that could not be made there; returns
  * false. sequential_check_device: false if the device has failed; the first such call emits the diagnostic, which ends
