@@ -1,4 +1,4 @@
-"""Rows of the table: parsing, the engine end to end, lanes, start."""
+"""Rows of the table: parsing, the engine end to end, lanes, start, batches as bytes."""
 
 import json
 import os
@@ -142,9 +142,35 @@ def row_start(bench):
                    note="The job has keyed state, a checkpoint directory and a learner.")]
 
 
+WIRE_NS = 12.0  # CPU to write a row and read it again
+WIRE_READ = ("read", "texts")  # rows of a source, in order
+
+
+def wire_most(name, columns):
+    """Bytes a row that rows of a source may take: 1.3 of their columns' and 8; of others: 24 and 32 a column and batch."""
+    return 1.3 * columns + 8 if name in WIRE_READ else columns + 24 + 32 * 4 / 1024
+
+
+def row_wire(bench):
+    found = {}
+    for run in bench.repeat(lambda: bench.run([bench.program("wire", "bench_wire"), "--rows"])):
+        for name, *numbers in (line.split(" ") for line in run.output.splitlines()):
+            found.setdefault(name, []).append([float(number) for number in numbers])
+    cases = {name: [median(list(column)) for column in zip(*runs)] for name, runs in found.items()}
+    write, read, _, _ = cases["read"]
+    note = "; ".join(f"{name} {write:.1f} + {read:.1f} ns, {each:.1f} B of which {columns:.0f} are columns"
+                     for name, (write, read, each, columns) in cases.items())
+    checked = "each batch that was read, with the one that was written"
+    share, name = max((each / wire_most(name, columns), name) for name, (_, _, each, columns) in cases.items())
+    return [Figure("1,024 rows of a source, 4 columns, to bytes and back", "ns/row", write + read, WIRE_NS, is_upper=True,
+                   checked=checked, note=f"Write + read: {note}."),
+            Figure(f"bytes a row, of what it may take at most: {name}", "%", 100 * share, 100.0, is_upper=True, checked=checked)]
+
+
 ROWS = {
     "json": ("JSON lines to columns, against simdjson On-Demand", row_json),
     "where": ("file -> where -> null, end to end", row_where),
     "lanes": ("two lanes against two processes", row_lanes),
     "start": ("leat run, start to first event", row_start),
+    "wire": ("batches to bytes of the wire format and back", row_wire),
 }

@@ -26,8 +26,8 @@
  *             differences less step, `width` bytes each.
  *             Sums and differences are modulo 2^64.
  *
- * Rows that a source read, in order, take 6 bytes and their times; a batch of 1,024 rows that follow each other within
- * seconds about 3 bytes a row for each of its times. A sequence never takes more than 8 bytes a row. */
+ * Of rows that follow each other in a partition nothing is written for each row but times: of 1,024 rows within a second
+ * about 4 bytes a row, arrival times included (bench/wire). A sequence never takes more than 8 bytes a row, and its head 18. */
 #ifndef LEAT_CORE_BATCH_CODEC_H
 #define LEAT_CORE_BATCH_CODEC_H
 
@@ -38,11 +38,11 @@ enum { BATCH_WIRE_VERSION = 2 };
 
 /* Appends the batch's selected rows to `out`. Any thread. */
 void batch_write(const struct batch *batch, struct byte_buffer *out);
-/* A dense batch of the rows that batch_write wrote, with one reference, of one partition without `origins` and `orders`
- * where they were read one behind the other; NULL if batch_write cannot have written the bytes for this schema, or if a row
- * says that it is of a partition >= `partitions` (UINT32_MAX: any; PARTITION_NONE is always good). Not checked, because
- * any value is possible: times, records, orders, and whether a text is UTF-8. The batch uses at most about 9 times the memory
- * of `bytes`, and 128 KiB; `bytes` need not outlive the call. Any thread. */
+/* A dense batch of the rows that batch_write wrote, with one reference; without `origins` and `orders` where the rows follow
+ * each other in one partition. NULL: batch_write cannot have written the bytes for this schema, or a row says that it is of a
+ * partition >= `partitions` (UINT32_MAX: any; PARTITION_NONE is always good). Not checked, because any value is possible:
+ * times, records, orders, and whether a text is UTF-8. Takes no more memory than BATCH_ROWS rows of the schema's numbers and
+ * about 9 times `bytes`, which need not outlive the call. Any thread. */
 struct batch *batch_read(struct batch_pool *pool, const struct schema *schema, struct str bytes,
                          uint32_t partitions);
 
