@@ -229,7 +229,7 @@ enum admin_answer admin_create(struct admin_call *call, const char *topic, int32
     return answer;
 }
 
-enum admin_answer admin_create_progress(struct admin_call *call, const char *topic)
+enum admin_answer admin_create_progress(struct admin_call *call, const char *topic, int32_t partitions)
 {
     /* Small segments and frequent compaction keep the topic short, which each start reads to its end. */
     static const struct admin_config config[] = {{"cleanup.policy", "compact"},
@@ -239,7 +239,61 @@ enum admin_answer admin_create_progress(struct admin_call *call, const char *top
                                                  {"segment.ms", "3600000"},
                                                  {"min.cleanable.dirty.ratio", "0.1"},
                                                  {NULL, NULL}};
-    return admin_create(call, topic, 1, -1, config);
+    return admin_create(call, topic, partitions, -1, config);
+}
+
+/* Asks once for more partitions. */
+static rd_kafka_resp_err_t ask_more(rd_kafka_t *client, rd_kafka_NewPartitions_t *wanted, char *why,
+                                    size_t room)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_CREATEPARTITIONS);
+    char error_text[200];
+    rd_kafka_AdminOptions_set_request_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
+    rd_kafka_AdminOptions_set_operation_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
+    rd_kafka_CreatePartitions(client, &wanted, 1, options, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 2 * REQUEST_MS);
+    rd_kafka_resp_err_t error = event == NULL ? RD_KAFKA_RESP_ERR__TIMED_OUT : rd_kafka_event_error(event);
+    why[0] = '\0';
+    if (event != NULL && error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        size_t count;
+        const rd_kafka_topic_result_t **results =
+            rd_kafka_CreatePartitions_result_topics(rd_kafka_event_CreatePartitions_result(event), &count);
+        error = count == 1 ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__BAD_MSG;
+        if (count == 1 && rd_kafka_topic_result_error_string(results[0]) != NULL)
+            snprintf(why, room, "%s", rd_kafka_topic_result_error_string(results[0]));
+    }
+    if (event != NULL)
+        rd_kafka_event_destroy(event);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_queue_destroy(queue);
+    return error;
+}
+
+enum admin_answer admin_add_partitions(struct admin_call *call, const char *topic, int32_t partitions)
+{
+    const struct kafka_property none[] = {{NULL, NULL}};
+    struct kafka_errors *errors = NULL;
+    char reason[256];
+    rd_kafka_NewPartitions_t *wanted =
+        rd_kafka_NewPartitions_new(topic, (size_t)partitions, reason, sizeof(reason));
+    if (wanted == NULL) {
+        snprintf(call->why, sizeof(call->why), "topic `%s` cannot get partitions: %s", topic, reason);
+        return ADMIN_REFUSED;
+    }
+    rd_kafka_t *client = new_client(call, RD_KAFKA_PRODUCER, none, &errors);
+    enum admin_answer answer = ADMIN_REFUSED;
+    if (client != NULL) {
+        rd_kafka_resp_err_t error = ask_more(client, wanted, reason, sizeof(reason));
+        answer = error == RD_KAFKA_RESP_ERR_NO_ERROR
+                     ? ADMIN_GOOD
+                     : fail(call, errors, "adding partitions to topic", topic, error);
+        if (answer == ADMIN_REFUSED && reason[0] != '\0')
+            snprintf(call->why, sizeof(call->why), "topic `%s` cannot get partitions: %s", topic, reason);
+        kafka_client_free(client, errors);
+    }
+    rd_kafka_NewPartitions_destroy(wanted);
+    return answer;
 }
 
 /* --- Reading a progress topic --- */
@@ -250,10 +304,10 @@ static bool is_unknown(rd_kafka_resp_err_t error)
            error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
 }
 
-/* Finds the offset behind the topic's last record, committed or not; PROGRESS_STABLE: the offset where the
+/* Finds the offset behind the partition's last record, committed or not; PROGRESS_STABLE: the offset where the
  * first open transaction begins, if there is one. */
-static enum admin_answer find_end(struct admin_call *call, const char *topic, enum progress_reach reach,
-                                  int64_t *end)
+static enum admin_answer find_end(struct admin_call *call, const char *topic, int32_t partition,
+                                  enum progress_reach reach, int64_t *end)
 {
     struct kafka_errors *errors = NULL;
     rd_kafka_t *client =
@@ -264,7 +318,7 @@ static enum admin_answer find_end(struct admin_call *call, const char *topic, en
     rd_kafka_resp_err_t error;
     bool is_new;
     do {
-        error = rd_kafka_query_watermark_offsets(client, topic, 0, &begin, end, SLICE_MS * 4);
+        error = rd_kafka_query_watermark_offsets(client, topic, partition, &begin, end, SLICE_MS * 4);
         if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
             rd_kafka_poll(client, 100);
             kafka_client_ask_leaders(client, topic);
@@ -301,14 +355,14 @@ static enum admin_answer apply(struct admin_call *call, const char *topic, struc
 
 /* Reads up to `end`. A reader of committed records gets no further than the first open transaction; if `end`
  * lies behind that transaction, it may have records of this run, so the call waits for its end. */
-static enum admin_answer read_to(struct admin_call *call, const char *topic, int64_t end,
+static enum admin_answer read_to(struct admin_call *call, const char *topic, int32_t partition, int64_t end,
                                  struct progress *progress, rd_kafka_t *client, rd_kafka_topic_t *handle,
                                  struct kafka_errors *errors)
 {
     int64_t at = 0;
     bool has_answer = false;
     while (at < end) {
-        rd_kafka_message_t *message = rd_kafka_consume(handle, 0, SLICE_MS);
+        rd_kafka_message_t *message = rd_kafka_consume(handle, partition, SLICE_MS);
         enum admin_answer answer = ADMIN_GOOD;
         rd_kafka_poll(client, 0);
         if (message != NULL && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -338,12 +392,12 @@ static enum admin_answer read_to(struct admin_call *call, const char *topic, int
     return ADMIN_GOOD;
 }
 
-enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, enum progress_reach reach,
-                                      struct progress *progress)
+enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, int32_t partition,
+                                      enum progress_reach reach, struct progress *progress)
 {
     int64_t end;
     progress_clear(progress);
-    enum admin_answer answer = find_end(call, topic, reach, &end);
+    enum admin_answer answer = find_end(call, topic, partition, reach, &end);
     if (answer != ADMIN_GOOD || end == 0)
         return answer;
     struct kafka_errors *errors = NULL;
@@ -352,11 +406,11 @@ enum admin_answer admin_read_progress(struct admin_call *call, const char *topic
     if (client == NULL)
         return ADMIN_REFUSED;
     rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);
-    if (handle == NULL || rd_kafka_consume_start(handle, 0, RD_KAFKA_OFFSET_BEGINNING) != 0) {
+    if (handle == NULL || rd_kafka_consume_start(handle, partition, RD_KAFKA_OFFSET_BEGINNING) != 0) {
         answer = fail(call, errors, "progress topic", topic, rd_kafka_last_error());
     } else {
-        answer = read_to(call, topic, end, progress, client, handle, errors);
-        rd_kafka_consume_stop(handle, 0);
+        answer = read_to(call, topic, partition, end, progress, client, handle, errors);
+        rd_kafka_consume_stop(handle, partition);
     }
     if (handle != NULL)
         rd_kafka_topic_destroy(handle);

@@ -38,8 +38,10 @@ struct admin_config {
  * entry with name NULL ends it. */
 enum admin_answer admin_create(struct admin_call *call, const char *topic, int32_t partitions,
                                int32_t replication, const struct admin_config *config);
-/* Makes a progress topic: one partition, compacted, without retention limits. */
-enum admin_answer admin_create_progress(struct admin_call *call, const char *topic);
+/* Makes a progress topic: compacted, without retention limits. */
+enum admin_answer admin_create_progress(struct admin_call *call, const char *topic, int32_t partitions);
+/* Gives an existing topic more partitions, `partitions` in all. Needs the right Alter on the topic. */
+enum admin_answer admin_add_partitions(struct admin_call *call, const char *topic, int32_t partitions);
 
 /* How far a progress topic is read. */
 enum progress_reach {
@@ -49,8 +51,9 @@ enum progress_reach {
                         or to look */
     PROGRESS_ALL,    /* all records: committed, open or aborted, without waiting */
 };
-enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, enum progress_reach reach,
-                                      struct progress *progress);
+/* partition: of the shard whose notes are read. */
+enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, int32_t partition,
+                                      enum progress_reach reach, struct progress *progress);
 
 /* Whether brokers would refuse the same request again: rights, names, sizes. */
 bool admin_is_refusal(rd_kafka_resp_err_t error);

@@ -247,8 +247,10 @@ static int on_statistics(rd_kafka_t *client LEAT_UNUSED, char *json, size_t byte
 static bool set_defaults(rd_kafka_conf_t *conf, rd_kafka_type_t type, struct diag_list *diags)
 {
     bool is_good = set(conf, "reconnect.backoff.max.ms", STR("1000"), diags);
+    if (type == RD_KAFKA_PRODUCER) /* how soon a sink notices that its topic has more partitions */
+        return is_good && set(conf, "topic.metadata.refresh.interval.ms", STR("30000"), diags);
     /* Brokers tell the end of a log only in an answer without records, which they hold back this long. */
-    return is_good && (type != RD_KAFKA_CONSUMER || set(conf, "fetch.wait.max.ms", STR("100"), diags));
+    return is_good && set(conf, "fetch.wait.max.ms", STR("100"), diags);
 }
 
 static bool set_all(rd_kafka_conf_t *conf, const struct kafka_property *properties, struct diag_list *diags)

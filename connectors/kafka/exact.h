@@ -1,40 +1,47 @@
-/* Delivery `exactly_once` of the sink: outbox, sender, and the comparison of rows that are made again after a
- * fall back. */
+/* Delivery `exactly_once` of the sink: the partition of each row, its shard (shard.h), and the shards' state in
+ * checkpoints. The number of shards is fixed when a run begins; a topic that gets more partitions then has more
+ * of them in a shard. */
 #ifndef LEAT_CONNECTORS_KAFKA_EXACT_H
 #define LEAT_CONNECTORS_KAFKA_EXACT_H
 
-#include "connectors/kafka/outbox.h"
-#include "connectors/kafka/remake.h"
-#include "connectors/kafka/sender.h"
+#include "connectors/kafka/partitioner.h"
+#include "connectors/kafka/shard.h"
 #include "core/connector.h"
+
+struct exact_options {
+    struct sender_options sender;
+    uint64_t budget_bytes;       /* of all shards' outboxes together */
+    int32_t partitions;          /* of the topic, at the start */
+    int32_t progress_partitions; /* of the progress topic */
+};
 
 struct exact {
     struct sink_context *context;
-    struct sender_options options;
-    struct outbox outbox;
-    struct sender sender;
-    struct remake remake;
-    bool has_outbox;
-    _Atomic bool has_differed;   /* rows made again differ from those that were sent */
-    uint64_t micro_batch, index; /* the last record was the index-th one of `micro_batch` */
-    uint64_t floor;              /* records of micro-batches below it cannot be sent any more */
-    uint64_t rows, redone;       /* of all lives of the run; of this life, made again and not sent */
-    /* Restored from the checkpoint: */
-    uint64_t restored_next;    /* number of its next micro-batch */
-    struct progress_part told; /* the last part that was known to be out */
-    bool has_told;
-    struct remake_saved saved;
+    struct exact_options options;
+    struct outbox_room room; /* its mutex guards context->error, too */
+    struct shard *shards;    /* [count]; NULL: not known yet, or closed */
+    uint32_t count;
+    bool has_room;
+    _Atomic int64_t said_us;   /* when one of the shards last told the user about waiting */
+    _Atomic bool has_differed; /* rows made again differ from those that were sent */
+    struct layouts layouts;    /* of the micro-batches from the checkpoint on */
+    struct layout layout;      /* of `micro_batch` */
+    uint64_t micro_batch;      /* of the last row; UINT64_MAX: none since the barrier */
+    uint64_t out_next;         /* nothing of this micro-batch and later ones was out at the start */
+    uint64_t rows, redone;     /* of all lives of the run; of this life, made again and not sent */
+    /* Used while the checkpoint's records are read: */
+    uint64_t restored_next; /* number of its next micro-batch */
+    uint32_t restoring;     /* the shard that the last record of an epoch was of */
 };
 
 /* Connects and begins, for a new run or a sink that is new in the run. Returns false after a diagnostic. */
-bool exact_open(struct exact *exact, struct sink_context *context, const struct sender_options *options,
-                uint64_t budget_bytes);
-/* Fences all other senders of the run in `options`; keeps no connection. Returns false after a diagnostic. */
-bool exact_fence(struct sink_context *context, const struct sender_options *options);
+bool exact_open(struct exact *exact, struct sink_context *context, const struct exact_options *options);
+/* Fences all other senders of the run in `options`, of all its shards; keeps no connection. Returns false after
+ * a diagnostic. */
+bool exact_fence(struct sink_context *context, const struct exact_options *options);
 /* As exact_open, for a resumed sink: exact_restore_record takes its state, then exact_restored connects,
  * compares with what is out, and begins. */
-void exact_prepare(struct exact *exact, struct sink_context *context, const struct sender_options *options,
-                   uint64_t budget_bytes);
+void exact_prepare(struct exact *exact, struct sink_context *context, const struct exact_options *options);
 bool exact_restore_record(struct exact *exact, struct str record);
 bool exact_restored(struct exact *exact, struct snapshot_reader *reader);
 
@@ -46,7 +53,7 @@ void exact_account(struct exact *exact);
 bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer);
 /* Any thread. Returns false if the sink cannot go on; error: says why, in at most `room` bytes. */
 bool exact_is_well(struct exact *exact, char *error, size_t room);
-/* As sink_kind.committed: lets the sender send the epochs up to `epoch`. Returns false with context->error
+/* As sink_kind.committed: lets the senders send the epochs up to `epoch`. Returns false with context->error
  * set. */
 bool exact_committed(struct exact *exact, uint64_t epoch);
 bool exact_drain(struct exact *exact);

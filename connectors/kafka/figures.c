@@ -37,6 +37,15 @@ void kafka_round_trip_statistics(void *argument, const char *json, size_t bytes)
     json_decref(root);
 }
 
+int32_t kafka_statistics_partitions(const json_t *statistics, const char *topic)
+{
+    const json_t *known =
+        json_object_get(json_object_get(json_object_get(statistics, "topics"), topic), "partitions");
+    size_t count = json_object_size(known);
+    count -= json_object_get(known, "-1") != NULL; /* of records that have no partition yet */
+    return (int32_t)MIN(count, (size_t)INT32_MAX);
+}
+
 static double milliseconds(int64_t us)
 {
     return us == 0 ? (double)NAN : (double)us / 1e3;

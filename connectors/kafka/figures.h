@@ -27,6 +27,8 @@ struct kafka_round_trip {
 void kafka_round_trip_statistics(void *argument, const char *json, size_t bytes);
 /* The same from parsed JSON. */
 void kafka_round_trip_take(struct kafka_round_trip *trip, const json_t *statistics);
+/* How many partitions of the topic librdkafka knows, by its statistics; 0: none yet. */
+int32_t kafka_statistics_partitions(const json_t *statistics, const char *topic);
 /* Reports round_trip_ms and round_trip_p99_ms; NaN: unknown. */
 void kafka_round_trip_report(struct kafka_round_trip *trip, struct report *report);
 

@@ -9,11 +9,22 @@ enum { PIECE_BYTES = 4 << 20 };
 
 /* --- The queue of epochs --- */
 
-void outbox_init(struct outbox *outbox, uint64_t budget_bytes, _Atomic bool *is_full,
-                 void (*wake)(void *engine), void *engine)
+void outbox_room_init(struct outbox_room *room, uint64_t budget_bytes, _Atomic bool *is_full,
+                      void (*wake)(void *engine), void *engine)
 {
-    *outbox =
-        (struct outbox){.budget_bytes = budget_bytes, .is_full = is_full, .wake = wake, .engine = engine};
+    *room = (struct outbox_room){
+        .budget_bytes = budget_bytes, .is_full = is_full, .wake = wake, .engine = engine};
+    pthread_mutex_init(&room->mutex, NULL);
+}
+
+void outbox_room_free(struct outbox_room *room)
+{
+    pthread_mutex_destroy(&room->mutex);
+}
+
+void outbox_init(struct outbox *outbox, struct outbox_room *room, uint8_t shard)
+{
+    *outbox = (struct outbox){.room = room, .shard = shard};
     pthread_mutex_init(&outbox->mutex, NULL);
     pthread_cond_init(&outbox->condition, NULL);
 }
@@ -63,15 +74,30 @@ static void remove_out(struct outbox *outbox)
         remove_first(outbox);
 }
 
-/* Call under the mutex. Clears is_full if there is room again; returns true if the caller must wake the
- * engine after unlocking. */
-static bool has_become_free(struct outbox *outbox)
+/* Call under the outbox's mutex. Tells the room how much the outbox holds, and sets or clears is_full. Returns
+ * whether there is room again: then the caller wakes the engine after unlocking. */
+static bool tell_room(struct outbox *outbox)
 {
-    if (!atomic_load_explicit(outbox->is_full, memory_order_relaxed) ||
-        (outbox->open_bytes + outbox->closed_bytes >= outbox->budget_bytes / 2 && !outbox->has_failed))
-        return false;
-    atomic_store_explicit(outbox->is_full, false, memory_order_release);
-    return true;
+    struct outbox_room *room = outbox->room;
+    uint64_t held = outbox->open_bytes + outbox->closed_bytes;
+    pthread_mutex_lock(&room->mutex);
+    room->used_bytes += held - outbox->counted_bytes; /* also where it is less: modulo 2^64 */
+    outbox->counted_bytes = held;
+    bool was_full = atomic_load_explicit(room->is_full, memory_order_relaxed), is_full = was_full;
+    if (room->used_bytes >= room->budget_bytes)
+        is_full = true;
+    if (room->has_failed || room->used_bytes < room->budget_bytes / 2)
+        is_full = false;
+    if (is_full != was_full)
+        atomic_store_explicit(room->is_full, is_full, memory_order_release);
+    pthread_mutex_unlock(&room->mutex);
+    return was_full && !is_full;
+}
+
+static void wake_engine(const struct outbox_room *room)
+{
+    if (room->wake != NULL)
+        room->wake(room->engine);
 }
 
 void outbox_append(struct outbox *outbox, uint64_t micro_batch, uint64_t index,
@@ -88,14 +114,15 @@ void outbox_append(struct outbox *outbox, uint64_t micro_batch, uint64_t index,
 
 void outbox_account(struct outbox *outbox)
 {
+    if (outbox->open_bytes == outbox->open.bytes) /* both are written by the lane only */
+        return;
     pthread_mutex_lock(&outbox->mutex);
     outbox->open_bytes = outbox->open.bytes;
-    if (outbox->open_bytes + outbox->closed_bytes >= outbox->budget_bytes && !outbox->has_failed)
-        atomic_store_explicit(outbox->is_full, true, memory_order_release);
+    (void)tell_room(outbox);
     pthread_mutex_unlock(&outbox->mutex);
 }
 
-void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next)
+void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next, struct layout layout)
 {
     struct outbox_epoch *open = &outbox->open;
     pthread_mutex_lock(&outbox->mutex);
@@ -106,6 +133,7 @@ void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next)
         *closed = *open;
         closed->epoch = epoch;
         closed->next = next;
+        closed->layout = layout;
         closed->position = (struct chunk_cursor){closed->chunks, 0};
         add_closed(outbox, closed);
     }
@@ -156,25 +184,28 @@ bool outbox_is_sent(struct outbox *outbox)
 void outbox_fail(struct outbox *outbox)
 {
     pthread_mutex_lock(&outbox->mutex);
-    outbox->has_failed = true;
-    has_become_free(outbox);
+    pthread_mutex_lock(&outbox->room->mutex);
+    outbox->room->has_failed = true;
+    pthread_mutex_unlock(&outbox->room->mutex);
+    (void)tell_room(outbox);
     pthread_cond_broadcast(&outbox->condition);
     pthread_mutex_unlock(&outbox->mutex);
-    if (outbox->wake != NULL)
-        outbox->wake(outbox->engine);
+    wake_engine(outbox->room);
 }
 
 /* --- Snapshots --- */
 
 struct held_record {
-    uint8_t type, unused[7];
+    uint8_t type, shard, unused[6];
     uint64_t first; /* `first` of the first epoch still held; UINT64_MAX: none */
 };
 
 struct epoch_record {
-    uint8_t type, unused[7];
+    uint8_t type, shard, unused[6];
     uint64_t epoch, first, next, base, records;
+    struct layout layout; /* missing in checkpoints of format 9 */
 };
+enum { EPOCH_RECORD_BYTES_9 = offsetof(struct epoch_record, layout) };
 
 struct chunk_record {
     uint8_t type, unused[3];
@@ -222,11 +253,13 @@ static bool write_epochs(void *argument, struct snapshot_writer *writer)
     for (uint32_t i = 0; is_good && i < held->count; i++) {
         const struct outbox_epoch *epoch = held->epochs[i];
         struct epoch_record record = {.type = OUTBOX_RECORD_EPOCH,
+                                      .shard = held->outbox->shard,
                                       .epoch = epoch->epoch,
                                       .first = epoch->first,
                                       .next = epoch->next,
                                       .base = epoch->base,
-                                      .records = epoch->records};
+                                      .records = epoch->records,
+                                      .layout = epoch->layout};
         is_good =
             failpoint("kafka.outbox") == 0 && snapshot_put(writer, SNAPSHOT_GLOBAL, &record, sizeof(record));
         for (const struct chunk *chunk = epoch->chunks; is_good && chunk != NULL; chunk = chunk->following)
@@ -252,7 +285,7 @@ static void release_epochs(void *argument, bool is_published)
 bool outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer)
 {
     bool is_base = snapshot_is_base(writer);
-    struct held_record record = {.type = OUTBOX_RECORD_HELD, .first = UINT64_MAX};
+    struct held_record record = {.type = OUTBOX_RECORD_HELD, .shard = outbox->shard, .first = UINT64_MAX};
     struct held_epochs *held = mem_calloc(1, sizeof(*held));
     held->outbox = outbox;
     pthread_mutex_lock(&outbox->mutex);
@@ -270,7 +303,12 @@ bool outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer)
         record.first = first->first;
     pthread_mutex_unlock(&outbox->mutex);
     bool is_good = is_base || snapshot_put(writer, SNAPSHOT_GLOBAL, &record, sizeof(record));
-    snapshot_defer(writer, write_epochs, release_epochs, held);
+    if (held->count > 0) {
+        snapshot_defer(writer, write_epochs, release_epochs, held);
+    } else {
+        free(held->epochs);
+        free(held);
+    }
     return is_good;
 }
 
@@ -292,16 +330,19 @@ static bool restore_held(struct outbox *outbox, struct str data)
 
 static bool restore_epoch(struct outbox *outbox, struct str data)
 {
-    struct epoch_record record;
-    if (data.length != sizeof(record))
+    struct epoch_record record = {0};
+    if (data.length != sizeof(record) && data.length != EPOCH_RECORD_BYTES_9)
         return false;
-    memcpy(&record, data.data, sizeof(record));
+    memcpy(&record, data.data, data.length);
+    if (record.layout.partitions > INT32_MAX || record.layout.since >= MAX(record.next, 1))
+        return false;
     struct outbox_epoch *epoch = mem_calloc(1, sizeof(*epoch));
     *epoch = (struct outbox_epoch){.epoch = record.epoch,
                                    .first = record.first,
                                    .next = record.next,
                                    .base = record.base,
-                                   .records = record.records};
+                                   .records = record.records,
+                                   .layout = record.layout};
     add_closed(outbox, epoch);
     return true;
 }
@@ -367,6 +408,7 @@ bool outbox_restored(struct outbox *outbox)
         outbox->closed_bytes += epoch->bytes;
         outbox->committed = MAX(outbox->committed, epoch->epoch);
     }
+    (void)tell_room(outbox);
     return true;
 }
 
@@ -446,11 +488,11 @@ static void move_on(struct outbox *outbox, const struct outbox_part *part)
 static void tell_out(struct outbox *outbox)
 {
     remove_out(outbox);
-    bool is_free = has_become_free(outbox);
+    bool is_free = tell_room(outbox);
     pthread_cond_broadcast(&outbox->condition);
     pthread_mutex_unlock(&outbox->mutex);
-    if (is_free && outbox->wake != NULL)
-        outbox->wake(outbox->engine);
+    if (is_free)
+        wake_engine(outbox->room);
 }
 
 void outbox_sent(struct outbox *outbox, const struct outbox_part *parts, uint32_t count)
@@ -519,7 +561,8 @@ struct progress_part outbox_part_progress(const struct outbox_part *part)
                                      .from = epoch->base + part->from,
                                      .to = epoch->base + part->to,
                                      .total = epoch->base + epoch->records,
-                                     .bytes = part->bytes};
+                                     .bytes = part->bytes,
+                                     .layout = epoch->layout};
     XXH3_state_t state;
     XXH3_128bits_reset(&state);
     struct chunk_cursor cursor = part->begin;

@@ -21,6 +21,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* The memory that the outboxes of a sink's shards share. */
+struct outbox_room {
+    pthread_mutex_t mutex; /* taken under an outbox's mutex */
+    uint64_t used_bytes, budget_bytes;
+    bool has_failed;
+    /* The sink context's flag: set when the budget is reached, cleared below half of it. */
+    _Atomic bool *is_full;
+    void (*wake)(void *engine);
+    void *engine;
+};
+
 struct outbox_epoch {
     struct outbox_epoch *following;
     uint64_t epoch;          /* of the checkpoint that closed it */
@@ -28,6 +39,7 @@ struct outbox_epoch {
     uint64_t base;           /* records of micro-batch `first` that precede the epoch's first record; they
                                 were out */
     uint64_t records, bytes; /* bytes: as counted for the budget */
+    struct layout layout;    /* of the partitions, behind the epoch's last record */
     struct chunk *chunks, *last;
     uint32_t holds;                    /* snapshots that still read the epoch */
     bool is_out;                       /* the epoch is kept only for a snapshot */
@@ -46,16 +58,16 @@ struct outbox {
     uint64_t open_bytes, closed_bytes, held_records; /* bytes, records of closed epochs that are not out */
     uint64_t out_records, out_bytes;                 /* since the outbox was opened */
     uint64_t committed;                              /* epochs up to this one are in a published checkpoint */
-    uint64_t budget_bytes;
-    bool has_failed;
-    /* The sink context's flag: set when the budget is reached, cleared below half of it. */
-    _Atomic bool *is_full;
-    void (*wake)(void *engine);
-    void *engine;
+    uint64_t counted_bytes;                          /* what the room counts as this outbox's */
+    struct outbox_room *room;
+    uint8_t shard; /* written into snapshots, which hold the outboxes of all shards */
 };
 
-void outbox_init(struct outbox *outbox, uint64_t budget_bytes, _Atomic bool *is_full,
-                 void (*wake)(void *engine), void *engine);
+void outbox_room_init(struct outbox_room *room, uint64_t budget_bytes, _Atomic bool *is_full,
+                      void (*wake)(void *engine), void *engine);
+void outbox_room_free(struct outbox_room *room);
+/* room: must outlive the outbox. */
+void outbox_init(struct outbox *outbox, struct outbox_room *room, uint8_t shard);
 /* Call when no snapshot and no sender uses the outbox any more. */
 void outbox_free(struct outbox *outbox);
 
@@ -64,18 +76,19 @@ void outbox_free(struct outbox *outbox);
 /* Appends a record. micro_batch, index: it is the index-th record, from 0, of that micro-batch. */
 void outbox_append(struct outbox *outbox, uint64_t micro_batch, uint64_t index,
                    const struct kafka_record *record);
-/* Call after a batch was appended: checks whether the budget is reached. */
+/* Call after a batch was appended: checks whether the budget is reached. Cheap where nothing was appended. */
 void outbox_account(struct outbox *outbox);
-/* Call at the barrier behind micro-batch next - 1: closes the open epoch and begins another. */
-void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next);
+/* Call at the barrier behind micro-batch next - 1: closes the open epoch and begins another. layout: of
+ * micro-batch next - 1. */
+void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next, struct layout layout);
 /* Writes epochs that are not out, in the background. Returns false if the disk failed. */
 bool outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer);
 
 /* Restoring: call outbox_restore for each snapshot record of the types below, in order. Returns false if the
  * record is not valid. */
 enum {
-    OUTBOX_RECORD_HELD = 'H', /* in a delta, before its epochs */
-    OUTBOX_RECORD_EPOCH = 'E',
+    OUTBOX_RECORD_HELD = 'H',  /* in a delta, before its epochs; its second byte is the shard */
+    OUTBOX_RECORD_EPOCH = 'E', /* its second byte is the shard; its chunks follow it */
     OUTBOX_RECORD_CHUNK = 'C',
     OUTBOX_RECORD_MORE = 'c',
 };

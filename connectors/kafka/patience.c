@@ -42,13 +42,23 @@ static void say(const struct kafka_patience *patience, struct kafka_errors *erro
             (long long)((left_us + US_PER_SECOND - 1) / US_PER_SECOND));
 }
 
+bool kafka_patience_is_said(_Atomic int64_t *said_us, int64_t window_us)
+{
+    int64_t now = os_monotonic_us();
+    if (said_us == NULL)
+        return false;
+    int64_t last = atomic_load(said_us);
+    return (last != 0 && now - last < window_us) || !atomic_compare_exchange_strong(said_us, &last, now);
+}
+
 bool kafka_patience_lasts(struct kafka_patience *patience, struct kafka_errors *errors)
 {
     int64_t now = os_monotonic_us();
     if (kafka_patience_is_stopped(patience) || now >= patience->deadline_us || kafka_errors_are_final(errors))
         return false;
     if (now >= patience->say_us) {
-        say(patience, errors, patience->deadline_us - now);
+        if (!kafka_patience_is_said(patience->said_us, SAY_EVERY_US / 2))
+            say(patience, errors, patience->deadline_us - now);
         patience->say_us = now + SAY_EVERY_US;
     }
     return true;

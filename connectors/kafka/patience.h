@@ -16,6 +16,8 @@ struct kafka_patience {
     const volatile sig_atomic_t *stop; /* not 0: the user wants the wait to end; NULL: nobody can */
     const char *what;                  /* "source" or "sink"; NULL: the command itself waits */
     struct str name;                   /* the source's or sink's */
+    /* Of waits that go on at once for one sink: os_monotonic_us() when one of them last printed. NULL: alone. */
+    _Atomic int64_t *said_us;
 };
 
 /* Begins a wait. Prints what it waits for after a second, and then every 15 seconds. */
@@ -23,6 +25,9 @@ struct kafka_patience kafka_patience_begin(int64_t patience_us, const volatile s
                                            const char *what, struct str name);
 /* The same without printing. */
 struct kafka_patience kafka_patience_silent(int64_t patience_us);
+/* Whether one of several that would say the same has said it in the last `window_us`; if not, the caller says it.
+ * said_us NULL: the caller is alone. Any thread. */
+bool kafka_patience_is_said(_Atomic int64_t *said_us, int64_t window_us);
 /* Whether to try again. False: the time is over, the user wants the wait to end, or waiting cannot help. */
 bool kafka_patience_lasts(struct kafka_patience *patience, struct kafka_errors *errors);
 /* Whether the user wants the wait to end, which is not an error. */

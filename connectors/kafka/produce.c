@@ -27,6 +27,7 @@ struct produce {
     struct produce_input *input;
     struct produce_figures *figures;
     struct diag_list *diags;
+    struct outbox_room room;
     struct outbox outbox;
     struct sender sender;
     _Atomic bool is_full;
@@ -102,7 +103,7 @@ static bool ensure_topics(struct produce *p, int64_t *batch_bytes)
                       (int)partitions, (int)o->partitions - 1);
     answer = admin_partitions(&call, o->progress_topic, &partitions, NULL);
     if (answer == ADMIN_MISSING) {
-        answer = admin_create_progress(&call, o->progress_topic);
+        answer = admin_create_progress(&call, o->progress_topic, 1);
         partitions = 1;
     }
     if (answer == ADMIN_GOOD && partitions != 1)
@@ -177,7 +178,7 @@ static bool find_begin(struct produce *p, struct produced *record, enum recorded
 static void commit(struct produce *p)
 {
     p->committed_us = os_monotonic_us();
-    outbox_close(&p->outbox, ++p->epoch, p->next);
+    outbox_close(&p->outbox, ++p->epoch, p->next, (struct layout){0});
     outbox_committed(&p->outbox, p->epoch);
 }
 
@@ -307,10 +308,11 @@ bool produce_run(const struct produce_options *options, struct produce_input *in
                                      .stop = options->stop};
     memcpy(sending.run_id, options->identity, sizeof(sending.run_id));
     *figures = (struct produce_figures){0};
-    outbox_init(&p->outbox, BUDGET_BYTES, &p->is_full, wake, NULL);
+    outbox_room_init(&p->room, BUDGET_BYTES, &p->is_full, wake, NULL);
+    outbox_init(&p->outbox, &p->room, 0);
     bool is_good = ensure_topics(p, &sending.batch_bytes);
     if (is_good) {
-        is_good = sender_open(&p->sender, &sending, &p->outbox) || is_well(p);
+        is_good = (sender_fence(&p->sender, &sending, &p->outbox) && sender_open(&p->sender)) || is_well(p);
         if (is_good) {
             sender_start(&p->sender);
             bool is_sent = send_all(p);
@@ -321,5 +323,6 @@ bool produce_run(const struct produce_options *options, struct produce_input *in
         sender_close(&p->sender);
     }
     outbox_free(&p->outbox);
+    outbox_room_free(&p->room);
     return is_good;
 }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-enum { FORMAT_VERSION = 1, KIND_LIFE = 'l', KIND_PART = 'p', CHECK_BYTES = 8 };
+/* Version 2: parts with a layout. All other records are of version 1. */
+enum { VERSION_FIRST = 1, VERSION_LAYOUT = 2, KIND_LIFE = 'l', KIND_PART = 'p', CHECK_BYTES = 8 };
 
 struct key_head {
     char magic[4];
@@ -15,7 +16,8 @@ struct key_head {
     uint64_t first, from;
 };
 _Static_assert(sizeof(struct key_head) == 40, "without padding");
-_Static_assert(sizeof(struct progress_part) == 72, "without padding");
+_Static_assert(sizeof(struct progress_part) == 88 && offsetof(struct progress_part, layout) == 72,
+               "without padding");
 _Static_assert(sizeof(struct progress_life) == 112, "without padding");
 
 void progress_init(struct progress *progress, const uint8_t run[16], struct str name)
@@ -111,6 +113,16 @@ static uint64_t check_of(struct str key, struct str fields)
     return XXH3_64bits_withSeed(fields.data, fields.length, XXH3_64bits(key.data, key.length));
 }
 
+static size_t part_bytes(uint8_t version)
+{
+    return version == VERSION_LAYOUT ? sizeof(struct progress_part) : offsetof(struct progress_part, layout);
+}
+
+static uint8_t part_version(const struct progress_part *part)
+{
+    return part->layout.partitions > 0 ? VERSION_LAYOUT : VERSION_FIRST;
+}
+
 /* Copies the value's fields. Returns false if the length or the digest is wrong. */
 static bool take_fields(struct str key, struct str value, void *fields, size_t bytes)
 {
@@ -125,13 +137,15 @@ static bool take_fields(struct str key, struct str value, void *fields, size_t b
 static enum progress_read apply_part(struct progress *progress, const struct key_head *head, struct str key,
                                      struct str value)
 {
-    struct progress_part part;
+    struct progress_part part = {0};
     if (value.data == NULL) {
         remove_part(progress, head->first, head->from);
         return PROGRESS_READ;
     }
-    if (!take_fields(key, value, &part, sizeof(part)) || part.first != head->first ||
-        part.from != head->from || part.next <= part.first || part.to <= part.from || part.to > part.total)
+    if (!take_fields(key, value, &part, part_bytes(head->version)) || part.first != head->first ||
+        part.from != head->from || part.next <= part.first || part.to <= part.from || part.to > part.total ||
+        part_version(&part) != head->version || part.layout.partitions > INT32_MAX ||
+        part.layout.since >= part.next)
         return PROGRESS_DAMAGED;
     return add_part(progress, &part) ? PROGRESS_READ : PROGRESS_DAMAGED;
 }
@@ -152,7 +166,8 @@ static void note_other(struct progress *progress, const struct key_head *head, s
                        struct str value)
 {
     struct progress_part part;
-    if (head->kind != KIND_PART || value.data == NULL || !take_fields(key, value, &part, sizeof(part)))
+    if (head->kind != KIND_PART || value.data == NULL ||
+        !take_fields(key, value, &part, part_bytes(head->version)))
         return;
     progress->others++;
     progress->other.epoch = part.epoch;
@@ -167,7 +182,7 @@ enum progress_read progress_apply(struct progress *progress, struct str key, str
         return PROGRESS_IGNORED;
     }
     memcpy(&head, key.data, sizeof(head));
-    if (head.version > FORMAT_VERSION)
+    if (head.version > VERSION_LAYOUT)
         return PROGRESS_NEWER;
     struct str name = {key.data + sizeof(head), key.length - sizeof(head)};
     if (head.version == 0 || head.name_bytes != name.length || head.name_bytes > PROGRESS_NAME_MAX)
@@ -188,11 +203,11 @@ const struct progress_part *progress_last(const struct progress *progress)
     return progress->count == 0 ? NULL : progress_at(progress, progress->count - 1);
 }
 
-static void put_key(const struct progress *progress, uint8_t kind, uint64_t first, uint64_t from,
-                    struct byte_buffer *key)
+static void put_key(const struct progress *progress, uint8_t version, uint8_t kind, uint64_t first,
+                    uint64_t from, struct byte_buffer *key)
 {
     struct key_head head = {.magic = {'l', 'e', 'a', 't'},
-                            .version = FORMAT_VERSION,
+                            .version = version,
                             .kind = kind,
                             .name_bytes = (uint16_t)progress->name.length,
                             .first = first,
@@ -212,7 +227,7 @@ static void put_value(struct str key, const void *fields, size_t bytes, struct b
 void progress_put_key(const struct progress *progress, const struct progress_part *part,
                       struct byte_buffer *key)
 {
-    put_key(progress, KIND_PART, part->first, part->from, key);
+    put_key(progress, part_version(part), KIND_PART, part->first, part->from, key);
 }
 
 void progress_put_part(const struct progress *progress, const struct progress_part *part,
@@ -221,13 +236,14 @@ void progress_put_part(const struct progress *progress, const struct progress_pa
     size_t begin = key->length;
     leat_assert(part->first < part->next && part->from < part->to && part->to <= part->total);
     progress_put_key(progress, part, key);
-    put_value((struct str){key->data + begin, key->length - begin}, part, sizeof(*part), value);
+    put_value((struct str){key->data + begin, key->length - begin}, part, part_bytes(part_version(part)),
+              value);
 }
 
 void progress_put_life(const struct progress *progress, const struct progress_life *life,
                        struct byte_buffer *key, struct byte_buffer *value)
 {
     size_t begin = key->length;
-    put_key(progress, KIND_LIFE, 0, 0, key);
+    put_key(progress, VERSION_FIRST, KIND_LIFE, 0, 0, key);
     put_value((struct str){key->data + begin, key->length - begin}, life, sizeof(*life), value);
 }

@@ -9,13 +9,15 @@
  *
  * and tombstones of parts that no checkpoint can fall back to. Keys: "leat", format version, kind, length of
  * the name, run id, first, from, the name: "JOB/SINK" of a sink. Values: the fields below, then xxh3-64 of
- * key and fields. Words are little-endian.
+ * key and fields. Words are little-endian. The notes of a shard (exact.h) are in the partition with its
+ * number.
  *
  * Parts are identified by micro-batch numbers, not epochs: a run that fell back counts its epochs anew, while
  * a micro-batch number has the same rows in every life of the run. */
 #ifndef LEAT_CONNECTORS_KAFKA_PROGRESS_H
 #define LEAT_CONNECTORS_KAFKA_PROGRESS_H
 
+#include "connectors/kafka/partitioner.h"
 #include "core/buffer.h"
 
 enum {
@@ -25,12 +27,15 @@ enum {
     PROGRESS_HOLDER_BYTES = 96,
 };
 
-/* The record `part`; `first` to `total` are explained above. */
+/* The record `part`; `first` to `total` are explained above. Format version 1 ends before `layout`. */
 struct progress_part {
     uint64_t epoch, first, next; /* epoch: of the checkpoint that closed the outbox's epoch */
     uint64_t from, to, total;
     uint64_t bytes;     /* of the records [from, to), as counted for the outbox's budget */
     uint8_t digest[16]; /* of the records [from, to) */
+    /* The layout of the partitions (partitioner.h) behind the part's last record. Parts before leat chose the
+     * partitions have zeros; they are written without these fields. */
+    struct layout layout;
 };
 
 struct progress_life {

@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 enum { PART_BYTES_MIN = 64 << 10, PART_BYTES_FIRST = 4 << 20, PART_BYTES_MAX = 16 << 20 };
+/* Shards that fail together say it once in this time. */
+enum { TOLD_TOGETHER_US = 5000000 };
 enum { IDLE_US = 500000, BACKOFF_MIN_US = 100000, BACKOFF_MAX_US = 5000000, TOLD_EVERY_US = 30000000 };
 /* How long the end of a run waits for brokers before it says so. */
 enum { DRAIN_SAID_US = 2000000 };
@@ -50,6 +52,8 @@ static void tell(struct sender *sender)
     if (sender->said_us != 0 && now - sender->said_us < TOLD_EVERY_US)
         return;
     sender->said_us = now;
+    if (kafka_patience_is_said(sender->options.said_us, TOLD_TOGETHER_US))
+        return;
     log_say(LOG_LEVEL_WARNING, "sink `%.*s`: %s; trying again", STR_ARGS(sender->options.sink), sender->why);
 }
 
@@ -91,16 +95,11 @@ static void note_trouble(struct sender *sender, bool is_good)
     atomic_store(&sender->figures.state, is_good ? SENDER_IDLE : SENDER_WAITING);
 }
 
-void sender_report(struct sender *sender, struct report *report)
+void sender_report_trouble(struct sender *sender, struct report *report)
 {
-    static const char *const states[] = {"idle", "open", "committing", "waiting"};
-    struct sender_figures *figures = &sender->figures;
-    report_add_text(report, "transaction", states[atomic_load(&figures->state)]);
-    report_add(report, "transactions", (double)atomic_load(&figures->transactions), false);
-    report_add(report, "transactions_aborted", (double)atomic_load(&figures->aborted), false);
-    kafka_round_trip_report(&figures->round_trip, report);
     pthread_mutex_lock(&sender->outbox->mutex);
-    snprintf(report->error, sizeof(report->error), "%s", sender->trouble);
+    if (sender->trouble[0] != '\0')
+        snprintf(report->error, sizeof(report->error), "%s", sender->trouble);
     pthread_mutex_unlock(&sender->outbox->mutex);
 }
 
@@ -120,8 +119,8 @@ static struct admin_call call_of(struct sender *sender, int64_t patience_us)
 static enum admin_answer read_progress(struct sender *sender, enum progress_reach reach, int64_t patience_us)
 {
     struct admin_call call = call_of(sender, patience_us);
-    enum admin_answer answer =
-        admin_read_progress(&call, sender->options.progress_topic, reach, &sender->progress);
+    enum admin_answer answer = admin_read_progress(&call, sender->options.progress_topic,
+                                                   (int32_t)sender->options.shard, reach, &sender->progress);
     if (answer != ADMIN_GOOD)
         snprintf(sender->why, sizeof(sender->why), "%s", call.why);
     if (answer == ADMIN_GOOD && failpoint("kafka.read") != 0)
@@ -135,8 +134,12 @@ static void make_names(struct sender *sender)
     char run[33];
     hex_text(options->run_id, sizeof(options->run_id), run);
     sender->progress_name = mem_printf("%.*s/%.*s", STR_ARGS(options->job), STR_ARGS(options->sink));
+    /* Shard 0 has the id of runs without shards: a run of before goes on as one shard. */
+    char shard[16] = "";
+    if (options->shard > 0)
+        snprintf(shard, sizeof(shard), ".%u", options->shard);
     sender->transactional_id =
-        mem_printf("leat.%.*s.%.*s.%s", STR_ARGS(options->job), STR_ARGS(options->sink), run);
+        mem_printf("leat.%.*s.%.*s.%s%s", STR_ARGS(options->job), STR_ARGS(options->sink), run, shard);
 }
 
 static void make_life(struct sender *sender)
@@ -151,10 +154,12 @@ static void make_life(struct sender *sender)
     snprintf(sender->life.holder, sizeof(sender->life.holder), "host %s, process %d", host, (int)getpid());
 }
 
-/* Makes a producer, then reads the progress topic, which nobody else can change any more. */
+/* Makes a producer where there is none, then reads the progress topic, which nobody else can change any
+ * more. */
 static enum sent begin(struct sender *sender, enum progress_reach reach, int64_t patience_us)
 {
-    enum sent sent = transaction_producer(sender, os_monotonic_us() + patience_us);
+    enum sent sent =
+        sender->producer != NULL ? SENT_GOOD : transaction_producer(sender, os_monotonic_us() + patience_us);
     if (sent != SENT_GOOD)
         return sent;
     enum admin_answer answer = read_progress(sender, reach, patience_us);
@@ -165,6 +170,7 @@ bool sender_look(const struct sender_options *options, uint64_t *next, char *err
 {
     struct kafka_patience patience =
         kafka_patience_begin(options->patience_us, options->stop, "sink", options->sink);
+    patience.said_us = options->said_us;
     struct sender sender = {.options = *options, .start = &patience};
     make_names(&sender);
     progress_init(&sender.progress, options->run_id, str_from(sender.progress_name));
@@ -191,42 +197,65 @@ static bool goes_on(const struct sender *sender, struct kafka_patience *patience
     return true;
 }
 
-static bool start(struct sender *sender, struct kafka_patience *patience)
+/* Makes the producer: the first step of a start. */
+static enum sent fence(struct sender *sender)
+{
+    return transaction_producer(sender, sender->patience.deadline_us);
+}
+
+/* Reads the progress topic, and writes the life record: the second step of a start. */
+static enum sent begin_life(struct sender *sender)
 {
     const struct sender_options *options = &sender->options;
-    enum sent sent = SENT_UNKNOWN;
+    enum sent sent = begin(sender, options->is_new_run ? PROGRESS_STABLE : PROGRESS_COMMITTED,
+                           sender->patience.deadline_us - os_monotonic_us());
+    if (sent != SENT_GOOD)
+        return sent;
+    sender->had_life = sender->progress.has_life;
+    /* Write nothing into a progress topic that has lost the run's records. */
+    if (!sender->had_life && options->is_resumed)
+        return SENT_GOOD;
+    return transaction_run(sender, NULL,
+                           0); /* finds missing rights and unusable brokers before there are rows */
+}
+
+/* Tries a step of the start until it succeeds, or the patience ends. */
+static bool try_long(struct sender *sender, enum sent (*step)(struct sender *sender))
+{
     int64_t backoff_us = BACKOFF_MIN_US;
     unsigned late_tries = 0;
-    while (sent != SENT_GOOD) {
+    bool is_good = false;
+    sender->start = &sender->patience;
+    for (;;) {
         sender->is_ended = false;
-        sent = begin(sender, options->is_new_run ? PROGRESS_STABLE : PROGRESS_COMMITTED,
-                     patience->deadline_us - os_monotonic_us());
-        if (sent == SENT_GOOD) {
-            sender->had_life = sender->progress.has_life;
-            /* Write nothing into a progress topic that has lost the run's records. */
-            if (!sender->had_life && options->is_resumed)
-                break;
-            sent = transaction_run(sender, NULL, 0); /* finds missing rights and unusable brokers before there
-                                                        are rows */
-        }
-        if (sent == SENT_GOOD)
+        enum sent sent = step(sender);
+        is_good = sent == SENT_GOOD;
+        if (is_good)
             break;
         transaction_producer_free(sender);
-        if (sent == SENT_REFUSED || !goes_on(sender, patience, &late_tries)) {
+        if (sent == SENT_REFUSED || !goes_on(sender, &sender->patience, &late_tries)) {
             fail(sender, "%s", sender->why);
-            return false;
+            break;
         }
         wait_a_while(sender, &backoff_us);
     }
+    sender->start = NULL;
+    return is_good;
+}
+
+bool sender_open(struct sender *sender)
+{
+    if (!try_long(sender, begin_life))
+        return false;
     note_out(sender);
     note_trouble(sender, true);
     return true;
 }
 
-bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox)
+bool sender_fence(struct sender *sender, const struct sender_options *options, struct outbox *outbox)
 {
-    struct kafka_patience patience =
-        kafka_patience_begin(options->patience_us, options->stop, "sink", options->sink);
+    sender->patience = kafka_patience_begin(options->patience_us, options->stop, "sink", options->sink);
+    sender->patience.said_us = options->said_us;
     sender->options = *options;
     sender->outbox = outbox;
     sender->part_bytes = PART_BYTES_FIRST;
@@ -235,10 +264,7 @@ bool sender_open(struct sender *sender, const struct sender_options *options, st
     make_names(sender);
     progress_init(&sender->progress, options->run_id, str_from(sender->progress_name));
     make_life(sender);
-    sender->start = &patience;
-    bool is_good = start(sender, &patience);
-    sender->start = NULL;
-    return is_good;
+    return try_long(sender, fence);
 }
 
 /* Whether one of the two topics was deleted, which producers treat as a temporary error. Asks several times,

@@ -1,6 +1,6 @@
-/* The sender: a thread of the Kafka sink that sends the committed epochs of the outbox, exactly once.
+/* The sender: a thread of the Kafka sink that sends the committed epochs of one shard's outbox, exactly once.
  *
- * The sender has one transactional producer. The producer's transactional id names job, sink and run, so its
+ * The sender has one transactional producer. The producer's transactional id names job, sink, run and shard, so its
  * init_transactions fences the producers of earlier processes of this run, and no others: two deployments of
  * one job file are two runs. A transaction sends the records of a few epochs, or of a part of a large epoch,
  * and writes progress records about them into the progress topic. When the transaction is committed, its
@@ -18,6 +18,7 @@
 #include "connectors/kafka/client.h"
 #include "connectors/kafka/figures.h"
 #include "connectors/kafka/outbox.h"
+#include "connectors/kafka/patience.h"
 #include "connectors/kafka/progress.h"
 
 enum { SENDER_PARTS_MAX = 64 };
@@ -31,6 +32,8 @@ struct sender_options {
     int64_t patience_us;               /* how long sender_open, and sender_drain without a commit, wait */
     const volatile sig_atomic_t *stop; /* not 0: the user wants sender_open to end; NULL: nobody can */
     uint8_t run_id[16];
+    uint32_t shard;           /* its notes are in the progress topic's partition of that number */
+    _Atomic int64_t *said_us; /* shared by the shards of a sink, so that one of them speaks; NULL: alone */
     bool is_resumed; /* the run goes on: sends nothing if the progress topic has no life record of it */
     bool is_new_run; /* no process has sent records of this run yet */
     /* sink_context.check and its argument. The sender's thread calls it before each transaction and before it
@@ -44,24 +47,26 @@ enum sender_state {
     SENDER_OPEN,       /* a transaction is being filled */
     SENDER_COMMITTING, /* a transaction is being committed */
     SENDER_WAITING,    /* the last transaction failed; the sender waits before it tries again */
-};
+};                     /* of several shards, the last of these names is shown */
 
 /* Counts since sender_open, written by the sender. Any thread reads them. */
 struct sender_figures {
     _Atomic uint64_t transactions, aborted, producers;
-    _Atomic int state; /* enum sender_state */
+    _Atomic int state;          /* enum sender_state */
+    _Atomic int32_t partitions; /* of the topic, as shard 0's producer last heard; 0: not yet */
     struct kafka_round_trip round_trip;
 };
 
 struct sender {
     struct sender_options options;
     struct outbox *outbox;
-    char *transactional_id;       /* "leat.JOB.SINK.RUN" */
-    char *progress_name;          /* "JOB/SINK" */
-    struct progress progress;     /* contents of the progress topic; after sender_start for its thread */
-    struct progress_life life;    /* this process's life record */
-    struct kafka_patience *start; /* the wait of sender_open; NULL outside of sender_open */
-    bool had_life;                /* sender_open found a life record of this run by an earlier process */
+    char *transactional_id;         /* "leat.JOB.SINK.RUN", and ".SHARD" of shards but the first */
+    char *progress_name;            /* "JOB/SINK" */
+    struct progress progress;       /* contents of the progress topic; after sender_start for its thread */
+    struct progress_life life;      /* this process's life record */
+    struct kafka_patience patience; /* of sender_fence and sender_open */
+    struct kafka_patience *start;   /* &patience while they wait, else NULL */
+    bool had_life;                  /* sender_open found a life record of this run by an earlier process */
     struct sender_figures figures;
     pthread_t thread;
     bool has_thread;
@@ -97,14 +102,17 @@ struct sender {
  * behind the last part that is out; 0: none is out. Reads up to the first transaction that is still open.
  * Returns false with `error`, of `room` bytes, set. Control thread. */
 bool sender_look(const struct sender_options *options, uint64_t *next, char *error, size_t room);
-/* Makes the producer (which ends the open transaction of an earlier process), reads the progress topic, and
- * writes the life record of this process into the topic. The caller zeroes `sender` before. outbox must
- * outlive the sender. Returns false with sender->error set. Control thread. */
-bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox);
+/* Makes the producer: that ends the open transaction of an earlier process, which can send nothing more. The
+ * caller zeroes `sender` before. outbox must outlive the sender. Returns false with sender->error set. One
+ * thread at a time. */
+bool sender_fence(struct sender *sender, const struct sender_options *options, struct outbox *outbox);
+/* After sender_fence, of all shards: reads the shard's partition of the progress topic, and writes the life
+ * record of this process there. Returns false with sender->error set. One thread at a time. */
+bool sender_open(struct sender *sender);
 /* Starts the sender's thread; after sender_open has succeeded. Control thread. */
 void sender_start(struct sender *sender);
-/* Reports transactions, round-trip times and the last failure. Any thread. */
-void sender_report(struct sender *sender, struct report *report);
+/* Reports why the last transaction failed, if it did. Any thread. */
+void sender_report_trouble(struct sender *sender, struct report *report);
 /* Copies to *part the last part that is known to be out. Returns false if none is. Any thread. */
 bool sender_out(struct sender *sender, struct progress_part *part);
 /* Waits until all committed epochs are out. Returns false with sender->error set, also if no transaction was

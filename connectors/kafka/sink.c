@@ -34,7 +34,8 @@ struct kafka_sink {
     int change;                  /* index of the change column; -1: rows are not changes */
     const struct schema *values; /* the input schema without that column */
     const char *topic_name, *progress_name;
-    int64_t batch_bytes; /* most bytes of one batch that the topic takes; 0: not known */
+    int64_t batch_bytes;                     /* most bytes of one batch that the topic takes; 0: not known */
+    int32_t partitions, progress_partitions; /* of the two topics, at the start */
     char linger_ms[32];
     struct encode encode;
     uint32_t resume_row; /* next row of the batch that could not be written completely */
@@ -66,7 +67,8 @@ static const struct option kafka_options[] = {
     OPTION_COLUMN(
         struct kafka_sink, partition, "partition", 0,
         "the column with the partition's number; without `partition`, or for a null, the key chooses the "
-        "partition, as with the Java client"),
+        "partition, as with the Java client; rows without a key go by the number of their micro-batch, modulo "
+        "the partitions"),
     OPTION_ENUM(
         struct kafka_sink, delivery, "delivery", 0, "exactly_once", "exactly_once|at_least_once",
         "exactly_once: rows are sent in transactions, after a checkpoint contains them; at_least_once: rows "
@@ -79,8 +81,8 @@ static const struct option kafka_options[] = {
         "checkpoint is taken soon"),
     OPTION_TEXT(
         struct kafka_sink, progress_topic, "progress_topic", OPTION_RUNTIME, "\"\"",
-        "exactly_once: the topic in which transactions note which rows were sent; created if missing; by "
-        "default TOPIC.leat-SINK, from the names of topic and sink"),
+        "exactly_once: the topic in which transactions note which rows were sent, with a partition for each "
+        "shard; created if missing; by default TOPIC.leat-SINK, from the names of topic and sink"),
     OPTION_DURATION(struct kafka_sink, timeout_us, "transaction_timeout", OPTION_RUNTIME, "60s", "1s", "15m",
                     "exactly_once: after this time brokers abort a transaction that is still open"),
     OPTION_DURATION(struct kafka_sink, linger_us, "linger", OPTION_RUNTIME, "1ms", "0ms", "10s",
@@ -243,13 +245,21 @@ static struct sender_options sender_options_of(const struct kafka_sink *sink,
     return options;
 }
 
+static struct exact_options exact_options_of(const struct kafka_sink *sink,
+                                             const struct sink_context *context)
+{
+    return (struct exact_options){.sender = sender_options_of(sink, context),
+                                  .budget_bytes = (uint64_t)sink->outbox_bytes,
+                                  .partitions = sink->partitions,
+                                  .progress_partitions = sink->progress_partitions};
+}
+
 static bool open_exact(struct kafka_sink *sink, struct sink_context *context)
 {
-    struct sender_options options = sender_options_of(sink, context);
-    uint64_t budget = (uint64_t)sink->outbox_bytes;
+    struct exact_options options = exact_options_of(sink, context);
     if (!context->is_resumed)
-        return exact_open(&sink->exact, context, &options, budget);
-    exact_prepare(&sink->exact, context, &options, budget);
+        return exact_open(&sink->exact, context, &options);
+    exact_prepare(&sink->exact, context, &options);
     return true;
 }
 
@@ -287,18 +297,17 @@ static bool kafka_fence(struct sink_context *context)
 {
     struct kafka_sink *sink = context->config;
     _Atomic bool never = false;
-    int32_t partitions;
     if (sink->delivery != EXACTLY_ONCE)
         return true;
     if (!name_topics(sink, context))
         return false;
     struct kafka_patience patience = patience_of(sink, context);
     struct admin_call call = admin_call_of(sink, context, &patience, &never);
-    enum admin_answer answer = admin_partitions(&call, sink->progress_name, &partitions, NULL);
+    enum admin_answer answer = admin_partitions(&call, sink->progress_name, &sink->progress_partitions, NULL);
     if (answer != ADMIN_GOOD)
         return answer == ADMIN_MISSING ||
                sink_cannot_open(context, call.why, "mend the cause and start again");
-    struct sender_options options = sender_options_of(sink, context);
+    struct exact_options options = exact_options_of(sink, context);
     return exact_fence(context, &options);
 }
 
@@ -322,8 +331,14 @@ static bool kafka_open(struct sink_context *context)
         return false;
     struct kafka_patience patience = patience_of(sink, context);
     struct admin_call call = admin_call_of(sink, context, &patience, &never);
-    if (!sink_topic_ensure(context, &call, sink->topic_name, &sink->create, &sink->batch_bytes) ||
-        (is_exact && !sink_progress_ensure(context, &call, sink->progress_name, sink->topic_name)))
+    if (!sink_topic_ensure(context, &call, sink->topic_name, &sink->create, &sink->partitions,
+                           &sink->batch_bytes))
+        return false;
+    bool is_new =
+        !context->is_resumed || context->is_from; /* else the checkpoint says how many shards there are */
+    if (is_exact &&
+        !sink_progress_ensure(context, &call, sink->progress_name, sink->topic_name,
+                              is_new ? shards_of(sink->partitions) : 0, &sink->progress_partitions))
         return false;
     atomic_store(&sink->client.was_well, true);
     open_encoder(sink);
@@ -495,14 +510,17 @@ const struct sink_kind sink_kafka = {
         "sink scored = kafka from features { brokers: \"localhost:9092\", topic: \"scores\", key: user_id }",
     .details =
         "With `delivery: exactly_once`, readers of committed records (`isolation.level: read_committed`) see "
-        "a row after a checkpoint contains it: at the interval of checkpoints, not at once. The transactions "
-        "that send the rows also note in the sink's progress topic which rows were sent; leave that topic "
+        "a row after a checkpoint contains it: at the interval of checkpoints, not at once. A sink has as many "
+        "shards as its topic had partitions when the run began, 8 at most; shard P modulo the shards sends the "
+        "rows of partition P by transactions of its own, so readers may see the rows of a checkpoint in one "
+        "partition before those in another. The transactions that send the rows also note in the sink's progress topic which rows were sent; leave that topic "
         "alone. With `at_least_once`, rows are visible within milliseconds, and after a crash the rows since "
         "the last checkpoint are sent again. Records of one key go to one partition, which is the partition "
         "that the Java client would choose. If rows have a column `_op`, a delete is written as a tombstone, "
         "and any other row as an upsert without that column; this needs a `key`. If brokers check rights, "
         "exactly_once needs Write and Describe on the topic; Read, Write and Describe on the progress topic; "
-        "and Write and Describe on transactional ids that begin with `leat.JOB.SINK.` (the names of "
+        "Alter on the progress topic, if it has fewer partitions than a new run has shards; and Write and "
+        "Describe on transactional ids that begin with `leat.JOB.SINK.` (the names of "
         "job and sink). With DescribeConfigs on the topic, leat makes no batch of records larger than the "
         "topic's `max.message.bytes`.",
     .options = kafka_options,

@@ -32,11 +32,11 @@ bool sink_cannot_open(struct sink_context *context, const char *why, const char 
 }
 
 bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, const char *topic,
-                       const struct kafka_create *create, int64_t *batch_bytes)
+                       const struct kafka_create *create, int32_t *partitions, int64_t *batch_bytes)
 {
-    int32_t partitions = 0;
+    *partitions = 0;
     bool is_made = create->partitions > 0 && !context->is_resumed;
-    enum admin_answer answer = admin_partitions(call, topic, &partitions, batch_bytes);
+    enum admin_answer answer = admin_partitions(call, topic, partitions, batch_bytes);
     if (answer == ADMIN_MISSING && is_made) {
         char retention[32];
         snprintf(retention, sizeof(retention), "%" PRId64, create->retention_us / 1000);
@@ -49,7 +49,8 @@ bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, co
                     "sink `%.*s`: topic `%s` did not exist, and is created with %d partitions",
                     STR_ARGS(context->name), topic, (int)create->partitions);
         if (answer == ADMIN_GOOD) /* brokers that do not know the topic yet tell no limit */
-            admin_partitions(call, topic, &partitions, batch_bytes);
+            admin_partitions(call, topic, partitions, batch_bytes);
+        *partitions = MAX(*partitions, (int32_t)create->partitions);
     }
     if (answer == ADMIN_GOOD)
         return true;
@@ -73,23 +74,39 @@ bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, co
         "anew with --fresh, which sends all rows again");
 }
 
-bool sink_progress_ensure(struct sink_context *context, struct admin_call *call, const char *progress_topic,
-                          const char *topic)
+/* Gives the progress topic a partition for each shard. */
+static bool add_shards(struct sink_context *context, struct admin_call *call, const char *progress_topic,
+                       uint32_t shards, int32_t *partitions)
 {
-    int32_t partitions = 0;
-    char why[400];
-    enum admin_answer answer = admin_partitions(call, progress_topic, &partitions, NULL);
+    if (admin_add_partitions(call, progress_topic, (int32_t)shards) != ADMIN_GOOD) {
+        struct diag *d = diag_error(context->diags, DIAG_OUTPUT_FAILED, (struct span){0, 0},
+                                    "sink `%.*s`: progress topic `%s` has %d partitions and needs %u: %s",
+                                    STR_ARGS(context->name), progress_topic, *partitions, shards, call->why);
+        diag_hint(context->diags, d,
+                  "give leat the right Alter on the topic, or the topic %u partitions, one for each shard "
+                  "of the sink",
+                  shards);
+        return false;
+    }
+    log_say(LOG_LEVEL_INFO,
+            "sink `%.*s`: progress topic `%s` had %d partitions, and gets %u, one for each shard",
+            STR_ARGS(context->name), progress_topic, *partitions, shards);
+    *partitions = (int32_t)shards;
+    return true;
+}
+
+bool sink_progress_ensure(struct sink_context *context, struct admin_call *call, const char *progress_topic,
+                          const char *topic, uint32_t shards, int32_t *partitions)
+{
+    *partitions = 0;
+    enum admin_answer answer = admin_partitions(call, progress_topic, partitions, NULL);
     if (answer == ADMIN_MISSING && !context->is_resumed) {
-        answer = admin_create_progress(call, progress_topic);
-        partitions = 1;
+        answer = admin_create_progress(call, progress_topic, (int32_t)shards);
+        *partitions = (int32_t)shards;
     }
-    if (answer == ADMIN_GOOD && partitions == 1)
-        return true;
-    if (answer == ADMIN_GOOD) {
-        snprintf(why, sizeof(why), "progress topic `%s` has %d partitions", progress_topic, partitions);
-        return sink_cannot_open(
-            context, why, "a progress topic must have one partition, so that its records have one order");
-    }
+    if (answer == ADMIN_GOOD)
+        return *partitions >= (int32_t)shards ||
+               add_shards(context, call, progress_topic, shards, partitions);
     if (answer != ADMIN_MISSING)
         return sink_cannot_open(context, call->why, "mend the cause and start again");
     struct diag *d =

@@ -19,11 +19,15 @@ LEAT_CHECKED bool kafka_topic_check(const char *option, struct str topic, struct
 bool sink_cannot_open(struct sink_context *context, const char *why, const char *hint);
 /* Checks the topic that rows go to. If it is missing, a first start makes it if `create` says so, and prints
  * that; a resumed job does not, because the rows it had sent there are gone. Returns false after a
- * diagnostic. *batch_bytes: as admin_partitions says. */
+ * diagnostic. *partitions, *batch_bytes: as admin_partitions says. */
 LEAT_CHECKED bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, const char *topic,
-                                    const struct kafka_create *create, int64_t *batch_bytes);
-/* The same for the progress topic, which a first start always makes. topic: the rows', for the message. */
+                                    const struct kafka_create *create, int32_t *partitions,
+                                    int64_t *batch_bytes);
+/* The same for the progress topic, which a first start always makes. topic: the rows', for the message. shards:
+ * the partitions that the run needs; an existing topic with fewer gets them, and that is printed; 0: those that
+ * it has, for a run that goes on. *partitions: how many it has now. */
 LEAT_CHECKED bool sink_progress_ensure(struct sink_context *context, struct admin_call *call,
-                                       const char *progress_topic, const char *topic);
+                                       const char *progress_topic, const char *topic, uint32_t shards,
+                                       int32_t *partitions);
 
 #endif

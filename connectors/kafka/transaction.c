@@ -89,7 +89,12 @@ static void delivered(void *argument, const rd_kafka_message_t *message)
 static void take_statistics(void *argument, const char *json, size_t bytes)
 {
     struct sender *sender = argument;
-    kafka_round_trip_statistics(&sender->figures.round_trip, json, bytes);
+    json_t *root = json_loadb(json, bytes, 0, NULL);
+    kafka_round_trip_take(&sender->figures.round_trip, root);
+    int32_t partitions = kafka_statistics_partitions(root, sender->options.topic);
+    if (partitions > 0)
+        atomic_store(&sender->figures.partitions, partitions);
+    json_decref(root);
 }
 
 /* --- Producers --- */
@@ -119,6 +124,8 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
     snprintf(batch, sizeof(batch), "%" PRId64, sender->batch_bytes);
     snprintf(timeout, sizeof(timeout), "%" PRId64, options->timeout_us / 1000);
     snprintf(linger, sizeof(linger), "%" PRId64, MIN(options->timeout_us / 2000, LINGER_MS_MAX));
+    /* Of a sink's shards, one watches the topic's partitions and the time that brokers take to answer. */
+    const struct kafka_property watches = KAFKA_STATISTICS, none = {NULL, NULL};
     const struct kafka_property properties[] = {
         {"transactional.id", sender->transactional_id},
         /* A large linger: the commit's flush sends partial batches anyway. A partial batch that is older than
@@ -132,8 +139,8 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
         {"queue.buffering.max.messages", "1000000"},
         /* The topics exist when a transaction begins. */
         {"topic.metadata.propagation.max.ms", "5000"},
-        KAFKA_STATISTICS,
-        {NULL, NULL}};
+        options->shard == 0 ? watches : none,
+        none};
     const struct kafka_hooks hooks = {
         .argument = sender, .delivered = delivered, .statistics = take_statistics};
     struct arena arena = {0};
@@ -303,10 +310,11 @@ static rd_kafka_resp_err_t produce_notes(struct sender *sender, const struct byt
     while (next_note(notes, &at, &key, &value)) {
         rd_kafka_resp_err_t error;
         do
-            error = rd_kafka_produce(sender->progress_topic, 0, 0, (void *)(uintptr_t)value.data,
-                                     value.length, key.data, key.length, NULL) == 0
-                        ? RD_KAFKA_RESP_ERR_NO_ERROR
-                        : rd_kafka_last_error();
+            error =
+                rd_kafka_produce(sender->progress_topic, (int32_t)sender->options.shard, 0,
+                                 (void *)(uintptr_t)value.data, value.length, key.data, key.length, NULL) == 0
+                    ? RD_KAFKA_RESP_ERR_NO_ERROR
+                    : rd_kafka_last_error();
         while (waits_for_room(sender, error, deadline_us));
         if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
             return not_produced(sender, error, 0, -1);

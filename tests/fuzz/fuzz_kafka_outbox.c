@@ -11,6 +11,7 @@ enum { PARTS = 4, RECORDS_MAX = 32, PAYLOAD_MAX = 20 };
 /* The layouts of outbox.c and chunk.c. */
 struct epoch_bytes {
     uint64_t type, epoch, first, next, base, records;
+    uint64_t since, partitions; /* missing in checkpoints of format 9 */
 };
 struct chunk_bytes {
     uint32_t type, bytes, records, padding;
@@ -62,12 +63,15 @@ static bool restore_epoch(struct outbox *outbox, struct fuzz_input *input, uint6
                                 *next,
                                 *next + 1 + fuzz_byte(input) % 3,
                                 harmed == 9 ? fuzz_byte(input) : 0,
-                                harmed == 10 ? fuzz_byte(input) : records};
+                                harmed == 10 ? fuzz_byte(input) : records,
+                                harmed == 12 ? fuzz_byte(input) : *next,
+                                3};
+    size_t epoch_bytes = harmed & 32 ? offsetof(struct epoch_bytes, since) : sizeof(epoch);
     *next = epoch.next;
     head.bytes = (uint32_t)(chunk.length - sizeof(head));
     memcpy(chunk.data, &head, sizeof(head));
     size_t piece = harmed == 11 ? fuzz_below(input, (uint32_t)chunk.length) : chunk.length;
-    bool is_good = restore(outbox, &epoch, sizeof(epoch)) && restore(outbox, chunk.data, piece);
+    bool is_good = restore(outbox, &epoch, epoch_bytes) && restore(outbox, chunk.data, piece);
     if (is_good && piece < chunk.length) {
         /* The rest of the chunk in a second record: the type byte overwrites a byte that was restored. */
         chunk.data[piece - 1] = OUTBOX_RECORD_MORE;
@@ -119,7 +123,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input input = {data, data + size};
     struct outbox outbox;
     _Atomic bool is_full = false;
-    outbox_init(&outbox, 1 << 20, &is_full, NULL, NULL);
+    struct outbox_room room;
+    outbox_room_init(&room, 1 << 20, &is_full, NULL, NULL);
+    outbox_init(&outbox, &room, 0);
     uint64_t at_once = 1 + fuzz_byte(&input) * UINT64_C(3), next = 0;
     uint8_t said = fuzz_byte(&input);
     bool is_good = true;
@@ -139,5 +145,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             take_all(&outbox, at_once, said != 0);
     }
     outbox_free(&outbox);
+    outbox_room_free(&room);
     return 0;
 }

@@ -9,7 +9,14 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-enum { HEAD_BYTES = 40, PART_BYTES = 72, LIFE_BYTES = 112, CHECK_BYTES = 8, PARTS_MAX = 512 };
+enum {
+    HEAD_BYTES = 40,
+    PART_BYTES = 72,
+    LAYOUT_BYTES = 16,
+    LIFE_BYTES = 112,
+    CHECK_BYTES = 8,
+    PARTS_MAX = 512
+};
 
 static const uint8_t run[16] = "the run";
 static const struct str sink = STR("out");
@@ -45,12 +52,18 @@ static uint64_t word(const char *at)
     return value;
 }
 
+/* Bytes of a part's fields in that version. */
+static size_t part_bytes(uint8_t version)
+{
+    return PART_BYTES + (version == 2 ? LAYOUT_BYTES : 0);
+}
+
 /* --- Records --- */
 
-static void put_head(struct byte_buffer *key, char kind, uint64_t first, uint64_t from)
+static void put_head(struct byte_buffer *key, char version, char kind, uint64_t first, uint64_t from)
 {
     const uint16_t name_bytes = (uint16_t)sink.length;
-    const char head[] = {'l', 'e', 'a', 't', 1, kind};
+    const char head[] = {'l', 'e', 'a', 't', version, kind};
     buffer_append(key, head, sizeof(head));
     buffer_append(key, &name_bytes, sizeof(name_bytes));
     buffer_append(key, run, sizeof(run));
@@ -88,14 +101,17 @@ static void make_part(struct input *input, struct byte_buffer *key, struct byte_
     part.total = part.to + take(input) % 3 - 1;
     memset(part.digest, take(input), sizeof(part.digest));
     uint8_t other = take(input); /* 1, 2: the key is that of another part */
-    put_head(key, 'p', part.first + (other == 1), part.from + (other == 2));
-    buffer_append(value, &part, sizeof(part));
+    char version = (char)(1 + take(input) % 2);
+    if (version == 2)
+        part.layout = (struct layout){.since = part.first + take(input) % 4, .partitions = take(input) % 3};
+    put_head(key, version, 'p', part.first + (other == 1), part.from + (other == 2));
+    buffer_append(value, &part, part_bytes((uint8_t)version));
     seal(key, value);
 }
 
 static void make_life(struct input *input, struct byte_buffer *key, struct byte_buffer *value)
 {
-    put_head(key, 'l', 0, 0);
+    put_head(key, 1, 'l', 0, 0);
     take_bytes(input, value, LIFE_BYTES);
     while (value->length < LIFE_BYTES)
         buffer_append(value, "x", 1);
@@ -113,7 +129,7 @@ static bool make_record(struct input *input, struct byte_buffer *key, struct byt
     case 1: make_life(input, key, value); break;
     case 2: {
         uint64_t first = take(input);
-        put_head(key, how & 4 ? 'l' : 'p', first, take(input) % 8);
+        put_head(key, how & 8 ? 2 : 1, how & 4 ? 'l' : 'p', first, take(input) % 8);
         return false;
     }
     default:
@@ -143,17 +159,24 @@ static enum progress_read model_part(const struct byte_buffer *key, const struct
         model.count -= is_there;
         return PROGRESS_READ;
     }
-    if (value->length != PART_BYTES + CHECK_BYTES ||
-        word(value->data + PART_BYTES) != check_of(key, value->data, PART_BYTES))
+    size_t bytes = part_bytes((uint8_t)key->data[4]);
+    if (value->length != bytes + CHECK_BYTES ||
+        word(value->data + bytes) != check_of(key, value->data, bytes))
         return PROGRESS_DAMAGED;
     const char *fields = value->data;
     uint64_t next = word(fields + 16), to = word(fields + 32), total = word(fields + 40);
     if (word(fields + 8) != first || word(fields + 24) != from || next <= first || to <= from || to > total)
         return PROGRESS_DAMAGED;
+    struct layout layout = {0};
+    memcpy(&layout, fields + PART_BYTES, bytes - PART_BYTES);
+    if (bytes > PART_BYTES &&
+        (layout.since >= next || layout.partitions == 0 || layout.partitions > INT32_MAX))
+        return PROGRESS_DAMAGED;
     for (uint32_t i = model.count; !is_there && i > at; i--)
         model.parts[i] = model.parts[i - 1];
     model.count += !is_there;
     memcpy(&model.parts[at], fields, PART_BYTES);
+    model.parts[at].layout = layout;
     return PROGRESS_READ;
 }
 
@@ -178,15 +201,16 @@ static enum progress_read model_apply(const struct byte_buffer *key, const struc
     }
     uint8_t version = (uint8_t)key->data[4], kind = (uint8_t)key->data[5];
     size_t name_bytes = (uint8_t)key->data[6] + 256u * (uint8_t)key->data[7];
-    if (version > 1)
+    if (version > 2)
         return PROGRESS_NEWER;
     if (version == 0 || name_bytes != key->length - HEAD_BYTES || name_bytes > PROGRESS_NAME_MAX)
         return PROGRESS_DAMAGED;
     if (name_bytes != sink.length || memcmp(key->data + HEAD_BYTES, sink.data, sink.length) != 0)
         return PROGRESS_IGNORED;
     if (memcmp(key->data + 8, run, sizeof(run)) != 0) {
-        model.others += kind == 'p' && has_value && value->length == PART_BYTES + CHECK_BYTES &&
-                        word(value->data + PART_BYTES) == check_of(key, value->data, PART_BYTES);
+        model.others +=
+            kind == 'p' && has_value && value->length == part_bytes(version) + CHECK_BYTES &&
+            word(value->data + part_bytes(version)) == check_of(key, value->data, part_bytes(version));
         return PROGRESS_IGNORED;
     }
     return kind == 'p'   ? model_part(key, value, has_value)
@@ -198,7 +222,8 @@ static void compare(const struct progress *progress)
 {
     must(progress->count == model.count, "as many parts");
     for (uint32_t i = 0; i < model.count; i++)
-        must(memcmp(progress_at(progress, i), &model.parts[i], PART_BYTES) == 0, "the same parts, in order");
+        must(memcmp(progress_at(progress, i), &model.parts[i], sizeof(model.parts[i])) == 0,
+             "the same parts, in order");
     const struct progress_part *last = progress_last(progress);
     must((last == NULL) == (model.count == 0) &&
              (last == NULL || last == progress_at(progress, model.count - 1)),
@@ -220,10 +245,12 @@ static void write_again(const struct progress *progress)
         buffer_clear(&value);
         buffer_clear(&wanted);
         progress_put_part(progress, part, &key, &value);
-        put_head(&wanted, 'p', part->first, part->from);
+        uint8_t version = part->layout.partitions > 0 ? 2 : 1;
+        size_t bytes = part_bytes(version);
+        put_head(&wanted, (char)version, 'p', part->first, part->from);
         must(key.length == wanted.length && memcmp(key.data, wanted.data, key.length) == 0, "the same key");
-        must(value.length == PART_BYTES + CHECK_BYTES && memcmp(value.data, part, PART_BYTES) == 0 &&
-                 word(value.data + PART_BYTES) == check_of(&key, value.data, PART_BYTES),
+        must(value.length == bytes + CHECK_BYTES && memcmp(value.data, part, bytes) == 0 &&
+                 word(value.data + bytes) == check_of(&key, value.data, bytes),
              "the same value");
     }
     buffer_free(&key);

@@ -67,6 +67,13 @@ def points():
             and name not in ("kafka.flush", "ckpt.database")]
 
 
+def places(name):
+    """How often a life passes the point before it is killed there. Each shard passes those of transactions at a start,
+    too, once (a first start) or twice: the last places are among rows, where shards are out up to different ones."""
+    return (1, 5, 9, 14) if name in ("kafka.begin", "kafka.produce", "kafka.progress", "kafka.commit.before",
+                                     "kafka.commit.after") else (1, 2)
+
+
 class Lives:
     """A job file in a folder of its own, and its processes."""
 
@@ -340,7 +347,7 @@ def lives_until(kills, rng, new_job, between=lambda: None, report=lambda kills, 
                 break
             between()
             if not moments:
-                moments = [(name, at) for name in points() for at in (1, 2)] + [(None, 0)] * 12
+                moments = [(name, at) for name in points() for at in places(name)] + [(None, 0)] * 12
                 rng.shuffle(moments)
             point, at = moments.pop()
             if point and point.startswith("restore") and not job.checkpoints():

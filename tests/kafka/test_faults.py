@@ -114,7 +114,7 @@ def test_poison():
     bad = {n for n in range(20000) if rng.random() < 0.01} | set(range(7000, 7040))
     case = oracle.Case(rig.shared(), rows=20000, bad=bad)
     job = case.job(rate=10000)
-    for point in ("kafka.commit.after=kill@3", "kafka.commit.before=kill@4"):
+    for point in ("kafka.commit.after=kill@7", "kafka.commit.before=kill@10"):
         status, _, err = job.run(failpoints=point)
         assert status == -signal.SIGKILL, (status, err)
     job.finish()
@@ -171,8 +171,8 @@ def test_the_topic_is_deleted():
     """The job stops and names it; rows that were not out when it went go to the one that is made in its place."""
     kafka, case = rig.shared(), ended_case()
     job = case.job(rate=8000)
-    process = job.start(failpoints="kafka.begin=stop@6")  # between two transactions
-    rig.wait_for(lambda: oracle.is_stopped(process) or process.poll() is not None, "the sixth transaction")
+    process = job.start(failpoints="kafka.begin=stop@12")  # between two transactions
+    rig.wait_for(lambda: oracle.is_stopped(process) or process.poll() is not None, "the twelfth transaction")
     kafka.wait_stable(job.topic)
     before = job.out()
     assert before
@@ -297,7 +297,7 @@ def test_falls_back():
     case, again = live_case(), 0
     for lost in (1, 2):
         job = case.job(rate=8000)
-        status, _, err = job.run(failpoints=f"kafka.commit.after=kill@{4 + lost}")
+        status, _, err = job.run(failpoints=f"kafka.commit.after=kill@{9 + 3 * lost}")
         assert status == -signal.SIGKILL, (status, err)
         for path in job.checkpoints()[-lost:]:
             oracle.damage(path)
@@ -315,7 +315,7 @@ def test_another_transaction_on_the_progress_topic():
     case = live_case()
     progress = case.kafka.create_topic("progress", cleanup_policy="compact")
     job = case.job(rate=8000, sink_options=f', progress_topic: "{progress}"')
-    process = job.start(failpoints="kafka.begin=sleep:200,kafka.commit.after=kill@4")
+    process = job.start(failpoints="kafka.begin=sleep:200,kafka.commit.after=kill@10")
     job.wait_checkpoints(process, 2)
     other = case.kafka.producer(f"other-{os.getpid()}")
     other.begin_transaction()
@@ -336,15 +336,16 @@ def test_progress_that_was_cut():
     """The topic is made again with its first records only, as an unclean election leaves it."""
     kafka, case = rig.shared(), ended_case()
     job = case.job(rate=8000)
-    status, _, err = job.run(failpoints="kafka.commit.after=kill@6")
+    status, _, err = job.run(failpoints="kafka.commit.after=kill@18")
     assert status == -signal.SIGKILL, (status, err)
     count, records = len(job.out()), kafka.consume(job.progress)
     kafka.delete_topic(job.progress)
-    kafka.create_topic(job.progress, exact=True, cleanup_policy="compact")
-    kafka.produce(job.progress, [{"key": r.key, "value": r.value} for r in records[:3]])
+    kafka.create_topic(job.progress, partitions=3, exact=True, cleanup_policy="compact")
+    notes = [[{"key": r.key, "value": r.value, "partition": p} for r in records if r.partition == p] for p in range(3)]
+    kafka.produce(job.progress, [note for of_shard in notes for note in of_shard[:2]])
     job.refused("E0707", "the topic's end was cut off", "--fresh")
     assert len(job.out()) == count
-    kafka.produce(job.progress, [{"key": r.key, "value": r.value} for r in records[3:]])
+    kafka.produce(job.progress, [note for of_shard in notes for note in of_shard[2:]])
     job.finish()
     job.check()
     job.close()

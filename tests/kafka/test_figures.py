@@ -32,7 +32,7 @@ SOURCE = {"lag_records", "lag_seconds", "lag_worst_partition", "lag_worst_record
           "open_transaction_seconds", "open_transaction_partition"}
 DIRECT = {"records_waiting", "bytes_waiting", "outbox_share", "records_sent", "bytes_sent", "round_trip_ms",
           "round_trip_p99_ms"}
-EXACT = DIRECT | {"epochs_waiting", "transaction", "transactions", "transactions_aborted"}
+EXACT = DIRECT | {"shards", "epochs_waiting", "epochs_apart", "transaction", "transactions", "transactions_aborted"}
 
 JOB = """
 job figures {{ workers: 2, checkpoint: {{ every: 200ms, dir: "{folder}/state" }} }}

@@ -17,6 +17,8 @@ ROWS = 20000  # of an ordinary job: some 15 MB, fifteen times what its outbox ma
 POINTS = ["kafka.outbox", "kafka.committed", "kafka.init", "kafka.read", "kafka.begin", "kafka.produce", "kafka.progress",
           "kafka.commit.before", "kafka.commit.after", "ckpt.barrier", "ckpt.pre_rename", "ckpt.post_rename",
           "ckpt.published"]
+# Each of three shards writes its life in a transaction: a first start passes these points 3 times, a later one 6 times.
+SENDS = ["kafka.begin", "kafka.produce", "kafka.progress", "kafka.commit.before", "kafka.commit.after"]
 
 
 class Job(oracle.Lives):
@@ -68,7 +70,7 @@ def kill_when(process, condition):
 def test_killed_at_every_step():
     kafka = rig.shared()
     rng = random.Random(1)
-    left = [(point, at) for point in POINTS for at in (2, 1)]
+    left = [(point, at) for point in POINTS for at in ((8, 5, 2) if point in SENDS else (2, 1))]
     rng.shuffle(left)
     while left:
         job = Job(kafka)
@@ -91,7 +93,7 @@ def test_killed_at_every_step():
 
 
 def test_a_finished_job_sends_what_is_left():
-    for point in ("kafka.committed=kill@1", "kafka.commit.before=kill@2"):
+    for point in ("kafka.committed=kill@1", "kafka.commit.before=kill@4"):
         job = Job(rig.shared(), rows=200, every="10s")
         status, _, err = job.run(failpoints=point)  # the only checkpoint is the last
         assert status == -signal.SIGKILL, (status, err)
@@ -109,7 +111,7 @@ def test_from_topic_to_topic():
     job.write(from_kafka(job, source)
               + f'sink dead = kafka from dead_letters {{ brokers: "{kafka.brokers}", topic: "{dead}" }}\n')
     for life in range(4):
-        process = job.start(failpoints=f"kafka.commit.{'after' if life % 2 else 'before'}=kill@4")
+        process = job.start(failpoints=f"kafka.commit.{'after' if life % 2 else 'before'}=kill@11")
         while process.poll() is None:
             kafka.produce(source, [*rig.numbered(500, first=job.rows), {"value": b"{bad %d" % job.rows}])
             job.rows += 500
@@ -131,7 +133,7 @@ def test_from_topic_to_topic():
 def test_progress_that_was_emptied_is_refused():
     kafka = rig.shared()
     job = Job(kafka)
-    status, summary, err = job.run(failpoints="kafka.commit.after=kill@4")
+    status, summary, err = job.run(failpoints="kafka.commit.after=kill@8")
     assert status == -signal.SIGKILL, (status, summary, err)
     before = len(kafka.consume(job.topic, beside_open=True))
     kafka.delete_topic(job.progress)
@@ -231,7 +233,7 @@ def test_changes_are_upserts_and_tombstones():
     job = Job(kafka, rows=3000, partitions=3)
     job.write(job.text.replace("where n >= 0", "with worth = (n * 7919) % 1009 | top_n 40 by key order desc(worth) emit on_change")
               .replace("key: key", "key: n"))
-    for at in (2, 4):
+    for at in (5, 8):
         job.run(failpoints=f"kafka.commit.after=kill@{at}")
     job.finish()
     records, stands = kafka.consume(job.topic), {}
@@ -255,7 +257,7 @@ def test_dead_letters():
     dead = kafka.create_topic("dead")
     job = Job(kafka, rows=20000, bad=40)
     job.write(job.text + f'sink dead = kafka from dead_letters {{ brokers: "{kafka.brokers}", topic: "{dead}" }}\n')
-    for at in (2, 4):
+    for at in (6, 11):
         job.run(failpoints=f"kafka.commit.before=kill@{at}")
     job.finish()
     job.check()
@@ -279,6 +281,83 @@ def test_at_least_once():
         assert status == -signal.SIGKILL, (status, summary, err)
     job.finish()
     assert set(rig.numbers(kafka.consume(job.topic))) == set(job.expected())
+    job.close()
+
+
+def test_shards_end_at_different_places():
+    """Of eight shards some are out further than others when the job is killed; then checkpoints are damaged, too: each
+    shard compares what it has sent, and sends the rest."""
+    kafka, apart, again = rig.shared(), 0, 0
+    for point, lost in (("kafka.commit.after=kill@21", 0), ("kafka.commit.after=kill@27", 1), ("kafka.commit.before=kill@33", 2)):
+        job = Job(kafka, partitions=11, every="30ms")
+        job.write(job.text.replace("key: key", "key: n"))
+        status, _, err = job.run(failpoints=point)
+        assert status == -signal.SIGKILL, (point, status, err)
+        assert kafka.partitions(job.progress) == list(range(8))
+        ends = [end for _, end in kafka.offsets(job.progress).values()]
+        apart += len(set(ends)) > 1
+        for path in job.checkpoints()[len(job.checkpoints()) - lost:]:
+            oracle.damage(path)
+        again += "computed again" in json.dumps(job.finish()[0])
+        job.check()
+        job.close()
+    assert apart > 0 and again > 0, (apart, again)
+
+
+def test_the_topic_gets_partitions():
+    """The count of partitions changes at a barrier, and is said; what was sent by the old count is compared by it."""
+    kafka = rig.shared()
+    source = kafka.create_topic("more-in")
+    job = Job(kafka, rows=0, partitions=2, properties="{ topic_metadata_refresh_interval_ms: 300ms }")
+    job.write(from_kafka(job, source))
+    said = f"topic `{job.topic}` had 2 partitions, and has 5 now"
+
+    def send(process, rows):
+        kafka.produce(source, rig.numbered(rows, first=job.rows))
+        job.rows += rows
+        rig.wait_for(lambda: process.poll() is not None
+                     or len(kafka.consume(job.topic, beside_open=True)) >= job.rows, "all rows")
+
+    process = job.start()
+    send(process, 500)
+    kafka.add_partitions(job.topic, 5)
+    time.sleep(rig.stretched(2.5))  # the client's refresh, and its statistics, which come each second
+    send(process, 500)
+    time.sleep(0.3)
+    send(process, 500)
+    process.kill()
+    _, _, err = job.end(process)
+    assert said in err, err
+    assert kafka.partitions(job.progress) == [0, 1], "the number of shards is the run's"
+    for path in job.checkpoints()[1:]:  # back to where two partitions were known
+        oracle.damage(path)
+    process = job.start()
+    send(process, 500)
+    process.send_signal(signal.SIGINT)
+    status, summary, err = job.end(process)
+    assert status == 0 and "computed again" in json.dumps(summary), (status, summary, err)
+    records = kafka.consume(job.topic)
+    assert sorted(rig.numbers(records)) == job.expected(), len(records)
+    for key in {r.key for r in records}:  # in order, up to the change in one partition, from there on in one again
+        rows = sorted((r.partition, json.loads(r.value)["n"]) for r in records if r.key == key)
+        assert rows == [(r.partition, json.loads(r.value)["n"]) for r in records if r.key == key], key
+        before, after = ({p for p, n in rows if n < 500}, {p for p, n in rows if n >= 1000})
+        assert len(before) == len(after) == 1, (key, before, after)
+    new = [json.loads(r.value)["n"] for r in records if r.partition > 1]
+    assert new and min(new) >= 500, new[:3]
+    job.close()
+
+
+def test_rows_without_a_key():
+    """Their partition is the micro-batch's number modulo the count: the same in each life."""
+    job = Job(rig.shared(), rows=3000, partitions=4)
+    job.write(job.text.replace(", key: key", ""))
+    for at in (8, 12):
+        job.run(failpoints=f"kafka.commit.after=kill@{at}")
+    job.finish()
+    records = job.kafka.consume(job.topic)
+    assert sorted(rig.numbers(records)) == job.expected(), len(records)
+    assert len({r.partition for r in records}) > 1
     job.close()
 
 

@@ -58,7 +58,7 @@ struct rig_record {
 struct rig_checkpoint {
     uint64_t epoch;
     struct rig_checkpoint *previous; /* what a delta builds on, and must live as long; NULL: a base */
-    struct rig_record records[256];
+    struct rig_record records[1024];
     size_t count, next;
     bool is_corrupt;
 };

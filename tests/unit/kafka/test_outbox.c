@@ -12,6 +12,8 @@
 
 static _Atomic bool is_full;
 static int woken;
+static struct outbox_room room;
+static const struct layout layout = {.partitions = 3};
 
 static void wake(void *engine)
 {
@@ -22,7 +24,8 @@ static void init(struct outbox *outbox, uint64_t budget)
 {
     is_full = false;
     woken = 0;
-    outbox_init(outbox, budget, &is_full, wake, &woken);
+    outbox_room_init(&room, budget, &is_full, wake, &woken);
+    outbox_init(outbox, &room, 0);
 }
 
 static void append_numbers(struct outbox *outbox, uint64_t first, uint64_t next, struct byte_buffer *printed)
@@ -138,7 +141,7 @@ static void test_round_trip(void **state LEAT_UNUSED)
         init(&outbox, 1 << 30);
         for (uint64_t epoch = 1; epoch < 12; epoch++) {
             append_numbers(&outbox, epoch * 10, epoch * 10 + 10, &in);
-            outbox_close(&outbox, epoch, epoch * 10 + 10);
+            outbox_close(&outbox, epoch, epoch * 10 + 10, layout);
         }
         assert_int_equal(send_all(&outbox, bytes, &out), 0); /* nothing is committed */
         outbox_committed(&outbox, 4);
@@ -164,15 +167,15 @@ static void test_snapshot(void **state LEAT_UNUSED)
     struct byte_buffer in = {0}, out = {0}, early = {0};
     init(&outbox, 1 << 30);
     append_numbers(&outbox, 0, 100, &early);
-    outbox_close(&outbox, 1, 100);
+    outbox_close(&outbox, 1, 100, layout);
     outbox_committed(&outbox, 1);
     send_all(&outbox, 1 << 20, &out);
     buffer_clear(&out);
     append_numbers(&outbox, 100, 9000, &in); /* more than one chunk */
-    outbox_close(&outbox, 2, 9000);
-    outbox_close(&outbox, 3, 9100); /* an epoch without records */
+    outbox_close(&outbox, 2, 9000, layout);
+    outbox_close(&outbox, 3, 9100, layout); /* an epoch without records */
     append_numbers(&outbox, 9100, 9200, &in);
-    outbox_close(&outbox, 4, 9200);
+    outbox_close(&outbox, 4, 9200, layout);
     append_numbers(&outbox, 9200, 9300, &early); /* the open epoch, which is not in the snapshot */
     take_snapshot(&outbox, &checkpoint);
     struct outbox *again = restored(&rig, &checkpoint);
@@ -210,7 +213,7 @@ static void test_deltas(void **state LEAT_UNUSED)
     assert_true(rig_sink_open(&rig, &holder_kind, "{}", NULL, true, NULL));
     for (size_t i = 0; i < ARRAY_COUNT(turns); i++, number += 10) {
         append_numbers(&outbox, number, number + turns[i].numbers, &in);
-        outbox_close(&outbox, i + 1, number + 10);
+        outbox_close(&outbox, i + 1, number + 10, layout);
         assert_true(rig_sink_snapshot_on(&rig, i + 1, previous, !turns[i].is_abandoned, &checkpoints[i]));
         assert_int_equal(checkpoints[i].count, turns[i].records);
         if (!turns[i].is_abandoned) {
@@ -258,7 +261,7 @@ static void test_large_record(void **state LEAT_UNUSED)
     outbox_append(&outbox, 5, 0, &record);
     outbox_account(&outbox);
     assert_true(is_full);
-    outbox_close(&outbox, 1, 6);
+    outbox_close(&outbox, 1, 6, layout);
     take_snapshot(&outbox, &checkpoint);
     for (size_t i = 0; i < checkpoint.count; i++)
         assert_true(checkpoint.records[i].bytes <= 4 << 20);
@@ -284,7 +287,7 @@ static void test_budget(void **state LEAT_UNUSED)
     while (!is_full)
         append_numbers(&outbox, number, number + 1, &in), number++;
     assert_true(outbox.open.bytes >= 100000 && outbox.open.bytes < 110000);
-    outbox_close(&outbox, 1, number);
+    outbox_close(&outbox, 1, number, layout);
     assert_true(is_full);
     outbox_committed(&outbox, 1);
     assert_int_equal(woken, 0);
@@ -330,7 +333,7 @@ static void test_held(void **state LEAT_UNUSED)
     kind.snapshot = sends_meanwhile;
     init(&outbox, 1 << 20);
     append_numbers(&outbox, 0, 50, &in);
-    outbox_close(&outbox, 1, 50);
+    outbox_close(&outbox, 1, 50, layout);
     outbox_committed(&outbox, 1);
     snapshot_of = &outbox;
     assert_true(rig_sink_open(&rig, &kind, "{}", NULL, true, NULL));
@@ -355,9 +358,42 @@ static void fill(struct outbox *outbox, struct byte_buffer *in)
     init(outbox, 1 << 30);
     for (uint64_t epoch = 1; epoch < 5; epoch++) {
         append_numbers(outbox, epoch * 10, epoch * 10 + 10, in);
-        outbox_close(outbox, epoch, epoch * 10 + 10);
+        outbox_close(outbox, epoch, epoch * 10 + 10, layout);
     }
     outbox_committed(outbox, 4);
+}
+
+/* Two outboxes share a budget: what one holds, the other cannot have. */
+static void test_shared_budget(void **state LEAT_UNUSED)
+{
+    struct outbox first, second;
+    struct outbox_part parts[4];
+    struct byte_buffer in = {0}, out = {0};
+    uint64_t number = 0;
+    init(&first, 20000);
+    outbox_init(&second, &room, 1);
+    while (first.open_bytes < 12000)
+        append_numbers(&first, number, number + 1, &in), number++;
+    assert_false(is_full);
+    while (second.open_bytes < 9000)
+        append_numbers(&second, number, number + 1, &in), number++;
+    assert_true(is_full);
+    outbox_close(&first, 1, number, layout);
+    outbox_close(&second, 1, number, layout);
+    outbox_committed(&second, 1);
+    uint32_t count = outbox_take(&second, 1 << 20, parts, ARRAY_COUNT(parts));
+    outbox_sent(&second, parts, count);
+    assert_true(is_full); /* the other one still holds more than half */
+    assert_int_equal(woken, 0);
+    outbox_committed(&first, 1);
+    send_all(&first, 1 << 20, &out);
+    assert_false(is_full);
+    assert_int_equal(woken, 1);
+    assert_int_equal(room.used_bytes, 0);
+    buffer_free(&in);
+    buffer_free(&out);
+    outbox_free(&first);
+    outbox_free(&second);
 }
 
 /* However much of an outbox was sent, the outbox of another life goes on there. */
@@ -421,7 +457,7 @@ static void test_damaged_snapshot(void **state LEAT_UNUSED)
     init(&outbox, 1 << 20);
     for (uint64_t epoch = 1; epoch < 4; epoch++) {
         append_numbers(&outbox, epoch * 10, epoch * 10 + 10, &in);
-        outbox_close(&outbox, epoch, epoch * 10 + 10);
+        outbox_close(&outbox, epoch, epoch * 10 + 10, layout);
     }
     take_snapshot(&outbox, &checkpoint);
     for (int turn = 0; turn < 3000; turn++) {
@@ -450,15 +486,11 @@ static void test_damaged_snapshot(void **state LEAT_UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_snapshot),
-        cmocka_unit_test(test_deltas),
-        cmocka_unit_test(test_large_record),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_held),
-        cmocka_unit_test(test_skip),
-        cmocka_unit_test(test_skip_refuses),
-        cmocka_unit_test(test_damaged_snapshot),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_snapshot),
+        cmocka_unit_test(test_deltas),        cmocka_unit_test(test_large_record),
+        cmocka_unit_test(test_budget),        cmocka_unit_test(test_held),
+        cmocka_unit_test(test_shared_budget), cmocka_unit_test(test_skip),
+        cmocka_unit_test(test_skip_refuses),  cmocka_unit_test(test_damaged_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

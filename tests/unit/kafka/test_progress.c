@@ -152,9 +152,37 @@ static void test_damage(void **state LEAT_UNUSED)
         assert_int_not_equal(progress_apply(&progress, text(&key), text(&value)), PROGRESS_READ);
         key.data[i] ^= 4;
     }
-    key.data[4]++;
+    key.data[4] = 2; /* which has a layout, too */
+    assert_int_equal(progress_apply(&progress, text(&key), text(&value)), PROGRESS_DAMAGED);
+    key.data[4] = 3;
     assert_int_equal(progress_apply(&progress, text(&key), text(&value)), PROGRESS_NEWER);
     assert_int_equal(progress.count, 0);
+    buffer_free(&key);
+    buffer_free(&value);
+    progress_free(&progress);
+}
+
+/* Parts with and without a layout are read back, each in the form that its own time wrote; a tombstone takes its own. */
+static void test_layouts(void **state LEAT_UNUSED)
+{
+    struct progress progress;
+    struct progress_part with = part(10, 20, 0, 4, 4);
+    struct byte_buffer key = {0}, value = {0};
+    progress_init(&progress, run_a, STR("out"));
+    with.layout = (struct layout){.since = 7, .partitions = 12};
+    assert_int_equal(give(&progress, &progress, part(1, 10, 0, 9, 9)), PROGRESS_READ);
+    assert_int_equal(give(&progress, &progress, with), PROGRESS_READ);
+    assert_int_equal(progress_at(&progress, 0)->layout.partitions, 0);
+    assert_int_equal(progress_last(&progress)->layout.partitions, 12);
+    assert_int_equal(progress_last(&progress)->layout.since, 7);
+    progress_put_part(&progress, progress_at(&progress, 0), &key, &value);
+    assert_int_equal(key.data[4], 1);
+    assert_int_equal(value.length, 80); /* as before leat chose partitions */
+    buffer_clear(&key);
+    progress_put_key(&progress, progress_last(&progress), &key);
+    assert_int_equal(key.data[4], 2);
+    assert_int_equal(progress_apply(&progress, text(&key), (struct str){NULL, 0}), PROGRESS_READ);
+    assert_int_equal(progress.count, 1);
     buffer_free(&key);
     buffer_free(&value);
     progress_free(&progress);
@@ -163,15 +191,17 @@ static void test_damage(void **state LEAT_UNUSED)
 /* Parts with impossible values are damage, though their checksum is right. */
 static void test_impossible(void **state LEAT_UNUSED)
 {
-    static const size_t places[] = {8, 16, 32, 40}; /* of first (also in the key), next, to, total */
+    /* of first (also in the key), next, to, total, and of a layout since, partitions */
+    static const size_t places[] = {8, 16, 32, 40, 72, 80};
     struct progress_part good = part(10, 11, 0, 1, 1);
+    good.layout = (struct layout){.since = 4, .partitions = 6};
     for (size_t i = 0; i <= ARRAY_COUNT(places); i++) {
         struct progress progress;
         struct byte_buffer key = {0}, value = {0};
         progress_init(&progress, run_a, STR("out"));
         progress_put_part(&progress, &good, &key, &value);
         if (i < ARRAY_COUNT(places))
-            memset(value.data + places[i], 0, 8);
+            memset(value.data + places[i], places[i] == 72 ? 9 : 0, 8);
         uint64_t check =
             XXH3_64bits_withSeed(value.data, value.length - 8, XXH3_64bits(key.data, key.length));
         memcpy(value.data + value.length - 8, &check, sizeof(check));
@@ -211,9 +241,10 @@ static void test_random_bytes(void **state LEAT_UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),        cmocka_unit_test(test_many),   cmocka_unit_test(test_others),
-        cmocka_unit_test(test_life),         cmocka_unit_test(test_damage), cmocka_unit_test(test_impossible),
-        cmocka_unit_test(test_random_bytes),
+        cmocka_unit_test(test_order),        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_others),       cmocka_unit_test(test_life),
+        cmocka_unit_test(test_damage),       cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_random_bytes), cmocka_unit_test(test_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
