@@ -70,7 +70,7 @@ def points():
 def places(name):
     """How often a life passes the point before it is killed there. Each shard passes those of transactions at a start,
     too, once (a first start) or twice: the last places are among rows, where shards are out up to different ones."""
-    return (1, 5, 9, 14) if name in ("kafka.begin", "kafka.produce", "kafka.progress", "kafka.commit.before",
+    return (1, 5, 9, 14, 20) if name in ("kafka.begin", "kafka.produce", "kafka.progress", "kafka.commit.before",
                                      "kafka.commit.after") else (1, 2)
 
 

@@ -105,7 +105,7 @@ def part_kills(scale, rng):
 
         def new_job():
             trouble.end()  # the rig's own client makes its topics
-            return case.job(rate=8000, sink_brokers=proxied.brokers, source_brokers=proxied.brokers)
+            return case.job(rate=8000, partitions=rng.choice((3, 8)), sink_brokers=proxied.brokers, source_brokers=proxied.brokers)
 
         done, jobs, points = oracle.lives_until(kills, rng, new_job, trouble.step, report, trouble.end)
         missing = sorted(set(oracle.points()) - points)
