@@ -35,6 +35,7 @@
 #include "serve/server.h"
 #include "state/checkpoint.h"
 #include "state/checkpoint_files.h"
+#include "state/objects/objects.h"
 #include "state/table.h"
 
 enum unit { COUNT, BYTES };
