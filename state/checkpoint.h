@@ -248,6 +248,9 @@ struct checkpoint_pack_file {
     uint64_t bytes;
     int64_t
         changed_us; /* wall clock: of a table's last change; 0: of a checkpoint's file, which never changes */
+    bool has_content; /* of a file with digests in its MANIFEST: */
+    uint8_t content
+        [16]; /* files with the same bytes have the same content (xxh3-128 of the MANIFEST's digests) */
 };
 
 /* Opens the newest checkpoint whose manifests can be read. NULL with *is_none: there is none; else NULL after a diagnostic. */
@@ -257,6 +260,8 @@ void checkpoint_pack_close(struct checkpoint_pack *pack); /* NULL is allowed */
 struct checkpoint_id checkpoint_pack_id(const struct checkpoint_pack *pack);
 struct run_id checkpoint_pack_run(const struct checkpoint_pack *pack);
 const struct checkpoint_pack_file *checkpoint_pack_files(const struct checkpoint_pack *pack, uint32_t *count);
+/* The open file number `file`; stays the pack's. */
+int checkpoint_pack_fd(const struct checkpoint_pack *pack, uint32_t file);
 /* Reads bytes of file number `file`, up to the length that it had. 0 or an errno. Any thread. */
 int checkpoint_pack_read(const struct checkpoint_pack *pack, uint32_t file, uint64_t offset, void *data,
                          size_t bytes, size_t *got);

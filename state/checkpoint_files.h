@@ -170,6 +170,10 @@ bool order_verify_loose(const struct checkpoint_dir *dir, struct diag_list *diag
 void order_show(const struct checkpoint_dir *dir, struct checkpoint_id id, struct byte_buffer *out);
 void order_show_loose(const struct checkpoint_dir *dir, struct byte_buffer *out);
 
+/* checkpoint_prune.c. Sets kept[i] of the checkpoints that `keep` names, at least the newest. created_us: newest first;
+ * TIME_MIN: damaged. kept: zeroed. */
+void keep_mark(const int64_t *created_us, uint32_t count, const struct checkpoint_keep *keep, bool *kept);
+
 /* The digests of a whole file: DIGEST_BYTES for each chunk, malloc'd, also after an error. 0 or an errno. */
 int digest_file(const char *path, uint64_t *bytes, uint8_t **digests);
 /* Copies a file to a new inode and fsyncs it. 0 or an errno. */

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 enum { TRIES = 8, TABLES_DEPTH = 4 };
 
@@ -111,6 +112,14 @@ static int add_path(struct checkpoint_pack *pack, const struct checkpoint_dir *d
     return 0;
 }
 
+static void digest_content(const struct manifest_file *file, uint8_t content[16])
+{
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical,
+                             XXH3_128bits(file->digests, digest_count(file->bytes) * DIGEST_BYTES));
+    memcpy(content, canonical.digest, sizeof(canonical.digest));
+}
+
 static bool add_chain(struct checkpoint_pack *pack, const struct checkpoint *chain, struct diag_list *diags)
 {
     struct open_files files;
@@ -124,7 +133,9 @@ static bool add_chain(struct checkpoint_pack *pack, const struct checkpoint *cha
             const struct manifest_file *file = &manifest->files[i];
             struct checkpoint_pack_file own = {
                 .name = arena_printf(&pack->arena, "%s/%.*s", folder, STR_ARGS(file->path)),
-                .bytes = file->bytes};
+                .bytes = file->bytes,
+                .has_content = true};
+            digest_content(file, own.content);
             add_file(pack, files.fds[at], &own);
         }
         const char *name = arena_printf(&pack->arena, "%s/MANIFEST", folder);
@@ -233,6 +244,11 @@ const struct checkpoint_pack_file *checkpoint_pack_files(const struct checkpoint
 {
     *count = pack->count;
     return pack->files;
+}
+
+int checkpoint_pack_fd(const struct checkpoint_pack *pack, uint32_t file)
+{
+    return pack->fds[file];
 }
 
 int checkpoint_pack_read(const struct checkpoint_pack *pack, uint32_t file, uint64_t offset, void *data,

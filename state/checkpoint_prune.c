@@ -26,26 +26,52 @@ static struct entry *find_entry(struct entry *entries, uint32_t count, struct ch
     return NULL;
 }
 
-/* Whether no newer entry is of the same hour or day. All newer entries are compared, because their times need
+/* Whether no newer checkpoint is of the same hour or day. All newer ones are compared, because their times need
  * not fall: the wall clock may have been set. */
-static bool is_newest_of_period(const struct entry *entries, uint32_t at, int64_t period_us)
+static bool is_newest_of_period(const int64_t *created_us, uint32_t at, int64_t period_us)
 {
     for (uint32_t i = 0; i < at; i++)
-        if (entries[i].is_good && entries[i].created_us / period_us == entries[at].created_us / period_us)
+        if (created_us[i] != TIME_MIN && created_us[i] / period_us == created_us[at] / period_us)
             return false;
     return true;
 }
 
-/* Keeps the newest entry of each of the newest `periods` hours or days. */
-static void keep_periods(struct entry *entries, uint32_t count, int64_t period_us, int64_t periods)
+/* Keeps the newest checkpoint of each of the newest `periods` hours or days. */
+static void keep_periods(const int64_t *created_us, uint32_t count, int64_t period_us, int64_t periods,
+                         bool *kept)
 {
-    int64_t kept = 0;
-    for (uint32_t i = 0; i < count && kept < periods; i++) {
-        if (!entries[i].is_good || !is_newest_of_period(entries, i, period_us))
+    int64_t found = 0;
+    for (uint32_t i = 0; i < count && found < periods; i++) {
+        if (created_us[i] == TIME_MIN || !is_newest_of_period(created_us, i, period_us))
             continue;
-        entries[i].is_kept = true;
-        kept++;
+        kept[i] = true;
+        found++;
     }
+}
+
+void keep_mark(const int64_t *created_us, uint32_t count, const struct checkpoint_keep *keep, bool *kept)
+{
+    int64_t found = 0;
+    for (uint32_t i = 0; i < count && found < MAX(keep->last, 1); i++) {
+        kept[i] = created_us[i] != TIME_MIN;
+        found += kept[i];
+    }
+    keep_periods(created_us, count, US_PER_HOUR, keep->hourly, kept);
+    keep_periods(created_us, count, US_PER_DAY, keep->daily, kept);
+}
+
+/* Marks the entries that `keep` names by their age. */
+static void mark_by_age(struct entry *entries, uint32_t count, const struct checkpoint_keep *keep)
+{
+    int64_t *created_us = mem_alloc(MAX(count, 1) * sizeof(*created_us));
+    bool *kept = mem_calloc(MAX(count, 1), sizeof(*kept));
+    for (uint32_t i = 0; i < count; i++)
+        created_us[i] = entries[i].is_good ? entries[i].created_us : TIME_MIN;
+    keep_mark(created_us, count, keep, kept);
+    for (uint32_t i = 0; i < count; i++)
+        entries[i].is_kept = kept[i];
+    free(created_us);
+    free(kept);
 }
 
 static struct checkpoint_id base_of(struct entry *entries, uint32_t count, const struct entry *entry)
@@ -62,14 +88,7 @@ static struct checkpoint_id base_of(struct entry *entries, uint32_t count, const
 /* Marks the entries that stay; entries are in the order of a restore, newest first. */
 static void mark_kept(struct entry *entries, uint32_t count, const struct checkpoint_keep *keep)
 {
-    int64_t kept = 0;
-    for (uint32_t i = 0; i < count && kept < MAX(keep->last, 1); i++)
-        if (entries[i].is_good) {
-            entries[i].is_kept = true;
-            kept++;
-        }
-    keep_periods(entries, count, US_PER_HOUR, keep->hourly);
-    keep_periods(entries, count, US_PER_DAY, keep->daily);
+    mark_by_age(entries, count, keep);
     /* Also keep one checkpoint that shares no file with the newest, in case a file of the newest
      * checkpoint's chain is damaged. */
     const struct entry *newest = NULL;

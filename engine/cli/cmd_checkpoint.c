@@ -6,7 +6,7 @@
 #include "core/civil.h"
 #include "core/option.h"
 #include "run/run.h"
-#include "state/checkpoint.h"
+#include "state/checkpoint_store.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -171,6 +171,64 @@ static bool copy(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
     return true;
 }
 
+/* --- In an object store --- */
+
+static bool is_url(const char *text)
+{
+    return strncmp(text, "s3://", 5) == 0 || strncmp(text, "file:", 5) == 0;
+}
+
+static bool list_store(struct checkpoint_store *store, struct checkpoint_arguments *a)
+{
+    struct checkpoint_head *heads;
+    uint32_t count;
+    if (!checkpoint_store_list(store, &a->arena, &heads, &count, &a->diags))
+        return false;
+    if (count == 0)
+        printf("no checkpoints in %s\n", a->directory);
+    for (uint32_t i = 0; i < count; i++) {
+        char time[32], bytes[32];
+        print_id(heads[i].id);
+        printf("  %.*s  %s\n", (int)civil_format(heads[i].created_us, time), time,
+               format_bytes((double)heads[i].bytes, bytes));
+    }
+    return true;
+}
+
+static bool restore_store(struct checkpoint_store *store, struct checkpoint_arguments *a)
+{
+    struct checkpoint_id id;
+    uint64_t bytes;
+    char text[32];
+    if (a->to == NULL) {
+        struct diag *d =
+            diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0}, "`leat checkpoint restore` needs --to");
+        diag_hint(&a->diags, d, "for example `leat checkpoint restore %s --to state/ctr`", a->directory);
+        return false;
+    }
+    if (!named(a, &id) || !checkpoint_store_restore(store, &id, a->to, &bytes, &a->diags))
+        return false;
+    print_id(id);
+    printf(": %s copied to %s, every byte checked\n", format_bytes((double)bytes, text), a->to);
+    return true;
+}
+
+static bool run_store_verb(struct checkpoint_arguments *a)
+{
+    bool is_list = strcmp(a->verb, "list") == 0;
+    if (!is_list && strcmp(a->verb, "restore") != 0) {
+        struct diag *d = diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0},
+                                    "`leat checkpoint %s` does not work in an object store", a->verb);
+        diag_hint(&a->diags, d, "`list` and `restore` do; restore the checkpoint into a directory first");
+        return false;
+    }
+    struct objects_options options = {.url = str_from(a->directory)};
+    struct checkpoint_store *store = checkpoint_store_open(&options, &a->diags);
+    bool is_good = store != NULL && (is_list ? list_store(store, a) : restore_store(store, a));
+    checkpoint_store_close(store);
+    return is_good;
+}
+
 static const struct {
     const char *name;
     bool (*run)(struct checkpoint_dir *dir, struct checkpoint_arguments *a);
@@ -211,14 +269,18 @@ int cmd_checkpoint(int argc, char **argv)
         "`save DIR --to SAVEPOINT` copies a checkpoint and all checkpoints that it builds on, also while a "
         "job runs; `restore SAVEPOINT --to DIR` makes a checkpoint directory of the copy, from which the "
         "same run resumes (`leat run JOB`). `leat run JOB --from SAVEPOINT` starts a new run from the copy "
-        "instead. Files that sinks wrote are not part of a savepoint.",
+        "instead. Files that sinks wrote are not part of a savepoint.\n\n"
+        "`list` and `restore` also take the URL that the job's `checkpoint: { store: ... }` names, "
+        "`s3://BUCKET/PREFIX` or `file:/DIR`: where the job's own directory is lost, `restore` makes it "
+        "again. Keys for S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, "
+        "AWS_ENDPOINT_URL_S3).",
         0,
         0,
         0};
     struct checkpoint_arguments arguments = {.last = 1};
     diag_list_init(&arguments.diags, &arguments.arena);
     argp_command(&argp, argc, argv, &arguments);
-    bool is_good = run_verb(&arguments);
+    bool is_good = is_url(arguments.directory) ? run_store_verb(&arguments) : run_verb(&arguments);
     diag_print(stderr, &arguments.diags, NULL, isatty(STDERR_FILENO) != 0);
     arena_free(&arguments.arena);
     return is_good ? EXIT_GOOD : EXIT_FAILED;

@@ -97,6 +97,23 @@ static double run_checkpoint_stop(const struct run_stats *s)
     return s->checkpoints > 0 ? seconds_of(s->checkpoint_stop_us) : (double)NAN;
 }
 
+static double run_store_behind(const struct run_stats *s)
+{
+    return s->has_store ? (double)s->store_behind : (double)NAN;
+}
+static double run_store_behind_time(const struct run_stats *s)
+{
+    return s->has_store ? seconds_of(s->store_behind_us) : (double)NAN;
+}
+static double run_store_bytes(const struct run_stats *s)
+{
+    return s->has_store ? (double)s->store_bytes : (double)NAN;
+}
+static double run_store_retries(const struct run_stats *s)
+{
+    return s->has_store ? (double)s->store_retries : (double)NAN;
+}
+
 static double node_watermark(const struct run_stats *s LEAT_UNUSED, const struct run_node_stats *node)
 {
     return moment(node->time.watermark);
@@ -156,6 +173,13 @@ static const struct metric table[] = {
     RUN("leat_checkpoint_bytes", "gauge", run_checkpoint_bytes, "The last checkpoint: bytes written."),
     RUN("leat_checkpoint_stop_seconds", "gauge", run_checkpoint_stop,
         "The last checkpoint: longest time that a lane stood still."),
+    RUN("leat_store_checkpoints_behind", "gauge", run_store_behind,
+        "Checkpoints of this process that are newer than the object store's newest; of a job with a `store`."),
+    RUN("leat_store_behind_seconds", "gauge", run_store_behind_time,
+        "Time since the oldest of them was published; 0: the store has them all."),
+    RUN("leat_store_sent_bytes_total", "counter", run_store_bytes, "Bytes sent to the object store."),
+    RUN("leat_store_retries_total", "counter", run_store_retries,
+        "Requests to the object store that were sent again."),
     {.meaning = {"leat_lane_seconds_total", "counter", "lane, on",
                  "Time of each lane, by what it went to: `decode`, `process`, `wait_for_records`, or blocked "
                  "`behind_...`."},

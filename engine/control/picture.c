@@ -119,6 +119,9 @@ static void add_time(const struct picture *p, struct byte_buffer *out)
         buffer_printf(out, "   checkpoint %" PRIu64 ": %s ago, took %s, %s", s->checkpoint_epoch,
                       format_duration(s->checkpoint_age_us, age), format_duration(s->checkpoint_us, duration),
                       format_bytes((double)s->checkpoint_bytes, bytes));
+    if (s->has_store && s->store_behind > 0)
+        buffer_printf(out, ", the store is %" PRIu64 " behind (%s)", s->store_behind,
+                      format_duration(s->store_behind_us, duration));
 }
 
 /* What the lanes did lately, and what keeps them from more; false: it is not known yet. */

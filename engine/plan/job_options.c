@@ -16,6 +16,10 @@ static const struct option checkpoint_options[] = {
                     "how often a checkpoint is taken"),
     OPTION_TEXT(struct job_checkpoint, directory, "dir", OPTION_RUNTIME, "\"\"",
                 "the checkpoint directory; without it the job cannot resume"),
+    OPTION_TEXT(
+        struct job_checkpoint, store, "store", OPTION_RUNTIME, "\"\"",
+        "where checkpoints are copied to, so that the job outlives its disk: \"s3://bucket/prefix\" or "
+        "\"file:/shared/dir\", one for each job; keys for S3 come from the environment"),
     OPTION_BLOCK(struct job_checkpoint, keep, struct job_keep, "keep", OPTION_RUNTIME, keep_options,
                  "which checkpoints are kept"),
     OPTION_BYTES(struct job_checkpoint, free_bytes, "min_free", OPTION_RUNTIME, "64MiB", "0B", "1TiB",

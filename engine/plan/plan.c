@@ -232,6 +232,19 @@ static void prune(struct plan_build *b)
                          "`%.*s` is not used by any sink, learner or `serve`", STR_ARGS(b->symbols[i].name));
 }
 
+/* The store has copies of what is in the checkpoint directory; a replay makes none. */
+static void check_store(struct plan_build *b)
+{
+    struct job_checkpoint *checkpoint = &b->plan->config.checkpoint;
+    if (b->options->is_replay)
+        checkpoint->store = (struct str){0};
+    if (checkpoint->store.length == 0 || checkpoint->directory.length > 0)
+        return;
+    struct diag *d = diag_error(b->diags, DIAG_OPTIONS_CLASH, b->job->job_span,
+                                "`store` copies checkpoints, and the job takes none");
+    diag_hint(b->diags, d, "add `dir: \"state/NAME\"` to `checkpoint`");
+}
+
 static void check_sources(struct plan_build *b)
 {
     const struct job_config *config = &b->plan->config;
@@ -295,6 +308,7 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
     struct str *directory = &plan->config.checkpoint.directory;
     if (options->is_replay && directory->length > 0)
         *directory = str_from(arena_printf(arena, "%.*s.replay", STR_ARGS(*directory)));
+    check_store(&b);
     collect_symbols(&b);
     for (uint32_t i = 0; i < b.symbols_count; i++)
         if (!open_symbol(&b, &b.symbols[i]))

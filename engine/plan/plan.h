@@ -33,6 +33,7 @@ struct job_keep {
 struct job_checkpoint {
     int64_t every_us;
     struct str directory; /* length 0: no checkpoints */
+    struct str store;     /* URL of an object store (state/objects); length 0: none */
     struct job_keep keep;
     int64_t free_bytes; /* the sources pause when the disk has less free space */
     int64_t log_bytes;  /* of the delta log (run/publish) */

@@ -178,6 +178,11 @@ struct run_stats {
     uint64_t checkpoint_bytes;      /* bytes written for the last checkpoint */
     int64_t checkpoint_stop_us;     /* longest time that a lane stood still for the last checkpoint */
     int64_t checkpoint_stop_max_us; /* the same, for all checkpoints of this process */
+    bool has_store;                 /* checkpoints are copied to an object store: */
+    uint64_t store_behind;          /* checkpoints of this process that are newer than the store's newest */
+    int64_t store_behind_us;        /* since the oldest of them was published; 0: there are none */
+    uint64_t store_bytes;           /* sent to the store */
+    uint64_t store_retries;         /* requests that were sent again */
     struct run_dead_example dead[RUN_DEAD_EXAMPLES]; /* set once the run is joined */
     uint32_t dead_count;
     uint32_t lanes;

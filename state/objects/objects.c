@@ -189,15 +189,19 @@ static enum objects_result unwritable(const char *path, int error, struct diag_l
     return OBJECTS_FAILED;
 }
 
+bool objects_put_fd(struct objects *objects, struct str name, int fd, uint64_t bytes, const char *path,
+                    struct diag_list *diags)
+{
+    return check_name(objects, name, diags) && objects->kind->put_file(objects, name, fd, bytes, path, diags);
+}
+
 bool objects_put_file(struct objects *objects, struct str name, const char *path, uint64_t bytes,
                       struct diag_list *diags)
 {
-    if (!check_name(objects, name, diags))
-        return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return unreadable(path, errno, diags);
-    bool ok = objects->kind->put_file(objects, name, fd, bytes, path, diags);
+    bool ok = objects_put_fd(objects, name, fd, bytes, path, diags);
     close(fd);
     return ok;
 }

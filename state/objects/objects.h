@@ -44,6 +44,8 @@ struct objects_options {
 };
 
 struct objects;
+/* Whether an object may have this name. Any thread. */
+bool objects_name_is_good(struct str name);
 /* NULL after E0710 (the URL or the environment cannot be used). Sends nothing. Copies the options. A connection in plain text to
  * another machine is a warning (E0609). */
 struct objects *objects_open(const struct objects_options *options, struct diag_list *diags);
@@ -60,6 +62,10 @@ LEAT_CHECKED bool objects_put(struct objects *objects, struct str name, const vo
  * itself. A file with fewer bytes: E0601. */
 LEAT_CHECKED bool objects_put_file(struct objects *objects, struct str name, const char *path, uint64_t bytes,
                                    struct diag_list *diags);
+
+/* The same of an open file; path: its name, for messages. */
+LEAT_CHECKED bool objects_put_fd(struct objects *objects, struct str name, int fd, uint64_t bytes,
+                                 const char *path, struct diag_list *diags);
 
 enum objects_result {
     OBJECTS_FAILED,  /* after a diagnostic */

@@ -46,8 +46,6 @@ struct objects {
 bool objects_pause(struct objects *objects, int64_t us);
 /* E0710, of a call that was cancelled. Returns false. */
 bool objects_say_cancelled(const struct objects *objects, struct diag_list *diags);
-/* Whether objects may have this name. */
-bool objects_name_is_good(struct str name);
 
 /* Entries that a list collects. */
 struct objects_entries {

@@ -128,7 +128,7 @@ bool checkpoints_init(struct run *run)
         return false;
     if (checkpoint_dir_taken_from(run->dir) != NULL)
         run_note(run, "taking over `%s` from %s", run->path, checkpoint_dir_taken_from(run->dir));
-    if (run->trace == NULL && !fence_sinks(run))
+    if (!upload_open(run) || (run->trace == NULL && !fence_sinks(run)))
         return false;
     if (!(run->trace != NULL ? before_record_choose(run) : find_begin(run)) || !parts_init(run, &next_id))
         return false;
@@ -210,6 +210,8 @@ void checkpoints_close(struct run *run)
 void checkpoints_free(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;
+    if (c != NULL)
+        upload_free(c->upload); /* looks at the directory */
     checkpoints_close(run);
     barrier_free(run->barrier);
     run->barrier = NULL;

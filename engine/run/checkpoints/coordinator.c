@@ -186,6 +186,8 @@ static void finish_checkpoint(struct checkpoints *c)
     }
     pthread_cond_broadcast(&b->condition);
     pthread_mutex_unlock(&b->mutex);
+    if (is_published)
+        upload_published(c->upload, b->epoch);
     run_wake(c->run);
     say(c);
 }
@@ -240,7 +242,7 @@ static void *coordinator_main(void *argument)
 bool checkpoints_start(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;
-    c->has_thread = pthread_create(&c->thread, NULL, coordinator_main, c) == 0;
+    c->has_thread = upload_start(c->upload) && pthread_create(&c->thread, NULL, coordinator_main, c) == 0;
     return c->has_thread;
 }
 
@@ -263,6 +265,7 @@ void checkpoints_join(struct run *run)
         b->writer = NULL;
         b->state = BARRIER_IDLE;
     }
+    upload_end(c->upload);
 }
 
 bool checkpoints_have_last(struct run *run)
@@ -298,6 +301,7 @@ void checkpoints_stats(struct run *run, struct run_stats *stats)
     stats->checkpoint_age_us = stats->checkpoint_us = -1;
     if (b == NULL)
         return;
+    upload_stats(c->upload, stats);
     pthread_mutex_lock(&b->mutex);
     stats->checkpoints = c->count;
     stats->checkpoint_epoch = atomic_load(&b->published);

@@ -26,6 +26,7 @@ struct checkpoints {
     struct checkpoint_dir *from_dir; /* directory of `from` */
     struct run_id from_run;          /* with run.is_begun_again: id of the run, which stays the same */
     struct byte_buffer parts;        /* the list of parts, which every checkpoint holds */
+    struct upload *upload;           /* NULL: the job names no store */
     pthread_t thread;
     bool has_thread;
     struct arena arena;
@@ -46,6 +47,20 @@ struct checkpoints {
 /* past.c; under the barrier's mutex. */
 void past_add(struct checkpoints *c, const struct past_checkpoint *taken);
 void past_add_failure(struct checkpoints *c, const char *reason);
+
+/* upload.c: copies of checkpoints in an object store; each function takes NULL, where the job names none. */
+struct upload;
+/* Opens the store that the job names, and sends nothing. false after E0710. Control thread; so are start, end and free. */
+LEAT_CHECKED bool upload_open(struct run *run);
+/* false: the system refuses a thread. */
+LEAT_CHECKED bool upload_start(struct upload *upload);
+/* A checkpoint was published. Coordinator thread; never waits. */
+void upload_published(struct upload *upload, uint64_t epoch);
+/* After the coordinator has ended: waits a while for the last checkpoint to go up. */
+void upload_end(struct upload *upload);
+void upload_free(struct upload *upload);
+/* Any thread. */
+void upload_stats(struct upload *upload, struct run_stats *stats);
 
 /* parts.c */
 /* Call when run->resumed is chosen: sets run->ids and run->has_saved. For a run that begins with another

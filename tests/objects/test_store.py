@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Jobs with `checkpoint: { store: ... }`: the store has what was published, and is enough to go on from; whatever fails in it, the
+job goes on.
+
+    test_store.py PATH_OF_LEAT
+"""
+
+import collections
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import rig
+import tap
+from patience import PATIENCE_S
+
+LEAT = os.path.abspath(sys.argv[1])
+JOB = """
+param out: text = "out"
+param store: text = ""
+job stored { memory: 32MiB, checkpoint: { every: 20ms, dir: concat(out, "/state"), store: store, keep: { last: 2 } } }
+source s = file { path: "in.jsonl", schema: { n: int!, ts: time(ms) }, event_time: ts }
+stream t = s | dedup by n within 24h
+sink t = file from t { path: concat(out, "/t.jsonl") }
+"""
+RECORDS = 150_000
+FOLDER = tempfile.TemporaryDirectory(prefix="leat-store-")
+EXPECTED = []
+
+
+def place(*parts):
+    return os.path.join(FOLDER.name, *parts)
+
+
+def leat(*words, **environment):
+    return subprocess.run([LEAT, *words], cwd=FOLDER.name, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+                          env={**os.environ, "LEAT_TEST_STATE": "4096", **environment})
+
+
+def run(out, store, **environment):
+    return leat("run", "job.leat", "--workers", "2", "--set", f"out={out}", "--set", f"store={store}", **environment)
+
+
+def output(out):
+    with open(place(out, "t.jsonl"), "rb") as file:
+        return file.read()
+
+
+def make_input():
+    with open(place("job.leat"), "w", encoding="utf-8") as file:
+        file.write(JOB)
+    with open(place("in.jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(f'{{"n":{n * 7919 % (RECORDS // 2)},"ts":{1_700_000_000_000 + n}}}\n' for n in range(RECORDS))
+    result = run("plain", "")
+    assert result.returncode == 0, result.stderr
+    EXPECTED.append(output("plain"))
+    assert EXPECTED[0].count(b"\n") == RECORDS // 2
+
+
+def killed_and_lost(url, kill, **environment):
+    """A life that is killed and whose directory is lost; another one goes on from the store alone."""
+    out = f"killed-{kill.split('=')[0]}-{url[:2]}"
+    result = run(out, url, LEAT_FAILPOINTS=kill, **environment)
+    assert result.returncode == -signal.SIGKILL, (kill, result.returncode, result.stderr)
+    shutil.rmtree(place(out, "state"))
+    listed = leat("checkpoint", "list", url, **environment)
+    assert listed.returncode == 0, listed.stderr
+    if "no checkpoints" in listed.stdout:
+        return False
+    result = leat("checkpoint", "restore", url, "--to", f"{out}/state", **environment)
+    assert result.returncode == 0 and listed.stdout.split()[0] + ": " in result.stdout, (result, listed.stdout)
+    assert leat("checkpoint", "verify", f"{out}/state").returncode == 0
+    result = run(out, url, **environment)
+    assert result.returncode == 0 and "resumed" in result.stdout + result.stderr, result
+    assert output(out) == EXPECTED[0]
+    return True
+
+
+def test_directory():
+    """Killed at each step of a copy."""
+    resumed = 0
+    for kill in ("objects.head=kill@2", "objects.write=kill@9", "objects.rename=kill@12", "objects.fsync=kill@7",
+                 "ckpt.published=kill@3"):
+        resumed += killed_and_lost(f"file:{place('store of ' + kill)}", kill)
+    assert resumed >= 1, resumed  # at the second head there is a first one
+
+
+def test_store_is_behind_at_the_end():
+    """The store cannot be written: the job ends well, and says what the store lacks."""
+    with open(place("a file"), "w", encoding="utf-8"):
+        pass
+    result = run("behind", f"file:{place('a file')}/below")
+    assert result.returncode == 0, result.stderr
+    assert "the store lacks" in result.stderr and "E0710" in result.stderr, result.stderr
+    assert "the run ends, and the store lacks its newest" in result.stderr, result.stderr
+    assert output("behind") == EXPECTED[0]
+
+
+def test_store_recovers():
+    """Errors that pass are tried again; at the end the store has the last checkpoint."""
+    url = f"file:{place('recovers')}"
+    result = run("recovers-out", url, LEAT_FAILPOINTS="objects.write=error:EIO@3")
+    assert result.returncode == 0, result.stderr
+    assert "the store lacks" in result.stderr and "the run ends, and" not in result.stderr, result.stderr
+    newest = leat("checkpoint", "list", "recovers-out/state").stdout.split()[0]
+    assert leat("checkpoint", "list", url).stdout.split()[0] == newest
+
+
+def test_bad_store():
+    for url, word in (("s4://x", "file:/shared/directory"), ("file:relative", "absolute path")):
+        result = run("bad", url)
+        assert result.returncode != 0 and "E0710" in result.stderr and word in result.stderr, result.stderr
+    result = leat("checkpoint", "show", "file:/nowhere")
+    assert result.returncode != 0 and "restore the checkpoint into a directory first" in result.stderr, result.stderr
+    result = leat("checkpoint", "restore", f"file:{place('empty')}", "--to", "x")
+    assert result.returncode != 0 and "E0705" in result.stderr, result.stderr
+
+
+def test_s3():
+    """The same against s3proxy; no object is put twice but by a request that is sent again."""
+    try:
+        rig.class_path()
+    except rig.install.Missing as error:
+        return f"no s3proxy: {error}"
+    with rig.Store() as store:
+        store.make_bucket("jobs")
+        environment = {name: value for name, value in store.environment().items() if name.startswith("AWS_")}
+        assert killed_and_lost("s3://jobs/a b/ü", "objects.head=kill@2", **environment)
+        puts = collections.Counter(path for method, path, _, _ in store.seen if method == "PUT")
+        assert len(puts) > 10 and set(puts.values()) == {1}, puts.most_common(3)
+        assert all(path.startswith("/jobs/a%20b/%C3%BC/") for path in puts if path != "/jobs"), puts
+    return None
+
+
+if __name__ == "__main__":
+    make_input()
+    sys.exit(tap.run(globals()))
