@@ -170,7 +170,7 @@ static const char *name_object(struct checkpoint_store *store, const struct chec
     const struct checkpoint_pack_file *file = &checkpoint_pack_files(pack, &count)[index];
     uint8_t digest[DIGEST_BYTES];
     char name[STORE_CONTENT_TEXT];
-    if (file->has_content && strstr(file->name, "/db/") != NULL) {
+    if (file->has_content && (strstr(file->name, "/db/") != NULL || strstr(file->name, "/db-") != NULL)) {
         store_content_name("db", file->content, file->bytes, name);
         return arena_strdup(arena, name);
     }

@@ -87,7 +87,7 @@ static uint64_t restore(struct both *b, const char *name)
     struct checkpoint *found = NULL;
     assert_int_equal(checkpoint_find(dir, &found, &b->f.diags), CHECKPOINT_FOUND);
     assert_int_equal(checkpoint_info(found)->id.epoch, id.epoch);
-    assert_true(fixture_read(&b->f, found, "op/", 0, 0) > 0);
+    assert_true(fixture_read(&b->f, found, "op/", NULL) > 0);
     checkpoint_close(found);
     checkpoint_dir_close(dir);
     return id.epoch;
