@@ -29,6 +29,26 @@ static bool table_restore(const struct state_member *row LEAT_UNUSED, struct ope
     return keyed_table_restore(table, reader, record, context->diags);
 }
 
+/* A key group at a time; *next: the next one. */
+static bool table_give_base(void *table, const struct group_set *leaving, int64_t *next,
+                            struct byte_buffer *out)
+{
+    uint32_t group = group_set_next(leaving, *next == INT64_MIN ? 0 : (uint32_t)*next);
+    bool is_good = group == KEY_GROUPS || keyed_table_give_base(table, group, out);
+    *next = group == KEY_GROUPS ? INT64_MAX : (int64_t)group + 1;
+    return is_good;
+}
+
+static bool table_take_base(void *table, const struct group_set *coming, struct str record)
+{
+    return keyed_table_take_base(table, coming, record);
+}
+
+static void table_regroup(void *table)
+{
+    keyed_table_regroup(table);
+}
+
 static bool table_give(const struct state_member *row LEAT_UNUSED,
                        struct operator_context *context LEAT_UNUSED, void *table,
                        const struct group_set *leaving, struct byte_buffer *out)
@@ -81,7 +101,10 @@ const struct state_kind state_table = {.is_pointer = true,
                                        .open = table_open,
                                        .snapshot = table_snapshot,
                                        .restore = table_restore,
+                                       .give_base = table_give_base,
+                                       .take_base = table_take_base,
                                        .give = table_give,
+                                       .regroup = table_regroup,
                                        .take = table_take,
                                        .import = table_import,
                                        .set_watermark = table_set_watermark,
@@ -131,6 +154,17 @@ static bool queue_restored(const struct state_member *row, struct operator_conte
     return time_queue_restored(queue, left_before(&plan, context->watermark));
 }
 
+static bool queue_give_base(void *queue, const struct group_set *leaving, int64_t *next,
+                            struct byte_buffer *out)
+{
+    return time_queue_give_base(queue, leaving, next, out);
+}
+
+static bool queue_take_base(void *queue, const struct group_set *coming, struct str record)
+{
+    return time_queue_take_base(queue, coming, record);
+}
+
 static bool queue_give(const struct state_member *row LEAT_UNUSED,
                        struct operator_context *context LEAT_UNUSED, void *queue,
                        const struct group_set *leaving, struct byte_buffer *out)
@@ -169,6 +203,8 @@ const struct state_kind state_queue = {.is_pointer = true,
                                        .snapshot = queue_snapshot,
                                        .restore = queue_restore,
                                        .restored = queue_restored,
+                                       .give_base = queue_give_base,
+                                       .take_base = queue_take_base,
                                        .give = queue_give,
                                        .regroup = queue_regroup,
                                        .take = queue_take,

@@ -152,15 +152,24 @@ bool keyed_table_snapshot(struct keyed_table *table, struct snapshot_writer *wri
 bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *reader, struct str record,
                          struct diag_list *diags);
 
-/* Moves of key groups (core/placement.h). keyed_table_give: right after keyed_table_snapshot: writes all live entries of the
- * groups, which are this table's, as records to `out` (core/moved.h), and forgets them. The checkpoint still gets its part of
- * them. The owner then takes the groups out of keyed_options.groups. False: the store failed.
- * keyed_table_take: takes in such a record, of groups that were added to keyed_options.groups since; both tables have the same
- * watermark. False: the bytes are no such record.
+/* Moves of key groups (core/placement.h), as records (core/moved.h) from table to table.
+ * keyed_table_give: right after keyed_table_snapshot: writes all live entries of the groups, which are this table's, and forgets
+ * them. The checkpoint still gets its part of them. The owner then takes the groups out of keyed_options.groups.
+ * keyed_table_give_base: ahead of that, since the barrier before: writes all that the table has of a group now; keyed_table_give
+ * then writes only what has changed since that barrier. False: the store failed.
+ * keyed_table_take_base: takes in a record of the base, of the groups `coming`; until keyed_table_regroup nobody sees the
+ * entries, checkpoints neither.
+ * keyed_table_regroup: call when keyed_options.groups has changed: entries of groups that are the table's now count as changed.
+ * keyed_table_take: after that, for each record of keyed_table_give; both tables have the same watermark. False: the bytes are no
+ * such record.
  * keyed_table_import: copies what a store of an earlier life has of this table's groups into the table's store; right after
  * keyed_table_new. False: a store failed. */
 LEAT_CHECKED bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving,
                                    struct byte_buffer *out);
+LEAT_CHECKED bool keyed_table_give_base(struct keyed_table *table, uint32_t group, struct byte_buffer *out);
+LEAT_CHECKED bool keyed_table_take_base(struct keyed_table *table, const struct group_set *coming,
+                                        struct str record);
+void keyed_table_regroup(struct keyed_table *table);
 LEAT_CHECKED bool keyed_table_take(struct keyed_table *table, struct str record);
 LEAT_CHECKED bool keyed_table_import(struct keyed_table *table, struct state_store *from);
 
@@ -215,7 +224,12 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
 bool time_queue_restored(struct time_queue *queue, int64_t watermark);
 
 /* Moves of key groups, as those of tables. The records of groups that are no longer in time_queue_options.groups, or are
- * there in a later stay, are void. time_queue_regroup: call after the groups have changed. */
+ * there in a later stay, are void. time_queue_give_base gives a part of the base of all groups in `leaving` at each call: *next is
+ * INT64_MIN at first, and INT64_MAX when there is no more. From the first call to time_queue_regroup nothing is spilled. */
+LEAT_CHECKED bool time_queue_give_base(struct time_queue *queue, const struct group_set *leaving,
+                                       int64_t *next, struct byte_buffer *out);
+LEAT_CHECKED bool time_queue_take_base(struct time_queue *queue, const struct group_set *coming,
+                                       struct str record);
 LEAT_CHECKED bool time_queue_give(struct time_queue *queue, const struct group_set *leaving,
                                   struct byte_buffer *out);
 void time_queue_regroup(struct time_queue *queue);

@@ -80,6 +80,9 @@ struct keyed_table {
     uint32_t next_unknown;
     uint32_t filter_asked, filter_rejected; /* keys since weigh_filter last decided about the filter */
     uint32_t learn_in;                      /* brackets until the next group is learned */
+    /* Moves of key groups: `leaving`: given as a base, so changes stay in memory until the rest is given; `arriving`: taken as a
+     * base, not the instance's own yet. */
+    uint64_t leaving[BIT_WORDS(KEY_GROUPS)], arriving[BIT_WORDS(KEY_GROUPS)];
     rocksdb_writebatch_t *evictions;
     struct keyed_slot **victims; /* of the group being swept */
     uint32_t victims_count, victims_capacity;

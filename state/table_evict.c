@@ -40,7 +40,7 @@ static bool leaves(struct keyed_table *table, struct keyed_slot *slot, uint32_t 
     }
     if (is_dead || (slot->bits & SLOT_UNSAVED) == 0)
         return true;
-    if (!can_write) {
+    if (!can_write || unlikely(bit_get(table->leaving, group) && (slot->bits & SLOT_TAG) == table->tag)) {
         *is_waiting = true;
         return false;
     }
@@ -125,6 +125,10 @@ void keyed_maintain(struct keyed_table *table)
         uint32_t group = table->hand++ % KEY_GROUPS;
         if (table->groups[group].count == 0)
             continue;
+        if (unlikely(bit_get(table->arriving, group))) {
+            is_waiting = true;
+            continue;
+        }
         sweep_group(table, group, can_write, &is_waiting);
     }
     if (rocksdb_writebatch_count(table->evictions) > 0) {

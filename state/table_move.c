@@ -58,6 +58,40 @@ static void forget_group(struct keyed_table *table, uint32_t index)
     keyed_free_group(table, group);
 }
 
+/* Writes the group's live entries: all of them, or those that changed since the barrier before the last one. */
+static bool give_group(struct giving *giving, bool is_changes)
+{
+    struct keyed_table *table = giving->table;
+    const struct table_group *group = &table->groups[giving->group];
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        const struct keyed_slot *slot = &group->slots[i];
+        struct str value;
+        uint32_t bytes;
+        if (!slot_is_live(slot, table->watermark) ||
+            (is_changes && (slot->bits & SLOT_TAG) != table->snapshot.tag))
+            continue;
+        value.data = keyed_read(slot, &bytes);
+        value.length = bytes;
+        give_entry(giving, slot->key, slot->expire_us, value);
+    }
+    bool is_good = is_changes || !table->may_be_stored ||
+                   keyed_visit_database(table, table->options.store, giving->group, give_stored, giving);
+    end_record(giving);
+    return is_good;
+}
+
+bool keyed_table_give_base(struct keyed_table *table, uint32_t group, struct byte_buffer *out)
+{
+    struct giving giving = {.table = table, .group = group, .out = out};
+    pthread_mutex_lock(&table->mutex);
+    leat_assert(!table->is_open && group_set_has(table->options.groups, group));
+    bit_set(table->leaving, group);
+    bool is_good = give_group(&giving, false);
+    pthread_mutex_unlock(&table->mutex);
+    buffer_free(&giving.record);
+    return is_good;
+}
+
 bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving, struct byte_buffer *out)
 {
     bool is_good = true;
@@ -66,22 +100,11 @@ bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving
     leat_assert(!table->is_open);
     for (uint32_t g = group_set_next(leaving, 0); g < KEY_GROUPS; g = group_set_next(leaving, g + 1)) {
         leat_assert(group_set_has(table->options.groups, g));
-        keyed_take_early(table, g);
-        const struct table_group *group = &table->groups[g];
         giving.group = g;
-        for (uint32_t i = 0; i < group->capacity; i++) {
-            struct str value;
-            uint32_t bytes;
-            if (!slot_is_live(&group->slots[i], table->watermark))
-                continue;
-            value.data = keyed_read(&group->slots[i], &bytes);
-            value.length = bytes;
-            give_entry(&giving, group->slots[i].key, group->slots[i].expire_us, value);
-        }
-        if (table->may_be_stored)
-            is_good &= keyed_visit_database(table, table->options.store, g, give_stored, &giving);
-        end_record(&giving);
+        is_good &= give_group(&giving, bit_get(table->leaving, g));
+        keyed_take_early(table, g);
         forget_group(table, g);
+        bit_clear(table->leaving, g);
     }
     pthread_mutex_unlock(&table->mutex);
     buffer_free(&giving.record);
@@ -90,8 +113,10 @@ bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving
 
 /* --- Taking --- */
 
-/* The entry counts as changed: the next checkpoint has it, whatever the giver's last one had. */
-static void take_entry(struct keyed_table *table, const struct record_entry *entry, const char *value)
+/* An entry of a group that is the instance's own counts as changed: the next checkpoint has it, whatever the giver's last one
+ * had. */
+static void take_entry(struct keyed_table *table, const struct record_entry *entry, const char *value,
+                       bool is_own)
 {
     uint64_t hash = key_hash(entry->key);
     if (entry->expire_us < table->watermark)
@@ -100,29 +125,66 @@ static void take_entry(struct keyed_table *table, const struct record_entry *ent
     if (slot == NULL)
         slot = keyed_insert(table, entry->key, hash);
     keyed_fill(table, slot, entry->expire_us, (struct str){value, entry->bytes});
-    keyed_note_change(table, slot);
-    slot->bits |= SLOT_UNSAVED | table->tag;
+    if (is_own) {
+        keyed_note_change(table, slot);
+        slot->bits |= SLOT_UNSAVED | table->tag;
+    }
 }
 
-bool keyed_table_take(struct keyed_table *table, struct str record)
+/* groups: of which the record may be. */
+static bool take_record(struct keyed_table *table, const struct group_set *groups, struct str record,
+                        bool is_own)
 {
+    struct record_entry entry;
     if (record.length < sizeof(struct record_head) || (uint8_t)record.data[0] != table->options.kind)
         return false;
     bool is_good = true;
     pthread_mutex_lock(&table->mutex);
     leat_assert(!table->is_open);
-    keyed_expect_entries(table, record);
     for (size_t at = sizeof(struct record_head); is_good && at < record.length;) {
-        struct record_entry entry;
-        is_good = keyed_next_entry(record, &at, &entry) &&
-                  group_set_has(table->options.groups, key_group(key_hash(entry.key)));
-        if (is_good)
-            take_entry(table, &entry, record.data + at - entry.bytes);
+        is_good =
+            keyed_next_entry(record, &at, &entry) && group_set_has(groups, key_group(key_hash(entry.key)));
+        if (is_good && !is_own)
+            bit_set(table->arriving, key_group(key_hash(entry.key)));
     }
+    if (is_good)
+        keyed_expect_entries(table, record);
+    for (size_t at = sizeof(struct record_head); is_good && keyed_next_entry(record, &at, &entry);)
+        take_entry(table, &entry, record.data + at - entry.bytes, is_own);
     if (keyed_bytes(table) > table->maintain_bytes)
         keyed_maintain(table);
     pthread_mutex_unlock(&table->mutex);
     return is_good;
+}
+
+bool keyed_table_take_base(struct keyed_table *table, const struct group_set *coming, struct str record)
+{
+    return take_record(table, coming, record, false);
+}
+
+/* All entries of the group count as changed. */
+static void own_group(struct keyed_table *table, struct table_group *group)
+{
+    for (uint32_t i = 0; i < group->capacity; i++)
+        if ((group->slots[i].bits & SLOT_USED) != 0) {
+            bit_set(group->changed, i);
+            group->slots[i].bits = (group->slots[i].bits & ~SLOT_TAG) | SLOT_UNSAVED | table->tag;
+        }
+}
+
+void keyed_table_regroup(struct keyed_table *table)
+{
+    pthread_mutex_lock(&table->mutex);
+    for (uint32_t g = 0; g < KEY_GROUPS; g++)
+        if (bit_get(table->arriving, g) && group_set_has(table->options.groups, g))
+            own_group(table, &table->groups[g]);
+    memset(table->arriving, 0, sizeof(table->arriving));
+    pthread_mutex_unlock(&table->mutex);
+}
+
+bool keyed_table_take(struct keyed_table *table, struct str record)
+{
+    return take_record(table, table->options.groups, record, true);
 }
 
 /* --- Rows of another life's database --- */

@@ -45,7 +45,8 @@ static bool is_taken_up(const struct keyed_table *table, const struct keyed_slot
 
 bool keyed_is_frozen(const struct keyed_table *table, const struct keyed_slot *slot, uint32_t group)
 {
-    return table->snapshot.is_active && group >= table->snapshot.cursor && is_taken_up(table, slot);
+    return table->snapshot.is_active && group >= table->snapshot.cursor && !bit_get(table->arriving, group) &&
+           is_taken_up(table, slot);
 }
 
 static void append_frame_head(struct byte_buffer *buffer, uint32_t group)
@@ -144,6 +145,8 @@ static void retag(struct keyed_table *table, struct table_group *group, struct k
 static uint32_t take_group(struct keyed_table *table, uint32_t index, struct byte_buffer *out)
 {
     struct table_group *group = &table->groups[index];
+    if (unlikely(bit_get(table->arriving, index)))
+        return 1; /* its giver's checkpoint has it */
     struct visit visits[2];
     uint32_t next = 0, visited = 0;
     size_t from = SIZE_MAX;
@@ -370,7 +373,8 @@ void keyed_expect_entries(struct keyed_table *table, struct str record)
     uint32_t count = 0, group = 0, homes[2] = {0, 0};
     for (size_t at = sizeof(struct record_head); keyed_next_entry(record, &at, &entry); count++)
         group = key_group(key_hash(entry.key));
-    if (count < EXPECT_MIN || !group_set_has(table->options.groups, group))
+    if (count < EXPECT_MIN ||
+        (!group_set_has(table->options.groups, group) && !bit_get(table->arriving, group)))
         return;
     uint32_t first = count / 4, last = count - 1 - first, i = 0;
     for (size_t at = sizeof(struct record_head); i <= last && keyed_next_entry(record, &at, &entry); i++)

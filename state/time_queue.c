@@ -18,11 +18,11 @@ struct time_queue *time_queue_new(const struct time_queue_options *options)
     queue->gone_before = TIME_MIN;
     queue->spill_bytes = options->budget_bytes;
     queue->batch = store_batch_new();
-    time_queue_regroup(queue);
+    queue_set_range(queue);
     return queue;
 }
 
-void time_queue_regroup(struct time_queue *queue)
+void queue_set_range(struct time_queue *queue)
 {
     queue->group_first = group_set_next(queue->options.groups, 0);
     queue->group_limit = group_set_limit(queue->options.groups);
@@ -70,6 +70,7 @@ void time_queue_free(struct time_queue *queue)
     release_blocks(queue->open.first);
     rocksdb_writebatch_destroy(queue->batch);
     buffer_free(&queue->pack);
+    buffer_free(&queue->arrived);
     free(queue->buckets_room);
     free(queue->heap);
     free(queue->streams);

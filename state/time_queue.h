@@ -91,7 +91,12 @@ struct time_queue {
     rocksdb_writebatch_t *batch;
     struct byte_buffer pack;            /* the pack that is being filled */
     const struct queue_record **sorted; /* SPILL_RECORDS records to be written */
-    uint32_t group_first, group_limit;  /* the range of options.groups: packs of others are not read */
+    /* Moves of key groups: while a base was given and not the rest, nothing is spilled, and the base has the records with a
+     * lower sequence than base_sequence. arrived: records of a base that was taken, as queue_records with padding. */
+    bool has_given_base;
+    uint64_t base_sequence;
+    struct byte_buffer arrived;
+    uint32_t group_first, group_limit; /* the range of options.groups: packs of others are not read */
 };
 
 static inline size_t queue_record_bytes(size_t length)
@@ -127,6 +132,8 @@ struct queue_bucket *queue_bucket(struct time_queue *queue, int64_t index);
 struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket *bucket,
                                   const struct queue_record *head, const char *data, bool is_stored,
                                   struct queue_block **block);
+/* Sets group_first and group_limit. */
+void queue_set_range(struct time_queue *queue);
 void queue_block_release(struct queue_block *block);
 /* Takes a block out of the bucket and gives its reference back. */
 void queue_block_drop(struct time_queue *queue, struct queue_bucket *bucket, struct queue_block *block);
@@ -147,10 +154,11 @@ struct __attribute__((packed)) queue_snapshot_head {
     uint64_t sequence; /* QUEUE_SEQUENCE: of the next record */
 };
 
-/* time_queue_store.c: visits what a store, the queue's own or another, has of the queue's records, of any key groups, in no
- * order. Some may have left the queue, and some may be in memory, too, or twice in the store. False: the store failed. */
+/* time_queue_store.c: visits what a store, the queue's own or another, has of the queue's records in these buckets, of any key
+ * groups, in no order. Some may have left the queue, and some may be in memory, too, or twice in the store. False: the store failed. */
 typedef void queue_visit(void *argument, int64_t bucket, const struct queue_record *head, const char *data);
-LEAT_CHECKED bool queue_visit_stored(struct time_queue *queue, struct state_store *store, queue_visit *visit,
+LEAT_CHECKED bool queue_visit_stored(struct time_queue *queue, struct state_store *store,
+                                     int64_t first_bucket, int64_t last_bucket, queue_visit *visit,
                                      void *argument);
 /* Puts records of a bucket, which are not changed until the call returns, into the database. False: the store failed. */
 LEAT_CHECKED bool queue_put(struct time_queue *queue, int64_t bucket, const struct queue_record **records,

@@ -12,13 +12,15 @@ struct giving {
     struct time_queue *queue;
     const struct group_set *leaving;
     struct byte_buffer *out, record;
+    uint64_t from, until; /* of the records' sequences */
     uint64_t count;
 };
 
 static void give_record(struct giving *giving, const struct queue_record *head, const char *data)
 {
     uint32_t group = key_group(head->hash);
-    if (head->time_us < giving->queue->gone_before || !group_set_has(giving->leaving, group) ||
+    if (head->time_us < giving->queue->gone_before || head->sequence < giving->from ||
+        head->sequence >= giving->until || !group_set_has(giving->leaving, group) ||
         !queue_has(giving->queue, head))
         return;
     struct queue_snapshot_head kind = {.kind = giving->queue->options.kind, .type = QUEUE_RECORD};
@@ -37,38 +39,129 @@ static void give_stored(void *argument, int64_t bucket, const struct queue_recor
 }
 
 /* Gives what the bucket has in memory alone. */
-static void give_bucket(struct giving *giving, struct queue_bucket *bucket)
+static void give_memory(struct giving *giving, const struct queue_bucket *bucket)
 {
-    giving->count = 0;
     for (const struct queue_block *block = bucket->first; block != NULL; block = block->next)
         for (uint32_t at = 0; at < block->length && !block->is_stored;) {
             const struct queue_record *record = (const struct queue_record *)(const void *)(block->data + at);
             at += (uint32_t)queue_record_bytes(record->length);
             give_record(giving, record, record->data);
         }
-    bucket->records -= MIN(bucket->records, giving->count);
+}
+
+static bool give_database(struct giving *giving, int64_t first, int64_t last)
+{
+    return queue_visit_stored(giving->queue, giving->queue->options.store, first, last, give_stored, giving);
+}
+
+/* The first bucket that may have records. */
+static int64_t first_bucket(const struct time_queue *queue)
+{
+    return queue->gone_before == TIME_MIN ? INT64_MIN : queue_bucket_index(queue, queue->gone_before);
+}
+
+/* Where a base begins to be given: what is open, and what the database has up to there. */
+static bool begin_base(struct giving *giving, int64_t *next)
+{
+    struct time_queue *queue = giving->queue;
+    if (!queue->has_given_base)
+        queue->base_sequence = queue->sequence;
+    queue->has_given_base = true;
+    giving->until = queue->base_sequence;
+    give_memory(giving, &queue->open);
+    int64_t last = queue->buckets_count > 0 ? queue->buckets[0].index - 1 : INT64_MAX;
+    *next = queue->buckets_count > 0 ? queue->buckets[0].index : INT64_MAX;
+    return give_database(giving, first_bucket(queue), last);
+}
+
+bool time_queue_give_base(struct time_queue *queue, const struct group_set *leaving, int64_t *next,
+                          struct byte_buffer *out)
+{
+    struct giving giving = {.queue = queue, .leaving = leaving, .out = out, .until = queue->base_sequence};
+    bool is_good = true;
+    uint32_t i = 0;
+    if (*next == INT64_MIN) {
+        is_good = begin_base(&giving, next);
+    } else {
+        while (i < queue->buckets_count && queue->buckets[i].index < *next)
+            i++; /* those before are new, or were opened since: time_queue_give gives what they have in memory */
+        if (i < queue->buckets_count)
+            give_memory(&giving, &queue->buckets[i]);
+        int64_t last = i < queue->buckets_count ? queue->buckets[i].index : INT64_MAX;
+        is_good = give_database(&giving, *next, last);
+        *next = last == INT64_MAX ? INT64_MAX : last + 1;
+    }
+    buffer_free(&giving.record);
+    return is_good;
 }
 
 bool time_queue_give(struct time_queue *queue, const struct group_set *leaving, struct byte_buffer *out)
 {
-    struct giving giving = {.queue = queue, .leaving = leaving, .out = out};
+    struct giving giving = {.queue = queue, .leaving = leaving, .out = out, .until = UINT64_MAX};
     struct queue_snapshot_head head = {
         .kind = queue->options.kind, .type = QUEUE_SEQUENCE, .sequence = queue->sequence};
     moved_put(out, SNAPSHOT_GLOBAL, &head, sizeof(head));
+    giving.from = queue->has_given_base ? queue->base_sequence : 0;
     for (uint32_t i = 0; i < queue->buckets_count; i++)
-        give_bucket(&giving, &queue->buckets[i]);
-    give_bucket(&giving, &queue->open);
-    bool is_good = queue_visit_stored(queue, queue->options.store, give_stored, &giving);
+        give_memory(&giving, &queue->buckets[i]);
+    giving.from =
+        0; /* some of its records may have been in a later bucket when that was given; a second copy leaves once */
+    give_memory(&giving, &queue->open);
+    bool is_good = queue->has_given_base || give_database(&giving, first_bucket(queue), INT64_MAX);
     buffer_free(&giving.record);
     return is_good;
 }
 
 /* --- Taking --- */
 
+/* Checks a record's form, and copies it to *record with its data in *bytes. */
+static bool read_record(const struct time_queue *queue, const struct group_set *groups, struct str data,
+                        struct queue_record *record, const char **bytes)
+{
+    size_t head = sizeof(struct queue_snapshot_head);
+    if (data.length < head + sizeof(*record) || (uint8_t)data.data[0] != queue->options.kind)
+        return false;
+    memcpy(record, data.data + head, sizeof(*record));
+    uint32_t group = key_group(record->hash);
+    *bytes = data.data + head + sizeof(*record);
+    record->stay = group_set_stay(groups, group);
+    return record->length == data.length - head - sizeof(*record) && group_set_has(groups, group);
+}
+
+bool time_queue_take_base(struct time_queue *queue, const struct group_set *coming, struct str data)
+{
+    struct queue_record record;
+    const char *bytes;
+    if (!read_record(queue, coming, data, &record, &bytes))
+        return false;
+    size_t padded = queue_record_bytes(record.length), used = sizeof(record) + record.length;
+    char *at = buffer_reserve(&queue->arrived, padded);
+    memcpy(at, &record, sizeof(record));
+    if (record.length > 0)
+        memcpy(at + sizeof(record), bytes, record.length);
+    memset(at + used, 0, padded - used);
+    queue->arrived.length += padded;
+    return true;
+}
+
+void time_queue_regroup(struct time_queue *queue)
+{
+    queue_set_range(queue);
+    queue->has_given_base = false;
+    struct queue_record record;
+    for (size_t at = 0; at < queue->arrived.length; at += queue_record_bytes(record.length)) {
+        memcpy(&record, queue->arrived.data + at, sizeof(record));
+        if (record.time_us >= queue->gone_before && queue_has(queue, &record))
+            queue_add(queue, &record, queue->arrived.data + at + sizeof(record));
+    }
+    buffer_free(&queue->arrived);
+}
+
 bool time_queue_take(struct time_queue *queue, struct str data)
 {
     struct queue_snapshot_head head;
     struct queue_record record;
+    const char *bytes;
     if (data.length < sizeof(head) || (uint8_t)data.data[0] != queue->options.kind)
         return false;
     memcpy(&head, data.data, sizeof(head));
@@ -76,16 +169,10 @@ bool time_queue_take(struct time_queue *queue, struct str data)
         queue->sequence = MAX(queue->sequence, head.sequence);
         return true;
     }
-    if (data.length < sizeof(head) + sizeof(record))
+    if (!read_record(queue, queue->options.groups, data, &record, &bytes))
         return false;
-    memcpy(&record, data.data + sizeof(head), sizeof(record));
-    uint32_t group = key_group(record.hash);
-    if (record.length != data.length - sizeof(head) - sizeof(record) ||
-        !group_set_has(queue->options.groups, group))
-        return false;
-    record.stay = group_set_stay(queue->options.groups, group);
     if (record.time_us >= queue->gone_before)
-        queue_add(queue, &record, data.data + sizeof(head) + sizeof(record));
+        queue_add(queue, &record, bytes);
     return true;
 }
 
@@ -138,7 +225,7 @@ static void import_record(void *argument, int64_t bucket, const struct queue_rec
 bool time_queue_import(struct time_queue *queue, struct state_store *from)
 {
     struct importing importing = {.queue = queue, .is_good = true};
-    bool is_good = queue_visit_stored(queue, from, import_record, &importing);
+    bool is_good = queue_visit_stored(queue, from, INT64_MIN, INT64_MAX, import_record, &importing);
     put_imported(&importing);
     buffer_free(&importing.records);
     free(importing.list);

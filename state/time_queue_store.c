@@ -213,7 +213,7 @@ void queue_spill(struct time_queue *queue)
 {
     size_t budget = queue->options.budget_bytes;
     bool has_directory = store_has_directory(queue->options.store);
-    bool can_write = store_can_write(&queue->user);
+    bool can_write = store_can_write(&queue->user) && !queue->has_given_base;
     for (uint32_t i = queue->buckets_count;
          can_write && i-- > 0 && queue->bytes > budget - budget / SPILL_FREE_SHARE;)
         if (queue->buckets[i].first != NULL && !spill_bucket(queue, &queue->buckets[i]))
@@ -310,15 +310,13 @@ static bool visit_pack(void *argument, struct str key, struct str value)
     return true;
 }
 
-bool queue_visit_stored(struct time_queue *queue, struct state_store *store, queue_visit *visit,
-                        void *argument)
+bool queue_visit_stored(struct time_queue *queue, struct state_store *store, int64_t first_bucket,
+                        int64_t last_bucket, queue_visit *visit, void *argument)
 {
     char first[STREAM_KEY_BYTES], limit[STREAM_KEY_BYTES];
     struct visiting visiting = {visit, argument};
-    stream_key(queue, first,
-               queue->gone_before == TIME_MIN ? INT64_MIN : queue_bucket_index(queue, queue->gone_before), 0,
-               0);
-    stream_key(queue, limit, INT64_MAX, UINT16_MAX, UINT16_MAX);
+    stream_key(queue, first, first_bucket, 0, 0);
+    stream_key(queue, limit, last_bucket, UINT16_MAX, UINT16_MAX);
     return store_scan(store, (struct str){first, sizeof(first)}, (struct str){limit, sizeof(limit)},
                       visit_pack, &visiting);
 }

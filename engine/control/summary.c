@@ -300,6 +300,8 @@ static json_t *summary_json(const struct summary *summary)
     if (stats->moved_groups > 0) { /* with --move */
         json_object_set_new(root, "moved_groups", json_integer((json_int_t)stats->moved_groups));
         json_object_set_new(root, "moved_bytes", json_integer((json_int_t)stats->moved_bytes));
+        json_object_set_new(root, "moved_changes", json_integer((json_int_t)stats->moved_changes));
+        json_object_set_new(root, "move_stop_ms", json_real((double)stats->move_stop_us / 1e3));
     }
     return root;
 }

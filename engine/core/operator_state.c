@@ -131,6 +131,34 @@ bool operator_can_give(const struct operator_kind *kind)
     return kind->snapshot == NULL || kind->give != NULL || kind->keeps_figures_alone;
 }
 
+bool operator_give_base(const struct operator_kind *kind, struct operator_context *context,
+                        const struct group_set *leaving, struct operator_base *at, struct byte_buffer *out)
+{
+    const struct state_member *row = &rows_of(kind)[at->row];
+    at->is_done = row->kind == NULL;
+    if (at->is_done)
+        return true;
+    void *object = object_of(row, context);
+    if (!at->has_begun)
+        at->next = INT64_MIN;
+    at->has_begun = object != NULL && row->kind->give_base != NULL;
+    bool is_good = !at->has_begun || row->kind->give_base(object, leaving, &at->next, out);
+    if (!at->has_begun || at->next == INT64_MAX || !is_good)
+        *at = (struct operator_base){.row = at->row + 1};
+    return is_good;
+}
+
+bool operator_take_base(const struct operator_kind *kind, struct operator_context *context,
+                        const struct group_set *coming, struct str record)
+{
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL && record.length > 0; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->tag == record.data[0] && row->kind->take_base != NULL)
+            return row->kind->take_base(object, coming, record);
+    }
+    return false;
+}
+
 bool operator_give(const struct operator_kind *kind, struct operator_context *context,
                    const struct group_set *leaving, struct byte_buffer *out)
 {

@@ -71,11 +71,19 @@ struct state_kind {
     /* Called after the last record. False: the restore has failed. */
     bool (*restored)(const struct state_member *row, struct operator_context *context, void *object);
     void (*set_watermark)(void *object, int64_t watermark);
-    /* Moves of key groups between instances (core/placement.h). give: right after `snapshot`: writes what the object has of
-     * the groups, as records that begin with the row's tag, and forgets it; then the groups leave context->groups. Later,
-     * when all instances have given, and the groups of the one that takes are in its context->groups: regroup, then take of
-     * each record. import: copies what a store of an earlier life has of context->groups; right after `open`. NULL: nothing
-     * in the object belongs to key groups. False: the state store failed; of take: the record is damaged. */
+    /* Moves of key groups between instances (core/placement.h), as records that begin with the row's tag. NULL: nothing in the
+     * object belongs to key groups; of the two for bases: `give` gives all.
+     *   - give_base: between two barriers, ahead of `give`: writes a part of what the object has of the groups now. *next is
+     *     INT64_MIN at the first call, and INT64_MAX when there is no more.
+     *   - take_base: takes in such a record; the groups, `coming`, are still another instance's.
+     *   - give: right after `snapshot` at the second barrier: writes all, or after a base what has changed since the first
+     *     barrier, and forgets it; then the groups leave context->groups.
+     *   - regroup: context->groups has changed: all instances have given.
+     *   - take: for each record of `give`, after regroup.
+     *   - import: right after `open`: copies what a store of an earlier life has of context->groups.
+     * False: the state store failed; of the two that take: the record is damaged. */
+    bool (*give_base)(void *object, const struct group_set *leaving, int64_t *next, struct byte_buffer *out);
+    bool (*take_base)(void *object, const struct group_set *coming, struct str record);
     bool (*give)(const struct state_member *row, struct operator_context *context, void *object,
                  const struct group_set *leaving, struct byte_buffer *out);
     void (*regroup)(void *object);
@@ -128,6 +136,17 @@ void operator_close(const struct operator_kind *kind, struct operator_context *c
 /* Moves of key groups: as state_kind says, for all members, or by the kind's own callbacks. operator_can_give: false: the
  * kind keeps keyed state, and has no such callback. */
 bool operator_can_give(const struct operator_kind *kind);
+/* Gives a part of the base; `at` is zeroed at first. at->is_done: there is no more. */
+struct operator_base {
+    uint32_t row;
+    bool has_begun, is_done;
+    int64_t next;
+};
+LEAT_CHECKED bool operator_give_base(const struct operator_kind *kind, struct operator_context *context,
+                                     const struct group_set *leaving, struct operator_base *at,
+                                     struct byte_buffer *out);
+LEAT_CHECKED bool operator_take_base(const struct operator_kind *kind, struct operator_context *context,
+                                     const struct group_set *coming, struct str record);
 LEAT_CHECKED bool operator_give(const struct operator_kind *kind, struct operator_context *context,
                                 const struct group_set *leaving, struct byte_buffer *out);
 void operator_regroup(const struct operator_kind *kind, struct operator_context *context);

@@ -186,7 +186,10 @@ struct run_stats {
     struct run_dead_example dead[RUN_DEAD_EXAMPLES]; /* set once the run is joined */
     uint32_t dead_count;
     uint32_t lanes;
-    uint64_t moved_groups, moved_bytes; /* of key groups that moved to another lane */
+    /* Of key groups that moved to another lane: bytes in all, and those of changes, while lanes stood still; for how long
+     * one did at most. */
+    uint64_t moved_groups, moved_bytes, moved_changes;
+    int64_t move_stop_us;
 };
 /* Fills *stats; texts that it points to belong to the run. */
 void run_stats(struct run *run, struct run_stats *stats);

@@ -26,7 +26,7 @@ KILL_POINTS = [
     "restore.end",
 ]
 # Passed where key groups move between lanes (leat run --move).
-MOVE_POINTS = ["move.give", "move.given", "move.take", "move.taken"]
+MOVE_POINTS = ["move.announce", "move.base", "move.take_base", "move.give", "move.given", "move.take", "move.taken"]
 # Passed while a life begins, before it can have published anything: what came before it must have.
 AT_THE_START = ("restore.begin", "restore.end", "sink.truncate", "sink.reopen")
 CHECKPOINTS_LEAST = 3  # of a round, before a life of it is killed

@@ -1,4 +1,5 @@
 #include "run/base/barrier.h"
+#include "run/base/placements.h"
 
 #include "core/mem.h"
 #include "core/os.h"
@@ -27,7 +28,7 @@ bool barrier_is_waiting(struct run *run)
 {
     struct barrier *b = run->barrier;
     pthread_mutex_lock(&b->mutex);
-    bool is_waiting = b->state == BARRIER_REQUESTED;
+    bool is_waiting = b->state == BARRIER_REQUESTED && placements_are_ready(run);
     pthread_mutex_unlock(&b->mutex);
     return is_waiting;
 }
@@ -59,7 +60,7 @@ uint64_t barrier_attach(struct run *run, bool is_last)
     struct barrier *b = run->barrier;
     uint64_t epoch = 0;
     pthread_mutex_lock(&b->mutex);
-    if (b->state == BARRIER_REQUESTED) {
+    if (b->state == BARRIER_REQUESTED && (is_last || placements_are_ready(run))) {
         epoch = b->epoch;
         b->state = BARRIER_RUNNING;
         b->is_last = is_last;

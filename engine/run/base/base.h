@@ -58,8 +58,12 @@ struct run {
     uint32_t lanes_count;
     uint32_t *stage_instances;      /* by stage: number of its instances */
     struct placement placements[2]; /* by version modulo 2 (base/placements.h) */
-    uint32_t placement_version;     /* of the next micro-batch; guarded by the sequencer's mutex */
-    struct source *sources;         /* by source of the plan */
+    /* Guarded by the sequencer's mutex: the version of the next micro-batch; a change to the one behind it is announced. */
+    uint32_t placement_version;
+    bool placement_is_announced;
+    uint32_t placement_instances;     /* of keyed stages, where there are several lanes */
+    _Atomic uint64_t placement_taken; /* how often an instance has taken all bases of a change */
+    struct source *sources;           /* by source of the plan */
     struct sink_context **sinks;
     uint32_t sinks_count;
     struct batch_pool *pool;

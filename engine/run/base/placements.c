@@ -5,8 +5,8 @@
 
 static const char part_name[] = "placement";
 
-/* With run_options.move_seed: one in MOVED_IN key groups is given to an instance by chance, at three of four barriers. */
-enum { MOVED_IN = 16, STILL_IN = 4 };
+/* With run_options.move_seed: one in MOVED_IN key groups is given to an instance by chance, at every second barrier. */
+enum { MOVED_IN = 16 };
 
 bool placements_load_stays(struct checkpoint *from, struct placement *placement, struct diag_list *diags)
 {
@@ -28,6 +28,9 @@ bool placements_begin(struct run *run)
         placement_scatter(first, run->lanes_count, test_placement());
     else
         placement_ranges(first, run->lanes_count);
+    for (uint32_t stage = 1; stage < run->plan->stages_count && run->lanes_count > 1; stage++)
+        run->placement_instances +=
+            run->plan->stages[stage].tag == STAGE_SINGLE ? 0 : run->stage_instances[stage];
     return !run->is_resumed || placements_load_stays(run->resumed, first, run->diags);
 }
 
@@ -36,20 +39,44 @@ const struct placement *placements_now(const struct run *run)
     return &run->placements[run->placement_version % 2];
 }
 
-const struct placement *placements_turn(struct run *run, uint64_t micro_batch)
+bool placements_are_ready(const struct run *run)
 {
-    uint64_t seed = run->options.move_seed;
-    if (seed == 0 || run->lanes_count == 1 || key_hash((struct key){seed, micro_batch}) % STILL_IN == 0)
-        return NULL;
+    uint64_t changes = (uint64_t)run->placement_version + run->placement_is_announced;
+    return atomic_load(&run->placement_taken) >= changes * run->placement_instances;
+}
+
+void placements_taken(struct run *run)
+{
+    atomic_fetch_add(&run->placement_taken, 1);
+    run_wake(run);
+}
+
+static const struct placement *announce(struct run *run, uint64_t micro_batch)
+{
     struct placement *next = &run->placements[(run->placement_version + 1) % 2];
     *next = *placements_now(run);
-    next->version = ++run->placement_version;
+    next->version++;
     for (uint32_t group = 0; group < KEY_GROUPS; group++) {
-        uint64_t draw = key_hash((struct key){seed + micro_batch, KEY_GROUPS + group});
+        uint64_t draw = key_hash((struct key){run->options.move_seed + micro_batch, KEY_GROUPS + group});
         if (draw % MOVED_IN == 0)
             placement_move(next, group, (uint32_t)(draw / MOVED_IN % run->lanes_count));
     }
     return next;
+}
+
+void placements_turn(struct run *run, uint64_t micro_batch, const struct placement **announced,
+                     const struct placement **next)
+{
+    *announced = *next = NULL;
+    if (run->options.move_seed == 0 || run->placement_instances == 0)
+        return;
+    if (run->placement_is_announced) {
+        run->placement_version++;
+        *next = placements_now(run);
+    } else {
+        *announced = announce(run, micro_batch);
+    }
+    run->placement_is_announced = !run->placement_is_announced;
 }
 
 bool placements_save(struct run *run, struct checkpoint_writer *writer)

@@ -1,6 +1,8 @@
-/* The placement of a run's key groups (core/placement.h) as a function of the micro-batch: a change is made when a micro-batch
- * with a barrier is formed, and holds from the next one on. Rows of a micro-batch go by its own placement, so two of them are in
- * use until all stages have run the one with the barrier; the next barrier comes after that. */
+/* The placement of a run's key groups (core/placement.h) as a function of the micro-batch. A change takes two barriers. When a
+ * micro-batch with the first one is formed, the change is announced; then instances give bases of the groups that will move, and take
+ * those that come to them. When all have, a micro-batch may get the second barrier: the change holds from the next one on. Rows of a
+ * micro-batch go by its own placement, so two of them are in use until all stages have run the second barrier; the next one comes
+ * after that. */
 #ifndef LEAT_RUN_BASE_PLACEMENTS_H
 #define LEAT_RUN_BASE_PLACEMENTS_H
 
@@ -11,9 +13,14 @@
 bool placements_begin(struct run *run);
 /* The placement of the micro-batch that is formed next. Under the sequencer's mutex. */
 const struct placement *placements_now(const struct run *run);
-/* Call when a micro-batch with a barrier is formed, which is not the last one of this life. Returns the placement of the next
- * micro-batch if key groups move behind this one; else NULL. */
-const struct placement *placements_turn(struct run *run, uint64_t micro_batch);
+/* Whether a barrier may be attached now: all instances have taken the bases of the change that was announced. */
+bool placements_are_ready(const struct run *run);
+/* Call when a micro-batch with a barrier is formed, which is not the last one of this life. *announced: the placement that will
+ * come, if a change is announced; *next: the next micro-batch's, if key groups move behind this one; else NULL. */
+void placements_turn(struct run *run, uint64_t micro_batch, const struct placement **announced,
+                     const struct placement **next);
+/* An instance of a keyed stage has taken all bases that come to it. Any thread. */
+void placements_taken(struct run *run);
 /* Writes the stays that hold up to the next barrier into a checkpoint, where a group has ever moved. Coordinator thread,
  * between two barriers. False: the disk failed. */
 bool placements_save(struct run *run, struct checkpoint_writer *writer);

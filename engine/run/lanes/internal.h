@@ -81,10 +81,9 @@ struct stage_instance {
     uint32_t index; /* index of the stage in the plan */
     uint32_t lane, instance;
     uint32_t placement_version; /* of `groups` */
-    /* move.c; with --move: what the instance gives at changes to even and to odd versions, by [instance that gets it][node]. */
-    struct byte_buffer *given[2];
-    struct group_set groups;   /* the key groups that are this instance's */
-    atomic_uint_fast64_t next; /* micro-batch to run next; its lane writes it; not used by stage 0 */
+    struct stage_move *move;    /* move.c; NULL: no --move, or no stage with an instance for each lane */
+    struct group_set groups;    /* the key groups that are this instance's */
+    atomic_uint_fast64_t next;  /* micro-batch to run next; its lane writes it; not used by stage 0 */
     struct node_instance *nodes;
     struct slot *slot;                 /* the micro-batch in work */
     uint32_t feeders[PLAN_STAGES_MAX]; /* stages that must finish a micro-batch before this one may run it */
@@ -190,9 +189,11 @@ struct lanes {
     atomic_uint running, at_work;
     struct dead_kept *dead_kept;
     pthread_mutex_t peeks_mutex;
-    uint32_t peeks_waiting;                  /* peeks that are not done; guarded by peeks_mutex */
-    _Atomic uint64_t gives[PLAN_STAGES_MAX]; /* move.c; by stage: how often its instances have given groups */
-    _Atomic uint64_t moved_groups, moved_bytes;
+    uint32_t peeks_waiting; /* peeks that are not done; guarded by peeks_mutex */
+    /* move.c; by stage: how often its instances have given bases, and changes. */
+    _Atomic uint64_t bases[PLAN_STAGES_MAX], gives[PLAN_STAGES_MAX];
+    _Atomic uint64_t moved_groups, moved_bytes, moved_changes;
+    _Atomic int64_t move_stop_us; /* the longest time that a lane gave or took changes */
     pthread_mutex_t reports_mutex;
     atomic_int report_epoch; /* raised by lanes_stats, to ask for fresh reports */
 };
@@ -260,11 +261,15 @@ void stage_set_watermarks(struct stage_instance *stage, const int64_t *sources, 
 void stage_ask(struct stage_instance *stage, const bool *is_done);
 int64_t stage_input_watermark(const struct node_instance *node);
 
-/* move.c. moves_init: false after a diagnostic: a node of the job cannot give key groups away. stage_leave: after the snapshot at
- * a barrier: gives the groups that leave the instance with the placement `next`. stage_is_placed: whether all instances have given
- * what stage_take needs. stage_take: call before the first micro-batch with that placement. The lane's thread. */
+/* move.c; the lane's thread, but for the first two. moves_init: false after a diagnostic: a node of the job cannot give key groups
+ * away. moves_work: between micro-batches, gives and takes pieces of bases; false: there is nothing to do now. Call when a
+ * micro-batch with a barrier was run, after its snapshot: stage_announce if a placement is announced, stage_leave if another
+ * placement begins behind it. stage_is_placed: whether all instances have given what stage_take needs. stage_take: call before the
+ * first micro-batch with that placement. */
 bool moves_init(struct run *run);
 void moves_free(struct run *run);
+bool moves_work(struct lane *lane);
+void stage_announce(struct stage_instance *stage, const struct placement *next);
 void stage_leave(struct stage_instance *stage, const struct placement *next);
 bool stage_is_placed(const struct stage_instance *stage, const struct placement *placement);
 void stage_take(struct stage_instance *stage, const struct placement *placement);

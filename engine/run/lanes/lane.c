@@ -173,7 +173,8 @@ static void *lane_main(void *argument)
             peek_serve(lane);
             time_spent(lane, RUN_LANE_PROCESSES);
         }
-        if (do_work(lane))
+        bool has_moved = run->options.move_seed != 0 && moves_work(lane);
+        if (do_work(lane) || has_moved)
             continue;
         if (is_finished(lane)) {
             if (is_at_work && atomic_fetch_sub(&run->lanes->at_work, 1) == 1)

@@ -302,6 +302,8 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     stage_reports(stage);
     if (slot->barrier != 0 && !run_has_failed(stage->run))
         stage_snapshot(stage);
+    if (unlikely(slot->announced != NULL))
+        stage_announce(stage, slot->announced);
     if (unlikely(slot->next != NULL) && !run_has_failed(stage->run))
         stage_leave(stage, slot->next);
     stage_show_counters(stage);

@@ -467,7 +467,9 @@ static bool form_one(struct run *run)
         sequencer_save(run, slot->is_final, &run->barrier->positions);
         log_seal(run);
     }
-    slot->next = slot->barrier == 0 || slot->is_end ? NULL : placements_turn(run, micro_batch);
+    slot->next = slot->announced = NULL;
+    if (slot->barrier != 0 && !slot->is_end)
+        placements_turn(run, micro_batch, &slot->announced, &slot->next);
     s->last_barrier = slot->barrier != 0 ? micro_batch + 1 : s->last_barrier;
     for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
         atomic_store_explicit(&slot->stage_done[stage], 0, memory_order_relaxed);

@@ -32,7 +32,9 @@ struct slot {
     bool is_published;                 /* followers get what it changes (run/publish) */
     const struct placement *placement; /* by which its rows go to the instances of keyed stages */
     const struct placement *next;      /* the next micro-batch's, where that is another one; else NULL */
-    uint64_t barrier;                  /* epoch of the checkpoint after this micro-batch; 0: none */
+    const struct placement
+        *announced;   /* that will come at the next barrier, where this one says so; else NULL */
+    uint64_t barrier; /* epoch of the checkpoint after this micro-batch; 0: none */
     atomic_uint stage_done[PLAN_STAGES_MAX]; /* per stage: instances that have finished it */
 };
 

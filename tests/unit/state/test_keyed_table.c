@@ -1,6 +1,5 @@
 /* The keyed table against a plain array of entries, with small budgets: evictions, expiry, checkpoints that
  * are published or abandoned while entries change, restores at other numbers of lanes. */
-#include "core/moved.h"
 #include "state/stores.h"
 #include "state/table.h"
 
@@ -12,6 +11,8 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+
+#include "unit/state/moves.h"
 
 enum {
     KEYS = 3000,
@@ -44,12 +45,13 @@ struct fixture {
     uint32_t lanes;
     struct placement placement, placement_pending, placement_published;
     struct group_set groups[LANES_MAX];
+    struct moves moves;
     uint64_t epoch;
     struct test_random random;
     struct model model, published, pending;
     struct checkpoint_writer *writer;
     uint64_t published_epoch;
-    uint64_t evicted, loaded, copies, moved_bytes;
+    uint64_t evicted, loaded, copies;
 };
 
 static struct key key_of(uint32_t i)
@@ -80,6 +82,49 @@ static void choose_lanes(struct fixture *f)
         placement_groups(&f->placement, lane, &f->groups[lane]);
 }
 
+/* A key group at a time, as in state/members.c. */
+static bool give_base(void *table, const struct group_set *leaving, int64_t *next, struct byte_buffer *out)
+{
+    uint32_t group = group_set_next(leaving, *next == INT64_MIN ? 0 : (uint32_t)*next);
+    *next = group == KEY_GROUPS ? INT64_MAX : (int64_t)group + 1;
+    return group == KEY_GROUPS || keyed_table_give_base(table, group, out);
+}
+
+static bool take_base(void *table, const struct group_set *coming, struct str record)
+{
+    return keyed_table_take_base(table, coming, record);
+}
+
+static bool give(void *table, const struct group_set *leaving, struct byte_buffer *out)
+{
+    return keyed_table_give(table, leaving, out);
+}
+
+static void regroup(void *table)
+{
+    keyed_table_regroup(table);
+}
+
+static bool take(void *table, struct str record)
+{
+    return keyed_table_take(table, record);
+}
+
+static const struct move_calls move_calls = {give_base, take_base, give, regroup, take};
+
+/* At a start: nothing is announced. */
+static void begin_moves(struct fixture *f)
+{
+    f->moves = (struct moves){.calls = &move_calls,
+                              .lanes = f->lanes,
+                              .placement = &f->placement,
+                              .groups = f->groups,
+                              .bases = f->moves.bases,
+                              .changes = f->moves.changes};
+    for (uint32_t lane = 0; lane < f->lanes; lane++)
+        f->moves.objects[lane] = f->tables[lane];
+}
+
 static void start(struct fixture *f, struct checkpoint *parent)
 {
     assert_true(checkpoint_start_generation(f->dir, parent, &f->diags));
@@ -96,6 +141,7 @@ static void start(struct fixture *f, struct checkpoint *parent)
             assert_true(keyed_table_import(f->tables[lane], f->stores.foreign[i]));
     }
     state_stores_imported(&f->stores);
+    begin_moves(f);
 }
 
 static void open_directory(struct fixture *f)
@@ -205,36 +251,6 @@ static void run_batch(struct fixture *f)
         keyed_set_watermark(f->tables[lane], f->model.watermark);
 }
 
-/* At a barrier, after the snapshots: some key groups go to other lanes. */
-static void move(struct fixture *f)
-{
-    struct placement next = f->placement;
-    for (uint32_t group = 0; group < KEY_GROUPS; group++)
-        if (random_chance(&f->random, 10))
-            placement_move(&next, group, random_below(&f->random, f->lanes));
-    struct byte_buffer moved[LANES_MAX] = {0};
-    for (uint32_t to = 0; to < f->lanes; to++)
-        for (uint32_t from = 0; from < f->lanes; from++) {
-            struct group_set leaving = {0};
-            for (uint32_t group = 0; group < KEY_GROUPS; group++)
-                if (from != to && f->placement.instance[group] == from && next.instance[group] == to)
-                    bit_set(leaving.words, group);
-            assert_true(keyed_table_give(f->tables[from], &leaving, &moved[to]));
-        }
-    f->placement = next;
-    for (uint32_t lane = 0; lane < f->lanes; lane++)
-        placement_groups(&f->placement, lane, &f->groups[lane]);
-    for (uint32_t to = 0; to < f->lanes; to++) {
-        struct str rest = {moved[to].data, moved[to].length}, record;
-        uint32_t group;
-        while (moved_next(&rest, &group, &record))
-            assert_true(keyed_table_take(f->tables[to], record));
-        assert_int_equal(rest.length, 0);
-        f->moved_bytes += moved[to].length;
-        buffer_free(&moved[to]);
-    }
-}
-
 static void barrier(struct fixture *f)
 {
     bool is_base = checkpoint_wants_base(f->dir) || random_chance(&f->random, 10);
@@ -335,15 +351,17 @@ static void test_random_life(void **state)
     (void)state;
     static struct fixture f;
     const char *seeds = getenv("LEAT_TEST_SEEDS");
-    uint64_t last = seeds == NULL ? 6 : strtoull(seeds, NULL, 10), copies = 0;
+    uint64_t last = seeds == NULL ? 6 : strtoull(seeds, NULL, 10), copies = 0, bases = 0, changes = 0;
     for (uint64_t seed = 1; seed <= last; seed++) {
         setup(&f, seed);
         for (int step = 0; step < 400; step++) {
             run_batch(&f);
+            if (f.moves.is_announced && !f.moves.has_bases && random_chance(&f.random, 20))
+                moves_bases(&f.moves);
             uint32_t what = random_below(&f.random, 100);
             if (f.writer == NULL && what < 10) {
                 barrier(&f);
-                move(&f);
+                moves_at_barrier(&f.moves, &f.random);
             } else if (f.writer != NULL && what < 40) {
                 finish_checkpoint(&f);
             } else if (f.writer == NULL && what < 14) {
@@ -358,9 +376,10 @@ static void test_random_life(void **state)
         teardown(&f);
         assert_true(f.evicted > 0 && f.loaded > 0);
         copies += f.copies;
-        assert_true(f.lanes == 1 || f.moved_bytes > 0);
+        bases += f.moves.bases;
+        changes += f.moves.changes;
     }
-    assert_true(copies > 0);
+    assert_true(copies > 0 && bases > 0 && changes > 0);
 }
 
 /* The writer thread writes a checkpoint while the lane goes on; for ThreadSanitizer. */

@@ -1,6 +1,5 @@
 /* The time queue against a sorted list: spilling, checkpoints with kills, other numbers of lanes, many
  * records with one time. And cold rows. */
-#include "core/moved.h"
 #include "state/stores.h"
 
 #include "unit/support/random.h"
@@ -10,6 +9,8 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+
+#include "unit/state/moves.h"
 
 enum {
     ITEMS_MAX = 20000,
@@ -53,6 +54,7 @@ struct fixture {
     uint32_t lanes, starts;
     struct placement placement, placement_pending, placement_published;
     struct group_set groups[LANES_MAX];
+    struct moves moves;
     uint64_t epoch;
     bool has_published;
     struct test_random random;
@@ -75,6 +77,46 @@ static void set_lanes(struct fixture *f, uint32_t lanes)
         placement_ranges(&f->placement, lanes);
     for (uint32_t lane = 0; lane < lanes; lane++)
         placement_groups(&f->placement, lane, &f->groups[lane]);
+}
+
+static bool give_base(void *queue, const struct group_set *leaving, int64_t *next, struct byte_buffer *out)
+{
+    return time_queue_give_base(queue, leaving, next, out);
+}
+
+static bool take_base(void *queue, const struct group_set *coming, struct str record)
+{
+    return time_queue_take_base(queue, coming, record);
+}
+
+static bool give(void *queue, const struct group_set *leaving, struct byte_buffer *out)
+{
+    return time_queue_give(queue, leaving, out);
+}
+
+static void regroup(void *queue)
+{
+    time_queue_regroup(queue);
+}
+
+static bool take(void *queue, struct str record)
+{
+    return time_queue_take(queue, record);
+}
+
+static const struct move_calls move_calls = {give_base, take_base, give, regroup, take};
+
+/* At a start: nothing is announced. */
+static void begin_moves(struct fixture *f)
+{
+    f->moves = (struct moves){.calls = &move_calls,
+                              .lanes = f->lanes,
+                              .placement = &f->placement,
+                              .groups = f->groups,
+                              .bases = f->moves.bases,
+                              .changes = f->moves.changes};
+    for (uint32_t lane = 0; lane < f->lanes; lane++)
+        f->moves.objects[lane] = f->queues[lane];
 }
 
 static void start(struct fixture *f)
@@ -109,6 +151,7 @@ static void start(struct fixture *f)
     }
     state_stores_import_cold(&f->stores);
     state_stores_imported(&f->stores);
+    begin_moves(f);
     checkpoint_close(found);
 }
 
@@ -239,35 +282,6 @@ static void check_row(void *argument, uint64_t key, const void *row)
     scan_next = key + 1;
 }
 
-/* At a barrier, after the snapshots: some key groups go to other lanes. */
-static void move(struct fixture *f)
-{
-    struct placement next = f->placement;
-    for (uint32_t group = 0; group < KEY_GROUPS; group++)
-        if (random_chance(&f->random, 10))
-            placement_move(&next, group, random_below(&f->random, f->lanes));
-    struct byte_buffer moved[LANES_MAX] = {0};
-    for (uint32_t to = 0; to < f->lanes; to++)
-        for (uint32_t from = 0; from < f->lanes; from++) {
-            struct group_set leaving = {0};
-            for (uint32_t group = 0; group < KEY_GROUPS; group++)
-                if (from != to && f->placement.instance[group] == from && next.instance[group] == to)
-                    bit_set(leaving.words, group);
-            assert_true(time_queue_give(f->queues[from], &leaving, &moved[to]));
-        }
-    f->placement = next;
-    for (uint32_t to = 0; to < f->lanes; to++) {
-        struct str rest = {moved[to].data, moved[to].length}, record;
-        uint32_t group;
-        placement_groups(&f->placement, to, &f->groups[to]);
-        time_queue_regroup(f->queues[to]);
-        while (moved_next(&rest, &group, &record))
-            assert_true(time_queue_take(f->queues[to], record));
-        assert_int_equal(rest.length, 0);
-        buffer_free(&moved[to]);
-    }
-}
-
 static void barrier(struct fixture *f)
 {
     f->writer = checkpoint_begin(f->dir, ++f->epoch, checkpoint_wants_base(f->dir), &f->diags);
@@ -312,12 +326,14 @@ static void test_random_life(void **state)
         for (int step = 0; step < 250; step++) {
             push(&f);
             pop(&f);
+            if (f.moves.is_announced && !f.moves.has_bases && random_chance(&f.random, 20))
+                moves_bases(&f.moves);
             if (random_chance(&f.random, 25))
                 use_cold(&f);
             uint32_t what = random_below(&f.random, 100);
             if (f.writer == NULL && what < 25) {
                 barrier(&f);
-                move(&f);
+                moves_at_barrier(&f.moves, &f.random);
             } else if (f.writer != NULL && what < 40) {
                 publish(&f);
             } else if (what > 95) {
