@@ -80,9 +80,9 @@ struct keyed_table {
     uint32_t next_unknown;
     uint32_t filter_asked, filter_rejected; /* keys since weigh_filter last decided about the filter */
     uint32_t learn_in;                      /* brackets until the next group is learned */
-    /* Moves of key groups: `leaving`: given as a base, so changes stay in memory until the rest is given; `arriving`: taken as a
-     * base, not the instance's own yet. */
-    uint64_t leaving[BIT_WORDS(KEY_GROUPS)], arriving[BIT_WORDS(KEY_GROUPS)];
+    /* Moves of key groups. leaving: given as a base, so changes stay in memory until the rest is given; gone: given away, and kept
+     * until the checkpoint under way has visited it; arriving: taken as a base, not the instance's own yet. */
+    uint64_t leaving[BIT_WORDS(KEY_GROUPS)], gone[BIT_WORDS(KEY_GROUPS)], arriving[BIT_WORDS(KEY_GROUPS)];
     rocksdb_writebatch_t *evictions;
     struct keyed_slot **victims; /* of the group being swept */
     uint32_t victims_count, victims_capacity;
@@ -167,9 +167,8 @@ bool keyed_is_frozen(const struct keyed_table *table, const struct keyed_slot *s
 void keyed_save(struct keyed_table *table, const struct keyed_slot *slot);
 /* On the lane: if the writer thread waits for a chunk, fills it. */
 void keyed_serve(struct keyed_table *table);
-/* Visits a group for the checkpoint under way, which needs it as it is now, ahead of its turn: its entries go where copies
- * of changed entries go. */
-void keyed_take_early(struct keyed_table *table, uint32_t group);
+/* Forgets a group that was given away: at once, or when the checkpoint under way has visited it. */
+void keyed_forget(struct keyed_table *table, uint32_t group);
 
 /* The form of a snapshot record: a head, then entries, each before the bytes of its value. */
 struct __attribute__((packed)) record_head {

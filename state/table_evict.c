@@ -125,7 +125,7 @@ void keyed_maintain(struct keyed_table *table)
         uint32_t group = table->hand++ % KEY_GROUPS;
         if (table->groups[group].count == 0)
             continue;
-        if (unlikely(bit_get(table->arriving, group))) {
+        if (unlikely(bit_get(table->arriving, group) || bit_get(table->gone, group))) {
             is_waiting = true;
             continue;
         }

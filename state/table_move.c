@@ -47,17 +47,6 @@ static void give_stored(void *argument, struct key key, const struct stored_valu
         give_entry(giving, key, head->expire_us, value);
 }
 
-/* Removes the group's entries from memory. Rows in the database stay, and are void with the end of the stay. */
-static void forget_group(struct keyed_table *table, uint32_t index)
-{
-    struct table_group *group = &table->groups[index];
-    for (uint32_t i = 0; i < group->capacity; i++)
-        if (slot_block(&group->slots[i]) != NULL)
-            slab_give(&table->slab, slot_block(&group->slots[i]));
-    table->stats.resident -= group->count;
-    keyed_free_group(table, group);
-}
-
 /* Writes the group's live entries: all of them, or those that changed since the barrier before the last one. */
 static bool give_group(struct giving *giving, bool is_changes)
 {
@@ -102,8 +91,7 @@ bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving
         leat_assert(group_set_has(table->options.groups, g));
         giving.group = g;
         is_good &= give_group(&giving, bit_get(table->leaving, g));
-        keyed_take_early(table, g);
-        forget_group(table, g);
+        keyed_forget(table, g);
         bit_clear(table->leaving, g);
     }
     pthread_mutex_unlock(&table->mutex);

@@ -140,6 +140,18 @@ static void retag(struct keyed_table *table, struct table_group *group, struct k
         bit_clear(group->changed, (size_t)(slot - group->slots));
 }
 
+/* Removes the group's entries from memory. Rows in the database stay, and are void with the end of the stay. */
+static void free_entries(struct keyed_table *table, uint32_t index)
+{
+    struct table_group *group = &table->groups[index];
+    for (uint32_t i = 0; i < group->capacity; i++)
+        if (slot_block(&group->slots[i]) != NULL)
+            slab_give(&table->slab, slot_block(&group->slots[i]));
+    table->stats.resident -= group->count;
+    keyed_free_group(table, group);
+    bit_clear(table->gone, index);
+}
+
 /* Takes one group: appends its entries of the generation to `out` (NULL: nowhere) and retags all its entries.
  * Returns about how many slots were visited. */
 static uint32_t take_group(struct keyed_table *table, uint32_t index, struct byte_buffer *out)
@@ -175,13 +187,18 @@ static uint32_t take_group(struct keyed_table *table, uint32_t index, struct byt
     }
     if (from != SIZE_MAX)
         close_frame(out, from);
-    return visited + group->capacity / 64;
+    visited += group->capacity / 64;
+    if (unlikely(bit_get(table->gone, index)))
+        free_entries(table, index);
+    return visited;
 }
 
-void keyed_take_early(struct keyed_table *table, uint32_t group)
+void keyed_forget(struct keyed_table *table, uint32_t group)
 {
     if (table->snapshot.is_active && group >= table->snapshot.cursor)
-        (void)take_group(table, group, &table->snapshot.saved);
+        bit_set(table->gone, group);
+    else
+        free_entries(table, group);
 }
 
 /* Fills the chunk. Under the mutex, while no chunk is ready. Saved entries go first, so that the memory of

@@ -6,7 +6,7 @@
 static const char part_name[] = "placement";
 
 /* With run_options.move_seed: one in MOVED_IN key groups is given to an instance by chance, at every second barrier. */
-enum { MOVED_IN = 16 };
+enum { MOVED_IN = 5 };
 
 bool placements_load_stays(struct checkpoint *from, struct placement *placement, struct diag_list *diags)
 {
