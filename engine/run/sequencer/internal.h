@@ -102,6 +102,16 @@ struct replay {
     uint32_t *sources_places; /* per source: how many of its partitions the segment has named so far */
 };
 
+/* The wall clock that ticks of the arrival clock go by (arrival_clock.c); microseconds. */
+struct arrival_clock {
+    int64_t trusted_us; /* this clock, less the monotonic clock */
+    int64_t wall_us;    /* at the last look: the wall clock, less the monotonic clock */
+    int64_t looked_us;  /* at the last look: the monotonic clock; before the first one, at the beginning */
+    int64_t
+        behind_since_us; /* with is_behind: the monotonic clock when the wall clock was seen to be ahead */
+    bool is_behind, has_said, has_looked;
+};
+
 struct sequencer {
     /* Guards the partitions, and all members that change while lanes run and are not atomic; but not the
      * slots, nor a piece while a lane reads and decodes it. */
@@ -111,7 +121,7 @@ struct sequencer {
     uint32_t pieces_ahead; /* size of a new partition's ring */
     /* Watermark per source; then the arrival clock, before which no later row in order arrived; in us. */
     int64_t *source_watermarks;
-    int64_t wall_ahead_us; /* trusted wall clock less the monotonic clock (live.c); TIME_MIN: not yet read */
+    struct arrival_clock arrival_clock;
     struct watermark_holder *holders; /* per source */
     struct slot slots[SLOTS];
     _Atomic uint64_t formed;  /* micro-batches below this number exist */
@@ -210,6 +220,19 @@ int64_t key_times_oldest(const struct key_times *keys, int64_t from);
 void key_times_save(const struct key_times *keys, struct byte_buffer *out);
 bool key_times_load(struct key_times *keys, struct str saved);
 void key_times_free(struct key_times *keys);
+
+/* arrival_clock.c. Times in microseconds; now: the monotonic clock. */
+enum arrival_news {
+    ARRIVAL_NO_NEWS,
+    ARRIVAL_CATCHES_UP, /* begins to catch up with a wall clock that was set forward */
+    ARRIVAL_STANDS,     /* the wall clock has come to lie behind the arrival clock */
+};
+/* Begins with the wall clock as it is; when the process begins. */
+void arrival_clock_begin(struct arrival_clock *clock, int64_t now, int64_t wall);
+/* Call it in lulls, often: returns the time to go by. arrived: the arrival clock, TIME_MIN if it has none.
+ * *news: what to say, each once. */
+int64_t arrival_clock_look(struct arrival_clock *clock, int64_t now, int64_t wall, int64_t arrived,
+                           enum arrival_news *news);
 
 /* live.c */
 /* live_tick: time to which the arrival clock may advance in a lull; TIME_MIN: no tick is due.

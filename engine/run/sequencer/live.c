@@ -12,6 +12,7 @@
  * in a lull. All under the sequencer's mutex, except sequencer_wake. */
 #include "run/sequencer/internal.h"
 
+#include "core/log.h"
 #include "core/os.h"
 #include "run/order/order.h"
 
@@ -70,19 +71,29 @@ struct partition *live_take_idle(struct run *run)
 
 /* Windows over arrival time end without records when the arrival clock passes their end. In a lull, when
  * everything was read, the clock follows the wall clock CLOCK_BEHIND_US behind it, in steps of
- * CLOCK_STEP_US at least. Records stamped by a machine whose clock is further behind come late. */
+ * CLOCK_STEP_US at least (arrival_clock.c: what a wall clock that is set does to it). Records stamped by a machine whose clock is further behind come late. */
 enum { CLOCK_BEHIND_US = 1000 * 1000, CLOCK_STEP_US = 1000 * 1000 };
 
-/* The wall clock for ticks. A tick too early makes rows late; a tick too late delays windows in a lull. So if
- * the wall clock is set back, the result follows at once. If it is set forward (or the machine slept), the
- * result follows only when a record with such an arrival time has come, because the wall clock may be set
- * back soon. arrived: the newest arrival time. All in microseconds. */
+/* The wall clock for ticks, in microseconds. arrived: the arrival clock. */
 static int64_t trusted_wall_us(struct sequencer *s, int64_t arrived)
 {
-    int64_t now = os_monotonic_us(), ahead = os_wall_us() - now;
-    int64_t trusted = s->wall_ahead_us == TIME_MIN ? ahead : MAX(s->wall_ahead_us, arrived - now);
-    s->wall_ahead_us = MIN(trusted, ahead);
-    return now + s->wall_ahead_us;
+    enum arrival_news news;
+    int64_t now = os_monotonic_us(), wall = os_wall_us();
+    int64_t trusted = arrival_clock_look(&s->arrival_clock, now, wall, arrived, &news);
+    if (news == ARRIVAL_CATCHES_UP)
+        log_say(
+            LOG_LEVEL_WARNING,
+            "the wall clock was set forward, or this machine slept: the arrival clock is %lld s behind it, "
+            "and catches up at twice the speed; "
+            "until then windows over arrival close later where no rows come",
+            (long long)((wall - trusted) / US_PER_SECOND));
+    if (news == ARRIVAL_STANDS)
+        log_say(
+            LOG_LEVEL_WARNING,
+            "the wall clock is %lld s behind the arrival clock, which never goes back: until it is there, "
+            "windows over arrival close by the arrival of rows alone; set the clock of this machine",
+            (long long)((arrived - wall) / US_PER_SECOND));
+    return trusted;
 }
 
 int64_t live_tick(struct run *run)

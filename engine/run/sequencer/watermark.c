@@ -37,6 +37,7 @@
 
 #include "core/civil.h"
 #include "core/key.h"
+#include "core/os.h"
 
 #include <stdlib.h>
 
@@ -56,7 +57,7 @@ void watermark_init(struct run *run)
     uint32_t count = run->plan->sources_count;
     struct sequencer *s = run->sequencer;
     s->source_watermarks = arena_array(&run->arena, int64_t, count + 1);
-    s->wall_ahead_us = TIME_MIN;
+    arrival_clock_begin(&s->arrival_clock, os_monotonic_us(), os_wall_us());
     s->holders = arena_array(&run->arena, struct watermark_holder, MAX(count, 1));
     for (uint32_t i = 0; i <= count; i++)
         s->source_watermarks[i] = TIME_MIN;

@@ -53,6 +53,15 @@ static bool was_told(int64_t time)
     return is_there;
 }
 
+uint32_t lamp_times(int64_t times[LAMP_TIMES_MAX])
+{
+    pthread_mutex_lock(&lamp.mutex);
+    uint32_t count = lamp.count;
+    memcpy(times, lamp.times, sizeof(lamp.times));
+    pthread_mutex_unlock(&lamp.mutex);
+    return count;
+}
+
 void wait_for_time(int64_t time)
 {
     for (int64_t since = 0; !was_told(time); wait_more(&since)) {

@@ -82,6 +82,8 @@ extern const struct operator_kind operator_lamp, operator_watermarks;
 /* The operator `scale` adds a column with the load of the row's micro-batch. */
 extern const struct operator_kind operator_scale;
 
+/* Copies the times that the operator was told so far; returns how many. */
+uint32_t lamp_times(int64_t times[LAMP_TIMES_MAX]);
 /* Waits until the operator was told this time. */
 void wait_for_time(int64_t time);
 /* Waits until there was another micro-batch, beyond `before` of them. Returns how many there were. */

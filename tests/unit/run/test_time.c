@@ -3,23 +3,12 @@
 #include "live_rig.h"
 
 #include <stdio.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LAMP(source)                                                                                         \
     "source s = " source " { event_time: ts }\nstream d = s | lamp\nsink out = fake_sink from d {}\n"
 #define ALIGN(source)                                                                                        \
     "source s = " source " { event_time: ts, align: 100us }\nsink out = fake_sink from s {}\n"
-
-static uint32_t lamp_times(int64_t times[LAMP_TIMES_MAX])
-{
-    pthread_mutex_lock(&lamp.mutex);
-    uint32_t count = lamp.count;
-    memcpy(times, lamp.times, sizeof(lamp.times));
-    pthread_mutex_unlock(&lamp.mutex);
-    return count;
-}
 
 /* Rows move the clock of arrival; while none come, ticks do, some time behind the wall clock. The clock never
  * goes back. A replay by the order log gives the same times, from the fake_source and from a recording. */
@@ -93,46 +82,6 @@ static void test_windows_by_arrival(void **state)
         assert_true(fake_sink.count == 3 && fake_sink.hash == hash);
     }
     unlink(path);
-}
-
-/* Replaces the C library's clock_gettime, also for os.c: a wall clock that the test sets. */
-static _Atomic int64_t wall_jump_us;
-
-int clock_gettime(clockid_t clock, struct timespec *now)
-{
-    int error = (int)syscall(SYS_clock_gettime, clock, now);
-    if (clock == CLOCK_REALTIME)
-        now->tv_sec += atomic_load(&wall_jump_us) / US_PER_SECOND;
-    return error;
-}
-
-/* The wall clock is set forward for a moment, in a lull: rows that arrive after that are not late. Then it is
- * set forward for longer, and records have such times: windows close in lulls as before. */
-static void test_a_clock_that_jumps(void **state)
-{
-    (void)state;
-    static const char job[] = "source s = fake_source { event_time: ts }\n"
-                              "stream d = s | window by id over tumbling(100ms) time arrival { n: count() }\n"
-                              "sink out = fake_sink from d {}\n";
-    reset(1);
-    fake_source.delay[0] = 0;
-    struct run_options options = on(2);
-    struct live *live = begin(job, &options);
-    give(0, 1, os_wall_us());
-    wait_for(&fake_sink.count, 1);
-    atomic_store(&wall_jump_us, US_PER_HOUR);
-    lull(2500000);
-    atomic_store(&wall_jump_us, 0);
-    give(0, 2, os_wall_us());
-    wait_for(&fake_sink.count, 2);
-    atomic_store(&wall_jump_us, US_PER_HOUR);
-    lull(1500000);
-    give(0, 3, os_wall_us());
-    wait_for(&fake_sink.count, 3);
-    atomic_store(&wall_jump_us, 0);
-    end_fake_source();
-    end(live);
-    assert_int_equal(fake_sink.count, 3);
 }
 
 /* Gives both partitions `rows` rows. Those of partition 1 arrive 1 ms after their event, so that in the order
@@ -267,10 +216,8 @@ static void test_ended(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ended),
-                                       cmocka_unit_test(test_clock_ticks),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ended), cmocka_unit_test(test_clock_ticks),
                                        cmocka_unit_test(test_windows_by_arrival),
-                                       cmocka_unit_test(test_a_clock_that_jumps),
                                        cmocka_unit_test(test_alignment),
                                        cmocka_unit_test(test_ahead_of_arrival)};
     return cmocka_run_group_tests(tests, NULL, NULL);
