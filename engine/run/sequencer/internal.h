@@ -107,8 +107,7 @@ struct arrival_clock {
     int64_t trusted_us; /* this clock, less the monotonic clock */
     int64_t wall_us;    /* at the last look: the wall clock, less the monotonic clock */
     int64_t looked_us;  /* at the last look: the monotonic clock; before the first one, at the beginning */
-    int64_t
-        behind_since_us; /* with is_behind: the monotonic clock when the wall clock was seen to be ahead */
+    int64_t behind_since_us; /* with is_behind: the monotonic clock when the wall clock was seen ahead */
     bool is_behind, has_said, has_looked;
 };
 

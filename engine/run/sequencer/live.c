@@ -71,7 +71,8 @@ struct partition *live_take_idle(struct run *run)
 
 /* Windows over arrival time end without records when the arrival clock passes their end. In a lull, when
  * everything was read, the clock follows the wall clock CLOCK_BEHIND_US behind it, in steps of
- * CLOCK_STEP_US at least (arrival_clock.c: what a wall clock that is set does to it). Records stamped by a machine whose clock is further behind come late. */
+ * CLOCK_STEP_US at least (arrival_clock.c: what a wall clock that is set does to it). Records stamped by a
+ * machine whose clock is further behind come late. */
 enum { CLOCK_BEHIND_US = 1000 * 1000, CLOCK_STEP_US = 1000 * 1000 };
 
 /* The wall clock for ticks, in microseconds. arrived: the arrival clock. */
@@ -80,13 +81,14 @@ static int64_t trusted_wall_us(struct sequencer *s, int64_t arrived)
     enum arrival_news news;
     int64_t now = os_monotonic_us(), wall = os_wall_us();
     int64_t trusted = arrival_clock_look(&s->arrival_clock, now, wall, arrived, &news);
+    long long step_s = (wall - trusted) / US_PER_SECOND; /* at twice the speed, also how long it takes */
     if (news == ARRIVAL_CATCHES_UP)
         log_say(
             LOG_LEVEL_WARNING,
-            "the wall clock was set forward, or this machine slept: the arrival clock is %lld s behind it, "
-            "and catches up at twice the speed; "
-            "until then windows over arrival close later where no rows come",
-            (long long)((wall - trusted) / US_PER_SECOND));
+            "the wall clock was set forward, or this machine slept: the arrival clock is %lld s behind it, and "
+            "catches up at twice the speed, which takes about %lld s; until then windows over arrival close "
+            "later where no rows come",
+            step_s, step_s);
     if (news == ARRIVAL_STANDS)
         log_say(
             LOG_LEVEL_WARNING,
