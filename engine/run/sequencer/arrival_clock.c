@@ -32,11 +32,13 @@ static enum arrival_news catch_up(struct arrival_clock *clock, int64_t now, int6
         clock->has_said = false;
         clock->behind_since_us = now;
     }
-    if (now - clock->behind_since_us < DOUBT_US)
+    int64_t doubted_until = clock->behind_since_us + DOUBT_US;
+    if (now < doubted_until)
         return ARRIVAL_NO_NEWS;
     bool is_news = !clock->has_said && ahead - clock->trusted_us >= NEWS_US;
     clock->has_said = true;
-    clock->trusted_us = MIN(clock->trusted_us + MIN(now - clock->looked_us, (int64_t)PAUSE_US), ahead);
+    int64_t passed = now - MAX(clock->looked_us, doubted_until); /* nothing is gained for the doubt itself */
+    clock->trusted_us = MIN(clock->trusted_us + MIN(passed, (int64_t)PAUSE_US), ahead);
     return is_news ? ARRIVAL_CATCHES_UP : ARRIVAL_NO_NEWS;
 }
 

@@ -386,6 +386,7 @@ static bool has_all_rows(uint32_t *changed)
         wanted += fixture_rows(number);
     for (uint32_t i = 0; i < SHARDS; i++) {
         int64_t before = -1;
+        *buffer_reserve(&brokers.rows[i], 1) = '\0'; /* for strtol */
         const char *row = brokers.rows[i].data, *end = row + brokers.rows[i].length;
         while (row < end) {
             uint64_t place = check_row(&row, i, &seen);
