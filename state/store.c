@@ -283,6 +283,10 @@ void state_store_close(struct state_store *store)
         rocksdb_cancel_all_background_work(database, 1);
         rocksdb_column_family_handle_destroy(store->family);
         rocksdb_close(database);
+        /* The threads of RocksDB, which have ended their work, read the store under the mutex last (filter_create): the thread
+         * sanitizer sees this order, and not that of RocksDB itself. */
+        pthread_mutex_lock(&store->mutex);
+        pthread_mutex_unlock(&store->mutex);
     }
     if (store->options != NULL) {
         rocksdb_options_destroy(store->options); /* this also destroys the factory */
