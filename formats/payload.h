@@ -19,7 +19,8 @@ struct payload_options {
 };
 
 #define PAYLOAD_OPTIONS(structure, member)                                                                   \
-    OPTION_TEXT(structure, member.schema_file, "schema_file", OPTION_RUNTIME | OPTION_READS, "\"\"",         \
+    OPTION_TEXT(structure, member.schema_file, "schema_file", OPTION_RUNTIME | OPTION_READS | OPTION_INPUT,  \
+                "\"\"",                                                                                      \
                 "avro: the schema (.avsc) of the payloads, or beside a registry the schema that gives "      \
                 "defaults and aliases; protobuf: a .proto file or a compiled FileDescriptorSet"),            \
         OPTION_TEXT(structure, member.message, "message", 0, "\"\"",                                         \

@@ -44,7 +44,7 @@ extern const struct option kafka_security_options[];
         OPTION_BLOCK(structure, member.security, struct kafka_security, "security", OPTION_RUNTIME,          \
                      kafka_security_options, "encryption and login"),                                        \
         OPTION_ASSIGNMENTS(                                                                                  \
-            structure, member.properties, "properties", OPTION_RUNTIME,                                      \
+            structure, member.properties, "properties", OPTION_RUNTIME | OPTION_PRIVATE,                     \
             "librdkafka's own settings, with _ or . between the words, as { "                                \
             "socket_timeout_ms: 30000 }; a refused setting is answered with the list of allowed ones")
 #define KAFKA_CLIENT_OPTIONS(structure, member) KAFKA_CLIENT_ROWS(structure, member, OPTION_REQUIRED, NULL)

@@ -5,12 +5,12 @@
 
 #include <stdio.h>
 
-enum { KEY_SET = 256, KEY_DOT, KEY_SVG, KEY_TIME, KEY_LINEAGE, KEY_SERVE };
+enum { KEY_SET = 256, KEY_DOT, KEY_SVG, KEY_TIME, KEY_LINEAGE, KEY_SERVE, KEY_INPUTS };
 
 struct explain_arguments {
     struct job_load load;
     int form; /* KEY_DOT, KEY_SVG; 0: text */
-    bool is_time, is_lineage, is_serve;
+    bool is_time, is_lineage, is_serve, is_inputs;
 };
 
 static const struct argp_option options_table[] = {
@@ -23,6 +23,10 @@ static const struct argp_option options_table[] = {
      0},
     {"lineage", KEY_LINEAGE, NULL, 0,
      "from which source columns and labels each column of each stream derives", 0},
+    {"inputs", KEY_INPUTS, NULL, 0,
+     "what the job reads besides its records, with digests: libraries, tables, schemas, and values of env() and "
+     "file() that are no secrets",
+     0},
     {"serve", KEY_SERVE, NULL, 0, "the way of a request to its score, and the columns of both", 0},
     {0},
 };
@@ -30,6 +34,7 @@ static const struct argp_option options_table[] = {
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct explain_arguments *arguments = state->input;
+    bool is_picture = arguments->form != 0 || arguments->is_time;
     switch (key) {
     case KEY_SET:
         if (!job_pair_add(&arguments->load.settings, argument))
@@ -40,12 +45,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_TIME: arguments->is_time = true; return 0;
     case KEY_LINEAGE: arguments->is_lineage = true; return 0;
     case KEY_SERVE: arguments->is_serve = true; return 0;
+    case KEY_INPUTS: arguments->is_inputs = true; return 0;
     case ARGP_KEY_END:
         if (arguments->is_time && arguments->form == KEY_DOT)
             argp_error(state, "--time prints text, or a picture with --svg");
-        if ((arguments->is_lineage || arguments->is_serve) &&
-            (arguments->form != 0 || arguments->is_time || (arguments->is_lineage && arguments->is_serve)))
-            argp_error(state, "--lineage and --serve print text, and go with no other form");
+        if (arguments->is_lineage + arguments->is_serve + arguments->is_inputs > !is_picture)
+            argp_error(state, "--lineage, --serve and --inputs print text, and go with no other form");
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->load.path != NULL)
@@ -76,6 +81,8 @@ int cmd_explain(int argc, char **argv)
             {plan_explain, plan_svg}, {plan_explain_time, plan_time_svg}};
         if (arguments.is_lineage)
             plan_explain_lineage(arguments.load.plan, &out);
+        else if (arguments.is_inputs)
+            plan_explain_inputs(arguments.load.plan, &out);
         else if (arguments.is_serve)
             plan_explain_serve(arguments.load.plan, &out);
         else if (arguments.form == KEY_DOT)

@@ -51,6 +51,8 @@ enum option_flags {
     OPTION_READS = 64,     /* a text or texts: files that are read, as names, globs
                               or directories (core/claims.h) */
     OPTION_WRITES = 128,   /* a text: the path of an output */
+    OPTION_INPUT = 256,    /* a text: a file, or a glob, that is read besides the records (plan_input) */
+    OPTION_PRIVATE = 512,  /* values may be secrets: the list of inputs leaves them out */
 };
 
 /* The member types of option structs. */

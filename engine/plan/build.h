@@ -90,6 +90,8 @@ bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bi
 
 /* Cuts the finished node list into stages and exchanges; reports a job that needs too many. */
 void build_stages(struct plan_build *b);
+/* inputs.c: sets plan.inputs. */
+void build_inputs(struct plan_build *b);
 /* Sets plan.fingerprint. */
 void build_fingerprint(struct plan_build *b);
 /* parts.c. build_shape, build_sink_shape, after bind: sets what the node's state depends on. build_parts,

@@ -334,5 +334,6 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
     build_parts(&b);
     build_stages(&b);
     build_fingerprint(&b);
+    build_inputs(&b);
     return diags->errors > 0 ? NULL : plan;
 }

@@ -203,6 +203,20 @@ struct plan_serve {
     bool *is_hidden; /* by column of the answer: it derives from a label, and has no value */
 };
 
+enum plan_input_tag { PLAN_INPUT_LIBRARY, PLAN_INPUT_FILE, PLAN_INPUT_VALUE };
+
+/* Something that the job reads besides its records (inputs.c): a library, a table or schema, a value of env(...)
+ * or file(...). Secrets are none. */
+struct plan_input {
+    enum plan_input_tag tag;
+    struct str name;   /* as the job has it: a path, or `env("NAME")` */
+    const char *where; /* who reads it: "`lookup` in `joined`", separated by commas */
+    const char *path;  /* of a library or file; NULL: a value */
+    int64_t bytes;     /* size; of files, once they are measured, as are the next two */
+    char digest[33];   /* xxh3-128 of its bytes, as hex digits; "": unknown */
+    int error;         /* errno, where the file cannot be read */
+};
+
 struct plan {
     struct arena *arena;
     struct str name;
@@ -218,6 +232,8 @@ struct plan {
     uint32_t exchanges_count;
     struct plan_serve *serves;
     uint32_t serves_count;
+    struct plan_input *inputs; /* without digests of files: plan_inputs_measured */
+    uint32_t inputs_count;
     /* Text of the job as it was read, and its `--set`s, one NAME=VALUE a line. Checkpoints keep both, so
      * that a model can be opened without its job file. */
     struct str job_text;
@@ -319,5 +335,13 @@ void plan_time_svg(const struct plan *plan, struct byte_buffer *out);
 void plan_explain_lineage(const struct plan *plan, struct byte_buffer *out);
 /* Appends, for each `serve`, the way of a request to its answer, and the columns of both, as text. */
 void plan_explain_serve(const struct plan *plan, struct byte_buffer *out);
+/* Appends what the job reads besides its records, with sizes and digests, as text; reads the files. */
+void plan_explain_inputs(const struct plan *plan, struct byte_buffer *out);
+
+/* inputs.c. plan->inputs with the sizes and digests that files have now, in the arena: reads each file once. A file
+ * that cannot be read has `error`, and no digest. Any thread. */
+struct plan_input *plan_inputs_measured(const struct plan *plan, struct arena *arena);
+/* "library", "file", "value". */
+const char *plan_input_kind(enum plan_input_tag tag);
 
 #endif

@@ -55,7 +55,7 @@ struct lookup {
 
 static const struct option lookup_options[] = {
     OPTION_TEXT(struct lookup, path, "file",
-                OPTION_REQUIRED | OPTION_POSITIONAL | OPTION_RUNTIME | OPTION_READS, NULL,
+                OPTION_REQUIRED | OPTION_POSITIONAL | OPTION_RUNTIME | OPTION_READS | OPTION_INPUT, NULL,
                 "the table, with one row for each key: a file that source `file` can read, or a glob for "
                 "several files"),
     OPTION_ASSIGNMENTS(

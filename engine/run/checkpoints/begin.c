@@ -59,6 +59,8 @@ static bool find_begin(struct run *run)
         run->replaces_parts = true;
         return from_open(run);
     }
+    if (found == CHECKPOINT_REFUSED)
+        inputs_explain_refusal(run);
     if (found == CHECKPOINT_REFUSED || !refuse_choice(run, found == CHECKPOINT_FOUND))
         return false;
     run->is_resumed = found == CHECKPOINT_FOUND;
@@ -133,6 +135,10 @@ bool checkpoints_init(struct run *run)
     if (!(run->trace != NULL ? before_record_choose(run) : find_begin(run)) || !parts_init(run, &next_id))
         return false;
     parts_put(run, next_id, &c->parts);
+    if (run->trace == NULL) {
+        inputs_put(c, &c->inputs);
+        inputs_tell(run);
+    }
     if (run->is_resumed) {
         c->next_epoch = checkpoint_info(run->resumed)->id.epoch + 1;
         run->was_finished =
@@ -220,6 +226,7 @@ void checkpoints_free(struct run *run)
     checkpoint_dir_close(c->from_dir);
     checkpoint_from_free(&c->from);
     buffer_free(&c->parts);
+    buffer_free(&c->inputs);
     arena_free(&c->arena);
     free(c);
     run->checkpoints = NULL;

@@ -72,7 +72,7 @@ static bool make_writer(struct checkpoints *c)
     struct snapshot_writer *parts = checkpoint_part(b->writer, "parts");
     if (snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_text.data, plan->job_text.length) &&
         snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_settings.data, plan->job_settings.length) &&
-        snapshot_put(parts, SNAPSHOT_GLOBAL, c->parts.data, c->parts.length) &&
+        snapshot_put(parts, SNAPSHOT_GLOBAL, c->parts.data, c->parts.length) && inputs_save(c, b->writer) &&
         placements_save(c->run, b->writer))
         return true;
     checkpoint_abandon(b->writer);

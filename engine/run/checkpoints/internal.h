@@ -22,11 +22,13 @@ struct past {
 
 struct checkpoints {
     struct run *run;
-    struct checkpoint_from from;     /* with --from, the other run's checkpoint; path NULL: none */
-    struct checkpoint_dir *from_dir; /* directory of `from` */
-    struct run_id from_run;          /* with run.is_begun_again: id of the run, which stays the same */
-    struct byte_buffer parts;        /* the list of parts, which every checkpoint holds */
-    struct upload *upload;           /* NULL: the job names no store */
+    struct checkpoint_from from;       /* with --from, the other run's checkpoint; path NULL: none */
+    struct checkpoint_dir *from_dir;   /* directory of `from` */
+    struct run_id from_run;            /* with run.is_begun_again: id of the run, which stays the same */
+    struct byte_buffer parts;          /* the list of parts, which every checkpoint holds */
+    struct byte_buffer inputs;         /* the list of inputs; likewise */
+    const struct plan_input *measured; /* what `inputs` lists; in the run's arena; NULL: not read yet */
+    struct upload *upload;             /* NULL: the job names no store */
     pthread_t thread;
     bool has_thread;
     struct arena arena;
@@ -69,6 +71,15 @@ void upload_stats(struct upload *upload, struct run_stats *stats);
 LEAT_CHECKED bool parts_init(struct run *run, uint32_t *next_id);
 /* Appends the list of the job's parts, which every checkpoint has as a record. */
 void parts_put(const struct run *run, uint32_t next_id, struct byte_buffer *out);
+
+/* inputs.c. Control thread, but for inputs_save. inputs_put: appends the list of what the job reads besides its
+ * records, as it is now; files are read. inputs_save: writes c->inputs into a checkpoint; coordinator thread. */
+void inputs_put(struct checkpoints *c, struct byte_buffer *out);
+LEAT_CHECKED bool inputs_save(const struct checkpoints *c, struct checkpoint_writer *writer);
+/* Notes what has changed since run->resumed; nothing, if that checkpoint has no list. */
+void inputs_tell(struct run *run);
+/* Call when checkpoint_find has refused: if the job is another one, adds to the diagnostic what has changed. */
+void inputs_explain_refusal(struct run *run);
 
 /* from.c */
 /* Opens the other run's checkpoint that this run begins with, as run->resumed. false after a diagnostic. */
