@@ -270,25 +270,6 @@ void exact_account(struct exact *exact)
 
 /* --- Checkpoints --- */
 
-/* At the barrier before micro-batch `next`: if the topic has another count of partitions, rows from `next` on go by
- * that; but not before all rows that are out already are made again. */
-static void take_partitions(struct exact *exact, uint64_t next)
-{
-    const struct sender_options *options = &exact->options.sender;
-    int32_t heard = atomic_load(&exact->shards[0].sender.figures.partitions);
-    uint32_t partitions = (uint32_t)MAX(heard, exact->options.partitions);
-    uint32_t before = layouts_last(&exact->layouts).partitions;
-    if (partitions == before || next < exact->out_next)
-        return;
-    layouts_add(&exact->layouts, (struct layout){.since = next, .partitions = partitions});
-    exact->micro_batch = UINT64_MAX;
-    if (before > 0)
-        log_say(LOG_LEVEL_WARNING,
-                "sink `%.*s`: topic `%s` had %u partitions, and has %u now: from micro-batch %" PRIu64
-                " on rows go to these, and keys to other partitions than before",
-                STR_ARGS(options->sink), options->topic, before, partitions, next);
-}
-
 /* Whether the rows that are out were made again, as far as the barrier goes. */
 static bool is_remade(struct exact *exact, uint64_t next)
 {
@@ -325,7 +306,7 @@ bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer)
         return false;
     }
     struct layout layout = layouts_at(&exact->layouts, next - 1);
-    take_partitions(exact, next);
+    exact_take_partitions(exact, next);
     struct state_record state = {.type = RECORD_STATE,
                                  .version = STATE_VERSION,
                                  .shards = (uint8_t)exact->count,
@@ -431,20 +412,6 @@ bool exact_restore_record(struct exact *exact, struct str record)
     return outbox_restore(&shard->outbox, record);
 }
 
-/* Adds the layouts by which rows behind the checkpoint were sent: the notes of any shard say it for all. */
-static void take_layouts(struct exact *exact)
-{
-    uint64_t since = layouts_last(&exact->layouts).since;
-    for (uint32_t i = 0; i < exact->count; i++) {
-        const struct progress *progress = &exact->shards[i].sender.progress;
-        for (uint32_t k = 0; k < progress->count; k++) {
-            const struct layout *layout = &progress_at(progress, k)->layout;
-            if (layout->partitions > 0 && layout->since > since)
-                layouts_add(&exact->layouts, *layout);
-        }
-    }
-}
-
 /* Marks in the outboxes what is out by the progress topic, which must have at least the parts that the
  * checkpoint knew to be out. Returns false after a diagnostic. */
 static bool take_progress(struct exact *exact)
@@ -461,7 +428,10 @@ static bool take_progress(struct exact *exact)
  * is out in any shard, and each shard compares up to its own. Returns false after a diagnostic. */
 static bool begin_remakes(struct exact *exact)
 {
-    take_layouts(exact);
+    exact_take_layouts(exact);
+    if (!exact_has_partitions(exact, exact->restored_next))
+        return false;
+    exact_take_partitions(exact, exact->restored_next);
     for (uint32_t i = 0; i < exact->count; i++) {
         struct shard *shard = &exact->shards[i];
         const char *why = shard_begin_remake(shard, exact->restored_next);
@@ -514,7 +484,7 @@ static bool take_over(struct exact *exact)
         options->is_resumed = true;
         options->is_new_run = false;
     }
-    if (!connect_shards(exact) || !take_progress(exact))
+    if (!connect_shards(exact) || !take_progress(exact) || !exact_has_partitions(exact, UINT64_MAX))
         return false;
     warn_of_rows(exact);
     start_shards(exact);

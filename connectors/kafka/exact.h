@@ -63,4 +63,17 @@ void exact_report(struct exact *exact, struct report *report);
 /* Accepts a zeroed exact. */
 void exact_close(struct exact *exact);
 
+/* --- Between exact.c and exact_layouts.c: how many partitions the topic has, by micro-batch --- */
+
+/* At the barrier before micro-batch `next`, or at a start before it: if the topic has another count of partitions,
+ * rows from `next` on go by that; but not before all rows that are out already are made again. The sink's lane;
+ * control thread at a start. */
+void exact_take_partitions(struct exact *exact, uint64_t next);
+/* At a start: adds the layouts by which rows behind the checkpoint were sent. Control thread. */
+void exact_take_layouts(struct exact *exact);
+/* At a start: whether the topic has the partitions of all rows that must still go by the layout of before: those
+ * in the outboxes, and those from micro-batch `next` on, up to what is out in any shard. A topic that was deleted,
+ * and created again with fewer partitions, may not. Returns false after a diagnostic. Control thread. */
+LEAT_CHECKED bool exact_has_partitions(struct exact *exact, uint64_t next);
+
 #endif

@@ -289,7 +289,7 @@ def test_an_output_topic_that_is_gone():
             kafka.create_topic(topic, exact=True)
             job.start()
             kafka.produce(source, rig.numbered(10, first=10))
-            rig.wait_for(lambda: len(kafka.consume(topic)) >= 10, "rows")
+            rig.wait_for(lambda: job.process.poll() is not None or len(kafka.consume(topic)) >= 10, "rows")
             job.process.send_signal(signal.SIGINT)
             job.ends(0)
             assert sorted(rig.numbers(kafka.consume(topic))) == list(range(10, 20))

@@ -348,6 +348,47 @@ def test_the_topic_gets_partitions():
     job.close()
 
 
+def make_again(job, partitions):
+    job.kafka.delete_topic(job.topic)
+    job.kafka.create_topic(job.topic, partitions=partitions, exact=True)
+
+
+def test_the_topic_is_made_again_with_fewer_partitions():
+    """All rows of the next start go to the partitions that there are."""
+    kafka = rig.shared()
+    source = kafka.create_topic("fewer-in")
+    job = Job(kafka, rows=0, partitions=2, every="2s")  # rows come before the start's first barrier
+    job.write(from_kafka(job, source))
+    for life, partitions in enumerate((2, 1)):
+        if life > 0:
+            make_again(job, partitions)
+        kafka.produce(source, rig.numbered(100, first=100 * life))
+        process = job.start()
+        rig.wait_for(lambda p=process: p.poll() is not None or len(kafka.consume(job.topic, beside_open=True)) >= 100, "rows")
+        process.send_signal(signal.SIGINT)
+        status, _, err = job.end(process)
+        assert status == 0 and (f"topic `{job.topic}` had 2 partitions, and has 1 now" in err) == (life > 0), (status, err)
+        rig.check_once(kafka.consume(job.topic), range(100 * life, 100 * life + 100))
+    job.close()
+
+
+def test_rows_that_are_left_need_their_partitions():
+    """Those that a checkpoint holds, and those that are made again: they do not go elsewhere."""
+    for rows, point, is_again in ((200, "kafka.committed=kill@1", False), (ROWS, "kafka.commit.after=kill@6", True)):
+        job = Job(rig.shared(), rows=rows, partitions=2, every="50ms" if is_again else "10s")
+        status, _, err = job.run(failpoints=point)
+        assert status == -signal.SIGKILL, (status, err)
+        for path in job.checkpoints()[1:] if is_again else []:
+            oracle.damage(path)
+        make_again(job, 1)
+        job.refused("E0707", f"topic `{job.topic}` had 2 partitions, and has 1 now", "give the topic 2 partitions")
+        job.kafka.add_partitions(job.topic, 2)
+        job.finish()
+        if not is_again:
+            job.check()
+        job.close()
+
+
 def test_rows_without_a_key():
     """Their partition is the micro-batch's number modulo the count: the same in each life."""
     job = Job(rig.shared(), rows=3000, partitions=4)
