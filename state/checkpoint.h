@@ -69,9 +69,12 @@ struct run_id {
 
 /* The checkpoint of another run that a run began with; the first run of a job has none. */
 struct checkpoint_from {
-    char *path;              /* of that run's checkpoint directory, absolute; NULL: none */
+    char *path; /* of that run's checkpoint directory, absolute, or URL of an object store; NULL: none */
     struct checkpoint_id id; /* generation 0: the newest checkpoint that is whole */
     struct str dropped;      /* names of parts whose state was not taken over, each on its own line */
+    uint32_t
+        newest; /* the new run's generation is above this one. The newest in the object store: copies of both runs may go
+                        there, and the larger generation is the newer */
 };
 
 /* What the engine writes into a MANIFEST and reads from it. */

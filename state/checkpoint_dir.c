@@ -417,15 +417,15 @@ static int make_generation(struct checkpoint_dir *dir, const struct generation *
     return error == 0 ? generation_write(temporary, generation) : error;
 }
 
-/* Starts `generation`, of which all but its number is set. False after E0708. */
-static bool start_generation(struct checkpoint_dir *dir, struct generation generation,
+/* Starts `generation`, of which all but its number is set; that is above `newest`. False after E0708. */
+static bool start_generation(struct checkpoint_dir *dir, struct generation generation, uint32_t newest,
                              struct diag_list *diags)
 {
     leat_assert(!dir->is_read_only && dir->generation.generation == 0);
     char path[PATH_BYTES], temporary[PATH_BYTES + 64];
     uint32_t count;
     uint32_t *generations = generations_list(dir, &count);
-    generation.generation = count == 0 ? 1 : generations[0] + 1;
+    generation.generation = MAX(count == 0 ? 0 : generations[0], newest) + 1;
     free(generations);
     path_generation(dir, generation.generation, path);
     sweep_savepoints(dir, diags);
@@ -462,7 +462,7 @@ bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkp
     } else if (!new_run(&generation.run, diags)) {
         return false;
     }
-    return start_generation(dir, generation, diags);
+    return start_generation(dir, generation, 0, diags);
 }
 
 bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_from *from,
@@ -474,7 +474,7 @@ bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_f
         generation.run = *run;
     else if (!new_run(&generation.run, diags))
         return false;
-    return start_generation(dir, generation, diags);
+    return start_generation(dir, generation, from->newest, diags);
 }
 
 bool checkpoint_find_from(const struct checkpoint_dir *dir, struct checkpoint_from *from, struct run_id *run)

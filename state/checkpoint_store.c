@@ -236,6 +236,30 @@ static bool put_head(struct checkpoint_store *store, const struct checkpoint_hea
     return ok;
 }
 
+/* Heads of a newer generation are another run's: the newest is what a restore takes and what pruning keeps, so that what this run
+ * puts would count for nothing. False after E0710. */
+static bool check_generation(struct checkpoint_store *store, uint32_t own, struct diag_list *diags)
+{
+    struct checkpoint_id newest;
+    const char *url = objects_url(store->objects);
+    if (store->has_listed)
+        return true;
+    if (!checkpoint_store_newest(store, &newest, diags))
+        return false;
+    if (newest.generation <= own)
+        return true;
+    struct diag *d = diag_error(
+        diags, DIAG_STORE_FAILED, (struct span){0},
+        "`%s` has checkpoint %u-%llu of another run, and this one, of generation %u, would count as the older one",
+        url, newest.generation, (unsigned long long)newest.epoch, own);
+    diag_hint(
+        diags, d,
+        "begin with those checkpoints (`leat run JOB --from %s`), go on with them (`leat checkpoint restore`), or "
+        "give the job a store of its own",
+        url);
+    return false;
+}
+
 bool checkpoint_store_put(struct checkpoint_store *store, struct checkpoint_dir *dir,
                           const struct checkpoint_dir *holder, struct checkpoint_id *id,
                           struct diag_list *diags)
@@ -248,8 +272,10 @@ bool checkpoint_store_put(struct checkpoint_store *store, struct checkpoint_dir 
         return is_none;
     bool is_new = id->generation != store->stored.generation || id->epoch != store->stored.epoch;
     struct checkpoint_head head = {.id = *id, .created_us = os_wall_us()};
-    bool ok = !is_new || (list_contents(store, diags) && put_files(store, pack, &arena, &head, diags) &&
-                          put_head(store, &head, holder, diags));
+    uint32_t own = holder == NULL ? id->generation : checkpoint_generation(holder);
+    bool ok =
+        !is_new || (check_generation(store, own, diags) && list_contents(store, diags) &&
+                    put_files(store, pack, &arena, &head, diags) && put_head(store, &head, holder, diags));
     if (ok)
         store->stored = *id;
     checkpoint_pack_close(pack);
@@ -285,6 +311,18 @@ bool store_heads(struct checkpoint_store *store, struct arena *arena, struct sto
     }
     qsort(*heads, *count, sizeof(**heads), newest_first);
     return true;
+}
+
+bool checkpoint_store_newest(struct checkpoint_store *store, struct checkpoint_id *id,
+                             struct diag_list *diags)
+{
+    struct arena arena = {0};
+    struct store_head *heads;
+    uint32_t count;
+    bool ok = store_heads(store, &arena, &heads, &count, diags);
+    *id = ok && count > 0 ? heads[0].id : (struct checkpoint_id){0};
+    arena_free(&arena);
+    return ok;
 }
 
 enum objects_result store_head_get(struct checkpoint_store *store, struct str name, struct arena *arena,

@@ -43,7 +43,7 @@ void checkpoint_store_stats(const struct checkpoint_store *store, struct objects
 
 /* Copies the newest checkpoint of the directory, unless this process has done so. *id: that checkpoint; generation 0: there is
  * none. `holder` (NULL: nobody) must still hold the directory before the head is written. False after E0702 (the directory),
- * E0709, E0710 or E0711; what was put stays for the next time. */
+ * E0709, E0710 (also: the store has a newer generation, so another run's) or E0711; what was put stays for the next time. */
 LEAT_CHECKED bool checkpoint_store_put(struct checkpoint_store *store, struct checkpoint_dir *dir,
                                        const struct checkpoint_dir *holder, struct checkpoint_id *id,
                                        struct diag_list *diags);
@@ -59,6 +59,9 @@ LEAT_CHECKED bool checkpoint_store_prune(struct checkpoint_store *store, const s
 LEAT_CHECKED bool checkpoint_store_restore(struct checkpoint_store *store, struct checkpoint_id *id,
                                            const char *to, uint64_t *bytes, struct diag_list *diags);
 
+/* *id: the newest checkpoint that has a head, whole or not; generation 0: there is none. False after E0710 or E0711. */
+LEAT_CHECKED bool checkpoint_store_newest(struct checkpoint_store *store, struct checkpoint_id *id,
+                                          struct diag_list *diags);
 /* Lists the checkpoints in the store, newest first, without their files. *found lies in the arena. False after E0710 or E0711. */
 LEAT_CHECKED bool checkpoint_store_list(struct checkpoint_store *store, struct arena *arena,
                                         struct checkpoint_head **found, uint32_t *count,

@@ -173,11 +173,6 @@ static bool copy(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
 
 /* --- In an object store --- */
 
-static bool is_url(const char *text)
-{
-    return strncmp(text, "s3://", 5) == 0 || strncmp(text, "file:", 5) == 0;
-}
-
 static bool list_store(struct checkpoint_store *store, struct checkpoint_arguments *a)
 {
     struct checkpoint_head *heads;
@@ -280,7 +275,8 @@ int cmd_checkpoint(int argc, char **argv)
     struct checkpoint_arguments arguments = {.last = 1};
     diag_list_init(&arguments.diags, &arguments.arena);
     argp_command(&argp, argc, argv, &arguments);
-    bool is_good = is_url(arguments.directory) ? run_store_verb(&arguments) : run_verb(&arguments);
+    bool is_good =
+        objects_is_url(str_from(arguments.directory)) ? run_store_verb(&arguments) : run_verb(&arguments);
     diag_print(stderr, &arguments.diags, NULL, isatty(STDERR_FILENO) != 0);
     arena_free(&arguments.arena);
     return is_good ? EXIT_GOOD : EXIT_FAILED;

@@ -15,6 +15,7 @@
 #include "core/mem.h"
 #include "core/os.h"
 #include "run/run.h"
+#include "state/objects/objects.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -78,8 +79,8 @@ static const struct argp_option options_table[] = {
     {"resume", KEY_RESUME, NULL, 0, "resume from the newest checkpoint; fail if there is none", 3},
     {"fresh", KEY_FRESH, NULL, 0, "start anew, even if there are checkpoints", 3},
     {"from", KEY_FROM, "DIR", 0,
-     "start a new run with the state of the newest checkpoint in DIR, a checkpoint directory or a savepoint; "
-     "DIR@3-17 for a certain checkpoint. The job may have changed: state that does not match is listed",
+     "start a new run with the state of the newest checkpoint in DIR: a checkpoint directory, a savepoint, or the URL of "
+     "an object store, s3://BUCKET/PREFIX or file:/DIR; DIR@3-17 for a certain checkpoint. The job may have changed: state that does not match is listed",
      3},
     {"drop-state", KEY_DROP_STATE, "NAME", 0,
      "with --from: drop the state of this part of the job; may be given several times", 3},
@@ -400,7 +401,7 @@ static void claim_options(const struct run_arguments *arguments)
     const struct span nowhere = {0};
     if (options->order != NULL && strcmp(options->order, "none") != 0)
         claims_add_input(claims, str_from(options->order), "--order", nowhere);
-    if (options->from != NULL) {
+    if (options->from != NULL && !objects_is_url(str_from(options->from))) {
         const char *at = strrchr(options->from, '@');
         bool has_id = access(options->from, F_OK) != 0 && at != NULL;
         struct str from = {options->from, has_id ? (size_t)(at - options->from) : strlen(options->from)};

@@ -27,6 +27,11 @@ static const struct objects_kind *kind_of(struct str url)
     return NULL;
 }
 
+bool objects_is_url(struct str text)
+{
+    return kind_of(text) != NULL;
+}
+
 /* Whether the text is short and UTF-8 without control characters. */
 static bool is_plain(struct str text)
 {

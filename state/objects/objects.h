@@ -46,6 +46,8 @@ struct objects_options {
 struct objects;
 /* Whether an object may have this name. Any thread. */
 bool objects_name_is_good(struct str name);
+/* Whether the text begins as the URL of an object store does, s3:// or file:. Any thread. */
+bool objects_is_url(struct str text);
 /* NULL after E0710 (the URL or the environment cannot be used). Sends nothing. Copies the options. A connection in plain text to
  * another machine is a warning (E0609). */
 struct objects *objects_open(const struct objects_options *options, struct diag_list *diags);

@@ -119,6 +119,81 @@ def test_bad_store():
     assert result.returncode != 0 and "E0705" in result.stderr, result.stderr
 
 
+def two_lives(out, url, **environment):
+    """Two lives that end before the end of the input: the store has the last checkpoint of each. Their directory is lost."""
+    for until in ("2023-11-14T22:14:10Z", "2023-11-14T22:15:00Z"):
+        result = leat("run", "job.leat", "--workers", "2", "--set", f"out={out}", "--set", f"store={url}", "--until", until,
+                      **environment)
+        assert result.returncode == 0 and "the store lacks" not in result.stderr, result.stderr
+    shutil.rmtree(place(out, "state"))
+    listed = [line.split()[0] for line in leat("checkpoint", "list", url, **environment).stdout.splitlines()]
+    newest, older = (max((name for name in listed if name.startswith(life)), key=lambda name: int(name[2:])) for life in "21")
+    return newest, older
+
+
+def run_from(out, url, source, **environment):
+    return leat("run", "job.leat", "--workers", "2", "--set", f"out={out}", "--set", f"store={url}", "--from", source, **environment)
+
+
+def copies(out):
+    return [name for name in os.listdir(place(out, "state")) if name.startswith(".from-")]
+
+
+def from_store(out, url, **environment):
+    """A new run from the store alone: killed while it copies, and before its own first checkpoint."""
+    newest, older = two_lives(out, url, **environment)
+    result = run_from(out, url, url, LEAT_FAILPOINTS="objects.restore=kill@2", **environment)
+    assert result.returncode == -signal.SIGKILL and os.listdir(place(out, "state")), result.stderr
+    result = run_from(out, url, f"{url}@{older}", LEAT_FAILPOINTS="ckpt.pre_rename=kill@1", **environment)
+    assert result.returncode == -signal.SIGKILL and f"copied checkpoint {older} from {url}" in result.stderr, result.stderr
+    assert len(copies(out)) == 1, copies(out)
+    result = run(out, url, **environment)  # needs the store no more: the copy is there
+    assert result.returncode == 0 and f"state of checkpoint {older} in {url}" in result.stderr, result.stderr
+    assert "copied" not in result.stderr and copies(out) == [], (result.stderr, copies(out))
+    assert output(out) == EXPECTED[0]
+    # Its copies are newer than those of the run before, which are pruned.
+    again = leat("checkpoint", "list", url, **environment).stdout.splitlines()
+    assert int(again[0].split("-")[0]) > int(newest.split("-")[0]), (again, newest)
+    assert "the store lacks" not in result.stderr, result.stderr
+
+
+def test_from():
+    from_store("from", f"file:{place('from store')}")
+
+
+def test_from_again_copies_again():
+    """A run that began with a store, and lost its copy before its own first checkpoint, gets that very checkpoint again."""
+    url = f"file:{place('lost copy')}"
+    _, older = two_lives("lost", url)
+    assert run_from("lost", "", f"{url}@{older}", LEAT_FAILPOINTS="ckpt.pre_rename=kill@1").returncode == -signal.SIGKILL
+    shutil.rmtree(place("lost", "state", copies("lost")[0]))
+    result = run("lost", "")
+    assert result.returncode == 0 and f"copied checkpoint {older} from {url}" in result.stderr, result.stderr
+    assert output("lost") == EXPECTED[0]
+
+
+def test_from_nothing():
+    for source, code, words in ((f"file:{place('nothing')}", "E0705", "leat checkpoint list"),
+                                (f"file:{place('nothing')}@3-17", "E0705", "no checkpoint 3-17"),
+                                ("file:relative", "E0710", "absolute path"),
+                                ("s3://bucket", "E0710", "AWS_ACCESS_KEY_ID")):
+        result = run_from("nothing-out", "", source, AWS_ACCESS_KEY_ID="")
+        assert result.returncode != 0 and code in result.stderr and words in result.stderr, result.stderr
+        assert copies("nothing-out") == [], copies("nothing-out")
+
+
+def test_store_of_another_run():
+    """A run that begins anew beside an older one's checkpoints touches nothing, and says what to do."""
+    url = f"file:{place('of another')}"
+    two_lives("other", url)
+    resumed = leat("checkpoint", "restore", url, "--to", "other/state")
+    assert resumed.returncode == 0 and run("other", url).returncode == 0
+    before = leat("checkpoint", "list", url).stdout
+    result = run("anew", url)
+    assert result.returncode == 0 and "of another run" in result.stderr and f"--from {url}" in result.stderr, result.stderr
+    assert leat("checkpoint", "list", url).stdout == before
+
+
 def test_s3():
     """The same against s3proxy; no object is put twice but by a request that is sent again."""
     try:
@@ -131,7 +206,8 @@ def test_s3():
         assert killed_and_lost("s3://jobs/a b/ü", "objects.head=kill@2", **environment)
         puts = collections.Counter(path for method, path, _, _ in store.seen if method == "PUT")
         assert len(puts) > 10 and set(puts.values()) == {1}, puts.most_common(3)
-        assert all(path.startswith("/jobs/a%20b/%C3%BC/") for path in puts if path != "/jobs"), puts
+        from_store("from-s3", "s3://jobs/from", **environment)
+        assert all(path.startswith(("/jobs/from/", "/jobs/a%20b/%C3%BC/")) for path in puts if path != "/jobs"), puts
     return None
 
 

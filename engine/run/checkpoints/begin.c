@@ -156,6 +156,8 @@ bool checkpoints_open_state(struct run *run)
         if (run->is_resumed && !run->is_from)
             checkpoint_redo_find(run->dir, positions_micro_batch(checkpoint_info(run->resumed)->sources),
                                  run->diags);
+        if (!run->is_from)
+            from_store_forget(run, run->diags);
         const struct run_id *before = run->is_begun_again ? &c->from_run : NULL;
         if (run->is_from ? !checkpoint_start_from(run->dir, &c->from, before, run->diags)
                          : !checkpoint_start_generation(run->dir, run->resumed, run->diags))
@@ -224,6 +226,7 @@ void checkpoints_free(struct run *run)
     if (c == NULL)
         return;
     checkpoint_dir_close(c->from_dir);
+    temporary_directory_remove(&c->from_temporary);
     checkpoint_from_free(&c->from);
     buffer_free(&c->parts);
     buffer_free(&c->inputs);

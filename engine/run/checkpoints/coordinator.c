@@ -163,6 +163,8 @@ static void finish_checkpoint(struct checkpoints *c)
         /* A file that could not be removed is tried again at the next turn; say() reports it. */
         if (!checkpoint_prune(c->run->dir, &keep, &removed, &c->diags))
             c->diags.errors = 0;
+        if (c->count == 0 && c->run->is_from)
+            from_store_forget(c->run, &c->diags);
     } else if (!is_published) {
         sequencer_forget_barrier(c->run);
     }

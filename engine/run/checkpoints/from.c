@@ -1,4 +1,5 @@
-/* `leat run JOB --from DIR`: a new run that begins with the state of another run's checkpoint.
+/* `leat run JOB --from DIR`: a new run that begins with the state of another run's checkpoint, in a directory or in an object
+ * store (from_store.c).
  *
  * The run has an id of its own, because it does not continue what the other run did behind the checkpoint.
  * State is taken over part by part, by name (plan_node.part) and shape (core/shape.h). Where that is
@@ -14,6 +15,7 @@
 #include "core/os.h"
 #include "core/shape.h"
 #include "run/base/positions.h"
+#include "state/objects/objects.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,19 +29,26 @@ static bool refuse_path(struct run *run, const char *path, const char *what)
 {
     struct diag *d =
         diag_error(run->diags, DIAG_NO_CHECKPOINT, (struct span){0}, "--from: `%s` %s", path, what);
-    diag_hint(run->diags, d,
-              "name a checkpoint directory or a savepoint, or one of its checkpoints: --from DIR@3-17; `leat "
-              "checkpoint list DIR` lists the checkpoints");
+    diag_hint(
+        run->diags, d,
+        "name a checkpoint directory, a savepoint or an object store, or one of its checkpoints: --from DIR@3-17; `leat "
+        "checkpoint list DIR` lists the checkpoints");
     return false;
 }
 
-/* Splits "DIR@3-17" into path and checkpoint, unless there is a directory with the whole name. */
+/* Whether `at` ends the name of a directory, because no directory has the whole name; or a URL. */
+static bool is_end_of_name(const char *name, const char *at)
+{
+    return at != NULL && (objects_is_url(str_from(name)) || os_free_bytes(name) < 0);
+}
+
+/* Splits "DIR@3-17" into path and checkpoint. */
 static void split_path(struct run *run)
 {
     struct checkpoint_from *from = &run->checkpoints->from;
     char *at = strrchr(from->path, '@');
     struct checkpoint_id id;
-    if (at != NULL && os_free_bytes(from->path) < 0 && checkpoint_id_parse(str_from(at + 1), &id)) {
+    if (is_end_of_name(from->path, at) && checkpoint_id_parse(str_from(at + 1), &id)) {
         *at = '\0';
         from->id = id;
     }
@@ -48,14 +57,20 @@ static void split_path(struct run *run)
 static bool open_directory(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;
-    char *real = realpath(c->from.path, NULL);
+    bool is_store = objects_is_url(str_from(c->from.path));
+    char *real = is_store ? from_store_copy(run) : realpath(c->from.path, NULL);
     if (real == NULL)
-        return refuse_path(run, c->from.path, errno == ENOENT ? "does not exist" : strerror(errno));
-    free(c->from.path);
-    c->from.path = real;
+        return !is_store &&
+               refuse_path(run, c->from.path, errno == ENOENT ? "does not exist" : strerror(errno));
     struct checkpoint_dir_options options = {.path = real, .read_only = true};
     checkpoint_dir_close(c->from_dir);
     c->from_dir = checkpoint_dir_open(&options, run->diags);
+    if (is_store) {
+        free(real);
+    } else {
+        free(c->from.path);
+        c->from.path = real;
+    }
     return c->from_dir != NULL;
 }
 
@@ -155,14 +170,17 @@ bool from_has_begun(const struct run *run)
 {
     const struct run_options *options = &run->options;
     const char *at = strrchr(options->from, '@');
-    char *real = options->is_restart ? realpath(options->from, NULL) : NULL;
-    if (options->is_restart && real == NULL && at != NULL) {
-        char *path = strndup(options->from, (size_t)(at - options->from));
-        real = realpath(path, NULL);
-        free(path);
-    }
+    struct checkpoint_id id;
+    if (!options->is_restart)
+        return false;
+    size_t length = is_end_of_name(options->from, at) && checkpoint_id_parse(str_from(at + 1), &id)
+                        ? (size_t)(at - options->from)
+                        : strlen(options->from);
+    char *path = strndup(options->from, length);
+    char *real = objects_is_url(str_from(path)) ? mem_strdup(path) : realpath(path, NULL);
     bool has_begun = real != NULL && checkpoint_began_from(run->dir, real);
     free(real);
+    free(path);
     return has_begun;
 }
 

@@ -22,8 +22,9 @@ struct past {
 
 struct checkpoints {
     struct run *run;
-    struct checkpoint_from from;       /* with --from, the other run's checkpoint; path NULL: none */
-    struct checkpoint_dir *from_dir;   /* directory of `from` */
+    struct checkpoint_from from;               /* with --from, the other run's checkpoint; path NULL: none */
+    struct checkpoint_dir *from_dir;           /* directory of `from`, or of its copy */
+    struct temporary_directory from_temporary; /* where a trace has the copy */
     struct run_id from_run;            /* with run.is_begun_again: id of the run, which stays the same */
     struct byte_buffer parts;          /* the list of parts, which every checkpoint holds */
     struct byte_buffer inputs;         /* the list of inputs; likewise */
@@ -92,6 +93,14 @@ bool from_is_unfinished(struct run *run);
 bool from_has_begun(const struct run *run);
 /* Matches the checkpoint's parts with the job's, by name and shape. false after diagnostics. */
 LEAT_CHECKED bool from_match(struct run *run, const struct parts *saved);
+
+/* from_store.c */
+/* Copies run->checkpoints->from, the newest whole checkpoint where it names none, from the object store, unless the start that began this run
+ * has done so, and sets from.id and from.newest. Returns the copy's path, malloc'd; NULL after a diagnostic. */
+char *from_store_copy(struct run *run);
+/* Removes copies that earlier starts have left in the checkpoint directory, or this one; what cannot be removed is a warning.
+ * Control thread; after the start, coordinator thread. */
+void from_store_forget(const struct run *run, struct diag_list *diags);
 
 /* before_record.c: for a trace, chooses the newest checkpoint before the record, without changing the
  * directory. false after a diagnostic. */
