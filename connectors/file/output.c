@@ -276,5 +276,7 @@ int output_publish(const char *path, const struct sink_context *context)
     if (error == 0)
         error = (context->is_resumed ? os_rename : os_rename_new)(part, path, "sink.rename");
     free(part);
+    if (error == ENOENT && context->is_resumed && os_file_bytes(path) >= 0)
+        error = 0; /* an earlier life has renamed it */
     return error == 0 ? os_fsync_parent(path, "sink.fsync") : error;
 }

@@ -183,8 +183,6 @@ static bool redo_pending(struct sink_context *context)
     for (uint32_t i = 0; i < sink->pending_count && is_good; i++) {
         is_good = may_go(context, sink->pending[i].path);
         int error = is_good ? output_publish(sink->pending[i].path, context) : 0;
-        if (error == ENOENT && os_file_bytes(sink->pending[i].path) >= 0)
-            error = 0;
         if (error != 0)
             is_good = cannot_restore(context, sink->pending[i].path, error);
     }
@@ -248,7 +246,7 @@ bool file_sink_restore(struct sink_context *context, struct snapshot_reader *rea
     sink->files = restored.state.files;
     sink->slot = restored.state.slot;
     sink->rows = restored.state.rows;
-    is_good = is_good && redo_pending(context);
+    is_good = is_good && (context->is_uncommitted || redo_pending(context));
     if (is_good && restored.state.has_open && !reopen(context, &restored)) {
         is_good = false;
         if (context->diags->errors == 0)

@@ -501,7 +501,7 @@ bool exact_restored(struct exact *exact, struct snapshot_reader *reader)
 {
     bool is_whole = exact->count > 0;
     for (uint32_t i = 0; i < exact->count; i++)
-        is_whole &= outbox_restored(&exact->shards[i].outbox);
+        is_whole &= outbox_restored(&exact->shards[i].outbox, !exact->context->is_uncommitted);
     if (!is_whole) {
         snapshot_corrupt(reader, exact->context->diags, "the outbox of a Kafka sink is incomplete");
         return false;

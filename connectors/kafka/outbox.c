@@ -388,7 +388,7 @@ bool outbox_restore(struct outbox *outbox, struct str record)
     return record.data[0] == OUTBOX_RECORD_MORE && restore_more(outbox->closed_last->last, record);
 }
 
-bool outbox_restored(struct outbox *outbox)
+bool outbox_restored(struct outbox *outbox, bool is_committed)
 {
     uint64_t next = 0;
     outbox->closed_bytes = 0;
@@ -406,7 +406,8 @@ bool outbox_restored(struct outbox *outbox)
         next = epoch->next;
         epoch->position = (struct chunk_cursor){epoch->chunks, 0};
         outbox->closed_bytes += epoch->bytes;
-        outbox->committed = MAX(outbox->committed, epoch->epoch);
+        if (is_committed)
+            outbox->committed = MAX(outbox->committed, epoch->epoch);
     }
     (void)tell_room(outbox);
     return true;

@@ -95,8 +95,9 @@ enum {
 bool outbox_restore(struct outbox *outbox, struct str record);
 /* Forgets all restored epochs. */
 void outbox_clear(struct outbox *outbox);
-/* Call after the last record. Returns whether the epochs are whole and in order. They count as committed. */
-bool outbox_restored(struct outbox *outbox);
+/* Call after the last record. Returns whether the epochs are whole and in order. is_committed: they are sent at once, without
+ * outbox_committed. */
+bool outbox_restored(struct outbox *outbox, bool is_committed);
 
 /* --- Any thread --- */
 

@@ -151,7 +151,8 @@ static bool say_wait(const struct bottleneck *b, struct bottleneck_found *found)
         [RUN_LANE_BEHIND_CHECKPOINT] = "wait until a checkpoint is written",
         [RUN_LANE_BEHIND_ORDER] = "wait for the disk to take the order log",
         [RUN_LANE_BEHIND_SINKS] = "wait for a sink that is full",
-        [RUN_LANE_BEHIND_DISK] = "wait for room on the disk of the checkpoints"};
+        [RUN_LANE_BEHIND_DISK] = "wait for room on the disk of the checkpoints",
+        [RUN_LANE_BEHIND_STORE] = "wait for the store to take checkpoints (`commit: store`)"};
     for (uint32_t t = RUN_LANE_BEHIND_CHECKPOINT; t < RUN_LANE_TIMES; t++) {
         if (found->shares[t] < NAMED)
             continue;

@@ -120,8 +120,9 @@ static void add_time(const struct picture *p, struct byte_buffer *out)
                       format_duration(s->checkpoint_age_us, age), format_duration(s->checkpoint_us, duration),
                       format_bytes((double)s->checkpoint_bytes, bytes));
     if (s->has_store && s->store_behind > 0)
-        buffer_printf(out, ", the store is %" PRIu64 " behind (%s)", s->store_behind,
-                      format_duration(s->store_behind_us, duration));
+        buffer_printf(out, ", the store is %" PRIu64 " behind (%s)%s", s->store_behind,
+                      format_duration(s->store_behind_us, duration),
+                      s->sinks_await_store ? ", and sinks wait for it" : "");
 }
 
 /* What the lanes did lately, and what keeps them from more; false: it is not known yet. */

@@ -325,6 +325,8 @@ struct sink_context {
     struct diag_list *diags;  /* open, restore */
     struct counters counters; /* in = absorbed */
     bool is_resumed;          /* `restore` follows `open` */
+    /* The restored checkpoint is not committed: output that it covers waits for `published` or `committed`. */
+    bool is_uncommitted;
     /* The run began from another run's checkpoint (--from), and this is its first start: the restored state
      * belongs to run `from_run` of job `from_job`. Output that the other run committed is still sent
      * under that run's id; later output belongs to this run. */
@@ -407,13 +409,15 @@ struct sink_kind {
     bool (*snapshot)(struct sink_context *context, struct snapshot_writer *writer);
     /* false after a diagnostic. */
     bool (*restore)(struct sink_context *context, struct snapshot_reader *reader);
-    /* The checkpoint of that epoch is published: files that it covers get their final names. Called on the
+    /* The checkpoint of that epoch is committed, as are those before it: it is published, and with `commit: store` in the
+     * object store. Files that it covers get their final names. Called on the
      * sink's lane before the next micro-batch's rows are written, or at the end of the run on the control
      * thread. false: as for write. */
     bool (*published)(struct sink_context *context, uint64_t epoch);
     /* Like published, but called at once on the coordinator's thread, parallel to write: for sinks that send
-     * a checkpoint's output only when the checkpoint is published. Must not block. order: the epoch's segment
-     * of the order log (core/order_log.h), valid during the call. false: as for write, and the job stops (if
+     * a checkpoint's output only when the checkpoint is committed (with `commit: store`, on the thread that copies
+     * checkpoints). Must not block. order: the epoch's segment of the order log (core/order_log.h), valid during the
+     * call; empty with `commit: store`. false: as for write, and the job stops (if
      * `write` may fail at the same time, the sink writes `error` under its own lock). */
     bool (*committed)(struct sink_context *context, uint64_t epoch, struct str order);
     /* Called on the control thread after the last micro-batch, also after Ctrl-C: waits a while until

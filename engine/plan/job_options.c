@@ -20,6 +20,13 @@ static const struct option checkpoint_options[] = {
         struct job_checkpoint, store, "store", OPTION_RUNTIME, "\"\"",
         "where checkpoints are copied to, so that the job outlives its disk: \"s3://bucket/prefix\" or "
         "\"file:/shared/dir\", one for each job; keys for S3 come from the environment"),
+    OPTION_ENUM(
+        struct job_checkpoint, commit, "commit", OPTION_RUNTIME, "local", "local|store",
+        "when sinks give away what a checkpoint covers (transactions of Kafka, final names of files): once it "
+        "is in `dir`, or once it is in `store`"),
+    OPTION_INT(
+        struct job_checkpoint, behind, "behind", OPTION_RUNTIME, "1000", "1", "1000000",
+        "with `commit: store`, how many checkpoints may wait for the store; with more the sources wait"),
     OPTION_BLOCK(struct job_checkpoint, keep, struct job_keep, "keep", OPTION_RUNTIME, keep_options,
                  "which checkpoints are kept"),
     OPTION_BYTES(struct job_checkpoint, free_bytes, "min_free", OPTION_RUNTIME, "64MiB", "0B", "1TiB",

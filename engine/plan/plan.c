@@ -236,8 +236,15 @@ static void prune(struct plan_build *b)
 static void check_store(struct plan_build *b)
 {
     struct job_checkpoint *checkpoint = &b->plan->config.checkpoint;
-    if (b->options->is_replay)
+    if (b->options->is_replay) {
         checkpoint->store = (struct str){0};
+        checkpoint->commit = COMMIT_LOCAL;
+    }
+    if (checkpoint->store.length == 0 && checkpoint->commit == COMMIT_STORE) {
+        struct diag *d = diag_error(b->diags, DIAG_OPTIONS_CLASH, b->job->job_span,
+                                    "`commit: store` waits for a store, and the job has none");
+        diag_hint(b->diags, d, "add `store: \"s3://bucket/prefix\"` to `checkpoint`, or leave `commit` out");
+    }
     if (checkpoint->store.length == 0 || checkpoint->directory.length > 0)
         return;
     struct diag *d = diag_error(b->diags, DIAG_OPTIONS_CLASH, b->job->job_span,

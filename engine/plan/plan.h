@@ -30,10 +30,14 @@ enum {
 struct job_keep {
     int64_t last, hourly, daily; /* numbers: newest checkpoints; hours and days of which the last stays */
 };
+/* When sinks commit the output that a checkpoint covers; in the order of the option's words. */
+enum job_commit { COMMIT_LOCAL, COMMIT_STORE };
 struct job_checkpoint {
     int64_t every_us;
     struct str directory; /* length 0: no checkpoints */
     struct str store;     /* URL of an object store (state/objects); length 0: none */
+    int commit;           /* enum job_commit */
+    int64_t behind;       /* COMMIT_STORE: of so many checkpoints that the store lacks the sources wait */
     struct job_keep keep;
     int64_t free_bytes; /* the sources pause when the disk has less free space */
     int64_t log_bytes;  /* of the delta log (run/publish) */

@@ -77,10 +77,8 @@ bool run_start(struct run *run)
     leat_assert(!run->is_started);
     run->started_us = os_monotonic_us();
     run->is_started = true;
-    if (run->was_finished)
-        return true;
-    if ((run->barrier == NULL || checkpoints_start(run)) && (run->publisher == NULL || publish_start(run)) &&
-        lanes_start(run))
+    if ((run->barrier == NULL || checkpoints_start(run)) &&
+        (run->was_finished || ((run->publisher == NULL || publish_start(run)) && lanes_start(run))))
         return true;
     struct diag *d = diag_error(run->diags, DIAG_MEMORY_BUDGET, (struct span){0},
                                 "the system refuses to start %u threads", run->lanes_count);
@@ -115,16 +113,15 @@ bool run_has_ended(const struct run *run)
 
 bool run_wait(struct run *run)
 {
-    bool takes_checkpoints = run->barrier != NULL && !run->was_finished;
     if (!run->is_joined)
         lanes_join(run);
     run->is_joined = true;
     if (run->publisher != NULL)
         publish_end(run);
-    if (takes_checkpoints)
+    if (run->barrier != NULL)
         checkpoints_join(run);
     bool is_good = !atomic_load(&run->has_failed) && !run_is_fenced(run);
-    is_good = is_good && (!takes_checkpoints || checkpoints_have_last(run));
+    is_good = is_good && (run->barrier == NULL || checkpoints_have_last(run));
     is_good = is_good && order_finish(run) && (run->trace != NULL || lanes_finish_sinks(run));
     const char *error = state_stores_error(&run->stores);
     if (error != NULL && !run_is_fenced(run))

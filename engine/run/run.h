@@ -179,6 +179,7 @@ struct run_stats {
     int64_t checkpoint_stop_us;     /* longest time that a lane stood still for the last checkpoint */
     int64_t checkpoint_stop_max_us; /* the same, for all checkpoints of this process */
     bool has_store;                 /* checkpoints are copied to an object store: */
+    bool sinks_await_store;         /* `commit: store`: sinks commit what the store has */
     uint64_t store_behind;          /* checkpoints of this process that are newer than the store's newest */
     int64_t store_behind_us;        /* since the oldest of them was published; 0: there are none */
     uint64_t store_bytes;           /* sent to the store */
@@ -221,6 +222,7 @@ enum run_lane_time {
     RUN_LANE_BEHIND_ORDER,      /* the order log has not reached the disk */
     RUN_LANE_BEHIND_SINKS,      /* a sink is full */
     RUN_LANE_BEHIND_DISK,       /* the disk of the checkpoints is nearly full */
+    RUN_LANE_BEHIND_STORE,      /* `commit: store`, and the store lacks too many checkpoints */
     RUN_LANE_TIMES
 };
 

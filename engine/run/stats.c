@@ -19,6 +19,7 @@ const char *const run_lane_time_names[RUN_LANE_TIMES] = {
     [RUN_LANE_BEHIND_ORDER] = "behind_order_log",
     [RUN_LANE_BEHIND_SINKS] = "behind_sinks",
     [RUN_LANE_BEHIND_DISK] = "behind_disk",
+    [RUN_LANE_BEHIND_STORE] = "behind_store",
 };
 
 static double end_share_done(const struct plan *plan, const struct run_stats *stats)

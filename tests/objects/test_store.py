@@ -21,10 +21,10 @@ LEAT = os.path.abspath(sys.argv[1])
 JOB = """
 param out: text = "out"
 param store: text = ""
-job stored { memory: 32MiB, checkpoint: { every: 20ms, dir: concat(out, "/state"), store: store, keep: { last: 2 } } }
+job stored { memory: 32MiB, checkpoint: { every: 20ms, dir: concat(out, "/state"), store: store, keep: { last: 2 } %s } }
 source s = file { path: "in.jsonl", schema: { n: int!, ts: time(ms) }, event_time: ts }
 stream t = s | dedup by n within 24h
-sink t = file from t { path: concat(out, "/t.jsonl") }
+sink t = file from t { path: concat(out, "/t%s.jsonl") %s }
 """
 RECORDS = 150_000
 FOLDER = tempfile.TemporaryDirectory(prefix="leat-store-")
@@ -40,8 +40,12 @@ def leat(*words, **environment):
                           env={**os.environ, "LEAT_TEST_STATE": "4096", **environment})
 
 
-def run(out, store, **environment):
-    return leat("run", "job.leat", "--workers", "2", "--set", f"out={out}", "--set", f"store={store}", **environment)
+def words(out, store, job="job.leat"):
+    return "run", job, "--workers", "2", "--set", f"out={out}", "--set", f"store={store}"
+
+
+def run(out, store, job="job.leat", **environment):
+    return leat(*words(out, store, job), **environment)
 
 
 def output(out):
@@ -51,7 +55,9 @@ def output(out):
 
 def make_input():
     with open(place("job.leat"), "w", encoding="utf-8") as file:
-        file.write(JOB)
+        file.write(JOB % ("", "", ""))
+    with open(place("waits.leat"), "w", encoding="utf-8") as file:
+        file.write(JOB % (', commit: "store", behind: 1', "-{n}", ", roll_rows: 500"))
     with open(place("in.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(f'{{"n":{n * 7919 % (RECORDS // 2)},"ts":{1_700_000_000_000 + n}}}\n' for n in range(RECORDS))
     result = run("plain", "")
@@ -192,6 +198,71 @@ def test_store_of_another_run():
     result = run("anew", url)
     assert result.returncode == 0 and "of another run" in result.stderr and f"--from {url}" in result.stderr, result.stderr
     assert leat("checkpoint", "list", url).stdout == before
+
+
+# --- commit: store ---
+
+
+def named(out):
+    """The files of `waits.leat` that have their final names, in order."""
+    return sorted((name for name in os.listdir(place(out)) if name.endswith(".jsonl")), key=lambda name: int(name[2:-6]))
+
+
+def rolled(out):
+    return b"".join(open(place(out, name), "rb").read() for name in named(out))
+
+
+def local(out):
+    """The epoch of the newest checkpoint in the directory; 0: there is none."""
+    lines = leat("checkpoint", "list", f"{out}/state").stdout.split()
+    return int(lines[0].split("-")[1]) if lines and "-" in lines[0] else 0
+
+
+def test_files_wait_for_the_store():
+    """No file has its name before the store has its rows; a restart, which knows nothing of the store, changes nothing."""
+    url = f"file:{place('waits for')}"
+    for _ in range(2):
+        result = run("waits", url, "waits.leat", LEAT_FAILPOINTS="objects.head=kill@1")
+        assert result.returncode == -signal.SIGKILL and local("waits") > 0, result.stderr
+        assert named("waits") == [] and os.path.exists(place("waits", "t-000000.jsonl.part")), os.listdir(place("waits"))
+    shutil.rmtree(place("waits for"))
+    result = run("waits", url, "waits.leat")
+    assert result.returncode == 0 and rolled("waits") == EXPECTED[0], result.stderr
+
+
+def test_behind():
+    """A store that is away: the sources wait, and go on when it is back."""
+    url = f"file:{place('another file')}/below"
+    with open(place("another file"), "w", encoding="utf-8"):
+        pass
+    with subprocess.Popen([LEAT, *words("far", url, "waits.leat")], cwd=FOLDER.name, stderr=subprocess.PIPE, text=True) as process:
+        said = next(line for line in process.stderr if "sinks commit nothing until it has them" in line)
+        again = next(line for line in process.stderr if "the store lacks" in line)  # five seconds later
+        assert "E0710" in said and "lacks 2 checkpoints" in again, (said, again)
+        assert local("far") == 2 and named("far") == [], (local("far"), named("far"))
+        os.unlink(place("another file"))
+        rest = process.stderr.read()
+        assert process.wait(PATIENCE_S) == 0, rest
+    assert rolled("far") == EXPECTED[0]
+
+
+def test_the_end_without_a_store():
+    """The input has ended, and the store is away: an error, and the next start commits what is left."""
+    url = f"file:{place('third file')}/below"
+    with open(place("third file"), "w", encoding="utf-8"):
+        pass
+    options = ("--until", "2023-11-14T22:13:21Z")
+    result = leat(*words("ends", url, "waits.leat"), *options)
+    assert result.returncode != 0 and "E0710" in result.stderr and "start the job again" in result.stderr, result.stderr
+    assert named("ends") == [], named("ends")
+    os.unlink(place("third file"))
+    result = leat(*words("ends", url, "waits.leat"), *options)
+    assert result.returncode == 0 and named("ends") != [], result.stderr
+
+
+def test_commit_needs_a_store():
+    result = run("none", "", "waits.leat")
+    assert result.returncode != 0 and "`commit: store` waits for a store" in result.stderr, result.stderr
 
 
 def test_s3():

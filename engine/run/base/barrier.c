@@ -119,3 +119,13 @@ uint64_t barrier_published(const struct run *run)
 {
     return run->barrier == NULL ? 0 : atomic_load_explicit(&run->barrier->published, memory_order_acquire);
 }
+
+uint64_t barrier_committed(const struct run *run)
+{
+    return run->barrier == NULL ? 0 : atomic_load_explicit(&run->barrier->committed, memory_order_acquire);
+}
+
+uint64_t barrier_uncommitted(const struct run *run)
+{
+    return run->barrier == NULL ? 0 : atomic_load_explicit(&run->barrier->uncommitted, memory_order_relaxed);
+}

@@ -48,6 +48,10 @@ struct barrier {
     int64_t stop_us;            /* longest time that a lane stood still for the checkpoint */
     int64_t stop_max_us;        /* longest stop_us of all checkpoints of this life */
     _Atomic uint64_t published; /* epoch of the newest published checkpoint */
+    /* Epoch of the newest checkpoint that is committed: sinks give away what it covers. With `commit: local` the newest
+     * published one, with `commit: store` the newest one that the store has; 0: none of this run is known to be. */
+    _Atomic uint64_t committed;
+    _Atomic uint64_t uncommitted; /* how many checkpoints are published and wait to be committed */
 };
 
 struct barrier *barrier_new(void);
@@ -82,5 +86,8 @@ void barrier_ask_seldom(struct run *run);
 void barrier_pass(struct run *run, int64_t stopped_us, bool is_good);
 /* Epoch of the newest published checkpoint; 0: none. Any thread. */
 uint64_t barrier_published(const struct run *run);
+/* barrier.committed and barrier.uncommitted; 0 without checkpoints. Any thread. */
+uint64_t barrier_committed(const struct run *run);
+uint64_t barrier_uncommitted(const struct run *run);
 
 #endif

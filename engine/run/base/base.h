@@ -132,6 +132,12 @@ static inline bool run_replaces_own(const struct run *run)
     return run->options.is_restart && run->options.had_begun && run->dir == NULL;
 }
 
+/* Whether sinks commit the output of a checkpoint only when an object store has it. */
+static inline bool run_awaits_store(const struct run *run)
+{
+    return run->plan->config.checkpoint.commit == COMMIT_STORE && run->barrier != NULL;
+}
+
 static inline const struct plan_node *run_source_node(const struct run *run, uint32_t source)
 {
     return &run->plan->nodes[run->plan->sources[source]];

@@ -199,6 +199,8 @@ bool checkpoints_restore(struct run *run)
         return false;
     if (run->barrier != NULL)
         atomic_store(&run->barrier->published, info->id.epoch);
+    if (run->barrier != NULL && (!run_awaits_store(run) || run->is_from))
+        atomic_store(&run->barrier->committed, info->id.epoch);
     run->resumed_generation = info->id.generation;
     run->resumed_epoch = info->id.epoch;
     checkpoint_close(run->resumed);

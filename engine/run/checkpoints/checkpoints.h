@@ -19,12 +19,13 @@ void checkpoints_close(struct run *run);
 void checkpoints_free(struct run *run);
 
 /* checkpoints_start, checkpoints_join, checkpoints_have_last: call only where run->barrier is not NULL.
- * checkpoints_start starts the coordinator; false, without a diagnostic: the system refuses a thread. */
+ * checkpoints_start starts the coordinator, unless the run was finished, and the copies to an object store; false, without a
+ * diagnostic: the system refuses a thread. */
 bool checkpoints_start(struct run *run);
 /* Call after the lanes have ended: waits for a checkpoint that is being written, and ends the coordinator.
  * Abandons a checkpoint that has begun, but whose barrier has not passed all stages. */
 void checkpoints_join(struct run *run);
-/* Call after the join: whether the last micro-batch's checkpoint was published; else adds a diagnostic. */
+/* Call after the join: whether the last micro-batch's checkpoint was published and is committed; else adds a diagnostic. */
 bool checkpoints_have_last(struct run *run);
 /* Fills *turn; only where run->barrier is not NULL. */
 void checkpoints_turn(struct run *run, struct run_checkpoint_turn *turn);

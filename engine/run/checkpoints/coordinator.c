@@ -1,6 +1,7 @@
 /* Checkpoints while a job runs: the coordinator thread. base/barrier.h tells how it agrees with the sequencer
  * and the stages on where a checkpoint is cut. When the last stage instance has taken its snapshot, the
- * coordinator copies the database, runs the deferred writing, publishes, and tells the sinks.
+ * coordinator copies the database, runs the deferred writing, publishes, and tells the sinks (with `commit: store`, upload.c
+ * tells them).
  *
  * After an error the coordinator abandons the checkpoint, prints the error, and takes the next one at the
  * next turn; the job goes on. */
@@ -154,7 +155,8 @@ static void finish_checkpoint(struct checkpoints *c)
     uint64_t bytes = 0;
     bool is_published = write_and_publish(c, &segment, &bytes);
     if (is_published && !run_is_fenced(c->run)) {
-        lanes_committed(c->run, b->epoch, segment);
+        if (!run_awaits_store(c->run))
+            lanes_committed(c->run, b->epoch, segment);
         checkpoint_redo_passed(c->run->dir, order_published(c->run));
         struct checkpoint_keep keep = {.last = c->run->plan->config.checkpoint.keep.last,
                                        .hourly = c->run->plan->config.checkpoint.keep.hourly,
@@ -180,6 +182,8 @@ static void finish_checkpoint(struct checkpoints *c)
         c->stop_us = b->stop_us;
         c->bytes = bytes;
         atomic_store_explicit(&b->published, b->epoch, memory_order_release);
+        if (!run_awaits_store(c->run))
+            atomic_store_explicit(&b->committed, b->epoch, memory_order_release);
         c->last_is_published |= b->is_last;
         past_add(c, &(struct past_checkpoint){b->epoch, c->bytes, c->duration_us, b->stop_us});
         note(c);
@@ -244,8 +248,10 @@ static void *coordinator_main(void *argument)
 bool checkpoints_start(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;
-    c->has_thread = upload_start(c->upload) && pthread_create(&c->thread, NULL, coordinator_main, c) == 0;
-    return c->has_thread;
+    if (!upload_start(c->upload))
+        return false;
+    c->has_thread = !run->was_finished && pthread_create(&c->thread, NULL, coordinator_main, c) == 0;
+    return c->has_thread || run->was_finished;
 }
 
 void checkpoints_join(struct run *run)
@@ -273,8 +279,8 @@ void checkpoints_join(struct run *run)
 bool checkpoints_have_last(struct run *run)
 {
     const struct checkpoints *c = run->checkpoints;
-    if (c->last_is_published)
-        return true;
+    if (run->was_finished || c->last_is_published)
+        return upload_is_committed(c->upload, run->diags);
     struct diag *d = diag_error(run->diags, DIAG_CHECKPOINT_FAILED, (struct span){0},
                                 "the last checkpoint could not be written");
     if (c->why[0] != '\0')

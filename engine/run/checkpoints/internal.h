@@ -61,6 +61,8 @@ LEAT_CHECKED bool upload_start(struct upload *upload);
 void upload_published(struct upload *upload, uint64_t epoch);
 /* After the coordinator has ended: waits a while for the last checkpoint to go up. */
 void upload_end(struct upload *upload);
+/* After upload_end: false, after E0710, where sinks wait for checkpoints that the store lacks. */
+LEAT_CHECKED bool upload_is_committed(struct upload *upload, struct diag_list *diags);
 void upload_free(struct upload *upload);
 /* Any thread. */
 void upload_stats(struct upload *upload, struct run_stats *stats);

@@ -1,6 +1,7 @@
 /* Copies published checkpoints to the object store that the job names (`store`), in a thread of its own, so that a slow store
  * stops nobody. It always takes the newest checkpoint and leaves out those between, so at most one is held open while it waits:
  * that bounds what waits, on the disk and in memory. Errors are said, and tried again; the job goes on with local checkpoints.
+ * With `commit: store` the thread tells the sinks what the store has; the sources wait while it lacks more than `behind`.
  * At the end it gives the last checkpoint END_US to go up. */
 #include "run/checkpoints/internal.h"
 
@@ -8,6 +9,7 @@
 #include "core/mem.h"
 #include "core/os.h"
 #include "core/wait.h"
+#include "run/lanes/lanes.h"
 #include "state/checkpoint_store.h"
 
 #include <stdlib.h>
@@ -33,15 +35,37 @@ struct upload {
     int64_t prune_at_us;
 };
 
-static void say(const struct diag_list *diags, uint64_t behind)
+static void say(const struct upload *u, const struct diag_list *diags, uint64_t behind)
 {
     for (unsigned i = 0; i < diags->count; i++) {
         const struct diag *d = &diags->items[i];
-        log_say(LOG_LEVEL_WARNING, "the store lacks %llu checkpoint%s: %s: %s%s%s%s%s",
-                (unsigned long long)behind, behind == 1 ? "" : "s", diag_code_name(d->code), d->message,
-                d->cause != NULL ? ": " : "", d->cause != NULL ? d->cause : "", d->hint != NULL ? "; " : "",
+        log_say(LOG_LEVEL_WARNING, "the store lacks %llu checkpoint%s%s: %s: %s%s%s%s%s",
+                (unsigned long long)behind, behind == 1 ? "" : "s",
+                run_awaits_store(u->run) && behind > 0 ? ", and sinks commit nothing until it has them" : "",
+                diag_code_name(d->code), d->message, d->cause != NULL ? ": " : "",
+                d->cause != NULL ? d->cause : "", d->hint != NULL ? "; " : "",
                 d->hint != NULL ? d->hint : "");
     }
+}
+
+/* Called with the mutex held, when the count of checkpoints that the store lacks has changed. */
+static void show_behind(struct upload *u)
+{
+    if (run_awaits_store(u->run))
+        atomic_store(&u->run->barrier->uncommitted, u->published - u->stored);
+}
+
+/* The store has the checkpoint: with `commit: store` sinks may give away what it covers. It is of this life, or the one with
+ * which this life began. Called without the mutex, which sinks must not wait for. */
+static void commit(struct upload *u, struct checkpoint_id id)
+{
+    struct run *run = u->run;
+    bool is_own = id.generation == checkpoint_generation(run->dir);
+    bool is_before = id.generation == run->resumed_generation && id.epoch == run->resumed_epoch;
+    if (!run_awaits_store(run) || !(is_own || is_before) || run_is_fenced(run))
+        return;
+    lanes_committed(run, id.epoch, (struct str){"", 0});
+    atomic_store_explicit(&run->barrier->committed, id.epoch, memory_order_release);
 }
 
 /* Called without the mutex. Returns whether the store has what had been published before. */
@@ -52,15 +76,20 @@ static bool copy_newest(struct upload *u, uint64_t published)
     struct checkpoint_id id;
     diag_list_init(&diags, &arena);
     bool ok = checkpoint_store_put(u->store, u->dir, u->run->dir, &id, &diags);
+    if (ok)
+        commit(u, id);
     pthread_mutex_lock(&u->mutex);
     if (ok) {
         u->stored = id.epoch == u->epoch ? u->published : published;
         u->behind_since_us = os_monotonic_us();
     }
     uint64_t behind = u->published - u->stored;
+    show_behind(u);
     pthread_mutex_unlock(&u->mutex);
+    if (ok)
+        run_wake(u->run);
     if (!run_is_fenced(u->run))
-        say(&diags, behind);
+        say(u, &diags, behind);
     arena_free(&arena);
     return ok;
 }
@@ -81,7 +110,7 @@ static void prune(struct upload *u)
             &(struct checkpoint_keep){.last = keep->last, .hourly = keep->hourly, .daily = keep->daily}, now,
             &removed, &diags) &&
         !run_is_fenced(u->run))
-        say(&diags, 0);
+        say(u, &diags, 0);
     arena_free(&arena);
 }
 
@@ -156,6 +185,7 @@ void upload_published(struct upload *u, uint64_t epoch)
         u->behind_since_us = os_monotonic_us();
     u->published++;
     u->epoch = epoch;
+    show_behind(u);
     pthread_cond_broadcast(&u->changed);
     pthread_mutex_unlock(&u->mutex);
 }
@@ -178,12 +208,29 @@ void upload_end(struct upload *u)
     checkpoint_store_cancel(u->store);
     pthread_join(u->thread, NULL);
     u->has_thread = false;
-    if (behind > 0 && !is_fenced)
+    if (behind > 0 && !is_fenced && !run_awaits_store(u->run))
         log_say(
             LOG_LEVEL_WARNING,
             "the run ends, and the store lacks its newest %llu checkpoint%s; they are in the checkpoint directory, and go "
             "up with the next run",
             (unsigned long long)behind, behind == 1 ? "" : "s");
+}
+
+bool upload_is_committed(struct upload *u, struct diag_list *diags)
+{
+    uint64_t behind = u == NULL ? 0 : u->published - u->stored; /* the thread has ended */
+    if (behind == 0 || !run_awaits_store(u->run))
+        return true;
+    struct diag *d = diag_error(
+        diags, DIAG_STORE_FAILED, (struct span){0},
+        "the run ends, and the store lacks its newest %llu checkpoint%s: with `commit: store`, what sinks got since the store's "
+        "newest one is not committed",
+        (unsigned long long)behind, behind == 1 ? "" : "s");
+    diag_hint(
+        diags, d,
+        "nothing is lost: start the job again when the store can be reached, and it copies the checkpoints and "
+        "commits the rows");
+    return false;
 }
 
 void upload_free(struct upload *u)
@@ -206,6 +253,7 @@ void upload_stats(struct upload *u, struct run_stats *stats)
     checkpoint_store_stats(u->store, &figures);
     pthread_mutex_lock(&u->mutex);
     stats->has_store = true;
+    stats->sinks_await_store = run_awaits_store(u->run);
     stats->store_behind = u->published - u->stored;
     stats->store_behind_us = stats->store_behind == 0 ? 0 : os_monotonic_us() - u->behind_since_us;
     stats->store_bytes = figures.bytes_up;

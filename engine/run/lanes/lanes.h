@@ -25,8 +25,9 @@ void lanes_join(struct run *run);
  * the run has finished, and send what is left. false after diagnostics. */
 bool lanes_finish_sinks(struct run *run);
 
-/* Call when a checkpoint was published: sinks that send the checkpoint's rows begin to send at once. segment:
- * the checkpoint's order log. Coordinator thread. */
+/* Call when checkpoints up to `epoch` are committed: sinks that send their rows begin to send at once. segment: the order log
+ * of that epoch; empty where the checkpoint is in an object store. Coordinator thread, or with `commit: store` the thread that
+ * copies. */
 void lanes_committed(struct run *run, uint64_t epoch, struct str segment);
 /* run_peek_ask. Any thread. */
 enum run_peek_end lanes_peek(struct run *run, struct run_peek *peek);

@@ -43,7 +43,7 @@ void sink_failed(struct node_instance *node)
 
 void sink_tell_published(struct node_instance *node)
 {
-    uint64_t epoch = barrier_published(node->stage->run);
+    uint64_t epoch = barrier_committed(node->stage->run);
     if (epoch == node->published_seen)
         return;
     node->published_seen = epoch;
@@ -68,7 +68,7 @@ bool lanes_finish_sinks(struct run *run)
         struct node_instance *node = run->lanes->sinks[i];
         const struct sink_kind *kind = node->node->sink_kind;
         bool is_node_good = true;
-        uint64_t epoch = barrier_published(run);
+        uint64_t epoch = barrier_committed(run);
         if (epoch != node->published_seen && kind->published != NULL)
             is_node_good = kind->published(&node->sink, epoch);
         if (is_node_good && (sequencer_is_finished(run) || run->was_finished) && kind->finish != NULL)

@@ -1,5 +1,5 @@
 /* Backpressure: when the sources must wait, because sinks are full, because evictions wait for a checkpoint,
- * or because the disk is nearly full. Under the sequencer's mutex. */
+ * because the disk is nearly full, or because the store takes no checkpoints and sinks wait for it. Under the sequencer's mutex. */
 #include "run/sequencer/internal.h"
 
 #include "core/log.h"
@@ -43,6 +43,11 @@ bool hold_state_is_pressed(struct run *run)
     return run->stores.count > 0 && run->barrier != NULL &&
            state_stores_pressure(&run->stores) > (size_t)run->operator_memory_bytes / 4 &&
            barrier_is_busy(run);
+}
+
+bool hold_store_is_behind(const struct run *run)
+{
+    return run->barrier != NULL && barrier_uncommitted(run) > (uint64_t)run->plan->config.checkpoint.behind;
 }
 
 bool hold_disk_is_low(struct run *run)

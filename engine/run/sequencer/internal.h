@@ -254,6 +254,8 @@ bool live_goes_without(struct run *run, const struct partition *p);
 struct partition *live_take_idle(struct run *run);
 
 /* hold.c: what holds the sources back */
+/* Whether so many checkpoints wait for the store that the sources must wait (`behind`). */
+bool hold_store_is_behind(const struct run *run);
 /* Whether a sink holds so many rows that the sources must wait (sink_context.is_full). */
 /* Notes why no micro-batch can be formed; returns false. */
 static inline bool hold_because(struct run *run, enum run_lane_time why)

@@ -402,6 +402,8 @@ static bool may_form(struct run *run, const struct slot *slot, uint64_t micro_ba
         return hold_because(run, RUN_LANE_BEHIND_SINKS);
     if (!is_stop && run->barrier != NULL && hold_disk_is_low(run))
         return hold_because(run, RUN_LANE_BEHIND_DISK);
+    if (!is_stop && hold_store_is_behind(run))
+        return hold_because(run, RUN_LANE_BEHIND_STORE);
     (void)hold_because(run, RUN_LANE_WAITS);
     return true;
 }

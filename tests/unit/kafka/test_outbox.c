@@ -100,7 +100,7 @@ static bool holder_restore(struct sink_context *context, struct snapshot_reader 
     while (snapshot_get(reader, &group, &record))
         if (!outbox_restore(&holder->outbox, record))
             return false;
-    return outbox_restored(&holder->outbox);
+    return outbox_restored(&holder->outbox, true);
 }
 
 static void holder_close(struct sink_context *context)
