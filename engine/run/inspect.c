@@ -154,9 +154,13 @@ static bool restore_node(struct inspection *inspection, const struct operator_ki
     return checkpoint_reader_close(reader) && is_good;
 }
 
-/* Gives the context a set with the checkpoint's stays: of its own groups, or of all. */
-static void set_groups(struct inspection *inspection, struct operator_context *context)
+/* Gives the context a set with the checkpoint's stays: of its own groups, or of all. In a stage with one instance no group ever
+ * moves. */
+static void set_groups(struct inspection *inspection, const struct plan_node *node,
+                       struct operator_context *context)
 {
+    if (inspection->plan->stages[node->stage].tag == STAGE_SINGLE)
+        return;
     struct group_set *groups = arena_new(&inspection->arena, struct group_set);
     placement_groups(&inspection->placement, 0, groups);
     if (context->groups != NULL)
@@ -195,7 +199,7 @@ bool inspection_restore(struct inspection *inspection, const struct plan_node *n
         (node->needs_memory && !open_stores(inspection)))
         return false;
     context->state_store = node->needs_memory ? state_stores_of(&inspection->stores, 0) : NULL;
-    set_groups(inspection, context);
+    set_groups(inspection, node, context);
     context->cold_store = context->state_store != NULL && node->tag == PLAN_LEARNER ? base_cold_store : NULL;
     return operator_open(kind, context) && import(inspection, kind, context) &&
            (!has_state || restore_node(inspection, kind, context));

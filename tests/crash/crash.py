@@ -76,20 +76,20 @@ class Job:
             f.write(text.replace("device: cpu\n", "device: cuda(0)\n"))
         return "device: cpu\n" in text
 
-    def command(self, place, lanes, state, every, device="cpu", move=0):
-        """move: seed of moves of key groups between lanes; 0: none move."""
+    def command(self, place, lanes, state, every, device="cpu", move=0, more=()):
+        """move: seed of moves of key groups between lanes; 0: none move. more: arguments."""
         out = os.path.join(self.folder, place)
         os.makedirs(out, exist_ok=True)
         return [
             self.leat, "run", self.path_on(device), "--json", "--workers", str(lanes), "--set", f"data={self.inputs.folder}",
             "--set", f"out={out}", "--set", f"state={state}", "--set", f"every={every}",
-            *(["--move", str(move)] if move else []),
+            *(["--move", str(move)] if move else []), *more,
         ]
 
-    def undisturbed(self, place, lanes, state, every, kernels=None, device="cpu", move=0):
+    def undisturbed(self, place, lanes, state, every, kernels=None, device="cpu", move=0, more=()):
         """The outcome of a whole run, and its summary."""
         environment = dict(self.environment, LEAT_KERNELS=kernels) if kernels else self.environment
-        result = subprocess.run(self.command(place, lanes, state, every, device, move), capture_output=True, text=True,
+        result = subprocess.run(self.command(place, lanes, state, every, device, move, more), capture_output=True, text=True,
                                 timeout=PATIENCE_S, env=environment)
         if result.returncode != 0:
             raise Failure(f"an undisturbed run failed:\n{result.stderr[-2000:]}")

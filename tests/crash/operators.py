@@ -6,15 +6,19 @@
 For each registered operator: the example of its descriptor (`leat help operator NAME`), over records with the sample
 columns, and the lines that STEPS has for it. Some ten of these make a job, each with a sink for its rows and, where it
 has them, its late rows. The job must give the same bytes, counts and dead letters at 1, 2, 3 and 7 lanes, with all the
-memory and with LITTLE for each operator (what does not fit goes to RocksDB), with checkpoints and without; and through
-lives with little memory that are killed at failpoints and random moments (lives.py). The counts of each operator add up: in = passed + filtered + late +
-duplicate + dead + absorbed + held, and its sinks have passed + emitted, and late rows.
+memory and with LITTLE for each operator (what does not fit goes to RocksDB), with checkpoints and without, with key groups
+that move; stopped at HALF, after moves, its state by key and its order log must be those of a run without moves
+(keyed_state.c); and through lives with little memory that are killed at failpoints and random moments (lives.py). The counts of
+each operator add up: in = passed + filtered + late + duplicate + dead + absorbed + held, and its sinks have passed + emitted,
+and late rows.
 
-An operator must show something here: it gives ROWS_LEAST rows, and one that keeps state spills some of it. Where its example is too tame for that, a line is missing in STEPS. Prints TAP lines.
+An operator must show something here: it gives ROWS_LEAST rows, and one that keeps state spills some of it, and has some that is
+compared after moves. Where its example is too tame for that, a line is missing in STEPS. Prints TAP lines.
 """
 
 import argparse
 import collections
+import datetime
 import json
 import os
 import random
@@ -33,11 +37,12 @@ ROWS_LEAST = 1000
 STREAMS_A_JOB = 10
 LITTLE = {"LEAT_TEST_STATE": "60000"}
 SCATTERED = {"LEAT_TEST_PLACEMENT": "5"}
-SLOWLY_MS = [4, 20, 100]  # between micro-batches, so that a life has a few checkpoints on a machine that is busy
+SLOWLY_MS = [20, 100, 400]  # between micro-batches, so that a life has a few checkpoints on a machine that is busy
 RECORDS = {"events": 30_000, "clicks": 12_000}
 RECORDS_OTHERWISE = 6_000
 BEGIN_MS = 1_700_000_000_000
-STEP_MS = 250  # between records, on average: three hours in all
+STEP_MS = 250  # between records, on average: two hours in all
+HALF = datetime.datetime.fromtimestamp(BEGIN_MS / 1000 + 4500, datetime.timezone.utc).strftime("%FT%TZ")
 
 # Two exchanges behind a step: rows that have equal places in the order of all rows would come by lane.
 TWICE = " | feature by user_id over 1h every 1m { n: count() } | feature by item_id over 1h every 1m { previous: last(event_id) }"
@@ -189,6 +194,7 @@ class Operators(Job):
         super().__init__(leat, path, folder, Inputs(data))
         os.makedirs(self.folder)
         self.streams = streams
+        self.keyed_state = os.path.join(os.path.dirname(leat), "tests", "crash", "keyed_state")  # CMake builds it beside leat
         self.checkpoints_least = 1  # it is soon through
 
     @staticmethod
@@ -235,23 +241,57 @@ def note_figures(job, summary, shown):
         shown[kind]["spilled"] += figures.get("state_evicted", 0)
 
 
-def run_at(job, lanes, is_little, every, expected):
-    """An undisturbed run; with checkpoints, key groups lie here and there, and move from lane to lane."""
-    place, state, moved = f"lanes-{lanes}", "" if every == "off" else os.path.join(job.folder, f"state-{lanes}-lanes"), 0
+def state_of(job, place, state, lanes, every, move):
+    """Of a run that stops at HALF: [[part of the job or `order`, number and digest of its entries]], and its summary."""
+    log = os.path.join(job.folder, f"{place}.order")
+    _, summary = job.undisturbed(place, lanes, state, every, move=move, more=["--until", HALF, "--record-order", log])
+    result = subprocess.run([job.keyed_state, state, log], capture_output=True, text=True, check=False)
+    os.remove(log)
+    if result.returncode != 0:
+        raise Failure(f"the state at {lanes} lanes cannot be read: {result.stdout}{result.stderr}")
+    return [line.split(": ") for line in result.stdout.splitlines()], summary
+
+
+def drop(job, place, state):
+    for path in (state, os.path.join(job.folder, place)):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def stop_half_way(job, state):
+    """The parts of state and order log at HALF in a run with little memory and moves at 3 lanes, and the bytes that moved; again and
+    slower where too few checkpoints came for a move."""
     for slowly in SLOWLY_MS:
-        if every != "off":
-            job.environment.update({**SCATTERED, "LEAT_FAILPOINTS": f"run.claimed=sleep:{slowly}"})
-        found, summary = job.undisturbed(place, lanes, state, "10s" if every == "off" else every, move=0 if every == "off" else lanes)
-        moved = summary.get("moved_bytes", 0)
-        shutil.rmtree(state, ignore_errors=True)
-        shutil.rmtree(os.path.join(job.folder, place), ignore_errors=True)
-        if moved > 0 or every == "off":
+        drop(job, "halves", state)
+        job.environment.update({**SCATTERED, "LEAT_FAILPOINTS": f"run.claimed=sleep:{slowly}"})
+        found, summary = state_of(job, "halves", state, 3, "10ms", 3)
+        if summary.get("moved_groups", 0) > 0:
             break
+    return found, summary.get("moved_groups", 0) and summary["moved_bytes"]
+
+
+def run_halves(job, expected, shown):
+    """Key groups move: half way, state and order log are those of a run in which none do. A second life, at 7 lanes and with all the
+    memory, ends it."""
+    state = os.path.join(job.folder, "state-halves")
+    job.environment.pop(*LITTLE)
+    still, _ = state_of(job, "halves", state, 1, "1h", 0)
+    job.environment.update(LITTLE)
+    found, moved = stop_half_way(job, state)
+    if found != still:
+        others = [pair for pair in zip(still, found) if pair[0] != pair[1]] or [still, found]
+        raise Failure(f"state or order differs at 3 lanes, with {moved} bytes of state that moved: {others}")
+    for part, digest in found:
+        shown[part.split()[-1]]["compared"] += int(digest.split()[0]) if moved > 0 else 0
+    job.environment.pop(*LITTLE)
+    job.environment["LEAT_FAILPOINTS"] = f"run.claimed=sleep:{SLOWLY_MS[-1]}"  # seven sleep at once
+    outcome, summary = job.undisturbed("halves", 7, state, "10ms", move=7)
     for name in [*SCATTERED, "LEAT_FAILPOINTS"]:
         job.environment.pop(name, None)
-    compare(found, expected, f"at {lanes} lanes, with {moved} bytes of state that moved, with {'little' if is_little else 'all the'} memory, "
-            f"checkpoints {every}")
-    return moved
+    job.environment.update(LITTLE)
+    again = summary.get("moved_bytes", 0)
+    compare(outcome, expected, f"at 3 and then 7 lanes, with {moved} and {again} bytes of state that moved")
+    drop(job, "halves", state)
+    shown["moves"].update({3: moved, 7: again})
 
 
 def run_job(job, kills, rng, shown, report):
@@ -259,13 +299,12 @@ def run_job(job, kills, rng, shown, report):
     expected, summary = job.undisturbed("reference", 1, os.path.join(job.folder, "reference-state"), "1h")
     check_counts(job, "reference", summary)
     note_figures(job, summary, shown)
-    for lanes, is_little, every in ((2, False, "off"), (3, True, "10ms"), (7, False, "10ms")):
-        if not is_little:
-            job.environment.pop(*LITTLE)
-        shown["moves"][lanes] += run_at(job, lanes, is_little, every, expected)
-        job.environment.update(LITTLE)
+    found, _ = job.undisturbed("lanes-2", 2, "", "10s")
+    compare(found, expected, "at 2 lanes, without checkpoints, with little memory")
+    drop(job, "lanes-2", "")
+    run_halves(job, expected, shown)
     names = ", ".join(sorted({kind for _, kind, _, _ in job.streams}))
-    report(f"ok - operators: {names}: the same bytes at 1, 2, 3, 7 lanes, with little memory and with much")
+    report(f"ok - operators: {names}: the same bytes at 1, 2, 3, 7 lanes, with little memory and with much; the same state after moves")
     run_rounds(job, expected, kills, rng, report)
 
 
@@ -277,16 +316,18 @@ def check_shown(names, shown, report):
             missing.append(f"gives {shown[name]['rows']} rows of {ROWS_LEAST}")
         if shown[name]["has state"] and not shown[name]["spilled"] and name not in TAME:
             missing.append("keeps state, but none of it goes to disk")
+        if shown[name]["has state"] and not shown[name]["compared"]:
+            missing.append("keeps state, but none of it was compared with that of a run without moves")
         if missing:
             failed += 1
             report(f"not ok - operators: {name} {', '.join(missing)}: add a line for it to STEPS in tests/crash/operators.py, with "
                    "more keys or longer times (or to TAME, and why)")
-    still = [lanes for lanes, moved in moves.items() if moved == 0 and lanes != 2]
+    still = [lanes for lanes, moved in moves.items() if moved == 0]
     if still and len(names) > 1:
         failed += 1
         report(f"not ok - operators: no key group of any job has moved at {still[0]} lanes")
     if not failed:
-        report(f"ok - operators: all {len(names)} give rows, those with state spill; {sum(moves.values()):,} bytes of state moved")
+        report(f"ok - operators: all {len(names)} give rows, those with state spill, and have the same state where it moved; {sum(moves.values()):,} bytes of state moved")
     return failed
 
 
@@ -303,7 +344,7 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(f"{folder}/data")
     names = [name for name in registry.operators() if arguments.only in (None, name)]
-    status, shown = 0, collections.defaultdict(lambda: {"rows": 0, "has state": False, "spilled": 0})
+    status, shown = 0, collections.defaultdict(lambda: {"rows": 0, "has state": False, "spilled": 0, "compared": 0})
     shown["moves"] = collections.Counter()
 
     def report(line):
