@@ -56,6 +56,21 @@ static enum admin_answer fail(struct admin_call *call, struct kafka_errors *erro
     return admin_is_refusal(error) || kafka_errors_are_final(errors) ? ADMIN_REFUSED : ADMIN_LATER;
 }
 
+/* As fail, of one partition of a progress topic. */
+static enum admin_answer fail_at(struct admin_call *call, struct kafka_errors *errors, const char *topic,
+                                 int32_t partition, rd_kafka_resp_err_t error)
+{
+    char reason[256];
+    enum admin_answer answer = fail(call, errors, "progress topic", topic, error);
+    if (kafka_errors_why(errors, reason, sizeof(reason)) == 0)
+        snprintf(reason, sizeof(reason), "%s",
+                 error == RD_KAFKA_RESP_ERR__TIMED_OUT ? "its leader does not answer"
+                                                       : rd_kafka_err2str(error));
+    snprintf(call->why, sizeof(call->why), "progress topic `%s`, partition %d: %s", topic, (int)partition,
+             reason);
+    return answer;
+}
+
 static rd_kafka_t *new_client(struct admin_call *call, rd_kafka_type_t type,
                               const struct kafka_property *properties, struct kafka_errors **errors)
 {
@@ -114,20 +129,36 @@ static int64_t largest_batch(rd_kafka_event_t *event)
     return 0;
 }
 
+/* Waits for the answer to an admin request, whose timeout is an event, too. Returns NULL if the call is over. */
+static rd_kafka_event_t *wait_event(struct admin_call *call, struct kafka_errors *errors,
+                                    rd_kafka_queue_t *queue)
+{
+    rd_kafka_event_t *event;
+    do
+        event = rd_kafka_queue_poll(queue, SLICE_MS);
+    while (event == NULL && !is_over(call, errors));
+    return event;
+}
+
+static rd_kafka_AdminOptions_t *new_options(rd_kafka_t *client, rd_kafka_admin_op_t kind)
+{
+    char error_text[200];
+    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, kind);
+    rd_kafka_AdminOptions_set_request_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
+    if (kind != RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS) /* how long brokers may take */
+        rd_kafka_AdminOptions_set_operation_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
+    return options;
+}
+
 /* Asks once for the topic's `max.message.bytes`; 0: brokers did not tell. */
 static int64_t ask_batch_bytes(struct admin_call *call, rd_kafka_t *client, struct kafka_errors *errors,
                                const char *topic)
 {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
-    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+    rd_kafka_AdminOptions_t *options = new_options(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
     rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
-    char error_text[200];
-    rd_kafka_AdminOptions_set_request_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
     rd_kafka_DescribeConfigs(client, &resource, 1, options, queue);
-    rd_kafka_event_t *event; /* the request's timeout is an event, too */
-    do
-        event = rd_kafka_queue_poll(queue, SLICE_MS);
-    while (event == NULL && !is_over(call, errors));
+    rd_kafka_event_t *event = wait_event(call, errors, queue);
     int64_t bytes =
         event != NULL && rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR_NO_ERROR ? largest_batch(event) : 0;
     if (event != NULL)
@@ -147,6 +178,7 @@ enum admin_answer admin_partitions(struct admin_call *call, const char *topic, i
         return ADMIN_REFUSED;
     rd_kafka_resp_err_t error;
     bool is_settled;
+    kafka_patience_waits_for(call->patience, "what topic `%s` is", topic);
     do {
         *partitions = 0;
         error = ask_partitions(client, topic, partitions);
@@ -164,68 +196,104 @@ enum admin_answer admin_partitions(struct admin_call *call, const char *topic, i
     return answer;
 }
 
-/* --- Making topics --- */
+/* --- Making and changing topics --- */
 
-static rd_kafka_resp_err_t ask_create(rd_kafka_t *client, rd_kafka_NewTopic_t *wanted, char *why, size_t room)
+/* What the brokers' controller is asked for; one of the two is set. */
+struct change {
+    rd_kafka_NewTopic_t *topic;
+    rd_kafka_NewPartitions_t *partitions;
+    const char *trying, *failed; /* "creating topic", "be created" */
+};
+
+/* What the controller said of the one topic. why: its own words, or empty. */
+static rd_kafka_resp_err_t changed(const struct change *change, rd_kafka_event_t *event, char *why,
+                                   size_t room)
+{
+    size_t count = 0;
+    if (event == NULL)
+        return RD_KAFKA_RESP_ERR__TIMED_OUT;
+    if (rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return rd_kafka_event_error(event);
+    const rd_kafka_topic_result_t **results =
+        change->topic != NULL
+            ? rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &count)
+            : rd_kafka_CreatePartitions_result_topics(rd_kafka_event_CreatePartitions_result(event), &count);
+    if (count != 1)
+        return RD_KAFKA_RESP_ERR__BAD_MSG;
+    if (rd_kafka_topic_result_error_string(results[0]) != NULL)
+        snprintf(why, room, "%s", rd_kafka_topic_result_error_string(results[0]));
+    rd_kafka_resp_err_t error = rd_kafka_topic_result_error(results[0]);
+    return error == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS ? RD_KAFKA_RESP_ERR_NO_ERROR : error;
+}
+
+static rd_kafka_resp_err_t ask_change(struct admin_call *call, rd_kafka_t *client,
+                                      struct kafka_errors *errors, struct change *change, char *why,
+                                      size_t room)
 {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
-    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_CREATETOPICS);
-    char error_text[200];
-    rd_kafka_AdminOptions_set_request_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
-    rd_kafka_AdminOptions_set_operation_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
-    rd_kafka_CreateTopics(client, &wanted, 1, options, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 2 * REQUEST_MS);
-    rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    rd_kafka_AdminOptions_t *options = new_options(
+        client, change->topic != NULL ? RD_KAFKA_ADMIN_OP_CREATETOPICS : RD_KAFKA_ADMIN_OP_CREATEPARTITIONS);
+    if (change->topic != NULL)
+        rd_kafka_CreateTopics(client, &change->topic, 1, options, queue);
+    else
+        rd_kafka_CreatePartitions(client, &change->partitions, 1, options, queue);
+    rd_kafka_event_t *event = wait_event(call, errors, queue);
     why[0] = '\0';
-    if (event != NULL)
-        error = rd_kafka_event_error(event);
-    if (event != NULL && error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        size_t count;
-        const rd_kafka_topic_result_t **results =
-            rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &count);
-        error = count == 1 ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__BAD_MSG;
-        if (count == 1 && rd_kafka_topic_result_error_string(results[0]) != NULL)
-            snprintf(why, room, "%s", rd_kafka_topic_result_error_string(results[0]));
-    }
+    rd_kafka_resp_err_t error = changed(change, event, why, room);
     if (event != NULL)
         rd_kafka_event_destroy(event);
     rd_kafka_AdminOptions_destroy(options);
     rd_kafka_queue_destroy(queue);
-    return error == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS ? RD_KAFKA_RESP_ERR_NO_ERROR : error;
+    return error;
 }
 
-enum admin_answer admin_create(struct admin_call *call, const char *topic, int32_t partitions,
-                               int32_t replication, const struct admin_config *config)
+static enum admin_answer cannot(struct admin_call *call, const char *topic, const struct change *change,
+                                const char *reason)
+{
+    snprintf(call->why, sizeof(call->why), "topic `%s` cannot %s: %s", topic, change->failed, reason);
+    return ADMIN_REFUSED;
+}
+
+/* Asks until the change is made or refused, or the call is over. */
+static enum admin_answer make_change(struct admin_call *call, const char *topic, struct change *change)
 {
     const struct kafka_property none[] = {{NULL, NULL}};
     char reason[256];
-    rd_kafka_NewTopic_t *wanted =
-        rd_kafka_NewTopic_new(topic, partitions, replication, reason, sizeof(reason));
-    if (wanted == NULL) {
-        snprintf(call->why, sizeof(call->why), "topic `%s` cannot be created: %s", topic, reason);
-        return ADMIN_REFUSED;
-    }
-    for (; config != NULL && config->name != NULL; config++)
-        rd_kafka_NewTopic_set_config(wanted, config->name, config->value);
     enum admin_answer answer;
     bool is_settled;
+    kafka_patience_waits_for(call->patience, "the controller: %s `%s`", change->trying, topic);
     do { /* a client keeps asking the controller it knows, even one that is gone: each try has a new client */
         struct kafka_errors *errors = NULL;
         rd_kafka_t *client = new_client(call, RD_KAFKA_PRODUCER, none, &errors);
-        answer = ADMIN_REFUSED;
         if (client == NULL)
-            break;
-        rd_kafka_resp_err_t error = ask_create(client, wanted, reason, sizeof(reason));
+            return ADMIN_REFUSED;
+        rd_kafka_resp_err_t error = ask_change(call, client, errors, change, reason, sizeof(reason));
         answer = error == RD_KAFKA_RESP_ERR_NO_ERROR ? ADMIN_GOOD
-                                                     : fail(call, errors, "creating topic", topic, error);
+                                                     : fail(call, errors, change->trying, topic, error);
         if (answer == ADMIN_REFUSED && reason[0] != '\0')
-            snprintf(call->why, sizeof(call->why), "topic `%s` cannot be created: %s", topic, reason);
+            (void)cannot(call, topic, change, reason);
         is_settled = answer != ADMIN_LATER || is_over(call, errors);
         if (!is_settled)
             rd_kafka_poll(client, SLICE_MS);
         kafka_client_free(client, errors);
     } while (!is_settled);
-    rd_kafka_NewTopic_destroy(wanted);
+    return answer;
+}
+
+enum admin_answer admin_create(struct admin_call *call, const char *topic, int32_t partitions,
+                               int32_t replication, const struct admin_config *config)
+{
+    char reason[256];
+    struct change change = {.topic =
+                                rd_kafka_NewTopic_new(topic, partitions, replication, reason, sizeof(reason)),
+                            .trying = "creating topic",
+                            .failed = "be created"};
+    if (change.topic == NULL)
+        return cannot(call, topic, &change, reason);
+    for (; config != NULL && config->name != NULL; config++)
+        rd_kafka_NewTopic_set_config(change.topic, config->name, config->value);
+    enum admin_answer answer = make_change(call, topic, &change);
+    rd_kafka_NewTopic_destroy(change.topic);
     return answer;
 }
 
@@ -242,57 +310,25 @@ enum admin_answer admin_create_progress(struct admin_call *call, const char *top
     return admin_create(call, topic, partitions, -1, config);
 }
 
-/* Asks once for more partitions. */
-static rd_kafka_resp_err_t ask_more(rd_kafka_t *client, rd_kafka_NewPartitions_t *wanted, char *why,
-                                    size_t room)
-{
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
-    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_CREATEPARTITIONS);
-    char error_text[200];
-    rd_kafka_AdminOptions_set_request_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
-    rd_kafka_AdminOptions_set_operation_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
-    rd_kafka_CreatePartitions(client, &wanted, 1, options, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 2 * REQUEST_MS);
-    rd_kafka_resp_err_t error = event == NULL ? RD_KAFKA_RESP_ERR__TIMED_OUT : rd_kafka_event_error(event);
-    why[0] = '\0';
-    if (event != NULL && error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        size_t count;
-        const rd_kafka_topic_result_t **results =
-            rd_kafka_CreatePartitions_result_topics(rd_kafka_event_CreatePartitions_result(event), &count);
-        error = count == 1 ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__BAD_MSG;
-        if (count == 1 && rd_kafka_topic_result_error_string(results[0]) != NULL)
-            snprintf(why, room, "%s", rd_kafka_topic_result_error_string(results[0]));
-    }
-    if (event != NULL)
-        rd_kafka_event_destroy(event);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_queue_destroy(queue);
-    return error;
-}
-
+/* A try whose answer was lost may have added them, so that the next is refused: then the topic is looked at. */
 enum admin_answer admin_add_partitions(struct admin_call *call, const char *topic, int32_t partitions)
 {
-    const struct kafka_property none[] = {{NULL, NULL}};
-    struct kafka_errors *errors = NULL;
     char reason[256];
-    rd_kafka_NewPartitions_t *wanted =
-        rd_kafka_NewPartitions_new(topic, (size_t)partitions, reason, sizeof(reason));
-    if (wanted == NULL) {
-        snprintf(call->why, sizeof(call->why), "topic `%s` cannot get partitions: %s", topic, reason);
-        return ADMIN_REFUSED;
-    }
-    rd_kafka_t *client = new_client(call, RD_KAFKA_PRODUCER, none, &errors);
-    enum admin_answer answer = ADMIN_REFUSED;
-    if (client != NULL) {
-        rd_kafka_resp_err_t error = ask_more(client, wanted, reason, sizeof(reason));
-        answer = error == RD_KAFKA_RESP_ERR_NO_ERROR
-                     ? ADMIN_GOOD
-                     : fail(call, errors, "adding partitions to topic", topic, error);
-        if (answer == ADMIN_REFUSED && reason[0] != '\0')
-            snprintf(call->why, sizeof(call->why), "topic `%s` cannot get partitions: %s", topic, reason);
-        kafka_client_free(client, errors);
-    }
-    rd_kafka_NewPartitions_destroy(wanted);
+    struct change change = {.partitions =
+                                rd_kafka_NewPartitions_new(topic, (size_t)partitions, reason, sizeof(reason)),
+                            .trying = "adding partitions to topic",
+                            .failed = "get partitions"};
+    if (change.partitions == NULL)
+        return cannot(call, topic, &change, reason);
+    enum admin_answer answer = make_change(call, topic, &change);
+    rd_kafka_NewPartitions_destroy(change.partitions);
+    int32_t has = 0;
+    char why[sizeof(call->why)];
+    memcpy(why, call->why, sizeof(why));
+    if (answer == ADMIN_REFUSED && admin_partitions(call, topic, &has, NULL) == ADMIN_GOOD &&
+        has >= partitions)
+        return ADMIN_GOOD;
+    memcpy(call->why, why, sizeof(why));
     return answer;
 }
 
@@ -304,31 +340,51 @@ static bool is_unknown(rd_kafka_resp_err_t error)
            error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
 }
 
-/* Finds the offset behind the partition's last record, committed or not; PROGRESS_STABLE: the offset where the
- * first open transaction begins, if there is one. */
-static enum admin_answer find_end(struct admin_call *call, const char *topic, int32_t partition,
-                                  enum progress_reach reach, int64_t *end)
+/* Asks again who leads the partition. Returns the error that was `error`: librdkafka calls a partition unknown that
+ * has no leader at the moment. */
+static rd_kafka_resp_err_t ask_leader(rd_kafka_t *client, const char *topic, int32_t partition,
+                                      rd_kafka_resp_err_t error)
+{
+    int32_t partitions = 0;
+    rd_kafka_resp_err_t asked = ask_partitions(client, topic, &partitions);
+    if (error != RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION)
+        return error;
+    if (asked != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return asked;
+    return partition < partitions ? RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE : error;
+}
+
+static void wait_for_leader(struct admin_call *call, const char *topic, int32_t partition)
+{
+    kafka_patience_waits_for(call->patience, "the leader of `%s`, partition %d", topic, (int)partition);
+}
+
+/* Finds the offsets of the partition's first record and behind its last one, committed or not; PROGRESS_STABLE:
+ * *end is where the first open transaction begins, if there is one. */
+static enum admin_answer find_ends(struct admin_call *call, const char *topic, int32_t partition,
+                                   enum progress_reach reach, int64_t *begin, int64_t *end)
 {
     struct kafka_errors *errors = NULL;
     rd_kafka_t *client =
         new_reader(call, reach == PROGRESS_STABLE ? "read_committed" : "read_uncommitted", &errors);
     if (client == NULL)
         return ADMIN_REFUSED;
-    int64_t begin, made_until_us = os_monotonic_us() + KNOWN_US;
+    int64_t made_until_us = os_monotonic_us() + KNOWN_US;
+    wait_for_leader(call, topic, partition);
     rd_kafka_resp_err_t error;
     bool is_new;
     do {
-        error = rd_kafka_query_watermark_offsets(client, topic, partition, &begin, end, SLICE_MS * 4);
+        error = kafka_client_ends(client, topic, partition, begin, end, SLICE_MS * 2);
         if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
             rd_kafka_poll(client, 100);
-            kafka_client_ask_leaders(client, topic);
+            error = ask_leader(client, topic, partition, error);
         }
         /* Brokers may need a moment to know a topic that has just been made. */
         is_new = is_unknown(error) && os_monotonic_us() < made_until_us;
     } while (error != RD_KAFKA_RESP_ERR_NO_ERROR && (is_new || !admin_is_refusal(error)) &&
              !is_over(call, errors));
     enum admin_answer answer =
-        error == RD_KAFKA_RESP_ERR_NO_ERROR ? ADMIN_GOOD : fail(call, errors, "progress topic", topic, error);
+        error == RD_KAFKA_RESP_ERR_NO_ERROR ? ADMIN_GOOD : fail_at(call, errors, topic, partition, error);
     kafka_client_free(client, errors);
     return answer;
 }
@@ -353,13 +409,12 @@ static enum admin_answer apply(struct admin_call *call, const char *topic, struc
     return read == PROGRESS_DAMAGED || read == PROGRESS_NEWER ? ADMIN_REFUSED : ADMIN_GOOD;
 }
 
-/* Reads up to `end`. A reader of committed records gets no further than the first open transaction; if `end`
- * lies behind that transaction, it may have records of this run, so the call waits for its end. */
-static enum admin_answer read_to(struct admin_call *call, const char *topic, int32_t partition, int64_t end,
-                                 struct progress *progress, rd_kafka_t *client, rd_kafka_topic_t *handle,
-                                 struct kafka_errors *errors)
+/* Reads from `at` up to `end`. A reader of committed records gets no further than the first open transaction; if
+ * `end` lies behind that transaction, it may have records of this run, so the call waits for its end. */
+static enum admin_answer read_to(struct admin_call *call, const char *topic, int32_t partition, int64_t at,
+                                 int64_t end, struct progress *progress, rd_kafka_t *client,
+                                 rd_kafka_topic_t *handle, struct kafka_errors *errors)
 {
-    int64_t at = 0;
     bool has_answer = false;
     while (at < end) {
         rd_kafka_message_t *message = rd_kafka_consume(handle, partition, SLICE_MS);
@@ -370,9 +425,15 @@ static enum admin_answer read_to(struct admin_call *call, const char *topic, int
             at = message->offset + 1;
         } else if (message != NULL && message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             at = message->offset;
+            if (at < end && !has_answer)
+                kafka_patience_waits_for(call->patience,
+                                         "the end of a transaction that is open in `%s`, partition %d", topic,
+                                         (int)partition);
             has_answer = true;
         } else if (message != NULL) {
-            answer = fail(call, errors, "progress topic", topic, message->err);
+            answer = fail_at(call, errors, topic, partition, message->err);
+        } else { /* a leader that does not answer may have been replaced */
+            kafka_client_ask_leaders(client, topic);
         }
         if (message != NULL)
             rd_kafka_message_destroy(message);
@@ -381,11 +442,11 @@ static enum admin_answer read_to(struct admin_call *call, const char *topic, int
         if (at < end && is_over(call, errors)) {
             if (answer == ADMIN_GOOD && has_answer)
                 snprintf(call->why, sizeof(call->why),
-                         "progress topic `%s` cannot be read beyond offset %" PRId64 " of %" PRId64
-                         ": a transaction of another producer is open there",
-                         topic, at, end);
+                         "progress topic `%s`, partition %d cannot be read beyond offset %" PRId64
+                         " of %" PRId64 ": a transaction of another producer is open there",
+                         topic, (int)partition, at, end);
             else if (answer == ADMIN_GOOD)
-                (void)fail(call, errors, "progress topic", topic, RD_KAFKA_RESP_ERR__TIMED_OUT);
+                (void)fail_at(call, errors, topic, partition, RD_KAFKA_RESP_ERR__TIMED_OUT);
             return ADMIN_LATER;
         }
     }
@@ -395,10 +456,10 @@ static enum admin_answer read_to(struct admin_call *call, const char *topic, int
 enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, int32_t partition,
                                       enum progress_reach reach, struct progress *progress)
 {
-    int64_t end;
+    int64_t begin, end;
     progress_clear(progress);
-    enum admin_answer answer = find_end(call, topic, partition, reach, &end);
-    if (answer != ADMIN_GOOD || end == 0)
+    enum admin_answer answer = find_ends(call, topic, partition, reach, &begin, &end);
+    if (answer != ADMIN_GOOD || begin >= end)
         return answer;
     struct kafka_errors *errors = NULL;
     rd_kafka_t *client =
@@ -406,10 +467,11 @@ enum admin_answer admin_read_progress(struct admin_call *call, const char *topic
     if (client == NULL)
         return ADMIN_REFUSED;
     rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);
-    if (handle == NULL || rd_kafka_consume_start(handle, partition, RD_KAFKA_OFFSET_BEGINNING) != 0) {
+    /* From an offset and not from "the beginning", which librdkafka would ask one leader for, and wait. */
+    if (handle == NULL || rd_kafka_consume_start(handle, partition, begin) != 0) {
         answer = fail(call, errors, "progress topic", topic, rd_kafka_last_error());
     } else {
-        answer = read_to(call, topic, partition, end, progress, client, handle, errors);
+        answer = read_to(call, topic, partition, begin, end, progress, client, handle, errors);
         rd_kafka_consume_stop(handle, partition);
     }
     if (handle != NULL)

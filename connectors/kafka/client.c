@@ -391,6 +391,35 @@ void kafka_client_ask_leaders(rd_kafka_t *client, const char *topic)
     rd_kafka_topic_destroy(handle);
 }
 
+/* what: RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END, which have the protocol's own values. */
+static rd_kafka_resp_err_t ask_end(rd_kafka_t *client, const char *topic, int32_t partition, int64_t what,
+                                   int64_t *offset, int timeout_ms)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *asked = rd_kafka_topic_partition_list_add(list, topic, partition);
+    asked->offset = what;
+    rd_kafka_resp_err_t error = rd_kafka_offsets_for_times(client, list, timeout_ms);
+    if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
+        error = asked->err;
+    if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
+        *offset = asked->offset;
+    rd_kafka_topic_partition_list_destroy(list);
+    return error;
+}
+
+rd_kafka_resp_err_t kafka_client_ends(rd_kafka_t *client, const char *topic, int32_t partition,
+                                      int64_t *begin, int64_t *end, int timeout_ms)
+{
+    int64_t first;
+    rd_kafka_resp_err_t error =
+        ask_end(client, topic, partition, RD_KAFKA_OFFSET_BEGINNING, &first, timeout_ms);
+    if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
+        error = ask_end(client, topic, partition, RD_KAFKA_OFFSET_END, end, timeout_ms);
+    if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
+        *begin = first;
+    return error;
+}
+
 /* librdkafka 2.0 cannot wake its broker threads directly; setting the same SASL credentials again does it. */
 void kafka_client_nudge(rd_kafka_t *client, const struct kafka_client *options)
 {

@@ -95,6 +95,12 @@ const struct rd_kafka_metadata *kafka_client_metadata(rd_kafka_t *client, struct
 /* Asks again which brokers lead the topic's partitions: librdkafka does not do so if a leader is connected
  * but does not answer. Waits a second at most. */
 void kafka_client_ask_leaders(rd_kafka_t *client, const char *topic);
+/* Asks the partition's leader where its log begins and ends; of a client that reads committed records only, *end is
+ * where the first open transaction begins, if there is one. Waits timeout_ms at most for each of the two answers,
+ * unlike rd_kafka_query_watermark_offsets, which waits without limit for a leader that is connected and does not
+ * answer. An error leaves *begin and *end as they were. Any thread, but not within a callback. */
+rd_kafka_resp_err_t kafka_client_ends(rd_kafka_t *client, const char *topic, int32_t partition,
+                                      int64_t *begin, int64_t *end, int timeout_ms);
 /* Wakes librdkafka's broker threads. Without this, a thread whose partitions have fetched ahead as much as
  * they may sleeps for up to a second, however fast their queues are emptied. Any thread, but not within a
  * callback. */

@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "core/os.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 enum { SAY_FIRST_US = 1000000, SAY_EVERY_US = 15000000 };
@@ -31,15 +32,27 @@ bool kafka_patience_is_stopped(const struct kafka_patience *patience)
     return patience->stop != NULL && *patience->stop != 0;
 }
 
+void kafka_patience_waits_for(struct kafka_patience *patience, const char *format, ...)
+{
+    va_list arguments;
+    if (patience == NULL)
+        return;
+    va_start(arguments, format);
+    vsnprintf(patience->waits_for, sizeof(patience->waits_for), format, arguments);
+    va_end(arguments);
+}
+
 static void say(const struct kafka_patience *patience, struct kafka_errors *errors, int64_t left_us)
 {
-    char why[400], who[128] = "";
+    char why[400], who[128] = "", what[sizeof(patience->waits_for) + 8] = "";
     if (kafka_errors_why(errors, why, sizeof(why)) == 0)
         snprintf(why, sizeof(why), "no broker has answered yet");
     if (patience->what != NULL)
         snprintf(who, sizeof(who), "%s `%.*s`: ", patience->what, STR_ARGS(patience->name));
-    log_say(LOG_LEVEL_WARNING, "%s%s; waiting for brokers, %lld s more at most (`patience`)", who, why,
-            (long long)((left_us + US_PER_SECOND - 1) / US_PER_SECOND));
+    if (patience->waits_for[0] != '\0')
+        snprintf(what, sizeof(what), " (%s)", patience->waits_for);
+    log_say(LOG_LEVEL_WARNING, "%s%s; waiting for brokers%s, %lld s more at most (`patience`)", who, why,
+            what, (long long)((left_us + US_PER_SECOND - 1) / US_PER_SECOND));
 }
 
 bool kafka_patience_is_said(_Atomic int64_t *said_us, int64_t window_us)

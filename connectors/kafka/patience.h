@@ -18,6 +18,7 @@ struct kafka_patience {
     struct str name;                   /* the source's or sink's */
     /* Of waits that go on at once for one sink: os_monotonic_us() when one of them last printed. NULL: alone. */
     _Atomic int64_t *said_us;
+    char waits_for[160]; /* what brokers are to do; empty: anything */
 };
 
 /* Begins a wait. Prints what it waits for after a second, and then every 15 seconds. */
@@ -25,6 +26,8 @@ struct kafka_patience kafka_patience_begin(int64_t patience_us, const volatile s
                                            const char *what, struct str name);
 /* The same without printing. */
 struct kafka_patience kafka_patience_silent(int64_t patience_us);
+/* Sets what brokers are to do, for what the wait prints. patience NULL: nobody waits aloud. */
+void kafka_patience_waits_for(struct kafka_patience *patience, const char *format, ...) LEAT_PRINTF(2, 3);
 /* Whether one of several that would say the same has said it in the last `window_us`; if not, the caller says it.
  * said_us NULL: the caller is alone. Any thread. */
 bool kafka_patience_is_said(_Atomic int64_t *said_us, int64_t window_us);

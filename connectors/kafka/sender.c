@@ -23,7 +23,9 @@ enum { IDLE_US = 500000, BACKOFF_MIN_US = 100000, BACKOFF_MAX_US = 5000000, TOLD
 enum { DRAIN_SAID_US = 2000000 };
 /* How long a process that lost its producer waits for a new owner's life record in the progress topic. */
 enum { FENCED_WAIT_US = 2000000 };
-/* Time limits of the tries to get a producer again: of the first try, and the most of a later one. */
+/* Time limits of the tries to get a producer, at a start and again: of the first try, and the most of a later one.
+ * A try that ends makes way for a new producer, which asks brokers anew who leads: librdkafka waits for a broker
+ * that is connected and does not answer. */
 enum { RECONNECT_MIN_US = 5000000, RECONNECT_MAX_US = 60000000 };
 /* Most failures in a row while brokers answer; most tries of a start beyond its deadline while brokers
  * answer. */
@@ -186,11 +188,13 @@ bool sender_look(const struct sender_options *options, uint64_t *next, char *err
 }
 
 /* Whether a failed start tries again. Brokers that stood still for long first answer that they have ended the
- * transaction: the deadline has passed then, but brokers answer, so a few more tries are worthwhile. */
+ * transaction: the deadline has passed then, but brokers answer, so a few more tries are worthwhile. If they had
+ * given the try a producer, and then stood still, one is. */
 static bool goes_on(const struct sender *sender, struct kafka_patience *patience, unsigned *late_tries)
 {
     bool is_late = os_monotonic_us() >= patience->deadline_us;
-    if (kafka_patience_is_stopped(patience) || (is_late && (!sender->is_ended || ++*late_tries > LATE_TRIES)))
+    unsigned most = sender->is_ended ? LATE_TRIES : sender->had_producer ? 1 : 0;
+    if (kafka_patience_is_stopped(patience) || (is_late && ++*late_tries > most))
         return false;
     if (is_late)
         patience->deadline_us = os_monotonic_us() + RECONNECT_MIN_US;
@@ -226,8 +230,10 @@ static bool try_long(struct sender *sender, enum sent (*step)(struct sender *sen
     unsigned late_tries = 0;
     bool is_good = false;
     sender->start = &sender->patience;
+    sender->try_us = RECONNECT_MIN_US;
     for (;;) {
         sender->is_ended = false;
+        sender->had_producer = sender->producer != NULL;
         enum sent sent = step(sender);
         is_good = sent == SENT_GOOD;
         if (is_good)
@@ -238,6 +244,7 @@ static bool try_long(struct sender *sender, enum sent (*step)(struct sender *sen
             break;
         }
         wait_a_while(sender, &backoff_us);
+        sender->try_us = MIN(2 * sender->try_us, RECONNECT_MAX_US);
     }
     sender->start = NULL;
     return is_good;

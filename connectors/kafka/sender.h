@@ -66,6 +66,8 @@ struct sender {
     struct progress_life life;      /* this process's life record */
     struct kafka_patience patience; /* of sender_fence and sender_open */
     struct kafka_patience *start;   /* &patience while they wait, else NULL */
+    int64_t try_us;                 /* while they wait: how long one try waits for an answer of brokers */
+    bool had_producer;              /* of the last try: brokers had given it a producer */
     bool had_life;                  /* sender_open found a life record of this run by an earlier process */
     struct sender_figures figures;
     pthread_t thread;

@@ -5,6 +5,7 @@
 #include "core/os.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { ANSWER_MS = 2000, OPEN_WAIT_US = 5 * 1000000 };
@@ -94,6 +95,15 @@ struct diag *kafka_say_gone(struct diag_list *diags, const char *name, const cha
 
 /* --- Asking --- */
 
+/* Asks again who leads the partitions of each topic, for any leader may be the one that did not answer. */
+static void ask_leaders(rd_kafka_t *client, struct kafka_errors *errors, const struct kafka_place *places,
+                        uint32_t count, struct kafka_patience *patience)
+{
+    for (uint32_t i = 0; i < count && kafka_patience_lasts(patience, errors); i++)
+        if (i == 0 || strcmp(places[i].topic, places[i - 1].topic) != 0)
+            kafka_client_ask_leaders(client, places[i].topic);
+}
+
 /* Asks ListOffsets for each place, into `offsets`. what: a time in milliseconds, or RD_KAFKA_OFFSET_BEGINNING
  * or RD_KAFKA_OFFSET_END, which have the protocol's own values. Tries again while partitions have no leader.
  * Returns false after a diagnostic, or without one if the user stopped the run. */
@@ -118,7 +128,7 @@ static bool ask(rd_kafka_t *client, struct kafka_errors *errors, const struct ka
             return true;
         if (err != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED && kafka_patience_lasts(patience, errors)) {
             nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
-            kafka_client_ask_leaders(client, places[bad].topic);
+            ask_leaders(client, errors, places, count, patience);
             continue;
         }
         if (err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) {

@@ -10,6 +10,7 @@
 
 enum {
     INIT_SLICE_MS = 1000,
+    COMMIT_SLICE_MS = 500, /* of a start */
     FULL_WAIT_MS = 100,
     MOST_WAIT_MS = 100,
     FLUSH_SLICE_MS = 100,
@@ -97,6 +98,21 @@ static void take_statistics(void *argument, const char *json, size_t bytes)
     json_decref(root);
 }
 
+/* --- Waiting --- */
+
+/* Whether to wait no longer: the sender must stop, or the start's patience ends. */
+static bool is_over(struct sender *sender, int64_t deadline_us)
+{
+    return atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us ||
+           (sender->start != NULL && !kafka_patience_lasts(sender->start, sender->errors));
+}
+
+/* When to wait no longer for an answer of brokers; a start makes another try, with a new producer. */
+static int64_t wait_limit(const struct sender *sender, int64_t limit_us)
+{
+    return sender->start == NULL ? limit_us : MIN(limit_us, time_add(os_monotonic_us(), sender->try_us));
+}
+
 /* --- Producers --- */
 
 /* Whether brokers refused a batch of several records as too large, as after the topic's limit was lowered; the
@@ -158,6 +174,9 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
     sender->producer = producer;
     pthread_mutex_unlock(&sender->outbox->mutex);
     atomic_fetch_add(&sender->figures.producers, 1);
+    kafka_patience_waits_for(sender->start, "the coordinator of transactional id `%s`",
+                             sender->transactional_id);
+    deadline_us = wait_limit(sender, deadline_us);
     for (;;) {
         rd_kafka_error_t *error = rd_kafka_init_transactions(producer, INIT_SLICE_MS);
         if (error == NULL)
@@ -165,11 +184,10 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
         enum judgement judgement = judge(sender, "the producer of transactions cannot begin", error);
         if (judgement == REFUSED || kafka_errors_are_final(sender->errors))
             return SENT_REFUSED;
-        bool is_over = atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us ||
-                       (sender->start != NULL && !kafka_patience_lasts(sender->start, sender->errors));
-        if (judgement != TRY_AGAIN || is_over)
+        if (judgement != TRY_AGAIN || is_over(sender, deadline_us))
             return SENT_UNKNOWN;
     }
+    sender->had_producer = true;
     sender->topic = rd_kafka_topic_new(producer, options->topic, NULL);
     sender->progress_topic = rd_kafka_topic_new(producer, options->progress_topic, NULL);
     if (sender->topic == NULL || sender->progress_topic == NULL) {
@@ -203,7 +221,7 @@ void transaction_producer_free(struct sender *sender)
 static bool waits_for_room(struct sender *sender, rd_kafka_resp_err_t error, int64_t deadline_us)
 {
     if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || sender->refused != RD_KAFKA_RESP_ERR_NO_ERROR ||
-        atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us)
+        is_over(sender, deadline_us))
         return false;
     rd_kafka_poll(sender->producer, FULL_WAIT_MS);
     return true;
@@ -364,12 +382,13 @@ static void say_topics(struct sender *sender)
 }
 
 /* Ends a failed transaction, by an abort if possible. Returns SENT_UNKNOWN if the sender needs a new
- * producer, which finds out whether the transaction's records are out; else none of them are. */
+ * producer, which finds out whether the transaction's records are out; else none of them are. The new producer of
+ * a start aborts what the last one left. */
 static enum sent end_badly(struct sender *sender, const struct outbox_part *parts, uint32_t count,
                            enum judgement judgement)
 {
     bool is_refused = judgement == REFUSED || admin_is_refusal(sender->refused);
-    if (judgement == GIVE_UP && !is_refused)
+    if ((judgement == GIVE_UP || sender->start != NULL) && !is_refused)
         return SENT_UNKNOWN;
     if (make_smaller(sender))
         return SENT_UNKNOWN;
@@ -401,8 +420,7 @@ static void wait_for_most(struct sender *sender, int64_t deadline_us)
 {
     int before = INT_MAX, left = rd_kafka_outq_len(sender->producer);
     for (unsigned idle = 0; left > sender->flight && idle < MOST_IDLE_TIMES &&
-                            sender->refused == RD_KAFKA_RESP_ERR_NO_ERROR &&
-                            !atomic_load(&sender->must_stop) && os_monotonic_us() < deadline_us;) {
+                            sender->refused == RD_KAFKA_RESP_ERR_NO_ERROR && !is_over(sender, deadline_us);) {
         idle = left < before ? 0 : idle + 1;
         before = left;
         rd_kafka_poll(sender->producer, MOST_WAIT_MS);
@@ -415,9 +433,15 @@ static void wait_for_most(struct sender *sender, int64_t deadline_us)
 static bool flush(struct sender *sender, int64_t deadline_us)
 {
     while (rd_kafka_outq_len(sender->producer) > 0 && sender->refused == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        if (atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us) {
-            snprintf(sender->why, sizeof(sender->why),
-                     "topic `%s`: brokers did not take all records of a transaction", sender->options.topic);
+        if (is_over(sender, deadline_us)) {
+            if (sender->start != NULL)
+                snprintf(sender->why, sizeof(sender->why),
+                         "progress topic `%s`, partition %u: brokers did not take the record of the start",
+                         sender->options.progress_topic, sender->options.shard);
+            else
+                snprintf(sender->why, sizeof(sender->why),
+                         "topic `%s`: brokers did not take all records of a transaction",
+                         sender->options.topic);
             return false;
         }
         rd_kafka_flush(sender->producer, FLUSH_SLICE_MS);
@@ -429,14 +453,15 @@ static enum sent commit(struct sender *sender, const struct outbox_part *parts, 
                         int64_t deadline_us)
 {
     for (;;) {
-        /* -1: the rest of the transaction's timeout */
-        rd_kafka_error_t *error = rd_kafka_commit_transaction(sender->producer, -1);
+        /* -1: as long as librdkafka tries */
+        rd_kafka_error_t *error =
+            rd_kafka_commit_transaction(sender->producer, sender->start == NULL ? -1 : COMMIT_SLICE_MS);
         if (error == NULL)
             return SENT_GOOD;
         enum judgement judgement = judge(sender, "a transaction cannot be committed", error);
         if (judgement != TRY_AGAIN)
             return end_badly(sender, parts, count, judgement);
-        if (atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us)
+        if (is_over(sender, deadline_us))
             return SENT_UNKNOWN;
     }
 }
@@ -444,7 +469,9 @@ static enum sent commit(struct sender *sender, const struct outbox_part *parts, 
 static enum sent send_all(struct sender *sender, const struct outbox_part *parts, uint32_t count,
                           const struct byte_buffer *notes)
 {
-    int64_t deadline_us = os_monotonic_us() + sender->options.timeout_us;
+    int64_t deadline_us = wait_limit(sender, os_monotonic_us() + sender->options.timeout_us);
+    kafka_patience_waits_for(sender->start, "the leader of `%s`, partition %u, to take a record",
+                             sender->options.progress_topic, sender->options.shard);
     atomic_store(&sender->figures.state, SENDER_OPEN);
     rd_kafka_error_t *begun = rd_kafka_begin_transaction(sender->producer);
     if (begun != NULL)
@@ -466,7 +493,8 @@ static enum sent send_all(struct sender *sender, const struct outbox_part *parts
     atomic_store(&sender->figures.state, SENDER_COMMITTING);
     if (!flush(sender, deadline_us))
         return end_badly(sender, parts, count, MUST_ABORT);
-    enum sent sent = commit(sender, parts, count, deadline_us + sender->options.timeout_us);
+    enum sent sent =
+        commit(sender, parts, count, wait_limit(sender, deadline_us + sender->options.timeout_us));
     if (sent != SENT_GOOD || failpoint("kafka.commit.after") == 0)
         return sent;
     snprintf(sender->why, sizeof(sender->why), "the answer to a commit was lost");

@@ -325,17 +325,19 @@ class Cluster:
         from confluent_kafka.admin import OffsetSpec
 
         isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-        partitions = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
-        refusals = collections.Counter()
+        partitions, refusals = [], collections.Counter()
 
         def ask(spec):
+            partitions[:] = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
+            if not partitions:
+                return None  # the broker that was asked does not know the topic yet
             try:
                 found = self.admin().list_offsets({p: spec for p in partitions}, isolation_level=isolation)
                 return {p.partition: future.result(PATIENCE_S).offset for p, future in found.items()}
             except KafkaException as error:
                 if error.args[0].code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
                                             KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH,
-                                            KafkaError.UNKNOWN_TOPIC_OR_PART):
+                                            KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT):
                     self.renew_admin()  # the leader does not know yet, or this client another one
                     refusals[str(error)] += 1
                     return None

@@ -215,6 +215,66 @@ def test_fenced_by_nobody():
     assert len(kafka.consume(topic)) == 200
 
 
+def leader(kafka, topic, partition=0):
+    return kafka.admin().list_topics(topic, timeout=rig.PATIENCE_S).topics[topic].partitions[partition].leader
+
+
+def test_a_start_while_a_leader_hangs():
+    """Another broker leads soon, and the start asks for it: the leader of a progress partition is connected, and does not
+    answer. (librdkafka's own question for the ends of a partition waited for it without limit.)"""
+    with rig.own(brokers=3) as kafka:
+        topic = kafka.create_topic("patience-hangs", partitions=3)
+        with Job(to_topic(kafka, topic)) as job:
+            job.start()
+            job.ends(0)
+            hanging = leader(kafka, f"{topic}.leat-out")
+            kafka.pause(hanging)
+            job.start()
+            _, said, _ = job.ends(0)
+            took = time.monotonic() - job.begin
+            assert took < rig.stretched(30), (took, said)
+            kafka.resume(hanging)
+        assert len(kafka.consume(topic)) == 100
+
+
+def test_patience_with_a_leader_that_hangs():
+    """Where no other broker can lead, the start says what it waits for, ends with Ctrl-C, and when its patience is over."""
+    with rig.own(brokers=3) as kafka:
+        topic = kafka.create_topic("patience-alone", partitions=3)
+        progress = kafka.create_topic(f"{topic}.leat-out", partitions=3, copies=1, exact=True, cleanup_policy="compact")
+        with Job(to_topic(kafka, topic, ", patience: 5s")) as job:
+            job.start()
+            job.ends(0)
+            hanging = leader(kafka, progress, 1)
+            kafka.pause(hanging)
+            job.start()
+            job.hears("sink `out`: ", f"(the leader of `{progress}`, partition ", "s more at most (`patience`)", within=5)
+            job.process.send_signal(signal.SIGINT)
+            took, said, _ = job.ends(INTERRUPTED)
+            assert took < rig.stretched(5) and "error[" not in said, (took, said)
+            job.start()
+            _, said, _ = job.ends(1)
+            took = time.monotonic() - job.begin
+            assert took < rig.stretched(10), (took, said)
+            assert "error[E0605]" in said and f"progress topic `{progress}`, partition 1: " in said, said
+            kafka.resume(hanging)
+
+
+def test_told_to_stop_in_its_first_transaction():
+    """The record of the start is on its way, and no answer comes, to no try."""
+    kafka = rig.shared()
+    topic = kafka.create_topic("patience-first")
+    kafka.commit(topic, rig.numbered(1), f"patience-{os.getpid()}")  # the coordinator is there
+    for api in ("Produce", "EndTxn"):
+        with kafka.proxied() as proxied, Job(to_topic(kafka, topic, brokers=proxied.brokers)) as job:
+            proxied.hold_at(api, 60, times=10)
+            job.start()
+            job.hears("sink `out`: ", f"(the leader of `{topic}.leat-out`, partition 0, to take a record)", within=20)
+            job.process.send_signal(signal.SIGINT)
+            took, said, _ = job.ends(INTERRUPTED)
+            assert took < rig.stretched(5) and "error[" not in said, (took, said)
+
+
 # --- stopping ---------------------------------------------------------------------------------------------------
 def test_a_record_that_is_too_large():
     """It is named soon, however many rows wait around it, whether or not the job is told to stop meanwhile. (Once each of the
